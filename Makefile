@@ -1,0 +1,52 @@
+# `make run` and `make test` each work as the first command on a fresh clone.
+.DEFAULT_GOAL := run
+.PHONY: run test check fix bench clean
+
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { command -v $$python; break; }; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+AS_ROOT = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
+APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq
+
+run: .venv/run       ## this machine's GPUs, or a simulated machine where there are none
+	@$(BIN)/fleet-smi demo --unless-gpus
+
+test: .venv/dev      ## every test
+	@$(BIN)/python -m pytest
+
+check: .venv/dev     ## format, lint, types, layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fix: .venv/dev       ## format, and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: .venv/dev     ## this and its peers side by side, as ratios
+	@$(BIN)/python -m bench
+
+clean:               ## back to a fresh clone
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "fleet-smi needs Python 3.11 or newer: install it, or name it with PYTHON=…" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv 2>/dev/null \
+	|| { $(AS_ROOT) && $(APT) python3-venv >/dev/null && $(PYTHON) -m venv --clear .venv; } \
+	|| { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment: install python3-venv" >&2; exit 1; }
+
+.venv/run: requirements/run.txt pyproject.toml | .venv/bin/python
+	@$(PIP) -r requirements/run.txt --editable .
+	@touch $@
+
+# The simulated driver is C: a compiler of the system, or one that comes from PyPI.
+.venv/dev: requirements/dev.txt .venv/run
+	@$(PIP) -r requirements/dev.txt
+	@command -v cc gcc clang >/dev/null \
+	|| { $(AS_ROOT) && $(APT) gcc libc6-dev >/dev/null; } \
+	|| $(PIP) ziglang==0.17.0
+	@touch $@

@@ -1,0 +1,47 @@
+"""Every error this package raises on purpose.
+
+* FleetError                what a user is told in one line
+  x UsageError              the request makes no sense: bad flag, bad pattern, bad setting (exit 2)
+  x Unmet                   the request makes sense and cannot be met now (exit 1)
+  x CollectError            one collector could not read its subject
+    + NotPresent            the subject is not on this machine: expected, not worth a warning
+    + ReadFailed            the subject is there and answered badly
+      - Mismatch            the driver and its library are of two versions
+      - NotAnswering        the subject did not answer before its deadline
+"""
+
+
+class FleetError(Exception):
+    """What a user is told in one line."""
+
+
+class UsageError(FleetError):
+    """The request makes no sense: bad flag, bad pattern, bad setting."""
+
+
+class Unmet(FleetError):
+    """The request makes sense and cannot be met now."""
+
+
+class CollectError(FleetError):
+    """One collector could not read its subject."""
+
+
+class NotPresent(CollectError):
+    """The subject is not on this machine."""
+
+
+class ReadFailed(CollectError):
+    """The subject is there and answered badly."""
+
+
+class Mismatch(ReadFailed):
+    """The driver and its library are of two versions."""
+
+
+class NotAnswering(ReadFailed):
+    """The subject did not answer before its deadline."""
+
+    def __init__(self, message: str, since: float | None = None) -> None:
+        super().__init__(message)
+        self.since = since
