@@ -1,0 +1,1 @@
+"""Nouns and judgements: frozen, pure, the same in every room."""

@@ -1,0 +1,118 @@
+"""Which part of a fleet to show, and in what order: filters and sorts, no judgement."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fleet_smi.errors import UsageError
+from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, NodeView, State
+from fleet_smi.model.snapshot import Process
+
+_ATTENTION: tuple[State, ...] = ("broken", "ghost", "held", "unknown", "free", "leased", "busy")
+
+
+def _first_user(gpu: JudgedGpu) -> str:
+    return min((process.user or "~" for process in _processes(gpu)), default="~~")
+
+
+def _falling(field: str) -> Callable[[JudgedGpu], Any]:
+    """By a figure, the largest first; what is not measured comes last."""
+
+    def key(gpu: JudgedGpu) -> tuple[bool, float]:
+        value = getattr(gpu, field)
+        return value is None, -(value or 0)
+
+    return key
+
+
+SORTS: dict[str, Callable[[JudgedGpu], Any]] = {
+    "index": lambda gpu: gpu.index,
+    "attention": lambda gpu: _ATTENTION.index(gpu.verdict.state),
+    "state": lambda gpu: STATES.index(gpu.verdict.state),
+    "util": _falling("busy_percent"),
+    "memory": _falling("memory_used_bytes"),
+    "temperature": _falling("temperature_celsius"),
+    "power": _falling("power_watts"),
+    "user": _first_user,
+}
+
+
+class Arrangement(Struct, frozen=True, kw_only=True):
+    """What the user asked to see."""
+
+    user: str | None = None
+    node: re.Pattern[str] | None = None
+    states: frozenset[State] | None = None
+    sort: str = "index"
+
+    def apply(self, view: FleetView) -> FleetView:
+        """The part of the fleet that was asked for, sorted within each node."""
+        nodes = (self._node(node) for node in view.nodes if self._has_name(node))
+        kept = tuple(node for node in nodes if node.gpus or not self._picks_gpus())
+        return replace(view, nodes=kept)
+
+    def _has_name(self, node: NodeView) -> bool:
+        return self.node is None or self.node.search(node.name) is not None
+
+    def _picks_gpus(self) -> bool:
+        return self.user is not None or self.states is not None
+
+    def _node(self, node: NodeView) -> NodeView:
+        gpus = [self._of_user(gpu) for gpu in node.gpus if self._has_gpu(gpu)]
+        # Stable: equal GPUs stay in index order.
+        return replace(node, gpus=tuple(sorted(gpus, key=SORTS[self.sort])))
+
+    def _has_gpu(self, gpu: JudgedGpu) -> bool:
+        if self.states is not None and not self.states & _states(gpu):
+            return False
+        return self.user is None or any(
+            process.user == self.user for process in _processes(gpu)
+        )
+
+    def _of_user(self, gpu: JudgedGpu) -> JudgedGpu:
+        if self.user is None:
+            return gpu
+        return replace(
+            gpu,
+            processes=_theirs(gpu.processes, self.user),
+            instances=tuple(
+                replace(instance, processes=_theirs(instance.processes, self.user))
+                for instance in gpu.instances
+            ),
+        )
+
+
+def parse_node_pattern(text: str) -> re.Pattern[str]:
+    """A pattern for names of nodes, found anywhere in the name."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(f"-n {text!r} is not a regular expression: {error}") from None
+
+
+def parse_states(text: str) -> frozenset[State]:
+    """States separated by commas."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    unknown = [word for word in words if word not in STATES]
+    if unknown or not words:
+        raise UsageError(f"--state {text!r}: the states are {', '.join(STATES)}")
+    return frozenset(state for state in STATES if state in words)
+
+
+def _states(gpu: JudgedGpu) -> set[State]:
+    return {gpu.verdict.state, *(instance.verdict.state for instance in gpu.instances)}
+
+
+def _processes(gpu: JudgedGpu) -> Iterable[Process]:
+    yield from gpu.processes or ()
+    for instance in gpu.instances:
+        yield from instance.processes or ()
+
+
+def _theirs(processes: tuple[Process, ...] | None, user: str) -> tuple[Process, ...] | None:
+    if processes is None:
+        return None
+    return tuple(process for process in processes if process.user == user)

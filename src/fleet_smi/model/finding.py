@@ -1,0 +1,16 @@
+"""One thing that was checked on a machine, how it fared, and what to do about it."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+FindingStatus = Literal["PASS", "WARN", "FAIL", "SKIP"]
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """The result of one check; `id` is stable ("nvidia.driver"), `words` are for people."""
+
+    id: str
+    status: FindingStatus
+    words: str
+    remedy: str | None = None

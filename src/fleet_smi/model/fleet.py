@@ -1,0 +1,77 @@
+"""What is believed of the whole fleet: every node's latest, with the verdict on each GPU."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Instance
+
+State = Literal["free", "leased", "busy", "held", "ghost", "broken", "unknown"]
+STATES: tuple[State, ...] = ("free", "leased", "busy", "held", "ghost", "broken", "unknown")
+
+
+class Verdict(Struct, frozen=True, kw_only=True, gc=False):
+    """The judgement on one GPU or instance: a state, why in words, and since when.
+
+    `notes` are remarks that do not change the state ("shared by 2").
+    `idle_seconds` is how long its processes have done nothing, where that is known.
+    """
+
+    state: State
+    reason: str
+    since: float
+    notes: tuple[str, ...] = ()
+    idle_seconds: float | None = None
+
+
+class JudgedInstance(Instance, frozen=True, kw_only=True):
+    """A MIG instance with the verdict on it."""
+
+    verdict: Verdict
+
+
+class JudgedGpu(Gpu, frozen=True, kw_only=True):
+    """A GPU with the verdict on it."""
+
+    verdict: Verdict
+    instances: tuple[JudgedInstance, ...] = ()
+
+
+class NodeView(Struct, frozen=True, kw_only=True):
+    """One node as it was last heard of; `silent` when that was too long ago."""
+
+    node_id: str
+    name: str
+    taken_at: float
+    age_seconds: float
+    silent: bool = False
+    interval_seconds: float | None = None
+    sequence: int = 0
+    boot_id: str | None = None
+    agent_version: str | None = None
+    host: Host = Host()
+    runs: tuple[CollectorRun, ...] = ()
+    gpus: tuple[JudgedGpu, ...] = ()
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """The strip of truth: GPUs by state, and how many nodes say so."""
+
+    gpus: int
+    free: int
+    leased: int
+    busy: int
+    held: int
+    ghost: int
+    broken: int
+    unknown: int
+    nodes: int
+    nodes_reporting: int
+
+
+class FleetView(Struct, frozen=True, kw_only=True):
+    """The fleet at one moment."""
+
+    taken_at: float
+    summary: Summary
+    nodes: tuple[NodeView, ...]

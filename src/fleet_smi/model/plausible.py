@@ -1,0 +1,80 @@
+"""What a reading can be: a value outside its range is not measured, and says why.
+
+Drivers print sentinels (2³²−1, 2⁶³, −1) and garbage as if they were readings.
+"""
+
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
+
+_PERCENT = (0, 100)
+_BYTES = (0, 2**50)  # 1 PiB
+_WATTS = (0, 5_000)
+_MHZ = (0, 50_000)
+_COUNT = (0, 2**53)
+_RATE = (0, 10**13)  # ten times the fastest link there is
+_32_BITS = (0, 2**32 - 2)  # 2³²−1 is "not available" in NVML and "nobody" to a kernel
+
+RANGES: dict[str, tuple[float, float]] = {
+    "index": (0, 65_535),
+    "memory_used_bytes": _BYTES,
+    "memory_total_bytes": _BYTES,
+    "busy_percent": _PERCENT,
+    "memory_busy_percent": _PERCENT,
+    "encoder_percent": _PERCENT,
+    "decoder_percent": _PERCENT,
+    "temperature_celsius": (-40, 200),
+    # NVML: "may exceed 100 % in certain cases": it is of the speed a fan is made for.
+    "fan_percent": (0, 200),
+    "power_watts": _WATTS,
+    "power_limit_watts": _WATTS,
+    "sm_clock_mhz": _MHZ,
+    "sm_clock_max_mhz": _MHZ,
+    "memory_clock_mhz": _MHZ,
+    "memory_clock_max_mhz": _MHZ,
+    "ecc_corrected": _COUNT,
+    "ecc_uncorrected": _COUNT,
+    "pcie_generation": (1, 16),
+    "pcie_generation_max": (1, 16),
+    "pcie_width": (1, 64),
+    "pcie_width_max": (1, 64),
+    "pcie_rx_bytes_per_second": _RATE,
+    "pcie_tx_bytes_per_second": _RATE,
+    "gpu_instance_id": (0, 65_535),
+    "compute_instance_id": (0, 65_535),
+    "pid": _32_BITS,
+    "gpu_memory_bytes": _BYTES,
+    "uid": _32_BITS,
+    "started_at": (0, 2**33),
+    "cpu_percent": (0, 1_000_000),  # of one core: 10,000 cores
+    "host_memory_bytes": _BYTES,
+}
+
+
+def plausible(field: str, value: Number | None, unread: dict[str, str]) -> Number | None:
+    """Return `value`, or `None` with the reason in `unread` when `field` cannot be that."""
+    if value is None:
+        return None
+    low, high = RANGES[field]
+    # NaN fails both comparisons, so it is out of every range.
+    if low <= value <= high:
+        return value
+    unread[field] = f"out of range: {_shown(value)}"
+    return None
+
+
+def plausible_temperature(
+    value: Number | None, busy_percent: float | None, unread: dict[str, str]
+) -> Number | None:
+    """Check a temperature, knowing how busy the device is: −1 °C under load is a sentinel."""
+    if value == -1 and busy_percent:
+        unread["temperature_celsius"] = "out of range: -1 under load"
+        return None
+    return plausible("temperature_celsius", value, unread)
+
+
+def _shown(value: float) -> str:
+    # A hostile integer of a million digits must not become a message of that length.
+    if isinstance(value, int) and abs(value) >= 10**24:
+        return "24 digits or more"
+    return str(value) if isinstance(value, int) else f"{value:g}"

@@ -1,0 +1,147 @@
+"""All that was read of one node at one time.
+
+`None` is "not measured", never zero; the unit is in the name. `unread` says why a
+field of the same struct is `None` where there is more to say than "not asked for".
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Vendor = Literal["nvidia", "amd", "intel"]
+ProcessKind = Literal["compute", "graphics", "compute+graphics", "mps"]
+Condition = Literal["zombie", "uninterruptible"]
+FaultKind = Literal["lost", "needs_reset", "not_answering", "mismatch", "missing", "unreadable"]
+Outcome = Literal["ok", "absent", "failed"]
+
+
+class Process(Struct, frozen=True, kw_only=True, gc=False):
+    """One process on one GPU; `hidden` when all that is known of it is what the driver says."""
+
+    pid: int
+    kind: ProcessKind
+    gpu_memory_bytes: int | None = None
+    user: str | None = None
+    uid: int | None = None
+    name: str | None = None
+    command: str | None = None
+    started_at: float | None = None
+    busy_percent: float | None = None
+    cpu_percent: float | None = None
+    host_memory_bytes: int | None = None
+    container: str | None = None
+    pod: str | None = None
+    slurm_job: str | None = None
+    condition: Condition | None = None
+    hidden: bool = False
+
+
+class Fault(Struct, frozen=True, kw_only=True, gc=False):
+    """Why a GPU cannot be used or read, in the driver's words, and what to do."""
+
+    kind: FaultKind
+    detail: str
+    remedy: str | None = None
+    since: float | None = None
+
+
+class Instance(Struct, frozen=True, kw_only=True):
+    """A MIG instance: a slice of a GPU with memory and processes of its own."""
+
+    uuid: str
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+    profile: str | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    busy_percent: float | None = None
+    processes: tuple[Process, ...] | None = None
+    unread: dict[str, str] = {}
+
+
+class Gpu(Struct, frozen=True, kw_only=True):
+    """A device, known by its UUID; the index is only for display.
+
+    `processes` is `None` when the list could not be read, and empty when nobody is there.
+    `memory_shared` marks a device without memory of its own: the figures are the host's.
+    """
+
+    uuid: str
+    index: int
+    vendor: Vendor
+    name: str | None = None
+    pci_bus_id: str | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    memory_shared: bool = False
+    busy_percent: float | None = None
+    memory_busy_percent: float | None = None
+    encoder_percent: float | None = None
+    decoder_percent: float | None = None
+    temperature_celsius: float | None = None
+    fan_percent: float | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    sm_clock_mhz: int | None = None
+    sm_clock_max_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    memory_clock_max_mhz: int | None = None
+    performance_state: str | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    pcie_generation: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    pcie_rx_bytes_per_second: int | None = None
+    pcie_tx_bytes_per_second: int | None = None
+    persistence: bool | None = None
+    compute_mode: str | None = None
+    mig_mode: bool | None = None
+    asleep: bool = False
+    instances: tuple[Instance, ...] = ()
+    processes: tuple[Process, ...] | None = None
+    fault: Fault | None = None
+    unread: dict[str, str] = {}
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """The machine around the GPUs."""
+
+    addresses: tuple[str, ...] = ()
+    kernel: str | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    booted_at: float | None = None
+    cpu_count: int | None = None
+    cpu_percent: float | None = None
+    load_1_minute: float | None = None
+    load_5_minutes: float | None = None
+    load_15_minutes: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+
+
+class CollectorRun(Struct, frozen=True, kw_only=True, gc=False):
+    """How one collector fared: `absent` is expected, `failed` is not."""
+
+    name: str
+    outcome: Outcome
+    seconds: float
+    detail: str = ""
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """All that was read of one node at one time."""
+
+    node_id: str
+    name: str
+    taken_at: float
+    interval_seconds: float | None = None
+    sequence: int = 0
+    boot_id: str | None = None
+    agent_version: str | None = None
+    host: Host = Host()
+    gpus: tuple[Gpu, ...] = ()
+    runs: tuple[CollectorRun, ...] = ()

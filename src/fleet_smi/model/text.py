@@ -1,0 +1,26 @@
+"""Text from outside made harmless before it goes anywhere."""
+
+import re
+
+# Control characters (C0, DEL, C1), line separators, and marks that reorder or hide what follows.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]+"
+)
+_DIGITS = re.compile("([0-9]+)")
+
+
+def clean(text: str, limit: int) -> str:
+    """Replace each run of unsafe characters by one blank and cut at `limit` characters."""
+    # Cut first: a hostile megabyte must not cost a pass over all of it.
+    shown = _UNSAFE.sub(" ", text[:limit]).strip()
+    return shown if len(text) <= limit else shown[: limit - 1] + "…"
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """A key that sorts numbers inside names by their size: gpu2 before gpu10."""
+    # A number is its length and its digits: no need to trust it to int().
+    parts = _DIGITS.split(text)
+    numbers = [part.lstrip("0") for part in parts[1::2]]
+    parts[1::2] = numbers
+    return tuple([(len(part) if at % 2 else 0, part) for at, part in enumerate(parts)])

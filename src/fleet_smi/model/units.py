@@ -1,0 +1,61 @@
+"""Numbers as people read them, and people's numbers read."""
+
+import re
+
+from fleet_smi.errors import UsageError
+
+KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
+_SIZES = {"": 1, "b": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB}
+_DECIMAL = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?(?:i?b)?)\s*", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "20GiB", "20G" (binary), "20GB" (decimal) or a bare number."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a size: write it like 20GiB, 512MiB or 8G")
+    number, unit = match[1], match[2].lower()
+    factor = _DECIMAL.get(unit) or _SIZES[unit.removesuffix("b").removesuffix("i")]
+    return int(float(number) * factor)
+
+
+def format_gib(count: int) -> str:
+    """Bytes as a plain number of GiB with one decimal: "79.6"."""
+    return f"{count / GIB:.1f}"
+
+
+def format_size(count: int) -> str:
+    """Bytes in the unit that suits them: "420 MiB", "16.2 GiB"."""
+    if count < MIB:
+        return f"{count / KIB:.0f} KiB" if count else "0 MiB"
+    if count < GIB:
+        return f"{count / MIB:.0f} MiB"
+    return f"{count / GIB:.1f} GiB" if count < 10 * TIB else f"{count / TIB:.1f} TiB"
+
+
+def format_duration(seconds: float) -> str:
+    """A length of time in at most two units: "20 s", "4 min", "3 h", "2 d 4 h"."""
+    seconds = max(0, int(seconds))
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if minutes < 60:
+        return f"{minutes} min"
+    if hours < 24:
+        rest = minutes % 60
+        return f"{hours} h {rest} min" if hours < 3 and rest else f"{hours} h"
+    rest = hours % 24
+    return f"{days} d {rest} h" if days < 14 and rest else f"{days} d"
+
+
+_DURATIONS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|min|m|h|d|)\s*", re.IGNORECASE)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of "10min", "90s", "2h", "1d" or a bare number of seconds."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a length of time: write it like 90s, 10min or 2h")
+    return float(match[1]) * _DURATIONS[match[2].lower()]
