@@ -1,0 +1,76 @@
+"""What of this machine decides what can be seen from here: permissions, namespaces, tools."""
+
+import os
+import sys
+from typing import Any
+
+
+def read(root: str = "/") -> dict[str, Any]:
+    """Facts for `doctor`; every one may be unknown."""
+    return {
+        "python": sys.version.split()[0],
+        "user": os.geteuid(),
+        "devices": _devices(root),
+        "nvidia_smi": _on_path("nvidia-smi"),
+        "persistence_daemon": os.path.exists(os.path.join(root, "run/nvidia-persistenced")),
+        "hidepid": _hidepid(root),
+        "init": _line(root, "proc/1/comm"),
+        "in_container": _in_container(root),
+    }
+
+
+def _devices(root: str) -> dict[str, bool]:
+    """The device files that GPUs are opened through, and whether we may."""
+    found = {}
+    for folder, prefixes in (("dev", ("nvidia", "kfd")), ("dev/dri", ("render",))):
+        try:
+            names = os.listdir(os.path.join(root, folder))
+        except OSError:
+            continue
+        for name in sorted(names):
+            path = os.path.join(root, folder, name)
+            if name.startswith(prefixes) and not os.path.isdir(path):
+                found[f"/{folder}/{name}"] = os.access(path, os.R_OK | os.W_OK)
+    return found
+
+
+def _on_path(program: str) -> str | None:
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(folder, program)
+        if os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _hidepid(root: str) -> str | None:
+    for line in (_text(root, "proc/mounts") or "").splitlines():
+        words = line.split()
+        if len(words) > 3 and words[1] == "/proc":
+            options = dict(option.partition("=")[::2] for option in words[3].split(","))
+            return options.get("hidepid", "0")
+    return None
+
+
+def _in_container(root: str) -> bool:
+    markers = (".dockerenv", "run/.containerenv")
+    if any(os.path.exists(os.path.join(root, marker)) for marker in markers):
+        return True
+    return b"container=" in (_bytes(root, "proc/1/environ") or b"")
+
+
+def _line(root: str, path: str) -> str | None:
+    text = _text(root, path)
+    return text.strip() if text else None
+
+
+def _text(root: str, path: str) -> str | None:
+    data = _bytes(root, path)
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _bytes(root: str, path: str) -> bytes | None:
+    try:
+        with open(os.path.join(root, path), "rb") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return None

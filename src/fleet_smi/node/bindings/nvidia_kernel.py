@@ -1,0 +1,69 @@
+"""What the Linux kernel tells of NVIDIA devices without asking the driver's library."""
+
+import os
+from typing import Any
+
+from fleet_smi.errors import NotPresent
+
+
+def read(root: str = "/") -> dict[str, Any]:
+    """The devices the kernel module knows, and the module's version."""
+    devices = inventory(root)
+    version = _module_version(root)
+    if not devices and version is None:
+        raise NotPresent("no NVIDIA kernel module is loaded")
+    return {"version": version, "devices": devices}
+
+
+def inventory(root: str = "/") -> list[dict[str, Any]]:
+    """PCI address, model, UUID and power state of each device, in PCI order."""
+    folder = os.path.join(root, "proc/driver/nvidia/gpus")
+    try:
+        addresses = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [_device(root, folder, address) for address in addresses]
+
+
+def is_suspended(root: str, address: str) -> bool:
+    """Whether the device sleeps, so that touching it would wake it."""
+    path = f"sys/bus/pci/devices/{address.lower()}/power/runtime_status"
+    return _text(os.path.join(root, path)) == "suspended"
+
+
+def may_suspend(root: str, address: str) -> bool:
+    """Whether the kernel may put the device to sleep at all; servers say no."""
+    path = f"sys/bus/pci/devices/{address.lower()}/power/control"
+    return _text(os.path.join(root, path)) == "auto"
+
+
+def _device(root: str, folder: str, address: str) -> dict[str, Any]:
+    facts: dict[str, str] = {}
+    for line in (_text(os.path.join(folder, address, "information")) or "").splitlines():
+        key, _, value = line.partition(":")
+        facts[key.strip()] = value.strip()
+    uuid = facts.get("GPU UUID", "")
+    return {
+        "pci": address,
+        "name": facts.get("Model") or None,
+        # The kernel writes question marks until somebody has opened the device.
+        "uuid": uuid if uuid and "?" not in uuid else None,
+        "asleep": is_suspended(root, address),
+        "may_sleep": may_suspend(root, address),
+    }
+
+
+def _module_version(root: str) -> str | None:
+    loaded = _text(os.path.join(root, "sys/module/nvidia/version"))
+    if loaded:
+        return loaded
+    words = (_text(os.path.join(root, "proc/driver/nvidia/version")) or "").split()
+    return next((word for word in words if word[:1].isdigit() and "." in word), None)
+
+
+def _text(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(65536).strip()
+    except OSError:
+        return None

@@ -1,0 +1,330 @@
+"""NVIDIA GPUs through NVML: the only file that talks to the driver's library.
+
+Read-only calls on one long-lived handle. Each call fails alone: what was answered is in
+`values`, what was not is in `errors` with the driver's code.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from fleet_smi.errors import Mismatch, NotPresent, ReadFailed
+from fleet_smi.node.bindings import nvidia_kernel
+from fleet_smi.node.bindings.nvml_processes import ProcessLists
+
+LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
+NEEDS_NEW_START = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+
+Call = tuple[str, Callable[..., Any], tuple[Any, ...]]
+
+
+def _memory(handle: Any) -> tuple[int, int, int | None]:
+    # Version 2 gives what the driver reserves for itself apart from what is used.
+    try:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
+    except pynvml.NVMLError as error:
+        if error.value not in (
+            pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+            pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+        ):
+            raise
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        return memory.used, memory.total, None
+    return memory.used, memory.total, memory.reserved
+
+
+def _utilization(handle: Any) -> tuple[int, int]:
+    rates = pynvml.nvmlDeviceGetUtilizationRates(handle)
+    return rates.gpu, rates.memory
+
+
+def _first(call: Callable[[Any], Any]) -> Callable[[Any], int]:
+    return lambda handle: int(call(handle)[0])
+
+
+def _throttle(handle: Any) -> int:
+    try:
+        return int(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+    except pynvml.NVMLError_FunctionNotFound:
+        return int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+
+
+def _recovery(handle: Any) -> int:
+    field = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+    value = pynvml.nvmlDeviceGetFieldValues(handle, [field])[0]
+    if value.nvmlReturn != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(value.nvmlReturn)
+    return int(value.value.uiVal)
+
+
+def _remapped(handle: Any) -> tuple[int, int, int, int]:
+    corrected, uncorrected, pending, failed = pynvml.nvmlDeviceGetRemappedRows(handle)
+    return corrected, uncorrected, pending, failed
+
+
+IDENTITY: tuple[Call, ...] = (
+    ("uuid", pynvml.nvmlDeviceGetUUID, ()),
+    ("name", pynvml.nvmlDeviceGetName, ()),
+    ("pci", lambda handle: _as_text(pynvml.nvmlDeviceGetPciInfo(handle).busId), ()),
+    ("sm_clock_max", pynvml.nvmlDeviceGetMaxClockInfo, (pynvml.NVML_CLOCK_SM,)),
+    ("memory_clock_max", pynvml.nvmlDeviceGetMaxClockInfo, (pynvml.NVML_CLOCK_MEM,)),
+    ("pcie_generation_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration, ()),
+    ("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth, ()),
+    ("addressing", pynvml.nvmlDeviceGetAddressingMode, ()),
+)
+_ECC = (pynvml.NVML_VOLATILE_ECC,)
+CONDITION: tuple[Call, ...] = (
+    ("memory", _memory, ()),
+    ("utilization", _utilization, ()),
+    ("temperature", pynvml.nvmlDeviceGetTemperature, (pynvml.NVML_TEMPERATURE_GPU,)),
+    ("fan", pynvml.nvmlDeviceGetFanSpeed, ()),
+    ("power", pynvml.nvmlDeviceGetPowerUsage, ()),
+    ("power_limit", pynvml.nvmlDeviceGetEnforcedPowerLimit, ()),
+    ("sm_clock", pynvml.nvmlDeviceGetClockInfo, (pynvml.NVML_CLOCK_SM,)),
+    ("memory_clock", pynvml.nvmlDeviceGetClockInfo, (pynvml.NVML_CLOCK_MEM,)),
+    ("performance_state", pynvml.nvmlDeviceGetPerformanceState, ()),
+    ("throttle", _throttle, ()),
+    (
+        "ecc_corrected",
+        pynvml.nvmlDeviceGetTotalEccErrors,
+        (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, *_ECC),
+    ),
+    (
+        "ecc_uncorrected",
+        pynvml.nvmlDeviceGetTotalEccErrors,
+        (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, *_ECC),
+    ),
+    ("pcie_generation", pynvml.nvmlDeviceGetCurrPcieLinkGeneration, ()),
+    ("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, ()),
+    ("encoder", _first(pynvml.nvmlDeviceGetEncoderUtilization), ()),
+    ("decoder", _first(pynvml.nvmlDeviceGetDecoderUtilization), ()),
+    ("persistence", pynvml.nvmlDeviceGetPersistenceMode, ()),
+    ("compute_mode", pynvml.nvmlDeviceGetComputeMode, ()),
+    ("mig_mode", _first(pynvml.nvmlDeviceGetMigMode), ()),
+    ("retired_pending", pynvml.nvmlDeviceGetRetiredPagesPendingStatus, ()),
+    ("remapped", _remapped, ()),
+    ("recovery", _recovery, ()),
+)
+# Each of these takes the driver 20 ms a GPU to measure: only where somebody asks.
+TRAFFIC: tuple[Call, ...] = (
+    ("pcie_rx", pynvml.nvmlDeviceGetPcieThroughput, (pynvml.NVML_PCIE_UTIL_RX_BYTES,)),
+    ("pcie_tx", pynvml.nvmlDeviceGetPcieThroughput, (pynvml.NVML_PCIE_UTIL_TX_BYTES,)),
+)
+
+
+def _as_text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _ask(handle: Any, calls: tuple[Call, ...], device: dict[str, Any]) -> None:
+    values, errors = device["values"], device["errors"]
+    for field, call, arguments in calls:
+        try:
+            values[field] = call(handle, *arguments)
+        except pynvml.NVMLError as error:
+            errors[field] = error.value
+        except UnicodeDecodeError:
+            errors[field] = pynvml.NVML_ERROR_UNKNOWN
+
+
+def _blank(index: int) -> dict[str, Any]:
+    return {"index": index, "values": {}, "errors": {}}
+
+
+class Session:
+    """NVML, initialised once; what cannot change is asked once a device."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._kernel = nvidia_kernel.inventory(root)
+        if self._kernel and all(device["asleep"] for device in self._kernel):
+            self._up = False
+            self._versions: dict[str, Any] = {}
+        else:
+            _initialise(root)
+            self._up = True
+            self._versions = _versions()
+        self._lists = ProcessLists(self._versions.get("driver") or "")
+        self._known: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+    def close(self) -> None:
+        if self._up:
+            try:
+                pynvml.nvmlShutdown()
+            except pynvml.NVMLError:
+                self._up = False
+
+    def read(self, traffic: bool) -> dict[str, Any]:
+        if any(device["may_sleep"] for device in self._kernel):
+            self._kernel = nvidia_kernel.inventory(self._root)
+        asleep = [device for device in self._kernel if device["asleep"]]
+        devices = self._devices_beside(asleep, traffic) if asleep else self._devices(traffic)
+        return {**self._versions, "devices": devices, "kernel": self._kernel}
+
+    def _devices(self, traffic: bool) -> list[dict[str, Any]]:
+        count = pynvml.nvmlDeviceGetCount()
+        return [
+            self._device(index, lambda i=index: pynvml.nvmlDeviceGetHandleByIndex(i), traffic)
+            for index in range(count)
+        ]
+
+    def _devices_beside(
+        self, asleep: list[dict[str, Any]], traffic: bool
+    ) -> list[dict[str, Any]]:
+        # Getting a handle by index would wake every device before it: go by address instead.
+        devices = []
+        for index, known in enumerate(self._kernel):
+            if known in asleep:
+                device = _blank(index)
+                device["asleep"] = True
+                device["values"] = {"uuid": known["uuid"], "name": known["name"]}
+                device["values"]["pci"] = known["pci"]
+            else:
+                address = known["pci"].encode()
+                device = self._device(
+                    index,
+                    lambda a=address: pynvml.nvmlDeviceGetHandleByPciBusId(a),
+                    traffic,
+                )
+            devices.append(device)
+        return devices
+
+    def _device(
+        self, index: int, get_handle: Callable[[], Any], traffic: bool
+    ) -> dict[str, Any]:
+        device = _blank(index)
+        handle = self._identify(index, get_handle, device)
+        if handle is None:
+            return device
+        _ask(handle, CONDITION, device)
+        if traffic:
+            _ask(handle, TRAFFIC, device)
+        if not any(code in LOST for code in device["errors"].values()):
+            device["processes"] = self._lists.read(handle, index)
+            if device["values"].get("mig_mode"):
+                device["instances"] = self._instances(handle)
+        return device
+
+    def _identify(
+        self, index: int, get_handle: Callable[[], Any], device: dict[str, Any]
+    ) -> Any | None:
+        known = self._known.get(index)
+        if known is None:
+            try:
+                handle = get_handle()
+            except pynvml.NVMLError as error:
+                device["errors"]["handle"] = error.value
+                return None
+            _ask(handle, IDENTITY, device)
+            if "uuid" in device["values"]:
+                self._known[index] = (handle, dict(device["values"]))
+            return handle
+        handle, identity = known
+        device["values"].update(identity)
+        return handle
+
+    def _instances(self, handle: Any) -> list[dict[str, Any]]:
+        found = []
+        for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            try:
+                instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            except pynvml.NVMLError:
+                continue  # the slots of a partly divided GPU are empty
+            part = _blank(index)
+            _ask(instance, INSTANCE, part)
+            part["processes"] = self._lists.read(instance, None)
+            found.append(part)
+        return found
+
+
+INSTANCE: tuple[Call, ...] = (
+    ("uuid", pynvml.nvmlDeviceGetUUID, ()),
+    ("name", pynvml.nvmlDeviceGetName, ()),
+    ("gpu_instance_id", pynvml.nvmlDeviceGetGpuInstanceId, ()),
+    ("compute_instance_id", pynvml.nvmlDeviceGetComputeInstanceId, ()),
+    ("memory", _memory, ()),
+)
+
+
+def _versions() -> dict[str, Any]:
+    versions: dict[str, Any] = {}
+    for key, call in (
+        ("driver", pynvml.nvmlSystemGetDriverVersion),
+        ("cuda", pynvml.nvmlSystemGetCudaDriverVersion),
+    ):
+        try:
+            versions[key] = call()
+        except (pynvml.NVMLError, UnicodeDecodeError):
+            versions[key] = None
+    return versions
+
+
+def _initialise(root: str) -> None:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise _init_error(error, root) from None
+
+
+def _init_error(error: Any, root: str) -> Exception:
+    if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+        return NotPresent("no NVIDIA driver library (libnvidia-ml.so.1)")
+    if error.value == pynvml.NVML_ERROR_DRIVER_NOT_LOADED:
+        return NotPresent("the NVIDIA kernel module is not loaded")
+    if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+        return Mismatch(_mismatch_words(root))
+    if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
+        return ReadFailed("no permission to open /dev/nvidia*: ask for access to the GPU devices")
+    return ReadFailed(
+        f"NVML would not start: {error}; inside a container this means that it lost its GPU "
+        "devices: restart the container"
+        if error.value == pynvml.NVML_ERROR_UNKNOWN
+        else f"NVML would not start: {error}"
+    )
+
+
+def _mismatch_words(root: str) -> str:
+    try:
+        loaded = nvidia_kernel.read(root)["version"]
+    except NotPresent:
+        loaded = None
+    library = _library_version()
+    return (
+        f"the NVIDIA driver ({loaded or 'version unknown'}) and its library "
+        f"({library or 'version unknown'}) do not match: reload the driver or reboot; "
+        "running jobs are not affected"
+    )
+
+
+def _library_version() -> str | None:
+    try:
+        return _as_text(pynvml.nvmlSystemGetNVMLVersion()).split(".", 1)[1]
+    except (pynvml.NVMLError, IndexError):
+        return None
+
+
+_session: Session | None = None
+
+
+def read(root: str = "/", traffic: bool = False) -> dict[str, Any]:
+    """All that NVML tells now."""
+    global _session
+    if _session is None:
+        _session = Session(root)
+    try:
+        raw = _session.read(traffic)
+    except pynvml.NVMLError as error:
+        close()
+        raise ReadFailed(f"NVML: {error}") from None
+    if any(code in NEEDS_NEW_START for device in raw["devices"] for code in device["errors"].values()):
+        close()
+    return raw
+
+
+def close() -> None:
+    """Let go of the driver."""
+    global _session
+    if _session is not None:
+        _session.close()
+        _session = None

@@ -1,0 +1,121 @@
+"""The process lists of NVML, in every layout that drivers have had.
+
+Version 1 has pid and memory, versions 2 and 3 add the MIG ids. For a few drivers of the
+535 branch version 3 had one more field; read with the wrong layout, every second pid is
+garbage.
+"""
+
+import ctypes
+from typing import Any
+
+import pynvml
+
+_KINDS = (("compute", "Compute"), ("graphics", "Graphics"), ("mps", "MPSCompute"))
+_UNKNOWN_MEMORY = 2**64 - 1
+_NO_INSTANCE = 2**32 - 1
+
+
+class _InfoV1(ctypes.Structure):
+    _fields_ = (("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong))
+    gpu_instance = compute_instance = _NO_INSTANCE
+
+
+class _InfoV2(ctypes.Structure):
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("memory", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
+class _InfoV3Early(ctypes.Structure):
+    _fields_ = (*_InfoV2._fields_, ("protected_memory", ctypes.c_ulonglong))
+
+
+Entry = tuple[int, int | None, int | None, int | None]
+
+
+class ProcessLists:
+    """Asks for the lists in the newest layout that this driver has."""
+
+    def __init__(self, driver: str) -> None:
+        newest = _InfoV3Early if _is_early_535(driver) else _InfoV2
+        self._layouts = (("_v3", newest), ("_v2", _InfoV2), ("", _InfoV1))
+        self._chosen: dict[str, int] = {}
+        self._room = 64
+        self._last_sample: dict[int, int] = {}
+
+    def read(self, handle: Any, device: int | None) -> dict[str, Any]:
+        """The entries by kind, the error codes by kind, and the load by pid."""
+        lists: dict[str, Any] = {"errors": {}}
+        for kind, word in _KINDS:
+            try:
+                lists[kind] = self._list(handle, word)
+            except pynvml.NVMLError as error:
+                lists["errors"][kind] = error.value
+        if device is not None and (lists.get("compute") or lists.get("graphics")):
+            lists["busy"] = self._busy(handle, device)
+        return lists
+
+    def _list(self, handle: Any, word: str) -> list[Entry]:
+        while True:
+            at = self._chosen.get(word, 0)
+            suffix, layout = self._layouts[at]
+            try:
+                return self._entries(handle, f"nvmlDeviceGet{word}RunningProcesses{suffix}", layout)
+            except pynvml.NVMLError as error:
+                if (
+                    error.value != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+                    or at + 1 == len(self._layouts)
+                ):
+                    raise
+                self._chosen[word] = at + 1
+
+    def _entries(self, handle: Any, name: str, layout: Any) -> list[Entry]:
+        function = getattr(pynvml.nvmlLib, name, None)
+        if function is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        for _ in range(4):
+            buffer = (layout * self._room)()
+            count = ctypes.c_uint(self._room)
+            code = function(handle, ctypes.byref(count), buffer)
+            if code == pynvml.NVML_SUCCESS:
+                return [_entry(buffer[at]) for at in range(count.value)]
+            if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+                raise pynvml.NVMLError(code)
+            # Processes start while we ask: leave room for more than were counted.
+            self._room = max(self._room, count.value) * 2
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+
+    def _busy(self, handle: Any, device: int) -> dict[int, float]:
+        try:
+            samples = pynvml.nvmlDeviceGetProcessUtilization(
+                handle, self._last_sample.get(device, 0)
+            )
+        except pynvml.NVMLError:
+            return {}
+        newest: dict[int, tuple[int, int]] = {}
+        for sample in samples:
+            if sample.pid and sample.timeStamp >= newest.get(sample.pid, (0, 0))[0]:
+                newest[sample.pid] = (sample.timeStamp, sample.smUtil)
+        if newest:
+            self._last_sample[device] = max(stamp for stamp, _ in newest.values())
+        return {pid: percent for pid, (_, percent) in newest.items()}
+
+
+def _entry(info: Any) -> Entry:
+    return (
+        info.pid,
+        None if info.memory == _UNKNOWN_MEMORY else info.memory,
+        None if info.gpu_instance == _NO_INSTANCE else info.gpu_instance,
+        None if info.compute_instance == _NO_INSTANCE else info.compute_instance,
+    )
+
+
+def _is_early_535(driver: str) -> bool:
+    try:
+        branch, minor = (int(part) for part in driver.split(".")[:2])
+    except ValueError:
+        return False
+    return branch == 535 and 43 <= minor < 98

@@ -1,0 +1,274 @@
+"""The collector contract, the deadlines, and how parts become a snapshot."""
+
+import time
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from fleet_smi import __version__
+from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent
+from fleet_smi.model.snapshot import (
+    CollectorRun,
+    Fault,
+    FaultKind,
+    Gpu,
+    Host,
+    Process,
+    Snapshot,
+)
+from fleet_smi.node.collectors import collector
+from fleet_smi.node.reader import Reader
+
+DEADLINES: dict[str, float] = {
+    "nvidia": 3.5,
+    "nvidia_smi": 3.5,
+    "nvidia_kernel": 0.5,
+    "amd": 1.5,
+    "intel": 1.5,
+    "host": 0.5,
+    "network": 0.5,
+    "processes": 1.0,
+}
+"""Seconds each subject has to answer. All of a snapshot has `WHOLE_SECONDS`."""
+
+WHOLE_SECONDS = 4.5
+QUICK = ("nvidia", "amd", "intel", "host")
+FULL = (*QUICK, "network")
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """What one collector adds to a snapshot."""
+
+    gpus: tuple[Gpu, ...] = ()
+    host: Host = Host()
+    node_id: str | None = None
+    name: str | None = None
+    boot_id: str | None = None
+    people: dict[int, Process] = {}
+
+
+class Collector(Protocol):
+    """Turns what one binding read into a typed part of a snapshot.
+
+    The binding of its name (`READINGS` in `node/reader.py`) runs in the reader process. It
+    returns plain values (dict, list, str, int, float, bytes, None), raises `NotPresent` when
+    this machine has no such subject and `ReadFailed` when it has one that would not answer.
+    """
+
+    name: str
+
+    def part(self, raw: Any) -> Part:
+        """Make the typed part of what was read. Pure; never a made-up value."""
+
+
+class Sampler:
+    """Takes snapshots of this machine, one after the other, through one reader."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        root: str = "/",
+        subjects: tuple[str, ...] = FULL,
+        traffic: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self._reader = reader
+        self._root = root
+        self._subjects = subjects
+        self._traffic = traffic
+        self._name = name
+        self._sequence = 0
+
+    def prepare(self) -> None:
+        """Ask ahead, so that the machine is read while the caller does something else."""
+        for subject in self._subjects:
+            self._reader.post(subject, **self._arguments(subject))
+
+    def take(self, interval_seconds: float | None = None) -> Snapshot:
+        """One snapshot, now; answers in time whatever the machine does."""
+        look = _Look(self._reader, self._root)
+        for subject in self._subjects:
+            look.at(subject, **self._arguments(subject))
+        if "nvidia" in self._subjects:
+            look.at_nvidia_otherwise()
+        look.at_people()
+        self._sequence += 1
+        return look.snapshot(self._name, self._sequence, interval_seconds)
+
+    def close(self) -> None:
+        """Let go of the reader."""
+        self._reader.close()
+
+    def _arguments(self, subject: str) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"root": self._root}
+        if subject == "nvidia":
+            arguments["traffic"] = self._traffic
+        return arguments
+
+
+class _Look:
+    """One snapshot in the making."""
+
+    def __init__(self, reader: Reader, root: str) -> None:
+        self._reader = reader
+        self._root = root
+        self._until = time.monotonic() + WHOLE_SECONDS
+        self._taken_at = self._read_at = time.time()
+        self._parts: list[Part] = []
+        self._gpus: list[Gpu] = []
+        self._runs: list[CollectorRun] = []
+        self._failures: dict[str, CollectError] = {}
+
+    def at(self, subject: str, **arguments: Any) -> Part | None:
+        """Read one subject; how it fared is data, not only a log line."""
+        began = time.monotonic()
+        left = max(0.05, min(DEADLINES[subject], self._until - began))
+        try:
+            raw, seconds = self._reader.ask(subject, left, **arguments)
+            part = collector(subject).part(raw)
+        except CollectError as error:
+            outcome = "absent" if isinstance(error, NotPresent) else "failed"
+            self._ran(subject, outcome, time.monotonic() - began, str(error))
+            self._failures[subject] = error
+            return None
+        except Exception as error:  # noqa: BLE001  # a bug in one collector must not blind the node
+            self._ran(subject, "failed", time.monotonic() - began, f"bug: {error!r}")
+            self._failures[subject] = CollectError(f"bug: {error!r}")
+            return None
+        self._ran(subject, "ok", seconds, "")
+        self._parts.append(part)
+        if part.gpus:
+            self._gpus.extend(part.gpus)
+            self._read_at = time.time()
+        return part
+
+    def at_nvidia_otherwise(self) -> None:
+        """Where NVML did not tell: `nvidia-smi`, and else what the kernel still knows."""
+        error = self._failures.get("nvidia")
+        if error is None:
+            return
+        hopeless = isinstance(error, (Mismatch, NotAnswering))  # nvidia-smi would fare alike
+        if not hopeless and self.at("nvidia_smi", root=self._root) is not None:
+            return
+        error = self._failures.get("nvidia_smi", error) if not hopeless else error
+        if isinstance(error, NotPresent):
+            error = self._failures["nvidia"]
+        before = len(self._gpus)
+        self.at("nvidia_kernel", root=self._root)
+        fault = _fault(error)
+        self._gpus[before:] = [
+            gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in self._gpus[before:]
+        ]
+
+    def at_people(self) -> None:
+        """Join owners and commands to the pids that the drivers named."""
+        pids = sorted({process.pid for gpu in self._gpus for process in _all_processes(gpu)})
+        if not pids:
+            return
+        part = self.at("processes", root=self._root, pids=tuple(pids))
+        people = part.people if part else {}
+        # A pid that started after the driver was read is another process with its number;
+        # the kernel tells when it booted, and so when anything started, to a second.
+        latest = self._read_at + 1
+        people = {
+            pid: person
+            for pid, person in people.items()
+            if person.started_at is None or person.started_at <= latest
+        }
+        self._gpus = [_with_people(gpu, people) for gpu in self._gpus]
+
+    def snapshot(
+        self, name: str | None, sequence: int, interval_seconds: float | None
+    ) -> Snapshot:
+        host = _joined(part.host for part in self._parts)
+        own = next((part for part in self._parts if part.node_id), Part())
+        name = name or own.name or "localhost"
+        return Snapshot(
+            node_id=own.node_id or f"name-{name}",
+            name=name,
+            taken_at=self._taken_at,
+            interval_seconds=interval_seconds,
+            sequence=sequence,
+            boot_id=own.boot_id,
+            agent_version=__version__,
+            host=host,
+            gpus=tuple(_with_shared_memory(gpu, host) for gpu in self._gpus),
+            runs=tuple(self._runs),
+        )
+
+    def _ran(self, name: str, outcome: Any, seconds: float, detail: str) -> None:
+        self._runs.append(
+            CollectorRun(name=name, outcome=outcome, seconds=round(seconds, 6), detail=detail)
+        )
+
+
+def _fault(error: CollectError) -> Fault:
+    kinds: tuple[tuple[type[CollectError], FaultKind], ...] = (
+        (NotAnswering, "not_answering"),
+        (Mismatch, "mismatch"),
+    )
+    kind = next((kind for cause, kind in kinds if isinstance(error, cause)), "unreadable")
+    if isinstance(error, NotAnswering):
+        return Fault(
+            kind="not_answering",
+            detail="driver not answering",
+            remedy="look for Xid in the kernel log (dmesg); a reboot is likely needed",
+            since=error.since,
+        )
+    return Fault(kind=kind, detail=str(error))
+
+
+def _all_processes(gpu: Gpu) -> Iterable[Process]:
+    yield from gpu.processes or ()
+    for instance in gpu.instances:
+        yield from instance.processes or ()
+
+
+def _with_people(gpu: Gpu, people: dict[int, Process]) -> Gpu:
+    return replace(
+        gpu,
+        processes=_named(gpu.processes, people),
+        instances=tuple(
+            replace(instance, processes=_named(instance.processes, people))
+            for instance in gpu.instances
+        ),
+    )
+
+
+def _named(
+    processes: tuple[Process, ...] | None, people: dict[int, Process]
+) -> tuple[Process, ...] | None:
+    if processes is None:
+        return None
+    return tuple(_one_named(process, people.get(process.pid)) for process in processes)
+
+
+def _one_named(process: Process, person: Process | None) -> Process:
+    if person is None:
+        return replace(process, hidden=True)
+    return replace(
+        person,
+        kind=process.kind,
+        gpu_memory_bytes=process.gpu_memory_bytes,
+        busy_percent=process.busy_percent,
+    )
+
+
+def _with_shared_memory(gpu: Gpu, host: Host) -> Gpu:
+    if not gpu.memory_shared or gpu.memory_total_bytes is not None:
+        return gpu
+    return replace(
+        gpu,
+        memory_used_bytes=host.memory_used_bytes,
+        memory_total_bytes=host.memory_total_bytes,
+    )
+
+
+def _joined(hosts: Iterable[Host]) -> Host:
+    facts: dict[str, Any] = {}
+    for host in hosts:
+        facts.update({key: value for key, value in asdict(host).items() if value not in (None, ())})
+    return Host(**facts)

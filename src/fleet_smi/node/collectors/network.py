@@ -1,0 +1,18 @@
+"""Where the machine can be reached."""
+
+from typing import Any
+
+from fleet_smi.model.snapshot import Host
+from fleet_smi.model.text import clean
+from fleet_smi.node.collecting import Part
+
+
+class NetworkCollector:
+    """Addresses of the machine that another machine could use."""
+
+    name = "network"
+
+    def part(self, raw: Any) -> Part:
+        addresses = (clean(address, 64) for _, address in raw)
+        usable = tuple(item for item in addresses if not item.startswith(("127.", "::1", "fe80")))
+        return Part(host=Host(addresses=usable))

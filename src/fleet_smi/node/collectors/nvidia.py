@@ -1,0 +1,305 @@
+"""NVIDIA GPUs, as NVML tells them."""
+
+import re
+from typing import Any
+
+from fleet_smi.model.pci import normal_pci
+from fleet_smi.model.plausible import plausible, plausible_temperature
+from fleet_smi.model.snapshot import Fault, Gpu, Host, Instance, Process, ProcessKind
+from fleet_smi.model.text import clean
+from fleet_smi.node.collecting import Part
+
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND_FUNCTION, LOST, NEEDS_RESET = 3, 4, 13, 15, 16
+_SILENT = (NOT_SUPPORTED, NOT_FOUND_FUNCTION)  # the card cannot tell: no reason is needed
+WORDS = {
+    1: "driver restarted",
+    4: "insufficient permissions",
+    6: "not found",
+    9: "driver not loaded",
+    10: "timeout",
+    11: "interrupt problem",
+    14: "corrupted infoROM",
+    15: "GPU is lost",
+    16: "GPU requires reset",
+    17: "blocked by the operating system",
+    28: "GPU not found",
+    999: "unknown error",
+}
+THROTTLE = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clocks_setting",
+}
+COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
+RECOVERY = {
+    1: "reset the GPU: nvidia-smi --gpu-reset",
+    2: "reboot the machine",
+    3: "stop the jobs that use peer-to-peer memory, then reset the GPU",
+    4: "drain the GPU, then reset it: nvidia-smi --gpu-reset",
+    5: "recover the IMEX domain",
+    6: "reset the bus of the GPU, or reboot",
+    7: "power-cycle the machine",
+}
+# Raw field of the binding -> fields of the model that are unknown when it failed.
+FIELDS: dict[str, tuple[str, ...]] = {
+    "memory": ("memory_used_bytes", "memory_total_bytes"),
+    "utilization": ("busy_percent", "memory_busy_percent"),
+    "temperature": ("temperature_celsius",),
+    "fan": ("fan_percent",),
+    "power": ("power_watts",),
+    "power_limit": ("power_limit_watts",),
+    "sm_clock": ("sm_clock_mhz",),
+    "sm_clock_max": ("sm_clock_max_mhz",),
+    "memory_clock": ("memory_clock_mhz",),
+    "memory_clock_max": ("memory_clock_max_mhz",),
+    "performance_state": ("performance_state",),
+    "throttle": ("throttle_reasons",),
+    "ecc_corrected": ("ecc_corrected",),
+    "ecc_uncorrected": ("ecc_uncorrected",),
+    "pcie_generation": ("pcie_generation",),
+    "pcie_generation_max": ("pcie_generation_max",),
+    "pcie_width": ("pcie_width",),
+    "pcie_width_max": ("pcie_width_max",),
+    "pcie_rx": ("pcie_rx_bytes_per_second",),
+    "pcie_tx": ("pcie_tx_bytes_per_second",),
+    "encoder": ("encoder_percent",),
+    "decoder": ("decoder_percent",),
+    "persistence": ("persistence",),
+    "compute_mode": ("compute_mode",),
+    "mig_mode": ("mig_mode",),
+}
+_INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b", re.IGNORECASE)
+_ATS = 2
+_UNKNOWN_STATE = 32
+
+
+class NvidiaCollector:
+    """Turns NVML's answers into GPUs: units, names, faults, and who is on them."""
+
+    name = "nvidia"
+
+    def part(self, raw: Any) -> Part:
+        gpus = tuple(_gpu(device, raw["kernel"]) for device in raw["devices"])
+        cuda = raw.get("cuda")
+        return Part(
+            gpus=gpus,
+            host=Host(
+                driver_version=clean(raw["driver"], 64) if raw.get("driver") else None,
+                cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+            ),
+        )
+
+
+def _gpu(device: dict[str, Any], kernel: list[dict[str, Any]]) -> Gpu:
+    values, errors = device["values"], device["errors"]
+    fault = _fault(values, errors)
+    # A lost device answers every question alike: the fault says it once.
+    unread = {} if fault and fault.kind == "lost" else _reasons(errors)
+    used, total, _ = values.get("memory") or (None, None, None)
+    busy, memory_busy = values.get("utilization") or (None, None)
+    fields = {
+        "memory_used_bytes": used if total else None,
+        "memory_total_bytes": total or None,
+        "busy_percent": busy,
+        "memory_busy_percent": memory_busy,
+        "fan_percent": values.get("fan"),
+        "power_watts": _scaled(values.get("power"), 0.001),
+        "power_limit_watts": _scaled(values.get("power_limit"), 0.001),
+        "sm_clock_mhz": values.get("sm_clock"),
+        "sm_clock_max_mhz": values.get("sm_clock_max"),
+        "memory_clock_mhz": values.get("memory_clock"),
+        "memory_clock_max_mhz": values.get("memory_clock_max"),
+        "ecc_corrected": values.get("ecc_corrected"),
+        "ecc_uncorrected": values.get("ecc_uncorrected"),
+        "pcie_generation": values.get("pcie_generation"),
+        "pcie_generation_max": values.get("pcie_generation_max"),
+        "pcie_width": values.get("pcie_width"),
+        "pcie_width_max": values.get("pcie_width_max"),
+        "pcie_rx_bytes_per_second": _scaled(values.get("pcie_rx"), 1000),
+        "pcie_tx_bytes_per_second": _scaled(values.get("pcie_tx"), 1000),
+        "encoder_percent": values.get("encoder"),
+        "decoder_percent": values.get("decoder"),
+    }
+    checked: dict[str, Any] = {
+        field: plausible(field, value, unread) for field, value in fields.items()
+    }
+    return Gpu(
+        **checked,
+        **_identity(device, kernel),
+        vendor="nvidia",
+        memory_shared=_is_shared(values, errors),
+        temperature_celsius=plausible_temperature(values.get("temperature"), busy, unread),
+        performance_state=_performance_state(values.get("performance_state")),
+        throttle_reasons=_throttle(values.get("throttle")),
+        persistence=_yes_or_no(values.get("persistence")),
+        compute_mode=COMPUTE_MODES.get(values.get("compute_mode", -1)),
+        mig_mode=_yes_or_no(values.get("mig_mode")),
+        asleep=device.get("asleep", False),
+        instances=tuple(_instance(part) for part in device.get("instances", ())),
+        processes=_processes(device.get("processes"), unread),
+        fault=fault,
+        unread=unread,
+    )
+
+
+def _identity(device: dict[str, Any], kernel: list[dict[str, Any]]) -> dict[str, Any]:
+    values, index = device["values"], device["index"]
+    # A lost device no longer says who it is; the kernel lists devices in the same order.
+    known = kernel[index] if index < len(kernel) else {}
+    pci = values.get("pci") or known.get("pci")
+    name = values.get("name") or known.get("name")
+    return {
+        "index": index,
+        "uuid": clean(
+            values.get("uuid") or known.get("uuid") or f"GPU-of-unknown-uuid-{index}", 96
+        ),
+        "name": clean(name, 128) if name else None,
+        "pci_bus_id": normal_pci(pci) if pci else None,
+    }
+
+
+def _reasons(errors: dict[str, int]) -> dict[str, str]:
+    return {
+        field: WORDS.get(code, f"NVML error {code}")
+        for raw_field, code in errors.items()
+        if code not in _SILENT
+        for field in FIELDS.get(raw_field, ())
+    }
+
+
+def _scaled(value: int | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _yes_or_no(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _performance_state(value: int | None) -> str | None:
+    return None if value is None or not 0 <= value < _UNKNOWN_STATE else f"P{value}"
+
+
+def _throttle(mask: int | None) -> tuple[str, ...] | None:
+    if mask is None:
+        return None
+    return tuple(name for bit, name in THROTTLE.items() if mask & bit)
+
+
+def _is_shared(values: dict[str, Any], errors: dict[str, int]) -> bool:
+    """Whether the device has no memory of its own; a lost one is never taken for such."""
+    total = (values.get("memory") or (None, None, None))[1]
+    if errors.get("memory") != NOT_SUPPORTED and total != 0:
+        return False
+    return values.get("addressing") == _ATS or bool(_INTEGRATED.search(values.get("name") or ""))
+
+
+def _fault(values: dict[str, Any], errors: dict[str, int]) -> Fault | None:
+    codes = set(errors.values())
+    if LOST in codes:
+        return Fault(
+            kind="lost",
+            detail="lost: fell off the bus",
+            remedy="reboot; if it returns, have the hardware looked at",
+        )
+    if NEEDS_RESET in codes:
+        return Fault(kind="needs_reset", detail="GPU requires reset", remedy=RECOVERY[1])
+    if "handle" in errors:
+        return _unopened(errors["handle"])
+    return _pending(values)
+
+
+def _unopened(code: int) -> Fault:
+    words = WORDS.get(code, f"NVML error {code}")
+    if code == NO_PERMISSION:
+        return Fault(
+            kind="unreadable",
+            detail=f"the device could not be opened: {words}",
+            remedy="ask for access to /dev/nvidia*",
+        )
+    return Fault(
+        kind="lost",
+        detail=f"the device could not be opened: {words}",
+        remedy="look at the kernel log (dmesg) for Xid or RmInit; reboot",
+    )
+
+
+def _pending(values: dict[str, Any]) -> Fault | None:
+    """What the driver can still read but wants reset."""
+    if recovery := values.get("recovery"):
+        return Fault(
+            kind="needs_reset",
+            detail="the driver asks for recovery",
+            remedy=RECOVERY.get(recovery, f"recovery action {recovery}"),
+        )
+    _, _, pending, failed = values.get("remapped") or (0, 0, 0, 0)
+    if failed:
+        return Fault(
+            kind="needs_reset",
+            detail="memory rows could not be remapped",
+            remedy="have the GPU replaced",
+        )
+    if pending or values.get("retired_pending"):
+        what = "remapped rows" if pending else "retired memory pages"
+        return Fault(
+            kind="needs_reset", detail=f"{what} wait for a reset of the GPU", remedy=RECOVERY[1]
+        )
+    return None
+
+
+def _instance(part: dict[str, Any]) -> Instance:
+    values = part["values"]
+    unread = _reasons(part["errors"])
+    used, total, _ = values.get("memory") or (None, None, None)
+    _, _, profile = (values.get("name") or "").partition("MIG ")
+    return Instance(
+        uuid=clean(values.get("uuid") or f"MIG-of-unknown-uuid-{part['index']}", 96),
+        gpu_instance_id=values.get("gpu_instance_id"),
+        compute_instance_id=values.get("compute_instance_id"),
+        profile=clean(profile, 32) or None,
+        memory_used_bytes=plausible("memory_used_bytes", used, unread),
+        memory_total_bytes=plausible("memory_total_bytes", total, unread),
+        processes=_processes(part.get("processes"), unread),
+        unread=unread,
+    )
+
+
+def _processes(
+    lists: dict[str, Any] | None, unread: dict[str, str]
+) -> tuple[Process, ...] | None:
+    if lists is None:
+        return None
+    refused = lists["errors"].get("compute")
+    if refused is not None:
+        unread["processes"] = WORDS.get(refused, "not supported")
+        return None
+    found: dict[int, Process] = {}
+    for kind in ("compute", "graphics", "mps"):
+        for pid, memory, _, _ in lists.get(kind, ()):
+            before = found.get(pid)
+            found[pid] = Process(
+                pid=pid,
+                kind=_both(before.kind, kind) if before else kind,
+                gpu_memory_bytes=_memory(memory, before),
+                busy_percent=plausible("busy_percent", lists.get("busy", {}).get(pid), {}),
+            )
+    return tuple(found.values())
+
+
+def _both(before: ProcessKind, kind: str) -> ProcessKind:
+    if kind == "mps":
+        return "mps"
+    return "compute+graphics" if {before, kind} == {"compute", "graphics"} else before
+
+
+def _memory(memory: int | None, before: Process | None) -> int | None:
+    checked = plausible("gpu_memory_bytes", memory, {})
+    if before is None or before.gpu_memory_bytes is None:
+        return checked
+    # One process in two lists: the driver gives its whole memory in each.
+    return max(checked or 0, before.gpu_memory_bytes)

@@ -1,0 +1,71 @@
+"""The people behind pids: owner, command, age, load, container and job."""
+
+import re
+from typing import Any
+
+from fleet_smi.model.plausible import plausible
+from fleet_smi.model.snapshot import Condition, Process
+from fleet_smi.model.text import clean
+from fleet_smi.node.collecting import Part
+
+_CONDITIONS: dict[str, Condition] = {"Z": "zombie", "X": "zombie", "D": "uninterruptible"}
+_CONTAINER = re.compile(
+    r"(?:docker|libpod|cri-containerd|crio|containerd|garden|machine\.slice)[-/:]([0-9a-f]{12})[0-9a-f]*"
+    r"|/(?:kubepods|ecs)[^\n]*/([0-9a-f]{12})[0-9a-f]{52}\b"
+)
+_LXC = re.compile(r"/lxc(?:\.payload)?[./]([\w.-]{1,64})")
+_POD = re.compile(r"pod([0-9a-f]{8}[-_](?:[0-9a-f]{4}[-_]){3}[0-9a-f]{12})")
+_SLURM = re.compile(r"/job_(\d+)")
+
+
+class ProcessesCollector:
+    """Facts by pid, to be joined to the GPUs; a pid without facts cannot be seen."""
+
+    name = "processes"
+
+    def part(self, raw: Any) -> Part:
+        return Part(people={pid: _person(pid, facts) for pid, facts in raw.items() if facts})
+
+
+def _person(pid: int, facts: dict[str, Any]) -> Process:
+    name = clean(facts["name"].decode("utf-8", "replace"), 64)
+    cgroup = facts["cgroup"] or ""
+    return Process(
+        pid=pid,
+        kind="compute",
+        user=clean(facts["user"], 64) if facts["user"] else None,
+        uid=facts["uid"],
+        name=name,
+        # A kernel thread or a zombie has no command line: its name stands for it.
+        command=clean(_words(facts["command"] or b""), 4096) or name,
+        started_at=facts["started_at"],
+        cpu_percent=plausible("cpu_percent", facts["cpu_percent"], {}),
+        host_memory_bytes=facts["memory"],
+        container=_container(cgroup),
+        pod=_found(_POD, cgroup),
+        slurm_job=_slurm_job(facts["slurm_job"], cgroup),
+        condition=_CONDITIONS.get(facts["state"]),
+    )
+
+
+def _words(command: bytes) -> str:
+    return command.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+
+
+def _container(cgroup: str) -> str | None:
+    match = _CONTAINER.search(cgroup)
+    if match:
+        return match[1] or match[2]
+    return _found(_LXC, cgroup)
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str | None:
+    match = pattern.search(text)
+    return match[1].replace("_", "-") if match else None
+
+
+def _slurm_job(variable: bytes | None, cgroup: str) -> str | None:
+    # The environment first: from 26.05 on the path holds an opaque id instead of the number.
+    if variable and variable.isdigit():
+        return variable.decode()[:32]
+    return _found(_SLURM, cgroup)

@@ -1,0 +1,198 @@
+"""What is wrong with this machine as a GPU machine, and what to do about it. Pure."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fleet_smi.model.finding import Finding, FindingStatus
+from fleet_smi.model.snapshot import CollectorRun, Gpu, Snapshot
+
+_SLOW_SECONDS = 1.0
+_Check = Callable[[Snapshot, dict[str, Any]], Iterator[Finding]]
+
+
+def findings(snapshot: Snapshot, environment: dict[str, Any]) -> tuple[Finding, ...]:
+    """Every check's findings, in the order of the checks."""
+    return tuple(found for check in CHECKS for found in check(snapshot, environment))
+
+
+def _found(name: str, status: FindingStatus, words: str, remedy: str | None = None) -> Finding:
+    return Finding(id=name, status=status, words=words, remedy=remedy)
+
+
+def _run(snapshot: Snapshot, name: str) -> CollectorRun | None:
+    return next((run for run in snapshot.runs if run.name == name), None)
+
+
+def _python(_: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
+    yield _found("python.version", "PASS", f"Python {environment.get('python', 'unknown')}")
+
+
+def _nvidia_driver(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
+    run = _run(snapshot, "nvidia")
+    version = snapshot.host.driver_version or "unknown"
+    if run is None:
+        return
+    if run.outcome == "ok":
+        cuda = snapshot.host.cuda_version or "unknown"
+        yield _found("nvidia.driver", "PASS", f"NVIDIA driver {version}, CUDA {cuda}")
+    elif run.outcome == "failed":
+        words, _, remedy = run.detail.partition(": ")
+        yield _found("nvidia.driver", "FAIL", words, remedy or _what_to_do(run.detail))
+    elif any(path.startswith("/dev/nvidia") for path in environment.get("devices", {})):
+        yield _found(
+            "nvidia.driver",
+            "FAIL",
+            f"there are NVIDIA devices, but {run.detail}",
+            "install the driver's libraries (in a container: start it with the GPUs, --gpus all)",
+        )
+    else:
+        yield _found("nvidia.driver", "SKIP", f"no NVIDIA GPU here: {run.detail}")
+
+
+def _what_to_do(detail: str) -> str:
+    if "did not answer" in detail or "not answering" in detail:
+        return "look for Xid in the kernel log (dmesg); a reboot is likely needed"
+    return "see the kernel log (dmesg) and `nvidia-smi`"
+
+
+def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+    run = _run(snapshot, "nvidia")
+    if run is None or run.outcome != "ok":
+        return
+    if run.seconds < _SLOW_SECONDS:
+        yield _found("nvidia.speed", "PASS", f"the driver answers in {run.seconds * 1000:.0f} ms")
+    else:
+        yield _found(
+            "nvidia.speed",
+            "WARN",
+            f"the driver took {run.seconds:.1f} s to answer",
+            "switch persistence mode on: systemctl enable --now nvidia-persistenced",
+        )
+
+
+def _gpus(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+    if not snapshot.gpus:
+        yield _found(
+            "gpus.found",
+            "WARN",
+            "no GPU was found",
+            "`lspci | grep -iE 'vga|3d'` shows what is built in",
+        )
+        return
+    faults = [gpu for gpu in snapshot.gpus if gpu.fault]
+    whole = len(snapshot.gpus) - len(faults)
+    yield _found(
+        "gpus.found",
+        "FAIL" if faults else "PASS",
+        f"{whole} of {len(snapshot.gpus)} GPUs can be read",
+    )
+    for gpu in faults:
+        assert gpu.fault is not None
+        yield _found("gpu.fault", "FAIL", f"GPU {gpu.index}: {gpu.fault.detail}", gpu.fault.remedy)
+
+
+def _memory_errors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+    for gpu in snapshot.gpus:
+        if gpu.ecc_uncorrected:
+            yield _found(
+                "gpu.memory",
+                "FAIL",
+                f"GPU {gpu.index}: {gpu.ecc_uncorrected} uncorrectable memory errors",
+                "drain and reset it: nvidia-smi --gpu-reset",
+            )
+
+
+def _persistence(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
+    asked = [gpu for gpu in snapshot.gpus if gpu.persistence is not None]
+    off = [gpu.index for gpu in asked if not gpu.persistence]
+    if not asked:
+        return
+    if not off:
+        yield _found("nvidia.persistence", "PASS", "persistence mode is on")
+    elif environment.get("persistence_daemon"):
+        yield _found("nvidia.persistence", "PASS", "the persistence daemon runs")
+    else:
+        yield _found(
+            "nvidia.persistence",
+            "WARN",
+            f"persistence mode is off on GPU {_numbers(off)}: each look wakes the driver",
+            "systemctl enable --now nvidia-persistenced (or: nvidia-smi -pm 1)",
+        )
+
+
+def _numbers(indexes: list[int]) -> str:
+    return ", ".join(map(str, indexes))
+
+
+def _permissions(_: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
+    devices: dict[str, bool] = environment.get("devices", {})
+    closed = [path for path, may in devices.items() if not may]
+    if closed:
+        yield _found(
+            "devices.permission",
+            "WARN",
+            f"no permission to open {', '.join(closed[:4])}{' …' if len(closed) > 4 else ''}",
+            "join the group that owns them (often `video` or `render`), then log in again",
+        )
+    elif devices:
+        yield _found("devices.permission", "PASS", "the device files can be opened")
+
+
+def _people(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
+    if environment.get("hidepid") not in (None, "0", "off") and environment.get("user") != 0:
+        yield _found(
+            "processes.visible",
+            "WARN",
+            "/proc hides other users' processes (hidepid)",
+            "run the agent with the group named by gid= of that mount, or as root",
+        )
+    hidden = sum(process.hidden for gpu in snapshot.gpus for process in gpu.processes or ())
+    if hidden and environment.get("in_container"):
+        yield _found(
+            "processes.namespace",
+            "WARN",
+            f"{hidden} processes cannot be seen from inside this container",
+            "start it in the host's pid namespace: --pid=host",
+        )
+    elif hidden:
+        yield _found(
+            "processes.hidden", "WARN", f"{hidden} processes on the GPUs cannot be seen from here"
+        )
+    elif any(gpu.processes for gpu in snapshot.gpus):
+        yield _found("processes.visible", "PASS", "every process on the GPUs can be seen")
+
+
+def _links(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+    for gpu in snapshot.gpus:
+        if _is_narrow(gpu):
+            yield _found(
+                "gpu.link",
+                "WARN",
+                f"GPU {gpu.index}: PCIe runs {gpu.pcie_width} of {gpu.pcie_width_max} lanes wide",
+                "reseat the card; check the slot and the BIOS",
+            )
+
+
+def _is_narrow(gpu: Gpu) -> bool:
+    # The generation drops to save power when idle; the width does not.
+    return bool(gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max)
+
+
+def _collectors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+    for run in snapshot.runs:
+        if run.outcome == "failed" and run.name != "nvidia":
+            yield _found(f"collector.{run.name}", "FAIL", f"{run.name}: {run.detail}")
+
+
+CHECKS: tuple[_Check, ...] = (
+    _python,
+    _nvidia_driver,
+    _speed,
+    _gpus,
+    _memory_errors,
+    _persistence,
+    _permissions,
+    _people,
+    _links,
+    _collectors,
+)
