@@ -1,0 +1,114 @@
+"""This machine from Python.
+
+The first call starts a small reader process, which is kept: later calls take milliseconds,
+and neither a hung driver nor a fork of your program can hurt it. What was seen before is
+remembered, so a program that looks again and again learns which GPUs are only held.
+"""
+
+import os
+import threading
+from typing import TypedDict
+
+from fleet_smi import config
+from fleet_smi.local import LocalFleet
+from fleet_smi.model.fleet import FleetView, JudgedGpu
+from fleet_smi.model.select import Candidate, Request, offer
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.units import MIB, parse_size
+from fleet_smi.node.reader import Reader, spawn
+
+__all__ = ["available_gpus", "free", "gpu_info", "gpus", "snapshot"]
+
+_lock = threading.Lock()
+_machine: LocalFleet | None = None
+
+
+def snapshot() -> Snapshot:
+    """All that can be read of this machine now, without any judgement."""
+    with _lock:
+        return _this_machine().snapshot()
+
+
+def gpus() -> tuple[JudgedGpu, ...]:
+    """The GPUs of this machine, each with the verdict on it."""
+    return tuple(gpu for node in _look().nodes for gpu in node.gpus)
+
+
+def free(
+    n: int = 1,
+    *,
+    min_free: str | int | None = None,
+    model: str | None = None,
+    policy: str = "free",
+) -> tuple[Candidate, ...]:
+    """The `n` best free GPUs of this machine; raise `fleet_smi.errors.Unmet` if there are fewer.
+
+    `",".join(c.uuid for c in fleet_smi.free(2))` is ready for CUDA_VISIBLE_DEVICES.
+    """
+    request = Request(
+        count=n, min_free_bytes=_bytes(min_free), model=model, policy=policy
+    )
+    return offer(_look(), request).offered
+
+
+class GpuInfo(TypedDict):
+    """One row of `gpu_info`; memory is `None` where the card does not tell."""
+
+    index: str
+    type: str | None
+    uuid: str
+    mem_used: int | None
+    mem_total: int | None
+    mem_used_percent: float | None
+
+
+def gpu_info() -> list[GpuInfo]:
+    """What `nvgpu.gpu_info` returns: index as text, memory in MiB and percent."""
+    return [_info(gpu) for gpu in gpus()]
+
+
+def available_gpus(max_used_percent: float = 20.0) -> list[str]:
+    """What `nvgpu.available_gpus` returns: indexes, as text, of GPUs with memory to spare.
+
+    A GPU that is broken or cannot be read is never among them.
+    """
+    request = Request(count=0, policy="memory", max_used_percent=max_used_percent)
+    offered = offer(_look(), request).offered
+    return [str(candidate.index) for candidate in sorted(offered, key=lambda one: one.index)]
+
+
+def _info(gpu: JudgedGpu) -> GpuInfo:
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    return {
+        "index": str(gpu.index),
+        "type": gpu.name,
+        "uuid": gpu.uuid,
+        "mem_used": None if used is None else used // MIB,
+        "mem_total": None if total is None else total // MIB,
+        "mem_used_percent": None if used is None or not total else 100.0 * used / total,
+    }
+
+
+def _bytes(size: str | int | None) -> int | None:
+    return parse_size(size) if isinstance(size, str) else size
+
+
+def _look() -> FleetView:
+    with _lock:
+        return _this_machine().look()
+
+
+def _this_machine() -> LocalFleet:
+    global _machine
+    if _machine is None:
+        _machine = LocalFleet(config.load(), Reader(spawn))
+    return _machine
+
+
+def _forget() -> None:
+    # A forked copy must not talk through its parent's pipes.
+    global _machine, _lock
+    _machine, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)

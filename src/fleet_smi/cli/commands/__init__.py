@@ -1,0 +1,1 @@
+"""One command a file: its help line, examples, arguments, and `run(args) -> exit code`."""

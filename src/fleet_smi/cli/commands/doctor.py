@@ -1,0 +1,49 @@
+"""`fleet-smi doctor`: is this machine well, and if not, what to do."""
+
+import argparse
+import sys
+
+from fleet_smi.cli import output
+from fleet_smi.cli.machine import begin
+from fleet_smi.errors import CollectError
+
+HELP = "check driver, library, permissions and GPUs of this machine and say what to do"
+EXAMPLES = """\
+  fleet-smi doctor               PASS, WARN or FAIL for each check
+  fleet-smi doctor --json        the same for a program
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the check-up."""
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    output.add_colour_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, print, and fail if a check failed."""
+    reader = begin()
+    from fleet_smi import config
+    from fleet_smi.node.collecting import FULL, Sampler
+    from fleet_smi.node.doctor import findings
+
+    root = config.load().root
+    sampler = Sampler(reader, root=root, subjects=FULL)
+    snapshot = sampler.take()
+    try:
+        environment, _ = reader.ask("environment", 0.5, root=root)
+    except CollectError:
+        environment = {}
+    sampler.close()
+    found = findings(snapshot, environment)
+    if args.json:
+        from fleet_smi.wire.listing import to_json
+
+        sys.stdout.write(to_json(found, pretty=True).decode() + "\n")
+    else:
+        from fleet_smi.terminal.paint import Paint
+        from fleet_smi.terminal.view import doctor
+
+        paint = Paint(on=output.takes_colour(args))
+        sys.stdout.write(doctor.render(found, output.columns(), paint))
+    return 1 if any(finding.status == "FAIL" for finding in found) else 0

@@ -1,0 +1,105 @@
+"""`fleet-smi`: the GPUs as a table."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from fleet_smi.cli import output
+from fleet_smi.cli.machine import begin, this_machine
+from fleet_smi.errors import UsageError
+
+if TYPE_CHECKING:
+    from fleet_smi.model.arrange import Arrangement
+    from fleet_smi.model.fleet import FleetView
+
+HELP = "which GPUs are free, who has the rest, and do they really use them"
+EXAMPLES = """\
+  fleet-smi                      one line a GPU
+  fleet-smi -p                   and every process on it
+  fleet-smi -v                   and why it is free, busy, held …
+  fleet-smi -i 2                 again every 2 seconds
+  fleet-smi --state free,held    only these
+  fleet-smi -u alice --json      alice's GPUs, for a program
+"""
+_SORTS = ("index", "attention", "state", "util", "memory", "temperature", "power", "user")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the table."""
+    add = parser.add_argument
+    add("-p", "--processes", action="store_true", help="one line a process under each GPU")
+    add("-v", "--why", action="store_true", help="the reason of each state")
+    add("-o", "--overview", action="store_true", help="one line a node")
+    add("-u", "--user", metavar="USER", help="only GPUs with processes of this user")
+    add("-n", "--node", metavar="REGEX", help="only nodes whose name matches")
+    add("--state", metavar="STATE[,STATE]", help="only GPUs in these states")
+    add("--sort", choices=_SORTS, default="index", help="order of the GPUs of a node")
+    add("-i", "--interval", type=float, metavar="SECONDS", help="again every so many seconds")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="all that is known, as JSON")
+    form.add_argument("--csv", action="store_true", help="one row a GPU, as CSV")
+    output.add_colour_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the fleet, once or again and again."""
+    if args.interval is not None and not 0.1 <= args.interval <= 86400:
+        raise UsageError(f"-i {args.interval:g}: give 0.1 to 86400 seconds")
+    reader = begin()
+    machine = this_machine(reader, full=args.json)
+    arrangement = _arrangement(args)
+    try:
+        if args.interval is None:
+            sys.stdout.write(_text(args, machine.look(), arrangement))
+        else:
+            output.repeat(
+                args.interval, lambda: _text(args, machine.look(args.interval), arrangement)
+            )
+    finally:
+        machine.close()
+    return 0
+
+
+def _arrangement(args: argparse.Namespace) -> "Arrangement":
+    from fleet_smi.model.arrange import Arrangement, parse_node_pattern, parse_states
+
+    return Arrangement(
+        user=args.user,
+        node=parse_node_pattern(args.node) if args.node else None,
+        states=parse_states(args.state) if args.state is not None else None,
+        sort=args.sort,
+    )
+
+
+def _text(args: argparse.Namespace, view: "FleetView", arrangement: "Arrangement") -> str:
+    shown = arrangement.apply(view)
+    if args.json or args.csv:
+        from fleet_smi.wire import listing
+
+        if args.csv:
+            return listing.fleet_csv(shown)
+        # Repeated, it is one document a line; alone, it is for eyes too.
+        return listing.fleet_json(shown, pretty=args.interval is None).decode() + "\n"
+    return _screen(args, shown) + _left_out(view, shown)
+
+
+def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
+    from fleet_smi.terminal.paint import Paint
+
+    paint = Paint(on=output.takes_colour(args))
+    if args.overview:
+        from fleet_smi.terminal.view import overview
+
+        return overview.render(shown, output.columns(), paint)
+    from fleet_smi.terminal.view import status
+
+    return status.render(
+        shown, output.columns(), paint, processes=args.processes, why=args.why
+    )
+
+
+def _left_out(view: "FleetView", shown: "FleetView") -> str:
+    hidden = view.summary.gpus - sum(len(node.gpus) for node in shown.nodes)
+    if not hidden:
+        return ""
+    return f"({hidden} of {view.summary.gpus} GPUs not shown: they do not match)\n"

@@ -1,0 +1,45 @@
+"""`fleet-smi who`: people and what they hold."""
+
+import argparse
+import sys
+
+from fleet_smi.cli import output
+from fleet_smi.cli.machine import begin, this_machine
+
+HELP = "people: how many GPUs each has, how much memory, since when, how much of it idle"
+EXAMPLES = """\
+  fleet-smi who                  everybody
+  fleet-smi who alice            alice's GPUs and processes
+  fleet-smi who --json           for a program
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the list of people."""
+    parser.add_argument("user", nargs="?", help="only this person, with every process")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    output.add_colour_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show who holds what."""
+    reader = begin()
+    machine = this_machine(reader, full=False)
+    from fleet_smi.model.people import people
+
+    try:
+        view = machine.look()
+    finally:
+        machine.close()
+    persons = [person for person in people(view) if args.user in (None, person.user)]
+    if args.json:
+        from fleet_smi.wire.listing import people_json
+
+        sys.stdout.write(people_json(persons).decode() + "\n")
+        return 0
+    from fleet_smi.terminal.paint import Paint
+    from fleet_smi.terminal.view import who
+
+    paint = Paint(on=output.takes_colour(args))
+    sys.stdout.write(who.render(view, output.columns(), paint, user=args.user))
+    return 0

@@ -1,0 +1,24 @@
+"""This machine for a command: its reader starts before anything else is imported."""
+
+from typing import TYPE_CHECKING
+
+from fleet_smi.node.reader import Reader, fork
+
+if TYPE_CHECKING:
+    from fleet_smi.local import LocalFleet
+
+
+def begin() -> Reader:
+    """A reader that loads the driver's binding while this process imports the rest."""
+    reader = Reader(fork)
+    reader.warm("nvidia")
+    return reader
+
+
+def this_machine(reader: Reader, *, full: bool) -> "LocalFleet":
+    """This machine as a fleet of one; `full` also reads what takes longer."""
+    from fleet_smi import config
+    from fleet_smi.local import LocalFleet
+    from fleet_smi.node.collecting import FULL, QUICK
+
+    return LocalFleet(config.load(), reader, subjects=FULL if full else QUICK, traffic=full)

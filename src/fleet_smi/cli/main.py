@@ -1,0 +1,106 @@
+"""Which command is meant, and how an error reaches the user: one line, what to do, an exit code."""
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+from fleet_smi import __version__
+from fleet_smi.errors import FleetError, UsageError
+
+COMMANDS: dict[str, str] = {
+    "status": "the GPUs as a table (what `fleet-smi` alone does)",
+    "free": "which GPUs are free, best first, ready for CUDA_VISIBLE_DEVICES",
+    "who": "people: how many GPUs each has, since when, how much of it idle",
+    "doctor": "check this machine and say what to do",
+    "demo": "a simulated machine, to see what it looks like without a GPU",
+    "completion": "print the tab completion of your shell",
+}
+"""Every command and its line in the help; a file of that name holds it."""
+
+EXIT_CODES = """\
+exit codes:
+  0    answered
+  1    cannot be met now: not enough free GPUs, or doctor found a failure
+  2    the request makes no sense: unknown flag, bad pattern, bad setting
+  130  interrupted
+"""
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help at a fixed width: asking for the terminal's would import half the library."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=96)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line that says what to do."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see `{self.prog} --help`)")
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of one command, built from its file."""
+    command = import_module(f"fleet_smi.cli.commands.{name}")
+    parser = Parser(
+        prog="fleet-smi" if name == "status" else f"fleet-smi {name}",
+        description=command.HELP,
+        epilog=_epilog(name, command),
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+    )
+    if name == "status":
+        parser.add_argument("--version", action="version", version=f"fleet-smi {__version__}")
+    command.add_arguments(parser)
+    return parser
+
+
+def _epilog(name: str, command: Any) -> str:
+    parts = [f"examples:\n{command.EXAMPLES}"]
+    if name == "status":
+        rows = (f"  {each:<12}{line}" for each, line in COMMANDS.items())
+        parts.insert(0, "commands (each has --help):\n" + "\n".join(rows) + "\n")
+    return "\n".join([*parts, EXIT_CODES])
+
+
+def main(argv: list[str]) -> int:
+    """Run one command; never let a traceback reach the user."""
+    name = argv[0] if argv and argv[0] in COMMANDS else "status"
+    try:
+        _refuse_unknown(name, argv)
+        args = parser_of(name).parse_args(argv[1:] if argv[:1] == [name] else argv)
+        code: int = import_module(f"fleet_smi.cli.commands.{name}").run(args)
+        sys.stdout.flush()
+    except FleetError as error:
+        return _say(str(error), 2 if isinstance(error, UsageError) else 1)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has seen enough; keep the interpreter from saying so.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001  # a bug is told in one line, not as a traceback
+        if os.environ.get("FLEET_SMI_DEBUG"):
+            raise
+        return _say(
+            f"this is a bug in fleet-smi: {error!r}; run it with FLEET_SMI_DEBUG=1 to see where",
+            70,
+        )
+    return code
+
+
+def _refuse_unknown(name: str, argv: list[str]) -> None:
+    if name == "status" and argv and not argv[0].startswith("-") and argv[0] != "status":
+        from difflib import get_close_matches
+
+        close = get_close_matches(argv[0], COMMANDS, 1)
+        hint = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(COMMANDS)}"
+        raise UsageError(f"unknown command `{argv[0]}`; {hint}")
+
+
+def _say(message: str, code: int) -> int:
+    print(f"fleet-smi: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,63 @@
+"""Where a command's output goes: how wide it is, whether it takes colour, how it repeats."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+
+PIPED_COLUMNS = 120
+_HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
+_CLEAR, _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
+
+
+def add_colour_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags by which colour is chosen."""
+    parser.add_argument("--color", action="store_true", help="colour even when piped")
+    parser.add_argument("--no-color", action="store_true", help="no colour (also: NO_COLOR=1)")
+
+
+def takes_colour(args: argparse.Namespace) -> bool:
+    """Colour on a terminal, unless somebody said otherwise."""
+    if args.no_color or (os.environ.get("NO_COLOR") and not args.color):
+        return False
+    return args.color or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def columns() -> int:
+    """The width to fill: COLUMNS where set, the terminal's, and a steady one when piped."""
+    named = os.environ.get("COLUMNS", "")
+    if named.isdigit() and int(named) > 0:
+        return int(named)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or PIPED_COLUMNS
+    except OSError:
+        return PIPED_COLUMNS
+
+
+def repeat(interval_seconds: float, text: Callable[[], str]) -> None:
+    """Show the text again and again until interrupted: in place on a terminal, else in turn."""
+    on_screen = sys.stdout.isatty()
+    if on_screen:
+        sys.stdout.write(_HIDE_CURSOR + _CLEAR)
+    due = time.monotonic()
+    try:
+        while True:
+            shown = text()
+            sys.stdout.write(_in_place(shown) if on_screen else shown)
+            sys.stdout.flush()
+            # Due times are counted from the start: a slow look does not make the next one drift.
+            due += interval_seconds * max(1, -(-(time.monotonic() - due) // interval_seconds))
+            time.sleep(max(0.0, due - time.monotonic()))
+    finally:
+        if on_screen:
+            sys.stdout.write(_SHOW_CURSOR)
+
+
+def _in_place(text: str) -> str:
+    """Over the old text line by line: nothing is cleared before it is written, so no flicker."""
+    lines = text.splitlines()
+    rows = os.get_terminal_size(sys.stdout.fileno()).lines
+    if len(lines) >= rows > 1:
+        lines[rows - 2 :] = [f"… {len(lines) - rows + 2} more lines: enlarge the terminal"]
+    return _HOME + "".join(f"{line}{_TO_LINE_END}\n" for line in lines) + _TO_SCREEN_END

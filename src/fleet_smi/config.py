@@ -1,0 +1,231 @@
+"""The settings table: every setting, where it may come from, and what it means.
+
+A flag wins over the environment, that over the user's file, that over the system's file, that
+over the default. Bad settings are errors with the file and line, never silently ignored.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from fleet_smi.errors import UsageError
+from fleet_smi.model.units import parse_duration, parse_size
+from fleet_smi.model.verdict import Thresholds
+
+
+class Setting(NamedTuple):
+    """One row of the table; `section.key` in the file, `FLEET_SMI_SECTION_KEY` outside."""
+
+    section: str
+    key: str
+    default: Any
+    read: Callable[[Any], Any]
+    help: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.section}.{self.key}"
+
+    @property
+    def variable(self) -> str:
+        return f"FLEET_SMI_{self.section}_{self.key}".upper()
+
+
+def _fraction(value: Any) -> float:
+    number = float(value)
+    if not 0 <= number <= 1:
+        raise ValueError("must lie between 0 and 1")
+    return number
+
+
+def _percent(value: Any) -> float:
+    number = float(value)
+    if not 0 <= number <= 100:
+        raise ValueError("must lie between 0 and 100")
+    return number
+
+
+def _size(value: Any) -> int:
+    return parse_size(str(value))
+
+
+def _duration(value: Any) -> float:
+    return parse_duration(str(value))
+
+
+def _count(value: Any) -> int:
+    number = int(value)
+    if number < 1:
+        raise ValueError("must be at least 1")
+    return number
+
+
+def _folder(value: Any) -> str:
+    if not os.path.isdir(str(value)):
+        raise ValueError("is not a folder")
+    return str(value)
+
+
+_LAW = Thresholds()
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "node",
+        "name",
+        None,
+        str,
+        "The name this machine is shown under; its host name where not set.",
+    ),
+    Setting(
+        "node",
+        "root",
+        "/",
+        _folder,
+        "The folder below which /proc and /sys are read: the host's, mounted into a container.",
+    ),
+    Setting(
+        "verdict",
+        "free_memory",
+        _LAW.free_memory_bytes,
+        _size,
+        "A GPU with more memory in use than this is not free (or than the fraction below, "
+        "whichever is less).",
+    ),
+    Setting(
+        "verdict",
+        "free_memory_fraction",
+        _LAW.free_memory_fraction,
+        _fraction,
+        "The share of a GPU's memory that may be in use while it still counts as free.",
+    ),
+    Setting(
+        "verdict",
+        "idle_percent",
+        _LAW.idle_percent,
+        _percent,
+        "Utilisation under this is idle.",
+    ),
+    Setting(
+        "verdict",
+        "idle_window",
+        _LAW.idle_window_seconds,
+        _duration,
+        "How long a process must have been idle before its GPU counts as held.",
+    ),
+    Setting(
+        "verdict",
+        "idle_power_fraction",
+        _LAW.idle_power_fraction,
+        _fraction,
+        "Power under this share of the limit is near idle, where utilisation cannot be measured.",
+    ),
+    Setting(
+        "verdict",
+        "silent_after",
+        _LAW.silent_after_intervals,
+        _count,
+        "A node is silent after this many missed intervals.",
+    ),
+)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What the table says for this run."""
+
+    node_name: str | None
+    root: str
+    thresholds: Thresholds
+
+
+def load(environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of this run; raise `UsageError` that names the file, line and remedy."""
+    values = {setting.name: setting.default for setting in SETTINGS}
+    for path in _files(environment):
+        values.update(_read_file(path))
+    for setting in SETTINGS:
+        if setting.variable in environment:
+            values[setting.name] = _checked(
+                setting, environment[setting.variable], setting.variable
+            )
+    return Settings(
+        node_name=values["node.name"],
+        root=values["node.root"],
+        thresholds=Thresholds(
+            free_memory_bytes=values["verdict.free_memory"],
+            free_memory_fraction=values["verdict.free_memory_fraction"],
+            idle_percent=values["verdict.idle_percent"],
+            idle_window_seconds=values["verdict.idle_window"],
+            idle_power_fraction=values["verdict.idle_power_fraction"],
+            silent_after_intervals=values["verdict.silent_after"],
+        ),
+    )
+
+
+def _files(environment: Mapping[str, str]) -> Iterable[str]:
+    """The files to read, the weakest first; one named by hand stands alone and must exist."""
+    named = environment.get("FLEET_SMI_CONFIG")
+    if named:
+        if not os.path.isfile(named):
+            raise UsageError(f"FLEET_SMI_CONFIG names {named}, which is not a file")
+        return [named]
+    home = environment.get("XDG_CONFIG_HOME")
+    if not home and environment.get("HOME"):
+        home = os.path.join(environment["HOME"], ".config")
+    folders = ["/etc", *([home] if home else [])]
+    found = (os.path.join(folder, "fleet-smi/fleet-smi.toml") for folder in folders)
+    return [path for path in found if os.path.isfile(path)]
+
+
+def _read_file(path: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        tables = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: {error}") from None
+    known = {setting.name: setting for setting in SETTINGS}
+    values = {}
+    for section, keys in tables.items():
+        for key, value in keys.items() if isinstance(keys, dict) else [("", keys)]:
+            where = f"{os.path.basename(path)}:{_line_of(text, section, key)}"
+            setting = known.get(f"{section}.{key}")
+            if setting is None:
+                raise UsageError(f"{where}: {_unknown(section, key)}")
+            values[setting.name] = _checked(setting, value, where)
+    return values
+
+
+def _checked(setting: Setting, value: Any, where: str) -> Any:
+    try:
+        return setting.read(value)
+    except (ValueError, TypeError, UsageError) as error:
+        raise UsageError(f"{where}: {setting.key} = {value!r}: {error}") from None
+
+
+def _unknown(section: str, key: str) -> str:
+    from difflib import get_close_matches
+
+    keys = [setting.key for setting in SETTINGS if setting.section == section]
+    if not keys:
+        sections = sorted({setting.section for setting in SETTINGS})
+        return f"unknown section [{section}]; there are {', '.join(sections)}"
+    close = get_close_matches(key, keys, 1)
+    hint = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(keys)}"
+    return f"unknown key `{key}` in [{section}]; {hint}"
+
+
+def _line_of(text: str, section: str, key: str) -> int:
+    inside = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[([^\]]+)\]", line):
+            inside = header[1].strip()
+        name = re.match(r"\s*[\"']?([\w.-]+)[\"']?\s*=", line)
+        if (name and (inside, name[1]) == (section, key)) or (not key and section in line):
+            return number
+    return 1

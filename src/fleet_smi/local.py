@@ -1,0 +1,45 @@
+"""This machine seen as a fleet of one: the reader, its snapshots, and the verdicts on them."""
+
+import time
+
+from fleet_smi.config import Settings
+from fleet_smi.hub.fleet import Fleet
+from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.collecting import FULL, Sampler
+from fleet_smi.node.reader import Reader
+
+
+class LocalFleet:
+    """Stands in for a hub where there is none; remembers what it saw for as long as it lives."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        reader: Reader,
+        *,
+        subjects: tuple[str, ...] = FULL,
+        traffic: bool = False,
+    ) -> None:
+        self._fleet = Fleet(settings.thresholds)
+        self._sampler = Sampler(
+            reader,
+            root=settings.root,
+            subjects=subjects,
+            traffic=traffic,
+            name=settings.node_name,
+        )
+        self._sampler.prepare()
+
+    def snapshot(self, interval_seconds: float | None = None) -> Snapshot:
+        """Read the machine once, now."""
+        return self._sampler.take(interval_seconds)
+
+    def look(self, interval_seconds: float | None = None) -> FleetView:
+        """Read the machine once and judge what is there."""
+        self._fleet.apply(self.snapshot(interval_seconds), time.time())
+        return self._fleet.view(time.time())
+
+    def close(self) -> None:
+        """Let go of the machine."""
+        self._sampler.close()
