@@ -1,0 +1,109 @@
+"""Builds the simulated driver: `python sim/build.py OUTDIR [--driver 418]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CORE = ("scenario.c", "driver.c", "nvml_system.c", "nvml_device.c", "nvml_process.c")
+TOOL = ("nvidia_smi.c", "smi_fields.c", "smi_csv.c", "smi_table.c", "smi_xml.c")
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
+
+# Every macro that defines an API function starts with its driver branch and its name.
+FUNCTION = re.compile(r"^[A-Z0-9_]+\((\d+), (nvml\w+)[,)]", re.MULTILINE)
+
+
+class BuildFailed(Exception):  # noqa: N818
+    """The simulated driver could not be built; the message says what to do."""
+
+
+def find_compiler() -> list[str]:
+    """The command of a C compiler."""
+    for name in ("cc", "gcc", "clang"):
+        if path := shutil.which(name):
+            return [path]
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    raise BuildFailed("no C compiler found: install gcc or clang, or `pip install ziglang`")
+
+
+def exported(branch: int | None = None, without: tuple[str, ...] = ()) -> list[str]:
+    """The functions that a driver of this branch has; all of them for `None`."""
+    found = ["nvmlErrorString"]
+    for name in CORE:
+        for since, function in FUNCTION.findall((HERE / name).read_text()):
+            if branch is None or int(since) <= branch:
+                found.append(function)
+    return sorted(set(found) - set(without))
+
+
+def version_script(functions: list[str]) -> str:
+    """What the linker reads to export these functions and nothing else."""
+    names = "".join(f"    {name};\n" for name in functions)
+    return f"{{\n  global:\n{names}  local: *;\n}};\n"
+
+
+def is_current(outputs: list[Path]) -> bool:
+    """Whether all outputs are newer than all sources."""
+    sources = [*HERE.glob("*.c"), *HERE.glob("*.h"), Path(__file__)]
+    newest = max(source.stat().st_mtime_ns for source in sources)
+    return all(output.exists() and output.stat().st_mtime_ns > newest for output in outputs)
+
+
+def build(outdir: Path, branch: int | None = None, without: tuple[str, ...] = ()) -> None:
+    """Compile the library and `nvidia-smi` into `outdir`, unless they are there already."""
+    outdir.mkdir(parents=True, exist_ok=True)
+    library, tool, exports = (
+        outdir / name for name in ("libnvidia-ml.so.1", "nvidia-smi", "exports.map")
+    )
+    script = version_script(exported(branch, without))
+    if is_current([library, tool, exports]) and exports.read_text() == script:
+        return
+    compiler = find_compiler()
+    exports.write_text(script)
+    core = [str(HERE / name) for name in CORE]
+    shared = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
+    _compile([*compiler, *FLAGS, *shared, f"-Wl,--version-script={exports}", *core], library)
+    _compile([*compiler, *FLAGS, *core, *(str(HERE / name) for name in TOOL)], tool)
+
+
+def _compile(command: list[str], output: Path) -> None:
+    # Programs may have the old file open: write beside it, then replace.
+    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
+        fresh = Path(folder) / output.name
+        done = subprocess.run(
+            [*command, "-pthread", "-o", str(fresh)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise BuildFailed(f"{command[0]} failed:\n{done.stderr}")
+        fresh.replace(output)
+
+
+def main() -> int:
+    """Build as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("outdir", type=Path)
+    parser.add_argument(
+        "--driver", type=int, metavar="BRANCH", help="export only what this branch had, e.g. 418"
+    )
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="FUNCTION", help="leave this one out"
+    )
+    arguments = parser.parse_args()
+    try:
+        build(arguments.outdir, arguments.driver, tuple(arguments.without))
+    except BuildFailed as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

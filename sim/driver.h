@@ -1,0 +1,63 @@
+/* What every NVML function does first and last: find the device, play its faults, answer. */
+#ifndef SIM_DRIVER_H
+#define SIM_DRIVER_H
+
+#include "nvml.h"
+#include "scenario.h"
+
+/* Which handles a function takes. */
+enum scope {
+    WITHOUT_DEVICE,
+    HANDLE_GETTER, /* makes handles: only `**` and its own name stop it */
+    GPU_ONLY,      /* not supported on the handle of a MIG instance */
+    ANY_HANDLE,
+};
+
+/* One API call in progress; the driver's lock is held while it lives. */
+struct call {
+    nvmlReturn_t status;
+    bool locked;
+    const struct scenario *scenario;
+    const struct gpu *gpu;
+    const struct instance *instance; /* NULL unless the handle is a MIG instance */
+    bool distorted;                  /* a value=N fault: every number answered is `raw` */
+    uint64_t raw;
+};
+
+struct call driver_enter(const char *function, int since, enum scope scope, nvmlDevice_t device);
+void driver_leave(struct call *call);
+
+/* Faults of a GPU that has no handle yet. */
+nvmlReturn_t driver_find(struct call *call, const char *function, const struct gpu *gpu,
+                         const struct instance *instance, nvmlDevice_t *device);
+
+nvmlReturn_t driver_init(const char *function);
+nvmlReturn_t driver_shutdown(void);
+
+/* What nvidia-smi says about a driver or a GPU that answers nothing else. */
+int driver_branch(void);
+void driver_version(char *text, size_t size);
+void driver_address(unsigned index, char *text, size_t size);
+
+/* API(since, name, arguments) { ASK(name, scope, device); ... }
+   build.py reads the first two to know which driver branch exports what. */
+#define API(since, name, ...)        \
+    enum { name##_since = (since) }; \
+    nvmlReturn_t name(__VA_ARGS__)
+
+#define ASK(name, scope, device)                                 \
+    __attribute__((cleanup(driver_leave))) struct call call =    \
+        driver_enter(#name, name##_since, scope, device);        \
+    if (call.status != NVML_SUCCESS)                             \
+        return call.status
+
+nvmlReturn_t put_u32(const struct call *call, unsigned *to, struct number from);
+nvmlReturn_t put_u64(const struct call *call, unsigned long long *to, struct number from);
+nvmlReturn_t put_text(const struct call *call, char *to, unsigned size, const char *from);
+
+static inline struct number known(uint64_t value)
+{
+    return (struct number){true, value};
+}
+
+#endif

@@ -1,0 +1,40 @@
+"""Fixtures for every test: the simulated driver, machines read through it, people's processes."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.machines import Machine, People
+from tests.sim.fixtures import sim_lib, simulated
+
+__all__ = ["machine", "people", "sim_lib", "simulated"]
+
+
+def pytest_configure() -> None:
+    # A developer's own settings must not decide what a test sees.
+    for name in [name for name in os.environ if name.startswith(("FLEET_SMI_NODE", "FLEET_SMI_V"))]:
+        del os.environ[name]
+    os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
+    for name in ("COLUMNS", "NO_COLOR", "CUDA_DEVICE_ORDER"):
+        os.environ.pop(name, None)
+
+
+@pytest.fixture
+def people() -> Iterator[People]:
+    """Starts real processes of real users; all of them end with the test."""
+    with People() as started:
+        yield started
+
+
+@pytest.fixture
+def machine(
+    sim_lib: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Machine]:
+    """A machine with the simulated driver, read through the real binding by a real reader."""
+    played = Machine(sim_lib, tmp_path)
+    for name, value in played.environment.items():
+        monkeypatch.setenv(name, value)
+    yield played
+    played.close()

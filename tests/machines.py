@@ -1,0 +1,154 @@
+"""Machines for tests: a simulated driver below the real binding, and real processes."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import pytest
+from msgspec.structs import replace
+
+from fleet_smi.hub.fleet import Fleet
+from fleet_smi.model.fleet import FleetView, JudgedGpu, Verdict
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.collecting import QUICK, Sampler
+from fleet_smi.node.reader import Reader, spawn
+from sim.scenario import Scenario, SimGpu, scenario_env
+
+USERS = ("daemon", "games", "nobody")
+"""Three users that every Debian and most other systems have."""
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for something to become true; fail if it never does."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not come true in time"
+        time.sleep(0.005)
+
+
+def needs_root() -> None:
+    """Skip a test that only root can run; where CI runs, it must be root."""
+    if os.geteuid() != 0:
+        assert not os.environ.get("CI"), "CI must run as root: this test would be skipped"
+        pytest.skip("only root can start processes of other users")
+
+
+class People:
+    """Real processes, of the user who runs the tests or of others."""
+
+    def __init__(self) -> None:
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._started:
+            process.kill()
+            process.wait()
+
+    def start(self, *command: str | bytes, user: str | None = None) -> int:
+        """Start a process that lives until the test ends; its pid."""
+        if user is not None:
+            needs_root()
+        process = subprocess.Popen(
+            command or ("sleep", "600"),
+            user=pwd.getpwnam(user).pw_uid if user else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        self._started.append(process)
+        return process.pid
+
+    def start_named(self, name: str, folder: Path, *arguments: str) -> int:
+        """Start a process whose program is called `name`."""
+        program = folder / name
+        sleep = shutil.which("sleep")
+        assert sleep is not None
+        shutil.copy(sleep, program)
+        return self.start(str(program), *(arguments or ("600",)))
+
+    def start_zombie(self) -> int:
+        """A process that has ended and that its parent does not bury; the zombie's pid."""
+        program = "import os, time; pid = os.fork()\nif pid: print(pid, flush=True); time.sleep(600)"
+        parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        self._started.append(parent)
+        assert parent.stdout is not None
+        with parent.stdout:
+            pid = int(parent.stdout.readline())
+        wait_until(lambda: state_of(pid) == "Z")
+        return pid
+
+    def stop(self, pid: int) -> None:
+        """End one of them, now."""
+        process = next(process for process in self._started if process.pid == pid)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def state_of(pid: int) -> str:
+    """The letter by which the kernel names what a process is doing."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+class Machine:
+    """A machine that the tests can change while it is watched, at times they choose."""
+
+    def __init__(self, lib_dir: Path, folder: Path) -> None:
+        self._path = folder / "scenario"
+        self.root = folder / "root"
+        self.environment = scenario_env(lib_dir, self._path)
+        self.start = time.time()
+        self._sampler: Sampler | None = None
+        self._fleet = Fleet()
+
+    def play(self, scenario: Scenario | SimGpu) -> None:
+        """Let the driver say this from now on."""
+        if isinstance(scenario, SimGpu):
+            scenario = Scenario(gpus=[scenario])
+        scenario.write(self._path)
+
+    def snapshot(self) -> Snapshot:
+        """Read the machine, as an agent does."""
+        if self._sampler is None:
+            root = str(self.root) if self.root.exists() else "/"
+            self._sampler = Sampler(Reader(spawn), root=root, subjects=QUICK)
+        return self._sampler.take()
+
+    def look(self, at: float = 0.0, interval: float | None = None) -> FleetView:
+        """Read the machine as if it were `at` seconds after the start."""
+        now = self.start + at
+        self._fleet.apply(replace(self.snapshot(), taken_at=now, interval_seconds=interval), now)
+        return self._fleet.view(now)
+
+    def view(self, at: float) -> FleetView:
+        """What is believed later, without another look."""
+        return self._fleet.view(self.start + at)
+
+    def gpu(self, at: float = 0.0) -> JudgedGpu:
+        """The machine's first GPU, read and judged."""
+        return self.look(at).nodes[0].gpus[0]
+
+    def verdict(self, at: float = 0.0) -> Verdict:
+        """The verdict on the machine's first GPU."""
+        return self.gpu(at).verdict
+
+    def watch(self, seconds: float, step: float = 60.0) -> Verdict:
+        """The verdict after watching for so long."""
+        at = 0.0
+        while at < seconds:
+            self.look(at)
+            at += step
+        return self.verdict(seconds)
+
+    def close(self) -> None:
+        """End the reader."""
+        if self._sampler is not None:
+            self._sampler.close()

@@ -1,0 +1,34 @@
+"""Fixtures for tests that need an NVIDIA driver: the simulated one, built once a session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sim.build import build
+from sim.scenario import Scenario, scenario_env
+
+Simulated = Callable[[Scenario], dict[str, str]]
+
+
+@pytest.fixture(scope="session")
+def sim_lib(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with `libnvidia-ml.so.1` and `nvidia-smi`."""
+    folder = tmp_path_factory.mktemp("driver")
+    build(folder)
+    return folder
+
+
+@pytest.fixture
+def simulated(sim_lib: Path, tmp_path: Path) -> Simulated:
+    """Play a scenario: returns the environment for a program; called again, the machine changes."""
+    path = tmp_path / "scenario"
+
+    def play(scenario: Scenario) -> dict[str, str]:
+        scenario.write(path)
+        return os.environ | scenario_env(sim_lib, path)
+
+    return play

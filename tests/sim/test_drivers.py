@@ -1,0 +1,83 @@
+"""Driver branches: which functions there are, and the structs of one odd release."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sim import build as building
+from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env
+from tests.sim.fixtures import Simulated
+from tests.sim.program import Program
+
+FUNCTION_NOT_FOUND = 13
+PROCESSES = "N.nvmlDeviceGetComputeRunningProcesses{}(gpu(0))"
+MEMORY_V2 = "N.nvmlDeviceGetMemoryInfo(gpu(0), version=N.nvmlMemory_v2)"
+TWO = [SimProcess(pid=7, memory=1 * GIB), SimProcess(pid=8, memory=2 * GIB)]
+
+
+@pytest.mark.parametrize(
+    "driver, second, third, memory",
+    [
+        ("418.87.01", FUNCTION_NOT_FOUND, FUNCTION_NOT_FOUND, FUNCTION_NOT_FOUND),
+        ("470.82.01", 0, FUNCTION_NOT_FOUND, FUNCTION_NOT_FOUND),
+        ("515.43.04", 0, 0, 0),
+    ],
+)
+def test_functions_that_came_later_are_not_found(
+    simulated: Simulated, driver: str, second: int, third: int, memory: int
+) -> None:
+    with Program(simulated(Scenario(driver=driver))) as program:
+        assert program.code(PROCESSES.format("_v2")) == second
+        assert program.code(PROCESSES.format("_v3")) == third
+        assert program.code(MEMORY_V2) == memory
+        assert program.ask("N.nvmlDeviceGetMemoryInfo(gpu(0)).total") > 0
+
+
+def test_a_library_of_an_old_branch_lacks_the_symbols_themselves(tmp_path: Path) -> None:
+    building.build(tmp_path, 418)
+    Scenario(driver="418.87.01", gpus=[SimGpu(processes=TWO)]).write(tmp_path / "scenario")
+    env = os.environ | scenario_env(tmp_path, tmp_path / "scenario")
+    with Program(env) as program:
+        found = program.ask(
+            "[hasattr(N.nvmlLib, f'nvmlDeviceGetComputeRunningProcesses{v}')"
+            " for v in ('', '_v2', '_v3')]"
+        )
+    assert found == [True, False, False]
+
+
+def test_one_release_had_longer_process_entries(simulated: Simulated) -> None:
+    odd = Scenario(driver="535.54.03", quirks=["wide-v3"], gpus=[SimGpu(processes=TWO)])
+    with Program(simulated(odd)) as program:
+        scrambled = program.ask(PROCESSES.format("_v3"))
+        right = program.ask(PROCESSES.format("_v2"))
+    assert [process["pid"] for process in right] == [7, 8]
+    assert [process["pid"] for process in scrambled] != [7, 8]
+
+
+def test_a_function_can_be_left_out() -> None:
+    name = "nvmlDeviceGetRunningProcessDetailList"
+    assert set(building.exported(535)) - set(building.exported(535, (name,))) == {name}
+
+
+def test_what_is_built_is_not_built_again(tmp_path: Path) -> None:
+    command = [sys.executable, building.__file__, str(tmp_path)]
+    stamps = []
+    for _ in range(2):
+        subprocess.run(command, check=True)
+        stamps.append((tmp_path / "libnvidia-ml.so.1").stat().st_mtime_ns)
+    assert stamps[0] == stamps[1]
+
+
+def test_without_a_compiler_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "argv", ["build.py", str(tmp_path)])
+    assert building.main() == 1
+    assert capsys.readouterr().err.count("\n") == 1
