@@ -1,0 +1,194 @@
+"""Who holds GPUs now: the people behind the processes of a fleet."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.readings import is_display, is_mps_server
+from fleet_smi.model.snapshot import Process
+
+UNSEEN = "(unseen)"
+_TAKEN = ("busy", "held", "ghost")
+
+
+class Holding(Struct, frozen=True, kw_only=True):
+    """What one person has on one GPU; `processes` is empty when none of them can be seen."""
+
+    user: str
+    node: NodeView
+    gpu: JudgedGpu
+    processes: tuple[Process, ...]
+    memory_bytes: int | None
+    busy_percent: float | None
+    idle: bool
+    idle_seconds: float | None
+
+
+class Person(Struct, frozen=True, kw_only=True):
+    """One row of the list of people; all that cannot be seen is one row, with `seen` false."""
+
+    user: str
+    seen: bool
+    gpus: int
+    nodes: tuple[str, ...]
+    memory_bytes: int | None
+    busy_percent: float | None
+    idle_gpus: int
+    idle_seconds: float | None
+    since: float | None
+
+
+def people(view: FleetView) -> tuple[Person, ...]:
+    """Everyone who holds a GPU of a node that reports, those with the most GPUs first."""
+    by_user: dict[str, list[Holding]] = {}
+    for holding in holdings(view):
+        by_user.setdefault(holding.user, []).append(holding)
+    everyone = (_person(user, theirs) for user, theirs in by_user.items())
+    return tuple(sorted(everyone, key=lambda one: (not one.seen, -one.gpus, one.user)))
+
+
+def holdings(view: FleetView) -> tuple[Holding, ...]:
+    """Every person's part of every GPU, in the fleet's order."""
+    return tuple(
+        holding
+        for node in view.nodes
+        if not node.silent
+        for gpu in node.gpus
+        for holding in _holdings(node, gpu)
+    )
+
+
+def owners(processes: Iterable[Process]) -> tuple[str, ...]:
+    """The users who can be seen, the one with the most memory first."""
+    memory: dict[str, int] = {}
+    for process in workers(processes):
+        if (user := owner(process)) != UNSEEN:
+            memory[user] = memory.get(user, 0) + (process.gpu_memory_bytes or 0)
+    return tuple(sorted(memory, key=lambda user: (-memory[user], user)))
+
+
+def owner(process: Process) -> str:
+    """Whose process it is, as well as that can be told."""
+    if process.user:
+        return process.user
+    return UNSEEN if process.uid is None else f"uid {process.uid}"
+
+
+def workers(processes: Iterable[Process]) -> tuple[Process, ...]:
+    """The processes that compute, or all of them when none does: a display is nobody's job."""
+    everything = tuple(processes)
+    return tuple(one for one in everything if not _is_service(one)) or everything
+
+
+def _is_service(process: Process) -> bool:
+    return is_display(process) or is_mps_server(process)
+
+
+def _holdings(node: NodeView, gpu: JudgedGpu) -> list[Holding]:
+    parts: dict[str, list[Holding]] = {}
+    for part, processes in _parts(gpu):
+        for holding in _holdings_of_part(node, gpu, part, processes):
+            parts.setdefault(holding.user, []).append(holding)
+    return [_joined(theirs) for theirs in parts.values()]
+
+
+def _parts(gpu: JudgedGpu) -> Iterator[tuple[JudgedGpu | JudgedInstance, Sequence[Process]]]:
+    """What has a verdict of its own, and the processes on it."""
+    placed: set[int] = set()
+    for instance in gpu.instances:
+        processes = instance.processes or ()
+        placed.update(process.pid for process in processes)
+        yield instance, processes
+    rest = [process for process in gpu.processes or () if process.pid not in placed]
+    if rest or not gpu.instances:
+        yield gpu, rest
+
+
+def _holdings_of_part(
+    node: NodeView,
+    gpu: JudgedGpu,
+    part: JudgedGpu | JudgedInstance,
+    processes: Sequence[Process],
+) -> Iterator[Holding]:
+    if part.verdict.state not in _TAKEN:
+        return
+    by_user: dict[str, list[Process]] = {}
+    for process in workers(processes):
+        by_user.setdefault(owner(process), []).append(process)
+    if not by_user and part.verdict.state != "ghost":
+        by_user[UNSEEN] = []
+    for user, theirs in by_user.items():
+        idle = part.verdict.state == "held"
+        yield Holding(
+            user=user,
+            node=node,
+            gpu=gpu,
+            processes=tuple(theirs),
+            memory_bytes=_memory(part, theirs),
+            busy_percent=_busy(part, theirs, alone=len(by_user) == 1),
+            idle=idle,
+            idle_seconds=part.verdict.idle_seconds if idle else None,
+        )
+
+
+def _memory(part: JudgedGpu | JudgedInstance, theirs: list[Process]) -> int | None:
+    if not theirs:
+        return part.memory_used_bytes
+    return _total(process.gpu_memory_bytes for process in theirs)
+
+
+def _busy(part: JudgedGpu | JudgedInstance, theirs: list[Process], *, alone: bool) -> float | None:
+    """The part's utilisation; of a shared one only theirs, where the driver tells it."""
+    own = [process.busy_percent for process in theirs]
+    measured = [percent for percent in own if percent is not None]
+    if alone or not measured or len(measured) < len(own):
+        return part.busy_percent
+    return min(100.0, sum(measured))
+
+
+def _joined(theirs: list[Holding]) -> Holding:
+    """What one person has on several instances of one GPU, as one holding."""
+    first = theirs[0]
+    if len(theirs) == 1:
+        return first
+    return Holding(
+        user=first.user,
+        node=first.node,
+        gpu=first.gpu,
+        processes=tuple(process for one in theirs for process in one.processes),
+        memory_bytes=_total(one.memory_bytes for one in theirs),
+        busy_percent=_mean(one.busy_percent for one in theirs),
+        idle=all(one.idle for one in theirs),
+        idle_seconds=_longest(one.idle_seconds for one in theirs),
+    )
+
+
+def _person(user: str, theirs: list[Holding]) -> Person:
+    idle = [holding for holding in theirs if holding.idle]
+    starts = [process.started_at for one in theirs for process in one.processes]
+    return Person(
+        user=user,
+        seen=user != UNSEEN,
+        gpus=len(theirs),
+        nodes=tuple(dict.fromkeys(holding.node.name for holding in theirs)),
+        memory_bytes=_total(holding.memory_bytes for holding in theirs),
+        busy_percent=_mean(holding.busy_percent for holding in theirs),
+        idle_gpus=len(idle),
+        idle_seconds=_longest(holding.idle_seconds for holding in idle),
+        since=min((start for start in starts if start is not None), default=None),
+    )
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _mean(percents: Iterable[float | None]) -> float | None:
+    known = [percent for percent in percents if percent is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _longest(lengths: Iterable[float | None]) -> float | None:
+    return max((length for length in lengths if length is not None), default=None)

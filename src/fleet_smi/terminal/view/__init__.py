@@ -1,0 +1,1 @@
+"""Screens as text: values in, lines out; they arrange and never judge."""

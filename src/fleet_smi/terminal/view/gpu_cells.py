@@ -1,0 +1,111 @@
+"""What each column says of one GPU or MIG instance, before there is any layout."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, State
+from fleet_smi.model.people import workers
+from fleet_smi.model.units import format_gib
+from fleet_smi.terminal.view.holder import Wordings, who
+from fleet_smi.terminal.view.words import UNKNOWN, percent, short_model
+
+Number = int | float | None
+
+
+class Memory(Struct, frozen=True):
+    """Used and total as written, and the share that is used."""
+
+    used: str = UNKNOWN
+    total: str = ""
+    share: float | None = None
+    shared: bool = False
+
+    @property
+    def known(self) -> bool:
+        return bool(self.total) or self.used != UNKNOWN
+
+
+class Row(Struct, frozen=True):
+    """The cells of one line; `profile` is set on the line of a MIG instance."""
+
+    index: str
+    state: State
+    cells: dict[str, str]
+    memory: Memory
+    who: Wordings
+    profile: str | None = None
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing of it could be measured."""
+        shown = (self.cells.get(name, UNKNOWN) for name in ("UTIL", "TEMP", "POWER"))
+        return not self.memory.known and all(cell == UNKNOWN for cell in shown)
+
+
+def _with_unit(value: Number, unit: str) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}{unit}"
+
+
+def _pcie(gpu: JudgedGpu) -> str:
+    if gpu.pcie_generation is None or gpu.pcie_width is None:
+        return UNKNOWN
+    return f"gen{gpu.pcie_generation}×{gpu.pcie_width}"
+
+
+def _container(gpu: JudgedGpu) -> str:
+    names = dict.fromkeys(
+        name
+        for process in workers(gpu.processes or ())
+        if (name := process.pod or process.container)
+    )
+    return " ".join(names)
+
+
+CELLS: dict[str, Callable[[JudgedGpu], str]] = {
+    "UTIL": lambda gpu: percent(gpu.busy_percent),
+    "TEMP": lambda gpu: _with_unit(gpu.temperature_celsius, "°"),
+    "POWER": lambda gpu: _with_unit(gpu.power_watts, " W"),
+    "LIMIT": lambda gpu: _with_unit(gpu.power_limit_watts, " W"),
+    "CLOCK": lambda gpu: _with_unit(gpu.sm_clock_mhz, " MHz"),
+    "MEMCLOCK": lambda gpu: _with_unit(gpu.memory_clock_mhz, " MHz"),
+    "FAN": lambda gpu: percent(gpu.fan_percent),
+    "PCIE": _pcie,
+    "PERF": lambda gpu: gpu.performance_state or UNKNOWN,
+    "ECC": lambda gpu: _with_unit(gpu.ecc_uncorrected, ""),
+    "MODEL": lambda gpu: short_model(gpu.name) if gpu.name else UNKNOWN,
+    "CONTAINER": _container,
+}
+
+
+def gpu_row(gpu: JudgedGpu, names: Iterable[str]) -> Row:
+    """The line of a GPU, with the cells of the columns named."""
+    return Row(
+        index=str(gpu.index),
+        state=gpu.verdict.state,
+        cells={name: CELLS[name](gpu) for name in names},
+        memory=memory(gpu.memory_used_bytes, gpu.memory_total_bytes, shared=gpu.memory_shared),
+        who=who(gpu),
+    )
+
+
+def instance_row(instance: JudgedInstance, number: int) -> Row:
+    """The line of a MIG instance: what is measured of the whole GPU stays empty."""
+    return Row(
+        index=f":{number}",
+        state=instance.verdict.state,
+        cells={"UTIL": percent(instance.busy_percent)},
+        memory=memory(instance.memory_used_bytes, instance.memory_total_bytes, shared=False),
+        who=who(instance),
+        profile=instance.profile or "MIG",
+    )
+
+
+def memory(used: int | None, total: int | None, *, shared: bool) -> Memory:
+    """Memory as it is written: "60.0" of "79.6", or what of it is known."""
+    return Memory(
+        used=UNKNOWN if used is None else format_gib(used),
+        total="" if total is None else format_gib(total),
+        share=min(1.0, max(0.0, used / total)) if used is not None and total else None,
+        shared=shared,
+    )

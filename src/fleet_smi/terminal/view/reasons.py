@@ -1,0 +1,45 @@
+"""Why a GPU is in its state: the lines under a row when asked for."""
+
+from collections.abc import Iterator
+
+from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, Verdict
+from fleet_smi.terminal.paint import Span, wrap
+from fleet_smi.terminal.view.words import Local, duration, moment
+
+_INDENT = 4
+_SHOWN = {
+    "busy_percent": "utilisation",
+    "temperature_celsius": "temperature",
+    "power_watts": "power",
+    "memory_used_bytes": "memory",
+    "processes": "processes",
+}
+
+
+def reasons(
+    part: JudgedGpu | JudgedInstance, now: float, columns: int, local: Local
+) -> Iterator[list[Span]]:
+    """The verdict's words, what to do about a fault, and why something was not measured."""
+    for sentence in _sentences(part, now, local):
+        for at, text in enumerate(wrap(sentence, columns - _INDENT - 2)):
+            yield [(" " * (_INDENT + 2 * (at > 0)) + text, "dim")]
+
+
+def _sentences(part: JudgedGpu | JudgedInstance, now: float, local: Local) -> Iterator[str]:
+    yield _verdict(part.verdict, now, local)
+    remedy = part.fault.remedy if isinstance(part, JudgedGpu) and part.fault else None
+    if remedy and remedy not in part.verdict.reason:
+        yield f"→ {remedy}"
+    missing = [
+        f"{word} ({part.unread[name]})" for name, word in _SHOWN.items() if name in part.unread
+    ]
+    if missing:
+        yield f"not measured: {', '.join(missing)}"
+
+
+def _verdict(verdict: Verdict, now: float, local: Local) -> str:
+    words = "; ".join((verdict.reason, *verdict.notes))
+    lasted = now - verdict.since
+    if lasted < 1:
+        return words
+    return f"{words} (since {moment(verdict.since, now, local)}, {duration(lasted)})"

@@ -1,0 +1,221 @@
+"""`fleet-smi`: every node, one line a GPU."""
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
+from fleet_smi.terminal.paint import Paint, Span, fit, left, width, wrap
+from fleet_smi.terminal.view import gpu_table
+from fleet_smi.terminal.view.gpu_cells import Row, gpu_row, instance_row
+from fleet_smi.terminal.view.gpu_table import Layout
+from fleet_smi.terminal.view.holder import Part
+from fleet_smi.terminal.view.words import (
+    DOT,
+    Local,
+    counted,
+    empty,
+    failures,
+    joined,
+    local_time,
+    models,
+    plain,
+    short_model,
+    silence,
+    spans_width,
+    summary,
+)
+
+_RULER = 80
+_Line = list[Span]
+
+
+class _Shown(Struct, frozen=True):
+    """A node and the rows of its table."""
+
+    node: NodeView
+    rows: list[tuple[Part, Row]]
+
+
+class _Page(Struct, frozen=True):
+    """What every part of the screen needs to know."""
+
+    nodes: list[_Shown]
+    now: float
+    columns: int
+    layout: Layout
+    mixed_layout: Layout
+    several: bool
+    processes: bool
+    why: bool
+    local: Local
+
+
+def render(
+    view: FleetView,
+    columns: int,
+    paint: Paint,
+    *,
+    processes: bool = False,
+    why: bool = False,
+    local: Local = local_time,
+) -> str:
+    """The whole screen, ending in a newline; no line is wider than `columns`."""
+    nodes = [_Shown(node, _rows(node, columns)) for node in view.nodes]
+    every = [row for shown in nodes for _, row in shown.rows]
+    page = _Page(
+        nodes=nodes,
+        now=view.taken_at,
+        columns=columns,
+        layout=gpu_table.choose(every, columns, mixed=False),
+        mixed_layout=gpu_table.choose(every, columns, mixed=True),
+        several=len(view.nodes) > 1,
+        processes=processes,
+        why=why,
+        local=local,
+    )
+    return "".join(paint.line(line, columns) + "\n" for line in _lines(view, page))
+
+
+def _lines(view: FleetView, page: _Page) -> Iterator[_Line]:
+    if not view.nodes:
+        yield [(empty(view), None)]
+        return
+    if len(view.nodes) == 1 and not view.nodes[0].silent and not view.nodes[0].gpus:
+        yield from _no_gpu(view.nodes[0], page)
+        return
+    if page.several:
+        yield from summary(view, page.columns)
+        yield []
+    heads: _Line = []
+    for shown in page.nodes:
+        yield _heading(shown.node, page)
+        yield from _failures(shown.node, page)
+        layout = page.mixed_layout if _is_mixed(shown.node) else page.layout
+        if shown.rows and (head := gpu_table.head(layout)) != heads:
+            yield head
+            heads = head
+        yield from _node(shown, layout, page)
+
+
+def _no_gpu(node: NodeView, page: _Page) -> Iterator[_Line]:
+    yield [(node.name, "title"), (" has no GPU that fleet-smi can see.", None)]
+    yield from _failures(node, page)
+    yield [("  fleet-smi doctor", "title"), ("   tells why, and what to do", None)]
+    yield [("  fleet-smi demo", "title"), ("     shows what it looks like with GPUs", None)]
+
+
+def _heading(node: NodeView, page: _Page) -> _Line:
+    if node.silent:
+        told: _Line = [(silence(node, page.now, page.local), "warn")]
+        return joined([(node.name, "title"), *plain(_models(node, short=True)), *told])
+    free = _free_words(node)
+    for parts in _wordings(node, several=page.several):
+        line = joined([(node.name, "title"), *plain(parts)])
+        if spans_width(line) + len(DOT) + width(free) <= page.columns:
+            break
+    else:
+        line = [(fit(node.name, max(8, page.columns - width(free) - len(DOT))), "title")]
+    if not free:
+        return line
+    if not page.several:
+        return [*line, (DOT, "dim"), (free, None)]
+    space = min(page.columns, _RULER) - spans_width(line) - width(free)
+    return [*line, (" " * max(len(DOT), space), None), (free, None)]
+
+
+def _wordings(node: NodeView, *, several: bool) -> Iterator[list[str]]:
+    """What the heading says of a node, in ever fewer words."""
+    driver = node.host.driver_version
+    driver_words = [f"driver {driver}"] if driver else []
+    if not several:
+        yield [*_models(node, short=False), *driver_words]
+        yield [*_models(node, short=True), *driver_words]
+    yield _models(node, short=True)
+    yield []
+
+
+def _models(node: NodeView, *, short: bool) -> list[str]:
+    counts = models(node.gpus)
+    if not counts:
+        return ["no GPU"]
+    if len(counts) > 1:
+        return [counted(len(node.gpus), "GPU")]
+    ((name, count),) = counts.items()
+    return [f"{count} × {short_model(name) if short else name}"]
+
+
+def _free_words(node: NodeView) -> str:
+    if not node.gpus:
+        return ""
+    free = sum(gpu.verdict.state == "free" for gpu in node.gpus)
+    words = f"{free} free of {len(node.gpus)}"
+    slices = sum(
+        instance.verdict.state == "free"
+        for gpu in node.gpus
+        if gpu.verdict.state != "free"
+        for instance in gpu.instances
+    )
+    return f"{words}, {counted(slices, 'MIG instance')} free" if slices else words
+
+
+def _rows(node: NodeView, columns: int) -> list[tuple[Part, Row]]:
+    """Each GPU and instance with its cells; a silent node has none to show."""
+    if node.silent:
+        return []
+    names: tuple[str, ...] = gpu_table.ALWAYS
+    if columns >= gpu_table.WIDE_COLUMNS:
+        names += gpu_table.EXTRAS
+    if _is_mixed(node):
+        names += ("MODEL",)
+    rows: list[tuple[Part, Row]] = []
+    for gpu in node.gpus:
+        rows.append((gpu, gpu_row(gpu, names)))
+        rows += [(each, instance_row(each, at)) for at, each in enumerate(gpu.instances)]
+    return rows
+
+
+def _is_mixed(node: NodeView) -> bool:
+    return len(models(node.gpus)) > 1
+
+
+def _node(shown: _Shown, layout: Layout, page: _Page) -> Iterator[_Line]:
+    node = shown.node
+    if node.silent:
+        yield from (_silent_line(gpu, layout) for gpu in node.gpus)
+    below = _below(node, page)
+    for part, row in shown.rows:
+        yield gpu_table.line(row, layout, page.columns)
+        for more in below:
+            yield from more(part)
+
+
+def _below(node: NodeView, page: _Page) -> list[Callable[[Part], Iterator[_Line]]]:
+    """What is shown under each row. Imported only when asked for: start-up time counts."""
+    below: list[Callable[[Part], Iterator[_Line]]] = []
+    if page.why:
+        from fleet_smi.terminal.view.reasons import reasons
+
+        below.append(lambda part: reasons(part, page.now, page.columns, page.local))
+    if page.processes:
+        from fleet_smi.terminal.view import process_lines
+
+        places = process_lines.node_places(node)
+        below.append(lambda part: process_lines.lines(part, node, places))
+    return below
+
+
+def _silent_line(gpu: JudgedGpu, layout: Layout) -> _Line:
+    """A GPU of a silent node: the heading says how silent, the row what it was."""
+    reason = gpu.verdict.reason
+    _, found, was = reason.partition("; ")
+    words = was if found and reason.startswith("silent") else reason
+    index = str(gpu.index).rjust(layout.widths["#"])
+    state = gpu.verdict.state
+    return [(f"{index}  ", "unknown"), (left(state, 7), state), (f"  {words}", "unknown")]
+
+
+def _failures(node: NodeView, page: _Page) -> Iterator[_Line]:
+    for failure in failures(node):
+        for text in wrap(failure, page.columns - 4):
+            yield [("    " + text, "warn")]

@@ -1,0 +1,154 @@
+"""`fleet-smi who`: people, what they hold, and how much of it lies idle."""
+
+from collections.abc import Iterator, Sequence
+
+from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.people import Holding, Person, holdings, people
+from fleet_smi.model.units import GIB
+from fleet_smi.terminal.paint import Paint, Role, Span, left, right, width
+from fleet_smi.terminal.view import process_lines
+from fleet_smi.terminal.view.gpu_cells import memory
+from fleet_smi.terminal.view.words import (
+    DOT,
+    UNKNOWN,
+    Local,
+    counted,
+    duration,
+    local_time,
+    moment,
+    percent,
+    short_model,
+)
+
+_HEADS = ("WHO", "GPUS NOW", "NODES", "MEMORY", "UTIL", "IDLE-HELD", "SINCE")
+_RIGHT = ("GPUS NOW", "MEMORY", "UTIL")
+_GAP = "  "
+_WHO_AT_MOST, _NODES_AT_LEAST = 20, 8
+_Line = list[Span]
+
+
+def render(
+    view: FleetView,
+    columns: int,
+    paint: Paint,
+    *,
+    user: str | None = None,
+    local: Local = local_time,
+) -> str:
+    """The whole screen, ending in a newline; no line is wider than `columns`."""
+    lines = _everyone(view, columns, local) if user is None else _one(view, user, local)
+    lines = [*lines, *_silent(view.nodes)]
+    return "".join(paint.line(line, columns) + "\n" for line in lines)
+
+
+def _everyone(view: FleetView, columns: int, local: Local) -> list[_Line]:
+    everyone = people(view)
+    if not everyone:
+        return [[(f"Nobody holds a GPU now{_on_nodes(view)}.", None)]]
+    table = [_cells(person, view.taken_at, local) for person in everyone]
+    widths = _widths(table, columns)
+    lines: list[_Line] = [[(_joined(_HEADS, widths), "head")]]
+    for person, cells in zip(everyone, table, strict=True):
+        role: Role | None = "held" if person.idle_gpus else None
+        lines.append([(_joined(cells, widths), role if person.seen else "unknown")])
+    return lines
+
+
+def _cells(person: Person, now: float, local: Local) -> tuple[str, ...]:
+    return (
+        person.user,
+        str(person.gpus),
+        " ".join(person.nodes),
+        _whole_gib(person.memory_bytes),
+        percent(person.busy_percent),
+        _idle(person.idle_gpus, person.idle_seconds),
+        _since(person, now, local),
+    )
+
+
+def _since(person: Person, now: float, local: Local) -> str:
+    if person.since is not None:
+        return moment(person.since, now, local)
+    return UNKNOWN if person.seen else "may not be seen"
+
+
+def _whole_gib(count: int | None) -> str:
+    return UNKNOWN if count is None else f"{count / GIB:.0f} GiB"
+
+
+def _idle(gpus: int, seconds: float | None) -> str:
+    if not gpus:
+        return UNKNOWN
+    return str(gpus) if seconds is None else f"{gpus} for {duration(seconds)}"
+
+
+def _widths(table: Sequence[tuple[str, ...]], columns: int) -> list[int]:
+    """The room of each column: the nodes give way first, then the names."""
+    widths = [max(map(width, column)) for column in zip(_HEADS, *table, strict=True)]
+    widths[0] = min(widths[0], _WHO_AT_MOST)
+    for at, least in ((2, _NODES_AT_LEAST), (0, _NODES_AT_LEAST)):
+        missing = sum(widths) + len(_GAP) * (len(widths) - 1) - columns
+        widths[at] -= min(max(0, missing), max(0, widths[at] - least))
+    return widths
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(
+        (right if head in _RIGHT else left)(cell, room)
+        for head, cell, room in zip(_HEADS, cells, widths, strict=True)
+    )
+
+
+def _one(view: FleetView, user: str, local: Local) -> list[_Line]:
+    theirs = [holding for holding in holdings(view) if holding.user == user]
+    for person in people(view):
+        if person.user == user:
+            return [_title(person, view.taken_at, local), *_details(theirs)]
+    return [[(f"{user} holds no GPU now{_on_nodes(view)}.", None)]]
+
+
+def _on_nodes(view: FleetView) -> str:
+    if view.summary.nodes < 2:
+        return ""
+    return f" on the {counted(view.summary.nodes_reporting, 'node')} that report"
+
+
+def _title(person: Person, now: float, local: Local) -> _Line:
+    _, _, nodes, kept, busy, _, since = _cells(person, now, local)
+    idle = f"{_idle(person.idle_gpus, person.idle_seconds)} idle" if person.idle_gpus else ""
+    parts = [
+        f"{counted(person.gpus, 'GPU')} on {nodes}",
+        kept,
+        f"{busy} busy",
+        idle,
+        f"since {since}" if person.since is not None else "",
+    ]
+    return [(person.user, "title"), *((DOT + part, None) for part in parts if part)]
+
+
+def _details(theirs: list[Holding]) -> Iterator[_Line]:
+    names = [f"{holding.node.name}:{holding.gpu.index}" for holding in theirs]
+    room = max(map(width, names))
+    kept = [memory(one.memory_bytes, one.gpu.memory_total_bytes, shared=False) for one in theirs]
+    used = max(len(each.used) for each in kept)
+    for name, holding, each in zip(names, theirs, kept, strict=True):
+        state = holding.gpu.verdict.state
+        total = f"/{each.total} GiB" if each.total else " GiB"
+        model = short_model(holding.gpu.name) if holding.gpu.name else "GPU"
+        idle = f"idle {duration(holding.idle_seconds)}" if holding.idle_seconds else ""
+        yield [
+            (left(name, room) + _GAP, "title"),
+            (left(state, 6) + _GAP, state),
+            (right(percent(holding.busy_percent), 4) + _GAP, None),
+            (right(each.used, used) + total + _GAP + model + _GAP, None),
+            (idle, "held"),
+        ]
+        yield from process_lines.listed(holding.processes, holding.node)
+
+
+def _silent(nodes: Sequence[NodeView]) -> list[_Line]:
+    names = [node.name for node in nodes if node.silent]
+    if not names:
+        return []
+    verb = "is" if len(names) == 1 else "are"
+    return [[(f"Not counted: {' '.join(names)}, which {verb} silent.", "warn")]]

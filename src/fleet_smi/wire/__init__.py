@@ -1,0 +1,1 @@
+"""Every format that leaves a process: pure bytes and text, from and to the model."""

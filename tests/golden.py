@@ -1,0 +1,13 @@
+"""Screens kept as files: compare with one, or write it anew with FLEET_SMI_UPDATE_GOLDEN=1."""
+
+import os
+from pathlib import Path
+
+
+def check(golden: Path, text: str) -> None:
+    """Fail unless the file holds exactly this text."""
+    if os.environ.get("FLEET_SMI_UPDATE_GOLDEN") == "1":
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text, encoding="utf-8")
+    assert golden.exists(), f"no {golden.name}: write it with FLEET_SMI_UPDATE_GOLDEN=1"
+    assert text == golden.read_text(encoding="utf-8")

@@ -1,0 +1,120 @@
+"""Who holds GPUs now."""
+
+import pytest
+from msgspec.structs import replace
+
+from fleet_smi.model.fleet import JudgedGpu, NodeView
+from fleet_smi.model.people import UNSEEN, Person, owners, people
+from fleet_smi.model.snapshot import Process
+from tests.terminal import samples
+from tests.terminal.samples import HOUR, NOW, busy, fleet, gib, gpu, hidden, node, process, verdict
+
+
+def named(user: str, *nodes: NodeView) -> Person:
+    (person,) = (each for each in people(fleet(*nodes)) if each.user == user)
+    return person
+
+
+def test_a_person_is_counted_over_nodes() -> None:
+    one = node("a", busy(0, process("alice", 10.0), busy_percent=90.0))
+    two = node("b", busy(0, process("alice", 30.0, started_at=NOW - 99 * HOUR), busy_percent=50.0))
+    alice = named("alice", one, two)
+    assert (alice.gpus, alice.nodes, alice.memory_bytes) == (2, ("a", "b"), gib(40.0))
+    assert alice.busy_percent == 70.0
+    assert alice.since == NOW - 99 * HOUR
+    assert (alice.idle_gpus, alice.idle_seconds) == (0, None)
+
+
+def test_several_processes_on_one_gpu_are_one_gpu() -> None:
+    both = busy(0, process("alice", 1.0, pid=1), process("alice", 2.0, pid=2))
+    assert named("alice", node("a", both)).gpus == 1
+
+
+def test_idle_gpus_are_counted_with_the_longest_time() -> None:
+    def held(index: int, hours: float) -> JudgedGpu:
+        judged = verdict("held", idle_seconds=hours * HOUR)
+        return gpu(index, judged, 4.0, processes=(process("bob", 4.0),))
+
+    bob = named("bob", node("a", held(0, 3), held(1, 9), busy(2, process("bob"))))
+    assert (bob.gpus, bob.idle_gpus, bob.idle_seconds) == (3, 2, 9 * HOUR)
+
+
+def test_the_largest_holder_comes_first_then_by_name_and_the_unseen_last() -> None:
+    crowd = node(
+        "a",
+        busy(0, hidden()),
+        busy(1, hidden()),
+        busy(2, hidden()),
+        busy(3, process("zoe"), process("bob", pid=2)),
+        busy(4, process("zoe")),
+        busy(5, process("ann")),
+    )
+    assert [person.user for person in people(fleet(crowd))] == ["zoe", "ann", "bob", UNSEEN]
+
+
+def test_a_gpu_in_use_by_nobody_visible_is_the_unseen_s() -> None:
+    unseen = named(UNSEEN, node("a", busy(0, used=30.0)))
+    assert (unseen.seen, unseen.gpus, unseen.memory_bytes) == (False, 1, gib(30.0))
+    assert unseen.since is None
+
+
+def test_a_ghost_is_nobody_s_unless_its_dead_owner_is_known() -> None:
+    nobody = gpu(0, verdict("ghost"), 71.1)
+    assert people(fleet(node("a", nobody))) == ()
+    zombie = gpu(0, verdict("ghost"), 12.0, processes=(process("carol", condition="zombie"),))
+    assert named("carol", node("a", zombie)).gpus == 1
+
+
+@pytest.mark.parametrize(
+    "bystander",
+    [
+        Process(pid=2, kind="graphics", user="root", name="Xorg"),
+        Process(pid=2, kind="compute", user="root", name="nvidia-cuda-mps-server"),
+    ],
+)
+def test_a_service_beside_someone_s_work_holds_nothing(bystander: Process) -> None:
+    view = fleet(node("a", busy(0, process("alice"), bystander)))
+    assert [person.user for person in people(view)] == ["alice"]
+
+
+def test_a_free_gpu_is_nobody_s_whatever_runs_on_it() -> None:
+    xorg = process("root", 0.1, kind="graphics")
+    assert people(fleet(node("a", gpu(0, verdict("free"), processes=(xorg,))))) == ()
+
+
+def test_a_silent_node_counts_for_nobody() -> None:
+    assert people(fleet(replace(samples.eight(), silent=True))) == ()
+
+
+def test_what_is_not_measured_stays_unknown() -> None:
+    carol = named("carol", node("a", busy(0, process("carol", None), busy_percent=None)))
+    assert carol.memory_bytes is None and carol.busy_percent is None
+
+
+def test_on_a_shared_gpu_each_has_their_own_utilisation_where_it_is_known() -> None:
+    shared = busy(
+        0,
+        process("alice", busy_percent=70.0, pid=1),
+        process("bob", busy_percent=20.0, pid=2),
+        busy_percent=90.0,
+    )
+    assert named("alice", node("a", shared)).busy_percent == 70.0
+    assert named("bob", node("a", shared)).busy_percent == 20.0
+
+
+def test_instances_of_one_gpu_are_one_gpu_and_each_process_counts_once() -> None:
+    sliced = samples.sliced()
+    inside = tuple(one for part in sliced.gpus[0].instances for one in part.processes or ())
+    doubled = replace(sliced, gpus=(replace(sliced.gpus[0], processes=inside), *sliced.gpus[1:]))
+    for machine in (sliced, doubled):
+        assert [(one.user, one.gpus) for one in people(fleet(machine))] == [
+            ("alice", 1),
+            ("bob", 1),
+        ]
+        assert named("alice", machine).memory_bytes == gib(17.8)
+        assert named("bob", machine).idle_gpus == 1
+
+
+def test_a_user_without_a_name_is_known_by_number() -> None:
+    assert owners([process(None, uid=1007)]) == ("uid 1007",)
+    assert owners([hidden()]) == ()

@@ -1,0 +1,72 @@
+"""What every screen promises for any fleet whatever: it fits, and it obeys nobody's codes."""
+
+import re
+import unicodedata
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fleet_smi.model.fleet import FleetView
+from fleet_smi.terminal.paint import Paint
+from fleet_smi.terminal.view import overview, status, who
+from tests.terminal.fleets import FLEET, TEXT
+from tests.terminal.samples import utc
+
+COLUMNS = st.sampled_from([1, 20, 40, 60, 80, 100, 120, 160, 240])
+SGR = re.compile(r"\x1b\[[\d;]*m")
+thorough = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def assert_fits(text: str, columns: int) -> None:
+    assert text.endswith("\n")
+    for line in text[:-1].split("\n"):
+        assert line.isprintable(), f"{line!r} holds something a terminal obeys"
+        assert sum(map(_room, line)) <= columns
+
+
+def _room(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff":
+        return 0
+    return 1 + (unicodedata.east_asian_width(character) in ("W", "F"))
+
+
+@thorough
+@given(FLEET, COLUMNS, st.booleans(), st.booleans())
+def test_the_table_fits_its_columns(view: FleetView, columns: int, more: bool, why: bool) -> None:
+    text = status.render(view, columns, Paint(on=False), processes=more, why=why, local=utc)
+    assert_fits(text, columns)
+
+
+@thorough
+@given(FLEET, COLUMNS)
+def test_a_coloured_table_is_the_plain_one_with_colours(view: FleetView, columns: int) -> None:
+    coloured = status.render(view, columns, Paint(on=True), local=utc)
+    assert SGR.sub("", coloured) == status.render(view, columns, Paint(on=False), local=utc)
+
+
+@thorough
+@given(FLEET, COLUMNS)
+def test_every_gpu_has_a_line_with_its_state(view: FleetView, columns: int) -> None:
+    lines = status.render(view, max(columns, 40), Paint(on=False), local=utc).splitlines()
+    for node in view.nodes:
+        for gpu in node.gpus:
+            start = re.compile(rf" *{gpu.index}  {gpu.verdict.state}\b")
+            assert any(start.match(line) for line in lines)
+
+
+@thorough
+@given(FLEET, COLUMNS)
+def test_the_overview_fits_its_columns(view: FleetView, columns: int) -> None:
+    assert_fits(overview.render(view, columns, Paint(on=False)), columns)
+
+
+@thorough
+@given(FLEET, COLUMNS, st.none() | TEXT)
+def test_the_list_of_people_fits_its_columns(
+    view: FleetView, columns: int, user: str | None
+) -> None:
+    assert_fits(who.render(view, columns, Paint(on=False), user=user, local=utc), columns)

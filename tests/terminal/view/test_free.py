@@ -1,0 +1,79 @@
+"""`fleet-smi free -v`: what is offered and why the rest is not."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.select import Request, offer
+from fleet_smi.terminal.paint import Paint, width
+from fleet_smi.terminal.view import free
+from tests.golden import check
+from tests.terminal import samples
+from tests.terminal.fleets import FLEET
+from tests.terminal.samples import NOW, fleet, gpu, node, utc, verdict
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def screen(
+    view: FleetView, columns: int = 100, *, here: str | None = None, on: bool = False
+) -> str:
+    found = offer(view, Request())
+    return free.render(found, columns, Paint(on=on), now=NOW, here=here, local=utc)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
+def test_the_offer_looks_as_it_did(columns: int) -> None:
+    view = fleet(*samples.lab().nodes, samples.sliced())
+    check(GOLDEN / f"free-{columns}.txt", screen(view, columns))
+
+
+def test_the_coloured_offer_looks_as_it_did() -> None:
+    check(GOLDEN / "free-100-coloured.txt", screen(samples.lab(), on=True))
+
+
+def test_the_way_to_a_gpu_is_shown_unless_it_is_here() -> None:
+    view = fleet(samples.eight())
+    assert "ssh gpu01" in screen(view)
+    assert "ssh" not in screen(view, here="id-gpu01")
+
+
+def test_how_long_it_has_been_free_is_told_only_when_known() -> None:
+    view = fleet(
+        node("n", gpu(0, verdict("free")), gpu(1, verdict("free", since=NOW), uuid="other"))
+    )
+    first, second = screen(view).splitlines()[1:3]
+    assert "free since 09:06 (5 h)" in first
+    assert "since" not in second
+
+
+def test_a_silent_node_is_one_line_and_none_of_it_is_offered() -> None:
+    text = screen(fleet(samples.silent()))
+    assert text.splitlines() == [
+        "OFFERED",
+        "nothing",
+        "NOT OFFERED",
+        "gpu07:*   node silent for 4 min",
+    ]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_every_word_of_a_refusal_is_shown(columns: int) -> None:
+    words = screen(samples.lab(), columns).split()
+    for refusal in offer(samples.lab(), Request()).refused:
+        assert set(refusal.words.split()) <= set(words)
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(FLEET, st.sampled_from([1, 20, 40, 80, 120, 160]))
+def test_any_offer_fits_its_columns(view: FleetView, columns: int) -> None:
+    for line in screen(view, columns)[:-1].split("\n"):
+        assert line.isprintable()
+        assert width(line) <= columns

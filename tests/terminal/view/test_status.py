@@ -1,0 +1,203 @@
+"""`fleet-smi`: the table of GPUs."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.snapshot import CollectorRun
+from fleet_smi.terminal.paint import Paint
+from fleet_smi.terminal.view import status
+from tests.golden import check
+from tests.terminal import samples
+from tests.terminal.samples import busy, fleet, gpu, hidden, node, process, utc, verdict
+
+GOLDEN = Path(__file__).parent / "golden"
+MACHINES: tuple[Callable[[], NodeView], ...] = (
+    samples.eight,
+    samples.mixed,
+    samples.sliced,
+    samples.unified,
+    samples.crowd,
+    samples.not_answering,
+    samples.silent,
+    samples.no_gpu,
+)
+
+
+def screen(
+    view: FleetView, columns: int = 100, *, processes: bool = False, why: bool = False
+) -> str:
+    return status.render(view, columns, Paint(on=False), processes=processes, why=why, local=utc)
+
+
+def row(text: str, index: int) -> str:
+    return next(line for line in text.splitlines() if line.startswith(f" {index}  "))
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120, 160])
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+def test_one_machine_looks_as_it_did(machine: Callable[[], NodeView], columns: int) -> None:
+    text = screen(fleet(machine()), columns)
+    check(GOLDEN / f"status-{machine.__name__}-{columns}.txt", text)
+
+
+@pytest.mark.parametrize("columns", [50, 80, 100, 120, 160])
+def test_a_fleet_looks_as_it_did(columns: int) -> None:
+    check(GOLDEN / f"status-fleet-{columns}.txt", screen(samples.lab(), columns))
+
+
+def test_a_coloured_fleet_looks_as_it_did() -> None:
+    text = status.render(samples.lab(), 100, Paint(on=True), local=utc)
+    check(GOLDEN / "status-fleet-100-coloured.txt", text)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_processes_and_reasons_look_as_they_did(columns: int) -> None:
+    view = fleet(samples.eight(), samples.crowd(), samples.sliced(), samples.mixed())
+    text = screen(view, columns, processes=True, why=True)
+    check(GOLDEN / f"status-processes-why-{columns}.txt", text)
+
+
+def test_colour_adds_nothing_but_colour() -> None:
+    coloured = status.render(samples.lab(), 100, Paint(on=True), local=utc)
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == screen(samples.lab())
+
+
+def test_what_was_not_measured_is_a_dash_and_zero_is_zero() -> None:
+    text = screen(
+        fleet(
+            node(
+                "n",
+                gpu(0, verdict("free"), 0.0, busy_percent=0.0, power_watts=0.0),
+                gpu(1, verdict("free"), None, busy_percent=None, power_watts=None),
+            )
+        )
+    )
+    assert "0%" in row(text, 0) and "0 W" in row(text, 0) and "0.0/79.6" in row(text, 0)
+    assert "%" not in row(text, 1) and " W" not in row(text, 1) and "—/79.6" in row(text, 1)
+
+
+def test_the_model_is_in_the_heading_unless_there_are_several() -> None:
+    assert "MODEL" not in screen(fleet(samples.eight()))
+    assert "8 × NVIDIA H100 80GB HBM3" in screen(fleet(samples.eight())).splitlines()[0]
+    mixed = screen(fleet(samples.mixed()))
+    assert "3 GPUs" in mixed.splitlines()[0]
+    assert "RTX 4090" in row(mixed, 0)
+
+
+def test_names_give_way_first_then_the_bar_then_power() -> None:
+    def shown(columns: int) -> tuple[bool, bool, bool]:
+        text = screen(fleet(samples.eight()), columns)
+        return "nobody: 71.1" in text, "▓" in text, " 628 W" in text
+
+    assert shown(100) == (True, True, True)
+    assert shown(80) == (False, True, True)
+    assert shown(66) == (False, False, True)
+    assert shown(60) == (False, False, False)
+
+
+@pytest.mark.parametrize("head", ["CLOCK", "PCIE", "FAN", "CONTAINER", "LIMIT"])
+def test_a_wide_terminal_gets_more_columns(head: str) -> None:
+    def heads(columns: int) -> list[str]:
+        return screen(view, columns).splitlines()[1].split()
+
+    view = fleet(
+        node(
+            "n",
+            busy(0, process("alice", container="train-1"), fan_percent=40.0),
+            gpu(1, verdict("free")),
+        )
+    )
+    assert head in heads(140)
+    assert head not in heads(100)
+
+
+def test_a_column_that_no_gpu_can_fill_is_not_shown() -> None:
+    assert "FAN" not in screen(fleet(samples.eight()), 200)
+
+
+def test_unseen_processes_are_announced() -> None:
+    text = screen(fleet(node("n", busy(0, process("alice"), hidden(7), hidden(8), hidden(9)))))
+    assert "alice · +3 processes you may not see" in row(text, 0)
+
+
+def test_a_display_server_shares_nothing() -> None:
+    xorg = process("root", 0.3, kind="graphics", pid=2)
+    text = screen(fleet(node("n", busy(0, process("alice"), xorg))))
+    assert row(text, 0).endswith("  alice")
+
+
+def test_people_who_share_are_all_named_the_largest_first() -> None:
+    shared = busy(0, process("bob", 1.0, pid=1), process("alice", 9.0, pid=2))
+    assert "alice, bob (shared by 2)" in row(screen(fleet(node("n", shared))), 0)
+
+
+def test_the_notes_of_the_judge_are_shown() -> None:
+    judged = verdict("busy", notes=("shared by 1", "100 % busy at idle power: probably stalled"))
+    text = screen(fleet(node("n", busy(0, process("eve"), judged=judged))), 110)
+    assert "eve · 100 % busy at idle power: probably stalled" in row(text, 0)
+
+
+def test_a_collector_that_failed_is_told_and_one_that_is_absent_is_not() -> None:
+    runs = (
+        CollectorRun(name="amd", outcome="absent", seconds=0, detail="no AMD driver"),
+        CollectorRun(name="nvidia", outcome="failed", seconds=5, detail="driver not answering"),
+    )
+    text = screen(fleet(replace(samples.eight(), runs=runs)))
+    assert text.splitlines()[1].strip() == "nvidia: driver not answering"
+    assert "AMD" not in text
+
+
+def test_a_machine_without_gpus_is_told_what_to_try() -> None:
+    text = screen(fleet(samples.no_gpu()))
+    assert "laptop has no GPU" in text
+    assert "fleet-smi doctor" in text and "fleet-smi demo" in text
+
+
+def test_a_silent_node_shows_its_age_and_what_it_was_and_nothing_as_free() -> None:
+    text = screen(fleet(samples.eight(), samples.silent()))
+    assert "gpu07 · 4 × H100 80GB · SILENT for 4 min (last seen 14:02:11)" in text
+    assert " 3  unknown  was free" in text
+    assert "1 of 2 nodes · 2 s ago" in text.splitlines()[0]
+
+
+def test_a_broken_gpu_of_a_silent_node_stays_broken() -> None:
+    text = screen(fleet(replace(node("n", samples.lost(0)), silent=True, age_seconds=99.0)))
+    assert " 0  broken" in text
+
+
+def test_words_too_long_for_who_take_the_place_of_empty_cells() -> None:
+    text = screen(fleet(samples.not_answering()), 60)
+    assert " 0  broken  driver not answering since 14:02" in text
+
+
+def test_the_processes_of_an_instance_are_listed_once_and_under_it() -> None:
+    text = screen(fleet(samples.sliced()), processes=True)
+    lines = text.splitlines()
+    at = next(at for at, line in enumerate(lines) if "3g.20gb" in line)
+    assert lines[at + 1].split()[:2] == ["31", "alice"]
+    assert text.count("  alice") == 2
+
+
+def test_a_process_list_that_could_not_be_read_is_told() -> None:
+    unlisted = gpu(0, verdict("busy"), unread={"processes": "no permission"}, processes=None)
+    text = screen(fleet(node("n", unlisted)), processes=True)
+    assert "processes could not be read: no permission" in text
+
+
+def test_the_reason_and_the_remedy_are_told_when_asked_for() -> None:
+    text = screen(fleet(samples.eight()), why=True)
+    assert "bob, idle for 3 h, 16.2 GiB kept (since 09:06, 5 h)" in text
+    assert "reboot the machine" in text
+    assert "not measured: utilisation (not supported while profiling)" in text
+    assert "kept (since" not in screen(fleet(samples.eight()))
+
+
+def test_an_empty_fleet_says_whether_it_is_empty_or_filtered() -> None:
+    assert "No node has reported yet" in screen(fleet())
+    filtered = replace(fleet(samples.eight()), nodes=())
+    assert "No GPU matches" in screen(filtered)

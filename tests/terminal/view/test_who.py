@@ -1,0 +1,58 @@
+"""`fleet-smi who`: people and what they hold."""
+
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.terminal.paint import Paint
+from fleet_smi.terminal.view import who
+from tests.golden import check
+from tests.terminal import samples
+from tests.terminal.samples import HOUR, NOW, busy, fleet, node, process, utc
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
+def test_the_list_of_people_looks_as_it_did(columns: int) -> None:
+    text = who.render(samples.lab(), columns, Paint(on=False), local=utc)
+    check(GOLDEN / f"who-{columns}.txt", text)
+
+
+def test_the_coloured_list_of_people_looks_as_it_did() -> None:
+    text = who.render(samples.lab(), 100, Paint(on=True), local=utc)
+    check(GOLDEN / "who-100-coloured.txt", text)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_one_person_looks_as_they_did(columns: int) -> None:
+    text = who.render(samples.lab(), columns, Paint(on=False), user="alice", local=utc)
+    check(GOLDEN / f"who-alice-{columns}.txt", text)
+
+
+@pytest.mark.parametrize(
+    "hours, words",
+    [(1, "13:06"), (15, "yesterday 23:06"), (52, "Mon 10:06"), (24 * 30, "2026-02-02"), (1e9, "—")],
+)
+def test_since_is_as_short_as_it_can_be_understood(hours: float, words: str) -> None:
+    view = fleet(node("n", busy(0, process("alice", started_at=NOW - hours * HOUR))))
+    line = who.render(view, 100, Paint(on=False), local=utc).splitlines()[1]
+    assert line.endswith(f"  {words}")
+
+
+def test_nobody_and_an_unknown_person_are_answered_in_words() -> None:
+    free = fleet(node("n"))
+    assert who.render(free, 80, Paint(on=False)) == "Nobody holds a GPU now.\n"
+    text = who.render(samples.lab(), 80, Paint(on=False), user="zed")
+    assert text.startswith("zed holds no GPU now on the 5 nodes that report.\n")
+
+
+def test_silent_nodes_are_said_not_to_be_counted() -> None:
+    text = who.render(samples.lab(), 80, Paint(on=False), local=utc)
+    assert text.splitlines()[-1] == "Not counted: gpu07, which is silent."
+
+
+def test_one_person_s_list_has_only_their_processes() -> None:
+    text = who.render(fleet(samples.eight()), 100, Paint(on=False), user="carol", local=utc)
+    assert "801  carol" in text
+    assert "root" not in text and "alice" not in text
