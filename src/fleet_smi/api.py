@@ -12,7 +12,7 @@ from typing import TypedDict
 from fleet_smi import config
 from fleet_smi.local import LocalFleet
 from fleet_smi.model.fleet import FleetView, JudgedGpu
-from fleet_smi.model.select import Candidate, Request, offer
+from fleet_smi.model.select import Candidate, Request, offer, require
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import MIB, parse_size
 from fleet_smi.node.reader import Reader, spawn
@@ -45,10 +45,8 @@ def free(
 
     `",".join(c.uuid for c in fleet_smi.free(2))` is ready for CUDA_VISIBLE_DEVICES.
     """
-    request = Request(
-        count=n, min_free_bytes=_bytes(min_free), model=model, policy=policy
-    )
-    return offer(_look(), request).offered
+    request = Request(count=n, min_free_bytes=_bytes(min_free), model=model, policy=policy)
+    return require(_look(), request).offered
 
 
 class GpuInfo(TypedDict):
@@ -89,8 +87,8 @@ def _info(gpu: JudgedGpu) -> GpuInfo:
     }
 
 
-def _bytes(size: str | int | None) -> int | None:
-    return parse_size(size) if isinstance(size, str) else size
+def _bytes(size: str | int | None) -> int:
+    return parse_size(size) if isinstance(size, str) else size or 0
 
 
 def _look() -> FleetView:

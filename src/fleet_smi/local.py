@@ -21,6 +21,7 @@ class LocalFleet:
         subjects: tuple[str, ...] = FULL,
         traffic: bool = False,
     ) -> None:
+        self.thresholds = settings.thresholds
         self._fleet = Fleet(settings.thresholds)
         self._sampler = Sampler(
             reader,

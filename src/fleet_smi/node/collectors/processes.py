@@ -9,6 +9,7 @@ from fleet_smi.model.text import clean
 from fleet_smi.node.collecting import Part
 
 _CONDITIONS: dict[str, Condition] = {"Z": "zombie", "X": "zombie", "D": "uninterruptible"}
+_KERNEL_NAME_BYTES = 15
 _CONTAINER = re.compile(
     r"(?:docker|libpod|cri-containerd|crio|containerd|garden|machine\.slice)[-/:]([0-9a-f]{12})[0-9a-f]*"
     r"|/(?:kubepods|ecs)[^\n]*/([0-9a-f]{12})[0-9a-f]{52}\b"
@@ -28,7 +29,7 @@ class ProcessesCollector:
 
 
 def _person(pid: int, facts: dict[str, Any]) -> Process:
-    name = clean(facts["name"].decode("utf-8", "replace"), 64)
+    name = clean(_name(facts["name"], facts["command"] or b""), 64)
     cgroup = facts["cgroup"] or ""
     return Process(
         pid=pid,
@@ -46,6 +47,13 @@ def _person(pid: int, facts: dict[str, Any]) -> Process:
         slurm_job=_slurm_job(facts["slurm_job"], cgroup),
         condition=_CONDITIONS.get(facts["state"]),
     )
+
+
+def _name(name: bytes, command: bytes) -> str:
+    # The kernel keeps 15 bytes of a name; the program's own may be longer.
+    program = command.split(b"\0", 1)[0].rpartition(b"/")[2]
+    whole = program if len(name) == _KERNEL_NAME_BYTES and program.startswith(name) else name
+    return whole.decode("utf-8", "replace")
 
 
 def _words(command: bytes) -> str:

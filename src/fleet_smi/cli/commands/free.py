@@ -1,0 +1,107 @@
+"""`fleet-smi free`: which GPUs to take, ready for CUDA_VISIBLE_DEVICES."""
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from fleet_smi.cli import output
+from fleet_smi.cli.machine import begin, this_machine
+from fleet_smi.errors import Unmet, UsageError
+
+if TYPE_CHECKING:
+    from fleet_smi.model.fleet import FleetView
+    from fleet_smi.model.select import Offer
+
+HELP = "which GPUs are free, best first; exit code 1 and nothing on stdout if it cannot be met"
+EXAMPLES = """\
+  CUDA_VISIBLE_DEVICES=$(fleet-smi free -n 1) python train.py
+  fleet-smi free -n 2 --min-free 40GiB --model H100
+  fleet-smi free --uuid          UUIDs instead of indices: right whatever order CUDA counts in
+  fleet-smi free -v              what is offered, and why the rest is not
+  fleet-smi free --policy memory what nvgpu would offer: at most 20 % of memory used
+
+policies (none ever offers a GPU that is broken, unknown or leased):
+  free        nobody on it (the default)
+  no-process  no compute process, as nvgpu's list and cluster-smi count
+  memory      at most 20 % of the memory used, as `nvgpu available` counts
+  load        no process, load under 5 %, memory traffic at most 2 %, as web-gpu-monitor counts
+  context     also what is only held by an idle bare context
+"""
+_POLICIES = ("free", "no-process", "memory", "load", "context")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the request."""
+    add = parser.add_argument
+    add("-n", "--count", type=int, metavar="N", help="how many (default: all that are free)")
+    add("--min-free", metavar="SIZE", default="0", help="free memory on each, like 20GiB")
+    add("--model", metavar="WORDS", help="only models whose name has these words, like A100")
+    add("--policy", choices=_POLICIES, default="free", help="what counts as free")
+    add("--max-used", type=float, metavar="PERCENT", default=20.0, help="for --policy memory")
+    add("--uuid", action="store_true", help="print UUIDs instead of indices")
+    add("-v", "--verbose", action="store_true", help="explain each GPU")
+    add("--json", action="store_true", help="the offer and the refusals, as JSON")
+    output.add_colour_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Offer GPUs; fail if there are not enough."""
+    if args.count is not None and args.count < 1:
+        raise UsageError(f"-n {args.count}: ask for one GPU or more")
+    reader = begin()
+    machine = this_machine(reader, full=False)
+    from fleet_smi.model.select import Request, offer
+    from fleet_smi.model.units import parse_size
+
+    request = Request(
+        count=args.count or 0,
+        min_free_bytes=parse_size(args.min_free),
+        model=args.model,
+        policy=args.policy,
+        max_used_percent=args.max_used,
+    )
+    try:
+        view = machine.look()
+    finally:
+        machine.close()
+    found = offer(view, request, machine.thresholds)
+    if args.json:
+        from fleet_smi.wire.listing import to_json
+
+        sys.stdout.write(to_json(found, pretty=True).decode() + "\n")
+    elif args.verbose:
+        sys.stdout.write(_explained(args, view, found))
+    elif found.unmet is None:
+        print(",".join(_names(args, view, found)))
+    if found.unmet is not None:
+        raise Unmet(found.unmet)
+    return 0
+
+
+def _names(args: argparse.Namespace, view: "FleetView", found: "Offer") -> list[str]:
+    """What CUDA takes: an instance has no index of its own, so it goes by its UUID."""
+    if not args.uuid:
+        _warn_of_order(view)
+    return [
+        one.uuid if args.uuid or one.part is not None else str(one.index) for one in found.offered
+    ]
+
+
+def _warn_of_order(view: "FleetView") -> None:
+    models = {gpu.name for node in view.nodes for gpu in node.gpus if gpu.name}
+    if len(models) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        print(
+            "fleet-smi: CUDA counts mixed GPUs in another order: "
+            "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use --uuid",
+            file=sys.stderr,
+        )
+
+
+def _explained(args: argparse.Namespace, view: "FleetView", found: "Offer") -> str:
+    from fleet_smi.terminal.paint import Paint
+    from fleet_smi.terminal.view import free
+
+    paint = Paint(on=output.takes_colour(args))
+    here = view.nodes[0].node_id if view.nodes else None
+    return free.render(found, output.columns(), paint, now=view.taken_at, here=here)
