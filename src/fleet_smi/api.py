@@ -19,14 +19,32 @@ from fleet_smi.node.reader import Reader, spawn
 
 __all__ = ["available_gpus", "free", "gpu_info", "gpus", "snapshot"]
 
-_lock = threading.Lock()
-_machine: LocalFleet | None = None
+
+class _Own:
+    """This machine, once somebody has asked for it; one at a time may talk to its reader."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._fleet: LocalFleet | None = None
+        # A forked copy must not talk through its parent's pipes.
+        os.register_at_fork(after_in_child=self._forget)
+
+    def fleet(self) -> LocalFleet:
+        if self._fleet is None:
+            self._fleet = LocalFleet(config.load(), Reader(spawn))
+        return self._fleet
+
+    def _forget(self) -> None:
+        self.lock, self._fleet = threading.Lock(), None
+
+
+_own = _Own()
 
 
 def snapshot() -> Snapshot:
     """All that can be read of this machine now, without any judgement."""
-    with _lock:
-        return _this_machine().snapshot()
+    with _own.lock:
+        return _own.fleet().snapshot()
 
 
 def gpus() -> tuple[JudgedGpu, ...]:
@@ -92,21 +110,5 @@ def _bytes(size: str | int | None) -> int:
 
 
 def _look() -> FleetView:
-    with _lock:
-        return _this_machine().look()
-
-
-def _this_machine() -> LocalFleet:
-    global _machine
-    if _machine is None:
-        _machine = LocalFleet(config.load(), Reader(spawn))
-    return _machine
-
-
-def _forget() -> None:
-    # A forked copy must not talk through its parent's pipes.
-    global _machine, _lock
-    _machine, _lock = None, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget)
+    with _own.lock:
+        return _own.fleet().look()

@@ -82,7 +82,7 @@ def main(argv: list[str]) -> int:
         # The reader of our output has seen enough; keep the interpreter from saying so.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001  # a bug is told in one line, not as a traceback
+    except Exception as error:  # a bug is told in one line, not as a traceback
         if os.environ.get("FLEET_SMI_DEBUG"):
             raise
         return _say(

@@ -68,9 +68,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
     def _has_gpu(self, gpu: JudgedGpu) -> bool:
         if self.states is not None and not self.states & _states(gpu):
             return False
-        return self.user is None or any(
-            process.user == self.user for process in _processes(gpu)
-        )
+        return self.user is None or any(process.user == self.user for process in _processes(gpu))
 
     def _of_user(self, gpu: JudgedGpu) -> JudgedGpu:
         if self.user is None:

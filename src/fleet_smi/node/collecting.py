@@ -180,9 +180,7 @@ class _Look:
         }
         self._gpus = [_with_people(gpu, people) for gpu in self._gpus]
 
-    def snapshot(
-        self, name: str | None, sequence: int, interval_seconds: float | None
-    ) -> Snapshot:
+    def snapshot(self, name: str | None, sequence: int, interval_seconds: float | None) -> Snapshot:
         host = _joined(part.host for part in self._parts)
         own = next((part for part in self._parts if part.node_id), Part())
         name = name or own.name or "localhost"
@@ -206,11 +204,6 @@ class _Look:
 
 
 def _fault(error: CollectError) -> Fault:
-    kinds: tuple[tuple[type[CollectError], FaultKind], ...] = (
-        (NotAnswering, "not_answering"),
-        (Mismatch, "mismatch"),
-    )
-    kind = next((kind for cause, kind in kinds if isinstance(error, cause)), "unreadable")
     if isinstance(error, NotAnswering):
         return Fault(
             kind="not_answering",
@@ -218,6 +211,7 @@ def _fault(error: CollectError) -> Fault:
             remedy="look for Xid in the kernel log (dmesg); a reboot is likely needed",
             since=error.since,
         )
+    kind: FaultKind = "mismatch" if isinstance(error, Mismatch) else "unreadable"
     return Fault(kind=kind, detail=str(error))
 
 

@@ -79,16 +79,15 @@ def _gpus(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
             "`lspci | grep -iE 'vga|3d'` shows what is built in",
         )
         return
-    faults = [gpu for gpu in snapshot.gpus if gpu.fault]
+    faults = [(gpu.index, gpu.fault) for gpu in snapshot.gpus if gpu.fault]
     whole = len(snapshot.gpus) - len(faults)
     yield _found(
         "gpus.found",
         "FAIL" if faults else "PASS",
         f"{whole} of {len(snapshot.gpus)} GPUs can be read",
     )
-    for gpu in faults:
-        assert gpu.fault is not None
-        yield _found("gpu.fault", "FAIL", f"GPU {gpu.index}: {gpu.fault.detail}", gpu.fault.remedy)
+    for index, fault in faults:
+        yield _found("gpu.fault", "FAIL", f"GPU {index}: {fault.detail}", fault.remedy)
 
 
 def _memory_errors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:

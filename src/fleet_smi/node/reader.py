@@ -27,7 +27,7 @@ _ERRORS: dict[str, type[CollectError]] = {
 _KILL_GRACE_SECONDS = 0.2
 _RETRY_SECONDS = 30.0
 READINGS: dict[str, tuple[str, str]] = {
-    "nvidia": ("nvml", "read"),
+    "nvidia": ("nvml", "Nvml"),
     "nvidia_smi": ("nvidia_smi", "read"),
     "nvidia_kernel": ("nvidia_kernel", "read"),
     "amd": ("amdgpu", "read"),

@@ -93,9 +93,7 @@ def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
         return overview.render(shown, output.columns(), paint)
     from fleet_smi.terminal.view import status
 
-    return status.render(
-        shown, output.columns(), paint, processes=args.processes, why=args.why
-    )
+    return status.render(shown, output.columns(), paint, processes=args.processes, why=args.why)
 
 
 def _left_out(view: "FleetView", shown: "FleetView") -> str:

@@ -132,6 +132,11 @@ def _blank(index: int) -> dict[str, Any]:
     return {"index": index, "values": {}, "errors": {}}
 
 
+def _asleep(index: int, known: dict[str, Any]) -> dict[str, Any]:
+    values = {key: known[key] for key in ("uuid", "name", "pci")}
+    return {**_blank(index), "values": values, "asleep": True}
+
+
 class Session:
     """NVML, initialised once; what cannot change is asked once a device."""
 
@@ -163,38 +168,25 @@ class Session:
         return {**self._versions, "devices": devices, "kernel": self._kernel}
 
     def _devices(self, traffic: bool) -> list[dict[str, Any]]:
+        by_index = pynvml.nvmlDeviceGetHandleByIndex
         count = pynvml.nvmlDeviceGetCount()
+        return [self._device(index, by_index, index, traffic) for index in range(count)]
+
+    def _devices_beside(self, asleep: list[dict[str, Any]], traffic: bool) -> list[dict[str, Any]]:
+        # Getting a handle by index would wake every device before it: go by address instead.
+        by_address = pynvml.nvmlDeviceGetHandleByPciBusId
         return [
-            self._device(index, lambda i=index: pynvml.nvmlDeviceGetHandleByIndex(i), traffic)
-            for index in range(count)
+            _asleep(index, known)
+            if known in asleep
+            else self._device(index, by_address, known["pci"].encode(), traffic)
+            for index, known in enumerate(self._kernel)
         ]
 
-    def _devices_beside(
-        self, asleep: list[dict[str, Any]], traffic: bool
-    ) -> list[dict[str, Any]]:
-        # Getting a handle by index would wake every device before it: go by address instead.
-        devices = []
-        for index, known in enumerate(self._kernel):
-            if known in asleep:
-                device = _blank(index)
-                device["asleep"] = True
-                device["values"] = {"uuid": known["uuid"], "name": known["name"]}
-                device["values"]["pci"] = known["pci"]
-            else:
-                address = known["pci"].encode()
-                device = self._device(
-                    index,
-                    lambda a=address: pynvml.nvmlDeviceGetHandleByPciBusId(a),
-                    traffic,
-                )
-            devices.append(device)
-        return devices
-
     def _device(
-        self, index: int, get_handle: Callable[[], Any], traffic: bool
+        self, index: int, get_handle: Callable[[Any], Any], key: int | bytes, traffic: bool
     ) -> dict[str, Any]:
         device = _blank(index)
-        handle = self._identify(index, get_handle, device)
+        handle = self._identify(index, get_handle, key, device)
         if handle is None:
             return device
         _ask(handle, CONDITION, device)
@@ -207,21 +199,24 @@ class Session:
         return device
 
     def _identify(
-        self, index: int, get_handle: Callable[[], Any], device: dict[str, Any]
+        self,
+        index: int,
+        get_handle: Callable[[Any], Any],
+        key: int | bytes,
+        device: dict[str, Any],
     ) -> Any | None:
-        known = self._known.get(index)
-        if known is None:
-            try:
-                handle = get_handle()
-            except pynvml.NVMLError as error:
-                device["errors"]["handle"] = error.value
-                return None
-            _ask(handle, IDENTITY, device)
-            if "uuid" in device["values"]:
-                self._known[index] = (handle, dict(device["values"]))
+        if index in self._known:
+            handle, identity = self._known[index]
+            device["values"].update(identity)
             return handle
-        handle, identity = known
-        device["values"].update(identity)
+        try:
+            handle = get_handle(key)
+        except pynvml.NVMLError as error:
+            device["errors"]["handle"] = error.value
+            return None
+        _ask(handle, IDENTITY, device)
+        if "uuid" in device["values"]:
+            self._known[index] = (handle, dict(device["values"]))
         return handle
 
     def _instances(self, handle: Any) -> list[dict[str, Any]]:
@@ -304,27 +299,27 @@ def _library_version() -> str | None:
         return None
 
 
-_session: Session | None = None
+class Nvml:
+    """The driver's library as a subject: a session is kept until the driver wants a new one."""
 
+    def __init__(self) -> None:
+        self._session: Session | None = None
 
-def read(root: str = "/", traffic: bool = False) -> dict[str, Any]:
-    """All that NVML tells now."""
-    global _session
-    if _session is None:
-        _session = Session(root)
-    try:
-        raw = _session.read(traffic)
-    except pynvml.NVMLError as error:
-        close()
-        raise ReadFailed(f"NVML: {error}") from None
-    if any(code in NEEDS_NEW_START for device in raw["devices"] for code in device["errors"].values()):
-        close()
-    return raw
+    def read(self, root: str = "/", traffic: bool = False) -> dict[str, Any]:
+        """All that NVML tells now."""
+        if self._session is None:
+            self._session = Session(root)
+        try:
+            raw = self._session.read(traffic)
+        except pynvml.NVMLError as error:
+            self._close()
+            raise ReadFailed(f"NVML: {error}") from None
+        codes = (code for device in raw["devices"] for code in device["errors"].values())
+        if any(code in NEEDS_NEW_START for code in codes):
+            self._close()
+        return raw
 
-
-def close() -> None:
-    """Let go of the driver."""
-    global _session
-    if _session is not None:
-        _session.close()
-        _session = None
+    def _close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None

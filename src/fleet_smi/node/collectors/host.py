@@ -43,7 +43,7 @@ class HostCollector:
 def _node_id(machine_id: str | None, name: str) -> str:
     if not machine_id:
         return f"name-{name}"
-    return sha256(b"fleet-smi\0" + machine_id.encode()).hexdigest()[:32]
+    return str(sha256(b"fleet-smi\0" + machine_id.encode()).hexdigest()[:32])
 
 
 def _load(text: str) -> tuple[float | None, float | None, float | None]:
