@@ -1,0 +1,62 @@
+"""NVIDIA GPUs as `nvidia-smi` tells them, where NVML cannot be loaded."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from fleet_smi.model.pci import normal_pci
+from fleet_smi.model.snapshot import Fault, Gpu, Host
+from fleet_smi.model.text import clean
+from fleet_smi.node.collecting import Part
+from fleet_smi.wire.dialects.nvidia_smi import lost, made_uuid, parse_xml
+
+
+class NvidiaSmiCollector:
+    """Joins the documents that were read, and the devices that told nothing."""
+
+    name = "nvidia_smi"
+    binding = "nvidia_smi"
+
+    def part(self, raw: Any) -> Part:
+        documents = raw["parts"] if raw["xml"] is None else [raw["xml"]]
+        readings = [parse_xml(text, raw["list"] or "") for text in documents]
+        gpus = [gpu for reading in readings for gpu in reading.gpus]
+        if raw["xml"] is None:
+            gpus = _in_place([*gpus, *map(_silent, raw["failed"])])
+        return Part(
+            gpus=tuple(gpus),
+            host=Host(
+                driver_version=next((r.driver_version for r in readings if r.driver_version), None),
+                cuda_version=next((r.cuda_version for r in readings if r.cuda_version), None),
+            ),
+        )
+
+
+def _in_place(gpus: list[Gpu]) -> list[Gpu]:
+    # nvidia-smi counts in PCI order; asked one by one, each device is its own number 0.
+    gpus = sorted(gpus, key=lambda gpu: gpu.pci_bus_id or "~")
+    return [replace(gpu, index=index) for index, gpu in enumerate(gpus)]
+
+
+def _silent(device: dict[str, Any]) -> Gpu:
+    """A device of which only its identity is known."""
+    pci = normal_pci(device["pci"] or "")
+    return Gpu(
+        uuid=clean(device["uuid"] or "", 96) or made_uuid(pci, 0),
+        index=0,
+        vendor="nvidia",
+        name=clean(device["name"] or "", 128) or None,
+        pci_bus_id=pci,
+        asleep=device["asleep"],
+        fault=None if device["asleep"] else _fault(device["words"], pci),
+    )
+
+
+def _fault(words: str | None, pci: str | None) -> Fault:
+    if words is None:
+        return Fault(
+            kind="not_answering",
+            detail="nvidia-smi did not answer in time for this device",
+            remedy="look for Xid in the kernel log (dmesg); a reboot is likely needed",
+        )
+    return lost(words, pci)

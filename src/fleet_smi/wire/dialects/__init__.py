@@ -1,0 +1,1 @@
+"""Other systems' formats: each a pure translation to or from the model."""

@@ -1,0 +1,287 @@
+"""Running `nvidia-smi`: a program that fails, hangs, or has lost a device."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent, ReadFailed
+from fleet_smi.node.bindings import nvidia_smi
+from fleet_smi.wire.dialects.nvidia_smi import classify_failure
+from tests.captures import capture_files, capture_text
+
+LOST = "Unable to determine the device handle for GPU 0000:0B:00.0: GPU is lost.  Reboot the system"
+DOCUMENT = (
+    '<nvidia_smi_log><attached_gpus>1</attached_gpus><gpu id="{0}"><uuid>GPU-{0}</uuid>'
+    "{1}</gpu></nvidia_smi_log>"
+)
+FAILURES = [
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure",
+    "No devices were found",
+    "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.161",
+    "Failed to initialize NVML: Unknown Error",
+    "Failed to initialize NVML: GPU access blocked by the operating system",
+    "Failed to initialize NVML: Insufficient Permissions",
+    "Failed to initialize NVML: Driver Not Loaded",
+    "Failed to initialize NVML: GPU is lost",
+    "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.",
+]
+
+
+class Machine:
+    """A folder with a fake `nvidia-smi` on PATH and a fake root of the file system."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = folder / "root"
+        self.folder = folder / "bin"
+        self.folder.mkdir()
+        self.root.mkdir()
+        self._path = f"{self.folder}:{os.environ['PATH']}"
+        monkeypatch.setenv("PATH", self._path)
+
+    def runs(self, script: str) -> None:
+        program = self.folder / "nvidia-smi"
+        program.write_text(f'#!/bin/sh\necho "$*" >> {self.folder}/asked\n{script}\n')
+        program.chmod(0o755)
+
+    def prints(self, text: str, exit_code: int = 0) -> None:
+        (self.folder / "text").write_text(text)
+        self.runs(f"cat {self.folder}/text; exit {exit_code}")
+
+    def asked(self) -> list[str]:
+        return (self.folder / "asked").read_text().splitlines()
+
+    def has_device(self, address: str, uuid: str, status: str = "active") -> None:
+        device = self.root / "proc/driver/nvidia/gpus" / address
+        device.mkdir(parents=True)
+        (device / "information").write_text(f"Model: \t NVIDIA T4\nGPU UUID: \t {uuid}\n")
+        power = self.root / "sys/bus/pci/devices" / address / "power"
+        power.mkdir(parents=True)
+        (power / "runtime_status").write_text(status + "\n")
+
+    def read(self) -> dict[str, object]:
+        return nvidia_smi.read(str(self.root))
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setattr(nvidia_smi, "_stuck", [])
+    return Machine(tmp_path, monkeypatch)
+
+
+def test_the_xml_is_returned_as_printed(machine: Machine) -> None:
+    text = DOCUMENT.format("0000:01:00.0", "ö")
+    machine.prints(text)
+    assert machine.read() == {"xml": text, "list": None, "parts": [], "failed": []}
+    assert machine.asked() == ["-q -x"]
+
+
+def test_the_program_is_run_without_input_and_in_the_plain_language(machine: Machine) -> None:
+    machine.runs(
+        f"cat > {machine.folder}/stdin; echo $LC_ALL > {machine.folder}/language\n"
+        f"echo '{DOCUMENT.format('0', '')}'"
+    )
+    machine.read()
+    assert (machine.folder / "stdin").read_text() == ""
+    assert (machine.folder / "language").read_text() == "C\n"
+
+
+def test_bytes_that_are_no_text_do_not_spoil_the_rest(machine: Machine) -> None:
+    machine.runs(r"printf '<nvidia_smi_log><gpu id=\"0\">\377</gpu></nvidia_smi_log>'")
+    assert "\ufffd" in str(machine.read()["xml"])
+
+
+def test_a_warning_and_an_exit_code_beside_good_xml_do_no_harm(machine: Machine) -> None:
+    machine.prints(DOCUMENT.format("0", "") + "\nWARNING: infoROM is corrupted\n", 14)
+    assert "WARNING" in str(machine.read()["xml"])
+
+
+def test_the_list_is_asked_for_only_where_there_are_mig_instances(machine: Machine) -> None:
+    text = DOCUMENT.format("0", "<mig_device></mig_device>")
+    machine.runs(f"case $1 in -L) echo listed;; *) echo '{text}';; esac")
+    assert machine.read()["list"] == "listed\n"
+    assert machine.asked() == ["-q -x", "-L"]
+
+
+@pytest.mark.parametrize("text", FAILURES)
+def test_a_failure_is_raised_under_the_name_the_dialect_gives_it(
+    machine: Machine, text: str
+) -> None:
+    machine.prints(text, 255)
+    expected = classify_failure(text)
+    with pytest.raises(CollectError) as raised:
+        machine.read()
+    assert (type(raised.value), str(raised.value)) == (type(expected), str(expected))
+
+
+def test_every_captured_failure_is_raised_as_the_dialect_names_it(machine: Machine) -> None:
+    for path in capture_files("nvidia/errors"):
+        expected = classify_failure(capture_text(path))
+        started = capture_text(path).startswith(("Failed to init", "NVIDIA-SMI", "No devices"))
+        if expected is None or not started:
+            continue
+        machine.prints(capture_text(path), 1)
+        with pytest.raises(type(expected)) as raised:
+            machine.read()
+        assert str(raised.value) == str(expected)
+
+
+def test_a_mismatch_tells_both_versions(machine: Machine) -> None:
+    machine.prints(FAILURES[2], 18)
+    version = machine.root / "sys/module/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text("550.54.14\n")
+    with pytest.raises(Mismatch, match=r"kernel module 550\.54\.14, library 535\.161"):
+        machine.read()
+
+
+def test_an_unheard_of_failure_is_told_in_its_own_words(machine: Machine) -> None:
+    machine.runs("echo 'the moon is full' >&2; exit 77")
+    with pytest.raises(ReadFailed, match=r"exit 77.*the moon is full"):
+        machine.read()
+
+
+def test_no_program_is_no_nvidia(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(machine.folder))
+    with pytest.raises(NotPresent, match="no nvidia-smi on PATH"):
+        machine.read()
+
+
+def test_a_program_that_may_not_be_run_is_told(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(machine.folder))
+    (machine.folder / "nvidia-smi").write_text("not a program")
+    (machine.folder / "nvidia-smi").chmod(0o755)
+    with pytest.raises(ReadFailed, match="cannot be run"):
+        machine.read()
+
+
+def test_a_document_without_devices_is_no_nvidia(machine: Machine) -> None:
+    machine.prints("<nvidia_smi_log><attached_gpus>0</attached_gpus></nvidia_smi_log>")
+    with pytest.raises(NotPresent):
+        machine.read()
+
+
+def test_a_document_that_breaks_off_is_passed_on(machine: Machine) -> None:
+    machine.prints('<nvidia_smi_log><gpu id="0"><uuid>GPU-a</uuid>', 255)
+    assert str(machine.read()["xml"]).endswith("GPU-a</uuid>")
+
+
+def test_a_lost_device_does_not_hide_the_others(machine: Machine) -> None:
+    machine.has_device("0000:0a:00.0", "GPU-a")
+    machine.has_device("0000:0b:00.0", "GPU-b")
+    machine.has_device("0000:0c:00.0", "GPU-????????")
+    good = DOCUMENT.format("0a", "")
+    machine.runs(
+        f"case \"$*\" in *-i*0a:00.0) echo '{good}';; *0c:00.0) echo 'Insufficient Power'; exit 8;;"
+        f"*) echo '{LOST}'; exit 15;; esac"
+    )
+    raw = machine.read()
+    assert (raw["xml"], raw["parts"]) == (None, [good + "\n"])
+    assert raw["failed"] == [
+        {
+            "pci": "0000:0b:00.0",
+            "uuid": "GPU-b",
+            "name": "NVIDIA T4",
+            "asleep": False,
+            "words": "GPU is lost",
+        },
+        {
+            "pci": "0000:0c:00.0",
+            "uuid": None,
+            "name": "NVIDIA T4",
+            "asleep": False,
+            "words": "Insufficient Power",
+        },
+    ]
+    assert machine.asked() == ["-q -x", "-q -x -i 0000:0a:00.0", "-q -x -i 0000:0c:00.0"]
+
+
+def test_where_the_kernel_lists_nothing_the_others_are_found_by_list(machine: Machine) -> None:
+    good = DOCUMENT.format("0a", "")
+    machine.runs(
+        f"case \"$*\" in -L) echo 'GPU 0: T4 (UUID: GPU-a)'; echo '{LOST}';;"
+        f"*GPU-a) echo '{good}';; *) echo '{LOST}'; exit 15;; esac"
+    )
+    raw = machine.read()
+    assert raw["parts"] == [good + "\n"]
+    assert raw["failed"] == [
+        {"pci": "0:0b:00.0", "uuid": None, "name": None, "asleep": False, "words": "GPU is lost"}
+    ]
+
+
+def test_a_sleeping_device_is_not_asked(machine: Machine) -> None:
+    machine.has_device("0000:0a:00.0", "GPU-a", status="suspended")
+    machine.has_device("0000:0b:00.0", "GPU-b")
+    machine.prints(DOCUMENT.format("0b", ""))
+    raw = machine.read()
+    assert machine.asked() == ["-q -x -i 0000:0b:00.0"]
+    assert [device["asleep"] for device in raw["failed"]] == [True]  # type: ignore[attr-defined]
+
+
+def test_a_program_that_hangs_is_killed_with_all_that_it_started(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_SECONDS", 0.3)
+    alive = machine.folder / "alive"
+    os.mkfifo(alive)
+    reader = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
+    machine.runs(f"exec 3> {alive}; echo here >&3; sleep 60; true")
+    with pytest.raises(NotAnswering, match=r"did not answer within 0\.3 s"):
+        machine.read()
+    assert os.read(reader, 100) == b"here\n"
+    # The pipe ends when the last process that holds it is gone.
+    assert select.select([reader], [], [], 5)[0] and os.read(reader, 100) == b""
+    os.close(reader)
+    assert nvidia_smi._stuck == []
+
+
+def test_beside_a_program_that_cannot_be_killed_no_second_one_is_started(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_SECONDS", 0.3)
+    monkeypatch.setattr(nvidia_smi, "_KILL_GRACE_SECONDS", 0.01)
+    machine.runs("exec tail -f /dev/null")
+    with monkeypatch.context() as unkillable:
+        unkillable.setattr(os, "killpg", lambda pid, number: None)
+        with pytest.raises(NotAnswering, match="cannot be killed"):
+            machine.read()
+    with pytest.raises(NotAnswering, match="still hangs") as raised:
+        machine.read()
+    assert raised.value.since is not None
+    assert len(machine.asked()) == 1
+
+    ((child, _),) = nvidia_smi._stuck
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait(5)
+    machine.prints(DOCUMENT.format("0", ""))
+    assert machine.read()["xml"]
+
+
+def test_an_answer_without_end_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_LARGEST", 10)
+    machine.prints(DOCUMENT.format("0", ""))
+    with pytest.raises(ReadFailed, match="printed more than"):
+        machine.read()
+
+
+def test_the_binding_costs_neither_the_model_nor_its_library() -> None:
+    code = (
+        "import sys, fleet_smi.node.bindings.nvidia_smi\n"
+        "print([m for m in sys.modules if m in ('msgspec', 'subprocess') or '.model' in m])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+    assert done.stdout == "[]\n"
