@@ -15,6 +15,7 @@ from fleet_smi.model.window import observe
 from sim.build import find_compiler
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import Machine, People, needs_root, state_of, wait_until
+from tests.trees import kernel_with
 
 HOURS_3 = 3 * 3600.0
 MINUTES_12 = 720.0
@@ -119,9 +120,7 @@ def test_case_16_a_refused_process_list_with_memory_used_is_taken(machine: Machi
 
 
 def test_case_17_memory_shared_with_the_host_is_free_when_nobody_is_there(machine: Machine) -> None:
-    machine.play(
-        SimGpu(name="NVIDIA GB10", memory_total=None, memory_used=None, addressing="ATS")
-    )
+    machine.play(SimGpu(name="NVIDIA GB10", memory_total=None, memory_used=None, addressing="ATS"))
     gpu = machine.gpu()
     assert_verdict(gpu.verdict, "free", "memory shared with the host")
     assert gpu.memory_shared
@@ -152,7 +151,7 @@ def test_case_19_what_needs_repair_is_broken(machine: Machine, gpu: SimGpu, word
 
 
 def test_case_20_a_driver_that_does_not_answer_breaks_every_gpu(machine: Machine) -> None:
-    know_by_kernel(machine, "0000:10:00.0", "0000:11:00.0")
+    kernel_with(machine.root, "0000:10:00.0", "0000:11:00.0")
     hung = SimGpu(faults={"PowerUsage": "never"})
     machine.play(Scenario(gpus=[SimGpu(), hung]))
     gpus = machine.look().nodes[0].gpus
@@ -161,7 +160,7 @@ def test_case_20_a_driver_that_does_not_answer_breaks_every_gpu(machine: Machine
 
 
 def test_case_21_a_driver_that_does_not_match_its_library_is_unknown(machine: Machine) -> None:
-    know_by_kernel(machine, "0000:10:00.0", version="590.48.01")
+    kernel_with(machine.root, "0000:10:00.0", version="590.48.01")
     machine.play(Scenario(gpus=[SimGpu()], driver="595.12.00", init="mismatch"))
     gpu = machine.gpu()
     assert_verdict(gpu.verdict, "unknown", "590.48.01")
@@ -187,7 +186,7 @@ def test_case_23_a_silent_node_has_no_free_gpu(machine: Machine, people: People)
 
 
 def test_case_24_a_sleeping_gpu_is_free_and_not_woken(machine: Machine) -> None:
-    know_by_kernel(machine, "0000:10:00.0", asleep=True)
+    kernel_with(machine.root, "0000:10:00.0", asleep=True)
     # Whoever opens the device would wait for ever: sleeping, it must not be touched.
     machine.play(Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"}))
     assert_verdict(machine.verdict(), "free", "asleep; not woken")
@@ -277,7 +276,9 @@ def test_case_30_a_lease_counts_before_its_work_is_visible(machine: Machine) -> 
     machine.play(SimGpu(memory_used=4 * MIB))
     gpu = machine.snapshot().gpus[0]
     lease = Lease(holder="alice", taken_at=machine.start - 40)
-    verdict = judge(gpu, observe(None, gpu, machine.start, Thresholds()), machine.start, lease=lease)
+    verdict = judge(
+        gpu, observe(None, gpu, machine.start, Thresholds()), machine.start, lease=lease
+    )
     assert_verdict(verdict, "leased", "taken by alice 40 s ago")
 
 
@@ -311,23 +312,3 @@ NO_LISTS = {
 
 def assert_verdict(verdict: Verdict, state: str, words: str) -> None:
     assert (verdict.state, words in verdict.reason) == (state, True), verdict
-
-
-def know_by_kernel(
-    machine: Machine, *addresses: str, version: str = "590.48.01", asleep: bool = False
-) -> None:
-    """Let the kernel of the machine list these devices."""
-    for number, address in enumerate(addresses):
-        device = machine.root / "proc/driver/nvidia/gpus" / address
-        device.mkdir(parents=True)
-        (device / "information").write_text(
-            f"Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-kernel-{number}\n"
-        )
-        power = machine.root / "sys/bus/pci/devices" / address / "power"
-        power.mkdir(parents=True)
-        (power / "runtime_status").write_text("suspended\n" if asleep else "active\n")
-        (power / "control").write_text("auto\n" if asleep else "on\n")
-    module = machine.root / "sys/module/nvidia"
-    module.mkdir(parents=True)
-    (module / "version").write_text(f"{version}\n")
-    (machine.root / "proc/stat").write_text(Path("/proc/stat").read_text())

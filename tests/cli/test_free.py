@@ -1,0 +1,101 @@
+"""`fleet-smi free`: what a shell gets, and what it gets when there is nothing to get."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
+from tests.cli.program import assert_one_line, fleet_smi
+from tests.machines import People
+from tests.sim.fixtures import Simulated
+
+
+@pytest.fixture
+def env(people: People, simulated: Simulated) -> dict[str, str]:
+    """Free: 1 (hot), 3 (cool), 4 (small). Taken: 0. Broken: 2."""
+    busy = SimGpu(
+        memory_used=10 * GIB, util_gpu=90, processes=[SimProcess(pid=people.start(), memory=GIB)]
+    )
+    machine = [
+        busy,
+        SimGpu(temperature=60),
+        SimGpu(faults={"*": "lost"}),
+        SimGpu(temperature=30),
+        SimGpu(memory_total=24 * GIB, temperature=20),
+    ]
+    return simulated(Scenario(gpus=machine))
+
+
+def test_the_best_come_first(env: dict[str, str]) -> None:
+    done = fleet_smi("free", env=env)
+    assert (done.returncode, done.stdout) == (0, "3,1,4\n")
+
+
+def test_as_many_as_asked_for(env: dict[str, str]) -> None:
+    assert fleet_smi("free", "-n", "1", env=env).stdout == "3\n"
+
+
+def test_enough_memory_is_asked_for_in_words(env: dict[str, str]) -> None:
+    assert fleet_smi("free", "--min-free", "40GiB", env=env).stdout == "3,1\n"
+
+
+def test_by_uuid(env: dict[str, str]) -> None:
+    done = fleet_smi("free", "-n", "1", "--uuid", env=env)
+    assert done.stdout == "GPU-00000000-0000-4000-8000-000000000003\n"
+
+
+def test_only_the_model_asked_for(env: dict[str, str]) -> None:
+    assert fleet_smi("free", "--model", "h100", "-n", "1", env=env).stdout == "3\n"
+    assert_one_line(fleet_smi("free", "--model", "B200", env=env), 1, "no fitting GPU is free")
+
+
+def test_too_few_is_exit_1_and_nothing_on_stdout(env: dict[str, str]) -> None:
+    done = fleet_smi("free", "-n", "16", env=env)
+    assert_one_line(done, 1, "3 GPUs are free, 16 were asked for; the next likely one is")
+
+
+def test_the_shell_gets_devices_for_cuda(env: dict[str, str]) -> None:
+    script = f'CUDA_VISIBLE_DEVICES=$("{sys.executable}" -m fleet_smi free -n 2) && export CUDA_VISIBLE_DEVICES && printenv CUDA_VISIBLE_DEVICES'
+    done = subprocess.run(
+        ["sh", "-c", script], env=env, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == "3,1\n"
+
+
+def test_each_gpu_is_explained(env: dict[str, str]) -> None:
+    said = fleet_smi("free", "-v", env=env | {"FLEET_SMI_NODE_NAME": "gpu07"}).stdout
+    offered, refused = said.split("NOT OFFERED")
+    assert all(f"gpu07:{index}" in offered for index in (1, 3, 4))
+    assert "gpu07:0" in refused
+    assert "gpu07:2   broken: lost" in refused
+
+
+def test_the_rules_of_older_systems_can_be_had(people: People, simulated: Simulated) -> None:
+    notebook = SimProcess(pid=people.start(), memory=500 * MIB)
+    gpu = SimGpu(memory_used=800 * MIB, processes=[notebook])
+    env = simulated(Scenario(gpus=[gpu]))
+    assert fleet_smi("free", "--policy", "memory", env=env).stdout == "0\n"
+    for policy in ("free", "no-process", "load"):
+        assert fleet_smi("free", "--policy", policy, env=env).returncode == 1
+
+
+def test_mixed_models_come_with_a_word_on_cudas_order(simulated: Simulated) -> None:
+    machine = [SimGpu(), SimGpu(name="NVIDIA A100-SXM4-40GB", memory_total=40 * GIB)]
+    env = simulated(Scenario(gpus=machine))
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in fleet_smi("free", env=env).stderr
+    assert fleet_smi("free", env=env | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}).stderr == ""
+    assert fleet_smi("free", "--uuid", env=env).stderr == ""
+
+
+def test_a_mig_instance_is_offered_by_its_uuid(simulated: Simulated) -> None:
+    gpu = SimGpu(
+        mig=True,
+        instances=[SimInstance(profile="1g.10gb", gi=7, uuid="MIG-seven", memory_used=12 * MIB)],
+    )
+    assert fleet_smi("free", env=simulated(Scenario(gpus=[gpu]))).stdout == "MIG-seven\n"
+
+
+def test_a_machine_without_gpus_has_none_to_offer(simulated: Simulated) -> None:
+    done = fleet_smi("free", "-n", "1", env=simulated(Scenario(init="no-driver")))
+    assert_one_line(done, 1, "no GPU is free")

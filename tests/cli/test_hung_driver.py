@@ -1,0 +1,107 @@
+"""A driver call that never returns: the command answers in time, and says so."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sim.scenario import Scenario, SimGpu
+from tests.cli.program import fleet_json, fleet_smi
+from tests.machines import wait_until
+from tests.sim.fixtures import Simulated
+from tests.trees import kernel_with
+
+HUNG = {
+    "nvmlInit": Scenario(gpus=[SimGpu(), SimGpu()], faults={"nvmlInit": "never"}),
+    "a field": Scenario(gpus=[SimGpu(), SimGpu(faults={"PowerUsage": "never"})]),
+    "a handle": Scenario(gpus=[SimGpu(faults={"HandleByIndex": "never"}), SimGpu()]),
+}
+
+
+@pytest.mark.parametrize("where", HUNG)
+def test_the_command_answers_within_five_seconds_and_says_so(
+    simulated: Simulated, tmp_path: Path, where: str
+) -> None:
+    kernel_with(tmp_path / "root", "0000:10:00.0", "0000:11:00.0")
+    env = simulated(HUNG[where]) | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root")}
+    began = time.monotonic()
+    done = fleet_smi(env=env)
+    assert time.monotonic() - began < 5
+    assert done.returncode == 0
+    assert done.stdout.count("driver not answering") == 2
+    assert "broken" in done.stdout
+
+
+def test_free_offers_none_of_its_gpus(simulated: Simulated, tmp_path: Path) -> None:
+    kernel_with(tmp_path / "root", "0000:10:00.0", "0000:11:00.0")
+    env = simulated(HUNG["a field"]) | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root")}
+    done = fleet_smi("free", "-n", "1", env=env)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no GPU is free" in done.stderr
+
+
+def test_without_a_list_from_the_kernel_it_still_says_so(simulated: Simulated) -> None:
+    done = fleet_smi(env=simulated(HUNG["nvmlInit"]))
+    assert done.returncode == 0
+    assert "did not answer within" in done.stdout
+
+
+def test_the_rest_of_the_machine_is_still_told(simulated: Simulated) -> None:
+    (node,) = fleet_json(env=simulated(HUNG["nvmlInit"]))["nodes"]
+    runs = {run["name"]: run["outcome"] for run in node["runs"]}
+    assert (runs["nvidia"], runs["host"]) == ("failed", "ok")
+    assert node["host"]["memory_total_bytes"] > 0
+
+
+def readers_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_looking_again_and_again_does_not_pile_up_readers(simulated: Simulated) -> None:
+    command = [sys.executable, "-m", "fleet_smi", "-i", "0.1", "--json"]
+    env = simulated(HUNG["nvmlInit"])
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for _ in range(5):
+            look = msgspec.json.decode(running.stdout.readline())
+            assert look["nodes"][0]["runs"][0]["outcome"] == "failed"
+            assert len(readers_of(running.pid)) <= 1
+        running.terminate()
+
+
+def test_a_driver_that_answers_again_is_read_again(simulated: Simulated) -> None:
+    # The reader leaves a silent subject alone for a while; a new command asks at once.
+    env = simulated(HUNG["a field"])
+    assert fleet_json(env=env)["nodes"][0]["runs"][0]["outcome"] == "failed"
+    simulated(Scenario(gpus=[SimGpu(), SimGpu()]))
+    assert fleet_json(env=env)["summary"]["free"] == 2
+
+
+def test_nobody_waits_for_a_reader_that_hangs(simulated: Simulated) -> None:
+    # As in $(fleet-smi free): the shell reads until the last writer has closed the pipe.
+    began = time.monotonic()
+    script = f'out=$("{sys.executable}" -m fleet_smi free -n 1); echo "code $?"'
+    done = subprocess.run(
+        ["sh", "-c", script],
+        env=simulated(HUNG["nvmlInit"]),
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert time.monotonic() - began < 6
+    assert done.stdout == "code 1\n"
+
+
+def test_the_reader_ends_with_the_command(simulated: Simulated) -> None:
+    command = [sys.executable, "-m", "fleet_smi", "-i", "60", "--json"]
+    env = simulated(Scenario(gpus=[SimGpu()]))
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        (reader,) = readers_of(running.pid)
+        running.kill()
+    wait_until(lambda: not Path(f"/proc/{reader}").exists())

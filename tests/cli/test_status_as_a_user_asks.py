@@ -1,0 +1,191 @@
+"""The flags of `fleet-smi`: what is shown, in what order, how often, and what is refused."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sim.scenario import GIB, Scenario, SimGpu, SimProcess
+from tests.cli.program import assert_one_line, fleet_json, fleet_smi, gpus
+from tests.machines import People, needs_root, wait_until
+from tests.sim.fixtures import Simulated
+
+
+def taken(pid: int, gib: int, load: int) -> SimGpu:
+    process = SimProcess(pid=pid, memory=gib * GIB)
+    return SimGpu(processes=[process], memory_used=(gib + 1) * GIB, util_gpu=load)
+
+
+@pytest.fixture
+def env(people: People, simulated: Simulated) -> dict[str, str]:
+    """One free GPU, one busy, one lost."""
+    machine = [SimGpu(), taken(people.start(), 10, 90), SimGpu(faults={"*": "lost"})]
+    return simulated(Scenario(gpus=machine))
+
+
+def states(done: subprocess.CompletedProcess[str]) -> list[str]:
+    rows = (line.split() for line in done.stdout.splitlines())
+    return [row[1] for row in rows if len(row) > 1 and row[0].isdigit()]
+
+
+def test_the_table_has_one_line_a_gpu_in_index_order(env: dict[str, str]) -> None:
+    assert states(fleet_smi(env=env)) == ["free", "busy", "broken"]
+
+
+def test_what_needs_attention_can_come_first(env: dict[str, str]) -> None:
+    done = fleet_smi("--sort", "attention", env=env)
+    assert states(done) == ["broken", "free", "busy"]
+
+
+def test_only_the_states_asked_for_are_shown_and_the_rest_is_counted(env: dict[str, str]) -> None:
+    done = fleet_smi("--state", "free,busy", env=env)
+    assert states(done) == ["free", "busy"]
+    assert "1 of 3 GPUs not shown" in done.stdout
+
+
+def test_only_a_users_gpus_are_shown(people: People, simulated: Simulated) -> None:
+    needs_root()
+    of_nobody, of_games = (people.start(user=user) for user in ("nobody", "games"))
+    both = taken(of_nobody, 5, 50)
+    both.processes.append(SimProcess(pid=of_games, memory=2 * GIB))
+    env = simulated(Scenario(gpus=[SimGpu(), taken(of_games, 5, 50), both]))
+    said = gpus("-u", "nobody", env=env)
+    assert [gpu["index"] for gpu in said] == [2]
+    assert [one["user"] for one in said[0]["processes"]] == ["nobody"]
+
+
+def test_only_nodes_of_that_name_are_shown(env: dict[str, str]) -> None:
+    named = env | {"FLEET_SMI_NODE_NAME": "gpu07"}
+    assert len(fleet_json("-n", "gpu0[0-9]", env=named)["nodes"]) == 1
+    assert fleet_json("-n", "^other$", env=named)["nodes"] == []
+
+
+def test_processes_stand_under_their_gpu(env: dict[str, str]) -> None:
+    assert "sleep 600" in fleet_smi("-p", env=env).stdout
+
+
+def test_the_reason_is_given_when_asked_for(env: dict[str, str]) -> None:
+    assert "nobody on it" in fleet_smi("-v", env=env).stdout
+
+
+def test_one_line_a_node_is_the_overview(env: dict[str, str]) -> None:
+    done = fleet_smi("-o", env=env | {"FLEET_SMI_NODE_NAME": "gpu07"})
+    assert sum(line.startswith("gpu07") for line in done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
+def test_nothing_wraps(env: dict[str, str], columns: int) -> None:
+    done = fleet_smi("-p", "-v", env=env | {"COLUMNS": str(columns)})
+    assert max(len(line) for line in done.stdout.splitlines()) <= columns
+
+
+def test_piped_output_has_no_colour_unless_asked_for(env: dict[str, str]) -> None:
+    assert "\x1b[" not in fleet_smi(env=env).stdout
+    assert "\x1b[" in fleet_smi("--color", env=env).stdout
+    assert "\x1b[" not in fleet_smi("--color", "--no-color", env=env).stdout
+
+
+def on_a_terminal(*arguments: str, env: dict[str, str]) -> str:
+    """What the command writes to a terminal of 24 lines by 80 columns."""
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    command = [sys.executable, "-m", "fleet_smi", *arguments]
+    with subprocess.Popen(command, env=env, stdout=theirs, stderr=theirs) as running:
+        os.close(theirs)
+        written = b""
+        while True:
+            try:
+                if not (data := os.read(ours, 65536)):
+                    break
+                written += data
+            except BlockingIOError:
+                continue
+            except OSError:  # the other end is closed
+                break
+        running.wait()
+    os.close(ours)
+    return written.decode()
+
+
+def test_on_a_terminal_it_is_coloured(env: dict[str, str]) -> None:
+    terminal = env | {"TERM": "xterm"}
+    assert "\x1b[" in on_a_terminal(env=terminal)
+    assert "\x1b[" not in on_a_terminal(env=terminal | {"NO_COLOR": "1"})
+    assert "\x1b[" not in on_a_terminal(env=env | {"TERM": "dumb"})
+
+
+def test_repeated_it_sees_what_changes_and_ends_when_interrupted(simulated: Simulated) -> None:
+    env = simulated(Scenario(gpus=[SimGpu(memory_used=0)]))
+    command = [sys.executable, "-m", "fleet_smi", "-i", "0.1", "--json"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as on:
+        assert on.stdout is not None
+        assert on.stderr is not None
+        first = msgspec.json.decode(on.stdout.readline())
+        assert first["nodes"][0]["gpus"][0]["memory_used_bytes"] == 0
+        simulated(Scenario(gpus=[SimGpu(memory_used=40 * GIB)]))
+        wait_until(
+            lambda: (
+                msgspec.json.decode(on.stdout.readline())["nodes"][0]["gpus"][0][  # type: ignore[union-attr]
+                    "memory_used_bytes"
+                ]
+                == 40 * GIB
+            )
+        )
+        on.send_signal(signal.SIGINT)
+        assert on.stderr.read() == b""
+    assert on.returncode == 130
+
+
+def test_repeated_on_a_terminal_it_writes_over_itself(env: dict[str, str]) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "fleet_smi", "-i", "0.1"]
+    terminal = env | {"TERM": "xterm"}
+    with subprocess.Popen(command, env=terminal, stdout=theirs) as running:
+        os.close(theirs)
+        written = b""
+        while written.count(b"\x1b[H") < 3:
+            written += os.read(ours, 65536)
+        running.send_signal(signal.SIGINT)
+        while b"\x1b[?25h" not in written:
+            written += os.read(ours, 65536)
+    os.close(ours)
+    assert written.count(b"\x1b[2J") == 1
+    assert written.startswith(b"\x1b[?25l")
+
+
+def test_a_machine_without_gpus_says_so_and_what_to_try(tmp_path: Path) -> None:
+    env = dict(os.environ) | {"PATH": "/nonexistent", "LD_LIBRARY_PATH": str(tmp_path)}
+    done = fleet_smi(env=env | {"FLEET_SMI_NODE_ROOT": str(tmp_path)})
+    assert done.returncode == 0
+    assert "no GPU" in done.stdout
+    assert "fleet-smi doctor" in done.stdout
+    assert "fleet-smi demo" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-n", "["], "is not a regular expression"),
+        (["--state", "idle"], "the states are free, leased"),
+        (["--sort", "colour"], "invalid choice: 'colour'"),
+        (["-i", "0"], "give 0.1 to 86400 seconds"),
+        (["--nonsense"], "unrecognized arguments: --nonsense"),
+        (["--json", "--csv"], "not allowed with"),
+        (["stauts"], "did you mean `status`?"),
+        (["free", "-n", "many"], "invalid int value"),
+    ],
+)
+def test_a_request_without_sense_is_refused_in_one_line(arguments: list[str], words: str) -> None:
+    assert_one_line(fleet_smi(*arguments, env=os.environ), 2, words)
+
+
+def test_the_help_names_every_command_and_the_exit_codes() -> None:
+    done = fleet_smi("--help", env=os.environ)
+    assert done.returncode == 0
+    for word in ("free", "who", "doctor", "demo", "completion", "exit codes", "examples"):
+        assert word in done.stdout

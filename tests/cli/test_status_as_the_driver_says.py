@@ -1,0 +1,206 @@
+"""`fleet-smi --json` against the scenario that the simulated driver plays, field by field."""
+
+import pwd
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
+from tests.cli.program import fleet_json, gpus
+from tests.machines import USERS, People, needs_root
+from tests.sim.fixtures import Simulated
+
+MODELS = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB")
+
+
+def machine_of_eight(people: People) -> Scenario:
+    """Eight GPUs, each with figures of its own; six processes of three users on five of them."""
+    cards = [
+        SimGpu(
+            name=MODELS[number % 2],
+            uuid=f"GPU-{number}{number}{number}",
+            pci=f"00000000:{0x20 + number:02X}:00.0",
+            memory_total=(80 - number) * GIB,
+            memory_used=(10 + number) * GIB,
+            util_gpu=90 - number,
+            util_memory=40 - number,
+            util_encoder=number,
+            util_decoder=number + 1,
+            temperature=50 + number,
+            fan=20 + number,
+            fans=1,
+            power_usage=(300 + number) * 1000,
+            power_limit=(700 - number) * 1000,
+            clock_sm=1500 + number,
+            clock_max_sm=1980 + number,
+            clock_memory=2000 + number,
+            clock_max_memory=2619 + number,
+            pstate=number,
+            throttle="sw-power-cap" if number % 2 else "none",
+            ecc_corrected_volatile=number,
+            pcie_gen=4,
+            pcie_gen_max=5,
+            pcie_width=8,
+            pcie_width_max=16,
+            pcie_rx=1000 + number,
+            pcie_tx=2000 + number,
+            persistence=number % 2 == 0,
+            compute_mode="exclusive-process" if number == 3 else "default",
+        )
+        for number in range(8)
+    ]
+    for number, gpu in enumerate((0, 1, 2, 3, 4, 4)):
+        pid = people.start("sleep", str(600 + number), user=USERS[number % 3])
+        cards[gpu].processes.append(SimProcess(pid=pid, memory=(2 + number) * GIB, sm=10 + number))
+    return Scenario(gpus=cards, driver="590.48.01", cuda="13.1")
+
+
+def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
+    """What fleet-smi must say of a GPU that the driver describes so."""
+    assert gpu.power_usage is not None
+    assert gpu.power_limit is not None
+    assert gpu.pcie_rx is not None
+    assert gpu.pcie_tx is not None
+    return {
+        "uuid": gpu.uuid,
+        "index": index,
+        "vendor": "nvidia",
+        "name": gpu.name,
+        "pci_bus_id": gpu.pci,
+        "memory_used_bytes": gpu.memory_used,
+        "memory_total_bytes": gpu.memory_total,
+        "memory_shared": False,
+        "busy_percent": gpu.util_gpu,
+        "memory_busy_percent": gpu.util_memory,
+        "encoder_percent": gpu.util_encoder,
+        "decoder_percent": gpu.util_decoder,
+        "temperature_celsius": gpu.temperature,
+        "fan_percent": gpu.fan,
+        "power_watts": gpu.power_usage / 1000,
+        "power_limit_watts": gpu.power_limit / 1000,
+        "sm_clock_mhz": gpu.clock_sm,
+        "sm_clock_max_mhz": gpu.clock_max_sm,
+        "memory_clock_mhz": gpu.clock_memory,
+        "memory_clock_max_mhz": gpu.clock_max_memory,
+        "performance_state": f"P{gpu.pstate}",
+        "throttle_reasons": ["sw_power_cap"] if gpu.throttle == "sw-power-cap" else [],
+        "ecc_corrected": gpu.ecc_corrected_volatile,
+        "ecc_uncorrected": 0,
+        "pcie_generation": 4,
+        "pcie_generation_max": 5,
+        "pcie_width": 8,
+        "pcie_width_max": 16,
+        "pcie_rx_bytes_per_second": gpu.pcie_rx * 1000,
+        "pcie_tx_bytes_per_second": gpu.pcie_tx * 1000,
+        "persistence": gpu.persistence,
+        "compute_mode": (gpu.compute_mode or "").replace("-", "_"),
+        "mig_mode": False,
+        "asleep": False,
+        "instances": [],
+        "fault": None,
+        "unread": {},
+    }
+
+
+def test_every_field_is_what_the_driver_says(people: People, simulated: Simulated) -> None:
+    needs_root()
+    scenario = machine_of_eight(people)
+    answer = fleet_json(env=simulated(scenario))
+    (node,) = answer["nodes"]
+    assert node["host"]["driver_version"] == "590.48.01"
+    assert node["host"]["cuda_version"] == "13.1"
+    for index, (gpu, said) in enumerate(zip(scenario.gpus, node["gpus"], strict=True)):
+        del said["verdict"]
+        processes = said.pop("processes")
+        assert said == as_json(index, gpu)
+        assert [one["pid"] for one in processes] == [one.pid for one in gpu.processes]
+        for one, played in zip(processes, gpu.processes, strict=True):
+            assert_process(one, played)
+
+
+def assert_process(said: dict[str, Any], played: SimProcess) -> None:
+    owner = pwd.getpwnam(said["user"])
+    assert said["user"] in USERS
+    assert said["uid"] == owner.pw_uid
+    assert said["gpu_memory_bytes"] == played.memory
+    assert said["busy_percent"] == played.sm
+    assert said["kind"] == "compute"
+    assert said["name"] == "sleep"
+    assert said["command"].startswith("sleep 60")
+    assert said["hidden"] is False
+    assert said["host_memory_bytes"] > 0
+
+
+def test_the_summary_counts_what_the_rows_say(people: People, simulated: Simulated) -> None:
+    needs_root()
+    answer = fleet_json(env=simulated(machine_of_eight(people)))
+    states = [gpu["verdict"]["state"] for gpu in answer["nodes"][0]["gpus"]]
+    counts = {state: states.count(state) for state in set(states)}
+    assert answer["summary"] == {
+        "gpus": 8,
+        "nodes": 1,
+        "nodes_reporting": 1,
+        **{state: 0 for state in ("free", "leased", "busy", "held", "ghost", "broken", "unknown")},
+        **counts,
+    }
+
+
+FAULTS = {
+    0: {"*": "lost"},
+    1: {"PowerUsage": "not-supported"},
+    2: {
+        "ComputeRunningProcesses": "no-permission",
+        "GraphicsRunningProcesses": "no-permission",
+        "MPSComputeRunningProcesses": "no-permission",
+    },
+}
+
+
+@pytest.mark.parametrize("ailing", FAULTS)
+def test_what_ails_one_gpu_leaves_the_other_seven_whole(
+    people: People, simulated: Simulated, ailing: int
+) -> None:
+    needs_root()
+    scenario = machine_of_eight(people)
+    scenario.gpus[ailing] = replace(scenario.gpus[ailing], faults=FAULTS[ailing])
+    said = gpus(env=simulated(scenario))
+    for index, gpu in enumerate(scenario.gpus):
+        if index != ailing:
+            del said[index]["verdict"]
+            assert len(said[index].pop("processes")) == len(gpu.processes)
+            assert said[index] == as_json(index, gpu)
+    assert len(said) == 8
+
+
+def test_each_ailment_is_told_where_it_is(people: People, simulated: Simulated) -> None:
+    needs_root()
+    scenario = machine_of_eight(people)
+    for index, faults in FAULTS.items():
+        scenario.gpus[index] = replace(scenario.gpus[index], faults=faults)
+    lost, without_power, refused = gpus(env=simulated(scenario))[:3]
+    assert (lost["verdict"]["state"], lost["fault"]["kind"]) == ("broken", "lost")
+    assert without_power["power_watts"] is None
+    assert without_power["power_limit_watts"] == 699.0
+    assert refused["processes"] is None
+    assert refused["unread"]["processes"] == "insufficient permissions"
+
+
+@pytest.mark.parametrize("driver", ["418.87.00", "470.57.02", "535.54.03", "590.48.01"])
+def test_old_and_new_drivers_give_the_same_pids_and_memory(
+    people: People, simulated: Simulated, driver: str
+) -> None:
+    processes = [SimProcess(pid=people.start(), memory=(number + 1) * GIB) for number in range(3)]
+    quirks = ["wide-v3"] if driver == "535.54.03" else []
+    gpu = SimGpu(memory_used=7 * GIB, processes=processes)
+    (said,) = gpus(env=simulated(Scenario(gpus=[gpu], driver=driver, quirks=quirks)))
+    assert {(one["pid"], one["gpu_memory_bytes"]) for one in said["processes"]} == {
+        (one.pid, one.memory) for one in processes
+    }
+
+
+def test_what_the_driver_reserves_is_used_by_nobody(simulated: Simulated) -> None:
+    gpu = SimGpu(memory_used=4 * MIB, memory_reserved=600 * MIB)
+    (said,) = gpus(env=simulated(Scenario(gpus=[gpu])))
+    assert said["memory_used_bytes"] == 4 * MIB
+    assert said["verdict"]["state"] == "free"
