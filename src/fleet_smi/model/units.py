@@ -5,6 +5,7 @@ import re
 from fleet_smi.errors import UsageError
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
+_MOST_BYTES = 1 << 60
 _SIZES = {"": 1, "b": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB}
 _DECIMAL = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?(?:i?b)?)\s*", re.IGNORECASE)
@@ -17,7 +18,10 @@ def parse_size(text: str) -> int:
         raise UsageError(f"{text!r} is not a size: write it like 20GiB, 512MiB or 8G")
     number, unit = match[1], match[2].lower()
     factor = _DECIMAL.get(unit) or _SIZES[unit.removesuffix("b").removesuffix("i")]
-    return int(float(number) * factor)
+    count = float(number) * factor
+    if count >= _MOST_BYTES:
+        raise UsageError(f"{text[:20]!r} is more memory than there is")
+    return int(count)
 
 
 def format_gib(count: int) -> str:
@@ -27,9 +31,10 @@ def format_gib(count: int) -> str:
 
 def format_size(count: int) -> str:
     """Bytes in the unit that suits them: "420 MiB", "16.2 GiB"."""
-    if count < MIB:
-        return f"{count / KIB:.0f} KiB" if count else "0 MiB"
-    if count < GIB:
+    # Compared as rounded: 1023.6 MiB reads "1.0 GiB", never "1024 MiB".
+    if count < 1023.5 * KIB:
+        return f"{max(1, round(count / KIB))} KiB" if count else "0 MiB"
+    if count < 1023.5 * MIB:
         return f"{count / MIB:.0f} MiB"
     return f"{count / GIB:.1f} GiB" if count < 10 * TIB else f"{count / TIB:.1f} TiB"
 

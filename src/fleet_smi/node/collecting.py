@@ -34,6 +34,7 @@ DEADLINES: dict[str, float] = {
 """Seconds each subject has to answer. All of a snapshot has `WHOLE_SECONDS`."""
 
 WHOLE_SECONDS = 4.5
+_BY_PLACE = ("amd-", "intel-", "GPU-at-", "GPU-of-unknown-uuid-")
 QUICK = ("nvidia", "amd", "intel", "host")
 FULL = (*QUICK, "network")
 
@@ -184,8 +185,10 @@ class _Look:
         host = _joined(part.host for part in self._parts)
         own = next((part for part in self._parts if part.node_id), Part())
         name = name or own.name or "localhost"
+        node_id = own.node_id or f"name-{name}"
+        gpus = (_with_own_uuid(_with_shared_memory(gpu, host), node_id) for gpu in self._gpus)
         return Snapshot(
-            node_id=own.node_id or f"name-{name}",
+            node_id=node_id,
             name=name,
             taken_at=self._taken_at,
             interval_seconds=interval_seconds,
@@ -193,7 +196,7 @@ class _Look:
             boot_id=own.boot_id,
             agent_version=__version__,
             host=host,
-            gpus=tuple(_with_shared_memory(gpu, host) for gpu in self._gpus),
+            gpus=tuple(gpus),
             runs=tuple(self._runs),
         )
 
@@ -259,6 +262,13 @@ def _with_shared_memory(gpu: Gpu, host: Host) -> Gpu:
         memory_used_bytes=host.memory_used_bytes,
         memory_total_bytes=host.memory_total_bytes,
     )
+
+
+def _with_own_uuid(gpu: Gpu, node_id: str) -> Gpu:
+    """A device without a UUID goes by its place, which is its own only with the node's id."""
+    if not gpu.uuid.startswith(_BY_PLACE):
+        return gpu
+    return replace(gpu, uuid=f"{gpu.uuid}@{node_id[:12]}")
 
 
 def _joined(hosts: Iterable[Host]) -> Host:

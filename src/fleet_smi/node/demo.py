@@ -162,7 +162,7 @@ def _process(pid: int, user: str, memory: int, started_at: float, command: str) 
         gpu_memory_bytes=memory,
         user=user,
         uid=1000 + sum(map(ord, user)) % 100,
-        name=command.split()[0],
+        name=command.split(maxsplit=1)[0],
         command=command,
         started_at=started_at,
         cpu_percent=99.0,

@@ -17,7 +17,14 @@ def document(address: str, uuid: str, more: str = "") -> str:
 
 
 def raw(**more: Any) -> dict[str, Any]:
-    return {"xml": None, "list": None, "parts": [], "failed": []} | more
+    blank: dict[str, Any] = {
+        "exit_code": 0,
+        "kernel_version": None,
+        "list": None,
+        "parts": [],
+        "failed": [],
+    }
+    return {"xml": None, **blank, **more}
 
 
 def failed(address: str, words: str | None, **more: Any) -> dict[str, Any]:

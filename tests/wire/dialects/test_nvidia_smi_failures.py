@@ -30,7 +30,7 @@ from tests.wire.dialects.nvidia_samples import document
                 "NVML library version: 535.161\n"
             ),
             Mismatch,
-            "library 535.161",
+            "library (535.161)",
         ),
         (
             (
@@ -38,7 +38,7 @@ from tests.wire.dialects.nvidia_samples import document
                 "version 550.54.14.  Please\nNVML library version: 550.90"
             ),
             Mismatch,
-            "kernel module 550.54.14, library 550.90",
+            "driver (550.54.14) and its library (550.90)",
         ),
         ("Failed to initialize NVML: Unknown Error", ReadFailed, "container"),
         (

@@ -9,7 +9,7 @@ from fleet_smi.errors import NotPresent
 def read(root: str = "/") -> dict[str, Any]:
     """The devices the kernel module knows, and the module's version."""
     devices = inventory(root)
-    version = _module_version(root)
+    version = module_version(root)
     if not devices and version is None:
         raise NotPresent("no NVIDIA kernel module is loaded")
     return {"version": version, "devices": devices}
@@ -53,7 +53,8 @@ def _device(root: str, folder: str, address: str) -> dict[str, Any]:
     }
 
 
-def _module_version(root: str) -> str | None:
+def module_version(root: str = "/") -> str | None:
+    """The version of the kernel module that is loaded."""
     loaded = _text(os.path.join(root, "sys/module/nvidia/version"))
     if loaded:
         return loaded

@@ -5,7 +5,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent, ReadFailed
+from fleet_smi.errors import CollectError, NotAnswering, NotPresent, ReadFailed
 
 if TYPE_CHECKING:
     import subprocess
@@ -19,63 +19,26 @@ _HANDLE = re.compile(
     re.IGNORECASE,
 )
 _LISTED = re.compile(r"^GPU \d+: (.*) \(UUID: (\S+)\)", re.MULTILINE)
-_LIBRARY = re.compile(r"NVML library version:\s*([\d.]+)")
-
-# The same by name as in the dialect (wire/dialects), which a binding may not know.
-_FAILURES: tuple[tuple[str, type[CollectError], str], ...] = (
-    (
-        "couldn't communicate with the NVIDIA driver",
-        NotPresent,
-        "the NVIDIA driver is not loaded: install it, or load it with modprobe nvidia",
-    ),
-    (
-        "Failed to initialize NVML: Driver Not Loaded",
-        NotPresent,
-        "the NVIDIA driver is not loaded: install it, or load it with modprobe nvidia",
-    ),
-    (
-        "No devices were found",
-        NotPresent,
-        "the NVIDIA driver finds no device: none is visible, or it did not start (see dmesg)",
-    ),
-    (
-        "couldn't find libnvidia-ml.so",
-        NotPresent,
-        "the NVIDIA driver's library libnvidia-ml.so is missing: install the whole driver",
-    ),
-    (
-        "GPU access blocked by the operating system",
-        ReadFailed,
-        "the system blocks access to the GPU: on WSL, run wsl --update and update the driver",
-    ),
-    (
-        "Failed to initialize NVML: Unknown Error",
-        ReadFailed,
-        "NVML cannot start (Unknown Error): in a container, it lost its devices; restart it",
-    ),
-    (
-        "Failed to initialize NVML: Insufficient Permissions",
-        ReadFailed,
-        "insufficient permissions to read the GPU: allow this user /dev/nvidia*",
-    ),
-    (
-        "Failed to initialize NVML: GPU is lost",
-        ReadFailed,
-        "a GPU is lost and NVML cannot start: reboot the machine",
-    ),
-)
+_NOTHING: dict[str, Any] = {
+    "xml": None,
+    "exit_code": 0,
+    "kernel_version": None,
+    "list": None,
+    "parts": [],
+    "failed": [],
+}
 
 _stuck: list[tuple["subprocess.Popen[bytes]", float]] = []
 """Programs that could not be killed, and when they were started: no other is started beside."""
 
 
 def read(root: str = "/") -> dict[str, Any]:
-    """The XML of `nvidia-smi -q -x`, and `-L` where MIG instances are in it.
+    """What `nvidia-smi -q -x` printed, be it XML or why not, and `-L` for MIG instances.
 
     Where one device fails the whole command, or sleeps, the others are asked one by one: then
     `xml` is `None`, `parts` has their documents and `failed` the rest, with the driver's words.
     """
-    from fleet_smi.node.bindings.nvidia_kernel import inventory
+    from fleet_smi.node.bindings.nvidia_kernel import inventory, module_version
 
     deadline = time.monotonic() + _SECONDS
     devices = inventory(root)
@@ -85,10 +48,13 @@ def read(root: str = "/") -> dict[str, Any]:
     lost = {_place(address): words.strip() for address, words in _HANDLE.findall(output)}
     if lost:
         return _one_by_one(devices or _listed(deadline), lost, deadline)
-    if not re.search(r"<gpu[\s>]", output):
-        lists_none = NotPresent("nvidia-smi lists no GPU")
-        raise lists_none if _END in output else _failure(output, exit_code, root)
-    return {"xml": output, "list": _listing([output], deadline), "parts": [], "failed": []}
+    return {
+        **_NOTHING,
+        "xml": output,
+        "exit_code": exit_code,
+        "kernel_version": module_version(root),
+        "list": _listing([output], deadline),
+    }
 
 
 def _one_by_one(
@@ -109,7 +75,7 @@ def _one_by_one(
     for address, words in left.items():
         failed.append({"pci": address, "uuid": None, "name": None, "asleep": False})
         failed[-1]["words"] = words
-    return {"xml": None, "list": _listing(parts, deadline), "parts": parts, "failed": failed}
+    return {**_NOTHING, "list": _listing(parts, deadline), "parts": parts, "failed": failed}
 
 
 def _ask(device: str, deadline: float) -> tuple[str | None, str | None]:
@@ -205,33 +171,6 @@ def _refuse_while_stuck() -> None:
             "see dmesg; a reboot is likely needed",
             since,
         )
-
-
-def _failure(output: str, exit_code: int, root: str) -> CollectError:
-    if "Driver/library version mismatch" in output:
-        return _mismatch(output, root)
-    for words, kind, message in _FAILURES:
-        if words.lower() in output.lower():
-            return kind(message)
-    said = output.strip().partition("\n")[0][:200] or "it printed nothing"
-    return ReadFailed(f"nvidia-smi failed (exit {exit_code}): {said}")
-
-
-def _mismatch(output: str, root: str) -> Mismatch:
-    from fleet_smi.node.bindings import nvidia_kernel
-
-    try:
-        kernel = nvidia_kernel.read(root)["version"]
-    except NotPresent:
-        kernel = None
-    library = _LIBRARY.search(output)
-    told = [f"kernel module {kernel}"] if kernel else []
-    told += [f"library {library[1]}"] if library else []
-    versions = f" ({', '.join(told)})" if told else ""
-    return Mismatch(
-        f"the NVIDIA driver and its library are of two versions{versions}: reboot the machine, "
-        "or reload the kernel module; what runs goes on"
-    )
 
 
 def _place(address: str) -> str:

@@ -280,15 +280,11 @@ def _init_error(error: Any, root: str) -> Exception:
 
 
 def _mismatch_words(root: str) -> str:
-    try:
-        loaded = nvidia_kernel.read(root)["version"]
-    except NotPresent:
-        loaded = None
-    library = _library_version()
+    loaded = nvidia_kernel.module_version(root) or "version unknown"
+    library = _library_version() or "version unknown"
     return (
-        f"the NVIDIA driver ({loaded or 'version unknown'}) and its library "
-        f"({library or 'version unknown'}) do not match: reload the driver or reboot; "
-        "running jobs are not affected"
+        f"the NVIDIA driver ({loaded}) and its library ({library}) do not match: "
+        "reload the driver or reboot; running jobs are not affected"
     )
 
 

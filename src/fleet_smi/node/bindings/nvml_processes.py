@@ -65,9 +65,8 @@ class ProcessLists:
             try:
                 return self._entries(handle, f"nvmlDeviceGet{word}RunningProcesses{suffix}", layout)
             except pynvml.NVMLError as error:
-                if (
-                    error.value != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
-                    or at + 1 == len(self._layouts)
+                if error.value != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND or at + 1 == len(
+                    self._layouts
                 ):
                     raise
                 self._chosen[word] = at + 1

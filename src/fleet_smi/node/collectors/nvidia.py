@@ -269,9 +269,7 @@ def _instance(part: dict[str, Any]) -> Instance:
     )
 
 
-def _processes(
-    lists: dict[str, Any] | None, unread: dict[str, str]
-) -> tuple[Process, ...] | None:
+def _processes(lists: dict[str, Any] | None, unread: dict[str, str]) -> tuple[Process, ...] | None:
     if lists is None:
         return None
     refused = lists["errors"].get("compute")

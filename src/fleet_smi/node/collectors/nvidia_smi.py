@@ -4,25 +4,28 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fleet_smi.errors import NotPresent, ReadFailed
 from fleet_smi.model.pci import normal_pci
 from fleet_smi.model.snapshot import Fault, Gpu, Host
 from fleet_smi.model.text import clean
 from fleet_smi.node.collecting import Part
-from fleet_smi.wire.dialects.nvidia_smi import lost, made_uuid, parse_xml
+from fleet_smi.wire.dialects.nvidia_smi import classify_failure, lost, made_uuid, parse_xml
 
 
 class NvidiaSmiCollector:
     """Joins the documents that were read, and the devices that told nothing."""
 
     name = "nvidia_smi"
-    binding = "nvidia_smi"
 
     def part(self, raw: Any) -> Part:
+        _raise_failure(raw)
         documents = raw["parts"] if raw["xml"] is None else [raw["xml"]]
         readings = [parse_xml(text, raw["list"] or "") for text in documents]
         gpus = [gpu for reading in readings for gpu in reading.gpus]
         if raw["xml"] is None:
             gpus = _in_place([*gpus, *map(_silent, raw["failed"])])
+        if not gpus:
+            raise NotPresent("nvidia-smi lists no GPU")
         return Part(
             gpus=tuple(gpus),
             host=Host(
@@ -30,6 +33,16 @@ class NvidiaSmiCollector:
                 cuda_version=next((r.cuda_version for r in readings if r.cuda_version), None),
             ),
         )
+
+
+def _raise_failure(raw: Any) -> None:
+    """Why nvidia-smi printed no document, under its name."""
+    said = raw["xml"]
+    if said is None or "<nvidia_smi_log" in said:
+        return
+    if raw["kernel_version"]:
+        said += f"\nkernel module version: {raw['kernel_version']}"
+    raise classify_failure(said, raw["exit_code"]) or ReadFailed("nvidia-smi printed no document")
 
 
 def _in_place(gpus: list[Gpu]) -> list[Gpu]:

@@ -71,7 +71,7 @@ _BY_EXIT: dict[int, tuple[type[CollectError], str]] = {
     9: (NotPresent, "the NVIDIA driver is not loaded (exit 9): load it with modprobe nvidia"),
     12: (NotPresent, "the NVIDIA driver's library is missing (exit 12): install the whole driver"),
     15: (ReadFailed, "a GPU is lost (exit 15): reboot the machine"),
-    18: (Mismatch, "the NVIDIA driver and its library differ (exit 18): reboot the machine"),
+    18: (Mismatch, "the NVIDIA driver and its library do not match (exit 18): reboot the machine"),
 }
 
 
@@ -105,12 +105,11 @@ def _mismatch(text: str) -> CollectError | None:
     if not re.search(r"Driver/library version mismatch|API mismatch:", text, re.IGNORECASE):
         return None
     kernel, library = _KERNEL.search(text), _LIBRARY.search(text)
-    told = [f"kernel module {kernel[1].rstrip('.')}"] if kernel else []
-    told += [f"library {library[1].rstrip('.')}"] if library else []
-    versions = f" ({', '.join(told)})" if told else ""
+    driver = kernel[1].rstrip(".") if kernel else "version unknown"
+    libraries = library[1].rstrip(".") if library else "version unknown"
     return Mismatch(
-        f"the NVIDIA driver and its library are of two versions{versions}: reboot the machine, "
-        "or reload the kernel module; what runs goes on"
+        f"the NVIDIA driver ({driver}) and its library ({libraries}) do not match: "
+        "reload the driver or reboot; running jobs are not affected"
     )
 
 

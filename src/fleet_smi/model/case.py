@@ -1,0 +1,89 @@
+"""One GPU or instance brought before the judgement, with what every rule asks of it."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from fleet_smi.model.fleet import State, Verdict
+from fleet_smi.model.readings import Level, is_mps_server, memory_level
+from fleet_smi.model.snapshot import Gpu, Instance, Process
+from fleet_smi.model.thresholds import Thresholds
+from fleet_smi.model.window import Seen
+
+# With fewer samples than this, idle power outweighs a utilisation that may be an artefact.
+_TRUSTED_SAMPLES = 3
+
+
+class Finding(NamedTuple):
+    """What a rule says: a state, why, and for how long its processes have done nothing."""
+
+    state: State
+    reason: str
+    idle_seconds: float | None = None
+
+
+class Case(Struct, frozen=True, gc=False):
+    """What is judged: `subject` is `gpu` itself, or one of its instances.
+
+    `crowd` is every process but MPS servers, `level` how much memory is used, and
+    `verdicts` those on the instances when a whole GPU is judged.
+    """
+
+    subject: Gpu | Instance
+    gpu: Gpu
+    seen: Seen
+    now: float
+    settings: Thresholds
+    crowd: tuple[Process, ...]
+    level: Level
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def measured(self) -> bool:
+        """Whether its utilisation can be told."""
+        return self.seen.measured_at is not None
+
+    @property
+    def load(self) -> float:
+        """The utilisation that counts where no process explains it: the median, unless power
+        shows that so few samples are the known artefact of a first read."""
+        return 0.0 if self.seems_artefact else self.seen.median or 0.0
+
+    @property
+    def seems_artefact(self) -> bool:
+        """Whether a high utilisation may be the artefact of a first read, by its idle power."""
+        few = len(self.seen.recent) < _TRUSTED_SAMPLES
+        return few and self.level != "high" and self.seen.low_power_from is not None
+
+    @property
+    def living(self) -> tuple[Process, ...]:
+        """The crowd without those that are dead or cannot be woken."""
+        return tuple([process for process in self.crowd if process.condition is None])
+
+
+Rule = Callable[[Case], Finding | None]
+
+
+def ask(rules: Sequence[Rule], case: Case) -> Finding | None:
+    """The first answer that one of the rules has."""
+    for rule in rules:
+        finding = rule(case)
+        if finding is not None:
+            return finding
+    return None
+
+
+def case_of(
+    subject: Gpu | Instance,
+    gpu: Gpu,
+    seen: Seen,
+    now: float,
+    settings: Thresholds,
+    verdicts: tuple[Verdict, ...] = (),
+) -> Case:
+    """The case of one subject at one time."""
+    processes = subject.processes
+    crowd = tuple([one for one in processes if not is_mps_server(one)]) if processes else ()
+    level = memory_level(subject, settings, shared=gpu.memory_shared)
+    return Case(subject, gpu, seen, now, settings, crowd, level, verdicts)

@@ -1,0 +1,65 @@
+"""What may be offered: the verdict, or the rule of an older system for those used to it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, State
+from fleet_smi.model.readings import memory_level, percent, total_memory, used_memory
+from fleet_smi.model.thresholds import Thresholds
+
+Judged = JudgedGpu | JudgedInstance
+
+_NEVER: tuple[State, ...] = ("broken", "unknown", "leased")
+
+
+class Policy(NamedTuple):
+    """One rule; `offers` is told how many percent of memory may be used, and the thresholds."""
+
+    help: str
+    offers: Callable[[Judged, float, Thresholds], bool]
+
+
+def is_offered(judged: Judged, policy: str, max_used_percent: float, settings: Thresholds) -> bool:
+    """Whether a policy offers it; none offers what is broken, unknown or leased."""
+    if judged.verdict.state in _NEVER:
+        return False
+    return POLICIES[policy].offers(judged, max_used_percent, settings)
+
+
+def _free(judged: Judged, _percent: float, _settings: Thresholds) -> bool:
+    return judged.verdict.state == "free"
+
+
+def _no_process(judged: Judged, _percent: float, _settings: Thresholds) -> bool:
+    processes = judged.processes
+    return processes is not None and all(one.kind == "graphics" for one in processes)
+
+
+def _memory(judged: Judged, max_used_percent: float, _settings: Thresholds) -> bool:
+    used, total = used_memory(judged), total_memory(judged)
+    if used is None or total is None:
+        return False
+    return used * 100 <= max_used_percent * total
+
+
+def _load(judged: Judged, _percent: float, _settings: Thresholds) -> bool:
+    if isinstance(judged, JudgedInstance) or judged.processes is None or judged.processes:
+        return False
+    load, memory = percent(judged.busy_percent), percent(judged.memory_busy_percent)
+    return load is not None and load < 5 and memory is not None and memory <= 2
+
+
+def _context(judged: Judged, _percent: float, settings: Thresholds) -> bool:
+    if judged.verdict.state == "free":
+        return True
+    shared = isinstance(judged, JudgedGpu) and judged.memory_shared
+    return judged.verdict.state == "held" and memory_level(judged, settings, shared=shared) == "low"
+
+
+POLICIES: dict[str, Policy] = {
+    "free": Policy("what is judged free (the default)", _free),
+    "no-process": Policy("no compute process, as `nvgpu list` and cluster-smi count", _no_process),
+    "memory": Policy("at most 20 % of memory used, as `nvgpu available` does", _memory),
+    "load": Policy("no process, load under 5 %, memory traffic at most 2 %", _load),
+    "context": Policy("also what is held by an idle bare context", _context),
+}

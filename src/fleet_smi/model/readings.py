@@ -1,0 +1,123 @@
+"""Readings fit to be judged: what cannot be true counts as not measured."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from fleet_smi.model.snapshot import Gpu, Instance, Process
+from fleet_smi.model.thresholds import Thresholds
+
+Level = Literal["low", "high", "unknown"]
+
+# No card has a pebibyte or draws 10 kW: such a figure is a sentinel, not a measurement.
+_MOST_BYTES = 1 << 50
+_MOST_WATTS = 10_000.0
+_MOST_ERRORS = 1 << 31
+_MPS_PROGRAMS = ("nvidia-cuda-mps-server", "nvidia-cuda-mps-control")
+
+
+def percent(value: float | None) -> float | None:
+    """A share of 100, or `None` where the figure cannot be one."""
+    return value if value is not None and 0 <= value <= 100 else None
+
+
+def utilisation(gpu: Gpu | Instance) -> float | None:
+    """How hard it works: its cores or, where these rest, its video engines."""
+    busy = gpu.busy_percent
+    if busy is None or not 0 <= busy <= 100:
+        return None
+    if isinstance(gpu, Gpu) and (gpu.encoder_percent or gpu.decoder_percent):
+        return max(busy, percent(gpu.encoder_percent) or 0.0, percent(gpu.decoder_percent) or 0.0)
+    return busy
+
+
+def total_memory(gpu: Gpu | Instance) -> int | None:
+    """Bytes of memory it has."""
+    total = gpu.memory_total_bytes
+    return total if total is not None and 0 < total < _MOST_BYTES else None
+
+
+def used_memory(gpu: Gpu | Instance) -> int | None:
+    """Bytes of its memory in use."""
+    used, most = gpu.memory_used_bytes, total_memory(gpu) or _MOST_BYTES - 1
+    return used if used is not None and 0 <= used <= most else None
+
+
+def free_memory(gpu: Gpu | Instance) -> int | None:
+    """Bytes of its memory that nothing uses."""
+    total, used = total_memory(gpu), used_memory(gpu)
+    return None if total is None or used is None else total - used
+
+
+def process_memory(process: Process) -> int | None:
+    """Bytes of GPU memory one process holds."""
+    held = process.gpu_memory_bytes
+    return held if held is not None and 0 <= held < _MOST_BYTES else None
+
+
+def processes_memory(processes: Iterable[Process]) -> int | None:
+    """Bytes that processes hold together; `None` unless each of them has a figure."""
+    total = 0
+    for process in processes:
+        held = process_memory(process)
+        if held is None:
+            return None
+        total += held
+    return total
+
+
+def memory_level(gpu: Gpu | Instance, settings: Thresholds, *, shared: bool = False) -> Level:
+    """Whether so little memory is used that nobody need be there."""
+    if shared:
+        # The figures are the host's: only what the processes hold says anything.
+        if gpu.processes is None:
+            return "unknown"
+        held = sum(process_memory(process) or 0 for process in gpu.processes)
+        return "low" if held < settings.free_memory_bytes else "high"
+    used = used_memory(gpu)
+    if used is None:
+        return "unknown"
+    if used >= settings.free_memory_bytes:
+        return "high"
+    return "low" if used < settings.memory_ceiling(total_memory(gpu)) else "high"
+
+
+def power_is_low(gpu: Gpu, settings: Thresholds) -> bool | None:
+    """Whether it draws about what an idle card draws; `None` where that cannot be said."""
+    watts, limit = gpu.power_watts, gpu.power_limit_watts
+    if watts is None or limit is None:
+        return None
+    if not (0 <= watts <= _MOST_WATTS and 0 < limit <= _MOST_WATTS):
+        return None
+    return watts < settings.idle_power_fraction * limit
+
+
+def lent_power(gpu: Gpu, instance: Instance, settings: Thresholds) -> bool | None:
+    """The GPU's power as evidence for one instance: only while nobody is on another."""
+    if any(one.processes for one in gpu.instances if one is not instance):
+        return None
+    return power_is_low(gpu, settings)
+
+
+def uncorrected_errors(gpu: Gpu) -> int:
+    """Uncorrectable memory errors counted; 0 where they are not counted."""
+    count = gpu.ecc_uncorrected
+    return count if count is not None and 0 < count < _MOST_ERRORS else 0
+
+
+def is_mps_server(process: Process) -> bool:
+    """Whether it only serves MPS clients; the clients are listed beside it."""
+    return process.name is not None and process.name.endswith(_MPS_PROGRAMS)
+
+
+def is_display(process: Process) -> bool:
+    """Whether it draws a screen: graphics alone, or any program under a windowing driver."""
+    return process.kind == "graphics" or is_windowed(process)
+
+
+def is_windowed(process: Process) -> bool:
+    """Whether a windowing driver lists it: graphics and compute in one, without a memory figure."""
+    return (
+        process.kind == "compute+graphics"
+        and process.gpu_memory_bytes is None
+        and not process.hidden
+    )

@@ -1,0 +1,115 @@
+"""The words of a verdict: short sentences for people."""
+
+from collections.abc import Iterable, Sequence
+
+from fleet_smi.model.people import owners
+from fleet_smi.model.readings import process_memory, processes_memory, used_memory
+from fleet_smi.model.snapshot import Fault, FaultKind, Gpu, Instance, Process
+from fleet_smi.model.units import format_duration, format_size
+
+UNSEEN = "a process that cannot be seen"
+IN_USE_UNSEEN = f"in use by {UNSEEN}"
+NO_INSTANCE = (
+    "MIG is on and no instance exists: nothing can run here until the administrator creates one"
+)
+_ONE_SAMPLE = " (one sample)"
+_NAMES = 3
+
+_FAULTS: dict[FaultKind, str] = {
+    "lost": "lost: the driver no longer reaches it",
+    "needs_reset": "it must be reset before it can be used",
+    "not_answering": "driver not answering",
+    "mismatch": "the driver and its library do not match",
+    "missing": "missing",
+    "unreadable": "it could not be read",
+}
+_LASTING: tuple[FaultKind, ...] = ("not_answering", "missing")
+
+
+def once(reason: str, samples: int) -> str:
+    """The reason, marked where a window would have told more than one sample can."""
+    return reason + _ONE_SAMPLE if samples == 1 else reason
+
+
+def who(processes: Sequence[Process]) -> str:
+    """The people behind processes: "alice", "alice and bob", "alice, bob and 3 more"."""
+    if len(processes) == 1 and processes[0].user:
+        return processes[0].user
+    names = owners(processes)
+    if names:
+        return listed(names)
+    if any(process.hidden for process in processes):
+        return UNSEEN
+    return listed([f"pid {pid}" for pid in sorted({process.pid for process in processes})])
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a phrase, cut short where there are many."""
+    if len(names) > _NAMES:
+        return f"{', '.join(names[: _NAMES - 1])} and {len(names) - _NAMES + 1} more"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def percent(load: float | None) -> str:
+    """A utilisation: "96 %"."""
+    return "load unknown" if load is None else f"{load:.0f} %"
+
+
+def kept(gpu: Gpu | Instance, processes: Iterable[Process]) -> str:
+    """What processes keep, or else what is used: ", 16.2 GiB kept"; nothing where unknown."""
+    size = _held_size(gpu, processes)
+    return "" if size is None else f", {size} kept"
+
+
+def holding(gpu: Gpu | Instance, processes: Sequence[Process]) -> str:
+    """Who is on it and with how much: "alice, 20.0 GiB"."""
+    size = _held_size(gpu, processes)
+    return who(processes) if size is None else f"{who(processes)}, {size}"
+
+
+def size_used(gpu: Gpu | Instance) -> str:
+    """The memory in use: "71.1 GiB"."""
+    used = used_memory(gpu)
+    return "its memory" if used is None else format_size(used)
+
+
+def fault(trouble: Fault, seconds: float | None) -> str:
+    """What is wrong in the driver's words, for how long, and the remedy."""
+    words = trouble.detail.strip() or _FAULTS[trouble.kind]
+    if seconds is not None and trouble.kind in _LASTING:
+        words = f"{_FAULTS[trouble.kind]} for {format_duration(seconds)}"
+    return f"{words}: {trouble.remedy}" if trouble.remedy else words
+
+
+def memory_errors(count: int) -> str:
+    """Why uncorrectable errors matter, and what to do."""
+    noun = "error" if count == 1 else "errors"
+    return f"{count} uncorrectable memory {noun}: results may be wrong; reset it or reboot the node"
+
+
+def stuck(gpu: Gpu | Instance, processes: Sequence[Process]) -> str:
+    """Which dead process still holds memory: "pid 4711 is a zombie and still holds 12.0 GiB"."""
+    worst = min(processes, key=lambda process: (-(process_memory(process) or 0), process.pid))
+    condition = "a zombie" if worst.condition == "zombie" else "uninterruptible"
+    size = _held_size(gpu, (worst,)) or "the GPU"
+    more = f" ({len(processes) - 1} more like it)" if len(processes) > 1 else ""
+    return f"pid {worst.pid} is {condition} and still holds {size}{more}"
+
+
+def instances(free: int, count: int, processes: Sequence[Process]) -> str:
+    """A GPU summed up from its instances: "3 of 7 instances free; alice and bob"."""
+    words = f"{free} of {count} instances free"
+    return f"{words}; {who(processes)}" if processes else words
+
+
+def silent(seconds: float, state: str, processes: Sequence[Process]) -> str:
+    """What was last known of a GPU whose node no longer reports."""
+    was = f"{state} ({who(processes)})" if processes and state in ("busy", "held") else state
+    return f"silent for {format_duration(seconds)}; was {was}"
+
+
+def _held_size(gpu: Gpu | Instance, processes: Iterable[Process]) -> str | None:
+    held = processes_memory(processes)
+    if not held:
+        held = used_memory(gpu)
+    return None if held is None else format_size(held)

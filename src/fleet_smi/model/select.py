@@ -1,0 +1,245 @@
+"""Which GPUs to offer, and in what order."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.policies import POLICIES, is_offered
+from fleet_smi.model.readings import free_memory, percent, total_memory
+from fleet_smi.model.speed import speed_rank
+from fleet_smi.model.text import natural
+from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
+from fleet_smi.model.units import GIB, format_duration, format_size
+
+__all__ = ["POLICIES", "Candidate", "Offer", "Refusal", "Request", "offer", "require"]
+
+_MOST_CELSIUS = 150.0
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What is asked for; a `count` of 0 asks for all there are.
+
+    `model` is words that the model's name must contain, `node` a pattern for node names.
+    """
+
+    count: int = 0
+    min_free_bytes: int = 0
+    model: str | None = None
+    node: str | None = None
+    same_node: bool = False
+    policy: str = "free"
+    max_used_percent: float = 20.0
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A GPU or MIG instance that might be offered; `part` numbers the instances of one GPU."""
+
+    node_id: str
+    node: str
+    index: int
+    uuid: str
+    model: str | None
+    judged: JudgedGpu | JudgedInstance
+    free_memory_bytes: int | None
+    temperature_celsius: float | None = None
+    taken_beside: int = 0
+    part: int | None = None
+
+    @property
+    def label(self) -> str:
+        """How people call it: "gpu03:1", or "gpu03:1:0" for an instance."""
+        label = f"{self.node}:{self.index}"
+        return label if self.part is None else f"{label}:{self.part}"
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """Why something was not offered; without an index it is a whole node."""
+
+    node: str
+    words: str
+    index: int | None = None
+    uuid: str | None = None
+    part: int | None = None
+
+
+Refused = tuple[Candidate, str]
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """What can be had, best first. `unmet` says why that is not what was asked for."""
+
+    wanted: int
+    offered: tuple[Candidate, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    unmet: str | None = None
+
+
+def offer(view: FleetView, request: Request, settings: Thresholds = DEFAULT_THRESHOLDS) -> Offer:
+    """What of the fleet meets a request; when too little does, all of it and a sentence."""
+    _check(request)
+    nodes = [node for node in view.nodes if _is_asked_for(node, request)]
+    asked = [one for node in nodes if not node.silent for one in _candidates(node, request)]
+    answers = [(one, _why_not(one, request, settings)) for one in asked]
+    fitting = sorted((one for one, words in answers if words is None), key=_order)
+    refused = [(one, words) for one, words in answers if words is not None]
+    chosen = _one_node(fitting, request.count) if request.same_node else fitting
+    enough = len(chosen) >= max(1, request.count)
+    return Offer(
+        wanted=request.count,
+        offered=tuple(chosen[: request.count or None] if enough else chosen),
+        refused=tuple(_refusals(nodes, refused)),
+        unmet=None if enough else _unmet(request, len(fitting), len(chosen), refused),
+    )
+
+
+def require(view: FleetView, request: Request, settings: Thresholds = DEFAULT_THRESHOLDS) -> Offer:
+    """What meets the request; raise `Unmet` when not enough does."""
+    found = offer(view, request, settings)
+    if found.unmet is not None:
+        raise Unmet(found.unmet)
+    return found
+
+
+def _check(request: Request) -> None:
+    if request.count < 0:
+        raise UsageError(f"{request.count} GPUs cannot be offered: ask for one or more")
+    if request.policy not in POLICIES:
+        known = ", ".join(POLICIES)
+        raise UsageError(f"unknown policy {request.policy!r}: there are {known}")
+
+
+def _is_asked_for(node: NodeView, request: Request) -> bool:
+    if request.node is None:
+        return True
+    try:
+        return re.search(request.node, node.name) is not None
+    except re.error as exc:
+        raise UsageError(f"{request.node!r} is not a pattern: {exc}") from None
+
+
+def _candidates(node: NodeView, request: Request) -> Iterator[Candidate]:
+    """Everything on a node that is of the model asked for, whatever its state."""
+    taken = sum(gpu.verdict.state not in ("free", "leased") for gpu in node.gpus)
+    words = (request.model or "").casefold().split()
+    for gpu in node.gpus:
+        for part, judged in _parts(gpu):
+            model = _model(gpu, judged)
+            if all(word in (model or "").casefold() for word in words):
+                yield Candidate(
+                    node_id=node.node_id,
+                    node=node.name,
+                    index=gpu.index,
+                    uuid=judged.uuid,
+                    model=model,
+                    judged=judged,
+                    free_memory_bytes=_free_memory(gpu, judged),
+                    temperature_celsius=_celsius(gpu),
+                    taken_beside=taken,
+                    part=part,
+                )
+
+
+def _parts(gpu: JudgedGpu) -> list[tuple[int | None, JudgedGpu | JudgedInstance]]:
+    """What can be offered of a GPU: itself, or its instances and never itself."""
+    if not gpu.instances:
+        return [(None, gpu)]
+    return [(number, instance) for number, instance in enumerate(gpu.instances)]
+
+
+def _model(gpu: JudgedGpu, judged: JudgedGpu | JudgedInstance) -> str | None:
+    profile = judged.profile if isinstance(judged, JudgedInstance) else None
+    return " ".join(filter(None, (gpu.name, profile))) or None
+
+
+def _free_memory(gpu: JudgedGpu, judged: JudgedGpu | JudgedInstance) -> int | None:
+    # Nothing is kept on a card that sleeps, though it cannot be asked.
+    return total_memory(judged) if gpu.asleep else free_memory(judged)
+
+
+def _celsius(gpu: JudgedGpu) -> float | None:
+    value = gpu.temperature_celsius
+    return value if value is not None and 0 < value < _MOST_CELSIUS else None
+
+
+def _why_not(one: Candidate, request: Request, settings: Thresholds) -> str | None:
+    """Why a candidate is not offered; `None` when it is."""
+    if not is_offered(one.judged, request.policy, request.max_used_percent, settings):
+        return _words(one)
+    if not request.min_free_bytes:
+        return None
+    if one.free_memory_bytes is None:
+        return f"{one.judged.verdict.state}, but how much memory is free is not known"
+    if one.free_memory_bytes < request.min_free_bytes:
+        size = format_size(one.free_memory_bytes)
+        return f"{one.judged.verdict.state}, but with {size} of free memory"
+    return None
+
+
+def _words(one: Candidate) -> str:
+    verdict = one.judged.verdict
+    by = " by " if verdict.state == "held" and one.judged.processes else ": "
+    return f"{verdict.state}{by}{verdict.reason}"
+
+
+def _order(one: Candidate) -> tuple[object, ...]:
+    """Much free memory, a fast model, a cool card, a quiet node; then by name and index."""
+    free, celsius = one.free_memory_bytes, one.temperature_celsius
+    return (
+        # In whole GiB: a few MiB more are no reason to take the hotter card.
+        -1 if free is None else -1 - free // GIB,
+        speed_rank(one.model),
+        float("inf") if celsius is None else celsius,
+        one.taken_beside,
+        natural(one.node),
+        one.node_id,
+        one.index,
+        -1 if one.part is None else one.part,
+    )
+
+
+def _one_node(fitting: list[Candidate], count: int) -> list[Candidate]:
+    """The candidates of the node that can give enough, or else the most."""
+    by_node: dict[str, list[Candidate]] = {}
+    for one in fitting:
+        by_node.setdefault(one.node_id, []).append(one)
+    # Groups are in the order of their best candidate, and `max` keeps the first of equals.
+    return max(by_node.values(), key=lambda group: min(len(group), count or len(group)), default=[])
+
+
+def _refusals(nodes: Iterable[NodeView], refused: list[Refused]) -> Iterator[Refusal]:
+    for one, words in refused:
+        yield Refusal(node=one.node, index=one.index, uuid=one.uuid, part=one.part, words=words)
+    for node in nodes:
+        if node.silent:
+            age = format_duration(node.age_seconds)
+            yield Refusal(node=node.name, words=f"node silent for {age}")
+
+
+def _unmet(request: Request, free: int, together: int, refused: list[Refused]) -> str:
+    fitting = "fitting " if request.model or request.min_free_bytes or request.node else ""
+    count = "no" if not free else str(free)
+    words = f"{count} {fitting}{'GPU is' if free < 2 else 'GPUs are'} free"
+    if request.same_node and free > together:
+        words += f", {together} of them on one node"
+    if request.count:
+        words += f", {request.count} {'was' if request.count == 1 else 'were'} asked for"
+    likely = _next_likely([one for one, _ in refused], request)
+    return words if likely is None else f"{words}; the next likely one is {likely.label}"
+
+
+def _next_likely(rest: list[Candidate], request: Request) -> Candidate | None:
+    """What is held and was idle longest, or else what is busy and works least."""
+    large = [one for one in rest if (total_memory(one.judged) or 0) >= request.min_free_bytes]
+    held = [one for one in large if one.judged.verdict.state == "held"]
+    busy = [one for one in large if one.judged.verdict.state == "busy"]
+    if held:
+        return min(held, key=lambda one: (-(one.judged.verdict.idle_seconds or 0.0), _order(one)))
+    return min(busy, key=lambda one: (_load(one), _order(one)), default=None)
+
+
+def _load(one: Candidate) -> float:
+    load = percent(one.judged.busy_percent)
+    return float("inf") if load is None else load

@@ -1,0 +1,209 @@
+"""The judgement: is a GPU free, and if not, why not.
+
+`judge` asks the rules in order; the first that has something to say decides. Silence
+and leases come last: they cover what was judged, and do not change how.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from fleet_smi.model import activity, reasons
+from fleet_smi.model.case import Case, Finding, Rule, ask, case_of
+from fleet_smi.model.fleet import State, Verdict
+from fleet_smi.model.notes import notes_on
+from fleet_smi.model.readings import is_display, uncorrected_errors
+from fleet_smi.model.snapshot import FaultKind, Gpu, Instance, Process
+from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
+from fleet_smi.model.units import format_duration
+from fleet_smi.model.window import Seen, observe
+
+__all__ = [
+    "DEFAULT_THRESHOLDS",
+    "Lease",
+    "Thresholds",
+    "judge",
+    "judge_instance",
+    "leased",
+    "silenced",
+    "silent_after",
+]
+
+_UNKNOWN_FAULTS: tuple[FaultKind, ...] = ("mismatch", "unreadable")
+# What a GPU of several instances is called: the first of these that any of them is.
+_LOUDEST: tuple[State, ...] = ("busy", "held", "ghost", "broken", "unknown", "leased", "free")
+
+
+class Lease(Struct, frozen=True, kw_only=True, gc=False):
+    """A claim on a GPU, made before its work is visible."""
+
+    holder: str
+    taken_at: float
+
+
+def judge(
+    gpu: Gpu,
+    seen: Seen,
+    now: float,
+    settings: Thresholds = DEFAULT_THRESHOLDS,
+    *,
+    instances: Sequence[Verdict] | None = None,
+    lease: Lease | None = None,
+    silent_seconds: float | None = None,
+    previous: Verdict | None = None,
+) -> Verdict:
+    """Judge a GPU by its last sample `gpu` and by all that was `seen` up to it.
+
+    `instances` are the verdicts on its MIG instances, in order (judged by one sample when
+    not given). `previous` is the verdict before this one: `since` goes on from it.
+    `silent_seconds` is given when its node is silent.
+    """
+    verdicts: tuple[Verdict, ...] = ()
+    if gpu.instances:
+        known = instances is not None and len(instances) == len(gpu.instances)
+        verdicts = tuple(instances or ()) if known else _judge_each(gpu, now, settings)
+    case = case_of(gpu, gpu, seen, now, settings, verdicts)
+    return _covered(_verdict(case, _RULES, previous), case, previous, lease, silent_seconds)
+
+
+def judge_instance(
+    instance: Instance,
+    gpu: Gpu,
+    seen: Seen,
+    now: float,
+    settings: Thresholds = DEFAULT_THRESHOLDS,
+    *,
+    lease: Lease | None = None,
+    silent_seconds: float | None = None,
+    previous: Verdict | None = None,
+) -> Verdict:
+    """Judge one MIG instance of `gpu`; what ails the GPU ails each of its instances."""
+    case = case_of(instance, gpu, seen, now, settings)
+    rules = _RULES_OF_AN_INSTANCE
+    return _covered(_verdict(case, rules, previous), case, previous, lease, silent_seconds)
+
+
+def silenced(verdict: Verdict, subject: Gpu | Instance, seconds: float, since: float) -> Verdict:
+    """What remains of a verdict when the node falls silent: broken stays, all else is unknown."""
+    if verdict.state == "broken":
+        return verdict
+    reason = reasons.silent(seconds, verdict.state, _everyone(subject))
+    since = verdict.since if verdict.state == "unknown" else since
+    return Verdict(state="unknown", reason=reason, since=since)
+
+
+def leased(verdict: Verdict, lease: Lease, now: float) -> Verdict:
+    """A verdict under a lease: where no work is visible yet, the GPU is taken all the same."""
+    if verdict.state not in ("free", "unknown"):
+        return verdict
+    since = min(lease.taken_at, now)
+    reason = f"taken by {lease.holder} {format_duration(now - since)} ago"
+    return Verdict(state="leased", reason=reason, since=since)
+
+
+def silent_after(interval_seconds: float | None, settings: Thresholds) -> float | None:
+    """Seconds after which a node that reports so often is silent; `None` when it never is."""
+    if interval_seconds is None or not interval_seconds > 0:
+        return None
+    return interval_seconds * settings.silent_after_intervals
+
+
+def _fault(case: Case) -> Finding | None:
+    gpu = case.gpu
+    if gpu.fault is not None:
+        state: State = "unknown" if gpu.fault.kind in _UNKNOWN_FAULTS else "broken"
+        return Finding(state, reasons.fault(gpu.fault, _fault_seconds(case)))
+    errors = uncorrected_errors(gpu)
+    return Finding("broken", reasons.memory_errors(errors)) if errors else None
+
+
+def _fault_seconds(case: Case) -> float | None:
+    if case.gpu.fault is None or case.gpu.fault.since is None:
+        return None
+    since = case.gpu.fault.since + case.seen.skew
+    return case.now - since if 0 <= since <= case.now else None
+
+
+def _closed(case: Case) -> Finding | None:
+    mode = case.gpu.compute_mode
+    if mode is None or mode.casefold() != "prohibited":
+        return None
+    people = _everyone(case.subject)
+    still = f"; {reasons.who(people)} still on it" if people else ""
+    return Finding("leased", f"closed by the administrator{still}")
+
+
+def _asleep(case: Case) -> Finding | None:
+    if case.gpu.asleep and not _everyone(case.gpu):
+        return Finding("free", "asleep; not woken")
+    return None
+
+
+def _mig(case: Case) -> Finding | None:
+    """A GPU cut into instances is the sum of them."""
+    if not case.verdicts:
+        empty = case.gpu.mig_mode and not case.crowd
+        return Finding("leased", reasons.NO_INSTANCE) if empty else None
+    states = [verdict.state for verdict in case.verdicts]
+    inside = {one.pid for part in case.gpu.instances for one in part.processes or ()}
+    outside = any(one.pid not in inside and not is_display(one) for one in case.crowd)
+    state = "busy" if outside else next(one for one in _LOUDEST if one in states)
+    words = reasons.instances(states.count("free"), len(states), _everyone(case.gpu))
+    return Finding(state, words)
+
+
+_OF_THE_CARD: tuple[Rule, ...] = (_fault, _closed, _asleep)
+
+
+def _card(case: Case) -> Finding | None:
+    """What is the matter with the card itself; for most there is nothing to ask."""
+    gpu = case.gpu
+    sound = gpu.fault is None and not gpu.ecc_uncorrected and not gpu.asleep
+    if sound and gpu.compute_mode in (None, "default"):
+        return None
+    return ask(_OF_THE_CARD, case)
+
+
+_RULES: tuple[Rule, ...] = (_card, _mig, activity.processes)
+_RULES_OF_AN_INSTANCE: tuple[Rule, ...] = (_card, activity.processes)
+
+
+def _verdict(case: Case, rules: tuple[Rule, ...], previous: Verdict | None) -> Verdict:
+    state, reason, idle_seconds = ask(rules, case) or activity.no_process(case)
+    return Verdict(
+        state=state,
+        reason=reason,
+        since=case.now if previous is None or previous.state != state else previous.since,
+        notes=() if case.verdicts else notes_on(case),
+        idle_seconds=idle_seconds,
+    )
+
+
+def _covered(
+    verdict: Verdict,
+    case: Case,
+    previous: Verdict | None,
+    lease: Lease | None,
+    silent_seconds: float | None,
+) -> Verdict:
+    if silent_seconds is not None:
+        return silenced(previous or verdict, case.subject, silent_seconds, case.now)
+    return verdict if lease is None else leased(verdict, lease, case.now)
+
+
+def _everyone(subject: Gpu | Instance) -> tuple[Process, ...]:
+    """Everybody on a GPU or on its instances, display servers left out, each once."""
+    everyone = {one.pid: one for one in subject.processes or () if not is_display(one)}
+    if isinstance(subject, Gpu):
+        for instance in subject.instances:
+            everyone.update({one.pid: one for one in instance.processes or ()})
+    return tuple(everyone.values())
+
+
+def _judge_each(gpu: Gpu, now: float, settings: Thresholds) -> tuple[Verdict, ...]:
+    """The verdicts on its instances where only this one sample is known."""
+    judged = []
+    for one in gpu.instances:
+        seen = observe(None, one, now, settings, parent=gpu)
+        judged.append(judge_instance(one, gpu, seen, now, settings))
+    return tuple(judged)

@@ -1,0 +1,104 @@
+"""AMD GPUs through the `amdgpu` driver's files: no ROCm, no root.
+
+`pcie_bw` is left alone on purpose: the driver measures for a second while it is read.
+"""
+
+import os
+import re
+from typing import Any
+
+from fleet_smi.errors import NotPresent
+from fleet_smi.node.bindings import drm, drm_clients
+
+# Kept in the driver's memory: reading them does not wake a sleeping card, and they are what
+# a card is known by, so they have to be the same whether it sleeps or not.
+_IDENTITY = ("product_name", "unique_id")
+_FIGURES = (
+    "gpu_busy_percent",
+    "mem_busy_percent",
+    "mem_info_vram_total",
+    "mem_info_vram_used",
+    "mem_info_vis_vram_total",
+    "mem_info_vis_vram_used",
+    "mem_info_gtt_total",
+    "mem_info_gtt_used",
+    "pp_dpm_sclk",
+    "pp_dpm_mclk",
+    "power_dpm_state",
+)
+_KFD = "sys/class/kfd/kfd"
+_VRAM = re.compile(r"vram_([0-9]{1,10})", re.ASCII)
+_NODE_PROPERTIES = (
+    "cpu_cores_count", "simd_count", "vendor_id", "device_id", "location_id", "domain",
+    "drm_render_minor", "unique_id",
+)  # fmt: skip
+
+
+def read(root: str = "/") -> dict[str, Any]:
+    """Read every card of the `amdgpu` driver below `root`."""
+    found = [_card(*card) for card in drm.cards(root, ("amdgpu",))]
+    if not found:
+        raise NotPresent("no AMD GPU with the amdgpu driver")
+    # Asking for the clients of a sleeping card could wake it.
+    nodes = {n: c["pci"] for c in found if c["pci"] and not c["asleep"] for n in c["nodes"]}
+    return {
+        "cards": found,
+        "kfd_nodes": _kfd_nodes(root),
+        "kfd_processes": _kfd_processes(root),
+        "drm": drm_clients.clients(root, nodes),
+    }
+
+
+def _card(identity: dict[str, Any], _: drm.Folder, device: drm.Folder) -> dict[str, Any]:
+    files, hwmon, link, ras = device.texts(_IDENTITY), {}, {}, {}
+    if not identity["asleep"]:
+        files |= device.texts(_FIGURES)
+        hwmon = drm.sensors(device)
+        link = drm.link(device)
+        ras = device.texts(
+            f"ras/{name}" for name in device.names("ras") if name.endswith("_err_count")
+        )
+    return {
+        **identity,
+        "files": files,
+        "hwmon": hwmon,
+        "link": link,
+        "ras": ras,
+        "refused": device.refused,
+    }
+
+
+def _kfd_nodes(root: str) -> list[dict[str, Any]]:
+    """Return the compute driver's list of GPUs; several nodes can be parts of one card."""
+    nodes = drm.Folder(root, _KFD, "topology/nodes")
+    numbers = sorted(int(n) for n in nodes.names() if n.isascii() and n.isdigit() and len(n) < 10)
+    found = []
+    for number in numbers:
+        properties = drm.key_values(nodes.text(f"{number}/properties"), " ")
+        found.append(
+            {
+                "node": number,
+                "gpu_id": nodes.text(f"{number}/gpu_id"),
+                **{key: properties[key] for key in _NODE_PROPERTIES if key in properties},
+            }
+        )
+    return found
+
+
+def _kfd_processes(root: str) -> list[dict[str, Any]] | None:
+    """Return who computes on which GPU, `None` when the compute driver does not say."""
+    folder = drm.Folder(root, _KFD, "proc")
+    if not os.path.isdir(folder.path):
+        return None
+    pids = [name for name in folder.names() if name.isascii() and name.isdigit() and len(name) < 8]
+    return [_kfd_process(int(pid), folder.inside(pid)) for pid in pids]
+
+
+def _kfd_process(pid: int, folder: drm.Folder) -> dict[str, Any]:
+    vram = {
+        match[1]: text
+        for name in folder.names()
+        if (match := _VRAM.fullmatch(name)) and (text := folder.text(name)) is not None
+    }
+    queues = {folder.text(f"queues/{name}/gpuid") for name in folder.names("queues")}
+    return {"pid": pid, "vram": vram, "queues": sorted(q for q in queues if q)}

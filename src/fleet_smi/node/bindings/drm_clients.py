@@ -1,0 +1,137 @@
+"""Who has a GPU's device file open, and how much memory the driver says it holds.
+
+The kernel writes it into `/proc/<pid>/fdinfo`. To find the files, every descriptor of every
+process has to be looked at, which costs a tenth of a core on a big machine at one look a
+second: so all are looked at every ten seconds, and in between those that are known to have
+one, those that may not be looked at, and new ones.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fleet_smi.node.bindings.drm import Folder, key_values
+
+_FULL_LOOK_SECONDS = 10.0
+_MOST_PROCESSES = 65_536
+_MOST_DESCRIPTORS = 500_000
+# They hold a screen's device file open for the session that draws on it.
+_SEAT_KEEPERS = frozenset({"systemd-logind", "elogind-daemon", "seatd"})
+# i915 and amdgpu count nanoseconds, xe cycles.
+_ENGINES = {
+    "drm-engine-compute": "compute",
+    "drm-cycles-ccs": "compute",
+    "drm-engine-render": "render",
+    "drm-engine-gfx": "render",
+    "drm-cycles-rcs": "render",
+}
+
+_without: dict[str, tuple[float, set[int]]] = {}
+"""Root -> when all were last looked at, and the processes that had no GPU open then."""
+
+
+def clients(
+    root: str, nodes: dict[str, str], clock: Callable[[], float] = time.monotonic
+) -> dict[str, Any]:
+    """Return the clients of these device files (`renderD128` -> PCI address).
+
+    `refused` counts the processes that may not be looked at, `whole` says that no bound
+    was met, `listed` that there was a list of processes at all.
+    """
+    now = clock()
+    looked_at, without = _without.get(root, (float("-inf"), set()))
+    if now - looked_at >= _FULL_LOOK_SECONDS:
+        without = set()
+        _without[root] = (now, without)
+    look = _Look(root, nodes, without)
+    pids = _pids(root)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for pid in pids[:_MOST_PROCESSES]:
+        for client in look.at(pid):
+            # A client that several processes share (inherited by a fork) counts once.
+            found.setdefault((client["pci"], client["id"]), client)
+    return {
+        "clients": list(found.values()),
+        "refused": look.refused,
+        "whole": look.descriptors_left >= 0 and len(pids) <= _MOST_PROCESSES,
+        "listed": bool(pids),
+    }
+
+
+def _pids(root: str) -> list[int]:
+    try:
+        names = os.listdir(os.path.join(root, "proc"))
+    except OSError:
+        return []
+    return sorted(int(n) for n in names if n.isascii() and n.isdigit() and len(n) < 8)
+
+
+class _Look:
+    """One look at the processes below a root."""
+
+    def __init__(self, root: str, nodes: dict[str, str], without: set[int]) -> None:
+        self._root = root
+        self._nodes = nodes
+        self._without = without
+        self.refused = 0
+        self.descriptors_left = _MOST_DESCRIPTORS
+
+    def at(self, pid: int) -> Iterator[dict[str, Any]]:
+        if pid in self._without or self.descriptors_left < 0:
+            return
+        process = Folder(self._root, "proc", str(pid))
+        try:
+            opened = self._opened(process)
+        except PermissionError:
+            self.refused += 1
+            return
+        except OSError:  # it ended meanwhile
+            return
+        if not opened:
+            self._without.add(pid)
+            return
+        if process.text("comm") in _SEAT_KEEPERS:
+            return
+        for descriptor, node in opened:
+            pci = self._nodes.get(node)
+            if pci is not None:
+                yield from _client(pid, pci, process.text(f"fdinfo/{descriptor}"))
+
+    def _opened(self, process: Folder) -> list[tuple[str, str]]:
+        """Return (descriptor, device file) pairs of GPUs of any kind."""
+        folder = os.path.join(process.path, "fd")
+        descriptors = os.listdir(folder)
+        self.descriptors_left -= len(descriptors)
+        if self.descriptors_left < 0:
+            return []
+        pairs = []
+        for descriptor in descriptors:
+            try:
+                target = os.readlink(os.path.join(folder, descriptor))
+            except PermissionError:  # root in a container may list them, and no more
+                raise
+            except OSError:
+                continue
+            if target.startswith(("/dev/dri/", "/dev/kfd")):
+                pairs.append((descriptor, os.path.basename(target)))
+        return pairs
+
+
+def _client(pid: int, pci: str, text: str | None) -> Iterator[dict[str, Any]]:
+    fields = key_values(text, ":")
+    number = fields.get("drm-client-id")
+    if number is not None and fields.get("drm-pdev", pci).lower() == pci:
+        engines = {name: fields[key] for key, name in _ENGINES.items() if key in fields}
+        yield {"pid": pid, "pci": pci, "id": number, "memory": _memory(fields), "engines": engines}
+
+
+def _memory(fields: dict[str, str]) -> dict[str, str]:
+    """Return region -> text such as "12 KiB": what is resident where the driver tells it."""
+    regions: dict[str, str] = {}
+    # `drm-memory-` is the older name for what is resident; `total` counts what is not there too.
+    for prefix in ("drm-total-", "drm-memory-", "drm-resident-"):
+        for key, value in fields.items():
+            if key.startswith(prefix) and not key.startswith("drm-total-cycles-"):
+                regions[key.removeprefix(prefix)] = value
+    return regions

@@ -1,0 +1,78 @@
+"""Intel GPUs, on a card or in the processor, through the `xe` and `i915` drivers' files."""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fleet_smi.errors import NotPresent
+from fleet_smi.node.bindings import drm, drm_clients
+
+_FREQUENCIES = {
+    "xe": ("act_freq", "rp0_freq"),
+    "i915": ("rps_act_freq_mhz", "rps_RP0_freq_mhz", "gt_act_freq_mhz", "gt_RP0_freq_mhz"),
+}
+_REASON = re.compile(r"(?:throttle_)?reason_[a-z0-9_]{1,40}", re.ASCII)
+_ENERGY = re.compile(r"energy[0-9]{1,2}_input", re.ASCII)
+# Not every kernel has them: memory of the card's own.
+_MEMORY = ("lmem_total_bytes", "lmem_avail_bytes")
+_TILE_MEMORY = "physical_vram_size_bytes"
+
+_energy: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
+"""(root, card) -> the energy counters at the last reading: power is what lies between two."""
+
+
+def read(root: str = "/", clock: Callable[[], float] = time.monotonic) -> dict[str, Any]:
+    """Read every card of the `xe` and `i915` drivers below `root`."""
+    found = [_card(*card) for card in drm.cards(root, tuple(_FREQUENCIES))]
+    if not found:
+        raise NotPresent("no Intel GPU with the xe or i915 driver")
+    for card in found:
+        card["energy_before"] = _energy_before((root, card["card"]), card["hwmon"], clock())
+    nodes = {n: c["pci"] for c in found if c["pci"] and not c["asleep"] for n in c["nodes"]}
+    return {"cards": found, "drm": drm_clients.clients(root, nodes)}
+
+
+def _card(identity: dict[str, Any], card: drm.Folder, device: drm.Folder) -> dict[str, Any]:
+    figures: dict[str, Any] = {"hwmon": {}, "link": {}, "gt": {}, "throttle": {}, "memory": {}}
+    if not identity["asleep"]:
+        gt = _gt_xe(device) if identity["driver"] == "xe" else _gt_i915(card)
+        figures = {
+            "hwmon": drm.sensors(device),
+            "link": drm.link(device),
+            **gt,
+            "memory": card.texts(_MEMORY) | _tile_memory(device),
+        }
+    return {**identity, **figures, "refused": device.refused | card.refused}
+
+
+def _gt_xe(device: drm.Folder) -> dict[str, dict[str, str]]:
+    """Read the first GT, which computes and draws; the second is for video."""
+    folder = device.inside("tile0/gt0/freq0")
+    throttle = folder.inside("throttle")
+    reasons = throttle.texts(n for n in throttle.names() if _REASON.fullmatch(n))
+    device.refused |= folder.refused
+    return {"gt": folder.texts(_FREQUENCIES["xe"]), "throttle": reasons}
+
+
+def _gt_i915(card: drm.Folder) -> dict[str, dict[str, str]]:
+    folder = card.inside("gt/gt0")
+    reasons = folder.texts(n for n in folder.names() if _REASON.fullmatch(n))
+    names = _FREQUENCIES["i915"]
+    # Older kernels have the files of the only GT in the card's own folder.
+    return {"gt": card.texts(names) | folder.texts(names), "throttle": reasons}
+
+
+def _tile_memory(device: drm.Folder) -> dict[str, str]:
+    tiles = [name for name in device.names() if re.fullmatch(r"tile[0-9]", name, re.ASCII)]
+    return device.texts(f"{tile}/{_TILE_MEMORY}" for tile in tiles)
+
+
+def _energy_before(
+    key: tuple[str, str], hwmon: dict[str, str], now: float
+) -> dict[str, Any] | None:
+    counters = {name: text for name, text in hwmon.items() if _ENERGY.fullmatch(name)}
+    before = _energy.pop(key, None)
+    if counters:
+        _energy[key] = (now, counters)
+    return {"seconds": now - before[0], "counters": before[1]} if before else None

@@ -1,0 +1,15 @@
+"""Names by PCI id."""
+
+from fleet_smi.model.pci_names import is_in_a_processor, pci_name
+
+
+def test_an_id_is_known_in_either_case() -> None:
+    assert pci_name("1002:73FF") == pci_name("1002:73ff") == "AMD Radeon RX 6600/6600 XT/6600M"
+
+
+def test_an_unknown_id_has_no_name() -> None:
+    assert pci_name("1002:ffff") is None
+
+
+def test_a_processors_gpu_is_known_by_its_id() -> None:
+    assert (is_in_a_processor("1002:150E"), is_in_a_processor("1002:73FF")) == (True, False)
