@@ -29,9 +29,7 @@ def people() -> Iterator[People]:
 
 
 @pytest.fixture
-def machine(
-    sim_lib: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Machine]:
+def machine(sim_lib: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """A machine with the simulated driver, read through the real binding by a real reader."""
     played = Machine(sim_lib, tmp_path)
     for name, value in played.environment.items():

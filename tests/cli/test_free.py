@@ -56,7 +56,10 @@ def test_too_few_is_exit_1_and_nothing_on_stdout(env: dict[str, str]) -> None:
 
 
 def test_the_shell_gets_devices_for_cuda(env: dict[str, str]) -> None:
-    script = f'CUDA_VISIBLE_DEVICES=$("{sys.executable}" -m fleet_smi free -n 2) && export CUDA_VISIBLE_DEVICES && printenv CUDA_VISIBLE_DEVICES'
+    script = (
+        f'CUDA_VISIBLE_DEVICES=$("{sys.executable}" -m fleet_smi free -n 2) '
+        "printenv CUDA_VISIBLE_DEVICES"
+    )
     done = subprocess.run(
         ["sh", "-c", script], env=env, capture_output=True, text=True, timeout=30, check=True
     )

@@ -141,7 +141,7 @@ def test_the_summary_counts_what_the_rows_say(people: People, simulated: Simulat
         "gpus": 8,
         "nodes": 1,
         "nodes_reporting": 1,
-        **{state: 0 for state in ("free", "leased", "busy", "held", "ghost", "broken", "unknown")},
+        **dict.fromkeys(("free", "leased", "busy", "held", "ghost", "broken", "unknown"), 0),
         **counts,
     }
 

@@ -6,6 +6,7 @@ Case 30 has no driver: a lease is the hub's own.
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ MINUTES_12 = 720.0
 BUSY_WATTS, IDLE_WATTS = 600_000, 70_000
 
 
-def busy(pid: int, memory: int = 16 * GIB, **fields: object) -> SimGpu:
+def busy(pid: int, memory: int = 16 * GIB, **fields: Any) -> SimGpu:
     return SimGpu(
         processes=[SimProcess(pid=pid, memory=memory)], memory_used=memory + 300 * MIB, **fields
     )

@@ -36,7 +36,7 @@ for line in sys.stdin:
 """
 
 
-class NvmlFailed(Exception):  # noqa: N818
+class NvmlFailed(Exception):
     """The driver answered with an error code."""
 
     def __init__(self, code: int) -> None:

@@ -116,12 +116,11 @@ class Fleet:
         sampled = Sampled(at, node.snapshot.interval_seconds, skew)
         known, standings = node.standings, {}
         for gpu in node.gpus:
-            parts: list[Verdict] = []
             for part in gpu.instances:
-                standing = follow_instance(known.get(part.uuid), part, gpu, sampled, settings)
-                standings[part.uuid] = standing
-                parts.append(standing.verdict)
-            standings[gpu.uuid] = follow(known.get(gpu.uuid), gpu, sampled, settings, parts)
+                before = known.get(part.uuid)
+                standings[part.uuid] = follow_instance(before, part, gpu, sampled, settings)
+            verdicts = tuple([standings[part.uuid].verdict for part in gpu.instances])
+            standings[gpu.uuid] = follow(known.get(gpu.uuid), gpu, sampled, settings, verdicts)
         return standings
 
     def _account_for_all(self, node: _Node, snapshot: Snapshot) -> None:

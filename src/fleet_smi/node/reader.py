@@ -135,9 +135,9 @@ class Reader:
         try:
             outcome, value, seconds = self._answer(deadline_seconds)
         except TimeoutError:
-            self._rest(subject, since)
+            rest = self._rest(subject, since)
             raise NotAnswering(
-                f"{subject} did not answer within {deadline_seconds:g} s", since
+                f"{subject} did not answer within {deadline_seconds:g} s", rest.since
             ) from None
         except EOFError:
             self._renew()
@@ -165,13 +165,15 @@ class Reader:
             raise EOFError
         return self._child.answer(time.monotonic() + deadline_seconds)
 
-    def _rest(self, subject: str, since: float) -> None:
+    def _rest(self, subject: str, since: float) -> Rest:
         """Kill the child over this subject and leave the subject alone for a while."""
         before = self._resting.get(subject)
         stuck = self._end_child()
         retry_at = time.monotonic() + _RETRY_SECONDS
-        self._resting[subject] = Rest(before.since if before else since, retry_at, stuck)
+        rest = Rest(before.since if before else since, retry_at, stuck)
+        self._resting[subject] = rest
         self._renew()
+        return rest
 
     def _rests(self, subject: str) -> bool:
         rest = self._resting.get(subject)

@@ -1,0 +1,115 @@
+"""The pure parts of the benchmark: ratios, budgets, tables."""
+
+import pytest
+
+from bench.imports import Imported, parse
+from bench.peers import last_error
+from bench.report import Pair, Series, judge, ratio_table, series_table, table, verdict
+
+PAIR = Pair(ours="ours", theirs="theirs", budget=0.5)
+
+
+def measured(ours: tuple[float, ...], theirs: tuple[float, ...]) -> dict[str, Series]:
+    return {
+        "ours": Series(label="ours", values=ours, note="" if ours else "exit code 70: a bug"),
+        "theirs": Series(label="theirs", values=theirs, note="" if theirs else "not available: x"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("ours", "outcome"), [(0.4, "kept"), (0.5, "kept"), (0.51, "missed"), (2.0, "missed")]
+)
+def test_a_budget_is_the_most_that_the_ratio_may_be(ours: float, outcome: str) -> None:
+    assert judge(PAIR, measured((ours,), (1.0,))).outcome == outcome
+
+
+def test_the_ratio_of_minimums_decides_whatever_disturbed_the_other_rounds() -> None:
+    judged = judge(PAIR, measured((0.4, 3.0, 3.0), (1.0, 1.2, 1.4)))
+    assert judged.of_minimums == pytest.approx(0.4)
+    assert judged.of_medians == pytest.approx(2.5)
+    assert judged.outcome == "kept"
+
+
+def test_a_pair_without_a_budget_is_only_information() -> None:
+    judged = judge(Pair(ours="ours", theirs="theirs"), measured((9.0,), (1.0,)))
+    assert (judged.of_minimums, judged.outcome) == (9.0, "")
+
+
+def test_a_missing_peer_is_not_a_budget_kept() -> None:
+    judged = judge(PAIR, measured((0.1,), ()))
+    assert (judged.of_minimums, judged.of_medians) == (None, None)
+    assert judged.outcome == "not judged"
+
+
+def test_what_fails_of_ours_misses_its_budget() -> None:
+    assert judge(PAIR, measured((), (1.0,))).outcome == "missed"
+
+
+def test_the_last_line_counts_the_budgets() -> None:
+    judged = [
+        judge(PAIR, measured((0.4,), (1.0,))),
+        judge(PAIR, measured((0.6,), (1.0,))),
+        judge(PAIR, measured((0.6,), ())),
+        judge(Pair(ours="ours", theirs="theirs"), measured((0.6,), (1.0,))),
+    ]
+    assert verdict(judged) == "budgets: 1 kept, 1 missed, 1 not judged"
+
+
+def test_a_series_is_told_by_its_fastest_and_its_middle_round() -> None:
+    shown = series_table(
+        [
+            Series(label="fleet-smi", values=(0.080, 0.1, 0.09), cpu=(0.07, 0.06, 0.08)),
+            Series(label="nvgpu list", note="not available: no such release"),
+        ],
+        "ms",
+    )
+    assert shown == (
+        "            min ms  median ms  CPU ms\n"
+        "fleet-smi    80.00      90.00   60.00\n"
+        "nvgpu list  not available: no such release\n"
+    )
+
+
+def test_a_ratio_stands_beside_its_budget() -> None:
+    judged = [
+        judge(PAIR, measured((0.6,), (1.0,))),
+        judge(PAIR, measured((0.6,), ())),
+        judge(Pair(ours="ours", theirs="theirs"), measured((0.6,), (1.0,))),
+    ]
+    assert ratio_table(judged) == (
+        "               of minimums  of medians  budget\n"
+        "ours / theirs         0.60        0.60  ≤ 0.50      MISSED\n"
+        "ours / theirs            —           —  ≤ 0.50  not judged\n"
+        "ours / theirs         0.60        0.60\n"
+    )
+
+
+def test_a_long_remark_does_not_widen_the_columns() -> None:
+    assert table([["", "a", "b"], ["x", "1", "2"], ["y", "why it is not there"]]) == (
+        "   a  b\nx  1  2\ny  why it is not there\n"
+    )
+
+
+def test_import_times_are_read_from_what_python_prints() -> None:
+    printed = (
+        "import time: self [us] | cumulative | imported package\n"
+        "import time:       178 |        178 |   _io\n"
+        "a warning\n"
+        "import time:       655 |       1104 | encodings\n"
+    )
+    assert parse(printed) == [
+        Imported(name="_io", own=178, whole=178),
+        Imported(name="encodings", own=655, whole=1104),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("ERROR: no release 9\nnote: try again\n", "no release 9"),
+        ("Traceback\n  File x\nAttributeError: decode\n", "AttributeError: decode"),
+        ("\n", "it did not say why"),
+    ],
+)
+def test_a_failure_is_told_in_one_line(printed: str, said: str) -> None:
+    assert last_error(printed) == said

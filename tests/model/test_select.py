@@ -1,0 +1,243 @@
+"""Which GPUs are offered, in what order, and what is said when there are too few."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import asdict
+
+from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, State, Verdict
+from fleet_smi.model.policies import POLICIES
+from fleet_smi.model.select import Request, offer, require
+from fleet_smi.model.units import GIB, MIB
+from fleet_smi.model.views import summary_of
+from tests.builders import NOON, gpu, instance, process
+
+BUSY: dict[str, Any] = {"processes": (process(),), "memory_used_bytes": 17 * GIB}
+
+
+def card(
+    index: int, state: State = "free", reason: str = "nobody on it", **fields: Any
+) -> JudgedGpu:
+    idle = fields.pop("idle_seconds", None)
+    verdict = Verdict(state=state, reason=reason, since=NOON, idle_seconds=idle)
+    return JudgedGpu(**asdict(gpu(index, **fields)), verdict=verdict)
+
+
+def slice_of(number: int, state: State = "free", **fields: Any) -> JudgedInstance:
+    verdict = Verdict(state=state, reason="as it is", since=NOON)
+    return JudgedInstance(**asdict(instance(number, **fields)), verdict=verdict)
+
+
+def node(name: str, *gpus: JudgedGpu, **fields: Any) -> NodeView:
+    return NodeView(
+        node_id=f"id-of-{name}", name=name, taken_at=NOON, age_seconds=1.0, gpus=gpus, **fields
+    )
+
+
+def fleet(*nodes: NodeView) -> FleetView:
+    return FleetView(taken_at=NOON, summary=summary_of(nodes), nodes=nodes)
+
+
+def labels(view: FleetView, **asked: Any) -> list[str]:
+    return [one.label for one in offer(view, Request(**asked)).offered]
+
+
+def refusals(view: FleetView, **asked: Any) -> list[tuple[str, int | None, str]]:
+    refused = offer(view, Request(**asked)).refused
+    return [(one.node, one.index, one.words) for one in refused]
+
+
+def test_only_free_gpus_are_offered() -> None:
+    states: list[State] = ["free", "leased", "busy", "held", "ghost", "broken", "unknown"]
+    view = fleet(node("gpu01", *[card(at, state) for at, state in enumerate(states)]))
+    assert labels(view) == ["gpu01:0"]
+
+
+def test_more_free_memory_comes_first() -> None:
+    small, large = card(0, memory_total_bytes=40 * GIB), card(1)
+    assert labels(fleet(node("gpu01", small, large))) == ["gpu01:1", "gpu01:0"]
+
+
+def test_a_few_mebibytes_are_no_reason_to_take_the_hotter_card() -> None:
+    hot = card(0, memory_used_bytes=0, temperature_celsius=70.0)
+    cool = card(1, memory_used_bytes=9 * MIB, temperature_celsius=30.0)
+    assert labels(fleet(node("gpu01", hot, cool))) == ["gpu01:1", "gpu01:0"]
+
+
+def test_the_faster_model_comes_before_the_cooler_card() -> None:
+    slow = card(0, name="NVIDIA A100-SXM4-80GB", temperature_celsius=20.0)
+    assert labels(fleet(node("gpu01", slow, card(1)))) == ["gpu01:1", "gpu01:0"]
+
+
+def test_an_impossible_temperature_is_not_the_coolest() -> None:
+    odd = card(0, temperature_celsius=-1.0)
+    assert labels(fleet(node("gpu01", odd, card(1)))) == ["gpu01:1", "gpu01:0"]
+
+
+def test_the_less_shared_node_comes_first() -> None:
+    view = fleet(node("gpu01", card(0), card(1, "busy", **BUSY)), node("gpu02", card(0)))
+    assert labels(view) == ["gpu02:0", "gpu01:0"]
+
+
+def test_equals_come_in_the_order_of_names_and_indices() -> None:
+    view = fleet(node("gpu10", card(0)), node("gpu2", card(1), card(0)))
+    assert labels(view) == ["gpu2:0", "gpu2:1", "gpu10:0"]
+
+
+def test_as_many_are_offered_as_are_asked_for() -> None:
+    view = fleet(node("gpu01", *[card(at) for at in range(4)]))
+    assert labels(view, count=2) == ["gpu01:0", "gpu01:1"]
+    assert len(labels(view, count=0)) == 4
+
+
+def test_too_little_free_memory_is_refused_with_the_figure() -> None:
+    view = fleet(node("gpu01", card(0), card(1, memory_total_bytes=24 * GIB, memory_used_bytes=0)))
+    assert labels(view, min_free_bytes=40 * GIB) == ["gpu01:0"]
+    assert refusals(view, min_free_bytes=40 * GIB) == [
+        ("gpu01", 1, "free, but with 24.0 GiB of free memory")
+    ]
+
+
+def test_unknown_free_memory_never_meets_a_demand_for_memory() -> None:
+    view = fleet(node("gpu01", card(0, memory_used_bytes=None, memory_shared=True)))
+    assert labels(view) == ["gpu01:0"]
+    assert labels(view, min_free_bytes=1) == []
+
+
+def test_a_sleeping_gpu_has_all_its_memory() -> None:
+    view = fleet(node("gpu01", card(0, memory_used_bytes=None, asleep=True)))
+    assert labels(view, min_free_bytes=40 * GIB) == ["gpu01:0"]
+
+
+@pytest.mark.parametrize(
+    "model, found", [("h100", 1), ("80gb h100", 1), ("A100", 1), ("100", 2), ("B200", 0)]
+)
+def test_a_model_is_asked_for_by_words_of_its_name(model: str, found: int) -> None:
+    view = fleet(node("gpu01", card(0), card(1, name="NVIDIA A100-SXM4-40GB")))
+    assert len(labels(view, model=model)) == found
+
+
+def test_nodes_are_asked_for_by_a_pattern() -> None:
+    view = fleet(node("gpu01", card(0)), node("gpu02", card(0)))
+    assert labels(view, node="0[2-9]") == ["gpu02:0"]
+    with pytest.raises(UsageError, match="not a pattern"):
+        offer(view, Request(node="("))
+
+
+def test_a_silent_node_is_refused_as_a_whole() -> None:
+    view = fleet(node("gpu07", card(0), card(1), silent=True), node("gpu08", card(0)))
+    assert labels(view) == ["gpu08:0"]
+    assert refusals(view) == [("gpu07", None, "node silent for 1 s")]
+
+
+def test_refusals_say_why() -> None:
+    held = card(2, "held", "bob, idle for 3 h, 16.2 GiB kept", **BUSY)
+    ghost = card(4, "ghost", "71.1 GiB used, no process accounts for it")
+    assert refusals(fleet(node("gpu01", held, ghost))) == [
+        ("gpu01", 2, "held by bob, idle for 3 h, 16.2 GiB kept"),
+        ("gpu01", 4, "ghost: 71.1 GiB used, no process accounts for it"),
+    ]
+
+
+def test_instances_are_offered_by_their_own_uuid_and_their_gpu_never() -> None:
+    parts = (slice_of(1), slice_of(2, "busy"))
+    view = fleet(node("gpu01", card(0, "free", instances=parts, mig_mode=True)))
+    (found,) = offer(view, Request()).offered
+    assert (found.uuid, found.label) == ("MIG-00000001", "gpu01:0:0")
+    assert labels(view, model="1g.10gb") == ["gpu01:0:0"]
+
+
+def test_two_nodes_with_one_name_and_one_uuid_stay_apart() -> None:
+    twin = node("gpu01", card(0, "busy", **BUSY))
+    other = NodeView(node_id="other", name="gpu01", taken_at=NOON, age_seconds=1.0, gpus=(card(0),))
+    (found,) = offer(fleet(twin, other), Request()).offered
+    assert found.node_id == "other"
+
+
+def test_the_same_node_gives_all_or_the_request_is_unmet() -> None:
+    view = fleet(node("gpu01", card(0, temperature_celsius=20.0)), node("gpu02", card(0), card(1)))
+    assert labels(view, count=2, same_node=True) == ["gpu02:0", "gpu02:1"]
+    assert labels(view, count=1, same_node=True) == ["gpu01:0"]
+    short = offer(view, Request(count=3, same_node=True))
+    assert short.unmet == "3 GPUs are free, 2 of them on one node, 3 were asked for"
+
+
+def test_too_few_gpus_are_told_with_the_next_likely_one() -> None:
+    short = card(0, "held", idle_seconds=700.0, **BUSY)
+    long = card(1, "held", idle_seconds=9000.0, **BUSY)
+    view = fleet(node("gpu01", card(2), card(3)), node("gpu02", short, long))
+    with pytest.raises(Unmet) as told:
+        require(view, Request(count=16))
+    assert str(told.value) == ("2 GPUs are free, 16 were asked for; the next likely one is gpu02:1")
+
+
+def test_without_a_held_gpu_the_least_busy_is_the_next_likely() -> None:
+    hard, light = card(0, "busy", busy_percent=97.0), card(1, "busy", busy_percent=30.0)
+    found = offer(fleet(node("gpu01", hard, light)), Request(count=1))
+    assert found.unmet == "no GPU is free, 1 was asked for; the next likely one is gpu01:1"
+
+
+def test_nothing_at_all_is_unmet_even_when_all_were_asked_for() -> None:
+    assert offer(fleet(), Request()).unmet == "no GPU is free"
+    assert offer(fleet(), Request(model="H100", count=2)).unmet == (
+        "no fitting GPU is free, 2 were asked for"
+    )
+
+
+def test_what_is_there_is_offered_though_it_is_too_little() -> None:
+    assert labels(fleet(node("gpu01", card(0))), count=2) == ["gpu01:0"]
+
+
+def test_a_met_request_is_returned() -> None:
+    assert len(require(fleet(node("gpu01", card(0))), Request(count=1)).offered) == 1
+
+
+@pytest.mark.parametrize("asked", [{"count": -1}, {"policy": "astrology"}])
+def test_a_request_without_sense_is_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        offer(fleet(), Request(**asked))
+
+
+BARE: dict[str, Any] = {
+    "processes": (process(gpu_memory_bytes=420 * MIB),),
+    "memory_used_bytes": 430 * MIB,
+}
+DISPLAY = (process(kind="graphics", gpu_memory_bytes=300 * MIB),)
+
+
+@pytest.mark.parametrize(
+    "policy, judged, offered",
+    [
+        ("no-process", card(0, "ghost", memory_used_bytes=71 * GIB), True),
+        ("no-process", card(0, "free", processes=DISPLAY), True),
+        ("no-process", card(0, "busy", **BUSY), False),
+        ("no-process", card(0, "free", processes=None), False),
+        ("memory", card(0, "busy", processes=(process(),), memory_used_bytes=10 * GIB), True),
+        ("memory", card(0, "busy", **BUSY), False),
+        ("memory", card(0, "free", memory_used_bytes=None), False),
+        ("load", card(0, "ghost", memory_used_bytes=71 * GIB), True),
+        ("load", card(0, "free", busy_percent=5.0), False),
+        ("load", card(0, "free", memory_busy_percent=3.0), False),
+        ("load", card(0, "free", busy_percent=None), False),
+        ("load", card(0, "held", **BARE), False),
+        ("context", card(0, "held", **BARE), True),
+        ("context", card(0, "held", **BUSY), False),
+        ("context", card(0, "busy", **BARE), False),
+        ("context", card(0, "free"), True),
+    ],
+)
+def test_each_policy_has_its_own_rule(policy: str, judged: JudgedGpu, offered: bool) -> None:
+    assert bool(labels(fleet(node("gpu01", judged)), policy=policy)) is offered
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("state", ["broken", "unknown", "leased"])
+def test_no_policy_offers_what_is_broken_unknown_or_leased(policy: str, state: State) -> None:
+    assert labels(fleet(node("gpu01", card(0, state))), policy=policy) == []
+
+
+def test_the_memory_policy_takes_another_share() -> None:
+    view = fleet(node("gpu01", card(0, "busy", memory_used_bytes=30 * GIB)))
+    assert labels(view, policy="memory") == []
+    assert labels(view, policy="memory", max_used_percent=50.0) == ["gpu01:0"]

@@ -1,0 +1,124 @@
+"""This machine from Python."""
+
+import multiprocessing
+import threading
+
+import pytest
+
+import fleet_smi
+from fleet_smi import api
+from fleet_smi.errors import Unmet, UsageError
+from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
+from tests.machines import Machine, People
+
+
+@pytest.fixture(autouse=True)
+def own_machine(machine: Machine, people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two free GPUs and a busy one."""
+    busy = SimProcess(pid=people.start(), memory=30 * GIB)
+    gpus = [
+        SimGpu(memory_used=4 * MIB, temperature=50),
+        SimGpu(memory_used=31 * GIB, util_gpu=80, processes=[busy]),
+        SimGpu(memory_used=4 * MIB, temperature=30),
+    ]
+    machine.play(Scenario(gpus=gpus))
+    own = api._Own()
+    monkeypatch.setattr(api, "_own", own)
+
+
+@pytest.fixture(autouse=True)
+def closed(own_machine: None) -> object:
+    yield
+    if api._own._fleet is not None:
+        api._own._fleet.close()
+
+
+def test_gpus_come_with_their_verdicts() -> None:
+    assert [gpu.verdict.state for gpu in fleet_smi.gpus()] == ["free", "busy", "free"]
+
+
+def test_a_snapshot_is_what_was_read_and_no_judgement() -> None:
+    snapshot = fleet_smi.snapshot()
+    assert len(snapshot.gpus) == 3
+    assert not hasattr(snapshot.gpus[0], "verdict")
+    assert snapshot.host.driver_version == "590.48.01"
+
+
+def test_the_best_free_gpus_are_offered() -> None:
+    assert [one.index for one in fleet_smi.free(2)] == [2, 0]
+    assert fleet_smi.free()[0].uuid.startswith("GPU-")
+
+
+def test_memory_may_be_asked_for_in_words_or_bytes() -> None:
+    assert len(fleet_smi.free(2, min_free="40GiB")) == 2
+    assert len(fleet_smi.free(2, min_free=40 * GIB)) == 2
+    with pytest.raises(Unmet):
+        fleet_smi.free(1, min_free="100GiB")
+
+
+def test_too_few_is_an_error_that_says_so() -> None:
+    with pytest.raises(Unmet, match="2 GPUs are free, 3 were asked for"):
+        fleet_smi.free(3)
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(UsageError):
+        fleet_smi.free(1, policy="magic")
+
+
+def test_gpu_info_has_the_shape_of_nvgpus() -> None:
+    first = fleet_smi.gpu_info()[0]
+    assert first == {
+        "index": "0",
+        "type": "NVIDIA H100 80GB HBM3",
+        "uuid": "GPU-00000000-0000-4000-8000-000000000000",
+        "mem_used": 4,
+        "mem_total": 81559,
+        "mem_used_percent": pytest.approx(100 * 4 / 81559),
+    }
+
+
+def test_available_gpus_are_those_with_memory_to_spare_as_nvgpu_counts() -> None:
+    assert fleet_smi.available_gpus() == ["0", "2"]
+    assert fleet_smi.available_gpus(max_used_percent=50) == ["0", "1", "2"]
+
+
+def test_unknown_memory_is_none_and_never_zero(machine: Machine) -> None:
+    machine.play(SimGpu(memory_total=None, memory_used=None))
+    (info,) = fleet_smi.gpu_info()
+    assert (info["mem_used"], info["mem_total"], info["mem_used_percent"]) == (None, None, None)
+    assert fleet_smi.available_gpus() == []
+
+
+def test_threads_may_ask_at_once() -> None:
+    counts: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: counts.append(len(fleet_smi.gpus()))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [3] * 8
+
+
+def count_gpus(answers: "multiprocessing.SimpleQueue[int]") -> None:
+    answers.put(len(fleet_smi.gpus()))
+    assert api._own._fleet is not None
+    api._own._fleet.close()
+
+
+def test_a_forked_copy_of_the_program_has_a_reader_of_its_own() -> None:
+    assert len(fleet_smi.gpus()) == 3
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+    copy = fork.Process(target=count_gpus, args=(answers,))
+    copy.start()
+    copy.join()
+    assert answers.get() == 3
+    assert len(fleet_smi.gpus()) == 3
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'gpuz'"):
+        fleet_smi.gpuz  # noqa: B018

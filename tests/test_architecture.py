@@ -1,0 +1,93 @@
+"""Rules about the tree itself: what is listed is what is there, and nothing grows too large."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fleet_smi
+from fleet_smi.cli.main import COMMANDS
+from fleet_smi.node.collecting import DEADLINES
+from fleet_smi.node.collectors import COLLECTORS, collector
+from fleet_smi.node.reader import READINGS
+
+PROJECT = Path(__file__).parents[1]
+SOURCE = PROJECT / "src/fleet_smi"
+MOST_LINES = 400
+SOURCES = sorted(SOURCE.rglob("*.py"))
+
+
+def modules_in(folder: str) -> set[str]:
+    return {path.stem for path in (SOURCE / folder).glob("*.py") if path.stem != "__init__"}
+
+
+def test_every_collector_file_is_listed_under_its_own_name() -> None:
+    assert set(COLLECTORS) == modules_in("node/collectors")
+    assert all(collector(name).name == name for name in COLLECTORS)
+
+
+def test_every_collector_has_a_reading_and_a_deadline() -> None:
+    assert set(COLLECTORS) == set(DEADLINES)
+    assert set(COLLECTORS) <= set(READINGS)
+
+
+def test_every_command_file_is_listed_under_its_own_name() -> None:
+    assert set(COMMANDS) == modules_in("cli/commands")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_file_says_what_it_is_and_stays_small(path: Path) -> None:
+    text = path.read_text()
+    docstring = ast.get_docstring(ast.parse(text))
+    assert docstring, "the first line says what the file is"
+    assert len(docstring.splitlines()[0]) <= 100
+    assert len(text.splitlines()) <= MOST_LINES
+
+
+def test_tests_stand_in_the_rooms_of_what_they_test() -> None:
+    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir()} - {"__pycache__"}
+    tested = {path.name for path in (PROJECT / "tests").iterdir() if path.is_dir()}
+    assert rooms <= tested
+
+
+def test_there_is_no_room_for_everything() -> None:
+    assert not [path for path in SOURCES if path.stem in ("utils", "util", "helpers", "common")]
+
+
+def imported_by(*arguments: str) -> set[str]:
+    program = (
+        "import sys\nfrom fleet_smi.cli.main import main\n"
+        f"try: main({list(arguments)!r})\nexcept SystemExit: pass\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    return set(done.stderr.splitlines()[-1].split())
+
+
+def test_the_quick_commands_import_nothing_slow() -> None:
+    slow = {"pathlib", "rich", "psutil", "httpx", "pynvml", "dataclasses", "subprocess", "asyncio"}
+    for command in ((), ("free",), ("who",)):
+        assert not imported_by(*command) & slow, command
+
+
+def test_help_does_not_touch_the_machine() -> None:
+    for question in ("--help", "--version"):
+        assert not imported_by(question) & {"fleet_smi.local", "msgspec"}
+
+
+def test_the_version_is_the_installed_one() -> None:
+    from importlib.metadata import version
+
+    assert version("fleet-smi") == fleet_smi.__version__
+
+
+def test_the_project_names_no_place_of_download() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    pins = [PROJECT / name for name in listed.stdout.splitlines() if "requirements" in name]
+    assert all("://" not in path.read_text() for path in pins)
