@@ -20,7 +20,7 @@ FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
 FUNCTION = re.compile(r"^[A-Z0-9_]+\((\d+), (nvml\w+)[,)]", re.MULTILINE)
 
 
-class BuildFailed(Exception):  # noqa: N818
+class BuildFailed(Exception):
     """The simulated driver could not be built; the message says what to do."""
 
 

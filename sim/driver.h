@@ -7,6 +7,7 @@
 
 /* Which handles a function takes. */
 enum scope {
+    WITHOUT_DRIVER, /* the library answers by itself, initialised or not */
     WITHOUT_DEVICE,
     HANDLE_GETTER, /* makes handles: only `**` and its own name stop it */
     GPU_ONLY,      /* not supported on the handle of a MIG instance */

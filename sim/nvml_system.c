@@ -52,7 +52,7 @@ API(319, nvmlSystemGetDriverVersion, char *text, unsigned size)
 
 API(319, nvmlSystemGetNVMLVersion, char *text, unsigned size)
 {
-    ASK(nvmlSystemGetNVMLVersion, WITHOUT_DEVICE, NULL);
+    ASK(nvmlSystemGetNVMLVersion, WITHOUT_DRIVER, NULL);
     char version[64];
     snprintf(version, sizeof version, "%d.%s", atoi(call.scenario->cuda), call.scenario->driver);
     return put_text(&call, text, size, version);

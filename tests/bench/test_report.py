@@ -4,7 +4,7 @@ import pytest
 
 from bench.imports import Imported, parse
 from bench.peers import last_error
-from bench.report import Pair, Series, judge, ratio_table, series_table, table, verdict
+from bench.report import Pair, Series, judge, others, ratio_table, series_table, table, verdict
 
 PAIR = Pair(ours="ours", theirs="theirs", budget=0.5)
 
@@ -82,6 +82,11 @@ def test_a_ratio_stands_beside_its_budget() -> None:
         "ours / theirs            —           —  ≤ 0.50  not judged\n"
         "ours / theirs         0.60        0.60\n"
     )
+
+
+def test_a_busy_machine_is_told() -> None:
+    assert others(0.04) == "others used 4% of this machine meanwhile"
+    assert others(0.4).endswith("measure again when it is quiet")
 
 
 def test_a_long_remark_does_not_widen_the_columns() -> None:

@@ -62,12 +62,12 @@ def test_a_bug_in_a_binding_fails_that_reading_alone(reader: Reader) -> None:
 
 
 def test_closing_leaves_no_child_and_no_descriptor(reader: Reader) -> None:
-    before, descriptors = children(), len(os.listdir("/proc/self/fd"))
+    before, descriptors = children(), len(list(Path("/proc/self/fd").iterdir()))
     reader.ask("host", 5.0, root="/")
     assert len(children() - before) == 1
     reader.close()
     assert children() - before == set()
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
 def test_it_can_be_used_again_after_closing(reader: Reader) -> None:

@@ -35,7 +35,6 @@ def run_module(env: dict[str, str], *arguments: str) -> str:
 
 
 def test_gpustat_agrees_with_the_scenario(simulated: Simulated) -> None:
-    pytest.importorskip("gpustat", reason="gpustat is not installed")
     shown = json.loads(
         run_module(simulated(Scenario(gpus=[BUSY, SimGpu()])), "-m", "gpustat", "--json")
     )
@@ -63,7 +62,6 @@ print(json.dumps([[read(d), [read(m) for m in d.mig_devices()]] for d in Device.
 
 
 def test_nvitop_agrees_with_the_scenario(simulated: Simulated) -> None:
-    pytest.importorskip("nvitop", reason="nvitop is not installed")
     split = SimGpu(
         mig=True,
         instances=[SimInstance(profile="1g.10gb", gi=9, memory_used=3 * GIB)],
@@ -90,7 +88,6 @@ def test_nvitop_agrees_with_the_scenario(simulated: Simulated) -> None:
 def test_nvitop_reads_the_processes_of_old_drivers(
     tmp_path: Path, branch: int, driver: str, without: tuple[str, ...], quirks: list[str]
 ) -> None:
-    pytest.importorskip("nvitop", reason="nvitop is not installed")
     build(tmp_path, branch, without)
     processes = [
         SimProcess(pid=os.getpid(), memory=11 * GIB, sm=85),
@@ -104,14 +101,6 @@ def test_nvitop_reads_the_processes_of_old_drivers(
 
 
 def test_nvisel_offers_the_idle_gpu(simulated: Simulated) -> None:
-    pytest.importorskip("nvitop", reason="nvitop is not installed")
     env = simulated(Scenario(gpus=[BUSY, SimGpu()]))
     out = run_module(env, "-m", "nvitop.select", "--count", "1", "--format", "uuid")
     assert out.strip() == "GPU-00000000-0000-4000-8000-000000000001"
-
-
-def test_nvgpu_finds_the_free_gpus_in_the_table(simulated: Simulated) -> None:
-    nvgpu = pytest.importorskip("nvgpu", reason="nvgpu is not installed")
-    env = simulated(Scenario(gpus=[BUSY, SimGpu(memory_used=70 * GIB), SimGpu()]))
-    code = f"import json, {nvgpu.__name__}; print(json.dumps(nvgpu.available_gpus()))"
-    assert json.loads(run_module(env, "-c", code)) == ["0", "2"]

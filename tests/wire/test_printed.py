@@ -32,12 +32,24 @@ def test_what_holds_no_json_fails_in_one_line(text: str) -> None:
 @pytest.mark.parametrize(
     "value, expected",
     [
-        ("45.0", 45.0), ("(1600Mhz)", 1600.0), ("-3 C", -3.0), (" 0", 0.0), (42, 42.0),
-        ({"value": 6, "unit": "W"}, 6.0), ("N/A", None), ("N/A (Secondary die)", None),
-        ("0x1002", None), ("1.2.3", None), ("", None), (None, None), (True, None), ([1], None),
-        ("9" * 40, None), (10**400, None),
+        ("45.0", 45.0),
+        ("(1600Mhz)", 1600.0),
+        ("-3 C", -3.0),
+        (" 0", 0.0),
+        (42, 42.0),
+        ({"value": 6, "unit": "W"}, 6.0),
+        ("N/A", None),
+        ("N/A (Secondary die)", None),
+        ("0x1002", None),
+        ("1.2.3", None),
+        ("", None),
+        (None, None),
+        (True, None),
+        ([1], None),
+        ("9" * 40, None),
+        (10**400, None),
     ],
-)  # fmt: skip
+)
 def test_a_number_is_taken_from_the_front_or_not_at_all(value: Any, expected: float | None) -> None:
     assert number(value) == expected
 
@@ -50,11 +62,14 @@ def test_bytes_keep_their_last_digit() -> None:
 @pytest.mark.parametrize(
     "value, unit, expected",
     [
-        ({"value": 196592, "unit": "MB"}, None, 196592 << 20), ("2", "MiB", 2 << 20),
-        ({"value": 1.5, "unit": "GB"}, None, 3 << 29), ("N/A", "MiB", None),
-        ({"value": 5, "unit": "parsec"}, None, None), (5, None, None),
+        ({"value": 196592, "unit": "MB"}, None, 196592 << 20),
+        ("2", "MiB", 2 << 20),
+        ({"value": 1.5, "unit": "GB"}, None, 3 << 29),
+        ("N/A", "MiB", None),
+        ({"value": 5, "unit": "parsec"}, None, None),
+        (5, None, None),
     ],
-)  # fmt: skip
+)
 def test_a_size_needs_its_unit(value: Any, unit: str | None, expected: int | None) -> None:
     assert size(value, unit) == expected
 

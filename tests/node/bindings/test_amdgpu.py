@@ -45,8 +45,11 @@ def test_a_sleeping_card_is_not_woken(tmp_path: Path, monkeypatch: pytest.Monkey
     below = {path.removeprefix(f"{root}/sys/class/drm/card1/device/") for path in opened}
     assert raw["cards"][0]["files"] == {"unique_id": "249220e172fc1a88"}
     assert {name for name in below if not name.startswith("/")} == {
-        "uevent", "power/runtime_status", "product_name", "unique_id"
-    }  # fmt: skip
+        "uevent",
+        "power/runtime_status",
+        "product_name",
+        "unique_id",
+    }
     assert not [path for path in opened if "fdinfo" in path]
 
 

@@ -18,9 +18,13 @@ def _look(root: str, at: float = 0.0) -> dict[str, Any]:
 
 def test_a_client_is_found_with_its_memory_and_engines(tmp_path: Path) -> None:
     tree = client(
-        41, "renderD128", drm_pdev="0000:03:00.0", drm_memory_vram="12 KiB",
-        drm_engine_compute="5 ns", drm_engine_gfx="0 ns",
-    )  # fmt: skip
+        41,
+        "renderD128",
+        drm_pdev="0000:03:00.0",
+        drm_memory_vram="12 KiB",
+        drm_engine_compute="5 ns",
+        drm_engine_gfx="0 ns",
+    )
     found = _look(plant(tmp_path, tree))
     assert found["clients"] == [
         {
@@ -35,8 +39,13 @@ def test_a_client_is_found_with_its_memory_and_engines(tmp_path: Path) -> None:
 
 
 def test_what_is_resident_is_preferred_to_what_is_allocated(tmp_path: Path) -> None:
-    tree = client(41, "card1", drm_total_vram0="90 MiB", drm_resident_vram0="12 MiB",
-                  drm_total_cycles_ccs="77")  # fmt: skip
+    tree = client(
+        41,
+        "card1",
+        drm_total_vram0="90 MiB",
+        drm_resident_vram0="12 MiB",
+        drm_total_cycles_ccs="77",
+    )
     (found,) = _look(plant(tmp_path, tree))["clients"]
     assert found["memory"] == {"vram0": "12 MiB"}
 
@@ -100,8 +109,10 @@ def test_a_bound_that_was_met_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_what_is_not_of_drm_is_ignored(tmp_path: Path) -> None:
     tree = client(41, "renderD128") | {
-        "proc/41/fdinfo/5": "pos:\t0\n", "proc/42/fd/3": Path("/dev/kfd"),
-        "proc/42/fdinfo/3": "pos:\t0\n", "proc/self/fd/0": Path("/dev/dri/card1"),
-    }  # fmt: skip
+        "proc/41/fdinfo/5": "pos:\t0\n",
+        "proc/42/fd/3": Path("/dev/kfd"),
+        "proc/42/fdinfo/3": "pos:\t0\n",
+        "proc/self/fd/0": Path("/dev/dri/card1"),
+    }
     found = _look(plant(tmp_path, tree))
     assert (found["clients"], found["listed"]) == ([], True)

@@ -66,5 +66,7 @@ def test_a_sleeping_card_is_not_woken(tmp_path: Path, monkeypatch: pytest.Monkey
     intel_gpu.read(root)
     # Of the process only its name: asking for its share would wake the card.
     assert {path.removeprefix(f"{root}/").rpartition("device/")[2] for path in opened} == {
-        "uevent", "power/runtime_status", "proc/41/comm"
-    }  # fmt: skip
+        "uevent",
+        "power/runtime_status",
+        "proc/41/comm",
+    }

@@ -54,8 +54,9 @@ def test_two_cards_with_one_id_stay_two(tmp_path: Path) -> None:
     same: dict[str, Content] = {"unique_id": "249220e172fc1a88\n"}
     tree = card("amdgpu", files=same) | card("amdgpu", number=2, pci="0000:04:00.0", files=same)
     assert [gpu.uuid for gpu in gpus(plant(tmp_path, tree))] == [
-        "GPU-249220e172fc1a88", "amd-0000:04:00.0"
-    ]  # fmt: skip
+        "GPU-249220e172fc1a88",
+        "amd-0000:04:00.0",
+    ]
 
 
 def test_a_card_that_tells_no_name_is_named_by_its_pci_id(tmp_path: Path) -> None:
@@ -139,9 +140,11 @@ def test_a_links_speed_is_its_generation(
     tmp_path: Path, speed: str, generation: int | None
 ) -> None:
     files: dict[str, Content] = {
-        "current_link_speed": f"{speed} GT/s PCIe\n", "max_link_speed": "64.0 GT/s PCIe\n",
-        "current_link_width": "8\n", "max_link_width": "16\n",
-    }  # fmt: skip
+        "current_link_speed": f"{speed} GT/s PCIe\n",
+        "max_link_speed": "64.0 GT/s PCIe\n",
+        "current_link_width": "8\n",
+        "max_link_width": "16\n",
+    }
     gpu = only(tmp_path, files)
     assert (gpu.pcie_generation, gpu.pcie_generation_max) == (generation, 6)
     assert (gpu.pcie_width, gpu.pcie_width_max) == (8, 16)
@@ -156,16 +159,19 @@ def test_a_card_that_fell_off_the_bus_is_lost(tmp_path: Path) -> None:
 
 def test_ecc_errors_are_summed_over_the_blocks_that_count_them(tmp_path: Path) -> None:
     files: dict[str, Content] = {
-        "ras/umc_err_count": "ue: 1\nce: 30\n", "ras/gfx_err_count": "ue: 0\nce: 4\n"
-    }  # fmt: skip
+        "ras/umc_err_count": "ue: 1\nce: 30\n",
+        "ras/gfx_err_count": "ue: 0\nce: 4\n",
+    }
     gpu = only(tmp_path, files)
     assert (gpu.ecc_corrected, gpu.ecc_uncorrected) == (34, 1)
 
 
 MEMORY: dict[str, Content] = {
-    "mem_info_vram_total": "536870912\n", "mem_info_vram_used": "500000000\n",
-    "mem_info_gtt_total": "16441004032\n", "mem_info_gtt_used": "3946811392\n",
-}  # fmt: skip
+    "mem_info_vram_total": "536870912\n",
+    "mem_info_vram_used": "500000000\n",
+    "mem_info_gtt_total": "16441004032\n",
+    "mem_info_gtt_used": "3946811392\n",
+}
 
 
 def test_a_cards_memory_is_its_own(tmp_path: Path) -> None:
@@ -214,9 +220,10 @@ def test_one_dead_sensor_does_not_make_a_card_unreadable(tmp_path: Path) -> None
 
 def test_a_sleeping_card_keeps_its_id(tmp_path: Path) -> None:
     files: dict[str, Content] = {
-        "power/runtime_status": "suspended\n", "unique_id": "249220e172fc1a88\n",
+        "power/runtime_status": "suspended\n",
+        "unique_id": "249220e172fc1a88\n",
         "gpu_busy_percent": "0\n",
-    }  # fmt: skip
+    }
     gpu = only(tmp_path, files)
     assert (gpu.asleep, gpu.uuid, gpu.busy_percent) == (True, "GPU-249220e172fc1a88", None)
     assert gpu.processes is None
@@ -236,13 +243,17 @@ TWO_CARDS = card("amdgpu") | card("amdgpu", number=2, pci="0000:04:00.0")
 
 
 def test_a_process_is_on_the_gpus_it_holds_memory_or_queues_of(tmp_path: Path) -> None:
-    tree = TWO_CARDS | compute_nodes(0x300, 0x400) | {
-        f"{KFD}/proc/41/vram_1001": "1048576\n",
-        f"{KFD}/proc/41/vram_1002": "0\n",
-        f"{KFD}/proc/42/vram_1002": "0\n",
-        f"{KFD}/proc/42/queues/1/gpuid": "1002\n",
-        "proc/1/fd/0": Path("/dev/null"),
-    }  # fmt: skip
+    tree = (
+        TWO_CARDS
+        | compute_nodes(0x300, 0x400)
+        | {
+            f"{KFD}/proc/41/vram_1001": "1048576\n",
+            f"{KFD}/proc/41/vram_1002": "0\n",
+            f"{KFD}/proc/42/vram_1002": "0\n",
+            f"{KFD}/proc/42/queues/1/gpuid": "1002\n",
+            "proc/1/fd/0": Path("/dev/null"),
+        }
+    )
     first, second = gpus(plant(tmp_path, tree))
     assert first.processes == (Process(pid=41, kind="compute", gpu_memory_bytes=1048576),)
     assert second.processes == (Process(pid=42, kind="compute", gpu_memory_bytes=0),)
@@ -256,10 +267,15 @@ def test_gpus_are_counted_as_hip_counts_them(tmp_path: Path) -> None:
 
 
 def test_processes_on_partitions_are_on_the_card(tmp_path: Path) -> None:
-    tree = card("amdgpu") | compute_nodes(0x300, 0x301, 0x302) | {
-        f"{KFD}/proc/41/vram_1002": "100\n", f"{KFD}/proc/41/vram_1003": "20\n",
-        "proc/1/fd/0": Path("/dev/null"),
-    }  # fmt: skip
+    tree = (
+        card("amdgpu")
+        | compute_nodes(0x300, 0x301, 0x302)
+        | {
+            f"{KFD}/proc/41/vram_1002": "100\n",
+            f"{KFD}/proc/41/vram_1003": "20\n",
+            "proc/1/fd/0": Path("/dev/null"),
+        }
+    )
     (gpu,) = gpus(plant(tmp_path, tree))
     assert gpu.processes == (Process(pid=41, kind="compute", gpu_memory_bytes=120),)
 
@@ -309,23 +325,58 @@ HOSTILE = st.one_of(
     st.binary(max_size=40),
     st.integers().map(str),
     st.sampled_from(
-        ["", "9" * 5000, "-1", "4294967295", "1e400", "nan", "0x10", "0: 99999999Mhz *",
-         "64.0 GT/s PCIe", "edge", "vddnb", "ue: 99999999999999999999\nce: -1", "5 KiB"]
+        [
+            "",
+            "9" * 5000,
+            "-1",
+            "4294967295",
+            "1e400",
+            "nan",
+            "0x10",
+            "0: 99999999Mhz *",
+            "64.0 GT/s PCIe",
+            "edge",
+            "vddnb",
+            "ue: 99999999999999999999\nce: -1",
+            "5 KiB",
+        ]
     ),
-)  # fmt: skip
+)
 NAMES = (
-    "uevent", "unique_id", "product_name", "gpu_busy_percent", "mem_busy_percent",
-    "mem_info_vram_total", "mem_info_vram_used", "mem_info_gtt_total", "mem_info_gtt_used",
-    "pp_dpm_sclk", "pp_dpm_mclk", "current_link_speed", "current_link_width", "max_link_width",
-    "ras/umc_err_count", "hwmon/hwmon1/temp1_input", "hwmon/hwmon1/temp1_label",
-    "hwmon/hwmon1/in1_label", "hwmon/hwmon1/power1_average", "hwmon/hwmon1/power1_cap",
-    "hwmon/hwmon1/pwm1", "hwmon/hwmon1/pwm1_max", "hwmon/hwmon1/fan1_input",
-    "hwmon/hwmon1/fan1_max", "hwmon/hwmon1/freq1_input", "hwmon/hwmon1/freq1_label",
-)  # fmt: skip
+    "uevent",
+    "unique_id",
+    "product_name",
+    "gpu_busy_percent",
+    "mem_busy_percent",
+    "mem_info_vram_total",
+    "mem_info_vram_used",
+    "mem_info_gtt_total",
+    "mem_info_gtt_used",
+    "pp_dpm_sclk",
+    "pp_dpm_mclk",
+    "current_link_speed",
+    "current_link_width",
+    "max_link_width",
+    "ras/umc_err_count",
+    "hwmon/hwmon1/temp1_input",
+    "hwmon/hwmon1/temp1_label",
+    "hwmon/hwmon1/in1_label",
+    "hwmon/hwmon1/power1_average",
+    "hwmon/hwmon1/power1_cap",
+    "hwmon/hwmon1/pwm1",
+    "hwmon/hwmon1/pwm1_max",
+    "hwmon/hwmon1/fan1_input",
+    "hwmon/hwmon1/fan1_max",
+    "hwmon/hwmon1/freq1_input",
+    "hwmon/hwmon1/freq1_label",
+)
 ELSEWHERE = (
-    f"{KFD}/topology/nodes/1/gpu_id", f"{KFD}/topology/nodes/1/properties",
-    f"{KFD}/proc/41/vram_1001", f"{KFD}/proc/41/queues/0/gpuid", "proc/41/fdinfo/5",
-)  # fmt: skip
+    f"{KFD}/topology/nodes/1/gpu_id",
+    f"{KFD}/topology/nodes/1/properties",
+    f"{KFD}/proc/41/vram_1001",
+    f"{KFD}/proc/41/queues/0/gpuid",
+    "proc/41/fdinfo/5",
+)
 
 
 @settings(max_examples=60, deadline=None)

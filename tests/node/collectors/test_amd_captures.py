@@ -62,8 +62,10 @@ def test_captured_machines_read_as_their_files_say(tmp_path: Path, capture: Path
 @pytest.mark.parametrize("capture", captured("amd/kfd-topology"), ids=lambda path: path.name)
 def test_captured_topologies_find_their_cards(tmp_path: Path, capture: Path) -> None:
     nodes = next(path for path in capture.rglob("nodes"))
-    read = [dict(line.split(" ") for line in (text(path) or "").splitlines())
-            for path in nodes.glob("*/properties")]  # fmt: skip
+    read = [
+        dict(line.split(" ") for line in (text(path) or "").splitlines())
+        for path in nodes.glob("*/properties")
+    ]
     read = [properties for properties in read if properties["simd_count"] != "0"]
     tree: dict[str, Content] = {f"{KFD}/topology/nodes": nodes}
     unique_ids = {properties["unique_id"] for properties in read}

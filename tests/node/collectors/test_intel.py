@@ -54,9 +54,11 @@ def test_power_is_what_was_drawn_between_two_readings(tmp_path: Path) -> None:
 def test_a_card_counter_that_stays_at_zero_gives_way_to_the_packages(tmp_path: Path) -> None:
     hwmon = "sys/class/drm/card1/device/hwmon/hwmon1"
     labels: dict[str, Content] = {
-        f"{hwmon}/energy1_label": "card\n", f"{hwmon}/energy1_input": "0\n",
-        f"{hwmon}/energy2_label": "pkg\n", f"{hwmon}/energy2_input": "1000000\n",
-    }  # fmt: skip
+        f"{hwmon}/energy1_label": "card\n",
+        f"{hwmon}/energy1_input": "0\n",
+        f"{hwmon}/energy2_label": "pkg\n",
+        f"{hwmon}/energy2_input": "1000000\n",
+    }
     root = plant(tmp_path, card("xe", ARC) | labels)
     gpus(root, at=0.0)
     plant(tmp_path, {f"{hwmon}/energy2_input": "31000000\n"})
@@ -92,11 +94,13 @@ def test_the_limit_is_the_sustained_one(
 
 def test_the_temperature_of_the_memory_is_not_the_gpus(tmp_path: Path) -> None:
     memory: dict[str, Content] = {
-        "hwmon/hwmon1/temp3_input": "54000\n", "hwmon/hwmon1/temp3_label": "vram\n"
-    }  # fmt: skip
+        "hwmon/hwmon1/temp3_input": "54000\n",
+        "hwmon/hwmon1/temp3_label": "vram\n",
+    }
     package: dict[str, Content] = {
-        "hwmon/hwmon1/temp2_input": "56000\n", "hwmon/hwmon1/temp2_label": "pkg\n"
-    }  # fmt: skip
+        "hwmon/hwmon1/temp2_input": "56000\n",
+        "hwmon/hwmon1/temp2_label": "pkg\n",
+    }
     assert only(tmp_path / "a", memory).temperature_celsius is None
     assert only(tmp_path / "b", memory | package).temperature_celsius == 56.0
 
@@ -113,8 +117,9 @@ def test_reasons_to_throttle_are_named(tmp_path: Path) -> None:
 def test_the_sum_of_i915s_reasons_is_not_one_of_them(tmp_path: Path) -> None:
     folder = "sys/class/drm/card1/gt/gt0"
     tree = card("i915", ARC) | {
-        f"{folder}/throttle_reason_status": "1\n", f"{folder}/throttle_reason_pl1": "1\n"
-    }  # fmt: skip
+        f"{folder}/throttle_reason_status": "1\n",
+        f"{folder}/throttle_reason_pl1": "1\n",
+    }
     assert gpus(plant(tmp_path, tree))[0].throttle_reasons == ("pl1",)
 
 
@@ -126,8 +131,9 @@ def test_memory_of_the_card_is_read_where_a_kernel_tells_it(tmp_path: Path) -> N
     (gpu,) = gpus(plant(tmp_path, tree))
     assert (gpu.memory_total_bytes, gpu.memory_used_bytes) == (6000, 5000)
     tiles: dict[str, Content] = {
-        "tile0/physical_vram_size_bytes": "500\n", "tile1/physical_vram_size_bytes": "500\n"
-    }  # fmt: skip
+        "tile0/physical_vram_size_bytes": "500\n",
+        "tile1/physical_vram_size_bytes": "500\n",
+    }
     assert only(tmp_path / "tiles", tiles).memory_total_bytes == 1000
 
 
@@ -138,9 +144,14 @@ def test_a_clients_memory_is_where_the_gpu_has_its_own(
     tmp_path: Path, pci: str, expected: int
 ) -> None:
     tree = card("xe", ARC, pci=pci) | client(
-        41, "renderD128", drm_pdev=pci, drm_resident_vram0="3 MiB", drm_resident_system="4 KiB",
-        drm_cycles_ccs="55", drm_total_cycles_ccs="66",
-    )  # fmt: skip
+        41,
+        "renderD128",
+        drm_pdev=pci,
+        drm_resident_vram0="3 MiB",
+        drm_resident_system="4 KiB",
+        drm_cycles_ccs="55",
+        drm_total_cycles_ccs="66",
+    )
     (gpu,) = gpus(plant(tmp_path, tree))
     assert gpu.processes == (Process(pid=41, kind="compute", gpu_memory_bytes=expected),)
 
@@ -200,11 +211,18 @@ HOSTILE = st.one_of(
     st.sampled_from(["", "9" * 5000, "-1", "4294967295", "nan", "pkg", "card", "1", "2.5 GT/s"]),
 )
 NAMES = (
-    "hwmon/hwmon1/temp1_input", "hwmon/hwmon1/temp1_label", "hwmon/hwmon1/energy1_input",
-    "hwmon/hwmon1/energy1_label", "hwmon/hwmon1/power1_max", "tile0/gt0/freq0/act_freq",
-    "tile0/gt0/freq0/rp0_freq", "tile0/gt0/freq0/throttle/reason_pl1", "current_link_speed",
-    "current_link_width", "tile0/physical_vram_size_bytes",
-)  # fmt: skip
+    "hwmon/hwmon1/temp1_input",
+    "hwmon/hwmon1/temp1_label",
+    "hwmon/hwmon1/energy1_input",
+    "hwmon/hwmon1/energy1_label",
+    "hwmon/hwmon1/power1_max",
+    "tile0/gt0/freq0/act_freq",
+    "tile0/gt0/freq0/rp0_freq",
+    "tile0/gt0/freq0/throttle/reason_pl1",
+    "current_link_speed",
+    "current_link_width",
+    "tile0/physical_vram_size_bytes",
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -218,11 +236,15 @@ def test_hostile_files_give_no_error_and_no_value_out_of_range(
     files: dict[str, Content], total: Content, free: Content, client_text: bytes
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        tree = card("xe", ARC, files=files) | client(41, "renderD128") | {
-            "sys/class/drm/card1/lmem_total_bytes": total,
-            "sys/class/drm/card1/lmem_avail_bytes": free,
-            "proc/41/fdinfo/5": b"drm-client-id: 7\ndrm-total-vram0: " + client_text,
-        }  # fmt: skip
+        tree = (
+            card("xe", ARC, files=files)
+            | client(41, "renderD128")
+            | {
+                "sys/class/drm/card1/lmem_total_bytes": total,
+                "sys/class/drm/card1/lmem_avail_bytes": free,
+                "proc/41/fdinfo/5": b"drm-client-id: 7\ndrm-total-vram0: " + client_text,
+            }
+        )
         root = plant(Path(folder), tree)
         gpus(root, at=0.0)
         (gpu,) = gpus(root, at=1.0)

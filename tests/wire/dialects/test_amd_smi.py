@@ -78,9 +78,10 @@ def test_documents_about_one_gpu_are_joined() -> None:
 
 def test_processes_are_listed_where_they_were_asked_for() -> None:
     info = {
-        "name": "python", "pid": 41,
+        "name": "python",
+        "pid": 41,
         "memory_usage": {"vram_mem": value(4096, "B"), "gtt_mem": value(1, "B")},
-    }  # fmt: skip
+    }
     gpu = only(process_list=[{"process_info": info}, {"process_info": {"pid": "N/A"}}])
     assert gpu.processes == (Process(pid=41, kind="compute", name="python", gpu_memory_bytes=4096),)
 
@@ -142,19 +143,49 @@ def test_captured_documents_read_as_they_say(path: Path) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
     | st.sampled_from(["N/A", "0x7", "0000:03:00.0"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from([
-            "gpu", "gpu_data", "usage", "gfx_activity", "value", "unit", "power", "socket_power",
-            "fan", "speed", "max", "mem_usage", "used_vram", "process_list", "process_info", "pid",
-            "memory_usage", "vram_mem", "clock", "gfx_0", "clk", "pcie", "width", "asic", "bdf",
-        ]),
-        inner,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "gpu",
+                    "gpu_data",
+                    "usage",
+                    "gfx_activity",
+                    "value",
+                    "unit",
+                    "power",
+                    "socket_power",
+                    "fan",
+                    "speed",
+                    "max",
+                    "mem_usage",
+                    "used_vram",
+                    "process_list",
+                    "process_info",
+                    "pid",
+                    "memory_usage",
+                    "vram_mem",
+                    "clock",
+                    "gfx_0",
+                    "clk",
+                    "pcie",
+                    "width",
+                    "asic",
+                    "bdf",
+                ]
+            ),
+            inner,
+        )
     ),
     max_leaves=25,
-)  # fmt: skip
+)
 
 
 SECTIONS = ["usage", "fan", "power", "mem_usage", "clock", "pcie", "process_list", "asic", "bdf"]

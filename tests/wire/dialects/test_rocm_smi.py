@@ -92,10 +92,14 @@ def test_a_value_that_cannot_be_is_not_known_and_says_why() -> None:
 
 
 def test_a_processors_gpu_has_what_it_may_take_too() -> None:
-    gpu = only({
-        "VRAM Total Memory (B)": "536870912", "VRAM Total Used Memory (B)": "100",
-        "GTT Total Memory (B)": "32000000000", "GTT Total Used Memory (B)": "11",
-    })  # fmt: skip
+    gpu = only(
+        {
+            "VRAM Total Memory (B)": "536870912",
+            "VRAM Total Used Memory (B)": "100",
+            "GTT Total Memory (B)": "32000000000",
+            "GTT Total Used Memory (B)": "11",
+        }
+    )
     assert gpu.memory_shared
     assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (111, 32536870912)
 
@@ -196,10 +200,21 @@ def test_captured_tables_for_people_are_refused(path: Path) -> None:
         parse(path.read_text())
 
 
-KEYS = st.sampled_from([key for keys in NUMBERS.values() for key in keys] + [
-    "Unique ID", "PCI Bus", "Card Series", "GPU ID", "pcie clock level", "Valid sclk range",
-    "Fan Speed (%)", "GTT Total Memory (B)", "sclk clock level", "",
-])  # fmt: skip
+KEYS = st.sampled_from(
+    [key for keys in NUMBERS.values() for key in keys]
+    + [
+        "Unique ID",
+        "PCI Bus",
+        "Card Series",
+        "GPU ID",
+        "pcie clock level",
+        "Valid sclk range",
+        "Fan Speed (%)",
+        "GTT Total Memory (B)",
+        "sclk clock level",
+        "",
+    ]
+)
 VALUES = st.one_of(
     st.text(max_size=30),
     st.integers().map(str),
@@ -210,8 +225,12 @@ VALUES = st.one_of(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["card0", "card1", "system", "x"]),
-                       st.dictionaries(KEYS | st.just("PID7"), VALUES) | VALUES))  # fmt: skip
+@given(
+    st.dictionaries(
+        st.sampled_from(["card0", "card1", "system", "x"]),
+        st.dictionaries(KEYS | st.just("PID7"), VALUES) | VALUES,
+    )
+)
 def test_any_json_gives_plausible_gpus_or_a_refusal(document: dict[str, Any]) -> None:
     try:
         found = parse(json.dumps(document))

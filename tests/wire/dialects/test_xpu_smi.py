@@ -15,12 +15,18 @@ from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.wire.dialects.xpu_smi import parse
 from tests.captures import capture_files
 
-DISCOVERY = json.dumps({
-    "device_list": [{
-        "device_id": 0, "device_name": "Intel(R) Graphics [0x020a]",
-        "pci_bdf_address": "0000:4D:00.0", "uuid": "00000000-0000-0000-0000-020a00008086",
-    }]
-})  # fmt: skip
+DISCOVERY = json.dumps(
+    {
+        "device_list": [
+            {
+                "device_id": 0,
+                "device_name": "Intel(R) Graphics [0x020a]",
+                "pci_bdf_address": "0000:4D:00.0",
+                "uuid": "00000000-0000-0000-0000-020a00008086",
+            }
+        ]
+    }
+)
 
 
 def test_a_device_is_known_by_its_address_because_its_uuid_is_its_models() -> None:
@@ -114,22 +120,33 @@ def test_what_is_not_xpu_smis_is_refused(text: str) -> None:
 
 EXPECTED: dict[str, dict[str, Any]] = {
     "discovery-detail-table.txt": {
-        "uuid": "intel-0000:4d:00.0", "memory_total_bytes": 32768 << 20, "sm_clock_max_mhz": 1400,
-        "pcie_generation_max": 4, "pcie_width_max": 16, "name": "Intel(R) Graphics [0x020a]",
+        "uuid": "intel-0000:4d:00.0",
+        "memory_total_bytes": 32768 << 20,
+        "sm_clock_max_mhz": 1400,
+        "pcie_generation_max": 4,
+        "pcie_width_max": 16,
+        "name": "Intel(R) Graphics [0x020a]",
     },
     "discovery-dump-arc-a310.csv": {"sm_clock_max_mhz": 2450, "memory_total_bytes": None},
     "discovery.json": {"pci_bus_id": "00000000:4D:00.0"},
     "dump-csv-blank-cells.csv": {"power_watts": 44.62, "busy_percent": None, "sm_clock_mhz": None},
     "dump-csv-doc.csv": {"power_watts": 14.61, "busy_percent": 0.0, "sm_clock_mhz": 0},
     "dump-csv-max1550-6gpu-na.csv": {
-        "power_watts": 409.54, "busy_percent": None, "temperature_celsius": 40.5,
+        "power_watts": 409.54,
+        "busy_percent": None,
+        "temperature_celsius": 40.5,
     },
     "ps.txt": {"processes": ()},
     "stats-table-flex.txt": {
-        "busy_percent": 0.0, "power_watts": 15.0, "sm_clock_mhz": 2050, "ecc_uncorrected": 0,
-        "memory_used_bytes": 24 << 20, "temperature_celsius": 41.0, "memory_busy_percent": None,
+        "busy_percent": 0.0,
+        "power_watts": 15.0,
+        "sm_clock_mhz": 2050,
+        "ecc_uncorrected": 0,
+        "memory_used_bytes": 24 << 20,
+        "temperature_celsius": 41.0,
+        "memory_busy_percent": None,
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("path", capture_files("intel/xpu-smi"), ids=lambda path: path.name)
@@ -140,12 +157,18 @@ def test_captures_read_as_they_say(path: Path) -> None:
 
 
 @given(
-    st.sampled_from(["", "Timestamp, DeviceId, GPU Power (W), GPU Frequency (MHz)\n1, 0, ",
-                     "Device ID,Core Clock Rate,Memory Physical Size\n0,", '{"device_id": 0, "x": ',
-                     "+---+\n| Device ID | 0 |\n| GPU Power (W) | ",
-                     "PID Command DeviceID SHR MEM\n"]),
+    st.sampled_from(
+        [
+            "",
+            "Timestamp, DeviceId, GPU Power (W), GPU Frequency (MHz)\n1, 0, ",
+            "Device ID,Core Clock Rate,Memory Physical Size\n0,",
+            '{"device_id": 0, "x": ',
+            "+---+\n| Device ID | 0 |\n| GPU Power (W) | ",
+            "PID Command DeviceID SHR MEM\n",
+        ]
+    ),
     st.text() | st.text(alphabet='0123456789,"\n |{}[]:.-eE') | st.integers().map(str),
-)  # fmt: skip
+)
 def test_any_text_gives_plausible_gpus_or_a_refusal(start: str, text: str) -> None:
     try:
         found = parse(start + text)
@@ -157,10 +180,27 @@ def test_any_text_gives_plausible_gpus_or_a_refusal(start: str, text: str) -> No
             assert value is None or low <= value <= high
 
 
-@given(st.recursive(st.none() | st.integers() | st.floats() | st.text(max_size=5),
-                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-                        st.sampled_from(["device_list", "device_id", "device_level", "value",
-                                         "metrics_type", "pci_bdf_address"]), inner)))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "device_list",
+                        "device_id",
+                        "device_level",
+                        "value",
+                        "metrics_type",
+                        "pci_bdf_address",
+                    ]
+                ),
+                inner,
+            )
+        ),
+    )
+)
 def test_any_json_gives_gpus_or_a_refusal(document: Any) -> None:
     with contextlib.suppress(CollectError):
         assert parse(json.dumps(document))

@@ -1,0 +1,201 @@
+"""`who`, `doctor`, `demo` and `completion` as a user runs them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from sim.scenario import GIB, Scenario, SimGpu, SimProcess
+from tests.cli.program import fleet_json, fleet_smi
+from tests.machines import People, needs_root
+from tests.sim.fixtures import Simulated
+from tests.trees import kernel_with
+
+
+@pytest.fixture
+def env(people: People, simulated: Simulated) -> dict[str, str]:
+    """nobody has two GPUs, games one, and one is free."""
+    needs_root()
+    owners = ("nobody", "nobody", "games")
+    taken = [
+        SimGpu(
+            memory_used=11 * GIB,
+            util_gpu=80,
+            processes=[SimProcess(pid=people.start(user=owner), memory=10 * GIB)],
+        )
+        for owner in owners
+    ]
+    return simulated(Scenario(gpus=[*taken, SimGpu()]))
+
+
+def test_who_lists_people_by_what_they_hold(env: dict[str, str]) -> None:
+    rows = [line.split() for line in fleet_smi("who", env=env).stdout.splitlines()]
+    assert rows[0][0] == "WHO"
+    assert [(row[0], row[1]) for row in rows[1:]] == [("nobody", "2"), ("games", "1")]
+
+
+def test_who_shows_one_person_with_every_process(env: dict[str, str]) -> None:
+    said = fleet_smi("who", "nobody", env=env).stdout
+    assert said.count("sleep 600") == 2
+    assert "games" not in said
+
+
+def test_who_speaks_json(env: dict[str, str]) -> None:
+    done = fleet_smi("who", "--json", env=env)
+    people = msgspec.json.decode(done.stdout)
+    assert [person["user"] for person in people["people"]] == ["nobody", "games"]
+
+
+def test_nobody_on_the_gpus_is_said(simulated: Simulated) -> None:
+    done = fleet_smi("who", env=simulated(Scenario(gpus=[SimGpu()])))
+    assert done.returncode == 0
+    assert done.stdout.strip()
+
+
+def findings(env: dict[str, str]) -> tuple[int, dict[str, str]]:
+    done = fleet_smi("doctor", "--json", env=env)
+    return done.returncode, {
+        finding["id"]: finding["status"] for finding in msgspec.json.decode(done.stdout)
+    }
+
+
+def test_a_healthy_machine_passes(simulated: Simulated) -> None:
+    code, found = findings(simulated(Scenario(gpus=[SimGpu()])))
+    assert code == 0
+    assert found["nvidia.driver"] == found["gpus.found"] == found["nvidia.persistence"] == "PASS"
+    assert "FAIL" not in found.values()
+
+
+@pytest.mark.parametrize(
+    ("scenario", "finding", "status"),
+    [
+        (Scenario(gpus=[SimGpu(persistence=False)]), "nvidia.persistence", "WARN"),
+        (Scenario(gpus=[SimGpu(faults={"*": "lost"})]), "gpu.fault", "FAIL"),
+        (Scenario(gpus=[SimGpu(ecc_uncorrected_volatile=2)]), "gpu.memory", "FAIL"),
+        (Scenario(gpus=[SimGpu(pcie_width=4)]), "gpu.link", "WARN"),
+        (Scenario(init="mismatch"), "nvidia.driver", "FAIL"),
+        (Scenario(init="no-permission"), "nvidia.driver", "FAIL"),
+        (Scenario(init="no-driver"), "gpus.found", "WARN"),
+        (Scenario(gpus=[SimGpu(faults={"Name": "slow=1200"})]), "nvidia.speed", "WARN"),
+    ],
+)
+def test_what_is_wrong_is_found(
+    simulated: Simulated, scenario: Scenario, finding: str, status: str
+) -> None:
+    code, found = findings(simulated(scenario))
+    assert found[finding] == status
+    assert code == (1 if "FAIL" in found.values() else 0)
+
+
+def test_a_mismatch_names_both_versions_and_the_remedy(
+    simulated: Simulated, tmp_path: Path
+) -> None:
+    kernel_with(tmp_path / "root", "0000:10:00.0", version="590.48.01")
+    env = simulated(Scenario(driver="595.12.00", init="mismatch"))
+    done = fleet_smi("doctor", env=env | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root")})
+    assert done.returncode == 1
+    for words in ("590.48.01", "595.12", "reload the driver or reboot"):
+        assert words in done.stdout
+
+
+def test_processes_of_another_pid_namespace_are_counted_and_not_dropped(
+    people: People, simulated: Simulated
+) -> None:
+    needs_root()
+    pids = [people.start() for _ in range(2)]
+    gpu = SimGpu(
+        memory_used=21 * GIB,
+        util_gpu=70,
+        processes=[SimProcess(pid=pid, memory=10 * GIB) for pid in pids],
+    )
+    env = simulated(Scenario(gpus=[gpu]))
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-m", "fleet_smi"]
+    done = subprocess.run(
+        [*inside, "--json"], env=env, capture_output=True, text=True, timeout=30, check=True
+    )
+    (said,) = msgspec.json.decode(done.stdout)["nodes"][0]["gpus"]
+    assert [one["pid"] for one in said["processes"]] == pids
+    assert all(one["hidden"] and one["user"] is None for one in said["processes"])
+    assert said["verdict"]["state"] == "busy"
+    assert "cannot be seen" in said["verdict"]["reason"]
+
+
+def test_processes_hidden_by_the_kernel_are_counted_and_nobody_is_blamed(
+    people: People, simulated: Simulated
+) -> None:
+    needs_root()
+    pid = people.start(user="games")
+    gpu = SimGpu(memory_used=11 * GIB, processes=[SimProcess(pid=pid, memory=10 * GIB)])
+    env = simulated(Scenario(gpus=[gpu]))
+    # Root itself would see all: take from it what lets it look into other people's processes.
+    blind = "--regid nogroup --clear-groups --bounding-set -sys_ptrace --inh-caps -sys_ptrace"
+    hide = f"mount -t proc -o hidepid=2 proc /proc && exec setpriv {blind}"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f'{hide} "{sys.executable}" -m fleet_smi --json'],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    (said,) = msgspec.json.decode(done.stdout)["nodes"][0]["gpus"]
+    (process,) = said["processes"]
+    assert (process["hidden"], process["user"], process["uid"]) == (True, None, None)
+
+
+def test_the_demo_says_that_it_is_one_and_shows_every_state_but_silence() -> None:
+    said = fleet_smi("demo", "-v", env=os.environ).stdout
+    assert "simulated" in said.splitlines()[0]
+    for state in ("free", "busy", "held", "ghost", "broken"):
+        assert f" {state} " in said
+
+
+def test_the_demo_gives_way_to_real_gpus(simulated: Simulated) -> None:
+    env = simulated(Scenario(gpus=[SimGpu(name="NVIDIA T4")]))
+    said = fleet_smi("demo", "--unless-gpus", env=env).stdout
+    assert "T4" in said
+    assert "simulated" not in said
+
+
+def test_the_demo_speaks_json() -> None:
+    assert fleet_json("demo", env=os.environ)["summary"]["gpus"] == 8
+
+
+def completed(shell: str, words: str, env: dict[str, str]) -> list[str]:
+    """What the shell offers after these words."""
+    script = (
+        f'eval "$("{sys.executable}" -m fleet_smi completion {shell})"\n'
+        f"COMP_WORDS=({words} ''); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n"
+        '_fleet_smi; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script], env=env, capture_output=True, text=True, timeout=30, check=True
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("fleet-smi", {"free", "who", "doctor", "--json", "-p"}),
+        ("fleet-smi free", {"--min-free", "--uuid"}),
+        ("fleet-smi free --policy", {"memory", "context"}),
+        ("fleet-smi --sort", {"attention", "power"}),
+        ("fleet-smi completion", {"bash", "zsh", "fish"}),
+    ],
+)
+def test_bash_completes(words: str, offered: set[str]) -> None:
+    assert offered <= set(completed("bash", words, dict(os.environ)))
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_scripts_of_other_shells_are_accepted_by_them(shell: str) -> None:
+    script = fleet_smi("completion", shell, env=os.environ).stdout
+    assert "free" in script
+    if shutil.which(shell) is None:
+        return  # the words are there; the shell itself is not, to check its grammar
+    subprocess.run([shell, "-n", "/dev/stdin"], input=script, text=True, check=True)
