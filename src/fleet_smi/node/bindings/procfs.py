@@ -11,6 +11,8 @@ from typing import Any
 from fleet_smi.errors import NotPresent
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+# The kernel counts in ticks of 10 ms: over less than this a load would be a guess.
+_SHORTEST_SECONDS = 0.05
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -83,23 +85,27 @@ class Processes:
             return None
         self._known[key] = constant
         ticks = int(fields[11]) + int(fields[12])
-        now = time.monotonic()
-        self._cpu[key] = (now, ticks)
+        load, self._cpu[key] = _load(cpu.get(key), time.monotonic(), ticks)
         return {
             **constant,
             "name": stat[stat.index(b"(") + 1 : stat.rindex(b")")],
             "command": _bytes(root, f"proc/{pid}/cmdline", 8192),
             "state": fields[0].decode("ascii", "replace"),
             "started_at": booted_at + started / _TICKS if booted_at is not None else None,
-            "cpu_percent": _load(cpu.get(key), now, ticks),
+            "cpu_percent": load,
             "memory": int(fields[21]) * _PAGE,
         }
 
 
-def _load(before: tuple[float, int] | None, now: float, ticks: int) -> float | None:
-    if before is None or now - before[0] < 0.05:
-        return None
-    return 100.0 * (ticks - before[1]) / _TICKS / (now - before[0])
+def _load(
+    before: tuple[float, int] | None, now: float, ticks: int
+) -> tuple[float | None, tuple[float, int]]:
+    """The load since the look before, and what the next look is to be compared with."""
+    if before is None:
+        return None, (now, ticks)
+    if now - before[0] < _SHORTEST_SECONDS:
+        return None, before
+    return 100.0 * (ticks - before[1]) / _TICKS / (now - before[0]), (now, ticks)
 
 
 def _constant(root: str, pid: int) -> dict[str, Any] | None:

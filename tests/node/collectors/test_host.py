@@ -1,0 +1,74 @@
+"""The machine itself, from what /proc says."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_smi.errors import NotPresent
+from fleet_smi.node.bindings.procfs import Host
+from fleet_smi.node.collecting import Part
+from fleet_smi.node.collectors.host import HostCollector
+
+
+def part(**facts: Any) -> Part:
+    known: dict[str, Any] = {
+        "hostname": "gpu07",
+        "kernel": "6.8.0",
+        "machine_id": "0123456789abcdef0123456789abcdef",
+        "boot_id": "b00t",
+        "booted_at": 1_750_000_000.0,
+        "load": "1.50 2.25 3.00 2/512 4711",
+        "memory": "MemTotal:  1000 kB\nMemFree: 10 kB\nMemAvailable:  400 kB\n",
+        "cpu_count": 64,
+        "cpu_percent": 12.5,
+    }
+    return HostCollector().part(known | facts)
+
+
+def test_figures_come_in_their_units() -> None:
+    host = part().host
+    assert (host.memory_used_bytes, host.memory_total_bytes) == (600 * 1024, 1000 * 1024)
+    assert (host.load_1_minute, host.load_5_minutes, host.load_15_minutes) == (1.5, 2.25, 3.0)
+
+
+def test_what_cannot_be_read_is_unknown() -> None:
+    host = part(load=None, memory="MemTotal: 1000 kB", cpu_percent=None).host
+    assert host.load_1_minute is None
+    assert (host.memory_used_bytes, host.memory_total_bytes) == (None, 1000 * 1024)
+    assert host.cpu_percent is None
+
+
+def test_the_node_is_known_by_its_machine_id_without_telling_it() -> None:
+    one, same, other = part(), part(hostname="renamed"), part(machine_id="f" * 32)
+    assert one.node_id == same.node_id
+    assert one.node_id != other.node_id
+    assert "0123456789abcdef" not in str(one.node_id)
+
+
+def test_without_a_machine_id_the_name_stands_for_it() -> None:
+    assert part(machine_id=None).node_id == "name-gpu07"
+
+
+def test_this_machine_is_read() -> None:
+    raw = Host().read("/")
+    host = HostCollector().part(raw).host
+    assert host.kernel == os.uname().release
+    assert host.memory_total_bytes is not None
+    assert host.memory_total_bytes > 0
+
+
+def test_the_load_needs_two_looks(tmp_path: Path) -> None:
+    stat = tmp_path / "proc/stat"
+    stat.parent.mkdir()
+    stat.write_text("cpu 100 0 0 900 0 0 0 0 0 0\nbtime 1750000000\n")
+    host = Host()
+    assert host.read(str(tmp_path))["cpu_percent"] is None
+    stat.write_text("cpu 150 0 0 950 0 0 0 0 0 0\nbtime 1750000000\n")
+    assert host.read(str(tmp_path))["cpu_percent"] == 50.0
+
+
+def test_a_machine_without_proc_is_not_present(tmp_path: Path) -> None:
+    with pytest.raises(NotPresent):
+        Host().read(str(tmp_path))

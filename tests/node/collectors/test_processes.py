@@ -1,0 +1,136 @@
+"""People behind pids, from what /proc says."""
+
+import os
+import pwd
+import subprocess
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.model.snapshot import Process
+from fleet_smi.node.bindings.procfs import Processes
+from fleet_smi.node.collectors.processes import ProcessesCollector
+from tests.machines import People, needs_root
+
+ID = "0123456789abcdef" * 4
+HARMFUL = ("Cc", "Cs", "Zl", "Zp")
+POD = "3f8b1c2d-0000-4a5b-9c8d-111122223333"
+
+
+def person(**facts: Any) -> Process:
+    known: dict[str, Any] = {
+        "uid": 1000,
+        "user": "alice",
+        "cgroup": "0::/user.slice/user-1000.slice/session-3.scope",
+        "slurm_job": None,
+        "name": b"python",
+        "command": b"python\0train.py\0",
+        "state": "S",
+        "started_at": 1_750_000_000.0,
+        "cpu_percent": None,
+        "memory": 4096,
+    }
+    return ProcessesCollector().part({7: known | facts}).people[7]
+
+
+def test_arguments_are_joined_by_blanks() -> None:
+    assert person().command == "python train.py"
+
+
+def test_without_a_command_line_the_name_stands_for_it() -> None:
+    assert person(command=b"", name=b"kworker").command == "kworker"
+
+
+def test_a_name_that_the_kernel_cut_is_completed_from_the_command() -> None:
+    facts = {"name": b"nvidia-cuda-mps", "command": b"/usr/bin/nvidia-cuda-mps-server\0"}
+    assert person(**facts).name == "nvidia-cuda-mps-server"
+    assert person(name=b"exactly-fifteen", command=b"other\0").name == "exactly-fifteen"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "container", "pod"),
+    [
+        ("0::/user.slice/user-1000.slice/session-3.scope", None, None),
+        ("", None, None),
+        (f"0::/system.slice/docker-{ID}.scope", ID[:12], None),
+        (f"12:memory:/docker/{ID}\n0::/", ID[:12], None),
+        (f"0::/machine.slice/libpod-{ID}.scope/container", ID[:12], None),
+        (f"0::/kubepods.slice/pod{POD.replace('-', '_')}/cri-containerd-{ID}.scope", ID[:12], POD),
+        (f"11:devices:/kubepods/besteffort/pod{POD}/{ID}", ID[:12], POD),
+        ("0::/lxc.payload.gpu-box/init.scope", "gpu-box", None),
+    ],
+)
+def test_the_container_and_the_pod_come_from_the_control_group(
+    cgroup: str, container: str | None, pod: str | None
+) -> None:
+    found = person(cgroup=cgroup)
+    assert (found.container, found.pod) == (container, pod)
+
+
+@pytest.mark.parametrize(
+    ("variable", "cgroup", "job"),
+    [
+        (None, "0::/system.slice/slurmstepd.scope/job_4711/step_0/user", "4711"),
+        (b"815", "0::/system.slice/slurmstepd.scope/job_4711/step_0", "815"),
+        (b"815", "0::/system.slice/slurmstepd.scope/s9QbzC", "815"),
+        (b"<b>", "0::/", None),
+        (None, "0::/", None),
+    ],
+)
+def test_the_slurm_job_comes_from_the_environment_or_the_control_group(
+    variable: bytes | None, cgroup: str, job: str | None
+) -> None:
+    assert person(slurm_job=variable, cgroup=cgroup).slurm_job == job
+
+
+@pytest.mark.parametrize(
+    ("state", "condition"),
+    [("S", None), ("R", None), ("Z", "zombie"), ("X", "zombie"), ("D", "uninterruptible")],
+)
+def test_the_condition_comes_from_the_state(state: str, condition: str | None) -> None:
+    assert person(state=state).condition == condition
+
+
+@given(name=st.binary(max_size=64), command=st.binary(max_size=9000), cgroup=st.text())
+def test_any_bytes_become_harmless_text(name: bytes, command: bytes, cgroup: str) -> None:
+    found = person(name=name, command=command, cgroup=cgroup)
+    text = f"{found.name}{found.command}{found.container}"
+    assert not any(unicodedata.category(character) in HARMFUL for character in text)
+    assert found.command is not None
+    assert len(found.command) <= 4096
+
+
+def test_a_pid_that_is_not_there_has_no_facts() -> None:
+    binding = Processes()
+    facts = binding.read("/", (os.getpid(), 2**22 + 1))
+    assert facts[2**22 + 1] is None
+    assert set(ProcessesCollector().part(facts).people) == {os.getpid()}
+
+
+def test_a_living_process_is_told_as_the_kernel_knows_it(people: People) -> None:
+    pid = people.start("sleep", "601")
+    found = ProcessesCollector().part(Processes().read("/", (pid,))).people[pid]
+    assert found.user == pwd.getpwuid(os.getuid()).pw_name
+    assert (found.uid, found.name, found.command) == (os.getuid(), "sleep", "sleep 601")
+
+
+def test_the_load_of_a_process_needs_two_looks(people: People) -> None:
+    spin = people.start("sh", "-c", "while :; do :; done")
+    binding = Processes()
+    first = binding.read("/", (spin,))[spin]["cpu_percent"]
+    assert first is None
+    load = None
+    while not load:  # the scheduler decides when it first runs
+        load = binding.read("/", (spin,))[spin]["cpu_percent"]
+    assert 0 < load < 1000
+
+
+def test_a_user_without_a_name_goes_by_number() -> None:
+    needs_root()
+    with subprocess.Popen(["sleep", "600"], user=54_321) as running:
+        found = ProcessesCollector().part(Processes().read("/", (running.pid,)))
+        running.kill()
+    assert (found.people[running.pid].user, found.people[running.pid].uid) == ("54321", 54_321)
