@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 def begin() -> Reader:
-    """A reader that loads the driver's binding while this process imports the rest."""
+    """A reader that loads the driver's binding while this process imports the rest.
+
+    Nobody closes it: it ends when this process does, because then its pipes are closed.
+    """
     reader = Reader(fork)
     reader.warm("nvidia")
     return reader

@@ -8,12 +8,14 @@ KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 _MOST_BYTES = 1 << 60
 _SIZES = {"": 1, "b": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB}
 _DECIMAL = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?(?:i?b)?)\s*", re.IGNORECASE)
+# Texts, so that they are compiled when first used: most starts need neither.
+_SIZE = r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?(?:i?b)?)\s*"
+_DURATION = r"\s*(\d+(?:\.\d+)?)\s*(s|min|m|h|d|)\s*"
 
 
 def parse_size(text: str) -> int:
     """Bytes of "20GiB", "20G" (binary), "20GB" (decimal) or a bare number."""
-    match = _SIZE.fullmatch(text)
+    match = re.fullmatch(_SIZE, text, re.IGNORECASE)
     if match is None:
         raise UsageError(f"{text!r} is not a size: write it like 20GiB, 512MiB or 8G")
     number, unit = match[1], match[2].lower()
@@ -55,12 +57,11 @@ def format_duration(seconds: float) -> str:
 
 
 _DURATIONS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|min|m|h|d|)\s*", re.IGNORECASE)
 
 
 def parse_duration(text: str) -> float:
     """Seconds of "10min", "90s", "2h", "1d" or a bare number of seconds."""
-    match = _DURATION.fullmatch(text)
+    match = re.fullmatch(_DURATION, text, re.IGNORECASE)
     if match is None:
         raise UsageError(f"{text!r} is not a length of time: write it like 90s, 10min or 2h")
     return float(match[1]) * _DURATIONS[match[2].lower()]

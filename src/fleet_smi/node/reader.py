@@ -92,7 +92,7 @@ class Child:
             return True
         until = time.monotonic() + _KILL_GRACE_SECONDS
         while not (gone := self.is_gone()) and time.monotonic() < until:
-            select.select([], [], [], 0.005)
+            select.select([], [], [], 0.001)
         return gone
 
 

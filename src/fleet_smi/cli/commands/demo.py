@@ -60,9 +60,5 @@ def run(args: argparse.Namespace) -> int:
 def _own_machine() -> "FleetView | None":
     from fleet_smi.cli.machine import begin, this_machine
 
-    machine = this_machine(begin(), full=False)
-    try:
-        view = machine.look()
-    finally:
-        machine.close()
+    view = this_machine(begin(), full=False).look()
     return view if view.summary.gpus else None

@@ -34,7 +34,6 @@ def run(args: argparse.Namespace) -> int:
         environment, _ = reader.ask("environment", 0.5, root=root)
     except CollectError:
         environment = {}
-    sampler.close()
     found = findings(snapshot, environment)
     if args.json:
         from fleet_smi.wire.listing import to_json

@@ -61,10 +61,7 @@ def run(args: argparse.Namespace) -> int:
         policy=args.policy,
         max_used_percent=args.max_used,
     )
-    try:
-        view = machine.look()
-    finally:
-        machine.close()
+    view = machine.look()
     found = offer(view, request, machine.thresholds)
     if args.json:
         from fleet_smi.wire.listing import to_json

@@ -48,15 +48,10 @@ def run(args: argparse.Namespace) -> int:
     reader = begin()
     machine = this_machine(reader, full=args.json)
     arrangement = _arrangement(args)
-    try:
-        if args.interval is None:
-            sys.stdout.write(_text(args, machine.look(), arrangement))
-        else:
-            output.repeat(
-                args.interval, lambda: _text(args, machine.look(args.interval), arrangement)
-            )
-    finally:
-        machine.close()
+    if args.interval is None:
+        sys.stdout.write(_text(args, machine.look(), arrangement))
+    else:
+        output.repeat(args.interval, lambda: _text(args, machine.look(args.interval), arrangement))
     return 0
 
 

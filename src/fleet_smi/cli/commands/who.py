@@ -27,10 +27,7 @@ def run(args: argparse.Namespace) -> int:
     machine = this_machine(reader, full=False)
     from fleet_smi.model.people import people
 
-    try:
-        view = machine.look()
-    finally:
-        machine.close()
+    view = machine.look()
     persons = [person for person in people(view) if args.user in (None, person.user)]
     if args.json:
         from fleet_smi.wire.listing import people_json

@@ -74,7 +74,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "compute_mode": ("compute_mode",),
     "mig_mode": ("mig_mode",),
 }
-_INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b", re.IGNORECASE)
+_INTEGRATED = r"\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b"
 _ATS = 2
 _UNKNOWN_STATE = 32
 
@@ -196,7 +196,9 @@ def _is_shared(values: dict[str, Any], errors: dict[str, int]) -> bool:
     total = (values.get("memory") or (None, None, None))[1]
     if errors.get("memory") != NOT_SUPPORTED and total != 0:
         return False
-    return values.get("addressing") == _ATS or bool(_INTEGRATED.search(values.get("name") or ""))
+    return values.get("addressing") == _ATS or bool(
+        re.search(_INTEGRATED, values.get("name") or "", re.IGNORECASE)
+    )
 
 
 def _fault(values: dict[str, Any], errors: dict[str, int]) -> Fault | None:

@@ -10,13 +10,25 @@ from fleet_smi.node.collecting import Part
 
 _CONDITIONS: dict[str, Condition] = {"Z": "zombie", "X": "zombie", "D": "uninterruptible"}
 _KERNEL_NAME_BYTES = 15
-_CONTAINER = re.compile(
+# Texts, so that they are compiled when first used: on most machines none is.
+_CONTAINER = (
     r"(?:docker|libpod|cri-containerd|crio|containerd|garden|machine\.slice)[-/:]([0-9a-f]{12})[0-9a-f]*"
     r"|/(?:kubepods|ecs)[^\n]*/([0-9a-f]{12})[0-9a-f]{52}\b"
 )
-_LXC = re.compile(r"/lxc(?:\.payload)?[./]([\w.-]{1,64})")
-_POD = re.compile(r"pod([0-9a-f]{8}[-_](?:[0-9a-f]{4}[-_]){3}[0-9a-f]{12})")
-_SLURM = re.compile(r"/job_(\d+)")
+_CONTAINER_WORDS = (
+    "docker",
+    "libpod",
+    "containerd",
+    "crio",
+    "garden",
+    "machine.slice",
+    "kubepods",
+    "ecs",
+    "lxc",
+)
+_LXC = r"/lxc(?:\.payload)?[./]([\w.-]{1,64})"
+_POD = r"pod([0-9a-f]{8}[-_](?:[0-9a-f]{4}[-_]){3}[0-9a-f]{12})"
+_SLURM = r"/job_(\d+)"
 
 
 class ProcessesCollector:
@@ -43,7 +55,7 @@ def _person(pid: int, facts: dict[str, Any]) -> Process:
         cpu_percent=plausible("cpu_percent", facts["cpu_percent"], {}),
         host_memory_bytes=facts["memory"],
         container=_container(cgroup),
-        pod=_found(_POD, cgroup),
+        pod=_pod(cgroup),
         slurm_job=_slurm_job(facts["slurm_job"], cgroup),
         condition=_CONDITIONS.get(facts["state"]),
     )
@@ -61,19 +73,24 @@ def _words(command: bytes) -> str:
 
 
 def _container(cgroup: str) -> str | None:
-    match = _CONTAINER.search(cgroup)
-    if match:
-        return match[1] or match[2]
-    return _found(_LXC, cgroup)
+    if not any(word in cgroup for word in _CONTAINER_WORDS):
+        return None
+    match = re.search(_CONTAINER, cgroup)
+    return match[1] or match[2] if match else _found(_LXC, cgroup)
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str | None:
-    match = pattern.search(text)
-    return match[1].replace("_", "-") if match else None
+def _pod(cgroup: str) -> str | None:
+    uid = _found(_POD, cgroup) if "pod" in cgroup else None
+    return uid.replace("_", "-") if uid else None
+
+
+def _found(pattern: str, text: str) -> str | None:
+    match = re.search(pattern, text)
+    return match[1] if match else None
 
 
 def _slurm_job(variable: bytes | None, cgroup: str) -> str | None:
     # The environment first: from 26.05 on the path holds an opaque id instead of the number.
     if variable and variable.isdigit():
         return variable.decode()[:32]
-    return _found(_SLURM, cgroup)
+    return _found(_SLURM, cgroup) if "/job_" in cgroup else None
