@@ -5,11 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.machines import Machine, People
 from tests.sim.fixtures import sim_lib, simulated
 
 __all__ = ["machine", "people", "sim_lib", "simulated"]
+
+
+# How long an example takes is the machine's business, not the test's.
+settings.register_profile("fleet-smi", deadline=None)
+settings.load_profile("fleet-smi")
 
 
 def pytest_configure() -> None:

@@ -64,8 +64,8 @@ def test_a_series_is_told_by_its_fastest_and_its_middle_round() -> None:
         "ms",
     )
     assert shown == (
-        "            min ms  median ms  CPU ms\n"
-        "fleet-smi    80.00      90.00   60.00\n"
+        "            min ms  median ms  min CPU ms\n"
+        "fleet-smi    80.00      90.00       60.00\n"
         "nvgpu list  not available: no such release\n"
     )
 
