@@ -1,0 +1,1 @@
+"""This and its peers, measured side by side in one run: `make bench`."""

@@ -1,0 +1,80 @@
+"""`python -m bench`: this and its peers side by side, as ratios with their budgets."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+
+from bench import imports, probes, wall
+from bench.machine import Bystanders, describe, machine
+from bench.peers import OURS, PEERS, NotAvailable, install
+from bench.report import Judgement, Pair, Series, judge, others, ratio_table, series_table, verdict
+from sim.build import BuildFailed
+
+PARTS = ("wall", "cpu", "imports", "pure")
+
+
+def main() -> int:
+    """Measure what is asked for; 1 when a budget is missed, 2 when nothing can be measured."""
+    arguments = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that our processes end too
+    try:
+        install(PEERS[OURS])
+        with machine() as environment:
+            judged = _measure(arguments.only or PARTS, environment, arguments.rounds)
+    except (NotAvailable, BuildFailed) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    print(f"\n{verdict(judged)}")
+    missed = any(one.outcome == "missed" for one in judged)
+    return 1 if missed and not arguments.no_fail else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", action="append", choices=PARTS, help="only this part")
+    parser.add_argument("--rounds", type=int, default=25, help="how often each is run (25)")
+    parser.add_argument("--no-fail", action="store_true", help="exit 0 whatever the budgets say")
+    arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error("--rounds: at least 1")
+    return arguments
+
+
+def _measure(parts: Sequence[str], environment: Mapping[str, str], rounds: int) -> list[Judgement]:
+    print(f"{describe()}; {rounds} rounds, all in turn\n")
+    judged: list[Judgement] = []
+    if "wall" in parts:
+        bystanders = Bystanders()
+        measured = wall.measure(environment, rounds)
+        share = bystanders.share()
+        judged += _show("whole commands, wall time", measured, wall.PAIRS, "ms")
+        print(f"{others(share)}\n")
+    if "cpu" in parts:
+        measured = probes.measure(probes.CPU, environment, rounds)
+        judged += _show("one sample of a long-lived program, CPU", measured, probes.CPU_PAIRS, "ms")
+    if "imports" in parts:
+        _show("starts, wall time", imports.measure(environment, rounds), (), "ms")
+        print(imports.dearest(environment))
+    if "pure" in parts:
+        measured = probes.measure(probes.PURE, environment, rounds)
+        _show("parsing and judging", measured, (), "µs")
+    return judged
+
+
+def _show(
+    title: str, measured: Sequence[Series], pairs: Sequence[Pair], unit: str
+) -> list[Judgement]:
+    print(f"── {title} ──")
+    print(series_table(measured, unit), flush=True)
+    by_label = {series.label: series for series in measured}
+    judged = [judge(pair, by_label) for pair in pairs]
+    if judged:
+        print(ratio_table(judged), flush=True)
+    return judged
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""What a start costs: the bare interpreter, and what `fleet-smi free` imports."""
+
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.peers import OURS, PEERS, install
+from bench.report import Series, table
+from bench.wall import run
+
+_LINE = re.compile(r"import time:\s*(\d+) \|\s*(\d+) \| *(\S+)")
+_DEAREST = 10
+_RUNS = 5
+_READER = "import fleet_smi.node.bindings.nvml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """One module: microseconds of its own, and with all it imported first."""
+
+    name: str
+    own: int
+    whole: int
+
+
+def measure(environment: Mapping[str, str], rounds: int) -> list[Series]:
+    """Wall time of starts, from nothing to the command with nothing to do."""
+    install(PEERS[OURS])
+    python, program = str(PEERS[OURS].python), str(PEERS[OURS].program("fleet-smi"))
+    lines = {
+        "python -I -S -c pass": [python, "-I", "-S", "-c", "pass"],
+        "python -c pass": [python, "-c", "pass"],
+        "fleet-smi --version": [program, "--version"],
+    }
+    values: dict[str, list[float]] = {label: [] for label in lines}
+    for turn in range(rounds + 1):
+        for label, line in lines.items():
+            seconds, _ = run(line, environment)
+            if turn:  # the first round warms up
+                values[label].append(seconds)
+    return [Series(label=label, values=tuple(seconds)) for label, seconds in values.items()]
+
+
+def dearest(environment: Mapping[str, str]) -> str:
+    """The modules that `fleet-smi free` imports in each of its two processes."""
+    bare = {one.name for one in _imported(["-c", "pass"], environment)}
+    shares = {
+        "fleet-smi free": _imported(["-m", "fleet_smi", "free"], environment),
+        "its reader process": _imported(["-c", _READER], environment),
+    }
+    return "\n".join(
+        _share(title, [one for one in imported if one.name not in bare])
+        for title, imported in shares.items()
+    )
+
+
+def _share(title: str, imported: list[Imported]) -> str:
+    total = sum(one.own for one in imported) / 1000
+    rows = [[f"{title}: {len(imported)} modules, {total:.1f} ms", "own ms", "with imports ms"]]
+    rows += [
+        [f"  {one.name}", f"{one.own / 1000:.1f}", f"{one.whole / 1000:.1f}"]
+        for one in sorted(imported, key=lambda one: -one.own)[:_DEAREST]
+    ]
+    return table(rows)
+
+
+def _imported(arguments: list[str], environment: Mapping[str, str]) -> list[Imported]:
+    """Each module's best of some runs."""
+    best: dict[str, Imported] = {}
+    for _ in range(_RUNS):
+        done = subprocess.run(
+            [str(PEERS[OURS].python), "-X", "importtime", *arguments],
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for one in parse(done.stderr):
+            known = best.get(one.name)
+            if known is None or one.own < known.own:
+                best[one.name] = one
+    return list(best.values())
+
+
+def parse(text: str) -> list[Imported]:
+    """What `-X importtime` printed."""
+    return [
+        Imported(name=name, own=int(own), whole=int(whole))
+        for own, whole, name in _LINE.findall(text)
+    ]

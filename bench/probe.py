@@ -1,0 +1,164 @@
+"""Runs in a measured program's own environment: takes samples, says what each cost.
+
+Started as a file, so it imports nothing of this project but what is installed. For each line
+with a number on stdin it takes that many samples and prints the seconds of one.
+"""
+
+import importlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+Sample = Callable[[], object]
+Clock = Callable[[], float]
+Work = tuple[Sample, Clock]
+
+
+def _cpu_of(pids: list[int]) -> Clock:
+    """The CPU time of this process and of those; the kernel has a clock for every process."""
+    clocks = [((~pid) << 3) | 2 for pid in pids]
+    return lambda: time.process_time() + sum(time.clock_gettime(clock) for clock in clocks)
+
+
+def _reading(subject: str) -> Callable[..., Any]:
+    """What reads a subject inside the reader process."""
+    from fleet_smi.node.reader import READINGS
+
+    module, name = READINGS[subject]
+    found = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)
+    reading: Callable[..., Any] = found().read if isinstance(found, type) else found
+    return reading
+
+
+def collectors() -> Work:
+    """The GPUs and their processes, read and typed in one process: what nvitop's call does."""
+    from fleet_smi.node.collectors import collector
+
+    gpus, processes = _reading("nvidia"), _reading("processes")
+    typed_gpus, typed_processes = collector("nvidia"), collector("processes")
+
+    def sample() -> object:
+        part = typed_gpus.part(gpus())
+        pids = tuple(process.pid for gpu in part.gpus for process in gpu.processes or ())
+        return part, typed_processes.part(processes("/", pids))
+
+    return sample, time.process_time
+
+
+def _sampler(subjects: str) -> Work:
+    from fleet_smi.node import collecting
+    from fleet_smi.node.reader import Child, Reader, spawn
+
+    pids: list[int] = []
+
+    def start() -> Child:
+        child = spawn()
+        pids.append(child.pid)
+        return child
+
+    sampler = collecting.Sampler(Reader(start), subjects=getattr(collecting, subjects))
+    snapshot = sampler.take()
+    failed = [run for run in snapshot.runs if run.outcome == "failed"]
+    if failed or len(pids) != 1 or not snapshot.gpus:
+        raise SystemExit(f"the snapshot is not whole: {snapshot.runs}")
+    return sampler.take, _cpu_of(pids)
+
+
+def quick() -> Work:
+    """What a command reads, through the reader process; the CPU time of both."""
+    return _sampler("QUICK")
+
+
+def full() -> Work:
+    """What an agent reads, through the reader process; the CPU time of both."""
+    return _sampler("FULL")
+
+
+def nvitop() -> Work:
+    """nvitop's call for the devices and the processes on them."""
+    from nvitop import Device, take_snapshots
+
+    devices = Device.all()
+    return lambda: take_snapshots(devices), time.process_time
+
+
+def gpustat() -> Work:
+    """gpustat's only call."""
+    import gpustat as module
+
+    return module.new_query, time.process_time
+
+
+def parse_xml() -> Work:
+    """The XML of `nvidia-smi -q -x`, as it comes from a machine without an agent."""
+    from fleet_smi.wire.dialects.nvidia_smi import parse_xml as parse
+
+    command = ["nvidia-smi", "-q", "-x"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return lambda: parse(text), time.perf_counter
+
+
+def _snapshots() -> Iterator[Any]:
+    """The same snapshot again and again, a second apart."""
+    from msgspec.structs import replace
+
+    from fleet_smi.node.collecting import Sampler
+    from fleet_smi.node.reader import Reader, spawn
+
+    sampler = Sampler(Reader(spawn))
+    first = sampler.take(1.0)
+    sampler.close()
+    for step in count():
+        yield replace(first, taken_at=first.taken_at + step, sequence=step)
+
+
+def apply() -> Work:
+    """One snapshot taken in by the hub: every GPU of it judged."""
+    from fleet_smi.hub.fleet import Fleet
+
+    fleet, snapshots = Fleet(), _snapshots()
+
+    def sample() -> object:
+        snapshot = next(snapshots)
+        return fleet.apply(snapshot, snapshot.taken_at)
+
+    return sample, time.perf_counter
+
+
+def view() -> Work:
+    """The same, and the view of the fleet after it."""
+    from fleet_smi.hub.fleet import Fleet
+
+    fleet, snapshots = Fleet(), _snapshots()
+
+    def sample() -> object:
+        snapshot = next(snapshots)
+        fleet.apply(snapshot, snapshot.taken_at)
+        return fleet.view(snapshot.taken_at)
+
+    return sample, time.perf_counter
+
+
+WORK: dict[str, Callable[[], Work]] = {
+    work.__name__: work
+    for work in (collectors, quick, full, nvitop, gpustat, parse_xml, apply, view)
+}
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    sample, clock = WORK[sys.argv[1]]()
+    sample()
+    for line in sys.stdin:
+        samples = int(line)
+        began = clock()
+        for _ in range(samples):
+            sample()
+        print((clock() - began) / samples, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Long-lived programs that take samples when told: what one costs, round by round."""
+
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.peers import OURS, PEERS, NotAvailable, Peer, install, last_error
+from bench.report import Pair, Series
+
+_PROBE = Path(__file__).with_name("probe.py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """A kind of sample (`WORK` in `probe.py`), whose it is, and how many are taken a round."""
+
+    label: str
+    work: str
+    samples: int
+    peer: Peer = PEERS[OURS]
+
+
+class _Failed(Exception):
+    """The probe ended instead of answering; the message says why."""
+
+
+WHOLE = "fleet-smi, whole sample"
+CPU = (
+    Probe(label="fleet-smi, GPUs and processes only", work="collectors", samples=60),
+    Probe(label="fleet-smi, sample of a command", work="quick", samples=60),
+    Probe(label=WHOLE, work="full", samples=60),
+    Probe(label="nvitop take_snapshots", work="nvitop", samples=20, peer=PEERS["nvitop"]),
+    # Each of its samples sleeps for about a second.
+    Probe(label="gpustat new_query", work="gpustat", samples=1, peer=PEERS["gpustat"]),
+)
+CPU_PAIRS = (
+    Pair(ours=WHOLE, theirs="nvitop take_snapshots", budget=0.25),
+    Pair(ours="fleet-smi, GPUs and processes only", theirs="nvitop take_snapshots"),
+    Pair(ours=WHOLE, theirs="gpustat new_query"),
+)
+PURE = (
+    Probe(label="XML of nvidia-smi -q -x, 8 GPUs", work="parse_xml", samples=20),
+    Probe(label="Fleet.apply, 8 GPUs", work="apply", samples=400),
+    Probe(label="Fleet.apply and Fleet.view, 8 GPUs", work="view", samples=400),
+)
+
+
+def measure(probes: Sequence[Probe], environment: Mapping[str, str], rounds: int) -> list[Series]:
+    """What one sample of each probe takes, in seconds; all of them take turns."""
+    values: dict[str, list[float]] = {probe.label: [] for probe in probes}
+    notes: dict[str, str] = {}
+    with ExitStack() as stack:
+        running: dict[str, tuple[Probe, subprocess.Popen[str]]] = {}
+        for probe in probes:
+            try:
+                install(probe.peer)
+            except NotAvailable as reason:
+                notes[probe.label] = f"not available: {reason}"
+            else:
+                process = stack.enter_context(_running(probe, environment))
+                running[probe.label] = probe, process
+        for turn in range(rounds + 1):
+            for label, (probe, process) in list(running.items()):
+                try:
+                    value = _ask(process, probe.samples)
+                except _Failed as failed:
+                    notes[label], values[label] = f"does not run: {failed}", []
+                    del running[label]
+                    continue
+                if turn:  # the first round warms up
+                    values[label].append(value)
+    return list(_series(values, notes))
+
+
+def _series(values: Mapping[str, list[float]], notes: Mapping[str, str]) -> Iterable[Series]:
+    for label, seconds in values.items():
+        yield Series(label=label, values=tuple(seconds), note=notes.get(label, ""))
+
+
+@contextmanager
+def _running(probe: Probe, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [str(probe.peer.python), "-I", str(_PROBE), probe.work],
+        env=dict(environment),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _ask(process: subprocess.Popen[str], samples: int) -> float:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(f"{samples}\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        raise _Failed(last_error(_last_words(process))) from None
+    line = process.stdout.readline()
+    if not line:
+        raise _Failed(last_error(_last_words(process)))
+    return float(line)
+
+
+def _last_words(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    return process.stderr.read()

@@ -1,0 +1,135 @@
+"""What was measured, as ratios with their budgets and as tables. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+Outcome = Literal["kept", "missed", "not judged", ""]
+_QUIET = 0.1
+_UNITS = {"ms": (1e3, 2), "µs": (1e6, 1)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """What was measured of one thing, round by round; a thing without values has a note."""
+
+    label: str
+    values: tuple[float, ...] = ()
+    cpu: tuple[float, ...] = ()
+    note: str = ""
+
+    @property
+    def minimum(self) -> float:
+        return min(self.values)
+
+    @property
+    def median(self) -> float:
+        return median(self.values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two things to compare; a budget is the most that the ratio may be."""
+
+    ours: str
+    theirs: str
+    budget: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What became of a pair; ratios are `None` where one side could not be measured."""
+
+    pair: Pair
+    of_medians: float | None
+    of_minimums: float | None
+    outcome: Outcome
+
+
+def judge(pair: Pair, measured: Mapping[str, Series]) -> Judgement:
+    """Compare two series; the ratio of minimums decides.
+
+    What disturbs a program only ever makes it slower, so the fastest round of each is what the
+    programs themselves take; medians also tell how busy the machine was.
+    """
+    ours, theirs = measured.get(pair.ours), measured.get(pair.theirs)
+    if ours is None or theirs is None or not ours.values or not theirs.values:
+        # What we cannot measure of ourselves is our fault; a missing peer is nobody's.
+        failed = pair.budget is not None and ours is not None and not ours.values
+        outcome: Outcome = "missed" if failed else "not judged" if pair.budget else ""
+        return Judgement(pair=pair, of_medians=None, of_minimums=None, outcome=outcome)
+    of_minimums = ours.minimum / theirs.minimum
+    return Judgement(
+        pair=pair,
+        of_medians=ours.median / theirs.median,
+        of_minimums=of_minimums,
+        outcome="" if pair.budget is None else "kept" if of_minimums <= pair.budget else "missed",
+    )
+
+
+def series_table(series: Iterable[Series], unit: str) -> str:
+    """One line a series: the fastest and the middle round, and the CPU time where it is known."""
+    series, (scale, digits) = tuple(series), _UNITS[unit]
+    with_cpu = any(one.cpu for one in series)
+    rows = [["", f"min {unit}", f"median {unit}", *([f"min CPU {unit}"] if with_cpu else [])]]
+    for one in series:
+        if not one.values:
+            rows.append([one.label, one.note])
+            continue
+        numbers = [one.minimum, one.median, *([min(one.cpu)] if one.cpu else [])]
+        rows.append([one.label, *(f"{number * scale:.{digits}f}" for number in numbers)])
+    return table(rows)
+
+
+def ratio_table(judgements: Iterable[Judgement]) -> str:
+    """One line a pair: both ratios, the budget and whether it is kept."""
+    rows = [["", "of minimums", "of medians", "budget", ""]]
+    for judged in judgements:
+        budget = "" if judged.pair.budget is None else f"≤ {judged.pair.budget:.2f}"
+        rows.append(
+            [
+                f"{judged.pair.ours} / {judged.pair.theirs}",
+                _ratio(judged.of_minimums),
+                _ratio(judged.of_medians),
+                budget,
+                judged.outcome.upper() if judged.outcome == "missed" else judged.outcome,
+            ]
+        )
+    return table(rows)
+
+
+def others(share: float) -> str:
+    """How quiet the machine was, in one line; two processes at once suffer most from company."""
+    said = f"others used {share:.0%} of this machine meanwhile"
+    return said if share < _QUIET else f"{said}: measure again when it is quiet"
+
+
+def verdict(judgements: Iterable[Judgement]) -> str:
+    """How many budgets were kept, in one line."""
+    outcomes = [judged.outcome for judged in judgements if judged.outcome]
+    kinds: tuple[Literal["kept", "missed", "not judged"], ...] = ("kept", "missed", "not judged")
+    return "budgets: " + ", ".join(f"{outcomes.count(kind)} {kind}" for kind in kinds)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns two blanks apart, the first to the left, the others to the right.
+
+    A row of two cells under a wider heading is a name and a remark that takes the rest.
+    """
+    whole = [row for row in rows if len(row) == len(rows[0])]
+    widths = [max(len(row[column]) for row in whole) for column in range(len(rows[0]))]
+    widths[0] = max(len(row[0]) for row in rows)
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        if len(row) == len(rows[0]):
+            cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        else:
+            cells += row[1:]
+        lines.append("  ".join(cells).rstrip() + "\n")
+    return "".join(lines)
+
+
+def _ratio(ratio: float | None) -> str:
+    return "—" if ratio is None else f"{ratio:.2f}"

@@ -1,0 +1,144 @@
+"""Wall time of whole commands, from the start of the program to its end."""
+
+import ctypes
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from bench.peers import OURS, PEERS, NotAvailable, Peer, install, last_error
+from bench.report import Pair, Series
+
+_HANGS_SECONDS = 60.0
+_PR_SET_CHILD_SUBREAPER = 36
+_SLOW = 5  # a second and half a second each, and far from any budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command line of an installed program, run in every round or in each of so many."""
+
+    peer: Peer
+    words: tuple[str, ...]
+    every: int = 1
+
+    @property
+    def label(self) -> str:
+        return " ".join(self.words)
+
+
+def _command(peer: str, line: str, every: int = 1) -> Command:
+    return Command(peer=PEERS[peer], words=tuple(line.split()), every=every)
+
+
+COMMANDS = (
+    _command(OURS, "fleet-smi"),
+    _command("nvitop", "nvitop -1"),
+    _command(OURS, "fleet-smi free"),
+    _command("nvitop", "nvisel"),
+    _command(OURS, "fleet-smi free -n 1"),
+    _command(OURS, "fleet-smi who"),
+    _command(OURS, "fleet-smi --json"),
+    _command("gpustat", "gpustat", every=_SLOW),
+    _command("nvgpu", "nvgpu list", every=_SLOW),
+    _command("nvgpu", "nvgpu available", every=_SLOW),
+)
+PAIRS = (
+    Pair(ours="fleet-smi", theirs="nvitop -1", budget=0.9),
+    Pair(ours="fleet-smi free", theirs="nvisel", budget=0.8),
+    Pair(ours="fleet-smi free -n 1", theirs="nvisel"),
+    Pair(ours="fleet-smi who", theirs="nvitop -1"),
+    Pair(ours="fleet-smi --json", theirs="nvitop -1"),
+    Pair(ours="fleet-smi", theirs="gpustat"),
+    Pair(ours="fleet-smi", theirs="nvgpu list"),
+    Pair(ours="fleet-smi free", theirs="nvgpu available"),
+)
+
+
+def measure(environment: Mapping[str, str], rounds: int) -> list[Series]:
+    """All in turn, round by round, so that what disturbs the machine disturbs all alike."""
+    _adopt_orphans()
+    notes = {command.label: _why_not(command, environment) for command in COMMANDS}
+    runs = [command for command in COMMANDS if not notes[command.label]]
+    wall: dict[str, list[float]] = {command.label: [] for command in COMMANDS}
+    cpu: dict[str, list[float]] = {command.label: [] for command in COMMANDS}
+    for turn in range(rounds):
+        for command in _rotated(runs, turn):
+            if turn % command.every:
+                continue
+            seconds, cpu_seconds = run(_line(command), _environment(command, environment))
+            wall[command.label].append(seconds)
+            cpu[command.label].append(cpu_seconds)
+    return [
+        Series(label=label, values=tuple(wall[label]), cpu=tuple(cpu[label]), note=note)
+        for label, note in notes.items()
+    ]
+
+
+def run(line: Iterable[str], environment: Mapping[str, str]) -> tuple[float, float]:
+    """Wall seconds until a program ends, and CPU seconds of it and all that it started."""
+    words = list(line)
+    null = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
+    began = time.perf_counter()
+    pid = os.posix_spawn(words[0], words, environment, file_actions=null, setpgroup=0)
+    usage = os.wait4(pid, 0)[2]
+    seconds = time.perf_counter() - began
+    usages = [usage, *_left_behind(pid)]
+    return seconds, sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _left_behind(group: int) -> Iterator[resource.struct_rusage]:
+    """Wait for what a program did not wait for itself; see `_adopt_orphans`."""
+    while True:
+        try:
+            yield os.wait4(-group, 0)[2]
+        except ChildProcessError:
+            return
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of processes whose own has ended, so that their time is counted."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _line(command: Command) -> list[str]:
+    return [str(command.peer.program(command.words[0])), *command.words[1:]]
+
+
+def _environment(command: Command, environment: Mapping[str, str]) -> dict[str, str]:
+    return {**environment, **command.peer.environment()}
+
+
+def _why_not(command: Command, environment: Mapping[str, str]) -> str:
+    """Install it and run it once to warm up; why it cannot be measured, if so."""
+    try:
+        install(command.peer)
+    except NotAvailable as reason:
+        return f"not available: {reason}"
+    try:
+        done = subprocess.run(
+            _line(command),
+            env=_environment(command, environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_HANGS_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"does not run: {error}"
+    if done.returncode != 0 or not done.stdout.strip():
+        return f"exit code {done.returncode}: {last_error(done.stdout + done.stderr)}"
+    return ""
+
+
+def _rotated(commands: list[Command], turn: int) -> list[Command]:
+    # Whoever comes after a heavy one finds the caches cold: let that be another each round.
+    start = turn % len(commands) if commands else 0
+    return commands[start:] + commands[:start]
