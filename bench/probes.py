@@ -26,18 +26,21 @@ class _Failed(Exception):
     """The probe ended instead of answering; the message says why."""
 
 
-WHOLE = "fleet-smi, whole sample"
+COLLECTORS = "fleet-smi collectors: GPUs and processes"
+WHOLE = "fleet-smi, all of an agent's sample"
 CPU = (
-    Probe(label="fleet-smi, GPUs and processes only", work="collectors", samples=60),
-    Probe(label="fleet-smi, sample of a command", work="quick", samples=60),
+    Probe(label=COLLECTORS, work="collectors", samples=60),
+    Probe(label="fleet-smi, all of a command's sample", work="quick", samples=60),
     Probe(label=WHOLE, work="full", samples=60),
     Probe(label="nvitop take_snapshots", work="nvitop", samples=20, peer=PEERS["nvitop"]),
     # Each of its samples sleeps for about a second.
     Probe(label="gpustat new_query", work="gpustat", samples=1, peer=PEERS["gpustat"]),
 )
 CPU_PAIRS = (
-    Pair(ours=WHOLE, theirs="nvitop take_snapshots", budget=0.25),
-    Pair(ours="fleet-smi, GPUs and processes only", theirs="nvitop take_snapshots"),
+    # Like with like: GPUs and processes. A sample of ours also has the host, its addresses and
+    # other vendors' cards, and goes through a process of its own so that nothing can hang it.
+    Pair(ours=COLLECTORS, theirs="nvitop take_snapshots", budget=0.25),
+    Pair(ours=WHOLE, theirs="nvitop take_snapshots"),
     Pair(ours=WHOLE, theirs="gpustat new_query"),
 )
 PURE = (

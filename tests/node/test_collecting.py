@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from msgspec.structs import asdict
 from fleet_smi.errors import CollectError, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.node.collecting import QUICK, Sampler
-from fleet_smi.node.reader import Child, Reader, spawn
+from fleet_smi.node.reader import Answer, Child, Reader, Request, spawn
 from sim.build import build
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import Machine, People
@@ -27,15 +28,17 @@ class ScriptedReader(Reader):
         self.answers = answers
         self.asked: list[str] = []
 
-    def post(self, subject: str, **arguments: Any) -> None:
-        pass
+    def ask(
+        self, requests: Sequence[Request], patience_seconds: float, whole_seconds: float
+    ) -> list[Answer]:
+        return [self._answer(subject) for subject, _ in requests]
 
-    def ask(self, subject: str, deadline_seconds: float, **arguments: Any) -> tuple[Any, float]:
+    def _answer(self, subject: str) -> Answer:
         self.asked.append(subject)
         answer = self.answers.get(subject, NotPresent(f"no {subject} here"))
         if isinstance(answer, CollectError):
-            raise answer
-        return answer, 0.001
+            return Answer(None, answer, 0.001)
+        return Answer(answer, None, 0.001)
 
     @staticmethod
     def _nobody() -> Child:

@@ -2,16 +2,38 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleet_smi.errors import Mismatch, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.node import reader as module
-from fleet_smi.node.reader import READINGS, Child, Reader, fork, spawn
+from fleet_smi.node.reader import READINGS, Answer, Child, Reader, Request, fork, spawn
 from sim.scenario import Scenario, SimGpu
 from tests.machines import Machine, wait_until
+
+HOST: Request = ("host", {"root": "/"})
+NETWORK: Request = ("network", {"root": "/"})
+NVIDIA: Request = ("nvidia", {"root": "/", "traffic": False})
+HUNG = Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"})
+
+
+def ask(reader: Reader, *requests: Request, patience: float = 10.0) -> list[Answer]:
+    return reader.ask(requests, patience, 2 * patience)
+
+
+def value(reader: Reader, request: Request) -> Any:
+    (answer,) = ask(reader, request)
+    assert answer.error is None
+    return answer.value
+
+
+def since(answer: Answer) -> float | None:
+    assert isinstance(answer.error, NotAnswering)
+    return answer.error.since
 
 
 def children() -> set[int]:
@@ -22,6 +44,10 @@ def children() -> set[int]:
     }
 
 
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 @pytest.fixture(params=[fork, spawn], ids=["fork", "spawn"])
 def reader(request: pytest.FixtureRequest) -> Iterator[Reader]:
     made = Reader(request.param)
@@ -29,96 +55,128 @@ def reader(request: pytest.FixtureRequest) -> Iterator[Reader]:
     made.close()
 
 
-def test_it_answers_what_the_binding_reads(reader: Reader) -> None:
-    raw, seconds = reader.ask("host", 5.0, root="/")
-    assert raw["hostname"] == os.uname().nodename
-    assert 0 <= seconds < 5
+def test_it_answers_what_the_bindings_read_in_the_order_asked(reader: Reader) -> None:
+    host, network = ask(reader, HOST, NETWORK)
+    assert host.value["hostname"] == os.uname().nodename
+    assert isinstance(network.value, list)
+    assert 0 <= host.seconds < 10
 
 
-def test_answers_asked_for_ahead_come_in_their_order(reader: Reader) -> None:
+def test_an_answer_asked_for_ahead_is_taken(reader: Reader) -> None:
     reader.warm("host")
-    reader.post("host", root="/")
-    reader.post("processes", root="/", pids=(os.getpid(),))
-    assert "hostname" in reader.ask("host", 5.0, root="/")[0]
-    facts, _ = reader.ask("processes", 5.0, root="/", pids=(os.getpid(),))
-    assert facts[os.getpid()]["uid"] == os.getuid()
+    reader.post([HOST, NETWORK])
+    host, _ = ask(reader, HOST, NETWORK)
+    assert "hostname" in host.value
 
 
 def test_asking_for_something_else_than_was_asked_ahead_gives_that(reader: Reader) -> None:
-    reader.post("host", root="/")
-    assert isinstance(reader.ask("network", 5.0, root="/")[0], list)
-    assert "hostname" in reader.ask("host", 5.0, root="/")[0]
+    reader.post([HOST])
+    assert isinstance(value(reader, NETWORK), list)
+    assert "hostname" in value(reader, HOST)
+
+
+def test_pids_found_by_one_subject_are_what_the_next_is_asked_about(machine: Machine) -> None:
+    from sim.scenario import SimProcess
+
+    machine.play(SimGpu(processes=[SimProcess(pid=os.getpid(), memory=1)]))
+    reader = Reader(spawn)
+    _, people = ask(reader, NVIDIA, ("processes", {"root": "/", "pids": None}))
+    assert people.value[os.getpid()]["uid"] == os.getuid()
+    reader.close()
 
 
 def test_a_subject_that_is_not_there_is_told_by_its_error(reader: Reader, tmp_path: Path) -> None:
-    with pytest.raises(NotPresent, match="no AMD GPU"):
-        reader.ask("amd", 5.0, root=str(tmp_path))
+    (amd,) = ask(reader, ("amd", {"root": str(tmp_path)}))
+    assert isinstance(amd.error, NotPresent)
+    assert "no AMD GPU" in str(amd.error)
 
 
 def test_a_bug_in_a_binding_fails_that_reading_alone(reader: Reader) -> None:
-    with pytest.raises(ReadFailed, match="bug"):
-        reader.ask("host", 5.0, no_such_argument=True)
-    assert "hostname" in reader.ask("host", 5.0, root="/")[0]
+    wrong, right = ask(reader, ("host", {"no_such_argument": 1}), NETWORK)
+    assert isinstance(wrong.error, ReadFailed)
+    assert "bug" in str(wrong.error)
+    assert right.error is None
 
 
 def test_closing_leaves_no_child_and_no_descriptor(reader: Reader) -> None:
-    before, descriptors = children(), len(list(Path("/proc/self/fd").iterdir()))
-    reader.ask("host", 5.0, root="/")
+    before, opened = children(), descriptors()
+    value(reader, HOST)
     assert len(children() - before) == 1
     reader.close()
     assert children() - before == set()
-    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert descriptors() == opened
 
 
 def test_it_can_be_used_again_after_closing(reader: Reader) -> None:
-    reader.ask("host", 5.0, root="/")
+    value(reader, HOST)
     reader.close()
-    assert "hostname" in reader.ask("host", 5.0, root="/")[0]
+    assert "hostname" in value(reader, HOST)
 
 
-def test_a_child_that_dies_fails_one_reading_and_is_replaced() -> None:
-    reader, before = Reader(spawn), children()
-    reader.ask("host", 5.0, root="/")
+def test_a_child_that_dies_fails_one_reading_and_is_replaced(reader: Reader) -> None:
+    before = children()
+    value(reader, HOST)
     (child,) = children() - before
     os.kill(child, 9)
-    with pytest.raises(ReadFailed, match="died"):
-        reader.ask("host", 5.0, root="/")
-    assert "hostname" in reader.ask("host", 5.0, root="/")[0]
-    reader.close()
+    dead, alive = ask(reader, HOST, NETWORK)
+    assert isinstance(dead.error, ReadFailed)
+    assert "died" in str(dead.error)
+    assert alive.error is None
 
 
-def test_a_hung_subject_is_given_up_at_its_deadline_and_others_go_on(machine: Machine) -> None:
-    machine.play(Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"}))
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_hung_subject_is_given_up_and_the_others_are_answered(
+    machine: Machine, place: int
+) -> None:
+    machine.play(HUNG)
     reader, before = Reader(spawn), children()
-    reader.post("nvidia", root="/", traffic=False)
-    reader.post("host", root="/")
-    with pytest.raises(NotAnswering) as hung:
-        reader.ask("nvidia", 0.5, root="/", traffic=False)
-    assert hung.value.since is not None
-    assert "hostname" in reader.ask("host", 5.0, root="/")[0]
+    value(reader, HOST)
+    requests = [HOST, NETWORK]
+    requests.insert(place, NVIDIA)
+    began = time.monotonic()
+    answers = dict(zip([name for name, _ in requests], ask(reader, *requests, patience=1.0)))
+    assert time.monotonic() - began < 5
+    assert isinstance(answers["nvidia"].error, NotAnswering)
+    assert "did not answer within 1 s" in str(answers["nvidia"].error)
+    assert answers["host"].error is None
+    assert answers["network"].error is None
     assert len(children() - before) == 1
     reader.close()
 
 
-def test_a_hung_subject_rests_and_keeps_the_time_since_when(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine.play(Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"}))
+def test_when_all_time_is_used_up_the_rest_is_told_as_unanswered(machine: Machine) -> None:
+    machine.play(HUNG)
     reader = Reader(spawn)
-    with pytest.raises(NotAnswering) as first:
-        reader.ask("nvidia", 0.5, root="/", traffic=False)
-    with pytest.raises(NotAnswering) as resting:
-        reader.ask("nvidia", 30.0, root="/", traffic=False)  # answers at once: nobody is asked
-    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.0)
-    reader._resting["nvidia"] = reader._resting["nvidia"]._replace(retry_at=0.0)
-    with pytest.raises(NotAnswering) as again:
-        reader.ask("nvidia", 0.5, root="/", traffic=False)
-    assert first.value.since == resting.value.since == again.value.since
+    value(reader, HOST)
+    hung, rest = reader.ask([NVIDIA, HOST], 0.5, 0.5)
+    assert isinstance(hung.error, NotAnswering)
+    assert "no time was left" in str(rest.error)
+    reader.close()
+
+
+def test_a_hung_subject_rests_and_keeps_the_time_since_when(machine: Machine) -> None:
+    machine.play(HUNG)
+    reader = Reader(spawn)
+    (first,) = ask(reader, NVIDIA, patience=0.3)
+    (resting,) = ask(reader, NVIDIA, patience=60)  # answers at once: nobody is asked
+    assert children_of(reader) == 0
+    wake(reader)
+    (again,) = ask(reader, NVIDIA, patience=0.3)
+    assert since(first) == since(resting) == since(again)
     machine.play(SimGpu())
-    raw, _ = reader.ask("nvidia", 10.0, root="/", traffic=False)
-    assert len(raw["devices"]) == 1
+    wake(reader)
+    assert len(value(reader, NVIDIA)["devices"]) == 1
     assert not reader._resting
     reader.close()
+
+
+def children_of(reader: Reader) -> int:
+    return 0 if reader._child is None else 1
+
+
+def wake(reader: Reader) -> None:
+    """Let the time pass that a silent subject is left alone."""
+    reader._resting["nvidia"] = reader._resting["nvidia"]._replace(retry_at=0.0)
 
 
 class UnkillableChild(Child):
@@ -141,23 +199,21 @@ def test_beside_a_child_that_cannot_be_killed_no_second_one_asks_that_subject(
 
     def start() -> Child:
         made = spawn()
-        started.append(UnkillableChild(made.pid, made.requests, made.answers))
+        started.append(UnkillableChild(made.pid, made.requests, made.answers, made.marks))
         return started[-1]
 
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.0)
-    machine.play(Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"}))
+    machine.play(HUNG)
     reader = Reader(start)
-    with pytest.raises(NotAnswering):
-        reader.ask("nvidia", 0.5, root="/", traffic=False)
+    assert since(ask(reader, NVIDIA, patience=0.5)[0]) is not None
     machine.play(SimGpu())
     for _ in range(3):
-        with pytest.raises(NotAnswering):
-            reader.ask("nvidia", 5.0, root="/", traffic=False)
+        assert since(ask(reader, NVIDIA)[0]) is not None
     assert len(started) == 1
-    assert "hostname" in reader.ask("host", 5.0, root="/")[0]
+    assert "hostname" in value(reader, HOST)
     assert len(started) == 2
     started[0].freed = True
-    assert len(reader.ask("nvidia", 10.0, root="/", traffic=False)[0]["devices"]) == 1
+    assert len(value(reader, NVIDIA)["devices"]) == 1
     reader.close()
     for child in started:
         Child.is_gone(child)  # bury it: the test only pretended that it lived on
@@ -166,11 +222,11 @@ def test_beside_a_child_that_cannot_be_killed_no_second_one_asks_that_subject(
 def test_after_a_mismatch_a_new_child_loads_the_new_library(machine: Machine) -> None:
     machine.play(Scenario(init="mismatch"))
     reader, before = Reader(spawn), children()
-    with pytest.raises(Mismatch):
-        reader.ask("nvidia", 10.0, root="/", traffic=False)
+    (mismatch,) = ask(reader, NVIDIA)
+    assert isinstance(mismatch.error, Mismatch)
     assert children() == before
     machine.play(SimGpu())
-    assert len(reader.ask("nvidia", 10.0, root="/", traffic=False)[0]["devices"]) == 1
+    assert len(value(reader, NVIDIA)["devices"]) == 1
     reader.close()
 
 
@@ -179,6 +235,7 @@ def test_the_reader_ends_when_nobody_asks_any_more() -> None:
     os.close(child.requests)
     wait_until(child.is_gone)
     os.close(child.answers)
+    os.close(child.marks)
 
 
 def test_large_answers_arrive_whole(tmp_path: Path) -> None:
@@ -188,7 +245,7 @@ def test_large_answers_arrive_whole(tmp_path: Path) -> None:
     (tmp_path / "proc/meminfo").write_text("x" * 65_536)
     (tmp_path / "proc/loadavg").write_text("y" * 65_536)
     reader = Reader(spawn)
-    raw, _ = reader.ask("host", 5.0, root=str(tmp_path))
+    raw = value(reader, ("host", {"root": str(tmp_path)}))
     assert (len(raw["memory"]), len(raw["load"])) == (65_536, 65_536)
     reader.close()
 
@@ -201,12 +258,12 @@ def test_every_reading_has_a_binding() -> None:
 def test_two_threads_do_not_disturb_each_others_readers() -> None:
     answers: list[str] = []
 
-    def ask() -> None:
+    def look() -> None:
         reader = Reader(spawn)
-        answers.extend(reader.ask("host", 10.0, root="/")[0]["hostname"] for _ in range(20))
+        answers.extend(value(reader, HOST)["hostname"] for _ in range(20))
         reader.close()
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=look) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from fleet_smi import __version__
-from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent
+from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import (
     CollectorRun,
     Fault,
@@ -19,21 +19,14 @@ from fleet_smi.model.snapshot import (
     Snapshot,
 )
 from fleet_smi.node.collectors import collector
-from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader import Answer, Reader, Request
 
-DEADLINES: dict[str, float] = {
-    "nvidia": 3.5,
-    "nvidia_smi": 3.5,
-    "nvidia_kernel": 0.5,
-    "amd": 1.5,
-    "intel": 1.5,
-    "host": 0.5,
-    "network": 0.5,
-    "processes": 1.0,
-}
-"""Seconds each subject has to answer. All of a snapshot has `WHOLE_SECONDS`."""
+PATIENCE_SECONDS = 3.5
+"""How long a look waits for its subjects before it gives up the one that does not answer."""
 
 WHOLE_SECONDS = 4.5
+"""How long a look may take in all, whatever the machine does."""
+
 _BY_PLACE = ("amd-", "intel-", "GPU-at-", "GPU-of-unknown-uuid-")
 QUICK = ("nvidia", "amd", "intel", "host")
 FULL = (*QUICK, "network")
@@ -85,17 +78,15 @@ class Sampler:
 
     def prepare(self) -> None:
         """Ask ahead, so that the machine is read while the caller does something else."""
-        for subject in self._subjects:
-            self._reader.post(subject, **self._arguments(subject))
+        self._reader.post(self._requests())
 
     def take(self, interval_seconds: float | None = None) -> Snapshot:
         """One snapshot, now; answers in time whatever the machine does."""
         look = _Look(self._reader, self._root)
-        for subject in self._subjects:
-            look.at(subject, **self._arguments(subject))
+        look.at(self._requests())
         if "nvidia" in self._subjects:
             look.at_nvidia_otherwise()
-        look.at_people()
+        look.join_people()
         self._sequence += 1
         return look.snapshot(self._name, self._sequence, interval_seconds)
 
@@ -103,11 +94,15 @@ class Sampler:
         """Let go of the reader."""
         self._reader.close()
 
-    def _arguments(self, subject: str) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"root": self._root}
-        if subject == "nvidia":
-            arguments["traffic"] = self._traffic
-        return arguments
+    def _requests(self) -> list[Request]:
+        more: dict[str, dict[str, Any]] = {
+            "nvidia": {"traffic": self._traffic},
+            "processes": {"pids": None},
+        }
+        return [
+            (subject, {"root": self._root, **more.get(subject, {})})
+            for subject in (*self._subjects, "processes")
+        ]
 
 
 class _Look:
@@ -120,31 +115,36 @@ class _Look:
         self._taken_at = self._read_at = time.time()
         self._parts: list[Part] = []
         self._gpus: list[Gpu] = []
-        self._runs: list[CollectorRun] = []
+        self._runs: dict[str, CollectorRun] = {}
         self._failures: dict[str, CollectError] = {}
 
-    def at(self, subject: str, **arguments: Any) -> Part | None:
-        """Read one subject; how it fared is data, not only a log line."""
-        began = time.monotonic()
-        left = max(0.05, min(DEADLINES[subject], self._until - began))
-        try:
-            raw, seconds = self._reader.ask(subject, left, **arguments)
-            part = collector(subject).part(raw)
-        except CollectError as error:
-            outcome = "absent" if isinstance(error, NotPresent) else "failed"
-            self._ran(subject, outcome, time.monotonic() - began, str(error))
-            self._failures[subject] = error
-            return None
-        except Exception as error:  # noqa: BLE001  # a bug in one collector must not blind the node
-            self._ran(subject, "failed", time.monotonic() - began, f"bug: {error!r}")
-            self._failures[subject] = CollectError(f"bug: {error!r}")
-            return None
-        self._ran(subject, "ok", seconds, "")
-        self._parts.append(part)
-        if part.gpus:
+    def at(self, requests: list[Request]) -> bool:
+        """Read these subjects; whether all of them answered."""
+        left = self._until - time.monotonic()
+        answers = self._reader.ask(requests, PATIENCE_SECONDS, max(0.1, left))
+        self._read_at = time.time()
+        for (name, _), answer in zip(requests, answers, strict=True):
+            self._take(name, answer)
+        return not any(name in self._failures for name, _ in requests)
+
+    def _take(self, name: str, answer: Answer) -> None:
+        """Make a part of an answer; how each fared is data, not only a log line."""
+        error = answer.error
+        if error is None:
+            try:
+                part = collector(name).part(answer.value)
+            except CollectError as failure:
+                error = failure
+            except Exception as bug:  # noqa: BLE001  # a bug in one collector must not blind the node
+                error = ReadFailed(f"bug: {bug!r}")
+        if error is None:
+            self._parts.append(part)
             self._gpus.extend(part.gpus)
-            self._read_at = time.time()
-        return part
+            self._ran(name, "ok", answer.seconds, "")
+        else:
+            self._failures[name] = error
+            outcome = "absent" if isinstance(error, NotPresent) else "failed"
+            self._ran(name, outcome, answer.seconds, str(error))
 
     def at_nvidia_otherwise(self) -> None:
         """Where NVML did not tell: `nvidia-smi`, and else what the kernel still knows."""
@@ -152,25 +152,29 @@ class _Look:
         if error is None:
             return
         hopeless = isinstance(error, (Mismatch, NotAnswering))  # nvidia-smi would fare alike
-        if not hopeless and self.at("nvidia_smi", root=self._root) is not None:
+        if not hopeless and self.at([("nvidia_smi", {"root": self._root})]):
+            self._ask_for_people()
             return
-        error = self._failures.get("nvidia_smi", error) if not hopeless else error
-        if isinstance(error, NotPresent):
-            error = self._failures["nvidia"]
-        before = len(self._gpus)
-        self.at("nvidia_kernel", root=self._root)
-        fault = _fault(error)
-        self._gpus[before:] = [
-            gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in self._gpus[before:]
+        known = len(self._gpus)
+        self.at([("nvidia_kernel", {"root": self._root})])
+        fault = _fault(self._first_cause(error))
+        self._gpus[known:] = [
+            gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in self._gpus[known:]
         ]
 
-    def at_people(self) -> None:
+    def _first_cause(self, error: CollectError) -> CollectError:
+        """Why nothing is known: what nvidia-smi says where it says more than that it is absent."""
+        second = self._failures.get("nvidia_smi", error)
+        return error if isinstance(second, NotPresent) else second
+
+    def _ask_for_people(self) -> None:
+        """nvidia-smi names pids in its text, which only its collector can read."""
+        pids = {process.pid for gpu in self._gpus for process in _all_processes(gpu)}
+        self.at([("processes", {"root": self._root, "pids": tuple(sorted(pids))})])
+
+    def join_people(self) -> None:
         """Join owners and commands to the pids that the drivers named."""
-        pids = sorted({process.pid for gpu in self._gpus for process in _all_processes(gpu)})
-        if not pids:
-            return
-        part = self.at("processes", root=self._root, pids=tuple(pids))
-        people = part.people if part else {}
+        people = {pid: person for part in self._parts for pid, person in part.people.items()}
         # A pid that started after the driver was read is another process with its number;
         # the kernel tells when it booted, and so when anything started, to a second.
         latest = self._read_at + 1
@@ -197,13 +201,12 @@ class _Look:
             agent_version=__version__,
             host=host,
             gpus=tuple(gpus),
-            runs=tuple(self._runs),
+            runs=tuple(self._runs.values()),
         )
 
     def _ran(self, name: str, outcome: Any, seconds: float, detail: str) -> None:
-        self._runs.append(
-            CollectorRun(name=name, outcome=outcome, seconds=round(seconds, 6), detail=detail)
-        )
+        seconds = round(seconds, 6)
+        self._runs[name] = CollectorRun(name=name, outcome=outcome, seconds=seconds, detail=detail)
 
 
 def _fault(error: CollectError) -> Fault:
@@ -225,6 +228,8 @@ def _all_processes(gpu: Gpu) -> Iterable[Process]:
 
 
 def _with_people(gpu: Gpu, people: dict[int, Process]) -> Gpu:
+    if not (gpu.processes or gpu.instances):
+        return gpu
     return replace(
         gpu,
         processes=_named(gpu.processes, people),

@@ -1,11 +1,13 @@
 """The reader: a child process that asks the machine, so that a hung driver hangs only it.
 
 A driver call that never returns sits in the kernel and cannot be interrupted; whoever made
-it cannot exit. So every reading is done by a child over a pipe, with a deadline. One that
+it cannot exit. So every reading is done by a child over pipes, against a deadline. One that
 misses it is killed. One that cannot even be killed is left alone, and its subject is not
-asked again while it lives; other subjects are asked through a new child.
+asked again while it lives; the other subjects are asked through a new child.
 
-The child runs bindings only, while the parent imports the rest: both cores work.
+All subjects of a look are one request and one answer: a sample costs one exchange, however
+many subjects it has. How far the child has come it marks in a third pipe, which is only read
+to find out who is to blame. It runs bindings only, while the parent imports the rest.
 """
 
 import contextlib
@@ -16,7 +18,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent, ReadFailed
@@ -33,48 +35,63 @@ READINGS: dict[str, tuple[str, str]] = {
     "amd": ("amdgpu", "read"),
     "intel": ("intel_gpu", "read"),
     "host": ("procfs", "Host"),
-    "network": ("network", "read"),
+    "network": ("network", "Network"),
     "processes": ("procfs", "Processes"),
     "environment": ("environment", "read"),
 }
 """Subject -> binding module and the function, or the class whose object is kept."""
 
 Request = tuple[str, dict[str, Any] | None]
-"""A subject and the arguments of its reading; without arguments it is only loaded."""
+"""A subject and the arguments of its reading; without arguments it is only loaded.
+
+`pids=None` stands for those that the subjects before it in the same look have found.
+"""
+
+
+class Answer(NamedTuple):
+    """What a binding read, or its error, and the seconds that took."""
+
+    value: Any
+    error: CollectError | None
+    seconds: float
+
+
+class Rest(NamedTuple):
+    """A subject that did not answer: since when, until when it is left alone, and by whom stuck."""
+
+    since: float
+    retry_at: float
+    stuck: "Child | None"
 
 
 class Child:
-    """One reader process and the two pipes to it."""
+    """One reader process and the pipes to it."""
 
-    def __init__(self, pid: int, requests: int, answers: int) -> None:
+    def __init__(self, pid: int, requests: int, answers: int, marks: int) -> None:
         self.pid = pid
         self.requests = requests
         self.answers = answers
-        self._buffer = b""
+        self.marks = marks
+        os.set_blocking(marks, False)
 
-    def post(self, request: Request) -> None:
-        data = marshal.dumps(request)
-        try:
+    def post(self, requests: Sequence[Request]) -> None:
+        data = marshal.dumps(list(requests))
+        with contextlib.suppress(OSError):  # it has ended: the missing answer will say so
             os.write(self.requests, len(data).to_bytes(4, "big") + data)
-        except OSError:
-            return  # it has ended: the missing answer will say so
 
     def answer(self, deadline: float) -> Any:
         """The next answer; raise `TimeoutError` at the deadline, `EOFError` if it ended."""
-        size = int.from_bytes(self._take(4, deadline), "big")
-        return marshal.loads(self._take(size, deadline))
+        data = self._take(4, deadline)
+        size = int.from_bytes(data[:4], "big")
+        data = data[4:] + self._take(size - len(data[4:]), deadline)
+        return marshal.loads(data)
 
-    def _take(self, size: int, deadline: float) -> bytes:
-        while len(self._buffer) < size:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
-                raise TimeoutError
-            data = os.read(self.answers, 1 << 20)
-            if not data:
-                raise EOFError
-            self._buffer += data
-        taken, self._buffer = self._buffer[:size], self._buffer[size:]
-        return taken
+    def progress(self) -> int:
+        """How many subjects were begun since this was last asked."""
+        try:
+            return len(os.read(self.marks, 4096))
+        except BlockingIOError:
+            return 0
 
     def is_gone(self) -> bool:
         try:
@@ -84,28 +101,30 @@ class Child:
 
     def end(self) -> bool:
         """Close the pipes and kill it; say whether it is gone."""
-        for pipe in (self.requests, self.answers):
+        for pipe in (self.requests, self.answers, self.marks):
             os.close(pipe)
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return True
         until = time.monotonic() + _KILL_GRACE_SECONDS
         while not (gone := self.is_gone()) and time.monotonic() < until:
             select.select([], [], [], 0.001)
         return gone
 
-
-class Rest(NamedTuple):
-    """A subject that did not answer: since when, until when it is left alone, and by whom stuck."""
-
-    since: float
-    retry_at: float
-    stuck: Child | None
+    def _take(self, size: int, deadline: float) -> bytes:
+        data = b""
+        while len(data) < size:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+                raise TimeoutError
+            more = os.read(self.answers, 1 << 20)
+            if not more:
+                raise EOFError
+            data += more
+        return data
 
 
 class Reader:
-    """Asks the subjects, each with a deadline, through as many children as that takes."""
+    """Asks the subjects of a look, through as many children as that takes."""
 
     def __init__(self, start: Callable[[], Child]) -> None:
         self._start = start
@@ -115,65 +134,69 @@ class Reader:
 
     def warm(self, subject: str) -> None:
         """Let the child load the binding now: for the driver's that is most of the wait."""
-        self._send((subject, None))
+        self._send([(subject, None)])
 
-    def post(self, subject: str, **arguments: Any) -> None:
-        """Ask ahead, without waiting; `ask` in the same order and words takes the answer."""
-        if not self._rests(subject):
-            self._posted.append((subject, arguments))
-            self._send((subject, arguments))
+    def post(self, requests: Sequence[Request]) -> None:
+        """Ask ahead, without waiting; `ask` with the same requests takes the answer."""
+        self._posted = [request for request in requests if not self._rests(request[0])]
+        self._send(self._posted)
 
-    def ask(self, subject: str, deadline_seconds: float, **arguments: Any) -> tuple[Any, float]:
-        """What the binding read, and the seconds it took; raise its error, or `NotAnswering`."""
-        if self._rests(subject):
-            raise NotAnswering(f"{subject} is not answering", self._resting[subject].since)
-        if self._posted and self._posted[0] != (subject, arguments):
-            self.close()  # asked ahead for something else: those answers are of no use
-        if not self._posted:
-            self.post(subject, **arguments)
-        since = time.time()
-        try:
-            outcome, value, seconds = self._answer(deadline_seconds)
-        except TimeoutError:
-            rest = self._rest(subject, since)
-            raise NotAnswering(
-                f"{subject} did not answer within {deadline_seconds:g} s", rest.since
-            ) from None
-        except EOFError:
-            self._renew()
-            raise ReadFailed(f"{subject}: the reader process died") from None
-        del self._posted[0]
-        if outcome == "ok":
-            self._resting.pop(subject, None)
-            return value, seconds
-        if outcome == Mismatch.__name__:
-            self.close()  # a new child loads the new library
-        raise _ERRORS[outcome](value)
+    def ask(
+        self, requests: Sequence[Request], patience_seconds: float, whole_seconds: float
+    ) -> list[Answer]:
+        """One answer a request; what does not answer is given up for the sake of the rest."""
+        answers: dict[str, Answer] = {}
+        left = [request for request in requests if not self._rests(request[0])]
+        if self._posted and self._posted != left:
+            self.close()  # asked ahead for something else: that answer is of no use
+        until = time.monotonic() + whole_seconds
+        patience = patience_seconds
+        while left and (seconds := min(patience, until - time.monotonic())) > 0:
+            answers |= self._exchange(left, seconds)
+            left = [request for request in left if request[0] not in answers]
+            patience = max(patience / 3, 0.1)
+        return [answers.get(subject) or self._unanswered(subject) for subject, _ in requests]
 
     def close(self) -> None:
         """End the child, if it can be ended."""
-        self._posted.clear()
+        self._posted = []
         self._end_child()
 
-    def _send(self, request: Request) -> None:
-        if self._child is None:
-            self._child = self._start()
-        self._child.post(request)
+    def _exchange(self, requests: list[Request], seconds: float) -> dict[str, Answer]:
+        """The answers to all requests, or the failure of the one that stopped the child."""
+        since, child = time.time(), self._child
+        if not self._posted or child is None:
+            child = self._send(requests)
+        self._posted = []
+        try:
+            raw = child.answer(time.monotonic() + seconds)
+        except (TimeoutError, EOFError) as stop:
+            culprit = requests[max(0, child.progress() - 1)][0]
+            return {culprit: self._failed(culprit, stop, since, seconds)}
+        child.progress()
+        pairs = zip(requests, raw, strict=True)
+        answers = {subject: _answered(*answer) for (subject, _), answer in pairs}
+        for subject in answers:
+            self._resting.pop(subject, None)
+        if any(isinstance(answer.error, Mismatch) for answer in answers.values()):
+            self.close()  # a new child loads the new library
+        return answers
 
-    def _answer(self, deadline_seconds: float) -> Any:
-        if self._child is None:
-            raise EOFError
-        return self._child.answer(time.monotonic() + deadline_seconds)
-
-    def _rest(self, subject: str, since: float) -> Rest:
-        """Kill the child over this subject and leave the subject alone for a while."""
-        before = self._resting.get(subject)
+    def _failed(self, subject: str, stop: Exception, since: float, seconds: float) -> Answer:
         stuck = self._end_child()
+        if isinstance(stop, EOFError):
+            return Answer(None, ReadFailed(f"{subject}: the reader process died"), 0.0)
+        before = self._resting.get(subject)
         retry_at = time.monotonic() + _RETRY_SECONDS
-        rest = Rest(before.since if before else since, retry_at, stuck)
-        self._resting[subject] = rest
-        self._renew()
-        return rest
+        self._resting[subject] = Rest(before.since if before else since, retry_at, stuck)
+        words = f"{subject} did not answer within {seconds:.2g} s"
+        return Answer(None, NotAnswering(words, self._resting[subject].since), seconds)
+
+    def _unanswered(self, subject: str) -> Answer:
+        rest = self._resting.get(subject)
+        if rest is not None:
+            return Answer(None, NotAnswering(f"{subject} is not answering", rest.since), 0.0)
+        return Answer(None, NotAnswering(f"no time was left for {subject}", time.time()), 0.0)
 
     def _rests(self, subject: str) -> bool:
         rest = self._resting.get(subject)
@@ -181,12 +204,11 @@ class Reader:
             return False
         return time.monotonic() < rest.retry_at or not (rest.stuck is None or rest.stuck.is_gone())
 
-    def _renew(self) -> None:
-        """A new child for what is still to be answered, without what stopped the old one."""
-        self._end_child()
-        del self._posted[0]
-        for request in self._posted:
-            self._send(request)
+    def _send(self, requests: list[Request]) -> Child:
+        if self._child is None:
+            self._child = self._start()
+        self._child.post(requests)
+        return self._child
 
     def _end_child(self) -> Child | None:
         """The child, if it would not die."""
@@ -194,22 +216,28 @@ class Reader:
         return child if child is not None and not child.end() else None
 
 
+def _answered(outcome: str, value: Any, seconds: float) -> Answer:
+    if outcome == "ok":
+        return Answer(value, None, seconds)
+    return Answer(None, _ERRORS[outcome](value), seconds)
+
+
 def fork() -> Child:
     """A reader as a copy of this process: cheap, for a process with one thread."""
-    requests, answers = os.pipe(), os.pipe()
+    requests, answers, marks = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(requests[1])
-        os.close(answers[0])
-        _serve(requests[0], answers[1])
-    os.close(requests[0])
-    os.close(answers[1])
-    return Child(pid, requests[1], answers[0])
+        for ours in (requests[1], answers[0], marks[0]):
+            os.close(ours)
+        _serve(requests[0], answers[1], marks[1])
+    for theirs in (requests[0], answers[1], marks[1]):
+        os.close(theirs)
+    return Child(pid, requests[1], answers[0], marks[0])
 
 
 def spawn() -> Child:
     """A reader as a program of its own: for a process with threads, or with CUDA in it."""
-    requests, answers = os.pipe(), os.pipe()
+    requests, answers, marks = os.pipe(), os.pipe(), os.pipe()
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-P", "-m", "fleet_smi.node.reader"],
@@ -217,37 +245,52 @@ def spawn() -> Child:
         file_actions=[
             (os.POSIX_SPAWN_DUP2, requests[0], 0),
             (os.POSIX_SPAWN_DUP2, answers[1], 1),
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, marks[1], 2),
         ],
     )
-    os.close(requests[0])
-    os.close(answers[1])
-    return Child(pid, requests[1], answers[0])
+    for theirs in (requests[0], answers[1], marks[1]):
+        os.close(theirs)
+    return Child(pid, requests[1], answers[0], marks[0])
 
 
-def _serve(requests: int, answers: int) -> NoReturn:
+def _serve(requests: int, answers: int, marks: int) -> NoReturn:
     """Answer requests until there are no more; never returns."""
     try:
-        _let_go_of_terminal(keep=(requests, answers))
+        _let_go_of_terminal()
         readings: dict[str, Callable[..., Any]] = {}
         while size := os.read(requests, 4):
-            subject, arguments = marshal.loads(_exactly(requests, int.from_bytes(size, "big")))
-            if arguments is None:
-                _warm(readings, subject)
-                continue
-            data = marshal.dumps(_reading(readings, subject, arguments))
-            _write_all(answers, len(data).to_bytes(4, "big") + data)
+            asked = marshal.loads(_exactly(requests, int.from_bytes(size, "big")))
+            if read := _look(readings, asked, marks):
+                data = marshal.dumps(read)
+                _write_all(answers, len(data).to_bytes(4, "big") + data)
     finally:
         os._exit(0)
 
 
-def _let_go_of_terminal(keep: tuple[int, int]) -> None:
+def _let_go_of_terminal() -> None:
     # Whoever waits for our parent's output must not wait for us: we may hang for ever.
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        if descriptor not in keep:
-            os.dup2(null, descriptor)
+        os.dup2(null, descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _look(
+    readings: dict[str, Callable[..., Any]], asked: list[Request], marks: int
+) -> list[tuple[str, Any, float]]:
+    answers: list[tuple[str, Any, float]] = []
+    pids: set[int] = set()
+    for subject, arguments in asked:
+        if arguments is None:
+            _warm(readings, subject)
+            continue
+        if arguments.get("pids", ()) is None:
+            arguments["pids"] = tuple(sorted(pids))
+        os.write(marks, b".")
+        answers.append(_reading(readings, subject, arguments))
+        value = answers[-1][1]
+        pids.update(value.get("pids", ()) if isinstance(value, dict) else ())
+    return answers
 
 
 def _reading(
@@ -290,4 +333,4 @@ def _write_all(pipe: int, data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    _serve(os.dup(0), os.dup(1))
+    _serve(os.dup(0), os.dup(1), os.dup(2))

@@ -5,7 +5,6 @@ import sys
 
 from fleet_smi.cli import output
 from fleet_smi.cli.machine import begin
-from fleet_smi.errors import CollectError
 
 HELP = "check driver, library, permissions and GPUs of this machine and say what to do"
 EXAMPLES = """\
@@ -30,11 +29,8 @@ def run(args: argparse.Namespace) -> int:
     root = config.load().root
     sampler = Sampler(reader, root=root, subjects=FULL)
     snapshot = sampler.take()
-    try:
-        environment, _ = reader.ask("environment", 0.5, root=root)
-    except CollectError:
-        environment = {}
-    found = findings(snapshot, environment)
+    (environment,) = reader.ask([("environment", {"root": root})], 0.5, 0.5)
+    found = findings(snapshot, environment.value or {})
     if args.json:
         from fleet_smi.wire.listing import to_json
 

@@ -41,11 +41,13 @@ def read(root: str = "/") -> dict[str, Any]:
         raise NotPresent("no AMD GPU with the amdgpu driver")
     # Asking for the clients of a sleeping card could wake it.
     nodes = {n: c["pci"] for c in found if c["pci"] and not c["asleep"] for n in c["nodes"]}
+    processes, drawing = _kfd_processes(root), drm_clients.clients(root, nodes)
     return {
         "cards": found,
         "kfd_nodes": _kfd_nodes(root),
-        "kfd_processes": _kfd_processes(root),
-        "drm": drm_clients.clients(root, nodes),
+        "kfd_processes": processes,
+        "drm": drawing,
+        "pids": [one["pid"] for one in (*(processes or ()), *drawing["clients"])],
     }
 
 

@@ -30,7 +30,9 @@ def read(root: str = "/", clock: Callable[[], float] = time.monotonic) -> dict[s
     for card in found:
         card["energy_before"] = _energy_before((root, card["card"]), card["hwmon"], clock())
     nodes = {n: c["pci"] for c in found if c["pci"] and not c["asleep"] for n in c["nodes"]}
-    return {"cards": found, "drm": drm_clients.clients(root, nodes)}
+    drawing = drm_clients.clients(root, nodes)
+    pids = [one["pid"] for one in drawing["clients"]]
+    return {"cards": found, "drm": drawing, "pids": pids}
 
 
 def _card(identity: dict[str, Any], card: drm.Folder, device: drm.Folder) -> dict[str, Any]:

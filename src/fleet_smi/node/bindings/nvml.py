@@ -10,106 +10,18 @@ from typing import Any
 import pynvml
 
 from fleet_smi.errors import Mismatch, NotPresent, ReadFailed
-from fleet_smi.node.bindings import nvidia_kernel
-from fleet_smi.node.bindings.nvml_processes import ProcessLists
+from fleet_smi.node.bindings import nvidia_kernel, nvml_questions
+from fleet_smi.node.bindings.nvml_processes import KINDS, ProcessLists
+from fleet_smi.node.bindings.nvml_questions import Question
 
 LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 NEEDS_NEW_START = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 
-Call = tuple[str, Callable[..., Any], tuple[Any, ...]]
-
-
-def _memory(handle: Any) -> tuple[int, int, int | None]:
-    # Version 2 gives what the driver reserves for itself apart from what is used.
-    try:
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
-    except pynvml.NVMLError as error:
-        if error.value not in (
-            pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-            pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-        ):
-            raise
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-        return memory.used, memory.total, None
-    return memory.used, memory.total, memory.reserved
-
-
-def _utilization(handle: Any) -> tuple[int, int]:
-    rates = pynvml.nvmlDeviceGetUtilizationRates(handle)
-    return rates.gpu, rates.memory
-
-
-def _first(call: Callable[[Any], Any]) -> Callable[[Any], int]:
-    return lambda handle: int(call(handle)[0])
-
-
-def _throttle(handle: Any) -> int:
-    try:
-        return int(pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
-    except pynvml.NVMLError_FunctionNotFound:
-        return int(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
-
-
-def _recovery(handle: Any) -> int:
-    field = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-    value = pynvml.nvmlDeviceGetFieldValues(handle, [field])[0]
-    if value.nvmlReturn != pynvml.NVML_SUCCESS:
-        raise pynvml.NVMLError(value.nvmlReturn)
-    return int(value.value.uiVal)
-
-
-def _remapped(handle: Any) -> tuple[int, int, int, int]:
-    corrected, uncorrected, pending, failed = pynvml.nvmlDeviceGetRemappedRows(handle)
-    return corrected, uncorrected, pending, failed
-
-
-IDENTITY: tuple[Call, ...] = (
-    ("uuid", pynvml.nvmlDeviceGetUUID, ()),
-    ("name", pynvml.nvmlDeviceGetName, ()),
-    ("pci", lambda handle: _as_text(pynvml.nvmlDeviceGetPciInfo(handle).busId), ()),
-    ("sm_clock_max", pynvml.nvmlDeviceGetMaxClockInfo, (pynvml.NVML_CLOCK_SM,)),
-    ("memory_clock_max", pynvml.nvmlDeviceGetMaxClockInfo, (pynvml.NVML_CLOCK_MEM,)),
-    ("pcie_generation_max", pynvml.nvmlDeviceGetMaxPcieLinkGeneration, ()),
-    ("pcie_width_max", pynvml.nvmlDeviceGetMaxPcieLinkWidth, ()),
-    ("addressing", pynvml.nvmlDeviceGetAddressingMode, ()),
-)
-_ECC = (pynvml.NVML_VOLATILE_ECC,)
-CONDITION: tuple[Call, ...] = (
-    ("memory", _memory, ()),
-    ("utilization", _utilization, ()),
-    ("temperature", pynvml.nvmlDeviceGetTemperature, (pynvml.NVML_TEMPERATURE_GPU,)),
-    ("fan", pynvml.nvmlDeviceGetFanSpeed, ()),
-    ("power", pynvml.nvmlDeviceGetPowerUsage, ()),
-    ("power_limit", pynvml.nvmlDeviceGetEnforcedPowerLimit, ()),
-    ("sm_clock", pynvml.nvmlDeviceGetClockInfo, (pynvml.NVML_CLOCK_SM,)),
-    ("memory_clock", pynvml.nvmlDeviceGetClockInfo, (pynvml.NVML_CLOCK_MEM,)),
-    ("performance_state", pynvml.nvmlDeviceGetPerformanceState, ()),
-    ("throttle", _throttle, ()),
-    (
-        "ecc_corrected",
-        pynvml.nvmlDeviceGetTotalEccErrors,
-        (pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, *_ECC),
-    ),
-    (
-        "ecc_uncorrected",
-        pynvml.nvmlDeviceGetTotalEccErrors,
-        (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, *_ECC),
-    ),
-    ("pcie_generation", pynvml.nvmlDeviceGetCurrPcieLinkGeneration, ()),
-    ("pcie_width", pynvml.nvmlDeviceGetCurrPcieLinkWidth, ()),
-    ("encoder", _first(pynvml.nvmlDeviceGetEncoderUtilization), ()),
-    ("decoder", _first(pynvml.nvmlDeviceGetDecoderUtilization), ()),
-    ("persistence", pynvml.nvmlDeviceGetPersistenceMode, ()),
-    ("compute_mode", pynvml.nvmlDeviceGetComputeMode, ()),
-    ("mig_mode", _first(pynvml.nvmlDeviceGetMigMode), ()),
-    ("retired_pending", pynvml.nvmlDeviceGetRetiredPagesPendingStatus, ()),
-    ("remapped", _remapped, ()),
-    ("recovery", _recovery, ()),
-)
-# Each of these takes the driver 20 ms a GPU to measure: only where somebody asks.
-TRAFFIC: tuple[Call, ...] = (
-    ("pcie_rx", pynvml.nvmlDeviceGetPcieThroughput, (pynvml.NVML_PCIE_UTIL_RX_BYTES,)),
-    ("pcie_tx", pynvml.nvmlDeviceGetPcieThroughput, (pynvml.NVML_PCIE_UTIL_TX_BYTES,)),
+NAMES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+    ("uuid", pynvml.nvmlDeviceGetUUID),
+    ("name", pynvml.nvmlDeviceGetName),
+    ("pci", lambda handle: _as_text(pynvml.nvmlDeviceGetPciInfo(handle).busId)),
+    ("addressing", pynvml.nvmlDeviceGetAddressingMode),
 )
 
 
@@ -117,15 +29,25 @@ def _as_text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _ask(handle: Any, calls: tuple[Call, ...], device: dict[str, Any]) -> None:
-    values, errors = device["values"], device["errors"]
-    for field, call, arguments in calls:
+def _name(handle: Any, device: dict[str, Any], fields: tuple[str, ...]) -> None:
+    for field, call in NAMES:
+        if field not in fields:
+            continue
         try:
-            values[field] = call(handle, *arguments)
+            device["values"][field] = call(handle)
         except pynvml.NVMLError as error:
-            errors[field] = error.value
+            device["errors"][field] = error.value
         except UnicodeDecodeError:
-            errors[field] = pynvml.NVML_ERROR_UNKNOWN
+            device["errors"][field] = pynvml.NVML_ERROR_UNKNOWN
+
+
+def _ask(handle: Any, questions: tuple[Question, ...], device: dict[str, Any]) -> None:
+    values, errors = device["values"], device["errors"]
+    for question in questions:
+        if code := question.ask(handle):
+            errors[question.field] = code
+        else:
+            values[question.field] = question.value()
 
 
 def _blank(index: int) -> dict[str, Any]:
@@ -135,6 +57,13 @@ def _blank(index: int) -> dict[str, Any]:
 def _asleep(index: int, known: dict[str, Any]) -> dict[str, Any]:
     values = {key: known[key] for key in ("uuid", "name", "pci")}
     return {**_blank(index), "values": values, "asleep": True}
+
+
+def _pids(devices: list[dict[str, Any]]) -> list[int]:
+    parts = [part for device in devices for part in (device, *device.get("instances", ()))]
+    lists = (part["processes"] for part in parts if "processes" in part)
+    kinds = (found.get(kind, ()) for found in lists for kind in KINDS)
+    return sorted({entry[0] for entries in kinds for entry in entries})
 
 
 class Session:
@@ -151,6 +80,10 @@ class Session:
             self._up = True
             self._versions = _versions()
         self._lists = ProcessLists(self._versions.get("driver") or "")
+        self._identity = nvml_questions.identity()
+        self._condition = nvml_questions.condition()
+        self._traffic = nvml_questions.traffic()
+        self._instance = nvml_questions.instance()
         self._known: dict[int, tuple[Any, dict[str, Any]]] = {}
 
     def close(self) -> None:
@@ -165,7 +98,12 @@ class Session:
             self._kernel = nvidia_kernel.inventory(self._root)
         asleep = [device for device in self._kernel if device["asleep"]]
         devices = self._devices_beside(asleep, traffic) if asleep else self._devices(traffic)
-        return {**self._versions, "devices": devices, "kernel": self._kernel}
+        return {
+            **self._versions,
+            "devices": devices,
+            "kernel": self._kernel,
+            "pids": _pids(devices),
+        }
 
     def _devices(self, traffic: bool) -> list[dict[str, Any]]:
         by_index = pynvml.nvmlDeviceGetHandleByIndex
@@ -189,9 +127,9 @@ class Session:
         handle = self._identify(index, get_handle, key, device)
         if handle is None:
             return device
-        _ask(handle, CONDITION, device)
+        _ask(handle, self._condition, device)
         if traffic:
-            _ask(handle, TRAFFIC, device)
+            _ask(handle, self._traffic, device)
         if not any(code in LOST for code in device["errors"].values()):
             device["processes"] = self._lists.read(handle, index)
             if device["values"].get("mig_mode"):
@@ -214,7 +152,8 @@ class Session:
         except pynvml.NVMLError as error:
             device["errors"]["handle"] = error.value
             return None
-        _ask(handle, IDENTITY, device)
+        _name(handle, device, ("uuid", "name", "pci", "addressing"))
+        _ask(handle, self._identity, device)
         if "uuid" in device["values"]:
             self._known[index] = (handle, dict(device["values"]))
         return handle
@@ -227,19 +166,11 @@ class Session:
             except pynvml.NVMLError:
                 continue  # the slots of a partly divided GPU are empty
             part = _blank(index)
-            _ask(instance, INSTANCE, part)
+            _name(instance, part, ("uuid", "name"))
+            _ask(instance, self._instance, part)
             part["processes"] = self._lists.read(instance, None)
             found.append(part)
         return found
-
-
-INSTANCE: tuple[Call, ...] = (
-    ("uuid", pynvml.nvmlDeviceGetUUID, ()),
-    ("name", pynvml.nvmlDeviceGetName, ()),
-    ("gpu_instance_id", pynvml.nvmlDeviceGetGpuInstanceId, ()),
-    ("compute_instance_id", pynvml.nvmlDeviceGetComputeInstanceId, ()),
-    ("memory", _memory, ()),
-)
 
 
 def _versions() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-_KINDS = (("compute", "Compute"), ("graphics", "Graphics"), ("mps", "MPSCompute"))
+KINDS = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
 _UNKNOWN_MEMORY = 2**64 - 1
 _NO_INSTANCE = 2**32 - 1
 
@@ -33,6 +33,17 @@ class _InfoV3Early(ctypes.Structure):
     _fields_ = (*_InfoV2._fields_, ("protected_memory", ctypes.c_ulonglong))
 
 
+class _Sample(ctypes.Structure):
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("stamp", ctypes.c_ulonglong),
+        ("busy", ctypes.c_uint),
+        ("memory_busy", ctypes.c_uint),
+        ("encoder", ctypes.c_uint),
+        ("decoder", ctypes.c_uint),
+    )
+
+
 Entry = tuple[int, int | None, int | None, int | None]
 
 
@@ -49,7 +60,7 @@ class ProcessLists:
     def read(self, handle: Any, device: int | None) -> dict[str, Any]:
         """The entries by kind, the error codes by kind, and the load by pid."""
         lists: dict[str, Any] = {"errors": {}}
-        for kind, word in _KINDS:
+        for kind, word in KINDS.items():
             try:
                 lists[kind] = self._list(handle, word)
             except pynvml.NVMLError as error:
@@ -88,16 +99,19 @@ class ProcessLists:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
 
     def _busy(self, handle: Any, device: int) -> dict[int, float]:
-        try:
-            samples = pynvml.nvmlDeviceGetProcessUtilization(
-                handle, self._last_sample.get(device, 0)
-            )
-        except pynvml.NVMLError:
+        """The load of each process in its newest sample since the look before."""
+        function = getattr(pynvml.nvmlLib, "nvmlDeviceGetProcessUtilization", None)
+        if function is None:
+            return {}
+        since = ctypes.c_ulonglong(self._last_sample.get(device, 0))
+        samples, count = (_Sample * self._room)(), ctypes.c_uint(self._room)
+        if function(handle, samples, ctypes.byref(count), since) != pynvml.NVML_SUCCESS:
             return {}
         newest: dict[int, tuple[int, int]] = {}
-        for sample in samples:
-            if sample.pid and sample.timeStamp >= newest.get(sample.pid, (0, 0))[0]:
-                newest[sample.pid] = (sample.timeStamp, sample.smUtil)
+        for sample in samples[: count.value]:
+            pid, stamp = sample.pid, sample.stamp
+            if pid and stamp >= newest.get(pid, (0, 0))[0]:
+                newest[pid] = (stamp, sample.busy)
         if newest:
             self._last_sample[device] = max(stamp for stamp, _ in newest.values())
         return {pid: percent for pid, (_, percent) in newest.items()}

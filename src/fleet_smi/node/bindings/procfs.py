@@ -13,6 +13,7 @@ from fleet_smi.errors import NotPresent
 _TICKS = os.sysconf("SC_CLK_TCK")
 # The kernel counts in ticks of 10 ms: over less than this a load would be a guess.
 _SHORTEST_SECONDS = 0.05
+_BOOT_KEPT_SECONDS = 60.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -52,18 +53,28 @@ class Processes:
     """Facts by pid; what cannot change in a process's life is read once."""
 
     def __init__(self) -> None:
+        self._booted_at: float | None = None
+        self._boot_asked_at = float("-inf")
         self._known: dict[tuple[int, int], dict[str, Any]] = {}
         self._cpu: dict[tuple[int, int], tuple[float, int]] = {}
 
     def read(self, root: str = "/", pids: tuple[int, ...] = ()) -> dict[int, Any]:
         """The facts of each pid, or `None` for one that cannot be seen from here."""
-        stat = _text(root, "proc/stat")
-        if stat is None:
-            raise NotPresent(f"no /proc/stat below {root}")
-        booted_at = _boot_time(stat)
+        if not pids:
+            return {}
+        booted_at = self._boot_time(root)
         known, cpu = self._known, self._cpu
         self._known, self._cpu = {}, {}
         return {pid: self._facts(root, pid, booted_at, known, cpu) for pid in pids}
+
+    def _boot_time(self, root: str) -> float | None:
+        # It moves when the clock is set, so it is not kept for ever.
+        if time.monotonic() - self._boot_asked_at > _BOOT_KEPT_SECONDS:
+            stat = _text(root, "proc/stat")
+            if stat is None:
+                raise NotPresent(f"no /proc/stat below {root}")
+            self._booted_at, self._boot_asked_at = _boot_time(stat), time.monotonic()
+        return self._booted_at
 
     def _facts(
         self,
@@ -146,11 +157,17 @@ def _boot_time(stat: str) -> float | None:
 
 
 def _bytes(root: str, path: str, limit: int = 65536) -> bytes | None:
+    # Straight to the kernel: a file object would cost as much again as the reading.
     try:
-        with open(os.path.join(root, path), "rb", buffering=0) as file:
-            return file.read(limit)
+        file = os.open(f"{root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        return os.read(file, limit)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
 
 
 def _text(root: str, path: str) -> str | None:

@@ -4,6 +4,7 @@ A collector is imported when its subject has answered: a machine without AMD car
 pay for reading them.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ COLLECTORS: tuple[str, ...] = (
 )
 
 
+@cache
 def collector(name: str) -> "Collector":
     """The collector of that name: class `NvidiaSmiCollector` in `nvidia_smi.py`."""
     module = import_module(f"fleet_smi.node.collectors.{name}")

@@ -55,11 +55,10 @@ def _load(text: str) -> tuple[float | None, float | None, float | None]:
 
 
 def _memory(text: str) -> tuple[int | None, int | None]:
-    facts = {}
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        words = value.split()
-        if words and words[0].isdigit():
-            facts[key] = int(words[0]) * 1024
-    total, available = facts.get("MemTotal"), facts.get("MemAvailable")
+    total, available = _kibibytes(text, "MemTotal:"), _kibibytes(text, "MemAvailable:")
     return (total - available if total and available is not None else None), total
+
+
+def _kibibytes(text: str, key: str) -> int | None:
+    words = text.partition(key)[2].split(maxsplit=1)
+    return int(words[0]) * 1024 if words and words[0].isdigit() else None

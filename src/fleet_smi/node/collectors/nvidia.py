@@ -84,8 +84,13 @@ class NvidiaCollector:
 
     name = "nvidia"
 
+    def __init__(self) -> None:
+        self._identities: dict[tuple[Any, ...], dict[str, Any]] = {}
+
     def part(self, raw: Any) -> Part:
-        gpus = tuple(_gpu(device, raw["kernel"]) for device in raw["devices"])
+        gpus = tuple(
+            _gpu(device, self._identity(device, raw["kernel"])) for device in raw["devices"]
+        )
         cuda = raw.get("cuda")
         return Part(
             gpus=gpus,
@@ -95,8 +100,19 @@ class NvidiaCollector:
             ),
         )
 
+    def _identity(self, device: dict[str, Any], kernel: list[dict[str, Any]]) -> dict[str, Any]:
+        """Who the device is; made once, because it is the same at every look."""
+        values, index = device["values"], device["index"]
+        # A lost device no longer says who it is; the kernel lists devices in the same order.
+        known = kernel[index] if index < len(kernel) else {}
+        told = tuple(values.get(key) or known.get(key) for key in ("pci", "uuid", "name"))
+        key = (index, *told)
+        if key not in self._identities:
+            self._identities[key] = _identity(index, *told)
+        return self._identities[key]
 
-def _gpu(device: dict[str, Any], kernel: list[dict[str, Any]]) -> Gpu:
+
+def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
     values, errors = device["values"], device["errors"]
     fault = _fault(values, errors)
     # A lost device answers every question alike: the fault says it once.
@@ -131,7 +147,7 @@ def _gpu(device: dict[str, Any], kernel: list[dict[str, Any]]) -> Gpu:
     }
     return Gpu(
         **checked,
-        **_identity(device, kernel),
+        **identity,
         vendor="nvidia",
         memory_shared=_is_shared(values, errors),
         temperature_celsius=plausible_temperature(values.get("temperature"), busy, unread),
@@ -148,17 +164,10 @@ def _gpu(device: dict[str, Any], kernel: list[dict[str, Any]]) -> Gpu:
     )
 
 
-def _identity(device: dict[str, Any], kernel: list[dict[str, Any]]) -> dict[str, Any]:
-    values, index = device["values"], device["index"]
-    # A lost device no longer says who it is; the kernel lists devices in the same order.
-    known = kernel[index] if index < len(kernel) else {}
-    pci = values.get("pci") or known.get("pci")
-    name = values.get("name") or known.get("name")
+def _identity(index: int, pci: str | None, uuid: str | None, name: str | None) -> dict[str, Any]:
     return {
         "index": index,
-        "uuid": clean(
-            values.get("uuid") or known.get("uuid") or f"GPU-of-unknown-uuid-{index}", 96
-        ),
+        "uuid": clean(uuid or f"GPU-of-unknown-uuid-{index}", 96),
         "name": clean(name, 128) if name else None,
         "pci_bus_id": normal_pci(pci) if pci else None,
     }

@@ -1,0 +1,166 @@
+"""What NVML is asked about a device, as a table of calls.
+
+The calls go straight to the library that `pynvml` has loaded, into buffers that are made
+once: a sample of eight GPUs makes two hundred of them, and through the module's own
+functions each would cost three times as much.
+"""
+
+import ctypes
+from collections.abc import Callable
+from ctypes import c_uint, c_ulonglong
+from typing import Any, NamedTuple
+
+import pynvml
+
+_NEXT_BEST = (
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+)
+
+
+class Way(NamedTuple):
+    """One function, its arguments behind the handle, and how to take its answer from them."""
+
+    function: Callable[..., int]
+    arguments: tuple[Any, ...]
+    value: Callable[[], Any]
+
+
+class Question:
+    """One field of a device, asked by the newest of several functions that the driver has."""
+
+    __slots__ = ("_older", "arguments", "field", "function", "value")
+
+    def __init__(self, field: str, newest: Way, *older: Way) -> None:
+        self.field = field
+        self.function, self.arguments, self.value = newest
+        self._older = list(older)
+
+    def ask(self, handle: Any) -> int:
+        """The driver's code; 0 when there is a `value`."""
+        code = self.function(handle, *self.arguments)
+        while code in _NEXT_BEST and self._older:
+            self.function, self.arguments, self.value = self._older.pop(0)
+            code = self.function(handle, *self.arguments)
+        return code
+
+
+def _missing(*_: Any) -> int:
+    return int(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+
+def _way(
+    name: str,
+    *outs: Any,
+    before: tuple[Any, ...] = (),
+    value: Callable[[], Any] | None = None,
+) -> Way:
+    function = getattr(pynvml.nvmlLib, f"nvmlDeviceGet{name}", _missing)
+    arguments = (*before, *(ctypes.byref(out) for out in outs))
+    return Way(function, arguments, value or (lambda: outs[0].value))
+
+
+def _number(field: str, *names: str, before: tuple[Any, ...] = (), of: Any = c_uint) -> Question:
+    return Question(field, *(_way(name, of(), before=before) for name in names))
+
+
+def _first_of_two(field: str, name: str) -> Question:
+    return Question(field, _way(name, c_uint(), c_uint()))
+
+
+def _memory() -> Question:
+    # Version 2 gives what the driver reserves for itself apart from what is used: a version
+    # number, then total, reserved, free and used. Version 1 has total, free and used.
+    new, old = (c_ulonglong * 5)(pynvml.nvmlMemory_v2), (c_ulonglong * 3)()
+    return Question(
+        "memory",
+        _way("MemoryInfo_v2", new, value=lambda: (new[4], new[1], new[2])),
+        _way("MemoryInfo", old, value=lambda: (old[2], old[0], None)),
+    )
+
+
+def _utilization() -> Question:
+    rates = (c_uint * 2)()
+    way = _way("UtilizationRates", rates, value=lambda: (rates[0], rates[1]))
+    return Question("utilization", way)
+
+
+def _remapped() -> Question:
+    rows = [c_uint() for _ in range(4)]
+    way = _way("RemappedRows", *rows, value=lambda: tuple(row.value for row in rows))
+    return Question("remapped", way)
+
+
+def _recovery() -> Question:
+    """What the driver wants done to a device: a value among many, with a code of its own."""
+    values = (pynvml.c_nvmlFieldValue_t * 1)()
+    values[0].fieldId = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+    way = _way("FieldValues", values, before=(ctypes.c_int32(1),))
+
+    def function(*arguments: Any) -> int:
+        return way.function(*arguments) or int(values[0].nvmlReturn)
+
+    return Question("recovery", Way(function, way.arguments, lambda: int(values[0].value.uiVal)))
+
+
+def identity() -> tuple[Question, ...]:
+    """What cannot change while a device is there, besides its names."""
+    sm, memory = (c_uint(pynvml.NVML_CLOCK_SM),), (c_uint(pynvml.NVML_CLOCK_MEM),)
+    return (
+        _number("sm_clock_max", "MaxClockInfo", before=sm),
+        _number("memory_clock_max", "MaxClockInfo", before=memory),
+        _number("pcie_generation_max", "MaxPcieLinkGeneration"),
+        _number("pcie_width_max", "MaxPcieLinkWidth"),
+    )
+
+
+def condition() -> tuple[Question, ...]:
+    """What is asked at every look."""
+    sm, memory = (c_uint(pynvml.NVML_CLOCK_SM),), (c_uint(pynvml.NVML_CLOCK_MEM),)
+    since_load = c_uint(pynvml.NVML_VOLATILE_ECC)
+    corrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), since_load)
+    uncorrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), since_load)
+    reasons = ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
+    return (
+        _memory(),
+        _utilization(),
+        _number("temperature", "Temperature", before=(c_uint(pynvml.NVML_TEMPERATURE_GPU),)),
+        _number("fan", "FanSpeed"),
+        _number("power", "PowerUsage"),
+        _number("power_limit", "EnforcedPowerLimit"),
+        _number("sm_clock", "ClockInfo", before=sm),
+        _number("memory_clock", "ClockInfo", before=memory),
+        _number("performance_state", "PerformanceState"),
+        _number("throttle", *reasons, of=c_ulonglong),
+        _number("ecc_corrected", "TotalEccErrors", before=corrected, of=c_ulonglong),
+        _number("ecc_uncorrected", "TotalEccErrors", before=uncorrected, of=c_ulonglong),
+        _number("pcie_generation", "CurrPcieLinkGeneration"),
+        _number("pcie_width", "CurrPcieLinkWidth"),
+        _first_of_two("encoder", "EncoderUtilization"),
+        _first_of_two("decoder", "DecoderUtilization"),
+        _number("persistence", "PersistenceMode"),
+        _number("compute_mode", "ComputeMode"),
+        _first_of_two("mig_mode", "MigMode"),
+        _number("retired_pending", "RetiredPagesPendingStatus"),
+        _remapped(),
+        _recovery(),
+    )
+
+
+def traffic() -> tuple[Question, ...]:
+    """What takes the driver 20 ms a GPU to measure: only where somebody asks."""
+    received = (c_uint(pynvml.NVML_PCIE_UTIL_RX_BYTES),)
+    sent = (c_uint(pynvml.NVML_PCIE_UTIL_TX_BYTES),)
+    return (
+        _number("pcie_rx", "PcieThroughput", before=received),
+        _number("pcie_tx", "PcieThroughput", before=sent),
+    )
+
+
+def instance() -> tuple[Question, ...]:
+    """What is asked of a MIG instance."""
+    return (
+        _number("gpu_instance_id", "GpuInstanceId"),
+        _number("compute_instance_id", "ComputeInstanceId"),
+        _memory(),
+    )

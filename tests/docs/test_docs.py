@@ -1,0 +1,273 @@
+"""The documentation says what the code does: names, flags, numbers, links, examples, pictures."""
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.images import make
+from fleet_smi.cli.main import COMMANDS, EXIT_CODES, parser_of
+from fleet_smi.config import SETTINGS, Setting
+from fleet_smi.model.arrange import SORTS
+from fleet_smi.model.fleet import STATES
+from fleet_smi.model.select import POLICIES
+from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
+from fleet_smi.node.collectors import COLLECTORS
+from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
+from tests.cli.program import fleet_smi
+from tests.docs.pages import (
+    PAGES,
+    PROJECT,
+    anchors,
+    blocks,
+    coded,
+    headings,
+    links,
+    page,
+    rows,
+    section,
+)
+from tests.machines import People
+from tests.sim.fixtures import Simulated
+from tests.trees import kernel_with
+
+COMMAND_PAGE = page("docs/commands.md")
+SETTING_PAGE = page("docs/settings.md")
+VERDICT_PAGE = page("docs/verdicts.md")
+
+
+def test_every_setting_is_documented_and_no_other() -> None:
+    assert headings(SETTING_PAGE, 3) == [setting.name for setting in SETTINGS]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_a_setting_has_the_default_and_variable_that_are_written(setting: Setting) -> None:
+    text = section(SETTING_PAGE, setting.name)
+    assert f"- Variable: `{setting.variable}`" in text
+    (default,) = re.findall(r"^- Default: (.+)$", text, re.MULTILINE)
+    written = coded(default)
+    assert (setting.read(written[0]) if written else None) == setting.default
+
+
+def test_every_collector_is_documented_and_no_other() -> None:
+    assert headings(page("docs/collectors.md"), 2) == list(COLLECTORS)
+
+
+def test_every_command_is_documented_and_no_other() -> None:
+    found = [heading for heading in headings(COMMAND_PAGE, 2) if heading.startswith("fleet-smi ")]
+    assert found == [f"fleet-smi {name}" for name in COMMANDS]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_flag_of_a_command_is_documented_and_no_other(name: str) -> None:
+    text = section(COMMAND_PAGE, f"fleet-smi {name}")
+    table = rows(text, "flag") if "| flag |" in text else []
+    written = [word.split()[0] for row in table for word in coded(row[0])]
+    assert sorted(written) == sorted(flags_of(parser_of(name)) - {"-h", "--help"})
+
+
+def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+    return {flag for action in parser._actions for flag in action.option_strings}
+
+
+def test_every_order_and_policy_is_documented_and_no_other() -> None:
+    status = dict(rows(section(COMMAND_PAGE, "fleet-smi status"), "flag"))
+    assert coded(status["`--sort ORDER`"]) == list(SORTS)
+    policies = rows(section(COMMAND_PAGE, "fleet-smi free"), "policy")
+    assert [coded(row[0])[0] for row in policies] == list(POLICIES)
+
+
+def test_the_exit_codes_are_those_of_the_help() -> None:
+    written = [coded(row[0])[0] for row in rows(COMMAND_PAGE, "code")]
+    assert written == re.findall(r"^  (\d+) ", EXIT_CODES, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/verdicts.md"])
+def test_the_states_are_all_there_in_their_order(name: str) -> None:
+    assert tuple(coded(row[0])[0] for row in rows(page(name), "state")) == STATES
+
+
+def test_the_thresholds_are_those_of_the_code() -> None:
+    law = DEFAULT_THRESHOLDS
+    share, size = 100 * law.free_memory_fraction, law.free_memory_bytes // GIB
+    assert [row[1] for row in rows(VERDICT_PAGE, "what")] == [
+        f"the lesser of {share:g} % and {size} GiB",
+        f"under {law.idle_percent:g} %",
+        f"{law.idle_window_seconds / 60:g} min",
+        f"under {100 * law.idle_power_fraction:g} % of the limit",
+        f"under {law.display_percent:g} %",
+        f"{law.settle_samples}",
+        f"{law.hole_seconds:g} s, or 3 intervals",
+    ]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for target in links(path):
+        name, _, anchor = target.partition("#")
+        place = path.parent / name if name else path
+        assert place.exists(), target
+        assert not anchor or anchor in anchors(place.read_text(encoding="utf-8")), target
+
+
+def test_the_index_lists_every_page() -> None:
+    listed = {target for target in links(PROJECT / "docs/index.md") if "/" not in target}
+    assert listed == {path.name for path in (PROJECT / "docs").glob("*.md")} - {"index.md"}
+
+
+def test_the_architecture_is_one_screen() -> None:
+    assert len(page("ARCHITECTURE.md").splitlines()) <= 60
+
+
+def test_the_picture_is_what_is_printed_now() -> None:
+    drawn = make.PICTURE.read_text(encoding="utf-8")
+    assert drawn == make.picture(), "run `python docs/images/make.py` and look at the picture"
+    assert len(drawn.encode()) < 40_000
+
+
+def shell_examples() -> list[str]:
+    """Every call of the command in a shell example of any page."""
+    lines = (
+        line for path in PAGES for block in blocks(path.read_text(encoding="utf-8"), "sh")
+        for line in block.splitlines()
+    )  # fmt: skip
+    calls = (re.search(r"(?:^|[\s(/])fleet-smi\b([^)|>;#\"]*)", line) for line in lines)
+    return sorted({f"fleet-smi{call[1]}".strip() for call in calls if call})
+
+
+@pytest.mark.parametrize("example", shell_examples())
+def test_a_shell_example_makes_sense(example: str) -> None:
+    words = shlex.split(example)[1:]
+    name = words.pop(0) if words and words[0] in COMMANDS else "status"
+    parser_of(name).parse_args(words)
+
+
+@pytest.fixture
+def example_machine(people: People, simulated: Simulated) -> dict[str, str]:
+    """The machine that the Python page speaks of."""
+    work = SimProcess(pid=people.start(), memory=59 * GIB, sm=95)
+    busy = SimGpu(memory_used=60 * GIB, util_gpu=96, power_usage=628_000, processes=[work])
+    free = SimGpu(memory_used=4 * MIB, temperature=31)
+    ghost = SimGpu(memory_used=71 * GIB, power_usage=74_000)
+    warm = SimGpu(memory_used=4 * MIB, temperature=45)
+    return simulated(Scenario(gpus=[busy, free, ghost, warm]))
+
+
+def test_the_sessions_on_the_python_page_go_as_written(
+    example_machine: dict[str, str], tmp_path: Path
+) -> None:
+    sessions = tmp_path / "python.txt"
+    sessions.write_text("\n".join(blocks(page("docs/python.md"), "pycon")), encoding="utf-8")
+    assert_runs(example_machine, "-m", "doctest", "-o", "ELLIPSIS", str(sessions))
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
+def test_the_programs_run(example_machine: dict[str, str], name: str) -> None:
+    programs = blocks(page(name), "python")
+    assert programs
+    for program in programs:
+        assert_runs(example_machine, "-c", program)
+
+
+def assert_runs(env: dict[str, str], *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=env, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+UNSEEN = SimProcess(pid=4_000_000, memory=59 * GIB)
+TROUBLES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
+    "has no GPU that fleet-smi can see.": (Scenario(init="no-driver"), ()),
+    "the NVIDIA kernel module is not loaded": (Scenario(init="no-driver"), ("doctor",)),
+    "do not match: reload the driver or reboot; running jobs are not affected": (
+        Scenario(gpus=[SimGpu()], init="mismatch"),
+        ("--json",),
+    ),
+    "lost: fell off the bus: reboot; if it returns, have the hardware looked at": (
+        Scenario(gpus=[SimGpu(faults={"*": "lost"})]),
+        ("-v",),
+    ),
+    "GPU requires reset: reset the GPU: nvidia-smi --gpu-reset": (
+        Scenario(gpus=[SimGpu(faults={"*": "reset-required"})]),
+        ("-v",),
+    ),
+    "remapped rows wait for a reset of the GPU: reset the GPU: nvidia-smi --gpu-reset": (
+        Scenario(gpus=[SimGpu(remapped_pending=True)]),
+        ("-v",),
+    ),
+    "3 uncorrectable memory errors: results may be wrong; reset it or reboot the node": (
+        Scenario(gpus=[SimGpu(ecc_uncorrected_volatile=3)]),
+        ("-v",),
+    ),
+    "no permission to open /dev/nvidia*: ask for access to the GPU devices": (
+        Scenario(gpus=[SimGpu()], init="no-permission"),
+        ("--json",),
+    ),
+    "processes not readable; memory and utilisation say nobody": (
+        Scenario(gpus=[SimGpu(faults={"ComputeRunningProcesses": "no-permission"})]),
+        ("-v",),
+    ),
+    "96%   66°  628 W  ▓▓▓▓▓▓▓▓░░  60.0/79.6 GiB  1 process you may not see": (
+        Scenario(
+            gpus=[
+                SimGpu(
+                    memory_used=60 * GIB, util_gpu=96, temperature=66, power_usage=628_000,
+                    processes=[UNSEEN],
+                )
+            ]
+        ),
+        (),
+    ),
+    "NVML would not start: Unknown Error; inside a container this means that it lost its GPU "
+    "devices: restart the container": (Scenario(gpus=[SimGpu()], init="unknown"), ("--json",)),
+    "71.0 GiB used, no process accounts for it": (
+        Scenario(gpus=[SimGpu(memory_used=71 * GIB)]),
+        ("-v",),
+    ),
+    "CUDA counts mixed GPUs in another order: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use --uuid": (
+        Scenario(gpus=[SimGpu(), SimGpu(name="NVIDIA GeForce RTX 4090")]),
+        ("free",),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", TROUBLES)
+def test_in_trouble_it_says_what_is_written(simulated: Simulated, words: str) -> None:
+    scenario, arguments = TROUBLES[words]
+    assert words in page("docs/troubleshooting.md")
+    done = fleet_smi(*arguments, env=simulated(scenario) | {"COLUMNS": "100"})
+    assert words in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("asleep", [True, False], ids=["asleep", "hung"])
+def test_of_a_gpu_that_tells_nothing_it_shows_the_line_that_is_written(
+    simulated: Simulated, tmp_path: Path, asleep: bool
+) -> None:
+    kernel_with(tmp_path / "root", "0000:10:00.0", asleep=asleep)
+    scenario = Scenario(gpus=[SimGpu()], faults={} if asleep else {"*": "never"})
+    env = simulated(scenario) | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root"), "COLUMNS": "80"}
+    line = fleet_smi(env=env).stdout.splitlines()[-1]
+    assert line in page("docs/troubleshooting.md").splitlines()
+
+
+def test_a_bad_setting_is_refused_as_written(simulated: Simulated, tmp_path: Path) -> None:
+    file = tmp_path / "fleet-smi.toml"
+    file.write_text('[verdict]\nidle_windo = "5min"\n')
+    done = fleet_smi(env=simulated(Scenario()) | {"FLEET_SMI_CONFIG": str(file)})
+    assert done.returncode == 2
+    for name in ("docs/troubleshooting.md", "docs/settings.md"):
+        assert done.stderr in page(name)
+
+
+def test_the_example_of_a_settings_file_is_accepted(simulated: Simulated, tmp_path: Path) -> None:
+    (example,) = blocks(SETTING_PAGE, "toml")
+    file = tmp_path / "fleet-smi.toml"
+    file.write_text(example)
+    env = simulated(Scenario(gpus=[SimGpu()])) | {"FLEET_SMI_CONFIG": str(file)}
+    assert fleet_smi(env=env).stdout.startswith("gpu01 · ")
