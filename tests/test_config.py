@@ -72,7 +72,7 @@ def test_a_file_named_by_hand_stands_alone(tmp_path: Path) -> None:
         ('[verdict]\nidle_window = "soon"', "is not a length of time"),
         ("[verdict]\nidle_percent = 200", "must lie between 0 and 100"),
         ("[verdict]\nfree_memory_fraction = 2", "must lie between 0 and 1"),
-        ("[verdict]\nsilent_after = 0", "must be at least 1"),
+        ("[verdict]\nsilent_after = 0", "must be a whole number, at least 1"),
         ('[node]\nroot = "/no/such/folder"', "is not a folder"),
         ("name = 3", "unknown section [name]"),
         ("[verdict", "fleet-smi.toml: "),

@@ -58,13 +58,20 @@ def free(
     min_free: str | int | None = None,
     model: str | None = None,
     policy: str = "free",
+    max_used_percent: float = 20.0,
 ) -> tuple[Candidate, ...]:
     """The `n` best free GPUs of this machine; raise `fleet_smi.errors.Unmet` if there are fewer.
 
     `",".join(c.uuid for c in fleet_smi.free(2))` is ready for CUDA_VISIBLE_DEVICES.
     """
-    request = Request(count=n, min_free_bytes=_bytes(min_free), model=model, policy=policy)
-    return require(_look(), request).offered
+    request = Request(
+        count=n,
+        min_free_bytes=_bytes(min_free),
+        model=model,
+        policy=policy,
+        max_used_percent=max_used_percent,
+    )
+    return require(_look(), request, _own.fleet().thresholds).offered
 
 
 class GpuInfo(TypedDict):
@@ -89,7 +96,7 @@ def available_gpus(max_used_percent: float = 20.0) -> list[str]:
     A GPU that is broken or cannot be read is never among them.
     """
     request = Request(count=0, policy="memory", max_used_percent=max_used_percent)
-    offered = offer(_look(), request).offered
+    offered = offer(_look(), request, _own.fleet().thresholds).offered
     return [str(candidate.index) for candidate in sorted(offered, key=lambda one: one.index)]
 
 

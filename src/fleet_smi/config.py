@@ -1,7 +1,7 @@
 """The settings table: every setting, where it may come from, and what it means.
 
-A flag wins over the environment, that over the user's file, that over the system's file, that
-over the default. Bad settings are errors with the file and line, never silently ignored.
+The environment wins over the user's file, that over the system's file, that over the default.
+Bad settings are errors with the file and line, never silently ignored.
 """
 
 import os
@@ -34,15 +34,21 @@ class Setting(NamedTuple):
         return f"FLEET_SMI_{self.section}_{self.key}".upper()
 
 
+def _number(value: Any) -> float:
+    if isinstance(value, bool):
+        raise TypeError("is not a number")
+    return float(value)
+
+
 def _fraction(value: Any) -> float:
-    number = float(value)
+    number = _number(value)
     if not 0 <= number <= 1:
         raise ValueError("must lie between 0 and 1")
     return number
 
 
 def _percent(value: Any) -> float:
-    number = float(value)
+    number = _number(value)
     if not 0 <= number <= 100:
         raise ValueError("must lie between 0 and 100")
     return number
@@ -57,10 +63,10 @@ def _duration(value: Any) -> float:
 
 
 def _count(value: Any) -> int:
-    number = int(value)
-    if number < 1:
-        raise ValueError("must be at least 1")
-    return number
+    number = _number(value)
+    if number < 1 or number != int(number):
+        raise ValueError("must be a whole number, at least 1")
+    return int(number)
 
 
 def _folder(value: Any) -> str:
@@ -144,6 +150,7 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
     values = {setting.name: setting.default for setting in SETTINGS}
     for path in _files(environment):
         values.update(_read_file(path))
+    _refuse_unknown(environment)
     for setting in SETTINGS:
         if setting.variable in environment:
             values[setting.name] = _checked(
@@ -161,6 +168,14 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
             silent_after_intervals=values["verdict.silent_after"],
         ),
     )
+
+
+def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    known = {setting.variable for setting in SETTINGS}
+    sections = tuple({f"FLEET_SMI_{setting.section}_".upper() for setting in SETTINGS})
+    for name in environment:
+        if name.startswith(sections) and name not in known:
+            raise UsageError(f"unknown setting {name}; there are {', '.join(sorted(known))}")
 
 
 def _files(environment: Mapping[str, str]) -> Iterable[str]:

@@ -193,11 +193,11 @@ TROUBLES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
         Scenario(gpus=[SimGpu(faults={"*": "lost"})]),
         ("-v",),
     ),
-    "GPU requires reset: reset the GPU: nvidia-smi --gpu-reset": (
+    "GPU requires reset: nvidia-smi --gpu-reset, once nobody uses it": (
         Scenario(gpus=[SimGpu(faults={"*": "reset-required"})]),
         ("-v",),
     ),
-    "remapped rows wait for a reset of the GPU: reset the GPU: nvidia-smi --gpu-reset": (
+    "remapped rows wait for a reset of the GPU: nvidia-smi --gpu-reset, once nobody uses it": (
         Scenario(gpus=[SimGpu(remapped_pending=True)]),
         ("-v",),
     ),

@@ -134,7 +134,8 @@ def test_a_hung_subject_is_given_up_and_the_others_are_answered(
     requests = [HOST, NETWORK]
     requests.insert(place, NVIDIA)
     began = time.monotonic()
-    answers = dict(zip([name for name, _ in requests], ask(reader, *requests, patience=1.0)))
+    names = [name for name, _ in requests]
+    answers = dict(zip(names, ask(reader, *requests, patience=1.0), strict=True))
     assert time.monotonic() - began < 5
     assert isinstance(answers["nvidia"].error, NotAnswering)
     assert "did not answer within 1 s" in str(answers["nvidia"].error)

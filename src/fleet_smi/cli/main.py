@@ -19,11 +19,14 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and its line in the help; a file of that name holds it."""
 
+_ALIASES = {"help": "--help", "version": "--version"}
+
 EXIT_CODES = """\
 exit codes:
   0    answered
   1    cannot be met now: not enough free GPUs, or doctor found a failure
   2    the request makes no sense: unknown flag, bad pattern, bad setting
+  70   a bug in fleet-smi
   130  interrupted
 """
 
@@ -68,6 +71,7 @@ def _epilog(name: str, command: Any) -> str:
 
 def main(argv: list[str]) -> int:
     """Run one command; never let a traceback reach the user."""
+    argv = [_ALIASES.get(argv[0], argv[0]), *argv[1:]] if argv else argv
     name = argv[0] if argv and argv[0] in COMMANDS else "status"
     try:
         _refuse_unknown(name, argv)

@@ -1,4 +1,4 @@
-"""A machine that does not exist: eight GPUs in every state there is, with an hour of past.
+"""A machine that does not exist: eight GPUs in most states there are, with an hour of past.
 
 Its snapshots go through the same judgement as real ones, so the demo shows what
 fleet-smi says and not what somebody typed.

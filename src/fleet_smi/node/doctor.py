@@ -29,15 +29,13 @@ def _python(_: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
 
 def _nvidia_driver(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
     run = _run(snapshot, "nvidia")
-    version = snapshot.host.driver_version or "unknown"
     if run is None:
         return
     if run.outcome == "ok":
-        cuda = snapshot.host.cuda_version or "unknown"
-        yield _found("nvidia.driver", "PASS", f"NVIDIA driver {version}, CUDA {cuda}")
+        yield _found("nvidia.driver", "PASS", _driver_words(snapshot))
     elif run.outcome == "failed":
-        words, _, remedy = run.detail.partition(": ")
-        yield _found("nvidia.driver", "FAIL", words, remedy or _what_to_do(run.detail))
+        whose = "" if "NVIDIA" in run.detail else "NVIDIA driver: "
+        yield _found("nvidia.driver", "FAIL", f"{whose}{run.detail}", _remedy(run.detail))
     elif any(path.startswith("/dev/nvidia") for path in environment.get("devices", {})):
         yield _found(
             "nvidia.driver",
@@ -49,10 +47,19 @@ def _nvidia_driver(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[
         yield _found("nvidia.driver", "SKIP", f"no NVIDIA GPU here: {run.detail}")
 
 
-def _what_to_do(detail: str) -> str:
-    if "did not answer" in detail or "not answering" in detail:
+def _driver_words(snapshot: Snapshot) -> str:
+    host = snapshot.host
+    if host.driver_version is None and all(gpu.asleep for gpu in snapshot.gpus):
+        return "the NVIDIA GPUs are asleep, and were not woken to ask their driver"
+    return (
+        f"NVIDIA driver {host.driver_version or 'unknown'}, CUDA {host.cuda_version or 'unknown'}"
+    )
+
+
+def _remedy(detail: str) -> str | None:
+    if "answer" in detail:
         return "look for Xid in the kernel log (dmesg); a reboot is likely needed"
-    return "see the kernel log (dmesg) and `nvidia-smi`"
+    return None if ": " in detail else "see the kernel log (dmesg)"
 
 
 def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
@@ -71,21 +78,16 @@ def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _gpus(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+    run = _run(snapshot, "nvidia")
+    if run is not None and run.outcome == "failed":
+        return  # the driver's own failure has said it
     if not snapshot.gpus:
-        yield _found(
-            "gpus.found",
-            "WARN",
-            "no GPU was found",
-            "`lspci | grep -iE 'vga|3d'` shows what is built in",
-        )
+        remedy = "`lspci | grep -iE 'vga|3d'` shows what is built in"
+        yield _found("gpus.found", "WARN", "no GPU was found", remedy)
         return
     faults = [(gpu.index, gpu.fault) for gpu in snapshot.gpus if gpu.fault]
-    whole = len(snapshot.gpus) - len(faults)
-    yield _found(
-        "gpus.found",
-        "FAIL" if faults else "PASS",
-        f"{whole} of {len(snapshot.gpus)} GPUs can be read",
-    )
+    well = f"{len(snapshot.gpus) - len(faults)} of {len(snapshot.gpus)} GPUs are well"
+    yield _found("gpus.found", "FAIL" if faults else "PASS", well, "see below" if faults else None)
     for index, fault in faults:
         yield _found("gpu.fault", "FAIL", f"GPU {index}: {fault.detail}", fault.remedy)
 
@@ -150,15 +152,19 @@ def _people(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Finding
         yield _found(
             "processes.namespace",
             "WARN",
-            f"{hidden} processes cannot be seen from inside this container",
+            f"{_processes(hidden)} cannot be seen from inside this container",
             "start it in the host's pid namespace: --pid=host",
         )
     elif hidden:
         yield _found(
-            "processes.hidden", "WARN", f"{hidden} processes on the GPUs cannot be seen from here"
+            "processes.hidden", "WARN", f"{_processes(hidden)} on the GPUs cannot be seen from here"
         )
     elif any(gpu.processes for gpu in snapshot.gpus):
         yield _found("processes.visible", "PASS", "every process on the GPUs can be seen")
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
 
 
 def _links(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:

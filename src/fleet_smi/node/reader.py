@@ -185,18 +185,18 @@ class Reader:
     def _failed(self, subject: str, stop: Exception, since: float, seconds: float) -> Answer:
         stuck = self._end_child()
         if isinstance(stop, EOFError):
-            return Answer(None, ReadFailed(f"{subject}: the reader process died"), 0.0)
+            return Answer(None, ReadFailed("the reader process died"), 0.0)
         before = self._resting.get(subject)
         retry_at = time.monotonic() + _RETRY_SECONDS
         self._resting[subject] = Rest(before.since if before else since, retry_at, stuck)
-        words = f"{subject} did not answer within {seconds:.2g} s"
+        words = f"did not answer within {seconds:.2g} s"
         return Answer(None, NotAnswering(words, self._resting[subject].since), seconds)
 
     def _unanswered(self, subject: str) -> Answer:
         rest = self._resting.get(subject)
         if rest is not None:
-            return Answer(None, NotAnswering(f"{subject} is not answering", rest.since), 0.0)
-        return Answer(None, NotAnswering(f"no time was left for {subject}", time.time()), 0.0)
+            return Answer(None, NotAnswering("still not answering", rest.since), 0.0)
+        return Answer(None, NotAnswering("no time was left to ask", time.time()), 0.0)
 
     def _rests(self, subject: str) -> bool:
         rest = self._resting.get(subject)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 HELP = "a simulated machine, to see what fleet-smi looks like without a GPU"
 EXAMPLES = """\
-  fleet-smi demo                 eight GPUs in every state there is
+  fleet-smi demo                 eight GPUs: free, busy, held, a ghost, a broken one, MIG
   fleet-smi demo -p              with their processes
   fleet-smi demo --unless-gpus   this machine's own GPUs, if it has any
 """
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     paint = Paint(on=output.takes_colour(args))
     if simulated:
-        print("A simulated machine: none of this is real. `fleet-smi` shows this one.\n")
+        print("A simulated machine: none of this is real. `fleet-smi` shows your own.\n")
     sys.stdout.write(
         status.render(view, output.columns(), paint, processes=args.processes, why=args.why)
     )

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView
     from fleet_smi.model.select import Offer
 
-HELP = "which GPUs are free, best first; exit code 1 and nothing on stdout if it cannot be met"
+HELP = "which GPUs are free, best first; exit code 1 and no devices if it cannot be met"
 EXAMPLES = """\
   CUDA_VISIBLE_DEVICES=$(fleet-smi free -n 1) python train.py
+  gpu=$(fleet-smi free -n 1) && CUDA_VISIBLE_DEVICES=$gpu python train.py   (or not at all)
   fleet-smi free -n 2 --min-free 40GiB --model H100
   fleet-smi free --uuid          UUIDs instead of indices: right whatever order CUDA counts in
   fleet-smi free -v              what is offered, and why the rest is not
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--policy", choices=_POLICIES, default="free", help="what counts as free")
     add("--max-used", type=float, metavar="PERCENT", default=20.0, help="for --policy memory")
     add("--uuid", action="store_true", help="print UUIDs instead of indices")
-    add("-v", "--verbose", action="store_true", help="explain each GPU")
+    add("-v", "--why", action="store_true", help="explain each GPU")
     add("--json", action="store_true", help="the offer and the refusals, as JSON")
     output.add_colour_arguments(parser)
 
@@ -49,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     """Offer GPUs; fail if there are not enough."""
     if args.count is not None and args.count < 1:
         raise UsageError(f"-n {args.count}: ask for one GPU or more")
+    if not 0 <= args.max_used <= 100:
+        raise UsageError(f"--max-used {args.max_used:g}: give 0 to 100 percent")
     reader = begin()
     machine = this_machine(reader, full=False)
     from fleet_smi.model.select import Request, offer
@@ -67,22 +70,31 @@ def run(args: argparse.Namespace) -> int:
         from fleet_smi.wire.listing import to_json
 
         sys.stdout.write(to_json(found, pretty=True).decode() + "\n")
-    elif args.verbose:
+    elif args.why:
         sys.stdout.write(_explained(args, view, found))
     elif found.unmet is None:
         print(",".join(_names(args, view, found)))
     if found.unmet is not None:
-        raise Unmet(found.unmet)
+        raise Unmet("; ".join([found.unmet, *_failures(view)]))
     return 0
 
 
-def _names(args: argparse.Namespace, view: "FleetView", found: "Offer") -> list[str]:
-    """What CUDA takes: an instance has no index of its own, so it goes by its UUID."""
-    if not args.uuid:
-        _warn_of_order(view)
+def _failures(view: "FleetView") -> list[str]:
+    """Why less is known than should be: too few free GPUs may be for that alone."""
     return [
-        one.uuid if args.uuid or one.part is not None else str(one.index) for one in found.offered
+        f"{run.name}: {run.detail}"
+        for node in view.nodes
+        for run in node.runs
+        if run.outcome == "failed"
     ]
+
+
+def _names(args: argparse.Namespace, view: "FleetView", found: "Offer") -> list[str]:
+    """What CUDA takes: indices or UUIDs, never both; an instance has only a UUID."""
+    if args.uuid or any(one.part is not None for one in found.offered):
+        return [one.uuid for one in found.offered]
+    _warn_of_order(view)
+    return [str(one.index) for one in found.offered]
 
 
 def _warn_of_order(view: "FleetView") -> None:

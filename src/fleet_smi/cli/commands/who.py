@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         from fleet_smi.wire.listing import people_json
 
-        sys.stdout.write(people_json(persons).decode() + "\n")
+        sys.stdout.write(people_json(persons, pretty=True).decode() + "\n")
         return 0
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import who

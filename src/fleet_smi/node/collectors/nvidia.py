@@ -38,10 +38,10 @@ THROTTLE = {
 }
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 RECOVERY = {
-    1: "reset the GPU: nvidia-smi --gpu-reset",
+    1: "nvidia-smi --gpu-reset, once nobody uses it",
     2: "reboot the machine",
     3: "stop the jobs that use peer-to-peer memory, then reset the GPU",
-    4: "drain the GPU, then reset it: nvidia-smi --gpu-reset",
+    4: "let its jobs end, then nvidia-smi --gpu-reset",
     5: "recover the IMEX domain",
     6: "reset the bus of the GPU, or reboot",
     7: "power-cycle the machine",
@@ -116,7 +116,7 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
     values, errors = device["values"], device["errors"]
     fault = _fault(values, errors)
     # A lost device answers every question alike: the fault says it once.
-    unread = {} if fault and fault.kind == "lost" else _reasons(errors)
+    unread = {} if {LOST, NEEDS_RESET} & set(errors.values()) else _reasons(errors)
     used, total, _ = values.get("memory") or (None, None, None)
     busy, memory_busy = values.get("utilization") or (None, None)
     fields = {
@@ -125,8 +125,8 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         "busy_percent": busy,
         "memory_busy_percent": memory_busy,
         "fan_percent": values.get("fan"),
-        "power_watts": _scaled(values.get("power"), 0.001),
-        "power_limit_watts": _scaled(values.get("power_limit"), 0.001),
+        "power_watts": _per_thousand(values.get("power")),
+        "power_limit_watts": _per_thousand(values.get("power_limit")),
         "sm_clock_mhz": values.get("sm_clock"),
         "sm_clock_max_mhz": values.get("sm_clock_max"),
         "memory_clock_mhz": values.get("memory_clock"),
@@ -137,8 +137,8 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         "pcie_generation_max": values.get("pcie_generation_max"),
         "pcie_width": values.get("pcie_width"),
         "pcie_width_max": values.get("pcie_width_max"),
-        "pcie_rx_bytes_per_second": _scaled(values.get("pcie_rx"), 1000),
-        "pcie_tx_bytes_per_second": _scaled(values.get("pcie_tx"), 1000),
+        "pcie_rx_bytes_per_second": _thousands(values.get("pcie_rx")),
+        "pcie_tx_bytes_per_second": _thousands(values.get("pcie_tx")),
         "encoder_percent": values.get("encoder"),
         "decoder_percent": values.get("decoder"),
     }
@@ -182,8 +182,12 @@ def _reasons(errors: dict[str, int]) -> dict[str, str]:
     }
 
 
-def _scaled(value: int | None, factor: float) -> float | None:
-    return None if value is None else value * factor
+def _per_thousand(value: int | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _thousands(value: int | None) -> int | None:
+    return None if value is None else value * 1000
 
 
 def _yes_or_no(value: int | None) -> bool | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.people import Holding, Person, holdings, people
 from fleet_smi.model.units import GIB
-from fleet_smi.terminal.paint import Paint, Role, Span, left, right, width
+from fleet_smi.terminal.paint import Paint, Role, Span, left, right, width, wrap
 from fleet_smi.terminal.view import process_lines
 from fleet_smi.terminal.view.gpu_cells import memory
 from fleet_smi.terminal.view.words import (
@@ -14,6 +14,7 @@ from fleet_smi.terminal.view.words import (
     Local,
     counted,
     duration,
+    failures,
     local_time,
     moment,
     percent,
@@ -37,8 +38,16 @@ def render(
 ) -> str:
     """The whole screen, ending in a newline; no line is wider than `columns`."""
     lines = _everyone(view, columns, local) if user is None else _one(view, user, local)
-    lines = [*lines, *_silent(view.nodes)]
+    lines = [*lines, *_failures(view, columns), *_silent(view.nodes)]
     return "".join(paint.line(line, columns) + "\n" for line in lines)
+
+
+def _failures(view: FleetView, columns: int) -> Iterator[_Line]:
+    """What could not be read: where it says so, nobody is not the whole truth."""
+    for node in view.nodes:
+        for failure in failures(node):
+            for text in wrap(f"{node.name}: {failure}", columns - 2):
+                yield [("  " + text, "warn")]
 
 
 def _everyone(view: FleetView, columns: int, local: Local) -> list[_Line]:

@@ -32,11 +32,18 @@ def _is_filler(word: str) -> bool:
 
 
 def models(gpus: Iterable[JudgedGpu]) -> dict[str, int]:
-    """How many there are of each model; a model without a name is "GPU"."""
+    """How many there are of each model.
+
+    A GPU that does not tell its name (a lost one) is counted with the others where they
+    are all alike, and is a "GPU" beside several models.
+    """
     counts: dict[str, int] = {}
     for gpu in gpus:
         name = gpu.name or "GPU"
         counts[name] = counts.get(name, 0) + 1
+    if len(counts) == 2 and "GPU" in counts:
+        unnamed = counts.pop("GPU")
+        return {name: count + unnamed for name, count in counts.items()}
     return counts
 
 
