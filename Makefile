@@ -40,6 +40,7 @@ clean:               ## back to a fresh clone
 	|| { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment: install python3-venv" >&2; exit 1; }
 
 .venv/run: requirements/run.txt pyproject.toml | .venv/bin/python
+	@echo "Setting up .venv (once) …"
 	@$(PIP) -r requirements/run.txt --editable .
 	@touch $@
 

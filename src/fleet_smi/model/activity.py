@@ -1,28 +1,28 @@
 """The rules of use: who is on a GPU, and whether they do anything there."""
 
 from fleet_smi.model import reasons
-from fleet_smi.model.case import Case, Finding, ask
+from fleet_smi.model.case import Case, Ruling, ask
 from fleet_smi.model.readings import is_display, is_windowed, power_is_low, utilisation
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import format_duration
 
 
-def processes(case: Case) -> Finding | None:
+def processes(case: Case) -> Ruling | None:
     """Judge by the processes that are listed; nothing to say when there are none."""
     return ask(_OF_PROCESSES, case) if case.crowd else None
 
 
-def no_process(case: Case) -> Finding:
+def no_process(case: Case) -> Ruling:
     """Judge by memory and utilisation alone, since no process is listed."""
     if case.subject.processes is None:
         return _unlisted(case)
     if case.level == "high":
         return _ghost(case)
     if case.load >= case.settings.display_percent:
-        return Finding("busy", reasons.once(reasons.IN_USE_UNSEEN, case.seen.samples))
+        return Ruling("busy", reasons.once(reasons.IN_USE_UNSEEN, case.seen.samples))
     if case.level == "unknown":
-        return Finding("unknown", "memory not readable: cannot tell")
-    return Finding("free", _nobody(case))
+        return Ruling("unknown", "memory not readable: cannot tell")
+    return Ruling("free", _nobody(case))
 
 
 def _nobody(case: Case) -> str:
@@ -34,14 +34,14 @@ def _nobody(case: Case) -> str:
     return reasons.once("nobody on it", case.seen.samples) if loud else "nobody on it"
 
 
-def _ghost(case: Case) -> Finding:
+def _ghost(case: Case) -> Ruling:
     """Memory is used and no process accounts for it: is somebody unseen at work?"""
     seen = case.seen
     worked = _worked_lately(case) if case.measured else _draws_power(case)
     if worked:
-        return Finding("busy", reasons.once(reasons.IN_USE_UNSEEN, seen.samples))
+        return Ruling("busy", reasons.once(reasons.IN_USE_UNSEEN, seen.samples))
     words = f"{reasons.size_used(case.subject)} used, no process accounts for it"
-    return Finding("ghost", reasons.once(words, seen.samples))
+    return Ruling("ghost", reasons.once(words, seen.samples))
 
 
 def _worked_lately(case: Case) -> bool:
@@ -54,57 +54,57 @@ def _draws_power(case: Case) -> bool:
     return case.subject is case.gpu and power_is_low(case.gpu, case.settings) is False
 
 
-def _unlisted(case: Case) -> Finding:
+def _unlisted(case: Case) -> Ruling:
     """The list of processes could not be read."""
     if case.level == "high":
         return _unlisted_in_use(case)
     if case.load >= case.settings.display_percent:
         words = f"in use, {reasons.percent(case.load)}; processes not readable"
-        return Finding("busy", reasons.once(words, case.seen.samples))
+        return Ruling("busy", reasons.once(words, case.seen.samples))
     if case.level == "unknown":
-        return Finding("unknown", "neither processes nor memory readable: cannot tell")
+        return Ruling("unknown", "neither processes nor memory readable: cannot tell")
     if not case.measured:
-        return Finding("unknown", "neither processes nor utilisation readable: cannot tell")
-    return Finding("free", "processes not readable; memory and utilisation say nobody")
+        return Ruling("unknown", "neither processes nor utilisation readable: cannot tell")
+    return Ruling("free", "processes not readable; memory and utilisation say nobody")
 
 
-def _unlisted_in_use(case: Case) -> Finding:
+def _unlisted_in_use(case: Case) -> Ruling:
     idle, size = case.seen.idle_seconds, reasons.size_used(case.subject)
     if idle is not None and idle >= case.settings.idle_window_seconds:
         words = f"processes not readable; idle for {format_duration(idle)}, {size} kept"
-        return Finding("held", words, idle)
-    return Finding(
+        return Ruling("held", words, idle)
+    return Ruling(
         "busy", reasons.once(f"in use, {size}; processes not readable", case.seen.samples)
     )
 
 
-def _display(case: Case) -> Finding | None:
+def _display(case: Case) -> Ruling | None:
     """Nothing but displays: free unless they use much memory or work hard."""
     for process in case.crowd:
         if not is_display(process):
             return None
     if case.load < case.settings.display_percent:
         if case.level == "low":
-            return Finding("free", "display only")
+            return Ruling("free", "display only")
         if case.level == "unknown":
-            return Finding("unknown", "display only; memory not readable: cannot tell")
+            return Ruling("unknown", "display only; memory not readable: cannot tell")
     if any(map(is_windowed, case.crowd)):
         # A windowing driver tells nothing of one process: it cannot be said to hold anything.
         words = f"{reasons.holding(case.subject, case.crowd)}, {_percent_now(case)}"
-        return Finding("busy", words)
+        return Ruling("busy", words)
     return None
 
 
-def _at_work(case: Case) -> Finding | None:
+def _at_work(case: Case) -> Ruling | None:
     if not case.measured or case.seen.idle_from is not None:
         return None
     name = reasons.who(_actors(case))
     if name == reasons.UNSEEN:
-        return Finding("busy", reasons.IN_USE_UNSEEN)
-    return Finding("busy", f"{name}, {_percent_now(case)}")
+        return Ruling("busy", reasons.IN_USE_UNSEEN)
+    return Ruling("busy", f"{name}, {_percent_now(case)}")
 
 
-def _stuck(case: Case) -> Finding | None:
+def _stuck(case: Case) -> Ruling | None:
     """Nobody alive, yet the memory is held."""
     if case.living:
         return None
@@ -112,10 +112,10 @@ def _stuck(case: Case) -> Finding | None:
     if not zombie and (_worked_lately(case) or _just_started(case)):
         return None  # a working process waits for a disk now and then
     words = reasons.stuck(case.subject, case.crowd)
-    return Finding("ghost", words if zombie else reasons.once(words, case.seen.samples))
+    return Ruling("ghost", words if zombie else reasons.once(words, case.seen.samples))
 
 
-def _idle(case: Case) -> Finding | None:
+def _idle(case: Case) -> Ruling | None:
     """Someone is there and does nothing: held once that has lasted the window."""
     idle = case.seen.idle_seconds
     if not case.measured or idle is None:
@@ -124,28 +124,28 @@ def _idle(case: Case) -> Finding | None:
     name = reasons.who(crowd)
     if idle >= window:
         rest = reasons.kept(case.subject, crowd)
-        return Finding("held", f"{name}, idle for {format_duration(idle)}{rest}", idle)
+        return Ruling("held", f"{name}, idle for {format_duration(idle)}{rest}", idle)
     if _just_started(case):
         ago = format_duration(case.now - (case.seen.joined_at or case.now))
-        return Finding("busy", f"{name}, started {ago} ago", idle)
+        return Ruling("busy", f"{name}, started {ago} ago", idle)
     if case.seen.samples == 1:
         words = f"{name}, {_percent_now(case)}{reasons.kept(case.subject, crowd)}"
-        return Finding("busy", reasons.once(words, 1))
+        return Ruling("busy", reasons.once(words, 1))
     held_after = format_duration(window)
-    return Finding(
+    return Ruling(
         "busy", f"{name}, idle for {format_duration(idle)} (held after {held_after})", idle
     )
 
 
-def _unmeasured(case: Case) -> Finding:
+def _unmeasured(case: Case) -> Ruling:
     """Utilisation cannot be told: idle power over the window is the next best witness."""
     crowd, low = _actors(case), case.seen.low_power_seconds
     if low is not None and low >= case.settings.idle_window_seconds:
         rest = reasons.kept(case.subject, crowd)
         words = f"{reasons.who(crowd)}, judged by power: idle for {format_duration(low)}{rest}"
-        return Finding("held", words, low)
+        return Ruling("held", words, low)
     words = f"utilisation not measurable; {reasons.holding(case.subject, crowd)}"
-    return Finding("busy", words if low is None else reasons.once(words, case.seen.samples))
+    return Ruling("busy", words if low is None else reasons.once(words, case.seen.samples))
 
 
 _OF_PROCESSES = (_display, _at_work, _stuck, _idle, _unmeasured)

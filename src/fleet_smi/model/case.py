@@ -15,7 +15,7 @@ from fleet_smi.model.window import Seen
 _TRUSTED_SAMPLES = 3
 
 
-class Finding(NamedTuple):
+class Ruling(NamedTuple):
     """What a rule says: a state, why, and for how long its processes have done nothing."""
 
     state: State
@@ -62,15 +62,15 @@ class Case(Struct, frozen=True, gc=False):
         return tuple([process for process in self.crowd if process.condition is None])
 
 
-Rule = Callable[[Case], Finding | None]
+Rule = Callable[[Case], Ruling | None]
 
 
-def ask(rules: Sequence[Rule], case: Case) -> Finding | None:
+def ask(rules: Sequence[Rule], case: Case) -> Ruling | None:
     """The first answer that one of the rules has."""
     for rule in rules:
-        finding = rule(case)
-        if finding is not None:
-            return finding
+        ruling = rule(case)
+        if ruling is not None:
+            return ruling
     return None
 
 

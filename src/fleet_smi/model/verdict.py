@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from fleet_smi.model import activity, reasons
-from fleet_smi.model.case import Case, Finding, Rule, ask, case_of
+from fleet_smi.model.case import Case, Rule, Ruling, ask, case_of
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.notes import notes_on
 from fleet_smi.model.readings import is_display, uncorrected_errors
@@ -108,13 +108,13 @@ def silent_after(interval_seconds: float | None, settings: Thresholds) -> float 
     return interval_seconds * settings.silent_after_intervals
 
 
-def _fault(case: Case) -> Finding | None:
+def _fault(case: Case) -> Ruling | None:
     gpu = case.gpu
     if gpu.fault is not None:
         state: State = "unknown" if gpu.fault.kind in _UNKNOWN_FAULTS else "broken"
-        return Finding(state, reasons.fault(gpu.fault, _fault_seconds(case)))
+        return Ruling(state, reasons.fault(gpu.fault, _fault_seconds(case)))
     errors = uncorrected_errors(gpu)
-    return Finding("broken", reasons.memory_errors(errors)) if errors else None
+    return Ruling("broken", reasons.memory_errors(errors)) if errors else None
 
 
 def _fault_seconds(case: Case) -> float | None:
@@ -124,38 +124,38 @@ def _fault_seconds(case: Case) -> float | None:
     return case.now - since if 0 <= since <= case.now else None
 
 
-def _closed(case: Case) -> Finding | None:
+def _closed(case: Case) -> Ruling | None:
     mode = case.gpu.compute_mode
     if mode is None or mode.casefold() != "prohibited":
         return None
     people = _everyone(case.subject)
     still = f"; {reasons.who(people)} still on it" if people else ""
-    return Finding("leased", f"closed by the administrator{still}")
+    return Ruling("leased", f"closed by the administrator{still}")
 
 
-def _asleep(case: Case) -> Finding | None:
+def _asleep(case: Case) -> Ruling | None:
     if case.gpu.asleep and not _everyone(case.gpu):
-        return Finding("free", "asleep; not woken")
+        return Ruling("free", "asleep; not woken")
     return None
 
 
-def _mig(case: Case) -> Finding | None:
+def _mig(case: Case) -> Ruling | None:
     """A GPU cut into instances is the sum of them."""
     if not case.verdicts:
         empty = case.gpu.mig_mode and not case.crowd
-        return Finding("leased", reasons.NO_INSTANCE) if empty else None
+        return Ruling("leased", reasons.NO_INSTANCE) if empty else None
     states = [verdict.state for verdict in case.verdicts]
     inside = {one.pid for part in case.gpu.instances for one in part.processes or ()}
     outside = any(one.pid not in inside and not is_display(one) for one in case.crowd)
     state = "busy" if outside else next(one for one in _LOUDEST if one in states)
     words = reasons.instances(states.count("free"), len(states), _everyone(case.gpu))
-    return Finding(state, words)
+    return Ruling(state, words)
 
 
 _OF_THE_CARD: tuple[Rule, ...] = (_fault, _closed, _asleep)
 
 
-def _card(case: Case) -> Finding | None:
+def _card(case: Case) -> Ruling | None:
     """What is the matter with the card itself; for most there is nothing to ask."""
     gpu = case.gpu
     sound = gpu.fault is None and not gpu.ecc_uncorrected and not gpu.asleep
