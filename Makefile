@@ -2,9 +2,11 @@
 .DEFAULT_GOAL := run
 .PHONY: run test check fix bench clean
 
-PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+ifndef PYTHON
+PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { command -v $$python; break; }; done)
+endif
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 AS_ROOT = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
@@ -35,11 +37,11 @@ clean:               ## back to a fresh clone
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "fleet-smi needs Python 3.11 or newer: install it, or name it with PYTHON=…" >&2; exit 1; }
-	@$(PYTHON) -m venv .venv 2>/dev/null \
+	@$(PYTHON) -m venv .venv \
 	|| { $(AS_ROOT) && $(APT) python3-venv >/dev/null && $(PYTHON) -m venv --clear .venv; } \
-	|| { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment: install python3-venv" >&2; exit 1; }
+	|| { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment: is python3-venv installed?" >&2; exit 1; }
 
-.venv/run: requirements/run.txt pyproject.toml | .venv/bin/python
+.venv/run: requirements/run.txt pyproject.toml src/fleet_smi/__init__.py | .venv/bin/python
 	@echo "Setting up .venv (once) …"
 	@$(PIP) -r requirements/run.txt --editable .
 	@touch $@
@@ -47,7 +49,6 @@ clean:               ## back to a fresh clone
 # The simulated driver is C: a compiler of the system, or one that comes from PyPI.
 .venv/dev: requirements/dev.txt .venv/run
 	@$(PIP) -r requirements/dev.txt
-	@command -v cc gcc clang >/dev/null \
-	|| { $(AS_ROOT) && $(APT) gcc libc6-dev >/dev/null; } \
-	|| $(PIP) ziglang==0.17.0
+	@for compiler in cc gcc clang; do command -v $$compiler >/dev/null && exit 0; done; \
+	echo "No C compiler: taking one from PyPI …"; $(PIP) ziglang==0.17.0
 	@touch $@

@@ -1,7 +1,12 @@
 """This machine from Python."""
 
+import contextlib
 import multiprocessing
+import os
+import resource
+import signal
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +14,7 @@ import fleet_smi
 from fleet_smi import api
 from fleet_smi.errors import Unmet, UsageError
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
-from tests.machines import Machine, People
+from tests.machines import Machine, People, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +122,32 @@ def test_a_forked_copy_of_the_program_has_a_reader_of_its_own() -> None:
     copy.join()
     assert answers.get() == 3
     assert len(fleet_smi.gpus()) == 3
+
+
+def test_it_works_in_a_program_with_very_many_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    with contextlib.ExitStack() as files:
+        for _ in range(1100):
+            files.enter_context(Path(os.devnull).open())
+        assert len(fleet_smi.gpus()) == 3
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_forked_copy_does_not_keep_the_reader_alive() -> None:
+    fleet_smi.gpus()
+    child = api._own.fleet()._sampler._reader._child
+    assert child is not None
+    copy = os.fork()
+    if copy == 0:
+        signal.pause()
+    try:
+        child.let_go()
+        wait_until(child.is_gone)
+    finally:
+        os.kill(copy, signal.SIGKILL)
+        os.waitpid(copy, 0)
+        api._own._fleet = None
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -4,11 +4,15 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import fleet_smi
-from fleet_smi.cli.main import COMMANDS
+from fleet_smi.cli.main import COMMANDS, parser_of
+from fleet_smi.model.arrange import SORTS
+from fleet_smi.model.policies import POLICIES
+from fleet_smi.model.snapshot import Vendor
 from fleet_smi.node.collectors import COLLECTORS, collector
 from fleet_smi.node.reader import READINGS
 
@@ -84,8 +88,16 @@ def test_the_version_is_the_installed_one() -> None:
 
 
 def test_the_project_names_no_place_of_download() -> None:
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=False
-    )
-    pins = [PROJECT / name for name in listed.stdout.splitlines() if "requirements" in name]
+    pins = list((PROJECT / "requirements").glob("*.txt"))
+    assert len(pins) == 2
     assert all("://" not in path.read_text() for path in pins)
+
+
+def test_the_choices_of_the_flags_are_those_of_the_model() -> None:
+    def choices(command: str, flag: str) -> tuple[str, ...]:
+        actions = parser_of(command)._option_string_actions
+        return tuple(actions[flag].choices or ())
+
+    assert choices("free", "--policy") == tuple(POLICIES)
+    assert choices("free", "--vendor") == get_args(Vendor)
+    assert choices("status", "--sort") == tuple(SORTS)

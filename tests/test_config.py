@@ -72,6 +72,9 @@ def test_a_file_named_by_hand_stands_alone(tmp_path: Path) -> None:
         ('[verdict]\nidle_window = "soon"', "is not a length of time"),
         ("[verdict]\nidle_percent = 200", "must lie between 0 and 100"),
         ("[verdict]\nfree_memory_fraction = 2", "must lie between 0 and 1"),
+        ("[verdict]\nsilent_after = inf", "is not a number"),
+        ("[verdict]\nidle_percent = true", "is not a number"),
+        ("[verdict]\nsilent_after = 2.7", "must be a whole number"),
         ("[verdict]\nsilent_after = 0", "must be a whole number, at least 1"),
         ('[node]\nroot = "/no/such/folder"', "is not a folder"),
         ("name = 3", "unknown section [name]"),
@@ -88,6 +91,13 @@ def test_a_bad_setting_is_refused_with_its_place(tmp_path: Path, text: str, word
 def test_a_bad_variable_is_refused_by_its_name() -> None:
     with pytest.raises(UsageError, match="FLEET_SMI_VERDICT_IDLE_PERCENT"):
         load({"FLEET_SMI_VERDICT_IDLE_PERCENT": "lots"})
+
+
+def test_a_misspelt_variable_is_refused_and_a_strangers_is_not() -> None:
+    with pytest.raises(UsageError, match="did you mean FLEET_SMI_VERDICT_IDLE_WINDOW"):
+        load({"FLEET_SMI_VERDICT_IDLE_WINDOV": "1h"})
+    # As Kubernetes gives every pod beside a service of the name fleet-smi-node.
+    load({"FLEET_SMI_NODE_SERVICE_HOST": "10.0.0.1", "FLEET_SMI_NODE_PORT": "tcp://10.0.0.1"})
 
 
 def test_a_missing_file_named_by_hand_is_refused() -> None:

@@ -35,6 +35,8 @@ class _Own:
         return self._fleet
 
     def _forget(self) -> None:
+        if self._fleet is not None:
+            self._fleet.abandon()
         self.lock, self._fleet = threading.Lock(), None
 
 
@@ -62,6 +64,7 @@ def free(
 ) -> tuple[Candidate, ...]:
     """The `n` best free GPUs of this machine; raise `fleet_smi.errors.Unmet` if there are fewer.
 
+    All are of one vendor, NVIDIA's where there are any.
     `",".join(c.uuid for c in fleet_smi.free(2))` is ready for CUDA_VISIBLE_DEVICES.
     """
     request = Request(

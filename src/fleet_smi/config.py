@@ -7,13 +7,14 @@ Bad settings are errors with the file and line, never silently ignored.
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from fleet_smi.errors import UsageError
+from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.model.units import parse_duration, parse_size
-from fleet_smi.model.verdict import Thresholds
 
 
 class Setting(NamedTuple):
@@ -35,9 +36,10 @@ class Setting(NamedTuple):
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool):
-        raise TypeError("is not a number")
-    return float(value)
+    number = float("nan") if isinstance(value, bool) else float(value)
+    if not isfinite(number):
+        raise ValueError("is not a number")
+    return number
 
 
 def _fraction(value: Any) -> float:
@@ -171,11 +173,15 @@ def load(environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    """A misspelt variable is an error; one that only starts alike is somebody else's."""
     known = {setting.variable for setting in SETTINGS}
-    sections = tuple({f"FLEET_SMI_{setting.section}_".upper() for setting in SETTINGS})
-    for name in environment:
-        if name.startswith(sections) and name not in known:
-            raise UsageError(f"unknown setting {name}; there are {', '.join(sorted(known))}")
+    alike = [name for name in environment if name.startswith("FLEET_SMI_") and name not in known]
+    if alike:
+        from difflib import get_close_matches
+
+        for name in alike:
+            if close := get_close_matches(name, known, 1, 0.85):
+                raise UsageError(f"unknown setting {name}; did you mean {close[0]}?")
 
 
 def _files(environment: Mapping[str, str]) -> Iterable[str]:

@@ -41,6 +41,10 @@ class LocalFleet:
         self._fleet.apply(self.snapshot(interval_seconds), time.time())
         return self._fleet.view(time.time())
 
+    def abandon(self) -> None:
+        """Let go of what a fork of this process has inherited."""
+        self._sampler.abandon()
+
     def close(self) -> None:
         """Let go of the machine."""
         self._sampler.close()

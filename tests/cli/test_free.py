@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +98,35 @@ def test_a_mig_instance_is_offered_by_its_uuid(simulated: Simulated) -> None:
         instances=[SimInstance(profile="1g.10gb", gi=7, uuid="MIG-seven", memory_used=12 * MIB)],
     )
     assert fleet_smi("free", env=simulated(Scenario(gpus=[gpu]))).stdout == "MIG-seven\n"
+
+
+def test_cards_of_two_vendors_are_never_mixed(
+    people: People, simulated: Simulated, tmp_path: Path
+) -> None:
+    busy = SimProcess(pid=people.start(), memory=10 * GIB)
+    nvidia = SimGpu(memory_used=11 * GIB, util_gpu=90, processes=[busy])
+    amd_card(tmp_path / "root")
+    env = simulated(Scenario(gpus=[nvidia])) | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root")}
+    assert_one_line(fleet_smi("free", "-n", "1", env=env), 1, "no GPU is free")
+    assert fleet_smi("free", "-n", "1", "--vendor", "amd", env=env).stdout == "0\n"
+    refused = fleet_smi("free", "--uuid", "--vendor", "amd", env=env)
+    assert_one_line(refused, 1, "tells no UUID of its own")
+
+
+def amd_card(root: Path) -> None:
+    """An idle AMD card without a unique id, on a machine with this one's processes."""
+    device = root / "sys/class/drm/card0/device"
+    device.mkdir(parents=True)
+    files = {
+        "uevent": "DRIVER=amdgpu\nPCI_ID=1002:73FF\nPCI_SLOT_NAME=0000:03:00.0\n",
+        "gpu_busy_percent": "0\n",
+        "mem_info_vram_total": f"{8 * GIB}\n",
+        "mem_info_vram_used": f"{100 * MIB}\n",
+    }
+    for name, text in files.items():
+        (device / name).write_text(text)
+    (root / "sys/class/kfd/kfd/proc").mkdir(parents=True)
+    (root / "proc").symlink_to("/proc")
 
 
 def test_a_machine_without_gpus_has_none_to_offer(simulated: Simulated) -> None:

@@ -59,7 +59,7 @@ def test_nobody_on_the_gpus_is_said(simulated: Simulated) -> None:
 def findings(env: dict[str, str]) -> tuple[int, dict[str, str]]:
     done = fleet_smi("doctor", "--json", env=env)
     return done.returncode, {
-        finding["id"]: finding["status"] for finding in msgspec.json.decode(done.stdout)
+        finding["id"]: finding["status"] for finding in msgspec.json.decode(done.stdout)["findings"]
     }
 
 

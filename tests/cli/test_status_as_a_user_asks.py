@@ -158,6 +158,69 @@ def test_repeated_on_a_terminal_it_writes_over_itself(env: dict[str, str]) -> No
     assert written.startswith(b"\x1b[?25l")
 
 
+def test_ended_on_a_terminal_it_gives_the_cursor_back(env: dict[str, str]) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "fleet_smi", "-i", "0.1"]
+    with subprocess.Popen(command, env=env | {"TERM": "xterm"}, stdout=theirs) as running:
+        os.close(theirs)
+        written = b""
+        while b"\x1b[H" not in written:
+            written += os.read(ours, 65536)
+        running.terminate()
+        while b"\x1b[?25h" not in written:
+            written += os.read(ours, 65536)
+    os.close(ours)
+    assert running.returncode == 143
+
+
+@pytest.mark.parametrize("closing", ["<&-", "2>&-", "<&- 2>&-"])
+def test_closed_streams_do_not_hide_the_machine(env: dict[str, str], closing: str) -> None:
+    script = f'exec "{sys.executable}" -m fleet_smi {closing}'
+    done = subprocess.run(
+        ["sh", "-c", script], env=env, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert states(done) == ["free", "busy", "broken"]
+
+
+def test_with_its_output_closed_it_ends_quietly(env: dict[str, str]) -> None:
+    script = f'exec "{sys.executable}" -m fleet_smi >&-'
+    done = subprocess.run(
+        ["sh", "-c", script], env=env, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_full_disk_is_told_in_one_line(env: dict[str, str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fleet_smi"],
+            env=env,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "fleet-smi: cannot go on: No space left on device\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_of_few_characters_still_gets_the_table(
+    env: dict[str, str], encoding: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet_smi"],
+        env=env | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+        capture_output=True,
+        encoding=encoding,
+        timeout=30,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert states(done) == ["free", "busy", "broken"]
+
+
 def test_a_machine_without_gpus_says_so_and_what_to_try(tmp_path: Path) -> None:
     env = dict(os.environ) | {"PATH": "/nonexistent", "LD_LIBRARY_PATH": str(tmp_path)}
     done = fleet_smi(env=env | {"FLEET_SMI_NODE_ROOT": str(tmp_path)})

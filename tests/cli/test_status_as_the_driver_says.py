@@ -64,6 +64,7 @@ def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
     assert gpu.pcie_tx is not None
     return {
         "uuid": gpu.uuid,
+        "uuid_is_made": False,
         "index": index,
         "vendor": "nvidia",
         "name": gpu.name,

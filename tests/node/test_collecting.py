@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
-from fleet_smi.errors import CollectError, NotPresent, ReadFailed
+from fleet_smi.errors import CollectError, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.node.collecting import QUICK, Sampler
 from fleet_smi.node.reader import Answer, Child, Reader, Request, spawn
 from sim.build import build
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
-from tests.machines import Machine, People
+from tests.machines import Machine, People, wait_until
 from tests.trees import kernel_with
 
 
@@ -55,6 +55,19 @@ def nvidia(*devices: dict[str, Any]) -> dict[str, Any]:
     return {"driver": "590.48.01", "cuda": 13010, "devices": list(devices), "kernel": []}
 
 
+HOST: dict[str, Any] = {
+    "hostname": "gpu07",
+    "kernel": "6",
+    "machine_id": "m",
+    "boot_id": None,
+    "booted_at": None,
+    "load": None,
+    "memory": None,
+    "cpu_count": 1,
+    "cpu_percent": None,
+}
+
+
 def facts(started_at: float) -> dict[str, Any]:
     return {
         "uid": 1000,
@@ -80,11 +93,8 @@ def test_people_are_joined_to_their_pids() -> None:
     assert [(one.user, one.gpu_memory_bytes) for one in gpu.processes or ()] == [("alice", GIB)]
 
 
-@pytest.mark.parametrize(
-    "known", [{7: None}, {7: facts(time.time() + 3600)}], ids=["gone", "reused since"]
-)
-def test_a_pid_that_is_gone_or_reused_is_hidden_and_nobody_is_blamed(known: Any) -> None:
-    reader = ScriptedReader(nvidia=nvidia(device(7)), processes=known)
+def test_a_pid_that_is_gone_or_reused_is_hidden_and_nobody_is_blamed() -> None:
+    reader = ScriptedReader(nvidia=nvidia(device(7)), processes={7: None})
     (gpu,) = Sampler(reader).take().gpus
     assert gpu.processes is not None
     (process,) = gpu.processes
@@ -116,20 +126,47 @@ def test_where_nvml_tells_nothing_else_is_asked() -> None:
 def test_a_device_without_a_uuid_is_its_nodes_own() -> None:
     unnamed = device(7)
     del unnamed["values"]["uuid"]
-    host = {
-        "hostname": "gpu07",
-        "kernel": "6",
-        "machine_id": "m",
-        "boot_id": None,
-        "booted_at": None,
-        "load": None,
-        "memory": None,
-        "cpu_count": 1,
-        "cpu_percent": None,
-    }
-    reader = ScriptedReader(nvidia=nvidia(unnamed), host=host)
+    reader = ScriptedReader(nvidia=nvidia(unnamed), host=HOST)
     snapshot = Sampler(reader).take()
-    assert snapshot.gpus[0].uuid == f"GPU-of-unknown-uuid-0@{snapshot.node_id[:12]}"
+    assert snapshot.gpus[0].uuid == f"GPU-of-unknown-uuid-0@{snapshot.node_id}"
+    assert snapshot.gpus[0].uuid_is_made
+
+
+def test_a_node_that_does_not_tell_who_it_is_once_is_still_the_same() -> None:
+    reader = ScriptedReader(nvidia=nvidia(device(7)), host=HOST)
+    sampler = Sampler(reader)
+    first = sampler.take()
+    reader.answers["host"] = NotAnswering("did not answer")
+    second = sampler.take()
+    assert (second.node_id, second.name) == (first.node_id, first.name)
+
+
+def test_instances_without_a_uuid_are_told_apart(machine: Machine) -> None:
+    def card() -> SimGpu:
+        return SimGpu(mig=True, instances=[SimInstance(profile="1g.10gb", gi=1)])
+
+    untold = card()
+    untold.faults = {"UUID": "no-permission"}
+    machine.play(Scenario(gpus=[untold, untold]))
+    uuids = [one.uuid for gpu in machine.snapshot().gpus for one in gpu.instances]
+    assert len(set(uuids)) == 2
+
+
+def test_nvidia_smi_gives_up_before_it_is_given_up(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # NVML takes its time to fail, and then nvidia-smi hangs.
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    machine.play(Scenario(init="unknown", faults={"nvmlInit": "slow=1500"}))
+    snapshot = machine.snapshot()
+    assert outcomes(snapshot)["nvidia_smi"] == "failed"
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_snapshots_are_numbered_and_carry_the_machines_name(machine: Machine) -> None:

@@ -239,6 +239,15 @@ def test_the_reader_ends_when_nobody_asks_any_more() -> None:
     os.close(child.marks)
 
 
+def test_the_reader_ends_when_a_request_breaks_off() -> None:
+    child = spawn()
+    os.write(child.requests, b"\0\0\0\x40half")
+    os.close(child.requests)
+    wait_until(child.is_gone)
+    os.close(child.answers)
+    os.close(child.marks)
+
+
 def test_large_answers_arrive_whole(tmp_path: Path) -> None:
     # Larger than a pipe holds: the child must go on writing while we read.
     (tmp_path / "proc").mkdir()

@@ -82,10 +82,12 @@ def main(argv: list[str]) -> int:
         return _say(str(error), 2 if isinstance(error, UsageError) else 1)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of our output has seen enough; keep the interpreter from saying so.
+    except OSError as error:
+        # Whatever is still in the buffer must not be tried again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if isinstance(error, BrokenPipeError):
+            return 0  # whoever reads our output has seen enough
+        return _say(f"cannot go on: {error.strerror or error}", 1)
     except Exception as error:  # a bug is told in one line, not as a traceback
         if os.environ.get("FLEET_SMI_DEBUG"):
             raise

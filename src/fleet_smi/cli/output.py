@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -41,6 +42,7 @@ def repeat(interval_seconds: float, text: Callable[[], str]) -> None:
     if on_screen:
         sys.stdout.write(_HIDE_CURSOR + _CLEAR)
     due = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cursor comes back
     try:
         while True:
             shown = text()
@@ -52,6 +54,7 @@ def repeat(interval_seconds: float, text: Callable[[], str]) -> None:
     finally:
         if on_screen:
             sys.stdout.write(_SHOW_CURSOR)
+            sys.stdout.flush()
 
 
 def _in_place(text: str) -> str:

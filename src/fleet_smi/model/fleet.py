@@ -53,6 +53,12 @@ class NodeView(Struct, frozen=True, kw_only=True):
     runs: tuple[CollectorRun, ...] = ()
     gpus: tuple[JudgedGpu, ...] = ()
 
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What could not be read of it: one sentence for each collector that failed."""
+        failed = (run for run in self.runs if run.outcome == "failed")
+        return tuple(f"{run.name}: {run.detail or 'could not be read'}" for run in failed)
+
 
 class Summary(Struct, frozen=True, kw_only=True):
     """The strip of truth: GPUs by state, and how many nodes say so."""

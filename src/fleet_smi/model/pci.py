@@ -1,6 +1,7 @@
-"""A PCI address in one spelling, so that what one tool says can be joined to what another says."""
+"""How a device is known: its PCI address in one spelling, and an id that is no other's."""
 
 import re
+from collections.abc import Iterable
 
 # nvidia-smi up to 375, sysfs and dmesg write a domain of 4 digits, newer nvidia-smi 8.
 # A text, so that it is compiled when first used: half a millisecond that every start would pay.
@@ -14,3 +15,10 @@ def normal_pci(text: str) -> str | None:
         return None
     domain, bus, device, function = match.groups()
     return f"{domain or '':0>8}:{bus:0>2}:{device:0>2}.{function or '0'}"
+
+
+def known_by(candidates: Iterable[str | None], taken: set[str]) -> str:
+    """Return the first id that is known and not another's: partitions of a card share one."""
+    chosen = next(c for c in candidates if c is not None and c not in taken)
+    taken.add(chosen)
+    return chosen

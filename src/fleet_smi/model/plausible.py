@@ -3,7 +3,7 @@
 Drivers print sentinels (2³²−1, 2⁶³, −1) and garbage as if they were readings.
 """
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Number = TypeVar("Number", int, float)
 
@@ -71,6 +71,16 @@ def plausible_temperature(
         unread["temperature_celsius"] = "out of range: -1 under load"
         return None
     return plausible("temperature_celsius", value, unread)
+
+
+def checked(fields: dict[str, Any], unread: dict[str, str]) -> dict[str, Any]:
+    """Return the fields of a `Gpu`, without what cannot be true."""
+    return {name: plausible(name, value, unread) for name, value in fields.items()}
+
+
+def first(*values: Any) -> Any:
+    """Return the first that is known."""
+    return next((value for value in values if value is not None), None)
 
 
 def _shown(value: float) -> str:

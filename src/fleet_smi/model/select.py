@@ -9,6 +9,7 @@ from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
 from fleet_smi.model.policies import POLICIES, is_offered
 from fleet_smi.model.readings import free_memory, percent, total_memory
+from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.speed import speed_rank
 from fleet_smi.model.text import natural
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -17,12 +18,15 @@ from fleet_smi.model.units import GIB, format_duration, format_size
 __all__ = ["POLICIES", "Candidate", "Offer", "Refusal", "Request", "offer", "require"]
 
 _MOST_CELSIUS = 150.0
+_VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")
 
 
 class Request(Struct, frozen=True, kw_only=True):
     """What is asked for; a `count` of 0 asks for all there are.
 
     `model` is words that the model's name must contain, `node` a pattern for node names.
+    Cards of one vendor are offered, because programs and indices are of one vendor: the one
+    asked for, else NVIDIA's where there are any.
     """
 
     count: int = 0
@@ -32,6 +36,7 @@ class Request(Struct, frozen=True, kw_only=True):
     same_node: bool = False
     policy: str = "free"
     max_used_percent: float = 20.0
+    vendor: Vendor | None = None
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -41,6 +46,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     node: str
     index: int
     uuid: str
+    vendor: Vendor
     model: str | None
     judged: JudgedGpu | JudgedInstance
     free_memory_bytes: int | None
@@ -82,7 +88,8 @@ def offer(view: FleetView, request: Request, settings: Thresholds = DEFAULT_THRE
     _check(request)
     nodes = [node for node in view.nodes if _is_asked_for(node, request)]
     asked = [one for node in nodes if not node.silent for one in _candidates(node, request)]
-    answers = [(one, _why_not(one, request, settings)) for one in asked]
+    vendor = request.vendor or _usual_vendor(asked)
+    answers = [(one, _why_not(one, request, vendor, settings)) for one in asked]
     fitting = sorted((one for one, words in answers if words is None), key=_order)
     refused = [(one, words) for one, words in answers if words is not None]
     chosen = _one_node(fitting, request.count) if request.same_node else fitting
@@ -133,6 +140,7 @@ def _candidates(node: NodeView, request: Request) -> Iterator[Candidate]:
                     node=node.name,
                     index=gpu.index,
                     uuid=judged.uuid,
+                    vendor=gpu.vendor,
                     model=model,
                     judged=judged,
                     free_memory_bytes=_free_memory(gpu, judged),
@@ -164,8 +172,17 @@ def _celsius(gpu: JudgedGpu) -> float | None:
     return value if value is not None and 0 < value < _MOST_CELSIUS else None
 
 
-def _why_not(one: Candidate, request: Request, settings: Thresholds) -> str | None:
+def _usual_vendor(asked: list[Candidate]) -> Vendor | None:
+    present = {one.vendor for one in asked}
+    return next((vendor for vendor in _VENDORS if vendor in present), None)
+
+
+def _why_not(
+    one: Candidate, request: Request, vendor: Vendor | None, settings: Thresholds
+) -> str | None:
     """Why a candidate is not offered; `None` when it is."""
+    if one.vendor != vendor:
+        return f"of another vendor: ask for it with --vendor {one.vendor}"
     if not is_offered(one.judged, request.policy, request.max_used_percent, settings):
         return _words(one)
     if not request.min_free_bytes:

@@ -49,6 +49,7 @@ class Instance(Struct, frozen=True, kw_only=True):
     """A MIG instance: a slice of a GPU with memory and processes of its own."""
 
     uuid: str
+    uuid_is_made: bool = False
     gpu_instance_id: int | None = None
     compute_instance_id: int | None = None
     profile: str | None = None
@@ -64,9 +65,11 @@ class Gpu(Struct, frozen=True, kw_only=True):
 
     `processes` is `None` when the list could not be read, and empty when nobody is there.
     `memory_shared` marks a device without memory of its own: the figures are the host's.
+    `uuid_is_made` marks one that tells no UUID: it goes by its place, and CUDA knows it not.
     """
 
     uuid: str
+    uuid_is_made: bool = False
     index: int
     vendor: Vendor
     name: str | None = None

@@ -15,19 +15,19 @@ from fleet_smi.model.snapshot import (
     FaultKind,
     Gpu,
     Host,
+    Outcome,
     Process,
     Snapshot,
 )
 from fleet_smi.node.collectors import collector
 from fleet_smi.node.reader import Answer, Reader, Request
 
-PATIENCE_SECONDS = 3.5
+PATIENCE_SECONDS = 3.0
 """How long a look waits for its subjects before it gives up the one that does not answer."""
 
-WHOLE_SECONDS = 4.5
+WHOLE_SECONDS = 4.0
 """How long a look may take in all, whatever the machine does."""
 
-_BY_PLACE = ("amd-", "intel-", "GPU-at-", "GPU-of-unknown-uuid-")
 QUICK = ("nvidia", "amd", "intel", "host")
 FULL = (*QUICK, "network")
 
@@ -75,6 +75,7 @@ class Sampler:
         self._traffic = traffic
         self._name = name
         self._sequence = 0
+        self._own = Part()  # who the node is, from the last look that told
 
     def prepare(self) -> None:
         """Ask ahead, so that the machine is read while the caller does something else."""
@@ -88,7 +89,12 @@ class Sampler:
             look.at_nvidia_otherwise()
         look.join_people()
         self._sequence += 1
-        return look.snapshot(self._name, self._sequence, interval_seconds)
+        self._own = look.own or self._own
+        return look.snapshot(self._own, self._name, self._sequence, interval_seconds)
+
+    def abandon(self) -> None:
+        """Let go of a reader that a fork of this process has inherited."""
+        self._reader.abandon()
 
     def close(self) -> None:
         """Let go of the reader."""
@@ -112,7 +118,7 @@ class _Look:
         self._reader = reader
         self._root = root
         self._until = time.monotonic() + WHOLE_SECONDS
-        self._taken_at = self._read_at = time.time()
+        self._taken_at = time.time()
         self._parts: list[Part] = []
         self._gpus: list[Gpu] = []
         self._runs: dict[str, CollectorRun] = {}
@@ -122,7 +128,6 @@ class _Look:
         """Read these subjects; whether all of them answered."""
         left = self._until - time.monotonic()
         answers = self._reader.ask(requests, PATIENCE_SECONDS, max(0.1, left))
-        self._read_at = time.time()
         for (name, _), answer in zip(requests, answers, strict=True):
             self._take(name, answer)
         return not any(name in self._failures for name, _ in requests)
@@ -143,8 +148,8 @@ class _Look:
             self._ran(name, "ok", answer.seconds, "")
         else:
             self._failures[name] = error
-            outcome = "absent" if isinstance(error, NotPresent) else "failed"
-            self._ran(name, outcome, answer.seconds, str(error))
+            absent = isinstance(error, NotPresent)
+            self._ran(name, "absent" if absent else "failed", answer.seconds, str(error))
 
     def at_nvidia_otherwise(self) -> None:
         """Where NVML did not tell: `nvidia-smi`, and else what the kernel still knows."""
@@ -152,7 +157,9 @@ class _Look:
         if error is None:
             return
         hopeless = isinstance(error, (Mismatch, NotAnswering))  # nvidia-smi would fare alike
-        if not hopeless and self.at([("nvidia_smi", {"root": self._root})]):
+        # It must give up by itself before it is given up, or it would be left behind.
+        seconds = self._until - time.monotonic() - 0.5
+        if not hopeless and self.at([("nvidia_smi", {"root": self._root, "seconds": seconds})]):
             self._ask_for_people()
             return
         known = len(self._gpus)
@@ -170,24 +177,24 @@ class _Look:
     def _ask_for_people(self) -> None:
         """nvidia-smi names pids in its text, which only its collector can read."""
         pids = {process.pid for gpu in self._gpus for process in _all_processes(gpu)}
-        self.at([("processes", {"root": self._root, "pids": tuple(sorted(pids))})])
+        listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        known = {"root": self._root, "pids": tuple(sorted(pids)), "listed_at": listed_at}
+        self.at([("processes", known)])
 
     def join_people(self) -> None:
         """Join owners and commands to the pids that the drivers named."""
         people = {pid: person for part in self._parts for pid, person in part.people.items()}
-        # A pid that started after the driver was read is another process with its number;
-        # the kernel tells when it booted, and so when anything started, to a second.
-        latest = self._read_at + 1
-        people = {
-            pid: person
-            for pid, person in people.items()
-            if person.started_at is None or person.started_at <= latest
-        }
         self._gpus = [_with_people(gpu, people) for gpu in self._gpus]
 
-    def snapshot(self, name: str | None, sequence: int, interval_seconds: float | None) -> Snapshot:
+    @property
+    def own(self) -> Part | None:
+        """The part that tells who this node is."""
+        return next((part for part in self._parts if part.node_id), None)
+
+    def snapshot(
+        self, own: Part, name: str | None, sequence: int, interval_seconds: float | None
+    ) -> Snapshot:
         host = _joined(part.host for part in self._parts)
-        own = next((part for part in self._parts if part.node_id), Part())
         name = name or own.name or "localhost"
         node_id = own.node_id or f"name-{name}"
         gpus = (_with_own_uuid(_with_shared_memory(gpu, host), node_id) for gpu in self._gpus)
@@ -204,7 +211,7 @@ class _Look:
             runs=tuple(self._runs.values()),
         )
 
-    def _ran(self, name: str, outcome: Any, seconds: float, detail: str) -> None:
+    def _ran(self, name: str, outcome: Outcome, seconds: float, detail: str) -> None:
         seconds = round(seconds, 6)
         self._runs[name] = CollectorRun(name=name, outcome=outcome, seconds=seconds, detail=detail)
 
@@ -271,9 +278,7 @@ def _with_shared_memory(gpu: Gpu, host: Host) -> Gpu:
 
 def _with_own_uuid(gpu: Gpu, node_id: str) -> Gpu:
     """A device without a UUID goes by its place, which is its own only with the node's id."""
-    if not gpu.uuid.startswith(_BY_PLACE):
-        return gpu
-    return replace(gpu, uuid=f"{gpu.uuid}@{node_id[:12]}")
+    return replace(gpu, uuid=f"{gpu.uuid}@{node_id}") if gpu.uuid_is_made else gpu
 
 
 def _joined(hosts: Iterable[Host]) -> Host:

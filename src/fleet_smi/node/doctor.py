@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fleet_smi.model.finding import Finding, FindingStatus
+from fleet_smi.model.readings import uncorrected_errors
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Snapshot
 
 _SLOW_SECONDS = 1.0
@@ -94,11 +95,11 @@ def _gpus(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
 
 def _memory_errors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
     for gpu in snapshot.gpus:
-        if gpu.ecc_uncorrected:
+        if errors := uncorrected_errors(gpu):
             yield _found(
                 "gpu.memory",
                 "FAIL",
-                f"GPU {gpu.index}: {gpu.ecc_uncorrected} uncorrectable memory errors",
+                f"GPU {gpu.index}: {errors} uncorrectable memory errors",
                 "drain and reset it: nvidia-smi --gpu-reset",
             )
 

@@ -42,16 +42,6 @@ def rounded(text: str | None, by: int) -> int | None:
     return None if value is None else round(value)
 
 
-def first(*values: Any) -> Any:
-    """Return the first that is known."""
-    return next((value for value in values if value is not None), None)
-
-
-def checked(fields: dict[str, Any], unread: dict[str, str]) -> Checked:
-    """Return the fields of a `Gpu`, without what cannot be true."""
-    return {name: plausible(name, value, unread) for name, value in fields.items()}
-
-
 def link_fields(link: dict[str, str]) -> dict[str, int | None]:
     """Return the PCIe fields of a `Gpu`."""
     return {
@@ -92,13 +82,6 @@ def note_refusals(
         error = card["refused"].get(name)
         if error is not None and fields.get(field) is None:
             unread.setdefault(field, _ANSWERS.get(error, f"the driver answered {error}"))
-
-
-def known_by(candidates: Iterable[str | None], taken: set[str]) -> str:
-    """Return the first id that is known and not another's: partitions of a card share one."""
-    chosen = next(c for c in candidates if c is not None and c not in taken)
-    taken.add(chosen)
-    return chosen
 
 
 def pci_bus_id(card: dict[str, Any]) -> str | None:

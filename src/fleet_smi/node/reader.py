@@ -73,6 +73,9 @@ class Child:
         self.answers = answers
         self.marks = marks
         os.set_blocking(marks, False)
+        # Not `select`, which cannot wait for a descriptor above 1023.
+        self._poll = select.poll()
+        self._poll.register(answers, select.POLLIN)
 
     def post(self, requests: Sequence[Request]) -> None:
         data = marshal.dumps(list(requests))
@@ -99,22 +102,26 @@ class Child:
         except ChildProcessError:
             return True
 
-    def end(self) -> bool:
-        """Close the pipes and kill it; say whether it is gone."""
+    def let_go(self) -> None:
+        """Close the pipes; a child that nobody else talks to ends by itself."""
         for pipe in (self.requests, self.answers, self.marks):
             os.close(pipe)
+
+    def end(self) -> bool:
+        """Close the pipes and kill it; say whether it is gone."""
+        self.let_go()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         until = time.monotonic() + _KILL_GRACE_SECONDS
         while not (gone := self.is_gone()) and time.monotonic() < until:
-            select.select([], [], [], 0.001)
+            time.sleep(0.001)
         return gone
 
     def _take(self, size: int, deadline: float) -> bytes:
         data = b""
         while len(data) < size:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+            if left <= 0 or not self._poll.poll(left * 1000):
                 raise TimeoutError
             more = os.read(self.answers, 1 << 20)
             if not more:
@@ -161,6 +168,13 @@ class Reader:
         """End the child, if it can be ended."""
         self._posted = []
         self._end_child()
+
+    def abandon(self) -> None:
+        """Let go of a child that is another process's: in a fork of the one that started it."""
+        child, self._child = self._child, None
+        self._posted = []
+        if child is not None:
+            child.let_go()
 
     def _exchange(self, requests: list[Request], seconds: float) -> dict[str, Answer]:
         """The answers to all requests, or the failure of the one that stopped the child."""
@@ -280,16 +294,19 @@ def _look(
 ) -> list[tuple[str, Any, float]]:
     answers: list[tuple[str, Any, float]] = []
     pids: set[int] = set()
+    listed_at = 0.0
     for subject, arguments in asked:
         if arguments is None:
             _warm(readings, subject)
             continue
         if arguments.get("pids", ()) is None:
-            arguments["pids"] = tuple(sorted(pids))
+            arguments |= {"pids": tuple(sorted(pids)), "listed_at": listed_at}
         os.write(marks, b".")
         answers.append(_reading(readings, subject, arguments))
         value = answers[-1][1]
-        pids.update(value.get("pids", ()) if isinstance(value, dict) else ())
+        if isinstance(value, dict) and value.get("pids"):
+            pids.update(value["pids"])
+            listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
     return answers
 
 
@@ -323,7 +340,10 @@ def _warm(readings: dict[str, Callable[..., Any]], subject: str) -> None:
 def _exactly(pipe: int, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        data += os.read(pipe, size - len(data))
+        more = os.read(pipe, size - len(data))
+        if not more:
+            raise EOFError
+        data += more
     return data
 
 

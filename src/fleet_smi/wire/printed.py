@@ -2,11 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from fleet_smi.errors import ReadFailed
-from fleet_smi.model.plausible import plausible
 from fleet_smi.model.text import clean
 
 _MOST_CHARACTERS = 16 << 20
@@ -16,8 +14,15 @@ _OPENING = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
 _NUMBER = re.compile(r"\(?(-?[0-9]{1,20}(?:\.[0-9]{1,20})?)(?![0-9x.])", re.ASCII)
 _WHOLE = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _UNKNOWN = frozenset({"", "n/a", "none", "unknown", "not supported", "unsupported"})
-_UNITS = {"B": 1, "KB": 1 << 10, "KIB": 1 << 10, "MB": 1 << 20, "MIB": 1 << 20,
-          "GB": 1 << 30, "GIB": 1 << 30}  # fmt: skip
+_UNITS = {
+    "B": 1,
+    "KB": 1 << 10,
+    "KIB": 1 << 10,
+    "MB": 1 << 20,
+    "MIB": 1 << 20,
+    "GB": 1 << 30,
+    "GIB": 1 << 30,
+}
 
 
 def json_in(text: str, program: str) -> Any:
@@ -87,20 +92,3 @@ def words(value: Any, limit: int = 128) -> str | None:
     """Return text that says something, made harmless."""
     text = clean(value, limit) if isinstance(value, str) else ""
     return None if text.lower() in _UNKNOWN else text
-
-
-def checked(fields: dict[str, Any], unread: dict[str, str]) -> dict[str, Any]:
-    """Return the fields of a `Gpu`, without what cannot be true."""
-    return {name: plausible(name, value, unread) for name, value in fields.items()}
-
-
-def known_by(candidates: Iterable[str | None], taken: set[str]) -> str:
-    """Return the first id that is known and not another's."""
-    chosen = next(c for c in candidates if c is not None and c not in taken)
-    taken.add(chosen)
-    return chosen
-
-
-def first(*values: Any) -> Any:
-    """Return the first that is known."""
-    return next((value for value in values if value is not None), None)

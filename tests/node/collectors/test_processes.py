@@ -3,6 +3,7 @@
 import os
 import pwd
 import subprocess
+import time
 import unicodedata
 from typing import Any
 
@@ -108,6 +109,16 @@ def test_a_pid_that_is_not_there_has_no_facts() -> None:
     facts = binding.read("/", (os.getpid(), 2**22 + 1))
     assert facts[2**22 + 1] is None
     assert set(ProcessesCollector().part(facts).people) == {os.getpid()}
+
+
+def test_a_process_that_started_after_its_pid_was_listed_is_another(people: People) -> None:
+    listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+    while time.clock_gettime(time.CLOCK_BOOTTIME) < listed_at + 0.05:
+        pass  # the kernel counts starts in ticks of 10 ms
+    pid = people.start()
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert Processes().read("/", (pid,), listed_at=listed_at)[pid] is None
+    assert Processes().read("/", (pid,), listed_at=now)[pid] is not None
 
 
 def test_a_living_process_is_told_as_the_kernel_knows_it(people: People) -> None:

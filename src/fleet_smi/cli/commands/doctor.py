@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from fleet_smi.cli import output
-from fleet_smi.cli.machine import begin
+from fleet_smi.cli.machine import begin, this_machine
 
 HELP = "check driver, library, permissions and GPUs of this machine and say what to do"
 EXAMPLES = """\
@@ -22,19 +22,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check, print, and fail if a check failed."""
     reader = begin()
+    machine = this_machine(reader, full=True)
     from fleet_smi import config
-    from fleet_smi.node.collecting import FULL, Sampler
     from fleet_smi.node.doctor import findings
 
-    root = config.load().root
-    sampler = Sampler(reader, root=root, subjects=FULL)
-    snapshot = sampler.take()
+    snapshot, root = machine.snapshot(), config.load().root
     (environment,) = reader.ask([("environment", {"root": root})], 0.5, 0.5)
     found = findings(snapshot, environment.value or {})
     if args.json:
         from fleet_smi.wire.listing import to_json
 
-        sys.stdout.write(to_json(found, pretty=True).decode() + "\n")
+        sys.stdout.write(to_json({"findings": found}, pretty=True).decode() + "\n")
     else:
         from fleet_smi.terminal.paint import Paint
         from fleet_smi.terminal.view import doctor

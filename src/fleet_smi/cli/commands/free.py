@@ -29,6 +29,7 @@ policies (none ever offers a GPU that is broken, unknown or leased):
   load        no process, load under 5 %, memory traffic at most 2 %, as web-gpu-monitor counts
   context     also what is only held by an idle bare context
 """
+_VENDORS = ("nvidia", "amd", "intel")
 _POLICIES = ("free", "no-process", "memory", "load", "context")
 
 
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-n", "--count", type=int, metavar="N", help="how many (default: all that are free)")
     add("--min-free", metavar="SIZE", default="0", help="free memory on each, like 20GiB")
     add("--model", metavar="WORDS", help="only models whose name has these words, like A100")
+    add("--vendor", choices=_VENDORS, help="whose cards (default: NVIDIA's if there are any)")
     add("--policy", choices=_POLICIES, default="free", help="what counts as free")
     add("--max-used", type=float, metavar="PERCENT", default=20.0, help="for --policy memory")
     add("--uuid", action="store_true", help="print UUIDs instead of indices")
@@ -62,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
         min_free_bytes=parse_size(args.min_free),
         model=args.model,
         policy=args.policy,
+        vendor=args.vendor,
         max_used_percent=args.max_used,
     )
     view = machine.look()
@@ -75,30 +78,27 @@ def run(args: argparse.Namespace) -> int:
     elif found.unmet is None:
         print(",".join(_names(args, view, found)))
     if found.unmet is not None:
-        raise Unmet("; ".join([found.unmet, *_failures(view)]))
+        raise Unmet(
+            "; ".join([found.unmet, *(each for node in view.nodes for each in node.failures)])
+        )
     return 0
-
-
-def _failures(view: "FleetView") -> list[str]:
-    """Why less is known than should be: too few free GPUs may be for that alone."""
-    return [
-        f"{run.name}: {run.detail}"
-        for node in view.nodes
-        for run in node.runs
-        if run.outcome == "failed"
-    ]
 
 
 def _names(args: argparse.Namespace, view: "FleetView", found: "Offer") -> list[str]:
     """What CUDA takes: indices or UUIDs, never both; an instance has only a UUID."""
     if args.uuid or any(one.part is not None for one in found.offered):
+        for one in found.offered:
+            if one.judged.uuid_is_made:
+                raise Unmet(f"{one.label} tells no UUID of its own: it can only go by its index")
         return [one.uuid for one in found.offered]
     _warn_of_order(view)
     return [str(one.index) for one in found.offered]
 
 
 def _warn_of_order(view: "FleetView") -> None:
-    models = {gpu.name for node in view.nodes for gpu in node.gpus if gpu.name}
+    models = {
+        gpu.name for node in view.nodes for gpu in node.gpus if gpu.name and gpu.vendor == "nvidia"
+    }
     if len(models) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         print(
             "fleet-smi: CUDA counts mixed GPUs in another order: "

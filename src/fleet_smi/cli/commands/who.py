@@ -25,13 +25,12 @@ def run(args: argparse.Namespace) -> int:
     """Show who holds what."""
     reader = begin()
     machine = this_machine(reader, full=False)
-    from fleet_smi.model.people import people
-
     view = machine.look()
-    persons = [person for person in people(view) if args.user in (None, person.user)]
     if args.json:
+        from fleet_smi.model.people import people
         from fleet_smi.wire.listing import people_json
 
+        persons = [person for person in people(view) if args.user in (None, person.user)]
         sys.stdout.write(people_json(persons, pretty=True).decode() + "\n")
         return 0
     from fleet_smi.terminal.paint import Paint

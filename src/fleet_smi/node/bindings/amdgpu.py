@@ -18,8 +18,6 @@ _FIGURES = (
     "mem_busy_percent",
     "mem_info_vram_total",
     "mem_info_vram_used",
-    "mem_info_vis_vram_total",
-    "mem_info_vis_vram_used",
     "mem_info_gtt_total",
     "mem_info_gtt_used",
     "pp_dpm_sclk",
@@ -29,9 +27,15 @@ _FIGURES = (
 _KFD = "sys/class/kfd/kfd"
 _VRAM = re.compile(r"vram_([0-9]{1,10})", re.ASCII)
 _NODE_PROPERTIES = (
-    "cpu_cores_count", "simd_count", "vendor_id", "device_id", "location_id", "domain",
-    "drm_render_minor", "unique_id",
-)  # fmt: skip
+    "cpu_cores_count",
+    "simd_count",
+    "vendor_id",
+    "device_id",
+    "location_id",
+    "domain",
+    "drm_render_minor",
+    "unique_id",
+)
 
 
 def read(root: str = "/") -> dict[str, Any]:

@@ -11,10 +11,8 @@ def read(root: str = "/") -> dict[str, Any]:
         "python": sys.version.split()[0],
         "user": os.geteuid(),
         "devices": _devices(root),
-        "nvidia_smi": _on_path("nvidia-smi"),
         "persistence_daemon": os.path.exists(os.path.join(root, "run/nvidia-persistenced")),
         "hidepid": _hidepid(root),
-        "init": _line(root, "proc/1/comm"),
         "in_container": _in_container(root),
     }
 
@@ -34,14 +32,6 @@ def _devices(root: str) -> dict[str, bool]:
     return found
 
 
-def _on_path(program: str) -> str | None:
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        path = os.path.join(folder, program)
-        if os.access(path, os.X_OK):
-            return path
-    return None
-
-
 def _hidepid(root: str) -> str | None:
     for line in (_text(root, "proc/mounts") or "").splitlines():
         words = line.split()
@@ -56,11 +46,6 @@ def _in_container(root: str) -> bool:
     if any(os.path.exists(os.path.join(root, marker)) for marker in markers):
         return True
     return b"container=" in (_bytes(root, "proc/1/environ") or b"")
-
-
-def _line(root: str, path: str) -> str | None:
-    text = _text(root, path)
-    return text.strip() if text else None
 
 
 def _text(root: str, path: str) -> str | None:

@@ -32,7 +32,7 @@ _stuck: list[tuple["subprocess.Popen[bytes]", float]] = []
 """Programs that could not be killed, and when they were started: no other is started beside."""
 
 
-def read(root: str = "/") -> dict[str, Any]:
+def read(root: str = "/", seconds: float = _SECONDS) -> dict[str, Any]:
     """What `nvidia-smi -q -x` printed, be it XML or why not, and `-L` for MIG instances.
 
     Where one device fails the whole command, or sleeps, the others are asked one by one: then
@@ -40,7 +40,7 @@ def read(root: str = "/") -> dict[str, Any]:
     """
     from fleet_smi.node.bindings.nvidia_kernel import inventory, module_version
 
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + min(seconds, _SECONDS)
     devices = inventory(root)
     if any(device["asleep"] for device in devices):
         return _one_by_one(devices, {}, deadline)
@@ -160,7 +160,7 @@ def _ended(child: "subprocess.Popen[bytes]") -> NotAnswering:
             "see dmesg; a reboot is likely needed",
             since,
         )
-    return NotAnswering(f"nvidia-smi did not answer within {_SECONDS:g} s: see dmesg", since)
+    return NotAnswering("nvidia-smi did not answer in time: see dmesg", since)
 
 
 def _refuse_while_stuck() -> None:

@@ -55,16 +55,24 @@ class Processes:
     def __init__(self) -> None:
         self._booted_at: float | None = None
         self._boot_asked_at = float("-inf")
+        self._latest = float("inf")
         self._known: dict[tuple[int, int], dict[str, Any]] = {}
         self._cpu: dict[tuple[int, int], tuple[float, int]] = {}
 
-    def read(self, root: str = "/", pids: tuple[int, ...] = ()) -> dict[int, Any]:
-        """The facts of each pid, or `None` for one that cannot be seen from here."""
+    def read(
+        self, root: str = "/", pids: tuple[int, ...] = (), listed_at: float | None = None
+    ) -> dict[int, Any]:
+        """The facts of each pid, or `None` for one that cannot be seen from here.
+
+        `listed_at` is when, in seconds since boot, the driver named the pids: a process that
+        started later is another one with the same number.
+        """
         if not pids:
             return {}
         booted_at = self._boot_time(root)
         known, cpu = self._known, self._cpu
         self._known, self._cpu = {}, {}
+        self._latest = float("inf") if listed_at is None else listed_at + 2 / _TICKS
         return {pid: self._facts(root, pid, booted_at, known, cpu) for pid in pids}
 
     def _boot_time(self, root: str) -> float | None:
@@ -90,6 +98,8 @@ class Processes:
         # The name is in brackets and may hold blanks and brackets itself: the last one ends it.
         fields = stat[stat.rindex(b")") + 2 :].split()
         started = int(fields[19])
+        if started / _TICKS > self._latest:
+            return None
         key = (pid, started)
         constant = known.get(key) or _constant(root, pid)
         if constant is None:

@@ -4,19 +4,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from fleet_smi.model.pci import known_by
 from fleet_smi.model.pci_names import is_in_a_processor, pci_name
-from fleet_smi.model.plausible import plausible, plausible_temperature
+from fleet_smi.model.plausible import checked, first, plausible, plausible_temperature
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.model.text import clean
 from fleet_smi.node.collecting import Part
 from fleet_smi.node.drm_figures import (
     Checked,
-    checked,
     client_processes,
     divided,
     fault,
-    first,
-    known_by,
     link_fields,
     missing_clients,
     note_refusals,
@@ -71,15 +69,20 @@ def _order(card: dict[str, Any], nodes: dict[str, list[dict[str, Any]]]) -> tupl
 
 
 def _gpu(
-    index: int, card: dict[str, Any], nodes: list[dict[str, Any]], raw: dict[str, Any],
+    index: int,
+    card: dict[str, Any],
+    nodes: list[dict[str, Any]],
+    raw: dict[str, Any],
     taken: set[str],
-) -> Gpu:  # fmt: skip
+) -> Gpu:
     unread: dict[str, str] = {}
     shared = _lives_in_host_memory(card, nodes)
     figures = _figures(card, shared, unread)
     processes = _processes(card, nodes, raw, shared, unread)
+    uuid = known_by((_unique_id(card, nodes), _address_id(card), f"amd-{card['card']}"), taken)
     return Gpu(
-        uuid=known_by((_unique_id(card, nodes), _address_id(card), f"amd-{card['card']}"), taken),
+        uuid=uuid,
+        uuid_is_made=not uuid.startswith("GPU-"),
         index=index,
         vendor="amd",
         name=_name(card),
@@ -222,9 +225,12 @@ def _names(node: dict[str, Any]) -> Iterator[str]:
 
 
 def _processes(
-    card: dict[str, Any], nodes: list[dict[str, Any]], raw: dict[str, Any], shared: bool,
+    card: dict[str, Any],
+    nodes: list[dict[str, Any]],
+    raw: dict[str, Any],
+    shared: bool,
     unread: dict[str, str],
-) -> tuple[Process, ...] | None:  # fmt: skip
+) -> tuple[Process, ...] | None:
     regions = ("vram", "gtt") if shared else ("vram",)
     found = client_processes(raw["drm"], card["pci"], lambda region: region in regions)
     for pid, memory in _compute(nodes, raw["kfd_processes"] or []):

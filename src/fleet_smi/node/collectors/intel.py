@@ -3,19 +3,17 @@
 import re
 from typing import Any
 
+from fleet_smi.model.pci import known_by
 from fleet_smi.model.pci_names import pci_name
-from fleet_smi.model.plausible import plausible_temperature
+from fleet_smi.model.plausible import checked, first, plausible_temperature
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.model.text import clean
 from fleet_smi.node.collecting import Part
 from fleet_smi.node.drm_figures import (
     Checked,
-    checked,
     client_processes,
     divided,
     fault,
-    first,
-    known_by,
     link_fields,
     missing_clients,
     note_refusals,
@@ -65,6 +63,7 @@ def _gpu(index: int, card: dict[str, Any], raw: dict[str, Any], taken: set[str])
     address = f"intel-{card['pci']}" if card["pci"] else None
     return Gpu(
         uuid=known_by((address, f"intel-{card['card']}"), taken),
+        uuid_is_made=True,
         index=index,
         vendor="intel",
         name=_name(card),

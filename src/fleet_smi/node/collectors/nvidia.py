@@ -157,7 +157,7 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         compute_mode=COMPUTE_MODES.get(values.get("compute_mode", -1)),
         mig_mode=_yes_or_no(values.get("mig_mode")),
         asleep=device.get("asleep", False),
-        instances=tuple(_instance(part) for part in device.get("instances", ())),
+        instances=tuple(_instance(part, identity["uuid"]) for part in device.get("instances", ())),
         processes=_processes(device.get("processes"), unread),
         fault=fault,
         unread=unread,
@@ -168,6 +168,7 @@ def _identity(index: int, pci: str | None, uuid: str | None, name: str | None) -
     return {
         "index": index,
         "uuid": clean(uuid or f"GPU-of-unknown-uuid-{index}", 96),
+        "uuid_is_made": not uuid,
         "name": clean(name, 128) if name else None,
         "pci_bus_id": normal_pci(pci) if pci else None,
     }
@@ -267,13 +268,14 @@ def _pending(values: dict[str, Any]) -> Fault | None:
     return None
 
 
-def _instance(part: dict[str, Any]) -> Instance:
+def _instance(part: dict[str, Any], parent_uuid: str) -> Instance:
     values = part["values"]
     unread = _reasons(part["errors"])
     used, total, _ = values.get("memory") or (None, None, None)
     _, _, profile = (values.get("name") or "").partition("MIG ")
     return Instance(
-        uuid=clean(values.get("uuid") or f"MIG-of-unknown-uuid-{part['index']}", 96),
+        uuid=clean(values.get("uuid") or f"{parent_uuid}/mig-{part['index']}", 128),
+        uuid_is_made=not values.get("uuid"),
         gpu_instance_id=values.get("gpu_instance_id"),
         compute_instance_id=values.get("compute_instance_id"),
         profile=clean(profile, 32) or None,

@@ -25,6 +25,7 @@ def _gpu(index: int, device: dict[str, Any]) -> Gpu:
     address = normal_pci(device["pci"])
     return Gpu(
         uuid=clean(device["uuid"] or f"GPU-at-{address or index}", 96),
+        uuid_is_made=not device["uuid"],
         index=index,
         vendor="nvidia",
         name=clean(device["name"], 128) if device["name"] else None,

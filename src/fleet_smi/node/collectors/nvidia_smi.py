@@ -56,6 +56,7 @@ def _silent(device: dict[str, Any]) -> Gpu:
     pci = normal_pci(device["pci"] or "")
     return Gpu(
         uuid=clean(device["uuid"] or "", 96) or made_uuid(pci, 0),
+        uuid_is_made=not device["uuid"],
         index=0,
         vendor="nvidia",
         name=clean(device["name"] or "", 128) or None,

@@ -10,7 +10,6 @@ from fleet_smi.terminal.view.words import (
     UNKNOWN,
     duration,
     empty,
-    failures,
     models,
     percent,
     short_model,
@@ -116,7 +115,7 @@ def _memory(gpus: Iterable[JudgedGpu]) -> float | None:
 def _who(node: NodeView, theirs: list[Holding]) -> list[Span]:
     if node.silent:
         return [(f"silent {duration(node.age_seconds)}", "warn")]
-    wrong = "; ".join(failures(node))
+    wrong = "; ".join(node.failures)
     counts: dict[str, list[Holding]] = {}
     for holding in theirs:
         counts.setdefault(holding.user, []).append(holding)

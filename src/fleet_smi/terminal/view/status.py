@@ -15,7 +15,6 @@ from fleet_smi.terminal.view.words import (
     Local,
     counted,
     empty,
-    failures,
     joined,
     local_time,
     models,
@@ -216,6 +215,6 @@ def _silent_line(gpu: JudgedGpu, layout: Layout) -> _Line:
 
 
 def _failures(node: NodeView, page: _Page) -> Iterator[_Line]:
-    for failure in failures(node):
+    for failure in node.failures:
         for text in wrap(failure, page.columns - 4):
             yield [("    " + text, "warn")]

@@ -14,7 +14,6 @@ from fleet_smi.terminal.view.words import (
     Local,
     counted,
     duration,
-    failures,
     local_time,
     moment,
     percent,
@@ -45,7 +44,7 @@ def render(
 def _failures(view: FleetView, columns: int) -> Iterator[_Line]:
     """What could not be read: where it says so, nobody is not the whole truth."""
     for node in view.nodes:
-        for failure in failures(node):
+        for failure in node.failures:
             for text in wrap(f"{node.name}: {failure}", columns - 2):
                 yield [("  " + text, "warn")]
 

@@ -144,12 +144,3 @@ def silence(node: NodeView, now: float, local: Local) -> str:
     seen = local(now - node.age_seconds)
     day = "" if seen.date() == local(now).date() else f"{seen:%Y-%m-%d} "
     return f"{words} (last seen {day}{seen:%H:%M:%S})"
-
-
-def failures(node: NodeView) -> list[str]:
-    """What could not be read of a node, one sentence for each collector that failed."""
-    return [
-        f"{run.name}: {run.detail or 'could not be read'}"
-        for run in node.runs
-        if run.outcome == "failed"
-    ]

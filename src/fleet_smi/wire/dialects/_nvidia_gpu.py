@@ -92,8 +92,10 @@ def make_gpu(
         processes = None
         unread.setdefault("processes", fault.detail)
     numbers = _reals(texts, unread) | _wholes(texts, unread)
+    uuid = text_of("uuid", texts.get("uuid", ()), 128, {})
     return Gpu(
-        uuid=text_of("uuid", texts.get("uuid", ()), 128, {}) or made_uuid(pci, index),
+        uuid=uuid or made_uuid(pci, index),
+        uuid_is_made=not uuid,
         index=index,
         vendor="nvidia",
         name=text_of("name", texts.get("name", ()), 128, unread),
@@ -114,7 +116,12 @@ def make_gpu(
 
 
 def make_instance(
-    texts: Texts, uuid: str, profile: str | None, processes: tuple[Process, ...] | None
+    texts: Texts,
+    uuid: str,
+    profile: str | None,
+    processes: tuple[Process, ...] | None,
+    *,
+    uuid_is_made: bool,
 ) -> Instance:
     """Put one MIG instance together."""
     unread: dict[str, str] = {}
@@ -124,6 +131,7 @@ def make_instance(
 
     return Instance(
         uuid=uuid,
+        uuid_is_made=uuid_is_made,
         profile=profile,
         gpu_instance_id=read("gpu_instance_id"),
         compute_instance_id=read("compute_instance_id"),
@@ -148,7 +156,7 @@ def told_apart(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
         uuid = gpu.uuid if gpu.uuid not in seen else f"{gpu.uuid}/{gpu.pci_bus_id or gpu.index}"
         uuid = uuid if uuid not in seen else f"{gpu.uuid}/{gpu.index}"
         seen.add(uuid)
-        apart.append(gpu if uuid == gpu.uuid else replace(gpu, uuid=uuid))
+        apart.append(gpu if uuid == gpu.uuid else replace(gpu, uuid=uuid, uuid_is_made=True))
     return tuple(apart)
 
 

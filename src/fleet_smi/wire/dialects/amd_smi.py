@@ -9,15 +9,12 @@ import re
 from typing import Any
 
 from fleet_smi.errors import ReadFailed
-from fleet_smi.model.pci import normal_pci
-from fleet_smi.model.plausible import plausible_temperature
+from fleet_smi.model.pci import known_by, normal_pci
+from fleet_smi.model.plausible import checked, first, plausible_temperature
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.wire.printed import (
-    checked,
     excerpt,
-    first,
     json_in,
-    known_by,
     number,
     size,
     whole,
@@ -72,8 +69,10 @@ def _at(entry: Entry, *path: str) -> Any:
 def _gpu(index: int, entry: Entry, taken: set[str]) -> Gpu:
     unread: dict[str, str] = {}
     pci = _address(entry)
+    uuid = known_by((_unique_id(entry), pci and f"amd-{pci}", f"amd-gpu{index}"), taken)
     return Gpu(
-        uuid=known_by((_unique_id(entry), pci and f"amd-{pci}", f"amd-gpu{index}"), taken),
+        uuid=uuid,
+        uuid_is_made=not uuid.startswith("GPU-"),
         index=index,
         vendor="amd",
         name=first(
@@ -228,4 +227,11 @@ def _monitored(index: int, row: dict[str, str]) -> Gpu:
     )
     heat = cell("gpu_temperature", "gpu_t", "hotspot_temperature")
     fields["temperature_celsius"] = plausible_temperature(heat, fields["busy_percent"], unread)
-    return Gpu(uuid=f"amd-gpu{index}", index=index, vendor="amd", **fields, unread=unread)
+    return Gpu(
+        uuid=f"amd-gpu{index}",
+        uuid_is_made=True,
+        index=index,
+        vendor="amd",
+        **fields,
+        unread=unread,
+    )

@@ -242,9 +242,11 @@ def _instance(
     texts = {field: (_text(device, path),) for field, path in _INSTANCE_PATHS.items()}
     owner = _owner(device)
     made = f"{parent}/{texts['gpu_instance_id'][0]}/{texts['compute_instance_id'][0]}"
+    told = _text(device, "uuid") or (listed.uuid if listed else None)
     return make_instance(
         texts,
-        uuid=_text(device, "uuid") or (listed.uuid if listed else made),
+        uuid=told or made,
+        uuid_is_made=told is None,
         profile=listed.profile if listed else None,
         processes=None if owned is None else tuple(p for p, of in owned if of == owner),
     )

@@ -8,12 +8,12 @@ import re
 from typing import Any
 
 from fleet_smi.errors import ReadFailed
-from fleet_smi.model.pci import normal_pci
+from fleet_smi.model.pci import known_by, normal_pci
 from fleet_smi.model.pci_names import is_in_a_processor, pci_name
-from fleet_smi.model.plausible import plausible_temperature
+from fleet_smi.model.plausible import checked, first, plausible_temperature
 from fleet_smi.model.snapshot import Fault, Gpu, Process
 from fleet_smi.model.text import clean
-from fleet_smi.wire.printed import checked, first, json_in, known_by, number, size, whole, words
+from fleet_smi.wire.printed import json_in, number, size, whole, words
 
 _CARD = re.compile(r"card([0-9]{1,5})", re.ASCII)
 _PID = re.compile(r"pid ?([0-9]{1,9})", re.ASCII)
@@ -82,8 +82,11 @@ def _gpu(
     shared = _lives_in_host_memory(card)
     if processes is None and asked:
         unread["processes"] = "rocm-smi does not say which GPU they are on"
+    by_place = f"amd-{pci}" if pci else None
+    uuid = known_by((_unique_id(card), by_place, f"amd-card{index}"), taken)
     return Gpu(
-        uuid=known_by((_unique_id(card), f"amd-{pci}" if pci else None, f"amd-card{index}"), taken),
+        uuid=uuid,
+        uuid_is_made=not uuid.startswith("GPU-"),
         index=index,
         vendor="amd",
         name=_name(card),

@@ -10,9 +10,9 @@ from typing import Any
 
 from fleet_smi.errors import ReadFailed
 from fleet_smi.model.pci import normal_pci
-from fleet_smi.model.plausible import plausible_temperature
+from fleet_smi.model.plausible import checked, plausible_temperature
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.wire.printed import checked, excerpt, json_in, number, size, whole, words
+from fleet_smi.wire.printed import excerpt, json_in, number, size, whole, words
 
 _MOST_GPUS = 4096
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
@@ -151,6 +151,7 @@ def _gpu(index: int, device: Device, processes: dict[int, list[Process]] | None)
     fields["temperature_celsius"] = plausible_temperature(heat, fields["busy_percent"], unread)
     return Gpu(
         uuid=f"intel-{pci}" if pci else f"intel-gpu{index}",
+        uuid_is_made=True,
         index=index,
         vendor="intel",
         name=words(device.get("name")),
