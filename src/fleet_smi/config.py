@@ -180,7 +180,7 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
         from difflib import get_close_matches
 
         for name in alike:
-            if close := get_close_matches(name, known, 1, 0.85):
+            if close := get_close_matches(name, known, 1, 0.93):
                 raise UsageError(f"unknown setting {name}; did you mean {close[0]}?")
 
 

@@ -219,7 +219,7 @@ def test_a_program_that_hangs_is_killed_with_all_that_it_started(
     os.mkfifo(alive)
     reader = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
     machine.runs(f"exec 3> {alive}; echo here >&3; sleep 60; true")
-    with pytest.raises(NotAnswering, match=r"did not answer within 0\.3 s"):
+    with pytest.raises(NotAnswering, match=r"did not answer in time"):
         machine.read()
     assert os.read(reader, 100) == b"here\n"
     # The pipe ends when the last process that holds it is gone.
