@@ -51,4 +51,7 @@ clean:               ## back to a fresh clone
 	@$(PIP) -r requirements/dev.txt
 	@for compiler in cc gcc clang; do command -v $$compiler >/dev/null && exit 0; done; \
 	echo "No C compiler: taking one from PyPI …"; $(PIP) ziglang==0.17.0
+	@for shell in zsh fish; do command -v $$shell >/dev/null || missing="$$missing $$shell"; done; \
+	[ -z "$$missing" ] || { $(AS_ROOT) && echo "Installing$$missing, whose completion is tested …" \
+	&& $(APT) $$missing >/dev/null; } || true
 	@touch $@

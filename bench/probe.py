@@ -25,7 +25,7 @@ def _cpu_of(pids: list[int]) -> Clock:
 
 def _reading(subject: str) -> Callable[..., Any]:
     """What reads a subject inside the reader process."""
-    from fleet_smi.node.reader import READINGS
+    from fleet_smi.node.reading import READINGS
 
     module, name = READINGS[subject]
     found = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)

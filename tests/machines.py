@@ -40,6 +40,13 @@ def needs_root() -> None:
         pytest.skip("only root can start processes of other users")
 
 
+def needs_program(name: str) -> None:
+    """Skip a test whose program cannot be had here; where CI runs, it can."""
+    if shutil.which(name) is None:
+        assert not os.environ.get("CI"), f"{name} is missing: this test would be skipped"
+        pytest.skip(f"{name} is not installed")
+
+
 class People:
     """Real processes, of the user who runs the tests or of others."""
 

@@ -14,7 +14,7 @@ from fleet_smi.model.arrange import SORTS
 from fleet_smi.model.policies import POLICIES
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.node.collectors import COLLECTORS, collector
-from fleet_smi.node.reader import READINGS
+from fleet_smi.node.reading import READINGS
 
 PROJECT = Path(__file__).parents[1]
 SOURCE = PROJECT / "src/fleet_smi"

@@ -65,7 +65,7 @@ def test_a_file_named_by_hand_stands_alone(tmp_path: Path) -> None:
         ),
         (
             "[verdikt]\nx = 1",
-            "fleet-smi.toml:2: unknown section [verdikt]; there are node, verdict",
+            "fleet-smi.toml:1: unknown section [verdikt]; there are node, verdict",
         ),
         ("[verdict]\nzzz = 1", "there are free_memory, free_memory_fraction"),
         ('[verdict]\nfree_memory = "much"', "'much' is not a size"),
@@ -78,6 +78,22 @@ def test_a_file_named_by_hand_stands_alone(tmp_path: Path) -> None:
         ("[verdict]\nsilent_after = 0", "must be a whole number, at least 1"),
         ('[node]\nroot = "/no/such/folder"', "is not a folder"),
         ("name = 3", "unknown section [name]"),
+        ("[verdikt]", "unknown section [verdikt]"),
+        ("\nnode = 3", "fleet-smi.toml:2: [node] must be a section"),
+        ("[[node]]", "[node] must be a section"),
+        ('"a\\u001b[31m" = 1', "unknown section [a [31m]"),
+        ('[node]\n"a\\u001b[31m" = 1', "unknown key `a [31m` in [node]"),
+        (f"[node]\n{'k' * 5000} = 1", "k…` in [node]; there are name, root"),
+        ("[node.name]\nx = 1", "must be text"),
+        ('[node]\nname = ["/"]', "must be text"),
+        ('[node]\nroot = ["/"]', "must be text"),
+        ('[node]\nname = "\\u001b "', "must not be empty"),
+        (f"[verdict]\nidle_percent = 0x{'f' * 5000}", "idle_percent = …: int too large"),
+        (f"[verdict]\nfree_memory = 0x{'f' * 5000}", "free_memory = …: "),
+        (f"[verdict]\nidle_percent = {'9' * 5000}", "fleet-smi.toml: "),
+        (f"[verdict]\nidle_window = '{'9' * 5000}'", "is not a number"),
+        (f"[verdict]\nidle_window{'.x' * 5000} = 1", "idle_window = …: "),
+        (f"a = {'[' * 5000}", "fleet-smi.toml: "),
         ("[verdict", "fleet-smi.toml: "),
     ],
 )
@@ -85,7 +101,18 @@ def test_a_bad_setting_is_refused_with_its_place(tmp_path: Path, text: str, word
     with pytest.raises(UsageError) as refused:
         load(settings_file(tmp_path, text))
     assert words in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 500
+
+
+def test_a_file_may_start_with_a_mark_of_its_encoding(tmp_path: Path) -> None:
+    environment = settings_file(tmp_path, '\ufeff[node]\nname = "gpu07"\n')
+    assert load(environment).node_name == "gpu07"
+
+
+def test_a_name_is_made_harmless() -> None:
+    assert load({"FLEET_SMI_NODE_NAME": "gpu\x1b07"}).node_name == "gpu 07"
+    assert len(load({"FLEET_SMI_NODE_NAME": "x" * 1000}).node_name or "") == 128
 
 
 def test_a_bad_variable_is_refused_by_its_name() -> None:

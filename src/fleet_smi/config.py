@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from fleet_smi.errors import UsageError
+from fleet_smi.model.text import clean
 from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.model.units import parse_duration, parse_size
 
@@ -61,7 +62,7 @@ def _size(value: Any) -> int:
 
 
 def _duration(value: Any) -> float:
-    return parse_duration(str(value))
+    return _number(parse_duration(str(value)))
 
 
 def _count(value: Any) -> int:
@@ -71,8 +72,21 @@ def _count(value: Any) -> int:
     return int(number)
 
 
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError('must be text, like "this"')
+    return value
+
+
+def _name(value: Any) -> str:
+    name = clean(_string(value), 128)
+    if not name:
+        raise ValueError("must not be empty")
+    return name
+
+
 def _folder(value: Any) -> str:
-    if not os.path.isdir(str(value)):
+    if not os.path.isdir(_string(value)):
         raise ValueError("is not a folder")
     return str(value)
 
@@ -83,7 +97,7 @@ SETTINGS: tuple[Setting, ...] = (
         "node",
         "name",
         None,
-        str,
+        _name,
         "The name this machine is shown under; its host name where not set.",
     ),
     Setting(
@@ -203,39 +217,53 @@ def _read_file(path: str) -> dict[str, Any]:
     import tomllib
 
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             text = file.read()
         tables = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {error}") from None
-    known = {setting.name: setting for setting in SETTINGS}
+    except (ValueError, RecursionError) as error:  # not TOML, or a number or nesting without end
+        raise UsageError(f"{path}: {clean(str(error), 200)}") from None
     values = {}
     for section, keys in tables.items():
-        for key, value in keys.items() if isinstance(keys, dict) else [("", keys)]:
+        known = {setting.key: setting for setting in SETTINGS if setting.section == section}
+        where = f"{os.path.basename(path)}:{_line_of(text, section, '')}"
+        if not known:
+            raise UsageError(f"{where}: {_unknown_section(section)}")
+        if not isinstance(keys, dict):
+            raise UsageError(f"{where}: [{section}] must be a section")
+        for key, value in keys.items():
             where = f"{os.path.basename(path)}:{_line_of(text, section, key)}"
-            setting = known.get(f"{section}.{key}")
-            if setting is None:
-                raise UsageError(f"{where}: {_unknown(section, key)}")
-            values[setting.name] = _checked(setting, value, where)
+            if key not in known:
+                raise UsageError(f"{where}: {_unknown_key(section, key, known)}")
+            values[known[key].name] = _checked(known[key], value, where)
     return values
 
 
 def _checked(setting: Setting, value: Any, where: str) -> Any:
     try:
         return setting.read(value)
-    except (ValueError, TypeError, UsageError) as error:
-        raise UsageError(f"{where}: {setting.key} = {value!r}: {error}") from None
+    except (ValueError, TypeError, OverflowError, RecursionError, UsageError) as error:
+        why = clean(str(error), 200)
+        raise UsageError(f"{where}: {setting.key} = {_shown(value)}: {why}") from None
 
 
-def _unknown(section: str, key: str) -> str:
+def _shown(value: Any) -> str:
+    try:
+        return clean(repr(value), 64)
+    except (ValueError, RecursionError):  # a number or a nesting without end
+        return "…"
+
+
+def _unknown_section(section: str) -> str:
+    sections = sorted({setting.section for setting in SETTINGS})
+    return f"unknown section [{clean(section, 64)}]; there are {', '.join(sections)}"
+
+
+def _unknown_key(section: str, key: str, keys: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    keys = [setting.key for setting in SETTINGS if setting.section == section]
-    if not keys:
-        sections = sorted({setting.section for setting in SETTINGS})
-        return f"unknown section [{section}]; there are {', '.join(sections)}"
+    key = clean(key, 64)
     close = get_close_matches(key, keys, 1)
     hint = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(keys)}"
     return f"unknown key `{key}` in [{section}]; {hint}"

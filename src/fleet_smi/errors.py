@@ -10,6 +10,8 @@
       - NotAnswering        the subject did not answer before its deadline
 """
 
+from typing import Any
+
 
 class FleetError(Exception):
     """What a user is told in one line."""
@@ -42,6 +44,10 @@ class Mismatch(ReadFailed):
 class NotAnswering(ReadFailed):
     """The subject did not answer before its deadline."""
 
-    def __init__(self, message: str, since: float | None = None) -> None:
+    def __init__(
+        self, message: str, since: float | None = None, met: dict[Any, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.since = since
+        self.met = met or {}
+        """What the subject had told before it fell silent, as its binding tells it."""

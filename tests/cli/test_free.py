@@ -100,6 +100,17 @@ def test_a_mig_instance_is_offered_by_its_uuid(simulated: Simulated) -> None:
     assert fleet_smi("free", env=simulated(Scenario(gpus=[gpu]))).stdout == "MIG-seven\n"
 
 
+def test_whole_gpus_and_instances_are_not_mixed(simulated: Simulated) -> None:
+    sliced = SimGpu(
+        mig=True,
+        instances=[SimInstance(profile="1g.10gb", gi=n, uuid=f"MIG-{n}") for n in (1, 2)],
+    )
+    env = simulated(Scenario(gpus=[sliced, SimGpu()]))
+    assert fleet_smi("free", "-n", "1", env=env).stdout == "1\n"
+    assert fleet_smi("free", "-n", "2", env=env).stdout == "MIG-1,MIG-2\n"
+    assert fleet_smi("free", "-n", "3", env=env).returncode == 1
+
+
 def test_cards_of_two_vendors_are_never_mixed(
     people: People, simulated: Simulated, tmp_path: Path
 ) -> None:

@@ -1,7 +1,6 @@
 """`who`, `doctor`, `demo` and `completion` as a user runs them."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fleet_smi.model.arrange import SORTS
+from fleet_smi.model.fleet import STATES
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
 from tests.cli.program import fleet_json, fleet_smi
-from tests.machines import People, needs_root
+from tests.machines import People, needs_program, needs_root
 from tests.sim.fixtures import Simulated
 from tests.trees import kernel_with
 
@@ -184,7 +185,6 @@ def completed(shell: str, words: str, env: dict[str, str]) -> list[str]:
         ("fleet-smi", {"free", "who", "doctor", "--json", "-p"}),
         ("fleet-smi free", {"--min-free", "--uuid"}),
         ("fleet-smi free --policy", {"memory", "context"}),
-        ("fleet-smi --sort", {"attention", "power"}),
         ("fleet-smi completion", {"bash", "zsh", "fish"}),
     ],
 )
@@ -192,10 +192,58 @@ def test_bash_completes(words: str, offered: set[str]) -> None:
     assert offered <= set(completed("bash", words, dict(os.environ)))
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_scripts_of_other_shells_are_accepted_by_them(shell: str) -> None:
-    script = fleet_smi("completion", shell, env=os.environ).stdout
-    assert "free" in script
-    if shutil.which(shell) is None:
-        return  # the words are there; the shell itself is not, to check its grammar
-    subprocess.run([shell, "-n", "/dev/stdin"], input=script, text=True, check=True)
+VALUES = [
+    ("fleet-smi --state", set(STATES)),
+    ("fleet-smi status --state", set(STATES)),
+    ("fleet-smi --sort", set(SORTS)),
+    ("fleet-smi free --policy", {"free", "no-process", "memory", "load", "context"}),
+    ("fleet-smi free --vendor", {"nvidia", "amd", "intel"}),
+    ("fleet-smi --user", set()),
+]
+
+
+@pytest.mark.parametrize(("words", "offered"), VALUES)
+def test_after_a_flag_bash_offers_its_values_and_nothing_else(
+    words: str, offered: set[str]
+) -> None:
+    assert set(completed("bash", words, dict(os.environ))) == offered
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        *((f"{words} ", offered) for words, offered in VALUES),
+        ("fleet-smi completion ", {"bash", "zsh", "fish"}),
+        ("fleet-smi ", {"status", "free", "who", "doctor", "demo", "completion"}),
+        ("fleet-smi --so", {"--sort"}),
+        ("fsmi status --so", {"--sort"}),
+        ("fleet-smi --state free --u", {"--user"}),
+        ("fleet-smi free --u", {"--uuid"}),
+    ],
+)
+def test_fish_offers_what_may_come_next(words: str, offered: set[str]) -> None:
+    needs_program("fish")
+    script = fleet_smi("completion", "fish", env=os.environ).stdout
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f"{script}\ncomplete -C '{words}'"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert {line.split("\t")[0] for line in done.stdout.splitlines()} == offered
+
+
+def test_zsh_takes_the_script_before_it_has_loaded_its_completion(tmp_path: Path) -> None:
+    needs_program("zsh")
+    script = fleet_smi("completion", "zsh", env=os.environ).stdout
+    done = subprocess.run(
+        ["zsh", "-f", "-c", f'{script}\nprint -r -- "$_comps[fleet-smi]"'],
+        env=dict(os.environ) | {"HOME": str(tmp_path), "ZDOTDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert "_fleet_smi" in done.stdout

@@ -2,9 +2,11 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import msgspec
@@ -43,7 +45,7 @@ def test_what_needs_attention_can_come_first(env: dict[str, str]) -> None:
 
 
 def test_only_the_states_asked_for_are_shown_and_the_rest_is_counted(env: dict[str, str]) -> None:
-    done = fleet_smi("--state", "free,busy", env=env)
+    done = fleet_smi("--state", "free,BUSY", env=env)
     assert states(done) == ["free", "busy"]
     assert "1 of 3 GPUs not shown" in done.stdout
 
@@ -82,6 +84,13 @@ def test_one_line_a_node_is_the_overview(env: dict[str, str]) -> None:
 def test_nothing_wraps(env: dict[str, str], columns: int) -> None:
     done = fleet_smi("-p", "-v", env=env | {"COLUMNS": str(columns)})
     assert max(len(line) for line in done.stdout.splitlines()) <= columns
+
+
+@pytest.mark.parametrize("columns", ["²", "x", "-5", "0", "9" * 5000])
+def test_a_width_that_is_no_number_is_not_obeyed(env: dict[str, str], columns: str) -> None:
+    done = fleet_smi(env=env | {"COLUMNS": columns})
+    assert done.returncode == 0, done.stderr
+    assert states(done) == ["free", "busy", "broken"]
 
 
 def test_piped_output_has_no_colour_unless_asked_for(env: dict[str, str]) -> None:
@@ -158,7 +167,56 @@ def test_repeated_on_a_terminal_it_writes_over_itself(env: dict[str, str]) -> No
     assert written.startswith(b"\x1b[?25l")
 
 
-def test_ended_on_a_terminal_it_gives_the_cursor_back(env: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("flags", "term"), [(["--json"], "xterm"), (["--csv"], "xterm"), ([], "dumb")]
+)
+def test_repeated_for_a_program_or_a_dumb_terminal_it_writes_no_escape_codes(
+    env: dict[str, str], flags: list[str], term: str
+) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "fleet_smi", "-i", "0.1", *flags]
+    with subprocess.Popen(command, env=env | {"TERM": term}, stdout=theirs) as running:
+        os.close(theirs)
+        written = b""
+        while written.count(b"GPU-") + written.count(b"free") < 8:
+            written += os.read(ours, 65536)
+        running.terminate()
+    os.close(ours)
+    assert b"\x1b" not in written
+
+
+def test_what_does_not_fit_a_small_terminal_is_counted_within_its_width(
+    env: dict[str, str],
+) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (3, 20))
+    command = [sys.executable, "-m", "fleet_smi", "-i", "0.1", "--no-color"]
+    with subprocess.Popen(command, env=env | {"TERM": "xterm"}, stdout=theirs) as running:
+        os.close(theirs)
+        written = b""
+        while written.count(b"\x1b[H") < 2:
+            written += os.read(ours, 65536)
+        running.terminate()
+    os.close(ours)
+    (line,) = re.findall(r"….*?(?=\x1b)", written.decode().split("\x1b[H")[1])
+    assert re.fullmatch(r"… \d+ more lines: enl.*", line)
+    assert len(line) == 20
+
+
+def test_what_was_told_to_outlive_its_terminal_does(env: dict[str, str]) -> None:
+    command = ["nohup", sys.executable, "-m", "fleet_smi", "-i", "0.1", "--json"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        running.send_signal(signal.SIGHUP)
+        assert all(running.stdout.readline() for _ in range(3))
+        running.terminate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_ended_on_a_terminal_it_gives_the_cursor_back(
+    env: dict[str, str], number: signal.Signals
+) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "fleet_smi", "-i", "0.1"]
     with subprocess.Popen(command, env=env | {"TERM": "xterm"}, stdout=theirs) as running:
@@ -166,11 +224,11 @@ def test_ended_on_a_terminal_it_gives_the_cursor_back(env: dict[str, str]) -> No
         written = b""
         while b"\x1b[H" not in written:
             written += os.read(ours, 65536)
-        running.terminate()
+        running.send_signal(number)
         while b"\x1b[?25h" not in written:
             written += os.read(ours, 65536)
     os.close(ours)
-    assert running.returncode == 143
+    assert running.returncode == 128 + number
 
 
 @pytest.mark.parametrize("closing", ["<&-", "2>&-", "<&- 2>&-"])
@@ -240,11 +298,19 @@ def test_a_machine_without_gpus_says_so_and_what_to_try(tmp_path: Path) -> None:
         (["--nonsense"], "unrecognized arguments: --nonsense"),
         (["--json", "--csv"], "not allowed with"),
         (["stauts"], "did you mean `status`?"),
+        (["help", "fre"], "did you mean `free`?"),
         (["free", "-n", "many"], "invalid int value"),
     ],
 )
 def test_a_request_without_sense_is_refused_in_one_line(arguments: list[str], words: str) -> None:
     assert_one_line(fleet_smi(*arguments, env=os.environ), 2, words)
+
+
+@pytest.mark.parametrize("arguments", [("help", "free"), ("free", "--help")])
+def test_the_help_of_a_command_is_shown_either_way(arguments: tuple[str, ...]) -> None:
+    done = fleet_smi(*arguments, env=os.environ)
+    assert done.returncode == 0
+    assert "--min-free" in done.stdout
 
 
 def test_the_help_names_every_command_and_the_exit_codes() -> None:

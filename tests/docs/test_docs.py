@@ -224,7 +224,7 @@ TROUBLES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
         ),
         (),
     ),
-    "NVML would not start: Unknown Error; inside a container this means that it lost its GPU "
+    "NVML does not work: Unknown Error; inside a container this means that it lost its GPU "
     "devices: restart the container": (Scenario(gpus=[SimGpu()], init="unknown"), ("--json",)),
     "71.0 GiB used, no process accounts for it": (
         Scenario(gpus=[SimGpu(memory_used=71 * GIB)]),

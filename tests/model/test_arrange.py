@@ -52,6 +52,10 @@ def test_states_are_alternatives() -> None:
     assert shown(states=parse_states("free, busy")) == {"gpu01": [0, 1, 2], "gpu02": [3]}
 
 
+def test_states_are_known_in_any_case() -> None:
+    assert parse_states("FREE,Busy") == {"free", "busy"}
+
+
 @pytest.mark.parametrize(
     ("sort", "order"),
     [("util", [2, 1, 0]), ("memory", [1, 2, 0]), ("user", [2, 1, 0]), ("attention", [0, 1, 2])],

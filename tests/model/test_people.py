@@ -91,6 +91,13 @@ def test_what_is_not_measured_stays_unknown() -> None:
     assert carol.memory_bytes is None and carol.busy_percent is None
 
 
+def test_a_sum_of_memory_is_unknown_when_a_part_of_it_is() -> None:
+    one = busy(0, process("carol", 4.0, pid=1), process("carol", None, pid=2))
+    assert named("carol", node("a", one)).memory_bytes is None
+    other = busy(1, process("carol", 4.0, pid=3))
+    assert named("carol", node("a", one, other)).memory_bytes is None
+
+
 def test_on_a_shared_gpu_each_has_their_own_utilisation_where_it_is_known() -> None:
     shared = busy(
         0,

@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from fleet_smi.model.fleet import Verdict
+from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.model.units import GIB, MIB
+from fleet_smi.model.verdict import judge
+from fleet_smi.model.window import observe
 from tests.builders import HOUR, MINUTE, NOON, gpu, process
 from tests.judging import STEP, after, look, said, watch
 
@@ -158,6 +161,28 @@ def test_case_14_power_above_idle_confirms_one_sample() -> None:
     assert look(gpu(busy_percent=100.0, power_watts=500.0)).state == "busy"
 
 
+def test_case_14_an_mps_server_alone_is_nobody_too() -> None:
+    card = gpu(processes=(MPS_SERVER,), memory_used_bytes=60 * MIB, busy_percent=100.0)
+    assert look(card).state == "free"
+
+
+def test_case_14_is_no_excuse_where_the_processes_cannot_be_read() -> None:
+    card = gpu(processes=None, busy_percent=100.0)
+    words = "in use, 100 %; processes not readable (one sample)"
+    assert said(look(card)) == ("busy", words)
+
+
+@pytest.mark.parametrize("kind", ["graphics", "compute+graphics"])
+def test_case_14_is_no_excuse_for_a_display_that_works_hard(kind: str) -> None:
+    screen = process(900, "gdm", kind=kind, gpu_memory_bytes=None)
+    card = gpu(processes=(screen,), memory_used_bytes=300 * MIB, busy_percent=50.0)
+    assert look(card).state == "busy"
+
+
+def test_case_14_is_no_excuse_for_video_engines_at_work() -> None:
+    assert look(gpu(encoder_percent=70.0)).state == "busy"
+
+
 def test_case_15_memory_and_utilisation_speak_when_the_processes_cannot_be_read() -> None:
     words = "processes not readable; memory and utilisation say nobody"
     assert said(look(gpu(processes=None))) == ("free", words)
@@ -241,6 +266,8 @@ def test_case_28_a_display_server_is_not_one_of_the_users() -> None:
         ({"temperature_celsius": -1.0}, "free"),
         ({"ecc_uncorrected": 2**64 - 1}, "free"),
         ({"power_watts": 4_294_967.0}, "free"),
+        ({"power_watts": 9_000.0, "busy_percent": None}, "free"),
+        ({"ecc_uncorrected": 2**32 - 1}, "free"),
     ],
 )
 def test_case_29_an_impossible_value_counts_as_not_measured(
@@ -292,6 +319,43 @@ def test_one_sample_of_an_idle_process_says_no_more_than_it_knows() -> None:
 def test_video_work_is_work() -> None:
     card = gpu(processes=(process(),), encoder_percent=70.0)
     assert said(after(3 * HOUR, card)) == ("busy", "alice, 70 %")
+
+
+@pytest.mark.parametrize("engine", ["encoder_percent", "decoder_percent"])
+@pytest.mark.parametrize("crowd", [(), None, (DISPLAY,)])
+def test_video_work_is_work_where_the_cores_cannot_be_measured(engine: str, crowd: Any) -> None:
+    fields: dict[str, Any] = {"busy_percent": None, "processes": crowd, engine: 5.0}
+    assert look(gpu(**fields)).state == "busy"
+    assert after(HOUR, gpu(**fields)).state == "busy"
+
+
+def test_idle_video_engines_say_nothing_about_cores_that_cannot_be_measured() -> None:
+    card = gpu(busy_percent=None, encoder_percent=1.0, processes=(process(),), power_watts=None)
+    verdict = after(3 * HOUR, card)
+    assert said(verdict) == ("busy", "utilisation not measurable; alice, 16.0 GiB")
+
+
+def test_power_tells_of_someone_unseen_where_utilisation_cannot_be_measured() -> None:
+    words = "in use by a process that cannot be seen"
+    assert said(after(HOUR, gpu(busy_percent=None, power_watts=400.0))) == ("busy", words)
+    assert after(HOUR, gpu(busy_percent=None, power_watts=400.0, processes=(DISPLAY,))).state == (
+        "busy"
+    )
+    assert after(HOUR, gpu(busy_percent=None)).state == "free"
+    assert after(HOUR, gpu(busy_percent=None, power_watts=None)).state == "free"
+
+
+@pytest.mark.parametrize(
+    "busy, watts, noted",
+    [(0.0, 70.0, False), (60.0, 70.0, False), (100.0, 600.0, False), (100.0, 70.0, True)],
+)
+def test_without_an_idle_window_only_full_utilisation_at_idle_power_is_a_stall(
+    busy: float, watts: float, noted: bool
+) -> None:
+    settings = Thresholds(idle_window_seconds=0.0)
+    card = gpu(processes=(process(),), busy_percent=busy, power_watts=watts)
+    notes = judge(card, observe(None, card, NOON, settings), NOON, settings).notes
+    assert ("100 % busy at idle power: probably stalled" in notes) == noted
 
 
 def test_since_goes_on_while_the_state_does() -> None:

@@ -129,6 +129,16 @@ def test_case_26_mig_without_any_instance_is_closed_to_all() -> None:
     assert "no instance exists" in reason
 
 
+def test_case_26_instances_that_cannot_be_read_leave_the_gpu_unknown() -> None:
+    card = mig(unread={"instances": "no permission"})
+    words = "MIG instances not readable (no permission): cannot tell"
+    assert said(look(card)) == ("unknown", words)
+    screen = process(kind="graphics")
+    assert said(look(mig(unread=card.unread, processes=(screen,)))) == ("unknown", words)
+    at_work = mig(unread=card.unread, processes=(process(),))
+    assert look(at_work).state == "busy"
+
+
 def test_case_26_what_ails_the_gpu_ails_its_instances() -> None:
     card = mig(instance(1), fault=Fault(kind="lost", detail="fell off the bus"))
     assert said(judge_part(card, 0, 0)) == ("broken", "fell off the bus")

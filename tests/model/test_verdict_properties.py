@@ -171,6 +171,7 @@ EMPTY = [
     for watts in (None, 70.0, 600.0)
     for shared in (False, True)
 ]
+EMPTY += [replace(card, encoder_percent=5.0) for card in EMPTY]
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -241,6 +242,62 @@ def test_flapping_around_a_threshold_does_not_flap_the_verdict(
     ]
     changes = sum(before != after for before, after in pairwise(states))
     assert changes <= 1
+
+
+def near(threshold: float, share: float) -> st.SearchStrategy[list[float]]:
+    """Values around a threshold, in runs that outlast the settling or do not."""
+    value = st.floats((1 - share) * threshold, (1 + share) * threshold)
+    runs = st.lists(st.tuples(value, st.integers(1, 9)), min_size=1, max_size=40)
+    return runs.map(lambda some: [value for value, count in some for _ in range(count)])
+
+
+def changes_of_state(cards: list[Gpu]) -> int:
+    states = [standing.verdict.state for standing in standings_of(cards, 0.1)]
+    return sum(before != after for before, after in pairwise(states))
+
+
+empty_gpus = st.builds(
+    gpu,
+    memory_total_bytes=st.sampled_from([6 * GIB, 80 * GIB]),
+    busy_percent=st.sampled_from([None, 0.0, 60.0]),
+    power_watts=st.sampled_from([None, 70.0, 600.0]),
+)
+
+
+@given(empty_gpus, near(1.0, 0.15))
+def test_memory_near_its_ceiling_changes_the_state_once_at_most(
+    card: Gpu, shares: list[float]
+) -> None:
+    ceiling = LAW.memory_ceiling(card.memory_total_bytes)
+    cards = [replace(card, memory_used_bytes=int(share * ceiling)) for share in shares]
+    assert changes_of_state(cards) <= 1
+
+
+@given(
+    st.sampled_from([(), None, (process(kind="graphics"),)]),
+    st.sampled_from([None, 70.0, 600.0]),
+    near(LAW.display_percent, 0.4),
+)
+def test_utilisation_near_that_of_a_display_changes_the_state_once_at_most(
+    crowd: tuple[Process, ...] | None, watts: float | None, percents: list[float]
+) -> None:
+    card = gpu(processes=crowd, power_watts=watts)
+    cards = [replace(card, busy_percent=percent) for percent in percents]
+    assert changes_of_state(cards) <= 1
+
+
+@given(st.sampled_from([4 * MIB, 71 * GIB]), near(LAW.idle_power_fraction * 700, 0.15))
+def test_power_near_that_of_an_idle_gpu_changes_the_state_once_at_most(
+    used: int, watts: list[float]
+) -> None:
+    card = gpu(busy_percent=None, memory_used_bytes=used)
+    assert changes_of_state([replace(card, power_watts=watt) for watt in watts]) <= 1
+
+
+@pytest.mark.parametrize("run", [1, 2, 3, 5, 7])
+def test_memory_that_swings_across_its_ceiling_does_not_flap(run: int) -> None:
+    low, high = gpu(memory_used_bytes=1000 * MIB), gpu(memory_used_bytes=1060 * MIB)
+    assert changes_of_state(([low] * run + [high] * run) * 10) <= 1
 
 
 @given(st.lists(sound_gpus, min_size=1, max_size=6), paces)

@@ -6,7 +6,8 @@ import pytest
 
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.thresholds import Thresholds
-from fleet_smi.model.window import RECENT, Seen, observe
+from fleet_smi.model.units import MIB
+from fleet_smi.model.window import RECENT, Over, Seen, observe
 from tests.builders import HOUR, NOON, gpu, process
 
 SETTINGS = Thresholds()
@@ -25,7 +26,7 @@ def see(*samples: tuple[float, Gpu], interval: float | None = None) -> Seen:
 
 def test_the_first_sample_begins_every_run() -> None:
     seen = see((0, IDLE))
-    assert (seen.first_at, seen.last_at, seen.samples) == (NOON, NOON, 1)
+    assert (seen.last_at, seen.samples) == (NOON, 1)
     assert (seen.idle_from, seen.low_power_from, seen.worked_at) == (NOON, NOON, None)
 
 
@@ -77,7 +78,7 @@ def test_only_the_last_few_utilisations_are_kept() -> None:
 def test_the_median_is_the_middle_of_what_was_measured(
     loads: list[float], median: float | None
 ) -> None:
-    assert Seen(NOON, NOON, recent=tuple(loads)).median == median
+    assert Seen(last_at=NOON, recent=tuple(loads)).median == median
 
 
 def test_idle_time_counts_from_when_the_youngest_process_came() -> None:
@@ -109,6 +110,26 @@ def test_a_start_in_the_future_is_no_start() -> None:
 def test_full_utilisation_at_idle_power_is_timed() -> None:
     assert see((0, FULL), (60, FULL), (120, FULL)).stalled_seconds == 120
     assert see((0, FULL), (60, AT_WORK), (120, FULL)).stalled_seconds == 0
+    assert see((0, IDLE)).stalled_seconds is None
+
+
+def test_memory_over_its_ceiling_is_high_until_well_under() -> None:
+    def level(*sizes: int | None) -> str:
+        return see(*[(at, gpu(memory_used_bytes=size)) for at, size in enumerate(sizes)]).level
+
+    assert level(1000 * MIB) == "low"
+    assert level(1060 * MIB, 830 * MIB) == "high"
+    assert level(1060 * MIB, None) == "unknown"
+    assert level(1060 * MIB, None, 830 * MIB) == "high"
+    assert level(1060 * MIB, 800 * MIB) == "low"
+    assert level(1060 * MIB, 800 * MIB, 1000 * MIB) == "low"
+
+
+def test_what_was_over_a_threshold_is_forgotten_with_the_processes() -> None:
+    small = gpu(processes=(process(),), memory_used_bytes=1000 * MIB)
+    large = gpu(memory_used_bytes=1060 * MIB, busy_percent=50.0, power_watts=600.0)
+    assert see((0, large)).over == Over(memory=True, load=True, power=True)
+    assert see((0, large), (1, small)).over == Over()
 
 
 def test_changes_of_processes_and_faults_are_marked_and_readings_are_not() -> None:

@@ -13,7 +13,8 @@ from msgspec.structs import asdict
 from fleet_smi.errors import CollectError, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.node.collecting import QUICK, Sampler
-from fleet_smi.node.reader import Answer, Child, Reader, Request, spawn
+from fleet_smi.node.reader import Answer, Child, Reader, spawn
+from fleet_smi.node.reading import Request
 from sim.build import build
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import Machine, People, wait_until
@@ -255,6 +256,117 @@ def test_nvml_and_nvidia_smi_tell_the_same(
     assert (outcomes(second)["nvidia"], outcomes(second)["nvidia_smi"]) == ("absent", "ok")
     assert [comparable(gpu) for gpu in second.gpus] == [comparable(gpu) for gpu in by_nvml.gpus]
     assert second.host.driver_version == driver
+
+
+SENTINEL = "value=4294967295"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "RemappedRows",
+        "RetiredPagesPendingStatus",
+        "FieldValues",
+        "MigMode",
+        "PcieThroughput",
+        "TotalEccErrors",
+        "CurrentClocksEventReasons",
+        "ComputeMode",
+        "PerformanceState",
+        "PersistenceMode",
+        "FanSpeed",
+        "Temperature",
+        "PowerUsage",
+        "EnforcedPowerLimit",
+        "ClockInfo",
+        "MaxClockInfo",
+        "CurrPcieLinkGeneration",
+        "CurrPcieLinkWidth",
+        "EncoderUtilization",
+        "UtilizationRates",
+        "MaxMigDeviceCount",
+    ],
+)
+def test_a_sentinel_is_believed_in_no_field(machine: Machine, call: str) -> None:
+    machine.play(SimGpu(memory_used=4 * MIB, faults={call: SENTINEL}))
+    sampler = Sampler(Reader(spawn), traffic=True)
+    snapshot = sampler.take()
+    sampler.close()
+    (gpu,) = snapshot.gpus
+    assert gpu.fault is None
+    assert not [v for v in asdict(gpu).values() if isinstance(v, (int, float)) and v > 1e12]
+    assert gpu.throttle_reasons is None or len(gpu.throttle_reasons) < 3
+    assert machine.verdict().state == "free"
+
+
+def test_more_memory_used_than_there_is_is_not_believed(machine: Machine) -> None:
+    machine.play(SimGpu(memory_used=90 * GIB))
+    (gpu,) = machine.snapshot().gpus
+    assert gpu.memory_used_bytes is None
+    assert gpu.unread["memory_used_bytes"] == "out of range: more than there is"
+
+
+def test_a_cuda_version_that_cannot_be_is_unknown(machine: Machine) -> None:
+    machine.play(Scenario(gpus=[SimGpu()], faults={"CudaDriverVersion": SENTINEL}))
+    assert machine.snapshot().host.cuda_version is None
+
+
+@pytest.mark.parametrize("fault", ["unknown", SENTINEL, "not-supported"])
+@pytest.mark.parametrize("call", ["MaxMigDeviceCount", "MigDeviceHandleByIndex"])
+def test_what_is_wrong_with_mig_on_one_gpu_leaves_the_others_whole(
+    machine: Machine, call: str, fault: str
+) -> None:
+    instances = [SimInstance(profile="1g.10gb", gi=1)]
+    ailing = SimGpu(mig=True, instances=instances, faults={call: fault})
+    machine.play(Scenario(gpus=[SimGpu(), ailing, SimGpu()]))
+    first, second, third = machine.look().nodes[0].gpus
+    assert (first.verdict.state, third.verdict.state) == ("free", "free")
+    assert second.uuid
+
+
+def test_devices_that_come_and_go_are_told_apart_by_uuid(machine: Machine) -> None:
+    a, b, c = (SimGpu(uuid=f"GPU-{name}") for name in "abc")
+
+    def seen() -> list[str]:
+        return [gpu.uuid for gpu in machine.snapshot().gpus]
+
+    machine.play(Scenario(gpus=[a, b, c]))
+    assert seen() == ["GPU-a", "GPU-b", "GPU-c"]
+    machine.play(Scenario(gpus=[b, c]))
+    assert seen() == ["GPU-b", "GPU-c"]
+    machine.play(Scenario(gpus=[a, b, c]))
+    assert seen() == ["GPU-a", "GPU-b", "GPU-c"]
+
+
+def test_a_gpu_that_wakes_is_read(machine: Machine) -> None:
+    kernel_with(machine.root, "0000:10:00.0", asleep=True)
+    machine.play(SimGpu(pci="00000000:10:00.0", util_gpu=42))
+    assert machine.snapshot().gpus[0].asleep
+    power = machine.root / "sys/bus/pci/devices/0000:10:00.0/power"
+    (power / "runtime_status").write_text("active\n")
+    (gpu,) = machine.snapshot().gpus
+    assert (gpu.asleep, gpu.busy_percent, gpu.fault) == (False, 42, None)
+
+
+def test_a_driver_exchanged_under_a_watcher_is_a_mismatch(machine: Machine) -> None:
+    machine.play(SimGpu())
+    machine.look()
+    machine.play(SimGpu(faults={"*": "18"}))
+    (gpu,) = machine.look(10).nodes[0].gpus
+    assert gpu.verdict.state == "unknown"
+    assert "do not match: reload the driver or reboot" in gpu.verdict.reason
+
+
+def test_a_count_of_devices_that_cannot_be_is_bounded(machine: Machine) -> None:
+    machine.play(Scenario(gpus=[SimGpu()], faults={"Count": "value=100000"}))
+    assert len(machine.snapshot().gpus) <= 256
+
+
+def test_a_hostile_name_of_the_node_is_cleaned() -> None:
+    sampler = Sampler(ScriptedReader(host=HOST), name="gpu\x1b[31m\n07\udcff" + "x" * 100_000)
+    name = sampler.take().name
+    assert name.startswith("gpu [31m 07 xxx")
+    assert len(name) <= 128
 
 
 def test_mig_instances_come_with_their_processes(machine: Machine, people: People) -> None:

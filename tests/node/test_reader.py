@@ -11,7 +11,8 @@ import pytest
 
 from fleet_smi.errors import Mismatch, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.node import reader as module
-from fleet_smi.node.reader import READINGS, Answer, Child, Reader, Request, fork, spawn
+from fleet_smi.node.reader import Answer, Child, Reader, fork, spawn
+from fleet_smi.node.reading import READINGS, Request
 from sim.scenario import Scenario, SimGpu
 from tests.machines import Machine, wait_until
 
@@ -138,10 +139,35 @@ def test_a_hung_subject_is_given_up_and_the_others_are_answered(
     answers = dict(zip(names, ask(reader, *requests, patience=1.0), strict=True))
     assert time.monotonic() - began < 5
     assert isinstance(answers["nvidia"].error, NotAnswering)
-    assert "did not answer within 1 s" in str(answers["nvidia"].error)
+    assert "no answer within 1 s" in str(answers["nvidia"].error)
     assert answers["host"].error is None
     assert answers["network"].error is None
     assert len(children() - before) == 1
+    reader.close()
+
+
+def test_a_slow_subject_is_waited_for_as_long_as_it_comes_on(machine: Machine) -> None:
+    slow = SimGpu(faults={"PowerUsage": "slow=400"})
+    machine.play(Scenario(gpus=[slow, slow, slow, slow]))
+    reader = Reader(spawn)
+    value(reader, HOST)
+    (answer,) = reader.ask([NVIDIA], 1.0, 1.0)
+    assert answer.error is None
+    assert answer.seconds > 1.5
+    reader.close()
+
+
+def test_what_a_subject_told_before_it_fell_silent_is_kept(machine: Machine) -> None:
+    hung = SimGpu(faults={"PowerUsage": "never"})
+    machine.play(Scenario(gpus=[SimGpu(uuid="GPU-a"), hung, SimGpu()]))
+    reader = Reader(spawn)
+    value(reader, HOST)
+    for patience in (1.0, 60.0):  # the second time it rests, and nobody is asked
+        (answer,) = ask(reader, NVIDIA, patience=patience)
+        assert isinstance(answer.error, NotAnswering)
+        assert answer.error.met["count"] == 3
+        assert answer.error.met[0]["uuid"] == "GPU-a"
+        assert 2 not in answer.error.met
     reader.close()
 
 

@@ -19,8 +19,6 @@ COMMANDS: dict[str, str] = {
 }
 """Every command and its line in the help; a file of that name holds it."""
 
-_ALIASES = {"help": "--help", "version": "--version"}
-
 EXIT_CODES = """\
 exit codes:
   0    answered
@@ -71,7 +69,10 @@ def _epilog(name: str, command: Any) -> str:
 
 def main(argv: list[str]) -> int:
     """Run one command; never let a traceback reach the user."""
-    argv = [_ALIASES.get(argv[0], argv[0]), *argv[1:]] if argv else argv
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:2], "--help"]
+    elif argv[:1] == ["version"]:
+        argv = ["--version"]
     name = argv[0] if argv and argv[0] in COMMANDS else "status"
     try:
         _refuse_unknown(name, argv)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 PIPED_COLUMNS = 120
+_MOST_DIGITS = 5  # of a width
 _HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
 _CLEAR, _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
 
@@ -22,13 +23,18 @@ def takes_colour(args: argparse.Namespace) -> bool:
     """Colour on a terminal, unless somebody said otherwise."""
     if args.no_color or (os.environ.get("NO_COLOR") and not args.color):
         return False
-    return args.color or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
+    return args.color or _is_screen()
+
+
+def _is_screen() -> bool:
+    """Whether escape codes are understood where the output goes."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def columns() -> int:
     """The width to fill: COLUMNS where set, the terminal's, and a steady one when piped."""
     named = os.environ.get("COLUMNS", "")
-    if named.isdigit() and int(named) > 0:
+    if named.isdecimal() and len(named) <= _MOST_DIGITS and int(named) > 0:
         return int(named)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or PIPED_COLUMNS
@@ -36,13 +42,15 @@ def columns() -> int:
         return PIPED_COLUMNS
 
 
-def repeat(interval_seconds: float, text: Callable[[], str]) -> None:
-    """Show the text again and again until interrupted: in place on a terminal, else in turn."""
-    on_screen = sys.stdout.isatty()
+def repeat(interval_seconds: float, text: Callable[[], str], *, for_eyes: bool) -> None:
+    """Show the text again and again until interrupted: in turn, or in place for eyes."""
+    on_screen = for_eyes and _is_screen()
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _end)
+    due = time.monotonic()
     if on_screen:
         sys.stdout.write(_HIDE_CURSOR + _CLEAR)
-    due = time.monotonic()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cursor comes back
     try:
         while True:
             shown = text()
@@ -57,10 +65,15 @@ def repeat(interval_seconds: float, text: Callable[[], str]) -> None:
             sys.stdout.flush()
 
 
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)  # not at once, so that the cursor comes back
+
+
 def _in_place(text: str) -> str:
     """Over the old text line by line: nothing is cleared before it is written, so no flicker."""
     lines = text.splitlines()
-    rows = os.get_terminal_size(sys.stdout.fileno()).lines
+    width, rows = os.get_terminal_size(sys.stdout.fileno())
     if len(lines) >= rows > 1:
-        lines[rows - 2 :] = [f"… {len(lines) - rows + 2} more lines: enlarge the terminal"]
+        more = f"… {len(lines) - rows + 2} more lines: enlarge the terminal"
+        lines[rows - 2 :] = [more[: width or None]]
     return _HOME + "".join(f"{line}{_TO_LINE_END}\n" for line in lines) + _TO_SCREEN_END

@@ -195,5 +195,6 @@ def _explained(gpu: Gpu, snapshot: Snapshot) -> Gpu:
     for run in snapshot.runs:
         if run.outcome == "failed" and run.name.startswith(gpu.vendor):
             since = None if gpu.fault is None else gpu.fault.since
-            return replace(gpu, fault=Fault(kind="unreadable", detail=run.detail, since=since))
+            kind = run.fault or "unreadable"
+            return replace(gpu, fault=Fault(kind=kind, detail=run.detail, since=since))
     return gpu

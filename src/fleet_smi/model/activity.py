@@ -2,7 +2,7 @@
 
 from fleet_smi.model import reasons
 from fleet_smi.model.case import Case, Ruling, ask
-from fleet_smi.model.readings import is_display, is_windowed, power_is_low, utilisation
+from fleet_smi.model.readings import is_display, is_windowed, utilisation
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import format_duration
 
@@ -18,7 +18,7 @@ def no_process(case: Case) -> Ruling:
         return _unlisted(case)
     if case.level == "high":
         return _ghost(case)
-    if case.load >= case.settings.display_percent:
+    if case.works_unexplained:
         return Ruling("busy", reasons.once(reasons.IN_USE_UNSEEN, case.seen.samples))
     if case.level == "unknown":
         return Ruling("unknown", "memory not readable: cannot tell")
@@ -37,7 +37,7 @@ def _nobody(case: Case) -> str:
 def _ghost(case: Case) -> Ruling:
     """Memory is used and no process accounts for it: is somebody unseen at work?"""
     seen = case.seen
-    worked = _worked_lately(case) if case.measured else _draws_power(case)
+    worked = _worked_lately(case) if case.measured else seen.over.power
     if worked:
         return Ruling("busy", reasons.once(reasons.IN_USE_UNSEEN, seen.samples))
     words = f"{reasons.size_used(case.subject)} used, no process accounts for it"
@@ -49,17 +49,12 @@ def _worked_lately(case: Case) -> bool:
     return worked_at is not None and case.now - worked_at < case.settings.idle_window_seconds
 
 
-def _draws_power(case: Case) -> bool:
-    # The power of a whole card says nothing about one of its instances.
-    return case.subject is case.gpu and power_is_low(case.gpu, case.settings) is False
-
-
 def _unlisted(case: Case) -> Ruling:
     """The list of processes could not be read."""
     if case.level == "high":
         return _unlisted_in_use(case)
-    if case.load >= case.settings.display_percent:
-        words = f"in use, {reasons.percent(case.load)}; processes not readable"
+    if case.seen.over.load:
+        words = f"in use, {reasons.percent(case.seen.median)}; processes not readable"
         return Ruling("busy", reasons.once(words, case.seen.samples))
     if case.level == "unknown":
         return Ruling("unknown", "neither processes nor memory readable: cannot tell")
@@ -83,7 +78,7 @@ def _display(case: Case) -> Ruling | None:
     for process in case.crowd:
         if not is_display(process):
             return None
-    if case.load < case.settings.display_percent:
+    if not case.works_unexplained:
         if case.level == "low":
             return Ruling("free", "display only")
         if case.level == "unknown":
@@ -168,5 +163,5 @@ def _actors(case: Case) -> tuple[Process, ...]:
 
 
 def _percent_now(case: Case) -> str:
-    now = utilisation(case.subject)
+    now = utilisation(case.subject, case.settings)
     return reasons.percent(now if now is not None else case.seen.median)

@@ -92,8 +92,8 @@ def parse_node_pattern(text: str) -> re.Pattern[str]:
 
 
 def parse_states(text: str) -> frozenset[State]:
-    """States separated by commas."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    """States separated by commas, in any case."""
+    words = [word.strip() for word in text.lower().split(",") if word.strip()]
     unknown = [word for word in words if word not in STATES]
     if unknown or not words:
         raise UsageError(f"--state {text!r}: the states are {', '.join(STATES)}")

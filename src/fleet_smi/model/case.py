@@ -6,13 +6,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from fleet_smi.model.fleet import State, Verdict
-from fleet_smi.model.readings import Level, is_mps_server, memory_level
+from fleet_smi.model.readings import Level, is_mps_server
 from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.model.window import Seen
-
-# With fewer samples than this, idle power outweighs a utilisation that may be an artefact.
-_TRUSTED_SAMPLES = 3
 
 
 class Ruling(NamedTuple):
@@ -26,8 +23,8 @@ class Ruling(NamedTuple):
 class Case(Struct, frozen=True, gc=False):
     """What is judged: `subject` is `gpu` itself, or one of its instances.
 
-    `crowd` is every process but MPS servers, `level` how much memory is used, and
-    `verdicts` those on the instances when a whole GPU is judged.
+    `crowd` is every process but MPS servers, and `verdicts` those on the instances when
+    a whole GPU is judged.
     """
 
     subject: Gpu | Instance
@@ -36,7 +33,6 @@ class Case(Struct, frozen=True, gc=False):
     now: float
     settings: Thresholds
     crowd: tuple[Process, ...]
-    level: Level
     verdicts: tuple[Verdict, ...] = ()
 
     @property
@@ -45,16 +41,14 @@ class Case(Struct, frozen=True, gc=False):
         return self.seen.measured_at is not None
 
     @property
-    def load(self) -> float:
-        """The utilisation that counts where no process explains it: the median, unless power
-        shows that so few samples are the known artefact of a first read."""
-        return 0.0 if self.seems_artefact else self.seen.median or 0.0
+    def level(self) -> Level:
+        """How much memory is used."""
+        return self.seen.level
 
     @property
-    def seems_artefact(self) -> bool:
-        """Whether a high utilisation may be the artefact of a first read, by its idle power."""
-        few = len(self.seen.recent) < _TRUSTED_SAMPLES
-        return few and self.level != "high" and self.seen.low_power_from is not None
+    def works_unexplained(self) -> bool:
+        """Whether it works harder than a display would; by its power where nothing else tells."""
+        return self.seen.over.load or (not self.measured and self.seen.over.power)
 
     @property
     def living(self) -> tuple[Process, ...]:
@@ -85,5 +79,4 @@ def case_of(
     """The case of one subject at one time."""
     processes = subject.processes
     crowd = tuple([one for one in processes if not is_mps_server(one)]) if processes else ()
-    level = memory_level(subject, settings, shared=gpu.memory_shared)
-    return Case(subject, gpu, seen, now, settings, crowd, level, verdicts)
+    return Case(subject, gpu, seen, now, settings, crowd, verdicts)

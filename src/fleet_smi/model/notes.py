@@ -42,6 +42,7 @@ def _unaccounted(case: Case) -> str | None:
 
 
 def _stalled(case: Case) -> str | None:
-    if case.seen.stalled_seconds < case.settings.idle_window_seconds:
+    stalled = case.seen.stalled_seconds
+    if stalled is None or stalled < case.settings.idle_window_seconds:
         return None
     return "100 % busy at idle power: probably stalled"

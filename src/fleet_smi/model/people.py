@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
-from fleet_smi.model.readings import is_display, is_mps_server
+from fleet_smi.model.readings import is_display, is_mps_server, processes_memory
 from fleet_smi.model.snapshot import Process
 
 UNSEEN = "(unseen)"
@@ -135,7 +135,7 @@ def _holdings_of_part(
 def _memory(part: JudgedGpu | JudgedInstance, theirs: list[Process]) -> int | None:
     if not theirs:
         return part.memory_used_bytes
-    return _total(process.gpu_memory_bytes for process in theirs)
+    return processes_memory(theirs)
 
 
 def _busy(part: JudgedGpu | JudgedInstance, theirs: list[Process], *, alone: bool) -> float | None:
@@ -181,8 +181,13 @@ def _person(user: str, theirs: list[Holding]) -> Person:
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    """The sum, unless a part of it is unknown."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
 
 
 def _mean(percents: Iterable[float | None]) -> float | None:

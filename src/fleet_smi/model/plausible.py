@@ -11,8 +11,7 @@ _PERCENT = (0, 100)
 _BYTES = (0, 2**50)  # 1 PiB
 _WATTS = (0, 5_000)
 _MHZ = (0, 50_000)
-_COUNT = (0, 2**53)
-_RATE = (0, 10**13)  # ten times the fastest link there is
+_RATE = (0, 10**12)  # eight times the fastest link there is; 2³²−1 KB/s is more
 _32_BITS = (0, 2**32 - 2)  # 2³²−1 is "not available" in NVML and "nobody" to a kernel
 
 RANGES: dict[str, tuple[float, float]] = {
@@ -32,8 +31,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "sm_clock_max_mhz": _MHZ,
     "memory_clock_mhz": _MHZ,
     "memory_clock_max_mhz": _MHZ,
-    "ecc_corrected": _COUNT,
-    "ecc_uncorrected": _COUNT,
+    "ecc_corrected": _32_BITS,
+    "ecc_uncorrected": _32_BITS,
     "pcie_generation": (1, 16),
     "pcie_generation_max": (1, 16),
     "pcie_width": (1, 64),
@@ -73,9 +72,21 @@ def plausible_temperature(
     return plausible("temperature_celsius", value, unread)
 
 
+def plausible_memory(used: int | None, total: int | None, unread: dict[str, str]) -> int | None:
+    """Check the memory used, knowing how much there is."""
+    if used is not None and total is not None and used > total:
+        unread["memory_used_bytes"] = "out of range: more than there is"
+        return None
+    return plausible("memory_used_bytes", used, unread)
+
+
 def checked(fields: dict[str, Any], unread: dict[str, str]) -> dict[str, Any]:
     """Return the fields of a `Gpu`, without what cannot be true."""
-    return {name: plausible(name, value, unread) for name, value in fields.items()}
+    known = {name: plausible(name, value, unread) for name, value in fields.items()}
+    if "memory_used_bytes" in known:
+        used, total = known["memory_used_bytes"], known.get("memory_total_bytes")
+        known["memory_used_bytes"] = plausible_memory(used, total, unread)
+    return known
 
 
 def first(*values: Any) -> Any:

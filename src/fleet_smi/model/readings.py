@@ -3,15 +3,17 @@
 from collections.abc import Iterable
 from typing import Literal
 
+from fleet_smi.model.plausible import RANGES
 from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.thresholds import Thresholds
 
 Level = Literal["low", "high", "unknown"]
 
-# No card has a pebibyte or draws 10 kW: such a figure is a sentinel, not a measurement.
-_MOST_BYTES = 1 << 50
-_MOST_WATTS = 10_000.0
-_MOST_ERRORS = 1 << 31
+_MOST_BYTES = RANGES["memory_used_bytes"][1]
+_MOST_WATTS = RANGES["power_watts"][1]
+_MOST_ERRORS = RANGES["ecc_uncorrected"][1]
+# Memory that was over its ceiling counts as high until it is under this share of it.
+_MEMORY_KEPT = 0.8
 _MPS_PROGRAMS = ("nvidia-cuda-mps-server", "nvidia-cuda-mps-control")
 
 
@@ -20,25 +22,36 @@ def percent(value: float | None) -> float | None:
     return value if value is not None and 0 <= value <= 100 else None
 
 
-def utilisation(gpu: Gpu | Instance) -> float | None:
-    """How hard it works: its cores or, where these rest, its video engines."""
-    busy = gpu.busy_percent
-    if busy is None or not 0 <= busy <= 100:
-        return None
+def is_over(value: float, threshold: float, *, was: bool, kept: float) -> bool:
+    """Whether `value` is over `threshold`; once it `was`, until it is under `kept` of that."""
+    return value >= (kept * threshold if was else threshold)
+
+
+def utilisation(gpu: Gpu | Instance, settings: Thresholds) -> float | None:
+    """How hard it works: its cores or, where these rest or cannot be told, its video engines."""
+    busy, video = percent(gpu.busy_percent), video_percent(gpu)
+    if busy is None:
+        # Idle video engines say nothing about the cores.
+        return video if video >= settings.idle_percent else None
+    return max(busy, video)
+
+
+def video_percent(gpu: Gpu | Instance) -> float:
+    """How hard its video engines work; 0 where that cannot be told."""
     if isinstance(gpu, Gpu) and (gpu.encoder_percent or gpu.decoder_percent):
-        return max(busy, percent(gpu.encoder_percent) or 0.0, percent(gpu.decoder_percent) or 0.0)
-    return busy
+        return max(percent(gpu.encoder_percent) or 0.0, percent(gpu.decoder_percent) or 0.0)
+    return 0.0
 
 
 def total_memory(gpu: Gpu | Instance) -> int | None:
     """Bytes of memory it has."""
     total = gpu.memory_total_bytes
-    return total if total is not None and 0 < total < _MOST_BYTES else None
+    return total if total is not None and 0 < total <= _MOST_BYTES else None
 
 
 def used_memory(gpu: Gpu | Instance) -> int | None:
     """Bytes of its memory in use."""
-    used, most = gpu.memory_used_bytes, total_memory(gpu) or _MOST_BYTES - 1
+    used, most = gpu.memory_used_bytes, total_memory(gpu) or _MOST_BYTES
     return used if used is not None and 0 <= used <= most else None
 
 
@@ -51,7 +64,7 @@ def free_memory(gpu: Gpu | Instance) -> int | None:
 def process_memory(process: Process) -> int | None:
     """Bytes of GPU memory one process holds."""
     held = process.gpu_memory_bytes
-    return held if held is not None and 0 <= held < _MOST_BYTES else None
+    return held if held is not None and 0 <= held <= _MOST_BYTES else None
 
 
 def processes_memory(processes: Iterable[Process]) -> int | None:
@@ -65,30 +78,38 @@ def processes_memory(processes: Iterable[Process]) -> int | None:
     return total
 
 
-def memory_level(gpu: Gpu | Instance, settings: Thresholds, *, shared: bool = False) -> Level:
+def memory_level(
+    gpu: Gpu | Instance, settings: Thresholds, *, shared: bool = False, was_high: bool = False
+) -> Level:
     """Whether so little memory is used that nobody need be there."""
+    used: int | None
     if shared:
         # The figures are the host's: only what the processes hold says anything.
         if gpu.processes is None:
             return "unknown"
-        held = sum(process_memory(process) or 0 for process in gpu.processes)
-        return "low" if held < settings.free_memory_bytes else "high"
-    used = used_memory(gpu)
-    if used is None:
-        return "unknown"
-    if used >= settings.free_memory_bytes:
-        return "high"
-    return "low" if used < settings.memory_ceiling(total_memory(gpu)) else "high"
+        used = sum(process_memory(process) or 0 for process in gpu.processes)
+        ceiling = settings.memory_ceiling(None)
+    else:
+        used, ceiling = used_memory(gpu), settings.memory_ceiling(total_memory(gpu))
+        if used is None:
+            return "unknown"
+    return "high" if is_over(used, ceiling, was=was_high, kept=_MEMORY_KEPT) else "low"
 
 
-def power_is_low(gpu: Gpu, settings: Thresholds) -> bool | None:
-    """Whether it draws about what an idle card draws; `None` where that cannot be said."""
+def power_share(gpu: Gpu) -> float | None:
+    """The power it draws as a share of its limit; `None` where that cannot be said."""
     watts, limit = gpu.power_watts, gpu.power_limit_watts
     if watts is None or limit is None:
         return None
     if not (0 <= watts <= _MOST_WATTS and 0 < limit <= _MOST_WATTS):
         return None
-    return watts < settings.idle_power_fraction * limit
+    return watts / limit
+
+
+def power_is_low(gpu: Gpu, settings: Thresholds) -> bool | None:
+    """Whether it draws about what an idle card draws; `None` where that cannot be said."""
+    share = power_share(gpu)
+    return None if share is None else share < settings.idle_power_fraction
 
 
 def lent_power(gpu: Gpu, instance: Instance, settings: Thresholds) -> bool | None:
@@ -101,7 +122,12 @@ def lent_power(gpu: Gpu, instance: Instance, settings: Thresholds) -> bool | Non
 def uncorrected_errors(gpu: Gpu) -> int:
     """Uncorrectable memory errors counted; 0 where they are not counted."""
     count = gpu.ecc_uncorrected
-    return count if count is not None and 0 < count < _MOST_ERRORS else 0
+    return count if count is not None and 0 < count <= _MOST_ERRORS else 0
+
+
+def is_deserted(gpu: Gpu | Instance) -> bool:
+    """Whether its processes could be read and nobody is there: at most an MPS server."""
+    return gpu.processes is not None and all(map(is_mps_server, gpu.processes))
 
 
 def is_mps_server(process: Process) -> bool:

@@ -18,6 +18,7 @@ from fleet_smi.model.units import GIB, format_duration, format_size
 __all__ = ["POLICIES", "Candidate", "Offer", "Refusal", "Request", "offer", "require"]
 
 _MOST_CELSIUS = 150.0
+_OTHER_KIND = "free, but whole GPUs and MIG instances are not mixed"
 _VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")
 
 
@@ -92,7 +93,10 @@ def offer(view: FleetView, request: Request, settings: Thresholds = DEFAULT_THRE
     answers = [(one, _why_not(one, request, vendor, settings)) for one in asked]
     fitting = sorted((one for one, words in answers if words is None), key=_order)
     refused = [(one, words) for one, words in answers if words is not None]
-    chosen = _one_node(fitting, request.count) if request.same_node else fitting
+    chosen = _one_kind(fitting, request.count)
+    refused += [(one, _OTHER_KIND) for one in fitting if one not in chosen]
+    if request.same_node:
+        chosen = _one_node(chosen, request.count)
     enough = len(chosen) >= max(1, request.count)
     return Offer(
         wanted=request.count,
@@ -215,6 +219,13 @@ def _order(one: Candidate) -> tuple[object, ...]:
         one.index,
         -1 if one.part is None else one.part,
     )
+
+
+def _one_kind(fitting: list[Candidate], count: int) -> list[Candidate]:
+    """Whole GPUs or MIG instances: CUDA takes no mixture; whole ones where they are enough."""
+    whole = [one for one in fitting if one.part is None]
+    parts = [one for one in fitting if one.part is not None]
+    return whole if len(whole) >= max(1, count) or len(parts) <= len(whole) else parts
 
 
 def _one_node(fitting: list[Candidate], count: int) -> list[Candidate]:

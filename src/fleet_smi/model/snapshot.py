@@ -127,12 +127,16 @@ class Host(Struct, frozen=True, kw_only=True):
 
 
 class CollectorRun(Struct, frozen=True, kw_only=True, gc=False):
-    """How one collector fared: `absent` is expected, `failed` is not."""
+    """How one collector fared: `absent` is expected, `failed` is not.
+
+    `fault` is what a failure means for the devices that it should have read.
+    """
 
     name: str
     outcome: Outcome
     seconds: float
     detail: str = ""
+    fault: FaultKind | None = None
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):

@@ -142,8 +142,12 @@ def _asleep(case: Case) -> Ruling | None:
 def _mig(case: Case) -> Ruling | None:
     """A GPU cut into instances is the sum of them."""
     if not case.verdicts:
-        empty = case.gpu.mig_mode and not case.crowd
-        return Ruling("leased", reasons.NO_INSTANCE) if empty else None
+        if not case.gpu.mig_mode or not all(map(is_display, case.crowd)):
+            return None
+        unread = case.gpu.unread.get("instances")
+        if unread is not None:
+            return Ruling("unknown", f"MIG instances not readable ({unread}): cannot tell")
+        return Ruling("leased", reasons.NO_INSTANCE)
     states = [verdict.state for verdict in case.verdicts]
     inside = {one.pid for part in case.gpu.instances for one in part.processes or ()}
     outside = any(one.pid not in inside and not is_display(one) for one in case.crowd)

@@ -19,8 +19,10 @@ from fleet_smi.model.snapshot import (
     Process,
     Snapshot,
 )
+from fleet_smi.model.text import clean
 from fleet_smi.node.collectors import collector
-from fleet_smi.node.reader import Answer, Reader, Request
+from fleet_smi.node.reader import Answer, Reader
+from fleet_smi.node.reading import Request
 
 PATIENCE_SECONDS = 3.0
 """How long a look waits for its subjects before it gives up the one that does not answer."""
@@ -30,6 +32,7 @@ WHOLE_SECONDS = 4.0
 
 QUICK = ("nvidia", "amd", "intel", "host")
 FULL = (*QUICK, "network")
+_DRIVERS = ("nvidia", "nvidia_smi", "amd", "intel")
 
 
 class Part(Struct, frozen=True, kw_only=True):
@@ -145,11 +148,12 @@ class _Look:
         if error is None:
             self._parts.append(part)
             self._gpus.extend(part.gpus)
-            self._ran(name, "ok", answer.seconds, "")
+            self._ran(name, "ok", answer.seconds)
         else:
             self._failures[name] = error
-            absent = isinstance(error, NotPresent)
-            self._ran(name, "absent" if absent else "failed", answer.seconds, str(error))
+            self._ran(
+                name, "absent" if isinstance(error, NotPresent) else "failed", answer.seconds, error
+            )
 
     def at_nvidia_otherwise(self) -> None:
         """Where NVML did not tell: `nvidia-smi`, and else what the kernel still knows."""
@@ -164,6 +168,8 @@ class _Look:
             return
         known = len(self._gpus)
         self.at([("nvidia_kernel", {"root": self._root})])
+        if len(self._gpus) == known and isinstance(error, NotAnswering):
+            self._gpus.extend(_met(error))
         fault = _fault(self._first_cause(error))
         self._gpus[known:] = [
             gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in self._gpus[known:]
@@ -195,7 +201,7 @@ class _Look:
         self, own: Part, name: str | None, sequence: int, interval_seconds: float | None
     ) -> Snapshot:
         host = _joined(part.host for part in self._parts)
-        name = name or own.name or "localhost"
+        name = clean(name or own.name or "", 128) or "localhost"
         node_id = own.node_id or f"name-{name}"
         gpus = (_with_own_uuid(_with_shared_memory(gpu, host), node_id) for gpu in self._gpus)
         return Snapshot(
@@ -211,9 +217,31 @@ class _Look:
             runs=tuple(self._runs.values()),
         )
 
-    def _ran(self, name: str, outcome: Outcome, seconds: float, detail: str) -> None:
-        seconds = round(seconds, 6)
-        self._runs[name] = CollectorRun(name=name, outcome=outcome, seconds=seconds, detail=detail)
+    def _ran(
+        self, name: str, outcome: Outcome, seconds: float, error: CollectError | None = None
+    ) -> None:
+        silent = isinstance(error, NotAnswering) and name in _DRIVERS
+        self._runs[name] = CollectorRun(
+            name=name,
+            outcome=outcome,
+            seconds=round(seconds, 6),
+            detail="" if error is None else f"{'driver not answering: ' if silent else ''}{error}",
+            fault=None if error is None or outcome == "absent" else _kind(error),
+        )
+
+
+def _met(error: NotAnswering) -> tuple[Gpu, ...]:
+    """The GPUs that the driver had named before it fell silent."""
+    places = range(error.met.get("count", 0))
+    nameless = {"pci": None, "uuid": None, "name": None}
+    devices = [{**nameless, **error.met.get(place, {}), "asleep": False} for place in places]
+    return collector("nvidia_kernel").part({"version": None, "devices": devices}).gpus
+
+
+def _kind(error: CollectError) -> FaultKind:
+    if isinstance(error, NotAnswering):
+        return "not_answering"
+    return "mismatch" if isinstance(error, Mismatch) else "unreadable"
 
 
 def _fault(error: CollectError) -> Fault:
@@ -224,8 +252,7 @@ def _fault(error: CollectError) -> Fault:
             remedy="look for Xid in the kernel log (dmesg); a reboot is likely needed",
             since=error.since,
         )
-    kind: FaultKind = "mismatch" if isinstance(error, Mismatch) else "unreadable"
-    return Fault(kind=kind, detail=str(error))
+    return Fault(kind=_kind(error), detail=str(error))
 
 
 def _all_processes(gpu: Gpu) -> Iterable[Process]:

@@ -6,12 +6,13 @@ misses it is killed. One that cannot even be killed is left alone, and its subje
 asked again while it lives; the other subjects are asked through a new child.
 
 All subjects of a look are one request and one answer: a sample costs one exchange, however
-many subjects it has. How far the child has come it marks in a third pipe, which is only read
-to find out who is to blame. It runs bindings only, while the parent imports the rest.
+many subjects it has. How far it has come, and which devices it has met, the child marks in a
+third pipe. So a slow driver is told from a hung one, it is known who is to blame, and the
+GPUs behind a hung driver are still known by name. The child (`reading.py`) runs bindings only,
+while the parent imports the rest.
 """
 
 import contextlib
-import importlib
 import marshal
 import os
 import select
@@ -19,33 +20,18 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent, ReadFailed
+from fleet_smi.node.reading import Request, serve
 
 _ERRORS: dict[str, type[CollectError]] = {
     kind.__name__: kind for kind in (NotPresent, ReadFailed, Mismatch, NotAnswering)
 }
+_PR_SET_PDEATHSIG = 1
 _KILL_GRACE_SECONDS = 0.2
 _RETRY_SECONDS = 30.0
-READINGS: dict[str, tuple[str, str]] = {
-    "nvidia": ("nvml", "Nvml"),
-    "nvidia_smi": ("nvidia_smi", "read"),
-    "nvidia_kernel": ("nvidia_kernel", "read"),
-    "amd": ("amdgpu", "read"),
-    "intel": ("intel_gpu", "read"),
-    "host": ("procfs", "Host"),
-    "network": ("network", "Network"),
-    "processes": ("procfs", "Processes"),
-    "environment": ("environment", "read"),
-}
-"""Subject -> binding module and the function, or the class whose object is kept."""
-
-Request = tuple[str, dict[str, Any] | None]
-"""A subject and the arguments of its reading; without arguments it is only loaded.
-
-`pids=None` stands for those that the subjects before it in the same look have found.
-"""
+_SLOWEST_SECONDS = 30.0
 
 
 class Answer(NamedTuple):
@@ -74,6 +60,7 @@ class Child:
         self.marks = marks
         os.set_blocking(marks, False)
         # Not `select`, which cannot wait for a descriptor above 1023.
+        self._buffer = self._heard = b""
         self._poll = select.poll()
         self._poll.register(answers, select.POLLIN)
 
@@ -83,18 +70,29 @@ class Child:
             os.write(self.requests, len(data).to_bytes(4, "big") + data)
 
     def answer(self, deadline: float) -> Any:
-        """The next answer; raise `TimeoutError` at the deadline, `EOFError` if it ended."""
-        data = self._take(4, deadline)
-        size = int.from_bytes(data[:4], "big")
-        data = data[4:] + self._take(size - len(data[4:]), deadline)
+        """The next answer; raise `TimeoutError` at the deadline, `EOFError` if it ended.
+
+        After a `TimeoutError` one may go on waiting for the same answer.
+        """
+        self._fill(4, deadline)
+        size = 4 + int.from_bytes(self._buffer[:4], "big")
+        self._fill(size, deadline)
+        data, self._buffer = self._buffer[4:size], self._buffer[size:]
         return marshal.loads(data)
 
-    def progress(self) -> int:
-        """How many subjects were begun since this was last asked."""
-        try:
-            return len(os.read(self.marks, 4096))
-        except BlockingIOError:
-            return 0
+    def hear(self) -> list[tuple[str, Any]]:
+        """The marks that were made since this was last asked."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.marks, 1 << 16):
+                self._heard += data
+        marks = []
+        while len(self._heard) >= 4:
+            size = 4 + int.from_bytes(self._heard[:4], "big")
+            if len(self._heard) < size:
+                break
+            marks.append(marshal.loads(self._heard[4:size]))
+            self._heard = self._heard[size:]
+        return marks
 
     def is_gone(self) -> bool:
         try:
@@ -117,17 +115,15 @@ class Child:
             time.sleep(0.001)
         return gone
 
-    def _take(self, size: int, deadline: float) -> bytes:
-        data = b""
-        while len(data) < size:
+    def _fill(self, size: int, deadline: float) -> None:
+        while len(self._buffer) < size:
             left = deadline - time.monotonic()
             if left <= 0 or not self._poll.poll(left * 1000):
                 raise TimeoutError
             more = os.read(self.answers, 1 << 20)
             if not more:
                 raise EOFError
-            data += more
-        return data
+            self._buffer += more
 
 
 class Reader:
@@ -138,6 +134,8 @@ class Reader:
         self._child: Child | None = None
         self._posted: list[Request] = []
         self._resting: dict[str, Rest] = {}
+        self._begun = ""
+        self._met: dict[str, dict[Any, Any]] = {}
 
     def warm(self, subject: str) -> None:
         """Let the child load the binding now: for the driver's that is most of the wait."""
@@ -183,11 +181,11 @@ class Reader:
             child = self._send(requests)
         self._posted = []
         try:
-            raw = child.answer(time.monotonic() + seconds)
+            raw = self._wait(child, seconds)
         except (TimeoutError, EOFError) as stop:
-            culprit = requests[max(0, child.progress() - 1)][0]
+            asked = [subject for subject, _ in requests]
+            culprit = self._begun if self._begun in asked else asked[0]
             return {culprit: self._failed(culprit, stop, since, seconds)}
-        child.progress()
         pairs = zip(requests, raw, strict=True)
         answers = {subject: _answered(*answer) for (subject, _), answer in pairs}
         for subject in answers:
@@ -196,6 +194,35 @@ class Reader:
             self.close()  # a new child loads the new library
         return answers
 
+    def _wait(self, child: Child, seconds: float) -> Any:
+        """The answer, as long as the child comes on within so many seconds: slow is not hung."""
+        now = time.monotonic()
+        give_up, last = now + seconds, now + _SLOWEST_SECONDS
+        while True:
+            try:
+                raw = child.answer(min(give_up, time.monotonic() + seconds / 6))
+            except TimeoutError:
+                now = time.monotonic()
+                if self._hear(child) and now < last:
+                    give_up = now + seconds
+                elif now >= give_up:
+                    raise
+            except EOFError:
+                self._hear(child)
+                raise
+            else:
+                self._hear(child)
+                return raw
+
+    def _hear(self, child: Child) -> bool:
+        """Whether the child has come on since this was last asked."""
+        marks = child.hear()
+        for subject, found in marks:
+            self._begun = subject
+            if found is not None:
+                self._met.setdefault(subject, {}).update(found)
+        return bool(marks)
+
     def _failed(self, subject: str, stop: Exception, since: float, seconds: float) -> Answer:
         stuck = self._end_child()
         if isinstance(stop, EOFError):
@@ -203,14 +230,16 @@ class Reader:
         before = self._resting.get(subject)
         retry_at = time.monotonic() + _RETRY_SECONDS
         self._resting[subject] = Rest(before.since if before else since, retry_at, stuck)
-        words = f"did not answer within {seconds:.2g} s"
-        return Answer(None, NotAnswering(words, self._resting[subject].since), seconds)
+        return self._silent(subject, f"no answer within {seconds:.2g} s", seconds)
 
     def _unanswered(self, subject: str) -> Answer:
+        rests = subject in self._resting
+        return self._silent(subject, "still no answer" if rests else "no time was left to ask", 0.0)
+
+    def _silent(self, subject: str, words: str, seconds: float) -> Answer:
         rest = self._resting.get(subject)
-        if rest is not None:
-            return Answer(None, NotAnswering("still not answering", rest.since), 0.0)
-        return Answer(None, NotAnswering("no time was left to ask", time.time()), 0.0)
+        since = time.time() if rest is None else rest.since
+        return Answer(None, NotAnswering(words, since, self._met.get(subject)), seconds)
 
     def _rests(self, subject: str) -> bool:
         rest = self._resting.get(subject)
@@ -243,10 +272,22 @@ def fork() -> Child:
     if pid == 0:
         for ours in (requests[1], answers[0], marks[0]):
             os.close(ours)
-        _serve(requests[0], answers[1], marks[1])
+        _die_with_parent()
+        serve(requests[0], answers[1], marks[1])
     for theirs in (requests[0], answers[1], marks[1]):
         os.close(theirs)
     return Child(pid, requests[1], answers[0], marks[0])
+
+
+def _die_with_parent() -> None:
+    """However the command ends, a reader that hangs must not stay behind.
+
+    Only for a fork: the kernel counts the thread that started the child as its parent, and in
+    somebody's program that thread may end before the program does.
+    """
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def spawn() -> Child:
@@ -254,7 +295,7 @@ def spawn() -> Child:
     requests, answers, marks = os.pipe(), os.pipe(), os.pipe()
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-P", "-m", "fleet_smi.node.reader"],
+        [sys.executable, "-P", "-m", "fleet_smi.node.reading"],
         {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, requests[0], 0),
@@ -265,92 +306,3 @@ def spawn() -> Child:
     for theirs in (requests[0], answers[1], marks[1]):
         os.close(theirs)
     return Child(pid, requests[1], answers[0], marks[0])
-
-
-def _serve(requests: int, answers: int, marks: int) -> NoReturn:
-    """Answer requests until there are no more; never returns."""
-    try:
-        _let_go_of_terminal()
-        readings: dict[str, Callable[..., Any]] = {}
-        while size := os.read(requests, 4):
-            asked = marshal.loads(_exactly(requests, int.from_bytes(size, "big")))
-            if read := _look(readings, asked, marks):
-                data = marshal.dumps(read)
-                _write_all(answers, len(data).to_bytes(4, "big") + data)
-    finally:
-        os._exit(0)
-
-
-def _let_go_of_terminal() -> None:
-    # Whoever waits for our parent's output must not wait for us: we may hang for ever.
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _look(
-    readings: dict[str, Callable[..., Any]], asked: list[Request], marks: int
-) -> list[tuple[str, Any, float]]:
-    answers: list[tuple[str, Any, float]] = []
-    pids: set[int] = set()
-    listed_at = 0.0
-    for subject, arguments in asked:
-        if arguments is None:
-            _warm(readings, subject)
-            continue
-        if arguments.get("pids", ()) is None:
-            arguments |= {"pids": tuple(sorted(pids)), "listed_at": listed_at}
-        os.write(marks, b".")
-        answers.append(_reading(readings, subject, arguments))
-        value = answers[-1][1]
-        if isinstance(value, dict) and value.get("pids"):
-            pids.update(value["pids"])
-            listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return answers
-
-
-def _reading(
-    readings: dict[str, Callable[..., Any]], subject: str, arguments: dict[str, Any]
-) -> tuple[str, Any, float]:
-    started = time.perf_counter()
-    try:
-        value = _reading_of(readings, subject)(**arguments)
-        outcome = "ok"
-    except CollectError as error:
-        outcome, value = type(error).__name__, str(error)
-    except Exception as error:  # noqa: BLE001  # a bug in one binding must not blind the node
-        outcome, value = "ReadFailed", f"bug: {error!r}"
-    return outcome, value, time.perf_counter() - started
-
-
-def _reading_of(readings: dict[str, Callable[..., Any]], subject: str) -> Callable[..., Any]:
-    if subject not in readings:
-        module, name = READINGS[subject]
-        found = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)
-        readings[subject] = found().read if isinstance(found, type) else found
-    return readings[subject]
-
-
-def _warm(readings: dict[str, Callable[..., Any]], subject: str) -> None:
-    with contextlib.suppress(Exception):  # whatever is wrong is said when it is asked for
-        _reading_of(readings, subject)
-
-
-def _exactly(pipe: int, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = os.read(pipe, size - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
-
-
-def _write_all(pipe: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(pipe, data) :]
-
-
-if __name__ == "__main__":
-    _serve(os.dup(0), os.dup(1), os.dup(2))

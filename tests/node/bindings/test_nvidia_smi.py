@@ -5,6 +5,8 @@ import select
 import signal
 import subprocess
 import sys
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -176,6 +178,7 @@ def test_a_lost_device_does_not_hide_the_others(machine: Machine) -> None:
             "uuid": "GPU-b",
             "name": "NVIDIA T4",
             "asleep": False,
+            "index": None,
             "words": "GPU is lost",
         },
         {
@@ -183,23 +186,78 @@ def test_a_lost_device_does_not_hide_the_others(machine: Machine) -> None:
             "uuid": None,
             "name": "NVIDIA T4",
             "asleep": False,
+            "index": None,
             "words": "Insufficient Power",
         },
     ]
     assert machine.asked() == ["-q -x", "-q -x -i 0000:0a:00.0", "-q -x -i 0000:0c:00.0"]
 
 
-def test_where_the_kernel_lists_nothing_the_others_are_found_by_list(machine: Machine) -> None:
+def failures(raw: dict[str, object]) -> list[tuple[object, ...]]:
+    """Of each device that told nothing: its place, its address, and the words."""
+    failed = raw["failed"]
+    assert isinstance(failed, list)
+    return [(device["index"], device["pci"], device["words"]) for device in failed]
+
+
+@pytest.mark.parametrize("name", ["GPU ", "GPU", "GPU1: "])
+def test_where_the_kernel_lists_nothing_each_is_asked_by_its_number(
+    machine: Machine, name: str
+) -> None:
     good = DOCUMENT.format("0a", "")
+    lost = LOST.replace("GPU ", name, 1)
     machine.runs(
-        f"case \"$*\" in -L) echo 'GPU 0: T4 (UUID: GPU-a)'; echo '{LOST}';;"
-        f"*GPU-a) echo '{good}';; *) echo '{LOST}'; exit 15;; esac"
+        f"case \"$*\" in *'-i 0'|*'-i 2') echo '{good}';; *'-i 3') echo 'No devices were found';"
+        f"exit 6;; *) echo '{lost}'; exit 15;; esac"
     )
     raw = machine.read()
-    assert raw["parts"] == [good + "\n"]
-    assert raw["failed"] == [
-        {"pci": "0:0b:00.0", "uuid": None, "name": None, "asleep": False, "words": "GPU is lost"}
-    ]
+    assert raw["parts"] == [good + "\n", good + "\n"]
+    assert failures(raw) == [(1, "0000:0B:00.0", "GPU is lost")]
+    assert machine.asked() == ["-q -x", *(f"-q -x -i {index}" for index in range(4))]
+
+
+def test_a_program_that_fails_alike_for_every_number_is_asked_no_further(
+    machine: Machine,
+) -> None:
+    machine.prints(LOST, 15)
+    assert failures(machine.read()) == [(0, "0000:0B:00.0", "GPU is lost")]
+    assert len(machine.asked()) == 3
+
+
+def test_a_program_that_knows_every_number_is_not_asked_for_ever(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_MOST_DEVICES", 4)
+    machine.runs(
+        f"case \"$*\" in *-i*) echo '{DOCUMENT.format('0a', '')}';; *) echo '{LOST}';; esac"
+    )
+    raw = machine.read()
+    assert len(raw["parts"]) == 4  # type: ignore[arg-type]
+    assert failures(raw) == [(None, "0:0b:00.0", "GPU is lost")]
+
+
+def test_many_long_answers_are_refused_as_one_is(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_LARGEST", 1000)
+    good = DOCUMENT.format("0a", "x" * 500)
+    machine.runs(f"case \"$*\" in *-i*) echo '{good}';; *) echo '{LOST}';; esac")
+    with pytest.raises(ReadFailed, match="printed more than"):
+        machine.read()
+    assert len(machine.asked()) == 3
+
+
+def test_a_device_that_does_not_answer_by_its_number_is_told_if_the_others_count_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_SECONDS", 1.0)
+    good = DOCUMENT.format("0b", "").replace(">1<", ">2<")
+    machine.runs(
+        f"case \"$*\" in *'-i 0') echo '{good}';; *-i*) exec sleep 60;; *) echo '{LOST}';; esac"
+    )
+    raw = machine.read()
+    assert len(raw["parts"]) == 1  # type: ignore[arg-type]
+    assert failures(raw) == [(1, None, None), (None, "0:0b:00.0", "GPU is lost")]
 
 
 def test_a_sleeping_device_is_not_asked(machine: Machine) -> None:
@@ -257,6 +315,44 @@ def test_an_answer_without_end_is_refused(
     machine.prints(DOCUMENT.format("0", ""))
     with pytest.raises(ReadFailed, match="printed more than"):
         machine.read()
+
+
+@pytest.mark.parametrize("stream", ["", ">&2"])
+def test_a_program_that_prints_without_end_is_killed_before_it_fills_the_memory(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, stream: str
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_LARGEST", 2**20)
+    machine.runs(f"echo $$ > {machine.folder}/pid; exec cat /dev/zero {stream}")
+    tracemalloc.start()
+    with pytest.raises(ReadFailed, match="printed more than 1 MiB"):
+        machine.read()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 2**20
+    pid = (machine.folder / "pid").read_text().strip()
+    assert not Path(f"/proc/{pid}").exists()
+    assert nvidia_smi._stuck == []
+
+
+def test_a_program_that_never_stops_printing_a_little_is_killed_in_time(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_SECONDS", 0.3)
+    machine.runs("while echo more; do sleep 0.01; done")
+    since = time.monotonic()
+    with pytest.raises(NotAnswering, match="did not answer in time"):
+        machine.read()
+    assert time.monotonic() - since < 3
+
+
+def test_a_program_that_closes_its_output_and_stays_is_killed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "_SECONDS", 0.3)
+    machine.runs("exec sleep 60 >&- 2>&-")
+    with pytest.raises(NotAnswering, match="did not answer in time"):
+        machine.read()
+    assert nvidia_smi._stuck == []
 
 
 def test_the_binding_costs_neither_the_model_nor_its_library() -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fleet_smi.errors import NotPresent
 from fleet_smi.node.bindings.procfs import Host
@@ -67,6 +69,42 @@ def test_the_load_needs_two_looks(tmp_path: Path) -> None:
     assert host.read(str(tmp_path))["cpu_percent"] is None
     stat.write_text("cpu 150 0 0 950 0 0 0 0 0 0\nbtime 1750000000\n")
     assert host.read(str(tmp_path))["cpu_percent"] == 50.0
+
+
+def host_of(root: Path, stat: bytes) -> Part:
+    (root / "proc").mkdir(exist_ok=True)
+    (root / "proc/stat").write_bytes(stat)
+    return HostCollector().part(Host().read(str(root)))
+
+
+@pytest.mark.parametrize(
+    ("stat", "booted_at"),
+    [
+        (b"", None),
+        (b"cpu 1 2\nbtime 1750000000", 1_750_000_000.0),
+        (b"cpu x\nbtime 1750000000", 1_750_000_000.0),
+        (b"cpu 100 0 0 900 0 0 0 0\nbtime x", None),
+        (b"btime ", None),
+        (b"\nbtime \nctxt 1", None),
+        (b"cpu 1\nbtime " + b"9" * 5000, None),
+    ],
+)
+def test_a_bad_figure_is_unknown_and_takes_nothing_with_it(
+    tmp_path: Path, stat: bytes, booted_at: float | None
+) -> None:
+    found = host_of(tmp_path, stat)
+    assert found.name == os.uname().nodename
+    assert (found.host.booted_at, found.host.cpu_percent) == (booted_at, None)
+
+
+@given(first=st.binary(max_size=64), then=st.binary(max_size=64))
+def test_whatever_the_kernel_writes_the_host_keeps_its_name(
+    tmp_path_factory: pytest.TempPathFactory, first: bytes, then: bytes
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "any-stat"
+    root.mkdir(exist_ok=True)
+    for stat in (first, b"cpu " + first + b"\nbtime " + then):
+        assert host_of(root, stat).name == os.uname().nodename
 
 
 def test_a_machine_without_proc_is_not_present(tmp_path: Path) -> None:

@@ -1,11 +1,20 @@
 """What was read of `nvidia-smi`, as a part of a snapshot."""
 
+import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fleet_smi.errors import NotPresent
+from fleet_smi.model.snapshot import Gpu
+from fleet_smi.node.collecting import QUICK, Sampler
 from fleet_smi.node.collectors.nvidia_smi import NvidiaSmiCollector
+from fleet_smi.node.reader import Reader, spawn
+from fleet_smi.wire.dialects.nvidia_smi_csv import classify_failure, parse_query_gpu
+from sim.scenario import Scenario, SimGpu
+from tests.machines import Machine
 
 
 def document(address: str, uuid: str, more: str = "") -> str:
@@ -28,7 +37,8 @@ def raw(**more: Any) -> dict[str, Any]:
 
 
 def failed(address: str, words: str | None, **more: Any) -> dict[str, Any]:
-    return {"pci": address, "uuid": None, "name": None, "asleep": False, "words": words} | more
+    nothing = {"uuid": None, "name": None, "asleep": False, "index": None}
+    return {"pci": address, "words": words, **nothing, **more}
 
 
 def test_a_document_becomes_gpus_and_the_versions_of_the_host() -> None:
@@ -70,6 +80,7 @@ def test_devices_asked_one_by_one_stand_in_the_order_of_the_bus() -> None:
         ("GPU is lost", "lost"),
         ("Unknown Error", "lost"),
         ("GPU requires reset", "needs_reset"),
+        ("Insufficient Permissions", "unreadable"),
         (None, "not_answering"),
     ],
 )
@@ -89,3 +100,100 @@ def test_a_sleeping_device_has_no_fault() -> None:
 def test_a_failure_in_place_of_a_document_is_raised_by_name() -> None:
     with pytest.raises(NotPresent):
         NvidiaSmiCollector().part(raw(xml="No devices were found"))
+
+
+def test_a_device_without_an_address_keeps_its_number() -> None:
+    part = NvidiaSmiCollector().part(
+        raw(
+            parts=[document("00000000:0A:00.0", "GPU-a"), document("00000000:0D:00.0", "GPU-d")],
+            failed=[failed("", None, index=1), failed("", "ERR!", index=2)],
+        )
+    )
+    uuids = [gpu.uuid for gpu in part.gpus]
+    assert uuids == ["GPU-a", "GPU-at-1", "GPU-at-2", "GPU-d"]
+    assert [gpu.index for gpu in part.gpus] == [0, 1, 2, 3]
+
+
+def memory(used: int, total: int) -> str:
+    return f"<fb_memory_usage><total>{total} MiB</total><used>{used} MiB</used></fb_memory_usage>"
+
+
+def test_more_memory_used_than_there_is_is_not_believed() -> None:
+    in_xml = raw(xml=document("01:00.0", "GPU-a", memory(900, 800)))
+    in_csv = "uuid, memory.total [MiB], memory.used [MiB]\nGPU-a, 800 MiB, 900 MiB\n"
+    for gpu in (*NvidiaSmiCollector().part(in_xml).gpus, *parse_query_gpu(in_csv).gpus):
+        assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (None, 800 * 2**20)
+        assert gpu.unread == {"memory_used_bytes": "out of range: more than there is"}
+
+
+def test_nor_of_an_instance() -> None:
+    more = f"<mig_devices><mig_device>{memory(9, 8)}</mig_device></mig_devices>"
+    (gpu,) = NvidiaSmiCollector().part(raw(xml=document("01:00.0", "GPU-a", more))).gpus
+    (instance,) = gpu.instances
+    assert (instance.memory_used_bytes, instance.memory_total_bytes) == (None, 8 * 2**20)
+    assert instance.unread == {"memory_used_bytes": "out of range: more than there is"}
+
+
+def looked_at_by_program(
+    machine: Machine, lib_dir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Gpu, ...]:
+    """What a machine tells whose NVML library is missing and whose nvidia-smi works."""
+    folder.mkdir()
+    shutil.copy(lib_dir / "nvidia-smi", folder)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    machine.root.mkdir()
+    sampler = Sampler(Reader(spawn), root=str(machine.root), subjects=QUICK)
+    try:
+        return sampler.take().gpus
+    finally:
+        sampler.close()
+
+
+@pytest.mark.parametrize(
+    "fault, kind, remedy",
+    [
+        ("lost", "lost", "reboot"),
+        ("unknown", "lost", "reboot"),
+        ("reset-required", "needs_reset", "--gpu-reset"),
+        ("no-permission", "unreadable", "ask for access to /dev/nvidia*"),
+    ],
+)
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_a_bad_gpu_hides_no_other_where_nothing_lists_them(
+    machine: Machine,
+    sim_lib: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bad: int,
+    fault: str,
+    kind: str,
+    remedy: str,
+) -> None:
+    cards = [SimGpu(faults={"**": fault} if index == bad else {}) for index in range(3)]
+    machine.play(Scenario(gpus=cards))
+    gpus = looked_at_by_program(machine, sim_lib, tmp_path / "bin", monkeypatch)
+    assert [gpu.index for gpu in gpus] == [0, 1, 2]
+    assert [gpu.memory_total_bytes is None for gpu in gpus] == [at == bad for at in range(3)]
+    assert [gpu.fault is not None for gpu in gpus] == [at == bad for at in range(3)]
+    told = gpus[bad].fault
+    assert told is not None
+    assert told.kind == kind
+    assert remedy in (told.remedy or "")
+
+
+def test_a_gpu_that_may_not_be_opened_is_told_as_nvml_tells_it(
+    machine: Machine, sim_lib: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.play(Scenario(gpus=[SimGpu(), SimGpu(faults={"**": "no-permission"})]))
+    by_nvml = machine.snapshot().gpus
+    by_program = looked_at_by_program(machine, sim_lib, tmp_path / "bin", monkeypatch)
+    assert by_program[1].fault == by_nvml[1].fault
+
+
+def test_nobody_is_sent_to_reboot_for_want_of_permission() -> None:
+    said = "Unable to determine the device handle for GPU 0000:0B:00.0: "
+    assert "allow this user /dev/nvidia*" in str(
+        classify_failure(said + "Insufficient Permissions")
+    )
+    assert "reboot" in str(classify_failure(said + "Unknown Error"))

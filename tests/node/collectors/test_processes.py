@@ -5,6 +5,7 @@ import pwd
 import subprocess
 import time
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,6 +110,60 @@ def test_a_pid_that_is_not_there_has_no_facts() -> None:
     facts = binding.read("/", (os.getpid(), 2**22 + 1))
     assert facts[2**22 + 1] is None
     assert set(ProcessesCollector().part(facts).people) == {os.getpid()}
+
+
+STAT = b"7 (python) S " + b" ".join(b"%d" % number for number in range(4, 53))
+
+
+def facts_of(root: Path, stat: bytes, status: bytes) -> dict[int, Any]:
+    """What is read of pid 7 with these files, and of pid 8, whose files are as they should be."""
+    (root / "proc").mkdir(exist_ok=True)
+    (root / "proc/stat").write_bytes(b"cpu 1 2 3 4 5 6 7 8\nbtime 1750000000\n")
+    for pid, files in ((7, (stat, status)), (8, (STAT, b"Uid:\t0\t0\t0\t0\n"))):
+        folder = root / f"proc/{pid}"
+        folder.mkdir(exist_ok=True)
+        for name, data in zip(("stat", "status"), files, strict=True):
+            (folder / name).write_bytes(data)
+    raw = Processes().read(str(root), (7, 8))
+    assert 8 in ProcessesCollector().part(raw).people
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("stat", "status"),
+    [
+        (b"", b"Uid:\t0\n"),
+        (b"xx", b"Uid:\t0\n"),
+        (b"7 (python) S 4 5", b"Uid:\t0\n"),
+        (b"7 python S 4 5", b"Uid:\t0\n"),
+        (STAT.replace(b" 22 ", b" x "), b"Uid:\t0\n"),
+        (STAT.replace(b" 22 ", b" " + b"9" * 5000 + b" "), b"Uid:\t0\n"),
+        (STAT.replace(b" 24 ", b" -24 "), b"Uid:\t0\n"),
+        (STAT, b"Uid:\n"),
+        (STAT, b"Uid:\tx\n"),
+        (STAT, b"Uid:\t-1\n"),
+    ],
+)
+def test_a_process_told_in_no_sense_is_hidden_and_hides_no_other(
+    tmp_path: Path, stat: bytes, status: bytes
+) -> None:
+    assert facts_of(tmp_path, stat, status)[7] is None
+
+
+def test_a_process_of_a_kernel_that_tells_no_owner_is_seen(tmp_path: Path) -> None:
+    facts = facts_of(tmp_path, STAT, b"Name:\tpython\n")[7]
+    assert (facts["name"], facts["uid"], facts["user"]) == (b"python", None, None)
+
+
+@given(data=st.binary(max_size=200), uid=st.binary(max_size=30) | st.integers(0).map(b"%d".__mod__))
+def test_whatever_the_kernel_writes_of_one_process_the_others_are_seen(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, uid: bytes
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "any-process"
+    root.mkdir(exist_ok=True)
+    for stat in (data, b"7 (x) " + data, STAT):
+        facts_of(root, stat, data)
+        facts_of(root, stat, b"Uid:\t" + uid)
 
 
 def test_a_process_that_started_after_its_pid_was_listed_is_another(people: People) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from typing import NamedTuple
 
 HELP = "print the tab completion of your shell"
 EXAMPLES = """\
@@ -9,6 +10,27 @@ EXAMPLES = """\
   eval "$(fleet-smi completion zsh)"                  in ~/.zshrc
   fleet-smi completion fish > ~/.config/fish/completions/fleet-smi.fish
 """
+# Bash's own way serves zsh too, once zsh has loaded its completion and the bridge to bash's.
+_ZSH = """\
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i; }
+autoload -U +X bashcompinit && bashcompinit
+"""
+
+
+class _Flag(NamedTuple):
+    """A flag as a shell sees it; without values of its own it may still take any."""
+
+    help: str
+    takes_value: bool
+    values: tuple[str, ...]
+
+
+class _Command(NamedTuple):
+    """A command as a shell sees it; `words` are what it may be followed by besides flags."""
+
+    help: str
+    words: tuple[str, ...]
+    flags: dict[str, _Flag]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,68 +42,78 @@ def run(args: argparse.Namespace) -> int:
     """Print the script."""
     from fleet_smi.cli.main import COMMANDS, parser_of
 
-    flags = {name: _flags(parser_of(name)) for name in COMMANDS}
-    script = _fish(COMMANDS, flags) if args.shell == "fish" else _bash(COMMANDS, flags)
-    if args.shell == "zsh":
-        script = "autoload -U +X bashcompinit && bashcompinit\n" + script
-    sys.stdout.write(script)
+    commands = {name: _command(line, parser_of(name)) for name, line in COMMANDS.items()}
+    script = _fish(commands) if args.shell == "fish" else _bash(commands)
+    sys.stdout.write(_ZSH + script if args.shell == "zsh" else script)
     return 0
 
 
-def _flags(parser: argparse.ArgumentParser) -> dict[str, tuple[str, list[str]]]:
-    """Each flag with its help and the values it may take."""
-    return {
-        flag: (action.help or "", [str(choice) for choice in action.choices or ()])
-        for action in parser._actions
-        for flag in action.option_strings
-    }
+def _command(line: str, parser: argparse.ArgumentParser) -> _Command:
+    from fleet_smi.model.fleet import STATES
+
+    # Several may be given, so the parser has no choices of its own.
+    lists: dict[str, tuple[str, ...]] = {"--state": STATES}
+    words: tuple[str, ...] = ()
+    flags = {}
+    for action in parser._actions:
+        choices = tuple(str(choice) for choice in action.choices or ())
+        if not action.option_strings:
+            words += choices
+        for flag in action.option_strings:
+            flags[flag] = _Flag(action.help or "", action.nargs != 0, lists.get(flag, choices))
+    return _Command(line, words, flags)
 
 
-def _bash(commands: dict[str, str], flags: dict[str, dict[str, tuple[str, list[str]]]]) -> str:
-    cases = "\n".join(f'    {name}) words="{" ".join(flags[name])}" ;;' for name in commands)
+def _bash(commands: dict[str, _Command]) -> str:
+    names = " ".join(commands)
+    follow = "\n".join(
+        f'    {name}) offered="{" ".join([*command.words, *command.flags])}" ;;'
+        for name, command in commands.items()
+    )
     values = "\n".join(
-        f'    {flag}) words="{" ".join(choices)}" ;;'
-        for flag, choices in sorted(
-            {(f, tuple(c)) for table in flags.values() for f, (_, c) in table.items() if c}
-        )
+        f'    "{name} {flag}") offered="{" ".join(facts.values)}" ;;'
+        for name, command in commands.items()
+        for flag, facts in command.flags.items()
+        if facts.takes_value
     )
     return f"""\
 _fleet_smi() {{
-  local words command=status current="${{COMP_WORDS[COMP_CWORD]}}"
+  local offered command=status current="${{COMP_WORDS[COMP_CWORD]}}"
   local previous="${{COMP_WORDS[COMP_CWORD-1]}}"
-  case " {" ".join(commands)} " in *" ${{COMP_WORDS[1]}} "*) command="${{COMP_WORDS[1]}}" ;; esac
+  case " {names} " in *" ${{COMP_WORDS[1]}} "*) command="${{COMP_WORDS[1]}}" ;; esac
   case "$command" in
-{cases}
+{follow}
   esac
-  [ "$command" = completion ] && words="bash zsh fish $words"
-  [ "$COMP_CWORD" = 1 ] && words="{" ".join(commands)} $words"
-  case "$previous" in
+  [ "$COMP_CWORD" = 1 ] && offered="{names} $offered"
+  case "$command $previous" in
 {values}
   esac
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  COMPREPLY=($(compgen -W "$offered" -- "$current"))
 }}
 complete -F _fleet_smi fleet-smi fsmi
 """
 
 
-def _fish(commands: dict[str, str], flags: dict[str, dict[str, tuple[str, list[str]]]]) -> str:
-    lines = []
-    for program in ("fleet-smi", "fsmi"):
-        lines.append(f"complete -c {program} -f")
-        for name, help_line in commands.items():
-            lines.append(
-                f"complete -c {program} -n __fish_use_subcommand -a {name} -d {_quoted(help_line)}"
-            )
-            where = (
-                "__fish_use_subcommand"
-                if name == "status"
-                else f"'__fish_seen_subcommand_from {name}'"
-            )
-            lines.extend(
-                f"complete -c {program} -n {where} {_fish_flag(flag)} -d {_quoted(help_text)}"
-                + (f" -xa {_quoted(' '.join(choices))}" if choices else "")
-                for flag, (help_text, choices) in flags[name].items()
-            )
+def _fish(commands: dict[str, _Command]) -> str:
+    lines = [
+        "function __fleet_smi_command",
+        "    set -l words (commandline -opc)",
+        f'    contains -- "$words[2]" {" ".join(commands)}; and echo $words[2]; or echo status',
+        "end",
+        "complete -c fsmi -w fleet-smi",
+        "complete -c fleet-smi -f",
+    ]
+    for name, command in commands.items():
+        lines.append(
+            f"complete -c fleet-smi -n 'test (count (commandline -opc)) = 1' "
+            f"-a {name} -d {_quoted(command.help)}"
+        )
+        start = f"complete -c fleet-smi -n 'test (__fleet_smi_command) = {name}'"
+        if command.words:
+            lines.append(f"{start} -a {_quoted(' '.join(command.words))}")
+        for flag, facts in command.flags.items():
+            values = f" -x -a {_quoted(' '.join(facts.values))}" if facts.takes_value else ""
+            lines.append(f"{start} {_fish_flag(flag)}{values} -d {_quoted(facts.help)}")
     return "\n".join(lines) + "\n"
 
 

@@ -51,7 +51,11 @@ def run(args: argparse.Namespace) -> int:
     if args.interval is None:
         sys.stdout.write(_text(args, machine.look(), arrangement))
     else:
-        output.repeat(args.interval, lambda: _text(args, machine.look(args.interval), arrangement))
+        output.repeat(
+            args.interval,
+            lambda: _text(args, machine.look(args.interval), arrangement),
+            for_eyes=not (args.json or args.csv),
+        )
     return 0
 
 

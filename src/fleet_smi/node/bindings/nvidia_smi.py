@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
 _SECONDS = 3.0
 _KILL_GRACE_SECONDS = 0.2
 _LARGEST = 16 * 2**20
+_MOST_DEVICES = 64
 _END = "</nvidia_smi_log>"
 _HANDLE = re.compile(
-    r"Unable to determine the device handle for GPU\s*([0-9a-f:.]{7,20})\s*: ([^.\r\n]+)",
+    r"Unable to determine the device handle for GPU\s*(?:\d+:\s+)?"
+    r"([0-9a-f:.]{7,20})\s*: ([^.\r\n]+)",
     re.IGNORECASE,
 )
-_LISTED = re.compile(r"^GPU \d+: (.*) \(UUID: (\S+)\)", re.MULTILINE)
+_ATTACHED = re.compile(r"<attached_gpus>(\d{1,4})</attached_gpus>")
 _NOTHING: dict[str, Any] = {
     "xml": None,
     "exit_code": 0,
@@ -47,7 +50,7 @@ def read(root: str = "/", seconds: float = _SECONDS) -> dict[str, Any]:
     output, exit_code = _run(("-q", "-x"), deadline)
     lost = {_place(address): words.strip() for address, words in _HANDLE.findall(output)}
     if lost:
-        return _one_by_one(devices or _listed(deadline), lost, deadline)
+        return _one_by_one(devices, lost, deadline) if devices else _by_index(lost, deadline)
     return {
         **_NOTHING,
         "xml": output,
@@ -64,39 +67,78 @@ def _one_by_one(
     failed: list[dict[str, Any]] = []
     left = dict(lost)
     for device in devices:
-        words = left.pop(_place(device["pci"] or ""), None)
+        words = left.pop(_place(device["pci"]), None)
         if words is None and not device["asleep"]:
-            part, words = _ask(device["pci"] or device["uuid"], deadline)
-            if part is not None:
-                parts.append(part)
+            output = _ask(device["pci"], deadline)
+            if output is not None and _END in output:
+                _keep(output, parts)
                 continue
-        failed.append({key: device[key] for key in ("pci", "uuid", "name", "asleep")})
-        failed[-1]["words"] = words
-    for address, words in left.items():
-        failed.append({"pci": address, "uuid": None, "name": None, "asleep": False})
-        failed[-1]["words"] = words
+            words = _words(output)
+        known = {key: device[key] for key in ("pci", "uuid", "name", "asleep")}
+        failed.append(_failed(words, **known))
+    return _joined(parts, failed, left, deadline)
+
+
+def _by_index(lost: dict[str, str], deadline: float) -> dict[str, Any]:
+    """As one by one, where nothing lists the devices: until the program knows no further one."""
+    parts: list[str] = []
+    failed: list[dict[str, Any]] = []
+    left = dict(lost)
+    seen: set[str] = set()
+    attached = 0
+    for index in range(_MOST_DEVICES):
+        output = _ask(str(index), deadline)
+        if output is not None and _END in output:
+            _keep(output, parts)
+            attached = max([attached, *map(int, _ATTACHED.findall(output))])
+            continue
+        match = _HANDLE.search(output or "")
+        address = match[1] if match and _place(match[1]) not in seen else None
+        # What names no device of its own is one only if the others count it.
+        if address is None and index >= attached:
+            break
+        if address is not None:
+            seen.add(_place(address))
+            left.pop(_place(address), None)
+        failed.append(_failed(_words(output), pci=address, index=index))
+    return _joined(parts, failed, left, deadline)
+
+
+def _keep(document: str, parts: list[str]) -> None:
+    parts.append(document)
+    if sum(map(len, parts)) > _LARGEST:
+        raise _too_much()
+
+
+def _joined(
+    parts: list[str], failed: list[dict[str, Any]], left: dict[str, str], deadline: float
+) -> dict[str, Any]:
+    failed = failed + [_failed(words, pci=address) for address, words in left.items()]
     return {**_NOTHING, "list": _listing(parts, deadline), "parts": parts, "failed": failed}
 
 
-def _ask(device: str, deadline: float) -> tuple[str | None, str | None]:
-    """One device's document, or the words it failed with; neither when it did not answer."""
+def _failed(words: str | None, **known: Any) -> dict[str, Any]:
+    """A device that told nothing; `index` is its place, where that is known."""
+    nothing = {"pci": None, "uuid": None, "name": None, "asleep": False, "index": None}
+    return {**nothing, **known, "words": words}
+
+
+def _ask(device: str, deadline: float) -> str | None:
+    """What is printed for one device; nothing when there is no answer in time."""
+    if time.monotonic() >= deadline:
+        return None
     try:
-        output, _ = _run(("-q", "-x", "-i", device), deadline)
+        return _run(("-q", "-x", "-i", device), deadline)[0]
     except NotAnswering:
-        return None, None
-    if _END in output:
-        return output, None
+        return None
+
+
+def _words(output: str | None) -> str | None:
+    """The words a device failed with."""
+    if output is None:
+        return None
     match = _HANDLE.search(output)
-    return None, match[2].strip() if match else output.strip().partition("\n")[0][:200]
-
-
-def _listed(deadline: float) -> list[dict[str, Any]]:
-    """The devices that `-L` still names, where the kernel does not list them."""
-    output, _ = _run(("-L",), deadline)
-    return [
-        {"pci": None, "uuid": uuid, "name": name, "asleep": False}
-        for name, uuid in _LISTED.findall(output)
-    ]
+    return match[2].strip() if match else output.strip().partition("\n")[0][:200]
 
 
 def _listing(documents: list[str], deadline: float) -> str | None:
@@ -128,18 +170,56 @@ def _run(arguments: tuple[str, ...], deadline: float) -> tuple[str, int]:
     except OSError as error:
         raise ReadFailed(f"nvidia-smi cannot be run: {error.strerror}") from None
     try:
-        output, complaint = child.communicate(timeout=max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
+        output, complaint = _printed(child, deadline)
+        child.wait(max(0.0, deadline - time.monotonic()))
+    except (subprocess.TimeoutExpired, TimeoutError):
         raise _ended(child) from None
-    if len(output) > _LARGEST:
-        raise ReadFailed(f"nvidia-smi printed more than {_LARGEST >> 20} MiB")
+    except ReadFailed as error:
+        raise _ended(child, error) from None
     # A process name may be any bytes.
     text = (output if output.strip() else complaint).decode("utf-8", errors="replace")
     return text, child.returncode
 
 
-def _ended(child: "subprocess.Popen[bytes]") -> NotAnswering:
-    """Kill what did not answer, without waiting for ever for it to die."""
+def _printed(child: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes]:
+    """All that the program prints until it closes its output and its complaints."""
+    pipes = [pipe for pipe in (child.stdout, child.stderr) if pipe is not None]
+    said = {pipe.fileno(): bytearray() for pipe in pipes}
+    try:
+        _listen(said, deadline)
+    finally:
+        for pipe in pipes:
+            pipe.close()
+    output, complaint = map(bytes, said.values())
+    return output, complaint
+
+
+def _listen(said: dict[int, bytearray], deadline: float) -> None:
+    """Read from each until all are closed; never much more than is allowed."""
+    still_open = set(said)
+    poll = select.poll()
+    for pipe in said:
+        poll.register(pipe, select.POLLIN)
+    while still_open:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        for pipe, _ in poll.poll(left * 1000):
+            some = os.read(pipe, 65536)
+            said[pipe] += some
+            if not some:
+                poll.unregister(pipe)
+                still_open.remove(pipe)
+        if sum(map(len, said.values())) > _LARGEST:
+            raise _too_much()
+
+
+def _too_much() -> ReadFailed:
+    return ReadFailed(f"nvidia-smi printed more than {_LARGEST >> 20} MiB")
+
+
+def _ended(child: "subprocess.Popen[bytes]", why: CollectError | None = None) -> CollectError:
+    """Kill what did not answer, or not as it should, without waiting for ever for it to die."""
     import signal
     import subprocess
 
@@ -148,9 +228,6 @@ def _ended(child: "subprocess.Popen[bytes]") -> NotAnswering:
         os.killpg(child.pid, signal.SIGKILL)
     except OSError:
         child.kill()
-    for pipe in (child.stdout, child.stderr):
-        if pipe is not None:
-            pipe.close()
     try:
         child.wait(_KILL_GRACE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -160,7 +237,7 @@ def _ended(child: "subprocess.Popen[bytes]") -> NotAnswering:
             "see dmesg; a reboot is likely needed",
             since,
         )
-    return NotAnswering("nvidia-smi did not answer in time: see dmesg", since)
+    return why or NotAnswering("nvidia-smi did not answer in time: see dmesg", since)
 
 
 def _refuse_while_stuck() -> None:

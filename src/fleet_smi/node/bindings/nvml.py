@@ -17,6 +17,11 @@ from fleet_smi.node.bindings.nvml_questions import Question
 LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 NEEDS_NEW_START = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 
+_MOST_DEVICES = 256
+_MOST_INSTANCES = 64
+Tell = Callable[[dict[Any, Any]], None]
+"""Takes what was found so far: the count of devices, and who each is by its index."""
+
 NAMES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("uuid", pynvml.nvmlDeviceGetUUID),
     ("name", pynvml.nvmlDeviceGetName),
@@ -69,16 +74,20 @@ def _pids(devices: list[dict[str, Any]]) -> list[int]:
 class Session:
     """NVML, initialised once; what cannot change is asked once a device."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, tell: Tell) -> None:
         self._root = root
+        self._tell = tell
+        self._count = 0
+        self._up = False
+        self._versions: dict[str, Any] = {}
         self._kernel = nvidia_kernel.inventory(root)
-        if self._kernel and all(device["asleep"] for device in self._kernel):
-            self._up = False
-            self._versions: dict[str, Any] = {}
-        else:
-            _initialise(root)
-            self._up = True
-            self._versions = _versions()
+        if not (self._kernel and all(device["asleep"] for device in self._kernel)):
+            self._start()
+
+    def _start(self) -> None:
+        _initialise(self._root)
+        self._up = True
+        self._versions = _versions()
         self._lists = ProcessLists(self._versions.get("driver") or "")
         self._identity = nvml_questions.identity()
         self._condition = nvml_questions.condition()
@@ -97,6 +106,8 @@ class Session:
         if any(device["may_sleep"] for device in self._kernel):
             self._kernel = nvidia_kernel.inventory(self._root)
         asleep = [device for device in self._kernel if device["asleep"]]
+        if not self._up and len(asleep) < len(self._kernel):
+            self._start()
         devices = self._devices_beside(asleep, traffic) if asleep else self._devices(traffic)
         return {
             **self._versions,
@@ -107,7 +118,11 @@ class Session:
 
     def _devices(self, traffic: bool) -> list[dict[str, Any]]:
         by_index = pynvml.nvmlDeviceGetHandleByIndex
-        count = pynvml.nvmlDeviceGetCount()
+        count = min(pynvml.nvmlDeviceGetCount(), _MOST_DEVICES)
+        if count != self._count:
+            self._known.clear()  # a device came or went: the numbers of the others have moved
+            self._count = count
+            self._tell({"count": count})
         return [self._device(index, by_index, index, traffic) for index in range(count)]
 
     def _devices_beside(self, asleep: list[dict[str, Any]], traffic: bool) -> list[dict[str, Any]]:
@@ -124,6 +139,7 @@ class Session:
         self, index: int, get_handle: Callable[[Any], Any], key: int | bytes, traffic: bool
     ) -> dict[str, Any]:
         device = _blank(index)
+        self._tell({})
         handle = self._identify(index, get_handle, key, device)
         if handle is None:
             return device
@@ -132,8 +148,8 @@ class Session:
             _ask(handle, self._traffic, device)
         if not any(code in LOST for code in device["errors"].values()):
             device["processes"] = self._lists.read(handle, index)
-            if device["values"].get("mig_mode"):
-                device["instances"] = self._instances(handle)
+            if device["values"].get("mig_mode") == 1:
+                self._divide(handle, device)
         return device
 
     def _identify(
@@ -156,14 +172,23 @@ class Session:
         _ask(handle, self._identity, device)
         if "uuid" in device["values"]:
             self._known[index] = (handle, dict(device["values"]))
+        self._tell({index: {key: device["values"].get(key) for key in ("pci", "uuid", "name")}})
         return handle
 
-    def _instances(self, handle: Any) -> list[dict[str, Any]]:
+    def _divide(self, handle: Any, device: dict[str, Any]) -> None:
+        """Read the MIG instances; what cannot be told is an error, not an empty list."""
+        try:
+            slots = min(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle), _MOST_INSTANCES)
+            device["instances"] = self._instances(handle, slots)
+        except pynvml.NVMLError as error:
+            device["errors"]["instances"] = error.value
+
+    def _instances(self, handle: Any, slots: int) -> list[dict[str, Any]]:
         found = []
-        for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        for index in range(slots):
             try:
                 instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            except pynvml.NVMLError:
+            except pynvml.NVMLError_NotFound:
                 continue  # the slots of a partly divided GPU are empty
             part = _blank(index)
             _name(instance, part, ("uuid", "name"))
@@ -203,10 +228,10 @@ def _init_error(error: Any, root: str) -> Exception:
     if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
         return ReadFailed("no permission to open /dev/nvidia*: ask for access to the GPU devices")
     return ReadFailed(
-        f"NVML would not start: {error}; inside a container this means that it lost its GPU "
+        f"NVML does not work: {error}; inside a container this means that it lost its GPU "
         "devices: restart the container"
         if error.value == pynvml.NVML_ERROR_UNKNOWN
-        else f"NVML would not start: {error}"
+        else f"NVML does not work: {error}"
     )
 
 
@@ -231,19 +256,22 @@ class Nvml:
 
     def __init__(self) -> None:
         self._session: Session | None = None
+        self.tell: Tell = lambda found: None
 
     def read(self, root: str = "/", traffic: bool = False) -> dict[str, Any]:
         """All that NVML tells now."""
         if self._session is None:
-            self._session = Session(root)
+            self._session = Session(root, self.tell)
         try:
             raw = self._session.read(traffic)
         except pynvml.NVMLError as error:
             self._close()
-            raise ReadFailed(f"NVML: {error}") from None
-        codes = (code for device in raw["devices"] for code in device["errors"].values())
-        if any(code in NEEDS_NEW_START for code in codes):
+            raise _init_error(error, root) from None
+        codes = {code for device in raw["devices"] for code in device["errors"].values()}
+        if codes & {*NEEDS_NEW_START, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}:
             self._close()
+        if pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH in codes:
+            raise Mismatch(_mismatch_words(root))
         return raw
 
     def _close(self) -> None:

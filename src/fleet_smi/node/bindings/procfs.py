@@ -6,7 +6,7 @@ several times as long a process, and `fleet-smi free` has 76 ms in all.
 
 import os
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from fleet_smi.errors import NotPresent
 
@@ -15,6 +15,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _SHORTEST_SECONDS = 0.05
 _BOOT_KEPT_SECONDS = 60.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+# More than the kernel ever counts; so many pages of 64 KiB still are a number of 63 bits.
+_MOST_DIGITS = 14
 
 
 class Host:
@@ -41,12 +43,25 @@ class Host:
         }
 
     def _cpu_percent(self, stat: str) -> float | None:
-        ticks = [int(word) for word in stat.split("\n", 1)[0].split()[1:9]]
-        total, idle = sum(ticks), ticks[3] + ticks[4]
+        try:
+            ticks = [_number(word) for word in stat.split("\n", 1)[0].split()[1:9]]
+            total, idle = sum(ticks), ticks[3] + ticks[4]
+        except (ValueError, IndexError):
+            return None
         before, self._cpu = self._cpu, (total, idle)
         if before is None or total <= before[0]:
             return None
         return 100.0 * (1 - (idle - before[1]) / (total - before[0]))
+
+
+class _Stat(NamedTuple):
+    """What is used of a process's stat file; times are in ticks, the start is since boot."""
+
+    name: bytes
+    state: str
+    ticks: int
+    started: int
+    pages: int
 
 
 class Processes:
@@ -92,30 +107,47 @@ class Processes:
         known: dict[tuple[int, int], dict[str, Any]],
         cpu: dict[tuple[int, int], tuple[float, int]],
     ) -> dict[str, Any] | None:
-        stat = _bytes(root, f"proc/{pid}/stat")
-        if stat is None:
+        stat = _stat(_bytes(root, f"proc/{pid}/stat") or b"")
+        if stat is None or stat.started / _TICKS > self._latest:
             return None
-        # The name is in brackets and may hold blanks and brackets itself: the last one ends it.
-        fields = stat[stat.rindex(b")") + 2 :].split()
-        started = int(fields[19])
-        if started / _TICKS > self._latest:
-            return None
-        key = (pid, started)
+        key = (pid, stat.started)
         constant = known.get(key) or _constant(root, pid)
         if constant is None:
             return None
         self._known[key] = constant
-        ticks = int(fields[11]) + int(fields[12])
-        load, self._cpu[key] = _load(cpu.get(key), time.monotonic(), ticks)
+        load, self._cpu[key] = _load(cpu.get(key), time.monotonic(), stat.ticks)
         return {
             **constant,
-            "name": stat[stat.index(b"(") + 1 : stat.rindex(b")")],
+            "name": stat.name,
             "command": _bytes(root, f"proc/{pid}/cmdline", 8192),
-            "state": fields[0].decode("ascii", "replace"),
-            "started_at": booted_at + started / _TICKS if booted_at is not None else None,
+            "state": stat.state,
+            "started_at": booted_at + stat.started / _TICKS if booted_at is not None else None,
             "cpu_percent": load,
-            "memory": int(fields[21]) * _PAGE,
+            "memory": stat.pages * _PAGE,
         }
+
+
+def _stat(data: bytes) -> _Stat | None:
+    """The stat file of a process, or `None` if it is not as the kernel writes it."""
+    try:
+        # The name is in brackets and may hold blanks and brackets itself: the last one ends it.
+        start, end = data.index(b"("), data.rindex(b")")
+        fields = data[end + 2 :].split()
+        return _Stat(
+            name=data[start + 1 : end],
+            state=fields[0].decode("ascii", "replace"),
+            ticks=_number(fields[11]) + _number(fields[12]),
+            started=_number(fields[19]),
+            pages=_number(fields[21]),
+        )
+    except (ValueError, IndexError):
+        return None
+
+
+def _number(word: bytes | str) -> int:
+    if len(word) > _MOST_DIGITS or not word.isdigit():
+        raise ValueError("not a number that the kernel writes")
+    return int(word)
 
 
 def _load(
@@ -136,7 +168,10 @@ def _constant(root: str, pid: int) -> dict[str, Any] | None:
     # The real uid of the status file: the folder's owner is root for a process that
     # may not be dumped, whoever runs it.
     line = next((line for line in status.splitlines() if line.startswith("Uid:")), None)
-    uid = int(line.split()[1]) if line else None
+    try:
+        uid = _number(line.split()[1]) if line else None
+    except (ValueError, IndexError):
+        return None
     return {
         "uid": uid,
         "user": _user(uid) if uid is not None else None,
@@ -163,7 +198,10 @@ def _environment(root: str, pid: int, name: bytes) -> bytes | None:
 
 def _boot_time(stat: str) -> float | None:
     line = next((line for line in stat.splitlines() if line.startswith("btime ")), None)
-    return float(line.split()[1]) if line else None
+    try:
+        return float(_number(line.split()[1])) if line else None
+    except (ValueError, IndexError):
+        return None
 
 
 def _bytes(root: str, path: str, limit: int = 65536) -> bytes | None:

@@ -61,4 +61,7 @@ def _memory(text: str) -> tuple[int | None, int | None]:
 
 def _kibibytes(text: str, key: str) -> int | None:
     words = text.partition(key)[2].split(maxsplit=1)
-    return int(words[0]) * 1024 if words and words[0].isdigit() else None
+    number = words[0] if words else ""
+    return (
+        int(number) * 1024 if number.isascii() and number.isdigit() and len(number) < 16 else None
+    )

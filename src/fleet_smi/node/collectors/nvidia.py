@@ -4,7 +4,12 @@ import re
 from typing import Any
 
 from fleet_smi.model.pci import normal_pci
-from fleet_smi.model.plausible import plausible, plausible_temperature
+from fleet_smi.model.plausible import (
+    checked,
+    plausible,
+    plausible_memory,
+    plausible_temperature,
+)
 from fleet_smi.model.snapshot import Fault, Gpu, Host, Instance, Process, ProcessKind
 from fleet_smi.model.text import clean
 from fleet_smi.node.collecting import Part
@@ -36,6 +41,8 @@ THROTTLE = {
     0x080: "hw_power_brake_slowdown",
     0x100: "display_clocks_setting",
 }
+SWITCH = {0: False, 1: True}
+PERFORMANCE_STATES = {number: f"P{number}" for number in range(16)} | {32: None}
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 RECOVERY = {
     1: "nvidia-smi --gpu-reset, once nobody uses it",
@@ -73,10 +80,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "persistence": ("persistence",),
     "compute_mode": ("compute_mode",),
     "mig_mode": ("mig_mode",),
+    "instances": ("instances",),
 }
 _INTEGRATED = r"\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b"
 _ATS = 2
-_UNKNOWN_STATE = 32
 
 
 class NvidiaCollector:
@@ -91,12 +98,11 @@ class NvidiaCollector:
         gpus = tuple(
             _gpu(device, self._identity(device, raw["kernel"])) for device in raw["devices"]
         )
-        cuda = raw.get("cuda")
         return Part(
             gpus=gpus,
             host=Host(
                 driver_version=clean(raw["driver"], 64) if raw.get("driver") else None,
-                cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+                cuda_version=_cuda(raw.get("cuda")),
             ),
         )
 
@@ -110,6 +116,12 @@ class NvidiaCollector:
         if key not in self._identities:
             self._identities[key] = _identity(index, *told)
         return self._identities[key]
+
+
+def _cuda(number: int | None) -> str | None:
+    if number is None or not 1000 <= number < 100_000:
+        return None
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
@@ -142,20 +154,17 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         "encoder_percent": values.get("encoder"),
         "decoder_percent": values.get("decoder"),
     }
-    checked: dict[str, Any] = {
-        field: plausible(field, value, unread) for field, value in fields.items()
-    }
     return Gpu(
-        **checked,
+        **checked(fields, unread),
         **identity,
         vendor="nvidia",
         memory_shared=_is_shared(values, errors),
         temperature_celsius=plausible_temperature(values.get("temperature"), busy, unread),
-        performance_state=_performance_state(values.get("performance_state")),
-        throttle_reasons=_throttle(values.get("throttle")),
-        persistence=_yes_or_no(values.get("persistence")),
-        compute_mode=COMPUTE_MODES.get(values.get("compute_mode", -1)),
-        mig_mode=_yes_or_no(values.get("mig_mode")),
+        performance_state=_one_of("performance_state", values, PERFORMANCE_STATES, unread),
+        throttle_reasons=_throttle(values.get("throttle"), unread),
+        persistence=_one_of("persistence", values, SWITCH, unread),
+        compute_mode=_one_of("compute_mode", values, COMPUTE_MODES, unread),
+        mig_mode=_one_of("mig_mode", values, SWITCH, unread),
         asleep=device.get("asleep", False),
         instances=tuple(_instance(part, identity["uuid"]) for part in device.get("instances", ())),
         processes=_processes(device.get("processes"), unread),
@@ -191,16 +200,21 @@ def _thousands(value: int | None) -> int | None:
     return None if value is None else value * 1000
 
 
-def _yes_or_no(value: int | None) -> bool | None:
-    return None if value is None else bool(value)
+def _one_of(
+    field: str, values: dict[str, Any], meanings: dict[int, Any], unread: dict[str, str]
+) -> Any:
+    """What a number stands for; one that stands for nothing is not measured."""
+    value = values.get(field)
+    if value is not None and value not in meanings:
+        unread[field] = f"out of range: {value}"
+    return None if value is None else meanings.get(value)
 
 
-def _performance_state(value: int | None) -> str | None:
-    return None if value is None or not 0 <= value < _UNKNOWN_STATE else f"P{value}"
-
-
-def _throttle(mask: int | None) -> tuple[str, ...] | None:
+def _throttle(mask: int | None, unread: dict[str, str]) -> tuple[str, ...] | None:
     if mask is None:
+        return None
+    if mask >= 1 << 32 or mask == (1 << 32) - 1:
+        unread["throttle_reasons"] = f"out of range: {mask}"
         return None
     return tuple(name for bit, name in THROTTLE.items() if mask & bit)
 
@@ -247,21 +261,18 @@ def _unopened(code: int) -> Fault:
 
 def _pending(values: dict[str, Any]) -> Fault | None:
     """What the driver can still read but wants reset."""
-    if recovery := values.get("recovery"):
-        return Fault(
-            kind="needs_reset",
-            detail="the driver asks for recovery",
-            remedy=RECOVERY.get(recovery, f"recovery action {recovery}"),
-        )
+    if remedy := RECOVERY.get(values.get("recovery", 0)):
+        return Fault(kind="needs_reset", detail="the driver asks for recovery", remedy=remedy)
+    # Each of these is yes (1) or no; anything else is a sentinel.
     _, _, pending, failed = values.get("remapped") or (0, 0, 0, 0)
-    if failed:
+    if failed == 1:
         return Fault(
             kind="needs_reset",
             detail="memory rows could not be remapped",
             remedy="have the GPU replaced",
         )
-    if pending or values.get("retired_pending"):
-        what = "remapped rows" if pending else "retired memory pages"
+    if pending == 1 or values.get("retired_pending") == 1:
+        what = "remapped rows" if pending == 1 else "retired memory pages"
         return Fault(
             kind="needs_reset", detail=f"{what} wait for a reset of the GPU", remedy=RECOVERY[1]
         )
@@ -272,6 +283,7 @@ def _instance(part: dict[str, Any], parent_uuid: str) -> Instance:
     values = part["values"]
     unread = _reasons(part["errors"])
     used, total, _ = values.get("memory") or (None, None, None)
+    total = plausible("memory_total_bytes", total, unread)
     _, _, profile = (values.get("name") or "").partition("MIG ")
     return Instance(
         uuid=clean(values.get("uuid") or f"{parent_uuid}/mig-{part['index']}", 128),
@@ -279,8 +291,8 @@ def _instance(part: dict[str, Any], parent_uuid: str) -> Instance:
         gpu_instance_id=values.get("gpu_instance_id"),
         compute_instance_id=values.get("compute_instance_id"),
         profile=clean(profile, 32) or None,
-        memory_used_bytes=plausible("memory_used_bytes", used, unread),
-        memory_total_bytes=plausible("memory_total_bytes", total, unread),
+        memory_used_bytes=plausible_memory(used, total, unread),
+        memory_total_bytes=total,
         processes=_processes(part.get("processes"), unread),
         unread=unread,
     )

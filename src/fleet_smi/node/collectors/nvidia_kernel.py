@@ -22,7 +22,7 @@ class NvidiaKernelCollector:
 
 
 def _gpu(index: int, device: dict[str, Any]) -> Gpu:
-    address = normal_pci(device["pci"])
+    address = normal_pci(device["pci"] or "")
     return Gpu(
         uuid=clean(device["uuid"] or f"GPU-at-{address or index}", 96),
         uuid_is_made=not device["uuid"],

@@ -23,7 +23,7 @@ class NvidiaSmiCollector:
         readings = [parse_xml(text, raw["list"] or "") for text in documents]
         gpus = [gpu for reading in readings for gpu in reading.gpus]
         if raw["xml"] is None:
-            gpus = _in_place([*gpus, *map(_silent, raw["failed"])])
+            gpus = _in_place(gpus, raw["failed"])
         if not gpus:
             raise NotPresent("nvidia-smi lists no GPU")
         return Part(
@@ -45,17 +45,21 @@ def _raise_failure(raw: Any) -> None:
     raise classify_failure(said, raw["exit_code"]) or ReadFailed("nvidia-smi printed no document")
 
 
-def _in_place(gpus: list[Gpu]) -> list[Gpu]:
+def _in_place(gpus: list[Gpu], failed: list[dict[str, Any]]) -> list[Gpu]:
     # nvidia-smi counts in PCI order; asked one by one, each device is its own number 0.
-    gpus = sorted(gpus, key=lambda gpu: gpu.pci_bus_id or "~")
-    return [replace(gpu, index=index) for index, gpu in enumerate(gpus)]
+    known = {device["index"]: device for device in failed if device["index"] is not None}
+    others = [_silent(device) for device in failed if device["index"] is None]
+    placed = sorted([*gpus, *others], key=lambda gpu: gpu.pci_bus_id or "~")
+    for index in sorted(known):
+        placed.insert(index, _silent(known[index]))
+    return [replace(gpu, index=index) for index, gpu in enumerate(placed)]
 
 
 def _silent(device: dict[str, Any]) -> Gpu:
     """A device of which only its identity is known."""
     pci = normal_pci(device["pci"] or "")
     return Gpu(
-        uuid=clean(device["uuid"] or "", 96) or made_uuid(pci, 0),
+        uuid=clean(device["uuid"] or "", 96) or made_uuid(pci, device["index"] or 0),
         uuid_is_made=not device["uuid"],
         index=0,
         vendor="nvidia",

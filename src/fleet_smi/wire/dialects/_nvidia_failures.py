@@ -118,6 +118,8 @@ def _handle(text: str) -> CollectError | None:
     if not failed:
         return None
     told = ", ".join(f"GPU {pci} ({words})" for pci, words in list(failed.items())[:4])
+    if all("permission" in words.lower() for words in failed.values()):
+        return ReadFailed(f"the driver does not open {told}: allow this user /dev/nvidia*")
     return ReadFailed(f"the driver cannot reach {told}: reboot the machine to recover it")
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.model.pci import normal_pci
-from fleet_smi.model.plausible import plausible_temperature
+from fleet_smi.model.plausible import plausible_memory, plausible_temperature
 from fleet_smi.model.snapshot import Fault, Gpu, Instance, Process
 from fleet_smi.model.text import clean
 from fleet_smi.wire.dialects._nvidia_values import (
@@ -48,10 +48,12 @@ THROTTLE_REASONS = (
 REMEDY_LOST = "reboot the machine; if it is lost again, reseat or replace the card"
 REMEDY_RESET = "end what runs on it, then reset it: nvidia-smi --gpu-reset -i {}"
 REMEDY_REPLACE = "have the card replaced"
+REMEDY_REFUSED = "ask for access to /dev/nvidia*"
 REMEDY_REBOOT = "end what runs on it, then reboot the machine"
 
 _LOST = re.compile(r"(?i)gpu is lost|fallen off the bus")
 _RESET = re.compile(r"(?i)requires? reset|reset required")
+_REFUSED = re.compile(r"(?i)insufficient permissions|no permission")
 _INTEGRATED = re.compile(r"(?i)\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b")
 # A "Yes" to one of these asks for a reset.
 _PENDING = {
@@ -129,14 +131,15 @@ def make_instance(
     def read(field: str, units: Mapping[str, float] = COUNT) -> int | None:
         return whole(field, texts.get(field, ()), units, unread)
 
+    memory_total = read("memory_total_bytes", BYTES)
     return Instance(
         uuid=uuid,
         uuid_is_made=uuid_is_made,
         profile=profile,
         gpu_instance_id=read("gpu_instance_id"),
         compute_instance_id=read("compute_instance_id"),
-        memory_used_bytes=read("memory_used_bytes", BYTES),
-        memory_total_bytes=read("memory_total_bytes", BYTES),
+        memory_used_bytes=plausible_memory(read("memory_used_bytes", BYTES), memory_total, unread),
+        memory_total_bytes=memory_total,
         busy_percent=real("busy_percent", texts.get("busy_percent", ()), PERCENT, unread),
         processes=processes,
         unread=unread,
@@ -171,6 +174,9 @@ def lost(words: str, pci: str | None = None) -> Fault:
     detail = clean(words, 200) or "no answer"
     if _RESET.search(words):
         return Fault(kind="needs_reset", detail=detail, remedy=_reset_remedy(pci))
+    if _REFUSED.search(words):
+        detail = f"the device could not be opened: {detail.lower()}"
+        return Fault(kind="unreadable", detail=detail, remedy=REMEDY_REFUSED)
     return Fault(kind="lost", detail=detail, remedy=REMEDY_LOST)
 
 
@@ -189,8 +195,8 @@ def _reals(texts: Texts, unread: dict[str, str]) -> dict[str, float | None]:
     return values
 
 
-def _wholes(texts: Texts, unread: dict[str, str]) -> dict[str, float | None]:
-    values: dict[str, float | None] = {}
+def _wholes(texts: Texts, unread: dict[str, str]) -> dict[str, int | None]:
+    values: dict[str, int | None] = {}
     for units, fields in (
         (BYTES, ("memory_used_bytes", "memory_total_bytes")),
         (MHZ, ("sm_clock_mhz", "sm_clock_max_mhz", "memory_clock_mhz", "memory_clock_max_mhz")),
@@ -201,6 +207,9 @@ def _wholes(texts: Texts, unread: dict[str, str]) -> dict[str, float | None]:
     if values["memory_total_bytes"] == 0:
         # No memory at all is no memory of its own, not a full or an empty one.
         values |= {"memory_total_bytes": None, "memory_used_bytes": None}
+    values["memory_used_bytes"] = plausible_memory(
+        values["memory_used_bytes"], values["memory_total_bytes"], unread
+    )
     return values
 
 
