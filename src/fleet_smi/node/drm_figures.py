@@ -42,6 +42,23 @@ def rounded(text: str | None, by: int) -> int | None:
     return None if value is None else round(value)
 
 
+def sensor(
+    hwmon: dict[str, str], kind: str, label: str | None, suffix: str = "input"
+) -> str | None:
+    """Return the reading of the sensor with this label; with `None`, of the first without one."""
+    name = sensor_name(hwmon, kind, label, suffix)
+    return hwmon[name] if name else None
+
+
+def sensor_name(hwmon: dict[str, str], kind: str, label: str | None, suffix: str) -> str | None:
+    """Return the file of the sensor with this label; with `None`, of the first without one."""
+    for number in range(1, 17):
+        name = f"{kind}{number}_{suffix}"
+        if hwmon.get(f"{kind}{number}_label") == label and name in hwmon:
+            return name
+    return None
+
+
 def link_fields(link: dict[str, str]) -> dict[str, int | None]:
     """Return the PCIe fields of a `Gpu`."""
     return {

@@ -20,6 +20,7 @@ from fleet_smi.node.drm_figures import (
     note_refusals,
     pci_bus_id,
     rounded,
+    sensor,
     whole,
 )
 
@@ -139,10 +140,10 @@ def _figures(card: dict[str, Any], shared: bool, unread: dict[str, str]) -> Chec
                 divided(hwmon.get("power1_input"), _MICRO),
             ),
             "power_limit_watts": limit or None,
-            "sm_clock_mhz": first(rounded(_sensor(hwmon, "freq", "sclk"), _MICRO), clock[0]),
+            "sm_clock_mhz": first(rounded(sensor(hwmon, "freq", "sclk"), _MICRO), clock[0]),
             "sm_clock_max_mhz": clock[1],
             "memory_clock_mhz": first(
-                rounded(_sensor(hwmon, "freq", "mclk"), _MICRO), memory_clock[0]
+                rounded(sensor(hwmon, "freq", "mclk"), _MICRO), memory_clock[0]
             ),
             "memory_clock_max_mhz": memory_clock[1],
             "ecc_corrected": corrected,
@@ -151,7 +152,7 @@ def _figures(card: dict[str, Any], shared: bool, unread: dict[str, str]) -> Chec
         },
         unread,
     )
-    heat = first(*(divided(_sensor(hwmon, "temp", at), 1000) for at in _TEMPERATURE_LABELS))
+    heat = first(*(divided(sensor(hwmon, "temp", at), 1000) for at in _TEMPERATURE_LABELS))
     fields["temperature_celsius"] = plausible_temperature(heat, fields["busy_percent"], unread)
     note_refusals(card, fields, _SOURCES, unread)
     return fields
@@ -175,14 +176,6 @@ def _fan_percent(hwmon: dict[str, str]) -> float | None:
         return by_speed
     # Seen on RX 6600: a duty of 0 beside a fan that turns. The fan is the witness.
     return by_speed if duty == 0 and by_speed else duty / most_duty * 100
-
-
-def _sensor(hwmon: dict[str, str], kind: str, label: str | None) -> str | None:
-    """Return the input with this label; with `None`, the first that has no label."""
-    for number in range(1, 17):
-        if hwmon.get(f"{kind}{number}_label") == label and f"{kind}{number}_input" in hwmon:
-            return hwmon[f"{kind}{number}_input"]
-    return None
 
 
 def _levels(text: str | None) -> tuple[int | None, int | None]:

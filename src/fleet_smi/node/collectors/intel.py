@@ -18,6 +18,8 @@ from fleet_smi.node.drm_figures import (
     missing_clients,
     note_refusals,
     pci_bus_id,
+    sensor,
+    sensor_name,
     whole,
 )
 
@@ -103,7 +105,7 @@ def _figures(card: dict[str, Any], unread: dict[str, str]) -> Checked:
         },
         unread,
     )
-    heat = first(*(divided(_sensor(hwmon, "temp", at), 1000) for at in _TEMPERATURE_LABELS))
+    heat = first(*(divided(sensor(hwmon, "temp", at), 1000) for at in _TEMPERATURE_LABELS))
     fields["temperature_celsius"] = plausible_temperature(heat, None, unread)
     note_refusals(card, fields, _SOURCES, unread)
     return fields
@@ -114,28 +116,12 @@ def _first_of(files: dict[str, str], *names: str) -> int | None:
     return value
 
 
-def _sensor(
-    hwmon: dict[str, str], kind: str, label: str | None, suffix: str = "input"
-) -> str | None:
-    name = _sensor_name(hwmon, kind, label, suffix)
-    return hwmon[name] if name else None
-
-
-def _sensor_name(hwmon: dict[str, str], kind: str, label: str | None, suffix: str) -> str | None:
-    """Return the file with this label; with `None`, the first that has no label."""
-    for number in range(1, 17):
-        name = f"{kind}{number}_{suffix}"
-        if hwmon.get(f"{kind}{number}_label") == label and name in hwmon:
-            return name
-    return None
-
-
 def _power(hwmon: dict[str, str], before: dict[str, Any] | None) -> float | None:
     """Return what was drawn since the last reading: the drivers count energy only."""
     if before is None or before["seconds"] < _SHORTEST_SECONDS:
         return None
     for label in _POWER_LABELS:
-        name = _sensor_name(hwmon, "energy", label, "input")
+        name = sensor_name(hwmon, "energy", label, "input")
         if name is None:
             continue
         now, then = whole(hwmon[name]), whole(before["counters"].get(name))
@@ -146,7 +132,7 @@ def _power(hwmon: dict[str, str], before: dict[str, Any] | None) -> float | None
 
 def _power_limit(hwmon: dict[str, str]) -> float | None:
     # 0 is written when there is no limit.
-    limits = (divided(_sensor(hwmon, "power", at, "max"), _MICRO) for at in _POWER_LABELS)
+    limits = (divided(sensor(hwmon, "power", at, "max"), _MICRO) for at in _POWER_LABELS)
     return next((limit for limit in limits if limit), None)
 
 
