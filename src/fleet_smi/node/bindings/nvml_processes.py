@@ -56,6 +56,7 @@ class ProcessLists:
         self._chosen: dict[str, int] = {}
         self._room = 64
         self._last_sample: dict[int, int] = {}
+        self._buffers: dict[Any, Any] = {}
 
     def read(self, handle: Any, device: int | None) -> dict[str, Any]:
         """The entries by kind, the error codes by kind, and the load by pid."""
@@ -87,7 +88,7 @@ class ProcessLists:
         if function is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
         for _ in range(4):
-            buffer = (layout * self._room)()
+            buffer = self._buffer(layout)
             count = ctypes.c_uint(self._room)
             code = function(handle, ctypes.byref(count), buffer)
             if code == pynvml.NVML_SUCCESS:
@@ -96,7 +97,14 @@ class ProcessLists:
                 raise pynvml.NVMLError(code)
             # Processes start while we ask: leave room for more than were counted.
             self._room = max(self._room, count.value) * 2
+            self._buffers.clear()
         raise pynvml.NVMLError(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+
+    def _buffer(self, layout: Any) -> Any:
+        # Kept: a new array is also a new type, which only the garbage collector takes away.
+        if layout not in self._buffers:
+            self._buffers[layout] = (layout * self._room)()
+        return self._buffers[layout]
 
     def _busy(self, handle: Any, device: int) -> dict[int, float]:
         """The load of each process in its newest sample since the look before."""
@@ -104,11 +112,12 @@ class ProcessLists:
         if function is None:
             return {}
         since = ctypes.c_ulonglong(self._last_sample.get(device, 0))
-        samples, count = (_Sample * self._room)(), ctypes.c_uint(self._room)
+        samples, count = self._buffer(_Sample), ctypes.c_uint(self._room)
         if function(handle, samples, ctypes.byref(count), since) != pynvml.NVML_SUCCESS:
             return {}
         newest: dict[int, tuple[int, int]] = {}
-        for sample in samples[: count.value]:
+        for at in range(count.value):
+            sample = samples[at]
             pid, stamp = sample.pid, sample.stamp
             if pid and stamp >= newest.get(pid, (0, 0))[0]:
                 newest[pid] = (stamp, sample.busy)
