@@ -176,6 +176,33 @@ def test_a_process_that_started_after_its_pid_was_listed_is_another(people: Peop
     assert Processes().read("/", (pid,), listed_at=now)[pid] is not None
 
 
+@pytest.mark.parametrize(
+    ("namespace", "device", "opened", "believed"),
+    [
+        ("pid:[4026531836]", True, "/dev/null", True),
+        ("pid:[4026532000]", False, "/dev/null", True),
+        ("pid:[4026532000]", True, "/dev/null", False),
+        ("pid:[4026532000]", True, "/dev/nvidia0", True),
+    ],
+)
+def test_in_a_container_with_gpus_only_a_process_that_has_one_open_is_believed(
+    tmp_path: Path, people: People, namespace: str, device: bool, opened: str, believed: bool
+) -> None:
+    pid = people.start()
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    (tmp_path / "proc/self/ns/pid").symlink_to(namespace)
+    (tmp_path / "proc/stat").write_text(Path("/proc/stat").read_text())
+    (tmp_path / f"proc/{pid}/fd").mkdir(parents=True)
+    (tmp_path / f"proc/{pid}/fd/3").symlink_to(opened)
+    for name in ("stat", "status", "cmdline"):
+        (tmp_path / f"proc/{pid}/{name}").write_bytes(Path(f"/proc/{pid}/{name}").read_bytes())
+    if device:
+        (tmp_path / "dev").mkdir()
+        (tmp_path / "dev/nvidiactl").touch()
+    facts = Processes().read(str(tmp_path), (pid,))[pid]
+    assert (facts is not None) is believed
+
+
 def test_a_living_process_is_told_as_the_kernel_knows_it(people: People) -> None:
     pid = people.start("sleep", "601")
     found = ProcessesCollector().part(Processes().read("/", (pid,))).people[pid]

@@ -14,6 +14,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 # The kernel counts in ticks of 10 ms: over less than this a load would be a guess.
 _SHORTEST_SECONDS = 0.05
 _BOOT_KEPT_SECONDS = 60.0
+# The kernel numbers the pid namespace of the machine itself so, and no other.
+_FIRST_NAMESPACE = "pid:[4026531836]"
+_GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # More than the kernel ever counts; so many pages of 64 KiB still are a number of 63 bits.
 _MOST_DIGITS = 14
@@ -71,6 +74,7 @@ class Processes:
         self._booted_at: float | None = None
         self._boot_asked_at = float("-inf")
         self._latest = float("inf")
+        self._doubtful = False
         self._known: dict[tuple[int, int], dict[str, Any]] = {}
         self._cpu: dict[tuple[int, int], tuple[float, int]] = {}
 
@@ -85,6 +89,7 @@ class Processes:
         if not pids:
             return {}
         booted_at = self._boot_time(root)
+        self._doubtful = _numbers_are_anothers(root)
         known, cpu = self._known, self._cpu
         self._known, self._cpu = {}, {}
         self._latest = float("inf") if listed_at is None else listed_at + 2 / _TICKS
@@ -112,7 +117,7 @@ class Processes:
             return None
         key = (pid, stat.started)
         constant = known.get(key) or _constant(root, pid)
-        if constant is None:
+        if constant is None or (self._doubtful and not _has_gpu_open(root, pid)):
             return None
         self._known[key] = constant
         load, self._cpu[key] = _load(cpu.get(key), time.monotonic(), stat.ticks)
@@ -148,6 +153,30 @@ def _number(word: bytes | str) -> int:
     if len(word) > _MOST_DIGITS or not word.isdigit():
         raise ValueError("not a number that the kernel writes")
     return int(word)
+
+
+def _numbers_are_anothers(root: str) -> bool:
+    """Whether drivers count pids otherwise than we do: in a container with GPUs of its own.
+
+    A driver names the pids of the host. Inside, the same number may be somebody else, so only
+    a process that has a GPU open is believed to be the one that is meant.
+    """
+    try:
+        namespace = os.readlink(f"{root}/proc/self/ns/pid")
+    except OSError:
+        return False
+    return namespace != _FIRST_NAMESPACE and any(
+        os.path.exists(f"{root}{device}") for device in _GPU_DEVICES
+    )
+
+
+def _has_gpu_open(root: str, pid: int) -> bool:
+    folder = f"{root}/proc/{pid}/fd"
+    try:
+        links = [os.readlink(f"{folder}/{name}") for name in os.listdir(folder)]
+    except OSError:
+        return False
+    return any(link.startswith(("/dev/nvidia", "/dev/kfd", "/dev/dri/")) for link in links)
 
 
 def _load(
