@@ -92,7 +92,7 @@ def test_a_file_named_by_hand_stands_alone(tmp_path: Path) -> None:
         (f"[verdict]\nfree_memory = 0x{'f' * 5000}", "free_memory = …: "),
         (f"[verdict]\nidle_percent = {'9' * 5000}", "fleet-smi.toml: "),
         (f"[verdict]\nidle_window = '{'9' * 5000}'", "is not a number"),
-        (f"[verdict]\nidle_window{'.x' * 5000} = 1", "idle_window = …: "),
+        (f"[verdict]\nidle_window{'.x' * 5000} = 1", "idle_window = "),
         (f"a = {'[' * 5000}", "fleet-smi.toml: "),
         ("[verdict", "fleet-smi.toml: "),
     ],
