@@ -60,7 +60,9 @@ def test_case_06_memory_beyond_its_processes_is_noted(machine: Machine, people: 
     machine.play(SimGpu(memory_used=71 * GIB, processes=[process]))
     verdict = machine.watch(HOURS_3)
     assert_verdict(verdict, "held", "idle for")
-    assert any("61.0 GiB more than its processes account for" in note for note in verdict.notes)
+    assert any(
+        "61.0 GiB more than its processes account for" in note.words for note in verdict.notes
+    )
 
 
 def test_case_07_a_process_idle_for_hours_holds_it(machine: Machine, people: People) -> None:
@@ -256,7 +258,7 @@ def test_case_28_two_users_share_it(machine: Machine, people: People) -> None:
     )
     verdict = machine.verdict()
     assert verdict.state == "busy"
-    assert "shared by 2" in verdict.notes
+    assert "shared by 2" in [note.words for note in verdict.notes]
 
 
 def test_case_29_an_impossible_value_is_unknown_and_the_rest_is_judged(machine: Machine) -> None:
@@ -289,7 +291,7 @@ def test_case_31_full_load_at_idle_power_is_probably_stalled(
     machine.play(busy(people.start(), util_gpu=100, power_usage=IDLE_WATTS))
     verdict = machine.watch(MINUTES_12)
     assert verdict.state == "busy"
-    assert any("probably stalled" in note for note in verdict.notes)
+    assert any("probably stalled" in note.words for note in verdict.notes)
 
 
 @pytest.mark.parametrize(("load", "memory", "state"), [(0, 400, "free"), (60, 9000, "busy")])

@@ -1,8 +1,19 @@
 """Fleets made up by hypothesis: hostile names, missing figures, absurd figures."""
 
+from typing import get_args
+
 from hypothesis import strategies as st
 
-from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, JudgedInstance, NodeView, Verdict
+from fleet_smi.model.fleet import (
+    STATES,
+    FleetView,
+    JudgedGpu,
+    JudgedInstance,
+    NodeView,
+    Note,
+    NoteKind,
+    Verdict,
+)
 from fleet_smi.model.snapshot import CollectorRun, Fault, Host, Process
 from tests.terminal.samples import NOW, fleet
 
@@ -54,7 +65,9 @@ VERDICT = st.builds(
     state=st.sampled_from(STATES),
     reason=TEXT,
     since=TIME,
-    notes=st.lists(TEXT, max_size=2).map(tuple),
+    notes=st.lists(st.builds(Note, st.sampled_from(get_args(NoteKind)), TEXT), max_size=2).map(
+        tuple
+    ),
     idle_seconds=st.none() | TIME,
 )
 INSTANCE = st.builds(

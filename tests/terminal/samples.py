@@ -9,6 +9,7 @@ from fleet_smi.model.fleet import (
     JudgedGpu,
     JudgedInstance,
     NodeView,
+    Note,
     State,
     Summary,
     Verdict,
@@ -271,7 +272,7 @@ def silent() -> NodeView:
     return node(
         "gpu07",
         *(
-            gpu(at, verdict("unknown", f"silent for 4 min; was {each}"), 30.0, name=H100)
+            gpu(at, verdict("unknown", f"silent for 4 min; was {each}", was=each), 30.0, name=H100)
             for at, each in enumerate(was)
         ),
         silent=True,
@@ -282,8 +283,14 @@ def silent() -> NodeView:
 def crowd() -> NodeView:
     """Many users, unseen processes, notes, a lease, and a list that may not be read."""
     names = ("dmitri.ivanov", "eve", "山田太郎", "françois", "grace")
-    note = verdict("busy", "works", notes=("100 % busy at idle power: probably stalled",))
-    extra = verdict("busy", "works", notes=("16.1 GiB more than its processes account for",))
+    note = verdict(
+        "busy", "works", notes=(Note("stalled", "100 % busy at idle power: probably stalled"),)
+    )
+    extra = verdict(
+        "busy",
+        "works",
+        notes=(Note("unaccounted", "16.1 GiB more than its processes account for"),),
+    )
     unread = verdict("busy", "in use; processes not readable")
     rtx: dict[str, Any] = {
         "name": "NVIDIA GeForce RTX 4090",

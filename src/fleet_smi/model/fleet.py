@@ -10,17 +10,28 @@ State = Literal["free", "leased", "busy", "held", "ghost", "broken", "unknown"]
 STATES: tuple[State, ...] = ("free", "leased", "busy", "held", "ghost", "broken", "unknown")
 
 
+NoteKind = Literal["shared", "hidden", "unaccounted", "stalled"]
+
+
+class Note(Struct, frozen=True, gc=False):
+    """A remark that does not change the state: "shared by 2"."""
+
+    kind: NoteKind
+    words: str
+
+
 class Verdict(Struct, frozen=True, kw_only=True, gc=False):
     """The judgement on one GPU or instance: a state, why in words, and since when.
 
-    `notes` are remarks that do not change the state ("shared by 2").
+    `was` is what it was last known as, on a node that has fallen silent: "busy (alice)".
     `idle_seconds` is how long its processes have done nothing, where that is known.
     """
 
     state: State
     reason: str
     since: float
-    notes: tuple[str, ...] = ()
+    was: str | None = None
+    notes: tuple[Note, ...] = ()
     idle_seconds: float | None = None
 
 

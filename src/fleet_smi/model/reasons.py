@@ -102,10 +102,9 @@ def instances(free: int, count: int, processes: Sequence[Process]) -> str:
     return f"{words}; {who(processes)}" if processes else words
 
 
-def silent(seconds: float, state: str, processes: Sequence[Process]) -> str:
-    """What was last known of a GPU whose node no longer reports."""
-    was = f"{state} ({who(processes)})" if processes and state in ("busy", "held") else state
-    return f"silent for {format_duration(seconds)}; was {was}"
+def last_known(state: str, processes: Sequence[Process]) -> str:
+    """What was last known of a GPU whose node no longer reports: "busy (alice)"."""
+    return f"{state} ({who(processes)})" if processes and state in ("busy", "held") else state
 
 
 def _held_size(gpu: Gpu | Instance, processes: Iterable[Process]) -> str | None:

@@ -87,9 +87,10 @@ def silenced(verdict: Verdict, subject: Gpu | Instance, seconds: float, since: f
     """What remains of a verdict when the node falls silent: broken stays, all else is unknown."""
     if verdict.state == "broken":
         return verdict
-    reason = reasons.silent(seconds, verdict.state, _everyone(subject))
+    was = reasons.last_known(verdict.state, _everyone(subject))
+    reason = f"silent for {format_duration(seconds)}; was {was}"
     since = verdict.since if verdict.state == "unknown" else since
-    return Verdict(state="unknown", reason=reason, since=since)
+    return Verdict(state="unknown", reason=reason, since=since, was=was)
 
 
 def leased(verdict: Verdict, lease: Lease, now: float) -> Verdict:

@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 from fleet_smi import __version__
 from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import (
+    REMEDY_OF_SILENCE,
     CollectorRun,
     Fault,
     FaultKind,
@@ -249,7 +250,7 @@ def _fault(error: CollectError) -> Fault:
         return Fault(
             kind="not_answering",
             detail="driver not answering",
-            remedy="look for Xid in the kernel log (dmesg); a reboot is likely needed",
+            remedy=REMEDY_OF_SILENCE,
             since=error.since,
         )
     return Fault(kind=_kind(error), detail=str(error))

@@ -5,7 +5,7 @@ from typing import Any
 
 from fleet_smi.model.finding import Finding, FindingStatus
 from fleet_smi.model.readings import uncorrected_errors
-from fleet_smi.model.snapshot import CollectorRun, Gpu, Snapshot
+from fleet_smi.model.snapshot import REMEDY_OF_SILENCE, CollectorRun, Gpu, Snapshot
 
 _SLOW_SECONDS = 1.0
 _Check = Callable[[Snapshot, dict[str, Any]], Iterator[Finding]]
@@ -36,7 +36,7 @@ def _nvidia_driver(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[
         yield _found("nvidia.driver", "PASS", _driver_words(snapshot))
     elif run.outcome == "failed":
         whose = "" if "NVIDIA" in run.detail else "NVIDIA driver: "
-        yield _found("nvidia.driver", "FAIL", f"{whose}{run.detail}", _remedy(run.detail))
+        yield _found("nvidia.driver", "FAIL", f"{whose}{run.detail}", _remedy(run))
     elif any(path.startswith("/dev/nvidia") for path in environment.get("devices", {})):
         yield _found(
             "nvidia.driver",
@@ -57,10 +57,9 @@ def _driver_words(snapshot: Snapshot) -> str:
     )
 
 
-def _remedy(detail: str) -> str | None:
-    if "answer" in detail:
-        return "look for Xid in the kernel log (dmesg); a reboot is likely needed"
-    return None if ": " in detail else "see the kernel log (dmesg)"
+def _remedy(run: CollectorRun) -> str | None:
+    """What to do; most failures say so themselves."""
+    return REMEDY_OF_SILENCE if run.fault == "not_answering" else None
 
 
 def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:

@@ -90,7 +90,7 @@ COLUMNS: dict[str, Callable[[NodeView, JudgedGpu, Part], Cell]] = {
     "pci_bus_id": _of_gpu("pci_bus_id"),
     "state": lambda _, __, part: part.verdict.state,
     "reason": lambda _, __, part: part.verdict.reason,
-    "notes": lambda _, __, part: "; ".join(part.verdict.notes),
+    "notes": lambda _, __, part: "; ".join(note.words for note in part.verdict.notes),
     "since_epoch_seconds": lambda _, __, part: part.verdict.since,
     "idle_seconds": lambda _, __, part: part.verdict.idle_seconds,
     "users": lambda _, __, part: None if part.processes is None else _text(owners(part.processes)),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.fleet import FleetView, NodeView, Note
 from fleet_smi.model.snapshot import CollectorRun
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import status
@@ -137,7 +137,13 @@ def test_people_who_share_are_all_named_the_largest_first() -> None:
 
 
 def test_the_notes_of_the_judge_are_shown() -> None:
-    judged = verdict("busy", notes=("shared by 1", "100 % busy at idle power: probably stalled"))
+    judged = verdict(
+        "busy",
+        notes=(
+            Note("shared", "shared by 1"),
+            Note("stalled", "100 % busy at idle power: probably stalled"),
+        ),
+    )
     text = screen(fleet(node("n", busy(0, process("eve"), judged=judged))), 110)
     assert "eve · 100 % busy at idle power: probably stalled" in row(text, 0)
 

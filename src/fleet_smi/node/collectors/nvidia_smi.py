@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import NotPresent, ReadFailed
 from fleet_smi.model.pci import normal_pci
-from fleet_smi.model.snapshot import Fault, Gpu, Host
+from fleet_smi.model.snapshot import REMEDY_OF_SILENCE, Fault, Gpu, Host
 from fleet_smi.model.text import clean
 from fleet_smi.node.collecting import Part
 from fleet_smi.wire.dialects.nvidia_smi import classify_failure, lost, made_uuid, parse_xml
@@ -75,6 +75,6 @@ def _fault(words: str | None, pci: str | None) -> Fault:
         return Fault(
             kind="not_answering",
             detail="nvidia-smi did not answer in time for this device",
-            remedy="look for Xid in the kernel log (dmesg); a reboot is likely needed",
+            remedy=REMEDY_OF_SILENCE,
         )
     return lost(words, pci)

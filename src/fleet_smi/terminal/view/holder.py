@@ -35,10 +35,15 @@ def who(part: Part) -> Wordings:
         kept = f"{format_size(part.memory_used_bytes)} unaccounted"
         return (f"nobody: {kept}", kept)
     if isinstance(part, JudgedGpu) and part.instances:
-        return (verdict.reason, verdict.reason.partition("; ")[0])
+        return (verdict.reason, _instances_free(part))
     if verdict.state in ("busy", "held") and part.processes:
         return _people(part, part.processes)
     return (verdict.reason,)
+
+
+def _instances_free(gpu: JudgedGpu) -> str:
+    free = sum(one.verdict.state == "free" for one in gpu.instances)
+    return f"{free} of {counted(len(gpu.instances), 'instance')} free"
 
 
 def fault_words(fault: Fault) -> str:
@@ -54,7 +59,9 @@ def _free(part: Part) -> Wordings:
         return ("asleep",)
     # Nobody there needs no words; anybody or anything that does not count does.
     plain = part.processes is not None and not part.processes
-    return (DOT.join(part.verdict.notes) if plain else part.verdict.reason,)
+    if not plain:
+        return (part.verdict.reason,)
+    return (DOT.join(note.words for note in part.verdict.notes),)
 
 
 def _people(part: Part, processes: Sequence[Process]) -> Wordings:
@@ -62,16 +69,12 @@ def _people(part: Part, processes: Sequence[Process]) -> Wordings:
     unseen = sum(owner(process) == UNSEEN for process in workers(processes))
     idle = part.verdict.idle_seconds
     idle_words = [f"idle {duration(idle)}"] if idle and idle >= _WORTH_TELLING_SECONDS else []
-    notes = [note for note in part.verdict.notes if not _is_composed(note)]
+    # The names in front say how many share it, and how many cannot be seen.
+    notes = [note.words for note in part.verdict.notes if note.kind not in ("shared", "hidden")]
     return tuple(
         DOT.join([*names, *idle_words, *hidden, *notes])
         for names, hidden in zip(_names(users), _hidden(unseen, alone=not users), strict=True)
     )
-
-
-def _is_composed(note: str) -> bool:
-    """Whether the names in front of the notes say the same."""
-    return note.startswith("shared by ") or note.endswith(" cannot be seen")
 
 
 def _names(users: Sequence[str]) -> tuple[list[str], ...]:

@@ -38,7 +38,7 @@ def _sentences(part: JudgedGpu | JudgedInstance, now: float, local: Local) -> It
 
 
 def _verdict(verdict: Verdict, now: float, local: Local) -> str:
-    words = "; ".join((verdict.reason, *verdict.notes))
+    words = "; ".join((verdict.reason, *(note.words for note in verdict.notes)))
     lasted = now - verdict.since
     if lasted < 1:
         return words

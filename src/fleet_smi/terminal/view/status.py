@@ -206,12 +206,14 @@ def _below(node: NodeView, page: _Page) -> list[Callable[[Part], Iterator[_Line]
 
 def _silent_line(gpu: JudgedGpu, layout: Layout) -> _Line:
     """A GPU of a silent node: the heading says how silent, the row what it was."""
-    reason = gpu.verdict.reason
-    _, found, was = reason.partition("; ")
-    words = was if found and reason.startswith("silent") else reason
+    verdict = gpu.verdict
+    words = verdict.reason if verdict.was is None else f"was {verdict.was}"
     index = str(gpu.index).rjust(layout.widths["#"])
-    state = gpu.verdict.state
-    return [(f"{index}  ", "unknown"), (left(state, 7), state), (f"  {words}", "unknown")]
+    return [
+        (f"{index}  ", "unknown"),
+        (left(verdict.state, 7), verdict.state),
+        (f"  {words}", "unknown"),
+    ]
 
 
 def _failures(node: NodeView, page: _Page) -> Iterator[_Line]:
