@@ -85,7 +85,7 @@ class People:
     def start_zombie(self) -> int:
         """A process that has ended and that its parent does not bury; the zombie's pid."""
         program = (
-            "import os, time; pid = os.fork()\nif pid: print(pid, flush=True); time.sleep(600)"
+            "import os, signal; pid = os.fork()\nif pid: print(pid, flush=True); signal.pause()"
         )
         parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
         self._started.append(parent)

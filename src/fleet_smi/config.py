@@ -1,4 +1,4 @@
-"""The settings table: every setting, where it may come from, and what it means.
+"""The settings table: every setting, and where it may come from.
 
 The environment wins over the user's file, that over the system's file, that over the default.
 Bad settings are errors with the file and line, never silently ignored.
@@ -25,7 +25,6 @@ class Setting(NamedTuple):
     key: str
     default: Any
     read: Callable[[Any], Any]
-    help: str
 
     @property
     def name(self) -> str:
@@ -93,64 +92,16 @@ def _folder(value: Any) -> str:
 
 _LAW = Thresholds()
 SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "node",
-        "name",
-        None,
-        _name,
-        "The name this machine is shown under; its host name where not set.",
-    ),
-    Setting(
-        "node",
-        "root",
-        "/",
-        _folder,
-        "The folder below which /proc and /sys are read: the host's, mounted into a container.",
-    ),
-    Setting(
-        "verdict",
-        "free_memory",
-        _LAW.free_memory_bytes,
-        _size,
-        "A GPU with more memory in use than this is not free (or than the fraction below, "
-        "whichever is less).",
-    ),
-    Setting(
-        "verdict",
-        "free_memory_fraction",
-        _LAW.free_memory_fraction,
-        _fraction,
-        "The share of a GPU's memory that may be in use while it still counts as free.",
-    ),
-    Setting(
-        "verdict",
-        "idle_percent",
-        _LAW.idle_percent,
-        _percent,
-        "Utilisation under this is idle.",
-    ),
-    Setting(
-        "verdict",
-        "idle_window",
-        _LAW.idle_window_seconds,
-        _duration,
-        "How long a process must have been idle before its GPU counts as held.",
-    ),
-    Setting(
-        "verdict",
-        "idle_power_fraction",
-        _LAW.idle_power_fraction,
-        _fraction,
-        "Power under this share of the limit is near idle, where utilisation cannot be measured.",
-    ),
-    Setting(
-        "verdict",
-        "silent_after",
-        _LAW.silent_after_intervals,
-        _count,
-        "A node is silent after this many missed intervals.",
-    ),
+    Setting("node", "name", None, _name),
+    Setting("node", "root", "/", _folder),
+    Setting("verdict", "free_memory", _LAW.free_memory_bytes, _size),
+    Setting("verdict", "free_memory_fraction", _LAW.free_memory_fraction, _fraction),
+    Setting("verdict", "idle_percent", _LAW.idle_percent, _percent),
+    Setting("verdict", "idle_window", _LAW.idle_window_seconds, _duration),
+    Setting("verdict", "idle_power_fraction", _LAW.idle_power_fraction, _fraction),
+    Setting("verdict", "silent_after", _LAW.silent_after_intervals, _count),
 )
+"""What each means is told in docs/settings.md; a test keeps the two equal."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):

@@ -30,8 +30,7 @@ HOSTILE = {
 def env(request: pytest.FixtureRequest, people: People, simulated: Simulated) -> dict[str, str]:
     """A machine on whose GPU runs a process with a hostile command line."""
     arguments = [part or b"-" for part in HOSTILE[request.param].split(b"\0")]
-    sleep = "import time; time.sleep(600)"
-    pid = people.start(sys.executable, "-c", sleep, *arguments)
+    pid = people.start(sys.executable, "-c", "import signal; signal.pause()", *arguments)
     process = SimProcess(pid=pid, memory=4 * GIB)
     return simulated(Scenario(gpus=[SimGpu(memory_used=5 * GIB, processes=[process])]))
 

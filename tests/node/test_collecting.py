@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from fleet_smi.errors import CollectError, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import Gpu, Snapshot
+from fleet_smi.node import collecting
 from fleet_smi.node.collecting import QUICK, Sampler
 from fleet_smi.node.reader import Answer, Child, Reader, spawn
 from fleet_smi.node.reading import Request
@@ -120,6 +121,16 @@ def test_where_nvml_tells_nothing_else_is_asked() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)))
     Sampler(reader).take()
     assert not {"nvidia_smi", "nvidia_kernel"} & set(reader.asked)
+
+
+def test_a_driver_that_fails_when_no_time_is_left_is_told_by_its_own_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collecting, "WHOLE_SECONDS", 0.0)
+    reader = ScriptedReader(nvidia=ReadFailed("NVML does not work"))
+    runs = {run.name: run.detail for run in Sampler(reader).take().runs}
+    assert runs["nvidia"] == "NVML does not work"
+    assert "nvidia_smi" not in runs
 
 
 def test_a_device_without_a_uuid_is_its_nodes_own() -> None:

@@ -1,7 +1,6 @@
 """What may be offered: the verdict, or the rule of an older system for those used to it."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, State
 from fleet_smi.model.readings import memory_level, percent, total_memory, used_memory
@@ -12,18 +11,15 @@ Judged = JudgedGpu | JudgedInstance
 _NEVER: tuple[State, ...] = ("broken", "unknown", "leased")
 
 
-class Policy(NamedTuple):
-    """One rule; `offers` is told how many percent of memory may be used, and the thresholds."""
-
-    help: str
-    offers: Callable[[Judged, float, Thresholds], bool]
+Policy = Callable[[Judged, float, Thresholds], bool]
+"""Whether it is offered, told how many percent of memory may be used, and the thresholds."""
 
 
 def is_offered(judged: Judged, policy: str, max_used_percent: float, settings: Thresholds) -> bool:
     """Whether a policy offers it; none offers what is broken, unknown or leased."""
     if judged.verdict.state in _NEVER:
         return False
-    return POLICIES[policy].offers(judged, max_used_percent, settings)
+    return POLICIES[policy](judged, max_used_percent, settings)
 
 
 def _free(judged: Judged, _percent: float, _settings: Thresholds) -> bool:
@@ -57,9 +53,10 @@ def _context(judged: Judged, _percent: float, settings: Thresholds) -> bool:
 
 
 POLICIES: dict[str, Policy] = {
-    "free": Policy("what is judged free (the default)", _free),
-    "no-process": Policy("no compute process, as `nvgpu list` and cluster-smi count", _no_process),
-    "memory": Policy("at most 20 % of memory used, as `nvgpu available` does", _memory),
-    "load": Policy("no process, load under 5 %, memory traffic at most 2 %", _load),
-    "context": Policy("also what is held by an idle bare context", _context),
+    "free": _free,
+    "no-process": _no_process,
+    "memory": _memory,
+    "load": _load,
+    "context": _context,
 }
+"""What each means is told by `fleet-smi free --help`."""

@@ -214,11 +214,12 @@ def _order(one: Candidate) -> tuple[object, ...]:
         speed_rank(one.model),
         float("inf") if celsius is None else celsius,
         one.taken_beside,
-        natural(one.node),
-        one.node_id,
-        one.index,
-        -1 if one.part is None else one.part,
+        *_place(one),
     )
+
+
+def _place(one: Candidate) -> tuple[object, ...]:
+    return natural(one.node), one.node_id, one.index, -1 if one.part is None else one.part
 
 
 def _one_kind(fitting: list[Candidate], count: int) -> list[Candidate]:
@@ -238,7 +239,7 @@ def _one_node(fitting: list[Candidate], count: int) -> list[Candidate]:
 
 
 def _refusals(nodes: Iterable[NodeView], refused: list[Refused]) -> Iterator[Refusal]:
-    for one, words in refused:
+    for one, words in sorted(refused, key=lambda each: _place(each[0])):
         yield Refusal(node=one.node, index=one.index, uuid=one.uuid, part=one.part, words=words)
     for node in nodes:
         if node.silent:

@@ -161,9 +161,10 @@ class _Look:
         error = self._failures.get("nvidia")
         if error is None:
             return
-        hopeless = isinstance(error, (Mismatch, NotAnswering))  # nvidia-smi would fare alike
         # It must give up by itself before it is given up, or it would be left behind.
         seconds = self._until - time.monotonic() - 0.5
+        # With a hung or mismatched driver nvidia-smi would fare alike.
+        hopeless = isinstance(error, (Mismatch, NotAnswering)) or seconds < 0.5
         if not hopeless and self.at([("nvidia_smi", {"root": self._root, "seconds": seconds})]):
             self._ask_for_people()
             return
