@@ -10,6 +10,8 @@ endif
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 AS_ROOT = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
+# Programs that tests run, and the Debian packages that have them.
+TESTED = zsh:zsh fish:fish csh:csh busybox:busybox ssh:openssh-client sshd:openssh-server ip:iproute2
 APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq
 
 run: .venv/run       ## this machine's GPUs, or a simulated machine where there are none
@@ -51,7 +53,8 @@ clean:               ## back to a fresh clone
 	@$(PIP) -r requirements/dev.txt
 	@for compiler in cc gcc clang; do command -v $$compiler >/dev/null && exit 0; done; \
 	echo "No C compiler: taking one from PyPI …"; $(PIP) ziglang==0.17.0
-	@for shell in zsh fish; do command -v $$shell >/dev/null || missing="$$missing $$shell"; done; \
-	[ -z "$$missing" ] || { $(AS_ROOT) && echo "Installing$$missing, whose completion is tested …" \
+	@PATH=$$PATH:/usr/sbin:/sbin; for each in $(TESTED); do \
+	command -v $${each%%:*} >/dev/null || missing="$$missing $${each#*:}"; done; \
+	[ -z "$$missing" ] || { $(AS_ROOT) && echo "Installing$$missing, which tests need …" \
 	&& $(APT) $$missing >/dev/null; } || true
 	@touch $@

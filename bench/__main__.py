@@ -5,13 +5,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from bench import imports, probes, wall
+from bench import agent, hub, imports, probes, wall
 from bench.machine import Bystanders, describe, machine
 from bench.peers import OURS, PEERS, NotAvailable, install
 from bench.report import Judgement, Pair, Series, judge, others, ratio_table, series_table, verdict
 from sim.build import BuildFailed
 
-PARTS = ("wall", "cpu", "imports", "pure")
+PARTS = ("wall", "cpu", "agent", "imports", "pure", "hub")
 
 
 def main() -> int:
@@ -55,12 +55,32 @@ def _measure(parts: Sequence[str], environment: Mapping[str, str], rounds: int) 
     if "cpu" in parts:
         measured = probes.measure(probes.CPU, environment, rounds)
         judged += _show("one sample of a long-lived program, CPU", measured, probes.CPU_PAIRS, "ms")
+    if "agent" in parts:
+        judged += _agent(environment)
     if "imports" in parts:
         _show("starts, wall time", imports.measure(environment, rounds), (), "ms")
         print(imports.dearest(environment))
     if "pure" in parts:
         measured = probes.measure(probes.PURE, environment, rounds)
         _show("parsing and judging", measured, (), "µs")
+    if "hub" in parts:
+        bystanders = Bystanders()
+        measured, words = hub.measure(environment)
+        share = bystanders.share()
+        judged += _show("the hub under load", measured, hub.PAIRS, "µs")
+        print(f"{words}{others(share)}\n")
+    return judged
+
+
+def _agent(environment: Mapping[str, str]) -> list[Judgement]:
+    bystanders = Bystanders()
+    measured = agent.measure(environment)
+    share = bystanders.share()
+    judged = _show("one report a second, CPU a second", measured.cpu, agent.CPU_PAIRS, "ms")
+    title = "the same, memory, shared pages counted once"
+    judged += _show(title, measured.proportional, agent.MEMORY_PAIRS, "MiB")
+    _show("the same, resident, each process by itself", measured.resident, (), "MiB")
+    print(f"{others(share)}\n")
     return judged
 
 

@@ -24,7 +24,7 @@ def machine() -> Iterator[dict[str, str]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-smi-bench-")))
         scenario = folder / "scenario"
-        _scenario([stack.enter_context(_process()) for _ in range(PROCESSES)]).write(scenario)
+        _scenario([stack.enter_context(process()) for _ in range(PROCESSES)]).write(scenario)
         folder.chmod(0o755)
         yield {
             **clean_environment(),
@@ -35,16 +35,17 @@ def machine() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def _process() -> Iterator[int]:
+def process() -> Iterator[int]:
+    """A process to stand on a GPU; its pid."""
     # It reads from us until we are gone, however that happens: nothing is left behind.
-    process = subprocess.Popen(
+    started = subprocess.Popen(
         ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        yield process.pid
+        yield started.pid
     finally:
-        process.kill()
-        process.communicate()
+        started.kill()
+        started.communicate()
 
 
 def _scenario(pids: list[int]) -> Scenario:

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from fleet_smi.config import SETTINGS
 from tests.machines import Machine, People
 from tests.sim.fixtures import sim_lib, simulated
+from tests.sshd import ssh_network
 
-__all__ = ["machine", "people", "sim_lib", "simulated"]
+__all__ = ["machine", "people", "sim_lib", "simulated", "ssh_network"]
 
 
 # How long an example takes is the machine's business, not the test's.
@@ -20,8 +22,8 @@ settings.load_profile("fleet-smi")
 
 def pytest_configure() -> None:
     # A developer's own settings must not decide what a test sees.
-    for name in [name for name in os.environ if name.startswith(("FLEET_SMI_NODE", "FLEET_SMI_V"))]:
-        del os.environ[name]
+    for name in (*(setting.variable for setting in SETTINGS), "FLEET_SMI_CONFIG"):
+        os.environ.pop(name, None)
     os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
     for name in ("COLUMNS", "NO_COLOR", "CUDA_DEVICE_ORDER"):
         os.environ.pop(name, None)

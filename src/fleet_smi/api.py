@@ -1,4 +1,4 @@
-"""This machine from Python.
+"""This machine, and a hub's fleet, from Python.
 
 The first call starts a small reader process, which is kept: later calls take milliseconds,
 and neither a hung driver nor a fork of your program can hurt it. What was seen before is
@@ -10,14 +10,17 @@ import threading
 from typing import TypedDict
 
 from fleet_smi import config
+from fleet_smi.client.hub import HubClient
+from fleet_smi.errors import UsageError
 from fleet_smi.local import LocalFleet
 from fleet_smi.model.fleet import FleetView, JudgedGpu
+from fleet_smi.model.people import Person, people
 from fleet_smi.model.select import Candidate, Request, offer, require
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import MIB, parse_size
 from fleet_smi.node.reader import Reader, spawn
 
-__all__ = ["available_gpus", "free", "gpu_info", "gpus", "snapshot"]
+__all__ = ["Fleet", "available_gpus", "free", "gpu_info", "gpus", "snapshot"]
 
 
 class _Own:
@@ -75,6 +78,65 @@ def free(
         max_used_percent=max_used_percent,
     )
     return require(_look(), request, _own.fleet().thresholds).offered
+
+
+class Fleet:
+    """A hub's fleet: `Fleet("http://hub:7070")`, or the hub of the settings.
+
+    Every method asks the hub anew; one that does not answer or refuses is an error of
+    `fleet_smi.errors`, `Unreachable` or `Refused`, that says what to do.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, token: str | None = None, fingerprint: str | None = None
+    ) -> None:
+        settings = config.load(flags={"client.hub": url})
+        client = settings.client
+        if client.hub is None:
+            raise UsageError("no hub is named: give its URL, or set client.hub in fleet-smi.toml")
+        self._thresholds = settings.thresholds
+        self._hub = HubClient(
+            client.hub,
+            token=token or client.read_token(),
+            fingerprint=fingerprint or client.fingerprint,
+        )
+
+    def view(self) -> FleetView:
+        """All that the hub believes now: its nodes, their GPUs, the verdict on each."""
+        return self._hub.fleet()
+
+    def gpus(self) -> tuple[JudgedGpu, ...]:
+        """The GPUs of all nodes."""
+        return tuple(gpu for node in self.view().nodes for gpu in node.gpus)
+
+    def people(self) -> tuple[Person, ...]:
+        """Who holds GPUs, those with the most first."""
+        return people(self.view())
+
+    def free(
+        self,
+        n: int = 1,
+        *,
+        min_free: str | int | None = None,
+        model: str | None = None,
+        policy: str = "free",
+        max_used_percent: float = 20.0,
+        same_node: bool = False,
+    ) -> tuple[Candidate, ...]:
+        """The `n` best free GPUs; raise `fleet_smi.errors.Unmet` if there are fewer."""
+        request = Request(
+            count=n,
+            min_free_bytes=_bytes(min_free),
+            model=model,
+            policy=policy,
+            max_used_percent=max_used_percent,
+            same_node=same_node,
+        )
+        return require(self.view(), request, self._thresholds).offered
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._hub.close()
 
 
 class GpuInfo(TypedDict):

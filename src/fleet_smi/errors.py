@@ -3,11 +3,18 @@
 * FleetError                what a user is told in one line
   x UsageError              the request makes no sense: bad flag, bad pattern, bad setting (exit 2)
   x Unmet                   the request makes sense and cannot be met now (exit 1)
+  x StateError              what is kept on disk cannot be used: damaged, too new, open to others
   x CollectError            one collector could not read its subject
     + NotPresent            the subject is not on this machine: expected, not worth a warning
     + ReadFailed            the subject is there and answered badly
       - Mismatch            the driver and its library are of two versions
       - NotAnswering        the subject did not answer before its deadline
+  x DeliveryError           a report did not get through, or the hub did not answer
+    + Unreachable           nobody answers there, or not in time
+    + Refused               it answers and will not have us: key, token, host key
+    + Undecodable           what came is no report
+    + WrongVersion          what came is a report of a version that is not known here
+    + Stale                 what lies there was written too long ago
 """
 
 from typing import Any
@@ -23,6 +30,10 @@ class UsageError(FleetError):
 
 class Unmet(FleetError):
     """The request makes sense and cannot be met now."""
+
+
+class StateError(FleetError):
+    """What is kept on disk cannot be used: damaged, too new, open to others."""
 
 
 class CollectError(FleetError):
@@ -51,3 +62,32 @@ class NotAnswering(ReadFailed):
         self.since = since
         self.met = met or {}
         """What the subject had told before it fell silent, as its binding tells it."""
+
+
+class DeliveryError(FleetError):
+    """A report did not get through; `node` is what the source calls the node, if it knows."""
+
+    def __init__(self, message: str, node: str | None = None) -> None:
+        super().__init__(message if node is None else f"{node}: {message}")
+        self.node = node
+        self.words = message
+
+
+class Unreachable(DeliveryError):
+    """Nobody answers there, or not in time."""
+
+
+class Refused(DeliveryError):
+    """It answers and will not have us: a wrong key or token, a changed host key."""
+
+
+class Undecodable(DeliveryError):
+    """What came is no report."""
+
+
+class WrongVersion(DeliveryError):
+    """What came is a report of a version that is not known here."""
+
+
+class Stale(DeliveryError):
+    """What lies there was written too long ago."""

@@ -13,6 +13,8 @@ from fleet_smi.node.reader import Reader
 class LocalFleet:
     """Stands in for a hub where there is none; remembers what it saw for as long as it lives."""
 
+    here = True
+
     def __init__(
         self,
         settings: Settings,
@@ -25,10 +27,10 @@ class LocalFleet:
         self._fleet = Fleet(settings.thresholds)
         self._sampler = Sampler(
             reader,
-            root=settings.root,
+            root=settings.node.root,
             subjects=subjects,
             traffic=traffic,
-            name=settings.node_name,
+            name=settings.node.name,
         )
         self._sampler.prepare()
 

@@ -212,6 +212,18 @@ def test_one_node_can_be_looked_at_alone() -> None:
     assert fleet.node("id-of-gpu01", NOON) == fleet.view(NOON).nodes[0]
 
 
+def test_a_node_can_be_had_in_parts() -> None:
+    fleet = filled(snapshot(gpu(0), gpu(1)), snapshot(gpu(1), taken_at=NOON + 1))
+    for now in (NOON + 1, NOON + HOUR):
+        parts, whole = fleet.parts("id-of-gpu01", now), fleet.node("id-of-gpu01", now)
+        assert parts is not None
+        assert whole is not None
+        assert parts.node.silent == whole.silent
+        rows = [(row.uuid, row.verdict) for row in whole.gpus]
+        assert [(card.uuid, verdict) for card, verdict in parts.gpus] == rows
+    assert fleet.parts("never heard of", NOON) is None
+
+
 def test_the_summary_counts_gpus_by_state_and_nodes_by_voice() -> None:
     busy = gpu(0, processes=(process(),), busy_percent=90.0)
     fleet = filled(snapshot(busy, gpu(1)), snapshot(gpu(0), node="gpu02"))

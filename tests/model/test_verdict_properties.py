@@ -119,7 +119,7 @@ def standings_of(cards: list[Gpu], pace: float) -> list[Standing]:
     standings: list[Standing] = []
     for number, card in enumerate(cards):
         known = standings[-1] if standings else None
-        standings.append(follow(known, card, Sampled(NOON + number * pace, pace), LAW))
+        standings.append(follow(known, card, card, Sampled(NOON + number * pace, pace), LAW))
     return standings
 
 

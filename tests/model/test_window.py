@@ -6,8 +6,9 @@ import pytest
 
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.thresholds import Thresholds
+from fleet_smi.model.unexplained import Over
 from fleet_smi.model.units import MIB
-from fleet_smi.model.window import RECENT, Over, Seen, observe
+from fleet_smi.model.window import RECENT, Seen, observe
 from tests.builders import HOUR, NOON, gpu, process
 
 SETTINGS = Thresholds()

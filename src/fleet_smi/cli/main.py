@@ -13,8 +13,15 @@ COMMANDS: dict[str, str] = {
     "status": "the GPUs as a table (what `fleet-smi` alone does)",
     "free": "which GPUs are free, best first, ready for CUDA_VISIBLE_DEVICES",
     "who": "people: how many GPUs each has, since when, how much of it idle",
+    "nodes": "the machines of the fleet: how each is heard; rename, label, remove",
+    "up": "a hub, this machine and the page in one process",
+    "hub": "the hub, which hears every node; its tokens and people",
     "doctor": "check this machine and say what to do",
     "demo": "a simulated machine, to see what it looks like without a GPU",
+    "simulate": "a simulated fleet that reports to a hub, to see what it can bear",
+    "agent": "report this machine to a hub, a shared folder, a pipe, or whoever asks",
+    "config": "the settings: show, check, or write a file to start from",
+    "service": "run the agent or the hub as a service of this machine (systemd)",
     "completion": "print the tab completion of your shell",
 }
 """Every command and its line in the help; a file of that name holds it."""
@@ -56,6 +63,9 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     if name == "status":
         parser.add_argument("--version", action="version", version=f"fleet-smi {__version__}")
     command.add_arguments(parser)
+    parser.add_argument(
+        "--config", metavar="FILE", type=os.path.abspath, help="the one settings file to read"
+    )
     return parser
 
 
@@ -77,6 +87,8 @@ def main(argv: list[str]) -> int:
     try:
         _refuse_unknown(name, argv)
         args = parser_of(name).parse_args(argv[1:] if argv[:1] == [name] else argv)
+        if args.config is not None:
+            os.environ["FLEET_SMI_CONFIG"] = args.config
         code: int = import_module(f"fleet_smi.cli.commands.{name}").run(args)
         sys.stdout.flush()
     except FleetError as error:

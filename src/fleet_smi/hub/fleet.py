@@ -3,198 +3,191 @@
 Pure: the caller brings the snapshots and the time, always by the hub's own clock.
 """
 
-from math import isfinite
+from collections.abc import Mapping
+from math import inf, isfinite
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from fleet_smi.model.fleet import FleetView, NodeView, State, Verdict
-from fleet_smi.model.settle import Sampled, Standing, follow, follow_instance
-from fleet_smi.model.snapshot import Fault, Gpu, Snapshot
-from fleet_smi.model.text import natural
-from fleet_smi.model.verdict import DEFAULT_THRESHOLDS, Thresholds, silent_after
-from fleet_smi.model.views import node_view, silent_view, summary_of
+from fleet_smi.hub.inventory import Inventories, missing_from, told_apart, uuids_of
+from fleet_smi.hub.known import Node, Remembered, Turn, Via, recalled
+from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
+from fleet_smi.model.views import NodeParts, summary_of, view_of
 
-# A node that invents a new UUID with every report must not fill the memory.
-_MOST_MISSING = 64
-_CLOCK_AHEAD_SECONDS = 60.0
+__all__ = ["Change", "Fleet", "NodeParts", "Remembered", "Turn", "Via"]
 
-
-class Turn(Struct, frozen=True, kw_only=True, gc=False):
-    """A GPU or instance whose state is another than before; `before` is `None` for a new one."""
-
-    uuid: str
-    before: State | None
-    after: Verdict
+# By so much two ways to one node may differ in when a sample was taken.
+_JITTER_SECONDS = 5.0
 
 
-class Change(Struct, frozen=True, kw_only=True):
-    """What one snapshot changed; `first` when its node was not known before."""
+class Change(Struct, frozen=True, kw_only=True, gc=False):
+    """What one snapshot changed; `first` when its node was not known before.
+
+    `at` is when it was taken, by the hub's clock. A `late` one fills a hole in what came
+    before, and changes nothing of what is believed now.
+    """
 
     snapshot: Snapshot
-    received_at: float
-    first: bool
-    turns: tuple[Turn, ...]
-
-
-class _Node:
-    """The latest of one node."""
-
-    __slots__ = (
-        "gpus",
-        "missing",
-        "order",
-        "received_at",
-        "snapshot",
-        "standings",
-        "uuids",
-        "view",
-    )
-
-    def __init__(self, snapshot: Snapshot, received_at: float) -> None:
-        self.snapshot = snapshot
-        self.received_at = received_at
-        self.order = (natural(snapshot.name), snapshot.node_id)
-        self.gpus: tuple[Gpu, ...] = ()
-        self.uuids: list[str] = []
-        self.missing: dict[str, Gpu] = {}
-        self.standings: dict[str, Standing] = {}
-        self.view: NodeView | None = None
-
-    def take(self, snapshot: Snapshot, received_at: float) -> None:
-        """Let a newer snapshot be the latest."""
-        if snapshot.name != self.snapshot.name:
-            self.order = (natural(snapshot.name), snapshot.node_id)
-        self.snapshot, self.received_at, self.view = snapshot, received_at, None
+    at: float
+    via: Via | None = None
+    first: bool = False
+    late: bool = False
+    turns: tuple[Turn, ...] = ()
 
 
 class Fleet:
     """Every node's latest snapshot, judged."""
 
-    def __init__(self, settings: Thresholds = DEFAULT_THRESHOLDS) -> None:
-        self._settings = settings
-        self._nodes: dict[str, _Node] = {}
-        # Where each GPU was last seen: one that moved is not missing at its old place.
-        self._homes: dict[str, str] = {}
+    def __init__(self, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> None:
+        self.thresholds = thresholds
+        self._nodes: dict[str, Node] = {}
+        self._inventories = Inventories()
+        # Which node each way leads to, as far as is known.
+        self._ways: dict[Via, str] = {}
+        self._dirty: set[str] = set()
 
-    def apply(self, snapshot: Snapshot, received_at: float) -> Change | None:
-        """Take one snapshot in; `None` when it is not newer than what is already known."""
-        if not isfinite(snapshot.taken_at):
+    def apply(self, snapshot: Snapshot, at: float, via: Via | None = None) -> Change | None:
+        """Take one snapshot in, taken at `at`; `None` when it came before, or is too old to tell.
+
+        A snapshot without a `run_id` is told from one that came before by its time alone.
+        """
+        if not (isfinite(snapshot.taken_at) and isfinite(at)):
             return None
         node = self._nodes.get(snapshot.node_id)
         first = node is None
         if node is None:
-            node = self._nodes[snapshot.node_id] = _Node(snapshot, received_at)
-        elif not _is_newer(snapshot, node):
+            node = self._nodes[snapshot.node_id] = Node(snapshot.node_id)
+        if via is not None and (via != node.via or node.troubles):
+            self._heard(node, via)
+        run_id = snapshot.run_id
+        if run_id is not None and not node.sequences.add(run_id, snapshot.sequence):
             return None
-        self._account_for_all(node, snapshot)
-        node.take(snapshot, received_at)
-        known, node.standings = node.standings, self._follow(node)
-        turns = _turns(known, node.standings)
-        return Change(snapshot=snapshot, received_at=received_at, first=first, turns=turns)
+        if not node.precedes(snapshot, at):
+            late = Change(snapshot=snapshot, at=at, via=via, late=True)
+            return None if run_id is None else late
+        if 0 < node.at - at <= _JITTER_SECONDS:
+            at = node.at
+        snapshot = self._take_stock(node, snapshot, at)
+        turns = node.take(snapshot, at, self.thresholds)
+        self._dirty.add(node.node_id)
+        return Change(snapshot=snapshot, at=at, via=via, first=first, turns=turns)
 
-    def remove(self, node_id: str) -> None:
-        """Forget a node and its GPUs."""
-        if self._nodes.pop(node_id, None) is not None:
-            self._homes = {uuid: home for uuid, home in self._homes.items() if home != node_id}
+    def expect(self, via: Via) -> None:
+        """List a target that is known before anything is heard of it."""
+        if via not in self._ways:
+            node = Node(f"{via.source}:{via.target}", via)
+            node.ways.add(via)
+            self._ways[via] = node.node_id
+            self._nodes[node.node_id] = node
+            self._dirty.add(node.node_id)
+
+    def failed(self, via: Via, words: str, at: float) -> None:
+        """A source could not hear a target: told of the node until it is heard that way again.
+
+        It makes no node silent: another source may well hear it.
+        """
+        self.expect(via)
+        node = self._nodes[self._ways[via]]
+        heard_since = via == node.via and at < node.at
+        if not heard_since and node.troubles.get(via) != words:
+            node.troubles[via] = words
+            self._dirty.add(node.node_id)
+
+    def label(
+        self, node_id: str, name: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> bool:
+        """Give a node a name and labels that win over its own; false when it is not known.
+
+        An empty name or label gives the node's own back.
+        """
+        node = self._nodes.get(node_id)
+        if node is None:
+            return False
+        if name is not None:
+            node.given_name = name or None
+            node.arrange()
+        given = {**node.given_labels, **(labels or {})}
+        node.given_labels = {label: value for label, value in given.items() if value}
+        self._dirty.add(node_id)
+        return True
+
+    def remove(self, node_id: str) -> bool:
+        """Forget a node and its GPUs; false when it is not known."""
+        node = self._nodes.pop(node_id, None)
+        if node is None:
+            return False
+        self._inventories.forget(node_id, node.inventory.claims)
+        for via in node.ways:
+            del self._ways[via]
+        self._dirty.add(node_id)
+        return True
+
+    def remembered(self, node_id: str) -> Remembered | None:
+        """What of a node outlives the hub; `None` for one that is not known or never spoke."""
+        node = self._nodes.get(node_id)
+        return None if node is None else node.remembered()
+
+    def restore(self, remembered: Remembered) -> None:
+        """Take in what was remembered of a node, before anything is heard of it."""
+        node = recalled(remembered, self.thresholds)
+        self._nodes[node.node_id] = node
+        self._inventories.recall(node.node_id, node.inventory)
+        self._ways.update(dict.fromkeys(node.ways, node.node_id))
+        self._dirty.add(node.node_id)
+
+    def tick(self, now: float) -> None:
+        """Mark the nodes that have fallen silent since the last tick as changed."""
+        for node in self._nodes.values():
+            if node.wake_at < now:
+                node.wake_at = inf
+                self._dirty.add(node.node_id)
+
+    def take_dirty(self) -> set[str]:
+        """The nodes that changed since this was last asked, those that were removed among them."""
+        dirty, self._dirty = self._dirty, set()
+        return dirty
 
     def view(self, now: float) -> FleetView:
         """The fleet at one moment, nodes in the order of their names."""
         ordered = sorted(self._nodes.values(), key=lambda node: node.order)
-        nodes = tuple([self._view(node, now) for node in ordered])
+        nodes = tuple([view_of(node.parts(now, self.thresholds)) for node in ordered])
         return FleetView(taken_at=now, summary=summary_of(nodes), nodes=nodes)
 
     def node(self, node_id: str, now: float) -> NodeView | None:
         """One node at one moment; `None` when it is not known."""
+        parts = self.parts(node_id, now)
+        return None if parts is None else view_of(parts)
+
+    def parts(self, node_id: str, now: float) -> NodeParts | None:
+        """One node at one moment, in parts; `None` when it is not known."""
         node = self._nodes.get(node_id)
-        return None if node is None else self._view(node, now)
+        return None if node is None else node.parts(now, self.thresholds)
 
-    def _follow(self, node: _Node) -> dict[str, Standing]:
-        """Judge every GPU and instance of a node's latest, by what is remembered of each."""
-        settings, at = self._settings, node.received_at
-        skew = at - node.snapshot.taken_at
-        sampled = Sampled(at, node.snapshot.interval_seconds, skew)
-        known, standings = node.standings, {}
-        for gpu in node.gpus:
-            for part in gpu.instances:
-                before = known.get(part.uuid)
-                standings[part.uuid] = follow_instance(before, part, gpu, sampled, settings)
-            verdicts = tuple([standings[part.uuid].verdict for part in gpu.instances])
-            standings[gpu.uuid] = follow(known.get(gpu.uuid), gpu, sampled, settings, verdicts)
-        return standings
+    def _heard(self, node: Node, via: Via) -> None:
+        """A node was heard this way: its trouble is over, and the target has a name now."""
+        other = self._nodes.get(self._ways.get(via, node.node_id))
+        if other is not None and other is not node:
+            if other.snapshot is None:
+                self.remove(other.node_id)
+            else:
+                other.ways.discard(via)
+        self._ways[via] = node.node_id
+        node.ways.add(via)
+        node.via = via
+        if node.troubles.pop(via, None) is not None:
+            self._dirty.add(node.node_id)
 
-    def _account_for_all(self, node: _Node, snapshot: Snapshot) -> None:
-        """Keep a row for each GPU that was here before and is not in this snapshot."""
-        uuids = [gpu.uuid for gpu in snapshot.gpus]
-        if uuids != node.uuids:
-            self._homes.update(dict.fromkeys(uuids, snapshot.node_id))
-            gone = {gpu.uuid: _gone(gpu, node) for gpu in node.snapshot.gpus}
-            node.missing.update(gone)
-            node.uuids = uuids
-        node.gpus = snapshot.gpus
-        if node.missing:
-            node.missing = self._still_missing(node, set(uuids))
-            node.gpus += tuple([_explained(gpu, snapshot) for gpu in node.missing.values()])
-
-    def _still_missing(self, node: _Node, present: set[str]) -> dict[str, Gpu]:
-        home = node.snapshot.node_id
-        gone = [
-            (uuid, gpu)
-            for uuid, gpu in node.missing.items()
-            if uuid not in present and self._homes.get(uuid) == home
-        ]
-        return dict(gone[-_MOST_MISSING:])
-
-    def _view(self, node: _Node, now: float) -> NodeView:
-        age = max(0.0, now - node.received_at)
-        if node.view is None:
-            node.view = node_view(node.snapshot, node.gpus, node.standings)
-        limit = silent_after(node.snapshot.interval_seconds, self._settings)
-        if limit is not None and age > limit:
-            return silent_view(node.view, age, since=node.received_at + limit)
-        return replace(node.view, age_seconds=age)
-
-
-def _is_newer(snapshot: Snapshot, node: _Node) -> bool:
-    known = node.snapshot
-    if snapshot.taken_at > known.taken_at:
-        return True
-    if snapshot.boot_id == known.boot_id and snapshot.sequence > known.sequence:
-        return True  # the node's clock was set back
-    # A clock known to be ahead of ours must not lock its node out until that time has come.
-    ahead = known.taken_at > node.received_at + _CLOCK_AHEAD_SECONDS
-    return ahead and snapshot.taken_at < known.taken_at
-
-
-def _turns(before: dict[str, Standing], after: dict[str, Standing]) -> tuple[Turn, ...]:
-    turns = []
-    for uuid, standing in after.items():
-        known = before.get(uuid)
-        state = None if known is None else known.verdict.state
-        if state != standing.verdict.state:
-            turns.append(Turn(uuid=uuid, before=state, after=standing.verdict))
-    return tuple(turns)
-
-
-def _gone(gpu: Gpu, node: _Node) -> Gpu:
-    """What stays known of a GPU that is no longer there: what it is, and when it was seen."""
-    return Gpu(
-        uuid=gpu.uuid,
-        index=gpu.index,
-        vendor=gpu.vendor,
-        name=gpu.name,
-        pci_bus_id=gpu.pci_bus_id,
-        memory_total_bytes=gpu.memory_total_bytes,
-        memory_shared=gpu.memory_shared,
-        fault=Fault(kind="missing", detail="missing", since=node.snapshot.taken_at),
-    )
-
-
-def _explained(gpu: Gpu, snapshot: Snapshot) -> Gpu:
-    """A missing GPU, unless the reading of its kind failed: then it is only unreadable."""
-    for run in snapshot.runs:
-        if run.outcome == "failed" and run.name.startswith(gpu.vendor):
-            since = None if gpu.fault is None else gpu.fault.since
-            kind = run.fault or "unreadable"
-            return replace(gpu, fault=Fault(kind=kind, detail=run.detail, since=since))
-    return gpu
+    def _take_stock(self, node: Node, snapshot: Snapshot, at: float) -> Snapshot:
+        """Account for every GPU that was here before; returns the snapshot with each UUID once."""
+        reported = uuids_of(snapshot)
+        if reported != node.reported and len(set(reported)) < len(reported):
+            snapshot = told_apart(snapshot)
+            reported = uuids_of(snapshot)
+        if reported != node.reported:
+            gone = [] if node.snapshot is None else missing_from(node.snapshot, node.at)
+            self._inventories.change(node.node_id, node.inventory, gone, snapshot, at)
+            node.reported = reported
+        if node.inventory.missing:
+            self._inventories.drop(node.node_id, node.inventory)
+        return snapshot

@@ -1,18 +1,19 @@
 """The rules of use: who is on a GPU, and whether they do anything there."""
 
 from fleet_smi.model import reasons
-from fleet_smi.model.case import Case, Ruling, ask
-from fleet_smi.model.readings import is_display, is_windowed, utilisation
-from fleet_smi.model.snapshot import Process
+from fleet_smi.model.case import Case, Ruling
 from fleet_smi.model.units import format_duration
 
 
-def processes(case: Case) -> Ruling | None:
-    """Judge by the processes that are listed; nothing to say when there are none."""
-    return ask(_OF_PROCESSES, case) if case.crowd else None
+def ruling(case: Case) -> Ruling:
+    """Judge by the processes that are listed, and by memory and utilisation where none is."""
+    if not case.crowd.members:
+        return _no_process(case)
+    display = None if case.crowd.computes else _display(case)
+    return display or _at_work(case) or _stuck(case) or _idle(case) or _unmeasured(case)
 
 
-def no_process(case: Case) -> Ruling:
+def _no_process(case: Case) -> Ruling:
     """Judge by memory and utilisation alone, since no process is listed."""
     if case.subject.processes is None:
         return _unlisted(case)
@@ -30,8 +31,9 @@ def _nobody(case: Case) -> str:
         return "MPS server, no client"
     if case.gpu.memory_shared:
         return "memory shared with the host; nobody on it"
-    loud = (case.seen.median or 0.0) >= case.settings.display_percent
-    return reasons.once("nobody on it", case.seen.samples) if loud else "nobody on it"
+    if case.seen.samples == 1 and (case.seen.median or 0.0) >= case.settings.display_percent:
+        return reasons.once("nobody on it", 1)
+    return "nobody on it"
 
 
 def _ghost(case: Case) -> Ruling:
@@ -75,38 +77,35 @@ def _unlisted_in_use(case: Case) -> Ruling:
 
 def _display(case: Case) -> Ruling | None:
     """Nothing but displays: free unless they use much memory or work hard."""
-    for process in case.crowd:
-        if not is_display(process):
-            return None
     if not case.works_unexplained:
         if case.level == "low":
             return Ruling("free", "display only")
         if case.level == "unknown":
             return Ruling("unknown", "display only; memory not readable: cannot tell")
-    if any(map(is_windowed, case.crowd)):
+    if case.crowd.windowed:
         # A windowing driver tells nothing of one process: it cannot be said to hold anything.
-        words = f"{reasons.holding(case.subject, case.crowd)}, {_percent_now(case)}"
+        words = f"{_holding(case)}, {reasons.percent(case.seen.load)}"
         return Ruling("busy", words)
     return None
 
 
 def _at_work(case: Case) -> Ruling | None:
-    if not case.measured or case.seen.idle_from is not None:
+    seen, name = case.seen, case.crowd.name
+    if seen.measured_at is None or seen.idle_from is not None:
         return None
-    name = reasons.who(_actors(case))
     if name == reasons.UNSEEN:
         return Ruling("busy", reasons.IN_USE_UNSEEN)
-    return Ruling("busy", f"{name}, {_percent_now(case)}")
+    return Ruling("busy", f"{name}, {reasons.percent(seen.load)}")
 
 
 def _stuck(case: Case) -> Ruling | None:
     """Nobody alive, yet the memory is held."""
-    if case.living:
+    if case.crowd.living:
         return None
-    zombie = any(process.condition == "zombie" for process in case.crowd)
+    zombie = any(process.condition == "zombie" for process in case.crowd.members)
     if not zombie and (_worked_lately(case) or _just_started(case)):
         return None  # a working process waits for a disk now and then
-    words = reasons.stuck(case.subject, case.crowd)
+    words = reasons.stuck(case.subject, case.crowd.members)
     return Ruling("ghost", words if zombie else reasons.once(words, case.seen.samples))
 
 
@@ -115,16 +114,14 @@ def _idle(case: Case) -> Ruling | None:
     idle = case.seen.idle_seconds
     if not case.measured or idle is None:
         return None
-    crowd, window = _actors(case), case.settings.idle_window_seconds
-    name = reasons.who(crowd)
+    name, window = case.crowd.name, case.settings.idle_window_seconds
     if idle >= window:
-        rest = reasons.kept(case.subject, crowd)
-        return Ruling("held", f"{name}, idle for {format_duration(idle)}{rest}", idle)
+        return Ruling("held", f"{name}, idle for {format_duration(idle)}{_kept(case)}", idle)
     if _just_started(case):
         ago = format_duration(case.now - (case.seen.joined_at or case.now))
         return Ruling("busy", f"{name}, started {ago} ago", idle)
     if case.seen.samples == 1:
-        words = f"{name}, {_percent_now(case)}{reasons.kept(case.subject, crowd)}"
+        words = f"{name}, {reasons.percent(case.seen.load)}{_kept(case)}"
         return Ruling("busy", reasons.once(words, 1))
     held_after = format_duration(window)
     return Ruling(
@@ -134,16 +131,12 @@ def _idle(case: Case) -> Ruling | None:
 
 def _unmeasured(case: Case) -> Ruling:
     """Utilisation cannot be told: idle power over the window is the next best witness."""
-    crowd, low = _actors(case), case.seen.low_power_seconds
+    low = case.seen.low_power_seconds
     if low is not None and low >= case.settings.idle_window_seconds:
-        rest = reasons.kept(case.subject, crowd)
-        words = f"{reasons.who(crowd)}, judged by power: idle for {format_duration(low)}{rest}"
-        return Ruling("held", words, low)
-    words = f"utilisation not measurable; {reasons.holding(case.subject, crowd)}"
+        idle = f"judged by power: idle for {format_duration(low)}"
+        return Ruling("held", f"{case.crowd.name}, {idle}{_kept(case)}", low)
+    words = f"utilisation not measurable; {_holding(case)}"
     return Ruling("busy", words if low is None else reasons.once(words, case.seen.samples))
-
-
-_OF_PROCESSES = (_display, _at_work, _stuck, _idle, _unmeasured)
 
 
 def _just_started(case: Case) -> bool:
@@ -154,14 +147,13 @@ def _just_started(case: Case) -> bool:
     return worked_at is None or worked_at < joined_at
 
 
-def _actors(case: Case) -> tuple[Process, ...]:
-    """Who is to be named: the living, and no display server beside someone who computes."""
-    if len(case.crowd) == 1:
-        return case.crowd
-    crowd = case.living or case.crowd
-    return tuple([process for process in crowd if not is_display(process)]) or crowd
+def _holding(case: Case) -> str:
+    """Who is on it and with how much: "alice, 20.0 GiB"."""
+    size = reasons.size_held(case.crowd.actors_memory_bytes, case.subject)
+    return case.crowd.name if size is None else f"{case.crowd.name}, {size}"
 
 
-def _percent_now(case: Case) -> str:
-    now = utilisation(case.subject, case.settings)
-    return reasons.percent(now if now is not None else case.seen.median)
+def _kept(case: Case) -> str:
+    """What they keep: ", 16.2 GiB kept"; nothing where unknown."""
+    size = reasons.size_held(case.crowd.actors_memory_bytes, case.subject)
+    return "" if size is None else f", {size} kept"

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Instance
+from fleet_smi.model.units import format_duration
 
 State = Literal["free", "leased", "busy", "held", "ghost", "broken", "unknown"]
 STATES: tuple[State, ...] = ("free", "leased", "busy", "held", "ghost", "broken", "unknown")
@@ -49,13 +50,24 @@ class JudgedGpu(Gpu, frozen=True, kw_only=True):
 
 
 class NodeView(Struct, frozen=True, kw_only=True):
-    """One node as it was last heard of; `silent` when that was too long ago."""
+    """One node as it was last heard of; `silent` when that was too long ago.
+
+    `via` is the source that it was last heard through, and `trouble` what keeps a source
+    from hearing it now. A node that is expected and was never heard of has no `taken_at`.
+    `clock_skew_seconds` is the watcher's clock less the node's, told when it is worth a
+    warning. `missing_reports` counts the holes in its numbered reports.
+    """
 
     node_id: str
     name: str
-    taken_at: float
-    age_seconds: float
+    taken_at: float | None
+    age_seconds: float | None
     silent: bool = False
+    via: str | None = None
+    trouble: str | None = None
+    clock_skew_seconds: float | None = None
+    missing_reports: int = 0
+    labels: dict[str, str] = {}
     interval_seconds: float | None = None
     sequence: int = 0
     boot_id: str | None = None
@@ -69,6 +81,16 @@ class NodeView(Struct, frozen=True, kw_only=True):
         """What could not be read of it: one sentence for each collector that failed."""
         failed = (run for run in self.runs if run.outcome == "failed")
         return tuple(f"{run.name}: {run.detail or 'could not be read'}" for run in failed)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd about hearing it: trouble on the way, a wrong clock."""
+        trouble = () if self.trouble is None else (self.trouble,)
+        skew = self.clock_skew_seconds
+        if skew is None:
+            return trouble
+        side = "behind" if skew > 0 else "ahead"
+        return (*trouble, f"its clock is {format_duration(abs(skew))} {side}")
 
 
 class Summary(Struct, frozen=True, kw_only=True):

@@ -22,23 +22,27 @@ def percent(value: float | None) -> float | None:
     return value if value is not None and 0 <= value <= 100 else None
 
 
-def is_over(value: float, threshold: float, *, was: bool, kept: float) -> bool:
+def is_over(value: float, threshold: float, was: bool, kept: float) -> bool:
     """Whether `value` is over `threshold`; once it `was`, until it is under `kept` of that."""
     return value >= (kept * threshold if was else threshold)
 
 
 def utilisation(gpu: Gpu | Instance, settings: Thresholds) -> float | None:
     """How hard it works: its cores or, where these rest or cannot be told, its video engines."""
-    busy, video = percent(gpu.busy_percent), video_percent(gpu)
+    busy, video = gpu.busy_percent, 0.0
+    if busy is not None and not 0 <= busy <= 100:
+        busy = None
+    if isinstance(gpu, Gpu) and (gpu.encoder_percent or gpu.decoder_percent):
+        video = video_percent(gpu)
     if busy is None:
         # Idle video engines say nothing about the cores.
         return video if video >= settings.idle_percent else None
-    return max(busy, video)
+    return video if video > busy else busy
 
 
 def video_percent(gpu: Gpu | Instance) -> float:
     """How hard its video engines work; 0 where that cannot be told."""
-    if isinstance(gpu, Gpu) and (gpu.encoder_percent or gpu.decoder_percent):
+    if isinstance(gpu, Gpu):
         return max(percent(gpu.encoder_percent) or 0.0, percent(gpu.decoder_percent) or 0.0)
     return 0.0
 
@@ -82,18 +86,18 @@ def memory_level(
     gpu: Gpu | Instance, settings: Thresholds, *, shared: bool = False, was_high: bool = False
 ) -> Level:
     """Whether so little memory is used that nobody need be there."""
-    used: int | None
-    if shared:
-        # The figures are the host's: only what the processes hold says anything.
-        if gpu.processes is None:
-            return "unknown"
-        used = sum(process_memory(process) or 0 for process in gpu.processes)
-        ceiling = settings.memory_ceiling(None)
-    else:
-        used, ceiling = used_memory(gpu), settings.memory_ceiling(total_memory(gpu))
-        if used is None:
-            return "unknown"
-    return "high" if is_over(used, ceiling, was=was_high, kept=_MEMORY_KEPT) else "low"
+    total, used = (None, _held_of_host(gpu)) if shared else (total_memory(gpu), used_memory(gpu))
+    if used is None:
+        return "unknown"
+    ceiling = settings.memory_ceiling(total)
+    return "high" if is_over(used, ceiling, was_high, _MEMORY_KEPT) else "low"
+
+
+def _held_of_host(gpu: Gpu | Instance) -> int | None:
+    # The figures are the host's: only what the processes hold says anything.
+    if gpu.processes is None:
+        return None
+    return sum(process_memory(process) or 0 for process in gpu.processes)
 
 
 def power_share(gpu: Gpu) -> float | None:
@@ -106,28 +110,17 @@ def power_share(gpu: Gpu) -> float | None:
     return watts / limit
 
 
-def power_is_low(gpu: Gpu, settings: Thresholds) -> bool | None:
-    """Whether it draws about what an idle card draws; `None` where that cannot be said."""
-    share = power_share(gpu)
-    return None if share is None else share < settings.idle_power_fraction
-
-
-def lent_power(gpu: Gpu, instance: Instance, settings: Thresholds) -> bool | None:
+def lent_power_share(gpu: Gpu, instance: Instance) -> float | None:
     """The GPU's power as evidence for one instance: only while nobody is on another."""
     if any(one.processes for one in gpu.instances if one is not instance):
         return None
-    return power_is_low(gpu, settings)
+    return power_share(gpu)
 
 
 def uncorrected_errors(gpu: Gpu) -> int:
     """Uncorrectable memory errors counted; 0 where they are not counted."""
     count = gpu.ecc_uncorrected
     return count if count is not None and 0 < count <= _MOST_ERRORS else 0
-
-
-def is_deserted(gpu: Gpu | Instance) -> bool:
-    """Whether its processes could be read and nobody is there: at most an MPS server."""
-    return gpu.processes is not None and all(map(is_mps_server, gpu.processes))
 
 
 def is_mps_server(process: Process) -> bool:

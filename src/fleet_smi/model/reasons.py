@@ -1,9 +1,9 @@
 """The words of a verdict: short sentences for people."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from fleet_smi.model.people import owners
-from fleet_smi.model.readings import process_memory, processes_memory, used_memory
+from fleet_smi.model.readings import process_memory, used_memory
 from fleet_smi.model.snapshot import Fault, FaultKind, Gpu, Instance, Process
 from fleet_smi.model.units import format_duration, format_size
 
@@ -55,16 +55,10 @@ def percent(load: float | None) -> str:
     return "load unknown" if load is None else f"{load:.0f} %"
 
 
-def kept(gpu: Gpu | Instance, processes: Iterable[Process]) -> str:
-    """What processes keep, or else what is used: ", 16.2 GiB kept"; nothing where unknown."""
-    size = _held_size(gpu, processes)
-    return "" if size is None else f", {size} kept"
-
-
-def holding(gpu: Gpu | Instance, processes: Sequence[Process]) -> str:
-    """Who is on it and with how much: "alice, 20.0 GiB"."""
-    size = _held_size(gpu, processes)
-    return who(processes) if size is None else f"{who(processes)}, {size}"
+def size_held(held: int | None, gpu: Gpu | Instance) -> str | None:
+    """What processes hold, or else what is used: "16.2 GiB"; `None` where neither is known."""
+    held = held or used_memory(gpu)
+    return None if held is None else format_size(held)
 
 
 def size_used(gpu: Gpu | Instance) -> str:
@@ -91,7 +85,7 @@ def stuck(gpu: Gpu | Instance, processes: Sequence[Process]) -> str:
     """Which dead process still holds memory: "pid 4711 is a zombie and still holds 12.0 GiB"."""
     worst = min(processes, key=lambda process: (-(process_memory(process) or 0), process.pid))
     condition = "a zombie" if worst.condition == "zombie" else "uninterruptible"
-    size = _held_size(gpu, (worst,)) or "the GPU"
+    size = size_held(process_memory(worst), gpu) or "the GPU"
     more = f" ({len(processes) - 1} more like it)" if len(processes) > 1 else ""
     return f"pid {worst.pid} is {condition} and still holds {size}{more}"
 
@@ -105,10 +99,3 @@ def instances(free: int, count: int, processes: Sequence[Process]) -> str:
 def last_known(state: str, processes: Sequence[Process]) -> str:
     """What was last known of a GPU whose node no longer reports: "busy (alice)"."""
     return f"{state} ({who(processes)})" if processes and state in ("busy", "held") else state
-
-
-def _held_size(gpu: Gpu | Instance, processes: Iterable[Process]) -> str | None:
-    held = processes_memory(processes)
-    if not held:
-        held = used_memory(gpu)
-    return None if held is None else format_size(held)

@@ -41,7 +41,10 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A GPU or MIG instance that might be offered; `part` numbers the instances of one GPU."""
+    """A GPU or MIG instance that might be offered.
+
+    `part` numbers the instances of one GPU, and `instance` is the one that is meant.
+    """
 
     node_id: str
     node: str
@@ -49,11 +52,17 @@ class Candidate(Struct, frozen=True, kw_only=True):
     uuid: str
     vendor: Vendor
     model: str | None
-    judged: JudgedGpu | JudgedInstance
+    gpu: JudgedGpu
+    instance: JudgedInstance | None = None
     free_memory_bytes: int | None
     temperature_celsius: float | None = None
     taken_beside: int = 0
     part: int | None = None
+
+    @property
+    def judged(self) -> JudgedGpu | JudgedInstance:
+        """What is offered: the GPU, or an instance of it."""
+        return self.instance or self.gpu
 
     @property
     def label(self) -> str:
@@ -146,7 +155,8 @@ def _candidates(node: NodeView, request: Request) -> Iterator[Candidate]:
                     uuid=judged.uuid,
                     vendor=gpu.vendor,
                     model=model,
-                    judged=judged,
+                    gpu=gpu,
+                    instance=judged if isinstance(judged, JudgedInstance) else None,
                     free_memory_bytes=_free_memory(gpu, judged),
                     temperature_celsius=_celsius(gpu),
                     taken_beside=taken,
@@ -243,8 +253,13 @@ def _refusals(nodes: Iterable[NodeView], refused: list[Refused]) -> Iterator[Ref
         yield Refusal(node=one.node, index=one.index, uuid=one.uuid, part=one.part, words=words)
     for node in nodes:
         if node.silent:
-            age = format_duration(node.age_seconds)
-            yield Refusal(node=node.name, words=f"node silent for {age}")
+            yield Refusal(node=node.name, words=_silence(node))
+
+
+def _silence(node: NodeView) -> str:
+    if node.age_seconds is None:
+        return f"never heard: {node.trouble}" if node.trouble else "never heard"
+    return f"node silent for {format_duration(node.age_seconds)}"
 
 
 def _unmet(request: Request, free: int, together: int, refused: list[Refused]) -> str:

@@ -1,14 +1,14 @@
 """What stands of the verdicts on one GPU: noise around a threshold must not flap it."""
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fleet_smi.model.case import Case
+from fleet_smi.model.crowd import NOBODY, Crowd, crowd_of
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.snapshot import Gpu, Instance
 from fleet_smi.model.thresholds import Thresholds
-from fleet_smi.model.verdict import judge, judge_instance
+from fleet_smi.model.verdict import decide
 from fleet_smi.model.window import Seen, observe
 
 
@@ -21,6 +21,7 @@ class Standing(Struct, frozen=True, gc=False):
 
     seen: Seen
     verdict: Verdict
+    crowd: Crowd = NOBODY
     disagreed: int = 0
     candidate: State | None = None
     candidate_from: float = 0.0
@@ -37,50 +38,45 @@ class Sampled(Struct, frozen=True, gc=False):
 
 def follow(
     known: Standing | None,
+    subject: Gpu | Instance,
     gpu: Gpu,
     sampled: Sampled,
     settings: Thresholds,
-    instances: Sequence[Verdict] = (),
+    instances: tuple[Verdict, ...] = (),
 ) -> Standing:
-    """Take in one more sample of a GPU: remember it, judge it, and let the verdict settle."""
-    seen, previous = _before(known)
-    at = sampled.at
-    seen = observe(seen, gpu, at, settings, None, sampled.interval_seconds, sampled.skew)
-    verdict = judge(gpu, seen, at, settings, instances=instances, previous=previous)
-    return settle(known, seen, verdict, settings)
+    """Take in one more sample: remember it, judge it, and let the verdict settle.
+
+    `subject` is `gpu` itself, with the verdicts on its `instances`, or one of these.
+    """
+    at, pace, skew = sampled.at, sampled.interval_seconds, sampled.skew
+    if known is None:
+        seen, previous, crowd = None, None, crowd_of(subject.processes)
+    else:
+        crowd = crowd_of(subject.processes, known.crowd)
+        seen, previous = known.seen, known.verdict
+    seen = observe(seen, subject, at, settings, gpu, pace, skew, crowd)
+    verdict = decide(Case(subject, gpu, seen, at, settings, crowd, instances), previous)
+    return settle(known, seen, verdict, crowd, settings)
 
 
-def follow_instance(
-    known: Standing | None, instance: Instance, gpu: Gpu, sampled: Sampled, settings: Thresholds
+def settle(
+    known: Standing | None, seen: Seen, verdict: Verdict, crowd: Crowd, settings: Thresholds
 ) -> Standing:
-    """Take in one more sample of an instance of `gpu`."""
-    seen, previous = _before(known)
-    at = sampled.at
-    seen = observe(seen, instance, at, settings, gpu, sampled.interval_seconds, sampled.skew)
-    verdict = judge_instance(instance, gpu, seen, at, settings, previous=previous)
-    return settle(known, seen, verdict, settings)
-
-
-def settle(known: Standing | None, seen: Seen, verdict: Verdict, settings: Thresholds) -> Standing:
     """Let a verdict stand, or keep the one before until the new state has lasted.
 
     What people and machines do (processes, faults, modes) acts at once; what a threshold
     does must disagree with the standing state `settle_samples` times in a row.
     """
     if known is None or verdict.state == known.verdict.state or seen.samples == 1:
-        return Standing(seen, verdict)
+        return Standing(seen, verdict, crowd)
     if seen.changed and not _may_be_an_exit(known.verdict, verdict):
-        return Standing(seen, verdict)
+        return Standing(seen, verdict, crowd)
     goes_on = known.candidate == verdict.state
     candidate_from = known.candidate_from if goes_on else seen.last_at
     disagreed = known.disagreed + 1
     if disagreed >= settings.settle_samples:
-        return Standing(seen, replace(verdict, since=candidate_from))
-    return Standing(seen, known.verdict, disagreed, verdict.state, candidate_from)
-
-
-def _before(known: Standing | None) -> tuple[Seen | None, Verdict | None]:
-    return (None, None) if known is None else (known.seen, known.verdict)
+        return Standing(seen, replace(verdict, since=candidate_from), crowd)
+    return Standing(seen, known.verdict, crowd, disagreed, verdict.state, candidate_from)
 
 
 def _may_be_an_exit(before: Verdict, now: Verdict) -> bool:

@@ -141,15 +141,20 @@ class CollectorRun(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """All that was read of one node at one time."""
+    """All that was read of one node at one time.
+
+    `sequence` counts the snapshots of one `run_id`, the life of one agent, from 1 on.
+    """
 
     node_id: str
     name: str
     taken_at: float
     interval_seconds: float | None = None
     sequence: int = 0
+    run_id: str | None = None
     boot_id: str | None = None
     agent_version: str | None = None
+    labels: dict[str, str] = {}
     host: Host = Host()
     gpus: tuple[Gpu, ...] = ()
     runs: tuple[CollectorRun, ...] = ()

@@ -37,9 +37,10 @@ class Thresholds(Struct, frozen=True, kw_only=True):
 
     def memory_ceiling(self, total_bytes: int | None) -> float:
         """The memory that may be used on a GPU that is still free."""
-        if total_bytes is None:
-            return self.free_memory_bytes
-        return min(self.free_memory_fraction * total_bytes, self.free_memory_bytes)
+        most = self.free_memory_bytes
+        if total_bytes is None or total_bytes * self.free_memory_fraction >= most:
+            return most
+        return total_bytes * self.free_memory_fraction
 
 
 DEFAULT_THRESHOLDS = Thresholds()

@@ -1,6 +1,6 @@
 """The judgement: is a GPU free, and if not, why not.
 
-`judge` asks the rules in order; the first that has something to say decides. Silence
+`decide` asks the rules in order; the first that has something to say decides. Silence
 and leases come last: they cover what was judged, and do not change how.
 """
 
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from fleet_smi.model import activity, reasons
-from fleet_smi.model.case import Case, Rule, Ruling, ask, case_of
+from fleet_smi.model.case import Case, Ruling
+from fleet_smi.model.crowd import crowd_of
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.notes import notes_on
 from fleet_smi.model.readings import is_display, uncorrected_errors
@@ -22,6 +23,7 @@ __all__ = [
     "DEFAULT_THRESHOLDS",
     "Lease",
     "Thresholds",
+    "decide",
     "judge",
     "judge_instance",
     "leased",
@@ -62,8 +64,8 @@ def judge(
     if gpu.instances:
         known = instances is not None and len(instances) == len(gpu.instances)
         verdicts = tuple(instances or ()) if known else _judge_each(gpu, now, settings)
-    case = case_of(gpu, gpu, seen, now, settings, verdicts)
-    return _covered(_verdict(case, _RULES, previous), case, previous, lease, silent_seconds)
+    case = Case(gpu, gpu, seen, now, settings, crowd_of(gpu.processes), verdicts)
+    return _covered(decide(case, previous), case, previous, lease, silent_seconds)
 
 
 def judge_instance(
@@ -78,9 +80,21 @@ def judge_instance(
     previous: Verdict | None = None,
 ) -> Verdict:
     """Judge one MIG instance of `gpu`; what ails the GPU ails each of its instances."""
-    case = case_of(instance, gpu, seen, now, settings)
-    rules = _RULES_OF_AN_INSTANCE
-    return _covered(_verdict(case, rules, previous), case, previous, lease, silent_seconds)
+    case = Case(instance, gpu, seen, now, settings, crowd_of(instance.processes))
+    return _covered(decide(case, previous), case, previous, lease, silent_seconds)
+
+
+def decide(case: Case, previous: Verdict | None) -> Verdict:
+    """Judge a case: the first rule that has something to say decides."""
+    ruling = _card(case) or _mig(case) or activity.ruling(case)
+    same = previous is not None and previous.state == ruling.state
+    return Verdict(
+        state=ruling.state,
+        reason=ruling.reason,
+        since=previous.since if previous is not None and same else case.now,
+        notes=() if case.verdicts else notes_on(case),
+        idle_seconds=ruling.idle_seconds,
+    )
 
 
 def silenced(verdict: Verdict, subject: Gpu | Instance, seconds: float, since: float) -> Verdict:
@@ -143,7 +157,7 @@ def _asleep(case: Case) -> Ruling | None:
 def _mig(case: Case) -> Ruling | None:
     """A GPU cut into instances is the sum of them."""
     if not case.verdicts:
-        if not case.gpu.mig_mode or not all(map(is_display, case.crowd)):
+        if not case.gpu.mig_mode or case.crowd.computes or case.subject is not case.gpu:
             return None
         unread = case.gpu.unread.get("instances")
         if unread is not None:
@@ -151,13 +165,10 @@ def _mig(case: Case) -> Ruling | None:
         return Ruling("leased", reasons.NO_INSTANCE)
     states = [verdict.state for verdict in case.verdicts]
     inside = {one.pid for part in case.gpu.instances for one in part.processes or ()}
-    outside = any(one.pid not in inside and not is_display(one) for one in case.crowd)
+    outside = any(one.pid not in inside and not is_display(one) for one in case.crowd.members)
     state = "busy" if outside else next(one for one in _LOUDEST if one in states)
     words = reasons.instances(states.count("free"), len(states), _everyone(case.gpu))
     return Ruling(state, words)
-
-
-_OF_THE_CARD: tuple[Rule, ...] = (_fault, _closed, _asleep)
 
 
 def _card(case: Case) -> Ruling | None:
@@ -166,22 +177,7 @@ def _card(case: Case) -> Ruling | None:
     sound = gpu.fault is None and not gpu.ecc_uncorrected and not gpu.asleep
     if sound and gpu.compute_mode in (None, "default"):
         return None
-    return ask(_OF_THE_CARD, case)
-
-
-_RULES: tuple[Rule, ...] = (_card, _mig, activity.processes)
-_RULES_OF_AN_INSTANCE: tuple[Rule, ...] = (_card, activity.processes)
-
-
-def _verdict(case: Case, rules: tuple[Rule, ...], previous: Verdict | None) -> Verdict:
-    state, reason, idle_seconds = ask(rules, case) or activity.no_process(case)
-    return Verdict(
-        state=state,
-        reason=reason,
-        since=case.now if previous is None or previous.state != state else previous.since,
-        notes=() if case.verdicts else notes_on(case),
-        idle_seconds=idle_seconds,
-    )
+    return _fault(case) or _closed(case) or _asleep(case)
 
 
 def _covered(

@@ -3,38 +3,29 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from fleet_smi.model.fleet import STATES, JudgedGpu, JudgedInstance, NodeView, Summary
-from fleet_smi.model.settle import Standing
-from fleet_smi.model.snapshot import Gpu, Snapshot
-from fleet_smi.model.verdict import silenced
+from fleet_smi.model.fleet import STATES, JudgedGpu, JudgedInstance, NodeView, Summary, Verdict
+from fleet_smi.model.snapshot import Gpu
 
 
-def node_view(
-    snapshot: Snapshot, gpus: Iterable[Gpu], standings: Mapping[str, Standing]
-) -> NodeView:
-    """A node as it was when its snapshot came, its GPUs in the order of their indices."""
-    judged = [_judged(gpu, standings) for gpu in gpus]
-    return NodeView(
-        node_id=snapshot.node_id,
-        name=snapshot.name,
-        taken_at=snapshot.taken_at,
-        age_seconds=0.0,
-        interval_seconds=snapshot.interval_seconds,
-        sequence=snapshot.sequence,
-        boot_id=snapshot.boot_id,
-        agent_version=snapshot.agent_version,
-        host=snapshot.host,
-        runs=snapshot.runs,
-        gpus=tuple(sorted(judged, key=lambda gpu: (gpu.index, gpu.uuid))),
-    )
+class NodeParts(Struct, frozen=True, kw_only=True, gc=False):
+    """A node at one moment, not yet put together: for those who look at many, often.
+
+    `node` is the view of it without its GPUs. `gpus` are in the order of their indices, and
+    `verdicts` has those on the instances too, by UUID.
+    """
+
+    node: NodeView
+    gpus: tuple[tuple[Gpu, Verdict], ...] = ()
+    verdicts: dict[str, Verdict] = {}
 
 
-def silent_view(view: NodeView, age_seconds: float, since: float) -> NodeView:
-    """A node that has not been heard of for too long: what it said last, and no verdict on it."""
-    gpus = tuple([_silenced(gpu, age_seconds, since) for gpu in view.gpus])
-    return replace(view, age_seconds=age_seconds, silent=True, gpus=gpus)
+def view_of(parts: NodeParts) -> NodeView:
+    """The view of a node, with its GPUs."""
+    gpus = [_judged(gpu, verdict, parts.verdicts) for gpu, verdict in parts.gpus]
+    return replace(parts.node, gpus=tuple(gpus))
 
 
 def summary_of(nodes: Iterable[NodeView]) -> Summary:
@@ -49,19 +40,10 @@ def summary_of(nodes: Iterable[NodeView]) -> Summary:
     )
 
 
-def _judged(gpu: Gpu, standings: Mapping[str, Standing]) -> JudgedGpu:
+def _judged(gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]) -> JudgedGpu:
     fields = asdict(gpu)
     if gpu.instances:
         fields["instances"] = tuple(
-            JudgedInstance(**asdict(part), verdict=standings[part.uuid].verdict)
-            for part in gpu.instances
+            JudgedInstance(**asdict(part), verdict=verdicts[part.uuid]) for part in gpu.instances
         )
-    return JudgedGpu(**fields, verdict=standings[gpu.uuid].verdict)
-
-
-def _silenced(gpu: JudgedGpu, seconds: float, since: float) -> JudgedGpu:
-    parts = tuple(
-        replace(part, verdict=silenced(part.verdict, part, seconds, since))
-        for part in gpu.instances
-    )
-    return replace(gpu, verdict=silenced(gpu.verdict, gpu, seconds, since), instances=parts)
+    return JudgedGpu(**fields, verdict=verdict)

@@ -1,61 +1,38 @@
 """What is remembered of one GPU between samples: a few aggregates, never the samples."""
 
-from typing import NamedTuple
-
 from msgspec import Struct
 
-from fleet_smi.model.readings import (
-    Level,
-    is_deserted,
-    is_over,
-    lent_power,
-    memory_level,
-    percent,
-    power_is_low,
-    power_share,
-    utilisation,
-    video_percent,
-)
-from fleet_smi.model.snapshot import Gpu, Instance, Process
+from fleet_smi.model.crowd import Crowd, crowd_of
+from fleet_smi.model.readings import Level, lent_power_share, power_share, utilisation
+from fleet_smi.model.snapshot import FaultKind, Gpu, Instance, Process
 from fleet_smi.model.thresholds import Thresholds
+from fleet_smi.model.unexplained import NOTHING_OVER, Over, median_of, weigh
 
 RECENT = 6
 _FULL_PERCENT = 99.5
 _HOLE_INTERVALS = 3
 _ROUNDING_SECONDS = 5.0
-# With fewer samples than this, idle power outweighs a utilisation that may be an artefact.
-_TRUSTED_SAMPLES = 3
-# What was over its threshold counts as over until it is under this share of it.
-_LOAD_KEPT = 0.5
-_POWER_KEPT = 0.8
-_NOBODY: frozenset[int] = frozenset()
+
+Mark = tuple[FaultKind | None, bool, str | None, bool | None, int]
+"""All but the processes that acts at once: fault, asleep, compute mode, MIG, instances."""
 
 
-class Over(NamedTuple):
-    """What is over its threshold: once it is, it stays so until it is well under.
-
-    The utilisation is the one that counts where no process explains it.
-    """
-
-    memory: bool = False
-    load: bool = False
-    power: bool = False
-
-
-class Seen(Struct, frozen=True, kw_only=True, gc=False):
+class Seen(Struct, frozen=True, gc=False):
     """What the samples of one GPU or instance so far amount to.
 
     Every time is by the watcher's clock. A `…_from` is the start of a run that still
-    lasts, and `None` when there is none. `samples` counts since the last long hole.
-    `pids` is `None` when the processes could not be read; `joined_at` is when the
-    youngest came. `level` is how much memory is used, `over` what is over its threshold
-    with these same processes. `mark` is all else that acts at once, `changed` whether it or the
-    processes differ from the sample before. `skew` is this clock less the node's.
+    lasts, and `None` when there is none. `samples` counts since the last long hole. `load`
+    is the utilisation that was `measured_at`: the last one, unless that is long ago. `pids`
+    is `None` when the processes could not be read; `joined_at` is when the youngest came.
+    `recent` are the last few utilisations, `level` is how much memory is used, and `over`
+    what is over its threshold with these same processes: they are kept only where none of
+    them computes. `changed` tells whether the processes or the `mark` differ from the
+    sample before. `skew` is this clock less the node's.
     """
 
     last_at: float
     samples: int = 1
-    recent: tuple[float, ...] = ()
+    load: float | None = None
     measured_at: float | None = None
     idle_from: float | None = None
     worked_at: float | None = None
@@ -63,16 +40,17 @@ class Seen(Struct, frozen=True, kw_only=True, gc=False):
     low_power_from: float | None = None
     pids: frozenset[int] | None = None
     joined_at: float | None = None
+    recent: tuple[float, ...] = ()
     level: Level = "unknown"
-    over: Over = Over()
-    mark: tuple[object, ...] = ()
+    over: Over = NOTHING_OVER
+    mark: Mark | None = None
     changed: bool = True
     skew: float = 0.0
 
     @property
     def median(self) -> float | None:
         """The middle of the last few utilisations; `None` when none was measured lately."""
-        return _median(self.recent)
+        return median_of(self.recent)
 
     @property
     def idle_seconds(self) -> float | None:
@@ -106,158 +84,112 @@ def observe(
     parent: Gpu | None = None,
     interval_seconds: float | None = None,
     skew: float = 0.0,
+    crowd: Crowd | None = None,
 ) -> Seen:
-    """Take one more sample in; an instance comes with the GPU that is its `parent`."""
-    hole = max(settings.hole_seconds, _HOLE_INTERVALS * (interval_seconds or 0.0))
-    pids, mark = _pids(gpu.processes), _mark(gpu, parent)
-    joined_at = _joined_at(seen, gpu.processes, pids, at, skew)
-    if seen is None:
-        before, changed, moved = Seen(last_at=at, samples=0), True, False
-    else:
-        moved = pids != seen.pids
-        before, changed = seen, moved or mark != seen.mark
-        if not 0 <= at - seen.last_at <= hole:
-            before = Seen(last_at=at, samples=0, worked_at=seen.worked_at)
-    load = _load(before, utilisation(gpu, settings), at, settings, hole, moved=moved)
-    if moved and not pids and pids is not None:
-        # That was the work of those who have left.
-        load = load._replace(recent=(), worked_at=None)
-    low_power_from = _start(before.low_power_from, at) if _low(gpu, parent, settings) else None
-    was = Over() if moved else before.over
-    card = gpu if isinstance(gpu, Gpu) else parent
-    shared = card is not None and card.memory_shared
-    level = memory_level(gpu, settings, shared=shared, was_high=was.memory)
-    may_be_artefact = level != "high" and low_power_from is not None
-    over = Over(
-        memory=was.memory if level == "unknown" else level == "high",
-        load=_is_loud(was, gpu, load.recent, settings, may_be_artefact=may_be_artefact),
-        power=_draws_power(was, gpu, settings),
-    )
-    return Seen(
-        last_at=at,
-        samples=before.samples + 1,
-        recent=load.recent,
-        measured_at=load.measured_at,
-        idle_from=load.idle_from,
-        worked_at=load.worked_at,
-        full_from=load.full_from,
-        low_power_from=low_power_from,
-        pids=pids,
-        joined_at=joined_at,
-        level=level,
-        over=over,
-        mark=mark,
-        changed=changed,
-        skew=skew,
-    )
+    """Take one more sample in; an instance comes with the GPU that is its `parent`.
 
-
-class _Load(NamedTuple):
-    """The utilisations to keep, and where the runs of them stand."""
-
-    recent: tuple[float, ...]
-    measured_at: float | None
-    idle_from: float | None
-    full_from: float | None
-    worked_at: float | None
-
-
-def _load(
-    before: Seen, load: float | None, at: float, settings: Thresholds, hole: float, *, moved: bool
-) -> _Load:
-    """Take one more utilisation in.
-
-    Earlier figures say nothing about a new set of processes: `moved` drops them.
+    `crowd` is who is on it, where that is worked out already.
     """
-    idle_from, full_from, worked_at = before.idle_from, before.full_from, before.worked_at
-    if load is None:
-        if before.measured_at is None or at - before.measured_at > hole:
-            return _Load((), None, None, None, worked_at)
-        recent = () if moved else before.recent
-        return _Load(recent, before.measured_at, idle_from, full_from, worked_at)
-    recent = (load,) if moved else (*before.recent[1 - RECENT :], load)
-    full_from = _start(full_from, at) if load >= _FULL_PERCENT else None
-    if load < settings.idle_percent:
-        return _Load(recent, at, _start(idle_from, at), full_from, worked_at)
-    return _Load(recent, at, None, full_from, at)
-
-
-def _median(loads: tuple[float, ...]) -> float | None:
-    ordered = sorted(loads)
-    count = len(ordered)
-    return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else None
-
-
-def _is_loud(
-    was: Over,
-    gpu: Gpu | Instance,
-    recent: tuple[float, ...],
-    settings: Thresholds,
-    *,
-    may_be_artefact: bool,
-) -> bool:
-    """Whether it works harder than a display would, by the median.
-
-    Power may show that so few samples on an empty GPU are the known artefact of a first read.
-    """
-    median = _median(recent)
-    if median is None:
-        return False
-    video = video_percent(gpu) >= settings.idle_percent
-    if may_be_artefact and len(recent) < _TRUSTED_SAMPLES and not video and is_deserted(gpu):
-        return False
-    # Where the cores cannot be told, video engines at work are all the evidence there is.
-    only_video = video and percent(gpu.busy_percent) is None
-    threshold = settings.idle_percent if only_video else settings.display_percent
-    return is_over(median, threshold, was=was.load, kept=_LOAD_KEPT)
-
-
-def _draws_power(was: Over, gpu: Gpu | Instance, settings: Thresholds) -> bool:
-    # The power of a whole card says nothing about one of its instances.
-    share = power_share(gpu) if isinstance(gpu, Gpu) else None
-    if share is None:
-        return False
-    return is_over(share, settings.idle_power_fraction, was=was.power, kept=_POWER_KEPT)
-
-
-def _start(start: float | None, at: float) -> float:
-    return at if start is None else start
-
-
-def _pids(processes: tuple[Process, ...] | None) -> frozenset[int] | None:
-    if processes:
-        return frozenset([process.pid for process in processes])
-    return None if processes is None else _NOBODY
-
-
-def _low(gpu: Gpu | Instance, parent: Gpu | None, settings: Thresholds) -> bool | None:
-    if isinstance(gpu, Gpu):
-        return power_is_low(gpu, settings)
-    return None if parent is None else lent_power(parent, gpu, settings)
-
-
-def _mark(gpu: Gpu | Instance, parent: Gpu | None) -> tuple[object, ...]:
     card = gpu if isinstance(gpu, Gpu) else parent
     if card is None:
-        return ()
+        raise TypeError("an instance is observed with the GPU that it is a part of")
+    crowd = crowd or crowd_of(gpu.processes)
     kind = None if card.fault is None else card.fault.kind
-    return (kind, card.asleep, card.compute_mode, card.mig_mode, len(card.instances))
+    mark = kind, card.asleep, card.compute_mode, card.mig_mode, len(card.instances)
+    hole = settings.hole_seconds
+    if interval_seconds is not None and interval_seconds * _HOLE_INTERVALS > hole:
+        hole = interval_seconds * _HOLE_INTERVALS
+    if seen is None:
+        before, moved, changed = Seen(at, 0), False, True
+        joined_at = _joined_at(None, gpu.processes, at, skew)
+    else:
+        moved = crowd.pids is not seen.pids and crowd.pids != seen.pids
+        changed = moved or mark != seen.mark
+        joined_at = _joined_at(seen, gpu.processes, at, skew) if moved else seen.joined_at
+        goes_on = 0 <= at - seen.last_at <= hole
+        before = seen if goes_on else Seen(at, 0, worked_at=seen.worked_at)
+    share = power_share(card) if isinstance(gpu, Gpu) else lent_power_share(card, gpu)
+    low_power_from = None
+    if share is not None and share < settings.idle_power_fraction:
+        low_power_from = at if before.low_power_from is None else before.low_power_from
+    now = utilisation(gpu, settings)
+    load, measured_at, idle_from, worked_at, full_from = (
+        _unmeasured(before, at, hole, moved)
+        if now is None
+        else _measured(before, now, at, settings)
+    )
+    recent, level, over = _EXPLAINED
+    if not crowd.computes:
+        if moved and crowd.empty:
+            worked_at = None  # that was the work of those who have left
+        recent = _recent(before, now, measured_at, crowd, moved)
+        was = NOTHING_OVER if moved else before.over
+        level, over = weigh(was, gpu, card, crowd, recent, share, settings)
+    return Seen(
+        at,
+        before.samples + 1,
+        load,
+        measured_at,
+        idle_from,
+        worked_at,
+        full_from,
+        low_power_from,
+        crowd.pids,
+        joined_at,
+        recent,
+        level,
+        over,
+        mark,
+        changed,
+        skew,
+    )
+
+
+_EXPLAINED: tuple[tuple[float, ...], Level, Over] = ((), "unknown", NOTHING_OVER)
+_Runs = tuple[float | None, float | None, float | None, float | None, float | None]
+"""The load and when it was measured; idle from, worked at, full from."""
+
+
+def _measured(before: Seen, load: float, at: float, settings: Thresholds) -> _Runs:
+    if load < settings.idle_percent:
+        idle_from = before.idle_from
+        return load, at, at if idle_from is None else idle_from, before.worked_at, None
+    full_from = None
+    if load >= _FULL_PERCENT:
+        full_from = at if before.full_from is None else before.full_from
+    return load, at, None, at, full_from
+
+
+def _unmeasured(before: Seen, at: float, hole: float, moved: bool) -> _Runs:
+    """Let the runs go on over a missed reading, unless it is missed for long."""
+    measured_at = before.measured_at
+    if measured_at is None or at - measured_at > hole:
+        return None, None, None, before.worked_at, None
+    load = None if moved else before.load
+    return load, measured_at, before.idle_from, before.worked_at, before.full_from
+
+
+def _recent(
+    before: Seen, load: float | None, measured_at: float | None, crowd: Crowd, moved: bool
+) -> tuple[float, ...]:
+    """The last few utilisations; those of another set of processes say nothing."""
+    if moved:
+        return () if load is None or crowd.empty else (load,)
+    if load is None:
+        return () if measured_at is None else before.recent
+    return (*before.recent[1 - RECENT :], load)
 
 
 def _joined_at(
-    seen: Seen | None,
-    processes: tuple[Process, ...] | None,
-    pids: frozenset[int] | None,
-    at: float,
-    skew: float,
+    seen: Seen | None, processes: tuple[Process, ...] | None, at: float, skew: float
 ) -> float | None:
     """When the youngest process came: by its own start, else by when it was first seen."""
-    if not processes or not pids:
+    if not processes:
         return None
     known = None if seen is None else seen.pids
-    if seen is not None and known is not None and pids <= known:
-        return seen.joined_at
     new = [process for process in processes if known is None or process.pid not in known]
+    if seen is not None and not new:
+        return seen.joined_at
     starts = [p.started_at + skew for p in new if p.started_at is not None]
     # A start in the future is a wrong clock's; a few seconds of it are rounding.
     starts = [start for start in starts if start <= at + _ROUNDING_SECONDS]

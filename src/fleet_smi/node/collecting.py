@@ -1,7 +1,7 @@
 """The collector contract, the deadlines, and how parts become a snapshot."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -9,17 +9,15 @@ from msgspec.structs import asdict, replace
 
 from fleet_smi import __version__
 from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent, ReadFailed
-from fleet_smi.model.snapshot import (
-    REMEDY_OF_SILENCE,
-    CollectorRun,
-    Fault,
-    FaultKind,
-    Gpu,
-    Host,
-    Outcome,
-    Process,
-    Snapshot,
+from fleet_smi.model.joining import (
+    all_processes,
+    fault_kind,
+    fault_of,
+    with_own_uuid,
+    with_people,
+    with_shared_memory,
 )
+from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Process, Snapshot
 from fleet_smi.model.text import clean
 from fleet_smi.node.collectors import collector
 from fleet_smi.node.reader import Answer, Reader
@@ -33,6 +31,8 @@ WHOLE_SECONDS = 4.0
 
 QUICK = ("nvidia", "amd", "intel", "host")
 FULL = (*QUICK, "network")
+_OTHER_VENDORS = ("amd", "intel")
+_LOOKS_FOR_VENDORS = 30
 _DRIVERS = ("nvidia", "nvidia_smi", "amd", "intel")
 
 
@@ -72,13 +72,18 @@ class Sampler:
         subjects: tuple[str, ...] = FULL,
         traffic: bool = False,
         name: str | None = None,
+        run_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self._reader = reader
         self._root = root
         self._subjects = subjects
         self._traffic = traffic
         self._name = name
+        self._run_id = run_id
+        self._labels = dict(labels or {})
         self._sequence = 0
+        self._absent: dict[str, CollectorRun] = {}  # vendors whose cards this machine has not
         self._own = Part()  # who the node is, from the last look that told
 
     def prepare(self) -> None:
@@ -87,14 +92,23 @@ class Sampler:
 
     def take(self, interval_seconds: float | None = None) -> Snapshot:
         """One snapshot, now; answers in time whatever the machine does."""
-        look = _Look(self._reader, self._root)
+        look = _Look(self._reader, self._root, self._absent)
         look.at(self._requests())
         if "nvidia" in self._subjects:
             look.at_nvidia_otherwise()
         look.join_people()
         self._sequence += 1
+        # A card may be added while we live, but not every second.
+        again = self._sequence % _LOOKS_FOR_VENDORS == 0
+        self._absent = {} if again else look.absent(_OTHER_VENDORS)
         self._own = look.own or self._own
-        return look.snapshot(self._own, self._name, self._sequence, interval_seconds)
+        return replace(
+            look.snapshot(self._own, self._name),
+            interval_seconds=interval_seconds,
+            sequence=self._sequence,
+            run_id=self._run_id,
+            labels=self._labels,
+        )
 
     def abandon(self) -> None:
         """Let go of a reader that a fork of this process has inherited."""
@@ -112,20 +126,21 @@ class Sampler:
         return [
             (subject, {"root": self._root, **more.get(subject, {})})
             for subject in (*self._subjects, "processes")
+            if subject not in self._absent
         ]
 
 
 class _Look:
     """One snapshot in the making."""
 
-    def __init__(self, reader: Reader, root: str) -> None:
+    def __init__(self, reader: Reader, root: str, absent: Mapping[str, CollectorRun]) -> None:
         self._reader = reader
         self._root = root
         self._until = time.monotonic() + WHOLE_SECONDS
         self._taken_at = time.time()
         self._parts: list[Part] = []
         self._gpus: list[Gpu] = []
-        self._runs: dict[str, CollectorRun] = {}
+        self._runs: dict[str, CollectorRun] = dict(absent)
         self._failures: dict[str, CollectError] = {}
 
     def at(self, requests: list[Request]) -> bool:
@@ -172,7 +187,7 @@ class _Look:
         self.at([("nvidia_kernel", {"root": self._root})])
         if len(self._gpus) == known and isinstance(error, NotAnswering):
             self._gpus.extend(_met(error))
-        fault = _fault(self._first_cause(error))
+        fault = fault_of(self._first_cause(error))
         self._gpus[known:] = [
             gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in self._gpus[known:]
         ]
@@ -184,7 +199,7 @@ class _Look:
 
     def _ask_for_people(self) -> None:
         """nvidia-smi names pids in its text, which only its collector can read."""
-        pids = {process.pid for gpu in self._gpus for process in _all_processes(gpu)}
+        pids = {process.pid for gpu in self._gpus for process in all_processes(gpu)}
         listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
         known = {"root": self._root, "pids": tuple(sorted(pids)), "listed_at": listed_at}
         self.at([("processes", known)])
@@ -192,26 +207,27 @@ class _Look:
     def join_people(self) -> None:
         """Join owners and commands to the pids that the drivers named."""
         people = {pid: person for part in self._parts for pid, person in part.people.items()}
-        self._gpus = [_with_people(gpu, people) for gpu in self._gpus]
+        self._gpus = [with_people(gpu, people) for gpu in self._gpus]
+
+    def absent(self, subjects: Iterable[str]) -> dict[str, CollectorRun]:
+        """How those of these subjects fared that this machine has not."""
+        found = {name: run for name, run in self._runs.items() if name in subjects}
+        return {name: run for name, run in found.items() if run.outcome == "absent"}
 
     @property
     def own(self) -> Part | None:
         """The part that tells who this node is."""
         return next((part for part in self._parts if part.node_id), None)
 
-    def snapshot(
-        self, own: Part, name: str | None, sequence: int, interval_seconds: float | None
-    ) -> Snapshot:
+    def snapshot(self, own: Part, name: str | None) -> Snapshot:
         host = _joined(part.host for part in self._parts)
         name = clean(name or own.name or "", 128) or "localhost"
         node_id = own.node_id or f"name-{name}"
-        gpus = (_with_own_uuid(_with_shared_memory(gpu, host), node_id) for gpu in self._gpus)
+        gpus = (with_own_uuid(with_shared_memory(gpu, host), node_id) for gpu in self._gpus)
         return Snapshot(
             node_id=node_id,
             name=name,
             taken_at=self._taken_at,
-            interval_seconds=interval_seconds,
-            sequence=sequence,
             boot_id=own.boot_id,
             agent_version=__version__,
             host=host,
@@ -228,7 +244,7 @@ class _Look:
             outcome=outcome,
             seconds=round(seconds, 6),
             detail="" if error is None else f"{'driver not answering: ' if silent else ''}{error}",
-            fault=None if error is None or outcome == "absent" else _kind(error),
+            fault=None if error is None or outcome == "absent" else fault_kind(error),
         )
 
 
@@ -238,76 +254,6 @@ def _met(error: NotAnswering) -> tuple[Gpu, ...]:
     nameless = {"pci": None, "uuid": None, "name": None}
     devices = [{**nameless, **error.met.get(place, {}), "asleep": False} for place in places]
     return collector("nvidia_kernel").part({"version": None, "devices": devices}).gpus
-
-
-def _kind(error: CollectError) -> FaultKind:
-    if isinstance(error, NotAnswering):
-        return "not_answering"
-    return "mismatch" if isinstance(error, Mismatch) else "unreadable"
-
-
-def _fault(error: CollectError) -> Fault:
-    if isinstance(error, NotAnswering):
-        return Fault(
-            kind="not_answering",
-            detail="driver not answering",
-            remedy=REMEDY_OF_SILENCE,
-            since=error.since,
-        )
-    return Fault(kind=_kind(error), detail=str(error))
-
-
-def _all_processes(gpu: Gpu) -> Iterable[Process]:
-    yield from gpu.processes or ()
-    for instance in gpu.instances:
-        yield from instance.processes or ()
-
-
-def _with_people(gpu: Gpu, people: dict[int, Process]) -> Gpu:
-    if not (gpu.processes or gpu.instances):
-        return gpu
-    return replace(
-        gpu,
-        processes=_named(gpu.processes, people),
-        instances=tuple(
-            replace(instance, processes=_named(instance.processes, people))
-            for instance in gpu.instances
-        ),
-    )
-
-
-def _named(
-    processes: tuple[Process, ...] | None, people: dict[int, Process]
-) -> tuple[Process, ...] | None:
-    if processes is None:
-        return None
-    return tuple(_one_named(process, people.get(process.pid)) for process in processes)
-
-
-def _one_named(process: Process, person: Process | None) -> Process:
-    if person is None:
-        return replace(process, hidden=True)
-    return replace(
-        person,
-        kind=process.kind,
-        gpu_memory_bytes=process.gpu_memory_bytes,
-        busy_percent=process.busy_percent,
-    )
-
-
-def _with_shared_memory(gpu: Gpu, host: Host) -> Gpu:
-    if not gpu.memory_shared or gpu.memory_total_bytes is not None:
-        return gpu
-    return replace(
-        gpu,
-        memory_used_bytes=host.memory_used_bytes,
-        memory_total_bytes=host.memory_total_bytes,
-    )
-
-
-def _with_own_uuid(gpu: Gpu, node_id: str) -> Gpu:
-    """A device without a UUID goes by its place, which is its own only with the node's id."""
-    return replace(gpu, uuid=f"{gpu.uuid}@{node_id}") if gpu.uuid_is_made else gpu
 
 
 def _joined(hosts: Iterable[Host]) -> Host:

@@ -42,6 +42,11 @@ def test_arguments_are_joined_by_blanks() -> None:
     assert person().command == "python train.py"
 
 
+def test_a_secret_in_a_command_line_does_not_leave_the_machine() -> None:
+    facts = {"command": b"python\0--password=hunter2\0--hf-token\0abc\0--lr\x003\0"}
+    assert person(**facts).command == "python --password=••• --hf-token ••• --lr 3"
+
+
 def test_without_a_command_line_the_name_stands_for_it() -> None:
     assert person(command=b"", name=b"kworker").command == "kworker"
 

@@ -1,64 +1,119 @@
-"""`fleet-smi demo`: a simulated machine, for those who have no GPU at hand."""
+"""`fleet-smi demo`: a simulated fleet over the real wire, for those who have no GPU at hand."""
 
 import argparse
+import asyncio
+import os
 import sys
+import tempfile
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import output
+from fleet_smi.cli import output, serving
+from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView
+    from fleet_smi.server.hub_server import HubServer
+    from fleet_smi.simulation.story import Story
 
-HELP = "a simulated machine, to see what fleet-smi looks like without a GPU"
+HELP = "a simulated fleet and a real hub, to see what fleet-smi looks like without a GPU"
 EXAMPLES = """\
-  fleet-smi demo                 eight GPUs: free, busy, held, a ghost, a broken one, MIG
-  fleet-smi demo -p              with their processes
-  fleet-smi demo --unless-gpus   this machine's own GPUs, if it has any
+  fleet-smi demo                 12 machines that report to a hub; open its address
+  fleet-smi demo --once          show their table and end
+  fleet-smi demo --once -v       with the reason of each state
+  fleet-smi demo --unless-gpus   `fleet-smi up` instead, if this machine has GPUs
 """
+_PORTS = range(7070, 7080)
+_SEED = 7
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the demo."""
     add = parser.add_argument
+    add("--once", action="store_true", help="show the table and end")
+    add("-o", "--overview", action="store_true", help="one line a node")
     add("-p", "--processes", action="store_true", help="one line a process under each GPU")
     add("-v", "--why", action="store_true", help="the reason of each state")
-    add("--json", action="store_true", help="all that is known, as JSON")
+    add("--json", action="store_true", help="all that is known, as JSON; and end")
+    add("--listen", metavar="PORT", help="the hub's port on this machine (7070, or the next free)")
     add("--unless-gpus", action="store_true", help="show this machine instead if it has GPUs")
     output.add_colour_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the simulated machine and say that it is one."""
-    from fleet_smi.hub.fleet import Fleet
-    from fleet_smi.node import demo
+    """Run a hub with a fleet that does not exist, until told to end."""
+    from fleet_smi.simulation.demo import demo
 
-    view = _own_machine() if args.unless_gpus else None
-    simulated = view is None
-    if view is None:
-        now, fleet = time.time(), Fleet()
-        for snapshot in demo.past_and_present(now):
-            fleet.apply(snapshot, snapshot.taken_at)
-        view = fleet.view(now)
-    if args.json:
-        from fleet_smi.wire.listing import fleet_json
-
-        sys.stdout.write(fleet_json(view, pretty=True).decode() + "\n")
-        return 0
-    from fleet_smi.terminal.paint import Paint
-    from fleet_smi.terminal.view import status
-
-    paint = Paint(on=output.takes_colour(args))
-    if simulated:
-        print("A simulated machine: none of this is real. `fleet-smi` shows your own.\n")
-    sys.stdout.write(
-        status.render(view, output.columns(), paint, processes=args.processes, why=args.why)
-    )
+    if args.unless_gpus and _has_gpus():
+        os.execv(sys.executable, [sys.executable, "-m", "fleet_smi", "up"])  # noqa: S606
+    story = demo(seed=_SEED, began=time.time())
+    with (
+        tempfile.TemporaryDirectory(prefix="fleet-smi-demo-") as folder,
+        _server(args.listen, folder) as server,
+    ):
+        serving.live(server, partial(_tell, server, story), partial(_show, args, server, story))
     return 0
 
 
-def _own_machine() -> "FleetView | None":
+def _has_gpus() -> bool:
     from fleet_smi.cli.machine import begin, this_machine
 
-    view = this_machine(begin(), full=False).look()
-    return view if view.summary.gpus else None
+    return this_machine(begin(), full=False).look().summary.gpus > 0
+
+
+def _server(port: str | None, folder: str) -> "HubServer":
+    """A hub of its own on this machine: nothing of it stays, and no settings change it."""
+    from fleet_smi import config
+    from fleet_smi.server.hub_server import HubServer
+
+    for each in [port] if port is not None else map(str, _PORTS):
+        flags = {"hub.listen": each, "hub.state": folder}
+        settings = config.load({"HOME": folder}, flags=flags)
+        try:
+            return HubServer(settings.hub, (), settings.thresholds)
+        except UsageError:
+            if port is not None or int(each) == _PORTS[-1]:
+                raise
+    raise AssertionError
+
+
+async def _tell(server: "HubServer", story: "Story") -> None:
+    """Let every simulated machine join and report, as real ones do."""
+    from fleet_smi.simulation.load import Load
+
+    while not server.hub.ready:
+        await asyncio.sleep(0.01)
+    token = server.credentials.tokens.add("join").secret
+    await Load(story, server.url, join_token=token, tells_past=True).run()
+
+
+async def _show(args: argparse.Namespace, server: "HubServer", story: "Story") -> None:
+    """Show the table once everybody has reported; go on only if nobody wants to end here."""
+    fleet = server.hub.fleet
+    while (view := fleet.view(time.time())).summary.nodes < len(story.nodes):
+        await asyncio.sleep(0.05)
+    sys.stdout.write(_text(args, view))
+    sys.stdout.flush()
+    if not (args.once or args.json):
+        print(
+            "A simulated fleet: none of this is real. It goes on at\n"
+            f"  {server.url}    and in another terminal: fleet-smi --hub {server.url}\n"
+            "Ctrl-C ends it.",
+            flush=True,
+        )
+        await asyncio.Event().wait()
+
+
+def _text(args: argparse.Namespace, view: "FleetView") -> str:
+    if args.json:
+        from fleet_smi.wire.listing import fleet_json
+
+        return fleet_json(view, pretty=True).decode() + "\n"
+    from fleet_smi.terminal.paint import Paint
+    from fleet_smi.terminal.view import overview, status
+
+    paint = Paint(on=output.takes_colour(args))
+    if args.overview:
+        return overview.render(view, output.columns(), paint)
+    return status.render(view, output.columns(), paint, processes=args.processes, why=args.why)

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     from fleet_smi import config
     from fleet_smi.node.doctor import findings
 
-    snapshot, root = machine.snapshot(), config.load().root
+    snapshot, root = machine.snapshot(), config.load().node.root
     (environment,) = reader.ask([("environment", {"root": root})], 0.5, 0.5)
     found = findings(snapshot, environment.value or {})
     if args.json:

@@ -5,13 +5,14 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import output
-from fleet_smi.cli.machine import begin, this_machine
+from fleet_smi.cli import fleets, output
 from fleet_smi.errors import Unmet, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from fleet_smi.model.fleet import FleetView
-    from fleet_smi.model.select import Offer
+    from fleet_smi.model.select import Candidate, Offer
 
 HELP = "which GPUs are free, best first; exit code 1 and no devices if it cannot be met"
 EXAMPLES = """\
@@ -20,6 +21,7 @@ EXAMPLES = """\
   fleet-smi free -n 2 --min-free 40GiB --model H100
   fleet-smi free --uuid          UUIDs instead of indices: right whatever order CUDA counts in
   fleet-smi free -v              what is offered, and why the rest is not
+  fleet-smi free -n 4 --same-node --ssh-line   with a hub: the line to get there
   fleet-smi free --policy memory what nvgpu would offer: at most 20 % of memory used
 
 policies (none ever offers a GPU that is broken, unknown or leased):
@@ -42,9 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--vendor", choices=_VENDORS, help="whose cards (default: NVIDIA's if there are any)")
     add("--policy", choices=_POLICIES, default="free", help="what counts as free")
     add("--max-used", type=float, metavar="PERCENT", default=20.0, help="for --policy memory")
+    add("--same-node", action="store_true", help="all of them on one node")
     add("--uuid", action="store_true", help="print UUIDs instead of indices")
+    add("--ssh-line", action="store_true", help="the line that leads there, to copy")
     add("-v", "--why", action="store_true", help="explain each GPU")
     add("--json", action="store_true", help="the offer and the refusals, as JSON")
+    fleets.add_arguments(parser)
     output.add_colour_arguments(parser)
 
 
@@ -54,8 +59,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-n {args.count}: ask for one GPU or more")
     if not 0 <= args.max_used <= 100:
         raise UsageError(f"--max-used {args.max_used:g}: give 0 to 100 percent")
-    reader = begin()
-    machine = this_machine(reader, full=False)
+    fleet = fleets.chosen(args)
     from fleet_smi.model.select import Request, offer
     from fleet_smi.model.units import parse_size
 
@@ -66,17 +70,18 @@ def run(args: argparse.Namespace) -> int:
         policy=args.policy,
         vendor=args.vendor,
         max_used_percent=args.max_used,
+        same_node=args.same_node,
     )
-    view = machine.look()
-    found = offer(view, request, machine.thresholds)
+    view = fleet.look()
+    found = offer(view, request, fleet.thresholds)
     if args.json:
         from fleet_smi.wire.listing import to_json
 
         sys.stdout.write(to_json(found, pretty=True).decode() + "\n")
     elif args.why:
-        sys.stdout.write(_explained(args, view, found))
+        sys.stdout.write(_explained(args, view, found, here=fleet.here))
     elif found.unmet is None:
-        print(",".join(_names(args, view, found)))
+        print(_answer(args, view, found, here=fleet.here))
     if found.unmet is not None:
         raise Unmet(
             "; ".join([found.unmet, *(each for node in view.nodes for each in node.failures)])
@@ -84,15 +89,38 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _names(args: argparse.Namespace, view: "FleetView", found: "Offer") -> list[str]:
+def _answer(args: argparse.Namespace, view: "FleetView", found: "Offer", *, here: bool) -> str:
+    if args.ssh_line:
+        return "\n".join(_ssh_lines(args, found.offered))
+    if here or args.uuid:
+        if here and not args.uuid:
+            _warn_of_order(view)
+        return ",".join(_devices(args, found.offered))
+    return ",".join(one.label for one in found.offered)
+
+
+def _devices(args: argparse.Namespace, offered: "Sequence[Candidate]") -> list[str]:
     """What CUDA takes: indices or UUIDs, never both; an instance has only a UUID."""
-    if args.uuid or any(one.part is not None for one in found.offered):
-        for one in found.offered:
-            if one.judged.uuid_is_made:
-                raise Unmet(f"{one.label} tells no UUID of its own: it can only go by its index")
-        return [one.uuid for one in found.offered]
-    _warn_of_order(view)
-    return [str(one.index) for one in found.offered]
+    if not args.uuid and all(one.part is None for one in offered):
+        return [str(one.index) for one in offered]
+    for one in offered:
+        if one.judged.uuid_is_made:
+            raise Unmet(f"{one.label} tells no UUID of its own: it can only go by its index")
+    return [one.uuid for one in offered]
+
+
+def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Iterator[str]":
+    """A line for each node that leads to a shell there, with these GPUs and no others."""
+    from shlex import quote
+
+    by_node: dict[str, list[Candidate]] = {}
+    for one in offered:
+        by_node.setdefault(one.node, []).append(one)
+    for node, theirs in by_node.items():
+        devices = quote(",".join(_devices(args, theirs)))
+        order = "" if args.uuid else "CUDA_DEVICE_ORDER=PCI_BUS_ID "
+        shell = quote(f"{order}CUDA_VISIBLE_DEVICES={devices} exec $SHELL -l")
+        yield f"ssh -t -- {quote(node)} {shell}"
 
 
 def _warn_of_order(view: "FleetView") -> None:
@@ -107,10 +135,10 @@ def _warn_of_order(view: "FleetView") -> None:
         )
 
 
-def _explained(args: argparse.Namespace, view: "FleetView", found: "Offer") -> str:
+def _explained(args: argparse.Namespace, view: "FleetView", found: "Offer", *, here: bool) -> str:
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import free
 
     paint = Paint(on=output.takes_colour(args))
-    here = view.nodes[0].node_id if view.nodes else None
-    return free.render(found, output.columns(), paint, now=view.taken_at, here=here)
+    own = view.nodes[0].node_id if here and view.nodes else None
+    return free.render(found, output.columns(), paint, now=view.taken_at, here=own)

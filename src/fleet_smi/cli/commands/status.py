@@ -4,8 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import output
-from fleet_smi.cli.machine import begin, this_machine
+from fleet_smi.cli import fleets, output
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +19,8 @@ EXAMPLES = """\
   fleet-smi -i 2                 again every 2 seconds
   fleet-smi --state free,held    only these
   fleet-smi -u alice --json      alice's GPUs, for a program
+  fleet-smi --ssh gpu01,gpu02    other machines, with nothing installed there
+  fleet-smi --dir /nfs/gpu-status    reports that agents drop in a shared folder
 """
 _SORTS = ("index", "attention", "state", "util", "memory", "temperature", "power", "user")
 
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="all that is known, as JSON")
     form.add_argument("--csv", action="store_true", help="one row a GPU, as CSV")
+    fleets.add_arguments(parser)
     output.add_colour_arguments(parser)
 
 
@@ -45,15 +47,14 @@ def run(args: argparse.Namespace) -> int:
     """Show the fleet, once or again and again."""
     if args.interval is not None and not 0.1 <= args.interval <= 86400:
         raise UsageError(f"-i {args.interval:g}: give 0.1 to 86400 seconds")
-    reader = begin()
-    machine = this_machine(reader, full=args.json)
+    fleet = fleets.chosen(args, full=args.json)
     arrangement = _arrangement(args)
     if args.interval is None:
-        sys.stdout.write(_text(args, machine.look(), arrangement))
+        sys.stdout.write(_text(args, fleet.look(), arrangement))
     else:
         output.repeat(
             args.interval,
-            lambda: _text(args, machine.look(args.interval), arrangement),
+            lambda: _text(args, fleet.look(args.interval), arrangement),
             for_eyes=not (args.json or args.csv),
         )
     return 0

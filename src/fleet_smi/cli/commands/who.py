@@ -3,8 +3,7 @@
 import argparse
 import sys
 
-from fleet_smi.cli import output
-from fleet_smi.cli.machine import begin, this_machine
+from fleet_smi.cli import fleets, output
 
 HELP = "people: how many GPUs each has, how much memory, since when, how much of it idle"
 EXAMPLES = """\
@@ -18,14 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the list of people."""
     parser.add_argument("user", nargs="?", help="only this person, with every process")
     parser.add_argument("--json", action="store_true", help="as JSON")
+    fleets.add_arguments(parser)
     output.add_colour_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show who holds what."""
-    reader = begin()
-    machine = this_machine(reader, full=False)
-    view = machine.look()
+    view = fleets.chosen(args).look()
     if args.json:
         from fleet_smi.model.people import people
         from fleet_smi.wire.listing import people_json

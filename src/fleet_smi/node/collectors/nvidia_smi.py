@@ -2,79 +2,19 @@
 
 from typing import Any
 
-from msgspec.structs import replace
-
-from fleet_smi.errors import NotPresent, ReadFailed
-from fleet_smi.model.pci import normal_pci
-from fleet_smi.model.snapshot import REMEDY_OF_SILENCE, Fault, Gpu, Host
-from fleet_smi.model.text import clean
+from fleet_smi.model.snapshot import Host
 from fleet_smi.node.collecting import Part
-from fleet_smi.wire.dialects.nvidia_smi import classify_failure, lost, made_uuid, parse_xml
+from fleet_smi.wire.dialects.nvidia_answers import parse_answers
 
 
 class NvidiaSmiCollector:
-    """Joins the documents that were read, and the devices that told nothing."""
+    """The devices, and the versions of what drives them."""
 
     name = "nvidia_smi"
 
     def part(self, raw: Any) -> Part:
-        _raise_failure(raw)
-        documents = raw["parts"] if raw["xml"] is None else [raw["xml"]]
-        readings = [parse_xml(text, raw["list"] or "") for text in documents]
-        gpus = [gpu for reading in readings for gpu in reading.gpus]
-        if raw["xml"] is None:
-            gpus = _in_place(gpus, raw["failed"])
-        if not gpus:
-            raise NotPresent("nvidia-smi lists no GPU")
+        reading = parse_answers(raw)
         return Part(
-            gpus=tuple(gpus),
-            host=Host(
-                driver_version=next((r.driver_version for r in readings if r.driver_version), None),
-                cuda_version=next((r.cuda_version for r in readings if r.cuda_version), None),
-            ),
+            gpus=reading.gpus,
+            host=Host(driver_version=reading.driver_version, cuda_version=reading.cuda_version),
         )
-
-
-def _raise_failure(raw: Any) -> None:
-    """Why nvidia-smi printed no document, under its name."""
-    said = raw["xml"]
-    if said is None or "<nvidia_smi_log" in said:
-        return
-    if raw["kernel_version"]:
-        said += f"\nkernel module version: {raw['kernel_version']}"
-    raise classify_failure(said, raw["exit_code"]) or ReadFailed("nvidia-smi printed no document")
-
-
-def _in_place(gpus: list[Gpu], failed: list[dict[str, Any]]) -> list[Gpu]:
-    # nvidia-smi counts in PCI order; asked one by one, each device is its own number 0.
-    known = {device["index"]: device for device in failed if device["index"] is not None}
-    others = [_silent(device) for device in failed if device["index"] is None]
-    placed = sorted([*gpus, *others], key=lambda gpu: gpu.pci_bus_id or "~")
-    for index in sorted(known):
-        placed.insert(index, _silent(known[index]))
-    return [replace(gpu, index=index) for index, gpu in enumerate(placed)]
-
-
-def _silent(device: dict[str, Any]) -> Gpu:
-    """A device of which only its identity is known."""
-    pci = normal_pci(device["pci"] or "")
-    return Gpu(
-        uuid=clean(device["uuid"] or "", 96) or made_uuid(pci, device["index"] or 0),
-        uuid_is_made=not device["uuid"],
-        index=0,
-        vendor="nvidia",
-        name=clean(device["name"] or "", 128) or None,
-        pci_bus_id=pci,
-        asleep=device["asleep"],
-        fault=None if device["asleep"] else _fault(device["words"], pci),
-    )
-
-
-def _fault(words: str | None, pci: str | None) -> Fault:
-    if words is None:
-        return Fault(
-            kind="not_answering",
-            detail="nvidia-smi did not answer in time for this device",
-            remedy=REMEDY_OF_SILENCE,
-        )
-    return lost(words, pci)

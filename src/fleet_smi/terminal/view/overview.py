@@ -114,8 +114,10 @@ def _memory(gpus: Iterable[JudgedGpu]) -> float | None:
 
 def _who(node: NodeView, theirs: list[Holding]) -> list[Span]:
     if node.silent:
-        return [(f"silent {duration(node.age_seconds)}", "warn")]
-    wrong = "; ".join(node.failures)
+        age = node.age_seconds
+        words = "never heard" if age is None else f"silent {duration(age)}"
+        return [("; ".join([words, *node.warnings]), "warn")]
+    wrong = "; ".join([*node.warnings, *node.failures])
     counts: dict[str, list[Holding]] = {}
     for holding in theirs:
         counts.setdefault(holding.user, []).append(holding)

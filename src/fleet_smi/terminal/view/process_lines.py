@@ -94,7 +94,9 @@ def _cells(process: Process, node: NodeView) -> tuple[str, str, str, str, str]:
 
 def _age(process: Process, node: NodeView) -> str:
     # Both times are of the node's own clock, so that a wrong clock does no harm.
-    return UNKNOWN if process.started_at is None else duration(node.taken_at - process.started_at)
+    if process.started_at is None or node.taken_at is None:
+        return UNKNOWN
+    return duration(node.taken_at - process.started_at)
 
 
 def words(process: Process) -> str:

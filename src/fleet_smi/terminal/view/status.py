@@ -107,7 +107,8 @@ def _no_gpu(node: NodeView, page: _Page) -> Iterator[_Line]:
 def _heading(node: NodeView, page: _Page) -> _Line:
     if node.silent:
         told: _Line = [(silence(node, page.now, page.local), "warn")]
-        return joined([(node.name, "title"), *plain(_models(node, short=True)), *told])
+        kinds = plain(_models(node, short=True)) if node.gpus else []
+        return joined([(node.name, "title"), *kinds, *told])
     free = _free_words(node)
     for parts in _wordings(node, several=page.several):
         line = joined([(node.name, "title"), *plain(parts)])
@@ -217,6 +218,6 @@ def _silent_line(gpu: JudgedGpu, layout: Layout) -> _Line:
 
 
 def _failures(node: NodeView, page: _Page) -> Iterator[_Line]:
-    for failure in node.failures:
-        for text in wrap(failure, page.columns - 4):
+    for words in (*node.warnings, *node.failures):
+        for text in wrap(words, page.columns - 4):
             yield [("    " + text, "warn")]

@@ -112,7 +112,7 @@ def folded(parts: Iterable[Span], columns: int) -> list[list[Span]]:
 
 def _coverage(view: FleetView) -> str:
     of = f"{view.summary.nodes_reporting} of {counted(view.summary.nodes, 'node')}"
-    ages = [node.age_seconds for node in view.nodes if not node.silent]
+    ages = [node.age_seconds or 0.0 for node in view.nodes if not node.silent]
     return f"{of}{DOT}{duration(max(ages))} ago" if ages else of
 
 
@@ -137,10 +137,16 @@ def empty(view: FleetView) -> str:
 
 
 def silence(node: NodeView, now: float, local: Local) -> str:
-    """That a node is silent, for how long, and when it was last heard."""
+    """That a node is silent, for how long, when it was last heard, and through what."""
+    if node.age_seconds is None:
+        return f"NEVER HEARD{_via(node, ' (', ')')}"
     words = f"SILENT for {duration(node.age_seconds)}"
     if not 0 <= now - node.age_seconds < _FOREVER:
         return words
     seen = local(now - node.age_seconds)
     day = "" if seen.date() == local(now).date() else f"{seen:%Y-%m-%d} "
-    return f"{words} (last seen {day}{seen:%H:%M:%S})"
+    return f"{words} (last seen {day}{seen:%H:%M:%S}{_via(node, ', ')})"
+
+
+def _via(node: NodeView, before: str, after: str = "") -> str:
+    return "" if node.via is None else f"{before}via {node.via}{after}"

@@ -1,0 +1,50 @@
+"""A measured program that runs beside others, and is asked and listened to line by line."""
+
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from typing import NoReturn, Self
+
+from bench.peers import NotAvailable, last_error
+
+
+class Program:
+    """A program that runs until the block ends; what it says against itself is kept."""
+
+    def __init__(self, line: list[str], environment: Mapping[str, str]) -> None:
+        # A file: nobody reads a pipe meanwhile, and a full one would stop the program.
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # open as long as the program
+        self._process = subprocess.Popen(
+            line,
+            env={**environment, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def line(self) -> str:
+        """The next line that it prints; raise `NotAvailable` when it ended instead."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline() or self._ended()
+
+    def ask(self) -> str:
+        """Its answer to an empty line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self.line()
+
+    def _ended(self) -> NoReturn:
+        self._process.wait()
+        self._errors.seek(0)
+        raise NotAvailable(last_error(self._errors.read()))

@@ -1,0 +1,86 @@
+"""`fleet-smi config`: what the settings are, whether they are right, and a file to start from."""
+
+import argparse
+import os
+import sys
+
+HELP = "the settings: show them and where each comes from, check them, or write a file"
+EXAMPLES = """\
+  fleet-smi config show          every setting, its value and where it comes from
+  fleet-smi config check         every mistake in every file and variable
+  fleet-smi config init          write a file with all settings, to start from
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to do with the settings."""
+    parser.add_argument("action", choices=("show", "check", "init"), help="what to do")
+    parser.add_argument("--json", action="store_true", help="with show: as JSON")
+    parser.add_argument("--path", metavar="FILE", help="with init: the file to write")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show, check or write settings."""
+    if args.action == "show":
+        return _show(as_json=args.json)
+    return _check() if args.action == "check" else _init(args.path)
+
+
+def _show(*, as_json: bool) -> int:
+    from fleet_smi import config
+    from fleet_smi.config.sample import literal, written
+
+    read = config.gather(os.environ)
+    read.require_sound()
+    found = [(setting, read.found[setting.name]) for setting in config.SETTINGS]
+    rows = [(each.name, written(each, one.value), str(one.origin)) for each, one in found]
+    if as_json:
+        from fleet_smi.wire.listing import to_json
+
+        told = [{"name": name, "value": value, "origin": origin} for name, value, origin in rows]
+        sys.stdout.write(to_json({"settings": told}, pretty=True).decode() + "\n")
+    else:
+        cells = [
+            (name, "not set" if value is None else literal(value), origin)
+            for name, value, origin in rows
+        ]
+        sys.stdout.write(_table([("SETTING", "VALUE", "FROM"), *cells]))
+    return 0
+
+
+def _table(rows: list[tuple[str, str, str]]) -> str:
+    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+    return "".join(
+        f"{name:<{first}}  {value:<{second}}  {origin}\n" for name, value, origin in rows
+    )
+
+
+def _check() -> int:
+    from fleet_smi import config
+    from fleet_smi.places import settings_files
+
+    problems = config.gather(os.environ).problems
+    for problem in problems:
+        print(f"{problem.origin}: {problem.words}")
+    if problems:
+        return 2
+    print(f"fine: {', '.join(settings_files(os.environ)) or 'no settings file, only defaults'}")
+    return 0
+
+
+def _init(path: str | None) -> int:
+    from pathlib import Path
+
+    from fleet_smi.cli.writing import write_file
+    from fleet_smi.config.sample import sample
+    from fleet_smi.errors import UsageError
+    from fleet_smi.places import SYSTEM_FILE, user_file
+
+    own = SYSTEM_FILE if os.geteuid() == 0 else user_file(os.environ)
+    if not (path or own):
+        raise UsageError("there is no home to write to: name a file with --path")
+    file = Path(path or own or "")
+    # The system's file is for everybody's eyes; tokens there stand in files of their own.
+    write_file(file, sample(), 0o644 if str(file) == SYSTEM_FILE else 0o600, replace=False)
+    print(f"wrote {file}")
+    return 0

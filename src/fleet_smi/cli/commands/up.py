@@ -1,0 +1,75 @@
+"""`fleet-smi up`: a hub, this machine and the page, in one process."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from fleet_smi.cli import serving
+
+if TYPE_CHECKING:
+    from fleet_smi.config import Settings
+    from fleet_smi.server.hub_server import HubServer
+
+HELP = "everything in one process: a hub, this machine in it, and its page"
+EXAMPLES = """\
+  fleet-smi up                                     this machine, on http://127.0.0.1:7070
+  fleet-smi up --listen :7070 --tls self-signed    for others too: prints a token for them, and
+                                                   the line to paste on other machines
+"""
+_JOIN_SECONDS = 7 * 86400.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the hub."""
+    serving.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until told to end."""
+    from fleet_smi.server.hub_server import HubServer
+
+    args.include_self = True
+    settings = serving.settings_of(args)
+    serving.begin_logging()
+    _make_first_token(settings)
+    sources = serving.sources_of(settings)
+    with HubServer(settings.hub, sources, settings.thresholds) as server:
+        _greet(server, settings)
+        serving.live(server)
+    return 0
+
+
+def _make_first_token(settings: "Settings") -> None:
+    """A hub that others reach needs somebody who may look: the first time, make a token."""
+    from pathlib import Path
+
+    from fleet_smi.hub.credentials import Credentials
+    from fleet_smi.hub.database import open_database
+    from fleet_smi.server.addresses import is_loopback
+
+    if is_loopback(settings.hub.listen.host) or settings.hub.insecure_open:
+        return
+    engine = open_database(Path(settings.hub.state))
+    credentials = Credentials(engine)
+    if not credentials.has_viewers and not settings.hub.trusted_proxies:
+        issued = credentials.tokens.add("viewer", "made by `fleet-smi up`")
+        print(f"a token to look with, shown this once: {issued.secret}")
+    credentials.close()
+    engine.dispose()
+
+
+def _greet(server: "HubServer", settings: "Settings") -> None:
+    from fleet_smi.server.addresses import is_loopback
+    from fleet_smi.server.tls import join_command
+
+    print(f"this machine is in; open  {server.url}  or run  fleet-smi --hub {server.url}")
+    if is_loopback(settings.hub.listen.host):
+        print("other machines cannot reach it: `fleet-smi up --listen :7070` lets them")
+    else:
+        join = server.credentials.tokens.add(
+            "join", "made by `fleet-smi up`", for_seconds=_JOIN_SECONDS
+        )
+        line = join_command(server.url, join.secret, server.fingerprint)
+        print(f"to add another machine, run there (good for 7 days):\n  {line}")
+    if server.warning:
+        print(f"take care: {server.warning}")
+    print("Ctrl-C ends it", flush=True)

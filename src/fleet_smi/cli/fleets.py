@@ -1,0 +1,115 @@
+"""Which fleet a command looks at: a hub's, one without a hub, or this machine alone."""
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from fleet_smi import places
+from fleet_smi.errors import UsageError
+
+if TYPE_CHECKING:
+    from fleet_smi.client.hub import HubClient
+    from fleet_smi.config import Settings
+    from fleet_smi.hub.delivery import Source
+    from fleet_smi.model.fleet import FleetView
+    from fleet_smi.model.thresholds import Thresholds
+
+
+class LookedAt(Protocol):
+    """A fleet that can be looked at, again and again."""
+
+    here: bool
+    """Whether it is this machine alone."""
+    thresholds: "Thresholds"
+
+    def look(self, interval_seconds: float | None = None) -> "FleetView":
+        """The fleet as it is now."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags that choose a fleet."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--hub", metavar="URL", help="ask this hub (default: client.hub)")
+    which.add_argument("--ssh", metavar="HOST[,HOST]", help="ask these by ssh; no hub needed")
+    which.add_argument("--dir", metavar="PATH", help="read reports in this folder; no hub needed")
+    which.add_argument("--here", action="store_true", help="this machine, even if there is a hub")
+
+
+def _is_here(args: argparse.Namespace) -> bool:
+    """Whether the command is about this machine alone; told quickly where nothing is set."""
+    if args.here:
+        return True
+    if args.hub or args.ssh or args.dir:
+        return False
+    may_be_set = "FLEET_SMI_CLIENT_HUB" in os.environ or places.settings_files(os.environ)
+    return not may_be_set or _settings(args).client.hub is None
+
+
+def chosen(args: argparse.Namespace, *, full: bool = False) -> LookedAt:
+    """The fleet that the flags and the settings name."""
+    if _is_here(args):
+        from fleet_smi.cli.machine import begin, this_machine
+
+        return this_machine(begin(), full=full)
+    settings = _settings(args)
+    if args.ssh or args.dir:
+        from fleet_smi.hub.polled import PolledFleet
+
+        return PolledFleet(_sources(args, settings), settings.thresholds)
+    return _HubFleet(hub(args), settings.thresholds)
+
+
+def hub(args: argparse.Namespace, token: str | None = None) -> "HubClient":
+    """The hub that the flags and the settings name."""
+    from fleet_smi.client.hub import HubClient
+
+    client = _settings(args).client
+    if client.hub is None:
+        raise UsageError("no hub is named: give --hub URL, or set client.hub in fleet-smi.toml")
+    return HubClient(client.hub, token=token or client.read_token(), fingerprint=client.fingerprint)
+
+
+def hub_as_admin(args: argparse.Namespace) -> "HubClient":
+    """The hub, as its own user on its own machine where that is who asks."""
+    from pathlib import Path
+
+    from fleet_smi.hub.state import local_admin_token
+
+    settings = _settings(args)
+    if settings.client.hub is None:
+        args.hub = f"http://{settings.hub.listen}"
+    own = None
+    if settings.client.read_token() is None:
+        own = local_admin_token(Path(settings.hub.state))
+    return hub(args, own)
+
+
+class _HubFleet:
+    """A hub's fleet, asked for anew at every look."""
+
+    here = False
+
+    def __init__(self, client: "HubClient", thresholds: "Thresholds") -> None:
+        self.thresholds = thresholds
+        self._client = client
+
+    def look(self, interval_seconds: float | None = None) -> "FleetView":
+        return self._client.fleet()
+
+
+def _settings(args: argparse.Namespace) -> "Settings":
+    from fleet_smi import config
+
+    return config.load(flags={"client.hub": args.hub})
+
+
+def _sources(args: argparse.Namespace, settings: "Settings") -> list["Source"]:
+    if args.dir:
+        from fleet_smi.hub.sources.files import FilesSource
+
+        return [FilesSource(args.dir)]
+    from fleet_smi.hub.sources.ssh import SshSource, expand_hosts
+
+    config = settings.hub.ssh_config
+    hosts = expand_hosts(args.ssh.split(","), config)
+    return [SshSource(hosts, config=config)]

@@ -1,0 +1,1 @@
+"""The hub from Python, over HTTP: light enough for an agent."""

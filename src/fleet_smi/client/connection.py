@@ -1,0 +1,133 @@
+"""One kept connection to a hub: light, with pinned certificates, and errors that say what to do."""
+
+import socket
+from urllib.parse import urlsplit
+
+from fleet_smi.client.exchange import Exchange, NotHttp, Response
+from fleet_smi.errors import Refused, Undecodable, Unreachable, UsageError
+
+__all__ = ["DEFAULT_PORT", "Connection", "Response", "address_of"]
+
+DEFAULT_PORT = 7070
+_MOST_BYTES = 1 << 30
+
+
+class Connection:
+    """Asks one hub, over one connection that is kept and opened anew when it was closed.
+
+    With a `fingerprint` ("sha256:…") the hub must show that very certificate, and no
+    authority is asked. The token is sent only once that is settled. Redirects are not followed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        fingerprint: str | None = None,
+        timeout_seconds: float = 10.0,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.token = token
+        self._fingerprint = fingerprint
+        self._timeout_seconds = timeout_seconds
+        self._scheme, self._host, self._port, self._base = address_of(url)
+        self._open: Exchange | None = None
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Response:
+        """Ask once; raise `Unreachable`, `Refused` (its certificate) or `Undecodable`."""
+        told = {"Accept-Encoding": "gzip", **(headers or {})}
+        if self.token:
+            told["Authorization"] = f"Bearer {self.token}"
+        kept = self._open is not None
+        try:
+            return self._ask(method, path, body, told)
+        except (ConnectionError, NotHttp) as error:
+            hung_up = self._open is None  # by another thread of ours, which wants this to end
+            self.close()
+            if hung_up or not kept:
+                raise self._translated(error) from None
+        except OSError as error:
+            self.close()
+            raise self._translated(error) from None
+        # The hub may close a connection that was quiet for long: that says nothing about it.
+        try:
+            return self._ask(method, path, body, told)
+        except (OSError, NotHttp) as error:
+            self.close()
+            raise self._translated(error) from None
+
+    def close(self) -> None:
+        """Let go of the connection; whoever waits for an answer on it stops waiting."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.close()
+
+    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Response:
+        opened = self._open
+        if opened is None:
+            opened = self._open = self._connected()
+        answer = opened.ask(method, self._base + path, body, headers, _MOST_BYTES)
+        if opened.is_over:
+            self.close()
+        return answer._replace(body=_unpacked(answer.body, answer.headers))
+
+    def _connected(self) -> Exchange:
+        place = self._host, self._port
+        sock = socket.create_connection(place, self._timeout_seconds)
+        if self._scheme == "https":
+            from fleet_smi.client.secure import secured
+
+            sock = secured(sock, self._host, f"{self._host}:{self._port}", self._fingerprint)
+        name = f"[{self._host}]" if ":" in self._host else self._host
+        return Exchange(sock, f"{name}:{self._port}")
+
+    def _translated(self, error: Exception) -> Unreachable | Refused | Undecodable:
+        where = f"hub {self.url}"
+        if isinstance(error, socket.gaierror):
+            return Unreachable(f"{where}: no machine of that name is known")
+        if isinstance(error, TimeoutError):
+            return Unreachable(f"{where} did not answer in {self._timeout_seconds:g} s")
+        if isinstance(error, ConnectionRefusedError):
+            return Unreachable(f"{where}: nobody listens there; is `fleet-smi hub` running?")
+        if isinstance(error, NotHttp):
+            return Undecodable(f"{where} does not speak HTTP there: check the port and http/https")
+        if type(error).__module__ == "ssl":
+            return self._mistrusted(where, error)
+        return Unreachable(f"{where}: {getattr(error, 'strerror', None) or error}")
+
+    def _mistrusted(self, where: str, error: Exception) -> Refused | Undecodable:
+        if type(error).__name__ == "SSLCertVerificationError":
+            return Refused(
+                f"{where}: its certificate is not trusted: give the --fingerprint of its join line"
+            )
+        return Undecodable(f"{where} does not speak TLS there: is it http instead of https?")
+
+
+def address_of(url: str) -> tuple[str, str, int, str]:
+    """The scheme, host, port and base path of a hub; raise `UsageError` when it is none."""
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        scheme, host, port = parts.scheme, parts.hostname, parts.port or DEFAULT_PORT
+    except ValueError:
+        scheme, host, port = "", None, 0
+    if scheme not in ("http", "https") or not host or parts.username or parts.query:
+        raise UsageError(f"{url!r} is no address of a hub: give one like http://gpuhub:7070")
+    return scheme, host, port, parts.path.rstrip("/")
+
+
+def _unpacked(data: bytes, headers: dict[str, str]) -> bytes:
+    if headers.get("content-encoding") != "gzip":
+        return data
+    import zlib
+
+    try:
+        return zlib.decompress(data, zlib.MAX_WBITS | 16)
+    except zlib.error:
+        raise NotHttp("broken compression") from None

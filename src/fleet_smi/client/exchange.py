@@ -1,0 +1,125 @@
+"""One question and one answer of HTTP/1.1 over a socket: what a hub's clients need, and no more.
+
+`http.client` loads OpenSSL and a mail parser whatever is asked; for an agent that is a third
+of its memory and half of what sending a report takes.
+"""
+
+import contextlib
+import socket
+from typing import NamedTuple
+
+_MOST_HEAD_BYTES = 64 << 10
+_PART = 64 << 10
+
+
+class NotHttp(Exception):
+    """The other end does not speak HTTP, or stopped in the middle of it."""
+
+
+class Response(NamedTuple):
+    """What came back; header names are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Exchange:
+    """Asks over one open socket, again and again; raise `OSError` or `NotHttp` and it is over."""
+
+    def __init__(self, sock: socket.socket, host: str) -> None:
+        # A report is small and waited for: it must not sit in the kernel for its next part.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self._host = host
+        self._buffer = b""
+        self.is_over = False
+
+    def ask(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], most_bytes: int
+    ) -> Response:
+        """The answer to one question, whole; more than `most_bytes` of it is `NotHttp`."""
+        self._sock.sendall(self._question(method, path, body, headers))
+        while True:
+            status, told = self._head()
+            if status >= 200:
+                break
+        data = b"" if status in (204, 304) else self._body(told, most_bytes)
+        self.is_over = told.get("connection", "").lower() == "close"
+        return Response(status, told, data)
+
+    def close(self) -> None:
+        """Hang up; whoever waits for an answer stops waiting."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+    def _question(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> bytes:
+        told = {"Host": self._host, **headers}
+        if body is not None:
+            told["Content-Length"] = str(len(body))
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {told[name]}" for name in told), "", ""]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError("a line break in a header")
+        return "\r\n".join(lines).encode("latin-1") + (body or b"")
+
+    def _head(self) -> tuple[int, dict[str, str]]:
+        first, *lines = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        words = first.split(" ", 2)
+        if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
+            raise NotHttp("no HTTP is spoken there")
+        pairs = (line.partition(":") for line in lines)
+        return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+    def _body(self, headers: dict[str, str], most_bytes: int) -> bytes:
+        if "chunked" in headers.get("transfer-encoding", "").lower():
+            return self._chunks(most_bytes)
+        length = headers.get("content-length", "")
+        if not (length.isascii() and length.isdecimal()) or int(length) > most_bytes:
+            raise NotHttp("an answer without an end")
+        return self._exactly(int(length))
+
+    def _chunks(self, most_bytes: int) -> bytes:
+        parts, size = [], 0
+        while length := self._chunk_length():
+            size += length
+            if size > most_bytes:
+                raise NotHttp("an answer without an end")
+            parts.append(self._exactly(length))
+            self._until(b"\r\n")
+        while self._until(b"\r\n"):
+            pass  # what is told after the last chunk is of no use
+        return b"".join(parts)
+
+    def _chunk_length(self) -> int:
+        digits = self._until(b"\r\n").partition(b";")[0].strip()
+        if not digits.isalnum() or len(digits) > 8:
+            raise NotHttp("a chunk without a length")
+        try:
+            return int(digits, 16)
+        except ValueError:
+            raise NotHttp("a chunk without a length") from None
+
+    def _until(self, mark: bytes) -> bytes:
+        while mark not in self._buffer:
+            if len(self._buffer) > _MOST_HEAD_BYTES:
+                raise NotHttp("a head without an end")
+            self._buffer += self._more()
+        found, _, self._buffer = self._buffer.partition(mark)
+        return found
+
+    def _exactly(self, size: int) -> bytes:
+        parts, left = [self._buffer[:size]], size - len(self._buffer)
+        self._buffer = self._buffer[size:]
+        while left > 0:
+            parts.append(self._more(left))
+            left -= len(parts[-1])
+        return b"".join(parts)
+
+    def _more(self, most: int = _PART) -> bytes:
+        data = self._sock.recv(min(most, _PART))
+        if not data:
+            raise ConnectionResetError("the other end hung up")
+        return data

@@ -1,0 +1,93 @@
+"""The hub's answers as the model's own nouns."""
+
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from fleet_smi.client.connection import Connection, Response
+from fleet_smi.errors import FleetError, Refused, Undecodable, Unreachable, UsageError
+from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.text import clean
+
+_T = TypeVar("_T")
+_MOST_WORDS = 500
+
+
+class HubClient:
+    """Asks one hub; every method raises a `DeliveryError` that says what to do."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        fingerprint: str | None = None,
+        timeout_seconds: float = 10.0,
+    ) -> None:
+        self._connection = Connection(
+            url, token=token, fingerprint=fingerprint, timeout_seconds=timeout_seconds
+        )
+
+    def fleet(self) -> FleetView:
+        """The whole fleet as the hub believes it now."""
+        return self._get("/api/v1/fleet", FleetView)
+
+    def node(self, node_id: str) -> NodeView:
+        """One node."""
+        return self._get(f"/api/v1/nodes/{quote(node_id, safe='')}", NodeView)
+
+    def remove(self, node_id: str) -> None:
+        """Forget a node; it comes back when it reports again."""
+        self._ask("DELETE", f"/api/v1/nodes/{quote(node_id, safe='')}")
+
+    def label(self, node_id: str, **changes: Any) -> None:
+        """Give a node another `name` or `labels`."""
+        self._ask("PATCH", f"/api/v1/nodes/{quote(node_id, safe='')}", changes)
+
+    def join(self, node_id: str, name: str) -> str:
+        """A node's own credential, for the join token that this client was made with."""
+        answer = self._ask("POST", "/api/v1/join", {"node_id": node_id, "name": name})
+        return _decoded(answer, dict[str, str])["token"]
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._connection.close()
+
+    def _get(self, path: str, shape: type[_T], **query: str) -> _T:
+        return _decoded(self._ask("GET", f"{path}?{urlencode(query)}" if query else path), shape)
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Response:
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        answer = self._connection.request(method, path, data, headers)
+        if answer.status >= 400:
+            raise refusal(answer, self._connection.url)
+        return answer
+
+
+def refusal(answer: Response, url: str) -> FleetError:
+    """What an answer that is no success means, in the hub's own words."""
+    words = _words(answer)
+    if answer.status in (401, 403):
+        return Refused(f"hub {url}: {words}")
+    if answer.status in (400, 404, 409, 422):
+        return UsageError(f"hub {url}: {words}")
+    return Unreachable(f"hub {url}: {words}")
+
+
+def _words(answer: Response) -> str:
+    try:
+        message = msgspec.json.decode(answer.body)["error"]["message"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return f"answered with status {answer.status}; is it a fleet-smi hub?"
+    return clean(str(message), _MOST_WORDS)
+
+
+def _decoded(answer: Response, shape: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(answer.body, type=shape)
+    except msgspec.DecodeError as error:
+        raise Undecodable(
+            f"the hub's answer is not understood ({error}): are both of one version?"
+        ) from None

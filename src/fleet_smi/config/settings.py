@@ -1,0 +1,118 @@
+"""What the settings table says for this run, as values with names and types."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from fleet_smi.config.addresses import Address
+from fleet_smi.config.kinds import SECRET
+from fleet_smi.errors import UsageError
+from fleet_smi.model.thresholds import Thresholds
+
+Commands = Literal["full", "name", "hidden"]
+_LONGEST_SECRET = 4096
+
+
+class NodeSettings(Struct, frozen=True, kw_only=True):
+    """This machine, and what of it may be told."""
+
+    name: str | None
+    root: str
+    labels: dict[str, str]
+    commands: Commands
+
+
+class AgentSettings(Struct, frozen=True, kw_only=True):
+    """How this machine reports."""
+
+    to: str | None
+    serve: Address | None
+    serve_token: str | None
+    serve_token_file: str | None
+    drop: str | None
+    drop_mode: int
+    interval: float
+    join: str | None
+    join_file: str | None
+    fingerprint: str | None
+    state: str
+    spool: int
+
+    def read_join(self) -> str | None:
+        """The token to join with, from its file where it is in one."""
+        return self.join or _secret_in(self.join_file)
+
+    def read_serve_token(self) -> str | None:
+        """The token that a hub must show, from its file where it is in one."""
+        return self.serve_token or _secret_in(self.serve_token_file)
+
+
+class HubSettings(Struct, frozen=True, kw_only=True):
+    """How the hub listens, whom it asks, and what it tells whom."""
+
+    listen: Address
+    hosts: tuple[str, ...]
+    state: str
+    tls: Literal["self-signed"] | None
+    tls_cert: str | None
+    tls_key: str | None
+    insecure_open: bool
+    interval: float | None
+    include_self: bool
+    pull: tuple[str, ...]
+    pull_interval: float
+    pull_token: str | None
+    pull_token_file: str | None
+    files: tuple[str, ...]
+    files_interval: float
+    ssh: tuple[str, ...]
+    ssh_hosts_file: str | None
+    ssh_config: str | None
+    ssh_interval: float
+    trusted_proxies: tuple[str, ...]
+    user_header: str | None
+    admins: tuple[str, ...]
+    commands_for_viewers: Commands
+    commands_for_admins: Commands
+    stream_interval: float
+    remember_interval: float
+
+    def read_pull_token(self) -> str | None:
+        """The token that agents want to see, from its file where it is in one."""
+        return self.pull_token or _secret_in(self.pull_token_file)
+
+
+class ClientSettings(Struct, frozen=True, kw_only=True):
+    """Which hub the commands ask."""
+
+    hub: str | None
+    token: str | None
+    token_file: str | None
+    fingerprint: str | None
+
+    def read_token(self) -> str | None:
+        """The token to show the hub, from its file where it is in one."""
+        return self.token or _secret_in(self.token_file)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What the table says for this run; lengths of time in seconds, sizes in bytes."""
+
+    node: NodeSettings
+    agent: AgentSettings
+    hub: HubSettings
+    client: ClientSettings
+    thresholds: Thresholds
+
+
+def _secret_in(path: str | None) -> str | None:
+    """A secret from its file: read when it is needed, for not every user may."""
+    if path is None:
+        return None
+    try:
+        with open(path, encoding="ascii") as file:
+            return str(SECRET.read(file.read(_LONGEST_SECRET)))
+    except OSError as error:
+        raise UsageError(f"the token in {path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{path} has no token in it, or more than one line") from None

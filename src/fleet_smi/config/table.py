@@ -1,0 +1,131 @@
+"""The settings table: every setting, its kind, its default and what it means in one line."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from fleet_smi.config import kinds
+from fleet_smi.config.addresses import Address
+from fleet_smi.config.kinds import Kind
+from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS as LAW
+from fleet_smi.model.units import MIB
+
+
+class Setting(Struct, frozen=True):
+    """One row of the table; `section.key` in the file, `FLEET_SMI_SECTION_KEY` outside."""
+
+    section: str
+    key: str
+    kind: Kind
+    default: Any
+    meaning: str
+    example: Any = None
+    """What could stand there, for a setting whose default is nothing."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.section}.{self.key}"
+
+    @property
+    def variable(self) -> str:
+        return f"FLEET_SMI_{self.section}_{self.key}".upper()
+
+    @property
+    def is_secret(self) -> bool:
+        return self.kind is kinds.SECRET
+
+
+def _secret(section: str, key: str, meaning: str) -> tuple[Setting, Setting]:
+    """A secret has two rows: itself, and the file that it may be in instead."""
+    file = f"/etc/fleet-smi/{key.replace('_', '-')}"
+    return (
+        Setting(section, key, kinds.SECRET, None, meaning, "the-token"),
+        Setting(section, f"{key}_file", kinds.PATH, None, f"a file with {meaning}", file),
+    )
+
+
+_OFF = False
+_WORDS = "how much of command lines is told: full, name or hidden"
+_PIN = "the hub's certificate, from its join line"
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("node", "name", kinds.NAME, None, "the name of this machine", "gpu01"),
+    Setting("node", "root", kinds.FOLDER, "/", "where /proc and /sys are found"),
+    Setting("node", "labels", kinds.LABELS, {}, "labels of this machine", {"rack": "a"}),
+    Setting("node", "commands", kinds.COMMANDS, "full", _WORDS),
+    Setting("agent", "to", kinds.URL, None, "the hub to report to", "https://hub:7070"),
+    Setting("agent", "serve", kinds.ADDRESS, None, "where hubs may ask", Address("", 7071)),
+    *_secret("agent", "serve_token", "the token that a hub must show to ask"),
+    Setting("agent", "drop", kinds.PATH, None, "a folder for reports", "/nfs/gpu-status"),
+    Setting("agent", "drop_mode", kinds.MODE, 0o644, "the mode of files in that folder"),
+    Setting("agent", "interval", kinds.INTERVAL, 2.0, "how often to look and report"),
+    *_secret("agent", "join", "the token to join the hub with"),
+    Setting("agent", "fingerprint", kinds.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),
+    Setting("agent", "state", kinds.PATH, None, "what it keeps", "/var/lib/fleet-smi/agent"),
+    Setting("agent", "spool", kinds.SIZE, 32 * MIB, "how much to keep while the hub is away"),
+    Setting("hub", "listen", kinds.ADDRESS, Address("127.0.0.1", 7070), "where to listen"),
+    Setting("hub", "hosts", kinds.HOSTS, (), "more names it is called by", ("gpu.example.org",)),
+    Setting("hub", "state", kinds.PATH, None, "what it keeps", "/var/lib/fleet-smi/hub"),
+    Setting("hub", "tls", kinds.TLS, None, "a certificate of its own making", "self-signed"),
+    Setting("hub", "tls_cert", kinds.PATH, None, "its certificate", "/etc/fleet-smi/cert.pem"),
+    Setting("hub", "tls_key", kinds.PATH, None, "the key of that", "/etc/fleet-smi/key.pem"),
+    Setting("hub", "insecure_open", kinds.SWITCH, _OFF, "open to all who reach it"),
+    Setting("hub", "interval", kinds.INTERVAL, None, "what agents are asked for", 10.0),
+    Setting("hub", "include_self", kinds.SWITCH, _OFF, "its own machine is in the fleet"),
+    Setting("hub", "pull", kinds.TARGETS, (), "agents to ask", ("gpu01:7071", "gpu02:7071")),
+    Setting("hub", "pull_interval", kinds.INTERVAL, 2.0, "how often to ask them"),
+    *_secret("hub", "pull_token", "the token that these agents want to see"),
+    Setting("hub", "files", kinds.PATHS, (), "folders with reports", ("/nfs/gpu-status",)),
+    Setting("hub", "files_interval", kinds.INTERVAL, 5.0, "how often to look into them"),
+    Setting("hub", "ssh", kinds.SSH_HOSTS, (), "hosts to reach by ssh", ("gpu03", "lab-*")),
+    Setting("hub", "ssh_hosts_file", kinds.PATH, None, "a list of such hosts", "/etc/hosts.txt"),
+    Setting("hub", "ssh_config", kinds.PATH, None, "ssh's own settings", "/etc/ssh/ssh_config"),
+    Setting("hub", "ssh_interval", kinds.INTERVAL, 10.0, "how often to look at them"),
+    Setting("hub", "trusted_proxies", kinds.NETWORKS, (), "proxies to believe", ("127.0.0.1/32",)),
+    Setting("hub", "user_header", kinds.HEADER, None, "the user, told by them", "X-Remote-User"),
+    Setting("hub", "admins", kinds.NAMES, (), "such users who are admins", ("alice",)),
+    Setting("hub", "commands_for_viewers", kinds.COMMANDS, "name", _WORDS),
+    Setting("hub", "commands_for_admins", kinds.COMMANDS, "full", _WORDS),
+    Setting("hub", "stream_interval", kinds.INTERVAL, 1.0, "how often changes are sent out"),
+    Setting("hub", "remember_interval", kinds.INTERVAL, 5.0, "how often they are written down"),
+    Setting("client", "hub", kinds.URL, None, "the hub to ask", "https://hub:7070"),
+    *_secret("client", "token", "the token to show it"),
+    Setting("client", "fingerprint", kinds.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),
+    Setting("verdict", "free_memory", kinds.SIZE, LAW.free_memory_bytes, "less in use is free"),
+    Setting(
+        "verdict",
+        "free_memory_fraction",
+        kinds.FRACTION,
+        LAW.free_memory_fraction,
+        "a lesser share in use is free",
+    ),
+    Setting("verdict", "idle_percent", kinds.PERCENT, LAW.idle_percent, "less load is idle"),
+    Setting(
+        "verdict", "idle_window", kinds.DURATION, LAW.idle_window_seconds, "idle so long is held"
+    ),
+    Setting(
+        "verdict",
+        "idle_power_fraction",
+        kinds.FRACTION,
+        LAW.idle_power_fraction,
+        "a lesser share of its power limit is near idle",
+    ),
+    Setting(
+        "verdict",
+        "silent_after",
+        kinds.COUNT,
+        LAW.silent_after_intervals,
+        "so many missed reports are silence",
+    ),
+)
+"""More about each is in docs/settings.md; a test keeps the two equal."""
+
+RIVALS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    *(
+        ((setting.name,), (f"{setting.name}_file",))
+        for setting in SETTINGS
+        if setting.kind is kinds.SECRET
+    ),
+    (("hub.tls",), ("hub.tls_cert", "hub.tls_key")),
+)
+"""Two ways to say one thing: a stronger source that says it one way silences the other."""

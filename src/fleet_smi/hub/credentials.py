@@ -1,0 +1,219 @@
+"""Who somebody is: every token and session that is good now, in memory, for the asking.
+
+The database is written by other processes too (`fleet-smi hub token …`): `refresh`, called
+every second or so, sees that and reads it again. Nothing here is looked up on the disk while
+a request waits, but for what says so.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Literal
+
+from itsdangerous import BadData, URLSafeSerializer
+from msgspec import Struct
+from sqlalchemy import Engine
+
+from fleet_smi.errors import Refused, StateError
+from fleet_smi.hub.database import fact, reading
+from fleet_smi.hub.tokens import Issued, Token, Tokens, digest_of
+from fleet_smi.hub.users import UserRole, Users
+from fleet_smi.model.text import clean
+
+logger = logging.getLogger(__name__)
+Role = Literal["node", "viewer", "admin"]
+SESSION_SECONDS = 14 * 86400.0
+_MOST_NODES = 20_000
+_MARK_SECONDS = 600.0
+
+
+class Identity(Struct, frozen=True, kw_only=True, gc=False):
+    """Who is asking, and how that is known; a node is `node_id` and no other."""
+
+    role: Role
+    name: str
+    how: Literal["token", "session", "proxy", "open"] = "token"
+    node_id: str | None = None
+    token_id: str | None = None
+
+
+class _Entry(Struct, frozen=True, gc=False):
+    digest: bytes
+    identity: Identity
+    expires_at: float | None
+
+
+class Credentials:
+    """The tokens and people of one hub."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        local_admin: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.failures = 0
+        """How many times in a row the database could not be read."""
+        self.tokens = Tokens(engine, clock)
+        self.users = Users(engine, clock)
+        self._engine = engine
+        self._clock = clock
+        self._local = {} if local_admin is None else _local_entry(local_admin)
+        self._lock = threading.Lock()
+        # Each password costs 19 MiB and a good part of a tenth of a second: one at a time.
+        self._checking = ThreadPoolExecutor(1, "password")
+        self._entries: dict[bytes, _Entry] = {}
+        self._nodes: frozenset[str] = frozenset()
+        self._people: dict[str, tuple[UserRole, str]] = {}
+        self._used: set[str] = set()
+        self._never_used: set[str] = set()
+        self._marked_at = clock()
+        self._revision: str | None = None
+        self._signer = _signer(engine)
+        self._read()
+
+    @property
+    def has_viewers(self) -> bool:
+        """Whether anybody but the machine's own admin can look: a token or a person."""
+        tokens = (entry.identity for entry in self._entries.values())
+        return bool(self._people) or any(
+            who.role != "node" and who.token_id is not None for who in tokens
+        )
+
+    def has_node(self, node_id: str) -> bool:
+        """Whether this node has a credential of its own."""
+        return node_id in self._nodes
+
+    def identify(self, token: str) -> Identity | None:
+        """Whose token this is; `None` when it is not known, expired or revoked."""
+        digest = digest_of(token)
+        entry = self._entries.get(digest)
+        if entry is None or not compare_digest(entry.digest, digest):
+            return None
+        if entry.expires_at is not None and self._clock() >= entry.expires_at:
+            return None
+        if entry.identity.token_id is not None:
+            self._used.add(entry.identity.token_id)
+        return entry.identity
+
+    def session(self, cookie: str) -> Identity | None:
+        """Whose session this is; `None` when it is not ours, over, or ended by a new password."""
+        try:
+            name, stamp, expires_at = self._signer.loads(cookie)
+        except (BadData, ValueError, TypeError):
+            return None
+        role, right = self._people.get(name, ("viewer", ""))
+        if not compare_digest(stamp, right) or self._clock() >= expires_at:
+            return None
+        return Identity(role=role, name=name, how="session")
+
+    async def login(self, name: str, password: str) -> str | None:
+        """A new session for the right name and password, as a cookie's value."""
+        loop = asyncio.get_running_loop()
+        if not await loop.run_in_executor(self._checking, self.users.verify, name, password):
+            return None
+        await loop.run_in_executor(self._checking, self.refresh)
+        if name not in self._people:
+            return None  # removed just now
+        stamp = self._people[name][1]
+        return str(self._signer.dumps([name, stamp, self._clock() + SESSION_SECONDS]))
+
+    def join(self, join_token: str, node_id: str, name: str) -> Issued:
+        """A node's own credential for a join token; raise `Refused`. Waits for the disk."""
+        name = clean(name, 128) or node_id
+        if len(self._nodes) >= _MOST_NODES:
+            raise Refused(f"this hub has {_MOST_NODES} nodes already", name)
+        with self._lock:
+            self._mark()
+            issued = self.tokens.join(join_token, node_id, name)
+            who = Identity(role="node", name=name, node_id=node_id, token_id=issued.id)
+            digest = digest_of(issued.secret)
+            self._entries[digest] = _Entry(digest, who, None)
+            self._never_used.add(issued.id)
+            self._nodes |= {node_id}
+        return issued
+
+    def revoke(self, which: str) -> bool:
+        """End a token by its id, or a node's by the node's; whether there was one. Waits."""
+        ended = self.tokens.revoke(which)
+        self._read()
+        return ended
+
+    def refresh(self) -> None:
+        """Take in what other processes have changed, note what was used. Waits for the disk.
+
+        While the database cannot be read, what was known before goes on being true.
+        """
+        try:
+            self._read()
+        except StateError as error:
+            self.failures += 1
+            if self.failures == 1:
+                logger.warning("tokens and users cannot be read; those known stay: %s", error)
+        else:
+            self.failures = 0
+
+    def close(self) -> None:
+        """Note what was used, and end the thread."""
+        self._checking.shutdown()
+        with self._lock:
+            self._mark()
+
+    def _read(self) -> None:
+        with self._lock:
+            due = self._clock() >= self._marked_at + _MARK_SECONDS
+            if due or self._used & self._never_used:
+                self._mark()
+            with reading(self._engine) as connection:
+                revision = fact(connection, "credentials_revision")
+                if revision == self._revision:
+                    return
+                self._people = self.users.by_name(connection)
+                self._take_tokens(self.tokens.by_digest(connection))
+                self._revision = revision
+
+    def _take_tokens(self, known: Mapping[bytes, Token]) -> None:
+        self._never_used = {token.id for token in known.values() if token.used_at is None}
+        self._nodes = frozenset(token.node_id for token in known.values() if token.node_id)
+        entries = [_entry(digest, token) for digest, token in known.items()]
+        self._entries = {entry.digest: entry for entry in entries if entry} | self._local
+
+    def _mark(self) -> None:
+        used, self._used = self._used, set()
+        self._marked_at = self._clock()
+        self._never_used -= used
+        # When a token was last used is told to people; a full disk must not stop the rest for it.
+        with suppress(StateError):
+            self.tokens.mark_used(list(used))  # at once: it may still be added to
+
+
+def _signer(engine: Engine) -> URLSafeSerializer:
+    with reading(engine) as connection:
+        secret = fact(connection, "session_secret")
+    if not secret:
+        raise StateError(f"{engine.url.database} has no secret to sign with: put back a good copy")
+    return URLSafeSerializer(secret, "session", signer_kwargs={"digest_method": sha256})
+
+
+def _entry(digest: bytes, token: Token) -> _Entry | None:
+    if token.role == "join":
+        return None  # it is traded for a credential, and is none
+    who = Identity(
+        role=token.role,
+        name=token.note or token.id,
+        node_id=token.node_id,
+        token_id=token.id,
+    )
+    return _Entry(digest, who, token.expires_at)
+
+
+def _local_entry(token: str) -> dict[bytes, _Entry]:
+    digest = digest_of(token)
+    return {digest: _Entry(digest, Identity(role="admin", name="this machine"), None)}

@@ -1,0 +1,221 @@
+"""The hub's database: what stands in it, how it is opened, and how an older one is brought up.
+
+Commits reach the disk before they return (`synchronous=FULL`): a revoked token must not come
+back with the power, and what is called kept must be kept.
+"""
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import (
+    URL,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from fleet_smi.errors import StateError
+from fleet_smi.hub.state import give_to_owner, private_folder
+
+FILE = "hub.db"
+_BUSY_SECONDS = 5.0
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+_REMEDY = (
+    "stop the hub and put a good copy in its place; if you have none, move it away: "
+    "the hub then starts empty, and every node and viewer needs a new token"
+)
+
+metadata = MetaData()
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("node_id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("at", Float),
+    Column("remembered", LargeBinary, nullable=False),
+)
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("role", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("node_id", Text),
+    Column("created_at", Float, nullable=False),
+    Column("used_at", Float),
+    Column("expires_at", Float),
+    Column("uses_left", Integer),
+    Column("revoked_at", Float),
+)
+_LIVE = tokens.c.revoked_at.is_(None)
+# The database itself sees to it that a node has one credential, whoever joins at once.
+Index(
+    "one_live_token_a_node",
+    tokens.c.node_id,
+    unique=True,
+    sqlite_where=_LIVE,
+    postgresql_where=_LIVE,
+)
+users = Table(
+    "users",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("password_hash", Text, nullable=False),
+    Column("session_stamp", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = ()
+"""The first brings version 1 to 2, the next 2 to 3. A new database is made whole, by `metadata`."""
+
+
+def version() -> int:
+    """The version of the tables above."""
+    return 1 + len(MIGRATIONS)
+
+
+def open_database(folder: Path) -> Engine:
+    """The database in this state folder, made where there is none; raise `StateError`."""
+    path = private_folder(folder) / FILE
+    try:
+        if not path.exists():
+            _create(path)
+        path.chmod(0o600)
+    except OSError as error:
+        raise StateError(f"{path} cannot be used: {error.strerror}") from None
+    engine = _sqlite(path)
+    try:
+        _bring_up_to_date(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A look at one moment of the database; raise `StateError` when it cannot be had."""
+    with _told_plainly(engine), engine.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A change that is made whole or not at all; waits for other writers."""
+    with _told_plainly(engine), engine.execution_options(writes=True).begin() as connection:
+        yield connection
+
+
+def fact(connection: Connection, name: str) -> str | None:
+    """One of the few things that are kept by name."""
+    return connection.scalar(select(facts.c.value).where(facts.c.name == name))
+
+
+def credentials_changed(connection: Connection) -> None:
+    """Let the running hub see that it must read its tokens and users again."""
+    _set_fact(connection, "credentials_revision", secrets.token_hex(8))
+
+
+def _set_fact(connection: Connection, name: str, value: str) -> None:
+    connection.execute(update(facts).where(facts.c.name == name).values(value=value))
+
+
+def _create(path: Path) -> None:
+    """Make it under another name first: what is there under its own name is always whole."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
+    engine = _sqlite(draft)
+    try:
+        with writing(engine) as connection:
+            metadata.create_all(connection)
+            connection.execute(
+                insert(facts),
+                [
+                    {"name": "schema", "value": str(version())},
+                    {"name": "session_secret", "value": secrets.token_urlsafe(32)},
+                    {"name": "credentials_revision", "value": secrets.token_hex(8)},
+                ],
+            )
+        engine.dispose()
+        give_to_owner(draft)
+        os.link(draft, path)
+    except FileExistsError:
+        pass  # another process was first
+    finally:
+        engine.dispose()
+        draft.unlink()
+
+
+def _sqlite(path: Path) -> Engine:
+    url = URL.create("sqlite", database=str(path))
+    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # transactions begin where we say, below
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # One that reads first and then wants to write could not wait for another writer.
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _bring_up_to_date(engine: Engine) -> None:
+    path = engine.url.database
+    with writing(engine) as connection:
+        if not inspect(connection).has_table("facts"):
+            raise StateError(f"{path} is no database of fleet-smi: {_REMEDY}")
+        found = int(fact(connection, "schema") or 0)
+        if found > version():
+            raise StateError(
+                f"{path} is of version {found} and this fleet-smi knows {version()}: "
+                "update fleet-smi on this machine"
+            )
+        for step in MIGRATIONS[found - 1 :]:
+            step(connection)
+        if found < version():
+            _set_fact(connection, "schema", str(version()))
+
+
+@contextmanager
+def _told_plainly(engine: Engine) -> Iterator[None]:
+    try:
+        yield
+    except IntegrityError:
+        raise  # whoever breaks a rule of the tables knows which
+    except DBAPIError as error:
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        remedy = f": {_REMEDY}" if code in _DAMAGED else ""
+        raise StateError(f"{engine.url.database}: {error.orig}{remedy}") from None

@@ -1,0 +1,150 @@
+"""Which GPUs each node has had: one that is gone keeps its row, unless it is elsewhere now."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fleet_smi.model.snapshot import Fault, Gpu, Instance, Snapshot
+
+# A node that invents a new UUID with every report must not fill the memory.
+_MOST_MISSING = 64
+Device = TypeVar("Device", Gpu, Instance)
+
+
+class Missing(Struct, frozen=True, gc=False):
+    """A GPU that is no longer there, and when it was last seen by the hub's clock."""
+
+    gpu: Gpu
+    seen_at: float
+
+
+class Inventory(Struct, omit_defaults=True):
+    """The GPUs of one node: since when each is here, and those that are gone."""
+
+    claims: dict[str, float] = {}
+    missing: dict[str, Missing] = {}
+
+    def copy(self) -> "Inventory":
+        """The same, to be kept while this one goes on changing."""
+        return Inventory(dict(self.claims), dict(self.missing))
+
+
+class Inventories:
+    """The GPUs of every node, and where each was claimed last."""
+
+    def __init__(self) -> None:
+        self._homes: dict[str, tuple[str, float]] = {}
+
+    def recall(self, node_id: str, inventory: Inventory) -> None:
+        """Take in what was remembered of a node."""
+        for uuid, since in inventory.claims.items():
+            if uuid not in self._homes or self._homes[uuid][1] < since:
+                self._homes[uuid] = node_id, since
+
+    def forget(self, node_id: str, uuids: Iterable[str]) -> None:
+        """These are no longer claimed by this node."""
+        for uuid in uuids:
+            if self._homes.get(uuid, ("", 0.0))[0] == node_id:
+                del self._homes[uuid]
+
+    def change(
+        self,
+        node_id: str,
+        inventory: Inventory,
+        gone: Sequence[Missing],
+        snapshot: Snapshot,
+        at: float,
+    ) -> None:
+        """A node reports other GPUs than before: claim the new ones, and miss those `gone`."""
+        for one in gone:
+            inventory.missing[one.gpu.uuid] = one
+        for gpu in snapshot.gpus:
+            inventory.missing.pop(gpu.uuid, None)
+            if gpu.uuid not in inventory.claims:
+                inventory.claims[gpu.uuid] = at
+                self._homes[gpu.uuid] = node_id, at
+
+    def drop(self, node_id: str, inventory: Inventory) -> None:
+        """Stop missing what has moved to another node, and what is too much."""
+        moved = [uuid for uuid, one in inventory.missing.items() if self._moved(node_id, uuid, one)]
+        too_many = [uuid for uuid in inventory.missing if uuid not in moved][:-_MOST_MISSING]
+        for uuid in (*moved, *too_many):
+            del inventory.missing[uuid], inventory.claims[uuid]
+        self.forget(node_id, too_many)
+
+    def _moved(self, node_id: str, uuid: str, missing: Missing) -> bool:
+        # Two nodes that claim one GPU at the same time are no move: two agents on one machine.
+        home, since = self._homes.get(uuid, (node_id, 0.0))
+        return home != node_id and since > missing.seen_at
+
+
+def missing_from(snapshot: Snapshot, seen_at: float) -> list[Missing]:
+    """The GPUs of a snapshot as they are to be shown when the next has them no more."""
+    return [Missing(_gone(gpu, snapshot.taken_at), seen_at) for gpu in snapshot.gpus]
+
+
+def uuids_of(snapshot: Snapshot) -> list[str]:
+    """The UUIDs of all GPUs and instances, as they are reported."""
+    uuids = []
+    for gpu in snapshot.gpus:
+        uuids.append(gpu.uuid)
+        if gpu.instances:
+            uuids += [part.uuid for part in gpu.instances]
+    return uuids
+
+
+def told_apart(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with every UUID once: the second that is called "GPU-a" is "GPU-a#2"."""
+    reported, seen, counts = set(uuids_of(snapshot)), set[str](), Counter[str]()
+
+    def own(uuid: str) -> str:
+        name = uuid
+        while name in seen or (name != uuid and name in reported):
+            counts[uuid] += 1
+            name = f"{uuid}#{counts[uuid] + 1}"
+        seen.add(name)
+        return name
+
+    def renamed(one: Device) -> Device:
+        name = own(one.uuid)
+        return one if name == one.uuid else replace(one, uuid=name, uuid_is_made=True)
+
+    gpus = [renamed(gpu) for gpu in snapshot.gpus]
+    gpus = [replace(gpu, instances=tuple(map(renamed, gpu.instances))) for gpu in gpus]
+    return replace(snapshot, gpus=tuple(gpus))
+
+
+def rows_of(snapshot: Snapshot, inventory: Inventory) -> tuple[Gpu, ...]:
+    """The GPUs of a snapshot, and those that it should have had."""
+    if not inventory.missing:
+        return snapshot.gpus
+    missing = [_explained(one.gpu, snapshot) for one in inventory.missing.values()]
+    return (*snapshot.gpus, *missing)
+
+
+def _gone(gpu: Gpu, last_seen: float) -> Gpu:
+    """What stays known of a GPU that is no longer there: what it is, and when it was seen."""
+    return Gpu(
+        uuid=gpu.uuid,
+        uuid_is_made=gpu.uuid_is_made,
+        index=gpu.index,
+        vendor=gpu.vendor,
+        name=gpu.name,
+        pci_bus_id=gpu.pci_bus_id,
+        memory_total_bytes=gpu.memory_total_bytes,
+        memory_shared=gpu.memory_shared,
+        fault=Fault(kind="missing", detail="missing", since=last_seen),
+    )
+
+
+def _explained(gpu: Gpu, snapshot: Snapshot) -> Gpu:
+    """A missing GPU, unless the reading of its kind failed: then it is only unreadable."""
+    for run in snapshot.runs:
+        if run.outcome == "failed" and run.name.startswith(gpu.vendor):
+            since = None if gpu.fault is None else gpu.fault.since
+            kind = run.fault or "unreadable"
+            return replace(gpu, fault=Fault(kind=kind, detail=run.detail, since=since))
+    return gpu

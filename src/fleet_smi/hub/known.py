@@ -1,0 +1,251 @@
+"""What the hub knows of one node, and what of it outlives the hub."""
+
+from math import inf
+from operator import attrgetter
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fleet_smi.hub.inventory import Inventory, rows_of, uuids_of
+from fleet_smi.model.crowd import NOBODY
+from fleet_smi.model.fleet import NodeView, State, Verdict
+from fleet_smi.model.sequences import Sequences
+from fleet_smi.model.settle import Sampled, Standing, follow
+from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
+from fleet_smi.model.text import natural
+from fleet_smi.model.thresholds import Thresholds
+from fleet_smi.model.verdict import silenced, silent_after
+from fleet_smi.model.views import NodeParts
+
+_IN_ORDER = attrgetter("index", "uuid")
+_CLOCK_AHEAD_SECONDS = 60.0
+_SKEW_WORTH_A_WARNING_SECONDS = 60.0
+
+
+class Via(Struct, frozen=True, gc=False):
+    """A way to a node: the source, and what that source calls the node."""
+
+    source: str
+    target: str
+
+
+class Turn(Struct, frozen=True, kw_only=True, gc=False):
+    """A GPU or instance whose state is another than before; `before` is `None` for a new one."""
+
+    uuid: str
+    before: State | None
+    after: Verdict
+
+
+class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All of one node that outlives the hub; `given_…` is what the administrator calls it."""
+
+    node_id: str
+    name: str
+    snapshot: Snapshot
+    at: float
+    sequences: Sequences
+    inventory: Inventory
+    via: Via | None = None
+    ways: tuple[Via, ...] = ()
+    given_name: str | None = None
+    given_labels: dict[str, str] = {}
+    standings: dict[str, Standing] = {}
+
+
+class Node:
+    """The latest of one node; one that was never heard of has no snapshot.
+
+    `at` is when the latest snapshot was taken, by the hub's clock, and `wake_at` when time
+    alone next changes what is to be said of the node.
+    """
+
+    __slots__ = (
+        "at",
+        "given_labels",
+        "given_name",
+        "gpus",
+        "inventory",
+        "node_id",
+        "order",
+        "reported",
+        "sequences",
+        "snapshot",
+        "standings",
+        "troubles",
+        "via",
+        "wake_at",
+        "ways",
+    )
+
+    def __init__(self, node_id: str, via: Via | None = None) -> None:
+        self.node_id = node_id
+        self.via = via
+        self.snapshot: Snapshot | None = None
+        self.at = -inf
+        self.wake_at = inf
+        self.given_name: str | None = None
+        self.given_labels: dict[str, str] = {}
+        self.sequences = Sequences()
+        self.ways: set[Via] = set()
+        self.troubles: dict[Via, str] = {}
+        self.reported: list[str] = []
+        self.gpus: tuple[Gpu, ...] = ()
+        self.standings: dict[str, Standing] = {}
+        self.inventory = Inventory()
+        self.arrange()
+
+    @property
+    def name(self) -> str:
+        """The administrator's name for it, else its own, else what its source calls it."""
+        if self.given_name is not None:
+            return self.given_name
+        if self.snapshot is not None:
+            return self.snapshot.name
+        return self.node_id if self.via is None else self.via.target
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps sources from hearing it."""
+        return "; ".join(dict.fromkeys(self.troubles.values())) or None
+
+    def precedes(self, snapshot: Snapshot, at: float) -> bool:
+        """Whether a snapshot that was taken at `at` is newer than the latest."""
+        known = self.snapshot
+        if known is None:
+            return True
+        if snapshot.run_id is not None:
+            # Numbers and the hub's clock are to be trusted; the node's clock need not be.
+            same = snapshot.run_id == known.run_id
+            return snapshot.sequence > known.sequence if same else at > self.at
+        if snapshot.taken_at > known.taken_at:
+            return True
+        if snapshot.boot_id == known.boot_id and snapshot.sequence > known.sequence:
+            return True  # the node's clock was set back
+        # A clock known to be ahead of ours must not lock its node out until that time has come.
+        ahead = known.taken_at > self.at + _CLOCK_AHEAD_SECONDS
+        return ahead and snapshot.taken_at < known.taken_at
+
+    def take(self, snapshot: Snapshot, at: float, settings: Thresholds) -> tuple[Turn, ...]:
+        """Let a newer snapshot be the latest, and judge it."""
+        renamed = self.snapshot is None or snapshot.name != self.snapshot.name
+        self.snapshot, self.at = snapshot, at
+        self.gpus = rows_of(snapshot, self.inventory)
+        self.wake_at = self.silent_from(settings)
+        if renamed:
+            self.arrange()
+        return self._judge(snapshot, settings)
+
+    def arrange(self) -> None:
+        """Find its place anew after its name changed."""
+        self.order = natural(self.name), self.node_id
+
+    def _judge(self, snapshot: Snapshot, settings: Thresholds) -> tuple[Turn, ...]:
+        """Judge every GPU and instance of its latest, by what is remembered of each."""
+        sampled = Sampled(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
+        known, standings, turns = self.standings, dict[str, Standing](), list[Turn]()
+
+        def judged(subject: Gpu | Instance, gpu: Gpu, parts: tuple[Verdict, ...] = ()) -> Verdict:
+            before = known.get(subject.uuid)
+            after = follow(before, subject, gpu, sampled, settings, parts)
+            standings[subject.uuid] = after
+            if before is None or before.verdict.state != after.verdict.state:
+                state = None if before is None else before.verdict.state
+                turns.append(Turn(uuid=subject.uuid, before=state, after=after.verdict))
+            return after.verdict
+
+        for gpu in self.gpus:
+            judged(gpu, gpu, tuple([judged(part, gpu) for part in gpu.instances]))
+        self.standings = standings
+        return tuple(turns)
+
+    def silent_from(self, settings: Thresholds) -> float:
+        """When it falls silent, unless it is heard of before."""
+        pace = None if self.snapshot is None else self.snapshot.interval_seconds
+        limit = silent_after(pace, settings)
+        return inf if limit is None else self.at + limit
+
+    def _verdicts(self, now: float, settings: Thresholds) -> dict[str, Verdict]:
+        """The verdict on each GPU and instance; on a silent node there is none but what it was."""
+        since = self.silent_from(settings)
+        if now <= since:
+            return {uuid: standing.verdict for uuid, standing in self.standings.items()}
+        subjects: list[Gpu | Instance] = [*self.gpus]
+        subjects += [part for gpu in self.gpus for part in gpu.instances]
+        age, known = now - self.at, self.standings
+        return {one.uuid: silenced(known[one.uuid].verdict, one, age, since) for one in subjects}
+
+    def parts(self, now: float, settings: Thresholds) -> NodeParts:
+        """What is believed of it at one moment."""
+        verdicts = self._verdicts(now, settings)
+        gpus = [(gpu, verdicts[gpu.uuid]) for gpu in sorted(self.gpus, key=_IN_ORDER)]
+        node = self._without_gpus(now, settings)
+        return NodeParts(node=node, gpus=tuple(gpus), verdicts=verdicts)
+
+    def _without_gpus(self, now: float, settings: Thresholds) -> NodeView:
+        via, snapshot = None if self.via is None else self.via.source, self.snapshot
+        if snapshot is None:
+            return NodeView(
+                node_id=self.node_id,
+                name=self.name,
+                taken_at=None,
+                age_seconds=None,
+                silent=True,
+                via=via,
+                trouble=self.trouble,
+                labels=self.given_labels,
+            )
+        skew = self.at - snapshot.taken_at
+        return NodeView(
+            node_id=self.node_id,
+            name=self.name,
+            taken_at=snapshot.taken_at,
+            age_seconds=max(0.0, now - self.at),
+            silent=now > self.silent_from(settings),
+            via=via,
+            trouble=self.trouble,
+            clock_skew_seconds=skew if abs(skew) > _SKEW_WORTH_A_WARNING_SECONDS else None,
+            missing_reports=self.sequences.missing,
+            labels=snapshot.labels | self.given_labels,
+            interval_seconds=snapshot.interval_seconds,
+            sequence=snapshot.sequence,
+            boot_id=snapshot.boot_id,
+            agent_version=snapshot.agent_version,
+            host=snapshot.host,
+            runs=snapshot.runs,
+        )
+
+    def remembered(self) -> Remembered | None:
+        """What outlives the hub; safe to be encoded while reports go on coming."""
+        if self.snapshot is None:
+            return None
+        standings = self.standings.items()
+        return Remembered(
+            node_id=self.node_id,
+            name=self.name,
+            snapshot=self.snapshot,
+            at=self.at,
+            via=self.via,
+            sequences=self.sequences.copy(),
+            given_name=self.given_name,
+            given_labels=self.given_labels,
+            standings={uuid: replace(standing, crowd=NOBODY) for uuid, standing in standings},
+            inventory=self.inventory.copy(),
+            ways=tuple(self.ways),
+        )
+
+
+def recalled(remembered: Remembered, settings: Thresholds) -> Node:
+    """A node as it was remembered."""
+    node = Node(remembered.node_id, remembered.via)
+    node.snapshot, node.at = remembered.snapshot, remembered.at
+    node.given_name, node.given_labels = remembered.given_name, remembered.given_labels
+    node.sequences, node.ways = remembered.sequences, set(remembered.ways)
+    node.standings = remembered.standings
+    node.inventory = remembered.inventory
+    node.reported = uuids_of(remembered.snapshot)
+    node.gpus = rows_of(remembered.snapshot, remembered.inventory)
+    node.wake_at = node.silent_from(settings)
+    node.arrange()
+    return node
+

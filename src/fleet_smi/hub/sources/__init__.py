@@ -1,0 +1,3 @@
+"""The hub's ends of the ways in which nodes are heard, one a file; this is the list of them."""
+
+SOURCES: tuple[str, ...] = ("push", "pull", "files", "ssh", "self")

@@ -1,0 +1,52 @@
+"""The hub's own machine, read in its own process."""
+
+from collections.abc import Callable, Sequence
+
+from fleet_smi.errors import Unreachable
+from fleet_smi.hub.delivery import Deliver, Delivery
+from fleet_smi.hub.sources.polling import keep_asking
+from fleet_smi.hub.sources.worker import Worker
+from fleet_smi.model.snapshot import Snapshot
+
+
+class SelfSource:
+    """Takes snapshots with `take`, which answers in time whatever the driver does."""
+
+    name = "self"
+    targets: Sequence[str] = ("self",)
+
+    def __init__(
+        self,
+        take: Callable[[float], Snapshot],
+        interval_seconds: float = 2.0,
+        *,
+        timeout_seconds: float = 10.0,
+    ) -> None:
+        self._take = take
+        self._interval_seconds = interval_seconds
+        self._timeout_seconds = timeout_seconds
+        self._worker = Worker("self")
+
+    async def look(self) -> Sequence[Delivery]:
+        """This machine, now."""
+        try:
+            return [await self._ask("self")]
+        finally:
+            self._worker.close()
+
+    async def run(self, deliver: Deliver) -> None:
+        """Read this machine until cancelled."""
+        try:
+            await keep_asking(self.targets, self._ask, deliver, self._interval_seconds)
+        finally:
+            self._worker.close()
+
+    async def _ask(self, target: str) -> Delivery:
+        try:
+            snapshot = await self._worker.call(
+                lambda: self._take(self._interval_seconds), self._timeout_seconds
+            )
+        except TimeoutError:
+            words = f"this machine could not be read in {self._timeout_seconds:g} s"
+            return Delivery(source=self.name, target=target, what=Unreachable(words, target))
+        return Delivery(source=self.name, target=target, what=snapshot)

@@ -1,0 +1,82 @@
+"""The hub's state folder: closed to others, and its files are written whole or not at all."""
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+
+from fleet_smi.errors import StateError
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_OTHERS_MAY_WRITE = 0o022
+LOCK = "lock"
+ADMIN_TOKEN = "admin-token"  # noqa: S105  # a file's name
+
+
+def private_folder(folder: Path) -> Path:
+    """The folder, made where it is missing; one that others may write to is refused."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = folder.stat().st_mode
+    except OSError as error:
+        raise StateError(f"{folder} cannot be used for state: {error.strerror}") from None
+    if mode & _OTHERS_MAY_WRITE:
+        raise StateError(f"others may write to {folder}: run `chmod go-w {folder}` first")
+    return folder
+
+
+def give_to_owner(path: Path) -> None:
+    """What root makes in the folder of the hub's own user belongs to that user."""
+    if os.geteuid() == 0:
+        folder = path.parent.stat()
+        os.chown(path, folder.st_uid, folder.st_gid)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Put content there that only its owner may read, in one step."""
+    private_folder(path.parent)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(draft, _NEW_FILE, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        give_to_owner(draft)
+        draft.replace(path)
+    except OSError as error:
+        raise StateError(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def locked(folder: Path) -> int:
+    """A descriptor that is the only one of its kind while it is open: one hub a folder."""
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise StateError(
+            f"another hub runs on {folder}: end it, or give this one its own --state"
+        ) from None
+    return descriptor
+
+
+def new_local_admin_token(folder: Path) -> str:
+    """Leave a fresh admin token for commands of the hub's own user; good for this life of it."""
+    token = f"fsmi_local_{secrets.token_urlsafe(32)}"
+    write_private(folder / ADMIN_TOKEN, token.encode() + b"\n")
+    return token
+
+
+def local_admin_token(folder: Path) -> str | None:
+    """The token that the hub left there; `None` when none is running or it is not ours to read."""
+    try:
+        return (folder / ADMIN_TOKEN).read_text("ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def remove_local_admin_token(folder: Path) -> None:
+    """Take the token away when the hub ends."""
+    (folder / ADMIN_TOKEN).unlink(missing_ok=True)

@@ -1,0 +1,195 @@
+"""Who is listening: what changes in the fleet, encoded once and told to everybody.
+
+Events lie in a ring that all listeners share; a listener is a place in it and nothing more. One
+that has fallen out of the ring, or comes anew, is told the whole fleet and goes on from there.
+So nobody waits for a slow listener, and it costs no memory.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Collection
+from functools import cached_property
+from weakref import WeakSet
+
+from fleet_smi.errors import Unmet
+from fleet_smi.hub.fleet import Fleet
+from fleet_smi.hub.told import Told
+from fleet_smi.wire.event import (
+    GZIP_HEADER,
+    PING,
+    News,
+    count_of,
+    encode_event,
+    event_id,
+    gzip_block,
+)
+
+# A whole fleet serves all who need one until so many changes have followed it.
+_WHOLE_LASTS_EVENTS = 5
+
+
+class Event:
+    """One event as bytes, compressed when somebody first wants it so."""
+
+    def __init__(self, count: int, plain: bytes) -> None:
+        self.count = count
+        self.plain = plain
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The bytes as a block of any gzip stream."""
+        return gzip_block(self.plain)
+
+
+_PING = Event(0, PING)
+
+
+class Ring:
+    """The latest events, one after the other, bounded in number and bytes."""
+
+    def __init__(self, most_events: int, most_bytes: int) -> None:
+        self._most_events = most_events
+        self._most_bytes = most_bytes
+        self._events: deque[Event] = deque()
+        self._bytes = 0
+
+    def append(self, event: Event) -> None:
+        """Take an event in, and let the oldest go where there is no room."""
+        self._events.append(event)
+        self._bytes += len(event.plain)
+        while len(self._events) > self._most_events or self._bytes > self._most_bytes:
+            self._bytes -= len(self._events.popleft().plain)
+
+    def after(self, count: int) -> Event | None:
+        """The event that follows this one; `None` when it is not here, or not any more."""
+        if not self._events:
+            return None
+        place = count + 1 - self._events[0].count
+        return self._events[place] if 0 <= place < len(self._events) else None
+
+
+class Stream:
+    """The changes of one fleet, and how many listen to them; lives on one event loop."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        life: str,
+        *,
+        most_listeners: int = 500,
+        most_events: int = 120,
+        most_bytes: int = 32 << 20,
+        ping_seconds: float = 15.0,
+    ) -> None:
+        self.count = 0
+        self.ring = Ring(most_events, most_bytes)
+        self.ping_seconds = ping_seconds
+        self._life = life
+        self._told = Told(fleet)
+        self._most_listeners = most_listeners
+        self._listening: WeakSet[Listener] = WeakSet()
+        self._stale: set[str] = set()
+        self._now: float | None = None
+        self._told_at = 0.0
+        self._turned = asyncio.Event()
+        self._whole: tuple[int, asyncio.Future[Event]] | None = None
+
+    @property
+    def listeners(self) -> int:
+        """How many listen; one that was dropped and never closed is not among them."""
+        return len(self._listening)
+
+    def publish(self, changed: Collection[str], now: float) -> None:
+        """Tell everybody of these nodes; while nobody listens, only note that there is news."""
+        self._stale.update(changed)
+        self._now = now
+        if self.listeners:
+            self._tell(now)
+
+    def listen(self, last_id: str | None = None, *, gzip: bool = False) -> "Listener":
+        """Listen from after the event of this id on, or from now; raise `Unmet` when full."""
+        if self.listeners >= self._most_listeners:
+            raise Unmet(f"{self.listeners} are listening already, and no more may")
+        if not self.listeners and self._now is not None:
+            self._tell(self._now)
+        known = count_of(last_id, self._life) if last_id else None
+        place = known if known is not None and known <= self.count else 0
+        listener = Listener(self, place, gzip=gzip)
+        self._listening.add(listener)
+        return listener
+
+    def leave(self, listener: "Listener") -> None:
+        """Listen no more."""
+        self._listening.discard(listener)
+
+    async def news(self) -> None:
+        """Wait for the next event."""
+        await self._turned.wait()
+
+    async def whole(self) -> Event:
+        """The whole fleet: as it is now, or was a moment ago with the changes since in the ring."""
+        if self._whole is None or not self._is_fresh(self._whole[0]):
+            # Compressing it takes as long as hundreds of reports do: not on the event loop.
+            count, fleet = self.count, self._told.whole()
+            encoding = asyncio.to_thread(_whole, count, self._id(count), self._told_at, fleet)
+            self._whole = count, asyncio.ensure_future(encoding)
+        return await asyncio.shield(self._whole[1])
+
+    def _is_fresh(self, count: int) -> bool:
+        if count == self.count:
+            return True
+        return self.count - count < _WHOLE_LASTS_EVENTS and self.ring.after(count) is not None
+
+    def _tell(self, now: float) -> None:
+        stale, self._stale = self._stale, set()
+        news = self._told.update(sorted(stale), now)
+        if self.count and news is None:
+            return
+        self.count += 1
+        self._told_at = now
+        # Before the first there is nothing that could have changed.
+        if self.count > 1 and news is not None:
+            plain = encode_event("change", self._id(self.count), now, news)
+            self.ring.append(Event(self.count, plain))
+        self._turned.set()
+        self._turned = asyncio.Event()
+
+    def _id(self, count: int) -> str:
+        return event_id(self._life, count)
+
+
+class Listener:
+    """One who listens: a place in the ring."""
+
+    def __init__(self, stream: Stream, place: int, *, gzip: bool) -> None:
+        self._stream = stream
+        self._place = place
+        self._gzip = gzip
+        self._opening = GZIP_HEADER if gzip else b""
+
+    async def next(self) -> bytes:
+        """What comes next, when it comes; a sign of life when nothing has for long."""
+        event = await self._event()
+        opening, self._opening = self._opening, b""
+        return opening + (event.packed if self._gzip else event.plain)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._stream.leave(self)
+
+    async def _event(self) -> Event:
+        stream = self._stream
+        if self._place == stream.count:
+            try:
+                await asyncio.wait_for(stream.news(), stream.ping_seconds)
+            except TimeoutError:
+                return _PING
+        event = stream.ring.after(self._place) or await stream.whole()
+        self._place = event.count
+        return event
+
+
+def _whole(count: int, identity: str, taken_at: float, fleet: News) -> Event:
+    event = Event(count, encode_event("fleet", identity, taken_at, fleet))
+    event.packed  # noqa: B018  # nearly everybody wants it so
+    return event

@@ -1,0 +1,63 @@
+"""What listeners have been told of the fleet, and what of it is news; pure."""
+
+from collections.abc import Iterable
+
+from fleet_smi.hub.fleet import Fleet
+from fleet_smi.model.brief import NodeBrief, NodeFigures
+from fleet_smi.model.briefing import node_brief, node_figures, summary_of
+from fleet_smi.wire.event import Moved, News, moved
+
+
+class Told:
+    """The fleet in brief, as it was last told."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._numbers: dict[str, int] = {}
+        self._last_number = 0
+        self._nodes: dict[int, NodeBrief] = {}
+        self._figures: dict[int, NodeFigures] = {}
+        self._summary = summary_of(())
+
+    def whole(self) -> News:
+        """Everything, for one who knows nothing."""
+        nodes, figures = tuple(self._nodes.values()), tuple(self._figures.values())
+        return News(summary=self._summary, nodes=nodes, figures=figures)
+
+    def update(self, changed: Iterable[str], now: float) -> News | None:
+        """Look at these nodes anew; `None` when there is nothing to tell of them."""
+        nodes: list[NodeBrief] = []
+        figures: list[NodeFigures | Moved] = []
+        removed: list[int] = []
+        for node_id in changed:
+            parts = self._fleet.parts(node_id, now)
+            if parts is None:
+                removed += self._forget(node_id)
+                continue
+            number = self._number(node_id)
+            brief, row = node_brief(number, parts, now), node_figures(number, parts, now)
+            if brief != self._nodes.get(number):
+                nodes.append(brief)
+                figures.append(row)
+            elif row != self._figures[number]:
+                figures.append(moved(self._figures[number], row))
+            self._nodes[number], self._figures[number] = brief, row
+        if nodes or removed:
+            self._summary = summary_of(self._nodes.values())
+        elif not figures:
+            return None
+        return News(summary=self._summary, nodes=nodes, figures=figures, removed=removed)
+
+    def _number(self, node_id: str) -> int:
+        """What this node goes by; one that was removed and comes back is another."""
+        if node_id not in self._numbers:
+            self._last_number += 1
+            self._numbers[node_id] = self._last_number
+        return self._numbers[node_id]
+
+    def _forget(self, node_id: str) -> list[int]:
+        number = self._numbers.pop(node_id, None)
+        if number is None:
+            return []
+        del self._nodes[number], self._figures[number]
+        return [number]

@@ -1,0 +1,113 @@
+"""People who log in with a password, as they are kept."""
+
+import secrets
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Literal
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from msgspec import Struct
+from sqlalchemy import Connection, Engine, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from fleet_smi.errors import UsageError
+from fleet_smi.hub.database import credentials_changed, reading, users, writing
+from fleet_smi.model.text import clean
+
+UserRole = Literal["viewer", "admin"]
+LEAST_PASSWORD = 10
+_MOST_PASSWORD = 1024
+_MOST_LETTERS = 64
+
+
+class User(Struct, frozen=True, kw_only=True):
+    """What may be told of somebody who can log in."""
+
+    name: str
+    role: UserRole
+    created_at: float
+
+
+class Users:
+    """The people in the database; every call waits for the disk, `verify` for the processor too."""
+
+    def __init__(self, engine: Engine, clock: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._clock = clock
+        # As OWASP advises for Argon2id; passwords are long, and attempts are limited.
+        self._hasher = PasswordHasher(time_cost=2, memory_cost=19 << 10, parallelism=1)
+
+    def all(self) -> list[User]:
+        """Everybody, by name."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(select(users).order_by(users.c.name))
+            return [User(name=row.name, role=row.role, created_at=row.created_at) for row in rows]
+
+    def by_name(self, connection: Connection) -> dict[str, tuple[UserRole, str]]:
+        """The role of each, and the stamp that their sessions must carry."""
+        rows = connection.execute(select(users.c.name, users.c.role, users.c.session_stamp))
+        return {row.name: (row.role, row.session_stamp) for row in rows}
+
+    def add(self, name: str, password: str, role: UserRole = "viewer") -> None:
+        """Let somebody in; raise `UsageError` when they are there already."""
+        if not name or clean(name, _MOST_LETTERS) != name:
+            raise UsageError(f"a name has 1 to {_MOST_LETTERS} letters")
+        row = {"name": name, "role": role, "created_at": self._clock(), **self._proof(password)}
+        try:
+            with writing(self._engine) as connection:
+                connection.execute(insert(users).values(row))
+                credentials_changed(connection)
+        except IntegrityError:
+            raise UsageError(
+                f"{name} is there already; to change it: `fleet-smi hub user password {name}`"
+            ) from None
+
+    def set_password(self, name: str, password: str) -> None:
+        """Change a password; whoever was logged in by the old one no longer is."""
+        proof = self._proof(password)
+        with writing(self._engine) as connection:
+            found = connection.execute(update(users).where(users.c.name == name).values(proof))
+            credentials_changed(connection)
+        _refuse_unknown(found.rowcount, name)
+
+    def remove(self, name: str) -> None:
+        """Let somebody in no longer, from now on."""
+        with writing(self._engine) as connection:
+            found = connection.execute(delete(users).where(users.c.name == name))
+            credentials_changed(connection)
+        _refuse_unknown(found.rowcount, name)
+
+    def verify(self, name: str, password: str) -> bool:
+        """Whether that is the password; takes as long for somebody unknown."""
+        nobody = self._nobody
+        with reading(self._engine) as connection:
+            known = connection.scalar(select(users.c.password_hash).where(users.c.name == name))
+        try:
+            self._hasher.verify(known or nobody, _bytes(password))
+        except (VerificationError, InvalidHashError):
+            return False
+        return known is not None
+
+    @cached_property
+    def _nobody(self) -> str:
+        return self._hasher.hash(secrets.token_urlsafe(32))
+
+    def _proof(self, password: str) -> dict[str, str]:
+        if not LEAST_PASSWORD <= len(password) <= _MOST_PASSWORD:
+            raise UsageError(f"a password has {LEAST_PASSWORD} to {_MOST_PASSWORD} characters")
+        return {
+            "password_hash": self._hasher.hash(_bytes(password)),
+            "session_stamp": secrets.token_hex(8),
+        }
+
+
+def _refuse_unknown(found: int, name: str) -> None:
+    if not found:
+        raise UsageError(f"nobody is called {name}; `fleet-smi hub user list` tells who there is")
+
+
+def _bytes(password: str) -> bytes:
+    """What is hashed; nothing, which is never right, for what is too long to be one."""
+    return b"" if len(password) > _MOST_PASSWORD else password.encode(errors="surrogatepass")

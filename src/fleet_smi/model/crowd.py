@@ -1,0 +1,110 @@
+"""Everybody on one GPU or instance, and what they are together.
+
+Most samples show the same processes as the one before: their `Crowd` is then kept.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+from msgspec import Struct
+
+from fleet_smi.model import reasons
+from fleet_smi.model.fleet import Note
+from fleet_smi.model.readings import is_display, is_mps_server, is_windowed, processes_memory
+from fleet_smi.model.snapshot import Process
+
+# All of a process that a judgement asks for, but for its start.
+_TRAITS = attrgetter(
+    "pid", "gpu_memory_bytes", "user", "uid", "kind", "name", "condition", "hidden"
+)
+
+
+class Crowd(Struct, frozen=True, kw_only=True, gc=False):
+    """The processes of one sample, seen as one.
+
+    `pids` is `None` when they could not be read. `members` are all but MPS servers, and
+    `actors` those to be named: the living, and no display server beside someone who
+    computes; `name` is theirs. `computes` when one of the members is no display. Bytes are
+    `None` unless each process has a figure.
+    """
+
+    traits: tuple[object, ...] = ()
+    pids: frozenset[int] | None = frozenset()
+    members: tuple[Process, ...] = ()
+    actors: tuple[Process, ...] = ()
+    name: str = ""
+    computes: bool = False
+    windowed: bool = False
+    memory_bytes: int | None = 0
+    actors_memory_bytes: int | None = 0
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether they could be read and there is none."""
+        return self.pids is not None and not self.pids
+
+    @property
+    def deserted(self) -> bool:
+        """Whether they could be read and nobody is there: at most an MPS server."""
+        return self.pids is not None and not self.members
+
+    @property
+    def living(self) -> bool:
+        """Whether one of the members is neither dead nor beyond waking."""
+        return any(process.condition is None for process in self.members)
+
+
+NOBODY = Crowd()
+UNREAD = Crowd(pids=None, memory_bytes=None)
+
+
+def crowd_of(processes: tuple[Process, ...] | None, known: Crowd = NOBODY) -> Crowd:
+    """What these processes are together: the crowd already `known` where nothing changed."""
+    if not processes:
+        return UNREAD if processes is None else NOBODY
+    traits = tuple(map(_TRAITS, processes))
+    return known if traits == known.traits else _gathered(processes, traits)
+
+
+def _gathered(processes: tuple[Process, ...], traits: tuple[object, ...]) -> Crowd:
+    members = tuple([one for one in processes if not is_mps_server(one)])
+    actors = _actors(members)
+    return Crowd(
+        traits=traits,
+        pids=frozenset([process.pid for process in processes]),
+        members=members,
+        actors=actors,
+        name=reasons.who(actors) if actors else "",
+        computes=not all(map(is_display, members)),
+        windowed=any(map(is_windowed, members)),
+        memory_bytes=processes_memory(processes),
+        actors_memory_bytes=processes_memory(actors),
+        notes=_notes(members) if len(members) > 1 else (),
+    )
+
+
+def _actors(members: tuple[Process, ...]) -> tuple[Process, ...]:
+    if len(members) <= 1:
+        return members
+    living = tuple([one for one in members if one.condition is None]) or members
+    return tuple([one for one in living if not is_display(one)]) or living
+
+
+def _notes(members: Sequence[Process]) -> tuple[Note, ...]:
+    return tuple([note for note in (_shared(members), _unseen(members)) if note])
+
+
+def _shared(members: Sequence[Process]) -> Note | None:
+    """Several people; a display server beside someone who computes is not one of them."""
+    people = [one for one in members if not is_display(one)] or members
+    users = {one.user or one.uid for one in people} - {None, ""}
+    return Note("shared", f"shared by {len(users)}") if len(users) > 1 else None
+
+
+def _unseen(members: Sequence[Process]) -> Note | None:
+    # Of a single one the reason already says it.
+    count = sum(process.hidden for process in members)
+    if not count:
+        return None
+    return Note("hidden", f"{count} {'process' if count == 1 else 'processes'} cannot be seen")

@@ -1,0 +1,27 @@
+"""The node's end of `ssh`, and of any pipe: one report a line, as JSON."""
+
+import time
+from typing import BinaryIO
+
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.wire.report import encode_report_json
+
+
+class StdoutOutlet:
+    """Writes each snapshot as a line of its own."""
+
+    name = "stdout"
+    asked_interval_seconds = None
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def offer(self, snapshot: Snapshot) -> None:
+        """Write it; raise `BrokenPipeError` when nobody reads any more."""
+        self._stream.write(encode_report_json([snapshot], time.time()) + b"\n")
+        self._stream.flush()
+
+    deliver = offer
+
+    def close(self) -> None:
+        """The stream is not ours."""

@@ -1,0 +1,107 @@
+"""What an agent says to its hub: it joins once, then reports, and hears what became of that."""
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from fleet_smi.client.connection import Connection, Response
+from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, WrongVersion
+from fleet_smi.model.text import clean
+from fleet_smi.node.credential import Credentials
+from fleet_smi.wire.report import Receipt, decode_receipt, encode_report
+
+_MOST_WORDS = 300
+_NEVER = (400, 413, 422)
+"""The answers that will be the same however often this report is sent."""
+
+
+class _Error(msgspec.Struct):
+    code: str
+    message: str
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error
+
+
+class _Joined(msgspec.Struct):
+    token: str
+
+
+class Reporter:
+    """Reports to one hub with the credential that was given for it.
+
+    A stored credential wins over the join token, which goes to no other hub than this.
+    """
+
+    def __init__(
+        self, connection: Connection, credentials: Credentials, join_token: str | None = None
+    ) -> None:
+        self._connection = connection
+        self._credentials = credentials
+        self._join_token = join_token
+        connection.token = credentials.of(connection.url)
+
+    def report(self, snapshots: Sequence[bytes], node_id: str, name: str) -> Receipt:
+        """Send encoded snapshots; raise `Undecodable` only if the hub will never have them."""
+        if self._connection.token is None and self._join_token is not None:
+            self._join(self._join_token, node_id, name)
+        body = encode_report(snapshots, time.time())
+        answer = self._ask("/api/v1/reports", body, "application/msgpack")
+        try:
+            return decode_receipt(answer.body)
+        except Undecodable as error:
+            raise Unreachable(f"{self._where} gives no receipt ({error}): is it a hub?") from None
+
+    def close(self) -> None:
+        """Hang up; who waits for an answer stops waiting."""
+        self._connection.close()
+
+    def _join(self, token: str, node_id: str, name: str) -> None:
+        body = msgspec.json.encode({"node_id": node_id, "name": name})
+        self._connection.token = token
+        try:
+            answer = self._ask("/api/v1/join", body, "application/json")
+            own = msgspec.json.decode(answer.body, type=_Joined).token
+            self._credentials.store(self._connection.url, own)
+        except Undecodable as error:
+            raise Refused(error.words) from None
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"{self._where} gives no credential ({error})") from None
+        except OSError as error:
+            path = self._credentials.path
+            raise Refused(f"joined, but {path} cannot be written: {error.strerror}") from None
+        finally:
+            self._connection.token = self._credentials.of(self._connection.url)
+
+    def _ask(self, path: str, body: bytes, kind: str) -> Response:
+        try:
+            answer = self._connection.request("POST", path, body, {"Content-Type": kind})
+        except Undecodable as error:  # no HTTP is spoken there
+            raise Unreachable(error.words) from None
+        if answer.status >= 300:
+            raise self._refusal(answer)
+        return answer
+
+    def _refusal(self, answer: Response) -> DeliveryError:
+        try:
+            said = msgspec.json.decode(answer.body, type=_Refusal).error
+        except msgspec.DecodeError:
+            return Unreachable(f"{self._where} answers {answer.status}: is it a fleet-smi hub?")
+        words = f"{self._where}: {clean(said.message, _MOST_WORDS)}"
+        if said.code == "wrong_version":
+            return WrongVersion(f"{words}; bring agent and hub to one version")
+        if answer.status in (401, 403):
+            return Refused(f"{words}; {self._remedy}")
+        return Undecodable(words) if answer.status in _NEVER else Unreachable(words)
+
+    @property
+    def _remedy(self) -> str:
+        if self._credentials.of(self._connection.url) is not None:
+            return f"to join anew, remove {self._credentials.path} and use a new join line"
+        return "`fleet-smi hub join-command` on the hub prints the line to start this agent with"
+
+    @property
+    def _where(self) -> str:
+        return f"hub {self._connection.url}"

@@ -1,0 +1,214 @@
+"""Samples on disk while the hub is away: numbered segments of checked records, within a bound.
+
+A segment is a file of records, each its length, its checksum and a packed sample. What was
+torn when a writer was killed ends its segment; the next writer begins a new one. At the
+bound every second sample goes: an outage stays covered from its beginning, only coarser.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from fleet_smi.errors import UsageError
+
+MOST_SAMPLES = 100
+MOST_BYTES = 1 << 20
+"""What one segment may hold, and one report: so many samples, and so many bytes of them."""
+
+_SUFFIX = ".samples"
+_FIRST = 1 << 40  # room for segments that come before all others
+_HEAD = struct.Struct("<II")
+_LARGEST = 8 << 20
+_SPEED = 1
+_T = TypeVar("_T")
+
+
+class Sample(NamedTuple):
+    """One encoded snapshot, known by the agent's life and its number in it."""
+
+    run_id: str | None
+    sequence: int
+    data: bytes
+
+
+class _Key(Struct):
+    run_id: str | None = None
+    sequence: int = 0
+
+
+class _Open(NamedTuple):
+    """The segment that is written to, and what it holds so far."""
+
+    number: int
+    descriptor: int
+    samples: int
+    size: int
+
+
+class Spool:
+    """The segments in one folder, which is this process's alone while it lives."""
+
+    def __init__(self, folder: str, most_bytes: int = 32 << 20) -> None:
+        self._most_bytes = most_bytes
+        self._folder = _own_folder(folder)
+        names = os.listdir(self._folder)  # noqa: PTH208
+        self._sizes = {
+            int(name.removesuffix(_SUFFIX)): self._size(name)
+            for name in sorted(names)
+            if name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX).isdecimal()
+        }
+        self._open: _Open | None = None
+
+    @property
+    def stored_bytes(self) -> int:
+        """What all segments take."""
+        return sum(self._sizes.values())
+
+    def after(self, number: int | None) -> int | None:
+        """The segment that comes next, or the first of all."""
+        return next((one for one in self._sizes if number is None or one > number), None)
+
+    def append(self, sample: Sample) -> None:
+        """Write a sample that is newer than all that is here; raise `OSError` if it cannot."""
+        into, record = self._room_for(len(sample.data)), _record(sample.data)
+        written = os.write(into.descriptor, record)
+        self._sizes[into.number] += written
+        self._open = into._replace(samples=into.samples + 1, size=into.size + len(sample.data))
+        if written < len(record):
+            self._seal()  # nothing behind a torn record would be read
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def prepend(self, samples: Iterable[Sample]) -> None:
+        """Write samples that are older than all that is here."""
+        number = min(self._sizes, default=_FIRST) - 1
+        self._write(number, [_record(sample.data) for sample in samples])
+        self._sizes = dict(sorted(self._sizes.items()))
+
+    def load(self, number: int) -> list[Sample]:
+        """What a segment holds, as far as it is whole; it is not written to any more."""
+        if self._open is not None and self._open.number == number:
+            self._seal()
+        return [sample for record in self._records(number) if (sample := _sample(record))]
+
+    def drop(self, number: int) -> None:
+        """Forget a segment."""
+        if self._sizes.pop(number, None) is not None:
+            if self._open is not None and self._open.number == number:
+                self._seal()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(_name(number), dir_fd=self._folder)
+
+    def keep_within_bound(self) -> bool:
+        """Drop every second sample if all of them are too many; whether they were."""
+        too_many = self.stored_bytes > self._most_bytes and len(self._sizes) > 1
+        if too_many:
+            self._seal()
+            numbers = list(self._sizes)
+            for first, second in zip(numbers[::2], numbers[1::2], strict=False):
+                records = [*self._records(first), *self._records(second)]
+                self._write(first, [_HEAD.pack(*_mark(one)) + one for one in thinned(records)])
+                self.drop(second)
+        return too_many
+
+    def close(self) -> None:
+        """Let go of the folder; what is in it stays."""
+        self._seal()
+        os.close(self._folder)
+
+    def _room_for(self, size: int) -> _Open:
+        opened = self._open
+        if opened is not None and (
+            opened.samples >= MOST_SAMPLES or opened.size + size > MOST_BYTES
+        ):
+            self._seal()
+        if self._open is None:
+            number = max(self._sizes, default=_FIRST) + 1
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            self._open = _Open(number, self._descriptor(_name(number), flags), 0, 0)
+            self._sizes[number] = 0
+        return self._open
+
+    def _seal(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            os.close(opened.descriptor)
+
+    def _write(self, number: int, records: list[bytes]) -> None:
+        """A whole segment at once: the old one of that number, or the new one, never a part."""
+        half = f"{number}.half"
+        with os.fdopen(self._descriptor(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+            file.writelines(records)
+        os.rename(half, _name(number), src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._sizes[number] = sum(map(len, records))
+
+    def _records(self, number: int) -> Iterator[bytes]:
+        try:
+            with os.fdopen(self._descriptor(_name(number), os.O_RDONLY), "rb") as file:
+                data = file.read()
+        except OSError:
+            return
+        at = 0
+        while at + _HEAD.size <= len(data):
+            mark = _HEAD.unpack_from(data, at)
+            record = data[at + _HEAD.size : at + _HEAD.size + mark[0]]
+            if mark != _mark(record):
+                return
+            yield record
+            at += _HEAD.size + mark[0]
+
+    def _descriptor(self, name: str, flags: int) -> int:
+        flags |= os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, 0o600, dir_fd=self._folder)
+
+    def _size(self, name: str) -> int:
+        return os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_size
+
+
+def thinned(items: list[_T]) -> list[_T]:
+    """Every second one; the first of all stays."""
+    return items[::2]
+
+
+def _own_folder(path: str) -> int:
+    os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103  # pathlib is memory of the agent
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if os.fstat(folder).st_uid != os.geteuid():
+        os.close(folder)
+        raise UsageError(f"{path} belongs to another user: give another --state")
+    os.fchmod(folder, 0o700)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise UsageError(f"another agent keeps its samples in {path}: stop it first") from None
+    return folder
+
+
+def _name(number: int) -> str:
+    return f"{number:016}{_SUFFIX}"
+
+
+def _mark(record: bytes) -> tuple[int, int]:
+    return len(record), zlib.crc32(record)
+
+
+def _record(data: bytes) -> bytes:
+    packed = zlib.compress(data, _SPEED)
+    return _HEAD.pack(*_mark(packed)) + packed
+
+
+def _sample(record: bytes) -> Sample | None:
+    try:
+        data = zlib.decompressobj().decompress(record, _LARGEST)
+        key = msgspec.msgpack.decode(data, type=_Key)
+    except (zlib.error, msgspec.DecodeError):
+        return None
+    return Sample(key.run_id, key.sequence, data)

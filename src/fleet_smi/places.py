@@ -1,0 +1,34 @@
+"""Where the files of fleet-smi lie. It imports next to nothing: quick commands ask it first."""
+
+import os
+from collections.abc import Mapping
+
+from fleet_smi.errors import UsageError
+
+SYSTEM_FILE = "/etc/fleet-smi/fleet-smi.toml"
+
+
+def user_file(environment: Mapping[str, str]) -> str | None:
+    """The settings of this user; none where nothing says where they are at home."""
+    folder = environment.get("XDG_CONFIG_HOME")
+    if not folder and environment.get("HOME"):
+        folder = os.path.join(environment["HOME"], ".config")
+    return os.path.join(folder, "fleet-smi/fleet-smi.toml") if folder else None
+
+
+def settings_files(environment: Mapping[str, str]) -> list[str]:
+    """The files to read, the weakest first; one named by hand stands alone and must exist."""
+    named = environment.get("FLEET_SMI_CONFIG")
+    if named:
+        if not os.path.isfile(named):
+            raise UsageError(f"--config or FLEET_SMI_CONFIG names {named}, which is not a file")
+        return [named]
+    return [path for path in (SYSTEM_FILE, user_file(environment)) if path and os.path.isfile(path)]
+
+
+def state_folder(environment: Mapping[str, str]) -> str:
+    """Where programs keep what they must not forget: the system's place, or the user's own."""
+    if os.geteuid() == 0:
+        return "/var/lib/fleet-smi"
+    home = environment.get("XDG_STATE_HOME")
+    return os.path.join(home or os.path.expanduser("~/.local/state"), "fleet-smi")

@@ -1,0 +1,130 @@
+"""The hub over HTTP: from a request to its endpoint, with every check that comes before."""
+
+import logging
+from importlib import import_module
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from fleet_smi.errors import FleetError, Refused, UsageError
+from fleet_smi.hub.credentials import Identity
+from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
+from fleet_smi.server.guard import Guard, Hosts, Message, Receive, Send
+from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.reports import Reports
+from fleet_smi.server.routes import ROUTES
+from fleet_smi.server.services import Services
+
+logger = logging.getLogger(__name__)
+_MOST_BODY_BYTES = 64 << 10
+
+
+class App:
+    """ASGI. Reports go straight to their taker; all else passes the guard and the routes."""
+
+    def __init__(self, services: Services, hosts: Hosts) -> None:
+        self._reports = Reports(services, hosts)
+        self._rest = Guard(_starlette(services), hosts, tls=services.tls)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == Reports.path:
+            await self._reports(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
+
+
+def endpoints() -> tuple[Endpoint, ...]:
+    """Every endpoint there is, in the order of the list."""
+    modules = (import_module(f"fleet_smi.server.routes.{name}") for name in ROUTES)
+    return tuple(endpoint for module in modules for endpoint in module.ENDPOINTS)
+
+
+def _starlette(services: Services) -> Starlette:
+    return Starlette(
+        routes=[_route(endpoint, services) for endpoint in endpoints()],
+        exception_handlers={HTTPException: _not_found},
+    )
+
+
+def _route(endpoint: Endpoint, services: Services) -> Route:
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint.handle(await _asked(endpoint, request, services))
+        except ApiError as error:
+            return _refused(error.refusal)
+        except UsageError as error:
+            return _refused(Refusal(400, "bad_request", str(error)))
+        except Refused as error:
+            return _refused(Refusal(403, "refused", error.words))
+        except FleetError as error:
+            return _refused(Refusal(503, "not_now", str(error)))
+        except Exception:  # a bug in one endpoint must not be told to the asker, nor stop the hub
+            logger.exception("bug in %s %s", endpoint.method, endpoint.path)
+            return _refused(Refusal(500, "bug", "this is a bug in fleet-smi; its log says more"))
+
+    return Route(endpoint.path, answer, methods=[endpoint.method])
+
+
+async def _asked(endpoint: Endpoint, request: Request, services: Services) -> Asked:
+    who = _who(endpoint, request, services)
+    query = None if endpoint.query is None else _query(endpoint.query, request)
+    body = None if endpoint.body is None else await _body(endpoint.body, request)
+    return Asked(request, services, who, query, body)
+
+
+def _who(endpoint: Endpoint, request: Request, services: Services) -> Identity | None:
+    """Who asks; raise unless they may."""
+    if endpoint.may is None:
+        return None
+    who = services.access.asker(
+        request.scope["headers"],
+        "" if request.client is None else request.client.host,
+        request.method,
+    )
+    if isinstance(who, Refusal):
+        raise ApiError(who)
+    refusal = services.access.refusal(who, endpoint.may)
+    if refusal is not None:
+        raise ApiError(refusal)
+    return who
+
+
+def _query(kind: type[msgspec.Struct], request: Request) -> Any:
+    try:
+        return msgspec.convert(dict(request.query_params), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ApiError(Refusal(400, "bad_query", str(error))) from None
+
+
+async def _body(kind: Any, request: Request) -> Any:
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise ApiError(Refusal(415, "not_json", "send this as application/json"))
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST_BODY_BYTES:
+            raise ApiError(
+                Refusal(413, "too_large", f"at most {_MOST_BODY_BYTES >> 10} KiB are read")
+            )
+    try:
+        return msgspec.json.decode(bytes(body), type=kind)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise ApiError(Refusal(400, "bad_body", str(error))) from None
+
+
+def _refused(refusal: Refusal) -> Response:
+    response = Response(refusal.body, refusal.status)
+    response.raw_headers = refusal.headers
+    return response
+
+
+async def _not_found(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    if status == 405:
+        return _refused(Refusal(405, "wrong_method", "this is not asked for in that way"))
+    return _refused(Refusal(status, "not_found", "there is nothing here; see /api/v1/openapi.json"))

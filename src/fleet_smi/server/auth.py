@@ -1,0 +1,188 @@
+"""Who is asking, and what they may do. Decided here and nowhere else."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from fleet_smi.errors import UsageError
+from fleet_smi.hub.credentials import SESSION_SECONDS, Credentials, Identity, Role
+from fleet_smi.model.text import clean
+from fleet_smi.server.addresses import Networks, is_loopback
+from fleet_smi.server.failures import Failures
+from fleet_smi.server.refusal import Headers, Refusal
+
+Action = Literal["view", "report", "administrate"]
+COOKIE = "fleet_smi_session"
+ANYBODY = Identity(role="viewer", name="anybody", how="open")
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"x-forwarded-host")
+_BAD_TOKEN = Refusal(401, "bad_token", "this token is not known here: expired, revoked or mistyped")
+_NOBODY = Refusal(401, "unauthenticated", "say who you are: with a token, or by logging in")
+_BAD_LOGIN = Refusal(401, "bad_login", "that is not the name and password of anybody here")
+_CROSS_SITE = Refusal(403, "cross_site", "a page of another origin may not ask for this")
+_NOT_JSON = Refusal(415, "not_json", "send this as application/json")
+
+
+def check_bind(
+    host: str, *, has_viewers: bool, insecure_open: bool, tls: bool, proxied: bool = False
+) -> str | None:
+    """Refuse to listen beyond this machine for anybody; a warning where tokens go in the clear."""
+    if is_loopback(host) or insecure_open:
+        return None
+    if not has_viewers and not proxied:
+        raise UsageError(
+            f"listening on {host or 'all addresses'} needs a token or user who may look: run "
+            "`fleet-smi hub token add --role viewer` first, or say --insecure-open"
+        )
+    if tls:
+        return None
+    return "tokens and passwords travel unencrypted: use --tls self-signed, or a proxy with TLS"
+
+
+class Access:
+    """The rules of one hub: from headers and an address to somebody, and to what they may do."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        failures: Failures,
+        *,
+        loopback_only: bool,
+        insecure_open: bool = False,
+        tls: bool = False,
+        trusted_proxies: Sequence[str] = (),
+        user_header: str | None = None,
+        admins: Sequence[str] = (),
+    ) -> None:
+        self._credentials = credentials
+        self._failures = failures
+        self._loopback_only = loopback_only
+        self._insecure_open = insecure_open
+        self._tls = tls
+        self._proxies = Networks(trusted_proxies)
+        self._user_header = (user_header or "").lower().encode()
+        self._admins = frozenset(admins)
+
+    def asker(self, headers: Headers, peer: str, method: str) -> Identity | Refusal:
+        """Who asks. A token is all that programs need; browsers must also be on our own page."""
+        token = bearer(headers)
+        if token is not None:
+            return self._credentials.identify(token) or self.failed(headers, peer, _BAD_TOKEN)
+        who = self._session(headers) or self._proxied(headers, peer)
+        if method not in _SAFE:
+            refusal = cross_site(headers, ambient=who is not None)
+            if refusal is not None:
+                return refusal
+        if who is None and self._is_open(headers, peer):
+            return ANYBODY
+        return who or _NOBODY
+
+    def refusal(self, who: Identity, action: Action, node_id: str | None = None) -> Refusal | None:
+        """Why somebody may not do this; `None` when they may."""
+        if self._may(who, action, node_id):
+            return None
+        if who.how == "open":
+            return _NOBODY
+        if action == "report":
+            return Refusal(403, "not_that_node", f"{who.name} may not report as that node")
+        needed = "an admin" if action == "administrate" else "a viewer"
+        return Refusal(403, "forbidden", f"only {needed} may do this, and {who.name} is none")
+
+    async def login(
+        self, headers: Headers, peer: str, name: str, password: str
+    ) -> Refusal | tuple[bytes, bytes]:
+        """The header that sets the session's cookie, for the right password."""
+        refusal = cross_site(headers, ambient=True)
+        # Counted before it is looked at: many at once get no more tries than one by one.
+        refusal = refusal or self._failures.failed(self.address(headers, peer))
+        if refusal is not None:
+            return refusal
+        session = await self._credentials.login(name, password)
+        if session is None:
+            return _BAD_LOGIN
+        self._failures.forgive(self.address(headers, peer))
+        return self._cookie(session, SESSION_SECONDS)
+
+    def logout(self) -> tuple[bytes, bytes]:
+        """The header that takes the cookie away."""
+        return self._cookie("", 0)
+
+    def failed(self, headers: Headers, peer: str, why: Refusal) -> Refusal:
+        """Count a failure against where it comes from: `why`, or to come back later."""
+        return self._failures.failed(self.address(headers, peer)) or why
+
+    def address(self, headers: Headers, peer: str) -> str:
+        """Where a request comes from: the peer, or whom a trusted proxy has it from."""
+        if peer in self._proxies:
+            for hop in reversed(_value(headers, b"x-forwarded-for").split(",")):
+                if hop.strip() and hop not in self._proxies:
+                    return hop.strip()
+        return peer
+
+    def _may(self, who: Identity, action: Action, node_id: str | None) -> bool:
+        if action == "administrate":
+            return who.role == "admin"
+        if action == "view":
+            return who.role != "node"
+        if who.how == "open":
+            # Open is no way to speak for a node that has a credential of its own.
+            return self._insecure_open and not self._credentials.has_node(node_id or "")
+        return who.role == "node" and who.node_id == node_id
+
+    def _is_open(self, headers: Headers, peer: str) -> bool:
+        if self._insecure_open:
+            return True
+        # Whoever comes through a proxy on this machine does not sit at this machine.
+        forwarded = peer in self._proxies or any(name in _FORWARDED for name, _ in headers)
+        return self._loopback_only and not forwarded
+
+    def _session(self, headers: Headers) -> Identity | None:
+        for part in _value(headers, b"cookie").split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == COOKIE:
+                return self._credentials.session(value)
+        return None
+
+    def _proxied(self, headers: Headers, peer: str) -> Identity | None:
+        name = clean(_value(headers, self._user_header), 64)
+        if not name or peer not in self._proxies:
+            return None
+        role: Role = "admin" if name in self._admins else "viewer"
+        return Identity(role=role, name=name, how="proxy")
+
+    def _cookie(self, value: str, seconds: float) -> tuple[bytes, bytes]:
+        secure = "; Secure" if self._tls else ""
+        cookie = f"{COOKIE}={value}; Path=/; Max-Age={seconds:.0f}; HttpOnly; SameSite=Strict"
+        return b"set-cookie", (cookie + secure).encode()
+
+
+def cross_site(headers: Headers, *, ambient: bool) -> Refusal | None:
+    """Why a change may not be asked for from there; `None` when it may.
+
+    `ambient` is authority that a browser sends along unasked, whichever page it shows: then
+    the page must be known to be ours, and the body of a kind that no form can send.
+    """
+    site, origin = _value(headers, b"sec-fetch-site"), _value(headers, b"origin")
+    if site:
+        ours = site == "same-origin"
+    elif origin:
+        ours = origin.partition("://")[2] == _value(headers, b"host")
+    else:
+        ours = not ambient
+    if not ours:
+        return _CROSS_SITE
+    kind = _value(headers, b"content-type").partition(";")[0].strip().lower()
+    return _NOT_JSON if ambient and kind != "application/json" else None
+
+
+def bearer(headers: Headers) -> str | None:
+    """The token that came along; empty for another kind of authorization, `None` for none."""
+    for name, value in headers:
+        if name == b"authorization":
+            return value[7:].strip().decode("latin-1") if value[:7].lower() == b"bearer " else ""
+    return None
+
+
+def _value(headers: Headers, wanted: bytes) -> str:
+    """The header's value; all of them, where it was sent in several pieces."""
+    values = [value for name, value in headers if name == wanted]
+    return b", ".join(values).decode("latin-1") if values else ""

@@ -1,0 +1,92 @@
+"""What an endpoint is: its path, who may ask, what it takes and what it answers.
+
+From these rows come the routes, the checks before them and the OpenAPI document alike.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fleet_smi.hub.credentials import Identity
+from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.privacy import Commands, shown_to
+from fleet_smi.server.auth import Action
+from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.services import Services
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """One row; `query`, `body` and `answer` are types of which the document is made.
+
+    `may` is what the asker must be allowed to do; `None` where the handler sees to that.
+    """
+
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    path: str
+    summary: str
+    may: Action | None
+    handle: Callable[["Asked"], Awaitable[Response]]
+    query: type[Struct] | None = None
+    body: Any = None
+    takes: tuple[str, ...] = ("application/json",)
+    answer: Any = None
+    answers_with: str = "application/json"
+    status: int = 200
+    errors: tuple[int, ...] = ()
+
+
+class ApiError(Exception):
+    """Thrown by a route: an answer that is no success."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+class Asked:
+    """One request, once it is known who asks and that they may."""
+
+    def __init__(
+        self, request: Request, services: Services, who: Identity | None, query: Any, body: Any
+    ) -> None:
+        self.services = services
+        self.hub = services.hub
+        self.who = who
+        self.query = query
+        self.body = body
+        self.path: dict[str, str] = request.path_params
+        self.request = request
+
+    @property
+    def peer(self) -> str:
+        """The address at the other end of the connection."""
+        client = self.request.client
+        return "" if client is None else client.host
+
+    @property
+    def commands(self) -> Commands:
+        """How much of a command line the asker may see."""
+        admin = self.who is not None and self.who.role == "admin"
+        return self.services.commands_for_admins if admin else self.services.commands_for_viewers
+
+    def header(self, name: str) -> str:
+        """A header of the request; empty when there is none."""
+        return str(self.request.headers.get(name, ""))
+
+    def fleet(self) -> FleetView:
+        """The fleet as the asker may see it."""
+        return shown_to(self.hub.fleet.view(self.hub.clock()), self.commands)
+
+    def node(self, node_id: str) -> NodeView | None:
+        """One node as the asker may see it; `None` when there is none of that id."""
+        view = self.hub.fleet.node(node_id, self.hub.clock())
+        return None if view is None else shown_to(view, self.commands)
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """Any of the model's nouns as JSON."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

@@ -1,0 +1,150 @@
+"""One hub put together: its state, its sources, its rules and its sockets."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from fleet_smi.config.settings import HubSettings
+from fleet_smi.hub import state
+from fleet_smi.hub.credentials import Credentials
+from fleet_smi.hub.database import open_database
+from fleet_smi.hub.delivery import Source
+from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.sources.polling import ticks
+from fleet_smi.hub.sources.push import PushSource
+from fleet_smi.model.thresholds import Thresholds
+from fleet_smi.server.addresses import WILDCARDS, is_loopback
+from fleet_smi.server.app import App
+from fleet_smi.server.auth import Access, check_bind
+from fleet_smi.server.failures import Failures
+from fleet_smi.server.guard import Hosts
+from fleet_smi.server.running import Tls, bound, serve
+from fleet_smi.server.services import Services
+from fleet_smi.server.tls import self_signed
+
+_REFRESH_SECONDS = 1.0
+
+
+class HubServer:
+    """A hub that listens; nothing is heard or told before `run`."""
+
+    def __init__(
+        self, settings: HubSettings, sources: Sequence[Source], thresholds: Thresholds
+    ) -> None:
+        self.folder = state.private_folder(Path(settings.state))
+        with ExitStack() as stack:
+            stack.callback(os.close, state.locked(self.folder))
+            self._engine = open_database(self.folder)
+            stack.callback(self._engine.dispose)
+            self.credentials = self._credentials()
+            stack.callback(self.credentials.close)
+            self.tls, self.fingerprint = _certificate(settings, self.folder)
+            self.warning = self._checked(settings)
+            memory = Memory(self._engine, Remembered)
+            stack.callback(memory.close)
+            self._push = PushSource()
+            self.hub = _hub(settings, [self._push, *sources], memory, thresholds)
+            self._socket = bound(settings.listen.host, settings.listen.port)
+            stack.callback(self._socket.close)
+            self._app = self._answering(settings)
+            self.url = self._url(settings)
+            stack.callback(state.remove_local_admin_token, self.folder)
+            self._held = stack.pop_all()
+
+    async def run(self) -> None:
+        """Hear, tell and answer until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.hub.run())
+            group.create_task(serve(self._app, [self._socket], self.tls))
+            group.create_task(self._keep_credentials_fresh())
+
+    def close(self) -> None:
+        """Write down what is left, and let go of everything."""
+        self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _credentials(self) -> Credentials:
+        return Credentials(self._engine, local_admin=state.new_local_admin_token(self.folder))
+
+    def _checked(self, settings: HubSettings) -> str | None:
+        return check_bind(
+            settings.listen.host,
+            has_viewers=self.credentials.has_viewers,
+            insecure_open=settings.insecure_open,
+            tls=self.tls is not None,
+            proxied=bool(settings.trusted_proxies),
+        )
+
+    def _answering(self, settings: HubSettings) -> App:
+        failures = Failures(time.monotonic)
+        host = settings.listen.host
+        access = Access(
+            self.credentials,
+            failures,
+            loopback_only=is_loopback(host),
+            insecure_open=settings.insecure_open,
+            trusted_proxies=settings.trusted_proxies,
+            user_header=settings.user_header,
+            admins=settings.admins,
+            tls=self.tls is not None,
+        )
+        services = Services(
+            hub=self.hub,
+            push=self._push,
+            credentials=self.credentials,
+            access=access,
+            commands_for_viewers=settings.commands_for_viewers,
+            commands_for_admins=settings.commands_for_admins,
+            tls=self.tls is not None,
+        )
+        return App(services, Hosts(host, [socket.getfqdn(), socket.gethostname(), *settings.hosts]))
+
+    def _url(self, settings: HubSettings) -> str:
+        host, port = settings.listen.host, self._socket.getsockname()[1]
+        if host in WILDCARDS:
+            host = socket.gethostname()
+        scheme = "http" if self.tls is None else "https"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+    async def _keep_credentials_fresh(self) -> None:
+        """See tokens that were made or revoked beside us."""
+        async for _ in ticks(_REFRESH_SECONDS):
+            await asyncio.to_thread(self.credentials.refresh)
+
+
+def _hub(
+    settings: HubSettings,
+    sources: Sequence[Source],
+    memory: Memory[Remembered],
+    thresholds: Thresholds,
+) -> Hub:
+    return Hub(
+        Fleet(thresholds),
+        sources,
+        memory,
+        interval_seconds=settings.interval,
+        publish_seconds=settings.stream_interval,
+        remember_seconds=settings.remember_interval,
+    )
+
+
+def _certificate(settings: HubSettings, folder: Path) -> tuple[Tls | None, str | None]:
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        return Tls(settings.tls_cert, settings.tls_key), None
+    if settings.tls is None:
+        return None, None
+    names = sorted({"localhost", "127.0.0.1", socket.gethostname(), *settings.hosts})
+    own = self_signed(folder, names)
+    return Tls(str(own.path), str(own.path)), own.fingerprint

@@ -1,0 +1,109 @@
+"""`POST /api/v1/reports`: what nodes send by themselves. Plain ASGI: the hub's hot path."""
+
+from fleet_smi.errors import DeliveryError, WrongVersion
+from fleet_smi.hub.credentials import Identity
+from fleet_smi.server.guard import Hosts, Message, Receive, Send, refuse
+from fleet_smi.server.refusal import Headers, Refusal
+from fleet_smi.server.services import Services
+from fleet_smi.wire.report import MOST_BYTES, decode_report, encode_receipt
+
+_JSON, _MSGPACK = b"application/json", b"application/msgpack"
+_TOO_LARGE = Refusal(413, "too_large", f"a report has at most {MOST_BYTES >> 20} MiB")
+_WRONG_METHOD = Refusal(405, "wrong_method", "reports are sent by POST")
+_WRONG_KIND = Refusal(415, "wrong_kind", "send application/msgpack or application/json, unpacked")
+_GONE = Refusal(400, "cut_short", "the connection ended before the report did")
+_STARTING = Refusal(503, "not_ready", "the hub is starting or ending: send it again", 1)
+
+
+class Reports:
+    """ASGI: a report in, a receipt out."""
+
+    path = "/api/v1/reports"
+
+    def __init__(self, services: Services, hosts: Hosts) -> None:
+        self._hub = services.hub
+        self._push = services.push
+        self._access = services.access
+        self._hosts = hosts
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        answer = await self._answer(scope, receive)
+        if isinstance(answer, Refusal):
+            await refuse(answer, send)
+            return
+        headers = [
+            (b"content-type", _MSGPACK),
+            (b"content-length", str(len(answer)).encode()),
+            # The rest of the security headers is for pages, which this is no answer to.
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    async def _answer(self, scope: Message, receive: Receive) -> bytes | Refusal:
+        headers: Headers = scope["headers"]
+        refusal = self._hosts.refusal(headers)
+        if refusal is not None:
+            return refusal
+        if scope["method"] != "POST":
+            return _WRONG_METHOD
+        client = scope.get("client")
+        who = self._access.asker(headers, client[0] if client else "", "POST")
+        if isinstance(who, Refusal):
+            return who
+        kind = _kind(headers)
+        if isinstance(kind, Refusal):
+            return kind
+        body = await _body(receive)
+        if isinstance(body, Refusal):
+            return body
+        return self._taken(body, who, json=kind == _JSON)
+
+    def _taken(self, body: bytes, who: Identity, *, json: bool) -> bytes | Refusal:
+        if not self._push.listens:
+            return _STARTING
+        try:
+            report = decode_report(body, json=json)
+        except DeliveryError as error:
+            return self._undecodable(error, who)
+        snapshot = report.snapshots[-1]
+        refusal = self._access.refusal(who, "report", snapshot.node_id)
+        if refusal is not None:
+            return refusal
+        self._push.receive(report)
+        return encode_receipt(self._hub.receipt(snapshot))
+
+    def _undecodable(self, error: DeliveryError, who: Identity) -> Refusal:
+        if who.node_id is not None:
+            self._push.refuse(who.node_id, error)
+        code = "wrong_version" if isinstance(error, WrongVersion) else "undecodable"
+        return Refusal(400, code, error.words)
+
+
+def _kind(headers: Headers) -> bytes | Refusal:
+    """What the body is, by its headers; a refusal when it is nothing that is read here."""
+    kind = _MSGPACK
+    for name, value in headers:
+        if name == b"content-type":
+            kind = value.partition(b";")[0].strip().lower()
+        elif name == b"content-length" and (len(value) > 9 or int(value) > MOST_BYTES):
+            return _TOO_LARGE
+        elif name == b"content-encoding":
+            return _WRONG_KIND
+    return kind if kind in (_JSON, _MSGPACK) else _WRONG_KIND
+
+
+async def _body(receive: Receive) -> bytes | Refusal:
+    message = await receive()
+    if not message.get("more_body"):
+        return bytes(message.get("body", b""))
+    parts, size = [message["body"]], len(message["body"])
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return _GONE
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > MOST_BYTES:
+            return _TOO_LARGE
+    return b"".join(parts)

@@ -1,0 +1,83 @@
+"""`GET /api/v1/fleet`: all that is believed now, or the part that is asked for."""
+
+import asyncio
+import fnmatch
+import re
+import zlib
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from fleet_smi.model.arrange import SORTS, Arrangement, parse_states
+from fleet_smi.model.fleet import FleetView
+from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
+from fleet_smi.server.refusal import Refusal
+from fleet_smi.wire.listing import fleet_json
+
+_WORTH_PACKING_BYTES = 2048
+_MOST_PATTERN = 128
+
+
+class FleetQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`state` is a list like `free,held`; `node` a pattern of names like `gpu0*`."""
+
+    user: str | None = None
+    node: str | None = None
+    state: str | None = None
+    sort: str = "index"
+
+
+async def fleet(asked: Asked) -> Response:
+    """The fleet, unless the asker has this very version of it already."""
+    tag = f'W/"{asked.hub.life}-{asked.hub.version}-{asked.commands}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
+    if asked.header("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    query: FleetQuery = asked.query
+    view = asked.fleet()
+    if query != FleetQuery():
+        view = arrangement(query).apply(view)
+    body = fleet_json(view)
+    return await packed(asked, body, headers)
+
+
+def arrangement(query: FleetQuery) -> Arrangement:
+    """The filters of a query; what makes no sense is a `UsageError`."""
+    if query.sort not in SORTS:
+        raise ApiError(Refusal(400, "bad_query", f"sort must be one of {', '.join(SORTS)}"))
+    return Arrangement(
+        user=query.user,
+        node=None if query.node is None else _pattern(query.node),
+        states=None if query.state is None else parse_states(query.state),
+        sort=query.sort,
+    )
+
+
+def _pattern(glob: str) -> re.Pattern[str]:
+    # Never a regular expression of the asker's: some take for ever.
+    if len(glob) > _MOST_PATTERN:
+        raise ApiError(Refusal(400, "bad_query", f"node: at most {_MOST_PATTERN} characters"))
+    return re.compile(fnmatch.translate(glob))
+
+
+async def packed(asked: Asked, body: bytes, headers: dict[str, str]) -> Response:
+    """A large body compressed, for those who take it; never on the event loop."""
+    headers["Vary"] += ", Accept-Encoding"
+    if len(body) >= _WORTH_PACKING_BYTES and "gzip" in asked.header("accept-encoding"):
+        body = await asyncio.to_thread(zlib.compress, body, 1, zlib.MAX_WBITS | 16)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, headers=headers, media_type="application/json")
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/fleet",
+        summary="The fleet: every node, its GPUs, the verdict on each",
+        may="view",
+        handle=fleet,
+        query=FleetQuery,
+        answer=FleetView,
+        errors=(400,),
+    ),
+)

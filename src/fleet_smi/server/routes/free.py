@@ -1,0 +1,52 @@
+"""`GET /api/v1/free`: which GPUs to take, best first, and why not the others."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from fleet_smi.model.select import Offer, Request, offer
+from fleet_smi.model.snapshot import Vendor
+from fleet_smi.model.units import parse_size
+from fleet_smi.server.endpoint import Asked, Endpoint, json_response
+
+
+class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The flags of `fleet-smi free`; `n=0` asks for all there are."""
+
+    n: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    min_free: str = "0"
+    model: str | None = None
+    vendor: Vendor | None = None
+    policy: str = "free"
+    max_used: Annotated[float, Meta(ge=0, le=100)] = 20.0
+    same_node: bool = False
+
+
+async def free(asked: Asked) -> Response:
+    """The offer; `unmet` says why it is less than was asked for."""
+    query: FreeQuery = asked.query
+    request = Request(
+        count=query.n,
+        min_free_bytes=parse_size(query.min_free),
+        model=query.model,
+        vendor=query.vendor,
+        policy=query.policy,
+        max_used_percent=query.max_used,
+        same_node=query.same_node,
+    )
+    return json_response(offer(asked.fleet(), request, asked.hub.fleet.thresholds))
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/free",
+        summary="Which GPUs are free, best first",
+        may="view",
+        handle=free,
+        query=FreeQuery,
+        answer=Offer,
+        errors=(400,),
+    ),
+)

@@ -1,0 +1,63 @@
+"""`GET /`: the table, as `curl` or a browser likes it."""
+
+from html import escape
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
+from fleet_smi.server.refusal import Refusal
+from fleet_smi.terminal.paint import Paint
+from fleet_smi.terminal.view import overview, status
+
+_NARROWEST, _WIDEST, _USUAL = 40, 500, 120
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{free} free · fleet-smi</title>
+<meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="5"></head>
+<body><pre>{table}</pre></body>
+</html>
+"""
+
+
+class FrontQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the table is drawn: in `columns` columns, in colour, one line a node, with reasons."""
+
+    columns: int = _USUAL
+    color: bool = False
+    overview: bool = False
+    processes: bool = False
+    why: bool = False
+
+
+async def front(asked: Asked) -> Response:
+    """The plain table; inside a page for those who ask for one."""
+    query: FrontQuery = asked.query
+    view = asked.fleet()
+    if not _NARROWEST <= query.columns <= _WIDEST:
+        raise ApiError(Refusal(400, "bad_query", f"columns: give {_NARROWEST} to {_WIDEST}"))
+    html = "text/html" in asked.header("accept")
+    paint = Paint(on=query.color and not html)
+    if query.overview:
+        table = overview.render(view, query.columns, paint)
+    else:
+        table = status.render(view, query.columns, paint, processes=query.processes, why=query.why)
+    if html:
+        page = _PAGE.format(free=view.summary.free, table=escape(table))
+        return Response(page, media_type="text/html")
+    return Response(table, media_type="text/plain")
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/",
+        summary="The table that `fleet-smi` prints",
+        may="view",
+        handle=front,
+        query=FrontQuery,
+        answer=str,
+        answers_with="text/plain",
+        errors=(400,),
+    ),
+)

@@ -1,0 +1,21 @@
+"""What the routes work with."""
+
+from msgspec import Struct
+
+from fleet_smi.hub.credentials import Credentials
+from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.sources.push import PushSource
+from fleet_smi.model.privacy import Commands
+from fleet_smi.server.auth import Access
+
+
+class Services(Struct, frozen=True, kw_only=True):
+    """One hub and those who may ask it."""
+
+    hub: Hub
+    push: PushSource
+    credentials: Credentials
+    access: Access
+    commands_for_viewers: Commands = "name"
+    commands_for_admins: Commands = "full"
+    tls: bool = False

@@ -1,0 +1,129 @@
+"""A certificate of the hub's own, for TLS where there is no authority to ask.
+
+Nodes know it by its fingerprint, so it is made once and then kept: a new address of the
+machine must not shut every node out. Key and certificate are one file and so always a pair.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from ipaddress import ip_address
+from pathlib import Path
+from shlex import join as shell_line
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+
+from fleet_smi.errors import StateError
+from fleet_smi.hub.state import write_private
+
+logger = logging.getLogger(__name__)
+FILE = "tls.pem"
+_DAYS = 3650
+_CLOCKS_BEHIND = timedelta(days=1)
+
+
+class SelfSigned(NamedTuple):
+    """Where key and certificate are, and what nodes know the certificate by."""
+
+    path: Path
+    fingerprint: str
+
+
+def self_signed(folder: Path, names: Sequence[str]) -> SelfSigned:
+    """The hub's own certificate, made for these names and addresses where there is none yet."""
+    path = folder / FILE
+    if not path.exists():
+        write_private(path, _make(names))
+    certificate = _load(path)
+    missing = sorted(set(names) - set(_names_in(certificate)))
+    if missing:
+        logger.warning(
+            "the certificate in %s does not name %s; nodes know it by its fingerprint all the "
+            "same. Remove the file to have a new one, and give every node its new fingerprint",
+            path,
+            ", ".join(missing),
+        )
+    return SelfSigned(path, fingerprint_of(certificate.public_bytes(Encoding.DER)))
+
+
+def fingerprint_in(folder: Path) -> str | None:
+    """What the certificate that was made there is known by; `None` when there is none."""
+    path = folder / FILE
+    if not path.exists():
+        return None
+    return fingerprint_of(_load(path).public_bytes(Encoding.DER))
+
+
+def fingerprint_of(certificate: bytes) -> str:
+    """What a certificate (DER) is known by: "sha256:…"."""
+    return f"sha256:{sha256(certificate).hexdigest()}"
+
+
+def join_command(url: str, join_token: str, fingerprint: str | None = None) -> str:
+    """The one line to paste on a node."""
+    pin = [] if fingerprint is None else ["--fingerprint", fingerprint]
+    return shell_line(["fleet-smi", "agent", "--to", url, "--join", join_token, *pin])
+
+
+def _make(names: Iterable[str]) -> bytes:
+    key = generate_private_key(SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fleet-smi hub")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCKS_BEHIND)
+        .not_valid_after(now + timedelta(days=_DAYS))
+        .add_extension(x509.SubjectAlternativeName([_name(each) for each in names]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return private + certificate.public_bytes(Encoding.PEM)
+
+
+def _load(path: Path) -> x509.Certificate:
+    try:
+        content = path.read_bytes()
+        key = load_pem_private_key(content, None)
+        certificate = x509.load_pem_x509_certificate(content)
+    except (OSError, ValueError, TypeError):
+        raise StateError(
+            f"{path} holds no key and certificate: remove it to have a new one; "
+            "every node then needs the new fingerprint"
+        ) from None
+    if key.public_key() != certificate.public_key():
+        raise StateError(f"{path}: the key is not the certificate's: put back a good copy")
+    if certificate.not_valid_after_utc < datetime.now(UTC):
+        raise StateError(
+            f"{path} has expired: remove it to have a new one; "
+            "every node then needs the new fingerprint"
+        )
+    return certificate
+
+
+def _name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _names_in(certificate: x509.Certificate) -> list[str]:
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return [*names.get_values_for_type(x509.DNSName), *map(str, addresses)]

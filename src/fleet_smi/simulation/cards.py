@@ -1,0 +1,137 @@
+"""The cards of the simulated fleet, with the figures that such cards show."""
+
+from msgspec import Struct
+
+from fleet_smi.model.snapshot import Gpu
+from fleet_smi.model.units import MIB
+
+RESERVED_BYTES = 4 * MIB
+
+
+class Card(Struct, frozen=True, kw_only=True, gc=False):
+    """A model of GPU: what it can do, and what it shows at rest and at work."""
+
+    name: str
+    memory_total_bytes: int
+    idle_watts: float
+    power_limit_watts: float
+    idle_celsius: float
+    hot_celsius: float
+    sm_clock_idle_mhz: int
+    sm_clock_max_mhz: int
+    memory_clock_idle_mhz: int
+    memory_clock_max_mhz: int
+    pcie_generation: int
+    pcie_generation_idle: int
+    idle_state: str = "P0"
+    busy_state: str = "P0"
+    has_fans: bool = False
+    counts_errors: bool = True
+    has_mig: bool = False
+    persistence: bool = True
+
+
+H100 = Card(
+    name="NVIDIA H100 80GB HBM3",
+    memory_total_bytes=81_559 * MIB,
+    idle_watts=70.0,
+    power_limit_watts=700.0,
+    idle_celsius=29.0,
+    hot_celsius=71.0,
+    sm_clock_idle_mhz=345,
+    sm_clock_max_mhz=1980,
+    memory_clock_idle_mhz=2619,
+    memory_clock_max_mhz=2619,
+    pcie_generation=5,
+    pcie_generation_idle=5,
+    has_mig=True,
+)
+A100 = Card(
+    name="NVIDIA A100-SXM4-40GB",
+    memory_total_bytes=40_960 * MIB,
+    idle_watts=54.0,
+    power_limit_watts=400.0,
+    idle_celsius=31.0,
+    hot_celsius=74.0,
+    sm_clock_idle_mhz=210,
+    sm_clock_max_mhz=1410,
+    memory_clock_idle_mhz=1215,
+    memory_clock_max_mhz=1215,
+    pcie_generation=4,
+    pcie_generation_idle=4,
+    has_mig=True,
+)
+L40S = Card(
+    name="NVIDIA L40S",
+    memory_total_bytes=46_068 * MIB,
+    idle_watts=34.0,
+    power_limit_watts=350.0,
+    idle_celsius=30.0,
+    hot_celsius=76.0,
+    sm_clock_idle_mhz=210,
+    sm_clock_max_mhz=2520,
+    memory_clock_idle_mhz=405,
+    memory_clock_max_mhz=9001,
+    pcie_generation=4,
+    pcie_generation_idle=1,
+    idle_state="P8",
+)
+RTX_4090 = Card(
+    name="NVIDIA GeForce RTX 4090",
+    memory_total_bytes=24_564 * MIB,
+    idle_watts=19.0,
+    power_limit_watts=450.0,
+    idle_celsius=36.0,
+    hot_celsius=82.0,
+    sm_clock_idle_mhz=210,
+    sm_clock_max_mhz=3105,
+    memory_clock_idle_mhz=405,
+    memory_clock_max_mhz=10_501,
+    pcie_generation=4,
+    pcie_generation_idle=1,
+    idle_state="P8",
+    busy_state="P2",
+    has_fans=True,
+    counts_errors=False,
+    persistence=False,
+)
+
+
+def at_rest(card: Card, uuid: str, index: int) -> Gpu:
+    """A card with nobody on it."""
+    errors = 0 if card.counts_errors else None
+    return Gpu(
+        uuid=uuid,
+        index=index,
+        vendor="nvidia",
+        name=card.name,
+        pci_bus_id=f"00000000:{0x1B + 0x1B * index:02X}:00.0",
+        memory_used_bytes=RESERVED_BYTES,
+        memory_total_bytes=card.memory_total_bytes,
+        busy_percent=0.0,
+        memory_busy_percent=0.0,
+        encoder_percent=0.0,
+        decoder_percent=0.0,
+        temperature_celsius=card.idle_celsius,
+        fan_percent=0.0 if card.has_fans else None,
+        power_watts=card.idle_watts,
+        power_limit_watts=card.power_limit_watts,
+        sm_clock_mhz=card.sm_clock_idle_mhz,
+        sm_clock_max_mhz=card.sm_clock_max_mhz,
+        memory_clock_mhz=card.memory_clock_idle_mhz,
+        memory_clock_max_mhz=card.memory_clock_max_mhz,
+        performance_state=card.idle_state,
+        throttle_reasons=("gpu_idle",),
+        ecc_corrected=errors,
+        ecc_uncorrected=errors,
+        pcie_generation=card.pcie_generation_idle,
+        pcie_generation_max=card.pcie_generation,
+        pcie_width=16,
+        pcie_width_max=16,
+        pcie_rx_bytes_per_second=0,
+        pcie_tx_bytes_per_second=0,
+        persistence=card.persistence,
+        compute_mode="default",
+        mig_mode=False if card.has_mig else None,
+        processes=(),
+    )

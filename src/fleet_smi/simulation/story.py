@@ -1,0 +1,141 @@
+"""The story of a fleet that does not exist: what each of its nodes says at any moment.
+
+Pure: the same seed, beginning and moment give the same snapshot. It has a past of an hour,
+which a watcher can be told of before the first live report.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fleet_smi import __version__
+from fleet_smi.model.snapshot import CollectorRun, Host, Snapshot
+from fleet_smi.model.units import GIB
+from fleet_smi.simulation.cards import Card
+from fleet_smi.simulation.chance import dice, wander
+from fleet_smi.simulation.seats import Seat
+
+PAST_SECONDS = 3600.0
+PAST_STEP_SECONDS = 60.0
+
+_DAY = 86400.0
+_DRIVERS = (("580.95.05", "13.0"), ("570.172.08", "12.8"), ("590.48.01", "13.1"))
+_RUNS = tuple(
+    CollectorRun(name=name, outcome="ok", seconds=seconds)
+    for name, seconds in (
+        ("nvidia", 0.0041),
+        ("host", 0.0003),
+        ("network", 0.0001),
+        ("processes", 0.0012),
+    )
+)
+
+
+class Chassis(Struct, frozen=True, kw_only=True, gc=False):
+    """A kind of machine: which cards it has, and what is around them."""
+
+    card: Card
+    cpu_count: int
+    memory_total_bytes: int
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """One machine of the story; from `silent_from` on, nothing is heard of it."""
+
+    node_id: str
+    name: str
+    seats: tuple[Seat, ...]
+    host: Host
+    run_id: str
+    boot_id: str
+    labels: dict[str, str] = {}
+    silent_from: float | None = None
+    phase: float = 0.0
+
+
+class Story:
+    """What every node of a simulated fleet says, moment by moment."""
+
+    def __init__(self, nodes: Sequence[Node], interval_seconds: float) -> None:
+        self.nodes = tuple(nodes)
+        self.interval_seconds = interval_seconds
+
+    def snapshot(self, index: int, at: float, sequence: int) -> Snapshot:
+        """What one node reads of itself at that moment."""
+        node = self.nodes[index]
+        return Snapshot(
+            node_id=node.node_id,
+            name=node.name,
+            taken_at=at,
+            interval_seconds=self.interval_seconds,
+            sequence=sequence,
+            run_id=node.run_id,
+            boot_id=node.boot_id,
+            agent_version=__version__,
+            labels=node.labels,
+            host=_host(node, at),
+            gpus=tuple([seat.gpu(at) for seat in node.seats]),
+            runs=_RUNS,
+        )
+
+    def speaks(self, index: int, at: float) -> bool:
+        """Whether a node can still be heard at that moment."""
+        silent_from = self.nodes[index].silent_from
+        return silent_from is None or at < silent_from
+
+
+def past(now: float) -> tuple[float, ...]:
+    """The moments of the last hour that a watcher is told of, the oldest first."""
+    steps = int(PAST_SECONDS / PAST_STEP_SECONDS)
+    return tuple(now - step * PAST_STEP_SECONDS for step in range(steps, 0, -1))
+
+
+def node(
+    name: str,
+    chassis: Chassis,
+    seats: Sequence[Seat],
+    *,
+    key: object,
+    began: float,
+    labels: dict[str, str],
+    silent_from: float | None = None,
+) -> Node:
+    """A machine of that kind; `key` tells it from every other of any story."""
+    thrown = dice(key, "node")
+    driver, cuda = thrown.choice(_DRIVERS)
+    host = Host(
+        addresses=(f"10.20.{thrown.randrange(256)}.{thrown.randrange(1, 255)}",),
+        kernel="6.8.0-85-generic",
+        driver_version=driver,
+        cuda_version=cuda,
+        booted_at=began - _DAY * (2 + 90 * thrown.random()),
+        cpu_count=chassis.cpu_count,
+        memory_total_bytes=chassis.memory_total_bytes,
+    )
+    return Node(
+        node_id=f"{thrown.getrandbits(128):032x}",
+        name=name,
+        seats=tuple(seats),
+        host=host,
+        run_id=f"{dice(key, 'run', began).getrandbits(64):016x}",
+        boot_id=f"{thrown.getrandbits(128):032x}",
+        labels=labels,
+        silent_from=silent_from,
+        phase=1000.0 * thrown.random(),
+    )
+
+
+def _host(node: Node, at: float) -> Host:
+    """The machine around the cards: its figures drift, each over its own time."""
+    cpus, total = node.host.cpu_count or 1, node.host.memory_total_bytes or GIB
+    percent = 6.0 + 34.0 * wander(at / 5.0 + node.phase)
+    lately = cpus * (0.06 + 0.34 * wander(at / 60.0 + node.phase))
+    return replace(
+        node.host,
+        cpu_percent=int(10.0 * percent) / 10.0,
+        load_1_minute=int(cpus * percent) / 100.0,
+        load_5_minutes=int(100.0 * lately) / 100.0,
+        load_15_minutes=int(90.0 * lately) / 100.0,
+        memory_used_bytes=int(total * (0.11 + 0.24 * wander(at / 45.0 + node.phase))),
+    )

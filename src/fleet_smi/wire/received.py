@@ -1,0 +1,111 @@
+"""What came from a node, made harmless: its texts cleaned, its parts told apart.
+
+Every check is quick where nothing is wrong: it runs for each report that the hub takes in.
+"""
+
+import re
+from itertools import count
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from fleet_smi.model.privacy import redacted
+from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
+from fleet_smi.model.text import clean
+from fleet_smi.wire.bounds import LONGEST_TEXT, MOST, narrowed
+
+_Part = TypeVar("_Part", Gpu, Instance)
+_ASCII = bytes(range(128))
+_ESCAPES = re.compile(rb"\\(.)")
+_HARMLESS_ESCAPES = {b'"', b"\\"}
+_json = msgspec.json.Encoder()
+
+
+def harmless(snapshot: Snapshot) -> Snapshot:
+    """A snapshot within its bounds, with clean texts and with each part known by its own id."""
+    if not _is_clean(_json.encode(snapshot)):
+        plain = _cleaned(msgspec.to_builtins(snapshot))
+        snapshot = msgspec.convert(plain, narrowed(Snapshot))
+    if not snapshot.name:
+        snapshot = replace(snapshot, name=snapshot.node_id)
+    if not _is_sound(snapshot.gpus):
+        ids = _Ids()
+        snapshot = replace(snapshot, gpus=tuple([_mended(gpu, ids) for gpu in snapshot.gpus]))
+    # Our own agents have taken the secrets out before anything left their machine.
+    return redacted(snapshot) if snapshot.agent_version is None else snapshot
+
+
+def _is_clean(encoded: bytes) -> bool:
+    """Is every text clean, in JSON that has just been written? It escapes control characters.
+
+    A few passes over the bytes of all: no text can be forgotten, and nothing is looked up.
+    """
+    if not encoded.isascii() and not encoded.translate(None, _ASCII).decode().isprintable():
+        return False
+    if b"\\" in encoded and not _HARMLESS_ESCAPES.issuperset(_ESCAPES.findall(encoded)):
+        return False
+    return b"\x7f" not in encoded
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return _clean_text(value)
+    if isinstance(value, dict):
+        return {_clean_text(key): _cleaned(each) for key, each in value.items()}
+    return [_cleaned(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _clean_text(text: str) -> str:
+    return text if text.isprintable() else clean(text, len(text))
+
+
+def _is_sound(gpus: tuple[Gpu, ...]) -> bool:
+    """Has every part an id of its own, and no more memory in use than there is?"""
+    ids = [gpu.uuid for gpu in gpus]
+    for gpu in gpus:
+        if _is_overfull(gpu):
+            return False
+        for part in gpu.instances:
+            if _is_overfull(part):
+                return False
+            ids.append(part.uuid)
+    return len(set(ids)) == len(ids) and "" not in ids
+
+
+def _is_overfull(part: Gpu | Instance) -> bool:
+    used, total = part.memory_used_bytes, part.memory_total_bytes
+    return used is not None and total is not None and used > total
+
+
+class _Ids:
+    """Gives each part an id of its own: no row is lost to one that is doubled or empty."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._numbers = count(2)
+
+    def own(self, uuid: str) -> str:
+        stem = uuid[: LONGEST_TEXT - 8] or "of-unknown-uuid"
+        while not uuid or uuid in self._taken:
+            uuid = f"{stem}#{next(self._numbers)}"
+        self._taken.add(uuid)
+        return uuid
+
+
+def _mended(gpu: Gpu, ids: _Ids) -> Gpu:
+    mended = _mended_part(gpu, ids)
+    parts = tuple([_mended_part(part, ids) for part in gpu.instances])
+    return replace(mended, instances=parts)
+
+
+def _mended_part(part: _Part, ids: _Ids) -> _Part:
+    if _is_overfull(part):
+        part = replace(part, memory_used_bytes=None, unread=_overfull_told(part.unread))
+    uuid = ids.own(part.uuid)
+    return part if uuid == part.uuid else replace(part, uuid=uuid, uuid_is_made=True)
+
+
+def _overfull_told(unread: dict[str, str]) -> dict[str, str]:
+    told = {"memory_used_bytes": "out of range: more than there is"} | unread
+    return dict([*told.items()][: MOST["unread"]])

@@ -1,0 +1,64 @@
+"""What the run of the hub under load makes of what it sees."""
+
+import os
+import time
+from dataclasses import replace
+
+import pytest
+
+from bench import hub
+from bench.peers import NotAvailable
+from fleet_smi.cli.commands.simulate import summed_up
+from fleet_smi.simulation.tally import Tally
+
+WINDOW = hub.Window(
+    seconds=5.0,
+    acknowledged=10_000,
+    failed=0,
+    p99_milliseconds=12.0,
+    hub_cpu_seconds=0.6,
+    load_cpu_seconds=0.9,
+)
+
+
+def test_what_the_load_says_is_understood() -> None:
+    tally = Tally(sent=10_001, late=3, failed=2)
+    for _ in range(100):
+        tally.acknowledge(0.01)
+    acknowledged, failed, p99 = hub.parse_line(f"  2000 reports/s: {summed_up(tally)}\n")
+    assert (acknowledged, failed) == (100, 2)
+    assert p99 == pytest.approx(10.0, rel=0.06)
+
+
+@pytest.mark.parametrize("line", ["", "0 reports/s: 5 sent, 0 acknowledged, 5 failed"])
+def test_a_load_that_does_not_get_through_cannot_be_measured(line: str) -> None:
+    with pytest.raises(NotAvailable, match="no report came through"):
+        hub.parse_line(line)
+
+
+def test_the_words_tell_rate_share_and_delays() -> None:
+    run = hub.Run(
+        windows=(WINDOW, WINDOW),
+        hub_bytes=100 << 20,
+        listener_bytes_per_second=20_480.0,
+        delays=(0.01, 0.02, 0.4),
+    )
+    said = hub.words(run)
+    assert "2000 reports/s acknowledged, 0 failed" in said
+    assert "0.12 of a core, 100 MiB resident" in said
+    assert "20 KiB/s each" in said
+    assert "20 ms, at most 400 ms" in said
+
+
+def test_a_hub_that_falls_behind_is_said_to() -> None:
+    slow = replace(WINDOW, acknowledged=4_000)
+    run = hub.Run(windows=(slow,), hub_bytes=0, listener_bytes_per_second=0.0, delays=())
+    assert hub.words(run).startswith("THE HUB DID NOT KEEP UP: 800 of 2,000 reports/s")
+
+
+def test_the_cpu_of_a_process_is_what_the_kernel_counts() -> None:
+    before = hub.cpu_seconds(os.getpid())
+    until = time.process_time() + 0.1
+    while time.process_time() < until:
+        pass
+    assert hub.cpu_seconds(os.getpid()) - before >= 0.05

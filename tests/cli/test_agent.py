@@ -1,0 +1,251 @@
+"""`fleet-smi agent` as a program: the four ways out, a hung driver, a hub that dies, its end."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.wire.report import decode_report
+from sim.scenario import Scenario, SimGpu, SimProcess
+from tests.cli.program import assert_one_line, fleet_smi
+from tests.machines import People, wait_until
+from tests.node.sinks import Sink
+from tests.sim.fixtures import Simulated
+
+TWO = Scenario(gpus=[SimGpu(), SimGpu()])
+HUNG = Scenario(gpus=[SimGpu(), SimGpu(faults={"PowerUsage": "never"})])
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with Sink() as started:
+        yield started
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts an agent; it ends with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def agent(*arguments: str, env: Mapping[str, str]) -> subprocess.Popen[str]:
+        state = ("--state", str(tmp_path / "state"))
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "fleet_smi", "agent", *state, *arguments],
+                env=dict(env),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield agent
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def read(line: str | bytes) -> Snapshot:
+    data = line.encode() if isinstance(line, str) else line
+    (snapshot,) = decode_report(data, json=True).snapshots
+    return snapshot
+
+
+def line_of(agent: "subprocess.Popen[str]") -> Snapshot:
+    assert agent.stdout is not None
+    return read(agent.stdout.readline())
+
+
+def test_once_prints_one_report_as_one_line(simulated: Simulated) -> None:
+    done = fleet_smi("agent", "--stdout", "--once", env=simulated(TWO))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+    assert len(read(done.stdout).gpus) == 2
+
+
+def test_once_leaves_one_file_in_the_folder(simulated: Simulated, tmp_path: Path) -> None:
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    flags = ("--drop", str(folder), "--mode", "0600", "--once", "--jitter", "0.01")
+    done = fleet_smi("agent", *flags, env=simulated(TWO))
+    assert done.returncode == 0, done.stderr
+    (written,) = folder.iterdir()
+    assert written.suffix == ".fsmi"
+    assert written.stat().st_mode & 0o777 == 0o600
+    assert len(decode_report(written.read_bytes()).snapshots[0].gpus) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ((), "where to?"),
+        (("--to", "ftp://hub"), "is not a URL"),
+        (("--serve", "0.0.0.0:0"), "--serve-token-file"),
+        (("--serve", "7071", "--once"), "--once"),
+        (("--drop", ".", "--mode", "0777"), "mode"),
+        (("--stdout", "--interval", "0"), "interval"),
+        (("--stdout", "--jitter", "5"), "--once"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(
+    simulated: Simulated, flags: tuple[str, ...], words: str
+) -> None:
+    assert_one_line(fleet_smi("agent", *flags, env=simulated(TWO)), 2, words)
+
+
+def test_a_way_that_is_named_is_the_only_one(simulated: Simulated, sink: Sink) -> None:
+    env = simulated(TWO) | {"FLEET_SMI_AGENT_TO": sink.url}
+    assert fleet_smi("agent", "--stdout", "--once", env=env).returncode == 0
+    assert sink.heard == []
+
+
+def test_without_flags_the_settings_say_where_to(
+    simulated: Simulated, sink: Sink, tmp_path: Path
+) -> None:
+    settings = {"FLEET_SMI_AGENT_TO": sink.url, "FLEET_SMI_AGENT_STATE": str(tmp_path)}
+    done = fleet_smi("agent", "--once", env=simulated(TWO) | settings)
+    assert done.returncode == 0, done.stderr
+    assert [each.sequence for each in sink.heard] == [1]
+
+
+def test_once_fails_in_one_line_where_nobody_listens(
+    simulated: Simulated, sink: Sink, tmp_path: Path
+) -> None:
+    sink.die()
+    flags = ("--to", sink.url, "--once", "--state", str(tmp_path))
+    assert_one_line(fleet_smi("agent", *flags, env=simulated(TWO)), 1, "nobody listens there")
+
+
+def test_commands_leave_the_machine_only_as_far_as_it_is_set_to_tell(
+    simulated: Simulated, people: People
+) -> None:
+    pid = people.start("sleep", "599")
+    env = simulated(Scenario(gpus=[SimGpu(processes=[SimProcess(pid=pid, memory=1 << 30)])]))
+    for setting, told in (("full", "sleep 599"), ("name", None)):
+        set_so = env | {"FLEET_SMI_NODE_COMMANDS": setting}
+        done = fleet_smi("agent", "--stdout", "--once", env=set_so)
+        (process,) = read(done.stdout).gpus[0].processes or ()
+        assert (process.name, process.command) == ("sleep", told)
+
+
+def test_reports_come_on_ticks_and_one_life_is_numbered(simulated: Simulated, start: Start) -> None:
+    agent = start("--stdout", "--interval", "0.1", env=simulated(TWO))
+    heard = [line_of(agent) for _ in range(5)]
+    assert [each.sequence for each in heard] == [1, 2, 3, 4, 5]
+    assert len({each.run_id for each in heard}) == 1
+    assert heard[0].run_id
+
+
+def test_no_sample_is_missing_after_the_hub_was_away(
+    simulated: Simulated, start: Start, sink: Sink
+) -> None:
+    agent = start("--to", sink.url, "--interval", "0.1", env=simulated(TWO))
+    wait_until(lambda: len(sink.sequences()) >= 3)
+    sink.keeps = False
+    wait_until(lambda: len(sink.sequences()) >= 6)
+    sink.die()
+    lost = max(sink.sequences())
+    end_of_outage = time.monotonic() + 1.5
+    wait_until(lambda: time.monotonic() > end_of_outage)
+    sink.keeps = True
+    sink.start()
+    wait_until(lambda: max(sink.sequences(), default=0) > lost + 20, 20)
+    agent.terminate()
+    agent.wait(5)
+    assert sink.sequences() == set(range(1, max(sink.sequences()) + 1))
+    assert agent.stderr is not None
+    assert agent.stderr.read().count("fault=Unreachable") <= 2
+
+
+def test_what_an_agent_could_not_send_the_next_one_does(
+    simulated: Simulated, start: Start, sink: Sink, tmp_path: Path
+) -> None:
+    sink.die()
+    first = start("--to", sink.url, "--interval", "0.1", env=simulated(TWO))
+    spool = tmp_path / "state" / "spool"
+    wait_until(lambda: spool.exists() and any(path.stat().st_size for path in spool.iterdir()))
+    first.kill()
+    first.wait()
+    sink.start()
+    start("--to", sink.url, "--interval", "0.1", env=simulated(TWO))
+    wait_until(lambda: len({each.run_id for each in sink.heard}) == 2)
+    assert min(each.sequence for each in sink.heard if each.run_id == sink.heard[0].run_id) == 1
+
+
+def test_a_hung_driver_does_not_stop_the_heartbeat_and_is_told(
+    simulated: Simulated, start: Start
+) -> None:
+    env = simulated(TWO)
+    agent = start("--stdout", "--interval", "0.2", env=env)
+    assert [gpu.fault for gpu in line_of(agent).gpus] == [None, None]
+    simulated(HUNG)
+    began, heard = time.monotonic(), [line_of(agent)]
+    while not heard[-1].gpus[0].fault:
+        heard.append(line_of(agent))
+        assert time.monotonic() - began < 6
+    heard += [line_of(agent) for _ in range(3)]
+    assert [gpu.fault.detail for each in heard[-3:] for gpu in each.gpus if gpu.fault] == [
+        "driver not answering"
+    ] * 6
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_at_once_while_the_driver_hangs(
+    simulated: Simulated, start: Start, ending: signal.Signals
+) -> None:
+    agent = start("--stdout", env=simulated(HUNG))
+    wait_until(lambda: is_handling(agent.pid, signal.SIGTERM))
+    (reader,) = children_of(agent.pid)
+    began = time.monotonic()
+    agent.send_signal(ending)
+    assert agent.wait(5) == 0
+    assert time.monotonic() - began < 2
+    wait_until(lambda: not Path(f"/proc/{reader}").exists())
+
+
+def test_it_ends_at_once_while_the_hub_hangs_and_keeps_what_was_unsent(
+    simulated: Simulated, start: Start, sink: Sink
+) -> None:
+    sink.hangs.set()
+    env = simulated(TWO)
+    agent = start("--to", sink.url, "--interval", "0.1", env=env)
+    wait_until(lambda: len(threads_of(agent.pid)) > 1)
+    began = time.monotonic()
+    agent.terminate()
+    assert agent.wait(5) == 0
+    assert time.monotonic() - began < 2
+    sink.hangs.clear()
+    start("--to", sink.url, env=env)
+    wait_until(lambda: len({each.run_id for each in sink.heard}) == 2)
+
+
+def test_a_second_agent_with_the_same_state_is_refused(
+    simulated: Simulated, start: Start, sink: Sink, tmp_path: Path
+) -> None:
+    env = simulated(TWO)
+    start("--to", sink.url, env=env)
+    wait_until(lambda: bool(sink.heard))
+    flags = ("--to", sink.url, "--state", str(tmp_path / "state"))
+    assert_one_line(fleet_smi("agent", *flags, env=env), 2, "another agent")
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def threads_of(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/task").iterdir())
+
+
+def is_handling(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler of its own for that signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return bool(caught >> (number - 1) & 1)

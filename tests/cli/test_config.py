@@ -1,0 +1,135 @@
+"""`config` and `--config` as a user runs them."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fleet_smi.config import SETTINGS
+from tests.cli.program import assert_one_line, fleet_smi
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """A user with a home and nothing in it."""
+    return {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+
+
+def write_settings(home: Path, text: str) -> Path:
+    file = home / ".config/fleet-smi/fleet-smi.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    return file
+
+
+def shown(env: dict[str, str]) -> dict[str, dict[str, Any]]:
+    done = fleet_smi("config", "show", "--json", env=env)
+    assert done.returncode == 0, done.stderr
+    return {one["name"]: one for one in msgspec.json.decode(done.stdout)["settings"]}
+
+
+def test_show_tells_every_setting_and_where_it_comes_from(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    file = write_settings(tmp_path, '[node]\nname = "gpu07"\n[agent]\ninterval = "90s"\n')
+    env["FLEET_SMI_HUB_PULL"] = "gpu01,gpu02:7071"
+    told = shown(env)
+    assert list(told) == [setting.name for setting in SETTINGS]
+    assert told["node.name"] == {"name": "node.name", "value": "gpu07", "origin": f"{file}:2"}
+    assert told["agent.interval"]["value"] == "90s"
+    assert told["hub.pull"]["value"] == ["gpu01", "gpu02:7071"]
+    assert told["hub.pull"]["origin"] == "FLEET_SMI_HUB_PULL"
+    assert told["hub.listen"] == {
+        "name": "hub.listen", "value": "127.0.0.1:7070", "origin": "default",
+    }  # fmt: skip
+    assert told["agent.to"]["value"] is None
+
+
+def test_show_is_a_table_for_eyes(env: dict[str, str], tmp_path: Path) -> None:
+    file = write_settings(tmp_path, '[node.labels]\nrack = "a"\n')
+    lines = fleet_smi("config", "show", env=env).stdout.splitlines()
+    rows = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+    assert rows["SETTING"].split() == ["VALUE", "FROM"]
+    assert rows["node.labels"].split() == ["{", "rack", "=", '"a"', "}", f"{file}:1"]
+    assert rows["agent.to"].split() == ["not", "set", "default"]
+
+
+def test_show_does_not_tell_secrets(env: dict[str, str]) -> None:
+    for name in ("AGENT_JOIN", "AGENT_SERVE_TOKEN", "HUB_PULL_TOKEN", "CLIENT_TOKEN"):
+        env[f"FLEET_SMI_{name}"] = "hunter2"
+    for flags in ((), ("--json",)):
+        said = fleet_smi("config", "show", *flags, env=env).stdout
+        assert "hunter2" not in said
+        assert said.count("set, not shown") == 4
+
+
+def test_check_finds_every_mistake(env: dict[str, str], tmp_path: Path) -> None:
+    file = write_settings(tmp_path, "[node]\nnam = 1\n[agent]\nto = 'hub'\n")
+    env["FLEET_SMI_CLIENT_HUB"] = "ftp://hub"
+    done = fleet_smi("config", "check", env=env)
+    assert done.returncode == 2
+    assert done.stdout.splitlines() == [
+        f"{file}:2: unknown key `nam` in [node]; did you mean `name`?",
+        f"{file}:4: to = 'hub': is not a URL: write it like https://hub:7070",
+        "FLEET_SMI_CLIENT_HUB: hub = 'ftp://hub': is not a URL: write it like https://hub:7070",
+    ]
+
+
+def test_check_says_when_all_is_fine(env: dict[str, str], tmp_path: Path) -> None:
+    file = write_settings(tmp_path, "")
+    done = fleet_smi("config", "check", env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("fine: ")
+    assert str(file) in done.stdout
+
+
+def test_init_writes_a_file_that_is_fine_and_never_overwrites(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "new/fleet-smi.toml"
+    done = fleet_smi("config", "init", "--path", str(file), env=env)
+    assert (done.returncode, done.stdout) == (0, f"wrote {file}\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert fleet_smi("config", "check", "--config", str(file), env=env).stdout == f"fine: {file}\n"
+    before = file.read_text()
+    again = fleet_smi("config", "init", "--path", str(file), env=env)
+    assert_one_line(again, 2, f"{file} is there already and is not overwritten")
+    assert file.read_text() == before
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_init_does_not_write_through_a_link(env: dict[str, str], tmp_path: Path) -> None:
+    link = tmp_path / "link.toml"
+    link.symlink_to(tmp_path / "elsewhere")
+    assert_one_line(fleet_smi("config", "init", "--path", str(link), env=env), 2, "there already")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_init_that_cannot_write_says_so(env: dict[str, str]) -> None:
+    done = fleet_smi("config", "init", "--path", "/proc/fleet-smi/x.toml", env=env)
+    assert_one_line(done, 1, "/proc/fleet-smi/x.toml cannot be written: No such file")
+
+
+def test_the_named_file_stands_alone(env: dict[str, str], tmp_path: Path) -> None:
+    write_settings(tmp_path, '[node]\nname = "other"\n')
+    mine = tmp_path / "mine.toml"
+    mine.write_text("[verdict]\nsilent_after = 7\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet_smi", "config", "show", "--config", "mine.toml"],
+        env=env, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30,
+    )  # fmt: skip
+    assert f"{mine}:2" in done.stdout
+    assert "other" not in done.stdout
+
+
+@pytest.mark.parametrize("command", ["status", "free", "doctor", "config"])
+def test_a_named_file_that_is_not_there_is_refused(env: dict[str, str], command: str) -> None:
+    words = ("config", "show") if command == "config" else (command,)
+    for name in ("/no/such.toml", ""):
+        done = fleet_smi(*words, "--config", name, env=env)
+        assert_one_line(done, 2, "which is not a file")

@@ -1,0 +1,214 @@
+"""`fleet-smi hub token|user|join-command`, on a real database."""
+
+import asyncio
+import io
+import os
+import pty
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import Engine
+
+from fleet_smi.cli import hub_access
+from fleet_smi.cli.main import Parser
+from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.hub.credentials import Credentials
+from fleet_smi.hub.database import open_database
+from fleet_smi.server.tls import self_signed
+
+PASSWORD = "correct horse battery"
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def run(state: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs one of the commands as `fleet-smi hub` does; what it printed."""
+
+    def hub(*words: str) -> str:
+        parser = Parser(prog="fleet-smi hub", allow_abbrev=False)
+        parser.add_argument("--state")
+        hub_access.add_parsers(parser.add_subparsers(dest="action"))
+        assert hub_access.run(parser.parse_args([*words, "--state", str(state)])) == 0
+        return capsys.readouterr().out
+
+    return hub
+
+
+@pytest.fixture
+def credentials(state: Path) -> Iterator[Credentials]:
+    """A hub that runs on the same database."""
+    engine: Engine = open_database(state)
+    opened = Credentials(engine)
+    yield opened
+    opened.close()
+    engine.dispose()
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+
+def tokens(run: Run, *words: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = msgspec.json.decode(run("token", "list", "--json", *words))[
+        "tokens"
+    ]
+    return listed
+
+
+def test_a_token_that_is_added_is_good_on_the_running_hub(
+    run: Run, credentials: Credentials
+) -> None:
+    token = run("token", "add", "--role", "viewer", "--note", "bob").strip()
+    credentials.refresh()
+    who = credentials.identify(token)
+    assert who is not None
+    assert (who.role, who.name) == ("viewer", "bob")
+
+
+def test_a_token_that_is_revoked_is_good_no_longer(run: Run, credentials: Credentials) -> None:
+    token = run("token", "add", "--role", "admin").strip()
+    (listed,) = tokens(run)
+    run("token", "revoke", listed["id"])
+    credentials.refresh()
+    assert credentials.identify(token) is None
+    assert tokens(run) == []
+    assert [each["id"] for each in tokens(run, "--all")] == [listed["id"]]
+
+
+def test_a_nodes_credential_is_revoked_by_the_nodes_id(run: Run, credentials: Credentials) -> None:
+    key = run("token", "add", "--role", "join").strip()
+    credentials.join(key, "id-1", "gpu1")
+    run("token", "revoke", "id-1")
+    assert credentials.join(key, "id-1", "gpu1").secret
+
+
+def test_what_cannot_be_revoked_is_named_and_the_rest_is(run: Run) -> None:
+    run("token", "add", "--role", "viewer")
+    (listed,) = tokens(run)
+    with pytest.raises(Unmet, match="has the id nonsense: "):
+        run("token", "revoke", "nonsense", listed["id"])
+    assert tokens(run) == []
+
+
+def test_tokens_are_listed_for_people(run: Run) -> None:
+    run("token", "add", "--role", "viewer", "--note", "bob")
+    run("token", "add", "--role", "join", "--expires", "7d", "--uses", "3")
+    head, first, second = run("token", "list").splitlines()
+    assert head.split() == ["ID", "ROLE", "NOTE", "NODE", "USED", "STATE"]
+    assert first.split()[1:] == ["viewer", "bob", "never", "good"]
+    assert "join" in second
+    assert second.endswith(", 3 uses")
+    assert "good for 6 d 23 h" in second or "good for 7 d" in second
+
+
+def test_a_token_is_shown_once(run: Run) -> None:
+    token = run("token", "add", "--role", "viewer").strip()
+    assert token not in run("token", "list", "--all")
+    assert token not in run("token", "list", "--all", "--json")
+
+
+@pytest.mark.parametrize(
+    "words, why",
+    [
+        (("token", "add"), "--role"),
+        (("token", "add", "--role", "node"), "invalid choice"),
+        (("token", "add", "--role", "viewer", "--uses", "2"), "only a join token"),
+        (("token", "add", "--role", "join", "--expires", "soon"), "not a length of time"),
+        (("user", "remove", "nobody"), "nobody is called nobody"),
+    ],
+)
+def test_what_makes_no_sense_is_told_in_one_line(
+    run: Run, words: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why) as told:
+        run(*words)
+    assert "\n" not in str(told.value)
+
+
+def test_a_person_who_is_added_can_log_in(
+    run: Run, credentials: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed(monkeypatch, PASSWORD)
+    run("user", "add", "alice", "--role", "admin")
+    assert asyncio.run(credentials.login("alice", PASSWORD))
+    typed(monkeypatch, "another horse entirely")
+    run("user", "password", "alice")
+    assert asyncio.run(credentials.login("alice", PASSWORD)) is None
+    assert "alice" in run("user", "list")
+    listed = msgspec.json.decode(run("user", "list", "--json"))["users"]
+    assert [(user["name"], user["role"]) for user in listed] == [("alice", "admin")]
+    run("user", "remove", "alice")
+    assert asyncio.run(credentials.login("alice", "another horse entirely")) is None
+
+
+ADD_ALICE = """\
+import argparse, sys
+from fleet_smi.cli import hub_access
+parser = argparse.ArgumentParser()
+hub_access.add_parsers(parser.add_subparsers())
+hub_access.run(parser.parse_args(["user", "add", "alice", "--state", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize("again", [PASSWORD, "a slip of the finger"])
+def test_who_types_a_password_types_it_twice_unseen(run: Run, state: Path, again: str) -> None:
+    ours, theirs = pty.openpty()
+    terminal = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    command = [sys.executable, "-c", ADD_ALICE, str(state)]
+    shown = b""
+    with subprocess.Popen(command, start_new_session=True, **terminal) as program:  # type: ignore[call-overload]
+        os.close(theirs)
+        for prompt, answer in ((b"Password:", PASSWORD), (b"Again:", again)):
+            while prompt not in shown:
+                shown += os.read(ours, 1000)
+            os.write(ours, answer.encode() + b"\n")
+        code = program.wait(30)
+    os.close(ours)
+    assert PASSWORD.encode() not in shown
+    assert (code == 0) == (again == PASSWORD)
+    assert ("alice" in run("user", "list")) == (again == PASSWORD)
+
+
+def test_the_join_line_lets_a_node_in(run: Run, credentials: Credentials, state: Path) -> None:
+    fingerprint = self_signed(state, ["gpuhub"]).fingerprint
+    words = shlex.split(run("join-command", "--url", "https://gpuhub:7070"))
+    assert words[:5] == ["fleet-smi", "agent", "--to", "https://gpuhub:7070", "--join"]
+    assert words[6:] == ["--fingerprint", fingerprint]
+    assert credentials.join(words[5], "id-1", "gpu1").secret
+
+
+def test_the_join_line_pins_nothing_where_there_is_no_tls(run: Run, state: Path) -> None:
+    self_signed(state, ["gpuhub"])
+    assert "--fingerprint" not in run("join-command", "--url", "http://gpuhub:7070")
+
+
+def test_the_join_line_names_this_machine_and_ends_after_a_week(run: Run) -> None:
+    words = shlex.split(run("join-command", "--uses", "1"))
+    assert words[3].startswith("http://")
+    assert words[3].endswith(":7070")
+    (token,) = tokens(run)
+    assert token["uses_left"] == 1
+    assert token["expires_at"] - token["created_at"] == 7 * 86400
+
+
+def test_the_state_folder_may_be_named_before_the_command_too(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = Parser(prog="fleet-smi hub")
+    parser.add_argument("--state")
+    hub_access.add_parsers(parser.add_subparsers(dest="action"))
+    args = parser.parse_args(["--state", str(state), "token", "add", "--role", "viewer"])
+    assert hub_access.run(args) == 0
+    assert capsys.readouterr().out.startswith("fsmi_viewer_")
+    assert (state / "hub.db").exists()

@@ -1,0 +1,203 @@
+"""`service`: the units, what installing does, and what is refused."""
+
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.cli.commands.service import (
+    installing,
+    perform,
+    refuse_out_of_reach,
+    uninstalling,
+)
+from fleet_smi.cli.main import parser_of
+from fleet_smi.cli.units import Service, unit, variables_file
+from fleet_smi.errors import Unmet
+from tests.cli.program import assert_one_line, fleet_smi
+from tests.machines import needs_root
+
+ENV = {"HOME": "/nonexistent", "PATH": os.environ["PATH"]}
+AGENT = Service(role="agent", command=("/opt/fleet-smi/bin/fleet-smi", "agent"), user="fleet-smi")
+UNIT = "etc/systemd/system/fleet-smi-agent.service"
+VARIABLES = "etc/fleet-smi/agent.env"
+
+
+def install(root: Path, *arguments: str) -> list[str]:
+    """Do what installing does, below a folder; the programs that would be run."""
+    ran: list[str] = []
+
+    def execute(command: Sequence[str]) -> None:
+        ran.append(" ".join(command))
+
+    args = parser_of("service").parse_args(["install", *arguments])
+    perform(list(installing(args)), execute, root)
+    return ran
+
+
+def test_installing_writes_the_unit_and_starts_it(tmp_path: Path) -> None:
+    ran = install(tmp_path, "agent", "--to", "https://hub:7070", "--user-name", "nobody")
+    name = "fleet-smi-agent.service"
+    assert ran == [
+        "systemctl daemon-reload",
+        f"systemctl enable {name}",
+        f"systemctl restart {name}",
+    ]
+    unit_file = tmp_path / UNIT
+    assert stat.S_IMODE(unit_file.stat().st_mode) == 0o644
+    assert "\nUser=nobody\n" in unit_file.read_text()
+
+
+def test_a_user_that_is_missing_is_made(tmp_path: Path) -> None:
+    (first, *_) = install(tmp_path, "hub", "--user-name", "nobody-of-that-name")
+    assert first.startswith("useradd --system ")
+    assert first.endswith(" nobody-of-that-name")
+
+
+def test_what_is_told_by_flag_is_kept_where_only_root_reads_it(tmp_path: Path) -> None:
+    pin = "ab" * 32
+    install(tmp_path, "agent", "--to", "https://hub:1", "--join", "hunter2", "--fingerprint", pin)
+    assert stat.S_IMODE((tmp_path / VARIABLES).stat().st_mode) == 0o600
+    assert (tmp_path / VARIABLES).read_text().splitlines() == [
+        'FLEET_SMI_AGENT_TO="https://hub:1"',
+        'FLEET_SMI_AGENT_JOIN="hunter2"',
+        f'FLEET_SMI_AGENT_FINGERPRINT="{pin}"',
+    ]
+    assert "hunter2" not in (tmp_path / UNIT).read_text()
+
+
+def test_installing_again_replaces_the_unit(tmp_path: Path) -> None:
+    for user in ("nobody", "daemon"):
+        install(tmp_path, "agent", "--to", "https://hub:7070", "--user-name", user)
+    assert "\nUser=daemon\n" in (tmp_path / UNIT).read_text()
+    assert [path.name for path in (tmp_path / UNIT).parent.iterdir()] == [Path(UNIT).name]
+
+
+def test_uninstalling_takes_away_what_installing_wrote(tmp_path: Path) -> None:
+    install(tmp_path, "agent", "--to", "https://hub:7070")
+    ran: list[Sequence[str]] = []
+    perform(list(uninstalling("agent")), ran.append, tmp_path)
+    assert ran[0] == ("systemctl", "disable", "--now", "fleet-smi-agent.service")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_the_folders_that_the_settings_name_can_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[agent]\ndrop = "/nfs/gpu status"\nstate = "/data/agent"\n')
+    said = fleet_smi("service", "install", "agent", "--dry-run", "--config", str(file), env=ENV)
+    assert 'ReadWritePaths=/data/agent "/nfs/gpu status"\n' in said.stdout
+    assert 'RequiresMountsFor=/data/agent "/nfs/gpu status"\n' in said.stdout
+    assert f" agent --config {file}\n" in said.stdout
+    assert "StateDirectory" not in said.stdout
+
+
+def test_a_dry_run_prints_all_and_needs_nobody(tmp_path: Path) -> None:
+    done = fleet_smi(
+        "service", "install", "agent", "--to", "https://hub:7070", "--join", "hunter2",
+        "--dry-run", env=ENV,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    program = Path(sys.executable).with_name("fleet-smi")
+    for words in (f"ExecStart={program} agent\n", "[Install]\n", "systemctl daemon-reload\n"):
+        assert words in done.stdout
+    assert "hunter2" not in done.stdout
+    assert not Path("/etc/systemd/system/fleet-smi-agent.service").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("agent",), "nothing says where the agent reports: give --to URL"),
+        (("agent", "--to", "hub"), "--to: to = 'hub': is not a URL"),
+        (("hub", "--to", "http://hub"), "are for an agent"),
+        (("hub", "--user-name", "root"), "must name a user who is not root"),
+        (("hub", "--user-name", "a b"), "must name a user"),
+        (("hub", "--user-name", "x\n[Service]"), "must name a user"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], words: str) -> None:
+    assert_one_line(fleet_smi("service", "install", *arguments, "--dry-run", env=ENV), 2, words)
+
+
+def test_where_it_cannot_be_installed_it_says_what_to_do() -> None:
+    needs_root()
+    if Path("/run/systemd/system").exists():
+        pytest.skip("systemd runs this machine: this would install it")
+    done = fleet_smi("service", "install", "hub", env=ENV)
+    assert_one_line(done, 1, "systemd does not run this machine: ")
+
+
+def test_another_user_than_root_is_told_to_use_sudo() -> None:
+    needs_root()
+    program = (
+        "import os, sys\nfrom fleet_smi.cli.main import main\n"
+        "import fleet_smi.cli.commands.service, fleet_smi.cli.units\n"
+        "os.setuid(65534)\nsys.exit(main(['service', 'uninstall', 'hub']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=ENV, capture_output=True, text=True,
+        timeout=30, check=False,
+    )  # fmt: skip
+    assert_one_line(done, 1, "run it with sudo")
+
+
+def test_a_program_that_the_services_user_cannot_reach_is_refused(tmp_path: Path) -> None:
+    refuse_out_of_reach(["/usr/bin/env"])
+    closed = tmp_path / "home"
+    closed.mkdir(0o700)
+    with pytest.raises(Unmet, match=f"for {closed} is closed to other users"):
+        refuse_out_of_reach([f"{closed}/fleet-smi"])
+
+
+def test_the_unit_hides_nothing_that_is_to_be_read() -> None:
+    settings = [line.partition("=")[0] for line in unit(AGENT).splitlines()]
+    hiding = {"PrivateDevices", "ProtectClock", "ProtectProc", "ProcSubset", "PrivateUsers"}
+    assert not hiding & set(settings)
+    assert {"NoNewPrivileges", "ProtectSystem", "PrivateTmp", "User"} <= set(settings)
+
+
+@pytest.mark.parametrize("role", ["agent", "hub"])
+def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path, role: str) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("needs systemd-analyze")
+    service = Service(
+        role=role,
+        command=(sys.executable, "-m", "fleet_smi", role, "--config", "/etc/a b/100%$HOME.toml"),
+        user="daemon",
+        state=f"/var/lib/fleet-smi/{role}",
+        writable=("/nfs/gpu status", "/data/50%"),
+    )
+    file = tmp_path / f"fleet-smi-{role}.service"
+    file.write_text(unit(service))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(file)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    about_us = [line for line in done.stderr.splitlines() if file.name in line]
+    # Two settings of systemd 254, which an older one leaves out.
+    unknown = [line for line in about_us if "Restart" not in line]
+    assert (done.returncode, unknown) == (0, [])
+
+
+words = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), min_size=1)
+
+
+@given(st.lists(words))
+def test_every_word_of_the_command_stays_what_it_was(arguments: list[str]) -> None:
+    text = unit(Service(role="hub", command=("/x", *arguments), user="nobody"))
+    (line,) = (line for line in text.split("\n") if line.startswith("ExecStart="))
+    # A unit is quoted as for a shell, with % and $ doubled.
+    read = [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line[10:])]
+    assert read == ["/x", *arguments]
+
+
+def test_variables_are_quoted() -> None:
+    assert variables_file({"A": 'x "\\ y'}) == 'A="x \\"\\\\ y"\n'

@@ -1,0 +1,87 @@
+"""`fleet-smi simulate`: a load on a hub, with a line every few seconds and a sum at the end."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.program import assert_one_line, fleet_smi
+from tests.machines import wait_until
+from tests.simulation.hubs import JOIN_TOKEN, RecordingHub, listening, served_beside, url_of
+
+
+def test_it_reports_for_so_long_and_sums_up() -> None:
+    hub = RecordingHub()
+    with served_beside(hub) as url:
+        few = ("--nodes", "3", "--gpus", "2", "--interval", "0.1", "--for", "0.5")
+        done = fleet_smi("simulate", "--to", url, *few, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    count = len(hub.reports)
+    assert f"in all: {count} sent, {count} acknowledged, 0 failed" in done.stdout
+    assert "p99" in done.stdout
+    assert {len(report.snapshots[0].gpus) for report in hub.reports} == {2}
+    assert len(hub.sequences) == 3
+
+
+def test_nodes_join_with_the_token_that_is_given() -> None:
+    hub = RecordingHub()
+    hub.open_to_all = False
+    with served_beside(hub) as url:
+        few = ("--nodes", "3", "--interval", "0.1", "--for", "0.3")
+        done = fleet_smi("simulate", "--to", url, *few, "--join", JOIN_TOKEN, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    assert len(hub.tokens_given) == 3
+
+
+def test_a_refused_token_ends_it_with_one_line() -> None:
+    hub = RecordingHub()
+    hub.open_to_all = False
+    with served_beside(hub) as url:
+        done = fleet_smi("simulate", "--to", url, "--nodes", "3", "--token", "no", env=os.environ)
+    assert_one_line(done, 1, "this token is not known here")
+
+
+def test_a_report_that_failed_for_good_is_exit_1() -> None:
+    hub = RecordingHub()
+    hub.statuses = [413]
+    with served_beside(hub) as url:
+        few = ("--nodes", "1", "--interval", "0.1", "--for", "0.3")
+        done = fleet_smi("simulate", "--to", url, *few, env=os.environ)
+    assert done.returncode == 1
+    assert "1 failed" in done.stdout
+
+
+def test_nobody_there_is_exit_1() -> None:
+    with listening() as listener:
+        url = url_of(listener)
+    done = fleet_smi("simulate", "--to", url, "--nodes", "2", env=os.environ)
+    assert_one_line(done, 1, "nobody listens there")
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (("--nodes", "0"), "--nodes 0"),
+        (("--gpus", "65"), "--gpus 65"),
+        (("--interval", "0"), "--interval 0"),
+        (("--interval", "nan"), "--interval nan"),
+        (("--for", "-1"), "--for -1"),
+    ],
+)
+def test_nonsense_is_refused(flags: tuple[str, str], words: str) -> None:
+    done = fleet_smi("simulate", "--to", "http://127.0.0.1:1", *flags, env=os.environ)
+    assert_one_line(done, 2, words)
+
+
+def test_an_interrupt_sums_up() -> None:
+    hub = RecordingHub()
+    with served_beside(hub) as url:
+        line = [sys.executable, "-m", "fleet_smi", "simulate", "--to", url, "--nodes", "2"]
+        program = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: len(hub.reports) > 0)
+        program.send_signal(signal.SIGINT)
+        said, _ = program.communicate(timeout=10)
+    assert said.startswith("in all: ")
+    assert program.returncode == 0

@@ -1,0 +1,69 @@
+"""A source that runs for a test, and what it has delivered so far."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fleet_smi.errors import DeliveryError
+from fleet_smi.hub.delivery import Delivery, Source
+from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.model.snapshot import Snapshot
+from tests.machines import wait_until
+
+
+class Heard:
+    """What came, in the order in which it came."""
+
+    def __init__(self) -> None:
+        self.deliveries: list[Delivery] = []
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        return [each.what for each in self.deliveries if isinstance(each.what, Snapshot)]
+
+    def sequence(self, number: int, times: int = 1) -> Snapshot:
+        """Wait until a snapshot of this number has come so many times."""
+        wait_until(lambda: [each.sequence for each in self.snapshots].count(number) >= times)
+        return next(each for each in self.snapshots if each.sequence == number)
+
+    def error(self) -> DeliveryError:
+        """Wait for a failure."""
+        wait_until(lambda: any(isinstance(each.what, DeliveryError) for each in self.deliveries))
+        errors = [each.what for each in self.deliveries if isinstance(each.what, DeliveryError)]
+        return errors[-1]
+
+    def fleet(self) -> Fleet:
+        """What a hub believes after all this."""
+        fleet = Fleet()
+        for at, delivery in enumerate(list(self.deliveries)):
+            if isinstance(delivery.what, Snapshot):
+                moment = delivery.what.taken_at
+                fleet.apply(delivery.what, moment, Via(delivery.source, delivery.target))
+            else:
+                fleet.failed(Via(delivery.source, delivery.target), delivery.what.words, at)
+        return fleet
+
+
+@contextmanager
+def hearing(source: Source) -> Iterator[Heard]:
+    """Run a source on a loop of its own until the test is done with it; nothing stays."""
+    heard, loop = Heard(), asyncio.new_event_loop()
+    task = loop.create_task(source.run(heard.deliveries.append))
+
+    def live() -> None:
+        loop.run_until_complete(asyncio.wait([task]))
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    try:
+        yield heard
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        left = asyncio.all_tasks(loop)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+        assert not left
+        if not task.cancelled():
+            task.result()

@@ -1,0 +1,373 @@
+"""Nodes over ssh, through real servers on loopback."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet_smi import __version__
+from fleet_smi.errors import (
+    DeliveryError,
+    Refused,
+    Undecodable,
+    Unreachable,
+    UsageError,
+    WrongVersion,
+)
+from fleet_smi.hub.delivery import Delivery
+from fleet_smi.hub.sources.ssh import SshSource
+from fleet_smi.model.snapshot import Snapshot
+from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env
+from tests.machines import People, wait_until
+from tests.sshd import SshNetwork
+
+PLAIN = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+
+
+@pytest.fixture(autouse=True)
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the source has its private folder; empty again when a test ends."""
+    folder = Path(tempfile.mkdtemp(prefix="t-"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
+    folder.rmdir()
+
+
+@pytest.fixture
+def hung(tmp_path: Path) -> Iterator[str]:
+    """A command that never ends, until the test does."""
+    pids = tmp_path / "hung"
+    yield f"echo $$ >>{pids}; exec sleep 600"
+    for pid in pids.read_text().split() if pids.exists() else ():
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def look(network: SshNetwork, *hosts: str, timeout_seconds: float = 10.0) -> list[Delivery]:
+    source = SshSource(hosts, timeout_seconds=timeout_seconds, config=str(network.config))
+    return list(asyncio.run(source.look()))
+
+
+def listen(
+    source: SshSource,
+    enough: Callable[[list[Delivery]], bool],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> list[Delivery]:
+    """What a source delivers until it is enough; it is cancelled then, and leaves no task."""
+    came: list[Delivery] = []
+
+    async def scenario() -> None:
+        running = asyncio.create_task(source.run(came.append))
+        async with asyncio.timeout(30):
+            while not enough(came):
+                await asyncio.sleep(0.01)
+        meanwhile()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(scenario())
+    return came
+
+
+def only(deliveries: list[Delivery]) -> Snapshot:
+    (delivery,) = deliveries
+    assert isinstance(delivery.what, Snapshot), delivery.what
+    return delivery.what
+
+
+def error(deliveries: list[Delivery]) -> DeliveryError:
+    (delivery,) = deliveries
+    assert isinstance(delivery.what, DeliveryError), delivery.what
+    assert delivery.what.node == delivery.target
+    return delivery.what
+
+
+def programs(runtime: Path) -> list[str]:
+    """The command lines of the ssh programs that run for a source, children or left alone."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:  # it has ended
+            continue
+        if command.startswith("ssh") and str(runtime) in command:
+            found.append(command)
+    return found
+
+
+def descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def test_gpus_and_their_people_come_through_whole(
+    ssh_network: SshNetwork, sim_lib: Path, tmp_path: Path, people: People
+) -> None:
+    pids = [people.start("sleep", "600", user=user) for user in ("nobody", "games")]
+    holders = [SimProcess(pid=pid, memory=GIB, sm=40) for pid in pids]
+    gpus = [SimGpu(memory_used=3 * GIB, util_gpu=80, processes=holders), SimGpu()]
+    Scenario(gpus=gpus).write(tmp_path / "scenario")
+    env = scenario_env(sim_lib, tmp_path / "scenario")
+    env = {**PLAIN, **env, "PATH": f"{sim_lib}:/usr/bin:/bin"}
+    ssh_network.name("gpu01", ssh_network.server(env=env))
+    found = only(look(ssh_network, "gpu01"))
+    busy, idle = found.gpus
+    assert (busy.memory_used_bytes, busy.busy_percent, idle.processes) == (3 * GIB, 80.0, ())
+    told = {(process.user, process.command) for process in busy.processes or ()}
+    assert told == {("nobody", "sleep 600"), ("games", "sleep 600")}
+    assert found.name == os.uname().nodename
+    assert abs(found.taken_at - time.time()) < 60
+    assert {run.outcome for run in found.runs} == {"ok"}
+
+
+def test_a_jump_host_of_ssh_config_is_used(ssh_network: SshNetwork) -> None:
+    bastion = ssh_network.server()
+    ssh_network.name("bastion", bastion)
+    ssh_network.name("gpu01", ssh_network.server(env=PLAIN), "ProxyJump bastion")
+    assert only(look(ssh_network, "gpu01")).name == os.uname().nodename
+    assert bastion.logins() == 1
+
+
+def test_a_changed_host_key_is_refused_and_says_what_to_do(ssh_network: SshNetwork) -> None:
+    server, former = ssh_network.server(), ssh_network.server()
+    ssh_network.name("gpu01", server, known=former.known_host("gpu01"))
+    failure = error(look(ssh_network, "gpu01"))
+    assert isinstance(failure, Refused)
+    assert str(failure).startswith("gpu01: the host key of gpu01 has changed")
+    assert f'ssh-keygen -f "{ssh_network.known_hosts}" -R "gpu01"' in str(failure)
+    assert server.logins() == 0
+
+
+@pytest.mark.parametrize("jump", [False, True])
+def test_an_unknown_host_key_is_never_taken_whatever_ssh_config_says(
+    ssh_network: SshNetwork, jump: bool
+) -> None:
+    unknown = ssh_network.server()
+    ssh_network.name("new", unknown, "StrictHostKeyChecking no", known="")
+    ssh_network.name("behind", ssh_network.server(), "ProxyJump new")
+    before = ssh_network.known_hosts.read_text()
+    failure = error(look(ssh_network, "behind" if jump else "new"))
+    assert isinstance(failure, Refused)
+    assert "new is not in known_hosts: ssh to it once by hand" in str(failure)
+    assert ssh_network.known_hosts.read_text() == before
+    assert unknown.logins() == 0
+
+
+def test_a_key_that_is_not_let_in_is_refused(ssh_network: SshNetwork) -> None:
+    ssh_network.name("gpu01", ssh_network.server("DenyUsers *"))
+    failure = error(look(ssh_network, "gpu01"))
+    assert isinstance(failure, Refused)
+    assert "permission denied" in str(failure)
+
+
+def test_a_host_that_is_not_there_is_unreachable(ssh_network: SshNetwork) -> None:
+    gone = ssh_network.server()
+    ssh_network.name("gpu01", gone)
+    gone.stop()
+    failure = error(look(ssh_network, "gpu01"))
+    assert isinstance(failure, Unreachable)
+    assert "connection refused" in str(failure)
+
+
+def test_a_host_with_a_port_needs_no_ssh_config(ssh_network: SshNetwork) -> None:
+    server = ssh_network.server(env=PLAIN)
+    ssh_network.name("gpu01", server, known=server.known_host())
+    assert only(look(ssh_network, f"127.0.0.1:{server.port}")).name == os.uname().nodename
+
+
+def test_a_hung_remote_command_is_bounded_and_leaves_no_program(
+    ssh_network: SshNetwork, hung: str, runtime: Path
+) -> None:
+    ssh_network.name("gpu01", ssh_network.server(f"ForceCommand {hung}"))
+    began, before = time.monotonic(), descriptors()
+    failure = error(look(ssh_network, "gpu01", timeout_seconds=1.5))
+    assert isinstance(failure, Unreachable)
+    assert str(failure) == "gpu01: did not answer in 1.5 s"
+    assert time.monotonic() - began < 5
+    assert programs(runtime) == []
+    assert descriptors() == before
+
+
+def test_a_driver_that_cannot_be_ended_is_told_of_its_node(
+    ssh_network: SshNetwork, hung: str, tmp_path: Path
+) -> None:
+    # A program that hangs in the kernel outlives its `timeout`, as this one does.
+    for name in ("nvidia-smi", "timeout"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{hung}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {**PLAIN, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    ssh_network.name("gpu01", ssh_network.server(env=env))
+    found = only(look(ssh_network, "gpu01", timeout_seconds=2.0))
+    run = next(run for run in found.runs if run.name == "nvidia_smi")
+    assert (run.outcome, run.fault) == ("failed", "not_answering")
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "words"),
+    [
+        ("echo This account is not available.; exit 1", Undecodable, "This account is not"),
+        ("head -c 20000000 /dev/zero", Undecodable, "more than 8 MiB"),
+        ("exit 255", Unreachable, "ssh failed"),
+    ],
+)
+def test_what_is_no_report_has_its_own_error(
+    ssh_network: SshNetwork, command: str, kind: type[DeliveryError], words: str
+) -> None:
+    ssh_network.name("gpu01", ssh_network.server(f"ForceCommand {command}"))
+    before = descriptors()
+    failure = error(look(ssh_network, "gpu01"))
+    assert type(failure) is kind
+    assert words in str(failure)
+    assert descriptors() == before
+
+
+def test_what_a_login_prints_is_not_in_the_way(ssh_network: SshNetwork) -> None:
+    noisy = 'ForceCommand printf "Welcome to gpu01\\nno newline here"; exec sh'
+    ssh_network.name("gpu01", ssh_network.server(noisy, env=PLAIN))
+    assert only(look(ssh_network, "gpu01")).name == os.uname().nodename
+
+
+def test_a_fleet_smi_on_the_node_is_asked_itself(ssh_network: SshNetwork) -> None:
+    env = {**PLAIN, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    ssh_network.name("gpu01", ssh_network.server(env=env))
+    ssh_network.name("gpu02", ssh_network.server(env=PLAIN))
+    installed, plain = (only(look(ssh_network, host)) for host in ("gpu01", "gpu02"))
+    assert (installed.agent_version, plain.agent_version) == (__version__, None)
+    assert installed.node_id == plain.node_id
+
+
+def test_a_report_of_a_later_fleet_smi_has_its_own_error(
+    ssh_network: SshNetwork, tmp_path: Path
+) -> None:
+    (tmp_path / "fleet-smi").write_text('#!/bin/sh\necho \'{"version":99,"snapshots":[]}\'\n')
+    (tmp_path / "fleet-smi").chmod(0o755)
+    env = {**PLAIN, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    ssh_network.name("gpu01", ssh_network.server(env=env))
+    assert isinstance(error(look(ssh_network, "gpu01")), WrongVersion)
+
+
+def test_fifty_hosts_are_asked_in_parallel_and_never_more_than_allowed_at_once(
+    ssh_network: SshNetwork, runtime: Path
+) -> None:
+    server = ssh_network.server(env=PLAIN)
+    hosts = [f"gpu{number:02}" for number in range(50)]
+    for host in hosts:
+        ssh_network.name(host, server)
+    source = SshSource(hosts, concurrency=8, timeout_seconds=30, config=str(ssh_network.config))
+    at_once: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            at_once.append(len(programs(runtime)))
+            await asyncio.sleep(0.02)
+
+    async def scenario() -> list[Delivery]:
+        watching = asyncio.create_task(watch())
+        deliveries = await source.look()
+        watching.cancel()
+        return list(deliveries)
+
+    deliveries = asyncio.run(scenario())
+    assert [delivery.target for delivery in deliveries] == hosts
+    assert all(isinstance(delivery.what, Snapshot) for delivery in deliveries)
+    assert server.logins() == 50
+    assert 1 < max(at_once) <= 8
+
+
+def test_many_samples_go_over_one_connection_and_nothing_is_left(
+    ssh_network: SshNetwork, runtime: Path
+) -> None:
+    servers = [ssh_network.server(env=PLAIN) for _ in range(2)]
+    ssh_network.name("gpu00", servers[0])
+    ssh_network.name("gpu01", servers[1], "ProxyJump gpu00")
+    source = SshSource(["gpu00", "gpu01"], interval_seconds=0.1, config=str(ssh_network.config))
+    before, threads = descriptors(), threading.active_count()
+
+    def five_of_each(came: list[Delivery]) -> bool:
+        return all(sum(d.target == host for d in came) >= 5 for host in source.targets)
+
+    def is_private_and_connected() -> None:
+        (folder,) = runtime.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert sum("[mux]" in program for program in programs(runtime)) == 2
+
+    came = [delivery.what for delivery in listen(source, five_of_each, is_private_and_connected)]
+    assert all(isinstance(what, Snapshot) and what.interval_seconds == 0.1 for what in came)
+    assert [server.logins() for server in servers] == [2, 1]  # its own, and as a jump host
+    wait_until(lambda: programs(runtime) == [])
+    assert descriptors() == before
+    wait_until(lambda: threading.active_count() == threads)
+
+
+def test_a_folder_too_deep_for_a_socket_is_not_used(
+    ssh_network: SshNetwork, runtime: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    deep = tmp_path / ("d" * 60)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    monkeypatch.setattr(tempfile, "tempdir", str(runtime))
+    server = ssh_network.server(env=PLAIN)
+    ssh_network.name("gpu01", server)
+    source = SshSource(["gpu01"], interval_seconds=0.1, config=str(ssh_network.config))
+    came = listen(source, lambda came: len(came) >= 2)
+    assert all(isinstance(delivery.what, Snapshot) for delivery in came)
+    assert server.logins() == 1
+    assert list(deep.iterdir()) == []
+
+
+def test_a_hung_host_neither_delays_another_nor_outlives_a_cancel(
+    ssh_network: SshNetwork, hung: str, runtime: Path
+) -> None:
+    ssh_network.name("slow", ssh_network.server(f"ForceCommand {hung}"))
+    ssh_network.name("quick", ssh_network.server(env=PLAIN))
+    source = SshSource(["slow", "quick"], interval_seconds=0.1, config=str(ssh_network.config))
+    came = listen(source, lambda came: len(came) >= 4)
+    assert {delivery.target for delivery in came} == {"quick"}
+    wait_until(lambda: programs(runtime) == [])
+
+
+def test_after_a_timeout_the_next_sample_has_a_new_connection(
+    ssh_network: SshNetwork, hung: str, tmp_path: Path
+) -> None:
+    well = tmp_path / "well"
+    server = ssh_network.server(f"ForceCommand [ -e {well} ] && exec sh; {hung}", env=PLAIN)
+    ssh_network.name("gpu01", server)
+    source = SshSource(
+        ["gpu01"], interval_seconds=0.1, timeout_seconds=1, config=str(ssh_network.config)
+    )
+
+    def one_of_each_kind(came: list[Delivery]) -> bool:
+        if came:
+            well.touch()
+        return any(isinstance(delivery.what, Snapshot) for delivery in came)
+
+    came = listen(source, one_of_each_kind)
+    assert isinstance(came[0].what, Unreachable)
+    assert server.logins() == len(came)
+
+
+def test_a_host_that_would_be_an_option_is_refused_before_ssh_sees_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no host"):
+        SshSource([f"-oProxyCommand=touch {tmp_path / 'x'}"])
+
+
+def test_an_ssh_config_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(UsageError, match="there is no ssh_config"):
+        SshSource(["gpu01"], config="/nonexistent/config")
+
+
+def test_without_ssh_on_this_machine_that_is_said(
+    ssh_network: SshNetwork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ssh_network.name("gpu01", ssh_network.server())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert shutil.which("ssh") is None
+    assert "install the OpenSSH client" in str(error(look(ssh_network, "gpu01")))

@@ -1,0 +1,450 @@
+"""Who somebody is: tokens, nodes that join, sessions; and how changes elsewhere are noticed."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Engine, text
+
+from fleet_smi.errors import Refused, StateError, UsageError
+from fleet_smi.hub.credentials import SESSION_SECONDS, Credentials, Identity
+from fleet_smi.hub.database import FILE, open_database, writing
+from fleet_smi.hub.tokens import Tokens
+
+DAY = 86400.0
+PASSWORD = "correct horse battery"
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    opened = open_database(tmp_path / "state")
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def credentials(engine: Engine, clock: Clock) -> Iterator[Credentials]:
+    opened = Credentials(engine, local_admin="fsmi_local_x", clock=clock)
+    yield opened
+    opened.close()
+
+
+def joined(credentials: Credentials, node_id: str = "id-1") -> str:
+    """The token of a node that has joined and reported."""
+    key = credentials.tokens.add("join").secret
+    token = credentials.join(key, node_id, "gpu1").secret
+    assert credentials.identify(token) is not None
+    return token
+
+
+def test_a_token_says_who_holds_it(credentials: Credentials) -> None:
+    issued = credentials.tokens.add("viewer", "bob's laptop")
+    credentials.refresh()
+    assert issued.secret.startswith("fsmi_viewer_")
+    assert credentials.identify(issued.secret) == Identity(
+        role="viewer", name="bob's laptop", token_id=issued.id
+    )
+
+
+def test_tokens_are_stored_only_as_their_hash(credentials: Credentials, tmp_path: Path) -> None:
+    secrets = [credentials.tokens.add("admin").secret, joined(credentials)]
+    credentials.refresh()
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "state").glob(f"{FILE}*"))
+    assert not any(secret.encode() in stored for secret in secrets)
+    assert b"fsmi_local_x" not in stored
+
+
+@pytest.mark.parametrize("token", ["", "fsmi_viewer_", "x" * 100_000, "\ud800", "é"])
+def test_what_is_no_token_is_nobody(credentials: Credentials, token: str) -> None:
+    assert credentials.identify(token) is None
+
+
+def test_a_join_token_is_no_credential(credentials: Credentials) -> None:
+    key = credentials.tokens.add("join").secret
+    credentials.refresh()
+    assert credentials.identify(key) is None
+    assert not credentials.has_viewers
+
+
+def test_a_token_ends_when_it_expires(credentials: Credentials, clock: Clock) -> None:
+    token = credentials.tokens.add("viewer", for_seconds=DAY).secret
+    credentials.refresh()
+    clock.now += DAY - 1
+    assert credentials.identify(token) is not None
+    clock.now += 1
+    assert credentials.identify(token) is None
+
+
+def test_a_token_revoked_by_the_hub_ends_at_once(credentials: Credentials) -> None:
+    issued = credentials.tokens.add("viewer")
+    credentials.refresh()
+    assert credentials.revoke(issued.id)
+    assert credentials.identify(issued.secret) is None
+    assert not credentials.revoke(issued.id)
+
+
+def test_what_another_process_changes_is_seen_at_the_next_refresh(
+    credentials: Credentials, tmp_path: Path
+) -> None:
+    def elsewhere(code: str) -> str:
+        program = (
+            "import sys; from pathlib import Path\n"
+            "from fleet_smi.hub.database import open_database\n"
+            "from fleet_smi.hub.tokens import Tokens\n"
+            f"tokens = Tokens(open_database(Path({str(tmp_path / 'state')!r})))\n{code}"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+        )
+        return done.stdout.strip()
+
+    token_id, token = elsewhere("t = tokens.add('viewer'); print(t.id, t.secret)").split()
+    assert credentials.identify(token) is None
+    credentials.refresh()
+    assert credentials.identify(token) is not None
+    elsewhere(f"tokens.revoke({token_id!r})")
+    credentials.refresh()
+    assert credentials.identify(token) is None
+
+
+def test_while_the_database_cannot_be_read_what_was_known_stays(
+    credentials: Credentials, engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = credentials.tokens.add("viewer").secret
+    credentials.refresh()
+    with writing(engine) as connection:
+        connection.execute(text("ALTER TABLE facts RENAME TO lost"))
+    credentials.refresh()
+    credentials.refresh()
+    assert credentials.failures == 2
+    assert len(caplog.records) == 1
+    assert credentials.identify(token) is not None
+    with writing(engine) as connection:
+        connection.execute(text("ALTER TABLE lost RENAME TO facts"))
+    credentials.refresh()
+    assert credentials.failures == 0
+
+
+def test_the_machines_own_admin_is_in_no_database(credentials: Credentials) -> None:
+    assert credentials.identify("fsmi_local_x") == Identity(role="admin", name="this machine")
+    assert credentials.tokens.all() == []
+    assert not credentials.has_viewers
+
+
+def test_somebody_can_look_once_there_is_a_viewer_an_admin_or_a_person(
+    credentials: Credentials,
+) -> None:
+    def seen() -> bool:
+        credentials.refresh()
+        return credentials.has_viewers
+
+    joined(credentials)
+    assert not seen()
+    for role in ("viewer", "admin"):
+        issued = credentials.tokens.add(role)
+        assert seen()
+        credentials.revoke(issued.id)
+        assert not seen()
+    credentials.users.add("alice", PASSWORD)
+    assert seen()
+
+
+def test_a_node_that_joins_gets_a_credential_of_its_own(credentials: Credentials) -> None:
+    key = credentials.tokens.add("join").secret
+    one = credentials.join(key, "id-1", "gpu1")
+    two = credentials.join(key, "id-2", "gpu1")
+    assert one.secret.startswith("fsmi_node_")
+    for node_id, issued in (("id-1", one), ("id-2", two)):
+        who = Identity(role="node", name="gpu1", node_id=node_id, token_id=issued.id)
+        assert credentials.identify(issued.secret) == who
+        credentials.refresh()
+        assert credentials.identify(issued.secret) == who
+
+
+def test_a_join_token_cannot_take_over_a_node_that_has_joined(credentials: Credentials) -> None:
+    token = joined(credentials, "id-1")
+    key = credentials.tokens.add("join").secret
+    with pytest.raises(Refused, match=r"gpu1: .* `fleet-smi hub token revoke id-1`"):
+        credentials.join(key, "id-1", "gpu1")
+    credentials.refresh()
+    assert credentials.identify(token) is not None
+
+
+def test_a_node_may_join_again_once_its_credential_is_revoked(credentials: Credentials) -> None:
+    old = joined(credentials, "id-1")
+    assert credentials.has_node("id-1")
+    assert credentials.revoke("id-1")
+    assert not credentials.has_node("id-1")
+    assert credentials.identify(old) is None
+    new = joined(credentials, "id-1")
+    assert credentials.identify(new) is not None
+
+
+def test_a_node_that_never_got_the_answer_may_ask_again(credentials: Credentials) -> None:
+    key = credentials.tokens.add("join").secret
+    lost = credentials.join(key, "id-1", "gpu1").secret
+    token = credentials.join(key, "id-1", "gpu1").secret
+    credentials.refresh()
+    assert credentials.identify(lost) is None
+    assert credentials.identify(token) is not None
+    with pytest.raises(Refused, match="already has a credential"):
+        credentials.join(key, "id-1", "gpu1")
+
+
+def test_a_credential_that_was_used_stays_taken_after_a_crash_of_the_hub(
+    credentials: Credentials, engine: Engine, clock: Clock
+) -> None:
+    joined(credentials, "id-1")
+    credentials.refresh()  # as the hub does every second; it then dies without closing
+    restarted = Credentials(engine, clock=clock)
+    key = restarted.tokens.add("join").secret
+    with pytest.raises(Refused, match="already has a credential"):
+        restarted.join(key, "id-1", "gpu1")
+    restarted.close()
+
+
+def test_of_many_who_join_as_one_node_at_once_only_one_is_let_in(
+    credentials: Credentials,
+) -> None:
+    key = credentials.tokens.add("join").secret
+    issued: list[str] = []
+
+    def join() -> None:
+        try:
+            token = credentials.join(key, "id-1", "gpu1").secret
+        except Refused:
+            return
+        issued.append(token)
+        credentials.identify(token)
+
+    threads = [threading.Thread(target=join) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    credentials.refresh()
+    assert len([token for token in issued if credentials.identify(token)]) == 1
+
+
+@pytest.mark.parametrize(
+    "spoil, why",
+    [
+        (lambda tokens, issued, clock: tokens.revoke(issued.id), "was revoked"),
+        (lambda tokens, issued, clock: setattr(clock, "now", clock.now + DAY), "has expired"),
+        (lambda tokens, issued, clock: tokens.join(issued.secret, "id-9", "gpu9"), "is used up"),
+    ],
+)
+def test_a_join_token_that_is_no_longer_good_says_why(
+    credentials: Credentials, clock: Clock, spoil: object, why: str
+) -> None:
+    issued = credentials.tokens.add("join", for_seconds=DAY, uses=1)
+    spoil(credentials.tokens, issued, clock)  # type: ignore[operator]
+    with pytest.raises(Refused, match=f"the join token {why}"):
+        credentials.join(issued.secret, "id-1", "gpu1")
+
+
+def test_a_refused_join_uses_nothing_up(credentials: Credentials) -> None:
+    joined(credentials, "id-1")
+    key = credentials.tokens.add("join", uses=1).secret
+    with pytest.raises(Refused):
+        credentials.join(key, "id-1", "gpu1")
+    assert credentials.join(key, "id-2", "gpu2").secret
+
+
+def test_no_other_token_lets_a_node_join(credentials: Credentials) -> None:
+    for secret in ("", "fsmi_join_x", credentials.tokens.add("admin").secret, joined(credentials)):
+        with pytest.raises(Refused, match="is not known here"):
+            credentials.join(secret, "id-7", "gpu7")
+
+
+def test_a_join_token_that_got_out_cannot_fill_the_hub(
+    credentials: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleet_smi.hub.credentials._MOST_NODES", 3)
+    key = credentials.tokens.add("join").secret
+    for number in range(3):
+        credentials.join(key, f"id-{number}", "gpu")
+    with pytest.raises(Refused, match="3 nodes already"):
+        credentials.join(key, "id-3", "gpu")
+
+
+@pytest.mark.parametrize("node_id", ["", "a\nb", "x" * 129, " id", "\x1b[31m"])
+def test_a_node_id_that_would_deceive_people_is_refused(
+    credentials: Credentials, node_id: str
+) -> None:
+    key = credentials.tokens.add("join").secret
+    with pytest.raises(Refused, match="no node id"):
+        credentials.join(key, node_id, "gpu1")
+
+
+def test_only_a_join_token_has_a_number_of_uses(credentials: Credentials) -> None:
+    with pytest.raises(UsageError):
+        credentials.tokens.add("viewer", uses=3)
+    with pytest.raises(UsageError):
+        credentials.tokens.add("join", uses=0)
+
+
+def test_when_a_token_was_used_is_noted_now_and_then(
+    credentials: Credentials, clock: Clock
+) -> None:
+    issued = credentials.tokens.add("viewer")
+    credentials.refresh()
+
+    def used_at() -> float | None:
+        return next(token.used_at for token in credentials.tokens.all() if token.id == issued.id)
+
+    credentials.refresh()
+    assert used_at() is None
+    first = clock.now
+    credentials.identify(issued.secret)
+    credentials.refresh()
+    assert used_at() == first
+    clock.now += 60
+    credentials.identify(issued.secret)
+    credentials.refresh()
+    assert used_at() == first
+    clock.now += 600
+    credentials.refresh()
+    assert used_at() == clock.now
+
+
+def login(credentials: Credentials, name: str, password: str) -> str | None:
+    return asyncio.run(credentials.login(name, password))
+
+
+def test_the_right_password_begins_a_session(credentials: Credentials) -> None:
+    credentials.users.add("alice", PASSWORD, "admin")
+    session = login(credentials, "alice", PASSWORD)
+    assert session is not None
+    assert credentials.session(session) == Identity(role="admin", name="alice", how="session")
+    assert login(credentials, "alice", PASSWORD + "!") is None
+    assert login(credentials, "bob", PASSWORD) is None
+
+
+def test_a_session_ends_after_two_weeks(credentials: Credentials, clock: Clock) -> None:
+    credentials.users.add("alice", PASSWORD)
+    session = login(credentials, "alice", PASSWORD) or ""
+    clock.now += SESSION_SECONDS - 1
+    assert credentials.session(session) is not None
+    clock.now += 1
+    assert credentials.session(session) is None
+
+
+def test_a_session_ends_with_its_password_or_its_person(credentials: Credentials) -> None:
+    credentials.users.add("alice", PASSWORD)
+    session = login(credentials, "alice", PASSWORD) or ""
+    credentials.users.set_password("alice", "another horse entirely")
+    credentials.refresh()
+    assert credentials.session(session) is None
+    session = login(credentials, "alice", "another horse entirely") or ""
+    assert credentials.session(session) is not None
+    credentials.users.remove("alice")
+    credentials.refresh()
+    assert credentials.session(session) is None
+    credentials.users.add("alice", PASSWORD)
+    credentials.refresh()
+    assert credentials.session(session) is None
+
+
+def test_a_session_outlives_a_restart_of_the_hub(
+    credentials: Credentials, engine: Engine, clock: Clock
+) -> None:
+    credentials.users.add("alice", PASSWORD)
+    session = login(credentials, "alice", PASSWORD) or ""
+    restarted = Credentials(engine, clock=clock)
+    assert restarted.session(session) is not None
+    restarted.close()
+
+
+def test_a_session_of_another_hub_is_nobody(credentials: Credentials, tmp_path: Path) -> None:
+    engine = open_database(tmp_path / "other")
+    other = Credentials(engine)
+    for each in (credentials, other):
+        each.users.add("alice", PASSWORD)
+    session = login(other, "alice", PASSWORD) or ""
+    assert other.session(session) is not None
+    assert credentials.session(session) is None
+    other.close()
+    engine.dispose()
+
+
+def test_a_session_that_was_tampered_with_is_nobody(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    engine = open_database(tmp_path_factory.mktemp("tampered") / "state")
+    credentials = Credentials(engine)
+    credentials.users.add("alice", PASSWORD)
+    session = login(credentials, "alice", PASSWORD) or ""
+
+    @given(st.text(max_size=60), st.integers(0, len(session) - 1))
+    def nothing_else_is_believed(junk: str, at: int) -> None:
+        changed = session[:at] + junk + session[at + 1 :]
+        # The last letter of the signature carries bits that decode to nothing.
+        if changed[:-1] != session[:-1]:
+            assert credentials.session(changed) is None
+
+    nothing_else_is_believed()
+    credentials.close()
+    engine.dispose()
+
+
+def test_sessions_are_never_signed_with_nothing(engine: Engine) -> None:
+    with writing(engine) as connection:
+        connection.execute(text("DELETE FROM facts WHERE name = 'session_secret'"))
+    with pytest.raises(StateError, match="no secret to sign with"):
+        Credentials(engine)
+
+
+def test_logging_in_never_holds_up_the_event_loop(credentials: Credentials) -> None:
+    credentials.users.add("alice", PASSWORD)
+
+    async def scenario() -> int:
+        turns = 0
+        task = asyncio.ensure_future(credentials.login("alice", PASSWORD))
+        while not task.done():
+            await asyncio.sleep(0.001)
+            turns += 1
+        assert await task is not None
+        return turns
+
+    assert asyncio.run(scenario()) > 10
+
+
+def test_hostile_names_are_values_and_never_commands(engine: Engine, clock: Clock) -> None:
+    tokens = Tokens(engine, clock)
+    evil = "x'); DROP TABLE tokens; --"
+    tokens.add("viewer", evil)
+    assert not tokens.revoke(evil)
+    assert not tokens.revoke("' OR '1'='1")
+    (kept,) = tokens.all()
+    assert (kept.note, kept.revoked_at) == (evil, None)
+
+
+def test_what_is_told_of_tokens_and_people_holds_no_secret(credentials: Credentials) -> None:
+    issued = credentials.tokens.add("viewer")
+    credentials.users.add("alice", PASSWORD)
+    told = repr(credentials.tokens.all()) + repr(credentials.users.all())
+    assert issued.secret not in told
+    assert "digest" not in told
+    assert "argon2" not in told

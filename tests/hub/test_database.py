@@ -1,0 +1,178 @@
+"""The hub's database: private, made whole, never silently replaced, and of a version it knows."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, Engine, text
+
+from fleet_smi.errors import StateError
+from fleet_smi.hub import database
+from fleet_smi.hub.database import FILE, fact, open_database, reading, writing
+from fleet_smi.hub.tokens import Tokens
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    opened = open_database(tmp_path / "state")
+    yield opened
+    opened.dispose()
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_only_its_owner_may_read_what_it_holds(engine: Engine, tmp_path: Path) -> None:
+    Tokens(engine).add("viewer")
+    state = tmp_path / "state"
+    assert mode(state) == 0o700
+    found = {path.name: mode(path) for path in state.iterdir()}
+    assert found == {FILE: 0o600, f"{FILE}-wal": 0o600, f"{FILE}-shm": 0o600}
+
+
+def test_an_old_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    open_database(tmp_path / "state").dispose()
+    (tmp_path / "state" / FILE).chmod(0o644)
+    open_database(tmp_path / "state").dispose()
+    assert mode(tmp_path / "state" / FILE) == 0o600
+
+
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(0o777)
+    with pytest.raises(StateError, match="chmod go-w"):
+        open_database(tmp_path / "state")
+
+
+def test_a_place_that_cannot_be_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    with pytest.raises(StateError, match=f"{tmp_path}/state cannot be used"):
+        open_database(tmp_path / "state")
+
+
+def test_it_is_safe_against_a_crash_and_against_other_processes(engine: Engine) -> None:
+    def pragma(name: str) -> object:
+        with reading(engine) as connection:
+            return connection.scalar(text(f"PRAGMA {name}"))
+
+    assert pragma("journal_mode") == "wal"
+    assert pragma("synchronous") == 2
+    assert pragma("foreign_keys") == 1
+    assert pragma("busy_timeout") == 5000
+
+
+def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
+    first = open_database(tmp_path / "state")
+    Tokens(first).add("viewer", "bob")
+    first.dispose()
+    again = open_database(tmp_path / "state")
+    assert [token.note for token in Tokens(again).all()] == ["bob"]
+    again.dispose()
+
+
+def test_a_change_is_made_whole_or_not_at_all(engine: Engine) -> None:
+    with pytest.raises(ZeroDivisionError), writing(engine) as connection:
+        connection.execute(text("DELETE FROM facts"))
+        _ = 1 / 0
+    with reading(engine) as connection:
+        assert fact(connection, "session_secret")
+
+
+def test_many_may_open_it_for_the_first_time_at_once(tmp_path: Path) -> None:
+    state, many = tmp_path / "state", 6
+    together = threading.Barrier(many)
+
+    def open_and_add() -> None:
+        together.wait()
+        engine = open_database(state)
+        Tokens(engine).add("viewer")
+        engine.dispose()
+
+    threads = [threading.Thread(target=open_and_add) for _ in range(many)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    engine = open_database(state)
+    assert len(Tokens(engine).all()) == many
+    engine.dispose()
+    assert [path.name for path in state.iterdir()] == [FILE]
+
+
+def test_one_of_a_newer_fleet_smi_is_refused_and_left_alone(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    open_database(state).dispose()
+    with sqlite3.connect(state / FILE) as connection:
+        connection.execute("UPDATE facts SET value = '99' WHERE name = 'schema'")
+    connection.close()
+    before = (state / FILE).read_bytes()
+    with pytest.raises(StateError, match=r"is of version 99 .* update fleet-smi"):
+        open_database(state)
+    assert (state / FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all" * 400, None])
+def test_a_damaged_one_is_refused_by_name_and_never_replaced(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    state = tmp_path / "state"
+    open_database(state).dispose()
+    path = state / FILE
+    damaged = path.read_bytes()[:3000] if content is None else content
+    path.write_bytes(damaged)
+    with pytest.raises(StateError, match=r"hub\.db.*move it away") as refused:
+        open_database(state)
+    assert "\n" not in str(refused.value)
+    if damaged:  # SQLite writes its header into an empty file
+        assert path.read_bytes() == damaged
+
+
+def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    with sqlite3.connect(tmp_path / "state" / FILE) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    connection.close()
+    with pytest.raises(StateError, match="is no database of fleet-smi"):
+        open_database(tmp_path / "state")
+
+
+def test_an_older_one_is_brought_up_step_by_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def to_2(connection: Connection) -> None:
+        connection.execute(text("ALTER TABLE users ADD COLUMN mail TEXT"))
+
+    def to_3(connection: Connection) -> None:
+        connection.execute(text("UPDATE users SET mail = name"))
+
+    state = tmp_path / "state"
+    open_database(state).dispose()
+    for steps in ((to_2,), (to_2, to_3), (to_2, to_3)):
+        monkeypatch.setattr(database, "MIGRATIONS", steps)
+        engine = open_database(state)
+        with reading(engine) as connection:
+            assert fact(connection, "schema") == str(1 + len(steps))
+            connection.execute(text("SELECT mail FROM users"))
+        engine.dispose()
+
+
+def test_a_step_that_fails_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(connection: Connection) -> None:
+        connection.execute(text("ALTER TABLE users ADD COLUMN mail TEXT"))
+        connection.execute(text("SELECT 1 FROM nowhere"))
+
+    state = tmp_path / "state"
+    open_database(state).dispose()
+    monkeypatch.setattr(database, "MIGRATIONS", (fails,))
+    with pytest.raises(StateError, match="no such table: nowhere"):
+        open_database(state)
+    monkeypatch.setattr(database, "MIGRATIONS", ())
+    engine = open_database(state)
+    with reading(engine) as connection, pytest.raises(Exception, match="no such column"):
+        connection.execute(text("SELECT mail FROM users"))
+    engine.dispose()

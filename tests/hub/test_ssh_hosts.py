@@ -1,0 +1,127 @@
+"""Hosts from lists, files and patterns of ssh_config; and names that could do harm."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.errors import UsageError
+from fleet_smi.hub.ssh_hosts import checked_host, config_hosts, expand_hosts, read_hosts_file
+
+NAMES = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,12}", fullmatch=True)
+PATTERNS = st.from_regex(r"!?[a-z0-9]{0,4}[*?][a-z0-9]{0,4}", fullmatch=True)
+
+
+def no_includes(_: str) -> Iterable[str]:
+    return ()
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu01", "alice@gpu01.lab.example", "gpu01:2222", "10.0.0.7", "fd00::7", "gpu_01"]
+)
+def test_names_and_addresses_are_hosts(name: str) -> None:
+    assert checked_host(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "",
+            "-oProxyCommand=touch /tmp/x",
+            "alice@-oProxyCommand",
+            "-J",
+            "a b",
+            "a\nb",
+            "a\x1b[31m",
+        ),
+        *(
+            "gpu$(reboot)",
+            "gpu`reboot`",
+            "gpu;reboot",
+            "gpu|x",
+            "a'b",
+            "%h",
+            "ssh://gpu",
+            "a" * 600,
+        ),
+    ],
+)
+def test_what_ssh_or_a_shell_could_take_otherwise_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="is no host"):
+        checked_host(name)
+
+
+@given(st.text(max_size=20))
+def test_no_host_begins_like_an_option_or_has_blanks(name: str) -> None:
+    try:
+        host = checked_host(name)
+    except UsageError:
+        return
+    assert not host.startswith("-")
+    assert host.isascii()
+    assert host.isprintable()
+    assert " " not in host
+
+
+def test_a_hosts_file_has_comments_blank_lines_and_doubles(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.txt"
+    path.write_text("# the lab\ngpu01\n\n  gpu02:2222  # the new one\r\ngpu01\nalice@gpu03\n")
+    assert read_hosts_file(str(path)) == ["gpu01", "gpu02:2222", "alice@gpu03"]
+
+
+def test_a_bad_line_of_a_hosts_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.txt"
+    path.write_text("gpu01\n\n-oProxyCommand=x\n")
+    with pytest.raises(UsageError, match=r"hosts\.txt, line 3: '-oProxyCommand=x' is no host"):
+        read_hosts_file(str(path))
+
+
+def test_a_hosts_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.txt cannot be read"):
+        read_hosts_file(str(tmp_path / "none.txt"))
+
+
+def test_a_pattern_stands_for_the_hosts_in_ssh_config(tmp_path: Path) -> None:
+    more = tmp_path / "more.conf"
+    more.write_text("Host gpu10 login gpu11 # not gpu99\n  User x\nMatch host gpu50\n")
+    config = tmp_path / "config"
+    config.write_text(
+        f"# Host gpu98\nInclude {tmp_path}/m*.conf {tmp_path}/none\n"
+        'host=gpu01 "gpu02"\n  HostName 10.0.0.1\nHost gpu* !gpu97\n  User y\n'
+    )
+    assert expand_hosts(["gpu*"], str(config)) == ["gpu10", "gpu11", "gpu01", "gpu02"]
+    assert expand_hosts(["gpu?1", "other", "gpu01"], str(config)) == ["gpu11", "gpu01", "other"]
+
+
+def test_a_pattern_that_fits_nothing_is_an_error(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host cpu01\nHost gpu*\n")
+    with pytest.raises(UsageError, match=r"no Host in .*config is like 'gpu"):
+        expand_hosts(["gpu*"], str(config))
+
+
+def test_files_that_include_each_other_come_to_an_end(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(f"Host gpu01\nInclude {config}\n")
+    assert expand_hosts(["gpu*"], str(config)) == ["gpu01"]
+
+
+@given(
+    st.lists(st.lists(st.one_of(NAMES, PATTERNS), min_size=1, max_size=4)),
+    st.sampled_from(["Host {}", "  host {}", "HOST\t{}", "Host={}", "Host = {}", 'Host "{}"']),
+)
+def test_all_names_of_a_config_are_found_in_order(blocks: list[list[str]], line: str) -> None:
+    between = '" "' if '"' in line else " "
+    text = "".join(
+        line.format(between.join(words)) + "\n  User x\n\n  # Host y\n" for words in blocks
+    )
+    named = [word for words in blocks for word in words if "*" not in word and "?" not in word]
+    assert config_hosts(text, no_includes) == named
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_to_its_end(text: str) -> None:
+    assert all(config_hosts(text, no_includes))

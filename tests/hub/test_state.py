@@ -1,0 +1,62 @@
+"""The hub's state folder: what is in it is its owner's alone."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.errors import StateError
+from fleet_smi.hub.database import FILE, open_database
+from fleet_smi.hub.state import (
+    local_admin_token,
+    new_local_admin_token,
+    remove_local_admin_token,
+    write_private,
+)
+from tests.machines import needs_root
+
+
+def test_a_private_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "secret"
+    write_private(path, b"one")
+    with path.open("rb") as reader:
+        write_private(path, b"two")
+        assert reader.read() == b"one"
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [found.name for found in path.parent.iterdir()] == ["secret"]
+
+
+def test_a_private_file_is_never_written_where_others_may_write(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(StateError, match="others may write"):
+        write_private(tmp_path / "secret", b"one")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    with pytest.raises(StateError, match="secret cannot be written"):
+        write_private(tmp_path / "secret", b"one")
+
+
+def test_each_life_of_the_hub_leaves_another_admin_token(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    assert local_admin_token(state) is None
+    first = new_local_admin_token(state)
+    second = new_local_admin_token(state)
+    assert first != second
+    assert local_admin_token(state) == second
+    assert (state / "admin-token").stat().st_mode & 0o777 == 0o600
+    remove_local_admin_token(state)
+    assert local_admin_token(state) is None
+
+
+def test_what_root_makes_belongs_to_the_hubs_own_user(tmp_path: Path) -> None:
+    needs_root()
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    os.chown(state, 65534, 65534)
+    open_database(state).dispose()
+    new_local_admin_token(state)
+    assert {(state / name).stat().st_uid for name in (FILE, "admin-token")} == {65534}

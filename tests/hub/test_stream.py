@@ -1,0 +1,314 @@
+"""Listeners: each is told everything once, in order, and none of them costs another anything."""
+
+import asyncio
+import zlib
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.errors import Unmet
+from fleet_smi.hub.fleet import Fleet
+from fleet_smi.hub.stream import Listener, Stream
+from fleet_smi.model.brief import FleetBrief
+from fleet_smi.wire.event import PING, applied, decode_event
+from tests.builders import NOON, gpu, snapshot
+
+LIFE = "0a1b"
+SOON = 30.0
+
+
+class Hub:
+    """A fleet whose one node draws one watt more with every report, and its stream."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.fleet = Fleet()
+        self.stream = Stream(self.fleet, LIFE, **limits)
+        self.at = NOON
+
+    def report(self, watts: float = 100.0, node: str = "gpu01") -> None:
+        self.at += 1
+        card = gpu(power_watts=watts)
+        self.fleet.apply(snapshot(card, node=node, taken_at=self.at), self.at)
+        self.stream.publish({f"id-of-{node}"}, self.at)
+
+
+class Screen:
+    """What one listener has been told, put together as a page does it."""
+
+    def __init__(self, listener: Listener, *, gzip: bool = False) -> None:
+        self.listener = listener
+        self.fleet: FleetBrief | None = None
+        self.last_id: str | None = None
+        self.kinds: list[str] = []
+        self._unpacked = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress if gzip else bytes
+
+    async def read(self) -> None:
+        frame = await asyncio.wait_for(self.listener.next(), SOON)
+        self._take(self._unpacked(frame).decode())
+
+    def _take(self, frame: str) -> None:
+        fields = dict(line.split(": ", 1) for line in frame.split("\n") if line)
+        self.last_id = fields["id"]
+        self.kinds.append(fields["event"])
+        known = None if fields["event"] == "fleet" else self.fleet
+        self.fleet = applied(known, decode_event(fields["data"]))
+
+    @property
+    def watts(self) -> list[int | None]:
+        assert self.fleet is not None
+        return [row.parts[0].power_watts for row in self.fleet.figures.values()]
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(scenario)
+
+
+def test_a_new_listener_is_told_everything_at_once_and_then_the_changes() -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        hub.report(100.0)
+        screen = Screen(hub.stream.listen())
+        await screen.read()
+        assert (screen.kinds, screen.watts, screen.last_id) == (["fleet"], [100], f"{LIFE}-1")
+        hub.report(101.0)
+        await screen.read()
+        assert (screen.kinds[1:], screen.watts, screen.last_id) == (["change"], [101], f"{LIFE}-2")
+
+    run(scenario())
+
+
+def test_a_listener_waits_until_there_is_news() -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        screen = Screen(hub.stream.listen())
+        reading = asyncio.create_task(screen.read())
+        await asyncio.sleep(0)
+        assert not reading.done()
+        hub.report(100.0)
+        await reading
+        assert screen.watts == [100]
+
+    run(scenario())
+
+
+def test_all_listeners_share_the_very_same_bytes() -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        hub.report()
+        plain = [hub.stream.listen() for _ in range(2)]
+        packed = [hub.stream.listen(gzip=True) for _ in range(2)]
+        for one in (*plain, *packed):
+            await one.next()
+        hub.report(101.0)
+        for pair in (plain, packed):
+            first, second = [await one.next() for one in pair]
+            assert first is second
+
+    run(scenario())
+
+
+def test_a_compressed_stream_says_the_same_wherever_it_begins() -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        hub.report(100.0)
+        early = Screen(hub.stream.listen(gzip=True), gzip=True)
+        await early.read()
+        hub.report(101.0)
+        late = Screen(hub.stream.listen(f"{LIFE}-1", gzip=True), gzip=True)
+        late.fleet = early.fleet
+        hub.report(102.0)
+        for _ in range(2):
+            await early.read()
+            await late.read()
+        assert late.kinds == ["change", "change"]
+        assert late.watts == early.watts == [102]
+
+    run(scenario())
+
+
+def test_a_listener_goes_on_where_it_was_cut() -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        hub.report(100.0)
+        other = hub.stream.listen()
+        screen = Screen(hub.stream.listen())
+        await screen.read()
+        screen.listener.close()
+        for watts in (101.0, 102.0):
+            hub.report(watts)
+        screen.listener = hub.stream.listen(screen.last_id)
+        await screen.read()
+        await screen.read()
+        assert (screen.kinds, screen.watts) == (["fleet", "change", "change"], [102])
+        other.close()
+
+    run(scenario())
+
+
+def test_while_nobody_listens_nothing_is_encoded_and_one_change_tells_it_all() -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        hub.report(100.0)
+        screen = Screen(hub.stream.listen())
+        await screen.read()
+        screen.listener.close()
+        for watts in (101.0, 102.0, 103.0):
+            hub.report(watts)
+        assert hub.stream.count == 1
+        screen.listener = hub.stream.listen(screen.last_id)
+        await screen.read()
+        assert (screen.kinds[1:], screen.watts, screen.last_id) == (["change"], [103], f"{LIFE}-2")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("last_id", ["ffff-1", f"{LIFE}-999", f"{LIFE}-0", "x", f"{LIFE}-1 "])
+def test_an_id_of_another_life_or_of_none_is_answered_with_everything(last_id: str) -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        hub.report()
+        screen = Screen(hub.stream.listen(last_id))
+        await screen.read()
+        assert screen.kinds == ["fleet"]
+
+    run(scenario())
+
+
+def test_a_slow_listener_is_told_everything_anew_and_holds_up_nobody() -> None:
+    async def scenario() -> None:
+        hub = Hub(most_events=3)
+        hub.report(0.0)
+        slow, quick = Screen(hub.stream.listen()), Screen(hub.stream.listen())
+        await slow.read()
+        await quick.read()
+        for watts in range(1, 20):
+            hub.report(float(watts))
+            await quick.read()
+        await slow.read()
+        assert quick.kinds == ["fleet"] + ["change"] * 19
+        assert slow.kinds == ["fleet", "fleet"]
+        assert slow.watts == quick.watts == [19]
+
+    run(scenario())
+
+
+def test_the_ring_is_bounded_in_bytes_too() -> None:
+    async def scenario() -> None:
+        hub = Hub(most_bytes=1000)
+        hub.report(0.0)
+        slow = Screen(hub.stream.listen())
+        await slow.read()
+        for watts in range(1, 20):
+            hub.report(float(watts))
+        assert hub.stream.ring.after(1) is None
+        await slow.read()
+        assert slow.kinds == ["fleet", "fleet"]
+
+    run(scenario())
+
+
+def test_those_who_come_together_share_one_encoding_of_everything() -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        hub.report()
+        crowd = [hub.stream.listen() for _ in range(20)]
+        frames = await asyncio.gather(*[one.next() for one in crowd])
+        assert all(frame is frames[0] for frame in frames)
+        hub.report(101.0)
+        late = Screen(hub.stream.listen())
+        await late.read()
+        await late.read()
+        assert (late.kinds, late.watts) == (["fleet", "change"], [101])
+
+    run(scenario())
+
+
+def test_a_listener_that_gives_up_takes_nothing_from_the_others() -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        hub.report()
+        leaver, stayer = hub.stream.listen(), Screen(hub.stream.listen())
+        leaving = asyncio.create_task(leaver.next())
+        staying = asyncio.create_task(stayer.read())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await staying
+        assert stayer.kinds == ["fleet"]
+
+    run(scenario())
+
+
+def test_when_nothing_happens_there_is_a_sign_of_life() -> None:
+    async def scenario() -> None:
+        hub = Hub(ping_seconds=0.01)
+        hub.report()
+        plain, packed = hub.stream.listen(), hub.stream.listen(gzip=True)
+        reader = zlib.decompressobj(31)
+        await plain.next()
+        reader.decompress(await packed.next())
+        assert await plain.next() == PING
+        assert reader.decompress(await packed.next()) == PING
+
+    run(scenario())
+
+
+def test_there_is_a_limit_and_who_leaves_makes_room() -> None:
+    async def scenario() -> None:
+        hub = Hub(most_listeners=1)
+        first = hub.stream.listen()
+        with pytest.raises(Unmet, match="1 are listening already"):
+            hub.stream.listen()
+        first.close()
+        first.close()
+        assert hub.stream.listeners == 0
+        hub.stream.listen().close()
+
+    run(scenario())
+
+
+def test_a_listener_that_is_forgotten_makes_room_too() -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        listener = hub.stream.listen()
+        assert hub.stream.listeners == 1
+        del listener
+        assert hub.stream.listeners == 0
+
+    run(scenario())
+
+
+moves = st.one_of(
+    st.tuples(st.just("report"), st.sampled_from(["gpu01", "gpu02"]), st.integers(0, 5)),
+    st.tuples(st.just("read"), st.integers(0, 2), st.just(0)),
+    st.tuples(st.just("cut"), st.integers(0, 2), st.just(0)),
+)
+
+
+@given(st.lists(moves, max_size=40))
+def test_however_slow_and_often_cut_everybody_ends_up_with_the_same(
+    played: list[tuple[str, Any, int]],
+) -> None:
+    async def scenario() -> None:
+        hub = Hub(most_events=3)
+        hub.report()
+        screens = [Screen(hub.stream.listen()) for _ in range(3)]
+        for move, who, watts in played:
+            if move == "report":
+                hub.report(float(watts), who)
+            elif move == "cut":
+                screens[who].listener.close()
+                screens[who].listener = hub.stream.listen(screens[who].last_id)
+            elif screens[who].last_id != f"{LIFE}-{hub.stream.count}":
+                await screens[who].read()
+        for screen in screens:
+            while screen.last_id != f"{LIFE}-{hub.stream.count}":
+                await screen.read()
+        newcomer = Screen(hub.stream.listen())
+        while newcomer.last_id != f"{LIFE}-{hub.stream.count}":
+            await newcomer.read()
+        assert all(screen.fleet == newcomer.fleet for screen in screens)
+
+    run(scenario())

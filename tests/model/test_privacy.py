@@ -1,0 +1,54 @@
+"""What of people's command lines goes where."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.privacy import Commands, redacted, shown_to
+from fleet_smi.model.snapshot import Process
+from tests.builders import gpu, instance, process, snapshot
+from tests.terminal import samples
+from tests.terminal.fleets import FLEET
+
+SECRET = process(command="app --password=hunter2", name="app")
+
+
+def processes(view: FleetView | NodeView) -> list[Process]:
+    nodes = view.nodes if isinstance(view, FleetView) else (view,)
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    parts: list[Any] = [*gpus, *(part for gpu in gpus for part in gpu.instances)]
+    return [process for part in parts for process in part.processes or ()]
+
+
+def test_secrets_are_taken_out_of_a_snapshot_wherever_they_are() -> None:
+    told = snapshot(gpu(0, processes=(SECRET,)), gpu(1, instances=(instance(processes=(SECRET,)),)))
+    shown = redacted(told)
+    assert shown.gpus[0].processes[0].command == "app --password=•••"  # type: ignore[index]
+    assert shown.gpus[1].instances[0].processes[0].command == "app --password=•••"  # type: ignore[index]
+    assert redacted(shown) is shown
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(FLEET)
+def test_only_who_may_see_commands_sees_them(view: FleetView) -> None:
+    assert shown_to(view, "full") is view
+    named = shown_to(view, "name")
+    assert [each.command for each in processes(named)] == [None] * len(processes(view))
+    assert [each.name for each in processes(named)] == [each.name for each in processes(view)]
+    hidden = shown_to(view, "hidden")
+    assert all(each.command is None and each.name is None for each in processes(hidden))
+    assert hidden.summary == view.summary
+    assert tuple(shown_to(node, "hidden") for node in view.nodes) == hidden.nodes
+
+
+@pytest.mark.parametrize("commands", ["name", "hidden"])
+def test_what_has_nothing_to_hide_is_not_copied(commands: Commands) -> None:
+    once = shown_to(samples.lab(), commands)
+    assert shown_to(once, commands) is once
+    assert shown_to(once.nodes[0], commands) is once.nodes[0]

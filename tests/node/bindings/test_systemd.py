@@ -1,0 +1,24 @@
+"""Running the programs that make a service: their words when they fail."""
+
+import pytest
+
+from fleet_smi.errors import Unmet
+from fleet_smi.node.bindings import systemd
+
+
+def test_a_program_that_ends_well_is_silent() -> None:
+    systemd.run(["true"])
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["false"], "`false` failed: exit code 1"),
+        (["sh", "-c", "echo no such unit >&2; exit 5"], "failed: no such unit"),
+        (["no-such-program-at-all"], "cannot be run: No such file"),
+    ],
+)
+def test_one_that_fails_is_told_in_its_own_words(command: list[str], words: str) -> None:
+    with pytest.raises(Unmet) as failed:
+        systemd.run(command)
+    assert words in str(failed.value)

@@ -1,0 +1,119 @@
+"""The file outlet in a real folder: whole files, one a node, whatever else lies there."""
+
+import os
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from fleet_smi.errors import Unreachable
+from fleet_smi.node.outlets.file import FileOutlet
+from fleet_smi.wire.report import decode_report
+from tests.builders import gpu, snapshot
+from tests.machines import wait_until
+
+TAKEN = replace(snapshot(gpu(), sequence=1), node_id="0123456789abcdef")
+NAME = "gpu01.01234567.fsmi"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_folder_has_the_latest_report_and_nothing_else(tmp_path: Path) -> None:
+    outlet = FileOutlet(str(tmp_path))
+    outlet.deliver(TAKEN)
+    outlet.deliver(replace(TAKEN, sequence=2))
+    assert names(tmp_path) == [NAME]
+    (read,) = decode_report((tmp_path / NAME).read_bytes()).snapshots
+    assert read == replace(TAKEN, sequence=2)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o600])
+def test_the_mode_is_the_chosen_one_whatever_the_umask(tmp_path: Path, mode: int) -> None:
+    before = os.umask(0o077)
+    try:
+        FileOutlet(str(tmp_path), mode=mode).deliver(TAKEN)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == mode
+
+
+def test_two_nodes_with_one_name_have_two_files(tmp_path: Path) -> None:
+    outlet = FileOutlet(str(tmp_path))
+    outlet.deliver(TAKEN)
+    outlet.deliver(replace(TAKEN, node_id="fedcba9876543210"))
+    assert len(names(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", ".hidden", "a/b", "x\n", "ü", "-rf"])
+def test_no_name_leaves_the_folder_or_hides_in_it(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    FileOutlet(str(folder)).deliver(replace(TAKEN, name=name))
+    (written,) = names(folder)
+    assert not written.startswith((".", "-"))
+    assert names(tmp_path) == ["drop"]
+
+
+def test_a_link_in_its_place_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "drop", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_text("untouched")
+    (folder / NAME).symlink_to(victim)
+    FileOutlet(str(folder)).deliver(TAKEN)
+    assert victim.read_text() == "untouched"
+    assert not (folder / NAME).is_symlink()
+
+
+def test_what_a_killed_writer_of_this_node_left_is_removed_and_nothing_of_others(
+    tmp_path: Path,
+) -> None:
+    old = time.time() - 3600
+    for name in (".gpu01.01234567.aaaa.half", ".gpu02.fedcba98.bbbb.half"):
+        (tmp_path / name).write_bytes(b"half")
+        os.utime(tmp_path / name, (old, old))
+    (tmp_path / ".gpu01.01234567.cccc.half").write_bytes(b"being written")
+    FileOutlet(str(tmp_path)).deliver(TAKEN)
+    assert names(tmp_path) == [
+        ".gpu01.01234567.cccc.half",
+        ".gpu02.fedcba98.bbbb.half",
+        NAME,
+    ]
+
+
+def test_a_folder_that_is_gone_is_told_in_words(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="No such file or directory"):
+        FileOutlet(str(tmp_path / "gone")).deliver(TAKEN)
+
+
+def test_a_folder_that_comes_back_is_written_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    outlet = FileOutlet(str(tmp_path / "away"))
+    outlet.offer(TAKEN)
+    wait_until(lambda: "No such file" in caplog.text)
+    (tmp_path / "away").mkdir()
+    outlet.offer(TAKEN)
+    wait_until(lambda: names(tmp_path / "away") == [NAME])
+    outlet.close()
+    assert caplog.text.count("No such file") == 1
+    assert "recovered=true" in caplog.text
+
+
+def test_a_disk_that_hangs_delays_neither_a_tick_nor_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = threading.Event()
+    monkeypatch.setattr(FileOutlet, "_write", lambda *_: hangs.wait(10))
+    outlet = FileOutlet(str(tmp_path))
+    began = time.monotonic()
+    for sequence in range(5):
+        outlet.offer(replace(TAKEN, sequence=sequence))
+    outlet.close()
+    assert time.monotonic() - began < 1.5
+    hangs.set()
+    wait_until(lambda: "drop" not in {thread.name for thread in threading.enumerate()})

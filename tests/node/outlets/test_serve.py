@@ -1,0 +1,146 @@
+"""The serve outlet asked over real sockets: who may ask, by which name, and for what."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.client import HTTPConnection
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from fleet_smi.errors import UsageError
+from fleet_smi.node.outlets.serve import ServeOutlet
+from fleet_smi.wire.report import decode_report
+from tests.builders import gpu, snapshot
+
+TAKEN = snapshot(gpu(), sequence=7)
+PATH = "/api/v1/report"
+
+
+@pytest.fixture
+def serving() -> Iterator[ServeOutlet]:
+    outlet = ServeOutlet("127.0.0.1", 0)
+    yield outlet
+    outlet.close()
+
+
+@pytest.fixture
+def guarded() -> Iterator[ServeOutlet]:
+    outlet = ServeOutlet("0.0.0.0", 0, token="the-agents-token")
+    outlet.offer(TAKEN)
+    yield outlet
+    outlet.close()
+
+
+def ask(outlet: ServeOutlet, path: str = PATH, **headers: str) -> tuple[int, str, bytes]:
+    connection = HTTPConnection("127.0.0.1", outlet.port, timeout=5)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read()
+    finally:
+        connection.close()
+
+
+def test_the_latest_report_is_served(serving: ServeOutlet) -> None:
+    serving.offer(TAKEN)
+    serving.offer(replace(TAKEN, sequence=8))
+    status, kind, body = ask(serving)
+    assert (status, kind) == (200, "application/msgpack")
+    assert decode_report(body).snapshots == (replace(TAKEN, sequence=8),)
+
+
+def test_it_is_json_for_who_asks_for_json(serving: ServeOutlet) -> None:
+    serving.offer(TAKEN)
+    _, kind, body = ask(serving, Accept="application/json")
+    assert kind == "application/json"
+    assert decode_report(body, json=True).snapshots == (TAKEN,)
+
+
+def test_before_the_first_sample_it_says_so(serving: ServeOutlet) -> None:
+    status, _, body = ask(serving)
+    assert status == 503
+    assert msgspec.json.decode(body)["error"]["message"] == "no sample was taken yet"
+
+
+def test_it_says_that_it_is_alive_to_anybody(guarded: ServeOutlet) -> None:
+    assert ask(guarded, "/healthz")[0] == 200
+
+
+@pytest.mark.parametrize("shown", ["", "Bearer wrong", "the-agents-token", "Bearer ü"])
+def test_without_the_token_nothing_is_told(guarded: ServeOutlet, shown: str) -> None:
+    status, _, body = ask(guarded, Authorization=shown)
+    assert status == 401
+    assert b"gpu01" not in body
+
+
+def test_with_the_token_it_is(guarded: ServeOutlet) -> None:
+    assert ask(guarded, Authorization="Bearer the-agents-token")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:7071", 200),
+        ("localhost", 200),
+        ("[::1]:7071", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example:7071", 421),
+        ("", 421),
+    ],
+)
+def test_a_name_that_is_not_this_machines_is_refused(
+    serving: ServeOutlet, host: str, status: int
+) -> None:
+    serving.offer(TAKEN)
+    assert ask(serving, Host=host)[0] == status
+
+
+def test_what_is_not_there_is_named(serving: ServeOutlet) -> None:
+    assert ask(serving, "/etc/passwd")[0] == 404
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "192.0.2.1"])
+def test_an_address_that_others_can_reach_needs_a_token(host: str) -> None:
+    with pytest.raises(UsageError, match="--serve-token-file"):
+        ServeOutlet(host, 0)
+
+
+def test_who_wants_it_open_says_so() -> None:
+    outlet = ServeOutlet("0.0.0.0", 0, open_to_all=True)
+    outlet.offer(TAKEN)
+    assert ask(outlet)[0] == 200
+    outlet.close()
+
+
+def test_a_port_that_is_taken_is_told_in_words(serving: ServeOutlet) -> None:
+    with pytest.raises(UsageError, match="Address already in use"):
+        ServeOutlet("127.0.0.1", serving.port)
+
+
+def test_who_connects_and_says_nothing_does_not_keep_others_out_for_ever(
+    serving: ServeOutlet,
+) -> None:
+    serving.offer(TAKEN)
+    with ExitStack() as stack:
+        for _ in range(16):
+            stack.enter_context(socket.create_connection(("127.0.0.1", serving.port)))
+        with pytest.raises((ConnectionError, OSError)):
+            while True:
+                ask(serving)
+    assert eventually_answers(serving)
+
+
+def eventually_answers(serving: ServeOutlet) -> bool:
+    for _ in range(200):
+        try:
+            return ask(serving)[0] == 200
+        except OSError:
+            continue
+    return False
+
+
+def test_once_makes_no_sense_here(serving: ServeOutlet) -> None:
+    with pytest.raises(UsageError, match="--once"):
+        serving.deliver(TAKEN)

@@ -1,0 +1,98 @@
+"""The agent's ticks: without drift, never stacked, slower when asked."""
+
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.agent import MOST_INTERVAL_SECONDS, Agent, Ticks
+from fleet_smi.node.collecting import Sampler
+from fleet_smi.node.reader import Reader, spawn
+
+
+def test_ticks_do_not_drift() -> None:
+    ticks, now = Ticks(0.1, 50.0), 50.0
+    for count in range(1, 1001):
+        now = ticks.after(now + 0.0004)
+        assert now == 50.0 + count * 0.1
+
+
+def test_ticks_that_were_missed_are_gone() -> None:
+    ticks = Ticks(2.0, 0.0)
+    assert [ticks.after(now) for now in (0.5, 9.1, 9.2)] == [2.0, 10.0, 12.0]
+
+
+@given(
+    interval=st.floats(0.1, 300.0),
+    anchor=st.floats(0, 1e7),
+    delays=st.lists(st.floats(0, 1000), max_size=50),
+)
+def test_a_tick_is_in_the_future_and_comes_once(
+    interval: float, anchor: float, delays: list[float]
+) -> None:
+    ticks, now, before = Ticks(interval, anchor), anchor, anchor
+    for delay in delays:
+        now = max(now, before) + delay
+        due = ticks.after(now)
+        assert due > before
+        assert now - 1e-6 <= due <= now + 2 * interval + 1e-6
+        before = due
+
+
+class Enough(Exception):
+    """Ends an agent in a test."""
+
+
+class Listener:
+    """An outlet that hears a few snapshots and then has had enough."""
+
+    name = "listener"
+
+    def __init__(self, enough: int, asked_interval_seconds: float | None = None) -> None:
+        self.asked_interval_seconds = asked_interval_seconds
+        self.heard: list[Snapshot] = []
+        self.at: list[float] = []
+        self._enough = enough
+
+    def offer(self, snapshot: Snapshot) -> None:
+        self.heard.append(snapshot)
+        self.at.append(time.monotonic())
+        if len(self.heard) == self._enough:
+            raise Enough
+
+    def deliver(self, snapshot: Snapshot) -> None:
+        self.heard.append(snapshot)
+
+    def close(self) -> None:
+        pass
+
+
+def lived(listener: Listener, interval_seconds: float) -> Listener:
+    sampler = Sampler(Reader(spawn), subjects=("host",), run_id="one life", labels={"rack": "a"})
+    agent = Agent(sampler, [listener], interval_seconds=interval_seconds)
+    with pytest.raises(Enough):
+        agent.run()
+    agent.close()
+    return listener
+
+
+def test_snapshots_of_one_life_are_numbered_and_labelled() -> None:
+    heard = lived(Listener(3), 0.1).heard
+    assert [each.sequence for each in heard] == [1, 2, 3]
+    assert {each.run_id for each in heard} == {"one life"}
+    assert heard[0].labels == {"rack": "a"}
+    assert heard[0].interval_seconds == 0.1
+
+
+def test_the_other_end_may_ask_for_slower_but_not_for_faster() -> None:
+    assert [each.interval_seconds for each in lived(Listener(2, 0.3), 0.1).heard] == [0.1, 0.3]
+    assert [each.interval_seconds for each in lived(Listener(2, 0.01), 0.1).heard] == [0.1, 0.1]
+
+
+def test_nobody_can_silence_an_agent_by_asking() -> None:
+    agent = Agent(Sampler(Reader(spawn)), [Listener(1, 1e9)], interval_seconds=2.0)
+    assert agent._wanted_interval_seconds() == MOST_INTERVAL_SECONDS
+    assert threading.active_count() >= 1

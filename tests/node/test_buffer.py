@@ -1,0 +1,251 @@
+"""Samples on their way: in order, none lost, within the bound, in memory and on disk."""
+
+import os
+import stat
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.errors import UsageError
+from fleet_smi.node.buffer import Buffer
+from fleet_smi.node.spool import MOST_SAMPLES, Sample, Spool
+
+
+def sample(sequence: int, run_id: str = "run", weight: int = 0) -> Sample:
+    # What does not compress, so that a bound is reached with few of them.
+    body = {"run_id": run_id, "sequence": sequence, "rest": os.urandom(weight)}
+    return Sample(run_id, sequence, msgspec.msgpack.encode(body))
+
+
+def sequences(samples: list[Sample]) -> list[int]:
+    return [each.sequence for each in samples]
+
+
+def drained(buffer: Buffer) -> list[int]:
+    """All that goes out, in order, to a hub that keeps everything at once."""
+    sent: list[int] = []
+    while batch := buffer.take():
+        sent += sequences(batch)
+        buffer.delivered(batch[-1].sequence)
+    return sent
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    opened = Spool(str(tmp_path / "spool"))
+    yield opened
+    opened.close()
+
+
+def stored(folder: Path) -> list[Path]:
+    return sorted((folder / "spool").iterdir())
+
+
+def test_samples_go_out_in_order_and_nothing_is_written_while_the_hub_is_there(
+    spool: Spool, tmp_path: Path
+) -> None:
+    buffer = Buffer(spool)
+    for sequence in range(1, 6):
+        buffer.add(sample(sequence))
+    assert drained(buffer) == [1, 2, 3, 4, 5]
+    assert stored(tmp_path) == []
+
+
+def test_what_was_sent_and_not_kept_goes_out_again(spool: Spool) -> None:
+    buffer = Buffer(spool)
+    for sequence in range(1, 6):
+        buffer.add(sample(sequence))
+        buffer.take()
+        buffer.delivered(min(sequence, 3))
+    buffer.returned()
+    buffer.add(sample(6))
+    assert drained(buffer) == [4, 5, 6]
+
+
+def test_what_was_taken_and_never_answered_goes_out_again(spool: Spool) -> None:
+    buffer = Buffer(spool)
+    buffer.add(sample(1))
+    buffer.take()
+    buffer.returned()
+    assert drained(buffer) == [1]
+
+
+def test_while_the_hub_is_away_every_sample_is_on_disk_at_once(tmp_path: Path) -> None:
+    buffer = Buffer(Spool(str(tmp_path / "spool")))
+    buffer.returned()
+    for sequence in range(1, 4):
+        buffer.add(sample(sequence))
+    # Nobody closes it: this is what a killed agent leaves behind.
+    copy = tmp_path / "copy"
+    copy.mkdir(mode=0o700)
+    for path in stored(tmp_path):
+        (copy / path.name).write_bytes(path.read_bytes())
+    after = Buffer(Spool(str(copy)))
+    assert drained(after) == [1, 2, 3]
+    after.close()
+    buffer.close()
+
+
+def test_a_restarted_agent_sends_the_old_life_first(tmp_path: Path) -> None:
+    before = Buffer(Spool(str(tmp_path / "spool")))
+    for sequence in range(1, 251):
+        before.add(sample(sequence, "old"))
+    before.close()
+    after = Buffer(Spool(str(tmp_path / "spool")))
+    after.add(sample(1, "new"))
+    sent = []
+    while batch := after.take():
+        sent += [(each.run_id, each.sequence) for each in batch]
+        after.delivered(batch[-1].sequence)
+    assert sent == [*(("old", number) for number in range(1, 251)), ("new", 1)]
+    after.close()
+    assert stored(tmp_path) == []
+
+
+def test_what_was_back_filled_and_not_kept_goes_out_again_before_all_else(spool: Spool) -> None:
+    buffer = Buffer(spool)
+    buffer.add(sample(1))
+    buffer.take()
+    buffer.delivered(None)
+    buffer.returned()
+    for sequence in range(2, 2 * MOST_SAMPLES):
+        buffer.add(sample(sequence))
+    buffer.take()
+    buffer.delivered(None)
+    buffer.returned()
+    assert drained(buffer) == list(range(1, 2 * MOST_SAMPLES))
+
+
+def test_a_sample_that_the_hub_will_never_have_is_given_up(spool: Spool) -> None:
+    buffer = Buffer(spool)
+    buffer.add(sample(1))
+    buffer.take()
+    buffer.refused()
+    buffer.returned()
+    assert drained(buffer) == []
+
+
+def test_a_report_carries_no_more_than_its_bound(spool: Spool) -> None:
+    buffer = Buffer(spool)
+    for sequence in range(1, 4):
+        buffer.add(sample(sequence, weight=600_000))
+    assert sequences(buffer.take()) == [1]
+
+
+def test_where_the_disk_is_full_samples_stay_in_memory_thinned_to_fit(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = Buffer(spool)
+    buffer.returned()
+    monkeypatch.setattr(spool, "append", full)
+    for sequence in range(1, 401):
+        buffer.add(sample(sequence, weight=10_000))
+    sent = drained(buffer)
+    assert 100 < len(sent) < 250
+    assert sent[0] == 1
+    assert sent[-1] >= 392
+    assert sent == sorted(sent)
+
+
+def full(_: Sample) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_long_outage_is_thinned_not_cut_off(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path / "spool"), most_bytes=400_000)
+    buffer = Buffer(spool)
+    buffer.returned()
+    for sequence in range(1, 2001):
+        buffer.add(sample(sequence, weight=1000))
+    assert spool.stored_bytes <= 400_000
+    sent = drained(buffer)
+    gaps = [later - earlier for earlier, later in pairwise(sent)]
+    assert sent[0] == 1, "the beginning of the outage is still there"
+    assert max(gaps) <= 16 and sent[-1] > 1984, "the outage is covered all along"
+    buffer.close()
+
+
+def test_an_hour_at_two_seconds_fits_unthinned(spool: Spool) -> None:
+    buffer = Buffer(spool)
+    buffer.returned()
+    for sequence in range(1, 1801):
+        buffer.add(sample(sequence, weight=2000))  # more than 8 GPUs and 10 processes take, packed
+    assert drained(buffer) == list(range(1, 1801))
+
+
+def test_only_the_agent_can_read_what_it_keeps(spool: Spool, tmp_path: Path) -> None:
+    spool.append(sample(1))
+    assert stat.S_IMODE((tmp_path / "spool").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in stored(tmp_path)} == {0o600}
+
+
+def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("not yours")
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "spool" / "0000000000000007.samples").symlink_to(secret)
+    spool = Spool(str(tmp_path / "spool"))
+    assert spool.load(7) == []
+    spool.close()
+
+
+def test_two_agents_do_not_share_a_folder(spool: Spool, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="another agent"):
+        Spool(str(tmp_path / "spool"))
+
+
+@given(cut=st.integers(min_value=0), broken=st.binary(max_size=40))
+def test_a_torn_tail_costs_only_what_was_torn(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, broken: bytes
+) -> None:
+    folder = tmp_path_factory.mktemp("torn")
+    spool = Spool(str(folder / "spool"))
+    for sequence in range(1, 6):
+        spool.append(sample(sequence))
+    spool.close()
+    (segment,) = stored(folder)
+    whole = segment.read_bytes()
+    kept = cut % (len(whole) + 1)
+    segment.write_bytes(whole[:kept] + broken)
+    again = Spool(str(folder / "spool"))
+    number = again.after(None)
+    assert number is not None
+    found = sequences(again.load(number))
+    again.close()
+    assert found == list(range(1, len(found) + 1))
+    assert len(found) >= 5 * kept // len(whole) - 1
+
+
+@given(st.lists(st.sampled_from(["add", "send", "keep", "lose", "restart"]), max_size=40))
+def test_whatever_happens_no_sample_is_missing_in_the_end(
+    tmp_path_factory: pytest.TempPathFactory, events: list[str]
+) -> None:
+    folder = str(tmp_path_factory.mktemp("any") / "spool")
+    buffer, known, flying, added = Buffer(Spool(folder)), set[int](), list[int](), 0
+    safe: set[int] = set()
+    for event in [*events, "lose"]:
+        if event == "add":
+            added += 1
+            buffer.add(sample(added))
+        elif event in ("send", "keep"):
+            batch = sequences(buffer.take())
+            known |= set(batch)
+            flying += batch
+            if event == "keep":
+                safe |= known
+            if batch:
+                buffer.delivered(batch[-1] if event == "keep" else None)
+        elif event == "lose":
+            known = set(safe)
+            buffer.returned()
+        else:
+            buffer.close()
+            buffer = Buffer(Spool(folder))
+    known |= set(drained(buffer))
+    buffer.close()
+    assert known == set(range(1, added + 1))

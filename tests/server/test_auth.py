@@ -1,0 +1,320 @@
+"""Who is asking and what they may do: tokens, sessions, proxies, anybody."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_smi.errors import UsageError
+from fleet_smi.hub.credentials import Credentials, Identity
+from fleet_smi.hub.database import open_database
+from fleet_smi.server.auth import ANYBODY, COOKIE, Access, Action, check_bind, cross_site
+from fleet_smi.server.failures import Failures
+from fleet_smi.server.refusal import Headers, Refusal
+
+HERE, PROXY, FAR = "127.0.0.1", "10.0.0.9", "203.0.113.7"
+PASSWORD = "correct horse battery"
+OWN_PAGE = {"host": "hub:7070", "origin": "http://hub:7070", "content-type": "application/json"}
+
+
+def head(values: dict[str, str] | None = None, **more: str) -> Headers:
+    named = {**(values or {}), **{name.replace("_", "-"): value for name, value in more.items()}}
+    return [(name.encode(), value.encode()) for name, value in named.items()]
+
+
+def with_token(token: str) -> Headers:
+    return head(authorization=f"Bearer {token}")
+
+
+class House:
+    """One hub's credentials with one of each kind in them."""
+
+    def __init__(self, state: Path) -> None:
+        self._engine = open_database(state)
+        self.credentials = Credentials(self._engine, local_admin="fsmi_local_x")
+        add = self.credentials.tokens.add
+        self.viewer, self.admin = add("viewer", "bob").secret, add("admin", "eve").secret
+        self.node = self.credentials.join(add("join").secret, "id-1", "gpu1").secret
+        self.credentials.users.add("alice", PASSWORD, "admin")
+        self.credentials.refresh()
+
+    def access(self, **rules: Any) -> Access:
+        rules = {"loopback_only": False, **rules}
+        return Access(self.credentials, Failures(lambda: 1000.0), **rules)
+
+    def login(self, access: Access, **headers: str) -> Refusal | tuple[bytes, bytes]:
+        asked = access.login(head({**OWN_PAGE, **headers}), FAR, "alice", PASSWORD)
+        return asyncio.run(asked)
+
+    def session(self) -> str:
+        """What a browser sends back once alice has logged in."""
+        answer = self.login(self.access())
+        assert not isinstance(answer, Refusal)
+        return answer[1].decode().partition(";")[0]
+
+    def close(self) -> None:
+        self.credentials.close()
+        self._engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    built = House(tmp_path_factory.mktemp("house") / "state")
+    yield built
+    built.close()
+
+
+def told(refusal: Identity | Refusal | None) -> str | None:
+    return refusal.code if isinstance(refusal, Refusal) else None
+
+
+def asker(access: Access, headers: Headers, peer: str = FAR, method: str = "GET") -> Identity:
+    who = access.asker(headers, peer, method)
+    assert isinstance(who, Identity)
+    return who
+
+
+def test_a_token_says_who_asks_in_any_way_of_asking(house: House) -> None:
+    access = house.access()
+    for method in ("GET", "POST", "DELETE"):
+        assert asker(access, with_token(house.viewer), method=method).name == "bob"
+    assert asker(access, head(authorization=f"bearer  {house.admin} ")).role == "admin"
+    assert asker(access, with_token("fsmi_local_x"), HERE).role == "admin"
+
+
+@pytest.mark.parametrize("value", ["Bearer nonsense", "Bearer", "Basic YWxpY2U6eA==", ""])
+def test_a_wrong_token_is_refused_even_where_anybody_may_look(house: House, value: str) -> None:
+    for rules in ({}, {"loopback_only": True}, {"insecure_open": True}):
+        refusal = house.access(**rules).asker(head(authorization=value), HERE, "GET")
+        assert told(refusal) == "bad_token"
+
+
+def test_nobody_known_is_refused_beyond_this_machine(house: House) -> None:
+    refusal = house.access().asker([], FAR, "GET")
+    assert isinstance(refusal, Refusal)
+    assert refusal.status == 401
+    assert (b"www-authenticate", b"Bearer") in refusal.headers
+
+
+VIEWER = Identity(role="viewer", name="v")
+ADMIN = Identity(role="admin", name="a")
+NODE = Identity(role="node", name="n", node_id="id-1")
+
+
+@pytest.mark.parametrize(
+    "who, action, node_id, allowed, allowed_when_open",
+    [
+        (VIEWER, "view", None, True, True),
+        (VIEWER, "report", "id-1", False, False),
+        (VIEWER, "administrate", None, False, False),
+        (ADMIN, "view", None, True, True),
+        (ADMIN, "report", "id-1", False, False),
+        (ADMIN, "administrate", None, True, True),
+        (NODE, "view", None, False, False),
+        (NODE, "report", "id-1", True, True),
+        (NODE, "report", "id-2", False, False),
+        (NODE, "administrate", None, False, False),
+        (ANYBODY, "view", None, True, True),
+        (ANYBODY, "report", "id-2", False, True),
+        (ANYBODY, "report", "id-1", False, False),
+        (ANYBODY, "administrate", None, False, False),
+    ],
+)
+def test_what_each_may_do(
+    house: House,
+    who: Identity,
+    action: Action,
+    node_id: str | None,
+    allowed: bool,
+    allowed_when_open: bool,
+) -> None:
+    assert (house.access().refusal(who, action, node_id) is None) == allowed
+    opened = house.access(insecure_open=True)
+    assert (opened.refusal(who, action, node_id) is None) == allowed_when_open
+
+
+def test_a_refusal_says_whether_to_log_in_or_to_give_up(house: House) -> None:
+    access = house.access(loopback_only=True)
+    nobody = access.refusal(ANYBODY, "administrate")
+    viewer = access.refusal(VIEWER, "administrate")
+    other = access.refusal(NODE, "report", "id-2")
+    assert nobody is not None
+    assert viewer is not None
+    assert other is not None
+    assert (nobody.status, viewer.status, other.status) == (401, 403, 403)
+    assert other.code == "not_that_node"
+
+
+def test_on_this_machine_anybody_may_look(house: House) -> None:
+    access = house.access(loopback_only=True)
+    assert access.asker([], HERE, "GET") is ANYBODY
+
+
+@pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host"])
+def test_who_comes_through_a_proxy_on_this_machine_does_not_sit_at_it(
+    house: House, name: str
+) -> None:
+    access = house.access(loopback_only=True)
+    assert told(access.asker(head({name: FAR}), HERE, "GET")) == "unauthenticated"
+    access = house.access(loopback_only=True, trusted_proxies=[HERE], user_header="X-User")
+    assert told(access.asker([], HERE, "GET")) == "unauthenticated"
+
+
+def test_a_trusted_proxy_says_who_asks(house: House) -> None:
+    access = house.access(
+        trusted_proxies=["10.0.0.0/24"], user_header="X-Remote-User", admins=["root"]
+    )
+    who = asker(access, head(x_remote_user="carol"), PROXY)
+    assert who == Identity(role="viewer", name="carol", how="proxy")
+    assert asker(access, head(x_remote_user="root"), PROXY).role == "admin"
+    assert asker(access, head(x_remote_user="root"), f"::ffff:{PROXY}").role == "admin"
+
+
+def test_nobody_else_is_believed_about_who_asks(house: House) -> None:
+    access = house.access(trusted_proxies=[PROXY], user_header="X-Remote-User", admins=["root"])
+    for peer in (FAR, HERE, "10.0.0.10", "", "proxy.example"):
+        assert told(access.asker(head(x_remote_user="root"), peer, "GET")) == "unauthenticated"
+    silent = house.access(trusted_proxies=[PROXY])
+    assert told(silent.asker(head(x_remote_user="root"), PROXY, "GET")) == "unauthenticated"
+
+
+def test_a_network_that_is_none_is_an_error_and_trusts_nobody(house: House) -> None:
+    with pytest.raises(UsageError, match="trusted proxies"):
+        house.access(trusted_proxies=["everyone"])
+
+
+def test_behind_a_trusted_proxy_failures_count_against_who_is_before_it(house: House) -> None:
+    access = house.access(trusted_proxies=[PROXY])
+    forwarded = head(x_forwarded_for=f"198.51.100.1, {FAR}, {PROXY}")
+    assert access.address(forwarded, PROXY) == FAR
+    assert access.address(forwarded, HERE) == HERE
+    assert access.address([], PROXY) == PROXY
+
+
+def test_a_session_is_a_cookie_that_no_script_and_no_other_site_gets(house: House) -> None:
+    for tls in (False, True):
+        answer = house.login(house.access(tls=tls))
+        assert not isinstance(answer, Refusal)
+        name, value = answer
+        assert name == b"set-cookie"
+        pair, *attributes = value.decode().split("; ")
+        assert pair.startswith(f"{COOKIE}=")
+        assert {"Path=/", "Max-Age=1209600", "HttpOnly", "SameSite=Strict"} <= set(attributes)
+        assert ("Secure" in attributes) == tls
+
+
+def test_a_session_says_who_asks(house: House) -> None:
+    access = house.access()
+    who = asker(access, head(cookie=f"other=1; {house.session()}; more=2"))
+    assert who == Identity(role="admin", name="alice", how="session")
+
+
+def test_a_session_that_is_over_is_nobody(house: House) -> None:
+    stale = head(cookie=f"{COOKIE}=stale")
+    assert told(house.access().asker(stale, FAR, "GET")) == "unauthenticated"
+    assert house.access(loopback_only=True).asker(stale, HERE, "GET") is ANYBODY
+
+
+def test_logging_out_takes_the_cookie_away(house: House) -> None:
+    _, value = house.access().logout()
+    assert value.startswith(f"{COOKIE}=;".encode())
+    assert b"Max-Age=0" in value
+
+
+@pytest.mark.parametrize(
+    "headers, code",
+    [
+        ({**OWN_PAGE}, None),
+        ({**OWN_PAGE, "sec-fetch-site": "same-origin"}, None),
+        ({**OWN_PAGE, "sec-fetch-site": "same-origin", "host": "rewritten"}, None),
+        ({**OWN_PAGE, "sec-fetch-site": "cross-site"}, "cross_site"),
+        ({**OWN_PAGE, "sec-fetch-site": "same-site"}, "cross_site"),
+        ({**OWN_PAGE, "sec-fetch-site": "none"}, "cross_site"),
+        ({**OWN_PAGE, "origin": "http://evil.example"}, "cross_site"),
+        ({**OWN_PAGE, "origin": "http://hub:8080"}, "cross_site"),
+        ({**OWN_PAGE, "origin": "null"}, "cross_site"),
+        ({"host": "hub:7070", "content-type": "application/json"}, "cross_site"),
+        ({**OWN_PAGE, "content-type": "text/plain"}, "not_json"),
+        ({**OWN_PAGE, "content-type": "application/x-www-form-urlencoded"}, "not_json"),
+        ({**OWN_PAGE, "content-type": "Application/JSON; charset=utf-8"}, None),
+    ],
+)
+def test_a_change_asked_for_with_a_cookie_must_come_from_our_own_page(
+    house: House, headers: dict[str, str], code: str | None
+) -> None:
+    asked = head({**headers, "cookie": house.session()})
+    for method in ("POST", "PATCH", "DELETE"):
+        assert told(house.access().asker(asked, FAR, method)) == code
+    assert asker(house.access(), asked).name == "alice"
+
+
+def test_so_must_one_that_a_proxy_vouches_for(house: House) -> None:
+    access = house.access(trusted_proxies=[PROXY], user_header="x-user")
+    evil = head(OWN_PAGE, origin="http://evil.example", x_user="carol")
+    assert told(access.asker(evil, PROXY, "POST")) == "cross_site"
+    assert asker(access, head(OWN_PAGE, x_user="carol"), PROXY, "POST").name == "carol"
+
+
+def test_a_page_elsewhere_cannot_report_through_a_browser_to_an_open_hub(house: House) -> None:
+    access = house.access(insecure_open=True)
+    assert access.asker([], FAR, "POST") is ANYBODY
+    evil = head(host="localhost:7070", origin="http://evil.example")
+    assert told(access.asker(evil, HERE, "POST")) == "cross_site"
+    assert cross_site(head(host="hub"), ambient=False) is None
+
+
+def test_a_wrong_password_is_refused_and_soon_not_even_looked_at(house: House) -> None:
+    access = house.access()
+
+    async def scenario() -> list[str | None]:
+        attempts = (access.login(head(OWN_PAGE), FAR, "alice", "wrong") for _ in range(14))
+        return [told(answer) for answer in await asyncio.gather(*attempts)]  # type: ignore[arg-type]
+
+    codes = asyncio.run(scenario())
+    assert codes.count("bad_login") == 10
+    assert codes.count("too_many_failures") == 4
+    assert told(house.login(access)) == "too_many_failures"  # type: ignore[arg-type]
+
+
+def test_logging_in_rightly_is_never_counted(house: House) -> None:
+    access = house.access()
+    for _ in range(12):
+        assert not isinstance(house.login(access), Refusal)
+
+
+def test_a_page_elsewhere_cannot_log_a_browser_in(house: House) -> None:
+    answer = house.login(house.access(), origin="http://evil.example")
+    assert isinstance(answer, Refusal)
+    assert answer.code == "cross_site"
+
+
+def test_guessing_tokens_is_slowed_and_good_tokens_never_are(house: House) -> None:
+    access = house.access()
+    codes = [told(access.asker(with_token("wrong"), FAR, "GET")) for _ in range(12)]
+    assert codes == ["bad_token"] * 10 + ["too_many_failures"] * 2
+    assert asker(access, with_token(house.viewer)).name == "bob"
+    assert asker(access, with_token(house.node)).node_id == "id-1"
+    assert told(access.asker(with_token("wrong"), PROXY, "GET")) == "bad_token"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.2"])
+def test_on_loopback_the_hub_needs_no_credentials(host: str) -> None:
+    assert check_bind(host, has_viewers=False, insecure_open=False, tls=False) is None
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "10.0.0.1", "gpuhub", "localhost.example"])
+def test_anywhere_else_it_needs_credentials_or_to_be_told(host: str) -> None:
+    with pytest.raises(UsageError, match=r"hub token add --role viewer.*--insecure-open") as told:
+        check_bind(host, has_viewers=False, insecure_open=False, tls=True)
+    assert "\n" not in str(told.value)
+    assert check_bind(host, has_viewers=False, insecure_open=True, tls=False) is None
+    assert check_bind(host, has_viewers=True, insecure_open=False, tls=True) is None
+    assert check_bind(host, has_viewers=False, insecure_open=False, tls=True, proxied=True) is None
+
+
+def test_tokens_in_the_clear_are_warned_of() -> None:
+    warning = check_bind("0.0.0.0", has_viewers=True, insecure_open=False, tls=False)
+    assert warning is not None
+    assert "--tls self-signed" in warning

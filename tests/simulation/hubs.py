@@ -1,0 +1,129 @@
+"""A hub for tests of those who report: real sockets, and it remembers what it was told."""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import msgspec
+import uvicorn
+
+from fleet_smi.wire.report import Receipt, Report, decode_report
+
+JOIN_TOKEN = "join-me"
+
+
+class RecordingHub:
+    """Takes every report, unless `statuses` and `join_statuses` say how to answer the next."""
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+        self.tokens: list[str | None] = []
+        self.statuses: list[int] = []
+        self.join_statuses: list[int] = []
+        self.tokens_given: dict[str, str] = {}
+        self.open_to_all = True
+
+    @property
+    def sequences(self) -> dict[str, list[int]]:
+        """The sequence numbers that each node was heard with, as they came."""
+        heard: dict[str, list[int]] = {}
+        for report in self.reports:
+            for snapshot in report.snapshots:
+                heard.setdefault(snapshot.name, []).append(snapshot.sequence)
+        return heard
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        bearer = dict(scope["headers"]).get(b"authorization", b"").decode()
+        token = bearer.removeprefix("Bearer ") or None
+        status, answer = self._answer(scope["path"], body, token)
+        headers = [(b"content-length", str(len(answer)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    def _answer(self, path: str, body: bytes, token: str | None) -> tuple[int, bytes]:
+        if path == "/api/v1/join":
+            return self._join(msgspec.json.decode(body), token)
+        if self.statuses:
+            return self.statuses.pop(0), refusal("not now")
+        report = decode_report(body)
+        known = self.tokens_given.get(report.snapshots[-1].node_id)
+        if not self.open_to_all and token != (known or ""):
+            return 401, refusal("this token is not known here")
+        self.reports.append(report)
+        self.tokens.append(token)
+        return 200, msgspec.msgpack.encode(Receipt(hub="one"))
+
+    def _join(self, who: dict[str, str], token: str | None) -> tuple[int, bytes]:
+        status = self.join_statuses.pop(0) if self.join_statuses else 200
+        if status != 200:
+            return status, refusal("not now")
+        if token != JOIN_TOKEN:
+            return 403, refusal("this join token is not good")
+        own = self.tokens_given[who["node_id"]] = f"own-of-{who['name']}"
+        return 200, msgspec.json.encode({"token": own})
+
+
+def refusal(message: str) -> bytes:
+    return msgspec.json.encode({"error": {"code": "refused", "message": message}})
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listening(port: int = 0) -> socket.socket:
+    return socket.create_server(("127.0.0.1", port))
+
+
+def url_of(listener: socket.socket) -> str:
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def _server(hub: RecordingHub) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            hub,
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            timeout_graceful_shutdown=0,
+        )
+    )
+
+
+@asynccontextmanager
+async def served(hub: RecordingHub, listener: socket.socket) -> AsyncIterator[None]:
+    """The hub on this socket until the block ends; then its connections are cut."""
+    server = _server(hub)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+@contextmanager
+def served_beside(hub: RecordingHub) -> Iterator[str]:
+    """The hub in a thread of its own, for programs; its address."""
+    with listening() as listener:
+        server = _server(hub)
+        thread = threading.Thread(
+            target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True
+        )
+        thread.start()
+        try:
+            yield url_of(listener)
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -1,0 +1,153 @@
+"""A real sshd for a test: on a loopback port, with keys, users' config and log of its own."""
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.machines import needs_program, wait_until
+
+
+def find_sshd() -> str:
+    """The program, which must be started by its whole path; the test is skipped without it."""
+    path = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
+    found = shutil.which("sshd", path=path)
+    if found is None:
+        needs_program("sshd")
+    needs_program("ssh")
+    return found or ""
+
+
+def make_key(path: Path) -> str:
+    """A new key in `path`; its public half."""
+    keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)]
+    subprocess.run(keygen, check=True)
+    return path.with_suffix(".pub").read_text().strip()
+
+
+class Sshd:
+    """One server, which takes the user who runs the tests by the key `user_key`."""
+
+    def __init__(self, folder: Path, user_key: Path, *lines: str) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self._user_key = user_key
+        self._lines = lines
+        self._process: subprocess.Popen[bytes] | None = None
+        self.host_key = make_key(folder / "host_key")
+        self.log = folder / "log"
+        self.port = _free_port()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # root's sshd does not start without it
+        self._write_config()
+        command = [find_sshd(), "-D", "-f", str(self._folder / "config"), "-E", str(self.log)]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        wait_until(self._answers)
+
+    def stop(self) -> None:
+        """Let nobody in any more; who is in stays."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+    def logins(self) -> int:
+        """How many connections were let in so far."""
+        return self.log.read_text().count("Accepted publickey")
+
+    def known_host(self, name: str = "") -> str:
+        """The line of known_hosts for this server, under its address or a name."""
+        return f"{name or f'[127.0.0.1]:{self.port}'} {self.host_key}\n"
+
+    def _write_config(self) -> None:
+        shutil.copy(self._user_key.with_suffix(".pub"), self._folder / "authorized_keys")
+        lines = (
+            *self._lines,
+            f"Port {self.port}",
+            "ListenAddress 127.0.0.1",
+            f"HostKey {self._folder / 'host_key'}",
+            f"AuthorizedKeysFile {self._folder / 'authorized_keys'}",
+            f"PidFile {self._folder / 'pid'}",
+            "StrictModes no",
+            "UsePAM no",
+            "PermitRootLogin yes",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "MaxStartups 200",
+            "KexAlgorithms curve25519-sha256",  # the quickest
+        )
+        (self._folder / "config").write_text("\n".join(lines) + "\n")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
+
+
+class SshNetwork:
+    """Servers and the user's side of them: a key, known_hosts, and an ssh_config."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._servers: list[Sshd] = []
+        self.key = folder / "user_key"
+        self.config = folder / "ssh_config"
+        self.known_hosts = folder / "known_hosts"
+        make_key(self.key)
+        self.known_hosts.touch()
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        self._config = [
+            f"User {user}",
+            f"IdentityFile {self.key}",
+            "IdentitiesOnly yes",
+            f"UserKnownHostsFile {self.known_hosts}",
+            "GlobalKnownHostsFile /dev/null",
+        ]
+        self._hosts: list[str] = []
+
+    def server(self, *lines: str, env: Mapping[str, str] | None = None) -> Sshd:
+        """Start a server; `env` is what programs find there."""
+        if env:
+            lines = (*lines, "SetEnv " + " ".join(f"{key}={value}" for key, value in env.items()))
+        started = Sshd(self._folder / f"sshd-{len(self._servers)}", self.key, *lines)
+        started.start()
+        self._servers.append(started)
+        return started
+
+    def name(self, host: str, server: Sshd, *lines: str, known: str | None = None) -> None:
+        """Put a server into ssh_config under a name, and its key into known_hosts."""
+        own = (f"Host {host}", "HostName 127.0.0.1", f"Port {server.port}", f"HostKeyAlias {host}")
+        self._hosts.append("\n  ".join((*own, *lines)))
+        # What stands first counts: what is for all hosts comes last.
+        self.config.write_text("\n".join((*self._hosts, "Host *", *self._config)) + "\n")
+        with self.known_hosts.open("a") as file:
+            file.write(server.known_host(host) if known is None else known)
+
+    def close(self) -> None:
+        """End the servers."""
+        for server in self._servers:
+            server.stop()
+
+
+@pytest.fixture
+def ssh_network(tmp_path: Path) -> Iterator[SshNetwork]:
+    """Real servers on loopback, and a user's files to reach them with."""
+    find_sshd()
+    network = SshNetwork(tmp_path)
+    yield network
+    network.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

@@ -1,0 +1,140 @@
+"""Events of the stream: framed, compressed once for all, and undone to what they were made of."""
+
+import json
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.errors import Undecodable
+from fleet_smi.model.brief import Figures, FleetBrief, NodeBrief, NodeFigures
+from fleet_smi.model.briefing import summary_of
+from fleet_smi.wire.event import (
+    GZIP_HEADER,
+    News,
+    applied,
+    count_of,
+    decode_event,
+    encode_event,
+    event_id,
+    gzip_block,
+    moved,
+)
+from tests.builders import NOON
+
+figure = st.none() | st.integers(0, 3)
+row = st.builds(Figures, figure, figure, figure, figure)
+
+
+def node(number: int = 1, name: str = "gpu01") -> NodeBrief:
+    return NodeBrief(number=number, node_id=f"id-{number}", name=name)
+
+
+def news(**fields: Any) -> News:
+    nothing: dict[str, Any] = {"summary": summary_of(()), "nodes": (), "figures": ()}
+    return News(**(nothing | fields))
+
+
+def data_of(frame: bytes) -> bytes:
+    """The data of one frame, read as the standard says: by lines."""
+    lines = frame.decode().split("\n")
+    assert lines[-2:] == ["", ""]
+    fields = dict(line.split(": ", 1) for line in lines[:-2])
+    assert set(fields) == {"id", "event", "data"}
+    return fields["data"].encode()
+
+
+def seen(told: News, fleet: FleetBrief | None = None) -> FleetBrief:
+    """What a listener knows after one more event."""
+    return applied(fleet, decode_event(data_of(encode_event("change", "a-1", NOON, told))))
+
+
+def test_an_event_is_three_lines_and_a_blank_one() -> None:
+    frame = encode_event("fleet", "a-1", NOON + 0.12345, news(nodes=(node(),)))
+    assert frame.startswith(b"id: a-1\nevent: fleet\ndata: {")
+    document = json.loads(data_of(frame))
+    assert list(document) == ["taken_at", "summary", "nodes", "removed", "figures"]
+    assert document["taken_at"] == NOON + 0.123
+    assert document["nodes"][0]["name"] == "gpu01"
+
+
+@given(st.text())
+def test_no_name_breaks_out_of_its_event(name: str) -> None:
+    told = news(nodes=(node(name=name.encode(errors="ignore").decode()),))
+    assert seen(told).nodes[1] == told.nodes[0]
+
+
+def test_figures_are_rows_in_a_fixed_order() -> None:
+    whole = NodeFigures(7, 1_750_000_000, 53, None, (Figures(96, 71026, 65, 365),))
+    document = json.loads(data_of(encode_event("fleet", "a-1", NOON, news(figures=(whole,)))))
+    assert document["figures"] == [[7, 1_750_000_000, 53, None, [[96, 71026, 65, 365]]]]
+
+
+def test_a_change_repeats_no_figure_and_tells_unknown_from_unchanged() -> None:
+    before = NodeFigures(7, 10, 53, 40, (Figures(96, 71026, 65, 365), Figures(0, 4, 33, 71)))
+    after = NodeFigures(7, 11, 53, 41, (Figures(95, 71026, None, 365), Figures(0, 4, 33, 71)))
+    frame = encode_event("change", "a-2", NOON, news(figures=(moved(before, after),)))
+    rows = json.loads(data_of(frame))["figures"]
+    assert rows == [[7, 11, "=", 41, [[95, "=", None, "="], "="]]]
+
+
+@given(st.lists(st.tuples(row, row), max_size=4), row, row)
+def test_figures_and_what_moved_of_them_give_the_later_ones(
+    pairs: list[tuple[Figures, Figures]], one: Figures, other: Figures
+) -> None:
+    parts = tuple([old for old, _ in pairs]), tuple([new for _, new in pairs])
+    before = NodeFigures(1, 10, one.busy_percent, one.power_watts, parts[0])
+    after = NodeFigures(1, None, other.busy_percent, other.power_watts, parts[1])
+    known = seen(news(nodes=(node(),), figures=(before,)))
+    assert known.figures == {1: before}
+    assert seen(news(figures=(moved(before, after),)), known).figures == {1: after}
+
+
+def test_removed_nodes_are_gone_with_their_figures() -> None:
+    rows = (NodeFigures(1, 10, 1, 1, ()), NodeFigures(2, 10, 1, 1, ()))
+    known = seen(news(nodes=(node(1), node(2)), figures=rows))
+    left = seen(news(removed=(1, 99)), known)
+    assert set(left.nodes) == set(left.figures) == {2}
+    assert set(known.nodes) == {1, 2}
+
+
+def test_a_change_of_what_is_not_known_makes_nothing_up() -> None:
+    before = NodeFigures(7, 10, 53, 40, (Figures(96, 71026, 65, 365), Figures(0, 4, 33, 71)))
+    after = NodeFigures(7, 11, 53, 40, (Figures(95, 71026, 65, 365), Figures(0, 4, 33, 71)))
+    lost = seen(news(figures=(moved(before, after),)))
+    unknown = Figures(None, None, None, None)
+    assert lost.figures == {
+        7: NodeFigures(7, 11, None, None, (Figures(95, None, None, None), unknown))
+    }
+
+
+@pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'{"taken_at": "noon"}', b"\xff"])
+def test_garbage_is_no_event(garbage: bytes) -> None:
+    with pytest.raises(Undecodable, match="not an event"):
+        decode_event(garbage)
+
+
+def test_an_id_is_known_by_the_life_that_gave_it() -> None:
+    assert count_of(event_id("abc-1", 42), "abc-1") == 42
+    for other in (
+        "abd-1-42",
+        "abc-1-",
+        "abc-1",
+        "42",
+        "",
+        "abc-1-4²",
+        "abc-1--4",
+        "abc-1-" + "9" * 99,
+    ):
+        assert count_of(other, "abc-1") is None
+
+
+@given(st.lists(st.binary(max_size=300), max_size=6), st.data())
+def test_a_block_fits_into_any_gzip_stream(chunks: list[bytes], data: st.DataObject) -> None:
+    blocks = [gzip_block(chunk) for chunk in chunks]
+    start = data.draw(st.integers(0, len(chunks)))
+    reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    read = [reader.decompress(part) for part in (GZIP_HEADER, *blocks[start:])]
+    assert read[1:] == chunks[start:]

@@ -1,0 +1,150 @@
+"""The fleet for Prometheus, read back by Prometheus's own parser."""
+
+from collections.abc import Iterator
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.text import clean
+from fleet_smi.wire.prometheus import metrics
+from tests import golden
+from tests.terminal.samples import (
+    busy,
+    fleet,
+    gpu,
+    lab,
+    no_gpu,
+    node,
+    not_answering,
+    process,
+    silent,
+    sliced,
+    verdict,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+COUNTS = {"reports_total": 42, "listeners": 3, "something_new": 1}
+
+
+def text(view: FleetView, counts: dict[str, float] | None = None) -> str:
+    return metrics(view, counts or {}).decode()
+
+
+def samples(view: FleetView, name: str) -> list[Sample]:
+    families = text_string_to_metric_families(text(view))
+    everything: Iterator[Sample] = (one for family in families for one in family.samples)
+    return [one for one in everything if one.name == f"fleet_smi_{name}"]
+
+
+def values(view: FleetView, name: str) -> list[float]:
+    return [sample.value for sample in samples(view, name)]
+
+
+def test_a_lab_reads_as_it_is_written_down() -> None:
+    golden.check(GOLDEN / "metrics.txt", text(fleet(*lab().nodes, sliced()), dict(COUNTS)))
+
+
+def test_every_family_is_described_once_and_stands_together() -> None:
+    lines = text(fleet(*lab().nodes, sliced()), dict(COUNTS)).splitlines()
+    names = [line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")]
+    blocks = [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
+    assert len(blocks) == len(set(blocks))
+    assert [line.split(" ")[2] for line in lines if line.startswith("# TYPE")] == blocks
+
+
+def test_a_gpu_is_known_by_its_place_and_its_uuid() -> None:
+    card = busy(3, process("alice"), uuid="GPU-1", name="NVIDIA H100", power_watts=312.5)
+    (sample,) = samples(fleet(node("gpu01", card)), "gpu_power_watts")
+    assert sample.value == 312.5
+    assert sample.labels == {
+        "node": "gpu01",
+        "node_id": "id-gpu01",
+        "gpu": "3",
+        "uuid": "GPU-1",
+        "model": "NVIDIA H100",
+    }
+
+
+def test_percent_are_ratios_and_megahertz_hertz() -> None:
+    view = fleet(node("gpu01", busy(0, process("alice"), busy_percent=97.0, sm_clock_mhz=1980)))
+    assert values(view, "gpu_busy_ratio") == [0.97]
+    assert values(view, "gpu_sm_clock_hertz") == [1_980_000_000]
+
+
+def test_the_state_is_a_label() -> None:
+    (sample,) = samples(fleet(node("gpu01", gpu(0, verdict("free")))), "gpu_state")
+    assert (sample.labels["state"], sample.value) == ("free", 1)
+
+
+def test_what_is_not_measured_is_absent_and_zero_is_zero() -> None:
+    view = fleet(node("gpu01", gpu(0, verdict("free"), None, busy_percent=0.0, processes=None)))
+    assert values(view, "gpu_memory_used_bytes") == []
+    assert values(view, "gpu_processes") == values(view, "gpu_users") == []
+    assert values(view, "gpu_busy_ratio") == [0]
+
+
+@pytest.mark.parametrize("impossible", [nan, inf, -inf])
+def test_what_is_no_number_is_absent(impossible: float) -> None:
+    view = fleet(node("gpu01", gpu(0, verdict("free"), power_watts=impossible)))
+    assert values(view, "gpu_power_watts") == []
+
+
+def test_of_a_silent_node_only_its_silence_is_told() -> None:
+    view = fleet(silent())
+    names = {line.split("{")[0] for line in text(view).splitlines() if line[0] != "#"}
+    assert {name for name in names if "_gpu_" in name} == {"fleet_smi_gpu_state"}
+    assert {sample.labels["state"] for sample in samples(view, "gpu_state")} == {"unknown"}
+    assert values(view, "node_up") == [0]
+    assert values(view, "node_age_seconds") == [240]
+    assert values(view, "node_failed_collectors") == []
+
+
+def test_a_node_without_gpus_is_up_and_a_failed_collector_counts() -> None:
+    view = fleet(no_gpu(), not_answering())
+    assert values(view, "node_up") == [1, 1]
+    assert values(view, "node_failed_collectors") == [0, 1]
+
+
+def test_people_are_counted_and_no_process_is_named() -> None:
+    mine = process("alice", command="python secret.py", name="secret", pid=987654)
+    view = fleet(node("gpu01", busy(0, mine), busy(1, mine, process("bob"))))
+    owned = {one.labels["user"]: one.value for one in samples(view, "user_gpus")}
+    assert owned == {"alice": 2, "bob": 1}
+    assert values(view, "gpu_users") == [1, 2]
+    assert "secret" not in text(view)
+    assert "987654" not in text(view)
+
+
+def test_mig_instances_have_samples_of_their_own() -> None:
+    states = samples(fleet(sliced()), "mig_state")
+    assert len(states) == sum(len(gpu.instances) for gpu in sliced().gpus)
+    assert all(sample.labels["mig_uuid"] and sample.labels["profile"] for sample in states)
+
+
+def test_the_hubs_own_counts_are_told_under_their_names() -> None:
+    lines = text(fleet(), dict(COUNTS)).splitlines()
+    assert "fleet_smi_hub_reports_total 42" in lines
+    assert "# TYPE fleet_smi_hub_reports_total counter" in lines
+    assert "# TYPE fleet_smi_hub_listeners gauge" in lines
+    assert "fleet_smi_hub_something_new 1" in lines
+
+
+hostile = st.text(st.sampled_from('ab"\\\n\r\t{}=, #\u2028\x1b\x00é')) | st.text()
+
+
+@given(hostile, hostile, hostile, hostile)
+def test_no_name_breaks_out_of_its_label(name: str, uuid: str, model: str, user: str) -> None:
+    card: dict[str, Any] = {"uuid": uuid, "name": model}
+    view = fleet(node(name, busy(0, process(user or "x"), **card), node_id="id"))
+    (sample,) = samples(view, "gpu_power_watts")
+    assert sample.labels["node"] == clean(name, 200)
+    assert sample.labels["uuid"] == clean(uuid, 200)
+    assert sample.labels["model"] == clean(model, 200)
+    assert values(view, "user_gpus") == [1]

@@ -1,0 +1,176 @@
+"""Reports as bytes: what is written reads back, and what is no report says why."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fleet_smi.errors import Undecodable, WrongVersion
+from fleet_smi.model.snapshot import CollectorRun, Fault, Host, Snapshot
+from fleet_smi.wire.report import (
+    MOST_BYTES,
+    MOST_SNAPSHOTS,
+    VERSION,
+    Receipt,
+    Report,
+    decode_receipt,
+    decode_report,
+    encode_receipt,
+    encode_report,
+    encode_report_json,
+    encode_snapshot,
+)
+from tests.builders import NOON, gpu, instance, process, snapshot
+
+REPORTS = Path(__file__).parent / "reports"
+
+
+def everything() -> Snapshot:
+    """A snapshot with each kind of part in it."""
+    busy = process(command='python train.py --name "two words"', uid=1000, cpu_percent=99.5)
+    return snapshot(
+        gpu(0, processes=(busy,), throttle_reasons=("power cap",), unread={"fan_percent": "N/A"}),
+        gpu(1, instances=(instance(1, processes=(busy,)),), mig_mode=True),
+        gpu(2, processes=None, fault=Fault(kind="lost", detail="GPU is lost", since=NOON)),
+        run_id="run-1",
+        agent_version="0.3.0",
+        labels={"rack": "7", "owner": "Müller"},
+        host=Host(addresses=("10.0.0.7",), kernel="6.1.0", cpu_count=96, load_1_minute=3.5),
+        runs=(CollectorRun(name="nvidia", outcome="ok", seconds=0.012),),
+    )
+
+
+def report_of(*snapshots: Any, **fields: Any) -> bytes:
+    """A report of snapshots as plain values."""
+    told = {"version": VERSION, "sent_at": NOON, "snapshots": snapshots}
+    return msgspec.msgpack.encode(told | fields)
+
+
+def test_a_snapshot_reads_back_as_it_was() -> None:
+    sent = everything()
+    read = decode_report(encode_report([encode_snapshot(sent)], NOON + 2))
+    assert read == Report(version=VERSION, sent_at=NOON + 2, snapshots=(sent,))
+    assert sent == read.snapshots[0]
+
+
+def test_a_snapshot_reads_back_from_json_too() -> None:
+    sent = everything()
+    assert decode_report(encode_report_json([sent], NOON), json=True).snapshots == (sent,)
+
+
+def test_a_snapshot_is_as_old_as_its_own_clock_says() -> None:
+    sent = snapshot(taken_at=NOON)
+    report = decode_report(encode_report([encode_snapshot(sent)], NOON + 90))
+    assert report.age_seconds(report.snapshots[0]) == 90
+    ahead = decode_report(encode_report([encode_snapshot(sent)], NOON - 5))
+    assert ahead.age_seconds(ahead.snapshots[0]) == 0
+
+
+@pytest.mark.parametrize("version", [1])
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_a_report_of_every_version_ever_released_still_reads(version: int, form: str) -> None:
+    body = (REPORTS / f"report-v{version}.{form}").read_bytes()
+    assert decode_report(body, json=form == "json").snapshots == (everything(),)
+
+
+def test_a_field_of_a_later_version_is_passed_over() -> None:
+    told = msgspec.to_builtins(everything()) | {"mood": {"deep": ["new"]}}
+    told["gpus"][0]["colour"] = "green"
+    assert decode_report(report_of(told)).snapshots == (everything(),)
+
+
+def test_what_is_left_out_is_not_measured() -> None:
+    told = {"node_id": "n", "name": "n", "taken_at": NOON}
+    assert decode_report(report_of(told)).snapshots == (
+        Snapshot(node_id="n", name="n", taken_at=NOON),
+    )
+
+
+def test_of_a_doubled_field_the_last_counts() -> None:
+    told = b'{"node_id": "a", "node_id": "b", "name": "", "taken_at": 1}'
+    body = b'{"version": 1, "snapshots": [%b]}' % told
+    assert decode_report(body, json=True).snapshots[0].node_id == "b"
+
+
+@pytest.mark.parametrize(
+    "version, remedy", [(2, "update the hub"), (65_535, "update the hub"), (0, "update the agent")]
+)
+def test_another_version_names_both_and_says_what_to_do(version: int, remedy: str) -> None:
+    for body in (report_of({"node_id": 7}, version=version), report_of(version=version)):
+        with pytest.raises(WrongVersion, match=f"version {version}; .* knows {VERSION}: {remedy}"):
+            decode_report(body)
+
+
+VALID = encode_report([encode_snapshot(everything())], NOON)
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        (b"", "an empty message"),
+        (b"\x00" * (MOST_BYTES + 1), f"a message of {MOST_BYTES + 1} bytes"),
+        (VALID[:-5], "truncated"),
+        (VALID + b"\x01", "trailing"),
+        (b"\x91" * 100_000, "object"),
+        (b"\x82\xa7version\x01\xa4deep" + b"\x91" * 100_000, "nested too deep"),
+        (b"\x81\xa7version\xdd\xff\xff\xff\xff", "int"),
+        (b"\x82\xa7version\x01\xa9snapshots\xdd\xff\xff\xff\xff", "truncated"),
+        (b"\xff garbage", "not a report"),
+        (b"\x81\xa3\xff\xff\xff\x01", "not UTF-8|not a report"),
+        (report_of(), "without a snapshot"),
+        (report_of(*[{}] * (MOST_SNAPSHOTS + 1)), f"length <= {MOST_SNAPSHOTS}"),
+        (report_of(7), "not a snapshot"),
+        (report_of({"name": "n", "taken_at": NOON}), "node_id"),
+        (report_of({"node_id": "n", "name": "n"}), "taken_at"),
+        (report_of({"node_id": "n", "name": "n", "taken_at": float("nan")}), "taken_at"),
+        (report_of({"node_id": "n", "name": "n", "taken_at": 1e300}), "taken_at"),
+        (report_of({"node_id": "../etc", "name": "n", "taken_at": NOON}), "node_id"),
+        (report_of({"node_id": "n\n", "name": "n", "taken_at": NOON}), "node_id"),
+        (report_of({"node_id": "x" * 200, "name": "n", "taken_at": NOON}), "node_id"),
+        (
+            report_of(
+                *({"node_id": each, "name": "n", "taken_at": NOON} for each in ("one", "two"))
+            ),
+            "more than one node",
+        ),
+    ],
+    ids=range(21),
+)
+def test_what_is_no_report_says_why_in_one_line(body: bytes, words: str) -> None:
+    with pytest.raises(Undecodable, match=words) as caught:
+        decode_report(body)
+    assert len(str(caught.value)) < 300
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        (b"{", "truncated"),
+        (b"{} x", "trailing|version"),
+        (b'{"version": "1"}', "int"),
+        (b"[", "object"),
+    ],
+)
+def test_json_that_is_no_report_says_why_too(body: bytes, words: str) -> None:
+    with pytest.raises(Undecodable, match=words):
+        decode_report(body, json=True)
+
+
+def test_one_bad_snapshot_does_not_hide_the_others() -> None:
+    good = msgspec.to_builtins(snapshot(gpu()))
+    assert decode_report(report_of(good, good | {"taken_at": None})).snapshots == (snapshot(gpu()),)
+
+
+def test_a_sending_time_that_cannot_be_is_not_told() -> None:
+    report = decode_report(report_of(msgspec.to_builtins(snapshot()), sent_at=float("inf")))
+    assert report.sent_at is None
+    assert report.age_seconds(report.snapshots[0]) == 0
+
+
+def test_a_receipt_reads_back() -> None:
+    receipt = Receipt(hub="life-1", kept=7, interval_seconds=10.0)
+    assert decode_receipt(encode_receipt(receipt)) == receipt
+    with pytest.raises(Undecodable, match="no receipt"):
+        decode_receipt(b"<html>")
