@@ -14,7 +14,7 @@ AS_ROOT = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 TESTED = zsh:zsh fish:fish csh:csh busybox:busybox ssh:openssh-client sshd:openssh-server ip:iproute2
 APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq
 
-run: .venv/run       ## this machine's GPUs, or a simulated machine where there are none
+run: .venv/run       ## a hub with this machine's GPUs, or with a simulated fleet where there are none
 	@$(BIN)/fleet-smi demo --unless-gpus
 
 test: .venv/dev      ## every test

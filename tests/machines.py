@@ -33,11 +33,11 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
         time.sleep(0.005)
 
 
-def needs_root() -> None:
+def needs_root(for_what: str = "start processes of other users") -> None:
     """Skip a test that only root can run; where CI runs, it must be root."""
     if os.geteuid() != 0:
         assert not os.environ.get("CI"), "CI must run as root: this test would be skipped"
-        pytest.skip("only root can start processes of other users")
+        pytest.skip(f"only root can {for_what}")
 
 
 def needs_program(name: str) -> None:

@@ -1,12 +1,11 @@
-"""A real sshd for a test: on a loopback port, with keys, users' config and log of its own."""
+"""A real sshd for a test: on a port of its own, with keys, users' config and log of its own."""
 
-import contextlib
 import os
 import pwd
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -32,13 +31,25 @@ def make_key(path: Path) -> str:
 
 
 class Sshd:
-    """One server, which takes the user who runs the tests by the key `user_key`."""
+    """One server, which takes the user who runs the tests by the key `user_key`.
 
-    def __init__(self, folder: Path, user_key: Path, *lines: str) -> None:
+    `within` stands before its command where it is to run on a host of its own.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        user_key: Path,
+        *lines: str,
+        address: str = "127.0.0.1",
+        within: Sequence[str] = (),
+    ) -> None:
         folder.mkdir()
         self._folder = folder
         self._user_key = user_key
         self._lines = lines
+        self._within = within
+        self.address = address
         self._process: subprocess.Popen[bytes] | None = None
         self.host_key = make_key(folder / "host_key")
         self.log = folder / "log"
@@ -50,7 +61,7 @@ class Sshd:
             Path("/run/sshd").mkdir(exist_ok=True)  # root's sshd does not start without it
         self._write_config()
         command = [find_sshd(), "-D", "-f", str(self._folder / "config"), "-E", str(self.log)]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen([*self._within, *command], stdin=subprocess.DEVNULL)
         wait_until(self._answers)
 
     def stop(self) -> None:
@@ -65,14 +76,14 @@ class Sshd:
 
     def known_host(self, name: str = "") -> str:
         """The line of known_hosts for this server, under its address or a name."""
-        return f"{name or f'[127.0.0.1]:{self.port}'} {self.host_key}\n"
+        return f"{name or f'[{self.address}]:{self.port}'} {self.host_key}\n"
 
     def _write_config(self) -> None:
         shutil.copy(self._user_key.with_suffix(".pub"), self._folder / "authorized_keys")
         lines = (
             *self._lines,
             f"Port {self.port}",
-            "ListenAddress 127.0.0.1",
+            f"ListenAddress {self.address}",
             f"HostKey {self._folder / 'host_key'}",
             f"AuthorizedKeysFile {self._folder / 'authorized_keys'}",
             f"PidFile {self._folder / 'pid'}",
@@ -87,9 +98,7 @@ class Sshd:
         (self._folder / "config").write_text("\n".join(lines) + "\n")
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-            return True
-        return False
+        return self.log.exists() and "Server listening" in self.log.read_text()
 
 
 class SshNetwork:
@@ -113,18 +122,26 @@ class SshNetwork:
         ]
         self._hosts: list[str] = []
 
-    def server(self, *lines: str, env: Mapping[str, str] | None = None) -> Sshd:
+    def server(
+        self,
+        *lines: str,
+        env: Mapping[str, str] | None = None,
+        address: str = "127.0.0.1",
+        within: Sequence[str] = (),
+    ) -> Sshd:
         """Start a server; `env` is what programs find there."""
         if env:
             lines = (*lines, "SetEnv " + " ".join(f"{key}={value}" for key, value in env.items()))
-        started = Sshd(self._folder / f"sshd-{len(self._servers)}", self.key, *lines)
+        folder = self._folder / f"sshd-{len(self._servers)}"
+        started = Sshd(folder, self.key, *lines, address=address, within=within)
         started.start()
         self._servers.append(started)
         return started
 
     def name(self, host: str, server: Sshd, *lines: str, known: str | None = None) -> None:
         """Put a server into ssh_config under a name, and its key into known_hosts."""
-        own = (f"Host {host}", "HostName 127.0.0.1", f"Port {server.port}", f"HostKeyAlias {host}")
+        place = (f"HostName {server.address}", f"Port {server.port}")
+        own = (f"Host {host}", *place, f"HostKeyAlias {host}")
         self._hosts.append("\n  ".join((*own, *lines)))
         # What stands first counts: what is for all hosts comes last.
         self.config.write_text("\n".join((*self._hosts, "Host *", *self._config)) + "\n")

@@ -1,24 +1,25 @@
-"""Draws `status.svg`: what `fleet-smi demo` prints, on a dark card.
+"""Draws `status.svg`: what `fleet-smi -o` prints of the demonstration's fleet, on a dark card.
 
 `python docs/images/make.py` writes it anew; a test fails when it is no longer what is printed.
 """
 
-import os
 import re
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from html import escape
-from io import StringIO
 from pathlib import Path
-from unittest.mock import patch
 
-from fleet_smi.cli.main import main
+from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.model.fleet import FleetView
+from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo
+from fleet_smi.simulation.story import past
+from fleet_smi.terminal.paint import Paint
+from fleet_smi.terminal.view import overview
 
 PICTURE = Path(__file__).with_name("status.svg")
-COMMAND = "fleet-smi demo"
-COLUMNS = 90
-# The demo's figures move with the clock; the picture is of this moment.
-_MOMENT = 1_760_000_000.0
+COMMAND = "fleet-smi -o"
+COLUMNS = 96
+_BEGAN = 1_760_000_000.0
+_LASTS_SECONDS = SILENT_AFTER_SECONDS + 220.0
 
 _CELL, _LINE, _SIZE, _GAP = 8.4, 21, 14, 0.6
 _LEFT, _TOP, _BAR_HEIGHT = 24, 64, 11
@@ -31,18 +32,21 @@ _BAR = re.compile(r"[▓░]+")
 _FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 
+def fleet() -> FleetView:
+    """The demonstration's fleet some minutes after it began, one node silent by then."""
+    story, fleet, now = demo(seed=7, began=_BEGAN), Fleet(), _BEGAN + _LASTS_SECONDS
+    steps = range(int(_LASTS_SECONDS / story.interval_seconds) + 1)
+    moments = (*past(_BEGAN), *(_BEGAN + step * story.interval_seconds for step in steps))
+    for index in range(len(story.nodes)):
+        for number, at in enumerate(moments, 1):
+            if story.speaks(index, at):
+                fleet.apply(story.snapshot(index, at, number), at, Via("push", str(index)))
+    return fleet.view(now)
+
+
 def printed() -> str:
-    """What the command prints at that moment, with its colours."""
-    text = StringIO()
-    with (
-        redirect_stdout(text),
-        patch.dict(os.environ, {"COLUMNS": str(COLUMNS)}),
-        patch("time.time", return_value=_MOMENT),
-    ):
-        code = main([*COMMAND.split()[1:], "--color"])
-    if code:
-        raise SystemExit(code)
-    return text.getvalue()
+    """What the command prints of it, with its colours."""
+    return overview.render(fleet(), COLUMNS, Paint(on=True))
 
 
 def picture() -> str:

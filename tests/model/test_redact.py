@@ -57,6 +57,8 @@ def test_a_secret_goes_and_its_name_stays(command: str, shown: str) -> None:
         "wget http://host:80/path?mail=a@b",
         "git clone ssh://git@github.com/x/y",
         "app -p 8080",
+        "app password: --verbose",
+        "pall bearer --verbosity=7",
     ],
 )
 def test_what_is_no_secret_is_left_alone(command: str) -> None:
@@ -87,7 +89,8 @@ def test_a_second_time_finds_nothing_new(command: str) -> None:
 def test_no_secret_gets_through_whatever_stands_around_it(
     name: str, secret: str, around: tuple[str, str]
 ) -> None:
-    command = f"{around[0].replace(secret, '')} {name}{secret} {around[1].replace(secret, '')}"
+    before, after = (each.replace(secret, "") for each in around)
+    command = f"{before} run {name}{secret} {after}"
     assert secret not in redact(command).replace(REDACTED, "")
 
 

@@ -74,6 +74,11 @@ def test_case_06_memory_beyond_that_of_the_processes_is_noted(busy: float, state
     assert words(verdict) == ["61.0 GiB more than its processes account for"]
 
 
+def test_case_06_memory_of_the_host_is_not_for_the_processes_to_account_for() -> None:
+    card = gpu(processes=(process(),), memory_used_bytes=71 * GIB, memory_shared=True)
+    assert after(HOUR, card).notes == ()
+
+
 def test_case_06_the_overhead_of_contexts_is_not_worth_a_note() -> None:
     card = gpu(processes=(process(),), memory_used_bytes=16 * GIB + 900 * MIB)
     assert after(HOUR, card).notes == ()

@@ -9,7 +9,7 @@ from typing import Any, Self
 import msgspec
 
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.report import Receipt, decode_report, encode_receipt, encode_receipt
+from fleet_smi.wire.report import Receipt, decode_report
 
 
 class Sink:
@@ -119,10 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
         while sink.hangs.is_set():
             sink.hangs.wait(0.01)
         status, answer = sink.take(self.path, self.headers.get("Authorization", ""), body)
-        receipt = isinstance(answer, Receipt)
-        data = encode_receipt(answer) if receipt else msgspec.json.encode(answer)
+        data = msgspec.json.encode(answer)
         self.send_response(status)
-        self.send_header("Content-Type", "application/msgpack" if receipt else "application/json")
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -194,6 +194,12 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     spool.close()
 
 
+def test_a_folder_that_cannot_be_had_is_told_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UsageError, match=r"file/spool.*--state"):
+        Spool(str(tmp_path / "file" / "spool"))
+
+
 def test_two_agents_do_not_share_a_folder(spool: Spool, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="another agent"):
         Spool(str(tmp_path / "spool"))

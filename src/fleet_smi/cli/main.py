@@ -16,12 +16,12 @@ COMMANDS: dict[str, str] = {
     "nodes": "the machines of the fleet: how each is heard; rename, label, remove",
     "up": "a hub, this machine and the page in one process",
     "hub": "the hub, which hears every node; its tokens and people",
-    "doctor": "check this machine and say what to do",
-    "demo": "a simulated machine, to see what it looks like without a GPU",
-    "simulate": "a simulated fleet that reports to a hub, to see what it can bear",
     "agent": "report this machine to a hub, a shared folder, a pipe, or whoever asks",
+    "doctor": "check this machine and say what to do",
     "config": "the settings: show, check, or write a file to start from",
     "service": "run the agent or the hub as a service of this machine (systemd)",
+    "demo": "a simulated fleet with a real hub, to see what it looks like without a GPU",
+    "simulate": "a simulated fleet that reports to a hub, to see what it can bear",
     "completion": "print the tab completion of your shell",
 }
 """Every command and its line in the help; a file of that name holds it."""

@@ -29,12 +29,12 @@ _NOT_OURS = (
 _OWNERS = "access|api|auth|bearer|id|refresh|secret|session"
 _COMMON_NAMES = rf"(?<![a-z])pass|[-_]pwd|{_NOT_OURS}(?<![a-z])(?:{_OWNERS})?token"
 _NO_SWITCH = r"(?!(?:\d{1,6}|true|false|yes|no|none|null)(?!\S))"
-_IS = r"[\"']?\s?[:=]\s?[\"']?"
+_IS = r"[\"']?\s?[:=](?:\s(?!-))?[\"']?"
 _VALUE = r"(?:(?<=\")[^\"]+|(?<=')[^']+|[^\s\"']+)"
 _FLAG = r"(?<!\S)--?[\w.-]{0,64}?"
 _NEXT_WORD = r"\s(?!-)[\"']?"
 _LONG = r"(?=[\w+=-]{20})(?=\S{0,40}\d)"
-_SCHEMES = r"(?:(?:basic|bearer|digest|negotiate|token)\s)?"
+_SCHEMES = r"(?:(?:basic|bearer|digest|negotiate|token)\s(?!-))?"
 _SHAPES = (
     r"(?:AKIA|ASIA)[0-9A-Z]{16}|hf_[A-Za-z0-9]{20}|gh[oprsu]_[A-Za-z0-9]{20}|github_pat_\w{20}"
     r"|glpat-[\w-]{20}|sk-(?:[a-z0-9]{2,8}-){0,2}[A-Za-z0-9_]{20}|xox[a-z]-[\w-]{10}|AIza[\w-]{30}"
@@ -45,7 +45,7 @@ _SHAPES = (
 _SECRETS = (
     r"(://[^\s/:@]*:)[^\s/]+(?=@)",
     rf"(\bauthorization{_IS}{_SCHEMES}){_VALUE}",
-    r"(\bbearer\s)[\w.~+/=-]{8,}",
+    r"(\bbearer\s)(?!-)[\w.~+/=-]{8,}",
     rf"((?:{_NAMES})\d?{_IS}){_VALUE}",
     rf"({_FLAG}(?:{_NAMES})\d?{_NEXT_WORD}){_VALUE}",
     rf"((?:{_COMMON_NAMES}){_IS}){_NO_SWITCH}{_VALUE}",

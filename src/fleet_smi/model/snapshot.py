@@ -46,7 +46,7 @@ class Fault(Struct, frozen=True, kw_only=True, gc=False):
     since: float | None = None
 
 
-class Instance(Struct, frozen=True, kw_only=True):
+class Instance(Struct, frozen=True, kw_only=True, gc=False):
     """A MIG instance: a slice of a GPU with memory and processes of its own."""
 
     uuid: str
@@ -61,7 +61,7 @@ class Instance(Struct, frozen=True, kw_only=True):
     unread: dict[str, str] = {}
 
 
-class Gpu(Struct, frozen=True, kw_only=True):
+class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     """A device, known by its UUID; the index is only for display.
 
     `processes` is `None` when the list could not be read, and empty when nobody is there.
@@ -110,7 +110,7 @@ class Gpu(Struct, frozen=True, kw_only=True):
     unread: dict[str, str] = {}
 
 
-class Host(Struct, frozen=True, kw_only=True):
+class Host(Struct, frozen=True, kw_only=True, gc=False):
     """The machine around the GPUs."""
 
     addresses: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class CollectorRun(Struct, frozen=True, kw_only=True, gc=False):
     fault: FaultKind | None = None
 
 
-class Snapshot(Struct, frozen=True, kw_only=True):
+class Snapshot(Struct, frozen=True, kw_only=True, gc=False):
     """All that was read of one node at one time.
 
     `sequence` counts the snapshots of one `run_id`, the life of one agent, from 1 on.

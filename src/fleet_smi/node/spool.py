@@ -103,7 +103,7 @@ class Spool:
         if self._sizes.pop(number, None) is not None:
             if self._open is not None and self._open.number == number:
                 self._seal()
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # what cannot be removed is sent twice: harmless
                 os.unlink(_name(number), dir_fd=self._folder)
 
     def keep_within_bound(self) -> bool:
@@ -178,8 +178,11 @@ def thinned(items: list[_T]) -> list[_T]:
 
 
 def _own_folder(path: str) -> int:
-    os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103  # pathlib is memory of the agent
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103  # pathlib is memory of the agent
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; give another --state") from None
     if os.fstat(folder).st_uid != os.geteuid():
         os.close(folder)
         raise UsageError(f"{path} belongs to another user: give another --state")

@@ -45,10 +45,12 @@ def endpoints() -> tuple[Endpoint, ...]:
 
 
 def _starlette(services: Services) -> Starlette:
-    return Starlette(
+    app = Starlette(
         routes=[_route(endpoint, services) for endpoint in endpoints()],
-        exception_handlers={HTTPException: _not_found},
+        exception_handlers={HTTPException: _no_endpoint},
     )
+    app.router.redirect_slashes = False  # what is not there is not somewhere else
+    return app
 
 
 def _route(endpoint: Endpoint, services: Services) -> Route:
@@ -123,8 +125,9 @@ def _refused(refusal: Refusal) -> Response:
     return response
 
 
-async def _not_found(_: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    if status == 405:
-        return _refused(Refusal(405, "wrong_method", "this is not asked for in that way"))
-    return _refused(Refusal(status, "not_found", "there is nothing here; see /api/v1/openapi.json"))
+async def _no_endpoint(_: Request, error: Exception) -> Response:
+    allow = (getattr(error, "headers", None) or {}).get("Allow")
+    if allow is not None:
+        words = f"this is asked for by {allow}"
+        return _refused(Refusal(405, "wrong_method", words, allow=allow))
+    return _refused(Refusal(404, "not_found", "there is nothing here; see /api/v1/openapi.json"))

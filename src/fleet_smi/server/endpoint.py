@@ -23,6 +23,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """One row; `query`, `body` and `answer` are types of which the document is made.
 
     `may` is what the asker must be allowed to do; `None` where the handler sees to that.
+    `also` are the statuses of this endpoint alone, beside those that its other fields bring.
     """
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
@@ -34,9 +35,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     body: Any = None
     takes: tuple[str, ...] = ("application/json",)
     answer: Any = None
-    answers_with: str = "application/json"
+    answers_with: tuple[str, ...] = ("application/json",)
     status: int = 200
-    errors: tuple[int, ...] = ()
+    also: tuple[int, ...] = ()
 
 
 class ApiError(Exception):
@@ -76,6 +77,14 @@ class Asked:
     def header(self, name: str) -> str:
         """A header of the request; empty when there is none."""
         return str(self.request.headers.get(name, ""))
+
+    @property
+    def takes_gzip(self) -> bool:
+        """Whether the asker can unpack it."""
+        offers = self.header("accept-encoding").replace(" ", "").lower().split(",")
+        return any(offer == "gzip" or offer.startswith("gzip;q=") for offer in offers) and not (
+            {"gzip;q=0", "gzip;q=0.0", "gzip;q=0.00", "gzip;q=0.000"} & set(offers)
+        )
 
     def fleet(self) -> FleetView:
         """The fleet as the asker may see it."""

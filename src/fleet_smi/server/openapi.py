@@ -8,29 +8,28 @@ import msgspec
 from msgspec import Struct
 
 from fleet_smi import __version__
+from fleet_smi.server.auth import COOKIE
 from fleet_smi.server.endpoint import Endpoint
 from fleet_smi.server.refusal import ErrorBody
 
 _REFERENCE = "#/components/schemas/{name}"
 _SECURITY: dict[str | None, list[dict[str, list[str]]]] = {
     None: [],
+    # A hub that listens on its own machine alone, or is open, asks nobody who they are.
     "view": [{}, {"token": []}, {"session": []}],
     "administrate": [{"token": []}, {"session": []}],
-    "report": [{"token": []}],
+    "report": [{}, {"token": []}],
 }
-_WHOEVER_ASKS = (400, 421)
-_WHO_MAY = (401, 403, 429)
 _WORDS = {
     200: "Here it is",
     204: "Done",
+    304: "It is as it was",
     400: "The request makes no sense",
     401: "A credential is needed",
     403: "This credential does not allow it",
     404: "There is no such thing",
-    409: "It is taken",
     413: "Too large",
     415: "Not in this format",
-    405: "Not in that way",
     421: "Not for this hub",
     429: "Too many failures from this address: wait",
     503: "Not now",
@@ -46,7 +45,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     )
     known = dict(zip([*map(repr, types), repr(ErrorBody)], schemas, strict=True))
     for each in endpoints:
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, known)
+        paths.setdefault(_path(each), {})[each.method.lower()] = _operation(each, known)
     return {
         "openapi": "3.1.0",
         "info": {"title": "fleet-smi", "version": __version__},
@@ -55,18 +54,24 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "schemas": components,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "session": {"type": "apiKey", "in": "cookie", "name": "fleet_smi_session"},
+                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
             },
         },
     }
 
 
+def _path(endpoint: Endpoint) -> str:
+    """The path as the document writes it: what is named there, and not of what kind."""
+    return re.sub(r":\w+}", "}", endpoint.path)
+
+
 def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+    path = _path(endpoint)
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
-        "operationId": f"{endpoint.method.lower()}{re.sub('[^a-z]+', '_', endpoint.path)}",
+        "operationId": f"{endpoint.method.lower()}{re.sub('[^a-z0-9]+', '_', path)}",
         "security": _SECURITY[endpoint.may],
-        "parameters": [*_places(endpoint.path), *_parameters(endpoint.query)],
+        "parameters": [*_places(path), *_parameters(endpoint.query)],
         "responses": _responses(endpoint, schemas),
     }
     if endpoint.body is not None:
@@ -79,7 +84,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
 def _places(path: str) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in re.findall(r"{(\w+)", path)
+        for name in re.findall(r"{(\w+)}", path)
     ]
 
 
@@ -88,19 +93,43 @@ def _parameters(query: type[Struct] | None) -> list[dict[str, Any]]:
         return []
     schema = msgspec.json.schema_components([query])[1][query.__name__]
     return [
-        {"name": name, "in": "query", "required": False, "schema": kind}
+        {"name": name, "in": "query", "required": False, "schema": _if_given(kind)}
         for name, kind in schema["properties"].items()
     ]
+
+
+def _if_given(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a parameter that is there: in a query, nothing is not written as `null`."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    if "enum" in schema:
+        schema = schema | {"enum": [value for value in schema["enum"] if value is not None]}
+    told = kinds[0] if len(kinds) == 1 else schema
+    return {name: value for name, value in told.items() if (name, value) != ("default", None)}
 
 
 def _responses(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     fine: dict[str, Any] = {"description": _WORDS[endpoint.status]}
     if endpoint.answer is not None:
-        fine["content"] = {endpoint.answers_with: {"schema": schemas[repr(endpoint.answer)]}}
+        schema = {"schema": schemas[repr(endpoint.answer)]}
+        fine["content"] = dict.fromkeys(endpoint.answers_with, schema)
+    others = {str(status): _other(status, schemas) for status in sorted(_statuses(endpoint))}
+    return {str(endpoint.status): fine, **others}
+
+
+def _other(status: int, schemas: dict[str, Any]) -> dict[str, Any]:
+    if status < 400:
+        return {"description": _WORDS[status]}
     error = {"application/json": {"schema": schemas[repr(ErrorBody)]}}
-    always = _WHOEVER_ASKS if endpoint.may is None else (*_WHOEVER_ASKS, *_WHO_MAY)
-    failed = {
-        str(status): {"description": _WORDS[status], "content": error}
-        for status in sorted({*always, *endpoint.errors})
-    }
-    return {str(endpoint.status): fine, **failed}
+    return {"description": _WORDS[status], "content": error}
+
+
+def _statuses(endpoint: Endpoint) -> set[int]:
+    """What may come instead of success."""
+    statuses = {400, 421, *endpoint.also}
+    if endpoint.may is not None:
+        statuses |= {401, 403, 429}
+        if endpoint.method != "GET":
+            statuses.add(415)  # from a page, only what no form of another page can send
+    if endpoint.body is not None:
+        statuses |= {413, 415}
+    return statuses

@@ -26,6 +26,7 @@ class Refusal(Struct, frozen=True):
     code: str
     message: str
     retry_after_seconds: int | None = None
+    allow: str | None = None
 
     @property
     def body(self) -> bytes:
@@ -43,4 +44,6 @@ class Refusal(Struct, frozen=True):
             headers.append((b"www-authenticate", b"Bearer"))
         if self.retry_after_seconds is not None:
             headers.append((b"retry-after", str(self.retry_after_seconds).encode()))
+        if self.allow is not None:
+            headers.append((b"allow", self.allow.encode()))
         return headers

@@ -9,7 +9,7 @@ from fleet_smi.wire.report import MOST_BYTES, decode_report, encode_receipt
 
 _JSON, _MSGPACK = b"application/json", b"application/msgpack"
 _TOO_LARGE = Refusal(413, "too_large", f"a report has at most {MOST_BYTES >> 20} MiB")
-_WRONG_METHOD = Refusal(405, "wrong_method", "reports are sent by POST")
+_WRONG_METHOD = Refusal(405, "wrong_method", "reports are sent by POST", allow="POST")
 _WRONG_KIND = Refusal(415, "wrong_kind", "send application/msgpack or application/json, unpacked")
 _GONE = Refusal(400, "cut_short", "the connection ended before the report did")
 _STARTING = Refusal(503, "not_ready", "the hub is starting or ending: send it again", 1)
@@ -32,7 +32,7 @@ class Reports:
             await refuse(answer, send)
             return
         headers = [
-            (b"content-type", _MSGPACK),
+            (b"content-type", _JSON),
             (b"content-length", str(len(answer)).encode()),
             # The rest of the security headers is for pages, which this is no answer to.
             (b"x-content-type-options", b"nosniff"),
@@ -94,11 +94,8 @@ def _kind(headers: Headers) -> bytes | Refusal:
 
 
 async def _body(receive: Receive) -> bytes | Refusal:
-    message = await receive()
-    if not message.get("more_body"):
-        return bytes(message.get("body", b""))
-    parts, size = [message["body"]], len(message["body"])
-    while message.get("more_body"):
+    parts, size, more = [], 0, True
+    while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             return _GONE
@@ -106,4 +103,5 @@ async def _body(receive: Receive) -> bytes | Refusal:
         size += len(parts[-1])
         if size > MOST_BYTES:
             return _TOO_LARGE
+        more = message.get("more_body", False)
     return b"".join(parts)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 import socket
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -73,16 +72,3 @@ async def serve(app: ASGIApp, sockets: Sequence[socket.socket], tls: Tls | None 
         server.should_exit = True
         await serving
         raise
-
-
-async def until_told(*numbers: signal.Signals) -> None:
-    """Wait for one of these signals."""
-    told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in numbers:
-        loop.add_signal_handler(number, told.set)
-    try:
-        await told.wait()
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

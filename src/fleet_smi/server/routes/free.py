@@ -1,6 +1,6 @@
 """`GET /api/v1/free`: which GPUs to take, best first, and why not the others."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 from starlette.responses import Response
@@ -18,7 +18,7 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     min_free: str = "0"
     model: str | None = None
     vendor: Vendor | None = None
-    policy: str = "free"
+    policy: Literal["free", "no-process", "memory", "load", "context"] = "free"
     max_used: Annotated[float, Meta(ge=0, le=100)] = 20.0
     same_node: bool = False
 
@@ -47,6 +47,5 @@ ENDPOINTS = (
         handle=free,
         query=FreeQuery,
         answer=Offer,
-        errors=(400,),
     ),
 )

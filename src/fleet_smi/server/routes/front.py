@@ -1,12 +1,12 @@
 """`GET /`: the table, as `curl` or a browser likes it."""
 
 from html import escape
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.endpoint import Asked, Endpoint
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import overview, status
 
@@ -23,7 +23,7 @@ _PAGE = """<!doctype html>
 class FrontQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the table is drawn: in `columns` columns, in colour, one line a node, with reasons."""
 
-    columns: int = _USUAL
+    columns: Annotated[int, Meta(ge=_NARROWEST, le=_WIDEST)] = _USUAL
     color: bool = False
     overview: bool = False
     processes: bool = False
@@ -34,8 +34,6 @@ async def front(asked: Asked) -> Response:
     """The plain table; inside a page for those who ask for one."""
     query: FrontQuery = asked.query
     view = asked.fleet()
-    if not _NARROWEST <= query.columns <= _WIDEST:
-        raise ApiError(Refusal(400, "bad_query", f"columns: give {_NARROWEST} to {_WIDEST}"))
     html = "text/html" in asked.header("accept")
     paint = Paint(on=query.color and not html)
     if query.overview:
@@ -57,7 +55,6 @@ ENDPOINTS = (
         handle=front,
         query=FrontQuery,
         answer=str,
-        answers_with="text/plain",
-        errors=(400,),
+        answers_with=("text/plain", "text/html"),
     ),
 )

@@ -41,6 +41,6 @@ ENDPOINTS = (
         may=None,
         handle=ready,
         answer=Health,
-        errors=(503,),
+        also=(503,),
     ),
 )

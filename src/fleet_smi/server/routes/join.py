@@ -47,6 +47,6 @@ ENDPOINTS = (
         handle=join,
         body=JoinRequest,
         answer=Joined,
-        errors=(400, 403, 413, 415, 429),
+        also=(403, 429, 503),
     ),
 )

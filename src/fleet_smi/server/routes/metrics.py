@@ -20,6 +20,6 @@ ENDPOINTS = (
         may="view",
         handle=exposition,
         answer=str,
-        answers_with="text/plain",
+        answers_with=("text/plain",),
     ),
 )

@@ -46,7 +46,8 @@ def _unknown(asked: Asked) -> ApiError:
     return ApiError(Refusal(404, "unknown_node", f"no node has the id {asked.path['node_id']}"))
 
 
-_PATH = "/api/v1/nodes/{node_id}"
+# What a source calls a node that was never heard of may be an address or a path.
+_PATH = "/api/v1/nodes/{node_id:path}"
 ENDPOINTS = (
     Endpoint(
         method="GET",
@@ -55,7 +56,7 @@ ENDPOINTS = (
         may="view",
         handle=node,
         answer=NodeView,
-        errors=(404,),
+        also=(404,),
     ),
     Endpoint(
         method="PATCH",
@@ -65,7 +66,7 @@ ENDPOINTS = (
         handle=change,
         body=NodeChange,
         status=204,
-        errors=(400, 404),
+        also=(404,),
     ),
     Endpoint(
         method="DELETE",
@@ -74,6 +75,6 @@ ENDPOINTS = (
         may="administrate",
         handle=remove,
         status=204,
-        errors=(404,),
+        also=(404,),
     ),
 )

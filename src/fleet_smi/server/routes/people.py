@@ -35,6 +35,5 @@ ENDPOINTS = (
         handle=everybody,
         query=PeopleQuery,
         answer=People,
-        errors=(400,),
     ),
 )

@@ -22,7 +22,6 @@ ENDPOINTS = (
         body=Report,
         takes=("application/msgpack", "application/json"),
         answer=Receipt,
-        answers_with="application/msgpack",
-        errors=(405, 413, 415, 503),
+        also=(503,),
     ),
 )

@@ -71,7 +71,7 @@ ENDPOINTS = (
         handle=login,
         body=Login,
         status=204,
-        errors=(401, 403, 413, 415, 429),
+        also=(401, 403, 429),
     ),
     Endpoint(
         method="DELETE",
@@ -80,6 +80,5 @@ ENDPOINTS = (
         may="view",
         handle=logout,
         status=204,
-        errors=(415,),
     ),
 )

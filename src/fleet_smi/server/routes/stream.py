@@ -16,7 +16,7 @@ _HEADERS = {
 
 async def stream(asked: Asked) -> Response:
     """Everything at first, then what changes; a `Last-Event-ID` goes on where it was cut."""
-    gzip = "gzip" in asked.header("accept-encoding")
+    gzip = asked.takes_gzip
     listener = asked.hub.stream.listen(asked.header("last-event-id") or None, gzip=gzip)
     headers = {**_HEADERS, "Content-Encoding": "gzip"} if gzip else _HEADERS
     return StreamingResponse(_events(listener), headers=headers, media_type="text/event-stream")
@@ -38,7 +38,7 @@ ENDPOINTS = (
         may="view",
         handle=stream,
         answer=str,
-        answers_with="text/event-stream",
-        errors=(503,),
+        answers_with=("text/event-stream",),
+        also=(503,),
     ),
 )

@@ -61,7 +61,11 @@ def _kinds(node: NodeView) -> str:
 def _widths(table: Sequence[Sequence[str]], columns: int) -> list[int]:
     """As wide as the cells are; what says least leaves first where that is too much."""
     widths = [max(map(width, column)) for column in zip(_HEADS, *table, strict=True)]
-    for head, most in (("NODE", _NAME_AT_MOST), ("GPUS", _GPUS_AT_MOST), ("LABELS", _LABELS_AT_MOST)):
+    for head, most in (
+        ("NODE", _NAME_AT_MOST),
+        ("GPUS", _GPUS_AT_MOST),
+        ("LABELS", _LABELS_AT_MOST),
+    ):
         at = _HEADS.index(head)
         widths[at] = min(widths[at], most)
     for head in ("LABELS", "AGENT", "DRIVER", "GPUS"):

@@ -1,0 +1,47 @@
+"""Who is on a GPU, seen as one."""
+
+from msgspec.structs import replace
+
+from fleet_smi.model.crowd import NOBODY, UNREAD, crowd_of
+from fleet_smi.model.units import GIB
+from tests.builders import process
+
+ALICE = process()
+BOB = process(5, "bob", gpu_memory_bytes=20 * GIB)
+SCREEN = process(7, "root", kind="graphics", name="Xorg")
+MPS = process(9, "root", name="nvidia-cuda-mps-server")
+ZOMBIE = process(11, "carol", condition="zombie")
+
+
+def test_nobody_there_is_not_the_same_as_a_list_that_could_not_be_read() -> None:
+    assert crowd_of(()) is NOBODY
+    assert crowd_of(None) is UNREAD
+    assert (NOBODY.empty, NOBODY.deserted) == (True, True)
+    assert (UNREAD.empty, UNREAD.deserted) == (False, False)
+
+
+def test_those_to_be_named_are_alive_and_compute() -> None:
+    crowd = crowd_of((ALICE, BOB, SCREEN, MPS, ZOMBIE))
+    assert crowd.actors == (ALICE, BOB)
+    assert crowd.name == "bob and alice"
+    assert crowd.actors_memory_bytes == 36 * GIB
+    assert (crowd.computes, crowd.living) == (True, True)
+    assert [note.words for note in crowd.notes] == ["shared by 3"]
+
+
+def test_a_display_or_an_mps_server_alone_computes_nothing() -> None:
+    assert not crowd_of((SCREEN,)).computes
+    assert crowd_of((MPS,)).deserted
+
+
+def test_the_same_processes_are_the_same_crowd_whatever_else_moves() -> None:
+    known = crowd_of((ALICE, BOB))
+    moved = replace(ALICE, cpu_percent=99.0, host_memory_bytes=1, busy_percent=3.0)
+    assert crowd_of((moved, BOB), known) is known
+
+
+def test_another_figure_of_memory_or_another_condition_is_another_crowd() -> None:
+    known = crowd_of((ALICE, BOB))
+    larger = crowd_of((replace(ALICE, gpu_memory_bytes=30 * GIB), BOB), known)
+    assert (larger.name, larger.pids) == ("alice and bob", known.pids)
+    assert crowd_of((replace(ALICE, condition="zombie"), BOB), known).actors == (BOB,)
