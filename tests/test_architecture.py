@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -10,11 +11,14 @@ import pytest
 
 import fleet_smi
 from fleet_smi.cli.main import COMMANDS, parser_of
+from fleet_smi.hub.sources import SOURCES as WAYS_IN
 from fleet_smi.model.arrange import SORTS
 from fleet_smi.model.policies import POLICIES
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.node.collectors import COLLECTORS, collector
+from fleet_smi.node.outlets import OUTLETS
 from fleet_smi.node.reading import READINGS
+from fleet_smi.server.routes import ROUTES
 
 PROJECT = Path(__file__).parents[1]
 SOURCE = PROJECT / "src/fleet_smi"
@@ -37,6 +41,18 @@ def test_every_collector_has_a_reading() -> None:
 
 def test_every_command_file_is_listed_under_its_own_name() -> None:
     assert set(COMMANDS) == modules_in("cli/commands")
+
+
+def test_every_source_and_outlet_is_listed_under_its_own_name() -> None:
+    assert {*WAYS_IN} | {"polling", "worker"} == modules_in("hub/sources")
+    for name in WAYS_IN:
+        module = import_module(f"fleet_smi.hub.sources.{name}")
+        assert getattr(module, f"{name.capitalize()}Source").name == name
+    assert set(OUTLETS) == modules_in("node/outlets")
+
+
+def test_every_route_is_listed_under_its_own_name() -> None:
+    assert set(ROUTES) == modules_in("server/routes")
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(SOURCE)))

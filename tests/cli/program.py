@@ -2,18 +2,18 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 
 def fleet_smi(
-    *arguments: str, env: Mapping[str, str], seconds: float = 30.0
+    *arguments: str, env: Mapping[str, str], seconds: float = 30.0, within: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
+    """Run the command to its end; `within` stands before it where it runs on another host."""
     return subprocess.run(
-        [sys.executable, "-m", "fleet_smi", *arguments],
+        [*within, sys.executable, "-m", "fleet_smi", *arguments],
         env=dict(env),
         capture_output=True,
         text=True,

@@ -40,7 +40,7 @@ def test_a_refused_token_ends_it_with_one_line() -> None:
     hub.open_to_all = False
     with served_beside(hub) as url:
         done = fleet_smi("simulate", "--to", url, "--nodes", "3", "--token", "no", env=os.environ)
-    assert_one_line(done, 1, "this token is not known here")
+    assert_one_line(done, 3, "this token is not known here")
 
 
 def test_a_report_that_failed_for_good_is_exit_1() -> None:
@@ -53,11 +53,11 @@ def test_a_report_that_failed_for_good_is_exit_1() -> None:
     assert "1 failed" in done.stdout
 
 
-def test_nobody_there_is_exit_1() -> None:
+def test_nobody_there_is_exit_3() -> None:
     with listening() as listener:
         url = url_of(listener)
     done = fleet_smi("simulate", "--to", url, "--nodes", "2", env=os.environ)
-    assert_one_line(done, 1, "nobody listens there")
+    assert_one_line(done, 3, "nobody listens there")
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,8 @@ def test_closing_leaves_no_task_thread_process_or_descriptor(name: str, opened: 
     with hearing(way.source) as heard:
         if name != "files":  # which has nothing new to tell
             wait_for_first(way, heard)
-    wait_until(lambda: held() == before)
+    # Less is fine: the other end may still have been closing when the first count was made.
+    wait_until(lambda: all(count <= before[kind] for kind, count in held().items()))
 
 
 def encoded(value: object, name: str) -> bytes:

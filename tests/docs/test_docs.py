@@ -12,11 +12,13 @@ import pytest
 from docs.images import make
 from fleet_smi.cli.main import COMMANDS, EXIT_CODES, parser_of
 from fleet_smi.config import SETTINGS, Setting
+from fleet_smi.hub.sources import SOURCES
 from fleet_smi.model.arrange import SORTS
 from fleet_smi.model.fleet import STATES
 from fleet_smi.model.select import POLICIES
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.node.collectors import COLLECTORS
+from fleet_smi.server.app import endpoints
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
 from tests.cli.program import fleet_smi
 from tests.docs.pages import (
@@ -83,6 +85,17 @@ def test_every_order_and_policy_is_documented_and_no_other() -> None:
     assert coded(status["`--sort ORDER`"]) == list(SORTS)
     policies = rows(section(COMMAND_PAGE, "fleet-smi free"), "policy")
     assert [coded(row[0])[0] for row in policies] == list(POLICIES)
+
+
+def test_every_endpoint_is_documented_and_no_other() -> None:
+    written = [coded(row[0])[0] for row in rows(page("docs/http.md"), "path")]
+    there = [f"{each.method} {each.path.replace(':path', '')}" for each in endpoints()]
+    assert sorted(written) == sorted(there)
+
+
+def test_every_way_is_documented_and_no_other() -> None:
+    written = {row[0] for row in rows(page("docs/fleet.md"), "way")}
+    assert written | {"self"} == set(SOURCES)
 
 
 def test_the_exit_codes_are_those_of_the_help() -> None:

@@ -46,6 +46,13 @@ def test_a_target_that_is_heard_gives_way_to_its_node() -> None:
     assert fleet.take_dirty() == {"ssh:gpu01", "id-of-gpu01"}
 
 
+def test_a_node_that_calls_itself_like_a_target_is_not_lost() -> None:
+    fleet = Fleet()
+    fleet.apply(snapshot(gpu(), node_id="ssh:gpu01"), NOON, PUSH)
+    fleet.expect(SSH)
+    assert len(only_node(fleet).gpus) == 1
+
+
 def test_trouble_on_the_way_to_a_target_is_told_until_it_is_heard() -> None:
     fleet = Fleet()
     fleet.expect(SSH)
@@ -240,3 +247,11 @@ def test_a_node_that_falls_silent_has_changed_by_time_alone() -> None:
     assert fleet.take_dirty() == {"id-of-gpu01"}
     fleet.tick(NOON + 5)
     assert fleet.take_dirty() == set()
+
+
+@pytest.mark.parametrize(("source", "missing"), [("push", 3), ("pull", 0), ("files", 0)])
+def test_only_a_node_that_sends_every_report_can_miss_one(source: str, missing: int) -> None:
+    fleet = Fleet()
+    for sequence in (1, 5):
+        fleet.apply(numbered(sequence), NOON + sequence, Via(source, "gpu01"))
+    assert only_node(fleet, NOON + 5).missing_reports == missing

@@ -56,32 +56,39 @@ def chosen(args: argparse.Namespace, *, full: bool = False) -> LookedAt:
         from fleet_smi.hub.polled import PolledFleet
 
         return PolledFleet(_sources(args, settings), settings.thresholds)
-    return _HubFleet(hub(args), settings.thresholds)
-
-
-def hub(args: argparse.Namespace, token: str | None = None) -> "HubClient":
-    """The hub that the flags and the settings name."""
-    from fleet_smi.client.hub import HubClient
-
-    client = _settings(args).client
-    if client.hub is None:
-        raise UsageError("no hub is named: give --hub URL, or set client.hub in fleet-smi.toml")
-    return HubClient(client.hub, token=token or client.read_token(), fingerprint=client.fingerprint)
+    return _HubFleet(settings)
 
 
 def hub_as_admin(args: argparse.Namespace) -> "HubClient":
-    """The hub, as its own user on its own machine where that is who asks."""
+    """The hub that is named, else this machine's own; to that, its own user is an admin."""
     from pathlib import Path
 
+    from fleet_smi.client.connection import address_of
+    from fleet_smi.client.hub import HubClient
     from fleet_smi.hub.state import local_admin_token
+    from fleet_smi.server.addresses import is_loopback
+    from fleet_smi.server.tls import fingerprint_in
 
     settings = _settings(args)
-    if settings.client.hub is None:
-        args.hub = f"http://{settings.hub.listen}"
-    own = None
-    if settings.client.read_token() is None:
-        own = local_admin_token(Path(settings.hub.state))
-    return hub(args, own)
+    client, folder = settings.client, Path(settings.hub.state)
+    url, token, fingerprint = client.hub, client.read_token(), client.fingerprint
+    if url is None:
+        url = _own_url(settings)
+        fingerprint = fingerprint_in(folder) if settings.hub.tls else fingerprint
+    # The token of this machine's own hub is for no other.
+    if token is None and is_loopback(address_of(url)[1]):
+        token = local_admin_token(folder)
+    return HubClient(url, token=token, fingerprint=fingerprint)
+
+
+def _own_url(settings: "Settings") -> str:
+    from fleet_smi.config.addresses import Address
+    from fleet_smi.server.addresses import WILDCARDS
+
+    host, port = settings.hub.listen
+    secure = settings.hub.tls or settings.hub.tls_cert
+    here = Address("127.0.0.1" if host in WILDCARDS else host, port)
+    return f"{'https' if secure else 'http'}://{here}"
 
 
 class _HubFleet:
@@ -89,9 +96,16 @@ class _HubFleet:
 
     here = False
 
-    def __init__(self, client: "HubClient", thresholds: "Thresholds") -> None:
-        self.thresholds = thresholds
-        self._client = client
+    def __init__(self, settings: "Settings") -> None:
+        from fleet_smi.client.hub import HubClient
+
+        client = settings.client
+        if client.hub is None:
+            raise UsageError("no hub is named: give --hub URL, or set client.hub")
+        self.thresholds = settings.thresholds
+        self._client = HubClient(
+            client.hub, token=client.read_token(), fingerprint=client.fingerprint
+        )
 
     def look(self, interval_seconds: float | None = None) -> "FleetView":
         return self._client.fleet()

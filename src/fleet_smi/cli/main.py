@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from fleet_smi import __version__
-from fleet_smi.errors import FleetError, UsageError
+from fleet_smi.errors import DeliveryError, FleetError, UsageError
 
 COMMANDS: dict[str, str] = {
     "status": "the GPUs as a table (what `fleet-smi` alone does)",
@@ -31,6 +31,7 @@ exit codes:
   0    answered
   1    cannot be met now: not enough free GPUs, or doctor found a failure
   2    the request makes no sense: unknown flag, bad pattern, bad setting
+  3    the hub does not answer, or refuses
   70   a bug in fleet-smi
   130  interrupted
 """
@@ -79,20 +80,9 @@ def _epilog(name: str, command: Any) -> str:
 
 def main(argv: list[str]) -> int:
     """Run one command; never let a traceback reach the user."""
-    if argv[:1] == ["help"]:
-        argv = [*argv[1:2], "--help"]
-    elif argv[:1] == ["version"]:
-        argv = ["--version"]
-    name = argv[0] if argv and argv[0] in COMMANDS else "status"
     try:
-        _refuse_unknown(name, argv)
-        args = parser_of(name).parse_args(argv[1:] if argv[:1] == [name] else argv)
-        if args.config is not None:
-            os.environ["FLEET_SMI_CONFIG"] = args.config
-        code: int = import_module(f"fleet_smi.cli.commands.{name}").run(args)
+        code = _run(argv)
         sys.stdout.flush()
-    except FleetError as error:
-        return _say(str(error), 2 if isinstance(error, UsageError) else 1)
     except KeyboardInterrupt:
         return 130
     except OSError as error:
@@ -111,6 +101,23 @@ def main(argv: list[str]) -> int:
     return code
 
 
+def _run(argv: list[str]) -> int:
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:2], "--help"]
+    elif argv[:1] == ["version"]:
+        argv = ["--version"]
+    name = argv[0] if argv and argv[0] in COMMANDS else "status"
+    try:
+        _refuse_unknown(name, argv)
+        args = parser_of(name).parse_args(argv[1:] if argv[:1] == [name] else argv)
+        if args.config is not None:
+            os.environ["FLEET_SMI_CONFIG"] = args.config
+        code: int = import_module(f"fleet_smi.cli.commands.{name}").run(args)
+    except FleetError as error:
+        return _say(str(error), _code(error))
+    return code
+
+
 def _refuse_unknown(name: str, argv: list[str]) -> None:
     if name == "status" and argv and not argv[0].startswith("-") and argv[0] != "status":
         from difflib import get_close_matches
@@ -118,6 +125,12 @@ def _refuse_unknown(name: str, argv: list[str]) -> None:
         close = get_close_matches(argv[0], COMMANDS, 1)
         hint = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(COMMANDS)}"
         raise UsageError(f"unknown command `{argv[0]}`; {hint}")
+
+
+def _code(error: FleetError) -> int:
+    if isinstance(error, DeliveryError):
+        return 3
+    return 2 if isinstance(error, UsageError) else 1
 
 
 def _say(message: str, code: int) -> int:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from fleet_smi.server.hub_server import HubServer
 
 logger = logging.getLogger(__name__)
+_SELDOM = (50_000, 20, 100)
 _FLAGS = {
     "hub.listen": "listen",
     "hub.state": "state",
@@ -68,6 +70,9 @@ def live(server: "HubServer", *others: Callable[[], Coroutine[Any, Any, None]]) 
     import uvloop
 
     _allow_connections()
+    # What is believed has no cycles: looking for them takes as long as hundreds of reports.
+    gc.freeze()
+    gc.set_threshold(*_SELDOM)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_told(server.run, *others))
 

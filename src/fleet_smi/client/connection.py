@@ -79,12 +79,11 @@ class Connection:
         return answer._replace(body=_unpacked(answer.body, answer.headers))
 
     def _connected(self) -> Exchange:
-        place = self._host, self._port
-        sock = socket.create_connection(place, self._timeout_seconds)
+        sock = _socket(self._host, self._port, self._timeout_seconds)
         if self._scheme == "https":
             from fleet_smi.client.secure import secured
 
-            sock = secured(sock, self._host, f"{self._host}:{self._port}", self._fingerprint)
+            sock = secured(sock, self._host, self.url, self._fingerprint)
         name = f"[{self._host}]" if ":" in self._host else self._host
         return Exchange(sock, f"{name}:{self._port}")
 
@@ -120,6 +119,13 @@ def address_of(url: str) -> tuple[str, str, int, str]:
     if scheme not in ("http", "https") or not host or parts.username or parts.query:
         raise UsageError(f"{url!r} is no address of a hub: give one like http://gpuhub:7070")
     return scheme, host, port, parts.path.rstrip("/")
+
+
+def _socket(host: str, port: int, timeout_seconds: float) -> socket.socket:
+    try:
+        return socket.create_connection((host, port), timeout_seconds)
+    except UnicodeError:  # it can be no name at all
+        raise socket.gaierror from None
 
 
 def _unpacked(data: bytes, headers: dict[str, str]) -> bytes:

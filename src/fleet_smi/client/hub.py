@@ -14,6 +14,10 @@ _T = TypeVar("_T")
 _MOST_WORDS = 500
 
 
+class _Joined(msgspec.Struct):
+    token: str
+
+
 class HubClient:
     """Asks one hub; every method raises a `DeliveryError` that says what to do."""
 
@@ -38,7 +42,7 @@ class HubClient:
         return self._get(f"/api/v1/nodes/{quote(node_id, safe='')}", NodeView)
 
     def remove(self, node_id: str) -> None:
-        """Forget a node; it comes back when it reports again."""
+        """Forget a node, its data and its credential."""
         self._ask("DELETE", f"/api/v1/nodes/{quote(node_id, safe='')}")
 
     def label(self, node_id: str, **changes: Any) -> None:
@@ -48,7 +52,7 @@ class HubClient:
     def join(self, node_id: str, name: str) -> str:
         """A node's own credential, for the join token that this client was made with."""
         answer = self._ask("POST", "/api/v1/join", {"node_id": node_id, "name": name})
-        return _decoded(answer, dict[str, str])["token"]
+        return _decoded(answer, _Joined).token
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -61,7 +65,7 @@ class HubClient:
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": "application/json"}
         answer = self._connection.request(method, path, data, headers)
-        if answer.status >= 400:
+        if answer.status >= 300:  # the token goes to this hub alone, wherever it points
             raise refusal(answer, self._connection.url)
         return answer
 
@@ -69,7 +73,7 @@ class HubClient:
 def refusal(answer: Response, url: str) -> FleetError:
     """What an answer that is no success means, in the hub's own words."""
     words = _words(answer)
-    if answer.status in (401, 403):
+    if answer.status in (401, 403, 421):
         return Refused(f"hub {url}: {words}")
     if answer.status in (400, 404, 409, 422):
         return UsageError(f"hub {url}: {words}")

@@ -87,7 +87,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("hub", "commands_for_viewers", kinds.COMMANDS, "name", _WORDS),
     Setting("hub", "commands_for_admins", kinds.COMMANDS, "full", _WORDS),
     Setting("hub", "stream_interval", kinds.INTERVAL, 1.0, "how often changes are sent out"),
-    Setting("hub", "remember_interval", kinds.INTERVAL, 5.0, "how often they are written down"),
+    Setting("hub", "remember_interval", kinds.INTERVAL, 15.0, "how often they are written down"),
     Setting("client", "hub", kinds.URL, None, "the hub to ask", "https://hub:7070"),
     *_secret("client", "token", "the token to show it"),
     Setting("client", "fingerprint", kinds.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),

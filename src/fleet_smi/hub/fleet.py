@@ -64,8 +64,10 @@ class Fleet:
         if run_id is not None and not node.sequences.add(run_id, snapshot.sequence):
             return None
         if not node.precedes(snapshot, at):
-            late = Change(snapshot=snapshot, at=at, via=via, late=True)
-            return None if run_id is None else late
+            if run_id is None:
+                return None
+            self._dirty.add(node.node_id)  # its numbers are remembered
+            return Change(snapshot=snapshot, at=at, via=via, late=True)
         if 0 < node.at - at <= _JITTER_SECONDS:
             at = node.at
         snapshot = self._take_stock(node, snapshot, at)
@@ -76,11 +78,11 @@ class Fleet:
     def expect(self, via: Via) -> None:
         """List a target that is known before anything is heard of it."""
         if via not in self._ways:
-            node = Node(f"{via.source}:{via.target}", via)
+            node_id = f"{via.source}:{via.target}"
+            node = self._nodes.setdefault(node_id, Node(node_id, via))
             node.ways.add(via)
-            self._ways[via] = node.node_id
-            self._nodes[node.node_id] = node
-            self._dirty.add(node.node_id)
+            self._ways[via] = node_id
+            self._dirty.add(node_id)
 
     def failed(self, via: Via, words: str, at: float) -> None:
         """A source could not hear a target: told of the node until it is heard that way again.

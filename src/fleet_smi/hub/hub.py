@@ -1,21 +1,24 @@
 """The spine of the hub: sources -> fleet -> memory + stream. Read this first."""
 
 import asyncio
+import logging
 import secrets
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.hub.delivery import Delivery, Source
 from fleet_smi.hub.fleet import Fleet, Remembered, Via
+from fleet_smi.hub.keeping import Keeping
 from fleet_smi.hub.memory import Memory
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.stream import Stream
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import Receipt
 
-_Sequence = tuple[str | None, int]
+logger = logging.getLogger(__name__)
+_TURNS = 5
+_AFTER_A_BUG_SECONDS = 30.0
 
 
 class Hub:
@@ -29,7 +32,7 @@ class Hub:
         *,
         interval_seconds: float | None = None,
         publish_seconds: float = 1.0,
-        remember_seconds: float = 5.0,
+        remember_seconds: float = 15.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.life = secrets.token_hex(8)
@@ -39,13 +42,10 @@ class Hub:
         self.ready = False
         self.version = self.reports = self.failures = 0
         self._sources = sources
-        self._memory = memory
+        self._keeping = Keeping(fleet, memory, _TURNS)
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
         self._remember_seconds = remember_seconds
-        self._unsaved: set[str] = set()
-        self._saving: deque[tuple[int, dict[str, _Sequence]]] = deque()
-        self._kept: dict[str, _Sequence] = {}
 
     async def run(self) -> None:
         """Hear and tell until cancelled; what is not yet remembered is written at the end."""
@@ -53,7 +53,7 @@ class Hub:
         try:
             async with asyncio.TaskGroup() as group:
                 for source in self._sources:
-                    group.create_task(source.run(self.deliver))
+                    group.create_task(self._hear(source))
                 group.create_task(self._publish())
                 group.create_task(self._remember())
                 self.ready = True
@@ -70,21 +70,25 @@ class Hub:
             self.fleet.failed(via, delivery.what.words, now)
         else:
             self.reports += 1
-            self.fleet.apply(delivery.what, now - delivery.age_seconds, via)
+            change = self.fleet.apply(delivery.what, now - delivery.age_seconds, via)
+            if change is not None and change.late:
+                self._keeping.unkeep(change.snapshot.node_id)
 
     def receipt(self, snapshot: Snapshot) -> Receipt:
         """What the node that sent this is told: up to where its reports are safe."""
-        run_id, sequence = self._kept.get(snapshot.node_id, (None, 0))
         return Receipt(
             hub=self.life,
-            kept=sequence if run_id == snapshot.run_id else None,
+            kept=self._keeping.kept(snapshot),
             interval_seconds=self._interval_seconds,
         )
 
     def remove(self, node_id: str) -> bool:
-        """Forget a node; whether there was one."""
-        self._kept.pop(node_id, None)
-        return self.fleet.remove(node_id)
+        """Forget a node, on the disk as well; whether there was one."""
+        known = self.fleet.remove(node_id)
+        self._keeping.unkeep(node_id)
+        self.publish()
+        self.remember()
+        return known
 
     def counts(self) -> Mapping[str, float]:
         """How the hub itself fares, for whoever watches it."""
@@ -92,7 +96,7 @@ class Hub:
             "reports_total": self.reports,
             "delivery_failures_total": self.failures,
             "listeners": self.stream.listeners,
-            "memory_failures": self._memory.failures,
+            "memory_failures_total": self._keeping.failures,
         }
 
     def publish(self) -> None:
@@ -102,35 +106,33 @@ class Hub:
         changed = self.fleet.take_dirty()
         if changed:
             self.version += 1
-            self._unsaved |= changed
+            self._keeping.changed(changed)
         self.stream.publish(changed, now)
 
     def remember(self) -> None:
-        """Have what has changed written down, and see what has been."""
-        while self._saving and self._saving[0][0] <= self._memory.kept:
-            self._kept.update(self._saving.popleft()[1])
-        if self._unsaved:
-            nodes = {node_id: self.fleet.remembered(node_id) for node_id in self._unsaved}
-            self._unsaved = set()
-            known = [node for node in nodes.values() if node is not None]
-            gone = [node_id for node_id, node in nodes.items() if node is None]
-            self._saving.append((self._memory.save(known, gone), _sequences(known)))
+        """Have all that has changed written down, and see what has been."""
+        self._keeping.write_all()
 
     def _recall(self) -> None:
-        for remembered in self._memory.load():
-            self.fleet.restore(remembered)
+        self._keeping.recall()
         for source in self._sources:
             for target in source.targets:
                 self.fleet.expect(Via(source.name, target))
+
+    async def _hear(self, source: Source) -> None:
+        while True:
+            try:
+                await source.run(self.deliver)
+            except Exception as error:  # a bug in one source must not silence the others
+                logger.exception("source=%s has a bug", source.name)
+                for target in source.targets:
+                    self.fleet.failed(Via(source.name, target), f"bug: {error!r}", self.clock())
+            await asyncio.sleep(_AFTER_A_BUG_SECONDS)
 
     async def _publish(self) -> None:
         async for _ in ticks(self._publish_seconds):
             self.publish()
 
     async def _remember(self) -> None:
-        async for _ in ticks(self._remember_seconds):
-            self.remember()
-
-
-def _sequences(nodes: Iterable[Remembered]) -> dict[str, _Sequence]:
-    return {node.node_id: (node.snapshot.run_id, node.snapshot.sequence) for node in nodes}
+        async for _ in ticks(self._remember_seconds / _TURNS):
+            self._keeping.turn()

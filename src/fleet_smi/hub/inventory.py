@@ -69,10 +69,13 @@ class Inventories:
 
     def drop(self, node_id: str, inventory: Inventory) -> None:
         """Stop missing what has moved to another node, and what is too much."""
-        moved = [uuid for uuid, one in inventory.missing.items() if self._moved(node_id, uuid, one)]
-        too_many = [uuid for uuid in inventory.missing if uuid not in moved][:-_MOST_MISSING]
-        for uuid in (*moved, *too_many):
-            del inventory.missing[uuid], inventory.claims[uuid]
+        missing, claims = inventory.missing, inventory.claims
+        moved = [uuid for uuid, one in missing.items() if self._moved(node_id, uuid, one)]
+        for uuid in moved:
+            del missing[uuid], claims[uuid]
+        too_many = list(missing)[:-_MOST_MISSING]
+        for uuid in too_many:
+            del missing[uuid], claims[uuid]
         self.forget(node_id, too_many)
 
     def _moved(self, node_id: str, uuid: str, missing: Missing) -> bool:

@@ -20,6 +20,8 @@ from fleet_smi.model.views import NodeParts
 _IN_ORDER = attrgetter("index", "uuid")
 _CLOCK_AHEAD_SECONDS = 60.0
 _SKEW_WORTH_A_WARNING_SECONDS = 60.0
+# By these ways a node leaves its latest report for whoever looks: nobody waits for the others.
+_LATEST_ALONE = ("pull", "files")
 
 
 class Via(Struct, frozen=True, gc=False):
@@ -205,7 +207,7 @@ class Node:
             via=via,
             trouble=self.trouble,
             clock_skew_seconds=skew if abs(skew) > _SKEW_WORTH_A_WARNING_SECONDS else None,
-            missing_reports=self.sequences.missing,
+            missing_reports=0 if via in _LATEST_ALONE else self.sequences.missing,
             labels=snapshot.labels | self.given_labels,
             interval_seconds=snapshot.interval_seconds,
             sequence=snapshot.sequence,
@@ -248,4 +250,3 @@ def recalled(remembered: Remembered, settings: Thresholds) -> Node:
     node.wake_at = node.silent_from(settings)
     node.arrange()
     return node
-

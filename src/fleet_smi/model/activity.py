@@ -2,12 +2,13 @@
 
 from fleet_smi.model import reasons
 from fleet_smi.model.case import Case, Ruling
+from fleet_smi.model.crowd import members_of
 from fleet_smi.model.units import format_duration
 
 
 def ruling(case: Case) -> Ruling:
     """Judge by the processes that are listed, and by memory and utilisation where none is."""
-    if not case.crowd.members:
+    if not case.crowd.somebody:
         return _no_process(case)
     display = None if case.crowd.computes else _display(case)
     return display or _at_work(case) or _stuck(case) or _idle(case) or _unmeasured(case)
@@ -17,11 +18,11 @@ def _no_process(case: Case) -> Ruling:
     """Judge by memory and utilisation alone, since no process is listed."""
     if case.subject.processes is None:
         return _unlisted(case)
-    if case.level == "high":
+    if case.seen.level == "high":
         return _ghost(case)
     if case.works_unexplained:
         return Ruling("busy", reasons.once(reasons.IN_USE_UNSEEN, case.seen.samples))
-    if case.level == "unknown":
+    if case.seen.level == "unknown":
         return Ruling("unknown", "memory not readable: cannot tell")
     return Ruling("free", _nobody(case))
 
@@ -53,12 +54,12 @@ def _worked_lately(case: Case) -> bool:
 
 def _unlisted(case: Case) -> Ruling:
     """The list of processes could not be read."""
-    if case.level == "high":
+    if case.seen.level == "high":
         return _unlisted_in_use(case)
     if case.seen.over.load:
         words = f"in use, {reasons.percent(case.seen.median)}; processes not readable"
         return Ruling("busy", reasons.once(words, case.seen.samples))
-    if case.level == "unknown":
+    if case.seen.level == "unknown":
         return Ruling("unknown", "neither processes nor memory readable: cannot tell")
     if not case.measured:
         return Ruling("unknown", "neither processes nor utilisation readable: cannot tell")
@@ -78,9 +79,9 @@ def _unlisted_in_use(case: Case) -> Ruling:
 def _display(case: Case) -> Ruling | None:
     """Nothing but displays: free unless they use much memory or work hard."""
     if not case.works_unexplained:
-        if case.level == "low":
+        if case.seen.level == "low":
             return Ruling("free", "display only")
-        if case.level == "unknown":
+        if case.seen.level == "unknown":
             return Ruling("unknown", "display only; memory not readable: cannot tell")
     if case.crowd.windowed:
         # A windowing driver tells nothing of one process: it cannot be said to hold anything.
@@ -102,10 +103,11 @@ def _stuck(case: Case) -> Ruling | None:
     """Nobody alive, yet the memory is held."""
     if case.crowd.living:
         return None
-    zombie = any(process.condition == "zombie" for process in case.crowd.members)
+    members = members_of(case.subject.processes)
+    zombie = any(process.condition == "zombie" for process in members)
     if not zombie and (_worked_lately(case) or _just_started(case)):
         return None  # a working process waits for a disk now and then
-    words = reasons.stuck(case.subject, case.crowd.members)
+    words = reasons.stuck(case.subject, members)
     return Ruling("ghost", words if zombie else reasons.once(words, case.seen.samples))
 
 
@@ -149,11 +151,11 @@ def _just_started(case: Case) -> bool:
 
 def _holding(case: Case) -> str:
     """Who is on it and with how much: "alice, 20.0 GiB"."""
-    size = reasons.size_held(case.crowd.actors_memory_bytes, case.subject)
+    size = reasons.size_held(case.crowd.named_memory_bytes, case.subject)
     return case.crowd.name if size is None else f"{case.crowd.name}, {size}"
 
 
 def _kept(case: Case) -> str:
     """What they keep: ", 16.2 GiB kept"; nothing where unknown."""
-    size = reasons.size_held(case.crowd.actors_memory_bytes, case.subject)
+    size = reasons.size_held(case.crowd.named_memory_bytes, case.subject)
     return "" if size is None else f", {size} kept"

@@ -4,7 +4,6 @@ from msgspec import Struct
 
 from fleet_smi.model.crowd import Crowd
 from fleet_smi.model.fleet import State, Verdict
-from fleet_smi.model.readings import Level
 from fleet_smi.model.snapshot import Gpu, Instance
 from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.model.window import Seen
@@ -38,11 +37,7 @@ class Case(Struct, frozen=True, gc=False):
         return self.seen.measured_at is not None
 
     @property
-    def level(self) -> Level:
-        """How much memory is used."""
-        return self.seen.level
-
-    @property
     def works_unexplained(self) -> bool:
         """Whether it works harder than a display would; by its power where nothing else tells."""
-        return self.seen.over.load or (not self.measured and self.seen.over.power)
+        seen = self.seen
+        return seen.over.load or (seen.measured_at is None and seen.over.power)

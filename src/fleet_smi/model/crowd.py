@@ -3,7 +3,7 @@
 Most samples show the same processes as the one before: their `Crowd` is then kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from msgspec import Struct
@@ -20,23 +20,23 @@ _TRAITS = attrgetter(
 
 
 class Crowd(Struct, frozen=True, kw_only=True, gc=False):
-    """The processes of one sample, seen as one.
+    """The processes of one sample, seen as one; MPS servers count for nobody.
 
-    `pids` is `None` when they could not be read. `members` are all but MPS servers, and
-    `actors` those to be named: the living, and no display server beside someone who
-    computes; `name` is theirs. `computes` when one of the members is no display. Bytes are
-    `None` unless each process has a figure.
+    `pids` is `None` when they could not be read. Somebody `computes` who is no display, and
+    is `living` who is neither dead nor beyond waking. `name` and `named_memory_bytes` are of
+    those to be named: the living, and no display server beside someone who computes. Bytes
+    are `None` unless each process has a figure.
     """
 
     traits: tuple[object, ...] = ()
     pids: frozenset[int] | None = frozenset()
-    members: tuple[Process, ...] = ()
-    actors: tuple[Process, ...] = ()
-    name: str = ""
+    somebody: bool = False
     computes: bool = False
+    living: bool = False
     windowed: bool = False
+    name: str = ""
+    named_memory_bytes: int | None = 0
     memory_bytes: int | None = 0
-    actors_memory_bytes: int | None = 0
     notes: tuple[Note, ...] = ()
 
     @property
@@ -47,12 +47,7 @@ class Crowd(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def deserted(self) -> bool:
         """Whether they could be read and nobody is there: at most an MPS server."""
-        return self.pids is not None and not self.members
-
-    @property
-    def living(self) -> bool:
-        """Whether one of the members is neither dead nor beyond waking."""
-        return any(process.condition is None for process in self.members)
+        return self.pids is not None and not self.somebody
 
 
 NOBODY = Crowd()
@@ -68,27 +63,32 @@ def crowd_of(processes: tuple[Process, ...] | None, known: Crowd = NOBODY) -> Cr
 
 
 def _gathered(processes: tuple[Process, ...], traits: tuple[object, ...]) -> Crowd:
-    members = tuple([one for one in processes if not is_mps_server(one)])
-    actors = _actors(members)
+    members = members_of(processes)
+    named = _named(members)
     return Crowd(
         traits=traits,
         pids=frozenset([process.pid for process in processes]),
-        members=members,
-        actors=actors,
-        name=reasons.who(actors) if actors else "",
+        somebody=bool(members),
         computes=not all(map(is_display, members)),
+        living=any(process.condition is None for process in members),
         windowed=any(map(is_windowed, members)),
+        name=reasons.who(named) if named else "",
+        named_memory_bytes=processes_memory(named),
         memory_bytes=processes_memory(processes),
-        actors_memory_bytes=processes_memory(actors),
         notes=_notes(members) if len(members) > 1 else (),
     )
 
 
-def _actors(members: tuple[Process, ...]) -> tuple[Process, ...]:
+def members_of(processes: Iterable[Process] | None) -> list[Process]:
+    """Those who are somebody: all but MPS servers."""
+    return [one for one in processes or () if not is_mps_server(one)]
+
+
+def _named(members: list[Process]) -> list[Process]:
     if len(members) <= 1:
         return members
-    living = tuple([one for one in members if one.condition is None]) or members
-    return tuple([one for one in living if not is_display(one)]) or living
+    living = [one for one in members if one.condition is None] or members
+    return [one for one in living if not is_display(one)] or living
 
 
 def _notes(members: Sequence[Process]) -> tuple[Note, ...]:

@@ -10,7 +10,7 @@ def notes_on(case: Case) -> tuple[Note, ...]:
     """What else is worth knowing, in a fixed order."""
     crowd, used = case.crowd, case.subject.memory_used_bytes
     notes, held = crowd.notes, crowd.memory_bytes
-    if crowd.members and used is not None and held is not None and used - held > GIB:
+    if crowd.somebody and used is not None and held is not None and used - held > GIB:
         notes += _unaccounted(case, held)
     if case.seen.full_from is not None:
         notes += _stalled(case)

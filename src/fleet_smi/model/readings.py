@@ -86,8 +86,10 @@ def memory_level(
     gpu: Gpu | Instance, settings: Thresholds, *, shared: bool = False, was_high: bool = False
 ) -> Level:
     """Whether so little memory is used that nobody need be there."""
-    total, used = (None, _held_of_host(gpu)) if shared else (total_memory(gpu), used_memory(gpu))
-    if used is None:
+    total, used = total_memory(gpu), gpu.memory_used_bytes
+    if shared:
+        total, used = None, _held_of_host(gpu)
+    if used is None or not 0 <= used <= (total or _MOST_BYTES):
         return "unknown"
     ceiling = settings.memory_ceiling(total)
     return "high" if is_over(used, ceiling, was_high, _MEMORY_KEPT) else "low"

@@ -43,11 +43,8 @@ class Run(Struct, omit_defaults=True):
     @property
     def missing(self) -> int:
         """How many numbers between the first and the last did not come."""
-        return self.given_up + self.lasts[-1] - self.firsts[0] + 1 - self._came()
-
-    def _came(self) -> int:
-        pairs = zip(self.firsts, self.lasts, strict=True)
-        return sum(last - first + 1 for first, last in pairs)
+        holes = sum(self.firsts[1:]) - sum(self.lasts[:-1]) - len(self.lasts) + 1
+        return self.given_up + holes
 
     def _join(self, place: int) -> None:
         """Make one range of two that touch: the one at `place` and the next."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleet_smi.model import activity, reasons
 from fleet_smi.model.case import Case, Ruling
-from fleet_smi.model.crowd import crowd_of
+from fleet_smi.model.crowd import crowd_of, members_of
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.notes import notes_on
 from fleet_smi.model.readings import is_display, uncorrected_errors
@@ -165,7 +165,9 @@ def _mig(case: Case) -> Ruling | None:
         return Ruling("leased", reasons.NO_INSTANCE)
     states = [verdict.state for verdict in case.verdicts]
     inside = {one.pid for part in case.gpu.instances for one in part.processes or ()}
-    outside = any(one.pid not in inside and not is_display(one) for one in case.crowd.members)
+    outside = any(
+        one.pid not in inside and not is_display(one) for one in members_of(case.gpu.processes)
+    )
     state = "busy" if outside else next(one for one in _LOUDEST if one in states)
     words = reasons.instances(states.count("free"), len(states), _everyone(case.gpu))
     return Ruling(state, words)

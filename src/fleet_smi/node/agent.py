@@ -62,19 +62,29 @@ class Agent:
         self._commands = commands
         self._outlets = outlets
         self._interval_seconds = interval_seconds
+        self._offering = False
+        self._stopping = False
 
     def run(self) -> None:
-        """Sample until somebody raises: a signal's handler, or an outlet whose reader is gone."""
+        """Sample until `stop`, or until an outlet raises because its reader is gone."""
         # Machines that were switched on together must not all report at the same moment.
         started = time.monotonic() - random.random() * self._interval_seconds  # noqa: S311
         ticks = Ticks(self._interval_seconds, started)
         while True:
             snapshot = self._take(ticks.interval_seconds)
-            for outlet in self._outlets:
-                outlet.offer(snapshot)
+            self._offer(snapshot)
             if (wanted := self._wanted_interval_seconds()) != ticks.interval_seconds:
                 ticks = Ticks(wanted, time.monotonic())
             time.sleep(max(0.0, ticks.after(now := time.monotonic()) - now))
+
+    def stop(self, *_: object) -> None:
+        """End by `KeyboardInterrupt`: at once, but not in the middle of an offer.
+
+        For a signal's handler, which may come between any two steps.
+        """
+        self._stopping = True
+        if not self._offering:
+            raise KeyboardInterrupt
 
     def once(self) -> None:
         """Sample once and bring it to every outlet."""
@@ -95,6 +105,14 @@ class Agent:
         from fleet_smi.model.privacy import shown_to
 
         return shown_to(snapshot, self._commands)
+
+    def _offer(self, snapshot: Snapshot) -> None:
+        self._offering = True
+        for outlet in self._outlets:
+            outlet.offer(snapshot)
+        self._offering = False
+        if self._stopping:
+            raise KeyboardInterrupt
 
     def _wanted_interval_seconds(self) -> float:
         """The agent's own interval, or a slower one that somebody asks for."""

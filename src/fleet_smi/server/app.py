@@ -15,7 +15,7 @@ from fleet_smi.errors import FleetError, Refused, UsageError
 from fleet_smi.hub.credentials import Identity
 from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
 from fleet_smi.server.guard import Guard, Hosts, Message, Receive, Send
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.refusal import BUG, Refusal
 from fleet_smi.server.reports import Reports
 from fleet_smi.server.routes import ROUTES
 from fleet_smi.server.services import Services
@@ -67,7 +67,7 @@ def _route(endpoint: Endpoint, services: Services) -> Route:
             return _refused(Refusal(503, "not_now", str(error)))
         except Exception:  # a bug in one endpoint must not be told to the asker, nor stop the hub
             logger.exception("bug in %s %s", endpoint.method, endpoint.path)
-            return _refused(Refusal(500, "bug", "this is a bug in fleet-smi; its log says more"))
+            return _refused(BUG)
 
     return Route(endpoint.path, answer, methods=[endpoint.method])
 

@@ -3,11 +3,12 @@
 From these rows come the routes, the checks before them and the OpenAPI document alike.
 """
 
+import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,6 +18,8 @@ from fleet_smi.model.privacy import Commands, shown_to
 from fleet_smi.server.auth import Action
 from fleet_smi.server.refusal import Refusal
 from fleet_smi.server.services import Services
+
+_T = TypeVar("_T")
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -82,9 +85,8 @@ class Asked:
     def takes_gzip(self) -> bool:
         """Whether the asker can unpack it."""
         offers = self.header("accept-encoding").replace(" ", "").lower().split(",")
-        return any(offer == "gzip" or offer.startswith("gzip;q=") for offer in offers) and not (
-            {"gzip;q=0", "gzip;q=0.0", "gzip;q=0.00", "gzip;q=0.000"} & set(offers)
-        )
+        weights = dict(offer.partition(";q=")[::2] for offer in offers)
+        return "gzip" in weights and not re.fullmatch(r"0[.0]*", weights["gzip"])
 
     def fleet(self) -> FleetView:
         """The fleet as the asker may see it."""
@@ -94,6 +96,11 @@ class Asked:
         """One node as the asker may see it; `None` when there is none of that id."""
         view = self.hub.fleet.node(node_id, self.hub.clock())
         return None if view is None else shown_to(view, self.commands)
+
+
+def given(value: _T | UnsetType) -> _T | None:
+    """What a query says, `None` where it says nothing: the text "null" is a text like any."""
+    return None if value is UNSET else value
 
 
 def json_response(value: Any, status: int = 200) -> Response:

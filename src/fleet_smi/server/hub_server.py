@@ -43,6 +43,7 @@ class HubServer:
             stack.callback(os.close, state.locked(self.folder))
             self._engine = open_database(self.folder)
             stack.callback(self._engine.dispose)
+            stack.callback(state.remove_local_admin_token, self.folder)
             self.credentials = self._credentials()
             stack.callback(self.credentials.close)
             self.tls, self.fingerprint = _certificate(settings, self.folder)
@@ -55,7 +56,6 @@ class HubServer:
             stack.callback(self._socket.close)
             self._app = self._answering(settings)
             self.url = self._url(settings)
-            stack.callback(state.remove_local_admin_token, self.folder)
             self._held = stack.pop_all()
 
     async def run(self) -> None:

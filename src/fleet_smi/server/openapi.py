@@ -93,18 +93,9 @@ def _parameters(query: type[Struct] | None) -> list[dict[str, Any]]:
         return []
     schema = msgspec.json.schema_components([query])[1][query.__name__]
     return [
-        {"name": name, "in": "query", "required": False, "schema": _if_given(kind)}
+        {"name": name, "in": "query", "required": False, "schema": kind}
         for name, kind in schema["properties"].items()
     ]
-
-
-def _if_given(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter that is there: in a query, nothing is not written as `null`."""
-    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
-    if "enum" in schema:
-        schema = schema | {"enum": [value for value in schema["enum"] if value is not None]}
-    told = kinds[0] if len(kinds) == 1 else schema
-    return {name: value for name, value in told.items() if (name, value) != ("default", None)}
 
 
 def _responses(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:

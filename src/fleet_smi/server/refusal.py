@@ -47,3 +47,6 @@ class Refusal(Struct, frozen=True):
         if self.allow is not None:
             headers.append((b"allow", self.allow.encode()))
         return headers
+
+
+BUG = Refusal(500, "bug", "this is a bug in fleet-smi; the hub's log says more")

@@ -1,12 +1,15 @@
 """`POST /api/v1/reports`: what nodes send by themselves. Plain ASGI: the hub's hot path."""
 
+import logging
+
 from fleet_smi.errors import DeliveryError, WrongVersion
 from fleet_smi.hub.credentials import Identity
 from fleet_smi.server.guard import Hosts, Message, Receive, Send, refuse
-from fleet_smi.server.refusal import Headers, Refusal
+from fleet_smi.server.refusal import BUG, Headers, Refusal
 from fleet_smi.server.services import Services
 from fleet_smi.wire.report import MOST_BYTES, decode_report, encode_receipt
 
+logger = logging.getLogger(__name__)
 _JSON, _MSGPACK = b"application/json", b"application/msgpack"
 _TOO_LARGE = Refusal(413, "too_large", f"a report has at most {MOST_BYTES >> 20} MiB")
 _WRONG_METHOD = Refusal(405, "wrong_method", "reports are sent by POST", allow="POST")
@@ -27,7 +30,11 @@ class Reports:
         self._hosts = hosts
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        answer = await self._answer(scope, receive)
+        try:
+            answer = await self._answer(scope, receive)
+        except Exception:  # a bug in taking one report must not stop the hub
+            logger.exception("bug in %s", self.path)
+            answer = BUG
         if isinstance(answer, Refusal):
             await refuse(answer, send)
             return

@@ -33,7 +33,8 @@ class _Server(uvicorn.Server):
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens there; raise `UsageError` that says why it cannot."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        everywhere = socket.AI_PASSIVE
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=everywhere)
         family, _, _, _, address = found[0]
         return socket.create_server(
             address[:2], family=family, backlog=_BACKLOG, reuse_port=False, dualstack_ipv6=False

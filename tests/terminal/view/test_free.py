@@ -41,6 +41,14 @@ def test_the_way_to_a_gpu_is_shown_unless_it_is_here() -> None:
     assert "ssh" not in screen(view, here="id-gpu01")
 
 
+@pytest.mark.parametrize(
+    "name, way",
+    [("gpu01", "ssh gpu01"), ("-oX", "ssh -- -oX"), ("x; reboot", "ssh 'x; reboot'")],
+)
+def test_the_way_can_be_copied_whatever_the_node_is_called(name: str, way: str) -> None:
+    assert way in screen(fleet(node(name, gpu(0, verdict("free")))))
+
+
 def test_how_long_it_has_been_free_is_told_only_when_known() -> None:
     view = fleet(
         node("n", gpu(0, verdict("free")), gpu(1, verdict("free", since=NOW), uuid="other"))

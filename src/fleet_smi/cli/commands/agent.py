@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         # Not before: an interrupted import can crash.
         for ending in _ENDINGS:
-            signal.signal(ending, signal.default_int_handler)
+            signal.signal(ending, agent.stop)
         agent.once() if args.once else agent.run()
     except KeyboardInterrupt:
         return 0

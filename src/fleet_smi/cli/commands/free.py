@@ -83,9 +83,8 @@ def run(args: argparse.Namespace) -> int:
     elif found.unmet is None:
         print(_answer(args, view, found, here=fleet.here))
     if found.unmet is not None:
-        raise Unmet(
-            "; ".join([found.unmet, *(each for node in view.nodes for each in node.failures)])
-        )
+        failures = [each for node in view.nodes for each in node.failures] if fleet.here else ()
+        raise Unmet("; ".join([found.unmet, *failures]))
     return 0
 
 
@@ -115,12 +114,12 @@ def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Ite
 
     by_node: dict[str, list[Candidate]] = {}
     for one in offered:
-        by_node.setdefault(one.node, []).append(one)
-    for node, theirs in by_node.items():
+        by_node.setdefault(one.node_id, []).append(one)
+    for theirs in by_node.values():
         devices = quote(",".join(_devices(args, theirs)))
         order = "" if args.uuid else "CUDA_DEVICE_ORDER=PCI_BUS_ID "
         shell = quote(f"{order}CUDA_VISIBLE_DEVICES={devices} exec $SHELL -l")
-        yield f"ssh -t -- {quote(node)} {shell}"
+        yield f"ssh -t -- {quote(theirs[0].node)} {shell}"
 
 
 def _warn_of_order(view: "FleetView") -> None:

@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _make_first_token(settings: "Settings") -> None:
     """A hub that others reach needs somebody who may look: the first time, make a token."""
+    from contextlib import ExitStack
     from pathlib import Path
 
     from fleet_smi.hub.credentials import Credentials
@@ -48,13 +49,14 @@ def _make_first_token(settings: "Settings") -> None:
 
     if is_loopback(settings.hub.listen.host) or settings.hub.insecure_open:
         return
-    engine = open_database(Path(settings.hub.state))
-    credentials = Credentials(engine)
-    if not credentials.has_viewers and not settings.hub.trusted_proxies:
-        issued = credentials.tokens.add("viewer", "made by `fleet-smi up`")
-        print(f"a token to look with, shown this once: {issued.secret}")
-    credentials.close()
-    engine.dispose()
+    with ExitStack() as stack:
+        engine = open_database(Path(settings.hub.state))
+        stack.callback(engine.dispose)
+        credentials = Credentials(engine)
+        stack.callback(credentials.close)
+        if not credentials.has_viewers and not settings.hub.trusted_proxies:
+            issued = credentials.tokens.add("viewer", "made by `fleet-smi up`")
+            print(f"a token to look with, shown this once: {issued.secret}")
 
 
 def _greet(server: "HubServer", settings: "Settings") -> None:

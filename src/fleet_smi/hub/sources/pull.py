@@ -70,10 +70,9 @@ class PullSource:
                 body = await _fetched(client, self._urls[target])
             report = decode_report(body)
             snapshot = report.snapshots[-1]
-        except TimeoutError:
-            return self._failed(target, Unreachable(self._too_late))
-        except httpx.TimeoutException:
-            return self._failed(target, Unreachable(self._too_late))
+        except (TimeoutError, httpx.TimeoutException):
+            words = f"did not answer in {self._timeout_seconds:g} s"
+            return self._failed(target, Unreachable(words))
         except httpx.HTTPError as error:
             words = f"no agent answers there ({str(error) or type(error).__name__})"
             return self._failed(target, Unreachable(words))
@@ -85,10 +84,6 @@ class PullSource:
             what=snapshot,
             age_seconds=report.age_seconds(snapshot),
         )
-
-    @property
-    def _too_late(self) -> str:
-        return f"did not answer in {self._timeout_seconds:g} s"
 
     def _failed(self, target: str, error: DeliveryError) -> Delivery:
         named = type(error)(error.words, target)
@@ -112,10 +107,9 @@ async def _fetched(client: httpx.AsyncClient, url: str) -> bytes:
 def _url(target: str) -> str:
     try:
         parts = urlsplit(target if "://" in target else f"http://{target}")
-        port = parts.port or DEFAULT_PORT
+        host, port = parts.hostname or "", parts.port or DEFAULT_PORT
     except ValueError:
         raise UsageError(f"{target!r} is no address of an agent: give host:port") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+    if parts.scheme not in ("http", "https") or not host or parts.username:
         raise UsageError(f"{target!r} is no address of an agent: give host:port")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}:{port}{_PATH}"
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{_PATH}"

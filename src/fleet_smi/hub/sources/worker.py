@@ -8,7 +8,6 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-_Job = tuple[asyncio.AbstractEventLoop, asyncio.Future[Any], Callable[[], Any]]
 
 
 class Worker:
@@ -22,26 +21,28 @@ class Worker:
         self._name = name
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._running: asyncio.Future[Any] | None = None
+        self._last: _Job | None = None
 
     @property
     def hangs(self) -> bool:
         """Whether a job that was given up has still not come back."""
-        return self._running is not None and not self._running.done()
+        return self._last is not None and not self._last.is_over
 
     async def call(self, job: Callable[[], _T], timeout_seconds: float) -> _T:
         """What the job returns; raise `TimeoutError` when it, or the one before, takes too long."""
         if self.hangs:
             raise TimeoutError
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            # A queue of its own: one that was let go of while it hung may still read the last.
+            self._jobs = SimpleQueue()
+            self._thread = threading.Thread(
+                target=_work, args=(self._jobs,), name=self._name, daemon=True
+            )
             self._thread.start()
-        loop = asyncio.get_running_loop()
-        self._running = loop.create_future()
-        self._jobs.put((loop, self._running, job))
+        self._last = _Job(job)
+        self._jobs.put(self._last)
         async with asyncio.timeout(timeout_seconds):
-            # Shielded: who gives up waiting must still see when the job comes back.
-            result: _T = await asyncio.shield(self._running)
+            result: _T = await self._last.future
             return result
 
     def close(self) -> None:
@@ -52,23 +53,33 @@ class Worker:
                 self._thread.join()
             self._thread = None
 
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            loop, future, call = job
-            try:
-                done: Any = call()
-                failure = None
-            except Exception as error:  # noqa: BLE001  # handed to whoever waits for it
-                done, failure = None, error
-            with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
-                loop.call_soon_threadsafe(_settle, future, done, failure)
+
+class _Job:
+    """Work and whoever waits for it, who may be gone when it is over, and their loop too."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.is_over = False
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._work = work
+
+    def run(self) -> None:
+        try:
+            result, failure = self._work(), None
+        except Exception as error:  # noqa: BLE001  # handed to whoever waits for it
+            result, failure = None, error
+        self.is_over = True
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self.future.get_loop().call_soon_threadsafe(self._settle, result, failure)
+
+    def _settle(self, result: Any, failure: Exception | None) -> None:
+        if self.future.cancelled():
+            return
+        if failure is None:
+            self.future.set_result(result)
+        else:
+            self.future.set_exception(failure)
 
 
-def _settle(future: asyncio.Future[Any], done: Any, failure: Exception | None) -> None:
-    if future.cancelled():
-        return
-    if failure is None:
-        future.set_result(done)
-    else:
-        future.set_exception(failure)
-        future.exception()  # seen, even if nobody waits any more
+def _work(jobs: "SimpleQueue[_Job | None]") -> None:
+    while (job := jobs.get()) is not None:
+        job.run()

@@ -6,12 +6,12 @@ import re
 import zlib
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from fleet_smi.model.arrange import Arrangement, parse_states
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.server.endpoint import Asked, Endpoint
+from fleet_smi.server.endpoint import Asked, Endpoint, given
 from fleet_smi.wire.listing import fleet_json
 
 _WORTH_PACKING_BYTES = 2048
@@ -22,9 +22,9 @@ Sort = Literal["index", "attention", "state", "util", "memory", "temperature", "
 class FleetQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`state` is a list like `free,held`; `node` a pattern of names like `gpu0*`."""
 
-    user: str | None = None
-    node: Annotated[str, Meta(max_length=_MOST_PATTERN)] | None = None
-    state: str | None = None
+    user: str | UnsetType = UNSET
+    node: Annotated[str, Meta(max_length=_MOST_PATTERN)] | UnsetType = UNSET
+    state: str | UnsetType = UNSET
     sort: Sort = "index"
 
 
@@ -45,9 +45,9 @@ async def fleet(asked: Asked) -> Response:
 def arrangement(query: FleetQuery) -> Arrangement:
     """The filters of a query; what makes no sense is a `UsageError`."""
     return Arrangement(
-        user=query.user,
-        node=None if query.node is None else _pattern(query.node),
-        states=None if query.state is None else parse_states(query.state),
+        user=given(query.user),
+        node=None if query.node is UNSET else _pattern(query.node),
+        states=None if query.state is UNSET else parse_states(query.state),
         sort=query.sort,
     )
 

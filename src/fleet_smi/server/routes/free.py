@@ -2,13 +2,13 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from fleet_smi.model.select import Offer, Request, offer
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.units import parse_size
-from fleet_smi.server.endpoint import Asked, Endpoint, json_response
+from fleet_smi.server.endpoint import Asked, Endpoint, given, json_response
 
 
 class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,8 +16,8 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     n: Annotated[int, Meta(ge=0, le=100_000)] = 0
     min_free: str = "0"
-    model: str | None = None
-    vendor: Vendor | None = None
+    model: str | UnsetType = UNSET
+    vendor: Vendor | UnsetType = UNSET
     policy: Literal["free", "no-process", "memory", "load", "context"] = "free"
     max_used: Annotated[float, Meta(ge=0, le=100)] = 20.0
     same_node: bool = False
@@ -29,8 +29,8 @@ async def free(asked: Asked) -> Response:
     request = Request(
         count=query.n,
         min_free_bytes=parse_size(query.min_free),
-        model=query.model,
-        vendor=query.vendor,
+        model=given(query.model),
+        vendor=given(query.vendor),
         policy=query.policy,
         max_used_percent=query.max_used,
         same_node=query.same_node,

@@ -1,11 +1,13 @@
 """`GET /`: the table, as `curl` or a browser likes it."""
 
+import asyncio
 from html import escape
 from typing import Annotated
 
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
+from fleet_smi.model.fleet import FleetView
 from fleet_smi.server.endpoint import Asked, Endpoint
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import overview, status
@@ -36,14 +38,18 @@ async def front(asked: Asked) -> Response:
     view = asked.fleet()
     html = "text/html" in asked.header("accept")
     paint = Paint(on=query.color and not html)
-    if query.overview:
-        table = overview.render(view, query.columns, paint)
-    else:
-        table = status.render(view, query.columns, paint, processes=query.processes, why=query.why)
+    # Thousands of GPUs take a second to draw: not on the event loop.
+    table = await asyncio.to_thread(_drawn, view, query, paint)
     if html:
         page = _PAGE.format(free=view.summary.free, table=escape(table))
         return Response(page, media_type="text/html")
     return Response(table, media_type="text/plain")
+
+
+def _drawn(view: FleetView, query: FrontQuery, paint: Paint) -> str:
+    if query.overview:
+        return overview.render(view, query.columns, paint)
+    return status.render(view, query.columns, paint, processes=query.processes, why=query.why)
 
 
 ENDPOINTS = (

@@ -1,5 +1,7 @@
 """`GET /metrics`: the fleet for Prometheus."""
 
+import asyncio
+
 from starlette.responses import Response
 
 from fleet_smi.server.endpoint import Asked, Endpoint
@@ -8,7 +10,8 @@ from fleet_smi.wire.prometheus import CONTENT_TYPE, metrics
 
 async def exposition(asked: Asked) -> Response:
     """One series a GPU and figure; no pid and no command among the labels."""
-    body = metrics(asked.fleet(), asked.hub.counts())
+    # Thousands of GPUs take a moment to write down: not on the event loop.
+    body = await asyncio.to_thread(metrics, asked.fleet(), asked.hub.counts())
     return Response(body, media_type=CONTENT_TYPE)
 
 

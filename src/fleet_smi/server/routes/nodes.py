@@ -1,20 +1,25 @@
 """`/api/v1/nodes`: one node in full; an administrator names, labels and removes it."""
 
 import asyncio
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.model.fleet import NodeView
+from fleet_smi.model.text import clean
 from fleet_smi.server.endpoint import ApiError, Asked, Endpoint, json_response
 from fleet_smi.server.refusal import Refusal
+
+_Key = Annotated[str, Meta(min_length=1, max_length=128)]
+_Value = Annotated[str, Meta(max_length=256)]
 
 
 class NodeChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an administrator calls a node; an empty name or label gives the node's own back."""
 
-    name: str | None = None
-    labels: dict[str, str] | None = None
+    name: Annotated[str, Meta(max_length=128)] | None = None
+    labels: Annotated[dict[_Key, _Value], Meta(max_length=64)] | None = None
 
 
 async def node(asked: Asked) -> Response:
@@ -28,7 +33,9 @@ async def node(asked: Asked) -> Response:
 async def change(asked: Asked) -> Response:
     """Give a node another name or labels."""
     wanted: NodeChange = asked.body
-    if not asked.hub.fleet.label(asked.path["node_id"], wanted.name, wanted.labels):
+    name = None if wanted.name is None else _shown(wanted.name)
+    labels = {_shown(key): _shown(value) for key, value in (wanted.labels or {}).items()}
+    if not asked.hub.fleet.label(asked.path["node_id"], name, labels):
         raise _unknown(asked)
     return Response(status_code=204)
 
@@ -36,10 +43,16 @@ async def change(asked: Asked) -> Response:
 async def remove(asked: Asked) -> Response:
     """Forget a node, its data and its credential."""
     node_id = asked.path["node_id"]
-    if not asked.hub.remove(node_id):
+    if asked.node(node_id) is None:
         raise _unknown(asked)
+    # Its credential first: a report that comes in between would bring it back.
     await asyncio.to_thread(asked.services.credentials.revoke, node_id)
+    asked.hub.remove(node_id)
     return Response(status_code=204)
+
+
+def _shown(text: str) -> str:
+    return clean(text, len(text))
 
 
 def _unknown(asked: Asked) -> ApiError:

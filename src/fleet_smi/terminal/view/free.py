@@ -1,6 +1,7 @@
 """`fleet-smi free -v`: what is offered and why the rest is not."""
 
 from collections.abc import Iterator, Sequence
+from shlex import quote
 
 from fleet_smi.model.fleet import State
 from fleet_smi.model.select import Candidate, Offer, Refusal
@@ -84,8 +85,13 @@ def _cells(one: Candidate, now: float, here: str | None, local: Local) -> tuple[
         UNKNOWN if free is None else format_size(free),
         short_model(one.model) if one.model else UNKNOWN,
         UNKNOWN if celsius is None else f"{celsius:.0f}°",
-        "" if one.node_id == here else f"ssh {one.node}",
+        "" if one.node_id == here else _way(one.node),
     )
+
+
+def _way(node: str) -> str:
+    """The line to copy: a name that a shell or ssh would obey is only a name in it."""
+    return f"ssh -- {quote(node)}" if node.startswith("-") else f"ssh {quote(node)}"
 
 
 def _state(one: Candidate, now: float, local: Local) -> str:

@@ -1,0 +1,111 @@
+"""`fleet-smi nodes`: what an admin may do to a node, and nobody else."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.cli import fleets
+from tests.builders import gpu
+from tests.cli.program import assert_one_line, fleet_json, fleet_smi
+from tests.server.hubs import RunningHub
+from tests.server.routes.nodes_of import now
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[RunningHub]:
+    with RunningHub(tmp_path / "state") as running:
+        running.add(now("gpu01", gpu(0)))
+        yield running
+
+
+@pytest.fixture
+def local(hub: RunningHub, tmp_path: Path) -> dict[str, str]:
+    """The hub's own user, on its own machine."""
+    return {
+        "HOME": str(tmp_path),
+        "PATH": os.environ["PATH"],
+        "FLEET_SMI_HUB_STATE": str(hub.folder),
+        "FLEET_SMI_HUB_LISTEN": hub.url.removeprefix("http://"),
+    }
+
+
+def named(hub: RunningHub) -> list[str]:
+    return [node.name for node in hub.fleet().nodes]
+
+
+def test_the_hubs_own_user_needs_no_token_on_its_machine(
+    hub: RunningHub, local: dict[str, str]
+) -> None:
+    assert fleet_smi("nodes", "rename", "gpu01", "big-one", env=local).returncode == 0
+    assert named(hub) == ["big-one"]
+    assert fleet_smi("nodes", "label", "big-one", "rack=b2", "a=1", env=local).returncode == 0
+    assert fleet_smi("nodes", "label", "big-one", "a=", env=local).returncode == 0
+    assert hub.fleet().nodes[0].labels == {"rack": "b2"}
+    done = fleet_smi("nodes", "remove", "big-one", env=local)
+    assert (done.returncode, named(hub)) == (0, [])
+    assert "is forgotten; it must join again" in done.stdout
+
+
+def test_a_hub_with_a_certificate_of_its_own_is_known_by_it(tmp_path: Path) -> None:
+    with RunningHub(tmp_path / "state", hub__tls="self-signed") as hub:
+        env = {
+            "HOME": str(tmp_path),
+            "FLEET_SMI_HUB_STATE": str(hub.folder),
+            "FLEET_SMI_HUB_LISTEN": hub.url.removeprefix("https://"),
+            "FLEET_SMI_HUB_TLS": "self-signed",
+        }
+        done = fleet_smi("nodes", "remove", "nobody", env=env)
+        assert_one_line(done, 2, "no node is called nobody")
+
+
+def test_a_viewer_is_refused(hub: RunningHub, local: dict[str, str]) -> None:
+    env = local | {"FLEET_SMI_CLIENT_TOKEN": hub.token("viewer")}
+    for words in (("remove", "gpu01"), ("rename", "gpu01", "x"), ("label", "gpu01", "a=b")):
+        assert_one_line(fleet_smi("nodes", *words, env=env), 3, "only an admin may do this")
+    assert named(hub) == ["gpu01"]
+
+
+def test_the_own_hubs_token_is_told_to_no_other_hub(
+    hub: RunningHub, local: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in local.items():
+        monkeypatch.setenv(name, value)
+    for url, told in (("http://hub.example:7070", False), (hub.url, True)):
+        client = fleets.hub_as_admin(argparse.Namespace(hub=url))
+        assert (client._connection.token is not None) is told
+
+
+def test_two_nodes_of_one_name_are_told_apart_by_their_ids(
+    hub: RunningHub, local: dict[str, str]
+) -> None:
+    hub.add(now("gpu01", gpu(0, uuid="GPU-x"), node_id="another-id"))
+    done = fleet_smi("nodes", "remove", "gpu01", env=local)
+    assert_one_line(done, 2, "2 nodes are called gpu01: give one's id")
+    assert "another-id" in done.stderr
+    assert fleet_smi("nodes", "remove", "another-id", env=local).returncode == 0
+    assert [node.node_id for node in hub.fleet().nodes] == ["id-of-gpu01"]
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (("remove", "gpu99"), "no node is called gpu99"),
+        (("label", "gpu01", "rack"), "is no label: give KEY=VALUE"),
+        (("label", "gpu01", "=x"), "is no label: give KEY=VALUE"),
+        (("rename", "gpu01"), "name"),
+    ],
+)
+def test_what_makes_no_sense_is_exit_2(
+    hub: RunningHub, local: dict[str, str], words: tuple[str, ...], told: str
+) -> None:
+    assert_one_line(fleet_smi("nodes", *words, env=local), 2, told)
+
+
+def test_the_list_says_how_each_is_heard(hub: RunningHub, local: dict[str, str]) -> None:
+    done = fleet_smi("nodes", "--hub", hub.url, env=local)
+    assert "push" in done.stdout
+    (node,) = fleet_json("nodes", "--hub", hub.url, env=local)["nodes"]
+    assert (node["node_id"], node["via"]) == ("id-of-gpu01", "push")

@@ -1,0 +1,52 @@
+"""The other end of a client's connection, and what it has heard."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Self
+
+
+class Peer:
+    """Answers each connection with one of these lists of answers, an answer a question."""
+
+    def __init__(self, *connections: Sequence[bytes]) -> None:
+        self.heard: list[bytes] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, args=(connections,))
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _serve(self, connections: Sequence[Sequence[bytes]]) -> None:
+        with contextlib.suppress(OSError):  # closed, by either end
+            for answers in connections:
+                sock, _ = self._listener.accept()
+                with sock:
+                    self._answer(sock, answers)
+
+    def _answer(self, sock: socket.socket, answers: Sequence[bytes]) -> None:
+        for answer in answers:
+            question = sock.recv(1 << 16)
+            if not question:
+                return
+            self.heard.append(question)
+            sock.sendall(answer)
+
+
+def said(body: bytes = b"ok", status: str = "200 OK", *headers: str) -> bytes:
+    """An answer of HTTP."""
+    head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""])
+    return head.encode() + body

@@ -1,0 +1,165 @@
+"""A connection that is kept, and one sentence for each way in which it can fail."""
+
+import socket
+import zlib
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.client.connection import Connection, address_of
+from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UsageError
+from fleet_smi.server.guard import Message, Receive, Send
+from fleet_smi.server.running import Tls
+from fleet_smi.server.tls import self_signed
+from tests.client.peers import Peer, said
+from tests.server.loopback import served
+
+
+def error_of(url: str, **options: object) -> DeliveryError:
+    connection = Connection(url, **options)  # type: ignore[arg-type]
+    with pytest.raises(DeliveryError) as caught:
+        connection.request("GET", "/")
+    assert str(caught.value).startswith(f"hub {connection.url}")
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_nobody_listening_is_told_with_what_to_do() -> None:
+    error = error_of(f"http://127.0.0.1:{free_port()}")
+    assert isinstance(error, Unreachable)
+    assert "nobody listens there; is `fleet-smi hub` running?" in str(error)
+
+
+@pytest.mark.parametrize("host", ["no-such-machine.invalid", f"{'a' * 70}.com", "a..b"])
+def test_a_name_that_is_not_known_is_told(host: str) -> None:
+    error = error_of(f"http://{host}:7070")
+    assert isinstance(error, Unreachable)
+    assert "no machine of that name is known" in str(error)
+
+
+def test_one_that_does_not_answer_is_not_waited_for_longer_than_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        error = error_of(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_seconds=0.1)
+    assert isinstance(error, Unreachable)
+    assert "did not answer in 0.1 s" in str(error)
+
+
+def test_one_that_speaks_another_language_is_told() -> None:
+    with Peer([b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n"]) as peer:
+        error = error_of(peer.url)
+    assert isinstance(error, Undecodable)
+    assert "does not speak HTTP there: check the port and http/https" in str(error)
+
+
+def test_one_that_hangs_up_in_the_middle_is_told() -> None:
+    with Peer([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf"]) as peer:
+        assert isinstance(error_of(peer.url), Unreachable)
+
+
+def test_broken_compression_is_told() -> None:
+    with Peer([said(b"not gzip", "200 OK", "Content-Encoding: gzip")]) as peer:
+        assert isinstance(error_of(peer.url), Undecodable)
+
+
+def test_what_came_compressed_is_unpacked() -> None:
+    packed = zlib.compress(b"hello", wbits=zlib.MAX_WBITS | 16)
+    with Peer([said(packed, "200 OK", "Content-Encoding: gzip")]) as peer:
+        connection = Connection(peer.url)
+        assert connection.request("GET", "/").body == b"hello"
+        connection.close()
+
+
+def test_one_connection_is_kept_for_many_questions() -> None:
+    with Peer([said(), said()]) as peer:
+        connection = Connection(f"{peer.url}/base/", token="secret")
+        assert [connection.request("GET", "/x").status for _ in range(2)] == [200, 200]
+        connection.close()
+    assert len(peer.heard) == 2
+    assert peer.heard[0].startswith(b"GET /base/x HTTP/1.1\r\n")
+    assert b"Authorization: Bearer secret\r\n" in peer.heard[0]
+
+
+def test_a_connection_that_the_hub_closed_meanwhile_is_opened_anew() -> None:
+    with Peer([said()], [said(b"again")]) as peer:
+        connection = Connection(peer.url)
+        connection.request("GET", "/")
+        assert connection.request("GET", "/").body == b"again"
+        connection.close()
+
+
+def test_a_new_connection_that_breaks_is_not_tried_for_ever() -> None:
+    with Peer([b""], [b""]) as peer:
+        error_of(peer.url)
+        assert len(peer.heard) == 1
+
+
+def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+    with (
+        Peer([said()]) as elsewhere,
+        Peer([said(b"", "302 Found", f"Location: {elsewhere.url}/")]) as peer,
+    ):
+        connection = Connection(peer.url, token="secret")
+        assert connection.request("GET", "/").status == 302
+        connection.close()
+    assert elsewhere.heard == []
+
+
+async def ok(scope: Message, receive: Receive, send: Send) -> None:
+    HEARD.append(dict(scope["headers"]).get(b"authorization", b""))
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+HEARD: list[bytes] = []
+
+
+def test_the_hubs_own_certificate_is_known_by_its_fingerprint(tmp_path: Path) -> None:
+    own = self_signed(tmp_path, ["localhost", "127.0.0.1"])
+    HEARD.clear()
+    with served(ok, Tls(str(own.path), str(own.path))) as port:
+        url = f"https://127.0.0.1:{port}"
+        connection = Connection(url, token="secret", fingerprint=own.fingerprint)
+        assert connection.request("GET", "/").body == b"ok"
+        connection.close()
+        assert HEARD == [b"Bearer secret"]
+        wrong = error_of(url, token="secret", fingerprint=f"sha256:{'0' * 64}")
+        assert isinstance(wrong, Refused)
+        assert "another certificate than the pinned one" in str(wrong)
+        assert isinstance(error_of(url, token="secret"), Refused)
+        assert HEARD == [b"Bearer secret"]  # the token was told to nobody who is not known
+        plain = error_of(f"http://127.0.0.1:{port}")
+        assert isinstance(plain, Undecodable | Unreachable)
+
+
+def test_tls_where_there_is_none_is_told() -> None:
+    with served(ok) as port:
+        error = error_of(f"https://127.0.0.1:{port}")
+    assert isinstance(error, Undecodable)
+    assert "is it http instead of https?" in str(error)
+
+
+@pytest.mark.parametrize(
+    "url, address",
+    [
+        ("http://hub", ("http", "hub", 7070, "")),
+        ("hub:80", ("http", "hub", 80, "")),
+        ("https://hub:443/fleet/", ("https", "hub", 443, "/fleet")),
+        ("http://[::1]:7070", ("http", "::1", 7070, "")),
+    ],
+)
+def test_a_url_tells_where_the_hub_is(url: str, address: tuple[str, str, int, str]) -> None:
+    assert address_of(url) == address
+
+
+@pytest.mark.parametrize(
+    "url", ["", "http://", "ftp://hub", "http://a:b@hub", "http://hub?x=1", "http://[::1", "h:x"]
+)
+def test_what_is_no_address_of_a_hub_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="no address of a hub"):
+        Connection(url)

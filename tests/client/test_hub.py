@@ -1,0 +1,120 @@
+"""The hub's answers as nouns, and its refusals in its own words."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fleet_smi import api
+from fleet_smi.client.hub import HubClient
+from fleet_smi.errors import FleetError, Refused, Undecodable, Unmet, Unreachable, UsageError
+from tests.builders import gpu, process
+from tests.client.peers import Peer, said
+from tests.server.hubs import RunningHub
+from tests.server.routes.nodes_of import now
+
+SPOKEN = b'{"error":{"code":"x","message":"in the hub\'s words\\u001b[31m"}}'
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[RunningHub]:
+    with RunningHub(tmp_path) as running:
+        running.add(now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
+        yield running
+
+
+def answered(answer: bytes) -> FleetError:
+    with Peer([answer]) as peer, closing(HubClient(peer.url)) as client:
+        with pytest.raises(FleetError) as caught:
+            client.fleet()
+        return caught.value
+
+
+def test_a_fleet_and_a_node_come_as_the_models_nouns(hub: RunningHub) -> None:
+    with closing(HubClient(hub.url)) as client:
+        assert [each.verdict.state for each in client.fleet().nodes[0].gpus] == ["busy", "free"]
+        assert client.node("id-of-gpu01").name == "gpu01"
+        with pytest.raises(UsageError, match=r"no node has the id \.\./x"):
+            client.node("../x")
+
+
+def test_an_admin_changes_what_a_viewer_may_not(hub: RunningHub) -> None:
+    with (
+        closing(HubClient(hub.url, token=hub.token("viewer"))) as viewer,
+        pytest.raises(Refused, match="only an admin may do this"),
+    ):
+        viewer.label("id-of-gpu01", name="mine")
+    with closing(HubClient(hub.url, token=hub.token("admin"))) as admin:
+        admin.label("id-of-gpu01", name="big-one", labels={"rack": "b"})
+        node = admin.node("id-of-gpu01")
+        assert (node.name, node.labels) == ("big-one", {"rack": "b"})
+        admin.remove("id-of-gpu01")
+        assert admin.fleet().nodes == ()
+
+
+def test_a_token_that_is_not_known_is_refused(hub: RunningHub) -> None:
+    with (
+        closing(HubClient(hub.url, token="fsmi_viewer_x")) as client,
+        pytest.raises(Refused, match="this token is not known here"),
+    ):
+        client.fleet()
+
+
+@pytest.mark.parametrize(
+    "status, kind",
+    [
+        ("400 Bad", UsageError),
+        ("401 No", Refused),
+        ("403 No", Refused),
+        ("404 Not", UsageError),
+        ("421 Not", Refused),
+        ("429 Slow", Unreachable),
+        ("500 Oh", Unreachable),
+        ("503 Later", Unreachable),
+    ],
+)
+def test_a_refusal_is_told_in_the_hubs_words_made_harmless(
+    status: str, kind: type[FleetError]
+) -> None:
+    error = answered(said(SPOKEN, status))
+    assert type(error) is kind
+    assert str(error).endswith("in the hub's words [31m")
+
+
+@pytest.mark.parametrize("status", ["302 Found", "404 Not Found", "500 Oh"])
+def test_one_that_is_no_hub_is_told_to_be_none(status: str) -> None:
+    error = answered(said(b"<html>", status, "Location: http://127.0.0.1:1/"))
+    assert f"answered with status {status[:3]}; is it a fleet-smi hub?" in str(error)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"taken_at":"soon"}'])
+def test_an_answer_of_another_version_is_told(body: bytes) -> None:
+    error = answered(said(body))
+    assert isinstance(error, Undecodable)
+    assert "are both of one version?" in str(error)
+
+
+def test_a_credential_that_does_not_come_is_told() -> None:
+    with (
+        Peer([said(b'{"other":"x"}')]) as peer,
+        closing(HubClient(peer.url)) as client,
+        pytest.raises(Undecodable),
+    ):
+        client.join("id", "name")
+
+
+def test_the_fleet_from_python(hub: RunningHub) -> None:
+    fleet = api.Fleet(hub.url)
+    assert [each.index for each in fleet.gpus()] == [0, 1]
+    assert [each.label for each in fleet.free(1, min_free="40GiB")] == ["gpu01:1"]
+    assert [each.user for each in fleet.people()] == ["alice"]
+    assert fleet.view().summary.nodes == 1
+    with pytest.raises(Unmet):
+        fleet.free(2)
+    fleet.close()
+
+
+def test_without_a_hub_there_is_no_fleet() -> None:
+    with pytest.raises(UsageError, match="no hub is named"):
+        api.Fleet()

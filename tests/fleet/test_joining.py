@@ -1,0 +1,58 @@
+"""A node joins a hub that has made its own certificate, by the one line that is pasted there."""
+
+import re
+import shlex
+
+import pytest
+
+from tests.cli.program import assert_one_line, fleet_smi
+from tests.fleet.programs import Lab, LoopbackHub, LoopbackNode
+from tests.machines import wait_until
+
+
+@pytest.fixture
+def hub(lab: Lab) -> LoopbackHub:
+    return LoopbackHub(lab, "--tls", "self-signed")
+
+
+def pasted(hub: LoopbackHub) -> list[str]:
+    """The flags of the agent in the line that the hub prints."""
+    program, command, *flags = shlex.split(hub.command("join-command", "--url", hub.url).stdout)
+    assert (program, command) == ("fleet-smi", "agent")
+    return flags
+
+
+def test_the_line_that_is_pasted_lets_a_node_in(lab: Lab, hub: LoopbackHub) -> None:
+    node = LoopbackNode(lab, "node")
+    agent = node.agent(*pasted(hub))
+    wait_until(lambda: hub.heard("node") > 2)
+    assert "fault=" not in agent.said
+
+
+def test_a_node_that_has_joined_needs_the_token_no_more(lab: Lab, hub: LoopbackHub) -> None:
+    node, flags = LoopbackNode(lab, "node"), pasted(hub)
+    first = node.agent(*flags)
+    wait_until(lambda: "node" in hub.reporting())
+    first.kill()
+    wait_until(lambda: "node" not in hub.reporting())
+    at = flags.index("--join")
+    node.agent(*flags[:at], *flags[at + 2 :])
+    wait_until(lambda: "node" in hub.reporting())
+
+
+def test_a_hub_with_another_certificate_is_told_nothing(lab: Lab, hub: LoopbackHub) -> None:
+    node = LoopbackNode(lab, "node")
+    other = [re.sub("^sha256:.*", f"sha256:{'0' * 64}", flag) for flag in pasted(hub)]
+    agent = node.agent(*other)
+    wait_until(lambda: "fault=Refused" in agent.said)
+    assert "shows another certificate than the pinned one" in agent.said
+    assert hub.node("node") is None
+    assert hub.command("token", "list").stdout.count("never") == 1
+
+
+def test_a_user_looks_at_it_with_the_fingerprint_and_not_without(hub: LoopbackHub) -> None:
+    fingerprint = pasted(hub)[-1]
+    without = fleet_smi("--hub", hub.url, env=hub.env)
+    assert_one_line(without, 3, "its certificate is not trusted")
+    pinned = hub.env | {"FLEET_SMI_CLIENT_FINGERPRINT": fingerprint}
+    assert fleet_smi("--hub", hub.url, env=pinned).returncode == 0

@@ -1,0 +1,144 @@
+"""Reports in a shared folder, as whoever may write there can leave them."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
+from fleet_smi.hub.delivery import Delivery
+from fleet_smi.hub.sources.files import FilesSource
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.wire.report import MOST_BYTES, encode_report, encode_report_json, encode_snapshot
+from tests.builders import NOON, gpu, snapshot
+from tests.delivery.hearing import hearing
+
+
+def report(sequence: int = 1, *, sent_at: float = NOON, **fields: object) -> bytes:
+    taken = snapshot(gpu(0), sequence=sequence, **fields)  # type: ignore[arg-type]
+    return encode_report([encode_snapshot(taken)], sent_at)
+
+
+def leave(folder: Path, name: str, body: bytes, written_at: float = NOON) -> Path:
+    """Put a file there as an agent does: whole, in one step."""
+    draft = folder / f".{name}.draft"
+    draft.write_bytes(body)
+    os.utime(draft, (written_at, written_at))
+    return draft.replace(folder / f"{name}.fsmi")
+
+
+def look(folder: Path, *, now: float = NOON) -> Sequence[Delivery]:
+    return asyncio.run(FilesSource(str(folder), clock=lambda: now).look())
+
+
+def failure(delivery: Delivery) -> DeliveryError:
+    assert isinstance(delivery.what, DeliveryError)
+    return delivery.what
+
+
+def test_every_file_is_a_node_and_nothing_else_is(tmp_path: Path) -> None:
+    leave(tmp_path, "gpu02", report())
+    leave(tmp_path, "gpu01", encode_report_json([snapshot(gpu(0))], NOON))
+    (tmp_path / "README").write_text("not a report")
+    (tmp_path / ".gpu03.fsmi").write_bytes(report())
+    assert [each.target for each in look(tmp_path)] == ["gpu01", "gpu02"]
+    assert all(isinstance(each.what, Snapshot) for each in look(tmp_path))
+
+
+def test_how_old_it_is_is_when_it_was_taken_and_when_it_was_written(tmp_path: Path) -> None:
+    leave(tmp_path, "gpu01", report(taken_at=NOON - 3, sent_at=NOON), written_at=NOON - 60)
+    (delivery,) = look(tmp_path)
+    assert delivery.age_seconds == pytest.approx(63.0)
+
+
+def test_a_file_server_whose_clock_is_ahead_makes_no_report_younger_than_now(
+    tmp_path: Path,
+) -> None:
+    leave(tmp_path, "gpu01", report(taken_at=NOON), written_at=NOON + 600)
+    (delivery,) = look(tmp_path)
+    assert delivery.age_seconds == 0.0
+
+
+def test_a_file_server_whose_clock_is_behind_ages_only_what_was_there_at_the_start(
+    tmp_path: Path,
+) -> None:
+    now = NOON
+    source = FilesSource(str(tmp_path), interval_seconds=0.01, clock=lambda: now)
+    leave(tmp_path, "gpu01", report(1, taken_at=NOON), written_at=NOON - 3600)
+    with hearing(source) as heard:
+        heard.sequence(1)
+        leave(tmp_path, "gpu01", report(2, taken_at=NOON), written_at=NOON - 3599)
+        heard.sequence(2)
+    assert [each.age_seconds for each in heard.deliveries] == [3600.0, 0.0]
+
+
+def test_a_file_that_has_not_changed_is_told_once(tmp_path: Path) -> None:
+    leave(tmp_path, "gpu01", report(1))
+    with hearing(FilesSource(str(tmp_path), interval_seconds=0.01)) as heard:
+        heard.sequence(1)
+        leave(tmp_path, "gpu02", report(5))
+        heard.sequence(5)
+        leave(tmp_path, "gpu02", report(6))
+        heard.sequence(6)
+    assert [each.sequence for each in heard.snapshots] == [1, 5, 6]
+
+
+def test_a_node_that_tells_no_pace_is_old_after_a_quarter_of_an_hour(tmp_path: Path) -> None:
+    leave(tmp_path, "gpu01", report(interval_seconds=None))
+    (delivery,) = look(tmp_path)
+    assert isinstance(delivery.what, Snapshot)
+    assert delivery.what.interval_seconds == 300.0
+
+
+def test_what_is_no_plain_file_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "link.fsmi").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "pipe.fsmi")
+    (tmp_path / "folder.fsmi").mkdir()
+    leave(tmp_path, "right", report())
+    found = {each.target: each.what for each in look(tmp_path)}
+    assert {name for name, what in found.items() if isinstance(what, Refused)} == {
+        "link",
+        "pipe",
+        "folder",
+    }
+    assert isinstance(found["right"], Snapshot)
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        (b"", "is empty"),
+        (report()[:-9], "not a report"),
+        (b"\xff" * 20, "not a report"),
+        (b"x" * (MOST_BYTES + 1), "is larger than 8 MiB"),
+    ],
+    ids=["empty", "half-written", "garbage", "huge"],
+)
+def test_what_is_no_report_is_told_of_its_node_and_hides_no_other(
+    tmp_path: Path, body: bytes, words: str
+) -> None:
+    leave(tmp_path, "bad", body)
+    leave(tmp_path, "good", report())
+    bad, good = look(tmp_path)
+    assert isinstance(failure(bad), Undecodable)
+    assert str(failure(bad)).startswith("bad: ")
+    assert words in str(failure(bad))
+    assert isinstance(good.what, Snapshot)
+
+
+def test_a_folder_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    (delivery,) = look(gone)
+    assert isinstance(failure(delivery), Unreachable)
+    assert str(failure(delivery)) == f"{gone}: the folder cannot be read: No such file or directory"
+
+
+def test_a_folder_that_comes_back_is_read_again(tmp_path: Path) -> None:
+    folder = tmp_path / "nfs"
+    with hearing(FilesSource(str(folder), interval_seconds=0.01)) as heard:
+        heard.error()
+        folder.mkdir()
+        leave(folder, "gpu01", report(1))
+        heard.sequence(1)

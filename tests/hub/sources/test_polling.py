@@ -1,0 +1,129 @@
+"""Targets asked again and again: no drift, no stack, no storm, none delaying another."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.errors import Unreachable
+from fleet_smi.hub.delivery import Delivery
+from fleet_smi.hub.sources.polling import _next, ask_all, keep_asking, ticks
+from tests.builders import snapshot
+
+
+def delivery(target: str) -> Delivery:
+    return Delivery(source="test", target=target, what=snapshot())
+
+
+def failure(target: str) -> Delivery:
+    return Delivery(source="test", target=target, what=Unreachable("away", target))
+
+
+@given(
+    due=st.floats(0, 1e6),
+    late=st.floats(0, 1e3),
+    interval=st.floats(0.05, 100),
+)
+def test_the_next_tick_is_on_the_grid_and_not_in_the_past(
+    due: float, late: float, interval: float
+) -> None:
+    after = _next(due, due + late, interval, failures=0)
+    steps = (after - due) / interval
+    assert after >= due + late - 1e-6
+    assert steps == pytest.approx(round(steps), abs=1e-3)
+    assert steps >= 0.999
+
+
+@given(failures=st.integers(2, 10_000), interval=st.floats(0.05, 100))
+def test_who_fails_is_asked_ever_more_rarely_but_within_a_minute(
+    failures: int, interval: float
+) -> None:
+    wait = _next(0.0, 0.0, interval, failures)
+    assert interval / 2 <= wait <= max(60.0, interval)
+
+
+def test_one_failure_alone_changes_no_pace() -> None:
+    assert _next(10.0, 10.5, 2.0, failures=1) == 12.0
+
+
+def test_a_slow_round_skips_ticks_and_never_stacks_them() -> None:
+    async def scenario() -> list[float]:
+        loop, seen = asyncio.get_running_loop(), list[float]()
+        async for _ in ticks(0.05):
+            seen.append(loop.time())
+            if len(seen) == 1:
+                await asyncio.sleep(0.12)
+            if len(seen) == 4:
+                return seen
+        return seen
+
+    seen = asyncio.run(scenario())
+    steps = [round((each - seen[0]) / 0.05, 1) for each in seen]
+    assert steps[1] >= 2.9  # the two that were missed are not made up for
+    assert steps[2] - steps[1] >= 0.5
+
+
+def test_one_that_hangs_delays_no_other() -> None:
+    async def scenario() -> set[str]:
+        seen, enough = set[str](), asyncio.Event()
+
+        async def ask(target: str) -> Delivery:
+            if target == "hung":
+                await asyncio.Event().wait()
+            return delivery(target)
+
+        def deliver(each: Delivery) -> None:
+            seen.add(each.target)
+            if len(seen) == 2:
+                enough.set()
+
+        asking = asyncio.ensure_future(keep_asking(["a", "hung", "b"], ask, deliver, 0.01))
+        async with asyncio.timeout(5):
+            await enough.wait()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert len(asyncio.all_tasks()) == 1
+        return seen
+
+    assert asyncio.run(scenario()) == {"a", "b"}
+
+
+def test_a_target_that_fails_is_told_of_and_asked_again() -> None:
+    async def scenario() -> list[Delivery]:
+        seen, enough = list[Delivery](), asyncio.Event()
+
+        async def ask(target: str) -> Delivery:
+            return failure(target) if len(seen) < 2 else delivery(target)
+
+        def deliver(each: Delivery) -> None:
+            seen.append(each)
+            if len(seen) == 3:
+                enough.set()
+
+        asking = asyncio.ensure_future(keep_asking(["a"], ask, deliver, 0.01))
+        async with asyncio.timeout(5):
+            await enough.wait()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        return seen
+
+    assert [isinstance(each.what, Unreachable) for each in asyncio.run(scenario())] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_all_are_asked_at_once_and_answer_in_order() -> None:
+    async def scenario() -> list[str]:
+        together = asyncio.Barrier(3)
+
+        async def ask(target: str) -> Delivery:
+            await together.wait()
+            return delivery(target)
+
+        async with asyncio.timeout(5):
+            return [each.target for each in await ask_all(["a", "b", "c"], ask)]
+
+    assert asyncio.run(scenario()) == ["a", "b", "c"]

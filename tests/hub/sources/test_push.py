@@ -1,0 +1,47 @@
+"""What nodes send by themselves: handed on while somebody listens, and only then."""
+
+import asyncio
+
+from fleet_smi.errors import Undecodable
+from fleet_smi.hub.delivery import Delivery
+from fleet_smi.hub.sources.push import PushSource
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.wire.report import Report
+from tests.builders import NOON, gpu, snapshot
+
+
+def report(*sequences: int) -> Report:
+    taken = [snapshot(gpu(0), sequence=each, taken_at=NOON + each) for each in sequences]
+    return Report(version=1, sent_at=NOON + 10, snapshots=tuple(taken))
+
+
+def delivered(*reports: Report) -> list[Delivery]:
+    async def scenario() -> list[Delivery]:
+        source, found = PushSource(), list[Delivery]()
+        assert not source.listens
+        source.receive(report(0))  # nobody is there to hear it
+        running = asyncio.ensure_future(source.run(found.append))
+        await asyncio.sleep(0)  # it listens from its first step on
+        for each in reports:
+            source.receive(each)
+        source.refuse("id-of-gpu01", Undecodable("not a report"))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert not source.listens
+        return found
+
+    return asyncio.run(scenario())
+
+
+def test_a_batch_is_handed_on_as_it_was_lived_each_with_its_age() -> None:
+    *taken, failed = delivered(report(1, 2, 3), report(4))
+    assert [each.what.sequence for each in taken if isinstance(each.what, Snapshot)] == [1, 2, 3, 4]
+    assert [each.age_seconds for each in taken] == [9.0, 8.0, 7.0, 6.0]
+    assert {each.target for each in taken} == {"id-of-gpu01"}
+    assert str(failed.what) == "id-of-gpu01: not a report"
+
+
+def test_there_is_nobody_to_ask() -> None:
+    source = PushSource()
+    assert asyncio.run(source.look()) == ()
+    assert source.targets == ()

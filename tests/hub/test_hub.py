@@ -1,0 +1,262 @@
+"""The spine of the hub: what is heard is believed, told and kept, in that order."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from fleet_smi.errors import Unreachable
+from fleet_smi.hub import hub as spine
+from fleet_smi.hub.database import open_database
+from fleet_smi.hub.delivery import Delivery
+from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.memory import Memory
+from fleet_smi.model.snapshot import Snapshot
+from tests.builders import NOON, gpu, snapshot
+from tests.hub.scripted import ScriptedSource
+
+Story = Callable[[Hub, ScriptedSource], Coroutine[Any, Any, None]]
+
+
+def taken(sequence: int, **fields: Any) -> Snapshot:
+    known: dict[str, Any] = {"run_id": "run-1", "taken_at": NOON + sequence}
+    return snapshot(gpu(0), sequence=sequence, **(known | fields))
+
+
+def heard(sequence: int, age_seconds: float = 0.0, **fields: Any) -> Delivery:
+    what = taken(sequence, **fields)
+    return Delivery(source="scripted", target="gpu01", what=what, age_seconds=age_seconds)
+
+
+def failed(words: str = "no route to host") -> Delivery:
+    return Delivery(source="scripted", target="gpu01", what=Unreachable(words, "gpu01"))
+
+
+class Life:
+    """The lives of a hub, one after the other, on one state folder and a clock of the test's."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.now = NOON
+        self._engine = engine
+
+    def live(self, story: Story, source: ScriptedSource | None = None) -> None:
+        """One life, in which the story happens."""
+        asyncio.run(self._live(story, source or ScriptedSource()))
+
+    async def _live(self, story: Story, source: ScriptedSource) -> None:
+        memory = Memory(self._engine, Remembered)
+        hub = Hub(
+            Fleet(),
+            [source],
+            memory,
+            publish_seconds=0.01,
+            remember_seconds=0.01,
+            clock=lambda: self.now,
+        )
+        running = asyncio.ensure_future(hub.run())
+        try:
+            await until(lambda: hub.ready)
+            await story(hub, source)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            memory.close()
+        assert len(asyncio.all_tasks()) == 1
+        assert not hub.ready
+
+
+async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait on the loop for something to become true."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[Life]:
+    engine = open_database(tmp_path)
+    yield Life(engine)
+    engine.dispose()
+
+
+def test_after_a_restart_a_node_is_silent_and_not_absent(life: Life) -> None:
+    async def first(hub: Hub, source: ScriptedSource) -> None:
+        source.put(heard(1, name="gpu01", labels={"rack": "a"}))
+        await until(lambda: hub.reports == 1)
+
+    async def second(hub: Hub, _: ScriptedSource) -> None:
+        (node,) = hub.fleet.view(life.now).nodes
+        assert (node.name, node.silent, node.labels) == ("gpu01", True, {"rack": "a"})
+        assert node.gpus[0].verdict.state == "unknown"
+        assert hub.fleet.view(life.now).summary.nodes_reporting == 0
+
+    life.live(first)
+    life.now += 600
+    life.live(second)
+
+
+def test_what_is_heard_at_the_very_end_is_remembered_too(life: Life) -> None:
+    async def first(hub: Hub, _: ScriptedSource) -> None:
+        hub.deliver(heard(7))
+
+    async def second(hub: Hub, _: ScriptedSource) -> None:
+        assert hub.fleet.view(life.now).nodes[0].sequence == 7
+
+    life.live(first)
+    life.live(second)
+
+
+def test_a_report_is_called_kept_only_once_the_disk_has_it(life: Life, tmp_path: Path) -> None:
+    async def story(hub: Hub, source: ScriptedSource) -> None:
+        with disk_is_busy(life):
+            source.put(heard(1))
+            await until(lambda: hub.reports == 1)
+            for _ in range(5):
+                assert hub.receipt(taken(1)).kept is None
+                await asyncio.sleep(0.01)
+        await until(lambda: hub.receipt(taken(1)).kept == 1)
+        assert hub.receipt(taken(1)).hub == hub.life
+
+    life.live(story)
+
+
+@contextmanager
+def disk_is_busy(life: Life) -> Iterator[None]:
+    """Nobody else can write to the database meanwhile."""
+    with life._engine.connect() as connection:
+        connection.exec_driver_sql("ROLLBACK") if connection.in_transaction() else None
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        raw.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            raw.execute("ROLLBACK")
+
+
+def test_what_is_kept_is_told_of_the_run_that_asks_and_of_no_other(life: Life) -> None:
+    async def story(hub: Hub, source: ScriptedSource) -> None:
+        source.put(heard(5))
+        await until(lambda: hub.receipt(taken(5)).kept == 5)
+        assert hub.receipt(taken(1, run_id="run-2")).kept is None
+        hub.remove(taken(5).node_id)
+        assert hub.receipt(taken(5)).kept is None
+
+    life.live(story)
+
+
+def test_a_late_report_changes_nothing_but_that_it_came(life: Life) -> None:
+    async def first(hub: Hub, source: ScriptedSource) -> None:
+        for delivery in (heard(1), heard(3), heard(2, age_seconds=1), heard(2, age_seconds=1)):
+            source.put(delivery)
+        await until(lambda: hub.reports == 4)
+        (node,) = hub.fleet.view(life.now).nodes
+        assert (node.sequence, node.missing_reports) == (3, 0)
+
+    async def second(hub: Hub, source: ScriptedSource) -> None:
+        assert hub.fleet.view(life.now).nodes[0].missing_reports == 0
+
+    life.live(first)
+    life.live(second)
+
+
+def test_a_late_report_is_kept_even_if_nothing_else_comes(life: Life) -> None:
+    async def first(hub: Hub, source: ScriptedSource) -> None:
+        source.put(heard(1))
+        source.put(heard(3))
+        await until(lambda: hub.receipt(taken(3)).kept == 3)
+        source.put(heard(2, age_seconds=1))
+        await until(lambda: hub.reports == 3)
+
+    async def second(hub: Hub, _: ScriptedSource) -> None:
+        assert hub.fleet.view(life.now).nodes[0].missing_reports == 0
+
+    life.live(first)
+    life.live(second)
+
+
+def test_what_a_source_cannot_hear_is_told_of_its_node_until_it_can(life: Life) -> None:
+    async def story(hub: Hub, source: ScriptedSource) -> None:
+        (expected,) = hub.fleet.view(life.now).nodes
+        assert (expected.name, expected.silent, expected.age_seconds) == ("gpu01", True, None)
+        source.put(failed())
+        await until(lambda: hub.failures == 1)
+        assert hub.fleet.view(life.now).nodes[0].trouble == "no route to host"
+        source.put(heard(1))
+        await until(lambda: hub.reports == 1)
+        (node,) = hub.fleet.view(life.now).nodes
+        assert (node.trouble, node.silent, node.via) == (None, False, "scripted")
+
+    life.live(story, ScriptedSource(["gpu01"]))
+
+
+def test_how_old_a_report_is_decides_and_no_clock_of_its_node(life: Life) -> None:
+    async def story(hub: Hub, source: ScriptedSource) -> None:
+        source.put(heard(1, age_seconds=2.0, taken_at=NOON - 86_400))
+        await until(lambda: hub.reports == 1)
+        (node,) = hub.fleet.view(life.now).nodes
+        assert (node.age_seconds, node.silent) == (2.0, False)
+        assert node.clock_skew_seconds == pytest.approx(86_398)
+
+    life.live(story)
+
+
+def test_a_bug_in_one_source_silences_neither_the_hub_nor_the_source(
+    life: Life, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spine, "_AFTER_A_BUG_SECONDS", 0.01)
+    source = ScriptedSource(["gpu01"], breaks=ZeroDivisionError("oh"))
+
+    async def story(hub: Hub, source: ScriptedSource) -> None:
+        await until(lambda: source.runs == 2)
+        assert "oh" in (hub.fleet.view(life.now).nodes[0].trouble or "")
+        source.put(heard(1))
+        await until(lambda: hub.reports == 1)
+
+    with caplog.at_level(logging.ERROR):
+        life.live(story, source)
+    assert "source=scripted has a bug" in caplog.text
+
+
+def test_a_change_is_told_to_listeners_and_makes_a_new_version(life: Life) -> None:
+    async def story(hub: Hub, source: ScriptedSource) -> None:
+        before = hub.version
+        listener = hub.stream.listen()
+        assert b"event: fleet" in await listener.next()
+        source.put(heard(1))
+        assert b"event: change" in await listener.next()
+        assert hub.version > before
+        assert hub.counts()["listeners"] == 1
+        listener.close()
+
+    life.live(story)
+
+
+def test_a_node_that_falls_silent_is_news_though_nothing_comes(life: Life) -> None:
+    async def story(hub: Hub, source: ScriptedSource) -> None:
+        source.put(heard(1))
+        await until(lambda: hub.reports == 1)
+        await until(lambda: not hub.fleet._dirty)
+        before = hub.version
+        life.now += 60
+        await until(lambda: hub.version > before)
+        assert hub.fleet.view(life.now).nodes[0].silent
+
+    life.live(story)
+
+
+def test_the_end_leaves_no_thread(life: Life) -> None:
+    async def nothing(_: Hub, __: ScriptedSource) -> None:
+        return
+
+    life.live(nothing)
+    before = threading.active_count()
+    life.live(nothing)
+    assert threading.active_count() == before

@@ -1,0 +1,102 @@
+"""Hosts for tests as network namespaces: each with a cable to one switch, and an identity."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.machines import needs_program, needs_root
+
+_FILES = Path("/etc/netns")
+"""What lies here below the name of a namespace is seen as /etc by what runs in it."""
+
+
+class Host:
+    """One machine of the network: its name, its address, its machine-id."""
+
+    def __init__(self, name: str, address: str, switch: str) -> None:
+        self.name = name
+        self.address = address
+        self._switch = switch
+        self._namespace = f"{switch}-{name}"
+
+    @property
+    def within(self) -> tuple[str, ...]:
+        """What stands before a command that runs there; the process is the command's own."""
+        named = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name)
+        return ("ip", "netns", "exec", self._namespace, *named)
+
+    def make(self, hosts: str) -> None:
+        """Give it its files, its cable, its address and its loopback."""
+        folder = _FILES / self._namespace
+        folder.mkdir(parents=True)
+        (folder / "hosts").write_text(hosts)
+        (folder / "machine-id").write_text(f"{secrets.token_hex(16)}\n")
+        _ip("netns", "add", self._namespace)
+        ends = ("eth0", "netns", self._namespace, "type", "veth", "peer", "name", self.name)
+        _ip("link", "add", *ends, "netns", self._switch)
+        _ip("-n", self._switch, "link", "set", self.name, "master", "bridge", "up")
+        _ip("-n", self._namespace, "address", "add", f"{self.address}/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            _ip("-n", self._namespace, "link", "set", device, "up")
+
+    def cut(self) -> None:
+        """Pull its cable out of the switch."""
+        _ip("-n", self._switch, "link", "set", self.name, "down")
+
+    def mend(self) -> None:
+        """Put the cable back."""
+        _ip("-n", self._switch, "link", "set", self.name, "up")
+
+    def pids(self) -> list[int]:
+        """The processes that run there."""
+        return [int(word) for word in _ip("netns", "pids", self._namespace).split()]
+
+    def remove(self) -> None:
+        """End what still runs there, and let nothing of it stay, however far it was made."""
+        shutil.rmtree(_FILES / self._namespace, ignore_errors=True)
+        with contextlib.suppress(subprocess.CalledProcessError):
+            for pid in self.pids():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            _ip("netns", "del", self._namespace)
+
+
+@contextlib.contextmanager
+def network(*names: str) -> Iterator[dict[str, Host]]:
+    """A switch and hosts at it that know each other by name; only root can have one."""
+    needs_root("make network namespaces")
+    for program in ("ip", "unshare", "hostname"):
+        needs_program(program)
+    switch = f"fleet-smi-{secrets.token_hex(3)}"
+    hosts = {name: Host(name, f"10.0.0.{at}", switch) for at, name in enumerate(names, 1)}
+    listed = "".join(f"{host.address} {host.name}\n" for host in hosts.values())
+    with contextlib.ExitStack() as stack:
+        _add_switch(switch)
+        stack.callback(_ip, "netns", "del", switch)
+        if not _FILES.exists():
+            stack.callback(_FILES.rmdir)
+        for host in hosts.values():
+            stack.callback(host.remove)
+            host.make(f"127.0.0.1 localhost\n{listed}")
+        yield hosts
+
+
+def _add_switch(name: str) -> None:
+    try:
+        _ip("netns", "add", name)
+    except subprocess.CalledProcessError as error:
+        assert not os.environ.get("CI"), f"no network namespaces: {error.stderr}"
+        pytest.skip(f"no network namespaces can be made here: {error.stderr.strip()}")
+    _ip("-n", name, "link", "add", "bridge", "type", "bridge")
+    _ip("-n", name, "link", "set", "bridge", "up")
+
+
+def _ip(*arguments: str) -> str:
+    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,199 @@
+"""The small endpoints: free, people, the front, health, metrics, joining and who one is."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from fleet_smi.client.connection import Response
+from fleet_smi.client.hub import HubClient
+from tests.builders import gpu, process
+from tests.cli.program import fleet_smi
+from tests.server.hubs import RunningHub, error_of
+from tests.server.routes.nodes_of import now
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    """Two nodes with a free GPU each; alice is on one more, bob on two."""
+    with RunningHub(tmp_path_factory.mktemp("hub")) as running:
+        bob = process(8, "bob")
+        running.add(now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
+        cards = (gpu(each, uuid=f"GPU-2-{each}", processes=(bob,)) for each in range(2))
+        running.add(now("gpu02", *cards, gpu(2, uuid="GPU-2-2")))
+        yield running
+
+
+def get(hub: RunningHub, path: str) -> Any:
+    answer = hub.ask("GET", path)
+    assert answer.status == 200, answer
+    return msgspec.json.decode(answer.body)
+
+
+def printed(hub: RunningHub, tmp_path: Path, *arguments: str) -> Any:
+    """What the command says of the same fleet."""
+    done = fleet_smi(*arguments, "--json", "--hub", hub.url, env={"HOME": str(tmp_path)})
+    return json.loads(done.stdout)
+
+
+def without_ages(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: without_ages(each)
+            for key, each in value.items()
+            if key not in ("age_seconds", "seconds", "taken_at", "words")
+        }
+    return [without_ages(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    "query, flags",
+    [
+        ("", ()),
+        ("n=2", ("-n", "2")),
+        ("n=2&same_node=true", ("-n", "2", "--same-node")),
+        ("min_free=40GiB&model=H100", ("--min-free", "40GiB", "--model", "H100")),
+        ("policy=memory&max_used=90", ("--policy", "memory", "--max-used", "90")),
+        ("vendor=amd", ("--vendor", "amd")),
+    ],
+)
+def test_what_is_free_is_what_the_command_says(
+    hub: RunningHub, tmp_path: Path, query: str, flags: tuple[str, ...]
+) -> None:
+    told = get(hub, f"/api/v1/free?{query}")
+    assert without_ages(told) == without_ages(printed(hub, tmp_path, "free", *flags))
+
+
+def test_what_cannot_be_met_is_no_error_and_says_why(hub: RunningHub) -> None:
+    told = get(hub, "/api/v1/free?n=2&same_node=true")
+    assert "2" in told["unmet"]
+    assert {each["node"] for each in get(hub, "/api/v1/free")["offered"]} == {"gpu01", "gpu02"}
+
+
+@pytest.mark.parametrize("query", ["n=-1", "n=x", "min_free=much", "policy=luck", "max_used=nan"])
+def test_a_request_that_makes_no_sense_is_refused(hub: RunningHub, query: str) -> None:
+    answer = hub.ask("GET", f"/api/v1/free?{query}")
+    assert answer.status == 400
+    error_of(answer)
+
+
+def test_people_are_those_the_command_names(hub: RunningHub, tmp_path: Path) -> None:
+    told = get(hub, "/api/v1/people")["people"]
+    assert [(each["user"], each["gpus"]) for each in told] == [("bob", 2), ("alice", 1)]
+    assert without_ages(told) == without_ages(printed(hub, tmp_path, "who")["people"])
+    assert [each["user"] for each in get(hub, "/api/v1/people?user=alice")["people"]] == ["alice"]
+    assert get(hub, "/api/v1/people?user=null")["people"] == []
+
+
+def test_curl_gets_the_table_and_a_browser_a_page(hub: RunningHub) -> None:
+    table = hub.ask("GET", "/", Accept="*/*")
+    assert table.headers["content-type"] == "text/plain; charset=utf-8"
+    text = table.body.decode()
+    assert "gpu01" in text
+    assert max(map(len, text.splitlines())) <= 120
+    page = hub.ask("GET", "/", Accept="text/html,application/xhtml+xml")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert page.body.decode().startswith("<!doctype html>")
+
+
+def test_the_table_is_drawn_as_it_is_asked_for(hub: RunningHub) -> None:
+    assert "\x1b[" in hub.ask("GET", "/?color=true").body.decode()
+    assert "\x1b[" not in hub.ask("GET", "/?color=true", Accept="text/html").body.decode()
+    narrow = hub.ask("GET", "/?columns=60&overview=true").body.decode()
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert "alice" in hub.ask("GET", "/?processes=true").body.decode()
+    assert error_of(hub.ask("GET", "/?columns=7")) == "bad_query"
+
+
+def test_metrics_are_what_prometheus_reads(hub: RunningHub) -> None:
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families(hub.ask("GET", "/metrics").body.decode())
+    }
+    states = {each.labels["state"]: each.value for each in families["fleet_smi_gpus"].samples}
+    assert (states["free"], states["busy"]) == (2.0, 3.0)
+    labels = {
+        name for family in families.values() for each in family.samples for name in each.labels
+    }
+    assert not labels & {"pid", "command"}
+
+
+def test_health_needs_no_credential(hub: RunningHub) -> None:
+    for path in ("/healthz", "/readyz"):
+        assert get(hub, path) == {"status": "ok"}
+    hub.server.hub.ready = False
+    try:
+        answer = hub.ask("GET", "/readyz")
+        assert (answer.status, error_of(answer)) == (503, "not_ready")
+        assert get(hub, "/healthz") == {"status": "ok"}
+    finally:
+        hub.server.hub.ready = True
+
+
+def test_who_one_is(hub: RunningHub) -> None:
+    assert get(hub, "/api/v1/session")["how"] == "open"
+    answer = hub.ask("GET", "/api/v1/session", token=hub.token("admin"))
+    assert msgspec.json.decode(answer.body)["role"] == "admin"
+
+
+def signed_in(hub: RunningHub, password: str) -> Response:
+    """The answer to somebody on the hub's own page."""
+    body = msgspec.json.encode({"name": "ada", "password": password})
+    page = {"Sec_Fetch_Site": "same-origin", "Content_Type": "application/json"}
+    return hub.ask("POST", "/api/v1/session", body, **page)
+
+
+def test_signing_in_and_out(hub: RunningHub) -> None:
+    hub.server.credentials.users.add("ada", "correct horse battery", "admin")
+    hub.server.credentials.refresh()
+    wrong = signed_in(hub, "guess")
+    assert (wrong.status, error_of(wrong)) == (401, "bad_login")
+    entered = signed_in(hub, "correct horse battery")
+    assert (entered.status, entered.body) == (204, b"")
+    cookie, *limits = entered.headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Strict"} <= set(limits)
+    told = hub.ask("GET", "/api/v1/session", Cookie=cookie)
+    assert msgspec.json.decode(told.body) == {"name": "ada", "role": "admin", "how": "session"}
+    left = hub.ask(
+        "DELETE",
+        "/api/v1/session",
+        Cookie=cookie,
+        Sec_Fetch_Site="same-origin",
+        Content_Type="application/json",
+    )
+    assert (left.status, "Max-Age=0" in left.headers["set-cookie"]) == (204, True)
+
+
+def test_a_page_elsewhere_changes_nothing_with_a_cookie_of_ours(hub: RunningHub) -> None:
+    path = "/api/v1/nodes/id-of-gpu01"
+    session = hub.server.credentials
+    answer = hub.ask("DELETE", path, Cookie="fleet_smi_session=x", Sec_Fetch_Site="cross-site")
+    assert (answer.status, error_of(answer)) == (403, "cross_site")
+    assert session.has_node("id-of-gpu01")
+
+
+def test_a_join_token_is_good_for_joining_alone(hub: RunningHub) -> None:
+    token = hub.token("join", uses=1)
+    assert hub.ask("GET", "/api/v1/fleet", token=token).status in (401, 403)
+    client = HubClient(hub.url, token=token)
+    assert client.join("id-of-gpu03", "gpu03").startswith("fsmi_")
+    client.close()
+    again = hub.change("POST", "/api/v1/join", {"node_id": "x", "name": "x"}, token=token)
+    assert (again.status, error_of(again)) == (403, "refused")
+
+
+@pytest.mark.parametrize(
+    "body, status",
+    [(b"{}", 400), (b"", 400), (b'{"node_id":1,"name":"x"}', 400), (b" " * 70_000, 413)],
+)
+def test_a_join_that_makes_no_sense_is_refused(hub: RunningHub, body: bytes, status: int) -> None:
+    answer = hub.ask(
+        "POST", "/api/v1/join", body, token=hub.token("join"), Content_Type="application/json"
+    )
+    assert answer.status == status
+    error_of(answer)

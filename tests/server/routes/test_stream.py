@@ -1,0 +1,162 @@
+"""`GET /api/v1/stream` over real sockets: the fleet, then its changes; nobody waits for another."""
+
+import http.client
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import pytest
+
+from fleet_smi.wire.event import Event, decode_event
+from tests.builders import gpu, process
+from tests.machines import wait_until
+from tests.server.hubs import RunningHub, error_of
+from tests.server.routes.nodes_of import now
+
+PATH = "/api/v1/stream"
+
+
+class Told(NamedTuple):
+    """One event as it came."""
+
+    kind: str
+    id: str
+    event: Event
+
+
+class Listening:
+    """One who listens, by a connection of their own."""
+
+    def __init__(self, hub: RunningHub, *, last_id: str | None = None, gzip: bool = False) -> None:
+        self._connection = http.client.HTTPConnection(hub.url.removeprefix("http://"), timeout=10)
+        headers = {"Accept-Encoding": "gzip" if gzip else "identity"}
+        if last_id is not None:
+            headers["Last-Event-ID"] = last_id
+        self._connection.request("GET", PATH, headers=headers)
+        self.answer = self._connection.getresponse()
+        self._unpack = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
+        self._text = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.answer.close()
+        self._connection.close()
+
+    def next(self) -> Told:
+        """The next event, when it comes."""
+        while b"\n\n" not in self._text:
+            data = self.answer.read1(1 << 16)
+            assert data, "the stream has ended"
+            self._text += data if self._unpack is None else self._unpack.decompress(data)
+        framed, _, self._text = self._text.partition(b"\n\n")
+        fields = dict(line.split(": ", 1) for line in framed.decode().splitlines())
+        return Told(fields["event"], fields["id"], decode_event(fields["data"]))
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[RunningHub]:
+    with RunningHub(tmp_path) as running:
+        yield running
+
+
+def renamed(hub: RunningHub, name: str) -> None:
+    """Make news: the first node is called something else."""
+    path = "/api/v1/nodes/id-of-gpu01"
+    assert hub.change("PATCH", path, {"name": name}, token=hub.token("admin")).status == 204
+
+
+@pytest.mark.parametrize("gzip", [False, True])
+def test_the_whole_fleet_comes_first_and_then_what_changes(hub: RunningHub, gzip: bool) -> None:
+    hub.add(now("gpu01", gpu(0)))
+    hub.add(now("gpu02", gpu(0, uuid="GPU-x")))
+    hub.settle()
+    with Listening(hub, gzip=gzip) as listening:
+        assert listening.answer.status == 200
+        assert listening.answer.headers["Content-Type"].startswith("text/event-stream")
+        assert listening.answer.headers["Content-Encoding"] == ("gzip" if gzip else None)
+        assert listening.answer.headers["Cache-Control"] == "no-store"
+        first = listening.next()
+        assert first.kind == "fleet"
+        assert {node.name for node in first.event.nodes} == {"gpu01", "gpu02"}
+        renamed(hub, "big-one")
+        second = listening.next()
+        assert second.kind == "change"
+        assert [node.name for node in second.event.nodes] == ["big-one"]
+
+
+def test_who_was_cut_off_goes_on_where_it_was(hub: RunningHub) -> None:
+    hub.add(now("gpu01", gpu(0)))
+    hub.settle()
+    with Listening(hub) as other:
+        with Listening(hub) as listening:
+            last = listening.next()
+        other.next()
+        renamed(hub, "missed")
+        assert other.next().kind == "change"
+        with Listening(hub, last_id=last.id) as again:
+            caught_up = again.next()
+            assert caught_up.kind == "change"
+            assert [node.name for node in caught_up.event.nodes] == ["missed"]
+
+
+@pytest.mark.parametrize("last_id", ["", "nonsense", "0-0", "ffffffffffffffff-3", "9" * 5000])
+def test_an_id_of_another_life_gets_the_whole_fleet(hub: RunningHub, last_id: str) -> None:
+    hub.add(now("gpu01", gpu(0)))
+    hub.settle()
+    with Listening(hub, last_id=last_id) as listening:
+        assert listening.next().kind == "fleet"
+
+
+def test_one_who_does_not_read_slows_nobody(hub: RunningHub) -> None:
+    token = hub.add(now("gpu01", *(gpu(each) for each in range(8))))
+    hub.settle()
+    with ExitStack() as stack:
+        for _ in range(5):
+            stack.enter_context(Listening(hub))  # and never reads
+        listening = stack.enter_context(Listening(hub))
+        listening.next()
+        began = time.monotonic()
+        for number in range(1, 6):
+            cards = (gpu(each, temperature_celsius=30.0 + number) for each in range(8))
+            hub.report(now("gpu01", *cards, sequence=number), token=token)
+            assert listening.next().kind == "change"
+        assert time.monotonic() - began < 5
+        assert hub.server.hub.stream.listeners == 6
+
+
+def test_a_listener_who_leaves_is_let_go(hub: RunningHub) -> None:
+    hub.add(now("gpu01", gpu(0)))
+    hub.settle()
+    with Listening(hub) as listening:
+        listening.next()
+        assert hub.server.hub.stream.listeners == 1
+    renamed(hub, "news")  # who is gone is found out by telling them
+    wait_until(lambda: hub.server.hub.stream.listeners == 0)
+
+
+def test_one_listener_too_many_is_told_to_come_back(hub: RunningHub) -> None:
+    hub.server.hub.stream._most_listeners = 0
+    answer = hub.ask("GET", PATH)
+    assert (answer.status, error_of(answer)) == (503, "not_now")
+
+
+def test_no_command_line_is_ever_in_the_stream(hub: RunningHub) -> None:
+    hub.add(now("gpu01", gpu(0, processes=(process(command="python secret-plan.py"),))))
+    hub.settle()
+    with Listening(hub) as listening:
+        assert "secret-plan" not in repr(listening.next())
+
+
+def test_the_end_of_the_hub_is_the_end_of_the_stream(hub: RunningHub) -> None:
+    hub.add(now("gpu01", gpu(0)))
+    hub.settle()
+    with Listening(hub) as listening:
+        listening.next()
+        began = time.monotonic()
+        hub.stop()
+        assert time.monotonic() - began < 5

@@ -1,0 +1,96 @@
+"""From a request to its endpoint: every error has one shape, and a bug stops nobody."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from fleet_smi.server.app import endpoints
+from fleet_smi.server.routes import ROUTES
+from tests.server.hubs import RunningHub, error_of
+from tests.server.loopback import ask
+from tests.test_architecture import modules_in
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    with RunningHub(tmp_path_factory.mktemp("hub")) as running:
+        yield running
+
+
+def test_every_file_of_routes_is_listed_under_its_own_name() -> None:
+    assert set(ROUTES) == modules_in("server/routes")
+
+
+def test_every_endpoint_says_who_may_ask() -> None:
+    for endpoint in endpoints():
+        changes = endpoint.method != "GET" and endpoint.path not in (
+            "/api/v1/join",
+            "/api/v1/session",
+        )
+        assert endpoint.may != "view" or not changes, endpoint.path
+
+
+@pytest.mark.parametrize(
+    "method, path, status, code",
+    [
+        ("GET", "/nothing", 404, "not_found"),
+        ("GET", "/api/v1/fleet/", 404, "not_found"),
+        ("GET", "/api/v2/fleet", 404, "not_found"),
+        ("GET", "/../etc/passwd", 404, "not_found"),
+        ("PUT", "/api/v1/fleet", 405, "wrong_method"),
+        ("POST", "/", 405, "wrong_method"),
+        ("TRACE", "/metrics", 405, "wrong_method"),
+        ("OPTIONS", "/api/v1/fleet", 405, "wrong_method"),
+    ],
+)
+def test_what_is_not_there_has_the_one_shape(
+    hub: RunningHub, method: str, path: str, status: int, code: str
+) -> None:
+    answer = hub.ask(method, path)
+    assert (answer.status, error_of(answer)) == (status, code)
+    assert ("allow" in answer.headers) == (status == 405)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_name_that_is_not_the_hubs_is_refused(hub: RunningHub) -> None:
+    port = int(hub.url.rpartition(":")[2])
+    for path in ("/", "/api/v1/reports", "/metrics", "/healthz"):
+        answer = ask(port, "Host: evil.example", request=f"GET {path} HTTP/1.1")
+        assert answer.status == 421
+        assert b"unknown_host" in answer.body
+    assert ask(port, "Host: 127.0.0.1", "Host: evil.example").status == 400
+
+
+def test_a_body_must_be_json_and_say_so(hub: RunningHub) -> None:
+    admin, path = hub.token("admin"), "/api/v1/nodes/x"
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        answer = hub.ask("PATCH", path, b"{}", token=admin, Content_Type=kind)
+        assert (answer.status, error_of(answer)) == (415, "not_json")
+    answer = hub.ask("PATCH", path, b"x" * 70_000, token=admin, Content_Type="application/json")
+    assert (answer.status, error_of(answer)) == (413, "too_large")
+
+
+def test_a_bug_is_told_to_the_log_and_not_to_the_asker(
+    hub: RunningHub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError("the secret of the house")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hub.server.hub.fleet, "view", broken)
+        patched.setattr(hub.server.credentials, "identify", broken)
+        looked = hub.ask("GET", "/api/v1/fleet")
+        reported = hub.ask("POST", "/api/v1/reports", b"x", token="any")
+    for answer in (looked, reported):
+        assert (answer.status, error_of(answer)) == (500, "bug")
+        assert b"secret" not in answer.body
+    assert caplog.text.count("ZeroDivisionError: the secret of the house") == 2
+    assert hub.ask("GET", "/api/v1/fleet").status == 200
+
+
+def test_a_head_is_the_answer_without_its_body(hub: RunningHub) -> None:
+    port = int(hub.url.rpartition(":")[2])
+    answer = ask(port, "Host: localhost", request="HEAD / HTTP/1.1")
+    assert (answer.status, answer.body) == (200, b"")
+    assert int(answer.headers["content-length"]) > 0

@@ -1,0 +1,108 @@
+"""The OpenAPI document tells the truth: random requests over a real socket, valid and not."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import load_all_checks
+
+from fleet_smi import __version__
+from fleet_smi.model.arrange import SORTS
+from fleet_smi.model.policies import POLICIES
+from fleet_smi.server.app import endpoints
+from fleet_smi.server.openapi import document
+from tests.builders import gpu, process, snapshot
+from tests.server.hubs import RunningHub
+
+TOKENS: dict[str | None, str] = {}
+"""Who may do it, so that the requests get as far as they can."""
+ACTIONS = {(each.method, each.path.replace(":path", "")): each.may for each in endpoints()}
+load_all_checks()
+NAMED = schemathesis.checks.CHECKS.get_by_names(
+    [
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_headers_conformance",
+        "response_schema_conformance",
+        "negative_data_rejection",
+        "unsupported_method",
+    ]
+)
+WRITTEN = msgspec.json.encode(document(endpoints()))
+DOCUMENT: dict[str, Any] = msgspec.json.decode(WRITTEN)
+# Its answer never ends: the tests of the stream read it.
+SCHEMA = schemathesis.openapi.from_dict(
+    msgspec.json.decode(WRITTEN), config=schemathesis.Config(seed=1)
+).exclude(path="/api/v1/stream")
+
+
+@schemathesis.serializer("application/msgpack")
+def packed(_: Any, value: Any) -> Any:
+    try:
+        return msgspec.msgpack.encode(value)
+    except OverflowError:  # it has no such numbers
+        return b"\xc1"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    """A hub with one node."""
+    with RunningHub(tmp_path_factory.mktemp("hub")) as running:
+        busy = gpu(0, processes=(process(),))
+        node = running.add(snapshot(busy, gpu(1), taken_at=time.time(), interval_seconds=3600.0))
+        TOKENS.update(administrate=running.token("admin"), report=node)
+        yield running
+
+
+@SCHEMA.parametrize()
+@settings(
+    max_examples=12,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+def test_every_answer_is_one_that_the_document_has(case: Any, hub: RunningHub) -> None:
+    token = TOKENS.get(ACTIONS[case.operation.method.upper(), case.operation.path])
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    case.call_and_validate(base_url=hub.url, headers=headers, checks=NAMED, timeout=10)
+
+
+def test_every_endpoint_is_documented_and_no_other() -> None:
+    written = {
+        (method.upper(), path) for path, each in DOCUMENT["paths"].items() for method in each
+    }
+    assert written == set(ACTIONS)
+    assert DOCUMENT["info"]["version"] == __version__
+
+
+def test_every_operation_has_a_name_of_its_own_and_a_line_of_help() -> None:
+    operations = [each for path in DOCUMENT["paths"].values() for each in path.values()]
+    assert len({each["operationId"] for each in operations}) == len(operations)
+    assert all(each["summary"] for each in operations)
+
+
+def test_every_error_has_the_one_shape() -> None:
+    for path in DOCUMENT["paths"].values():
+        for operation in path.values():
+            for status, answer in operation["responses"].items():
+                if status >= "4":
+                    shape = answer["content"]["application/json"]["schema"]
+                    assert shape == {"$ref": "#/components/schemas/ErrorBody"}
+
+
+def test_the_hub_answers_with_the_document_of_its_own_code(hub: RunningHub) -> None:
+    assert hub.ask("GET", "/api/v1/openapi.json").body == WRITTEN
+
+
+def test_the_choices_are_those_of_the_model() -> None:
+    def choices(path: str, name: str) -> set[str]:
+        parameters = DOCUMENT["paths"][path]["get"]["parameters"]
+        return set(next(each for each in parameters if each["name"] == name)["schema"]["enum"])
+
+    assert choices("/api/v1/fleet", "sort") == set(SORTS)
+    assert choices("/api/v1/free", "policy") == set(POLICIES)

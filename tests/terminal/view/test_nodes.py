@@ -1,0 +1,96 @@
+"""`fleet-smi nodes`: every machine, how it is heard, and what is odd about it."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.snapshot import CollectorRun, Host
+from fleet_smi.terminal.paint import Paint
+from fleet_smi.terminal.view import nodes
+from tests.golden import check
+from tests.terminal import samples
+from tests.terminal.fleets import FLEET
+from tests.terminal.samples import fleet
+from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def screen(view: FleetView, columns: int = 120, *, on: bool = False) -> str:
+    return nodes.render(view, columns, Paint(on=on))
+
+
+def heard(node: NodeView, via: str, **fields: object) -> NodeView:
+    return replace(node, via=via, agent_version="0.3.0", **fields)
+
+
+def farm() -> FleetView:
+    """One node on each way, with all that can be odd about one."""
+    never = NodeView(
+        node_id="ssh:gpu09",
+        name="gpu09",
+        taken_at=None,
+        age_seconds=None,
+        silent=True,
+        via="ssh",
+        trouble="Permission denied (publickey): put the hub's key there",
+    )
+    return fleet(
+        heard(samples.eight(), "push", labels={"rack": "a", "room": "2"}),
+        heard(samples.mixed(), "pull", clock_skew_seconds=-600.0, missing_reports=3),
+        replace(samples.silent(), via="files"),
+        replace(samples.not_answering(), via="self"),
+        never,
+    )
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
+def test_the_nodes_look_as_they_did(columns: int) -> None:
+    check(GOLDEN / f"nodes-{columns}.txt", screen(farm(), columns))
+
+
+def test_the_coloured_nodes_look_as_they_did() -> None:
+    check(GOLDEN / "nodes-120-coloured.txt", screen(farm(), on=True))
+
+
+def test_no_node_at_all_is_said() -> None:
+    assert screen(fleet()).count("\n") == 1
+
+
+@pytest.mark.parametrize("columns", [60, 160])
+def test_a_node_can_always_be_named_by_what_is_shown(columns: int) -> None:
+    text = screen(farm(), columns)
+    for node in farm().nodes:
+        assert node.name in text
+        assert node.node_id in text
+
+
+def test_every_oddity_is_told_in_words() -> None:
+    failed = CollectorRun(name="nvidia", outcome="failed", seconds=0.1, detail="driver is away")
+    odd = replace(
+        samples.eight(),
+        trouble="refused the token",
+        clock_skew_seconds=600.0,
+        missing_reports=1,
+        runs=(failed,),
+        host=Host(driver_version="590.48"),
+    )
+    text = screen(fleet(odd), 160)
+    for words in (
+        "refused the token",
+        "its clock is 10 min behind",
+        "1 report of its agent never arrived",
+        "nvidia: driver is away",
+        "590.48",
+    ):
+        assert words in text
+
+
+@thorough
+@given(FLEET, COLUMNS, st.booleans())
+def test_any_list_fits_its_columns(view: FleetView, columns: int, on: bool) -> None:
+    assert_fits(SGR.sub("", screen(view, columns, on=on)), columns)
