@@ -14,7 +14,6 @@
     + Refused               it answers and will not have us: key, token, host key
     + Undecodable           what came is no report
     + WrongVersion          what came is a report of a version that is not known here
-    + Stale                 what lies there was written too long ago
 """
 
 from typing import Any
@@ -87,7 +86,3 @@ class Undecodable(DeliveryError):
 
 class WrongVersion(DeliveryError):
     """What came is a report of a version that is not known here."""
-
-
-class Stale(DeliveryError):
-    """What lies there was written too long ago."""

@@ -61,7 +61,8 @@ def test_free_names_node_and_index(hub: RunningHub, env: dict[str, str]) -> None
     assert set(asked(hub, env, "free").strip().split(",")) == {
         "gpu01:1",
         "gpu01:2",
-        "twin:0",
+        "twin~id-b:0",
+        "twin~id-c:0",
     }
     assert asked(hub, env, "free", "-n", "2", "--same-node") == "gpu01:1,gpu01:2\n"
     uuids = asked(hub, env, "free", "--uuid").strip().split(",")

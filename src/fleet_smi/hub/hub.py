@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from fleet_smi.errors import DeliveryError
+from fleet_smi.faults import Faults
 from fleet_smi.hub.delivery import Delivery, Source
 from fleet_smi.hub.fleet import Fleet, Remembered, Via
 from fleet_smi.hub.keeping import Keeping
@@ -19,6 +20,7 @@ from fleet_smi.wire.report import Receipt
 logger = logging.getLogger(__name__)
 _TURNS = 5
 _AFTER_A_BUG_SECONDS = 30.0
+_MOST_FAULTS = 10_000
 
 
 class Hub:
@@ -42,6 +44,7 @@ class Hub:
         self.ready = False
         self.version = self.reports = self.failures = 0
         self._sources = sources
+        self._faults: dict[Via, Faults] = {}
         self._keeping = Keeping(fleet, memory, _TURNS)
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
@@ -68,8 +71,11 @@ class Hub:
         if isinstance(delivery.what, DeliveryError):
             self.failures += 1
             self.fleet.failed(via, delivery.what.words, now)
+            self._faults_of(via).failed(delivery.what)
         else:
             self.reports += 1
+            if self._faults:
+                self._heard_again(via)
             change = self.fleet.apply(delivery.what, now - delivery.age_seconds, via)
             if change is not None and change.late:
                 self._keeping.unkeep(change.snapshot.node_id)
@@ -86,6 +92,15 @@ class Hub:
         """Forget a node, on the disk as well; whether there was one."""
         known = self.fleet.remove(node_id)
         self._keeping.unkeep(node_id)
+        self.publish()
+        self.remember()
+        return known
+
+    def label(
+        self, node_id: str, name: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> bool:
+        """Give a node a name and labels that win over its own; whether there is such a node."""
+        known = self.fleet.label(node_id, name, labels)
         self.publish()
         self.remember()
         return known
@@ -118,6 +133,16 @@ class Hub:
         for source in self._sources:
             for target in source.targets:
                 self.fleet.expect(Via(source.name, target))
+
+    def _faults_of(self, via: Via) -> Faults:
+        if len(self._faults) >= _MOST_FAULTS:
+            self._faults.clear()
+        return self._faults.setdefault(via, Faults(logger, f"{via.source}:{via.target}"))
+
+    def _heard_again(self, via: Via) -> None:
+        faults = self._faults.pop(via, None)
+        if faults is not None:
+            faults.went_well()
 
     async def _hear(self, source: Source) -> None:
         while True:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import NamedTuple
 
-from fleet_smi.node.faults import Faults
+from fleet_smi.faults import Faults
 from fleet_smi.node.spool import MOST_BYTES, MOST_SAMPLES, Sample, Spool, thinned
 
 logger = logging.getLogger(__name__)

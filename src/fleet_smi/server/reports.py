@@ -5,7 +5,7 @@ import logging
 from fleet_smi.errors import DeliveryError, WrongVersion
 from fleet_smi.hub.credentials import Identity
 from fleet_smi.server.guard import Hosts, Message, Receive, Send, refuse
-from fleet_smi.server.refusal import BUG, Headers, Refusal
+from fleet_smi.server.refusal import Headers, Refusal
 from fleet_smi.server.services import Services
 from fleet_smi.wire.report import MOST_BYTES, decode_report, encode_receipt
 
@@ -15,6 +15,8 @@ _TOO_LARGE = Refusal(413, "too_large", f"a report has at most {MOST_BYTES >> 20}
 _WRONG_METHOD = Refusal(405, "wrong_method", "reports are sent by POST", allow="POST")
 _WRONG_KIND = Refusal(415, "wrong_kind", "send application/msgpack or application/json, unpacked")
 _GONE = Refusal(400, "cut_short", "the connection ended before the report did")
+# Not 500: a report that finds a bug would find it again, however often it is sent.
+_BUG = Refusal(422, "bug", "this report finds a bug in fleet-smi; the hub's log says more")
 _STARTING = Refusal(503, "not_ready", "the hub is starting or ending: send it again", 1)
 
 
@@ -34,7 +36,7 @@ class Reports:
             answer = await self._answer(scope, receive)
         except Exception:  # a bug in taking one report must not stop the hub
             logger.exception("bug in %s", self.path)
-            answer = BUG
+            answer = _BUG
         if isinstance(answer, Refusal):
             await refuse(answer, send)
             return

@@ -21,6 +21,8 @@ from fleet_smi.wire.salvage import UNREADABLE, Salvage, decoder
 
 VERSION = 1
 MOST_BYTES = 8 << 20
+FILE_SUFFIX = ".fsmi"
+"""By this a report is known in a shared folder."""
 MOST_SNAPSHOTS = MOST["snapshots"]
 
 

@@ -95,7 +95,15 @@ def _answer(args: argparse.Namespace, view: "FleetView", found: "Offer", *, here
         if here and not args.uuid:
             _warn_of_order(view)
         return ",".join(_devices(args, found.offered))
-    return ",".join(one.label for one in found.offered)
+    names = [node.name for node in view.nodes]
+    return ",".join(_label(one, twin=names.count(one.node) > 1) for one in found.offered)
+
+
+def _label(one: "Candidate", *, twin: bool) -> str:
+    """How people call it; where two nodes have one name, with the start of its node's id."""
+    if not twin:
+        return one.label
+    return f"{one.node}~{one.node_id[:8]}{one.label.removeprefix(one.node)}"
 
 
 def _devices(args: argparse.Namespace, offered: "Sequence[Candidate]") -> list[str]:

@@ -14,9 +14,8 @@ from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.hub.delivery import Deliver, Delivery
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.worker import Worker
-from fleet_smi.wire.report import MOST_BYTES, Report, decode_report
+from fleet_smi.wire.report import FILE_SUFFIX, MOST_BYTES, Report, decode_report
 
-SUFFIX = ".fsmi"
 _MOST_FILES = 20_000
 # A report that does not say how often it comes (one run from cron) is old after three of these.
 _UNTOLD_INTERVAL_SECONDS = 300.0
@@ -84,14 +83,14 @@ class FilesSource:
 
     def _new(self) -> Iterator[Delivery]:
         looked_at = self._clock()
-        names = sorted(path.name for path in self._folder.iterdir() if path.suffix == SUFFIX)
+        names = sorted(path.name for path in self._folder.iterdir() if path.suffix == FILE_SUFFIX)
         for name in names[:_MOST_FILES]:
             if not name.startswith("."):
                 yield from self._new_in(name)
         self._looked_at = looked_at
 
     def _new_in(self, name: str) -> Iterator[Delivery]:
-        target = name.removesuffix(SUFFIX)
+        target = name.removesuffix(FILE_SUFFIX)
         try:
             taken = self._taken(name)
         except FileNotFoundError:

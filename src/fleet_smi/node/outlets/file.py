@@ -8,13 +8,12 @@ import threading
 import time
 
 from fleet_smi.errors import Unreachable
+from fleet_smi.faults import Faults
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.faults import Faults
-from fleet_smi.wire.report import encode_report, encode_snapshot
+from fleet_smi.wire.report import FILE_SUFFIX, encode_report, encode_snapshot
 
 logger = logging.getLogger(__name__)
 
-SUFFIX = ".fsmi"
 _HALF = ".half"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+|^-", re.ASCII)
 _LEFTOVER_SECONDS = 60.0
@@ -109,7 +108,7 @@ def _replace(folder: int, stem: str, mode: int, data: bytes) -> None:
             file.write(data)
             os.fchmod(file.fileno(), mode)
         # Closing has sent it to the server, if there is one; a rename there is atomic.
-        os.rename(half, stem + SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(half, stem + FILE_SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(half, dir_fd=folder)

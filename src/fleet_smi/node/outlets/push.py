@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
+from fleet_smi.faults import Faults
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import Buffer
-from fleet_smi.node.faults import Faults
 from fleet_smi.node.reporting import Reporter
 from fleet_smi.node.spool import Sample
 from fleet_smi.wire.report import Receipt, encode_snapshot

@@ -35,7 +35,7 @@ async def change(asked: Asked) -> Response:
     wanted: NodeChange = asked.body
     name = None if wanted.name is None else _shown(wanted.name)
     labels = {_shown(key): _shown(value) for key, value in (wanted.labels or {}).items()}
-    if not asked.hub.fleet.label(asked.path["node_id"], name, labels):
+    if not asked.hub.label(asked.path["node_id"], name, labels):
         raise _unknown(asked)
     return Response(status_code=204)
 

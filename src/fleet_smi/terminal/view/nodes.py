@@ -68,7 +68,7 @@ def _widths(table: Sequence[Sequence[str]], columns: int) -> list[int]:
     ):
         at = _HEADS.index(head)
         widths[at] = min(widths[at], most)
-    for head in ("LABELS", "AGENT", "DRIVER", "GPUS"):
+    for head in ("ID", "LABELS", "AGENT", "DRIVER"):
         if sum(room + len(_GAP) for room in widths if room) - len(_GAP) > columns:
             widths[_HEADS.index(head)] = 0
     return widths
