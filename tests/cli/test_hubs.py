@@ -183,6 +183,19 @@ def test_the_demo_goes_on_until_it_is_told_to_end(env: dict[str, str], start: St
     assert seconds < 5
 
 
+def test_where_there_are_gpus_the_demo_gives_way_to_them(
+    env: dict[str, str], start: Start, simulated: Simulated, tmp_path: Path
+) -> None:
+    port = free_port()
+    own = {"FLEET_SMI_HUB_LISTEN": str(port), "FLEET_SMI_HUB_STATE": str(tmp_path / "own")}
+    machine = simulated(Scenario(gpus=[SimGpu(name="NVIDIA T4")]))
+    running = start("demo", "--unless-gpus", env=env | machine | own)
+    assert f"http://127.0.0.1:{port}" in first_words(running, "Ctrl-C ends it")
+    client = HubClient(f"http://127.0.0.1:{port}")
+    wait_until(lambda: [gpu.name for gpu in client.fleet().nodes[0].gpus] == ["NVIDIA T4"])
+    client.close()
+
+
 def test_a_demo_on_a_port_that_is_taken_says_so(env: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""`who`, `doctor`, `demo` and `completion` as a user runs them."""
+"""`who`, `doctor` and `completion` as a user runs them."""
 
 import os
 import subprocess
@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fleet_smi.cli.main import COMMANDS
 from fleet_smi.model.arrange import SORTS
 from fleet_smi.model.fleet import STATES
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
-from tests.cli.program import fleet_json, fleet_smi
+from tests.cli.program import fleet_smi
 from tests.machines import People, needs_program, needs_root
 from tests.sim.fixtures import Simulated
 from tests.trees import kernel_with
@@ -148,24 +149,6 @@ def test_processes_hidden_by_the_kernel_are_counted_and_nobody_is_blamed(
     assert (process["hidden"], process["user"], process["uid"]) == (True, None, None)
 
 
-def test_the_demo_says_that_it_is_one_and_shows_every_state_but_silence() -> None:
-    said = fleet_smi("demo", "-v", env=os.environ).stdout
-    assert "simulated" in said.splitlines()[0]
-    for state in ("free", "busy", "held", "ghost", "broken"):
-        assert f" {state} " in said
-
-
-def test_the_demo_gives_way_to_real_gpus(simulated: Simulated) -> None:
-    env = simulated(Scenario(gpus=[SimGpu(name="NVIDIA T4")]))
-    said = fleet_smi("demo", "--unless-gpus", env=env).stdout
-    assert "T4" in said
-    assert "simulated" not in said
-
-
-def test_the_demo_speaks_json() -> None:
-    assert fleet_json("demo", env=os.environ)["summary"]["gpus"] == 8
-
-
 def completed(shell: str, words: str, env: dict[str, str]) -> list[str]:
     """What the shell offers after these words."""
     script = (
@@ -214,7 +197,7 @@ def test_after_a_flag_bash_offers_its_values_and_nothing_else(
     [
         *((f"{words} ", offered) for words, offered in VALUES),
         ("fleet-smi completion ", {"bash", "zsh", "fish"}),
-        ("fleet-smi ", {"status", "free", "who", "doctor", "demo", "completion"}),
+        ("fleet-smi ", set(COMMANDS)),
         ("fleet-smi --so", {"--sort"}),
         ("fsmi status --so", {"--sort"}),
         ("fleet-smi --state free --u", {"--user"}),

@@ -3,7 +3,8 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 
 import pytest
 from hypothesis import given
@@ -15,20 +16,20 @@ MOST = 1 << 20
 
 
 class Peer:
-    """The other end: says what it is told to, in pieces as small as wanted."""
+    """The other end: says what it is told to, piece by piece, and then hangs up."""
 
-    def __init__(self, said: bytes, piece: int = 1 << 16) -> None:
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.exchange = Exchange(socket.create_connection(listener.getsockname(), 5), "hub:7070")
-        self._sock, _ = listener.accept()
-        listener.close()
-        self._speaker = threading.Thread(target=self._speak, args=(said, piece))
+    def __init__(self, pieces: Iterable[bytes], timeout_seconds: float = 5.0) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            sock = socket.create_connection(listener.getsockname())
+            self.exchange = Exchange(sock, "hub:7070", timeout_seconds)
+            self._sock, _ = listener.accept()
+        self._speaker = threading.Thread(target=self._speak, args=(pieces,))
         self._speaker.start()
 
-    def _speak(self, said: bytes, piece: int) -> None:
-        with contextlib.suppress(OSError):  # the test has seen enough
-            for at in range(0, len(said), piece):
-                self._sock.sendall(said[at : at + piece])
+    def _speak(self, pieces: Iterable[bytes]) -> None:
+        with contextlib.suppress(OSError):  # the test has heard enough
+            for piece in pieces:
+                self._sock.sendall(piece)
             self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> bytes:
@@ -36,14 +37,18 @@ class Peer:
         self.exchange.close()
         self._speaker.join()
         heard = b""
-        with self._sock:
+        with self._sock, contextlib.suppress(ConnectionError):
             while more := self._sock.recv(1 << 16):
                 heard += more
         return heard
 
 
-def answer(said: bytes, piece: int = 1 << 16) -> Response:
-    peer = Peer(said, piece)
+def answer(*pieces: bytes) -> Response:
+    return answer_of(pieces)
+
+
+def answer_of(pieces: Iterable[bytes], timeout_seconds: float = 5.0) -> Response:
+    peer = Peer(pieces, timeout_seconds)
     try:
         return peer.exchange.ask("GET", "/", None, {}, MOST)
     finally:
@@ -52,7 +57,7 @@ def answer(said: bytes, piece: int = 1 << 16) -> Response:
 
 @pytest.fixture
 def peer() -> Iterator[Peer]:
-    started = Peer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 204 No Content\r\n\r\n")
+    started = Peer([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1 204 No\r\n\r\n"])
     yield started
     started.close()
 
@@ -65,7 +70,7 @@ def test_one_answer_after_the_other_over_one_connection(peer: Peer) -> None:
 
 
 def test_what_is_asked_is_what_the_other_end_hears() -> None:
-    peer = Peer(b"HTTP/1.1 204 No Content\r\n\r\n")
+    peer = Peer([b"HTTP/1.1 204 No Content\r\n\r\n"])
     peer.exchange.ask("POST", "/a", b"body", {"X": "1"}, MOST)
     expected = b"POST /a HTTP/1.1\r\nHost: hub:7070\r\nX: 1\r\nContent-Length: 4\r\n\r\nbody"
     assert peer.close() == expected
@@ -80,7 +85,8 @@ def test_chunks_of_any_size_make_one_body(body: bytes, cuts: list[int]) -> None:
         left = left[cut:]
     if left:
         said += b"%x\r\n%b\r\n" % (len(left), left)
-    assert answer(said + b"0\r\nTrailer: x\r\n\r\n", piece=7).body == body
+    said += b"0\r\nTrailer: x\r\n\r\n"
+    assert answer_of(said[at : at + 7] for at in range(0, len(said), 7)).body == body
 
 
 def test_a_hub_that_says_continue_first_is_understood() -> None:
@@ -93,11 +99,15 @@ def test_a_hub_that_says_continue_first_is_understood() -> None:
     [
         b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
         b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 %b OK\r\n\r\n" % (b"2" * 5000),
+        b"HTTP/1.1 200 OK\r\nContent-Length: %b\r\n\r\n" % (b"1" * 5000),
         b"HTTP/1.1 200 OK\r\n\r\nwithout an end",
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nlong\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % (MOST + 1),
         b"x" * (1 << 17),
     ],
 )
@@ -114,12 +124,43 @@ def test_an_answer_that_breaks_off_is_a_broken_connection(said: bytes) -> None:
         answer(said)
 
 
-@given(st.binary(max_size=200))
-def test_whatever_comes_it_is_an_answer_or_an_error_of_these(said: bytes) -> None:
+HEADS = st.sampled_from(
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: ",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ]
+)
+
+
+@given(HEADS, st.binary(max_size=200))
+def test_whatever_comes_it_is_an_answer_or_an_error_of_these(head: bytes, said: bytes) -> None:
     try:
-        answer(said)
+        answer(head + said)
     except (NotHttp, OSError):
         return
+
+
+@pytest.mark.parametrize(
+    "begun, endless",
+    [
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"Trailer: x\r\n"),
+    ],
+)
+def test_the_time_is_for_the_whole_answer_however_busily_it_comes(
+    begun: bytes, endless: bytes
+) -> None:
+    with pytest.raises(TimeoutError):
+        answer_of(chain([begun], repeat(endless)), timeout_seconds=0.1)
+
+
+def test_one_that_does_not_listen_is_not_talked_to_for_ever() -> None:
+    peer = Peer([], timeout_seconds=0.1)
+    with pytest.raises(TimeoutError):
+        peer.exchange.ask("POST", "/", bytes(32 << 20), {}, MOST)
+    peer.close()
 
 
 def test_a_line_break_cannot_be_smuggled_into_a_header(peer: Peer) -> None:
@@ -127,8 +168,16 @@ def test_a_line_break_cannot_be_smuggled_into_a_header(peer: Peer) -> None:
         peer.exchange.ask("GET", "/", None, {"X": "a\r\nEvil: 1"}, MOST)
 
 
-def test_it_tells_when_the_other_end_will_hang_up() -> None:
-    peer = Peer(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-    peer.exchange.ask("GET", "/", None, {}, MOST)
-    assert peer.exchange.is_over
+@pytest.mark.parametrize(
+    "said, is_over",
+    [
+        (b"Content-Length: 2\r\n\r\nok", False),
+        (b"Connection: Close\r\nContent-Length: 2\r\n\r\nok", True),
+        (b"Content-Length: 2\r\n\r\nok and more than it said", True),
+    ],
+)
+def test_it_tells_whether_another_question_can_be_asked(said: bytes, is_over: bool) -> None:
+    peer = Peer([b"HTTP/1.1 200 OK\r\n" + said])
+    assert peer.exchange.ask("GET", "/", None, {}, MOST).body == b"ok"
+    assert peer.exchange.is_over is is_over
     peer.close()

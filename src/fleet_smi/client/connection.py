@@ -9,7 +9,7 @@ from fleet_smi.errors import Refused, Undecodable, Unreachable, UsageError
 __all__ = ["DEFAULT_PORT", "Connection", "Response", "address_of"]
 
 DEFAULT_PORT = 7070
-_MOST_BYTES = 1 << 30
+_MOST_BYTES = 1 << 28
 
 
 class Connection:
@@ -40,14 +40,18 @@ class Connection:
         path: str,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
+        most_bytes: int = _MOST_BYTES,
     ) -> Response:
-        """Ask once; raise `Unreachable`, `Refused` (its certificate) or `Undecodable`."""
+        """Ask once; raise `Unreachable`, `Refused` (its certificate) or `Undecodable`.
+
+        An answer has at most `most_bytes`, packed or not.
+        """
         told = {"Accept-Encoding": "gzip", **(headers or {})}
         if self.token:
             told["Authorization"] = f"Bearer {self.token}"
         kept = self._open is not None
         try:
-            return self._ask(method, path, body, told)
+            return self._ask(method, path, body, told, most_bytes)
         except (ConnectionError, NotHttp) as error:
             hung_up = self._open is None  # by another thread of ours, which wants this to end
             self.close()
@@ -58,7 +62,7 @@ class Connection:
             raise self._translated(error) from None
         # The hub may close a connection that was quiet for long: that says nothing about it.
         try:
-            return self._ask(method, path, body, told)
+            return self._ask(method, path, body, told, most_bytes)
         except (OSError, NotHttp) as error:
             self.close()
             raise self._translated(error) from None
@@ -69,14 +73,18 @@ class Connection:
         if opened is not None:
             opened.close()
 
-    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Response:
+    def _ask(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], most_bytes: int
+    ) -> Response:
         opened = self._open
         if opened is None:
             opened = self._open = self._connected()
-        answer = opened.ask(method, self._base + path, body, headers, _MOST_BYTES)
+        answer = opened.ask(method, self._base + path, body, headers, most_bytes)
         if opened.is_over:
             self.close()
-        return answer._replace(body=_unpacked(answer.body, answer.headers))
+        if answer.headers.get("content-encoding") != "gzip":
+            return answer
+        return answer._replace(body=_unpacked(answer.body, most_bytes))
 
     def _connected(self) -> Exchange:
         sock = _socket(self._host, self._port, self._timeout_seconds)
@@ -85,7 +93,7 @@ class Connection:
 
             sock = secured(sock, self._host, self.url, self._fingerprint)
         name = f"[{self._host}]" if ":" in self._host else self._host
-        return Exchange(sock, f"{name}:{self._port}")
+        return Exchange(sock, f"{name}:{self._port}", self._timeout_seconds)
 
     def _translated(self, error: Exception) -> Unreachable | Refused | Undecodable:
         where = f"hub {self.url}"
@@ -96,7 +104,9 @@ class Connection:
         if isinstance(error, ConnectionRefusedError):
             return Unreachable(f"{where}: nobody listens there; is `fleet-smi hub` running?")
         if isinstance(error, NotHttp):
-            return Undecodable(f"{where} does not speak HTTP there: check the port and http/https")
+            return Undecodable(
+                f"{where} does not answer as a hub does ({error}): check the port and http/https"
+            )
         if type(error).__module__ == "ssl":
             return self._mistrusted(where, error)
         return Unreachable(f"{where}: {getattr(error, 'strerror', None) or error}")
@@ -128,12 +138,14 @@ def _socket(host: str, port: int, timeout_seconds: float) -> socket.socket:
         raise socket.gaierror from None
 
 
-def _unpacked(data: bytes, headers: dict[str, str]) -> bytes:
-    if headers.get("content-encoding") != "gzip":
-        return data
+def _unpacked(data: bytes, most_bytes: int) -> bytes:
     import zlib
 
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
-        return zlib.decompress(data, zlib.MAX_WBITS | 16)
+        unpacked = unpacker.decompress(data, most_bytes)
     except zlib.error:
         raise NotHttp("broken compression") from None
+    if not unpacker.eof:
+        raise NotHttp("an answer without an end")
+    return unpacked

@@ -6,14 +6,16 @@ of its memory and half of what sending a report takes.
 
 import contextlib
 import socket
+import time
 from typing import NamedTuple
 
 _MOST_HEAD_BYTES = 64 << 10
+_MOST_DIGITS = 12
 _PART = 64 << 10
 
 
 class NotHttp(Exception):
-    """The other end does not speak HTTP, or stopped in the middle of it."""
+    """The other end does not speak HTTP, or says more than is listened to."""
 
 
 class Response(NamedTuple):
@@ -25,13 +27,19 @@ class Response(NamedTuple):
 
 
 class Exchange:
-    """Asks over one open socket, again and again; raise `OSError` or `NotHttp` and it is over."""
+    """Asks over one open socket, again and again; raise `OSError` or `NotHttp` and it is over.
 
-    def __init__(self, sock: socket.socket, host: str) -> None:
+    The time is for a question and all of its answer: one that comes a byte at a time is not
+    waited for any longer.
+    """
+
+    def __init__(self, sock: socket.socket, host: str, timeout_seconds: float) -> None:
         # A report is small and waited for: it must not sit in the kernel for its next part.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
         self._host = host
+        self._timeout_seconds = timeout_seconds
+        self._deadline = 0.0
         self._buffer = b""
         self.is_over = False
 
@@ -39,13 +47,15 @@ class Exchange:
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], most_bytes: int
     ) -> Response:
         """The answer to one question, whole; more than `most_bytes` of it is `NotHttp`."""
-        self._sock.sendall(self._question(method, path, body, headers))
+        self._deadline = time.monotonic() + self._timeout_seconds
+        self._send(self._question(method, path, body, headers))
         while True:
             status, told = self._head()
             if status >= 200:
                 break
         data = b"" if status in (204, 304) else self._body(told, most_bytes)
-        self.is_over = told.get("connection", "").lower() == "close"
+        # What nobody asked for would be taken for the next answer.
+        self.is_over = "close" in told.get("connection", "").lower() or self._buffer != b""
         return Response(status, told, data)
 
     def close(self) -> None:
@@ -67,17 +77,18 @@ class Exchange:
 
     def _head(self) -> tuple[int, dict[str, str]]:
         first, *lines = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
-        words = first.split(" ", 2)
-        if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
+        version, _, rest = first.partition(" ")
+        status = rest.partition(" ")[0]
+        if not (version.startswith("HTTP/1.") and status.isdecimal() and len(status) == 3):
             raise NotHttp("no HTTP is spoken there")
         pairs = (line.partition(":") for line in lines)
-        return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
+        return int(status), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
     def _body(self, headers: dict[str, str], most_bytes: int) -> bytes:
         if "chunked" in headers.get("transfer-encoding", "").lower():
             return self._chunks(most_bytes)
         length = headers.get("content-length", "")
-        if not (length.isascii() and length.isdecimal()) or int(length) > most_bytes:
+        if not length.isdecimal() or len(length) > _MOST_DIGITS or int(length) > most_bytes:
             raise NotHttp("an answer without an end")
         return self._exactly(int(length))
 
@@ -88,14 +99,15 @@ class Exchange:
             if size > most_bytes:
                 raise NotHttp("an answer without an end")
             parts.append(self._exactly(length))
-            self._until(b"\r\n")
+            if self._until(b"\r\n"):
+                raise NotHttp("a chunk longer than its length")
         while self._until(b"\r\n"):
             pass  # what is told after the last chunk is of no use
         return b"".join(parts)
 
     def _chunk_length(self) -> int:
         digits = self._until(b"\r\n").partition(b";")[0].strip()
-        if not digits.isalnum() or len(digits) > 8:
+        if not digits.isalnum() or len(digits) > _MOST_DIGITS:
             raise NotHttp("a chunk without a length")
         try:
             return int(digits, 16)
@@ -118,8 +130,21 @@ class Exchange:
             left -= len(parts[-1])
         return b"".join(parts)
 
+    def _send(self, question: bytes) -> None:
+        left = memoryview(question)
+        while left:
+            left = left[self._in_time().send(left) :]
+
     def _more(self, most: int = _PART) -> bytes:
-        data = self._sock.recv(min(most, _PART))
+        data = self._in_time().recv(min(most, _PART))
         if not data:
             raise ConnectionResetError("the other end hung up")
         return data
+
+    def _in_time(self) -> socket.socket:
+        """The socket, which does not wait longer than there is time."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time is up")
+        self._sock.settimeout(left)
+        return self._sock

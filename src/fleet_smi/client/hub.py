@@ -1,21 +1,16 @@
 """The hub's answers as the model's own nouns."""
 
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 
+from fleet_smi.client.answers import read, refusal_in, token_in
 from fleet_smi.client.connection import Connection, Response
-from fleet_smi.errors import FleetError, Refused, Undecodable, Unreachable, UsageError
+from fleet_smi.errors import FleetError, Refused, Unreachable, UsageError
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.text import clean
 
 _T = TypeVar("_T")
-_MOST_WORDS = 500
-
-
-class _Joined(msgspec.Struct):
-    token: str
 
 
 class HubClient:
@@ -52,46 +47,33 @@ class HubClient:
     def join(self, node_id: str, name: str) -> str:
         """A node's own credential, for the join token that this client was made with."""
         answer = self._ask("POST", "/api/v1/join", {"node_id": node_id, "name": name})
-        return _decoded(answer, _Joined).token
+        return token_in(answer.body)
 
     def close(self) -> None:
         """Let go of the connection."""
         self._connection.close()
 
-    def _get(self, path: str, shape: type[_T], **query: str) -> _T:
-        return _decoded(self._ask("GET", f"{path}?{urlencode(query)}" if query else path), shape)
+    def _get(self, path: str, shape: type[_T]) -> _T:
+        return read(self._ask("GET", path).body, shape)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Response:
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": "application/json"}
         answer = self._connection.request(method, path, data, headers)
         if answer.status >= 300:  # the token goes to this hub alone, wherever it points
-            raise refusal(answer, self._connection.url)
+            raise _error(answer, self._connection.url)
         return answer
 
 
-def refusal(answer: Response, url: str) -> FleetError:
+def _error(answer: Response, url: str) -> FleetError:
     """What an answer that is no success means, in the hub's own words."""
-    words = _words(answer)
+    refusal = refusal_in(answer.body)
+    if refusal is None:
+        words = f"answered with status {answer.status}; is it a fleet-smi hub?"
+    else:
+        words = refusal.message
     if answer.status in (401, 403, 421):
         return Refused(f"hub {url}: {words}")
     if answer.status in (400, 404, 409, 422):
         return UsageError(f"hub {url}: {words}")
     return Unreachable(f"hub {url}: {words}")
-
-
-def _words(answer: Response) -> str:
-    try:
-        message = msgspec.json.decode(answer.body)["error"]["message"]
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return f"answered with status {answer.status}; is it a fleet-smi hub?"
-    return clean(str(message), _MOST_WORDS)
-
-
-def _decoded(answer: Response, shape: type[_T]) -> _T:
-    try:
-        return msgspec.json.decode(answer.body, type=shape)
-    except msgspec.DecodeError as error:
-        raise Undecodable(
-            f"the hub's answer is not understood ({error}): are both of one version?"
-        ) from None

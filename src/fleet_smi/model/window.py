@@ -94,60 +94,52 @@ def observe(
     if card is None:
         raise TypeError("an instance is observed with the GPU that it is a part of")
     crowd = crowd or crowd_of(gpu.processes)
-    kind = None if card.fault is None else card.fault.kind
-    mark = kind, card.asleep, card.compute_mode, card.mig_mode, len(card.instances)
-    hole = settings.hole_seconds
+    pids, hole = crowd.pids, settings.hole_seconds
     if interval_seconds is not None and interval_seconds * _HOLE_INTERVALS > hole:
         hole = interval_seconds * _HOLE_INTERVALS
     if seen is None:
-        before, moved, changed = Seen(at, 0), False, True
-        joined_at = _joined_at(None, gpu.processes, at, skew)
+        moved, joined_at = False, _joined_at(None, gpu.processes, at, skew)
     else:
-        moved = crowd.pids is not seen.pids and crowd.pids != seen.pids
-        changed = moved or mark != seen.mark
+        moved = pids is not seen.pids and pids != seen.pids
         joined_at = _joined_at(seen, gpu.processes, at, skew) if moved else seen.joined_at
-        goes_on = 0 <= at - seen.last_at <= hole
-        before = seen if goes_on else Seen(at, 0, worked_at=seen.worked_at)
+    before = seen if seen is not None and 0 <= at - seen.last_at <= hole else _anew(seen, at)
+    load = utilisation(gpu, settings)
+    if load is None:
+        runs = _unmeasured(before, at, hole, moved)
+    else:
+        runs = _measured(before, load, at, settings)
     share = power_share(card) if isinstance(gpu, Gpu) else lent_power_share(card, gpu)
-    low_power_from = None
-    if share is not None and share < settings.idle_power_fraction:
-        low_power_from = at if before.low_power_from is None else before.low_power_from
-    now = utilisation(gpu, settings)
-    load, measured_at, idle_from, worked_at, full_from = (
-        _unmeasured(before, at, hole, moved)
-        if now is None
-        else _measured(before, now, at, settings)
-    )
-    recent, level, over = _EXPLAINED
+    if moved and crowd.empty:
+        runs = *runs[:3], None, runs[4]  # that was the work of those who have left
+    weighed = _EXPLAINED
     if not crowd.computes:
-        if moved and crowd.empty:
-            worked_at = None  # that was the work of those who have left
-        recent = _recent(before, now, measured_at, crowd, moved)
+        recent = _recent(before, load, runs[1], crowd, moved)
         was = NOTHING_OVER if moved else before.over
-        level, over = weigh(was, gpu, card, crowd, recent, share, settings)
+        weighed = recent, *weigh(was, gpu, card, crowd, recent, share, settings)
+    low_from = None
+    if share is not None and share < settings.idle_power_fraction:
+        low_from = at if before.low_power_from is None else before.low_power_from
+    mark = _mark(card)
+    changed = seen is None or moved or mark != seen.mark
     return Seen(
-        at,
-        before.samples + 1,
-        load,
-        measured_at,
-        idle_from,
-        worked_at,
-        full_from,
-        low_power_from,
-        crowd.pids,
-        joined_at,
-        recent,
-        level,
-        over,
-        mark,
-        changed,
-        skew,
+        at, before.samples + 1, *runs, low_from, pids, joined_at, *weighed, mark, changed, skew
     )
 
 
+# In the order of the fields of `Seen`: recent, level, over.
 _EXPLAINED: tuple[tuple[float, ...], Level, Over] = ((), "unknown", NOTHING_OVER)
 _Runs = tuple[float | None, float | None, float | None, float | None, float | None]
-"""The load and when it was measured; idle from, worked at, full from."""
+"""The load and when it was measured; idle from, worked at, full from: in that order too."""
+
+
+def _mark(card: Gpu) -> Mark:
+    kind = None if card.fault is None else card.fault.kind
+    return kind, card.asleep, card.compute_mode, card.mig_mode, len(card.instances)
+
+
+def _anew(seen: Seen | None, at: float) -> Seen:
+    """Nothing seen yet; after a long hole only the last work is remembered."""
+    return Seen(at, 0, worked_at=None if seen is None else seen.worked_at)
 
 
 def _measured(before: Seen, load: float, at: float, settings: Thresholds) -> _Runs:

@@ -19,7 +19,7 @@ from fleet_smi.model.joining import (
 )
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Process, Snapshot
 from fleet_smi.model.text import clean
-from fleet_smi.node.collectors import collector
+from fleet_smi.node.collectors import COLLECTORS, collector
 from fleet_smi.node.reader import Answer, Reader
 from fleet_smi.node.reading import Request
 
@@ -232,7 +232,7 @@ class _Look:
             agent_version=__version__,
             host=host,
             gpus=tuple(gpus),
-            runs=tuple(self._runs.values()),
+            runs=tuple(sorted(self._runs.values(), key=lambda run: COLLECTORS.index(run.name))),
         )
 
     def _ran(

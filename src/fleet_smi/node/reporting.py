@@ -5,28 +5,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fleet_smi.client.answers import refusal_in, token_in
 from fleet_smi.client.connection import Connection, Response
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, WrongVersion
-from fleet_smi.model.text import clean
 from fleet_smi.node.credential import Credentials
 from fleet_smi.wire.report import Receipt, decode_receipt, encode_report
 
-_MOST_WORDS = 300
+_MOST_ANSWER_BYTES = 64 << 10
 _NEVER = (400, 413, 422)
 """The answers that will be the same however often this report is sent."""
-
-
-class _Error(msgspec.Struct):
-    code: str
-    message: str
-
-
-class _Refusal(msgspec.Struct):
-    error: _Error
-
-
-class _Joined(msgspec.Struct):
-    token: str
 
 
 class Reporter:
@@ -62,34 +49,40 @@ class Reporter:
         body = msgspec.json.encode({"node_id": node_id, "name": name})
         self._connection.token = token
         try:
-            answer = self._ask("/api/v1/join", body, "application/json")
-            own = msgspec.json.decode(answer.body, type=_Joined).token
+            own = self._token_for(body)
             self._credentials.store(self._connection.url, own)
-        except Undecodable as error:
-            raise Refused(error.words) from None
-        except msgspec.DecodeError as error:
-            raise Unreachable(f"{self._where} gives no credential ({error})") from None
         except OSError as error:
             path = self._credentials.path
             raise Refused(f"joined, but {path} cannot be written: {error.strerror}") from None
         finally:
             self._connection.token = self._credentials.of(self._connection.url)
 
+    def _token_for(self, body: bytes) -> str:
+        try:
+            answer = self._ask("/api/v1/join", body, "application/json")
+        except Undecodable as error:
+            raise Refused(error.words) from None
+        try:
+            return token_in(answer.body)
+        except Undecodable as error:
+            raise Unreachable(f"{self._where} gives no credential: {error.words}") from None
+
     def _ask(self, path: str, body: bytes, kind: str) -> Response:
         try:
-            answer = self._connection.request("POST", path, body, {"Content-Type": kind})
-        except Undecodable as error:  # no HTTP is spoken there
+            answer = self._connection.request(
+                "POST", path, body, {"Content-Type": kind}, _MOST_ANSWER_BYTES
+            )
+        except Undecodable as error:  # no hub speaks there
             raise Unreachable(error.words) from None
         if answer.status >= 300:
             raise self._refusal(answer)
         return answer
 
     def _refusal(self, answer: Response) -> DeliveryError:
-        try:
-            said = msgspec.json.decode(answer.body, type=_Refusal).error
-        except msgspec.DecodeError:
+        said = refusal_in(answer.body)
+        if said is None:
             return Unreachable(f"{self._where} answers {answer.status}: is it a fleet-smi hub?")
-        words = f"{self._where}: {clean(said.message, _MOST_WORDS)}"
+        words = f"{self._where}: {said.message}"
         if said.code == "wrong_version":
             return WrongVersion(f"{words}; bring agent and hub to one version")
         if answer.status in (401, 403):

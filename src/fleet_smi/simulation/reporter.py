@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from fleet_smi.client.answers import refusal_in, token_in
 from fleet_smi.client.connection import address_of
-from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
+from fleet_smi.errors import DeliveryError, Refused, Unreachable
 from fleet_smi.simulation.line import Answer, Line
 from fleet_smi.simulation.story import Story, past
 from fleet_smi.simulation.tally import Tally
@@ -155,7 +156,7 @@ class Reporter:
             raise Unreachable(f"the hub does not let it join now: {_words(answer)}", node.name)
         if answer.status != _OK:
             raise Refused(f"the hub does not let it join: {_words(answer)}", node.name)
-        self._head = self._hub.request("/api/v1/reports", _token(answer.body), "msgpack")
+        self._head = self._hub.request("/api/v1/reports", token_in(answer.body), "msgpack")
         self._joined = True
 
     def _answered(self, answer: Answer) -> None:
@@ -197,15 +198,5 @@ def _why(error: OSError) -> str:
 
 def _words(answer: Answer) -> str:
     """What the hub says against it."""
-    try:
-        said = msgspec.json.decode(answer.body)["error"]["message"]
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return f"status {answer.status}"
-    return str(said)
-
-
-def _token(body: bytes) -> str:
-    try:
-        return msgspec.json.decode(body, type=dict[str, str])["token"]
-    except (msgspec.DecodeError, KeyError):
-        raise Undecodable("the hub's answer to the join has no token") from None
+    refusal = refusal_in(answer.body)
+    return f"status {answer.status}" if refusal is None else refusal.message
