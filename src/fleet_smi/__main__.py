@@ -6,11 +6,14 @@ import sys
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    _open_streams()
-    from fleet_smi.cli.main import main as run
+    try:
+        _open_streams()
+        from fleet_smi.cli.main import main as run
 
-    code = run(sys.argv[1:])
-    sys.stderr.flush()
+        code = run(sys.argv[1:])
+        sys.stderr.flush()
+    except KeyboardInterrupt:  # so early that nobody else could see to it
+        code = 130
     # All is said: the interpreter's own cleaning up would take another 5 ms.
     os._exit(code)
 

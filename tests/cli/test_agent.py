@@ -73,7 +73,7 @@ def test_once_prints_one_report_as_one_line(simulated: Simulated) -> None:
 def test_once_leaves_one_file_in_the_folder(simulated: Simulated, tmp_path: Path) -> None:
     folder = tmp_path / "drop"
     folder.mkdir()
-    flags = ("--drop", str(folder), "--mode", "0600", "--once", "--jitter", "0.01")
+    flags = ("--drop", str(folder), "--drop-mode", "0600", "--once", "--jitter", "0.01")
     done = fleet_smi("agent", *flags, env=simulated(TWO))
     assert done.returncode == 0, done.stderr
     (written,) = folder.iterdir()
@@ -89,7 +89,7 @@ def test_once_leaves_one_file_in_the_folder(simulated: Simulated, tmp_path: Path
         (("--to", "ftp://hub"), "is not a URL"),
         (("--serve", "0.0.0.0:0"), "--serve-token-file"),
         (("--serve", "7071", "--once"), "--once"),
-        (("--drop", ".", "--mode", "0777"), "mode"),
+        (("--drop", ".", "--drop-mode", "0777"), "--drop-mode"),
         (("--stdout", "--interval", "0"), "interval"),
         (("--stdout", "--jitter", "5"), "--once"),
     ],

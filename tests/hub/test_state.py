@@ -8,7 +8,11 @@ import pytest
 from fleet_smi.errors import StateError
 from fleet_smi.hub.database import FILE, open_database
 from fleet_smi.hub.state import (
+    Standing,
+    leave_standing,
+    left_standing,
     local_admin_token,
+    locked,
     new_local_admin_token,
     remove_local_admin_token,
     write_private,
@@ -60,3 +64,22 @@ def test_what_root_makes_belongs_to_the_hubs_own_user(tmp_path: Path) -> None:
     open_database(state).dispose()
     new_local_admin_token(state)
     assert {(state / name).stat().st_uid for name in (FILE, "admin-token")} == {65534}
+
+
+@pytest.mark.parametrize("pin", [None, "sha256:00"])
+def test_where_the_hub_listens_is_left_for_its_user_while_it_runs(
+    tmp_path: Path, pin: str | None
+) -> None:
+    assert left_standing(tmp_path) is None
+    standing = Standing("https://gpuhub:7070", "https://127.0.0.1:7070", pin)
+    leave_standing(tmp_path, standing)
+    assert left_standing(tmp_path) == standing
+    remove_local_admin_token(tmp_path)
+    assert left_standing(tmp_path) is None
+
+
+def test_a_lock_that_root_made_is_the_folder_owners(tmp_path: Path) -> None:
+    needs_root("make files of other users")
+    os.chown(tmp_path, 65534, 65534)
+    os.close(locked(tmp_path))
+    assert (tmp_path / "lock").stat().st_uid == 65534

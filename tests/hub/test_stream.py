@@ -32,7 +32,8 @@ class Hub:
         self.at += 1
         card = gpu(power_watts=watts)
         self.fleet.apply(snapshot(card, node=node, taken_at=self.at), self.at)
-        self.stream.publish({f"id-of-{node}"}, self.at)
+        self.stream.note({f"id-of-{node}"}, self.at)
+        self.stream.publish(self.stream.waiting, self.at)
 
 
 class Screen:
@@ -47,6 +48,7 @@ class Screen:
 
     async def read(self) -> None:
         frame = await asyncio.wait_for(self.listener.next(), SOON)
+        assert frame is not None
         self._take(self._unpacked(frame).decode())
 
     def _take(self, frame: str) -> None:
@@ -248,9 +250,9 @@ def test_when_nothing_happens_there_is_a_sign_of_life() -> None:
         plain, packed = hub.stream.listen(), hub.stream.listen(gzip=True)
         reader = zlib.decompressobj(31)
         await plain.next()
-        reader.decompress(await packed.next())
+        reader.decompress(await packed.next() or b"")
         assert await plain.next() == PING
-        assert reader.decompress(await packed.next()) == PING
+        assert reader.decompress(await packed.next() or b"") == PING
 
     run(scenario())
 
@@ -310,5 +312,20 @@ def test_however_slow_and_often_cut_everybody_ends_up_with_the_same(
         while newcomer.last_id != f"{LIFE}-{hub.stream.count}":
             await newcomer.read()
         assert all(screen.fleet == newcomer.fleet for screen in screens)
+
+    run(scenario())
+
+
+def test_who_listens_when_the_hub_ends_is_told_so() -> None:
+    async def scenario() -> None:
+        hub = Hub()
+        hub.report()
+        waiting, behind = hub.stream.listen(), hub.stream.listen()
+        await waiting.next()
+        ending = asyncio.create_task(waiting.next())
+        await asyncio.sleep(0)
+        hub.stream.close()
+        assert await asyncio.wait_for(ending, SOON) is None
+        assert await behind.next() is None
 
     run(scenario())

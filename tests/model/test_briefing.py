@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from fleet_smi.model.brief import Figures, GpuBrief, NodeBrief, NodeFigures
-from fleet_smi.model.briefing import node_brief, node_figures, summary_of
+from fleet_smi.model.briefing import everyone, node_brief, node_figures
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView, Note, Verdict
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host
 from fleet_smi.model.units import GIB
-from fleet_smi.model.views import NodeParts
+from fleet_smi.model.views import NodeParts, summary_of
 from tests.builders import MINUTE, NOON, gpu, instance, process
 
 
@@ -93,6 +93,15 @@ def test_the_reason_is_told_where_nothing_else_says_it() -> None:
     assert unseen.verdict.users is None
     free = brief(judged(gpu(), "free", "nobody on it"))
     assert (free.verdict.reason, free.verdict.users) == ("nobody on it", ())
+
+
+def test_everyone_on_a_gpu_and_its_instances_is_there_once_and_unreadable_is_not_nobody() -> None:
+    alice, bob = process(pid=1), process(pid=2, user="bob")
+    unread, empty = instance(1, processes=None), instance(2, processes=())
+    parts = instance(3, processes=(alice, bob)), unread
+    assert everyone(gpu(processes=(alice,), instances=parts)) == (alice, bob)
+    assert everyone(gpu(processes=None, instances=(unread,))) is None
+    assert everyone(gpu(processes=None, instances=(unread, empty))) == ()
 
 
 def test_a_silent_gpu_says_what_it_was_and_not_for_how_long() -> None:

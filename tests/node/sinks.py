@@ -10,10 +10,14 @@ import msgspec
 
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import Receipt, decode_report
+from tests.machines import wait_until
 
 
 class Sink:
-    """Answers reports as the hub does; what is `kept` survives `die`, the rest does not."""
+    """Answers reports as the hub does; what is `kept` survives `die`, the rest does not.
+
+    `reached` tells that somebody has asked; they wait while it `hangs`.
+    """
 
     def __init__(self) -> None:
         self.kept: list[Snapshot] = []
@@ -24,6 +28,7 @@ class Sink:
         self.interval_seconds: float | None = None
         self.refusal: tuple[int, str] | None = None
         self.unwanted: Callable[[Snapshot], bool] = lambda _: False
+        self.reached = threading.Event()
         self.hangs = threading.Event()
         self.life = 1
         self.port = 0
@@ -116,8 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         sink = self.server.sink
-        while sink.hangs.is_set():
-            sink.hangs.wait(0.01)
+        sink.reached.set()
+        wait_until(lambda: not sink.hangs.is_set(), seconds=60.0)
         status, answer = sink.take(self.path, self.headers.get("Authorization", ""), body)
         data = msgspec.json.encode(answer)
         self.send_response(status)

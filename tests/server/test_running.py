@@ -6,8 +6,10 @@ import socket
 import pytest
 
 from fleet_smi.errors import UsageError
+from fleet_smi.server import running
 from fleet_smi.server.guard import Message, Receive, Send
 from fleet_smi.server.running import bound, serve
+from tests.server.loopback import served
 
 
 def test_it_listens_where_it_is_told_to() -> None:
@@ -73,3 +75,20 @@ def test_nothing_answers_once_it_has_ended() -> None:
     port = asyncio.run(scenario())
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=1)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET / HTT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
+)
+def test_who_does_not_come_to_the_point_is_hung_up_on(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "REQUEST_SECONDS", 0.05)
+
+    async def patient(scope: Message, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    with served(patient) as port, socket.create_connection(("127.0.0.1", port), 10) as slow:
+        slow.sendall(said)
+        assert slow.recv(1) == b""

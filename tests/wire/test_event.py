@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.brief import Figures, FleetBrief, NodeBrief, NodeFigures
-from fleet_smi.model.briefing import summary_of
+from fleet_smi.model.views import summary_of
 from fleet_smi.wire.event import (
     GZIP_HEADER,
     News,
@@ -110,7 +110,10 @@ def test_a_change_of_what_is_not_known_makes_nothing_up() -> None:
     }
 
 
-@pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'{"taken_at": "noon"}', b"\xff"])
+NO_EVENTS = [b"", b"{", b"[]", b'{"taken_at": "noon"}', b"\xff", b'{"\xff":1}', b'{"x":' * 20_000]
+
+
+@pytest.mark.parametrize("garbage", NO_EVENTS, ids=lambda garbage: repr(garbage[:9]))
 def test_garbage_is_no_event(garbage: bytes) -> None:
     with pytest.raises(Undecodable, match="not an event"):
         decode_event(garbage)

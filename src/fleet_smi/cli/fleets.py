@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fleet_smi.client.hub import HubClient
     from fleet_smi.config import Settings
     from fleet_smi.hub.delivery import Source
+    from fleet_smi.hub.state import Standing
     from fleet_smi.model.fleet import FleetView
     from fleet_smi.model.thresholds import Thresholds
 
@@ -60,35 +61,39 @@ def chosen(args: argparse.Namespace, *, full: bool = False) -> LookedAt:
 
 
 def hub_as_admin(args: argparse.Namespace) -> "HubClient":
-    """The hub that is named, else this machine's own; to that, its own user is an admin."""
+    """The hub that is named, else the one that this user runs here."""
+    return _client(_settings(args), own_if_unnamed=True)
+
+
+def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient":
+    """The hub to ask; to one that they run themselves, its user needs neither token nor pin."""
     from pathlib import Path
 
-    from fleet_smi.client.connection import address_of
     from fleet_smi.client.hub import HubClient
-    from fleet_smi.hub.state import local_admin_token
-    from fleet_smi.server.addresses import is_loopback
-    from fleet_smi.server.tls import fingerprint_in
+    from fleet_smi.hub.state import left_standing, local_admin_token
 
-    settings = _settings(args)
     client, folder = settings.client, Path(settings.hub.state)
-    url, token, fingerprint = client.hub, client.read_token(), client.fingerprint
+    own = left_standing(folder)
+    url = own.local_url if own is not None and own_if_unnamed and not client.hub else client.hub
     if url is None:
-        url = _own_url(settings)
-        fingerprint = fingerprint_in(folder) if settings.hub.tls else fingerprint
-    # The token of this machine's own hub is for no other.
-    if token is None and is_loopback(address_of(url)[1]):
-        token = local_admin_token(folder)
+        raise UsageError("no hub is named: give --hub URL, or set client.hub in fleet-smi.toml")
+    token, fingerprint = client.read_token(), client.fingerprint
+    if own is not None and _is_safely_own(url, own):
+        token = token or local_admin_token(folder)
+        fingerprint = fingerprint or own.fingerprint
     return HubClient(url, token=token, fingerprint=fingerprint)
 
 
-def _own_url(settings: "Settings") -> str:
-    from fleet_smi.config.addresses import Address
-    from fleet_smi.server.addresses import WILDCARDS
+def _is_safely_own(url: str, own: "Standing") -> bool:
+    """Whether this is our own hub, by a way on which nobody else can hear its token."""
+    from fleet_smi.client.connection import address_of
+    from fleet_smi.server.addresses import is_loopback
 
-    host, port = settings.hub.listen
-    secure = settings.hub.tls or settings.hub.tls_cert
-    here = Address("127.0.0.1" if host in WILDCARDS else host, port)
-    return f"{'https' if secure else 'http'}://{here}"
+    scheme, host, port, _ = address_of(url)
+    if (scheme, port) != (address_of(own.url)[0], address_of(own.url)[2]):
+        return False
+    named = host in (address_of(own.url)[1], address_of(own.local_url)[1])
+    return is_loopback(host) or (named and own.fingerprint is not None)
 
 
 class _HubFleet:
@@ -97,15 +102,8 @@ class _HubFleet:
     here = False
 
     def __init__(self, settings: "Settings") -> None:
-        from fleet_smi.client.hub import HubClient
-
-        client = settings.client
-        if client.hub is None:
-            raise UsageError("no hub is named: give --hub URL, or set client.hub")
         self.thresholds = settings.thresholds
-        self._client = HubClient(
-            client.hub, token=client.read_token(), fingerprint=client.fingerprint
-        )
+        self._client = _client(settings)
 
     def look(self, interval_seconds: float | None = None) -> "FleetView":
         return self._client.fleet()

@@ -124,6 +124,7 @@ def _revoke_tokens(args: argparse.Namespace) -> None:
 def _add_user(args: argparse.Namespace) -> None:
     with _users(args) as users:
         users.add(args.name, _password(), args.role)
+    _remark(f"{args.name} may sign in now, as {args.role}")
 
 
 def _list_users(args: argparse.Namespace) -> None:
@@ -140,19 +141,24 @@ def _list_users(args: argparse.Namespace) -> None:
 def _remove_user(args: argparse.Namespace) -> None:
     with _users(args) as users:
         users.remove(args.name)
+    _remark(f"{args.name} may no longer sign in")
 
 
 def _set_password(args: argparse.Namespace) -> None:
     with _users(args) as users:
         users.set_password(args.name, _password())
+    _remark(f"{args.name} has a new password; sessions with the old one are over")
 
 
 def _join_command(args: argparse.Namespace) -> None:
+    from fleet_smi.hub.state import left_standing
     from fleet_smi.server.tls import fingerprint_in, join_command
 
     settings = _settings(args)
-    made = None if settings.hub.tls_cert else fingerprint_in(Path(settings.hub.state))
-    url = args.url or _own_url(settings, tls=bool(made or settings.hub.tls_cert))
+    folder = Path(settings.hub.state)
+    running = left_standing(folder)
+    made = None if settings.hub.tls_cert else fingerprint_in(folder)
+    url = args.url or (running.url if running else _own_url(settings, made))
     with _tokens(args) as tokens:
         limits = {"for_seconds": _seconds(args.expires), "uses": args.uses}
         issued = tokens.add("join", "join-command", **limits)
@@ -160,7 +166,8 @@ def _join_command(args: argparse.Namespace) -> None:
     print(join_command(url, issued.secret, made if url.startswith("https:") else None))
 
 
-def _own_url(settings: "Settings", *, tls: bool) -> str:
+def _own_url(settings: "Settings", made: str | None) -> str:
+    """Where the hub will listen by its settings, while none runs."""
     from fleet_smi.server.addresses import WILDCARDS, is_loopback
 
     host = settings.hub.listen.host
@@ -169,7 +176,8 @@ def _own_url(settings: "Settings", *, tls: bool) -> str:
     if host in WILDCARDS or is_loopback(host):
         host = socket.gethostname()
     shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if tls else 'http'}://{shown}:{settings.hub.listen.port}"
+    secure = made is not None or settings.hub.tls_cert is not None
+    return f"{'https' if secure else 'http'}://{shown}:{settings.hub.listen.port}"
 
 
 @contextlib.contextmanager

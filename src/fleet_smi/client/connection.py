@@ -109,12 +109,15 @@ class Connection:
             )
         if type(error).__module__ == "ssl":
             return self._mistrusted(where, error)
+        if isinstance(error, ConnectionResetError) and self._scheme == "http":
+            return Unreachable(f"{where} hung up without an answer: does it want https?")
         return Unreachable(f"{where}: {getattr(error, 'strerror', None) or error}")
 
     def _mistrusted(self, where: str, error: Exception) -> Refused | Undecodable:
         if type(error).__name__ == "SSLCertVerificationError":
             return Refused(
-                f"{where}: its certificate is not trusted: give the --fingerprint of its join line"
+                f"{where}: its certificate is not trusted: pin it with the fingerprint of its join "
+                "line (an agent's --fingerprint, or client.fingerprint in fleet-smi.toml)"
             )
         return Undecodable(f"{where} does not speak TLS there: is it http instead of https?")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.model.snapshot import Snapshot
@@ -21,6 +22,19 @@ class Delivery(Struct, frozen=True, kw_only=True):
     target: str
     what: Snapshot | DeliveryError
     age_seconds: float = 0.0
+
+
+_UNTOLD_INTERVAL_SECONDS = 300.0
+
+
+def paced(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with a pace: one that tells none (a run from cron) is old after 15 minutes.
+
+    Without it a node would never be silent, and its GPUs free for ever.
+    """
+    if snapshot.interval_seconds is not None:
+        return snapshot
+    return replace(snapshot, interval_seconds=_UNTOLD_INTERVAL_SECONDS)
 
 
 Deliver = Callable[[Delivery], None]

@@ -8,11 +8,12 @@ from math import inf, isfinite
 
 from msgspec import Struct
 
-from fleet_smi.hub.inventory import Inventories, missing_from, told_apart, uuids_of
+from fleet_smi.hub.inventory import Inventories, missing_from
 from fleet_smi.hub.known import Node, Remembered, Turn, Via, recalled
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
+from fleet_smi.model.uuids import told_apart, uuids_of
 from fleet_smi.model.views import NodeParts, summary_of, view_of
 
 __all__ = ["Change", "Fleet", "NodeParts", "Remembered", "Turn", "Via"]

@@ -14,11 +14,12 @@ from fleet_smi.hub.keeping import Keeping
 from fleet_smi.hub.memory import Memory
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.stream import Stream
+from fleet_smi.hub.turns import Turns
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import Receipt
 
 logger = logging.getLogger(__name__)
-_TURNS = 5
+_TURNS = 10
 _AFTER_A_BUG_SECONDS = 30.0
 _MOST_FAULTS = 10_000
 
@@ -45,7 +46,7 @@ class Hub:
         self.version = self.reports = self.failures = 0
         self._sources = sources
         self._faults: dict[Via, Faults] = {}
-        self._keeping = Keeping(fleet, memory, _TURNS)
+        self._keeping = Keeping(fleet, memory, Turns(_TURNS))
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
         self._remember_seconds = remember_seconds
@@ -64,6 +65,7 @@ class Hub:
             self.ready = False
             self.publish()
             self.remember()
+            self.stream.close()
 
     def deliver(self, delivery: Delivery) -> None:
         """Take in what a source heard, or why it heard nothing."""
@@ -115,14 +117,9 @@ class Hub:
         }
 
     def publish(self) -> None:
-        """Tell the listeners what has changed since this was last done."""
-        now = self.clock()
-        self.fleet.tick(now)
-        changed = self.fleet.take_dirty()
-        if changed:
-            self.version += 1
-            self._keeping.changed(changed)
-        self.stream.publish(changed, now)
+        """Tell the listeners all that has changed since this was last done."""
+        self._take_changes()
+        self.stream.publish(self.stream.waiting, self.clock())
 
     def remember(self) -> None:
         """Have all that has changed written down, and see what has been."""
@@ -154,9 +151,19 @@ class Hub:
                     self.fleet.failed(Via(source.name, target), f"bug: {error!r}", self.clock())
             await asyncio.sleep(_AFTER_A_BUG_SECONDS)
 
+    def _take_changes(self) -> None:
+        now = self.clock()
+        self.fleet.tick(now)
+        if changed := self.fleet.take_dirty():
+            self.version += 1
+            self.stream.note(changed, now)
+            self._keeping.changed(changed)
+
     async def _publish(self) -> None:
-        async for _ in ticks(self._publish_seconds):
-            self.publish()
+        turns = Turns(_TURNS)
+        async for _ in ticks(self._publish_seconds / _TURNS):
+            self._take_changes()
+            self.stream.publish(turns.due(self.stream.waiting), self.clock())
 
     async def _remember(self) -> None:
         async for _ in ticks(self._remember_seconds / _TURNS):

@@ -1,6 +1,5 @@
 """Which GPUs each node has had: one that is gone keeps its row, unless it is elsewhere now."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -87,37 +86,6 @@ class Inventories:
 def missing_from(snapshot: Snapshot, seen_at: float) -> list[Missing]:
     """The GPUs of a snapshot as they are to be shown when the next has them no more."""
     return [Missing(_gone(gpu, snapshot.taken_at), seen_at) for gpu in snapshot.gpus]
-
-
-def uuids_of(snapshot: Snapshot) -> list[str]:
-    """The UUIDs of all GPUs and instances, as they are reported."""
-    uuids = []
-    for gpu in snapshot.gpus:
-        uuids.append(gpu.uuid)
-        if gpu.instances:
-            uuids += [part.uuid for part in gpu.instances]
-    return uuids
-
-
-def told_apart(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with every UUID once: the second that is called "GPU-a" is "GPU-a#2"."""
-    reported, seen, counts = set(uuids_of(snapshot)), set[str](), Counter[str]()
-
-    def own(uuid: str) -> str:
-        name = uuid
-        while name in seen or (name != uuid and name in reported):
-            counts[uuid] += 1
-            name = f"{uuid}#{counts[uuid] + 1}"
-        seen.add(name)
-        return name
-
-    def renamed(one: Device) -> Device:
-        name = own(one.uuid)
-        return one if name == one.uuid else replace(one, uuid=name, uuid_is_made=True)
-
-    gpus = [renamed(gpu) for gpu in snapshot.gpus]
-    gpus = [replace(gpu, instances=tuple(map(renamed, gpu.instances))) for gpu in gpus]
-    return replace(snapshot, gpus=tuple(gpus))
 
 
 def rows_of(snapshot: Snapshot, inventory: Inventory) -> tuple[Gpu, ...]:

@@ -5,24 +5,19 @@ from collections.abc import Collection, Iterable
 
 from fleet_smi.hub.fleet import Fleet, Remembered
 from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.turns import Turns
 from fleet_smi.model.snapshot import Snapshot
 
 _Sequence = tuple[str | None, int]
-_FEW = 100
 
 
 class Keeping:
-    """Has every node that changes written down once in `turns` turns.
+    """Has every node that changes written down once in so many turns."""
 
-    Of many nodes each turn has its share: thousands at once would hold up the reports that
-    come meanwhile. A few are written together, for the disk's sake.
-    """
-
-    def __init__(self, fleet: Fleet, memory: Memory[Remembered], turns: int) -> None:
+    def __init__(self, fleet: Fleet, memory: Memory[Remembered], turns: Turns) -> None:
         self._fleet = fleet
         self._memory = memory
         self._turns = turns
-        self._turn = 0
         self._changed: set[str] = set()
         self._saving: deque[tuple[int, dict[str, _Sequence]]] = deque()
         self._kept: dict[str, _Sequence] = {}
@@ -43,11 +38,7 @@ class Keeping:
 
     def turn(self) -> None:
         """Have those written whose turn it is, and see what has been."""
-        self._turn = (self._turn + 1) % self._turns
-        if len(self._changed) > _FEW:
-            self._write([one for one in self._changed if hash(one) % self._turns == self._turn])
-        else:
-            self._write(() if self._turn else tuple(self._changed))
+        self._write(self._turns.due(self._changed))
 
     def write_all(self) -> None:
         """Have all that has changed written, and see what has been."""

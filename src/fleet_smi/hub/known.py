@@ -6,7 +6,7 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.hub.inventory import Inventory, rows_of, uuids_of
+from fleet_smi.hub.inventory import Inventory, rows_of
 from fleet_smi.model.crowd import NOBODY
 from fleet_smi.model.fleet import NodeView, State, Verdict
 from fleet_smi.model.sequences import Sequences
@@ -14,6 +14,7 @@ from fleet_smi.model.settle import Sampled, Standing, follow
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.text import natural
 from fleet_smi.model.thresholds import Thresholds
+from fleet_smi.model.uuids import uuids_of
 from fleet_smi.model.verdict import silenced, silent_after
 from fleet_smi.model.views import NodeParts
 

@@ -126,6 +126,6 @@ class Memory(Generic[Node]):
     def _decoded(self, name: str, kept: bytes) -> Node | None:
         try:
             return msgspec.msgpack.decode(kept, type=self._kind)
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        except (ValueError, RecursionError) as error:
             logger.warning("%s: what was kept of it cannot be read: %s", name, error)
             return None

@@ -4,12 +4,14 @@ import fcntl
 import os
 import secrets
 from pathlib import Path
+from typing import NamedTuple
 
 from fleet_smi.errors import StateError
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _OTHERS_MAY_WRITE = 0o022
 LOCK = "lock"
+ADDRESS = "address"
 ADMIN_TOKEN = "admin-token"  # noqa: S105  # a file's name
 
 
@@ -51,7 +53,14 @@ def write_private(path: Path, content: bytes) -> None:
 
 def locked(folder: Path) -> int:
     """A descriptor that is the only one of its kind while it is open: one hub a folder."""
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    path = folder / LOCK
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise StateError(
+            f"{path} cannot be used: {error.strerror}; run as its folder's user, or give --state"
+        ) from None
+    give_to_owner(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -60,6 +69,29 @@ def locked(folder: Path) -> int:
             f"another hub runs on {folder}: end it, or give this one its own --state"
         ) from None
     return descriptor
+
+
+class Standing(NamedTuple):
+    """Where a hub that runs listens: for others, for this machine, and its certificate's pin."""
+
+    url: str
+    local_url: str
+    fingerprint: str | None
+
+
+def leave_standing(folder: Path, standing: Standing) -> None:
+    """Tell the hub's own user where it listens."""
+    words = (standing.url, standing.local_url, standing.fingerprint or "")
+    write_private(folder / ADDRESS, " ".join(words).encode() + b"\n")
+
+
+def left_standing(folder: Path) -> Standing | None:
+    """Where the hub of this folder listens; `None` when none runs or it is not ours to read."""
+    try:
+        url, local_url, *pin = (folder / ADDRESS).read_text("utf-8").split()
+    except (OSError, ValueError):
+        return None
+    return Standing(url, local_url, pin[0] if pin else None)
 
 
 def new_local_admin_token(folder: Path) -> str:
@@ -78,5 +110,6 @@ def local_admin_token(folder: Path) -> str | None:
 
 
 def remove_local_admin_token(folder: Path) -> None:
-    """Take the token away when the hub ends."""
+    """Take the token and the address away when the hub ends."""
     (folder / ADMIN_TOKEN).unlink(missing_ok=True)
+    (folder / ADDRESS).unlink(missing_ok=True)

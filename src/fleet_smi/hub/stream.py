@@ -84,14 +84,15 @@ class Stream:
         self.count = 0
         self.ring = Ring(most_events, most_bytes)
         self.ping_seconds = ping_seconds
+        self.closed = False
         self._life = life
         self._told = Told(fleet)
         self._most_listeners = most_listeners
         self._listening: WeakSet[Listener] = WeakSet()
-        self._stale: set[str] = set()
+        self.waiting: set[str] = set()
         self._now: float | None = None
         self._told_at = 0.0
-        self._turned = asyncio.Event()
+        self.turned = asyncio.Event()
         self._whole: tuple[int, asyncio.Future[Event]] | None = None
 
     @property
@@ -99,19 +100,22 @@ class Stream:
         """How many listen; one that was dropped and never closed is not among them."""
         return len(self._listening)
 
-    def publish(self, changed: Collection[str], now: float) -> None:
-        """Tell everybody of these nodes; while nobody listens, only note that there is news."""
-        self._stale.update(changed)
+    def note(self, changed: Collection[str], now: float) -> None:
+        """There is news of these nodes; it waits to be published."""
+        self.waiting.update(changed)
         self._now = now
+
+    def publish(self, node_ids: Collection[str], now: float) -> None:
+        """Tell everybody of these nodes, now; while nobody listens, their news waits on."""
         if self.listeners:
-            self._tell(now)
+            self._tell(node_ids, now)
 
     def listen(self, last_id: str | None = None, *, gzip: bool = False) -> "Listener":
         """Listen from after the event of this id on, or from now; raise `Unmet` when full."""
         if self.listeners >= self._most_listeners:
             raise Unmet(f"{self.listeners} are listening already, and no more may")
         if not self.listeners and self._now is not None:
-            self._tell(self._now)
+            self._tell(self.waiting, self._now)
         known = count_of(last_id, self._life) if last_id else None
         place = known if known is not None and known <= self.count else 0
         listener = Listener(self, place, gzip=gzip)
@@ -122,9 +126,10 @@ class Stream:
         """Listen no more."""
         self._listening.discard(listener)
 
-    async def news(self) -> None:
-        """Wait for the next event."""
-        await self._turned.wait()
+    def close(self) -> None:
+        """Tell everybody that nothing more will come."""
+        self.closed = True
+        self.turned.set()
 
     async def whole(self) -> Event:
         """The whole fleet: as it is now, or was a moment ago with the changes since in the ring."""
@@ -140,9 +145,9 @@ class Stream:
             return True
         return self.count - count < _WHOLE_LASTS_EVENTS and self.ring.after(count) is not None
 
-    def _tell(self, now: float) -> None:
-        stale, self._stale = self._stale, set()
-        news = self._told.update(sorted(stale), now)
+    def _tell(self, node_ids: Collection[str], now: float) -> None:
+        news = self._told.update(sorted(node_ids), now)
+        self.waiting = self.waiting.difference(node_ids)
         if self.count and news is None:
             return
         self.count += 1
@@ -151,8 +156,8 @@ class Stream:
         if self.count > 1 and news is not None:
             plain = encode_event("change", self._id(self.count), now, news)
             self.ring.append(Event(self.count, plain))
-        self._turned.set()
-        self._turned = asyncio.Event()
+        self.turned.set()
+        self.turned = asyncio.Event()
 
     def _id(self, count: int) -> str:
         return event_id(self._life, count)
@@ -167,9 +172,14 @@ class Listener:
         self._gzip = gzip
         self._opening = GZIP_HEADER if gzip else b""
 
-    async def next(self) -> bytes:
-        """What comes next, when it comes; a sign of life when nothing has for long."""
+    async def next(self) -> bytes | None:
+        """What comes next, when it comes; a sign of life when nothing has for long.
+
+        `None` when nothing more will come.
+        """
         event = await self._event()
+        if event is None:
+            return None
         opening, self._opening = self._opening, b""
         return opening + (event.packed if self._gzip else event.plain)
 
@@ -177,13 +187,16 @@ class Listener:
         """Listen no more."""
         self._stream.leave(self)
 
-    async def _event(self) -> Event:
+    async def _event(self) -> Event | None:
         stream = self._stream
-        if self._place == stream.count:
+        if self._place == stream.count and not stream.closed:
             try:
-                await asyncio.wait_for(stream.news(), stream.ping_seconds)
+                # The sign of now: what comes before the wait has begun is not to be missed.
+                await asyncio.wait_for(stream.turned.wait(), stream.ping_seconds)
             except TimeoutError:
                 return _PING
+        if stream.closed:
+            return None
         event = stream.ring.after(self._place) or await stream.whole()
         self._place = event.count
         return event

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from fleet_smi.hub.fleet import Fleet
 from fleet_smi.model.brief import NodeBrief, NodeFigures
-from fleet_smi.model.briefing import node_brief, node_figures, summary_of
+from fleet_smi.model.briefing import node_brief, node_figures
+from fleet_smi.model.views import summary_of
 from fleet_smi.wire.event import Moved, News, moved
 
 

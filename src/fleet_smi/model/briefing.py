@@ -1,7 +1,7 @@
-"""How a node is put in brief: its facts, its figures, and the summary of all."""
+"""How a node is put in brief: its facts and its figures."""
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from fleet_smi.model.brief import (
     Figures,
@@ -11,9 +11,9 @@ from fleet_smi.model.brief import (
     NodeFigures,
     VerdictBrief,
 )
-from fleet_smi.model.fleet import STATES, NodeView, Summary, Verdict
+from fleet_smi.model.fleet import NodeView, Verdict
 from fleet_smi.model.people import owners
-from fleet_smi.model.snapshot import Gpu, Process
+from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.views import NodeParts
 
 _MEBIBYTE_BITS = 20
@@ -58,23 +58,13 @@ def node_figures(number: int, parts: NodeParts, now: float) -> NodeFigures:
     )
 
 
-def summary_of(nodes: Collection[NodeBrief]) -> Summary:
-    """The strip of truth over these nodes."""
-    states = Counter([gpu.verdict.state for node in nodes for gpu in node.gpus])
-    return Summary(
-        gpus=states.total(),
-        nodes=len(nodes),
-        nodes_reporting=sum([not node.silent for node in nodes]),
-        **{state: states[state] for state in STATES},
-    )
-
-
 def everyone(gpu: Gpu) -> tuple[Process, ...] | None:
     """The processes on a GPU and on its instances, each once; `None` when not readable."""
     if not gpu.instances:
         return gpu.processes
-    lists = [gpu.processes or (), *[instance.processes or () for instance in gpu.instances]]
-    return tuple({one.pid: one for processes in lists for one in processes}.values())
+    parts: tuple[Gpu | Instance, ...] = (gpu, *gpu.instances)
+    lists = [part.processes for part in parts if part.processes is not None]
+    return tuple({one.pid: one for one in chain(*lists)}.values()) if lists else None
 
 
 def _heard_at(node: NodeView, now: float) -> float | None:

@@ -2,12 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from fleet_smi.model.fleet import STATES, JudgedGpu, JudgedInstance, NodeView, Summary, Verdict
 from fleet_smi.model.snapshot import Gpu
+
+if TYPE_CHECKING:
+    from fleet_smi.model.brief import NodeBrief
 
 
 class NodeParts(Struct, frozen=True, kw_only=True, gc=False):
@@ -28,14 +32,14 @@ def view_of(parts: NodeParts) -> NodeView:
     return replace(parts.node, gpus=tuple(gpus))
 
 
-def summary_of(nodes: Iterable[NodeView]) -> Summary:
-    """The strip of truth over these nodes."""
+def summary_of(nodes: "Iterable[NodeView | NodeBrief]") -> Summary:
+    """The strip of truth over these nodes, whole or in brief."""
     nodes = tuple(nodes)
     states = Counter([gpu.verdict.state for node in nodes for gpu in node.gpus])
     return Summary(
         gpus=states.total(),
         nodes=len(nodes),
-        nodes_reporting=sum(not node.silent for node in nodes),
+        nodes_reporting=sum([not node.silent for node in nodes]),
         **{state: states[state] for state in STATES},
     )
 

@@ -49,5 +49,5 @@ class Credentials:
             return {}
         except OSError as error:
             raise UsageError(f"{self.path} cannot be read: {error.strerror}") from None
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             raise UsageError(f"{self.path} is not what it was: remove it and join anew") from None

@@ -1,5 +1,6 @@
 """What an agent says to its hub: it joins once, then reports, and hears what became of that."""
 
+import logging
 import time
 from collections.abc import Sequence
 
@@ -8,9 +9,11 @@ import msgspec
 from fleet_smi.client.answers import refusal_in, token_in
 from fleet_smi.client.connection import Connection, Response
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, WrongVersion
+from fleet_smi.model.text import clean
 from fleet_smi.node.credential import Credentials
 from fleet_smi.wire.report import Receipt, decode_receipt, encode_report
 
+logger = logging.getLogger(__name__)
 _MOST_ANSWER_BYTES = 64 << 10
 _NEVER = (400, 413, 422)
 """The answers that will be the same however often this report is sent."""
@@ -51,6 +54,7 @@ class Reporter:
         try:
             own = self._token_for(body)
             self._credentials.store(self._connection.url, own)
+            logger.info('joined="%s" name="%s"', self._connection.url, clean(name, 128))
         except OSError as error:
             path = self._credentials.path
             raise Refused(f"joined, but {path} cannot be written: {error.strerror}") from None

@@ -212,6 +212,6 @@ def _sample(record: bytes) -> Sample | None:
     try:
         data = zlib.decompressobj().decompress(record, _LARGEST)
         key = msgspec.msgpack.decode(data, type=_Key)
-    except (zlib.error, msgspec.DecodeError):
+    except (zlib.error, ValueError, RecursionError):
         return None
     return Sample(key.run_id, key.sequence, data)

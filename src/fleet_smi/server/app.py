@@ -115,7 +115,7 @@ async def _body(kind: Any, request: Request) -> Any:
             )
     try:
         return msgspec.json.decode(bytes(body), type=kind)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
         raise ApiError(Refusal(400, "bad_body", str(error))) from None
 
 

@@ -85,7 +85,7 @@ class Access:
         if action == "report":
             return Refusal(403, "not_that_node", f"{who.name} may not report as that node")
         needed = "an admin" if action == "administrate" else "a viewer"
-        return Refusal(403, "forbidden", f"only {needed} may do this, and {who.name} is none")
+        return Refusal(403, "forbidden", f"only {needed} may do this; you are a {who.role} here")
 
     async def login(
         self, headers: Headers, peer: str, name: str, password: str

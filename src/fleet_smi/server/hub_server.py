@@ -55,7 +55,9 @@ class HubServer:
             self._socket = bound(settings.listen.host, settings.listen.port)
             stack.callback(self._socket.close)
             self._app = self._answering(settings)
-            self.url = self._url(settings)
+            self.url = self._url(settings.listen.host, socket.gethostname())
+            local_url = self._url(settings.listen.host, "127.0.0.1")
+            state.leave_standing(self.folder, state.Standing(self.url, local_url, self.fingerprint))
             self._held = stack.pop_all()
 
     async def run(self) -> None:
@@ -111,10 +113,10 @@ class HubServer:
         )
         return App(services, Hosts(host, [socket.getfqdn(), socket.gethostname(), *settings.hosts]))
 
-    def _url(self, settings: HubSettings) -> str:
-        host, port = settings.listen.host, self._socket.getsockname()[1]
-        if host in WILDCARDS:
-            host = socket.gethostname()
+    def _url(self, host: str, when_all: str) -> str:
+        """Its address; one that listens everywhere is called by one of its names."""
+        port = self._socket.getsockname()[1]
+        host = when_all if host in WILDCARDS else host
         scheme = "http" if self.tls is None else "https"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 

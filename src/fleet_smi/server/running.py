@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fleet_smi.errors import UsageError
 
 _GRACE_SECONDS = 1
+REQUEST_SECONDS = 30.0
 _KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
 
@@ -21,6 +23,41 @@ class Tls(NamedTuple):
 
     certificate: str
     key: str
+
+
+class _Impatient(HttpToolsProtocol):
+    """Hangs up on those who open a connection and do not come to the point."""
+
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody is there; what do they want?"""
+        super().connection_made(transport)
+        self._wait()
+
+    def on_message_begin(self) -> None:
+        """A request begins; it must not take for ever."""
+        super().on_message_begin()
+        self._wait()
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        self._stop_waiting()
+        super().on_message_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """They are gone."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self._waiting = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
 
 class _Server(uvicorn.Server):
@@ -52,7 +89,7 @@ async def serve(app: ASGIApp, sockets: Sequence[socket.socket], tls: Tls | None 
     config = uvicorn.Config(
         app,
         loop="none",
-        http="httptools",
+        http=_Impatient,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -117,7 +117,7 @@ def decode_event(data: bytes | str) -> Event:
     """The event in this data; raise `Undecodable`."""
     try:
         return msgspec.json.decode(data, type=Event)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise Undecodable(f"not an event: {error}") from None
 
 

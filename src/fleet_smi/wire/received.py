@@ -4,7 +4,6 @@ Every check is quick where nothing is wrong: it runs for each report that the hu
 """
 
 import re
-from itertools import count
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,7 +12,8 @@ from msgspec.structs import replace
 from fleet_smi.model.privacy import redacted
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.text import clean
-from fleet_smi.wire.bounds import LONGEST_TEXT, MOST, narrowed
+from fleet_smi.model.uuids import told_apart, uuids_of
+from fleet_smi.wire.bounds import MOST, narrowed
 
 _Part = TypeVar("_Part", Gpu, Instance)
 _ASCII = bytes(range(128))
@@ -29,9 +29,11 @@ def harmless(snapshot: Snapshot) -> Snapshot:
         snapshot = msgspec.convert(plain, narrowed(Snapshot))
     if not snapshot.name:
         snapshot = replace(snapshot, name=snapshot.node_id)
-    if not _is_sound(snapshot.gpus):
-        ids = _Ids()
-        snapshot = replace(snapshot, gpus=tuple([_mended(gpu, ids) for gpu in snapshot.gpus]))
+    if any(map(_is_overfull, snapshot.gpus)):
+        snapshot = replace(snapshot, gpus=tuple([_mended(gpu) for gpu in snapshot.gpus]))
+    uuids = uuids_of(snapshot)
+    if len(set(uuids)) < len(uuids) or "" in uuids:
+        snapshot = told_apart(snapshot)
     # Our own agents have taken the secrets out before anything left their machine.
     return redacted(snapshot) if snapshot.agent_version is None else snapshot
 
@@ -60,50 +62,23 @@ def _clean_text(text: str) -> str:
     return text if text.isprintable() else clean(text, len(text))
 
 
-def _is_sound(gpus: tuple[Gpu, ...]) -> bool:
-    """Has every part an id of its own, and no more memory in use than there is?"""
-    ids = [gpu.uuid for gpu in gpus]
-    for gpu in gpus:
-        if _is_overfull(gpu):
-            return False
-        for part in gpu.instances:
-            if _is_overfull(part):
-                return False
-            ids.append(part.uuid)
-    return len(set(ids)) == len(ids) and "" not in ids
+def _is_overfull(gpu: Gpu) -> bool:
+    return _holds_too_much(gpu) or any(map(_holds_too_much, gpu.instances))
 
 
-def _is_overfull(part: Gpu | Instance) -> bool:
+def _holds_too_much(part: Gpu | Instance) -> bool:
     used, total = part.memory_used_bytes, part.memory_total_bytes
     return used is not None and total is not None and used > total
 
 
-class _Ids:
-    """Gives each part an id of its own: no row is lost to one that is doubled or empty."""
-
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._numbers = count(2)
-
-    def own(self, uuid: str) -> str:
-        stem = uuid[: LONGEST_TEXT - 8] or "of-unknown-uuid"
-        while not uuid or uuid in self._taken:
-            uuid = f"{stem}#{next(self._numbers)}"
-        self._taken.add(uuid)
-        return uuid
+def _mended(gpu: Gpu) -> Gpu:
+    return replace(_mended_part(gpu), instances=tuple(map(_mended_part, gpu.instances)))
 
 
-def _mended(gpu: Gpu, ids: _Ids) -> Gpu:
-    mended = _mended_part(gpu, ids)
-    parts = tuple([_mended_part(part, ids) for part in gpu.instances])
-    return replace(mended, instances=parts)
-
-
-def _mended_part(part: _Part, ids: _Ids) -> _Part:
-    if _is_overfull(part):
-        part = replace(part, memory_used_bytes=None, unread=_overfull_told(part.unread))
-    uuid = ids.own(part.uuid)
-    return part if uuid == part.uuid else replace(part, uuid=uuid, uuid_is_made=True)
+def _mended_part(part: _Part) -> _Part:
+    if not _holds_too_much(part):
+        return part
+    return replace(part, memory_used_bytes=None, unread=_overfull_told(part.unread))
 
 
 def _overfull_told(unread: dict[str, str]) -> dict[str, str]:

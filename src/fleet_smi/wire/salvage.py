@@ -29,7 +29,7 @@ from fleet_smi.wire.bounds import (
 
 Unread = dict[str, str]
 _T = TypeVar("_T", bound=Struct)
-UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+UNREADABLE = (ValueError, RecursionError)
 # Half a second of work: what is wrong in more places than this is not worth it.
 _MOST_PARTS = 20_000
 _LIST = Annotated[list[Raw], Meta(max_length=_MOST_PARTS)]

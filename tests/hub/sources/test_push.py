@@ -45,3 +45,10 @@ def test_there_is_nobody_to_ask() -> None:
     source = PushSource()
     assert asyncio.run(source.look()) == ()
     assert source.targets == ()
+
+
+def test_a_node_that_does_not_tell_its_pace_falls_silent_all_the_same() -> None:
+    untold = snapshot(gpu(0), interval_seconds=None)
+    (taken, _) = delivered(Report(version=1, sent_at=NOON, snapshots=(untold,)))
+    assert isinstance(taken.what, Snapshot)
+    assert taken.what.interval_seconds == 300.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.client.connection import Connection
-from fleet_smi.errors import Refused, Unreachable, UsageError
+from fleet_smi.errors import Refused, Unreachable
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import Buffer
 from fleet_smi.node.credential import Credentials
@@ -123,7 +123,7 @@ def test_a_hub_that_hangs_delays_neither_a_tick_nor_the_end(sink: Sink, start: S
     sink.hangs.set()
     outlet = start()
     outlet.offer(taken(1))
-    wait_until(lambda: threading.active_count() > 2)
+    assert sink.reached.wait(10)
     began = time.monotonic()
     outlet.offer(taken(2))
     assert time.monotonic() - began < 0.2
@@ -218,21 +218,6 @@ def test_a_refused_join_says_what_to_do(sink: Sink, start: Start) -> None:
         start(join="old").deliver(taken(1))
 
 
-def test_a_credential_goes_to_no_other_hub(tmp_path: Path) -> None:
-    credentials = Credentials(str(tmp_path))
-    credentials.store("https://one:7070", "secret")
-    assert credentials.of("https://one:7070") == "secret"
-    assert credentials.of("https://other:7070") is None
-
-
-def test_a_credential_that_others_can_read_is_not_used(tmp_path: Path) -> None:
-    credentials = Credentials(str(tmp_path))
-    credentials.store("https://one:7070", "secret")
-    (tmp_path / "credential.json").chmod(0o644)
-    with pytest.raises(UsageError, match="chmod 600"):
-        credentials.of("https://one:7070")
-
-
 @pytest.mark.parametrize("failures", [1, 2, 5, 100])
 def test_agents_wait_longer_each_time_but_never_longer_than_the_bound(failures: int) -> None:
     waits = [longest_wait_seconds(Unreachable("away"), count) for count in (failures, failures + 1)]
@@ -241,10 +226,9 @@ def test_agents_wait_longer_each_time_but_never_longer_than_the_bound(failures: 
 
 
 def test_closing_leaves_no_thread(sink: Sink, start: Start) -> None:
-    before = threading.active_count()
     outlet = start()
     outlet.offer(taken(1))
     wait_until(lambda: bool(sink.heard))
+    assert "push" in {thread.name for thread in threading.enumerate()}
     outlet.close()
     wait_until(lambda: "push" not in {thread.name for thread in threading.enumerate()})
-    assert before

@@ -60,10 +60,10 @@ def test_an_admin_gives_a_node_a_name_and_labels_that_win(hub: RunningHub) -> No
 
 def test_a_name_is_clean_and_of_bounded_length(hub: RunningHub) -> None:
     admin = hub.token("admin")
-    hub.change("PATCH", PATH, {"name": "a\x1b[31mb\u202e", "labels": {"k\n": "v\r"}}, token=admin)
+    hub.change("PATCH", PATH, {"name": "a\x1b[31mb\u202e", "labels": {"k": "v\r"}}, token=admin)
     assert node(hub).name == "a [31mb"
     assert node(hub).labels["k"] == "v"
-    for nonsense in NONSENSE:
+    for nonsense in (*NONSENSE, {"labels": {"a,b=c": "x"}}, {"labels": {"../": "x"}}):
         answer = hub.change("PATCH", PATH, nonsense, token=admin)
         assert (answer.status, error_of(answer)) == (400, "bad_body")
 

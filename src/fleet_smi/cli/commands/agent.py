@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--serve-token-file", metavar="FILE", help="a file with the token that it must show")
     add("--insecure-open", action="store_true", help="with --serve: answer anybody, no token")
     add("--drop", metavar="DIR", help="keep one small file in this shared folder")
-    add("--mode", help="of that file: 0644 or 0600 (0644)")
+    add("--drop-mode", metavar="MODE", help="of that file: 0644 or 0600 (0644)")
     add("--stdout", action="store_true", help="print each report as one line of JSON")
     add("--interval", metavar="SECONDS", help="between samples (2)")
     add("--once", action="store_true", help="one sample, then exit")
@@ -101,13 +101,14 @@ def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
 def _flags(args: argparse.Namespace) -> dict[str, str | None]:
     keys = ("to", "join", "join_file", "fingerprint", "serve", "serve_token_file", "drop")
     flags = {f"agent.{key}": getattr(args, key) for key in (*keys, "interval", "state")}
-    return {**flags, "agent.drop_mode": args.mode}
+    return {**flags, "agent.drop_mode": args.drop_mode}
 
 
 def _log_to_stderr() -> None:
     import logging
 
     logging.basicConfig(
+        level=logging.INFO,
         stream=sys.stderr,
         format="time=%(asctime)s level=%(levelname)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S%z",

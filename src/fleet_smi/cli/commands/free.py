@@ -100,10 +100,13 @@ def _answer(args: argparse.Namespace, view: "FleetView", found: "Offer", *, here
 
 
 def _label(one: "Candidate", *, twin: bool) -> str:
-    """How people call it; where two nodes have one name, with the start of its node's id."""
-    if not twin:
-        return one.label
-    return f"{one.node}~{one.node_id[:8]}{one.label.removeprefix(one.node)}"
+    """How people call it; where two nodes have one name, with the start of its node's id.
+
+    Nodes choose their names: none may look like two, or like another's GPU.
+    """
+    name = "".join([letter if letter.isalnum() or letter in "._-" else "_" for letter in one.node])
+    own = f"{name}~{one.node_id[:8]}" if twin else name
+    return own + one.label.removeprefix(one.node)
 
 
 def _devices(args: argparse.Namespace, offered: "Sequence[Candidate]") -> list[str]:

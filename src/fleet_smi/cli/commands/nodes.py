@@ -30,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     label = actions.add_parser("label", help="give a node labels")
     for action in (remove, rename, label):
         action.add_argument("node", help="its name, or its id where two have one name")
+        # Not given here must not undo it before the deed.
+        action.add_argument("--hub", metavar="URL", default=argparse.SUPPRESS, help="of this hub")
     rename.add_argument("name", help="its new name; empty gives its own back")
     label.add_argument("labels", nargs="+", metavar="KEY=VALUE")
 
@@ -59,8 +61,10 @@ def _change(args: argparse.Namespace) -> int:
         print(f"{node.name} ({node.node_id}) is forgotten; it must join again to come back")
     elif args.action == "rename":
         hub.label(node.node_id, name=args.name)
+        print(f"{node.name} is called {args.name or 'by its own name'} now")
     else:
         hub.label(node.node_id, labels=_labels(args.labels))
+        print(f"{node.name}: {' '.join(args.labels)}")
     return 0
 
 

@@ -46,10 +46,13 @@ def _make_first_token(settings: "Settings") -> None:
     from fleet_smi.hub.credentials import Credentials
     from fleet_smi.hub.database import open_database
     from fleet_smi.server.addresses import is_loopback
+    from fleet_smi.server.running import bound
 
     if is_loopback(settings.hub.listen.host) or settings.hub.insecure_open:
         return
     with ExitStack() as stack:
+        # What is shown once must not be shown for nothing.
+        bound(*settings.hub.listen).close()
         engine = open_database(Path(settings.hub.state))
         stack.callback(engine.dispose)
         credentials = Credentials(engine)
@@ -72,6 +75,14 @@ def _greet(server: "HubServer", settings: "Settings") -> None:
         )
         line = join_command(server.url, join.secret, server.fingerprint)
         print(f"to add another machine, run there (good for 7 days):\n  {line}")
+        print(f"for people, in ~/.config/fleet-smi/fleet-smi.toml:\n{_client_settings(server)}")
     if server.warning:
         print(f"take care: {server.warning}")
     print("Ctrl-C ends it", flush=True)
+
+
+def _client_settings(server: "HubServer") -> str:
+    lines = ["[client]", f'hub = "{server.url}"', 'token = "…"']
+    if server.fingerprint is not None:
+        lines.append(f'fingerprint = "{server.fingerprint}"')
+    return "\n".join(f"  {line}" for line in lines)

@@ -8,17 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
-from fleet_smi.hub.delivery import Deliver, Delivery
+from fleet_smi.hub.delivery import Deliver, Delivery, paced
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.worker import Worker
 from fleet_smi.wire.report import FILE_SUFFIX, MOST_BYTES, Report, decode_report
 
 _MOST_FILES = 20_000
-# A report that does not say how often it comes (one run from cron) is old after three of these.
-_UNTOLD_INTERVAL_SECONDS = 300.0
 
 
 class _Stamp(NamedTuple):
@@ -149,7 +145,5 @@ def _content(descriptor: int, status: os.stat_result) -> bytes:
 
 def _delivery(target: str, report: Report, seconds_since_written: float) -> Delivery:
     snapshot = report.snapshots[-1]
-    if snapshot.interval_seconds is None:
-        snapshot = replace(snapshot, interval_seconds=_UNTOLD_INTERVAL_SECONDS)
     age = report.age_seconds(snapshot) + max(0.0, seconds_since_written)
-    return Delivery(source=FilesSource.name, target=target, what=snapshot, age_seconds=age)
+    return Delivery(source=FilesSource.name, target=target, what=paced(snapshot), age_seconds=age)

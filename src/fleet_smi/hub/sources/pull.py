@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UsageError
-from fleet_smi.hub.delivery import Deliver, Delivery
+from fleet_smi.hub.delivery import Deliver, Delivery, paced
 from fleet_smi.hub.sources.polling import ask_all, keep_asking
 from fleet_smi.wire.report import MOST_BYTES, decode_report
 
@@ -81,7 +81,7 @@ class PullSource:
         return Delivery(
             source=self.name,
             target=target,
-            what=snapshot,
+            what=paced(snapshot),
             age_seconds=report.age_seconds(snapshot),
         )
 

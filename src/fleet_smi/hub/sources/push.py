@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from fleet_smi.errors import DeliveryError
-from fleet_smi.hub.delivery import Deliver, Delivery
+from fleet_smi.hub.delivery import Deliver, Delivery, paced
 from fleet_smi.wire.report import Report
 
 
@@ -41,7 +41,7 @@ class PushSource:
                 Delivery(
                     source=self.name,
                     target=snapshot.node_id,
-                    what=snapshot,
+                    what=paced(snapshot),
                     age_seconds=report.age_seconds(snapshot),
                 )
             )

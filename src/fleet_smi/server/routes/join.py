@@ -1,21 +1,23 @@
 """`POST /api/v1/join`: a new node gets its own credential for a join token."""
 
 import asyncio
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.errors import Refused
 from fleet_smi.server.auth import bearer
 from fleet_smi.server.endpoint import ApiError, Asked, Endpoint, json_response
 from fleet_smi.server.refusal import Refusal
+from fleet_smi.wire.bounds import IDENTITY
 
 
 class JoinRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who wants to join."""
 
-    node_id: str
-    name: str
+    node_id: Annotated[str, Meta(pattern=IDENTITY)]
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class Joined(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from fleet_smi.model.text import clean
 from fleet_smi.server.endpoint import ApiError, Asked, Endpoint, json_response
 from fleet_smi.server.refusal import Refusal
 
-_Key = Annotated[str, Meta(min_length=1, max_length=128)]
+_Key = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,128}\Z")]
 _Value = Annotated[str, Meta(max_length=256)]
 
 

@@ -24,8 +24,8 @@ async def stream(asked: Asked) -> Response:
 
 async def _events(listener: Listener) -> AsyncIterator[bytes]:
     try:
-        while True:
-            yield await listener.next()
+        while (part := await listener.next()) is not None:
+            yield part
     finally:
         listener.close()
 

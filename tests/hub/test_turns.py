@@ -1,0 +1,22 @@
+"""Turns: every node has one, many are spread, a few go together."""
+
+import pytest
+
+from fleet_smi.hub.turns import Turns
+
+
+def rounds(nodes: set[str], count: int) -> list[list[str]]:
+    turns = Turns(count)
+    return [turns.due(nodes) for _ in range(count)]
+
+
+@pytest.mark.parametrize("many", [1, 100, 101, 2000])
+def test_everybody_has_one_turn_in_a_round(many: int) -> None:
+    nodes = {f"node-{number}" for number in range(many)}
+    had = [node for turn in rounds(nodes, 10) for node in turn]
+    assert sorted(had) == sorted(nodes)
+
+
+def test_many_are_spread_and_a_few_are_not() -> None:
+    assert max(map(len, rounds({f"node-{number}" for number in range(2000)}, 10))) < 400
+    assert sorted(map(len, rounds({"a", "b", "c"}, 10))) == [0] * 9 + [3]

@@ -1,0 +1,32 @@
+"""UUIDs that are doubled or missing: no row is lost to them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.model.uuids import told_apart, uuids_of
+from tests.builders import gpu, instance, snapshot
+
+UUIDS = st.sampled_from(["", "GPU-a", "GPU-a#2", "GPU-b", "x" * 128])
+
+
+def test_the_second_of_a_name_is_numbered_and_takes_nobody_elses() -> None:
+    cards = [gpu(place, uuid=uuid) for place, uuid in enumerate(["GPU-a", "GPU-a", "GPU-a#2", ""])]
+    apart = told_apart(snapshot(*cards))
+    assert uuids_of(apart) == ["GPU-a", "GPU-a#3", "GPU-a#2", "of-unknown-uuid#2"]
+    assert [card.uuid_is_made for card in apart.gpus] == [False, True, False, True]
+
+
+@given(st.lists(st.tuples(UUIDS, st.lists(UUIDS, max_size=3)), max_size=6))
+def test_every_part_has_an_id_of_its_own_and_the_first_keeps_its(
+    told: list[tuple[str, list[str]]],
+) -> None:
+    cards = [
+        gpu(place, uuid=uuid, instances=tuple(instance(uuid=part) for part in parts))
+        for place, (uuid, parts) in enumerate(told)
+    ]
+    before = snapshot(*cards)
+    uuids = uuids_of(told_apart(before))
+    assert len(set(uuids)) == len(uuids) == len(uuids_of(before))
+    assert set(uuids_of(before)) - {""} <= set(uuids)
+    assert all(0 < len(uuid) <= 128 for uuid in uuids)
+    assert uuids_of(told_apart(told_apart(before))) == uuids
