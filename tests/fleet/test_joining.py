@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -50,9 +51,12 @@ def test_a_hub_with_another_certificate_is_told_nothing(lab: Lab, hub: LoopbackH
     assert hub.command("token", "list").stdout.count("never") == 1
 
 
-def test_a_user_looks_at_it_with_the_fingerprint_and_not_without(hub: LoopbackHub) -> None:
+def test_others_look_at_it_with_the_fingerprint_and_its_own_user_without(
+    hub: LoopbackHub, tmp_path: Path
+) -> None:
     fingerprint = pasted(hub)[-1]
-    without = fleet_smi("--hub", hub.url, env=hub.env)
-    assert_one_line(without, 3, "its certificate is not trusted")
-    pinned = hub.env | {"FLEET_SMI_CLIENT_FINGERPRINT": fingerprint}
+    assert fleet_smi("--hub", hub.url, env=hub.env).returncode == 0
+    other = hub.env | {"FLEET_SMI_HUB_STATE": str(tmp_path / "nothing")}
+    assert_one_line(fleet_smi("--hub", hub.url, env=other), 3, "its certificate is not trusted")
+    pinned = other | {"FLEET_SMI_CLIENT_FINGERPRINT": fingerprint}
     assert fleet_smi("--hub", hub.url, env=pinned).returncode == 0

@@ -146,7 +146,7 @@ def test_what_is_kept_is_told_of_the_run_that_asks_and_of_no_other(life: Life) -
         source.put(heard(5))
         await until(lambda: hub.receipt(taken(5)).kept == 5)
         assert hub.receipt(taken(1, run_id="run-2")).kept is None
-        hub.remove(taken(5).node_id)
+        await hub.remove(taken(5).node_id)
         assert hub.receipt(taken(5)).kept is None
 
     life.live(story)

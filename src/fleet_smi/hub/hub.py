@@ -90,21 +90,23 @@ class Hub:
             interval_seconds=self._interval_seconds,
         )
 
-    def remove(self, node_id: str) -> bool:
+    async def remove(self, node_id: str) -> bool:
         """Forget a node, on the disk as well; whether there was one."""
         known = self.fleet.remove(node_id)
         self._keeping.unkeep(node_id)
         self.publish()
         self.remember()
+        await self._keeping.written()
         return known
 
-    def label(
+    async def label(
         self, node_id: str, name: str | None = None, labels: Mapping[str, str] | None = None
     ) -> bool:
         """Give a node a name and labels that win over its own; whether there is such a node."""
         known = self.fleet.label(node_id, name, labels)
         self.publish()
         self.remember()
+        await self._keeping.written()
         return known
 
     def counts(self) -> Mapping[str, float]:

@@ -1,5 +1,7 @@
 """What is due to be written down of the nodes, and up to where their reports are safe."""
 
+import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Collection, Iterable
 
@@ -9,6 +11,7 @@ from fleet_smi.hub.turns import Turns
 from fleet_smi.model.snapshot import Snapshot
 
 _Sequence = tuple[str | None, int]
+_PATIENCE_SECONDS, _GLANCE_SECONDS = 3.0, 0.005
 
 
 class Keeping:
@@ -43,6 +46,14 @@ class Keeping:
     def write_all(self) -> None:
         """Have all that has changed written, and see what has been."""
         self._write(tuple(self._changed))
+
+    async def written(self) -> None:
+        """Wait until all that was given to be written is on the disk, if the disk takes it."""
+        given = self._memory.given
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while self._memory.kept < given:
+                    await asyncio.sleep(_GLANCE_SECONDS)
 
     def kept(self, snapshot: Snapshot) -> int | None:
         """The highest sequence of this snapshot's run that is on the disk, with all before it."""

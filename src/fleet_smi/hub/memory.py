@@ -50,7 +50,8 @@ class Memory(Generic[Node]):
         self._engine = engine
         self._kind = kind
         self._retry_seconds = retry_seconds
-        self._given = 0
+        self.given = 0
+        """The number of the last batch that there was to keep."""
         self._waiting: dict[str, Node | None] = {}
         self._closing = False
         self._news = threading.Condition()
@@ -68,9 +69,9 @@ class Memory(Generic[Node]):
         with self._news:
             self._waiting.update((node.node_id, node) for node in changed)
             self._waiting.update((node_id, None) for node_id in removed)
-            self._given += 1
+            self.given += 1
             self._news.notify()
-            return self._given
+            return self.given
 
     def close(self) -> None:
         """Write what is left, and end the thread."""
@@ -82,8 +83,8 @@ class Memory(Generic[Node]):
     def _write_all(self) -> None:
         while True:
             with self._news:
-                self._news.wait_for(lambda: self._closing or self.kept < self._given)
-                closing, number = self._closing, self._given
+                self._news.wait_for(lambda: self._closing or self.kept < self.given)
+                closing, number = self._closing, self.given
                 batch, self._waiting = self._waiting, {}
             if number > self.kept:
                 self._write_or_wait(batch, number)

@@ -35,7 +35,7 @@ async def change(asked: Asked) -> Response:
     wanted: NodeChange = asked.body
     name = None if wanted.name is None else _shown(wanted.name)
     labels = {_shown(key): _shown(value) for key, value in (wanted.labels or {}).items()}
-    if not asked.hub.label(asked.path["node_id"], name, labels):
+    if not await asked.hub.label(asked.path["node_id"], name, labels):
         raise _unknown(asked)
     return Response(status_code=204)
 
@@ -47,7 +47,7 @@ async def remove(asked: Asked) -> Response:
         raise _unknown(asked)
     # Its credential first: a report that comes in between would bring it back.
     await asyncio.to_thread(asked.services.credentials.revoke, node_id)
-    asked.hub.remove(node_id)
+    await asked.hub.remove(node_id)
     return Response(status_code=204)
 
 
