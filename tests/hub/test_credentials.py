@@ -1,61 +1,18 @@
-"""Who somebody is: tokens, nodes that join, sessions; and how changes elsewhere are noticed."""
+"""Who somebody is: tokens and nodes that join; and how changes elsewhere are noticed."""
 
-import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sqlalchemy import Engine, text
 
-from fleet_smi.errors import Refused, StateError, UsageError
-from fleet_smi.hub.credentials import SESSION_SECONDS, Credentials, Identity
-from fleet_smi.hub.database import FILE, open_database, writing
+from fleet_smi.errors import Refused, UsageError
+from fleet_smi.hub.credentials import Credentials, Identity
+from fleet_smi.hub.database import FILE, writing
 from fleet_smi.hub.tokens import Tokens
-
-DAY = 86400.0
-PASSWORD = "correct horse battery"
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    opened = open_database(tmp_path / "state")
-    yield opened
-    opened.dispose()
-
-
-@pytest.fixture
-def credentials(engine: Engine, clock: Clock) -> Iterator[Credentials]:
-    opened = Credentials(engine, local_admin="fsmi_local_x", clock=clock)
-    yield opened
-    opened.close()
-
-
-def joined(credentials: Credentials, node_id: str = "id-1") -> str:
-    """The token of a node that has joined and reported."""
-    key = credentials.tokens.add("join").secret
-    token = credentials.join(key, node_id, "gpu1").secret
-    assert credentials.identify(token) is not None
-    return token
+from tests.hub.accounts import DAY, PASSWORD, Clock, joined
 
 
 def test_a_token_says_who_holds_it(credentials: Credentials) -> None:
@@ -327,108 +284,6 @@ def test_when_a_token_was_used_is_noted_now_and_then(
     clock.now += 600
     credentials.refresh()
     assert used_at() == clock.now
-
-
-def login(credentials: Credentials, name: str, password: str) -> str | None:
-    return asyncio.run(credentials.login(name, password))
-
-
-def test_the_right_password_begins_a_session(credentials: Credentials) -> None:
-    credentials.users.add("alice", PASSWORD, "admin")
-    session = login(credentials, "alice", PASSWORD)
-    assert session is not None
-    assert credentials.session(session) == Identity(role="admin", name="alice", how="session")
-    assert login(credentials, "alice", PASSWORD + "!") is None
-    assert login(credentials, "bob", PASSWORD) is None
-
-
-def test_a_session_ends_after_two_weeks(credentials: Credentials, clock: Clock) -> None:
-    credentials.users.add("alice", PASSWORD)
-    session = login(credentials, "alice", PASSWORD) or ""
-    clock.now += SESSION_SECONDS - 1
-    assert credentials.session(session) is not None
-    clock.now += 1
-    assert credentials.session(session) is None
-
-
-def test_a_session_ends_with_its_password_or_its_person(credentials: Credentials) -> None:
-    credentials.users.add("alice", PASSWORD)
-    session = login(credentials, "alice", PASSWORD) or ""
-    credentials.users.set_password("alice", "another horse entirely")
-    credentials.refresh()
-    assert credentials.session(session) is None
-    session = login(credentials, "alice", "another horse entirely") or ""
-    assert credentials.session(session) is not None
-    credentials.users.remove("alice")
-    credentials.refresh()
-    assert credentials.session(session) is None
-    credentials.users.add("alice", PASSWORD)
-    credentials.refresh()
-    assert credentials.session(session) is None
-
-
-def test_a_session_outlives_a_restart_of_the_hub(
-    credentials: Credentials, engine: Engine, clock: Clock
-) -> None:
-    credentials.users.add("alice", PASSWORD)
-    session = login(credentials, "alice", PASSWORD) or ""
-    restarted = Credentials(engine, clock=clock)
-    assert restarted.session(session) is not None
-    restarted.close()
-
-
-def test_a_session_of_another_hub_is_nobody(credentials: Credentials, tmp_path: Path) -> None:
-    engine = open_database(tmp_path / "other")
-    other = Credentials(engine)
-    for each in (credentials, other):
-        each.users.add("alice", PASSWORD)
-    session = login(other, "alice", PASSWORD) or ""
-    assert other.session(session) is not None
-    assert credentials.session(session) is None
-    other.close()
-    engine.dispose()
-
-
-def test_a_session_that_was_tampered_with_is_nobody(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    engine = open_database(tmp_path_factory.mktemp("tampered") / "state")
-    credentials = Credentials(engine)
-    credentials.users.add("alice", PASSWORD)
-    session = login(credentials, "alice", PASSWORD) or ""
-
-    @given(st.text(max_size=60), st.integers(0, len(session) - 1))
-    def nothing_else_is_believed(junk: str, at: int) -> None:
-        changed = session[:at] + junk + session[at + 1 :]
-        # The last letter of the signature carries bits that decode to nothing.
-        if changed[:-1] != session[:-1]:
-            assert credentials.session(changed) is None
-
-    nothing_else_is_believed()
-    credentials.close()
-    engine.dispose()
-
-
-def test_sessions_are_never_signed_with_nothing(engine: Engine) -> None:
-    with writing(engine) as connection:
-        connection.execute(text("DELETE FROM facts WHERE name = 'session_secret'"))
-    with pytest.raises(StateError, match="no secret to sign with"):
-        Credentials(engine)
-
-
-def test_logging_in_never_holds_up_the_event_loop(credentials: Credentials) -> None:
-    credentials.users.add("alice", PASSWORD)
-
-    async def scenario() -> int:
-        turns = 0
-        task = asyncio.ensure_future(credentials.login("alice", PASSWORD))
-        while not task.done():
-            await asyncio.sleep(0.001)
-            turns += 1
-        assert await task is not None
-        return turns
-
-    assert asyncio.run(scenario()) > 10
 
 
 def test_hostile_names_are_values_and_never_commands(engine: Engine, clock: Clock) -> None:

@@ -1,0 +1,24 @@
+"""A hub's tokens and people for tests, with a clock that they move."""
+
+from fleet_smi.hub.credentials import Credentials
+
+DAY = 86400.0
+PASSWORD = "correct horse battery"
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def joined(credentials: Credentials, node_id: str = "id-1") -> str:
+    """The token of a node that has joined and reported."""
+    key = credentials.tokens.add("join").secret
+    token = credentials.join(key, node_id, "gpu1").secret
+    assert credentials.identify(token) is not None
+    return token

@@ -1,0 +1,119 @@
+"""Sessions: who is signed in, for how long, and what ends it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Engine, text
+
+from fleet_smi.errors import StateError
+from fleet_smi.hub.credentials import SESSION_SECONDS, Credentials, Identity
+from fleet_smi.hub.database import open_database, writing
+from tests.hub.accounts import PASSWORD, Clock
+
+
+def login(credentials: Credentials, name: str, password: str) -> str | None:
+    return asyncio.run(credentials.login(name, password))
+
+
+def test_the_right_password_begins_a_session(credentials: Credentials) -> None:
+    credentials.users.add("alice", PASSWORD, "admin")
+    session = login(credentials, "alice", PASSWORD)
+    assert session is not None
+    assert credentials.session(session) == Identity(role="admin", name="alice", how="session")
+    assert login(credentials, "alice", PASSWORD + "!") is None
+    assert login(credentials, "bob", PASSWORD) is None
+
+
+def test_a_session_ends_after_two_weeks(credentials: Credentials, clock: Clock) -> None:
+    credentials.users.add("alice", PASSWORD)
+    session = login(credentials, "alice", PASSWORD) or ""
+    clock.now += SESSION_SECONDS - 1
+    assert credentials.session(session) is not None
+    clock.now += 1
+    assert credentials.session(session) is None
+
+
+def test_a_session_ends_with_its_password_or_its_person(credentials: Credentials) -> None:
+    credentials.users.add("alice", PASSWORD)
+    session = login(credentials, "alice", PASSWORD) or ""
+    credentials.users.set_password("alice", "another horse entirely")
+    credentials.refresh()
+    assert credentials.session(session) is None
+    session = login(credentials, "alice", "another horse entirely") or ""
+    assert credentials.session(session) is not None
+    credentials.users.remove("alice")
+    credentials.refresh()
+    assert credentials.session(session) is None
+    credentials.users.add("alice", PASSWORD)
+    credentials.refresh()
+    assert credentials.session(session) is None
+
+
+def test_a_session_outlives_a_restart_of_the_hub(
+    credentials: Credentials, engine: Engine, clock: Clock
+) -> None:
+    credentials.users.add("alice", PASSWORD)
+    session = login(credentials, "alice", PASSWORD) or ""
+    restarted = Credentials(engine, clock=clock)
+    assert restarted.session(session) is not None
+    restarted.close()
+
+
+def test_a_session_of_another_hub_is_nobody(credentials: Credentials, tmp_path: Path) -> None:
+    engine = open_database(tmp_path / "other")
+    other = Credentials(engine)
+    for each in (credentials, other):
+        each.users.add("alice", PASSWORD)
+    session = login(other, "alice", PASSWORD) or ""
+    assert other.session(session) is not None
+    assert credentials.session(session) is None
+    other.close()
+    engine.dispose()
+
+
+def test_a_session_that_was_tampered_with_is_nobody(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    engine = open_database(tmp_path_factory.mktemp("tampered") / "state")
+    credentials = Credentials(engine)
+    credentials.users.add("alice", PASSWORD)
+    session = login(credentials, "alice", PASSWORD) or ""
+
+    @given(st.text(max_size=60), st.integers(0, len(session) - 1))
+    def nothing_else_is_believed(junk: str, at: int) -> None:
+        changed = session[:at] + junk + session[at + 1 :]
+        found = credentials.session(changed)
+        # What is signed must be as it was; of its signature, some letters decode to nothing.
+        if changed.rpartition(".")[0] != session.rpartition(".")[0]:
+            assert found is None
+        else:
+            assert found in (None, credentials.session(session))
+
+    nothing_else_is_believed()
+    credentials.close()
+    engine.dispose()
+
+
+def test_sessions_are_never_signed_with_nothing(engine: Engine) -> None:
+    with writing(engine) as connection:
+        connection.execute(text("DELETE FROM facts WHERE name = 'session_secret'"))
+    with pytest.raises(StateError, match="no secret to sign with"):
+        Credentials(engine)
+
+
+def test_logging_in_never_holds_up_the_event_loop(credentials: Credentials) -> None:
+    credentials.users.add("alice", PASSWORD)
+
+    async def scenario() -> int:
+        turns = 0
+        task = asyncio.ensure_future(credentials.login("alice", PASSWORD))
+        while not task.done():
+            await asyncio.sleep(0.001)
+            turns += 1
+        assert await task is not None
+        return turns
+
+    assert asyncio.run(scenario()) > 10
