@@ -38,6 +38,7 @@ from fleet_smi.server.guard import Hosts
 from fleet_smi.server.services import Services
 from fleet_smi.wire.report import encode_report_json
 from tests.delivery.talker import Talker
+from tests.machines import wait_until
 from tests.server.loopback import served
 from tests.sshd import Sshd, SshNetwork, make_key
 
@@ -202,6 +203,7 @@ class PushWay:
         self._stack.callback(memory.close)
         push = PushSource()
         self.source: Source = push
+        self._push = push
         self._credentials = credentials
         services = Services(
             hub=Hub(Fleet(), [push], memory),
@@ -221,6 +223,7 @@ class PushWay:
 
     def send(self, snapshot: Snapshot) -> None:
         self._snapshot, self.target = snapshot, snapshot.node_id
+        wait_until(lambda: self._push.listens)
         self._outlet.deliver(snapshot)
 
     def say(self, body: bytes) -> None:
