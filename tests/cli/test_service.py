@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import shutil
 import stat
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from fleet_smi.cli.main import parser_of
 from fleet_smi.cli.units import Service, unit, variables_file
 from fleet_smi.errors import Unmet
 from tests.cli.program import assert_one_line, fleet_smi
-from tests.machines import needs_root
+from tests.machines import needs_program, needs_root
 
 ENV = {"HOME": "/nonexistent", "PATH": os.environ["PATH"]}
 AGENT = Service(role="agent", command=("/opt/fleet-smi/bin/fleet-smi", "agent"), user="fleet-smi")
@@ -166,8 +165,7 @@ def test_the_unit_hides_nothing_that_is_to_be_read() -> None:
 
 @pytest.mark.parametrize("role", ["agent", "hub"])
 def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path, role: str) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("needs systemd-analyze")
+    needs_program("systemd-analyze")
     service = Service(
         role=role,
         command=(sys.executable, "-m", "fleet_smi", role, "--config", "/etc/a b/100%$HOME.toml"),

@@ -32,13 +32,6 @@ def known(number: int, **values: object) -> Known:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    opened = open_database(tmp_path / "state")
-    yield opened
-    opened.dispose()
-
-
-@pytest.fixture
 def memory(engine: Engine) -> Iterator[Memory[Known]]:
     opened = Memory(engine, Known, retry_seconds=0.01)
     yield opened
