@@ -77,9 +77,7 @@ def _agent(environment: Mapping[str, str]) -> list[Judgement]:
     measured = agent.measure(environment)
     share = bystanders.share()
     judged = _show("one report a second, CPU a second", measured.cpu, agent.CPU_PAIRS, "ms")
-    title = "the same, memory, shared pages counted once"
-    judged += _show(title, measured.proportional, agent.MEMORY_PAIRS, "MiB")
-    _show("the same, resident, each process by itself", measured.resident, (), "MiB")
+    judged += _show("the same, resident memory", measured.resident, agent.MEMORY_PAIRS, "MiB")
     print(f"{others(share)}\n")
     return judged
 

@@ -22,7 +22,7 @@ _WINDOW_SECONDS = 5
 _PROBE = Path(__file__).with_name("probe.py")
 _RECEIPT = b'{"hub":"bench","kept":1000000000}'
 
-AGENT = "fleet-smi agent, both processes, sending"
+AGENT = "fleet-smi agent, sending"
 NVITOP, GPUSTAT = "nvitop take_snapshots in a loop", "gpustat new_query in a loop"
 CPU_BUDGET, MEMORY_BUDGET = "0.2 % of a core", "30 MiB"
 CPU_PAIRS = (
@@ -46,7 +46,6 @@ class _Loop:
     started: subprocess.Popen[bytes]
     cpu: list[float] = field(default_factory=list)
     resident: list[float] = field(default_factory=list)
-    proportional: list[float] = field(default_factory=list)
 
     def pids(self) -> list[int]:
         pid = self.started.pid
@@ -58,8 +57,7 @@ class _Loop:
         return sum(time.clock_gettime(((~pid) << 3) | 2) for pid in self.pids())
 
     def note_memory(self) -> None:
-        self.resident.append(sum(_memory(pid, "Rss:") for pid in self.pids()))
-        self.proportional.append(sum(_memory(pid, "Pss:") for pid in self.pids()))
+        self.resident.append(sum(map(_resident_bytes, self.pids())))
 
     def tick(self) -> None:
         """Ask for a sample, unless it has ticks of its own."""
@@ -70,10 +68,9 @@ class _Loop:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """CPU seconds a second; bytes with shared pages counted once, and counted for each process."""
+    """CPU seconds a second, and resident bytes, of all processes of each."""
 
     cpu: list[Series]
-    proportional: list[Series]
     resident: list[Series]
 
 
@@ -96,8 +93,7 @@ def measure(environment: Mapping[str, str], seconds: int = SECONDS) -> Measured:
             _watch(loops, _WINDOW_SECONDS)
     return Measured(
         cpu=[_series(loop.label, loop.cpu) for loop in loops] + _others(notes, 0),
-        proportional=[_series(loop.label, loop.proportional) for loop in loops] + _others(notes, 1),
-        resident=[_series(loop.label, loop.resident) for loop in loops],
+        resident=[_series(loop.label, loop.resident) for loop in loops] + _others(notes, 1),
     )
 
 
@@ -125,9 +121,9 @@ def _others(notes: Mapping[str, str], which: int) -> list[Series]:
     return [*missing, *(_series(label, [value]) for label, value in budgets.items())]
 
 
-def _memory(pid: int, kind: str) -> int:
+def _resident_bytes(pid: int) -> int:
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return int(text.partition(f"\n{kind}")[2].split()[0]) << 10
+    return int(text.partition("\nRss:")[2].split()[0]) << 10
 
 
 @contextmanager

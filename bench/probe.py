@@ -48,9 +48,10 @@ def collectors() -> Work:
     return sample, time.process_time
 
 
-def _sampler(subjects: str) -> Work:
-    from fleet_smi.node import collecting
-    from fleet_smi.node.reader import Child, Reader, spawn
+def quick() -> Work:
+    """What a command reads, through the reader process; the CPU time of both."""
+    from fleet_smi.node.collecting import QUICK
+    from fleet_smi.node.reader import Child, spawn
 
     pids: list[int] = []
 
@@ -59,22 +60,29 @@ def _sampler(subjects: str) -> Work:
         pids.append(child.pid)
         return child
 
-    sampler = collecting.Sampler(Reader(start), subjects=getattr(collecting, subjects))
-    snapshot = sampler.take()
-    failed = [run for run in snapshot.runs if run.outcome == "failed"]
-    if failed or len(pids) != 1 or not snapshot.gpus:
-        raise SystemExit(f"the snapshot is not whole: {snapshot.runs}")
-    return sampler.take, _cpu_of(pids)
-
-
-def quick() -> Work:
-    """What a command reads, through the reader process; the CPU time of both."""
-    return _sampler("QUICK")
+    take = _sampler(start, QUICK)
+    if len(pids) != 1:
+        raise SystemExit(f"{len(pids)} readers were started, not one")
+    return take, _cpu_of(pids)
 
 
 def full() -> Work:
-    """What an agent reads, through the reader process; the CPU time of both."""
-    return _sampler("FULL")
+    """What an agent reads, in a thread of its own process."""
+    from fleet_smi.node.collecting import FULL
+    from fleet_smi.node.inside import Inside
+
+    return _sampler(Inside, FULL), time.process_time
+
+
+def _sampler(start: Callable[[], Any], subjects: tuple[str, ...]) -> Sample:
+    from fleet_smi.node.collecting import Sampler
+    from fleet_smi.node.reader import Reader
+
+    sampler = Sampler(Reader(start), subjects=subjects)
+    snapshot = sampler.take()
+    if not snapshot.gpus or any(run.outcome == "failed" for run in snapshot.runs):
+        raise SystemExit(f"the snapshot is not whole: {snapshot.runs}")
+    return sampler.take
 
 
 def nvitop() -> Work:

@@ -202,11 +202,20 @@ def test_it_ends_at_once_while_the_driver_hangs(
 ) -> None:
     agent = start("--stdout", env=simulated(HUNG))
     wait_until(lambda: is_handling(agent.pid, signal.SIGTERM))
-    (reader,) = children_of(agent.pid)
     began = time.monotonic()
     agent.send_signal(ending)
     assert agent.wait(5) == 0
     assert time.monotonic() - began < 2
+
+
+def test_the_process_that_reads_after_a_hang_ends_with_the_agent(
+    simulated: Simulated, start: Start
+) -> None:
+    agent = start("--stdout", "--interval", "0.2", env=simulated(HUNG))
+    line_of(agent)  # the driver was given up, so another reads the rest
+    (reader,) = children_of(agent.pid)
+    agent.terminate()
+    assert agent.wait(5) == 0
     wait_until(lambda: not Path(f"/proc/{reader}").exists())
 
 
@@ -216,7 +225,7 @@ def test_it_ends_at_once_while_the_hub_hangs_and_keeps_what_was_unsent(
     sink.hangs.set()
     env = simulated(TWO)
     agent = start("--to", sink.url, "--interval", "0.1", env=env)
-    wait_until(lambda: len(threads_of(agent.pid)) > 1)
+    wait_until(lambda: len(threads_of(agent.pid)) > 2)  # its own, the reader and the sender
     began = time.monotonic()
     agent.terminate()
     assert agent.wait(5) == 0
@@ -249,3 +258,14 @@ def is_handling(pid: int, number: signal.Signals) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     caught = int(status.partition("SigCgt:")[2].split()[0], 16)
     return bool(caught >> (number - 1) & 1)
+
+
+def test_what_it_keeps_is_for_its_own_eyes(
+    tmp_path: Path, simulated: Simulated, sink: Sink
+) -> None:
+    state = tmp_path / "above" / "state"
+    flags = ("--to", sink.url, "--once", "--state", str(state))
+    assert fleet_smi("agent", *flags, env=simulated(TWO)).returncode == 0
+    assert state.stat().st_mode & 0o777 == 0o700
+    state.chmod(0o777)
+    assert_one_line(fleet_smi("agent", *flags, env=simulated(TWO)), 2, f"chmod go-w {state}")

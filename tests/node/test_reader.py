@@ -11,6 +11,7 @@ import pytest
 
 from fleet_smi.errors import Mismatch, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.node import reader as module
+from fleet_smi.node.inside import Inside
 from fleet_smi.node.reader import Answer, Child, Reader, fork, spawn
 from fleet_smi.node.reading import READINGS, Request
 from sim.scenario import Scenario, SimGpu
@@ -49,8 +50,15 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@pytest.fixture(params=[fork, spawn], ids=["fork", "spawn"])
+@pytest.fixture(params=[fork, spawn, Inside], ids=["fork", "spawn", "inside"])
 def reader(request: pytest.FixtureRequest) -> Iterator[Reader]:
+    made = Reader(request.param)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=[fork, spawn], ids=["fork", "spawn"])
+def outside(request: pytest.FixtureRequest) -> Iterator[Reader]:
     made = Reader(request.param)
     yield made
     made.close()
@@ -99,11 +107,11 @@ def test_a_bug_in_a_binding_fails_that_reading_alone(reader: Reader) -> None:
     assert right.error is None
 
 
-def test_closing_leaves_no_child_and_no_descriptor(reader: Reader) -> None:
+def test_closing_leaves_no_child_and_no_descriptor(outside: Reader) -> None:
     before, opened = children(), descriptors()
-    value(reader, HOST)
+    value(outside, HOST)
     assert len(children() - before) == 1
-    reader.close()
+    outside.close()
     assert children() - before == set()
     assert descriptors() == opened
 
@@ -114,12 +122,12 @@ def test_it_can_be_used_again_after_closing(reader: Reader) -> None:
     assert "hostname" in value(reader, HOST)
 
 
-def test_a_child_that_dies_fails_one_reading_and_is_replaced(reader: Reader) -> None:
+def test_a_child_that_dies_fails_one_reading_and_is_replaced(outside: Reader) -> None:
     before = children()
-    value(reader, HOST)
+    value(outside, HOST)
     (child,) = children() - before
     os.kill(child, 9)
-    dead, alive = ask(reader, HOST, NETWORK)
+    dead, alive = ask(outside, HOST, NETWORK)
     assert isinstance(dead.error, ReadFailed)
     assert "died" in str(dead.error)
     assert alive.error is None

@@ -50,7 +50,7 @@ class Part(Struct, frozen=True, kw_only=True):
 class Collector(Protocol):
     """Turns what one binding read into a typed part of a snapshot.
 
-    The binding of its name (`READINGS` in `node/reader.py`) runs in the reader process. It
+    The binding of its name (`READINGS` in `node/reading.py`) runs in the reader. It
     returns plain values (dict, list, str, int, float, bytes, None), raises `NotPresent` when
     this machine has no such subject and `ReadFailed` when it has one that would not answer.
     """

@@ -9,7 +9,7 @@ All subjects of a look are one request and one answer: a sample costs one exchan
 many subjects it has. How far it has come, and which devices it has met, the child marks in a
 third pipe. So a slow driver is told from a hung one, it is known who is to blame, and the
 GPUs behind a hung driver are still known by name. The child (`reading.py`) runs bindings only,
-while the parent imports the rest.
+while the parent imports the rest. In an agent the first child is a thread (`inside.py`).
 """
 
 import contextlib
@@ -20,15 +20,17 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent, ReadFailed
-from fleet_smi.node.reading import Request, serve
+from fleet_smi.node.reading import Look, Request, serve
 
 _ERRORS: dict[str, type[CollectError]] = {
     kind.__name__: kind for kind in (NotPresent, ReadFailed, Mismatch, NotAnswering)
 }
 _PR_SET_PDEATHSIG = 1
+_PIPE_BYTES = 1 << 16
+"""As much as a pipe holds: one read empties it."""
 _KILL_GRACE_SECONDS = 0.2
 _RETRY_SECONDS = 30.0
 _SLOWEST_SECONDS = 30.0
@@ -47,7 +49,32 @@ class Rest(NamedTuple):
 
     since: float
     retry_at: float
-    stuck: "Child | None"
+    stuck: "Asked | None"
+
+
+class Asked(Protocol):
+    """Whoever asks the machine for us: may be slow, may hang, may die."""
+
+    def post(self, requests: Sequence[Request]) -> None:
+        """Ask, without waiting."""
+
+    def answer(self, deadline: float) -> Look:
+        """The next answer; raise `TimeoutError` at the deadline, `EOFError` if it ended.
+
+        After a `TimeoutError` one may go on waiting for the same answer.
+        """
+
+    def hear(self) -> list[tuple[str, Any]]:
+        """The marks that were made since this was last asked."""
+
+    def is_gone(self) -> bool:
+        """Whether another may ask in its place."""
+
+    def let_go(self) -> None:
+        """One whom nobody else talks to ends by itself."""
+
+    def end(self) -> bool:
+        """End it as far as that can be done; say whether it is gone."""
 
 
 class Child:
@@ -69,22 +96,17 @@ class Child:
         with contextlib.suppress(OSError):  # it has ended: the missing answer will say so
             os.write(self.requests, len(data).to_bytes(4, "big") + data)
 
-    def answer(self, deadline: float) -> Any:
-        """The next answer; raise `TimeoutError` at the deadline, `EOFError` if it ended.
-
-        After a `TimeoutError` one may go on waiting for the same answer.
-        """
+    def answer(self, deadline: float) -> Look:
         self._fill(4, deadline)
         size = 4 + int.from_bytes(self._buffer[:4], "big")
         self._fill(size, deadline)
         data, self._buffer = self._buffer[4:size], self._buffer[size:]
-        return marshal.loads(data)
+        look: Look = marshal.loads(data)
+        return look
 
     def hear(self) -> list[tuple[str, Any]]:
-        """The marks that were made since this was last asked."""
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self.marks, 1 << 16):
-                self._heard += data
+            self._heard += os.read(self.marks, _PIPE_BYTES)
         marks = []
         while len(self._heard) >= 4:
             size = 4 + int.from_bytes(self._heard[:4], "big")
@@ -120,7 +142,7 @@ class Child:
             left = deadline - time.monotonic()
             if left <= 0 or not self._poll.poll(left * 1000):
                 raise TimeoutError
-            more = os.read(self.answers, 1 << 20)
+            more = os.read(self.answers, _PIPE_BYTES)
             if not more:
                 raise EOFError
             self._buffer += more
@@ -129,9 +151,9 @@ class Child:
 class Reader:
     """Asks the subjects of a look, through as many children as that takes."""
 
-    def __init__(self, start: Callable[[], Child]) -> None:
+    def __init__(self, start: Callable[[], Asked]) -> None:
         self._start = start
-        self._child: Child | None = None
+        self._child: Asked | None = None
         self._posted: list[Request] = []
         self._resting: dict[str, Rest] = {}
         self._begun = ""
@@ -194,7 +216,7 @@ class Reader:
             self.close()  # a new child loads the new library
         return answers
 
-    def _wait(self, child: Child, seconds: float) -> Any:
+    def _wait(self, child: Asked, seconds: float) -> Look:
         """The answer, as long as the child comes on within so many seconds: slow is not hung."""
         now = time.monotonic()
         give_up, last = now + seconds, now + _SLOWEST_SECONDS
@@ -214,7 +236,7 @@ class Reader:
                 self._hear(child)
                 return raw
 
-    def _hear(self, child: Child) -> bool:
+    def _hear(self, child: Asked) -> bool:
         """Whether the child has come on since this was last asked."""
         marks = child.hear()
         for subject, found in marks:
@@ -247,13 +269,13 @@ class Reader:
             return False
         return time.monotonic() < rest.retry_at or not (rest.stuck is None or rest.stuck.is_gone())
 
-    def _send(self, requests: list[Request]) -> Child:
+    def _send(self, requests: list[Request]) -> Asked:
         if self._child is None:
             self._child = self._start()
         self._child.post(requests)
         return self._child
 
-    def _end_child(self) -> Child | None:
+    def _end_child(self) -> Asked | None:
         """The child, if it would not die."""
         child, self._child = self._child, None
         return child if child is not None and not child.end() else None

@@ -1,4 +1,4 @@
-"""The reader's own side: what runs in the child process that asks the machine."""
+"""The reader's own side: what asks the machine, in a child process or in a thread."""
 
 import contextlib
 import importlib
@@ -6,7 +6,7 @@ import marshal
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -32,11 +32,65 @@ Request = tuple[str, dict[str, Any] | None]
 """
 
 
-def mark(marks: int, subject: str, found: Any) -> None:
-    """Tell that a subject was begun, or what it has found so far; never wait for that."""
-    data = marshal.dumps((subject, found))
-    with contextlib.suppress(BlockingIOError):
-        os.write(marks, len(data).to_bytes(4, "big") + data)
+Look = list[tuple[str, Any, float]]
+"""For each request the outcome (`ok`, or the name of an error), the value, and the seconds."""
+
+Mark = Callable[[str, Any], None]
+"""Tells that a subject was begun, or what it has found so far."""
+
+
+class Readings:
+    """The bindings that were asked so far, each loaded when it is first asked for."""
+
+    def __init__(self, mark: Mark) -> None:
+        self._mark = mark
+        self._loaded: dict[str, Callable[..., Any]] = {}
+
+    def look(self, asked: Sequence[Request]) -> Look:
+        """One answer for each request that has arguments; the others are only loaded."""
+        answers: Look = []
+        pids: set[int] = set()
+        listed_at = 0.0
+        for subject, arguments in asked:
+            self._mark(subject, None)
+            if arguments is None:
+                self._warm(subject)
+                continue
+            if arguments.get("pids", ()) is None:
+                arguments = {**arguments, "pids": tuple(sorted(pids)), "listed_at": listed_at}  # noqa: PLW2901
+            answers.append(self._read(subject, arguments))
+            value = answers[-1][1]
+            if isinstance(value, dict) and value.get("pids"):
+                pids.update(value["pids"])
+                listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return answers
+
+    def _read(self, subject: str, arguments: dict[str, Any]) -> tuple[str, Any, float]:
+        started = time.perf_counter()
+        try:
+            value = self._reading(subject)(**arguments)
+            outcome = "ok"
+        except CollectError as error:
+            outcome, value = type(error).__name__, str(error)
+        except Exception as error:  # noqa: BLE001  # a bug in one binding must not blind the node
+            outcome, value = "ReadFailed", f"bug: {error!r}"
+        return outcome, value, time.perf_counter() - started
+
+    def _reading(self, subject: str) -> Callable[..., Any]:
+        if subject not in self._loaded:
+            module, name = READINGS[subject]
+            found = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)
+            if isinstance(found, type):
+                made: Any = found()
+                if hasattr(made, "tell"):
+                    made.tell = partial(self._mark, subject)
+                found = made.read
+            self._loaded[subject] = found
+        return self._loaded[subject]
+
+    def _warm(self, subject: str) -> None:
+        with contextlib.suppress(Exception):  # whatever is wrong is said when it is asked for
+            self._reading(subject)
 
 
 def serve(requests: int, answers: int, marks: int) -> NoReturn:
@@ -44,10 +98,10 @@ def serve(requests: int, answers: int, marks: int) -> NoReturn:
     try:
         _let_go_of_terminal()
         os.set_blocking(marks, False)
-        readings: dict[str, Callable[..., Any]] = {}
+        readings = Readings(partial(_mark, marks))
         while size := os.read(requests, 4):
             asked = marshal.loads(_exactly(requests, int.from_bytes(size, "big")))
-            if read := _look(readings, asked, marks):
+            if read := readings.look(asked):
                 data = marshal.dumps(read)
                 _write_all(answers, len(data).to_bytes(4, "big") + data)
     finally:
@@ -62,60 +116,11 @@ def _let_go_of_terminal() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _look(
-    readings: dict[str, Callable[..., Any]], asked: list[Request], marks: int
-) -> list[tuple[str, Any, float]]:
-    answers: list[tuple[str, Any, float]] = []
-    pids: set[int] = set()
-    listed_at = 0.0
-    for subject, arguments in asked:
-        mark(marks, subject, None)
-        if arguments is None:
-            _warm(readings, subject, marks)
-            continue
-        if arguments.get("pids", ()) is None:
-            arguments |= {"pids": tuple(sorted(pids)), "listed_at": listed_at}
-        answers.append(_reading(readings, subject, arguments, marks))
-        value = answers[-1][1]
-        if isinstance(value, dict) and value.get("pids"):
-            pids.update(value["pids"])
-            listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return answers
-
-
-def _reading(
-    readings: dict[str, Callable[..., Any]], subject: str, arguments: dict[str, Any], marks: int
-) -> tuple[str, Any, float]:
-    started = time.perf_counter()
-    try:
-        value = _reading_of(readings, subject, marks)(**arguments)
-        outcome = "ok"
-    except CollectError as error:
-        outcome, value = type(error).__name__, str(error)
-    except Exception as error:  # noqa: BLE001  # a bug in one binding must not blind the node
-        outcome, value = "ReadFailed", f"bug: {error!r}"
-    return outcome, value, time.perf_counter() - started
-
-
-def _reading_of(
-    readings: dict[str, Callable[..., Any]], subject: str, marks: int
-) -> Callable[..., Any]:
-    if subject not in readings:
-        module, name = READINGS[subject]
-        found = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)
-        if not isinstance(found, type):
-            readings[subject] = found
-            return readings[subject]
-        made: Any = found()
-        if hasattr(made, "tell"):
-            made.tell = partial(mark, marks, subject)
-        readings[subject] = made.read
-    return readings[subject]
-
-
-def _warm(readings: dict[str, Callable[..., Any]], subject: str, marks: int) -> None:
-    with contextlib.suppress(Exception):  # whatever is wrong is said when it is asked for
-        _reading_of(readings, subject, marks)
+def _mark(marks: int, subject: str, found: Any) -> None:
+    """Write a mark into the pipe; never wait for that."""
+    data = marshal.dumps((subject, found))
+    with contextlib.suppress(BlockingIOError):
+        os.write(marks, len(data).to_bytes(4, "big") + data)
 
 
 def _exactly(pipe: int, size: int) -> bytes:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fleet_smi.model.snapshot import Process
 from fleet_smi.node.bindings.procfs import Processes
 from fleet_smi.node.collectors.processes import ProcessesCollector
-from tests.machines import People, needs_root
+from tests.machines import People, needs_root, wait_until
 
 ID = "0123456789abcdef" * 4
 HARMFUL = ("Cc", "Cs", "Zl", "Zp")
@@ -224,6 +224,20 @@ def test_the_load_of_a_process_needs_two_looks(people: People) -> None:
     while not load:  # the scheduler decides when it first runs
         load = binding.read("/", (spin,))[spin]["cpu_percent"]
     assert 0 < load < 1000
+
+
+def test_a_process_that_becomes_another_program_is_known_at_once() -> None:
+    running = subprocess.Popen(["sh", "-c", "read line; exec sleep 602"], stdin=subprocess.PIPE)
+    with running:
+        binding = Processes()
+        before = binding.read("/", (running.pid,))[running.pid]
+        assert before["command"].startswith(b"sh\0")
+        assert running.stdin is not None
+        running.stdin.write(b"\n")
+        running.stdin.flush()
+        wait_until(lambda: binding.read("/", (running.pid,))[running.pid]["name"] == b"sleep")
+        assert binding.read("/", (running.pid,))[running.pid]["command"] == b"sleep\x00602\0"
+        running.kill()
 
 
 def test_a_user_without_a_name_goes_by_number() -> None:

@@ -5,12 +5,12 @@ import os
 import random
 import signal
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from fleet_smi.errors import UsageError
-from fleet_smi.node.reader import Child, Reader, fork, spawn
+from fleet_smi.node.inside import inside_first
+from fleet_smi.node.reader import Reader
 
 if TYPE_CHECKING:
     from fleet_smi.config import Settings
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.jitter and not args.once:
         raise UsageError("--jitter goes with --once: ticks have their own")
     time.sleep(max(0.0, args.jitter) * random.random())  # noqa: S311
-    reader = Reader(_start_reader)
+    reader = Reader(inside_first())
     reader.warm("nvidia")
     agent = _agent(args, reader)
     try:
@@ -67,11 +67,6 @@ def run(args: argparse.Namespace) -> int:
             signal.signal(ending, signal.SIG_IGN)
         agent.close()
     return 0
-
-
-def _start_reader() -> Child:
-    """A copy of this process while it has one thread; a program of its own later."""
-    return fork() if threading.active_count() == 1 else spawn()
 
 
 def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
@@ -144,9 +139,11 @@ def _push(settings: "AgentSettings", hub: str) -> "Outlet":
     from fleet_smi.node.buffer import Buffer
     from fleet_smi.node.credential import Credentials
     from fleet_smi.node.outlets.push import PushOutlet
+    from fleet_smi.node.private_folder import private_folder
     from fleet_smi.node.reporting import Reporter
     from fleet_smi.node.spool import Spool
 
+    private_folder(settings.state)
     connection = Connection(hub, fingerprint=settings.fingerprint)
     reporter = Reporter(connection, Credentials(settings.state), settings.read_join())
     return PushOutlet(reporter, Buffer(Spool(f"{settings.state}/spool", settings.spool)))

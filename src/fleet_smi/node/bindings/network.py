@@ -1,11 +1,31 @@
-"""The machine's own addresses, through psutil."""
+"""The machine's own addresses, from the C library's `getifaddrs`.
 
+psutil has them too, at 2.3 MB of every agent's memory.
+"""
+
+import ctypes
+import os
 import socket
 import time
-
-import psutil
+from collections.abc import Iterator
+from typing import Any
 
 _KEPT_SECONDS = 60.0
+_IS_UP = 0x1
+_LENGTHS = {socket.AF_INET: (4, 4), socket.AF_INET6: (8, 16)}
+"""Where in a socket address of a family the address itself begins, and its length."""
+
+
+class _Entry(ctypes.Structure):
+    """`struct ifaddrs` as far as it is read."""
+
+
+_Entry._fields_ = (
+    ("next", ctypes.POINTER(_Entry)),
+    ("name", ctypes.c_char_p),
+    ("flags", ctypes.c_uint),
+    ("address", ctypes.c_void_p),
+)
 
 
 class Network:
@@ -24,11 +44,32 @@ class Network:
 
 
 def _addresses() -> list[tuple[str, str]]:
-    up = psutil.net_if_stats()
-    return [
-        (interface, str(address.address))
-        for interface, addresses in psutil.net_if_addrs().items()
-        if interface != "lo" and interface in up and up[interface].isup
-        for address in addresses
-        if address.family in (socket.AF_INET, socket.AF_INET6)
-    ]
+    library = ctypes.CDLL(None, use_errno=True)
+    first = ctypes.POINTER(_Entry)()
+    if library.getifaddrs(ctypes.byref(first)):
+        return []
+    try:
+        return [
+            (os.fsdecode(entry.name), address)
+            for entry in _entries(first)
+            if entry.flags & _IS_UP and entry.name != b"lo" and (address := _address(entry))
+        ]
+    finally:
+        library.freeifaddrs(first)
+
+
+def _entries(at: Any) -> Iterator[_Entry]:
+    while at:
+        yield at.contents
+        at = at.contents.next
+
+
+def _address(entry: _Entry) -> str | None:
+    """The address as text; `None` for an entry that has none, or a hardware one."""
+    if not entry.address:
+        return None
+    family = ctypes.c_ushort.from_address(entry.address).value
+    if family not in _LENGTHS:
+        return None
+    begin, length = _LENGTHS[socket.AddressFamily(family)]
+    return socket.inet_ntop(family, ctypes.string_at(entry.address + begin, length))

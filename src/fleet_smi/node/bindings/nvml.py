@@ -4,6 +4,7 @@ Read-only calls on one long-lived handle. Each call fails alone: what was answer
 `values`, what was not is in `errors` with the driver's code.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,13 @@ from fleet_smi.node.bindings.nvml_questions import Question
 LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 NEEDS_NEW_START = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 
+_LASTING = (
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+)
+_SELDOM_SECONDS = 10.0
+_PROGRESS_SECONDS = 0.02
 _MOST_DEVICES = 256
 _MOST_INSTANCES = 64
 Tell = Callable[[dict[Any, Any]], None]
@@ -77,6 +85,7 @@ class Session:
     def __init__(self, root: str, tell: Tell) -> None:
         self._root = root
         self._tell = tell
+        self._told_at = 0.0
         self._count = 0
         self._up = False
         self._versions: dict[str, Any] = {}
@@ -91,9 +100,11 @@ class Session:
         self._lists = ProcessLists(self._versions.get("driver") or "")
         self._identity = nvml_questions.identity()
         self._condition = nvml_questions.condition()
+        self._seldom = nvml_questions.seldom()
         self._traffic = nvml_questions.traffic()
         self._instance = nvml_questions.instance()
         self._known: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._told_seldom: dict[int, tuple[float, dict[str, Any]]] = {}
 
     def close(self) -> None:
         if self._up:
@@ -120,7 +131,9 @@ class Session:
         by_index = pynvml.nvmlDeviceGetHandleByIndex
         count = min(pynvml.nvmlDeviceGetCount(), _MOST_DEVICES)
         if count != self._count:
-            self._known.clear()  # a device came or went: the numbers of the others have moved
+            # A device came or went: the numbers of the others have moved.
+            self._known.clear()
+            self._told_seldom.clear()
             self._count = count
             self._tell({"count": count})
         return [self._device(index, by_index, index, traffic) for index in range(count)]
@@ -139,11 +152,12 @@ class Session:
         self, index: int, get_handle: Callable[[Any], Any], key: int | bytes, traffic: bool
     ) -> dict[str, Any]:
         device = _blank(index)
-        self._tell({})
+        self._tell_progress()
         handle = self._identify(index, get_handle, key, device)
         if handle is None:
             return device
         _ask(handle, self._condition, device)
+        self._ask_seldom(handle, device)
         if traffic:
             _ask(handle, self._traffic, device)
         if not any(code in LOST for code in device["errors"].values()):
@@ -174,6 +188,26 @@ class Session:
             self._known[index] = (handle, dict(device["values"]))
         self._tell({index: {key: device["values"].get(key) for key in ("pci", "uuid", "name")}})
         return handle
+
+    def _ask_seldom(self, handle: Any, device: dict[str, Any]) -> None:
+        """Add what is asked seldom, as it was when it was last asked."""
+        now, index = time.monotonic(), device["index"]
+        asked_at, told = self._told_seldom.get(index, (0.0, {}))
+        if not told or now - asked_at >= _SELDOM_SECONDS:
+            told = _blank(index)
+            _ask(handle, self._seldom, told)
+            # An error that may pass is asked about again at the next look.
+            lasting = all(code in _LASTING for code in told["errors"].values())
+            self._told_seldom[index] = (now, told if lasting else {})
+        device["values"].update(told["values"])
+        device["errors"].update(told["errors"])
+
+    def _tell_progress(self) -> None:
+        """Say that the driver still answers; each time costs a system call here and there."""
+        now = time.monotonic()
+        if now - self._told_at >= _PROGRESS_SECONDS:
+            self._told_at = now
+            self._tell({})
 
     def _divide(self, handle: Any, device: dict[str, Any]) -> None:
         """Read the MIG instances; what cannot be told is an error, not an empty list."""

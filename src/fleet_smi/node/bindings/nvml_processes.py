@@ -53,7 +53,7 @@ class ProcessLists:
     def __init__(self, driver: str) -> None:
         newest = _InfoV3Early if _is_early_535(driver) else _InfoV2
         self._layouts = (("_v3", newest), ("_v2", _InfoV2), ("", _InfoV1))
-        self._chosen: dict[str, int] = {}
+        self._chosen: dict[str, tuple[Any, Any]] = {}
         self._room = 64
         self._last_sample: dict[int, int] = {}
         self._buffers: dict[Any, Any] = {}
@@ -71,25 +71,9 @@ class ProcessLists:
         return lists
 
     def _list(self, handle: Any, word: str) -> list[Entry]:
-        while True:
-            at = self._chosen.get(word, 0)
-            suffix, layout = self._layouts[at]
-            try:
-                return self._entries(handle, f"nvmlDeviceGet{word}RunningProcesses{suffix}", layout)
-            except pynvml.NVMLError as error:
-                if error.value != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND or at + 1 == len(
-                    self._layouts
-                ):
-                    raise
-                self._chosen[word] = at + 1
-
-    def _entries(self, handle: Any, name: str, layout: Any) -> list[Entry]:
-        function = getattr(pynvml.nvmlLib, name, None)
-        if function is None:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        function, layout = self._chosen.get(word) or self._choose(handle, word)
         for _ in range(4):
-            buffer = self._buffer(layout)
-            count = ctypes.c_uint(self._room)
+            buffer, count = self._buffer(layout), ctypes.c_uint(self._room)
             code = function(handle, ctypes.byref(count), buffer)
             if code == pynvml.NVML_SUCCESS:
                 return [_entry(buffer[at]) for at in range(count.value)]
@@ -99,6 +83,19 @@ class ProcessLists:
             self._room = max(self._room, count.value) * 2
             self._buffers.clear()
         raise pynvml.NVMLError(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
+
+    def _choose(self, handle: Any, word: str) -> tuple[Any, Any]:
+        """The newest function for this list that the driver has, and the layout of its entries."""
+        for suffix, layout in self._layouts:
+            name = f"nvmlDeviceGet{word}RunningProcesses{suffix}"
+            function = getattr(pynvml.nvmlLib, name, None)
+            if function is None:
+                continue
+            code = function(handle, ctypes.byref(ctypes.c_uint(0)), None)
+            if code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+                self._chosen[word] = function, layout
+                return function, layout
+        return self._chosen.setdefault(word, (_absent, _InfoV1))
 
     def _buffer(self, layout: Any) -> Any:
         # Kept: a new array is also a new type, which only the garbage collector takes away.
@@ -124,6 +121,10 @@ class ProcessLists:
         if newest:
             self._last_sample[device] = max(stamp for stamp, _ in newest.values())
         return {pid: percent for pid, (_, percent) in newest.items()}
+
+
+def _absent(*_: Any) -> int:
+    return int(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
 
 def _entry(info: Any) -> Entry:

@@ -1,7 +1,7 @@
 """What NVML is asked about a device, as a table of calls.
 
 The calls go straight to the library that `pynvml` has loaded, into buffers that are made
-once: a sample of eight GPUs makes two hundred of them, and through the module's own
+once: a sample of eight GPUs makes a hundred of them, and through the module's own
 functions each would cost three times as much.
 """
 
@@ -117,30 +117,36 @@ def identity() -> tuple[Question, ...]:
 def condition() -> tuple[Question, ...]:
     """What is asked at every look."""
     sm, memory = (c_uint(pynvml.NVML_CLOCK_SM),), (c_uint(pynvml.NVML_CLOCK_MEM),)
-    since_load = c_uint(pynvml.NVML_VOLATILE_ECC)
-    corrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), since_load)
-    uncorrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), since_load)
     reasons = ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
     return (
         _memory(),
         _utilization(),
         _number("temperature", "Temperature", before=(c_uint(pynvml.NVML_TEMPERATURE_GPU),)),
-        _number("fan", "FanSpeed"),
         _number("power", "PowerUsage"),
-        _number("power_limit", "EnforcedPowerLimit"),
         _number("sm_clock", "ClockInfo", before=sm),
         _number("memory_clock", "ClockInfo", before=memory),
         _number("performance_state", "PerformanceState"),
         _number("throttle", *reasons, of=c_ulonglong),
+        _first_of_two("encoder", "EncoderUtilization"),
+        _first_of_two("decoder", "DecoderUtilization"),
+        _first_of_two("mig_mode", "MigMode"),
+    )
+
+
+def seldom() -> tuple[Question, ...]:
+    """What changes seldom or slowly, and is not asked at every look."""
+    since_load = c_uint(pynvml.NVML_VOLATILE_ECC)
+    corrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), since_load)
+    uncorrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), since_load)
+    return (
+        _number("fan", "FanSpeed"),
+        _number("power_limit", "EnforcedPowerLimit"),
         _number("ecc_corrected", "TotalEccErrors", before=corrected, of=c_ulonglong),
         _number("ecc_uncorrected", "TotalEccErrors", before=uncorrected, of=c_ulonglong),
         _number("pcie_generation", "CurrPcieLinkGeneration"),
         _number("pcie_width", "CurrPcieLinkWidth"),
-        _first_of_two("encoder", "EncoderUtilization"),
-        _first_of_two("decoder", "DecoderUtilization"),
         _number("persistence", "PersistenceMode"),
         _number("compute_mode", "ComputeMode"),
-        _first_of_two("mig_mode", "MigMode"),
         _number("retired_pending", "RetiredPagesPendingStatus"),
         _remapped(),
         _recovery(),

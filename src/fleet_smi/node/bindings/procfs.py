@@ -14,6 +14,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 # The kernel counts in ticks of 10 ms: over less than this a load would be a guess.
 _SHORTEST_SECONDS = 0.05
 _BOOT_KEPT_SECONDS = 60.0
+# A program may rewrite its command line, but seldom does.
+_COMMAND_KEPT_SECONDS = 10.0
 # The kernel numbers the pid namespace of the machine itself so, and no other.
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri")
@@ -27,21 +29,19 @@ class Host:
 
     def __init__(self) -> None:
         self._cpu: tuple[int, int] | None = None
+        self._constant: dict[str, Any] = {}
 
     def read(self, root: str = "/") -> dict[str, Any]:
         stat = _text(root, "proc/stat")
         if stat is None:
             raise NotPresent(f"no /proc/stat below {root}")
-        uname = os.uname()
+        self._constant = self._constant or _constant_of_host(root)
         return {
-            "hostname": uname.nodename,
-            "kernel": uname.release,
-            "machine_id": _text(root, "etc/machine-id") or _text(root, "var/lib/dbus/machine-id"),
-            "boot_id": _text(root, "proc/sys/kernel/random/boot_id"),
+            **self._constant,
+            "hostname": os.uname().nodename,
             "booted_at": _boot_time(stat),
             "load": _text(root, "proc/loadavg"),
             "memory": _text(root, "proc/meminfo"),
-            "cpu_count": os.cpu_count(),
             "cpu_percent": self._cpu_percent(stat),
         }
 
@@ -57,6 +57,15 @@ class Host:
         return 100.0 * (1 - (idle - before[1]) / (total - before[0]))
 
 
+def _constant_of_host(root: str) -> dict[str, Any]:
+    return {
+        "kernel": os.uname().release,
+        "machine_id": _text(root, "etc/machine-id") or _text(root, "var/lib/dbus/machine-id"),
+        "boot_id": _text(root, "proc/sys/kernel/random/boot_id"),
+        "cpu_count": os.cpu_count(),
+    }
+
+
 class _Stat(NamedTuple):
     """What is used of a process's stat file; times are in ticks, the start is since boot."""
 
@@ -67,6 +76,15 @@ class _Stat(NamedTuple):
     pages: int
 
 
+class _Known(NamedTuple):
+    """What was read of a process before: for good, and for as long as it has this name."""
+
+    constant: dict[str, Any]
+    name: bytes
+    command: bytes | None
+    read_at: float
+
+
 class Processes:
     """Facts by pid; what cannot change in a process's life is read once."""
 
@@ -75,7 +93,7 @@ class Processes:
         self._boot_asked_at = float("-inf")
         self._latest = float("inf")
         self._doubtful = False
-        self._known: dict[tuple[int, int], dict[str, Any]] = {}
+        self._known: dict[tuple[int, int], _Known] = {}
         self._cpu: dict[tuple[int, int], tuple[float, int]] = {}
 
     def read(
@@ -109,22 +127,23 @@ class Processes:
         root: str,
         pid: int,
         booted_at: float | None,
-        known: dict[tuple[int, int], dict[str, Any]],
+        known: dict[tuple[int, int], _Known],
         cpu: dict[tuple[int, int], tuple[float, int]],
     ) -> dict[str, Any] | None:
         stat = _stat(_bytes(root, f"proc/{pid}/stat") or b"")
         if stat is None or stat.started / _TICKS > self._latest:
             return None
         key = (pid, stat.started)
-        constant = known.get(key) or _constant(root, pid)
-        if constant is None or (self._doubtful and not _has_gpu_open(root, pid)):
+        now = time.monotonic()
+        own = _known(root, pid, stat.name, known.get(key), now)
+        if own is None or (self._doubtful and not _has_gpu_open(root, pid)):
             return None
-        self._known[key] = constant
-        load, self._cpu[key] = _load(cpu.get(key), time.monotonic(), stat.ticks)
+        self._known[key] = own
+        load, self._cpu[key] = _load(cpu.get(key), now, stat.ticks)
         return {
-            **constant,
+            **own.constant,
             "name": stat.name,
-            "command": _bytes(root, f"proc/{pid}/cmdline", 8192),
+            "command": own.command,
             "state": stat.state,
             "started_at": booted_at + stat.started / _TICKS if booted_at is not None else None,
             "cpu_percent": load,
@@ -137,7 +156,7 @@ def _stat(data: bytes) -> _Stat | None:
     try:
         # The name is in brackets and may hold blanks and brackets itself: the last one ends it.
         start, end = data.index(b"("), data.rindex(b")")
-        fields = data[end + 2 :].split()
+        fields = data[end + 2 :].split(None, 22)
         return _Stat(
             name=data[start + 1 : end],
             state=fields[0].decode("ascii", "replace"),
@@ -188,6 +207,16 @@ def _load(
     if now - before[0] < _SHORTEST_SECONDS:
         return None, before
     return 100.0 * (ticks - before[1]) / _TICKS / (now - before[0]), (now, ticks)
+
+
+def _known(root: str, pid: int, name: bytes, before: _Known | None, now: float) -> _Known | None:
+    """What was known before, with the command read anew when it may be another."""
+    constant = before.constant if before else _constant(root, pid)
+    if constant is None:
+        return None
+    if before and before.name == name and now - before.read_at < _COMMAND_KEPT_SECONDS:
+        return before
+    return _Known(constant, name, _bytes(root, f"proc/{pid}/cmdline", 8192), now)
 
 
 def _constant(root: str, pid: int) -> dict[str, Any] | None:
