@@ -82,7 +82,13 @@ def plausible_memory(used: int | None, total: int | None, unread: dict[str, str]
 
 def checked(fields: dict[str, Any], unread: dict[str, str]) -> dict[str, Any]:
     """Return the fields of a `Gpu`, without what cannot be true."""
-    known = {name: plausible(name, value, unread) for name, value in fields.items()}
+    known = dict(fields)
+    for name, value in fields.items():
+        if value is not None:
+            low, high = RANGES[name]
+            # Nearly all are: a call for each would be most of the cost.
+            if not low <= value <= high:
+                known[name] = plausible(name, value, unread)
     if "memory_used_bytes" in known:
         used, total = known["memory_used_bytes"], known.get("memory_total_bytes")
         known["memory_used_bytes"] = plausible_memory(used, total, unread)

@@ -6,6 +6,7 @@ several times as long a process, and `fleet-smi free` has 76 ms in all.
 
 import os
 import time
+import weakref
 from typing import Any, NamedTuple
 
 from fleet_smi.errors import NotPresent
@@ -19,9 +20,28 @@ _COMMAND_KEPT_SECONDS = 10.0
 # The kernel numbers the pid namespace of the machine itself so, and no other.
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri")
+# Room for what is read from the head of a file: a buffer for all of it costs more than the reading.
+_FIRST_LINES = 1024
+_MOST_FILES = 256
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # More than the kernel ever counts; so many pages of 64 KiB still are a number of 63 bits.
 _MOST_DIGITS = 14
+
+
+class _BootTime:
+    """When the machine was started. It moves when the clock is set, so it is not kept for ever."""
+
+    def __init__(self) -> None:
+        self._known: float | None = None
+        self._asked_at = float("-inf")
+
+    def read(self, root: str) -> float | None:
+        if time.monotonic() - self._asked_at > _BOOT_KEPT_SECONDS:
+            stat = _text(root, "proc/stat")
+            if stat is None:
+                raise NotPresent(f"no /proc/stat below {root}")
+            self._known, self._asked_at = _boot_time(stat), time.monotonic()
+        return self._known
 
 
 class Host:
@@ -30,18 +50,19 @@ class Host:
     def __init__(self) -> None:
         self._cpu: tuple[int, int] | None = None
         self._constant: dict[str, Any] = {}
+        self._boot = _BootTime()
 
     def read(self, root: str = "/") -> dict[str, Any]:
-        stat = _text(root, "proc/stat")
+        stat = _text(root, "proc/stat", _FIRST_LINES)
         if stat is None:
             raise NotPresent(f"no /proc/stat below {root}")
         self._constant = self._constant or _constant_of_host(root)
         return {
             **self._constant,
             "hostname": os.uname().nodename,
-            "booted_at": _boot_time(stat),
-            "load": _text(root, "proc/loadavg"),
-            "memory": _text(root, "proc/meminfo"),
+            "booted_at": self._boot.read(root),
+            "load": _text(root, "proc/loadavg", _FIRST_LINES),
+            "memory": _text(root, "proc/meminfo", _FIRST_LINES),
             "cpu_percent": self._cpu_percent(stat),
         }
 
@@ -89,10 +110,11 @@ class Processes:
     """Facts by pid; what cannot change in a process's life is read once."""
 
     def __init__(self) -> None:
-        self._booted_at: float | None = None
-        self._boot_asked_at = float("-inf")
+        self._boot = _BootTime()
         self._latest = float("inf")
         self._doubtful = False
+        self._files: dict[int, int] = {}
+        weakref.finalize(self, _close_all, self._files)
         self._known: dict[tuple[int, int], _Known] = {}
         self._cpu: dict[tuple[int, int], tuple[float, int]] = {}
 
@@ -106,21 +128,29 @@ class Processes:
         """
         if not pids:
             return {}
-        booted_at = self._boot_time(root)
+        booted_at = self._boot.read(root)
         self._doubtful = _numbers_are_anothers(root)
         known, cpu = self._known, self._cpu
         self._known, self._cpu = {}, {}
         self._latest = float("inf") if listed_at is None else listed_at + 2 / _TICKS
+        for ended in self._files.keys() - set(pids):
+            os.close(self._files.pop(ended))
         return {pid: self._facts(root, pid, booted_at, known, cpu) for pid in pids}
 
-    def _boot_time(self, root: str) -> float | None:
-        # It moves when the clock is set, so it is not kept for ever.
-        if time.monotonic() - self._boot_asked_at > _BOOT_KEPT_SECONDS:
-            stat = _text(root, "proc/stat")
-            if stat is None:
-                raise NotPresent(f"no /proc/stat below {root}")
-            self._booted_at, self._boot_asked_at = _boot_time(stat), time.monotonic()
-        return self._booted_at
+    def _stat_file(self, root: str, pid: int) -> bytes:
+        """The stat file, which is kept open: to open it takes longer than to read it."""
+        if pid in self._files:
+            try:
+                return os.pread(self._files[pid], _FIRST_LINES, 0)
+            except OSError:  # that process has ended; another may have its number
+                os.close(self._files.pop(pid))
+        if len(self._files) >= _MOST_FILES:
+            return _bytes(root, f"proc/{pid}/stat", _FIRST_LINES) or b""
+        try:
+            self._files[pid] = os.open(f"{root}/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._files[pid], _FIRST_LINES, 0)
+        except OSError:
+            return b""
 
     def _facts(
         self,
@@ -130,7 +160,7 @@ class Processes:
         known: dict[tuple[int, int], _Known],
         cpu: dict[tuple[int, int], tuple[float, int]],
     ) -> dict[str, Any] | None:
-        stat = _stat(_bytes(root, f"proc/{pid}/stat") or b"")
+        stat = _stat(self._stat_file(root, pid))
         if stat is None or stat.started / _TICKS > self._latest:
             return None
         key = (pid, stat.started)
@@ -149,6 +179,11 @@ class Processes:
             "cpu_percent": load,
             "memory": stat.pages * _PAGE,
         }
+
+
+def _close_all(files: dict[int, int]) -> None:
+    while files:
+        os.close(files.popitem()[1])
 
 
 def _stat(data: bytes) -> _Stat | None:
@@ -276,6 +311,6 @@ def _bytes(root: str, path: str, limit: int = 65536) -> bytes | None:
         os.close(file)
 
 
-def _text(root: str, path: str) -> str | None:
-    data = _bytes(root, path)
+def _text(root: str, path: str, limit: int = 65536) -> str | None:
+    data = _bytes(root, path, limit)
     return None if data is None else data.decode("utf-8", "replace").strip()
