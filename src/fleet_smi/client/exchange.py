@@ -12,6 +12,8 @@ from typing import NamedTuple
 _MOST_HEAD_BYTES = 64 << 10
 _MOST_DIGITS = 12
 _PART = 64 << 10
+_HEAD_PART = 4 << 10
+"""A head and a receipt fit in: a large buffer costs a small answer more than the answer."""
 
 
 class NotHttp(Exception):
@@ -118,7 +120,7 @@ class Exchange:
         while mark not in self._buffer:
             if len(self._buffer) > _MOST_HEAD_BYTES:
                 raise NotHttp("a head without an end")
-            self._buffer += self._more()
+            self._buffer += self._more(_HEAD_PART)
         found, _, self._buffer = self._buffer.partition(mark)
         return found
 
@@ -135,7 +137,7 @@ class Exchange:
         while left:
             left = left[self._in_time().send(left) :]
 
-    def _more(self, most: int = _PART) -> bytes:
+    def _more(self, most: int) -> bytes:
         data = self._in_time().recv(min(most, _PART))
         if not data:
             raise ConnectionResetError("the other end hung up")
