@@ -80,6 +80,14 @@ def test_check_finds_every_mistake(env: dict[str, str], tmp_path: Path) -> None:
     ]
 
 
+def test_check_finds_a_variable_that_nothing_reads(env: dict[str, str]) -> None:
+    env |= {"FLEET_SMI_LISTEN": ":7070", "FLEET_SMI_SIM": "/machine", "FLEET_SMI_DEBUG": "1"}
+    assert fleet_smi("config", "show", env=env).returncode == 0
+    done = fleet_smi("config", "check", env=env)
+    assert done.returncode == 2
+    assert done.stdout == "FLEET_SMI_LISTEN: unknown setting; did you mean FLEET_SMI_HUB_LISTEN?\n"
+
+
 def test_check_says_when_all_is_fine(env: dict[str, str], tmp_path: Path) -> None:
     file = write_settings(tmp_path, "")
     done = fleet_smi("config", "check", env=env)

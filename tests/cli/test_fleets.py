@@ -125,10 +125,15 @@ def test_reports_in_a_folder_are_a_fleet_without_a_hub(tmp_path: Path, env: dict
     assert "is empty" in fleet_smi("nodes", "--dir", str(folder), env=env).stdout
 
 
-def test_a_folder_that_is_not_there_is_shown_as_trouble(env: dict[str, str]) -> None:
-    done = fleet_smi("nodes", "--dir", "/nonexistent/place", env=env)
-    assert done.returncode == 0
-    assert "the folder cannot be read" in " ".join(done.stdout.split())
+@pytest.mark.parametrize("command", ["status", "free", "who", "nodes"])
+def test_a_folder_that_is_not_there_is_no_empty_fleet(env: dict[str, str], command: str) -> None:
+    done = fleet_smi(command, "--dir", "/nonexistent/place", env=env)
+    words = "/nonexistent/place: the folder cannot be read: No such file or directory"
+    assert_one_line(done, 3, words)
+
+
+def test_a_folder_without_reports_is_an_empty_fleet(env: dict[str, str], tmp_path: Path) -> None:
+    assert fleet_json("--dir", str(tmp_path), env=env)["summary"]["nodes"] == 0
 
 
 def test_a_hub_that_does_not_answer_is_exit_3(env: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from fleet_smi.cli import hub_access
 from fleet_smi.cli.main import Parser
-from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.errors import UsageError
 from fleet_smi.hub.credentials import Credentials
 from fleet_smi.hub.database import open_database
 from fleet_smi.server.tls import self_signed
@@ -96,7 +96,7 @@ def test_a_nodes_credential_is_revoked_by_the_nodes_id(run: Run, credentials: Cr
 def test_what_cannot_be_revoked_is_named_and_the_rest_is(run: Run) -> None:
     run("token", "add", "--role", "viewer")
     (listed,) = tokens(run)
-    with pytest.raises(Unmet, match="has the id nonsense: "):
+    with pytest.raises(UsageError, match="has the id nonsense: "):
         run("token", "revoke", "nonsense", listed["id"])
     assert tokens(run) == []
 
@@ -125,15 +125,32 @@ def test_a_token_is_shown_once(run: Run) -> None:
         (("token", "add", "--role", "node"), "invalid choice"),
         (("token", "add", "--role", "viewer", "--uses", "2"), "only a join token"),
         (("token", "add", "--role", "join", "--expires", "soon"), "not a length of time"),
+        (("token", "revoke", "nonsense"), "has the id nonsense"),
         (("user", "remove", "nobody"), "nobody is called nobody"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(
-    run: Run, words: tuple[str, ...], why: str
+    run: Run, credentials: Credentials, words: tuple[str, ...], why: str
 ) -> None:
     with pytest.raises(UsageError, match=why) as told:
         run(*words)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("token", "list"),
+        ("token", "revoke", "3f2a91bc"),
+        ("user", "list"),
+        ("user", "remove", "alice"),
+        ("user", "password", "alice"),
+    ],
+)
+def test_where_no_hub_has_been_nothing_is_made(run: Run, state: Path, words: list[str]) -> None:
+    with pytest.raises(UsageError, match=f"there is no hub's state in {state}"):
+        run(*words)
+    assert not state.exists()
 
 
 def test_a_person_who_is_added_can_log_in(

@@ -148,12 +148,14 @@ def test_up_for_others_prints_a_token_and_the_line_to_join(
     assert token is not None
     join = re.search(r"fleet-smi agent --to (\S+) --join (\S+) --fingerprint (sha256:\w+)", words)
     assert join is not None, words
-    client = HubClient(f"https://127.0.0.1:{port}", token=token[1], fingerprint=join[3])
+    url = f"https://127.0.0.1:{port}"
+    client = HubClient(url, token=token[1], fingerprint=join[3])
     wait_until(lambda: client.fleet().summary.gpus == 1)
     client.close()
-    joining = HubClient(f"https://127.0.0.1:{port}", token=join[2], fingerprint=join[3])
-    assert joining.join("another-node", "another")
-    joining.close()
+    line = ("--to", url, "--join", join[2], "--fingerprint", join[3])
+    joined = fleet_smi("agent", *line, "--once", "--state", str(tmp_path / "agent"), env=env)
+    assert joined.returncode == 0, joined.stderr
+    assert f'joined="{url}"' in joined.stderr
 
 
 def test_the_demo_shows_its_fleet_once(env: dict[str, str]) -> None:

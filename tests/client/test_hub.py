@@ -95,15 +95,6 @@ def test_an_answer_of_another_version_is_told(body: bytes) -> None:
     assert "are both of one version?" in str(error)
 
 
-def test_a_credential_that_does_not_come_is_told() -> None:
-    with (
-        Peer([said(b'{"other":"x"}')]) as peer,
-        closing(HubClient(peer.url)) as client,
-        pytest.raises(Undecodable),
-    ):
-        client.join("id", "name")
-
-
 def test_the_fleet_from_python(hub: RunningHub) -> None:
     fleet = api.Fleet(hub.url)
     assert [each.index for each in fleet.gpus()] == [0, 1]

@@ -117,7 +117,7 @@ def test_the_sample_says_nothing_until_a_line_is_uncommented(tmp_path: Path) -> 
     file.write_text(sample())
     named = {"FLEET_SMI_CONFIG": str(file)}
     assert load(named) == load({})
-    rivals = ("#tls = ", "#join_file", "#token_file", "#serve_token_file", "#pull_token_file")
+    rivals = ("#tls = ", *(f"#{each.key}_file" for each in SETTINGS if each.is_secret))
     lines = sample().splitlines()
     chosen = [line for line in lines if not line.startswith(("# ", *rivals))]
     file.write_text("\n".join(line.removeprefix("#") for line in chosen))

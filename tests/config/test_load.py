@@ -91,7 +91,7 @@ def test_a_file_named_by_hand_stands_alone(tmp_path: Path) -> None:
         ('[node]\nname = ["/"]', "must be text"),
         ('[node]\nroot = ["/"]', "must be text"),
         ('[node]\nname = "\\u001b "', "must not be empty"),
-        (f"[verdict]\nidle_percent = 0x{'f' * 5000}", "idle_percent = …: int too large"),
+        (f"[verdict]\nidle_percent = 0x{'f' * 5000}", "idle_percent = …: is too large"),
         (f"[verdict]\nfree_memory = 0x{'f' * 5000}", "free_memory = …: "),
         (f"[verdict]\nidle_percent = {'9' * 5000}", "fleet-smi.toml: "),
         (f"[verdict]\nidle_window = '{'9' * 5000}'", "is not a number"),
@@ -132,6 +132,12 @@ def test_a_bad_variable_is_refused_by_its_name() -> None:
         load({"FLEET_SMI_VERDICT_IDLE_PERCENT": "lots"})
 
 
+@pytest.mark.parametrize("value", ["'lots'", "[]", "nan", "true"])
+def test_what_is_no_number_is_called_so(tmp_path: Path, value: str) -> None:
+    with pytest.raises(UsageError, match=r"idle_percent = .*: is not a number$"):
+        load(settings_file(tmp_path, f"[verdict]\nidle_percent = {value}"))
+
+
 def test_a_misspelt_variable_is_refused_and_a_strangers_is_not() -> None:
     with pytest.raises(UsageError, match="did you mean FLEET_SMI_VERDICT_IDLE_WINDOW"):
         load({"FLEET_SMI_VERDICT_IDLE_WINDOV": "1h"})
@@ -144,6 +150,32 @@ def test_services_beside_it_are_no_misspelt_settings() -> None:
     parts = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_7070_TCP_ADDR")
     names = (f"FLEET_SMI_{role}{part}" for role in ("", "HUB_", "AGENT_") for part in parts)
     load(dict.fromkeys(names, "tcp://10.0.0.1"))
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [
+        ("FLEET_SMI_INTERVAL", "FLEET_SMI_HUB_INTERVAL"),
+        ("FLEET_SMI_LISTEN", "FLEET_SMI_HUB_LISTEN"),
+        ("FLEET_SMI_JOIN", "FLEET_SMI_AGENT_JOIN"),
+        ("FLEET_SMI_X", "FLEET_SMI_"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_found_by_who_asks(name: str, meant: str) -> None:
+    load({name: "x"})
+    (problem,) = gather({name: "x"}, strict=True).problems
+    assert str(problem.origin) == name
+    assert problem.words.startswith(f"unknown setting; did you mean {meant}")
+
+
+def test_what_is_for_something_else_is_no_mistake() -> None:
+    others = ("SIM", "SIM_STATIC", "CAPTURES", "UPDATE_GOLDEN", "DEBUG", "HUB_SERVICE_PORT_HTTP")
+    assert not gather({f"FLEET_SMI_{name}": "x" for name in others}, strict=True).problems
+
+
+def test_a_misspelt_name_of_the_settings_file_is_refused() -> None:
+    with pytest.raises(UsageError, match="did you mean FLEET_SMI_CONFIG"):
+        load({"FLEET_SMI_CONFG": "/etc/mine.toml"})
 
 
 def test_a_missing_file_named_by_hand_is_refused() -> None:

@@ -20,6 +20,7 @@ from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.node.collectors import COLLECTORS
 from fleet_smi.server.app import endpoints
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
+from tests.builders import gpu, process
 from tests.cli.program import fleet_smi
 from tests.docs.pages import (
     PAGES,
@@ -34,6 +35,8 @@ from tests.docs.pages import (
     section,
 )
 from tests.machines import People
+from tests.server.hubs import RunningHub
+from tests.server.routes.nodes_of import now
 from tests.sim.fixtures import Simulated
 from tests.trees import kernel_with
 
@@ -190,12 +193,30 @@ def test_the_programs_run(example_machine: dict[str, str], name: str) -> None:
         assert_runs(example_machine, "-c", program)
 
 
-def assert_runs(env: dict[str, str], *arguments: str) -> None:
+def test_the_program_that_asks_a_hub_runs(tmp_path: Path) -> None:
+    (program,) = blocks(page("docs/python.md"), "py")
+    with RunningHub(tmp_path / "hub", hub__tls="self-signed") as hub:
+        hub.add(now("gpu03", *(gpu(index) for index in range(4))))
+        hub.add(now("gpu04", gpu(0, uuid="GPU-of-alice", processes=(process(),))))
+        for written, real in (
+            ("https://gpuhub:7070", hub.url),
+            ('token="…"', f"token={hub.token('viewer')!r}"),
+            ('"sha256:…"', repr(hub.server.fingerprint)),
+        ):
+            assert program.count(written) == 1
+            program = program.replace(written, real)
+        printed = assert_runs({"HOME": str(tmp_path)}, "-c", program).splitlines()
+    assert "GPU-of-alice busy" in printed
+    assert printed[-2:] == ["['gpu03:0', 'gpu03:1', 'gpu03:2', 'gpu03:3']", "['alice']"]
+
+
+def assert_runs(env: dict[str, str], *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, *arguments],
         env=env, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 UNSEEN = SimProcess(pid=4_000_000, memory=59 * GIB)

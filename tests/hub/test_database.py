@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, select, text
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub import database
@@ -149,6 +149,7 @@ def test_an_older_one_is_brought_up_step_by_step(
         connection.execute(text("UPDATE users SET mail = name"))
 
     state = tmp_path / "state"
+    monkeypatch.setattr(database, "MIGRATIONS", ())
     open_database(state).dispose()
     for steps in ((to_2,), (to_2, to_3), (to_2, to_3)):
         monkeypatch.setattr(database, "MIGRATIONS", steps)
@@ -159,6 +160,21 @@ def test_an_older_one_is_brought_up_step_by_step(
         engine.dispose()
 
 
+def test_the_first_version_is_brought_up_to_this_one(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    open_database(state).dispose()
+    with sqlite3.connect(state / FILE) as connection:
+        connection.execute("DROP TABLE ended_sessions")
+        connection.execute("UPDATE facts SET value = '1' WHERE name = 'schema'")
+    connection.close()
+    engine = open_database(state)
+    with reading(engine) as connection_now:
+        assert fact(connection_now, "schema") == str(database.version())
+        for table in database.metadata.sorted_tables:
+            connection_now.execute(select(table))
+    engine.dispose()
+
+
 def test_a_step_that_fails_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +183,7 @@ def test_a_step_that_fails_leaves_the_old_one(
         connection.execute(text("SELECT 1 FROM nowhere"))
 
     state = tmp_path / "state"
+    monkeypatch.setattr(database, "MIGRATIONS", ())
     open_database(state).dispose()
     monkeypatch.setattr(database, "MIGRATIONS", (fails,))
     with pytest.raises(StateError, match="no such table: nowhere"):

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, func, select, text
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.credentials import SESSION_SECONDS, Credentials, Identity
-from fleet_smi.hub.database import open_database, writing
+from fleet_smi.hub import sessions
+from fleet_smi.hub.credentials import Credentials, Identity
+from fleet_smi.hub.database import ended_sessions, open_database, reading, writing
+from fleet_smi.hub.sessions import SESSION_SECONDS
 from tests.hub.accounts import PASSWORD, Clock
 
 
@@ -60,6 +62,65 @@ def test_a_session_outlives_a_restart_of_the_hub(
     restarted = Credentials(engine, clock=clock)
     assert restarted.session(session) is not None
     restarted.close()
+
+
+def logout(credentials: Credentials, session: str) -> None:
+    asyncio.run(credentials.logout(session))
+
+
+def written_down(engine: Engine) -> int:
+    with reading(engine) as connection:
+        return connection.scalar(select(func.count()).select_from(ended_sessions)) or 0
+
+
+def test_a_session_that_was_signed_out_of_is_over_and_no_other(
+    credentials: Credentials, engine: Engine
+) -> None:
+    credentials.users.add("alice", PASSWORD)
+    left, other = (login(credentials, "alice", PASSWORD) or "" for _ in range(2))
+    logout(credentials, left)
+    assert credentials.session(left) is None
+    assert credentials.session(other) is not None
+    for ended in (left, "nonsense", ""):
+        logout(credentials, ended)
+    assert written_down(engine) == 1
+
+
+def test_a_restart_of_the_hub_revives_no_session(
+    credentials: Credentials, engine: Engine, clock: Clock
+) -> None:
+    credentials.users.add("alice", PASSWORD)
+    session = login(credentials, "alice", PASSWORD) or ""
+    logout(credentials, session)
+    restarted = Credentials(engine, clock=clock)
+    assert restarted.session(session) is None
+    restarted.close()
+
+
+def test_an_ended_session_is_forgotten_once_it_would_be_over(
+    credentials: Credentials, engine: Engine, clock: Clock
+) -> None:
+    credentials.users.add("alice", PASSWORD)
+    logout(credentials, login(credentials, "alice", PASSWORD) or "")
+    clock.now += SESSION_SECONDS
+    logout(credentials, login(credentials, "alice", PASSWORD) or "")
+    assert written_down(engine) == 1
+
+
+def test_who_signs_out_without_end_is_signed_out_everywhere(
+    credentials: Credentials, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_MOST_ENDED", 2)
+    for name in ("alice", "bob"):
+        credentials.users.add(name, PASSWORD)
+    kept, bobs = (login(credentials, name, PASSWORD) or "" for name in ("alice", "bob"))
+    ended = [login(credentials, "alice", PASSWORD) or "" for _ in range(3)]
+    for session in ended:
+        assert credentials.session(kept) is not None
+        logout(credentials, session)
+    assert [credentials.session(each) for each in (kept, *ended)] == [None] * 4
+    assert credentials.session(bobs) is not None
+    assert written_down(engine) == 0
 
 
 def test_a_session_of_another_hub_is_nobody(credentials: Credentials, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from fleet_smi.hub.fleet import Fleet
 from fleet_smi.hub.told import Told
 from fleet_smi.model.brief import FleetBrief
+from fleet_smi.model.views import summary_of
 from fleet_smi.wire.event import News, applied, decode_event, encode_event
 from tests import golden
 from tests.builders import NOON, gpu, instance, process, snapshot
@@ -149,3 +150,4 @@ def test_all_changes_on_the_first_news_give_the_last(history: list[dict[str, Any
     if known is not None:
         assert known == after(None, told.whole())
         assert set(known.nodes) == set(known.figures)
+        assert known.summary == summary_of(known.nodes.values())

@@ -17,6 +17,18 @@ def test_everybody_has_one_turn_in_a_round(many: int) -> None:
     assert sorted(had) == sorted(nodes)
 
 
+def test_of_too_many_the_longest_waiting_go_first() -> None:
+    turns, line = Turns(10, most=100), dict.fromkeys(f"node-{number}" for number in range(2000))
+    had = set[str]()
+    for _ in range(30):
+        due = turns.due(line)
+        assert len(due) <= 100
+        had.update(due)
+        for node in due:  # it changes again at once, and stands at the end
+            line[node] = line.pop(node)
+    assert had == set(line)
+
+
 def test_many_are_spread_and_a_few_are_not() -> None:
     assert max(map(len, rounds({f"node-{number}" for number in range(2000)}, 10))) < 400
     assert sorted(map(len, rounds({"a", "b", "c"}, 10))) == [0] * 9 + [3]

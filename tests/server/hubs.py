@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from fleet_smi import config
+from fleet_smi.client.answers import token_in
 from fleet_smi.client.connection import Connection, Response
 from fleet_smi.client.hub import HubClient
 from fleet_smi.hub.delivery import Source
@@ -58,10 +59,13 @@ class RunningHub:
         self.server.credentials.refresh()
         return secret
 
-    def join(self, node_id: str, name: str) -> str:
-        """A node's own token, for a join token that is used up with it."""
-        with closing(HubClient(self.url, token=self.token("join", uses=1))) as client:
-            return client.join(node_id, name)
+    def join(self, node_id: str, name: str, join_token: str | None = None) -> str:
+        """A node's own token, for this join token or one that is used up with it."""
+        token = join_token or self.token("join", uses=1)
+        wanted = {"node_id": node_id, "name": name}
+        answer = self.change("POST", "/api/v1/join", wanted, token=token)
+        assert answer.status == 200, answer
+        return token_in(answer.body)
 
     def ask(
         self,
@@ -74,7 +78,8 @@ class RunningHub:
     ) -> Response:
         """One question on a connection of its own."""
         told = {name.replace("_", "-"): value for name, value in headers.items()}
-        with closing(Connection(self.url, token=token)) as connection:
+        pin = self.server.fingerprint
+        with closing(Connection(self.url, token=token, fingerprint=pin)) as connection:
             return connection.request(method, path, body, told)
 
     def change(self, method: str, path: str, value: Any, *, token: str | None = None) -> Response:

@@ -218,9 +218,17 @@ def test_a_session_that_is_over_is_nobody(house: House) -> None:
 
 
 def test_logging_out_takes_the_cookie_away(house: House) -> None:
-    _, value = house.access().logout()
-    assert value.startswith(f"{COOKIE}=;".encode())
-    assert b"Max-Age=0" in value
+    for headers in ([], head(cookie=f"{COOKIE}=stale"), head(cookie=house.session())):
+        _, value = asyncio.run(house.access().logout(headers))
+        assert value.startswith(f"{COOKIE}=;".encode())
+        assert b"Max-Age=0" in value
+
+
+def test_whoever_copied_the_cookie_is_signed_out_too(house: House) -> None:
+    access, copied, other = house.access(), head(cookie=house.session()), house.session()
+    asyncio.run(access.logout(list(copied)))
+    assert told(access.asker(copied, FAR, "GET")) == "unauthenticated"
+    assert asker(access, head(cookie=other)).name == "alice"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -171,9 +171,26 @@ def test_nobody_reports_as_another_node(hub: RunningHub, token: str) -> None:
     assert (answer.status, error_of(answer)) == (403, "not_that_node")
     for someone in (hub.token("viewer"), hub.token("admin")):
         other = hub.report(now(sequence=7), token=someone)
-        assert (other.status, error_of(other)) == (403, "not_that_node")
+        assert (other.status, error_of(other)) == (403, "forbidden")
     assert {node.sequence for node in hub.fleet().nodes} == {0}
     assert_goes_on(hub, token)
+
+
+@pytest.mark.parametrize("role", ["viewer", "admin"])
+def test_of_somebody_who_is_no_node_nothing_is_read(
+    hub: RunningHub, role: Literal["viewer", "admin"]
+) -> None:
+    answer = send(hub, hub.token(role), b"no report at all")
+    assert (answer.status, error_of(answer)) == (403, "forbidden")
+    assert b"only a node may do this" in answer.body
+    port = int(hub.url.rpartition(":")[2])
+    head = (
+        f"POST {REPORTS} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {hub.token(role)}"
+        "\r\nContent-Length: 1000\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(12) == b"HTTP/1.1 403"  # and not a byte of the report was sent
 
 
 def test_a_batch_with_another_node_in_it_is_refused_whole(hub: RunningHub, token: str) -> None:

@@ -110,16 +110,16 @@ VALID = encode_report([encode_snapshot(everything())], NOON)
     [
         (b"", "an empty message"),
         (b"\x00" * (MOST_BYTES + 1), f"a message of {MOST_BYTES + 1} bytes"),
-        (VALID[:-5], "truncated"),
+        (VALID[:-5], "breaks off"),
         (VALID + b"\x01", "trailing"),
         (b"\x91" * 100_000, "object"),
         (b"\x82\xa7version\x01\xa4deep" + b"\x91" * 100_000, "nested too deep"),
-        (b"\x81\xa7version\xdd\xff\xff\xff\xff", "int"),
-        (b"\x82\xa7version\x01\xa9snapshots\xdd\xff\xff\xff\xff", "truncated"),
+        (b"\x81\xa7version\xdd\xff\xff\xff\xff", "version must be a whole number"),
+        (b"\x82\xa7version\x01\xa9snapshots\xdd\xff\xff\xff\xff", "breaks off"),
         (b"\xff garbage", "not a report"),
         (b"\x81\xa3\xff\xff\xff\x01", "not UTF-8|not a report"),
         (report_of(), "without a snapshot"),
-        (report_of(*[{}] * (MOST_SNAPSHOTS + 1)), f"length <= {MOST_SNAPSHOTS}"),
+        (report_of(*[{}] * (MOST_SNAPSHOTS + 1)), f"no longer than {MOST_SNAPSHOTS}"),
         (report_of(7), "not a snapshot"),
         (report_of({"name": "n", "taken_at": NOON}), "node_id"),
         (report_of({"node_id": "n", "name": "n"}), "taken_at"),
@@ -147,9 +147,9 @@ def test_what_is_no_report_says_why_in_one_line(body: bytes, words: str) -> None
 @pytest.mark.parametrize(
     "body, words",
     [
-        (b"{", "truncated"),
+        (b"{", "breaks off"),
         (b"{} x", "trailing|version"),
-        (b'{"version": "1"}', "int"),
+        (b'{"version": "1"}', "version must be a whole number"),
         (b"[", "object"),
     ],
 )

@@ -122,6 +122,6 @@ def _sources(args: argparse.Namespace, settings: "Settings") -> list["Source"]:
         return [FilesSource(args.dir)]
     from fleet_smi.hub.sources.ssh import SshSource, expand_hosts
 
-    config = settings.hub.ssh_config
-    hosts = expand_hosts(args.ssh.split(","), config)
-    return [SshSource(hosts, config=config)]
+    hub = settings.hub
+    hosts = expand_hosts(args.ssh.split(","), hub.ssh_config)
+    return [SshSource(hosts, config=hub.ssh_config, key=hub.ssh_key)]

@@ -10,15 +10,16 @@ import getpass
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.cli.access_lists import print_json, print_tokens, print_users
+from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.config import Settings
-    from fleet_smi.hub.tokens import Token, Tokens
+    from fleet_smi.hub.tokens import Tokens
     from fleet_smi.hub.users import Users
 
 _JOIN_DAYS = "7d"
@@ -37,8 +38,19 @@ def add_parsers(actions: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked."""
+    # Who is let in may be said before the hub's first start; all else is about a hub's state.
+    if args.work not in (_add_token, _add_user, _join_command):
+        _require_state(args)
     args.work(args)
     return 0
+
+
+def _require_state(args: argparse.Namespace) -> None:
+    from fleet_smi.hub.database import FILE
+
+    folder = Path(_settings(args).hub.state)
+    if not (folder / FILE).exists():
+        raise UsageError(f"there is no hub's state in {folder}: name its folder with --state")
 
 
 def _add_token_parsers(parser: argparse.ArgumentParser) -> None:
@@ -105,17 +117,16 @@ def _list_tokens(args: argparse.Namespace) -> None:
     with _tokens(args) as tokens:
         listed = [each for each in tokens.all() if args.all or not each.trouble(now)]
     if args.json:
-        _print_json({"tokens": listed})
+        print_json({"tokens": listed})
     else:
-        head = ("ID", "ROLE", "NOTE", "NODE", "USED", "STATE")
-        _print_table(head, [_token_row(token, now) for token in listed])
+        print_tokens(listed, now)
 
 
 def _revoke_tokens(args: argparse.Namespace) -> None:
     with _tokens(args) as tokens:
         missed = [which for which in args.which if not tokens.revoke(which)]
     if missed:
-        raise Unmet(
+        raise UsageError(
             f"no good token or node has the id {', '.join(missed)}: "
             "`fleet-smi hub token list` tells which there are"
         )
@@ -128,14 +139,12 @@ def _add_user(args: argparse.Namespace) -> None:
 
 
 def _list_users(args: argparse.Namespace) -> None:
-    now = time.time()
     with _users(args) as users:
         listed = users.all()
     if args.json:
-        _print_json({"users": listed})
+        print_json({"users": listed})
     else:
-        rows = [(user.name, user.role, _ago(user.created_at, now)) for user in listed]
-        _print_table(("NAME", "ROLE", "SINCE"), rows)
+        print_users(listed, time.time())
 
 
 def _remove_user(args: argparse.Namespace) -> None:
@@ -222,37 +231,6 @@ def _password() -> str:
     if getpass.getpass("Again: ") != password:
         raise UsageError("the two are not the same: nothing is changed")
     return password
-
-
-def _token_row(token: "Token", now: float) -> tuple[str, ...]:
-    from fleet_smi.model.units import format_duration
-
-    state = token.trouble(now) or "good"
-    if state == "good" and token.expires_at is not None:
-        state = f"good for {format_duration(token.expires_at - now)}"
-    if token.uses_left:
-        state += f", {token.uses_left} uses"
-    node = token.node_id or ""
-    return (token.id, token.role, token.note, node, _ago(token.used_at, now), state)
-
-
-def _ago(at: float | None, now: float) -> str:
-    from fleet_smi.model.units import format_duration
-
-    return "never" if at is None else f"{format_duration(max(0.0, now - at))} ago"
-
-
-def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
-
-
-def _print_json(value: Any) -> None:
-    from fleet_smi.wire.listing import to_json
-
-    print(to_json(value, pretty=True).decode())
 
 
 def _remark(words: str) -> None:

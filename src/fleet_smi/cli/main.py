@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "free": "which GPUs are free, best first, ready for CUDA_VISIBLE_DEVICES",
     "who": "people: how many GPUs each has, since when, how much of it idle",
     "nodes": "the machines of the fleet: how each is heard; rename, label, remove",
+    "like": "what gpustat, nvgpu or cluster-smi prints, with its own flags, over this fleet",
     "up": "a hub, this machine and the page in one process",
     "hub": "the hub, which hears every node; its tokens and people",
     "agent": "report this machine to a hub, a shared folder, a pipe, or whoever asks",
@@ -30,8 +31,8 @@ EXIT_CODES = """\
 exit codes:
   0    answered
   1    cannot be met now: not enough free GPUs, or doctor found a failure
-  2    the request makes no sense: unknown flag, bad pattern, bad setting
-  3    the hub does not answer, or refuses
+  2    the request makes no sense: unknown flag, name or id, bad pattern, bad setting
+  3    the hub, or the folder of --dir, does not answer, or refuses
   70   a bug in fleet-smi
   130  interrupted
 """

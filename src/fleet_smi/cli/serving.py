@@ -137,7 +137,9 @@ def _ssh(settings: "Settings") -> "Source":
     hub = settings.hub
     listed = read_hosts_file(hub.ssh_hosts_file) if hub.ssh_hosts_file else ()
     hosts = expand_hosts([*hub.ssh, *listed], hub.ssh_config)
-    return SshSource(hosts, interval_seconds=hub.ssh_interval, config=hub.ssh_config)
+    return SshSource(
+        hosts, interval_seconds=hub.ssh_interval, config=hub.ssh_config, key=hub.ssh_key
+    )
 
 
 def _this_machine(settings: "Settings") -> "Source":

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.text import clean
+from fleet_smi.wire.plain_words import plain_words
 
 _T = TypeVar("_T")
 _MOST_WORDS = 300
@@ -33,9 +34,8 @@ def read(body: bytes, shape: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body, type=shape)
     except (ValueError, RecursionError) as error:  # broken, not UTF-8, or nested too deep
-        words = clean(str(error), _MOST_WORDS)
         raise Undecodable(
-            f"the hub's answer is not understood ({words}): are both of one version?"
+            f"the hub's answer is not understood ({plain_words(error)}): are both of one version?"
         ) from None
 
 

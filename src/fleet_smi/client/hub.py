@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from fleet_smi.client.answers import read, refusal_in, token_in
+from fleet_smi.client.answers import read, refusal_in
 from fleet_smi.client.connection import Connection, Response
 from fleet_smi.errors import FleetError, Refused, Unreachable, UsageError
 from fleet_smi.model.fleet import FleetView, NodeView
@@ -43,11 +43,6 @@ class HubClient:
     def label(self, node_id: str, **changes: Any) -> None:
         """Give a node another `name` or `labels`."""
         self._ask("PATCH", f"/api/v1/nodes/{quote(node_id, safe='')}", changes)
-
-    def join(self, node_id: str, name: str) -> str:
-        """A node's own credential, for the join token that this client was made with."""
-        answer = self._ask("POST", "/api/v1/join", {"node_id": node_id, "name": name})
-        return token_in(answer.body)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -5,7 +5,8 @@ that over the default. Bad settings are errors with the file and line, never sil
 """
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleet_smi import places
@@ -26,7 +27,17 @@ __all__ = ["SETTINGS", "Setting", "Settings", "gather", "load"]
 
 _PREFIX = "FLEET_SMI_"
 _NAMED = {setting.name: setting for setting in SETTINGS}
+_OWN = ("FLEET_SMI_CONFIG", "FLEET_SMI_DEBUG")
+_FOR_TESTS = (
+    "FLEET_SMI_SIM",
+    "FLEET_SMI_SIM_STATIC",
+    "FLEET_SMI_CAPTURES",
+    "FLEET_SMI_UPDATE_GOLDEN",
+)
+# What Kubernetes tells every pod of a service that is called fleet-smi-something.
+_SERVICE = r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)"
 _LIKENESS = 0.93
+_ANY_LIKENESS = 0.0
 
 
 def load(
@@ -42,12 +53,18 @@ def load(
     return _settings({name: found.value for name, found in read.found.items()})
 
 
-def gather(environment: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Layer:
-    """Every setting with its origin, and all that is wrong with any source."""
+def gather(
+    environment: Mapping[str, str], flags: Mapping[str, Any] | None = None, *, strict: bool = False
+) -> Layer:
+    """Every setting with its origin, and all that is wrong with any source.
+
+    A variable that is not known is wrong when it is a misspelt setting; or, if `strict`,
+    unless it is known to be for something else.
+    """
     joined = _defaults(environment)
     for path in places.settings_files(environment):
         joined.cover(read_file(path))
-    joined.cover(_from_environment(environment))
+    joined.cover(_from_environment(environment, strict=strict))
     joined.cover(_from_flags(flags or {}))
     _refuse_half_a_certificate(joined)
     return joined
@@ -69,28 +86,31 @@ def _defaults(environment: Mapping[str, str]) -> Layer:
     return layer
 
 
-def _from_environment(environment: Mapping[str, str]) -> Layer:
+def _from_environment(environment: Mapping[str, str], *, strict: bool) -> Layer:
     layer = Layer()
     known = {setting.variable: setting for setting in SETTINGS}
     strange = []
     for name in environment:
-        if not name.startswith(_PREFIX):
+        if not name.startswith(_PREFIX) or name in (*_OWN, *_FOR_TESTS):
             continue
         if name in known:
             checked(known[name], environment[name], Origin(name), layer)
         else:
             strange.append(name)
     if strange:
-        _refuse_misspelt(strange, known, layer)
+        _refuse_unknown(strange, [*known, *_OWN], layer, _ANY_LIKENESS if strict else _LIKENESS)
     return layer
 
 
-def _refuse_misspelt(names: list[str], known: Mapping[str, Setting], layer: Layer) -> None:
-    """A misspelt variable is an error; one that only starts alike is somebody else's."""
+def _refuse_unknown(
+    names: list[str], known: Sequence[str], layer: Layer, least_likeness: float
+) -> None:
+    """A misspelt variable is an error; one that only starts alike may be somebody else's."""
     from difflib import get_close_matches
 
     for name in names:
-        if close := get_close_matches(name, known, 1, _LIKENESS):
+        close = get_close_matches(name, known, 1, least_likeness)
+        if close and not re.fullmatch(_SERVICE, name):
             layer.refuse(Origin(name), f"unknown setting; did you mean {close[0]}?")
 
 

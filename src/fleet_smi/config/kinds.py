@@ -46,7 +46,12 @@ def shown(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    number = float("nan") if isinstance(value, bool) else float(value)
+    try:
+        number = float("nan") if isinstance(value, bool) else float(value)
+    except OverflowError:
+        raise ValueError("is too large") from None
+    except (ValueError, TypeError):
+        number = float("nan")
     if not isfinite(number):
         raise ValueError("is not a number")
     return number
@@ -230,3 +235,4 @@ SWITCH = Kind(_yes_or_no)
 MODE = Kind(_mode, "{:04o}".format)
 COMMANDS = _one_of("full", "name", "hidden")
 TLS = _one_of("self-signed")
+DROP_FORMAT = _one_of("report", "gpustat")

@@ -31,6 +31,10 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     serve_token_file: str | None
     drop: str | None
     drop_mode: int
+    drop_format: Literal["report", "gpustat"]
+    cluster_smi: Address | None
+    get_status_password: str | None
+    get_status_password_file: str | None
     interval: float
     join: str | None
     join_file: str | None
@@ -45,6 +49,10 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     def read_serve_token(self) -> str | None:
         """The token that a hub must show, from its file where it is in one."""
         return self.serve_token or _secret_in(self.serve_token_file)
+
+    def read_get_status_password(self) -> str | None:
+        """The password of `POST /get-status`, from its file where it is in one."""
+        return self.get_status_password or _secret_in(self.get_status_password_file)
 
 
 class HubSettings(Struct, frozen=True, kw_only=True):
@@ -69,6 +77,20 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     ssh_hosts_file: str | None
     ssh_config: str | None
     ssh_interval: float
+    ssh_key: str | None
+    nvgpu: tuple[str, ...]
+    nvgpu_interval: float
+    node_info: tuple[str, ...]
+    node_info_interval: float
+    node_info_password: str | None
+    node_info_password_file: str | None
+    cluster_smi_nodes: Address | None
+    cluster_smi_clients: Address | None
+    cluster_smi_open: bool
+    cluster_smi_routers: tuple[str, ...]
+    cluster_smi_interval: float
+    get_status_password: str | None
+    get_status_password_file: str | None
     trusted_proxies: tuple[str, ...]
     user_header: str | None
     admins: tuple[str, ...]
@@ -80,6 +102,14 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     def read_pull_token(self) -> str | None:
         """The token that agents want to see, from its file where it is in one."""
         return self.pull_token or _secret_in(self.pull_token_file)
+
+    def read_node_info_password(self) -> str | None:
+        """The password that nodes of gpu-cluster-monitor want, from its file if it is in one."""
+        return self.node_info_password or _secret_in(self.node_info_password_file)
+
+    def read_get_status_password(self) -> str | None:
+        """The password of `POST /get-status`, from its file where it is in one."""
+        return self.get_status_password or _secret_in(self.get_status_password_file)
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):

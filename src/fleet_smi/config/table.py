@@ -46,6 +46,7 @@ def _secret(section: str, key: str, meaning: str) -> tuple[Setting, Setting]:
 
 _OFF = False
 _WORDS = "how much of command lines is told: full, name or hidden"
+_ROUTER, _NODES, _CLIENTS = Address("old", 9080), Address("", 9080), Address("", 9081)
 _PIN = "the hub's certificate, from its join line"
 
 SETTINGS: tuple[Setting, ...] = (
@@ -58,6 +59,13 @@ SETTINGS: tuple[Setting, ...] = (
     *_secret("agent", "serve_token", "the token that a hub must show to ask"),
     Setting("agent", "drop", kinds.PATH, None, "a folder for reports", "/nfs/gpu-status"),
     Setting("agent", "drop_mode", kinds.MODE, 0o644, "the mode of files in that folder"),
+    Setting(
+        "agent", "drop_format", kinds.DROP_FORMAT, "report", "what is in them: report, gpustat"
+    ),
+    Setting(
+        "agent", "cluster_smi", kinds.ADDRESS, None, "a router of cluster-smi to tell", _ROUTER
+    ),
+    *_secret("agent", "get_status_password", "the password of POST /get-status, served if set"),
     Setting("agent", "interval", kinds.INTERVAL, 2.0, "how often to look and report"),
     *_secret("agent", "join", "the token to join the hub with"),
     Setting("agent", "fingerprint", kinds.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),
@@ -81,6 +89,18 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("hub", "ssh_hosts_file", kinds.PATH, None, "a list of such hosts", "/etc/hosts.txt"),
     Setting("hub", "ssh_config", kinds.PATH, None, "ssh's own settings", "/etc/ssh/ssh_config"),
     Setting("hub", "ssh_interval", kinds.INTERVAL, 10.0, "how often to look at them"),
+    Setting("hub", "ssh_key", kinds.PATH, None, "the key to log in with", "/etc/fleet-smi/ssh-key"),
+    Setting("hub", "nvgpu", kinds.TARGETS, (), "agents of nvgpu to ask", ("gpu04:1080",)),
+    Setting("hub", "nvgpu_interval", kinds.INTERVAL, 5.0, "how often to ask them"),
+    Setting("hub", "node_info", kinds.TARGETS, (), "nodes of gpu-cluster-monitor", ("gpu05:7080",)),
+    Setting("hub", "node_info_interval", kinds.INTERVAL, 4.0, "how often to ask them"),
+    *_secret("hub", "node_info_password", "the password that these nodes want"),
+    Setting("hub", "cluster_smi_nodes", kinds.ADDRESS, None, "where its nodes push", _NODES),
+    Setting("hub", "cluster_smi_clients", kinds.ADDRESS, None, "where its clients ask", _CLIENTS),
+    Setting("hub", "cluster_smi_open", kinds.SWITCH, _OFF, "these two to all who reach them"),
+    Setting("hub", "cluster_smi_routers", kinds.TARGETS, (), "its routers to ask", ("old:9081",)),
+    Setting("hub", "cluster_smi_interval", kinds.INTERVAL, 3.0, "how often to ask them"),
+    *_secret("hub", "get_status_password", "the password of POST /get-status, served if set"),
     Setting("hub", "trusted_proxies", kinds.NETWORKS, (), "proxies to believe", ("127.0.0.1/32",)),
     Setting("hub", "user_header", kinds.HEADER, None, "the user, told by them", "X-Remote-User"),
     Setting("hub", "admins", kinds.NAMES, (), "such users who are admins", ("alice",)),

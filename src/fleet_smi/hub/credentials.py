@@ -12,23 +12,21 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from hashlib import sha256
 from hmac import compare_digest
 from typing import Literal
 
-from itsdangerous import BadData, URLSafeSerializer
 from msgspec import Struct
 from sqlalchemy import Engine
 
 from fleet_smi.errors import Refused, StateError
 from fleet_smi.hub.database import fact, reading
+from fleet_smi.hub.sessions import Sessions
 from fleet_smi.hub.tokens import Issued, Token, Tokens, digest_of
 from fleet_smi.hub.users import UserRole, Users
 from fleet_smi.model.text import clean
 
 logger = logging.getLogger(__name__)
 Role = Literal["node", "viewer", "admin"]
-SESSION_SECONDS = 14 * 86400.0
 _MOST_NODES = 20_000
 _MARK_SECONDS = 600.0
 
@@ -63,6 +61,7 @@ class Credentials:
         """How many times in a row the database could not be read."""
         self.tokens = Tokens(engine, clock)
         self.users = Users(engine, clock)
+        self._sessions = Sessions(engine, clock)
         self._engine = engine
         self._clock = clock
         self._local = {} if local_admin is None else _local_entry(local_admin)
@@ -76,7 +75,6 @@ class Credentials:
         self._never_used: set[str] = set()
         self._marked_at = clock()
         self._revision: str | None = None
-        self._signer = _signer(engine)
         self._read()
 
     @property
@@ -105,14 +103,13 @@ class Credentials:
 
     def session(self, cookie: str) -> Identity | None:
         """Whose session this is; `None` when it is not ours, over, or ended by a new password."""
-        try:
-            name, stamp, expires_at = self._signer.loads(cookie)
-        except (BadData, ValueError, TypeError):
+        session = self._sessions.read(cookie)
+        if session is None:
             return None
-        role, right = self._people.get(name, ("viewer", ""))
-        if not compare_digest(stamp, right) or self._clock() >= expires_at:
+        role, right = self._people.get(session.name, ("viewer", ""))
+        if not compare_digest(session.stamp, right):
             return None
-        return Identity(role=role, name=name, how="session")
+        return Identity(role=role, name=session.name, how="session")
 
     async def login(self, name: str, password: str) -> str | None:
         """A new session for the right name and password, as a cookie's value."""
@@ -122,8 +119,15 @@ class Credentials:
         await loop.run_in_executor(self._checking, self.refresh)
         if name not in self._people:
             return None  # removed just now
-        stamp = self._people[name][1]
-        return str(self._signer.dumps([name, stamp, self._clock() + SESSION_SECONDS]))
+        return self._sessions.begin(name, self._people[name][1])
+
+    async def logout(self, cookie: str) -> None:
+        """End the session of this cookie, wherever the cookie was copied to."""
+        session = self._sessions.read(cookie)
+        if session is not None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._checking, self._sessions.end, session)
+            await loop.run_in_executor(self._checking, self.refresh)
 
     def join(self, join_token: str, node_id: str, name: str) -> Issued:
         """A node's own credential for a join token; raise `Refused`. Waits for the disk."""
@@ -192,14 +196,6 @@ class Credentials:
         # When a token was last used is told to people; a full disk must not stop the rest for it.
         with suppress(StateError):
             self.tokens.mark_used(list(used))  # at once: it may still be added to
-
-
-def _signer(engine: Engine) -> URLSafeSerializer:
-    with reading(engine) as connection:
-        secret = fact(connection, "session_secret")
-    if not secret:
-        raise StateError(f"{engine.url.database} has no secret to sign with: put back a good copy")
-    return URLSafeSerializer(secret, "session", signer_kwargs={"digest_method": sha256})
 
 
 def _entry(digest: bytes, token: Token) -> _Entry | None:

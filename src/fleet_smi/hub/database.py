@@ -91,8 +91,15 @@ users = Table(
     Column("session_stamp", Text, nullable=False),
     Column("created_at", Float, nullable=False),
 )
+ended_sessions = Table(
+    "ended_sessions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("expires_at", Float, nullable=False),
+)
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = ()
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (ended_sessions.create,)
 """The first brings version 1 to 2, the next 2 to 3. A new database is made whole, by `metadata`."""
 
 

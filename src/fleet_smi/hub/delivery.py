@@ -51,7 +51,10 @@ class Source(Protocol):
         """The nodes that are known to be there before anything is heard of them."""
 
     async def look(self) -> Sequence[Delivery]:
-        """One delivery for each target, now. A source that only listens has none."""
+        """One delivery for each target, now. A source that only listens has none.
+
+        Raise a `DeliveryError` when there is no place to look at, and so no target.
+        """
 
     async def run(self, deliver: Deliver) -> None:
         """Deliver what comes, failures included, until cancelled.

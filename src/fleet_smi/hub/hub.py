@@ -20,6 +20,8 @@ from fleet_smi.wire.report import Receipt
 
 logger = logging.getLogger(__name__)
 _TURNS = 10
+# So many nodes at most are told of in one turn: a fleet of 2,000 takes two rounds.
+_MOST_TOLD = 100
 _AFTER_A_BUG_SECONDS = 30.0
 _MOST_FAULTS = 10_000
 
@@ -162,7 +164,7 @@ class Hub:
             self._keeping.changed(changed)
 
     async def _publish(self) -> None:
-        turns = Turns(_TURNS)
+        turns = Turns(_TURNS, _MOST_TOLD)
         async for _ in ticks(self._publish_seconds / _TURNS):
             self._take_changes()
             self.stream.publish(turns.due(self.stream.waiting), self.clock())

@@ -146,21 +146,17 @@ class Node:
     def _judge(self, snapshot: Snapshot, settings: Thresholds) -> tuple[Turn, ...]:
         """Judge every GPU and instance of its latest, by what is remembered of each."""
         sampled = Sampled(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
-        known, standings, turns = self.standings, dict[str, Standing](), list[Turn]()
-
-        def judged(subject: Gpu | Instance, gpu: Gpu, parts: tuple[Verdict, ...] = ()) -> Verdict:
-            before = known.get(subject.uuid)
-            after = follow(before, subject, gpu, sampled, settings, parts)
-            standings[subject.uuid] = after
-            if before is None or before.verdict.state != after.verdict.state:
-                state = None if before is None else before.verdict.state
-                turns.append(Turn(uuid=subject.uuid, before=state, after=after.verdict))
-            return after.verdict
-
+        known, standings = self.standings, dict[str, Standing]()
         for gpu in self.gpus:
-            judged(gpu, gpu, tuple([judged(part, gpu) for part in gpu.instances]))
+            verdicts: tuple[Verdict, ...] = ()
+            for part in gpu.instances:
+                after = follow(known.get(part.uuid), part, gpu, sampled, settings)
+                standings[part.uuid] = after
+                verdicts += (after.verdict,)
+            before = known.get(gpu.uuid)
+            standings[gpu.uuid] = follow(before, gpu, gpu, sampled, settings, verdicts)
         self.standings = standings
-        return tuple(turns)
+        return _turns(known, standings)
 
     def silent_from(self, settings: Thresholds) -> float:
         """When it falls silent, unless it is heard of before."""
@@ -236,6 +232,16 @@ class Node:
             inventory=self.inventory.copy(),
             ways=tuple(self.ways),
         )
+
+
+def _turns(before: dict[str, Standing], after: dict[str, Standing]) -> tuple[Turn, ...]:
+    turns = []
+    for uuid, standing in after.items():
+        known, verdict = before.get(uuid), standing.verdict
+        state = None if known is None else known.verdict.state
+        if state != verdict.state:
+            turns.append(Turn(uuid=uuid, before=state, after=verdict))
+    return tuple(turns)
 
 
 def recalled(remembered: Remembered, settings: Thresholds) -> Node:

@@ -50,19 +50,22 @@ class SshProgram:
     """Runs ssh with a private folder of its own, which is gone when this is closed.
 
     With `keep_seconds` the connection to a host is kept for the next call, for so long;
-    otherwise that is as the user's own ssh_config says.
+    otherwise that is as the user's own ssh_config says. With `key` it logs in by this one;
+    jump hosts before it keep their own.
     """
 
     def __init__(
         self,
         *,
         config: str | None,
+        key: str | None,
         timeout_seconds: float,
         most_bytes: int,
         most_at_once: int,
         keep_seconds: int | None = None,
     ) -> None:
         self._includes = _USERS_CONFIGS if config is None else (config,)
+        self._login = () if key is None else ("-i", key, "-o", "IdentitiesOnly=yes")
         self._timeout_seconds = timeout_seconds
         self._most_bytes = most_bytes
         self._turns = asyncio.Semaphore(most_at_once)
@@ -101,12 +104,12 @@ class SshProgram:
         return f"ControlPath={self._folder}/%C"
 
     async def _start(self, host: str, command: str, errors: int) -> asyncio.subprocess.Process:
-        shared: tuple[str, ...] = ()
+        options: tuple[str, ...] = self._login
         if self._keep_seconds is not None:
             persist = f"ControlPersist={self._keep_seconds}"
-            shared = ("-o", "ControlMaster=auto", "-o", self._control_path, "-o", persist)
+            options += ("-o", "ControlMaster=auto", "-o", self._control_path, "-o", persist)
         return await asyncio.create_subprocess_exec(
-            *("ssh", "-F", str(self._folder / "config"), *shared, "-T", "--", _place(host)),
+            *("ssh", "-F", str(self._folder / "config"), *options, "-T", "--", _place(host)),
             command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -190,9 +193,19 @@ def _place(host: str) -> str:
 
 def checked_config(path: str) -> str:
     """The whole path of an ssh_config that is there: ssh itself does not mind one that is not."""
+    return _readable(path, "ssh_config")
+
+
+def checked_key(path: str) -> str:
+    """The whole path of a key that can be read: without it ssh would try others."""
+    return _readable(path, "ssh key")
+
+
+def _readable(path: str, what: str) -> str:
     found = Path(path).expanduser().absolute()
-    if not found.is_file():
-        raise UsageError(f"there is no ssh_config {path}")
+    # Where one may not look there is nothing either; pathlib would raise.
+    if not (os.path.isfile(found) and os.access(found, os.R_OK)):  # noqa: PTH113
+        raise UsageError(f"there is no {what} {path} that this user can read")
     return str(found)
 
 

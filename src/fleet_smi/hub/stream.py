@@ -89,7 +89,8 @@ class Stream:
         self._told = Told(fleet)
         self._most_listeners = most_listeners
         self._listening: WeakSet[Listener] = WeakSet()
-        self.waiting: set[str] = set()
+        # A line, the longest waiting first: a node that changes again keeps its place.
+        self.waiting: dict[str, None] = {}
         self._now: float | None = None
         self._told_at = 0.0
         self.turned = asyncio.Event()
@@ -102,7 +103,7 @@ class Stream:
 
     def note(self, changed: Collection[str], now: float) -> None:
         """There is news of these nodes; it waits to be published."""
-        self.waiting.update(changed)
+        self.waiting.update(dict.fromkeys(changed))
         self._now = now
 
     def publish(self, node_ids: Collection[str], now: float) -> None:
@@ -146,8 +147,10 @@ class Stream:
         return self.count - count < _WHOLE_LASTS_EVENTS and self.ring.after(count) is not None
 
     def _tell(self, node_ids: Collection[str], now: float) -> None:
-        news = self._told.update(sorted(node_ids), now)
-        self.waiting = self.waiting.difference(node_ids)
+        told = sorted(node_ids)
+        news = self._told.update(told, now)
+        for node_id in told:
+            self.waiting.pop(node_id, None)
         if self.count and news is None:
             return
         self.count += 1
@@ -191,8 +194,8 @@ class Listener:
         stream = self._stream
         if self._place == stream.count and not stream.closed:
             try:
-                # The sign of now: what comes before the wait has begun is not to be missed.
-                await asyncio.wait_for(stream.turned.wait(), stream.ping_seconds)
+                async with asyncio.timeout(stream.ping_seconds):
+                    await stream.turned.wait()
             except TimeoutError:
                 return _PING
         if stream.closed:

@@ -1,11 +1,13 @@
 """What listeners have been told of the fleet, and what of it is news; pure."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from fleet_smi.hub.fleet import Fleet
 from fleet_smi.model.brief import NodeBrief, NodeFigures
 from fleet_smi.model.briefing import node_brief, node_figures
-from fleet_smi.model.views import summary_of
+from fleet_smi.model.fleet import State
+from fleet_smi.model.views import summary
 from fleet_smi.wire.event import Moved, News, moved
 
 
@@ -18,7 +20,10 @@ class Told:
         self._last_number = 0
         self._nodes: dict[int, NodeBrief] = {}
         self._figures: dict[int, NodeFigures] = {}
-        self._summary = summary_of(())
+        # Counted as nodes change: a look at every GPU would cost more than all that is told.
+        self._states = Counter[State]()
+        self._reporting = 0
+        self._summary = summary(self._states, 0, 0)
 
     def whole(self) -> News:
         """Everything, for one who knows nothing."""
@@ -38,13 +43,15 @@ class Told:
             number = self._number(node_id)
             brief, row = node_brief(number, parts, now), node_figures(number, parts, now)
             if brief != self._nodes.get(number):
+                self._drop(number)
+                self._add(brief)
                 nodes.append(brief)
                 figures.append(row)
             elif row != self._figures[number]:
                 figures.append(moved(self._figures[number], row))
-            self._nodes[number], self._figures[number] = brief, row
+            self._figures[number] = row
         if nodes or removed:
-            self._summary = summary_of(self._nodes.values())
+            self._summary = summary(self._states, len(self._nodes), self._reporting)
         elif not figures:
             return None
         return News(summary=self._summary, nodes=nodes, figures=figures, removed=removed)
@@ -60,5 +67,17 @@ class Told:
         number = self._numbers.pop(node_id, None)
         if number is None:
             return []
-        del self._nodes[number], self._figures[number]
+        self._drop(number)
+        del self._figures[number]
         return [number]
+
+    def _add(self, brief: NodeBrief) -> None:
+        self._nodes[brief.number] = brief
+        self._states.update([gpu.verdict.state for gpu in brief.gpus])
+        self._reporting += not brief.silent
+
+    def _drop(self, number: int) -> None:
+        brief = self._nodes.pop(number, None)
+        if brief is not None:
+            self._states.subtract([gpu.verdict.state for gpu in brief.gpus])
+            self._reporting -= not brief.silent

@@ -6,15 +6,20 @@ _FEW = 100
 
 
 class Turns:
-    """Gives every node one turn of `count`; a few nodes have it together."""
+    """Gives every node one turn of `count`; a few nodes have it together.
 
-    def __init__(self, count: int) -> None:
+    No more than `most` go at once: of those who wait in a line, the first.
+    """
+
+    def __init__(self, count: int, most: int | None = None) -> None:
         self._count = count
+        self._most = most
         self._turn = 0
 
     def due(self, waiting: Collection[str]) -> list[str]:
         """Whose turn it is now, of those who wait for theirs."""
         self._turn = (self._turn + 1) % self._count
         if len(waiting) > _FEW:
-            return [one for one in waiting if hash(one) % self._count == self._turn]
+            due = [one for one in waiting if hash(one) % self._count == self._turn]
+            return due[: self._most]
         return [] if self._turn else list(waiting)

@@ -99,8 +99,19 @@ class Users:
             raise UsageError(f"a password has {LEAST_PASSWORD} to {_MOST_PASSWORD} characters")
         return {
             "password_hash": self._hasher.hash(_bytes(password)),
-            "session_stamp": secrets.token_hex(8),
+            "session_stamp": _new_stamp(),
         }
+
+
+def end_sessions(connection: Connection, name: str) -> None:
+    """Sign somebody out everywhere: no session that there is carries their new stamp."""
+    stamped = update(users).where(users.c.name == name).values(session_stamp=_new_stamp())
+    connection.execute(stamped)
+    credentials_changed(connection)
+
+
+def _new_stamp() -> str:
+    return secrets.token_hex(8)
 
 
 def _refuse_unknown(found: int, name: str) -> None:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from fleet_smi.model.fleet import STATES, JudgedGpu, JudgedInstance, NodeView, Summary, Verdict
+from fleet_smi.model.fleet import (
+    STATES,
+    JudgedGpu,
+    JudgedInstance,
+    NodeView,
+    State,
+    Summary,
+    Verdict,
+)
 from fleet_smi.model.snapshot import Gpu
 
 if TYPE_CHECKING:
@@ -36,12 +44,13 @@ def summary_of(nodes: "Iterable[NodeView | NodeBrief]") -> Summary:
     """The strip of truth over these nodes, whole or in brief."""
     nodes = tuple(nodes)
     states = Counter([gpu.verdict.state for node in nodes for gpu in node.gpus])
-    return Summary(
-        gpus=states.total(),
-        nodes=len(nodes),
-        nodes_reporting=sum([not node.silent for node in nodes]),
-        **{state: states[state] for state in STATES},
-    )
+    return summary(states, len(nodes), sum([not node.silent for node in nodes]))
+
+
+def summary(states: Counter[State], nodes: int, nodes_reporting: int) -> Summary:
+    """The strip of truth over what was counted."""
+    counts = {state: states[state] for state in STATES}
+    return Summary(gpus=states.total(), nodes=nodes, nodes_reporting=nodes_reporting, **counts)
 
 
 def _judged(gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]) -> JudgedGpu:

@@ -19,6 +19,7 @@ from fleet_smi.server.refusal import BUG, Refusal
 from fleet_smi.server.reports import Reports
 from fleet_smi.server.routes import ROUTES
 from fleet_smi.server.services import Services
+from fleet_smi.wire.plain_words import plain_words
 
 logger = logging.getLogger(__name__)
 _MOST_BODY_BYTES = 64 << 10
@@ -28,12 +29,12 @@ class App:
     """ASGI. Reports go straight to their taker; all else passes the guard and the routes."""
 
     def __init__(self, services: Services, hosts: Hosts) -> None:
-        self._reports = Reports(services, hosts)
+        self.reports = Reports(services, hosts)
         self._rest = Guard(_starlette(services), hosts, tls=services.tls)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == Reports.path:
-            await self._reports(scope, receive, send)
+            await self.reports(scope, receive, send)
         else:
             await self._rest(scope, receive, send)
 
@@ -100,7 +101,7 @@ def _query(kind: type[msgspec.Struct], request: Request) -> Any:
     try:
         return msgspec.convert(dict(request.query_params), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise ApiError(Refusal(400, "bad_query", str(error))) from None
+        raise ApiError(Refusal(400, "bad_query", plain_words(error))) from None
 
 
 async def _body(kind: Any, request: Request) -> Any:
@@ -116,7 +117,7 @@ async def _body(kind: Any, request: Request) -> Any:
     try:
         return msgspec.json.decode(bytes(body), type=kind)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
-        raise ApiError(Refusal(400, "bad_body", str(error))) from None
+        raise ApiError(Refusal(400, "bad_body", plain_words(error))) from None
 
 
 def _refused(refusal: Refusal) -> Response:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from fleet_smi.errors import UsageError
-from fleet_smi.hub.credentials import SESSION_SECONDS, Credentials, Identity, Role
+from fleet_smi.hub.credentials import Credentials, Identity, Role
+from fleet_smi.hub.sessions import SESSION_SECONDS
 from fleet_smi.model.text import clean
 from fleet_smi.server.addresses import Networks, is_loopback
 from fleet_smi.server.failures import Failures
@@ -13,6 +14,7 @@ from fleet_smi.server.refusal import Headers, Refusal
 Action = Literal["view", "report", "administrate"]
 COOKIE = "fleet_smi_session"
 ANYBODY = Identity(role="viewer", name="anybody", how="open")
+_NEEDED = {"view": "a viewer", "report": "a node", "administrate": "an admin"}
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"x-forwarded-host")
 _BAD_TOKEN = Refusal(401, "bad_token", "this token is not known here: expired, revoked or mistyped")
@@ -77,15 +79,18 @@ class Access:
         return who or _NOBODY
 
     def refusal(self, who: Identity, action: Action, node_id: str | None = None) -> Refusal | None:
-        """Why somebody may not do this; `None` when they may."""
+        """Why somebody may not do this; `None` when they may.
+
+        To report, without a node's id, is to report as whichever node they may be.
+        """
         if self._may(who, action, node_id):
             return None
         if who.how == "open":
             return _NOBODY
-        if action == "report":
+        if action == "report" and who.role == "node":
             return Refusal(403, "not_that_node", f"{who.name} may not report as that node")
-        needed = "an admin" if action == "administrate" else "a viewer"
-        return Refusal(403, "forbidden", f"only {needed} may do this; you are a {who.role} here")
+        words = f"only {_NEEDED[action]} may do this; your role here is {who.role}"
+        return Refusal(403, "forbidden", words)
 
     async def login(
         self, headers: Headers, peer: str, name: str, password: str
@@ -102,8 +107,11 @@ class Access:
         self._failures.forgive(self.address(headers, peer))
         return self._cookie(session, SESSION_SECONDS)
 
-    def logout(self) -> tuple[bytes, bytes]:
-        """The header that takes the cookie away."""
+    async def logout(self, headers: Headers) -> tuple[bytes, bytes]:
+        """End the session for good; the header that takes its cookie away."""
+        cookie = _session_cookie(headers)
+        if cookie is not None:
+            await self._credentials.logout(cookie)
         return self._cookie("", 0)
 
     def failed(self, headers: Headers, peer: str, why: Refusal) -> Refusal:
@@ -126,7 +134,7 @@ class Access:
         if who.how == "open":
             # Open is no way to speak for a node that has a credential of its own.
             return self._insecure_open and not self._credentials.has_node(node_id or "")
-        return who.role == "node" and who.node_id == node_id
+        return who.role == "node" and node_id in (None, who.node_id)
 
     def _is_open(self, headers: Headers, peer: str) -> bool:
         if self._insecure_open:
@@ -136,11 +144,8 @@ class Access:
         return self._loopback_only and not forwarded
 
     def _session(self, headers: Headers) -> Identity | None:
-        for part in _value(headers, b"cookie").split(";"):
-            name, _, value = part.strip().partition("=")
-            if name == COOKIE:
-                return self._credentials.session(value)
-        return None
+        cookie = _session_cookie(headers)
+        return None if cookie is None else self._credentials.session(cookie)
 
     def _proxied(self, headers: Headers, peer: str) -> Identity | None:
         name = clean(_value(headers, self._user_header), 64)
@@ -179,6 +184,15 @@ def bearer(headers: Headers) -> str | None:
     for name, value in headers:
         if name == b"authorization":
             return value[7:].strip().decode("latin-1") if value[:7].lower() == b"bearer " else ""
+    return None
+
+
+def _session_cookie(headers: Headers) -> str | None:
+    """The value of our cookie; `None` when it did not come along."""
+    for part in _value(headers, b"cookie").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE:
+            return value
     return None
 
 

@@ -72,6 +72,13 @@ class Asked:
         return "" if client is None else client.host
 
     @property
+    def may_still(self) -> bool:
+        """Whether the asker is still who they were: sessions end, and tokens are revoked."""
+        request = self.request
+        who = self.services.access.asker(request.scope["headers"], self.peer, request.method)
+        return who == self.who
+
+    @property
     def commands(self) -> Commands:
         """How much of a command line the asker may see."""
         admin = self.who is not None and self.who.role == "admin"

@@ -1,15 +1,20 @@
-"""`POST /api/v1/reports`: what nodes send by themselves. Plain ASGI: the hub's hot path."""
+"""`POST /api/v1/reports`: what nodes send by themselves. `at_once.py` asks this directly."""
 
 import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from fleet_smi.errors import DeliveryError, WrongVersion
 from fleet_smi.hub.credentials import Identity
-from fleet_smi.server.guard import Hosts, Message, Receive, Send, refuse
+from fleet_smi.server.guard import Hosts, Message, Receive, Send
 from fleet_smi.server.refusal import Headers, Refusal
 from fleet_smi.server.services import Services
 from fleet_smi.wire.report import MOST_BYTES, decode_report, encode_receipt
 
 logger = logging.getLogger(__name__)
+_Args = ParamSpec("_Args")
+_Found = TypeVar("_Found")
 _JSON, _MSGPACK = b"application/json", b"application/msgpack"
 _TOO_LARGE = Refusal(413, "too_large", f"a report has at most {MOST_BYTES >> 20} MiB")
 _WRONG_METHOD = Refusal(405, "wrong_method", "reports are sent by POST", allow="POST")
@@ -20,8 +25,44 @@ _BUG = Refusal(422, "bug", "this report finds a bug in fleet-smi; the hub's log 
 _STARTING = Refusal(503, "not_ready", "the hub is starting or ending: send it again", 1)
 
 
+class Sender(NamedTuple):
+    """Who sends a report, and how it is written."""
+
+    who: Identity
+    json: bool
+
+
+class Answer(NamedTuple):
+    """A receipt as it is sent; it has what a refusal has."""
+
+    body: bytes
+    status: int = 200
+
+    @property
+    def headers(self) -> Headers:
+        """What goes with the body, its length included."""
+        return [
+            (b"content-type", _JSON),
+            (b"content-length", b"%d" % len(self.body)),
+            # The rest of the security headers is for pages, which this is no answer to.
+            (b"x-content-type-options", b"nosniff"),
+        ]
+
+
+def _outliving_bugs(step: Callable[_Args, _Found]) -> Callable[_Args, _Found | Refusal]:
+    @wraps(step)
+    def outliving(*args: _Args.args, **kwargs: _Args.kwargs) -> _Found | Refusal:
+        try:
+            return step(*args, **kwargs)
+        except Exception:  # a bug in taking one report must not stop the hub
+            logger.exception("bug in %s", Reports.path)
+            return _BUG
+
+    return outliving
+
+
 class Reports:
-    """ASGI: a report in, a receipt out."""
+    """A report in, a receipt out: in two steps, or as ASGI."""
 
     path = "/api/v1/reports"
 
@@ -32,43 +73,40 @@ class Reports:
         self._hosts = hosts
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        try:
-            answer = await self._answer(scope, receive)
-        except Exception:  # a bug in taking one report must not stop the hub
-            logger.exception("bug in %s", self.path)
-            answer = _BUG
-        if isinstance(answer, Refusal):
-            await refuse(answer, send)
-            return
-        headers = [
-            (b"content-type", _JSON),
-            (b"content-length", str(len(answer)).encode()),
-            # The rest of the security headers is for pages, which this is no answer to.
-            (b"x-content-type-options", b"nosniff"),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
+        answer = await self._answer(scope, receive)
+        start = {"status": answer.status, "headers": answer.headers}
+        await send({"type": "http.response.start", **start})
+        await send({"type": "http.response.body", "body": answer.body})
 
-    async def _answer(self, scope: Message, receive: Receive) -> bytes | Refusal:
-        headers: Headers = scope["headers"]
+    async def _answer(self, scope: Message, receive: Receive) -> Answer | Refusal:
+        client = scope.get("client")
+        sender = self.admit(scope["method"], scope["headers"], client[0] if client else "")
+        if isinstance(sender, Refusal):
+            return sender
+        body = await _body(receive)
+        return body if isinstance(body, Refusal) else self.answer(body, sender)
+
+    @_outliving_bugs
+    def admit(self, method: str, headers: Headers, peer: str) -> Sender | Refusal:
+        """Who sends a report, by the head of the request; or why it is not even read."""
         refusal = self._hosts.refusal(headers)
         if refusal is not None:
             return refusal
-        if scope["method"] != "POST":
+        if method != "POST":
             return _WRONG_METHOD
-        client = scope.get("client")
-        who = self._access.asker(headers, client[0] if client else "", "POST")
+        who = self._access.asker(headers, peer, "POST")
         if isinstance(who, Refusal):
             return who
+        refusal = self._access.refusal(who, "report")
+        if refusal is not None:
+            return refusal
         kind = _kind(headers)
-        if isinstance(kind, Refusal):
-            return kind
-        body = await _body(receive)
-        if isinstance(body, Refusal):
-            return body
-        return self._taken(body, who, json=kind == _JSON)
+        return kind if isinstance(kind, Refusal) else Sender(who, kind == _JSON)
 
-    def _taken(self, body: bytes, who: Identity, *, json: bool) -> bytes | Refusal:
+    @_outliving_bugs
+    def answer(self, body: bytes, sender: Sender) -> Answer | Refusal:
+        """Take a report in."""
+        who, json = sender
         if not self._push.listens:
             return _STARTING
         try:
@@ -80,7 +118,7 @@ class Reports:
         if refusal is not None:
             return refusal
         self._push.receive(report)
-        return encode_receipt(self._hub.receipt(snapshot))
+        return Answer(encode_receipt(self._hub.receipt(snapshot)))
 
     def _undecodable(self, error: DeliveryError, who: Identity) -> Refusal:
         if who.node_id is not None:

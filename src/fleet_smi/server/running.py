@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fleet_smi.errors import UsageError
+from fleet_smi.server.at_once import AtOnce
 
 _GRACE_SECONDS = 1
 REQUEST_SECONDS = 30.0
@@ -25,7 +25,7 @@ class Tls(NamedTuple):
     key: str
 
 
-class _Impatient(HttpToolsProtocol):
+class _Impatient(AtOnce):
     """Hangs up on those who open a connection and do not come to the point."""
 
     _waiting: asyncio.TimerHandle | None = None

@@ -41,6 +41,7 @@ from msgspec.structs import astuple
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.brief import Figures, FleetBrief, NodeBrief, NodeFigures
 from fleet_smi.model.fleet import Summary
+from fleet_smi.wire.plain_words import plain_words
 
 Kind = Literal["fleet", "change"]
 Same = Literal["="]
@@ -118,7 +119,7 @@ def decode_event(data: bytes | str) -> Event:
     try:
         return msgspec.json.decode(data, type=Event)
     except (ValueError, RecursionError) as error:
-        raise Undecodable(f"not an event: {error}") from None
+        raise Undecodable(f"not an event: {plain_words(error)}") from None
 
 
 def gzip_block(data: bytes) -> bytes:

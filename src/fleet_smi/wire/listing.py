@@ -4,19 +4,17 @@ JSON has the model's own field names; what is not measured is `null`, times are 
 since 1970. CSV has one row a GPU and one a MIG instance; what is not measured is empty.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
 from fleet_smi.model.people import Person, owners
+from fleet_smi.wire.spreadsheet import Cell, csv_text
 
-Cell = str | int | float | bool | None
 Part = JudgedGpu | JudgedInstance
 _INDENT = 2
-# A spreadsheet takes a cell that starts so for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def to_json(value: Any, *, pretty: bool = False) -> bytes:
@@ -37,30 +35,14 @@ def people_json(people: Iterable[Person], *, pretty: bool = False) -> bytes:
 
 def fleet_csv(view: FleetView) -> str:
     """The fleet as RFC 4180 text with a header row."""
-    import csv
-    import io
+    return csv_text([list(COLUMNS), *_rows(view)])
 
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
+
+def _rows(view: FleetView) -> Iterator[list[Cell]]:
     for node in view.nodes:
         for gpu in node.gpus:
-            writer.writerow(_row(node, gpu, gpu))
-            writer.writerows(_row(node, gpu, instance) for instance in gpu.instances)
-    return text.getvalue()
-
-
-def _row(node: NodeView, gpu: JudgedGpu, part: Part) -> list[Cell]:
-    return [_safe(column(node, gpu, part)) for column in COLUMNS.values()]
-
-
-def _safe(cell: Cell) -> Cell:
-    """A cell that no spreadsheet runs; unknown is empty, true and false are words."""
-    if cell is None:
-        return ""
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+            for part in (gpu, *gpu.instances):
+                yield [column(node, gpu, part) for column in COLUMNS.values()]
 
 
 def _text(values: Sequence[str] | None) -> str | None:

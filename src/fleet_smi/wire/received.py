@@ -29,7 +29,7 @@ def harmless(snapshot: Snapshot) -> Snapshot:
         snapshot = msgspec.convert(plain, narrowed(Snapshot))
     if not snapshot.name:
         snapshot = replace(snapshot, name=snapshot.node_id)
-    if any(map(_is_overfull, snapshot.gpus)):
+    if _is_overfull(snapshot):
         snapshot = replace(snapshot, gpus=tuple([_mended(gpu) for gpu in snapshot.gpus]))
     uuids = uuids_of(snapshot)
     if len(set(uuids)) < len(uuids) or "" in uuids:
@@ -62,8 +62,11 @@ def _clean_text(text: str) -> str:
     return text if text.isprintable() else clean(text, len(text))
 
 
-def _is_overfull(gpu: Gpu) -> bool:
-    return _holds_too_much(gpu) or any(map(_holds_too_much, gpu.instances))
+def _is_overfull(snapshot: Snapshot) -> bool:
+    for gpu in snapshot.gpus:
+        if _holds_too_much(gpu) or (gpu.instances and any(map(_holds_too_much, gpu.instances))):
+            return True
+    return False
 
 
 def _holds_too_much(part: Gpu | Instance) -> bool:

@@ -14,8 +14,8 @@ from msgspec import Meta, Raw, Struct
 
 from fleet_smi.errors import Undecodable, WrongVersion
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.model.text import clean
 from fleet_smi.wire.bounds import MOST, narrowed
+from fleet_smi.wire.plain_words import plain_words
 from fleet_smi.wire.received import harmless
 from fleet_smi.wire.salvage import UNREADABLE, Salvage, decoder
 
@@ -98,7 +98,7 @@ def decode_receipt(body: bytes) -> Receipt:
     try:
         return _receipt_decoder.decode(body)
     except UNREADABLE as error:
-        raise Undecodable(f"the hub's answer is no receipt: {_words(error)}") from None
+        raise Undecodable(f"the hub's answer is no receipt: {plain_words(error)}") from None
 
 
 class _Envelope(Struct):
@@ -130,7 +130,7 @@ def _salvaged(body: bytes, *, json: bool) -> Report:
         _check_version(salvage.read(body, _Versioned).version)
         envelope = salvage.read(body, _Envelope)
     except UNREADABLE as error:
-        raise Undecodable(f"not a report: {_words(error)}") from None
+        raise Undecodable(f"not a report: {plain_words(error)}") from None
     found, errors = [], []
     for raw in envelope.snapshots:
         try:
@@ -154,11 +154,3 @@ def _check_snapshots(snapshots: tuple[Snapshot, ...]) -> None:
         raise Undecodable("a report without a snapshot")
     if len(snapshots) > 1 and len({snapshot.node_id for snapshot in snapshots}) > 1:
         raise Undecodable("a report with snapshots of more than one node")
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deep"
-    if isinstance(error, UnicodeDecodeError):
-        return "a text in it is not UTF-8"
-    return clean(str(error), 200)

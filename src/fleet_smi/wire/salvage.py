@@ -26,6 +26,7 @@ from fleet_smi.wire.bounds import (
     longest,
     narrowed,
 )
+from fleet_smi.wire.plain_words import plain_words
 
 Unread = dict[str, str]
 _T = TypeVar("_T", bound=Struct)
@@ -59,7 +60,7 @@ class Salvage:
         try:
             found = self._struct(raw, Snapshot, 0)
         except UNREADABLE as error:
-            raise Undecodable(f"not a snapshot: {clean(str(error), 200)}") from None
+            raise Undecodable(f"not a snapshot: {plain_words(error)}") from None
         if not self._notes:
             return found
         detail = clean("; ".join(f"{name}: {why}" for name, why in self._notes.items()), 512)

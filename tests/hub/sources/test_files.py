@@ -130,9 +130,12 @@ def test_what_is_no_report_is_told_of_its_node_and_hides_no_other(
 
 def test_a_folder_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
-    (delivery,) = look(gone)
-    assert isinstance(failure(delivery), Unreachable)
-    assert str(failure(delivery)) == f"{gone}: the folder cannot be read: No such file or directory"
+    words = f"{gone}: the folder cannot be read: No such file or directory"
+    with pytest.raises(Unreachable, match=words):
+        look(gone)
+    with hearing(FilesSource(str(gone), interval_seconds=0.01)) as heard:
+        assert isinstance(heard.error(), Unreachable)
+        assert str(heard.error()) == words
 
 
 def test_a_folder_that_comes_back_is_read_again(tmp_path: Path) -> None:

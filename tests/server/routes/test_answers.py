@@ -10,7 +10,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fleet_smi.client.connection import Response
-from fleet_smi.client.hub import HubClient
 from tests.builders import gpu, process
 from tests.cli.program import fleet_smi
 from tests.server.hubs import RunningHub, error_of
@@ -167,6 +166,8 @@ def test_signing_in_and_out(hub: RunningHub) -> None:
         Content_Type="application/json",
     )
     assert (left.status, "Max-Age=0" in left.headers["set-cookie"]) == (204, True)
+    copied = hub.ask("GET", "/api/v1/session", Cookie=cookie)
+    assert msgspec.json.decode(copied.body)["how"] == "open"
 
 
 def test_a_page_elsewhere_changes_nothing_with_a_cookie_of_ours(hub: RunningHub) -> None:
@@ -180,9 +181,7 @@ def test_a_page_elsewhere_changes_nothing_with_a_cookie_of_ours(hub: RunningHub)
 def test_a_join_token_is_good_for_joining_alone(hub: RunningHub) -> None:
     token = hub.token("join", uses=1)
     assert hub.ask("GET", "/api/v1/fleet", token=token).status in (401, 403)
-    client = HubClient(hub.url, token=token)
-    assert client.join("id-of-gpu03", "gpu03").startswith("fsmi_")
-    client.close()
+    assert hub.join("id-of-gpu03", "gpu03", token).startswith("fsmi_")
     again = hub.change("POST", "/api/v1/join", {"node_id": "x", "name": "x"}, token=token)
     assert (again.status, error_of(again)) == (403, "refused")
 
@@ -197,3 +196,21 @@ def test_a_join_that_makes_no_sense_is_refused(hub: RunningHub, body: bytes, sta
     )
     assert answer.status == status
     error_of(answer)
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        (b"{}", "node_id is missing"),
+        (b'{"node_id":1,"name":"x"}', "node_id must be a text, not a whole number"),
+        (b'{"node_id":"x","name":"x","role":"admin"}', "role is not known"),
+        (b"{", "it breaks off"),
+    ],
+)
+def test_a_mistake_is_told_in_plain_words(hub: RunningHub, body: bytes, words: str) -> None:
+    page = {"token": hub.token("join"), "Content_Type": "application/json"}
+    answer = hub.ask("POST", "/api/v1/join", body, **page)
+    assert msgspec.json.decode(answer.body)["error"]["message"] == words
+    asked = hub.ask("GET", "/?columns=wide")
+    words = "columns must be a whole number, not a text"
+    assert msgspec.json.decode(asked.body)["error"]["message"] == words

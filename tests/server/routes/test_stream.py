@@ -30,11 +30,20 @@ class Told(NamedTuple):
 class Listening:
     """One who listens, by a connection of their own."""
 
-    def __init__(self, hub: RunningHub, *, last_id: str | None = None, gzip: bool = False) -> None:
+    def __init__(
+        self,
+        hub: RunningHub,
+        *,
+        last_id: str | None = None,
+        gzip: bool = False,
+        token: str | None = None,
+    ) -> None:
         self._connection = http.client.HTTPConnection(hub.url.removeprefix("http://"), timeout=10)
         headers = {"Accept-Encoding": "gzip" if gzip else "identity"}
         if last_id is not None:
             headers["Last-Event-ID"] = last_id
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
         self._connection.request("GET", PATH, headers=headers)
         self.answer = self._connection.getresponse()
         self._unpack = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
@@ -160,3 +169,17 @@ def test_the_end_of_the_hub_is_the_end_of_the_stream(hub: RunningHub) -> None:
         began = time.monotonic()
         hub.stop()
         assert time.monotonic() - began < 5
+
+
+def test_a_stream_ends_with_the_token_that_it_was_asked_for_with(hub: RunningHub) -> None:
+    hub.add(now("gpu01", gpu(0)))
+    hub.settle()
+    known = hub.server.credentials
+    issued = known.tokens.add("viewer")
+    known.refresh()
+    with Listening(hub, token=issued.secret) as revoked, Listening(hub) as other:
+        assert (revoked.next().kind, other.next().kind) == ("fleet", "fleet")
+        known.revoke(issued.id)
+        renamed(hub, "another")
+        assert other.next().kind == "change"
+        assert revoked.answer.read() == b""

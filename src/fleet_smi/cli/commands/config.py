@@ -59,7 +59,7 @@ def _check() -> int:
     from fleet_smi import config
     from fleet_smi.places import settings_files
 
-    problems = config.gather(os.environ).problems
+    problems = config.gather(os.environ, strict=True).problems
     for problem in problems:
         print(f"{problem.origin}: {problem.words}")
     if problems:

@@ -48,7 +48,7 @@ class FilesSource:
         self._worker = Worker(f"files {folder}")
 
     async def look(self) -> Sequence[Delivery]:
-        """What lies in the folder now, every file of it."""
+        """What lies in the folder now, every file of it; raise when it is no folder to look in."""
         self._known.clear()
         try:
             return await self._round()
@@ -59,10 +59,16 @@ class FilesSource:
         """Deliver every file that is new, until cancelled."""
         try:
             async for _ in ticks(self._interval_seconds):
-                for delivery in await self._round():
+                for delivery in await self._round_or_failure():
                     deliver(delivery)
         finally:
             self._worker.close()
+
+    async def _round_or_failure(self) -> Sequence[Delivery]:
+        try:
+            return await self._round()
+        except Unreachable as failure:
+            return [Delivery(source=self.name, target=str(self._folder), what=failure)]
 
     async def _round(self) -> Sequence[Delivery]:
         """What is new. A shared disk can hang for minutes: never on the event loop."""
@@ -72,10 +78,9 @@ class FilesSource:
             words = (
                 f"the folder has not answered for {self._timeout_seconds:g} s: is its server up?"
             )
-            failure: DeliveryError = Unreachable(words, str(self._folder))
         except OSError as error:
-            failure = Unreachable(f"the folder cannot be read: {error.strerror}", str(self._folder))
-        return [Delivery(source=self.name, target=str(self._folder), what=failure)]
+            words = f"the folder cannot be read: {error.strerror}"
+        raise Unreachable(words, str(self._folder))
 
     def _new(self) -> Iterator[Delivery]:
         looked_at = self._clock()

@@ -10,7 +10,7 @@ from fleet_smi.hub.delivery import Deliver, Delivery
 from fleet_smi.hub.sources.polling import ask_all, keep_asking
 from fleet_smi.hub.ssh_failures import failure_of
 from fleet_smi.hub.ssh_hosts import checked_host, expand_hosts, read_hosts_file
-from fleet_smi.hub.ssh_program import Output, SshProgram, checked_config
+from fleet_smi.hub.ssh_program import Output, SshProgram, checked_config, checked_key
 from fleet_smi.hub.ssh_script import COMMAND, script
 from fleet_smi.wire.dialects.remote_shell import parse
 from fleet_smi.wire.report import MOST_BYTES, Report
@@ -33,12 +33,14 @@ class SshSource:
         timeout_seconds: float = 10.0,
         concurrency: int = 32,
         config: str | None = None,
+        key: str | None = None,
     ) -> None:
         self.targets = tuple(map(checked_host, hosts))
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
         self._concurrency = concurrency
         self._config = None if config is None else checked_config(config)
+        self._key = None if key is None else checked_key(key)
         # The node's own programs are given up before the node is.
         self._patience_seconds = max(1, int(timeout_seconds) - 2)
 
@@ -61,6 +63,7 @@ class SshSource:
     def _ssh(self, keep_seconds: int | None = None) -> SshProgram:
         return SshProgram(
             config=self._config,
+            key=self._key,
             timeout_seconds=self._timeout_seconds,
             most_bytes=MOST_BYTES,
             most_at_once=self._concurrency,

@@ -43,8 +43,8 @@ async def login(asked: Asked) -> Response:
 
 
 async def logout(asked: Asked) -> Response:
-    """Sign out: the cookie goes."""
-    return _with_cookie(asked.services.access.logout())
+    """Sign out: the session ends, and its cookie goes."""
+    return _with_cookie(await asked.services.access.logout(asked.request.scope["headers"]))
 
 
 def _with_cookie(header: tuple[bytes, bytes]) -> Response:
@@ -80,5 +80,6 @@ ENDPOINTS = (
         may="view",
         handle=logout,
         status=204,
+        also=(503,),
     ),
 )

@@ -19,12 +19,14 @@ async def stream(asked: Asked) -> Response:
     gzip = asked.takes_gzip
     listener = asked.hub.stream.listen(asked.header("last-event-id") or None, gzip=gzip)
     headers = {**_HEADERS, "Content-Encoding": "gzip"} if gzip else _HEADERS
-    return StreamingResponse(_events(listener), headers=headers, media_type="text/event-stream")
+    return StreamingResponse(
+        _events(asked, listener), headers=headers, media_type="text/event-stream"
+    )
 
 
-async def _events(listener: Listener) -> AsyncIterator[bytes]:
+async def _events(asked: Asked, listener: Listener) -> AsyncIterator[bytes]:
     try:
-        while (part := await listener.next()) is not None:
+        while (part := await listener.next()) is not None and asked.may_still:
             yield part
     finally:
         listener.close()

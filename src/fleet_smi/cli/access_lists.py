@@ -1,0 +1,52 @@
+"""The tokens and people of a hub, listed: as tables for people, as JSON for programs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fleet_smi.hub.tokens import Token
+    from fleet_smi.hub.users import User
+
+
+def print_tokens(tokens: Sequence["Token"], now: float) -> None:
+    """One line a token: whose it is, when it was used, how long it is good."""
+    head = ("ID", "ROLE", "NOTE", "NODE", "USED", "STATE")
+    _print_table(head, [_token_row(token, now) for token in tokens])
+
+
+def print_users(users: Sequence["User"], now: float) -> None:
+    """One line a person."""
+    rows = [(user.name, user.role, _ago(user.created_at, now)) for user in users]
+    _print_table(("NAME", "ROLE", "SINCE"), rows)
+
+
+def print_json(value: Any) -> None:
+    """The same for programs."""
+    from fleet_smi.wire.listing import to_json
+
+    print(to_json(value, pretty=True).decode())
+
+
+def _token_row(token: "Token", now: float) -> tuple[str, ...]:
+    from fleet_smi.model.units import format_duration
+
+    state = token.trouble(now) or "good"
+    if state == "good" and token.expires_at is not None:
+        state = f"good for {format_duration(token.expires_at - now)}"
+    if token.uses_left:
+        state += f", {token.uses_left} uses"
+    node = token.node_id or ""
+    return (token.id, token.role, token.note, node, _ago(token.used_at, now), state)
+
+
+def _ago(at: float | None, now: float) -> str:
+    from fleet_smi.model.units import format_duration
+
+    return "never" if at is None else f"{format_duration(max(0.0, now - at))} ago"
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())

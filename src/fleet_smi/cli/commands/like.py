@@ -1,0 +1,43 @@
+"""`fleet-smi like NAME`: what another tool prints, with its own flags, over this fleet."""
+
+import argparse
+from importlib import import_module
+
+from fleet_smi.cli import fleets
+from fleet_smi.cli.ancestors import ANCESTORS
+from fleet_smi.errors import UsageError
+
+HELP = "print what gpustat, nvgpu or cluster-smi prints, with its own flags, over this fleet"
+EXAMPLES = """\
+  fleet-smi like gpustat -cup
+  fleet-smi like nvgpu available -l 1
+  fleet-smi like cluster-smi -p -t
+  alias gpustat='fleet-smi like gpustat'
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The tool, and whatever it is given."""
+    parser.add_argument("tool", choices=sorted(ANCESTORS), help="the tool to stand in for")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its own flags, or --help")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do as that tool does."""
+    from fleet_smi.cli.main import Parser
+
+    tool = import_module(f"fleet_smi.cli.ancestors.{ANCESTORS[args.tool]}")
+    parser = Parser(
+        prog=f"fleet-smi like {args.tool}",
+        description=tool.HELP,
+        epilog=f"examples:\n{tool.EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    tool.add_arguments(parser)
+    fleets.add_arguments(parser)
+    try:
+        code: int = tool.run(parser.parse_args(args.arguments))
+    except UsageError as error:
+        raise UsageError(f"{args.tool}: {error}") from None
+    return code

@@ -1,0 +1,72 @@
+"""Reports answered by the protocol itself, as their last byte comes: the hub's hot path.
+
+For every request uvicorn makes a task, an event and a cycle of awaits. A report needs none of
+it, and all that costs as much as to read one. What is out of the ordinary (sent in chunks, in
+a hurry after another request, by an old client) goes the usual way through the app.
+"""
+
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+
+from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.reports import Answer, Reports, Sender
+
+_URL = Reports.path.encode()
+
+
+class AtOnce(HttpToolsProtocol):
+    """Speaks HTTP as uvicorn does; reports are for the `reports` of its app, if it has them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._reports: Reports | None = getattr(self.app, "reports", None)
+        self._sender: Sender | Refusal | None = None
+        self._body: list[bytes] = []
+
+    def on_headers_complete(self) -> None:
+        """The head is there: whose report is it, if it is one?"""
+        self._sender = None
+        if self.url != _URL or self._reports is None or not self._is_ordinary():
+            super().on_headers_complete()
+            return
+        method = self.parser.get_method().decode("ascii")
+        peer = "" if self.client is None else self.client[0]
+        self._sender = self._reports.admit(method, self.headers, peer)
+        if isinstance(self._sender, Refusal):
+            self.transport.write(_encoded(self._sender))
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body; that of a refused report is not kept."""
+        if self._sender is None:
+            super().on_body(body)
+        elif isinstance(self._sender, Sender):
+            self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        if self._sender is None or self._reports is None:
+            super().on_message_complete()
+            return
+        if isinstance(self._sender, Sender):
+            body, self._body = b"".join(self._body), []
+            self.transport.write(_encoded(self._reports.answer(body, self._sender)))
+        self.on_response_complete()
+
+    def _is_ordinary(self) -> bool:
+        """Whether nothing is under way here, and the client tells how much it sends and stays."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if self.flow.write_paused or (cycle is not None and not cycle.response_complete):
+            return False
+        if self.expect_100_continue or b"content-length" not in dict(self.headers):
+            return False
+        return self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
+
+
+def _encoded(answer: Answer | Refusal) -> bytes:
+    head = b"".join([b"%b: %b\r\n" % header for header in answer.headers])
+    return b"%b%b\r\n%b" % (STATUS_LINE[answer.status], head, answer.body)

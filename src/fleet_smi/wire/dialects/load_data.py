@@ -1,0 +1,128 @@
+"""`load_data.csv` of web-gpu-monitor: one row a GPU, to and from the model.
+
+Its `load_mem` is how busy the memory was, never how full: that it cannot tell. A process
+whose owner it could not find is called `Zombie` there, and is a hidden one here.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+
+from fleet_smi.errors import Undecodable
+from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
+from fleet_smi.model.joining import all_processes, with_own_uuid
+from fleet_smi.model.plausible import checked, plausible
+from fleet_smi.model.readings import is_display
+from fleet_smi.model.snapshot import CollectorRun, Gpu, Process, Snapshot
+from fleet_smi.wire.bounds import LONGEST_TEXT, MOST
+from fleet_smi.wire.printed import number, whole, words
+from fleet_smi.wire.spreadsheet import Cell, csv_text, plain
+
+NAME = "load_data"
+COLUMNS = ("", "load", "load_mem", "gpu_idx", "gpu_name", "gpu_uuid", "hostname", "username")
+_NEEDED = COLUMNS[1:]
+_ZOMBIE = "Zombie"
+_MOST_NODES = 10_000
+# Not told; Linux gives no process a number above 2²², so that these are nobody's.
+_FIRST_PID = (1 << 22) + 1
+_NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]")
+_CANNOT_TELL = "cannot tell memory in use, power, temperature, pids and commands"
+
+Row = dict[str, str]
+
+
+def write(view: FleetView) -> str:
+    """The fleet as that file; what is not measured is empty."""
+    return csv_text([COLUMNS, *(_row(node, at, gpu) for node, at, gpu in _numbered(view))])
+
+
+def _numbered(view: FleetView) -> Iterable[tuple[NodeView, int, JudgedGpu]]:
+    return ((node, at, gpu) for node in view.nodes for at, gpu in enumerate(node.gpus))
+
+
+def _row(node: NodeView, at: int, gpu: JudgedGpu) -> list[Cell]:
+    figures = (_percent(gpu.busy_percent), _percent(gpu.memory_busy_percent))
+    return [at, *figures, gpu.index, gpu.name, gpu.uuid, node.name, ", ".join(_users(gpu))]
+
+
+def _percent(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _users(gpu: JudgedGpu) -> list[str]:
+    """The owner of each computing process; a comma would make two of one."""
+    computing = {one.pid: one for one in all_processes(gpu) if not is_display(one)}
+    return [_user(process).replace(",", " ") for process in computing.values()]
+
+
+def _user(process: Process) -> str:
+    if process.user:
+        return process.user
+    return _ZOMBIE if process.uid is None else str(process.uid)
+
+
+def read(body: bytes, taken_at: float) -> tuple[Snapshot, ...]:
+    """The machines in such a file; one row that makes no sense does not hide the others."""
+    nodes: dict[str, list[Gpu]] = {}
+    lost: dict[str, int] = {}
+    for row in _rows(body):
+        host = words(plain(row["hostname"].strip()))
+        gpu = _gpu(row)
+        if host is None or (host not in nodes and len(nodes) == _MOST_NODES):
+            continue
+        gpus = nodes.setdefault(host, [])
+        if gpu is None or len(gpus) == MOST["gpus"]:
+            lost[host] = lost.get(host, 0) + 1
+        else:
+            gpus.append(gpu)
+    return tuple(_snapshot(host, gpus, lost.get(host, 0), taken_at) for host, gpus in nodes.items())
+
+
+def _rows(body: bytes) -> Iterable[Row]:
+    reader = csv.DictReader(io.StringIO(body.decode("utf-8-sig", "replace"), newline=""))
+    try:
+        missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
+        if missing:
+            raise Undecodable(f"no load_data.csv: it has no column {missing[0]}")
+        return [{name: row[name] or "" for name in _NEEDED} for row in reader]
+    except csv.Error as error:
+        raise Undecodable(f"no load_data.csv: {error}") from None
+
+
+def _snapshot(host: str, gpus: list[Gpu], lost: int, taken_at: float) -> Snapshot:
+    node_id = f"{NAME}-{_NOT_IN_AN_ID.sub('_', host)}"
+    partly = f"; {lost} of its rows could not be read" if lost else ""
+    return Snapshot(
+        node_id=node_id,
+        name=host,
+        taken_at=taken_at,
+        gpus=tuple(with_own_uuid(gpu, node_id) for gpu in gpus),
+        runs=(CollectorRun(name=NAME, outcome="ok", seconds=0.0, detail=_CANNOT_TELL + partly),),
+    )
+
+
+def _gpu(row: Row) -> Gpu | None:
+    unread: dict[str, str] = {}
+    index = plausible("index", whole(row["gpu_idx"]), unread)
+    if index is None:
+        return None
+    loads = {"busy_percent": number(row["load"]), "memory_busy_percent": number(row["load_mem"])}
+    uuid = words(plain(row["gpu_uuid"].strip()))
+    return Gpu(
+        uuid=uuid or f"index-{index}",
+        uuid_is_made=uuid is None,
+        index=index,
+        vendor="nvidia",
+        name=words(plain(row["gpu_name"].strip())),
+        processes=tuple(_processes(plain(row["username"].strip()))),
+        **checked(loads, unread),
+        unread=unread,
+    )
+
+
+def _processes(users: str) -> Iterable[Process]:
+    names = [word.strip() for word in users.split(",") if word.strip()]
+    for pid, name in enumerate(names[: MOST["processes"]], _FIRST_PID):
+        known = None if name == _ZOMBIE else words(name, LONGEST_TEXT)
+        yield Process(pid=pid, kind="compute", user=known, hidden=known is None)

@@ -1,0 +1,73 @@
+"""Logging in as web-gpu-monitor does: one account, one key, hosts that no ssh_config names."""
+
+import asyncio
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.errors import Refused, UsageError
+from fleet_smi.hub.delivery import Delivery
+from fleet_smi.hub.sources.ssh import SshSource
+from fleet_smi.model.snapshot import Snapshot
+from tests.sshd import Sshd, SshNetwork, make_key
+
+USER = pwd.getpwuid(os.geteuid()).pw_name
+PLAIN = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+
+
+def ssh_config(network: SshNetwork, folder: Path, *servers: Sshd) -> str:
+    """An ssh_config with a key that nobody lets in; the servers' host keys are known."""
+    make_key(folder / "other_key")
+    network.known_hosts.write_text("".join(server.known_host() for server in servers))
+    config = folder / "plain_config"
+    config.write_text(
+        f"IdentityFile {folder / 'other_key'}\nUserKnownHostsFile {network.known_hosts}\n"
+        "GlobalKnownHostsFile /dev/null\nUser nobody\n"
+    )
+    return str(config)
+
+
+def look(config: str, key: Path | None, *hosts: str) -> list[Delivery]:
+    source = SshSource(hosts, config=config, key=None if key is None else str(key))
+    return list(asyncio.run(source.look()))
+
+
+def test_the_key_of_the_settings_logs_in_where_the_user_s_own_does_not(
+    ssh_network: SshNetwork, tmp_path: Path
+) -> None:
+    server = ssh_network.server(env=PLAIN)
+    config, host = ssh_config(ssh_network, tmp_path, server), f"{USER}@127.0.0.1:{server.port}"
+    (without,) = look(config, None, host)
+    (with_key,) = look(config, ssh_network.key, host)
+    assert isinstance(without.what, Refused)
+    assert isinstance(with_key.what, Snapshot)
+
+
+def test_an_unknown_host_key_is_refused_with_a_key_of_ours_too(
+    ssh_network: SshNetwork, tmp_path: Path
+) -> None:
+    server = ssh_network.server(env=PLAIN)
+    config = ssh_config(ssh_network, tmp_path)
+    (delivery,) = look(config, ssh_network.key, f"{USER}@127.0.0.1:{server.port}")
+    assert isinstance(delivery.what, Refused)
+    assert server.logins() == 0
+
+
+def test_one_host_is_asked_over_one_connection_and_a_dead_one_beside_it_does_not_matter(
+    ssh_network: SshNetwork, tmp_path: Path
+) -> None:
+    alive, dead = ssh_network.server(env=PLAIN), ssh_network.server()
+    dead.stop()
+    config = ssh_config(ssh_network, tmp_path, alive, dead)
+    hosts = [f"{USER}@127.0.0.1:{server.port}" for server in (dead, alive)]
+    by_target = {one.target: one.what for one in look(config, ssh_network.key, *hosts)}
+    assert "connection refused" in str(by_target[hosts[0]])
+    assert isinstance(by_target[hosts[1]], Snapshot)
+    assert alive.logins() == 1
+
+
+def test_a_key_that_is_not_there_is_an_error_before_ssh_tries_others() -> None:
+    with pytest.raises(UsageError, match="there is no ssh key /nonexistent/key"):
+        SshSource(["gpu01"], key="/nonexistent/key")
