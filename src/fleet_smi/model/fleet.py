@@ -83,6 +83,12 @@ class NodeView(Struct, frozen=True, kw_only=True):
         return tuple(f"{run.name}: {run.detail or 'could not be read'}" for run in failed)
 
     @property
+    def limits(self) -> tuple[str, ...]:
+        """What the way in which it is heard cannot tell of it."""
+        told = (run for run in self.runs if run.outcome == "ok" and run.detail)
+        return tuple(f"heard through {run.name}, which {run.detail}" for run in told)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What is odd about hearing it: trouble on the way, a wrong clock."""
         trouble = () if self.trouble is None else (self.trouble,)

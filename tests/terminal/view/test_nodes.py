@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.snapshot import CollectorRun, Host
 from fleet_smi.terminal.paint import Paint
-from fleet_smi.terminal.view import nodes
+from fleet_smi.terminal.view import nodes, status
 from tests.golden import check
 from tests.terminal import samples
 from tests.terminal.fleets import FLEET
@@ -93,3 +93,11 @@ def test_every_oddity_is_told_in_words() -> None:
 @given(FLEET, COLUMNS, st.booleans())
 def test_any_list_fits_its_columns(view: FleetView, columns: int, on: bool) -> None:
     assert_fits(SGR.sub("", screen(view, columns, on=on)), columns)
+
+
+def test_what_a_way_cannot_tell_is_said_in_both_lists() -> None:
+    run = CollectorRun(name="nvgpu", outcome="ok", seconds=0.0, detail="cannot tell memory")
+    node = replace(samples.eight(), via="nvgpu", runs=(run,))
+    words = "heard through nvgpu, which cannot tell memory"
+    assert words in screen(fleet(node))
+    assert words in status.render(fleet(node), 120, Paint(on=False))

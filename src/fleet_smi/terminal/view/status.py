@@ -89,7 +89,7 @@ def _lines(view: FleetView, page: _Page) -> Iterator[_Line]:
     heads: _Line = []
     for shown in page.nodes:
         yield _heading(shown.node, page)
-        yield from _failures(shown.node, page)
+        yield from _remarks(shown.node, page)
         layout = page.mixed_layout if _is_mixed(shown.node) else page.layout
         if shown.rows and (head := gpu_table.head(layout)) != heads:
             yield head
@@ -99,7 +99,7 @@ def _lines(view: FleetView, page: _Page) -> Iterator[_Line]:
 
 def _no_gpu(node: NodeView, page: _Page) -> Iterator[_Line]:
     yield [(node.name, "title"), (" has no GPU that fleet-smi can see.", None)]
-    yield from _failures(node, page)
+    yield from _remarks(node, page)
     yield [("  fleet-smi doctor", "title"), ("   tells why, and what to do", None)]
     yield [("  fleet-smi demo", "title"), ("     shows what it looks like with GPUs", None)]
 
@@ -217,7 +217,8 @@ def _silent_line(gpu: JudgedGpu, layout: Layout) -> _Line:
     ]
 
 
-def _failures(node: NodeView, page: _Page) -> Iterator[_Line]:
-    for words in (*node.warnings, *node.failures):
-        for text in wrap(words, page.columns - 4):
-            yield [("    " + text, "warn")]
+def _remarks(node: NodeView, page: _Page) -> Iterator[_Line]:
+    """What is odd about a node, and what cannot be told of it."""
+    for style, remarks in (("warn", (*node.warnings, *node.failures)), ("dim", node.limits)):
+        for words in remarks:
+            yield from ([("    " + text, style)] for text in wrap(words, page.columns - 4))
