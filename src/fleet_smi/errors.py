@@ -13,6 +13,8 @@
     + Unreachable           nobody answers there, or not in time
     + Refused               it answers and will not have us: key, token, host key
     + Undecodable           what came is no report
+      - Empty               nothing came: a file that its writer has only begun, or never filled
+      - CutOff              it breaks off: its writer is still at it, or was stopped
     + WrongVersion          what came is a report of a version that is not known here
 """
 
@@ -82,6 +84,14 @@ class Refused(DeliveryError):
 
 class Undecodable(DeliveryError):
     """What came is no report."""
+
+
+class Empty(Undecodable):
+    """Nothing came: a file that its writer has only begun, or never filled."""
+
+
+class CutOff(Undecodable):
+    """It breaks off: its writer is still at it, or was stopped."""
 
 
 class WrongVersion(DeliveryError):

@@ -42,7 +42,7 @@ def node_id_of(machine_id: str | None, name: str) -> str:
     """A node is known by its machine-id, hashed because the bare one is a secret."""
     if not machine_id:
         return f"name-{name}"
-    return str(sha256(b"fleet-smi\0" + machine_id.encode()).hexdigest()[:32])
+    return str(sha256(b"fleet-smi\0" + machine_id.encode("utf-8", "replace")).hexdigest()[:32])
 
 
 def load_of(text: str) -> tuple[float | None, float | None, float | None]:

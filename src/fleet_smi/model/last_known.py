@@ -1,0 +1,30 @@
+"""A fleet that cannot be asked any more: what was last known of it, as old as that is now."""
+
+from msgspec.structs import replace
+
+from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.verdict import silenced
+from fleet_smi.model.views import summary_of
+
+
+def last_known(view: FleetView, now: float) -> FleetView:
+    """The view with every node silent since it was last heard: none of its GPUs is free."""
+    nodes = tuple(_silent(node, now - view.taken_at, now) for node in view.nodes)
+    return FleetView(taken_at=now, summary=summary_of(nodes), nodes=nodes)
+
+
+def _silent(node: NodeView, later_seconds: float, now: float) -> NodeView:
+    if node.age_seconds is None:
+        return node
+    age = node.age_seconds + max(0.0, later_seconds)
+    gpus = node.gpus if node.silent else tuple(_gpu(gpu, age, now - age) for gpu in node.gpus)
+    return replace(node, age_seconds=age, silent=True, gpus=gpus)
+
+
+def _gpu(gpu: JudgedGpu, age: float, since: float) -> JudgedGpu:
+    instances = tuple(_instance(one, age, since) for one in gpu.instances)
+    return replace(gpu, verdict=silenced(gpu.verdict, gpu, age, since), instances=instances)
+
+
+def _instance(one: JudgedInstance, age: float, since: float) -> JudgedInstance:
+    return replace(one, verdict=silenced(one.verdict, one, age, since))

@@ -1,0 +1,143 @@
+"""The fleet as one static page: HTML with its style inside, no script, no request elsewhere."""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from hashlib import sha256
+
+from fleet_smi.model.fleet import STATES, FleetView, NodeView
+from fleet_smi.wire.static_page.glyphs import definitions, glyph, legend
+from fleet_smi.wire.static_page.markup import Html, element, joined
+from fleet_smi.wire.static_page.node_card import card
+from fleet_smi.wire.static_page.words import Clock, counted, duration
+
+__all__ = ["REFRESH_SECONDS", "page"]
+
+REFRESH_SECONDS = 60
+
+
+def page(
+    view: FleetView,
+    *,
+    style: str,
+    local: Callable[[float], datetime],
+    every_seconds: float | None = None,
+    trouble: str | None = None,
+) -> str:
+    """The page as it is at `view.taken_at`.
+
+    `every_seconds` is how soon the next one is due, and `trouble` why this one has no news.
+    """
+    clock = Clock(view.taken_at, local)
+    body = element(
+        "body",
+        definitions(),
+        _top(view, clock, every_seconds),
+        _banner(trouble),
+        element("main", _free(view, clock), _nodes(view, clock)),
+        _foot(),
+    )
+    return f"<!doctype html>\n{element('html', _head(view, style), body, lang='en')}\n"
+
+
+def _head(view: FleetView, style: str) -> Html:
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("title", f"{view.summary.free} free of {counted(view.summary.gpus, 'GPU')}"),
+        element("meta", http_equiv="Content-Security-Policy", content=_policy(style)),
+        element("meta", http_equiv="refresh", content=REFRESH_SECONDS),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("link", rel="icon", href="data:,"),
+        element("style", Html(style)),
+    )
+
+
+def _policy(style: str) -> str:
+    """Nothing may be loaded or run but this very style, whatever a name on the page says."""
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    allowed = f"style-src 'sha256-{digest}'; img-src data:"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+
+
+def _top(view: FleetView, clock: Clock, every_seconds: float | None) -> Html:
+    counts = (
+        element(
+            "li",
+            glyph(state),
+            element("b", str(getattr(view.summary, state))),
+            f" {state}",
+            class_=f"is-{state}",
+        )
+        for state in STATES
+        if getattr(view.summary, state) or state == "free"
+    )
+    return element(
+        "header",
+        element("h1", "GPUs"),
+        element("ul", *counts, class_="counts"),
+        element("p", *_made(view, clock, every_seconds), class_="made"),
+        class_="top",
+    )
+
+
+def _made(view: FleetView, clock: Clock, every_seconds: float | None) -> Iterator[str]:
+    summary = view.summary
+    yield element("b", f"{summary.nodes_reporting} of {counted(summary.nodes, 'node')}")
+    yield " reporting · as of "
+    yield element("time", clock.whole_time(clock.now))
+    if every_seconds is not None:
+        yield f" · next at {clock.time(clock.now + every_seconds)}"
+
+
+def _banner(trouble: str | None) -> Html | None:
+    if trouble is None:
+        return None
+    words = "What follows was last known; whether a GPU is free now cannot be told."
+    return element("p", element("b", f"No news: {trouble}. "), words, class_="banner", role="alert")
+
+
+def _free(view: FleetView, clock: Clock) -> Html:
+    """Which GPUs are free, before anything else: the longest free first would hide the node."""
+    entries = tuple(_free_here(node, at, clock) for at, node in enumerate(view.nodes))
+    found = tuple(entry for entry in entries if entry is not None)
+    listed = element("ul", *found) if found else element("p", "No GPU is free.")
+    return element("section", element("h2", "Free now"), listed, class_="free-now")
+
+
+def _free_here(node: NodeView, at: int, clock: Clock) -> Html | None:
+    free = [gpu for gpu in node.gpus if gpu.verdict.state == "free"]
+    if not free:
+        return None
+    indices = ", ".join(str(gpu.index) for gpu in free)
+    shortest = clock.since(max(gpu.verdict.since for gpu in free))
+    models = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in free))
+    link = element(
+        "a",
+        glyph("free"),
+        element("b", str(len(free)), class_="how-many"),
+        element("span", element("b", node.name), f" GPU {indices}", class_="where"),
+        element("span", f"{models} · for {shortest}", class_="what"),
+        href=f"#{_anchor(at)}",
+    )
+    return element("li", link)
+
+
+def _nodes(view: FleetView, clock: Clock) -> Html:
+    if not view.nodes:
+        return element("p", "No node has reported yet.", class_="empty")
+    cards = (card(node, _anchor(at), clock) for at, node in enumerate(view.nodes))
+    return element("div", *cards, class_="nodes")
+
+
+def _anchor(at: int) -> str:
+    return f"node-{at}"
+
+
+def _foot() -> Html:
+    key = element("p", "The coloured width of a row is memory in use; a stronger violet, more load.")
+    data = element("a", "load_data.csv", href="load_data.csv")
+    made = element("p", joined("The same as a table: ", data, ". Made by fleet-smi."))
+    return element("footer", legend(), key, made)

@@ -1,0 +1,138 @@
+"""One GPU, or an instance of one, as a row of its node's card; more of it on hover and focus."""
+
+from collections.abc import Iterator
+
+from fleet_smi.model.fleet import JudgedGpu, JudgedInstance
+from fleet_smi.wire.static_page.glyphs import glyph
+from fleet_smi.wire.static_page.markup import Html, element
+from fleet_smi.wire.static_page.words import (
+    UNKNOWN,
+    Clock,
+    Part,
+    counted,
+    duration,
+    gib,
+    names,
+    people,
+    percent,
+)
+
+_LOAD_STEPS = 5
+
+
+def rows(gpu: JudgedGpu, clock: Clock) -> Iterator[Html]:
+    """The row of a GPU, and those of its instances below it."""
+    yield _row(gpu, f"{gpu.index}", clock, "gpu")
+    for instance in gpu.instances:
+        yield _row(instance, instance.profile or "MIG", clock, "gpu slice")
+
+
+def _row(part: Part, label: str, clock: Clock, kind: str) -> Html:
+    state = part.verdict.state
+    return element(
+        "li",
+        _fill(part),
+        glyph(state),
+        element("b", label, class_="index"),
+        element("span", state, class_="state"),
+        element("span", _who(part, clock), class_="who"),
+        element("span", gib(part.memory_used_bytes), _total(part), class_="memory"),
+        element("span", percent(part.busy_percent), class_="load"),
+        _more(part, label, clock),
+        class_=f"{kind} is-{state}{_strength(part)}",
+        tabindex=0,
+    )
+
+
+def _fill(part: Part) -> Html | None:
+    """How full the memory is, as the ground of the row."""
+    used, total = part.memory_used_bytes, part.memory_total_bytes
+    if not used or not total:
+        return None
+    level = element("rect", width=f"{min(100.0, 100 * used / total):.1f}", height=1)
+    box = {"viewBox": "0 0 100 1", "preserveAspectRatio": "none"}
+    return element("svg", level, class_="fill", aria_hidden="true", **box)
+
+
+def _strength(part: Part) -> str:
+    """How hard a busy one works, in five steps."""
+    if part.verdict.state != "busy" or part.busy_percent is None:
+        return ""
+    return f" load-{min(_LOAD_STEPS, 1 + int(part.busy_percent * _LOAD_STEPS / 100))}"
+
+
+def _total(part: Part) -> Html:
+    return element("i", f"/{gib(part.memory_total_bytes)} GiB")
+
+
+def _who(part: Part, clock: Clock) -> str:
+    verdict = part.verdict
+    if verdict.state == "free":
+        return "asleep" if isinstance(part, JudgedGpu) and part.asleep else _free(part, clock)
+    if verdict.state == "unknown":
+        return verdict.reason if verdict.was is None else f"was {verdict.was}"
+    if isinstance(part, JudgedGpu) and part.instances:
+        free = sum(one.verdict.state == "free" for one in part.instances)
+        return f"{free} of {counted(len(part.instances), 'instance')} free"
+    if verdict.state == "ghost":
+        return names(part) or "no owner"
+    if verdict.state in ("busy", "held"):
+        return _held_by(part)
+    return verdict.reason
+
+
+def _free(part: Part, clock: Clock) -> str:
+    since = clock.since(part.verdict.since)
+    return "" if since == UNKNOWN else f"for {since}"
+
+
+def _held_by(part: Part) -> str:
+    who, verdict = names(part) or part.verdict.reason, part.verdict
+    return who if verdict.state == "busy" else f"{who} · idle {duration(verdict.idle_seconds)}"
+
+
+def _more(part: Part, label: str, clock: Clock) -> Html:
+    """What hover and focus show: why, who, and the figures."""
+    verdict = part.verdict
+    told = [element("p", note.words) for note in verdict.notes]
+    return element(
+        "div",
+        element("h3", glyph(verdict.state), f" {verdict.state} · {label}"),
+        element("p", verdict.reason),
+        *told,
+        _table("people", people(part)),
+        _table("figures", _figures(part, clock)),
+        _device(part),
+        class_="more",
+    )
+
+
+def _table(kind: str, pairs: list[tuple[str, str]]) -> Html | None:
+    if not pairs:
+        return None
+    cells = (cell for name, text in pairs for cell in (element("dt", name), element("dd", text)))
+    return element("dl", *cells, class_=kind)
+
+
+def _figures(part: Part, clock: Clock) -> list[tuple[str, str]]:
+    used, total = part.memory_used_bytes, part.memory_total_bytes
+    share = f" ({100 * used / total:.0f} %)" if used is not None and total else ""
+    figures = [
+        ("Memory", f"{gib(used)} of {gib(total)} GiB{share}"),
+        ("Load", percent(part.busy_percent)),
+    ]
+    if not isinstance(part, JudgedInstance):
+        figures += [
+            ("Temperature", _with(part.temperature_celsius, "°C")),
+            ("Power", f"{_with(part.power_watts, '')} of {_with(part.power_limit_watts, 'W')}"),
+        ]
+    return [*figures, ("Since", clock.time(part.verdict.since))]
+
+
+def _with(value: float | None, unit: str) -> str:
+    return UNKNOWN if value is None else f"{value:.0f} {unit}".strip()
+
+
+def _device(part: Part) -> Html:
+    name = part.name if isinstance(part, JudgedGpu) else part.profile
+    return element("p", f"{name or 'GPU'} ", element("code", part.uuid), class_="device")

@@ -1,0 +1,39 @@
+"""HTML that cannot be broken into: all text is escaped, but for what was made here."""
+
+from html import escape
+
+from fleet_smi.model.text import clean
+
+_LONGEST_TEXT = 2000
+_EMPTY = ("link", "meta")
+
+
+class Html(str):
+    """Markup that was made by `element`, to stand in another one as it is."""
+
+    __slots__ = ()
+
+
+Child = str | None
+
+
+def element(tag: str, *children: Child, **attributes: str | int | None) -> Html:
+    """An element; `class_` is its class, `None` is left out, and `_` in a name is a dash."""
+    pairs = ((name.rstrip("_").replace("_", "-"), each) for name, each in attributes.items())
+    words = "".join(f' {name}="{_escaped(str(each))}"' for name, each in pairs if each is not None)
+    if tag in _EMPTY:
+        return Html(f"<{tag}{words}>")
+    return Html(f"<{tag}{words}>{joined(*children)}</{tag}>")
+
+
+def joined(*children: Child) -> Html:
+    """Elements and texts one after another."""
+    return Html("".join(_markup(child) for child in children if child is not None))
+
+
+def _markup(child: str) -> str:
+    return child if isinstance(child, Html) else _escaped(child)
+
+
+def _escaped(text: str) -> str:
+    return escape(clean(text, _LONGEST_TEXT))
