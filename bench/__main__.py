@@ -5,13 +5,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from bench import agent, hub, imports, probes, wall
+from bench import agent, cluster_smi, hub, imports, probes, wall
 from bench.machine import Bystanders, describe, machine
 from bench.peers import OURS, PEERS, NotAvailable, install
 from bench.report import Judgement, Pair, Series, judge, others, ratio_table, series_table, verdict
 from sim.build import BuildFailed
 
-PARTS = ("wall", "cpu", "agent", "imports", "pure", "hub")
+PARTS = ("wall", "cpu", "agent", "imports", "pure", "hub", "cluster-smi")
 
 
 def main() -> int:
@@ -69,6 +69,12 @@ def _measure(parts: Sequence[str], environment: Mapping[str, str], rounds: int) 
         share = bystanders.share()
         judged += _show("the hub under load", measured, hub.PAIRS, "µs")
         print(f"{words}{others(share)}\n")
+    if "cluster-smi" in parts:
+        bystanders = Bystanders()
+        measured = cluster_smi.measure(environment, rounds)
+        share = bystanders.share()
+        judged += _show("a report of cluster-smi, CPU", measured, cluster_smi.PAIRS, "µs")
+        print(f"{others(share)}\n")
     return judged
 
 

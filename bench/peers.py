@@ -13,6 +13,7 @@ BUILD = ROOT / "build" / "bench"
 
 OURS = "fleet-smi"
 _INSTALL_SECONDS = 600
+_PINS = ("run.txt", "dev.txt")
 
 
 class NotAvailable(Exception):
@@ -76,7 +77,8 @@ def install(peer: Peer) -> None:
         _run(sys.executable, "-m", "venv", "--clear", str(peer.home))
     pip = (str(peer.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     if peer.name == OURS:
-        _run(*pip, "--constraint", str(ROOT / "requirements" / "run.txt"), str(ROOT))
+        pins = [f"--constraint={ROOT / 'requirements' / name}" for name in _PINS]
+        _run(*pip, *pins, f"{ROOT}[zmq]")
     else:
         _run(*pip, f"{peer.name}=={peer.version}")
     if peer.beside:
@@ -94,7 +96,7 @@ def fingerprint(peer: Peer) -> str:
 
 def _sources() -> Iterator[Path]:
     yield ROOT / "pyproject.toml"
-    yield ROOT / "requirements" / "run.txt"
+    yield from (ROOT / "requirements" / name for name in _PINS)
     for path in sorted((ROOT / "src").rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             yield path

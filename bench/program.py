@@ -37,10 +37,10 @@ class Program:
         assert self._process.stdout is not None
         return self._process.stdout.readline() or self._ended()
 
-    def ask(self) -> str:
-        """Its answer to an empty line."""
+    def ask(self, line: str = "") -> str:
+        """Its answer to a line."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
         return self.line()
 

@@ -13,7 +13,7 @@ import pytest
 import fleet_smi
 from fleet_smi import api
 from fleet_smi.errors import Unmet, UsageError
-from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
+from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import Machine, People, wait_until
 
 
@@ -86,6 +86,14 @@ def test_gpu_info_has_the_shape_of_nvgpus() -> None:
 def test_available_gpus_are_those_with_memory_to_spare_as_nvgpu_counts() -> None:
     assert fleet_smi.available_gpus() == ["0", "2"]
     assert fleet_smi.available_gpus(max_used_percent=50) == ["0", "1", "2"]
+
+
+def test_available_instances_go_by_their_uuids(machine: Machine) -> None:
+    instances = [SimInstance(profile="1g.10gb", gi=number) for number in (7, 8)]
+    machine.play(SimGpu(mig=True, instances=instances))
+    found = fleet_smi.available_gpus()
+    assert len(set(found)) == 2
+    assert all(each.startswith("MIG-") for each in found)
 
 
 def test_unknown_memory_is_none_and_never_zero(machine: Machine) -> None:

@@ -158,11 +158,13 @@ def gpu_info() -> list[GpuInfo]:
 def available_gpus(max_used_percent: float = 20.0) -> list[str]:
     """What `nvgpu.available_gpus` returns: indexes, as text, of GPUs with memory to spare.
 
-    A GPU that is broken or cannot be read is never among them.
+    A GPU that is broken or cannot be read is never among them. One that is divided (MIG) is
+    not, either: where all are, these are the UUIDs of their instances.
     """
     request = Request(count=0, policy="memory", max_used_percent=max_used_percent)
     offered = offer(_look(), request, _own.fleet().thresholds).offered
-    return [str(candidate.index) for candidate in sorted(offered, key=lambda one: one.index)]
+    in_order = sorted(offered, key=lambda one: (one.index, one.part or 0))
+    return [one.uuid if one.instance else str(one.index) for one in in_order]
 
 
 def _info(gpu: JudgedGpu) -> GpuInfo:

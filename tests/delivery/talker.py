@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Talker:
-    """Answers every GET with these bytes."""
+    """Answers every GET and POST with these bytes."""
 
     def __init__(self, port: int, body: bytes) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -15,11 +15,14 @@ class Talker:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_POST(self) -> None:
+                self.do_GET()
+
             def log_message(self, *_: object) -> None:
                 """Say nothing beside."""
 
-        self.port = port
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
 

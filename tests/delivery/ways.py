@@ -63,7 +63,7 @@ class FilesWay:
         self.target = self._path.stem
 
     def say(self, body: bytes) -> None:
-        draft = self._folder / "draft"
+        draft = self._folder / ".draft"
         draft.write_bytes(body)
         draft.rename(self._path)
 

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hub", metavar="URL", help="ask this hub (default: client.hub)")
     which.add_argument("--ssh", metavar="HOST[,HOST]", help="ask these by ssh; no hub needed")
-    which.add_argument("--dir", metavar="PATH", help="read reports in this folder; no hub needed")
+    which.add_argument("--dir", metavar="PATH", help="read files in this folder; no hub needed")
     which.add_argument("--here", action="store_true", help="this machine, even if there is a hub")
 
 

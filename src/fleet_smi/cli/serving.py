@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from fleet_smi.errors import UsageError
+
 if TYPE_CHECKING:
     from fleet_smi.config import Settings
     from fleet_smi.hub.delivery import Source
@@ -126,9 +128,42 @@ def sources_of(settings: "Settings") -> list["Source"]:
         sources.append(FilesSource(folder, interval_seconds=hub.files_interval))
     if hub.ssh or hub.ssh_hosts_file:
         sources.append(_ssh(settings))
+    if hub.nvgpu:
+        from fleet_smi.hub.sources.nvgpu import NvgpuSource
+
+        sources.append(NvgpuSource(hub.nvgpu, interval_seconds=hub.nvgpu_interval))
+    if hub.node_info:
+        sources.append(_node_info(settings))
+    if hub.cluster_smi_nodes or hub.cluster_smi_routers:
+        sources.append(_cluster_smi(settings))
     if hub.include_self:
         sources.append(_this_machine(settings))
     return sources
+
+
+def _node_info(settings: "Settings") -> "Source":
+    from fleet_smi.hub.sources.node_info import NodeInfoSource
+
+    hub = settings.hub
+    password = hub.read_node_info_password()
+    if password is None:
+        raise UsageError(
+            "hub.node_info needs the password of these nodes: set hub.node_info_password_file"
+        )
+    return NodeInfoSource(hub.node_info, password=password, interval_seconds=hub.node_info_interval)
+
+
+def _cluster_smi(settings: "Settings") -> "Source":
+    from fleet_smi.hub.sources.cluster_smi import ClusterSmiSource
+    from fleet_smi.zeromq import listening_at
+
+    hub = settings.hub
+    nodes = hub.cluster_smi_nodes
+    return ClusterSmiSource(
+        nodes=nodes and listening_at(*nodes, open_to_all=hub.cluster_smi_open),
+        routers=hub.cluster_smi_routers,
+        interval_seconds=hub.cluster_smi_interval,
+    )
 
 
 def _ssh(settings: "Settings") -> "Source":

@@ -40,8 +40,17 @@ class PolledFleet:
         return self._fleet.view(self._clock())
 
     async def _asked(self) -> Iterable[Delivery]:
-        rounds = await asyncio.gather(*(source.look() for source in self._sources))
+        rounds = await asyncio.gather(*map(self._looked, self._sources))
         return [delivery for each in rounds for delivery in each]
+
+    async def _looked(self, source: Source) -> Sequence[Delivery]:
+        """What one source finds; that it has no place to look at is a value beside others."""
+        try:
+            return await source.look()
+        except DeliveryError as error:
+            if len(self._sources) == 1:
+                raise
+            return [Delivery(source=source.name, target=error.node or source.name, what=error)]
 
     def _take(self, delivery: Delivery, interval_seconds: float | None) -> None:
         via, now = Via(delivery.source, delivery.target), self._clock()

@@ -7,16 +7,17 @@ from fleet_smi.model.verdict import silenced
 from fleet_smi.model.views import summary_of
 
 
-def last_known(view: FleetView, now: float) -> FleetView:
-    """The view with every node silent since it was last heard: none of its GPUs is free."""
-    nodes = tuple(_silent(node, now - view.taken_at, now) for node in view.nodes)
+def last_known(view: FleetView, later_seconds: float) -> FleetView:
+    """The view, so much later, with every node silent: none of its GPUs is known to be free."""
+    now = view.taken_at + later_seconds
+    nodes = tuple(_silent(node, later_seconds, now) for node in view.nodes)
     return FleetView(taken_at=now, summary=summary_of(nodes), nodes=nodes)
 
 
 def _silent(node: NodeView, later_seconds: float, now: float) -> NodeView:
     if node.age_seconds is None:
         return node
-    age = node.age_seconds + max(0.0, later_seconds)
+    age = node.age_seconds + later_seconds
     gpus = node.gpus if node.silent else tuple(_gpu(gpu, age, now - age) for gpu in node.gpus)
     return replace(node, age_seconds=age, silent=True, gpus=gpus)
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from fleet_smi.model.made_pids import is_made
 from fleet_smi.model.people import owners
 from fleet_smi.model.readings import process_memory, used_memory
 from fleet_smi.model.snapshot import Fault, FaultKind, Gpu, Instance, Process
 from fleet_smi.model.units import format_duration, format_size
 
 UNSEEN = "a process that cannot be seen"
+SOMEBODY = "somebody"
 IN_USE_UNSEEN = f"in use by {UNSEEN}"
 NO_INSTANCE = (
     "MIG is on and no instance exists: nothing can run here until the administrator creates one"
@@ -40,7 +42,8 @@ def who(processes: Sequence[Process]) -> str:
         return listed(names)
     if any(process.hidden for process in processes):
         return UNSEEN
-    return listed([f"pid {pid}" for pid in sorted({process.pid for process in processes})])
+    pids = sorted({process.pid for process in processes if not is_made(process.pid)})
+    return listed([f"pid {pid}" for pid in pids]) if pids else SOMEBODY
 
 
 def listed(names: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Who is asking, and what they may do. Decided here and nowhere else."""
 
+import hmac
 from collections.abc import Sequence
 from typing import Literal
 
@@ -20,6 +21,7 @@ _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"x-forwarded-host
 _BAD_TOKEN = Refusal(401, "bad_token", "this token is not known here: expired, revoked or mistyped")
 _NOBODY = Refusal(401, "unauthenticated", "say who you are: with a token, or by logging in")
 _BAD_LOGIN = Refusal(401, "bad_login", "that is not the name and password of anybody here")
+_BAD_PASSWORD = Refusal(403, "bad_password", "that is not the password")
 _CROSS_SITE = Refusal(403, "cross_site", "a page of another origin may not ask for this")
 _NOT_JSON = Refusal(415, "not_json", "send this as application/json")
 
@@ -106,6 +108,18 @@ class Access:
             return _BAD_LOGIN
         self._failures.forgive(self.address(headers, peer))
         return self._cookie(session, SESSION_SECONDS)
+
+    def password_refusal(
+        self, headers: Headers, peer: str, shown: str, right: str
+    ) -> Refusal | None:
+        """Why a password that many share is not the right one; guesses are counted as at login."""
+        refusal = self._failures.failed(self.address(headers, peer))
+        if refusal is not None:
+            return refusal
+        if not hmac.compare_digest(shown.encode(), right.encode()):
+            return _BAD_PASSWORD
+        self._failures.forgive(self.address(headers, peer))
+        return None
 
     async def logout(self, headers: Headers) -> tuple[bytes, bytes]:
         """End the session for good; the header that takes its cookie away."""

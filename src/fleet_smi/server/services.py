@@ -19,3 +19,4 @@ class Services(Struct, frozen=True, kw_only=True):
     commands_for_viewers: Commands = "name"
     commands_for_admins: Commands = "full"
     tls: bool = False
+    get_status_password: str | None = None

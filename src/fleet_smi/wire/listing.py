@@ -41,8 +41,8 @@ def fleet_csv(view: FleetView) -> str:
 def _rows(view: FleetView) -> Iterator[list[Cell]]:
     for node in view.nodes:
         for gpu in node.gpus:
-            for part in (gpu, *gpu.instances):
-                yield [column(node, gpu, part) for column in COLUMNS.values()]
+            parts: tuple[Part, ...] = (gpu, *gpu.instances)
+            yield from ([column(node, gpu, part) for column in COLUMNS.values()] for part in parts)
 
 
 def _text(values: Sequence[str] | None) -> str | None:

@@ -1,56 +1,18 @@
-"""Agents that are asked: addresses, wrong answers, and many of them at once."""
+"""Agents that are asked: wrong answers, and many of them at once."""
 
 import asyncio
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UsageError
-from fleet_smi.hub.sources.pull import PullSource, _url
+from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
+from fleet_smi.hub.sources.pull import PullSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.outlets.serve import ServeOutlet
 from tests.builders import gpu, snapshot
-
-
-class Silent:
-    """Takes connections and never says a word."""
-
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-
-    def close(self) -> None:
-        self._listener.close()
-
-
-class Says:
-    """Answers one question with these bytes, whatever they are."""
-
-    def __init__(self, said: bytes) -> None:
-        self._said = said
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.heard = b""
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        try:
-            sock, _ = self._listener.accept()
-        except OSError:
-            return
-        with sock:
-            self.heard = sock.recv(65536)
-            sock.sendall(self._said)
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()
+from tests.hub.servers import Says, Silent
 
 
 @pytest.fixture
@@ -61,25 +23,6 @@ def stack() -> Iterator[ExitStack]:
 
 def asked(source: PullSource) -> dict[str, Snapshot | DeliveryError]:
     return {each.target: each.what for each in asyncio.run(source.look())}
-
-
-@pytest.mark.parametrize(
-    "target, url",
-    [
-        ("gpu01", "http://gpu01:7071/api/v1/report"),
-        ("gpu01:80", "http://gpu01:80/api/v1/report"),
-        ("https://gpu01", "https://gpu01:7071/api/v1/report"),
-        ("[::1]:9", "http://[::1]:9/api/v1/report"),
-    ],
-)
-def test_an_address_is_a_host_a_port_or_a_url(target: str, url: str) -> None:
-    assert _url(target) == url
-
-
-@pytest.mark.parametrize("target", ["", "gpu01:99999", "ftp://gpu01", "[::1", "http://me@gpu01"])
-def test_what_is_no_address_is_refused_before_anything_starts(target: str) -> None:
-    with pytest.raises(UsageError, match="no address of an agent"):
-        PullSource([target])
 
 
 def test_each_wrong_answer_has_its_own_error_and_its_nodes_name(stack: ExitStack) -> None:

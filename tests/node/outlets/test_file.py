@@ -1,9 +1,11 @@
 """The file outlet in a real folder: whole files, one a node, whatever else lies there."""
 
+import json
 import os
 import stat
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,40 @@ def test_a_disk_that_hangs_delays_neither_a_tick_nor_the_end(
     assert time.monotonic() - began < 1.5
     hangs.set()
     wait_until(lambda: "drop" not in {thread.name for thread in threading.enumerate()})
+
+
+def test_a_file_for_readers_of_gpustat_is_its_json_under_the_hosts_name(tmp_path: Path) -> None:
+    outlet = FileOutlet(str(tmp_path), form="gpustat")
+    outlet.deliver(replace(TAKEN, name="cml10.lab.example"))
+    outlet.deliver(replace(TAKEN, name="cml10.lab.example"))
+    assert names(tmp_path) == ["cml10.lab.example.json"]
+    told = json.loads((tmp_path / "cml10.lab.example.json").read_bytes())
+    assert (told["hostname"], told["gpus"][0]["memory.total"]) == ("cml10.lab.example", 81559)
+    assert datetime.fromisoformat(told["query_time"]).timestamp() == TAKEN.taken_at
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", ".hidden", "a/b", "x\n", "ü", "-rf", ".."])
+def test_no_hosts_name_leaves_the_folder_or_hides_in_it(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    FileOutlet(str(folder), form="gpustat").deliver(replace(TAKEN, name=name))
+    (written,) = names(folder)
+    assert not written.startswith((".", "-"))
+    assert names(tmp_path) == ["drop"]
+
+
+def test_a_reader_of_gpustats_files_never_meets_half_of_one(tmp_path: Path) -> None:
+    outlet = FileOutlet(str(tmp_path), form="gpustat")
+    outlet.deliver(TAKEN)
+    done = threading.Event()
+
+    def write() -> None:
+        for sequence in range(200):
+            outlet.deliver(replace(TAKEN, gpus=TAKEN.gpus * (1 + sequence % 40)))
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not done.is_set():
+        assert json.loads((tmp_path / "gpu01.json").read_bytes())["hostname"] == "gpu01"
+    writer.join()

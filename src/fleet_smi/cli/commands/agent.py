@@ -40,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--insecure-open", action="store_true", help="with --serve: answer anybody, no token")
     add("--drop", metavar="DIR", help="keep one small file in this shared folder")
     add("--drop-mode", metavar="MODE", help="of that file: 0644 or 0600 (0644)")
+    add("--drop-format", metavar="FORMAT", help="of that file: report, or gpustat's JSON (report)")
+    add("--cluster-smi", metavar="HOST:PORT", help="tell a router of cluster-smi, usually at 9080")
     add("--stdout", action="store_true", help="print each report as one line of JSON")
     add("--interval", metavar="SECONDS", help="between samples (2)")
     add("--once", action="store_true", help="one sample, then exit")
@@ -95,8 +97,11 @@ def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
 
 def _flags(args: argparse.Namespace) -> dict[str, str | None]:
     keys = ("to", "join", "join_file", "fingerprint", "serve", "serve_token_file", "drop")
-    flags = {f"agent.{key}": getattr(args, key) for key in (*keys, "interval", "state")}
-    return {**flags, "agent.drop_mode": args.drop_mode}
+    flags = {
+        f"agent.{key}": getattr(args, key) for key in (*keys, "cluster_smi", "interval", "state")
+    }
+    dropped = {"agent.drop_mode": args.drop_mode, "agent.drop_format": args.drop_format}
+    return {**flags, **dropped}
 
 
 def _log_to_stderr() -> None:
@@ -112,25 +117,35 @@ def _log_to_stderr() -> None:
 
 def _outlets(args: argparse.Namespace, settings: "Settings") -> "list[Outlet]":
     """One for each way that the flags name or, where they name none, the settings."""
-    named = args.to or args.serve or args.drop or args.stdout
+    named = args.to or args.serve or args.drop or args.cluster_smi or args.stdout
     agent, outlets = settings.agent, list["Outlet"]()
     if agent.to and (args.to or not named):
         outlets.append(_push(agent, agent.to))
     if agent.serve and (args.serve or not named):
         from fleet_smi.node.outlets.serve import ServeOutlet
 
-        token = agent.read_serve_token()
-        outlets.append(ServeOutlet(*agent.serve, token=token, open_to_all=args.insecure_open))
+        outlets.append(
+            ServeOutlet(
+                *agent.serve,
+                token=agent.read_serve_token(),
+                open_to_all=args.insecure_open,
+                get_status_password=agent.read_get_status_password(),
+            )
+        )
     if agent.drop and (args.drop or not named):
         from fleet_smi.node.outlets.file import FileOutlet
 
-        outlets.append(FileOutlet(agent.drop, mode=agent.drop_mode))
+        outlets.append(FileOutlet(agent.drop, mode=agent.drop_mode, form=agent.drop_format))
+    if agent.cluster_smi and (args.cluster_smi or not named):
+        from fleet_smi.node.outlets.cluster_smi import ClusterSmiOutlet
+
+        outlets.append(ClusterSmiOutlet(*agent.cluster_smi))
     if args.stdout:
         from fleet_smi.node.outlets.stdout import StdoutOutlet
 
         outlets.append(StdoutOutlet(sys.stdout.buffer))
     if not outlets:
-        raise UsageError("where to? give --to URL, --serve :PORT, --drop DIR or --stdout")
+        raise UsageError("where to? give --to, --serve, --drop, --cluster-smi or --stdout")
     return outlets
 
 

@@ -1,11 +1,11 @@
 """`fleet-smi free`: which GPUs to take, ready for CUDA_VISIBLE_DEVICES."""
 
 import argparse
-import os
 import sys
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleets, output
+from fleet_smi.cli.devices import devices, labels, warn_of_order
 from fleet_smi.errors import Unmet, UsageError
 
 if TYPE_CHECKING:
@@ -93,30 +93,9 @@ def _answer(args: argparse.Namespace, view: "FleetView", found: "Offer", *, here
         return "\n".join(_ssh_lines(args, found.offered))
     if here or args.uuid:
         if here and not args.uuid:
-            _warn_of_order(view)
-        return ",".join(_devices(args, found.offered))
-    names = [node.name for node in view.nodes]
-    return ",".join(_label(one, twin=names.count(one.node) > 1) for one in found.offered)
-
-
-def _label(one: "Candidate", *, twin: bool) -> str:
-    """How people call it; where two nodes have one name, with the start of its node's id.
-
-    Nodes choose their names: none may look like two, or like another's GPU.
-    """
-    name = "".join([letter if letter.isalnum() or letter in "._-" else "_" for letter in one.node])
-    own = f"{name}~{one.node_id[:8]}" if twin else name
-    return own + one.label.removeprefix(one.node)
-
-
-def _devices(args: argparse.Namespace, offered: "Sequence[Candidate]") -> list[str]:
-    """What CUDA takes: indices or UUIDs, never both; an instance has only a UUID."""
-    if not args.uuid and all(one.part is None for one in offered):
-        return [str(one.index) for one in offered]
-    for one in offered:
-        if one.judged.uuid_is_made:
-            raise Unmet(f"{one.label} tells no UUID of its own: it can only go by its index")
-    return [one.uuid for one in offered]
+            warn_of_order(view)
+        return ",".join(devices(found.offered, uuid=args.uuid))
+    return ",".join(labels(found.offered, view))
 
 
 def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Iterator[str]":
@@ -127,22 +106,10 @@ def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Ite
     for one in offered:
         by_node.setdefault(one.node_id, []).append(one)
     for theirs in by_node.values():
-        devices = quote(",".join(_devices(args, theirs)))
+        visible = quote(",".join(devices(theirs, uuid=args.uuid)))
         order = "" if args.uuid else "CUDA_DEVICE_ORDER=PCI_BUS_ID "
-        shell = quote(f"{order}CUDA_VISIBLE_DEVICES={devices} exec $SHELL -l")
+        shell = quote(f"{order}CUDA_VISIBLE_DEVICES={visible} exec $SHELL -l")
         yield f"ssh -t -- {quote(theirs[0].node)} {shell}"
-
-
-def _warn_of_order(view: "FleetView") -> None:
-    models = {
-        gpu.name for node in view.nodes for gpu in node.gpus if gpu.name and gpu.vendor == "nvidia"
-    }
-    if len(models) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        print(
-            "fleet-smi: CUDA counts mixed GPUs in another order: "
-            "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use --uuid",
-            file=sys.stderr,
-        )
 
 
 def _explained(args: argparse.Namespace, view: "FleetView", found: "Offer", *, here: bool) -> str:

@@ -39,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="all that is known, as JSON")
     form.add_argument("--csv", action="store_true", help="one row a GPU, as CSV")
+    form.add_argument("--format", choices=("gpustat",), help="lines as gpustat -cup prints them")
+    form.add_argument("--style", choices=("box",), help="a boxed table as cluster-smi draws it")
     fleets.add_arguments(parser)
     output.add_colour_arguments(parser)
 
@@ -86,6 +88,8 @@ def _text(args: argparse.Namespace, view: "FleetView", arrangement: "Arrangement
 def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
     from fleet_smi.terminal.paint import Paint
 
+    if args.format or args.style:
+        return _as_others_do(args, shown)
     paint = Paint(on=output.takes_colour(args))
     if args.overview:
         from fleet_smi.terminal.view import overview
@@ -94,6 +98,19 @@ def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
     from fleet_smi.terminal.view import status
 
     return status.render(shown, output.columns(), paint, processes=args.processes, why=args.why)
+
+
+def _as_others_do(args: argparse.Namespace, shown: "FleetView") -> str:
+    if args.style:
+        from fleet_smi.terminal.view import cluster_smi_table
+
+        return cluster_smi_table.render_2018(shown)
+    from fleet_smi.terminal.view import gpustat
+    from fleet_smi.wire.dialects.gpustat import Options
+
+    return gpustat.render(
+        shown, Options(command=True, user=True, pid=True, colour=output.takes_colour(args))
+    )
 
 
 def _left_out(view: "FleetView", shown: "FleetView") -> str:

@@ -1,57 +1,63 @@
-"""The hub's end of `files`: reports that nodes leave in a shared folder."""
+"""The hub's end of `files`: reports, or what gpustat prints, left by nodes in a shared folder."""
 
-import errno
-import os
-import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
+from msgspec.structs import replace
+
+from fleet_smi.errors import CutOff, DeliveryError, Empty, Unreachable
 from fleet_smi.hub.delivery import Deliver, Delivery, paced
+from fleet_smi.hub.folder import Stamp, left_in, opened, target_of, unreadable
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.worker import Worker
-from fleet_smi.wire.report import FILE_SUFFIX, MOST_BYTES, Report, decode_report
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.wire.dialects import gpustat
+from fleet_smi.wire.report import FILE_SUFFIX, decode_report
 
-_MOST_FILES = 20_000
+# What tells no pace comes from cron, which has none quicker.
+_CRON_SECONDS = 60.0
+# Half a file is still being written, unless it stays so.
+_PATIENCE_SECONDS = 10.0
 
 
-class _Stamp(NamedTuple):
-    """By what a file is known to be the one that was read before."""
+class _Known(NamedTuple):
+    """A file that could be read, and when it was written by the hub's own clock."""
 
-    inode: int
-    size: int
-    written_ns: int
+    stamp: Stamp
+    written_at: float
 
 
 class FilesSource:
-    """Reads a folder; the name of a file is what its node is called here."""
+    """Reads a folder, or the files of a pattern; a file's name is what its node is called here."""
 
     name = "files"
 
     def __init__(
         self,
-        folder: str,
+        path: str,
         *,
         interval_seconds: float = 5.0,
         timeout_seconds: float = 20.0,
+        patience_seconds: float = _PATIENCE_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.targets: Sequence[str] = ()
-        self._folder = Path(folder)
+        self._path = Path(path)
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
+        self._patience_seconds = patience_seconds
         self._clock = clock
-        self._known: dict[str, _Stamp] = {}
+        self._known: dict[Path, _Known] = {}
+        self._halves: dict[Path, float] = {}
         self._looked_at = 0.0
-        self._worker = Worker(f"files {folder}")
+        self._worker = Worker(f"files {path}")
 
     async def look(self) -> Sequence[Delivery]:
         """What lies in the folder now, every file of it; raise when it is no folder to look in."""
-        self._known.clear()
         try:
-            return await self._round()
+            return await self._round(again=True)
         finally:
             self._worker.close()
 
@@ -66,89 +72,92 @@ class FilesSource:
 
     async def _round_or_failure(self) -> Sequence[Delivery]:
         try:
-            return await self._round()
+            return await self._round(again=False)
         except Unreachable as failure:
-            return [Delivery(source=self.name, target=str(self._folder), what=failure)]
+            return [Delivery(source=self.name, target=str(self._path), what=failure)]
 
-    async def _round(self) -> Sequence[Delivery]:
-        """What is new. A shared disk can hang for minutes: never on the event loop."""
+    async def _round(self, *, again: bool) -> Sequence[Delivery]:
+        """What is new, or all `again`. A shared disk can hang: never on the event loop."""
         try:
-            return await self._worker.call(lambda: list(self._new()), self._timeout_seconds)
+            return await self._worker.call(
+                lambda: list(self._deliveries(again=again)), self._timeout_seconds
+            )
         except TimeoutError:
             words = (
                 f"the folder has not answered for {self._timeout_seconds:g} s: is its server up?"
             )
         except OSError as error:
             words = f"the folder cannot be read: {error.strerror}"
-        raise Unreachable(words, str(self._folder))
+        raise Unreachable(words, str(self._path))
 
-    def _new(self) -> Iterator[Delivery]:
-        looked_at = self._clock()
-        names = sorted(path.name for path in self._folder.iterdir() if path.suffix == FILE_SUFFIX)
-        for name in names[:_MOST_FILES]:
-            if not name.startswith("."):
-                yield from self._new_in(name)
-        self._looked_at = looked_at
+    def _deliveries(self, *, again: bool) -> Iterator[Delivery]:
+        now, paths = self._clock(), left_in(self._path)
+        for path in paths:
+            yield from self._of(path, again=again)
+        there = set(paths)
+        self._known = {path: known for path, known in self._known.items() if path in there}
+        self._halves = {path: since for path, since in self._halves.items() if path in there}
+        self._looked_at = now
 
-    def _new_in(self, name: str) -> Iterator[Delivery]:
-        target = name.removesuffix(FILE_SUFFIX)
+    def _of(self, path: Path, *, again: bool) -> Iterator[Delivery]:
+        """What one file says, or why it cannot be told; one that fails hides no other."""
+        target = target_of(path)
         try:
-            taken = self._taken(name)
+            yield from self._read(path, target, again=again)
         except FileNotFoundError:
             return  # its node is just putting a new one there
         except DeliveryError as error:
-            failure = type(error)(error.words, target)
-            yield Delivery(source=self.name, target=target, what=failure)
-            return
+            if not self._is_at_work(path, error):
+                failure = type(error)(error.words, target)
+                yield Delivery(source=self.name, target=target, what=failure)
         except OSError as error:
-            failure = _unreadable(error, target)
-            yield Delivery(source=self.name, target=target, what=failure)
-            return
-        if taken is not None:
-            yield _delivery(target, *taken)
+            yield Delivery(source=self.name, target=target, what=unreadable(error, target))
 
-    def _taken(self, name: str) -> tuple[Report, float] | None:
-        """The report in a file and its age; `None` when it is the one that is known."""
-        # Whoever can write here could put a link or a pipe: neither is followed or waited for.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(self._folder / name, flags)
-        try:
-            status = os.fstat(descriptor)
-            stamp = _Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
-            known = self._known.get(name)
-            if known == stamp:
-                return None
-            body = _content(descriptor, status)
-        finally:
-            os.close(descriptor)
-        self._known[name] = stamp
-        age = self._clock() - status.st_mtime
-        if known is not None:
-            # It is of after the last look, whatever the clock of the file server says.
-            age = min(age, self._clock() - self._looked_at)
-        return decode_report(body, json=body[:1] == b"{"), age
+    def _read(self, path: Path, target: str, *, again: bool) -> Sequence[Delivery]:
+        with opened(path) as file:
+            now, known = self._clock(), self._known.get(path)
+            if known is None or known.stamp != file.stamp:
+                written_at = min(file.written_at, now)
+                if known is not None:
+                    # It is of after the last look, whatever the clock of the file server says.
+                    written_at = max(written_at, self._looked_at)
+            elif again:
+                written_at = known.written_at
+            else:
+                return ()
+            body = file.content()
+        read = _reported if path.suffix == FILE_SUFFIX else _printed
+        deliveries = list(read(body, target, written_at, now))
+        self._known[path] = _Known(file.stamp, written_at)
+        self._halves.pop(path, None)
+        return deliveries
 
-
-def _unreadable(error: OSError, target: str) -> DeliveryError:
-    if error.errno == errno.ELOOP:
-        return Refused("is a link, which is not followed", target)
-    if isinstance(error, PermissionError):
-        return Refused("may not be read: its node drops it with mode 0600", target)
-    return Unreachable(f"cannot be read: {error.strerror}", target)
+    def _is_at_work(self, path: Path, error: DeliveryError) -> bool:
+        """Whether a file that could be read before is only being written anew, in place."""
+        if path not in self._known or not isinstance(error, Empty | CutOff):
+            return False
+        began = self._halves.setdefault(path, self._clock())
+        return self._clock() - began < self._patience_seconds
 
 
-def _content(descriptor: int, status: os.stat_result) -> bytes:
-    if not stat.S_ISREG(status.st_mode):
-        raise Refused("is no plain file")
-    if status.st_size > MOST_BYTES:
-        raise Undecodable(f"is larger than {MOST_BYTES >> 20} MiB")
-    if not status.st_size:
-        raise Undecodable("is empty: its writer was stopped, or the disk is full")
-    with open(descriptor, "rb", closefd=False) as file:
-        return file.read(MOST_BYTES + 1)
-
-
-def _delivery(target: str, report: Report, seconds_since_written: float) -> Delivery:
+def _reported(body: bytes, target: str, written_at: float, now: float) -> Iterator[Delivery]:
+    if not body:
+        raise Empty("is empty: its writer was stopped, or the disk is full")
+    report = decode_report(body, json=body[:1] == b"{")
     snapshot = report.snapshots[-1]
-    age = report.age_seconds(snapshot) + max(0.0, seconds_since_written)
-    return Delivery(source=FilesSource.name, target=target, what=paced(snapshot), age_seconds=age)
+    age = report.age_seconds(snapshot) + now - written_at
+    yield Delivery(source=FilesSource.name, target=target, what=paced(snapshot), age_seconds=age)
+
+
+def _printed(body: bytes, target: str, written_at: float, now: float) -> Iterator[Delivery]:
+    """What gpustat printed: of one host as a rule, of several where gpustat-web was asked."""
+    told = gpustat.read(body, target, round(written_at, 3))
+    for each in told:
+        what = replace(each, interval_seconds=_CRON_SECONDS) if isinstance(each, Snapshot) else each
+        own = each.name if isinstance(each, Snapshot) else each.node
+        yield Delivery(
+            source=FilesSource.name,
+            target=target if len(told) == 1 else own or target,
+            what=what,
+            age_seconds=now - written_at,
+        )

@@ -51,7 +51,7 @@ class NodeInfoSource:
             default_port=DEFAULT_PORT,
             headers={"Content-Type": "application/json"},
             body=msgspec.json.encode({"passwd": password}),
-            refusals=dict.fromkeys((401, 403, 404), _REFUSED),
+            refusals=dict.fromkeys((401, 403, 404, 429), _REFUSED),
         )
         self._nodes = HttpPolling(self.name, targets, question, self._delivery, timeout_seconds)
 

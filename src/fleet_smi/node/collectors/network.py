@@ -6,6 +6,9 @@ from fleet_smi.model.snapshot import Host
 from fleet_smi.model.text import clean
 from fleet_smi.node.collecting import Part
 
+# Bridges to containers on this machine: the same addresses are on every other.
+_INNER = ("docker", "veth", "virbr", "cni", "br-")
+
 
 class NetworkCollector:
     """Addresses of the machine that another machine could use."""
@@ -13,6 +16,6 @@ class NetworkCollector:
     name = "network"
 
     def part(self, raw: Any) -> Part:
-        addresses = (clean(address, 64) for _, address in raw)
+        addresses = (clean(address, 64) for name, address in raw if not name.startswith(_INNER))
         usable = tuple(item for item in addresses if not item.startswith(("127.", "::1", "fe80")))
         return Part(host=Host(addresses=usable))

@@ -1,4 +1,7 @@
-"""The node's end of `files`: its latest report as one small file in a shared folder."""
+"""The node's end of `files`: its latest sample as one small file in a shared folder.
+
+It is a report, or what `gpustat --json` prints, for pages and scripts that read that.
+"""
 
 import contextlib
 import logging
@@ -6,6 +9,8 @@ import os
 import re
 import threading
 import time
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from fleet_smi.errors import Unreachable
 from fleet_smi.faults import Faults
@@ -16,8 +21,17 @@ logger = logging.getLogger(__name__)
 
 _HALF = ".half"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+|^-", re.ASCII)
+_NO_HOST = re.compile(r"[^A-Za-z0-9._-]+|^[.-]+", re.ASCII)
 _LEFTOVER_SECONDS = 60.0
 _GRACE_SECONDS = 0.5
+
+
+class _Form(NamedTuple):
+    """What a file is called, and what is in it."""
+
+    stem: Callable[[Snapshot], str]
+    suffix: str
+    encoded: Callable[[Snapshot], bytes]
 
 
 class FileOutlet:
@@ -29,9 +43,12 @@ class FileOutlet:
     name = "file"
     asked_interval_seconds = None
 
-    def __init__(self, folder: str, *, mode: int = 0o644) -> None:
+    def __init__(
+        self, folder: str, *, mode: int = 0o644, form: Literal["report", "gpustat"] = "report"
+    ) -> None:
         self._folder = folder
         self._mode = mode
+        self._form = _FORMS[form]
         self._cleaned = False
         self._latest: Snapshot | None = None
         self._news = threading.Condition()
@@ -81,10 +98,11 @@ class FileOutlet:
     def _write(self, snapshot: Snapshot) -> None:
         # Opened anew each time: a handle of a server that was restarted is stale.
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        form, stem = self._form, self._form.stem(snapshot)
         try:
-            _replace(folder, _stem(snapshot), self._mode, _encoded(snapshot))
+            _replace(folder, stem, form.suffix, self._mode, form.encoded(snapshot))
             if not self._cleaned:
-                _remove_leftovers(folder, _stem(snapshot))
+                _remove_leftovers(folder, stem)
                 self._cleaned = True
         finally:
             os.close(folder)
@@ -96,11 +114,31 @@ def _stem(snapshot: Snapshot) -> str:
     return f"{name}.{_UNSAFE.sub('_', snapshot.node_id)[:8]}"
 
 
-def _encoded(snapshot: Snapshot) -> bytes:
+def _host(snapshot: Snapshot) -> str:
+    """The name alone, by which those who read gpustat's files know a host."""
+    return _NO_HOST.sub("_", snapshot.name)[:128]
+
+
+def _as_report(snapshot: Snapshot) -> bytes:
     return encode_report([encode_snapshot(snapshot)], time.time())
 
 
-def _replace(folder: int, stem: str, mode: int, data: bytes) -> None:
+def _as_gpustat(snapshot: Snapshot) -> bytes:
+    from datetime import datetime
+
+    from fleet_smi.wire.dialects.gpustat import node_json
+
+    local = datetime.fromtimestamp(snapshot.taken_at).astimezone()
+    return node_json(snapshot, local.replace(tzinfo=None).isoformat())
+
+
+_FORMS = {
+    "report": _Form(_stem, FILE_SUFFIX, _as_report),
+    "gpustat": _Form(_host, ".json", _as_gpustat),
+}
+
+
+def _replace(folder: int, stem: str, suffix: str, mode: int, data: bytes) -> None:
     half = f".{stem}.{os.urandom(4).hex()}{_HALF}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -108,7 +146,7 @@ def _replace(folder: int, stem: str, mode: int, data: bytes) -> None:
             file.write(data)
             os.fchmod(file.fileno(), mode)
         # Closing has sent it to the server, if there is one; a rename there is atomic.
-        os.rename(half, stem + FILE_SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(half, stem + suffix, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(half, dir_fd=folder)

@@ -12,5 +12,8 @@ ROUTES: tuple[str, ...] = (
     "describe",
     "metrics",
     "health",
+    "nvgpu",
+    "get_status",
+    "gpustat",
     "front",
 )

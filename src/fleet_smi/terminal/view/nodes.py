@@ -81,10 +81,10 @@ def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
 def _oddities(node: NodeView, columns: int) -> list[_Line]:
     missing = node.missing_reports
     lost = [f"{counted(missing, 'report')} of its agent never arrived"] if missing else []
-    remarks = {"warn": (*node.warnings, *lost, *node.failures), "dim": node.limits}
-    return [
-        [("    " + text, style)]
-        for style, said in remarks.items()
-        for words in said
-        for text in wrap(words, columns - 4)
+    said = [*node.warnings, *lost, *node.failures]
+    odd: list[_Line] = [
+        [("    " + text, "warn")] for words in said for text in wrap(words, columns - 4)
+    ]
+    return odd + [
+        [("    " + text, "dim")] for words in node.limits for text in wrap(words, columns - 4)
     ]

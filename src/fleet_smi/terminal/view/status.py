@@ -219,6 +219,9 @@ def _silent_line(gpu: JudgedGpu, layout: Layout) -> _Line:
 
 def _remarks(node: NodeView, page: _Page) -> Iterator[_Line]:
     """What is odd about a node, and what cannot be told of it."""
-    for style, remarks in (("warn", (*node.warnings, *node.failures)), ("dim", node.limits)):
-        for words in remarks:
-            yield from ([("    " + text, style)] for text in wrap(words, page.columns - 4))
+    for words in (*node.warnings, *node.failures):
+        for text in wrap(words, page.columns - 4):
+            yield [("    " + text, "warn")]
+    for words in node.limits:
+        for text in wrap(words, page.columns - 4):
+            yield [("    " + text, "dim")]

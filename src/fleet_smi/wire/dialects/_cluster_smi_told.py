@@ -15,12 +15,10 @@ from msgspec.structs import FieldInfo, fields
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.plausible import RANGES
-from fleet_smi.wire.bounds import MOST
+from fleet_smi.wire.bounds import LONGEST_TEXT, MOST, longest
 
 UNREADABLE = (ValueError, RecursionError)
 _T = TypeVar("_T", bound=Struct)
-# What is wrong in more places than this is not worth the time.
-_MOST_MENDED = 5_000
 _PARTS = Annotated[list[Raw], Meta(max_length=20_000)]
 _NIL = b"\xc0"
 # The first byte of a text or of bytes that are not short, and where what it holds begins.
@@ -33,6 +31,7 @@ def _within(field: str) -> Meta:
     return Meta(ge=int(low), le=int(high))
 
 
+_Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 _Bytes = Annotated[int, _within("memory_total_bytes")]
 _Percent = Annotated[int, _within("busy_percent")]
 _Seconds = Annotated[int, Meta(ge=0, le=2**33)]
@@ -50,35 +49,35 @@ class ToldProcess(Struct, rename="pascal", gc=False):
 
     pid: Annotated[int, _within("pid")] | None = None
     used_gpu_memory: _Bytes | None = None
-    name: str = ""
-    username: str = ""
+    name: _Text = ""
+    username: _Text = ""
     run_time: _Seconds | None = None
-    extended_command: str = ""
+    extended_command: Annotated[str, Meta(max_length=longest("command"))] = ""
 
 
 class ToldDevice(Struct, rename="pascal", gc=False):
     """A GPU; a node of 2018 tells its first four fields alone."""
 
     id: Annotated[int, _within("index")] | None = None
-    name: str = ""
+    name: _Text = ""
     utilization: _Percent | None = None
     memory_utilization: ToldMemory | None = None
     fan_speed: Annotated[int, _within("fan_percent")] | None = None
     temperature: Annotated[int, _within("temperature_celsius")] | None = None
     power_usage: Annotated[int, _within("power_watts")] | None = None
     processes: (
-        Annotated[list[ToldProcess], Meta(max_length=MOST["processes"])] | None | UnsetType
+        Annotated[list[ToldProcess], Meta(max_length=MOST["processes"])] | UnsetType | None
     ) = UNSET
 
 
 class ToldNode(Struct, rename="pascal", gc=False):
     """A node. One of 2018 has neither times nor a comment; a fork has the last two as well."""
 
-    name: str = ""
+    name: _Text = ""
     devices: Annotated[list[ToldDevice], Meta(max_length=MOST["gpus"])] | None = None
     time: datetime | Annotated[list[int], Meta(max_length=2)] | None = None
     boot_time: _Seconds | None = None
-    comment: str = ""
+    comment: _Text = ""
     cpu_util: Annotated[float, Meta(ge=0.0, le=1.0)] | None = msgspec.field(
         default=None, name="CPUUtil"
     )
@@ -89,10 +88,7 @@ class ToldNode(Struct, rename="pascal", gc=False):
         told = self.time
         if not told:
             return None
-        if isinstance(told, datetime):
-            seconds = told.timestamp()
-        else:
-            seconds = float(told[0])
+        seconds = told.timestamp() if isinstance(told, datetime) else float(told[0])
         return seconds if 0.0 < seconds < 2**33 else None
 
 
@@ -104,12 +100,12 @@ _PARTS_OF: dict[str, type[Struct]] = {"devices": ToldDevice, "processes": ToldPr
 _MOST_OF = {"devices": MOST["gpus"], "processes": MOST["processes"]}
 
 
-def read_node(body: bytes | Raw) -> ToldNode:
-    """One node; raise one of `UNREADABLE`."""
+def read_node(body: bytes | Raw, mending: "Mending") -> ToldNode:
+    """One node; raise one of `UNREADABLE`, or `Undecodable` when it is too much to mend."""
     try:
         return _node.decode(body)
     except UNREADABLE:
-        return _Mending().mended(body, ToldNode)
+        return mending.mended(body, ToldNode)
 
 
 def read_cluster(body: bytes) -> list[Raw]:
@@ -117,16 +113,16 @@ def read_cluster(body: bytes) -> list[Raw]:
     return _decoder(_ToldCluster).decode(body).nodes or []
 
 
-class _Mending:
-    """Reads what breaks the bounds, field by field."""
+class Mending:
+    """Reads what breaks the bounds, field by field, in so many places; more take too long."""
 
-    def __init__(self) -> None:
-        self._count = 0
+    def __init__(self, most: int) -> None:
+        self._left = most
 
     def mended(self, raw: bytes | Raw, shape: type[_T]) -> _T:
         """What of it can be read."""
-        self._count += 1
-        if self._count > _MOST_MENDED:
+        self._left -= 1
+        if self._left < 0:
             raise Undecodable("wrong in more places than is worth mending")
         loose, values = _decoder(_loose(shape)).decode(raw), {}
         for field in fields(shape):
@@ -143,7 +139,9 @@ class _Mending:
             return _decoder(field.type).decode(raw)
         except UNREADABLE:
             if field.default == "":
-                return _text(bytes(raw))
+                # One more than there may be: so it is seen to have been cut.
+                most = longest("command" if field.name == "extended_command" else field.name)
+                return _text(bytes(raw))[: most + 1]
             if field.name == "memory_utilization":
                 return self.mended(raw, ToldMemory)
             raise
@@ -183,9 +181,7 @@ def _decoder(shape: Any) -> Any:
 def _loose(shape: type[Struct]) -> type[Struct]:
     """The struct with each field as the bytes it came in."""
     names = {field.name: field.encode_name for field in fields(shape)}
-    return msgspec.defstruct(
-        shape.__name__, [(name, Raw, Raw()) for name in names], rename=names
-    )
+    return msgspec.defstruct(shape.__name__, [(name, Raw, Raw()) for name in names], rename=names)
 
 
 _node = msgspec.msgpack.Decoder(ToldNode)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from fleet_smi.errors import CutOff, Undecodable
-from fleet_smi.model.joining import all_processes
+from fleet_smi.model.briefing import everyone
 from fleet_smi.model.made_pids import is_made
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 from fleet_smi.model.text import clean
@@ -73,9 +73,8 @@ def document_of(gpu: Gpu) -> Document:
 
 def written_processes(gpu: Gpu) -> list[Document] | None:
     """Everybody on a GPU or its instances, each once; `None` when not readable."""
-    if gpu.processes is None and not gpu.instances:
-        return None
-    return [_written(one) for one in {one.pid: one for one in all_processes(gpu)}.values()]
+    processes = everyone(gpu)
+    return None if processes is None else [_written(one) for one in processes]
 
 
 def _written(process: Process) -> Document:
@@ -138,18 +137,16 @@ def _gpu(told_of_it: Any, place: int) -> Gpu:
 def _processes(listed: Any) -> list[Process] | None:
     if not isinstance(listed, list):
         return None
-    several = enumerate(listed[: MOST["processes"]])
-    return [_process(each, nth) for nth, each in several if isinstance(each, dict)]
+    return [_process(each) for each in listed[: MOST["processes"]] if isinstance(each, dict)]
 
 
-def _process(told_of_it: Document, nth: int) -> Process:
+def _process(told_of_it: Document) -> Process:
     memory = told_of_it.get("gpu_memory_usage", told_of_it.get("used_memory"))
     return process_of(
         user=told_of_it.get("username", told_of_it.get("user")),
         name=told_of_it.get("command", told_of_it.get("comm")),
         command=_command(told_of_it.get("full_command")),
         pid=whole(told_of_it.get("pid")),
-        nth=nth,
         gpu_memory_bytes=size(memory, "MiB"),
         cpu_percent=number(told_of_it.get("cpu_percent")),
         host_memory_bytes=whole(told_of_it.get("cpu_memory_usage")),
@@ -159,4 +156,7 @@ def _process(told_of_it: Document, nth: int) -> Process:
 def _command(words: Any) -> str | None:
     if not isinstance(words, list):
         return words if isinstance(words, str) else None
-    return clean(" ".join(str(word) for word in words[:1024]), longest("command")) or None
+    return (
+        clean(" ".join(word for word in words[:1024] if isinstance(word, str)), longest("command"))
+        or None
+    )

@@ -31,9 +31,10 @@ _GPU = re.compile(
     rf"(?:, +(?P<draw>{_N})(?: / +(?P<limit>{_N}))? {{0,8}}W?)?"
     rf" +\| +(?P<used>{_N}) / +(?P<total>{_N}) ?Mi?B(?: \|(?P<rest>.*))?",
 )
-_INDEX = re.compile(r"\[([0-9]{1,5})\] ")
+_INDEX = re.compile(r"\[([0-9]{1,5})\](?: |$)")
 _CODEC = re.compile(rf"([ED]): *{_N}")
-_HEADER = re.compile(r"(\S{1,128}) {2,}(?=.*[0-9])(\S.{0,160})")
+# The date is in the words of its locale; a time or a year is in all of them.
+_HEADER = re.compile(r"(\S{1,128}) {2,}(?=.{0,160}?(?:[0-9]:[0-9]{2}|[0-9]{4}))\S.{0,160}")
 _DRIVER = re.compile(r" {2}([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)$", re.ASCII)
 # How gpustat-web tells that a host does not answer.
 _FAILED = re.compile(r"\((\S{1,128})\) (.+)")
@@ -65,10 +66,11 @@ def read_text(text: str, host: str, taken_at: float) -> tuple[Snapshot | Unreach
     """What is printed of each host; `host` is whose it is, where it is of one alone."""
     if not text.endswith("\n"):
         raise CutOff(f"breaks off: {_last_words(text)}")
-    lines = [line.rstrip() for line in _ESCAPES.sub("", text).splitlines()]
-    sections, failures = _sections(lines)
+    lines = [line.rstrip() for line in _ESCAPES.sub("", text).split("\n")]
+    found, failures = _sections(lines)
+    sections = [one for one in found if one.rows or one.without_gpus]
     if not sections and not failures:
-        raise Undecodable(_no_gpustat(lines))
+        raise CutOff("breaks off after its header") if found else Undecodable(_no_gpustat(lines))
     alone = len(sections) + len(failures) == 1
     listed = [entry for one in sections for row in one.rows.values() for entry in row.listed or ()]
     programs = are_programs(listed)
@@ -113,8 +115,6 @@ def _row(line: str) -> _Row:
 
 
 def _snapshot(section: _Section, host: str, taken_at: float, *, programs: bool) -> Snapshot:
-    if not section.rows and not section.without_gpus:
-        raise CutOff("breaks off after its header")
     rows = list(section.rows.values())[: MOST["gpus"]]
     gpus = [_gpu(row, programs=programs) for row in rows]
     return snapshot_of(host, taken_at, section.driver, gpus, _untold(rows))
@@ -157,7 +157,13 @@ def _untold(rows: list[_Row]) -> list[str]:
         "processes": bool(told) and all(each["rest"] is None for each in told),
         "pids": bool(listed) and not any(entry.pid for entry in listed),
     }
-    return ["UUIDs", "clocks", "memory errors", "MIG", *(key for key, no in by_option.items() if no)]
+    return [
+        "UUIDs",
+        "clocks",
+        "memory errors",
+        "MIG",
+        *(key for key, no in by_option.items() if no),
+    ]
 
 
 def _last_words(text: str) -> str:

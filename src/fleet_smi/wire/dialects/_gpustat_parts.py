@@ -1,13 +1,14 @@
 """What both forms of gpustat tell of a GPU and of a process, as the model has it."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from fleet_smi.model.joining import with_own_uuid
-from fleet_smi.model.made_pids import made_pid
+from fleet_smi.model.made_pids import is_made, made_pid
 from fleet_smi.model.plausible import checked, plausible, plausible_temperature
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Process, Snapshot
@@ -74,7 +75,7 @@ def gpu_of(
         index=index,
         vendor="nvidia",
         name=None if fault or name is None else clean(name, longest("name")) or None,
-        processes=None if processes is None else tuple(processes)[: MOST["processes"]],
+        processes=None if processes is None else _told_apart(processes),
         fault=fault,
         unread=unread,
         **fields,
@@ -93,16 +94,15 @@ def process_of(
     name: Any,
     command: Any = None,
     pid: int | None,
-    nth: int,
     **figures: float | None,
 ) -> Process:
-    """One process; `nth` is its place among those of its GPU, by which one without a pid goes."""
+    """One process; one that is told without a pid goes by whose it is and what it runs."""
     known_user, known_name = told(user), told(name)
     line = told(command, longest("command"))
     fields: dict[str, Any] = {key: plausible(key, value, {}) for key, value in figures.items()}
     pid = plausible("pid", pid, {})
     return Process(
-        pid=made_pid(known_user, known_name, nth) if pid is None else pid,
+        pid=made_pid(known_user, known_name) if pid is None else pid,
         kind="graphics" if known_name in _DISPLAYS else "compute",
         user=known_user,
         name=known_name,
@@ -110,6 +110,18 @@ def process_of(
         hidden=known_user is None and known_name is None,
         **fields,
     )
+
+
+def _told_apart(processes: Iterable[Process]) -> tuple[Process, ...]:
+    """Two without a pid that are alike are still two."""
+    counts = Counter[int]()
+    apart = []
+    for one in list(processes)[: MOST["processes"]]:
+        counts[one.pid] += 1
+        again = counts[one.pid] > 1 and is_made(one.pid)
+        pid = made_pid(one.user, one.name, counts[one.pid]) if again else one.pid
+        apart.append(replace(one, pid=pid))
+    return tuple(apart)
 
 
 def told(value: Any, limit: int = 128) -> str | None:

@@ -24,9 +24,7 @@ _FULL = re.compile(
 )
 _UNITS = {"": 1, "K": KIB, "M": MIB, "G": KIB * MIB, "T": MIB * MIB, "P": KIB * MIB * MIB}
 _PROGRAM = re.compile(
-    r"(?:i?python|pypy|jupyter|julia|java|node|ruby|perl|ray::|torchrun|accelerate|nvidia-"
-    r"|Xorg|gnome-shell)[0-9.]*(?![a-z])",
-    re.ASCII,
+    r"ray::|nvidia-|(?:i?python|pypy|jupyter|java|torchrun|Xorg|gnome-shell)[0-9.]*(?![a-z])"
 )
 
 
@@ -75,8 +73,8 @@ def processes(listed: list[Entry], full: list[Full], *, programs: bool) -> tuple
     several = listed[: MOST["processes"]]
     lines = [*full, *[None] * len(several)]
     return tuple(
-        _process(entry, line, nth, programs=programs)
-        for nth, (entry, line) in enumerate(zip(several, lines, strict=False))
+        _process(entry, line, programs=programs)
+        for entry, line in zip(several, lines, strict=False)
     )
 
 
@@ -91,7 +89,7 @@ def _entry(label: str, memory: str) -> Entry:
     return Entry(user, command, None, number_, memory)
 
 
-def _process(entry: Entry, full: Full | None, nth: int, *, programs: bool) -> Process:
+def _process(entry: Entry, full: Full | None, *, programs: bool) -> Process:
     user = entry.user if programs or entry.word is None else entry.word
     name = entry.word if programs and entry.word is not None else entry.command
     memory = whole(entry.memory)
@@ -101,7 +99,6 @@ def _process(entry: Entry, full: Full | None, nth: int, *, programs: bool) -> Pr
         name=name,
         command=None if full is None else full.command,
         pid=whole(entry.pid or (full.pid if full else None)),
-        nth=nth,
         gpu_memory_bytes=None if memory is None else memory * MIB,
         **told_of_full,
     )

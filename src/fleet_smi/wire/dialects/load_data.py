@@ -7,11 +7,13 @@ whose owner it could not find is called `Zombie` there, and is a hidden one here
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
 from fleet_smi.model.joining import all_processes, with_own_uuid
+from fleet_smi.model.made_pids import made_pid
 from fleet_smi.model.plausible import checked, plausible
 from fleet_smi.model.readings import is_display
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Process, Snapshot
@@ -24,8 +26,7 @@ COLUMNS = ("", "load", "load_mem", "gpu_idx", "gpu_name", "gpu_uuid", "hostname"
 _NEEDED = COLUMNS[1:]
 _ZOMBIE = "Zombie"
 _MOST_NODES = 10_000
-# Not told; Linux gives no process a number above 2²², so that these are nobody's.
-_FIRST_PID = (1 << 22) + 1
+_LONGEST_HOST = 96  # it is part of the ids of its GPUs
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]")
 _CANNOT_TELL = "cannot tell memory in use, power, temperature, pids and commands"
 
@@ -67,7 +68,7 @@ def read(body: bytes, taken_at: float) -> tuple[Snapshot, ...]:
     nodes: dict[str, list[Gpu]] = {}
     lost: dict[str, int] = {}
     for row in _rows(body):
-        host = words(plain(row["hostname"].strip()))
+        host = words(plain(row["hostname"].strip()), _LONGEST_HOST)
         gpu = _gpu(row)
         if host is None or (host not in nodes and len(nodes) == _MOST_NODES):
             continue
@@ -110,7 +111,7 @@ def _gpu(row: Row) -> Gpu | None:
     loads = {"busy_percent": number(row["load"]), "memory_busy_percent": number(row["load_mem"])}
     uuid = words(plain(row["gpu_uuid"].strip()))
     return Gpu(
-        uuid=uuid or f"index-{index}",
+        uuid=uuid or f"nvidia-gpu{index}",
         uuid_is_made=uuid is None,
         index=index,
         vendor="nvidia",
@@ -123,6 +124,9 @@ def _gpu(row: Row) -> Gpu | None:
 
 def _processes(users: str) -> Iterable[Process]:
     names = [word.strip() for word in users.split(",") if word.strip()]
-    for pid, name in enumerate(names[: MOST["processes"]], _FIRST_PID):
+    before: Counter[str] = Counter()
+    for name in names[: MOST["processes"]]:
         known = None if name == _ZOMBIE else words(name, LONGEST_TEXT)
+        pid = made_pid(known, before[name])
+        before[name] += 1
         yield Process(pid=pid, kind="compute", user=known, hidden=known is None)

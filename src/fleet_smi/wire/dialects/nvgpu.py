@@ -4,6 +4,7 @@
 A GPU has neither an index nor a UUID: its place in the list is its index.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,6 +39,7 @@ Machine = Snapshot | NodeView
 UNKNOWN_OWNER = "?"
 _MOST_MACHINES = 10_000
 _LONGEST_LIST = 64 << 10
+_PID = re.compile(r"[0-9]{1,10}")
 
 
 class DeviceStatus(Struct, frozen=True, kw_only=True):
@@ -172,7 +174,9 @@ def _parts(value: Any) -> list[str]:
 
 
 def _process(pid_text: str, user: str) -> Process | None:
-    pid = plausible("pid", whole_of(pid_text), {})
+    if not _PID.fullmatch(pid_text):
+        return None
+    pid = plausible("pid", int(pid_text), {})
     if pid is None:
         return None
     owner = None if user == UNKNOWN_OWNER else text_of(user)

@@ -9,7 +9,7 @@ from fleet_smi.model.fleet import STATES, FleetView, NodeView
 from fleet_smi.wire.static_page.glyphs import definitions, glyph, legend
 from fleet_smi.wire.static_page.markup import Html, element, joined
 from fleet_smi.wire.static_page.node_card import card
-from fleet_smi.wire.static_page.words import Clock, counted, duration
+from fleet_smi.wire.static_page.words import Clock, counted
 
 __all__ = ["REFRESH_SECONDS", "page"]
 
@@ -100,10 +100,10 @@ def _banner(trouble: str | None) -> Html | None:
 
 
 def _free(view: FleetView, clock: Clock) -> Html:
-    """Which GPUs are free, before anything else: the longest free first would hide the node."""
+    """Which GPUs are free, before anything else."""
     entries = tuple(_free_here(node, at, clock) for at, node in enumerate(view.nodes))
     found = tuple(entry for entry in entries if entry is not None)
-    listed = element("ul", *found) if found else element("p", "No GPU is free.")
+    listed = element("ul", *found) if found else element("p", "None is known to be free.")
     return element("section", element("h2", "Free now"), listed, class_="free-now")
 
 
@@ -137,7 +137,9 @@ def _anchor(at: int) -> str:
 
 
 def _foot() -> Html:
-    key = element("p", "The coloured width of a row is memory in use; a stronger violet, more load.")
+    key = element(
+        "p", "The coloured width of a row is memory in use; a stronger violet, more load."
+    )
     data = element("a", "load_data.csv", href="load_data.csv")
     made = element("p", joined("The same as a table: ", data, ". Made by fleet-smi."))
     return element("footer", legend(), key, made)

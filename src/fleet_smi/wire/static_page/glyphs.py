@@ -1,5 +1,7 @@
 """The shape of each state, so that no colour has to be told apart: ring, disc, bars, cross …"""
 
+from functools import cache
+
 from fleet_smi.model.fleet import STATES, State
 from fleet_smi.wire.static_page.markup import Html, element, joined
 
@@ -23,6 +25,7 @@ def definitions() -> Html:
     return element("svg", *symbols, width=0, height=0, aria_hidden="true", class_="shapes")
 
 
+@cache
 def glyph(state: State) -> Html:
     """The shape of a state; the word stands beside it."""
     return element("svg", element("use", href=f"#{state}"), class_="glyph", aria_hidden="true")

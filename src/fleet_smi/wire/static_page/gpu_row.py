@@ -22,7 +22,7 @@ _LOAD_STEPS = 5
 
 def rows(gpu: JudgedGpu, clock: Clock) -> Iterator[Html]:
     """The row of a GPU, and those of its instances below it."""
-    yield _row(gpu, f"{gpu.index}", clock, "gpu")
+    yield _row(gpu, str(gpu.index), clock, "gpu")
     for instance in gpu.instances:
         yield _row(instance, instance.profile or "MIG", clock, "gpu slice")
 
@@ -36,7 +36,7 @@ def _row(part: Part, label: str, clock: Clock, kind: str) -> Html:
         element("b", label, class_="index"),
         element("span", state, class_="state"),
         element("span", _who(part, clock), class_="who"),
-        element("span", gib(part.memory_used_bytes), _total(part), class_="memory"),
+        element("span", *_memory(part), class_="memory"),
         element("span", percent(part.busy_percent), class_="load"),
         _more(part, label, clock),
         class_=f"{kind} is-{state}{_strength(part)}",
@@ -61,8 +61,13 @@ def _strength(part: Part) -> str:
     return f" load-{min(_LOAD_STEPS, 1 + int(part.busy_percent * _LOAD_STEPS / 100))}"
 
 
-def _total(part: Part) -> Html:
-    return element("i", f"/{gib(part.memory_total_bytes)} GiB")
+def _memory(part: Part) -> Iterator[str]:
+    used, total = part.memory_used_bytes, part.memory_total_bytes
+    yield gib(used)
+    if total is not None:
+        yield element("i", f"/{gib(total)}")
+    if used is not None or total is not None:
+        yield " GiB"
 
 
 def _who(part: Part, clock: Clock) -> str:
@@ -97,7 +102,7 @@ def _more(part: Part, label: str, clock: Clock) -> Html:
     told = [element("p", note.words) for note in verdict.notes]
     return element(
         "div",
-        element("h3", glyph(verdict.state), f" {verdict.state} · {label}"),
+        element("h3", glyph(verdict.state), f"{verdict.state} · {_called(part, label)}"),
         element("p", verdict.reason),
         *told,
         _table("people", people(part)),
@@ -105,6 +110,10 @@ def _more(part: Part, label: str, clock: Clock) -> Html:
         _device(part),
         class_="more",
     )
+
+
+def _called(part: Part, label: str) -> str:
+    return f"GPU {label}" if isinstance(part, JudgedGpu) else label
 
 
 def _table(kind: str, pairs: list[tuple[str, str]]) -> Html | None:

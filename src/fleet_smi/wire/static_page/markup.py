@@ -1,10 +1,12 @@
 """HTML that cannot be broken into: all text is escaped, but for what was made here."""
 
+from functools import lru_cache
 from html import escape
 
 from fleet_smi.model.text import clean
 
 _LONGEST_TEXT = 2000
+_REMEMBERED = 1024  # most words of a page are on every row of it
 _EMPTY = ("link", "meta")
 
 
@@ -35,5 +37,7 @@ def _markup(child: str) -> str:
     return child if isinstance(child, Html) else _escaped(child)
 
 
+@lru_cache(_REMEMBERED)
 def _escaped(text: str) -> str:
-    return escape(clean(text, _LONGEST_TEXT))
+    before, after = text[:1] == " ", text[1:][-1:] == " "
+    return " " * before + escape(clean(text, _LONGEST_TEXT)) + " " * after

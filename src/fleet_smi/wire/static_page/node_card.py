@@ -24,7 +24,7 @@ def card(node: NodeView, anchor: str, clock: Clock) -> Html:
             element("p", _age(node, clock), class_="age"),
         ),
         *(element("p", words, class_="odd") for words in _oddities(node)),
-        element("ul", *(row for gpu in node.gpus for row in rows(gpu, clock)), class_="gpus"),
+        element("ul", *(row for gpu in node.gpus for row in rows(gpu, clock))),
         class_=" ".join(_kinds(node, free)),
         id=anchor,
     )
@@ -58,6 +58,4 @@ def _oddities(node: NodeView) -> Iterator[str]:
     yield from node.failures
     if node.missing_reports:
         yield f"{counted(node.missing_reports, 'report')} never arrived"
-    for run in node.runs:
-        if run.outcome == "ok" and run.detail:
-            yield f"{run.name}: {run.detail}"
+    yield from node.limits

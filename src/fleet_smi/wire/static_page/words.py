@@ -92,7 +92,7 @@ def people(part: Part) -> list[tuple[str, str]]:
 
 
 def _called(user: str) -> str:
-    return "not to be seen" if user == UNSEEN else user
+    return "not visible" if user == UNSEEN else user
 
 
 def _holding(processes: list[Process]) -> str:

@@ -1,0 +1,129 @@
+"""Runs in fleet-smi's own environment: a port for nodes of cluster-smi, and what a report costs.
+
+Started as a file, so it imports nothing of this project but what is installed. A child of it
+pushes reports of 8 GPUs from 50 connections, as fast as they are taken. Each line on stdin
+names how much is done with a report: `receive`, `translate` or `deliver`. It is answered with
+the CPU seconds that one cost this process, all its threads included.
+"""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import uvloop
+
+from fleet_smi import zeromq
+from fleet_smi.hub.delivery import Delivery
+from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.sources.cluster_smi import ClusterSmiSource
+from fleet_smi.model.snapshot import Gpu, Process, Snapshot
+from fleet_smi.wire.dialects.cluster_smi import encode_node
+
+NODES, SECONDS = 50, 1.0
+_WARM_UP_SECONDS = 0.5
+_GIB = 1 << 30
+_SELDOM = (50_000, 20, 100)  # as the hub has it
+
+
+def report(number: int) -> bytes:
+    """A node of 8 GPUs with a process on each of the first six."""
+    processes = [
+        (Process(pid=4711 + at, kind="compute", user="alice", name="python", **_TRAINING),)
+        if at < 6
+        else ()
+        for at in range(8)
+    ]
+    gpus = [Gpu(uuid="", index=at, processes=processes[at], **_CARD) for at in range(8)]
+    now = time.time()
+    return encode_node(Snapshot(node_id="x", name=f"node{number}", taken_at=now, gpus=tuple(gpus)))
+
+
+_TRAINING: Any = {
+    "gpu_memory_bytes": 61 * _GIB,
+    "command": "python train.py --epochs 90 --lr 0.1",
+    "started_at": time.time() - 7200,
+}
+_CARD: Any = {
+    "vendor": "nvidia",
+    "name": "NVIDIA A100-SXM4-80GB",
+    "memory_used_bytes": 61 * _GIB,
+    "memory_total_bytes": 80 * _GIB,
+    "busy_percent": 87,
+    "temperature_celsius": 64,
+    "fan_percent": 40,
+    "power_watts": 312,
+}
+
+
+def push(endpoint: str) -> None:
+    """Push reports, in turn, until ended."""
+    zmq = zeromq.library()
+    context = zmq.Context()
+    sockets = [context.socket(zmq.PUSH) for _ in range(NODES)]
+    for socket in sockets:
+        socket.connect(endpoint)
+    reports = [report(number) for number in range(NODES)]
+    while True:
+        for socket, told in zip(sockets, reports, strict=True):
+            socket.send(told)
+
+
+class Tally:
+    """Counts what came; `deliver` has a fleet take it in as well."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._fleet = Fleet()
+
+    def receive(self, socket: "zeromq.Socket") -> None:
+        zeromq.lone_frame(socket)
+        self.count += 1
+
+    def translate(self, _: Delivery) -> None:
+        self.count += 1
+
+    def deliver(self, delivery: Delivery) -> None:
+        assert isinstance(delivery.what, Snapshot)
+        self._fleet.apply(delivery.what, time.time(), Via(delivery.source, delivery.target))
+        self.count += 1
+
+
+async def cost(endpoint: str, work: str) -> float:
+    """The CPU seconds of one report, in a window of a few seconds."""
+    tally = Tally()
+    running: Callable[[], Any]
+    if work == "receive":
+        running = partial(zeromq.Port("PULL", endpoint, 1 << 20).run, tally.receive)
+    else:
+        running = partial(ClusterSmiSource(nodes=endpoint).run, getattr(tally, work))
+    task = asyncio.ensure_future(running())
+    await asyncio.sleep(_WARM_UP_SECONDS)
+    before, began = tally.count, time.process_time()
+    await asyncio.sleep(SECONDS)
+    seconds = (time.process_time() - began) / max(1, tally.count - before)
+    task.cancel()
+    await asyncio.wait([task])
+    return seconds
+
+
+def main() -> None:
+    """Answer every line."""
+    gc.freeze()
+    gc.set_threshold(*_SELDOM)
+    endpoint = zeromq.listening_at("127.0.0.1", 0, open_to_all=False)
+    with subprocess.Popen([sys.executable, "-I", __file__, endpoint]) as pushing:
+        try:
+            for line in sys.stdin:
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    print(runner.run(cost(endpoint, line.strip())), flush=True)
+        finally:
+            pushing.kill()
+
+
+if __name__ == "__main__":
+    push(sys.argv[1]) if len(sys.argv) > 1 else main()

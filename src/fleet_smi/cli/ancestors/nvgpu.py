@@ -1,0 +1,97 @@
+"""`nvgpu available` and `nvgpu list`."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from fleet_smi.cli import fleets, output
+from fleet_smi.cli.devices import devices, labels, warn_of_order
+from fleet_smi.errors import Unmet, UsageError
+
+if TYPE_CHECKING:
+    from fleet_smi.model.fleet import FleetView, NodeView
+
+HELP = "which GPUs have memory to spare, and the table of who uses which"
+EXAMPLES = """\
+  gpu=$(fleet-smi like nvgpu available -l 1) && CUDA_VISIBLE_DEVICES=$gpu python train.py
+  fleet-smi like nvgpu available --max-used 5
+  fleet-smi like nvgpu list
+  alias nvl='fleet-smi like nvgpu list'
+
+`available` counts memory alone, at most 20 % of it in use: a GPU may have somebody on it. What is
+broken or cannot be read is never printed. `fleet-smi free` counts people too, best first.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its flags, and two that it has not: the percentage, and the memory in the list."""
+    add = parser.add_argument
+    add("command", choices=("available", "list"), help="the indices to take, or the table")
+    add("-l", "--limit", type=int, metavar="N", help="available: at most so many")
+    add("--max-used", type=float, metavar="PERCENT", default=20.0, help="available: memory in use")
+    add("-m", "--memory", action="store_true", help="list: the memory in use, as nvgpu 0.10 has it")
+    output.add_colour_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do as nvgpu does."""
+    if args.limit is not None and args.limit < 1:
+        raise UsageError(f"-l {args.limit}: ask for one GPU or more")
+    if not 0 <= args.max_used <= 100:
+        raise UsageError(f"--max-used {args.max_used:g}: give 0 to 100 percent")
+    print(_available(args)) if args.command == "available" else sys.stdout.write(_listed(args))
+    return 0
+
+
+def _available(args: argparse.Namespace) -> str:
+    fleet = fleets.chosen(args)
+    from fleet_smi.model.select import Request, offer
+    from fleet_smi.model.text import natural
+
+    request = Request(count=0, policy="memory", max_used_percent=args.max_used)
+    view = fleet.look()
+    found = offer(view, request, fleet.thresholds).offered
+    if not found:
+        failures = [each for node in view.nodes for each in node.failures] if fleet.here else ()
+        words = f"no GPU has at most {args.max_used:g} % of its memory in use"
+        raise Unmet("; ".join([words, *failures]))
+    in_order = sorted(
+        found, key=lambda one: (natural(one.node), one.node_id, one.index, one.part or 0)
+    )
+    chosen = in_order[: args.limit]
+    if not fleet.here:
+        return ",".join(labels(chosen, view))
+    warn_of_order(view, instead="`fleet-smi free --uuid`")
+    return ",".join(devices(chosen))
+
+
+def _listed(args: argparse.Namespace) -> str:
+    fleet = fleets.chosen(args)
+    view = fleet.look()
+    colour = output.takes_colour(args)
+    if fleet.here:
+        return "".join([_table(node, colour=colour, memory=args.memory) for node in view.nodes])
+    return _tables(view, colour=colour, memory=args.memory)
+
+
+def _tables(view: "FleetView", *, colour: bool, memory: bool) -> str:
+    """As its master shows many machines: each under its name."""
+    from fleet_smi.terminal.paint import printable
+
+    tables = [
+        f"{printable(node.name)}\n{_table(node, colour=colour, memory=memory)}"
+        for node in view.nodes
+    ]
+    return "\n".join(tables)
+
+
+def _table(node: "NodeView", *, colour: bool, memory: bool) -> str:
+    from fleet_smi.terminal.paint import printable
+    from fleet_smi.terminal.view import nvgpu_table
+    from fleet_smi.wire.dialects.nvgpu import machine_status
+
+    status = machine_status(node)
+    if not isinstance(status.gpus, tuple):
+        return f"{printable(str(status.error))}\n"
+    used = [gpu.memory_used_bytes for gpu in node.gpus] if memory else None
+    return nvgpu_table.render(status.gpus, colour=colour, memory_used_bytes=used)

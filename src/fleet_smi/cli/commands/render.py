@@ -1,0 +1,149 @@
+"""`fleet-smi render`: the fleet as a static page in a folder, for any web server."""
+
+import argparse
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleet_smi.cli import fleets, output
+from fleet_smi.errors import DeliveryError, FleetError, Unmet, UsageError
+
+if TYPE_CHECKING:
+    from fleet_smi.model.fleet import FleetView
+
+HELP = "write the fleet as a static page that any web server can serve: no script, no hub needed"
+EXAMPLES = """\
+  fleet-smi render --out /var/www/gpu                          once, as from cron
+  fleet-smi render --out /var/www/gpu --every 5m --ssh gpu01,gpu02
+  fleet-smi render --out ./page --dir /nfs/gpu-status          then open ./page/index.html
+"""
+_FOR_ALL = 0o644
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to, how often, and which fleet."""
+    add = parser.add_argument
+    add("--out", metavar="DIR", required=True, help="the folder; made if it is missing")
+    add("--every", metavar="TIME", help="again after so long (30s, 5m), until stopped")
+    fleets.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page once, or again and again."""
+    every_seconds = None if args.every is None else _seconds(args.every)
+    folder = Path(args.out)
+    _require_writable(folder)
+    site = _Site(folder, _fleet(args), every_seconds)
+    if every_seconds is None:
+        site.write(site.look())
+    else:
+        output.repeat(every_seconds, site.round, for_eyes=False)
+    return 0
+
+
+def _fleet(args: argparse.Namespace) -> fleets.LookedAt:
+    """The fleet that is named; where none is, whom a hub with these settings would ask."""
+    if not (args.hub or args.ssh or args.dir or args.here):
+        from fleet_smi import config
+        from fleet_smi.cli.serving import sources_of
+
+        settings = config.load()
+        sources = [] if settings.client.hub else sources_of(settings)
+        if sources:
+            from fleet_smi.hub.polled import PolledFleet
+
+            return PolledFleet(sources, settings.thresholds)
+    return fleets.chosen(args)
+
+
+def _seconds(written: str) -> float:
+    from fleet_smi.config.kinds import INTERVAL
+
+    try:
+        seconds: float = INTERVAL.read(written)
+    except ValueError as error:
+        raise UsageError(f"--every {written}: {error}") from None
+    return seconds
+
+
+def _require_writable(folder: Path) -> None:
+    """A folder that cannot be written to is told before anybody is asked."""
+    import tempfile
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise Unmet(f"{folder} cannot be written to: {error.strerror}") from None
+
+
+class _Site:
+    """The folder, and the fleet that it shows."""
+
+    def __init__(self, folder: Path, fleet: fleets.LookedAt, every_seconds: float | None) -> None:
+        self._folder = folder
+        self._fleet = fleet
+        self._every_seconds = every_seconds
+        self._latest: FleetView | None = None
+        self._looked_at = 0.0
+
+    def look(self) -> "FleetView":
+        """The fleet as it is now."""
+        self._latest = self._fleet.look(self._every_seconds)
+        self._looked_at = time.monotonic()  # its own time may be another machine's
+        return self._latest
+
+    def round(self) -> str:
+        """One round of many: what fails is told, and the next one is tried."""
+        try:
+            self._write_news()
+        except FleetError as error:
+            _complain(error)
+        return ""
+
+    def _write_news(self) -> None:
+        """The page, or the last one grown old where nobody answers."""
+        try:
+            view = self.look()
+        except DeliveryError as error:
+            if self._latest is None:
+                raise
+            from fleet_smi.model.last_known import last_known
+
+            _complain(error)
+            later_seconds = time.monotonic() - self._looked_at
+            self.write(last_known(self._latest, later_seconds), str(error))
+        else:
+            self.write(view)
+
+    def write(self, view: "FleetView", trouble: str | None = None) -> None:
+        """Replace both files, each as a whole."""
+        from fleet_smi.cli.writing import write_file
+        from fleet_smi.wire.dialects import load_data
+        from fleet_smi.wire.static_page import page
+
+        shown = page(
+            view,
+            style=_style(),
+            local=_local,
+            every_seconds=self._every_seconds,
+            trouble=trouble,
+        )
+        for name, text in (("load_data.csv", load_data.write(view)), ("index.html", shown)):
+            write_file(self._folder / name, text, _FOR_ALL, replace=True)
+
+
+def _complain(error: FleetError) -> None:
+    print(f"fleet-smi: {error}", file=sys.stderr, flush=True)
+
+
+def _style() -> str:
+    from fleet_smi.wire import static_page
+
+    return Path(static_page.__file__).with_name("style.css").read_text("utf-8")
+
+
+def _local(at: float) -> datetime:
+    return datetime.fromtimestamp(at).astimezone()

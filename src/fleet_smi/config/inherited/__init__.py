@@ -1,0 +1,39 @@
+"""The settings of the systems that came before, one format a file: what ours they become.
+
+A file has `SYSTEM`, whose settings it reads, `looks_like(name, text)`, and `read(text, into)`.
+All of them are read as data: nothing is executed, nothing is looked up.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from fleet_smi.config.inherited.taking import Taking
+from fleet_smi.errors import UsageError
+
+FORMATS: tuple[str, ...] = (
+    "web_gpu_monitor",
+    "cluster_smi_env",
+    "cluster_smi_yml",
+    "nvgpu",
+    "gpustat_web",
+    "crontab",
+    "hosts_txt",
+)
+"""In the order in which they are tried: a list of hosts says least about itself."""
+
+
+def take_over(name: str, text: str, into: Taking) -> None:
+    """Read one file into `into`; raise `UsageError` where it is of no kind that is known."""
+    reader = _reader(name, text)
+    if reader is None:
+        raise UsageError(
+            f"{name} is no settings file that is known: give a hosts.txt, a config.ini of "
+            "web-gpu-monitor, the AGENTS file of nvgpu, or cluster-smi.env or .yml"
+        )
+    into.begin(name, reader.SYSTEM)
+    reader.read(text, into)
+
+
+def _reader(name: str, text: str) -> Any:
+    modules = (import_module(f"fleet_smi.config.inherited.{each}") for each in FORMATS)
+    return next((each for each in modules if each.looks_like(name, text)), None)

@@ -1,0 +1,80 @@
+"""The command line of gpustat-web: hosts that it asks over ssh, and a port it serves them on."""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from fleet_smi.config.inherited.hosts import to_log_in
+from fleet_smi.config.inherited.taking import Taking
+from fleet_smi.config.kinds import shown
+from fleet_smi.errors import UsageError
+
+SYSTEM = "gpustat-web"
+_CALL = re.compile(r"(?:^|[\s/=])gpustat-web(?=\s|$)(.*)")
+_SETTINGS = {"--ssl-certfile": "hub.tls_cert", "--ssl-keyfile": "hub.tls_key"}
+_VALUED = ("--port", "--ssh-port", "--interval", "--exec", *_SETTINGS)
+_REASONS = {
+    "--port": "the hub listens for this machine alone until hub.listen says more",
+    "--exec": "the hub asks nvidia-smi itself, by one fixed command",
+    **dict.fromkeys(_SETTINGS, "a certificate and its key belong together: one is missing"),
+    "--no-verify-host": "host keys are always verified",
+    "--verbose": "the hub logs what matters by itself",
+}
+
+Option = tuple[str, str]
+
+
+def looks_like(name: str, text: str) -> bool:
+    """Whether it is called there, and not from a crontab's comment."""
+    return any(_CALL.search(line.partition("#")[0]) for line in text.splitlines())
+
+
+def read(text: str, into: Taking) -> None:
+    """The hosts become ones to log in at."""
+    for line in text.splitlines():
+        if call := _CALL.search(line.partition("#")[0]):
+            _read_call(call[1], into)
+
+
+def _read_call(words: str, into: Taking) -> None:
+    options, hosts = _sorted_out(words)
+    given = dict(options)
+    into.take_all("hosts", "hub.ssh", _logins(hosts, given.get("--ssh-port"), into))
+    whole = all(name in given for name in _SETTINGS)
+    for name, value in options:
+        if name in _SETTINGS and whole:
+            into.take(name, _SETTINGS[name], value)
+        elif name == "--interval":
+            into.take(name, "hub.ssh_interval", f"{value}s")
+        elif name != "--ssh-port":
+            into.leave(name, _REASONS.get(name, "gpustat-web has no such flag"))
+
+
+def _sorted_out(words: str) -> tuple[list[Option], list[str]]:
+    options: list[Option] = []
+    hosts: list[str] = []
+    try:
+        rest = iter(shlex.split(words))
+    except ValueError as error:
+        raise UsageError(f"the arguments of gpustat-web cannot be read: {error}") from None
+    for word in rest:
+        if word.startswith("-"):
+            options.append(_option(word, rest))
+        else:
+            hosts.append(word)
+    return options, hosts
+
+
+def _option(word: str, rest: Iterator[str]) -> Option:
+    name, equals, value = word.partition("=")
+    return name, value if equals or name not in _VALUED else next(rest, "")
+
+
+def _logins(hosts: list[str], port: str | None, into: Taking) -> list[str]:
+    logins = []
+    for host in hosts:
+        try:
+            logins.append(to_log_in(host, port=port))
+        except ValueError as error:
+            into.leave("hosts", f"{shown(host)} {error}")
+    return logins

@@ -1,0 +1,86 @@
+"""A shared folder: which of its files nodes have left there, and how one is opened."""
+
+import errno
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
+from fleet_smi.model.text import clean
+from fleet_smi.wire.report import FILE_SUFFIX, MOST_BYTES
+
+_MOST_FILES = 20_000
+_ENDINGS = (FILE_SUFFIX, ".json", ".txt", ".ansi")
+# Pages made of what lies there, notes to people, and files that editors or writers work on.
+_PASSED_OVER = re.compile(
+    r"\..*|readme.*|.*(?:~|\.(?:html?|css|js|csv|md|tmp|swp|part|half|bak|old))", re.IGNORECASE
+)
+
+
+class Stamp(NamedTuple):
+    """By what a file is known to be the one that was read before."""
+
+    inode: int
+    size: int
+    written_ns: int
+
+
+class LeftFile:
+    """A file that is open: what it is, before it is read."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._status = os.fstat(descriptor)
+        status = self._status
+        self.stamp = Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
+        self.written_at: float = status.st_mtime
+        """By the clock of whoever keeps the folder."""
+
+    def content(self) -> bytes:
+        """All of it; raise unless it is a plain file of a size that a report can have."""
+        if not stat.S_ISREG(self._status.st_mode):
+            raise Refused("is no plain file")
+        if self._status.st_size > MOST_BYTES:
+            raise Undecodable(f"is larger than {MOST_BYTES >> 20} MiB")
+        with open(self._descriptor, "rb", closefd=False) as file:
+            return file.read(MOST_BYTES + 1)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[LeftFile]:
+    """The file, to be read; raise `OSError` where it cannot be."""
+    # Whoever can write here could put a link or a pipe: neither is followed or waited for.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield LeftFile(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def left_in(path: Path) -> list[Path]:
+    """The files of nodes in a folder, or those that a pattern like `/nfs/status/cml*` names."""
+    pattern = "*"
+    if any(sign in path.name for sign in "*?[") and not path.is_dir():
+        path, pattern = path.parent, path.name
+    found = (each for each in path.iterdir() if fnmatch.fnmatchcase(each.name, pattern))
+    return sorted(each for each in found if not _PASSED_OVER.fullmatch(each.name))[:_MOST_FILES]
+
+
+def target_of(path: Path) -> str:
+    """What the node is called that left this file: the file's name without its ending."""
+    name = next((path.stem for ending in _ENDINGS if path.suffix == ending), path.name)
+    return clean(name, 128) or "unnamed"
+
+
+def unreadable(error: OSError, target: str) -> DeliveryError:
+    """Why a file could not be opened."""
+    if error.errno == errno.ELOOP:
+        return Refused("is a link, which is not followed", target)
+    if isinstance(error, PermissionError):
+        return Refused("may not be read: it was left with mode 0600", target)
+    return Unreachable(f"cannot be read: {error.strerror}", target)

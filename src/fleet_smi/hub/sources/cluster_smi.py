@@ -1,0 +1,135 @@
+"""The hub's ends of cluster-smi: the port that its nodes push to, and its routers, asked."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fleet_smi import zeromq
+from fleet_smi.errors import DeliveryError, Unreachable, UsageError
+from fleet_smi.hub.cluster_smi_nodes import Pushed, Routed
+from fleet_smi.hub.delivery import Deliver, Delivery
+from fleet_smi.hub.sources.polling import ticks
+from fleet_smi.wire.dialects.cluster_smi import (
+    MOST_BYTES,
+    MOST_CLUSTER_BYTES,
+    ToldNode,
+    decode_cluster,
+    decode_node,
+    encode_request,
+)
+
+if TYPE_CHECKING:
+    from fleet_smi.zeromq import Context, Socket
+
+ROUTER_PORT = 9081
+_SECOND_LOOK_SECONDS = 4.0
+
+
+class ClusterSmiSource:
+    """Hears nodes at `nodes`, where to listen as ZeroMQ writes it, and asks routers."""
+
+    name = "cluster-smi"
+
+    def __init__(
+        self,
+        *,
+        nodes: str | None = None,
+        routers: Sequence[str] = (),
+        interval_seconds: float = 3.0,
+        timeout_seconds: float = 5.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        zeromq.library()
+        self.targets = tuple(routers)
+        # More than the most: what a little exceeds that is told, and not only hung up on.
+        self.port = zeromq.Port("PULL", nodes, 2 * MOST_BYTES) if nodes else None
+        self._endpoints = {router: _endpoint(router) for router in routers}
+        self._interval_seconds = interval_seconds
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._pushed = Pushed()
+
+    async def look(self) -> Sequence[Delivery]:
+        """Ask every router twice: by one answer, a dead node looks alive."""
+        heard: list[Delivery] = []
+        with zeromq.context() as opened:
+            patience = _SECOND_LOOK_SECONDS / 2
+            asking = [_Asking(router, Routed(patience)) for router in self.targets]
+            for pause in (_SECOND_LOOK_SECONDS, 0.0):
+                await asyncio.gather(*(self._ask(opened, one, heard.append) for one in asking))
+                await asyncio.sleep(pause)
+        return heard
+
+    async def run(self, deliver: Deliver) -> None:
+        """Hear the nodes and ask the routers, each on its own ticks, until cancelled."""
+        with zeromq.context() as opened:
+            async with asyncio.TaskGroup() as group:
+                if self.port is not None:
+                    group.create_task(self.port.run(partial(self._take, deliver)))
+                for router in self.targets:
+                    group.create_task(self._keep_asking(opened, router, deliver))
+
+    def _take(self, deliver: Deliver, socket: "Socket") -> None:
+        body, address = zeromq.lone_frame(socket)
+        snapshot = self._pushed.snapshot(decode_node(body), address, self._clock())
+        deliver(Delivery(source=self.name, target=snapshot.node_id, what=snapshot))
+
+    async def _keep_asking(self, opened: "Context", router: str, deliver: Deliver) -> None:
+        asking = _Asking(router, Routed())
+        async for _ in ticks(self._interval_seconds):
+            await self._ask(opened, asking, deliver)
+
+    async def _ask(self, opened: "Context", asking: "_Asking", deliver: Deliver) -> None:
+        try:
+            body = await zeromq.asked(
+                opened,
+                self._endpoints[asking.router],
+                encode_request(f"REQ {os.getpid()}"),
+                most_bytes=MOST_CLUSTER_BYTES,
+                timeout_seconds=self._timeout_seconds,
+            )
+            nodes = await asyncio.to_thread(decode_cluster, body)
+            if not nodes:
+                raise Unreachable("its router answers, and knows of no node yet")
+        except DeliveryError as error:
+            failure = type(error)(error.words, asking.router)
+            deliver(Delivery(source=self.name, target=asking.router, what=failure))
+        else:
+            asking.tell(nodes, self._clock(), deliver)
+
+
+class _Asking:
+    """One router, and what its nodes are called here."""
+
+    def __init__(self, router: str, routed: Routed) -> None:
+        self.router = router
+        self._routed = routed
+        self._first: str | None = None
+
+    def tell(self, nodes: Sequence[ToldNode], now: float, deliver: Deliver) -> None:
+        """Deliver what is new.
+
+        The first of the nodes goes by the router's own name: there is told what ails the router.
+        """
+        for snapshot, age_seconds in self._routed.news(nodes, now):
+            self._first = self._first or snapshot.node_id
+            is_first = snapshot.node_id == self._first
+            target = self.router if is_first else f"{snapshot.node_id}@{self.router}"
+            deliver(
+                Delivery(
+                    source=ClusterSmiSource.name,
+                    target=target,
+                    what=snapshot,
+                    age_seconds=age_seconds,
+                )
+            )
+
+
+def _endpoint(router: str) -> str:
+    if "://" in router:
+        raise UsageError(f"{router!r} is no router of cluster-smi: give host or host:port")
+    has_port = router.rpartition(":")[2].isdecimal() and not router.endswith("]")
+    return f"tcp://{router}" if has_port else f"tcp://{router}:{ROUTER_PORT}"

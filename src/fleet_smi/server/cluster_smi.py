@@ -1,0 +1,71 @@
+"""The port that clients of cluster-smi ask: the whole fleet, to everybody who reaches it."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from fleet_smi import zeromq
+from fleet_smi.errors import Undecodable
+from fleet_smi.hub.hub import Hub
+from fleet_smi.model.privacy import Commands, shown_to
+from fleet_smi.wire.dialects.cluster_smi import encode_cluster
+
+if TYPE_CHECKING:
+    from fleet_smi.zeromq import Socket
+
+_MOST_REQUEST_BYTES = 64 << 10
+_MOST_WAITING = 10_000
+_AT_MOST_EVERY_SECONDS = 1.0
+
+
+class ClusterSmiClients:
+    """Answers at `endpoint`; an answer is made once for all who ask within a second."""
+
+    def __init__(self, endpoint: str, hub: Hub, commands: Commands) -> None:
+        self.port = zeromq.Port("ROUTER", endpoint, _MOST_REQUEST_BYTES)
+        self._hub = hub
+        self._commands = commands
+        self._answer: bytes | None = None
+        self._version = -1
+        self._made_at = 0.0
+        self._waiting: set[bytes] = set()
+        self._making: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        try:
+            await self.port.run(self._take)
+        finally:
+            if self._making is not None:
+                self._making.cancel()
+                await asyncio.wait([self._making])
+
+    def _take(self, socket: "Socket") -> None:
+        """One request: who asks, an empty frame, and whatever they say."""
+        asker, *said = zeromq.frames(socket)
+        if not said or said[0]:
+            raise Undecodable("a message that is no request")
+        if self._answer is not None and self._is_fresh():
+            self.port.send([asker, b"", self._answer])
+        elif len(self._waiting) < _MOST_WAITING:
+            self._waiting.add(asker)
+            if self._making is None:
+                self._making = asyncio.create_task(self._make())
+
+    def _is_fresh(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return self._hub.version == self._version or now < self._made_at + _AT_MOST_EVERY_SECONDS
+
+    async def _make(self) -> None:
+        """Make the answer anew, for all who wait for it."""
+        try:
+            self._version = self._hub.version
+            view = shown_to(self._hub.fleet.view(self._hub.clock()), self._commands)
+            # Thousands of nodes take a while: not on the event loop.
+            self._answer = await asyncio.to_thread(encode_cluster, view)
+            self._made_at = asyncio.get_running_loop().time()
+        finally:
+            self._making = None
+        waiting, self._waiting = self._waiting, set()
+        for asker in waiting:
+            self.port.send([asker, b"", self._answer])
+        self.port.drain()  # to send may have used up the news of what came meanwhile

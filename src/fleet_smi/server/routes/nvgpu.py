@@ -1,0 +1,55 @@
+"""`GET /gpu_status` and `/cluster_status`: for masters, pages and scripts of nvgpu."""
+
+import asyncio
+
+from starlette.responses import Response
+
+from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
+from fleet_smi.server.refusal import Refusal
+from fleet_smi.wire.dialects.nvgpu import MachineStatus, encode_cluster_status, encode_gpu_status
+
+_NOT_A_NODE = Refusal(
+    404,
+    "not_a_node",
+    "the hub's own machine is none of its nodes: see /cluster_status, or run it --include-self",
+)
+
+_NOT_READ = Refusal(503, "not_read", "the hub's own machine could not be read yet, or not lately")
+
+
+async def own_machine(asked: Asked) -> Response:
+    """The hub's own machine, if that is a node."""
+    own = next((node for node in asked.fleet().nodes if node.via == "self"), None)
+    if own is None:
+        raise ApiError(_NOT_A_NODE)
+    if own.silent:
+        raise ApiError(_NOT_READ)
+    return Response(encode_gpu_status(own), media_type="application/json")
+
+
+async def cluster(asked: Asked) -> Response:
+    """Every node in the order of their names; for a silent one an error in its place."""
+    # Thousands of nodes take a while: not on the event loop.
+    body = await asyncio.to_thread(encode_cluster_status, asked.fleet().nodes)
+    return Response(body, media_type="application/json")
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/gpu_status",
+        summary="The hub's own machine, as an agent of nvgpu tells it",
+        may="view",
+        handle=own_machine,
+        answer=MachineStatus,
+        also=(404, 503),
+    ),
+    Endpoint(
+        method="GET",
+        path="/cluster_status",
+        summary="Every node, as a master of nvgpu tells them",
+        may="view",
+        handle=cluster,
+        answer=list[MachineStatus],
+    ),
+)

@@ -1,0 +1,197 @@
+"""The tables of cluster-smi: that of 2018, and that of 2019 with its processes and details."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
+from fleet_smi.model.joining import all_processes
+from fleet_smi.model.snapshot import Process
+from fleet_smi.model.units import MIB
+from fleet_smi.terminal.view.boxed import Align, Cell, Paint, Row, boxed
+from fleet_smi.terminal.view.words import Local, local_time
+
+_HEADS = ("Node", "Gpu", "Memory-Usage", "GPU-Util")
+_DETAILS = ("Fan", "Temp", "Power")
+_PROCESSES = ("PID", "User", "Command", "GPU Mem", "Runtime")
+_LAST_SEEN = "Last Seen"
+_HEADS_OF_2018 = ("Node", "Gpu", "Memory-Usage", "Mem-Util", "GPU-Util")
+_LONGEST_COMMAND = 55
+_UNKNOWN = "?"
+_GREEN, _YELLOW, _RESET = "\x1b[0;32m", "\x1b[0;33m", "\x1b[0m"
+_WITHOUT_GPU = "no GPU"
+_ADDRESS = " (http://github.com/patwie/cluster-smi)"
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What the flags of cluster-smi ask for; rows of `own_user` are marked."""
+
+    processes: bool = False
+    times: bool = False
+    whole_commands: bool = False
+    details: bool = False
+    colour: bool = False
+    own_user: str | None = None
+
+
+def render(view: FleetView, wanted: Wanted, local: Local = local_time) -> str:
+    """The table of 2019 under the moment that it shows."""
+    heads = [*_HEADS]
+    heads += _DETAILS if wanted.details else ()
+    heads += _PROCESSES if wanted.processes else ()
+    heads += [_LAST_SEEN] if wanted.times else ()
+    groups = [list(_node_rows(node, view.taken_at, wanted, local)) for node in view.nodes]
+    return f"{_moment(view.taken_at, local)}{_ADDRESS}\n{boxed(heads, groups)}"
+
+
+def render_2018(view: FleetView) -> str:
+    """The table of 2018; what it has no word for is said in the column of the GPU."""
+    return boxed(_HEADS_OF_2018, [list(_rows_of_2018(node)) for node in view.nodes])
+
+
+def _rows_of_2018(node: NodeView) -> Iterator[Row]:
+    if (words := _instead_of_gpus(node)) is not None:
+        yield [Cell(node.name), Cell(words), Cell(""), Cell(""), Cell("")]
+        return
+    for at, gpu in enumerate(node.gpus):
+        memory = f"{_mib(gpu.memory_used_bytes)}MiB / {_mib(gpu.memory_total_bytes)}MiB"
+        yield [
+            Cell("" if at else node.name),
+            Cell(f"{gpu.index}: {_named(gpu)}"),
+            Cell(memory, "right"),
+            Cell(f"{_memory_percent(gpu)}%"),
+            Cell(f"{_whole(gpu.busy_percent)}%"),
+        ]
+
+
+def _node_rows(node: NodeView, now: float, wanted: Wanted, local: Local) -> Iterator[Row]:
+    """The rows of a node; its name and the time of its news stand in the first alone."""
+    seen = "" if node.age_seconds is None else _moment(now - node.age_seconds, local)
+    name = node.name
+    for cells in _rows(node, wanted):
+        times = [Cell(seen)] if wanted.times else []
+        yield [Cell(name), *cells, *times]
+        name = seen = ""
+
+
+def _rows(node: NodeView, wanted: Wanted) -> Iterator[list[Cell]]:
+    if (words := _instead_of_gpus(node)) is not None:
+        yield [Cell(words), *_blank(2), *_blank(_further_columns(wanted))]
+        return
+    for gpu in node.gpus:
+        cells = _gpu_cells(gpu, wanted)
+        for people in _people(gpu, node.taken_at, wanted):
+            yield [*cells, *people]
+            cells = _blank(len(cells))
+
+
+def _further_columns(wanted: Wanted) -> int:
+    return len(_DETAILS) * wanted.details + len(_PROCESSES) * wanted.processes
+
+
+def _instead_of_gpus(node: NodeView) -> str | None:
+    if node.silent:
+        return "Offline"
+    return None if node.gpus else _WITHOUT_GPU
+
+
+def _gpu_cells(gpu: JudgedGpu, wanted: Wanted) -> list[Cell]:
+    is_free = gpu.verdict.state == "free"
+    paint: Paint | None = partial(_painted, _GREEN) if is_free and wanted.colour else None
+    memory = (
+        f"{_mib(gpu.memory_used_bytes)} MiB / {_mib(gpu.memory_total_bytes)} MiB "
+        f"({_memory_percent(gpu):>3} %)"
+    )
+    align: Align = "centre" if wanted.processes else "left"
+    cells = [
+        Cell(f"{gpu.index}:{_named(gpu)}", paint=paint),
+        Cell(memory, "right"),
+        Cell(f"{_whole(gpu.busy_percent):>3} %", align),
+    ]
+    if wanted.details:
+        cells += [
+            Cell(f"{_whole(gpu.fan_percent):>3} %"),
+            Cell(f"{_whole(gpu.temperature_celsius):>3} C"),
+            Cell(f"{_whole(gpu.power_watts):>3}W"),
+        ]
+    return cells
+
+
+def _people(gpu: JudgedGpu, taken_at: float | None, wanted: Wanted) -> Iterator[list[Cell]]:
+    """The cells of each process on a GPU; one line without any where nobody is known."""
+    if not wanted.processes:
+        yield []
+        return
+    processes = [one for one in all_processes(gpu) if one.kind != "graphics"]
+    if not processes:
+        unread = gpu.processes is None and not gpu.instances
+        yield [Cell(""), Cell(_UNKNOWN if unread else ""), *_blank(3)]
+    for process in processes:
+        mine = wanted.own_user is not None and process.user == wanted.own_user
+        paint = partial(_painted, _YELLOW) if mine and wanted.colour else None
+        yield [
+            Cell(text, align, paint)
+            for text, align in _process_texts(process, taken_at, wanted.whole_commands)
+        ]
+
+
+def _process_texts(
+    process: Process, taken_at: float | None, whole: bool
+) -> Sequence[tuple[str, Align]]:
+    command = (process.command if whole else None) or process.name or _UNKNOWN
+    known = taken_at is not None and process.started_at is not None
+    seconds = int((taken_at or 0.0) - (process.started_at or 0.0)) if known else None
+    return (
+        (str(process.pid), "left"),
+        (process.user or _UNKNOWN, "left"),
+        (command[:_LONGEST_COMMAND], "left"),
+        (f"{_mib(process.gpu_memory_bytes)} MiB", "right"),
+        (_runtime(seconds), "right"),
+    )
+
+
+def _blank(count: int) -> list[Cell]:
+    return [Cell("")] * count
+
+
+def _painted(colour: str, text: str) -> str:
+    return f"{colour}{text}{_RESET}" if text else text
+
+
+def _named(gpu: JudgedGpu) -> str:
+    name = gpu.name or "GPU"
+    return name if gpu.fault is None else f"{name} ({gpu.fault.kind.replace('_', ' ')})"
+
+
+def _mib(count: int | None) -> str:
+    return _UNKNOWN if count is None else str(count // MIB)
+
+
+def _memory_percent(gpu: JudgedGpu) -> str:
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    return _UNKNOWN if used is None or not total else str(used * 100 // total)
+
+
+def _whole(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{value:.0f}"
+
+
+def _runtime(seconds: int | None) -> str:
+    """Days, hours, minutes and seconds, each in its place; leading zeros are left out."""
+    if seconds is None:
+        return _UNKNOWN
+    seconds = max(0, seconds)
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    parts = (
+        (days, f"{days:3} d "),
+        (hours, f"{hours % 24:2} h "),
+        (minutes, f"{minutes % 60:2} min "),
+    )
+    shown = [text if whole else " " * len(text) for whole, text in parts]
+    return f"{''.join(shown)}{seconds % 60:2} sec"
+
+
+def _moment(at: float, local: Local) -> str:
+    then = local(at)
+    return f"{then:%a %b} {then.day} {then:%H:%M:%S %Y}"

@@ -1,0 +1,252 @@
+"""cluster-smi: what its nodes of 2018 and 2019 and their fork tell, to snapshots and back.
+
+A zero is taken for what it most likely is, for cluster-smi sends one for all that a card
+cannot tell. A load of 0 is believed: every card that it knows tells its load. No card that
+runs draws 0 W, is as cold as 0 °C or lets a process compute in 0 bytes: these are not told.
+A fan at 0 may stand still or not be there at all, so that it is not told either.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2s
+from math import inf
+from typing import NamedTuple
+
+from msgspec import UNSET, Raw, UnsetType
+
+from fleet_smi.errors import Undecodable
+from fleet_smi.model.made_pids import made_pid
+from fleet_smi.model.redact import redact
+from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Process, Snapshot
+from fleet_smi.model.text import clean
+from fleet_smi.wire.bounds import LONGEST_TEXT, longest
+from fleet_smi.wire.dialects._cluster_smi_told import (
+    UNREADABLE,
+    Mending,
+    ToldDevice,
+    ToldMemory,
+    ToldNode,
+    ToldProcess,
+    read_cluster,
+    read_node,
+)
+from fleet_smi.wire.dialects._cluster_smi_written import (
+    UNKNOWN_BYTES,
+    UNKNOWN_USER,
+    encode_cluster,
+    encode_node,
+    encode_request,
+)
+from fleet_smi.wire.plain_words import plain_words
+
+__all__ = [
+    "MOST_BYTES",
+    "MOST_CLUSTER_BYTES",
+    "MOST_NODES",
+    "ToldNode",
+    "decode_cluster",
+    "decode_node",
+    "encode_cluster",
+    "encode_node",
+    "encode_request",
+    "node_id_of",
+    "snapshot_of",
+]
+NAME = "cluster-smi"
+MOST_BYTES = 4 << 20
+MOST_CLUSTER_BYTES = 64 << 20
+MOST_NODES = 10_000
+_MOST_MENDED_OF_NODE, _MOST_MENDED_OF_CLUSTER = 5_000, 20_000
+_LONGEST_COMMAND = longest("command")
+# What its node writes, misspelt, for a process that has ended since the driver named it.
+_VANISHED = "unkown"
+# Boot times are rounded to 128 seconds there.
+_ROUNDED_SECONDS = 128
+_NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._-]+")
+_LONGEST_NAME_IN_ID = 100
+_REMEMBERED = 4096
+_NobodyOrUnread = tuple[()] | None
+_HOST = Host()
+
+
+def _runs(outcome: Outcome, detail: str) -> tuple[CollectorRun, ...]:
+    return (CollectorRun(name=NAME, outcome=outcome, seconds=0.0, detail=detail),)
+
+
+_RUNS = _runs("ok", "cannot tell UUIDs, driver, MIG, graphics processes")
+_RUNS_OF_2018 = _runs("ok", "cannot tell UUIDs, driver, MIG, processes, temperature, power or age")
+_NO_DEVICES = _runs("failed", "its node tells of no GPU: the driver may have failed")
+
+
+class _Person(NamedTuple):
+    """Whose process something is, and what it runs; hidden where nobody knows."""
+
+    user: str | None
+    name: str | None
+    command: str | None
+    hidden: bool
+
+
+class _Reading(NamedTuple):
+    """Of which node something is told, when, and how long the machine had run then."""
+
+    node_id: str
+    taken_at: float
+    uptime_seconds: float
+    of_2018: bool
+
+
+def decode_node(body: bytes) -> ToldNode:
+    """What a node tells; raise `Undecodable`. Text in it is hostile until `snapshot_of`."""
+    if len(body) > MOST_BYTES:
+        raise Undecodable(f"a message of {len(body)} bytes; a node sends at most {MOST_BYTES}")
+    return _named_node(body, Mending(_MOST_MENDED_OF_NODE))
+
+
+def decode_cluster(body: bytes) -> tuple[ToldNode, ...]:
+    """What a router tells of its nodes; raise `Undecodable`. One bad node hides no other."""
+    try:
+        parts = read_cluster(body)
+    except UNREADABLE as error:
+        raise Undecodable(f"not an answer of cluster-smi: {plain_words(error)}") from None
+    mending, told, errors = Mending(_MOST_MENDED_OF_CLUSTER), [], []
+    for part in parts[:MOST_NODES]:
+        try:
+            told.append(_named_node(part, mending))
+        except Undecodable as error:
+            errors.append(error)
+    if errors and not told:
+        raise errors[0]
+    return tuple(told)
+
+
+def _named_node(body: bytes | Raw, mending: Mending) -> ToldNode:
+    try:
+        told = read_node(body, mending)
+    except UNREADABLE as error:
+        raise Undecodable(f"not a node of cluster-smi: {plain_words(error)}") from None
+    if not _text(told.name):
+        raise Undecodable("a node of cluster-smi without a name")
+    return told
+
+
+def snapshot_of(
+    told: ToldNode,
+    arrived_at: float,
+    *,
+    interval_seconds: float | None = None,
+    sequence: int = 0,
+    node_id: str | None = None,
+) -> Snapshot:
+    """The snapshot, harmless. One that tells no time was taken when it arrived.
+
+    `sequence` counts what came: a node's clock may be set back.
+    """
+    reading = _reading(told, node_id or node_id_of(told.name), arrived_at)
+    gpus = [_gpu(device, place, reading) for place, device in enumerate(told.devices or ())]
+    return Snapshot(
+        node_id=reading.node_id,
+        name=_text(told.name),
+        taken_at=reading.taken_at,
+        interval_seconds=interval_seconds,
+        sequence=sequence,
+        labels={"comment": clean(told.comment, longest("labels"))} if told.comment else {},
+        host=_HOST if told.cpu_util is None else Host(cpu_percent=100.0 * told.cpu_util),
+        gpus=tuple(gpus),
+        runs=_NO_DEVICES if not gpus else _RUNS_OF_2018 if reading.of_2018 else _RUNS,
+    )
+
+
+@lru_cache(_REMEMBERED)
+def node_id_of(name: str, apart: str = "") -> str:
+    """The id of the node of that name; `apart` tells it from another of the same name."""
+    whole = f"{name}-{apart}" if apart else name
+    safe = _NOT_IN_AN_ID.sub("-", whole)[:_LONGEST_NAME_IN_ID]
+    if safe == whole:
+        return f"{NAME}-{safe}"
+    # Two names that read alike in an id are still two.
+    digest = blake2s(whole.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    return f"{NAME}-{safe}-{digest}"
+
+
+def _reading(told: ToldNode, node_id: str, arrived_at: float) -> _Reading:
+    stamp = told.stamp
+    if stamp is None:
+        return _Reading(node_id, arrived_at, inf, of_2018=True)
+    uptime = stamp - told.boot_time if told.boot_time else inf
+    return _Reading(node_id, stamp, uptime, of_2018=False)
+
+
+def _gpu(device: ToldDevice, place: int, reading: _Reading) -> Gpu:
+    index = place if device.id is None else device.id
+    memory, celsius, people = device.memory_utilization, device.temperature, device.processes
+    unread: dict[str, str] = {}
+    if memory is None or not (memory.used or 0) <= (memory.total or 0) > UNKNOWN_BYTES:
+        memory, unread = _odd_memory(memory)
+    return Gpu(
+        uuid=f"gpu{index}@{reading.node_id}",
+        uuid_is_made=True,
+        index=index,
+        vendor="nvidia",
+        name=_text(device.name) or None,
+        memory_used_bytes=memory.used,
+        memory_total_bytes=memory.total,
+        busy_percent=device.utilization,
+        temperature_celsius=celsius if celsius and celsius > 0 else None,
+        fan_percent=device.fan_speed or None,
+        power_watts=device.power_usage or None,
+        processes=_processes(people, reading) if people else _nobody(people, reading),
+        unread=unread,
+    )
+
+
+def _odd_memory(told: ToldMemory | None) -> tuple[ToldMemory, dict[str, str]]:
+    if told is None or (told.total or 0) <= UNKNOWN_BYTES:
+        return ToldMemory(), {}
+    overfull = {"memory_used_bytes": "out of range: more than there is"}
+    return ToldMemory(total=told.total), overfull
+
+
+def _nobody(told: Sequence[ToldProcess] | UnsetType | None, reading: _Reading) -> _NobodyOrUnread:
+    """A nil is nobody, but not of a node of 2018, for which a router puts it in."""
+    return None if told is UNSET or reading.of_2018 else ()
+
+
+def _processes(people: Sequence[ToldProcess], reading: _Reading) -> tuple[Process, ...]:
+    _, taken_at, uptime, _ = reading
+    found = []
+    for told in people:
+        user, name, command, hidden = _person(told.username, told.name, told.extended_command)
+        # Whose age its node could not find out is told to be as old as the machine.
+        ran = told.run_time
+        unaged = ran is None or abs(ran - uptime) <= _ROUNDED_SECONDS or ran > taken_at
+        found.append(
+            Process(
+                pid=told.pid or made_pid(user, name, command),
+                kind="compute",
+                gpu_memory_bytes=told.used_gpu_memory or None,
+                user=user,
+                name=name,
+                command=command,
+                started_at=None if unaged else taken_at - (ran or 0),
+                hidden=hidden,
+            )
+        )
+    return tuple(found)
+
+
+# A machine's people and what they run are the same from one look to the next.
+@lru_cache(_REMEMBERED)
+def _person(username: str, program: str, command: str) -> _Person:
+    if username == "root" and _VANISHED in (program, command):
+        return _Person(None, None, None, hidden=True)
+    user = None if username == UNKNOWN_USER else _text(username) or None
+    name = _text(program) or None
+    words = clean(command.rstrip("\0").replace("\0", " "), _LONGEST_COMMAND)
+    return _Person(user, name, redact(words) or None, hidden=user is None and name is None)
+
+
+@lru_cache(_REMEMBERED)
+def _text(text: str) -> str:
+    return clean(text, LONGEST_TEXT)

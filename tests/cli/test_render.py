@@ -1,0 +1,187 @@
+"""`fleet-smi render` as a user runs it: files in a folder, whole at every moment."""
+
+import csv
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.node.outlets.file import FileOutlet
+from sim.scenario import GIB, Scenario, SimGpu, SimProcess
+from tests.builders import gpu, process
+from tests.cli.program import assert_one_line, fleet_smi
+from tests.fleet.programs import Program
+from tests.machines import People, wait_until
+from tests.server.hubs import RunningHub
+from tests.server.routes.nodes_of import now
+from tests.sim.fixtures import Simulated
+from tests.sshd import SshNetwork
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TZ": "UTC"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    return tmp_path / "www" / "gpu"
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    """A folder with one node's report."""
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    outlet = FileOutlet(str(folder))
+    outlet.deliver(now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
+    outlet.close()
+    return folder
+
+
+def page(site: Path) -> str:
+    return (site / "index.html").read_text("utf-8")
+
+
+class Rendering:
+    """`render --every` in the background."""
+
+    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+        self._folder, self._env = folder, env
+        self.started: list[Program] = []
+
+    def __call__(self, *arguments: str) -> Program:
+        log = self._folder / "render.log"
+        self.started.append(Program("render", *arguments, env=self._env, log=log))
+        return self.started[-1]
+
+
+@pytest.fixture
+def rendering(tmp_path: Path, env: dict[str, str]) -> Iterator[Rendering]:
+    running = Rendering(tmp_path, env)
+    yield running
+    for program in running.started:
+        program.kill()
+
+
+def test_this_machine_is_a_page_and_a_table_that_all_can_read(
+    simulated: Simulated, people: People, site: Path
+) -> None:
+    work = SimProcess(pid=people.start("sleep", "60", user="nobody"), memory=59 * GIB, sm=95)
+    busy = SimGpu(memory_used=60 * GIB, util_gpu=96, util_memory=3, processes=[work])
+    env = simulated(Scenario(gpus=[busy, SimGpu()]))
+    old = os.umask(0o077)
+    try:
+        done = fleet_smi("render", "--out", str(site), "--here", env=env)
+    finally:
+        os.umask(old)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert {path.name: path.stat().st_mode & 0o777 for path in site.iterdir()} == {
+        "index.html": 0o644,
+        "load_data.csv": 0o644,
+    }
+    assert "60.0 of 79.6 GiB (75 %)" in page(site), "the memory that is used, not how busy it is"
+    table = csv.DictReader((site / "load_data.csv").read_text().splitlines())
+    assert [(row["load"], row["load_mem"], row["username"]) for row in table] == [
+        ("96", "3", "nobody"),
+        ("0", "0", ""),
+    ]
+
+
+def test_a_folder_of_reports_needs_no_hub(env: dict[str, str], site: Path, reports: Path) -> None:
+    done = fleet_smi("render", "--out", str(site), "--dir", str(reports), env=env)
+    assert done.returncode == 0, done.stderr
+    assert "gpu01" in page(site) and "1 of 1 node</b> reporting" in page(site)
+
+
+def test_one_dead_host_does_not_stop_the_others(
+    ssh_network: SshNetwork, env: dict[str, str], site: Path
+) -> None:
+    alive, dead = ssh_network.server(env={"PATH": "/usr/bin:/bin"}), ssh_network.server()
+    dead.stop()
+    for name, server in (("alive", alive), ("dead", dead)):
+        ssh_network.name(name, server)
+    env["FLEET_SMI_HUB_SSH_CONFIG"] = str(ssh_network.config)
+    done = fleet_smi("render", "--out", str(site), "--ssh", "dead,alive", env=env)
+    assert done.returncode == 0, done.stderr
+    text = page(site)
+    assert "1 of 2 nodes</b> reporting" in text
+    assert "connection refused" in text and os.uname().nodename in text
+
+
+def test_without_flags_it_asks_whom_a_hub_with_these_settings_would_ask(
+    env: dict[str, str], site: Path, reports: Path, tmp_path: Path
+) -> None:
+    settings = tmp_path / "fleet-smi.toml"
+    settings.write_text(f'[hub]\nfiles = ["{reports}", "{tmp_path / "nowhere"}"]\n')
+    done = fleet_smi("render", "--out", str(site), "--config", str(settings), env=env)
+    assert done.returncode == 0, done.stderr
+    assert "gpu01" in page(site), "one folder that is not there does not hide the other"
+    assert "the folder cannot be read" in page(site)
+
+
+@pytest.mark.parametrize("folder", ["/dev/null", "/proc/nowhere/page"])
+def test_a_folder_that_cannot_be_written_to_is_one_line(env: dict[str, str], folder: str) -> None:
+    done = fleet_smi("render", "--out", folder, "--here", env=env)
+    assert_one_line(done, 1, f"{folder} cannot be written to")
+
+
+def test_a_pace_that_is_none_is_one_line(env: dict[str, str], site: Path) -> None:
+    for pace in ("often", "0s", "2d"):
+        done = fleet_smi("render", "--out", str(site), "--every", pace, env=env)
+        assert_one_line(done, 2, pace)
+    assert not site.exists()
+
+
+def test_a_hub_that_does_not_answer_leaves_the_page_that_is_there(
+    env: dict[str, str], site: Path, reports: Path
+) -> None:
+    assert fleet_smi("render", "--out", str(site), "--dir", str(reports), env=env).returncode == 0
+    before = page(site)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        done = fleet_smi("render", "--out", str(site), "--hub", url, env=env)
+    assert_one_line(done, 3, url)
+    assert page(site) == before
+
+
+def test_a_reader_never_sees_half_a_file(site: Path, reports: Path, rendering: Rendering) -> None:
+    program = rendering("--out", str(site), "--every", "0.1s", "--dir", str(reports))
+    wait_until((site / "index.html").exists)
+    seen: set[str] = set()
+    while len(seen) < 4:
+        text = page(site)
+        assert text.startswith("<!doctype html>") and text.endswith("</html>\n")
+        assert (site / "load_data.csv").read_bytes().endswith(b"\r\n")
+        seen.add(text)
+    program.end()
+    assert {path.name for path in site.iterdir()} == {"index.html", "load_data.csv"}
+
+
+def test_it_goes_on_when_nobody_answers_says_so_and_recovers(
+    tmp_path: Path, site: Path, rendering: Rendering
+) -> None:
+    with RunningHub(tmp_path / "hub") as hub:
+        hub.add(now("gpu01", gpu(0)))
+        rendering("--out", str(site), "--every", "0.1s", "--hub", hub.url)
+        wait_until(lambda: (site / "index.html").exists() and "GPU 0" in page(site))
+        listen = hub.url.removeprefix("http://")
+    wait_until(lambda: "No news:" in page(site))
+    assert "None is known to be free." in page(site) and "silent for" in page(site)
+    with RunningHub(tmp_path / "hub", hub__listen=listen):
+        wait_until(lambda: "No news:" not in page(site))
+    assert "Traceback" not in rendering.started[0].said
+
+
+def test_it_waits_for_a_hub_that_is_not_there_yet(
+    tmp_path: Path, site: Path, rendering: Rendering
+) -> None:
+    with RunningHub(tmp_path / "hub") as hub:
+        listen, url = hub.url.removeprefix("http://"), hub.url
+    program = rendering("--out", str(site), "--every", "0.1s", "--hub", url)
+    wait_until(lambda: "fleet-smi: " in program.said)
+    with RunningHub(tmp_path / "hub", hub__listen=listen):
+        wait_until((site / "index.html").exists)

@@ -1,0 +1,90 @@
+"""The ways in which nodes of other systems are heard, each with both its ends.
+
+The node's end is a fleet-smi agent that stands in for the other system: the real ones are
+asked in `tests/fleet`. The methods are those of `ways.py`.
+"""
+
+from collections.abc import Callable
+
+from fleet_smi.hub.delivery import Source
+from fleet_smi.hub.sources.node_info import NodeInfoSource
+from fleet_smi.hub.sources.nvgpu import NvgpuSource
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.outlets.serve import ServeOutlet
+from tests.delivery.talker import Talker
+
+INTERVAL_SECONDS = 0.05
+TIMEOUT_SECONDS = 2.0
+
+
+class _ServedWay:
+    """An agent that serves; `_opened` does so on a port, `_closed` to us no more."""
+
+    source: Source
+
+    def __init__(self) -> None:
+        self._outlet: ServeOutlet | Talker = self._opened(0)
+        self.target = f"127.0.0.1:{self._outlet.port}"
+
+    def _opened(self, port: int) -> ServeOutlet:
+        raise NotImplementedError
+
+    def _closed(self, port: int) -> ServeOutlet:
+        raise NotImplementedError
+
+    def send(self, snapshot: Snapshot) -> None:
+        assert isinstance(self._outlet, ServeOutlet)
+        self._outlet.offer(snapshot)
+
+    def say(self, body: bytes) -> None:
+        self._outlet.close()
+        self._outlet = Talker(self._outlet.port, body)
+
+    def refuse(self) -> None:
+        self._outlet.close()
+        self._outlet = self._closed(self._outlet.port)
+
+    def die(self) -> None:
+        self._outlet.close()
+
+    def close(self) -> None:
+        self._outlet.close()
+
+
+class NvgpuWay(_ServedWay):
+    """A machine as nvgpu's agent tells it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source = NvgpuSource(
+            [self.target], interval_seconds=INTERVAL_SECONDS, timeout_seconds=TIMEOUT_SECONDS
+        )
+
+    def _opened(self, port: int) -> ServeOutlet:
+        return ServeOutlet("127.0.0.1", port)
+
+    def _closed(self, port: int) -> ServeOutlet:
+        return ServeOutlet("127.0.0.1", port, token="t" * 40)
+
+
+class NodeInfoWay(_ServedWay):
+    """A machine as a node of gpu-cluster-monitor tells it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source = NodeInfoSource(
+            [self.target],
+            password="sesame",
+            interval_seconds=INTERVAL_SECONDS,
+            timeout_seconds=TIMEOUT_SECONDS,
+        )
+
+    def _opened(self, port: int) -> ServeOutlet:
+        return ServeOutlet("127.0.0.1", port, get_status_password="sesame")
+
+    def _closed(self, port: int) -> ServeOutlet:
+        return ServeOutlet("127.0.0.1", port, get_status_password="another")
+
+
+AncestorWay = NvgpuWay | NodeInfoWay
+ANCESTORS: dict[str, Callable[[], AncestorWay]] = {"nvgpu": NvgpuWay, "node_info": NodeInfoWay}

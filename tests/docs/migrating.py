@@ -1,0 +1,41 @@
+"""The sections of docs/migrating.md: their commands and settings, made to fit a test."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.docs.pages import blocks, page, section
+from tests.machines import needs_program
+
+
+def section_of(title: str) -> str:
+    """What is written for who comes from there."""
+    return section(page("docs/migrating.md"), title)
+
+
+def lines_of(title: str) -> list[str]:
+    """Every command of a section."""
+    return [line for block in blocks(section_of(title), "sh") for line in block.splitlines()]
+
+
+def settings_in(title: str, places: Mapping[str, str], folder: Path) -> str:
+    """A file with the settings of a section, its machines and files replaced by these."""
+    (text,) = blocks(section_of(title), "toml")
+    for written, real in places.items():
+        assert f'"{written}"' in text
+        text = text.replace(f'"{written}"', f'"{real}"')
+    path = folder / "fleet-smi.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def fetched(command: str, url: str, **variables: str) -> bytes:
+    """What a `curl` of a section prints, when the hub is at this URL."""
+    needs_program("curl")
+    return subprocess.run(
+        ["sh", "-c", command.replace("curl ", "curl -s ").replace("http://gpuhub:7070", url)],
+        env=os.environ | variables,
+        capture_output=True,
+        check=False,
+    ).stdout

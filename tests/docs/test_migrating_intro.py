@@ -1,0 +1,48 @@
+"""Coming from any of these tools: the first three commands, done."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import fleet_smi
+from tests.docs.migrating import lines_of
+from tests.fleet.programs import Lab, LoopbackHub
+
+TITLE = "Coming from another tool"
+FILES = {
+    "hosts.txt": "192.0.2.1\n",
+    "config.ini": "[common]\nuser = monitor\nhosts = 192.0.2.2\n",
+    "nvgpu_master.cfg": "AGENTS = ['self', 'http://192.0.2.3:1080']\n",
+    "cluster-smi.yml": "router_ip: 192.0.2.4\n",
+}
+
+
+@pytest.fixture
+def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(tmp_path, sim_lib)
+    yield made
+    made.close()
+
+
+def test_one_file_is_made_of_all_and_a_hub_runs_on_it(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    migrate, check, hub = (
+        [_here(word, tmp_path) for word in each.split()] for each in lines_of(TITLE)
+    )
+    for words in (migrate, check):
+        done = fleet_smi(*words[1:], env=env)
+        assert done.returncode == 0, done.stderr
+    assert "fine: " in done.stdout
+    monkeypatch.setenv("FLEET_SMI_HUB_NODE_INFO_PASSWORD", "sesame")
+    running = LoopbackHub(lab, *hub[2:])
+    assert len(running.fleet().nodes) >= len(FILES)
+
+
+def _here(word: str, folder: Path) -> str:
+    return str(folder / Path(word).name) if Path(word).suffix else word

@@ -1,0 +1,76 @@
+"""Coming from nvgpu: what the page says can be done, done."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.wire.dialects.nvgpu import decode_cluster_status
+from sim.scenario import MIB, Scenario, SimGpu
+from tests.builders import NOON
+from tests.cli.program import fleet_smi
+from tests.delivery.talker import Talker
+from tests.docs.migrating import fetched, lines_of, section_of, settings_in
+from tests.fleet.programs import Lab, LoopbackHub, free_port
+from tests.machines import wait_until
+from tests.sim.fixtures import Simulated
+
+IDLE = {"type": "NVIDIA T4", "is_available": True, "pids": "", "users": "", "utilization": 0}
+HUB = "fleet-smi hub"
+SERVE = "fleet-smi agent --serve :1080 --insecure-open"
+AVAILABLE = "fleet-smi like nvgpu available -l 1"
+LIST = "fleet-smi like nvgpu list"
+CURL = "curl http://gpuhub:7070/cluster_status"
+
+
+@pytest.fixture
+def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(tmp_path, sim_lib)
+    yield made
+    made.close()
+
+
+def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
+    assert lines_of("nvgpu") == [HUB, SERVE, AVAILABLE, LIST, CURL]
+
+
+def test_side_by_side_a_hub_hears_its_agents_and_answers_as_its_master(
+    lab: Lab, simulated: Simulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Talker(0, msgspec.json.encode({"hostname": "gpu02", "gpus": [IDLE]}))
+    try:
+        places = {"gpu02": f"127.0.0.1:{agent.port}", "gpu03:1080": f"127.0.0.1:{free_port()}"}
+        settings = settings_in("nvgpu", places, tmp_path)
+        for name, value in simulated(Scenario(gpus=[SimGpu()])).items():
+            monkeypatch.setenv(name, value)
+        hub = LoopbackHub(lab, "--config", settings)
+        wait_until(lambda: len(hub.reporting()) == 2, 20.0)
+        told = fetched(CURL, hub.url)
+    finally:
+        agent.close()
+    kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(told, NOON)]
+    assert sorted(kinds) == [False, True, True]
+
+
+def test_in_place_of_its_agent_its_master_is_answered(lab: Lab, simulated: Simulated) -> None:
+    port = free_port()
+    flags = SERVE.replace(":1080", f":{port}").split()[1:]
+    lab.start(*flags, env=simulated(Scenario(gpus=[SimGpu()])), log=lab.folder / "log")
+    url = f"http://127.0.0.1:{port}"
+    wait_until(lambda: fetched(f"curl {url}/gpu_status", url).startswith(b'{"hostname"'), 20.0)
+
+
+def test_its_words_are_understood(simulated: Simulated) -> None:
+    env = simulated(Scenario(gpus=[SimGpu(memory_used=70_000 * MIB), SimGpu(), SimGpu()]))
+    assert fleet_smi(*AVAILABLE.split()[1:], env=env).stdout == "1\n"
+    assert fleet_smi(*LIST.split()[1:], env=env).stdout.count("[ ]") == 3
+
+
+def test_the_python_names_are_there() -> None:
+    import fleet_smi as package
+
+    for name in ("available_gpus", "gpu_info"):
+        assert f"fleet_smi.{name}()" in section_of("nvgpu")
+        assert callable(getattr(package, name))

@@ -1,0 +1,209 @@
+"""A shared folder that cron fills with what gpustat prints, as the blog's servers do."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.errors import CutOff, DeliveryError, Empty, Unreachable
+from fleet_smi.hub.delivery import Delivery
+from fleet_smi.hub.polled import PolledFleet
+from fleet_smi.hub.sources.files import FilesSource
+from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.thresholds import Thresholds
+from fleet_smi.wire.dialects.gpustat import node_json
+from tests.builders import NOON, gpu, snapshot
+from tests.delivery.hearing import hearing
+from tests.seed_samples import sample_folder
+
+TEXT = (
+    "cml10                       Sun Nov 15 19:30:14 2026  550.90.07\n"
+    "[0] NVIDIA GeForce RTX 3090 | 34°C,   0 % |     4 / 24576 MB |\n"
+    "[1] NVIDIA GeForce RTX 3090 | 71°C,  97 % | 13578 / 24576 MB | alice:python/11108(11264M)\n"
+)
+
+
+class Clock:
+    """The hub's clock, turned by hand."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def write(path: Path, text: str | bytes, at: float = NOON) -> None:
+    """As a shell's `>` does: in place."""
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    os.utime(path, (at, at))
+
+
+def look(path: Path | str, now: float = NOON) -> Sequence[Delivery]:
+    return asyncio.run(FilesSource(str(path), clock=lambda: now).look())
+
+
+def fleet_of(path: Path | str, clock: Clock) -> PolledFleet:
+    return PolledFleet([FilesSource(str(path), clock=clock)], Thresholds(), clock)
+
+
+def node(view: FleetView, name: str) -> NodeView:
+    (found,) = [each for each in view.nodes if each.name == name]
+    return found
+
+
+def test_files_of_reports_text_and_json_lie_side_by_side(tmp_path: Path) -> None:
+    write(tmp_path / "cml10", TEXT)
+    write(tmp_path / "cml11.json", node_json(snapshot(gpu()), "2026-11-15T19:30:14"))
+    write(tmp_path / "cml12.txt", TEXT)
+    found = {each.target: each.what for each in look(tmp_path)}
+    assert {name: what.node_id for name, what in found.items() if isinstance(what, Snapshot)} == {
+        name: f"gpustat-{name}" for name in ("cml10", "cml11", "cml12")
+    }
+
+
+def test_a_pattern_names_the_files_that_are_read(tmp_path: Path) -> None:
+    for name in ("cml10", "cml11", "other"):
+        write(tmp_path / name, TEXT)
+    assert [each.target for each in look(tmp_path / "cml*")] == ["cml10", "cml11"]
+    with pytest.raises(Unreachable, match=r"gone/cml\*: the folder cannot be read"):
+        look(tmp_path / "gone" / "cml*")
+
+
+def test_a_folder_whose_name_looks_like_a_pattern_is_still_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "lab[1]"
+    folder.mkdir()
+    write(folder / "cml10", TEXT)
+    assert [each.target for each in look(folder)] == ["cml10"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("index.html", "style.css", "page.js", "load_data.csv", "NOTES.md", "README"),
+        *("cml10~", "cml10.tmp", ".cml10.swp", ".nfs00000001", ".hidden"),
+    ],
+)
+def test_pages_notes_and_drafts_are_nobodys_nodes(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name, "<html>")
+    assert look(tmp_path) == []
+
+
+def test_a_name_that_is_no_text_does_no_harm(tmp_path: Path) -> None:
+    write(tmp_path / os.fsdecode(b"c\xffml\n10"), TEXT)
+    (delivery,) = look(tmp_path)
+    assert delivery.target == "c ml 10"
+    assert isinstance(delivery.what, Snapshot)
+
+
+@pytest.mark.parametrize(
+    "body, kind, words",
+    [
+        ("", Empty, "cml14: is empty"),
+        (TEXT[:150], CutOff, "cml14: breaks off"),
+        ('{"hostname": "cml14", "gpus": [', CutOff, "cml14: it breaks off"),
+        ("[0] A100 | \x1b[0;", CutOff, "half an escape code"),
+    ],
+    ids=["empty", "text", "json", "escape"],
+)
+def test_an_empty_or_truncated_file_is_named_and_hides_no_other(
+    tmp_path: Path, body: str, kind: type[DeliveryError], words: str
+) -> None:
+    write(tmp_path / "cml10", TEXT)
+    write(tmp_path / "cml14", body)
+    good, bad = look(tmp_path)
+    assert isinstance(good.what, Snapshot)
+    assert type(bad.what) is kind
+    assert words in str(bad.what)
+    view = fleet_of(tmp_path, Clock()).look()
+    assert [each.name for each in view.nodes] == ["cml10", "cml14"]
+    assert node(view, "cml14").silent
+
+
+def test_a_dead_hosts_last_file_looks_dead(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "cml10", TEXT)
+    fleet = fleet_of(tmp_path, clock)
+    assert node(fleet.look(), "cml10").silent is False
+    clock.now += 179.0
+    assert node(fleet.look(), "cml10").silent is False
+    clock.now += 2.0
+    old = node(fleet.look(), "cml10")
+    assert old.silent
+    assert old.age_seconds == pytest.approx(181.0)
+    assert {each.verdict.state for each in old.gpus} == {"unknown"}
+
+
+def test_age_is_by_when_it_was_written_whatever_date_it_says(tmp_path: Path) -> None:
+    write(tmp_path / "cml10", TEXT.replace("2026", "1999"), at=NOON - 50)
+    (delivery,) = look(tmp_path)
+    assert delivery.age_seconds == pytest.approx(50.0)
+    (seen,) = fleet_of(tmp_path, Clock()).look().nodes
+    assert (seen.clock_skew_seconds, seen.interval_seconds) == (None, 60.0)
+
+
+def test_a_file_that_is_just_being_written_is_no_flash_of_garbage(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "cml10", TEXT)
+    fleet = fleet_of(tmp_path, clock)
+    fleet.look()
+    for half in ("", TEXT[:100], TEXT[:180]):
+        clock.now += 3.0
+        write(tmp_path / "cml10", half, at=clock.now)
+        seen = node(fleet.look(), "cml10")
+        assert (len(seen.gpus), seen.trouble, seen.silent) == (2, None, False)
+    clock.now += 3.0
+    write(tmp_path / "cml10", TEXT.replace("97 %", "12 %"), at=clock.now)
+    assert node(fleet.look(), "cml10").gpus[1].busy_percent == 12
+
+
+def test_a_file_that_stays_half_is_told_and_the_last_good_one_is_kept(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "cml10", TEXT)
+    fleet = fleet_of(tmp_path, clock)
+    fleet.look()
+    write(tmp_path / "cml10", "", at=clock.now)
+    assert node(fleet.look(), "cml10").trouble is None
+    clock.now += 11.0
+    seen = node(fleet.look(), "cml10")
+    assert seen.trouble is not None
+    assert "is empty" in seen.trouble
+    assert [each.verdict.state for each in seen.gpus] == ["free", "busy"]
+    write(tmp_path / "cml10", TEXT, at=clock.now)
+    assert node(fleet.look(), "cml10").trouble is None
+
+
+def test_a_hub_takes_each_minutes_file_once(tmp_path: Path) -> None:
+    write(tmp_path / "cml10", TEXT)
+    with hearing(FilesSource(str(tmp_path), interval_seconds=0.01, patience_seconds=0.0)) as heard:
+        heard.sequence(0)
+        write(tmp_path / "cml10", "")
+        assert isinstance(heard.error(), Empty)
+        write(tmp_path / "cml10", TEXT, at=NOON + 60)
+        heard.sequence(0, times=2)
+    assert len(heard.snapshots) == 2
+    assert heard.snapshots[0].taken_at < heard.snapshots[1].taken_at
+
+
+def test_what_gpustat_web_serves_is_a_node_for_each_of_its_hosts(tmp_path: Path) -> None:
+    text = TEXT.replace("cml10", "gpu01") + TEXT.replace("cml10", "gpu02") + "(gpu03) Timeout\n"
+    write(tmp_path / "gpustat.txt", text)
+    found = {each.target: each.what for each in look(tmp_path)}
+    assert set(found) == {"gpu01", "gpu02", "gpu03"}
+    assert isinstance(found["gpu03"], Unreachable)
+
+
+def test_the_blogs_own_folder_shows_every_host_and_what_ails_it(tmp_path: Path) -> None:
+    for path in sample_folder("nfs-status-gpu").iterdir():
+        write(tmp_path / path.name, path.read_bytes())
+    view = fleet_of(f"{tmp_path}/cml*", Clock()).look()
+    assert [each.name for each in view.nodes] == ["cml10", "cml11", "cml14", "cml16", "cml19"]
+    assert view.summary.nodes_reporting == 3
+    assert {each.name: each.trouble for each in view.nodes if each.trouble}.keys() == {
+        "cml14",
+        "cml19",
+    }
+    assert view.summary.ghost == 3

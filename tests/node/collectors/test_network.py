@@ -1,0 +1,16 @@
+"""Which addresses are told."""
+
+from fleet_smi.node.collectors.network import NetworkCollector
+
+
+def test_wifi_is_told_and_what_only_containers_of_this_machine_reach_is_not() -> None:
+    raw = [
+        ("wlo1", "192.168.0.7"),
+        ("eno1", "192.168.0.3"),
+        ("docker0", "172.17.0.1"),
+        ("br-1a2b3c", "172.18.0.1"),
+        ("eno1", "fe80::1"),
+    ]
+    part = NetworkCollector().part(raw)
+    assert part.host is not None
+    assert part.host.addresses == ("192.168.0.7", "192.168.0.3")
