@@ -8,8 +8,10 @@ the CPU seconds that one cost this process, all its threads included.
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -61,7 +63,8 @@ _CARD: Any = {
 
 
 def push(endpoint: str) -> None:
-    """Push reports, in turn, until ended."""
+    """Push reports, in turn, until whoever started us is gone."""
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     zmq = zeromq.library()
     context = zmq.Context()
     sockets = [context.socket(zmq.PUSH) for _ in range(NODES)]
@@ -116,13 +119,12 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(*_SELDOM)
     endpoint = zeromq.listening_at("127.0.0.1", 0, open_to_all=False)
-    with subprocess.Popen([sys.executable, "-I", __file__, endpoint]) as pushing:
-        try:
-            for line in sys.stdin:
-                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                    print(runner.run(cost(endpoint, line.strip())), flush=True)
-        finally:
-            pushing.kill()
+    # It reads from us until we are gone, however that happens: nothing is left behind.
+    child = [sys.executable, "-I", __file__, endpoint]
+    with subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL):
+        for line in sys.stdin:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                print(runner.run(cost(endpoint, line.strip())), flush=True)
 
 
 if __name__ == "__main__":

@@ -44,11 +44,11 @@ def test_every_command_file_is_listed_under_its_own_name() -> None:
 
 
 def test_every_source_and_outlet_is_listed_under_its_own_name() -> None:
-    assert {*WAYS_IN} | {"polling", "worker"} == modules_in("hub/sources")
-    for name in WAYS_IN:
-        module = import_module(f"fleet_smi.hub.sources.{name}")
-        source = getattr(module, f"{name.title().replace('_', '')}Source")
-        assert source.name in (name, name.replace("_", "-"))
+    files = {name: name.replace("-", "_") for name in WAYS_IN}
+    assert {*files.values(), "polling", "worker"} == modules_in("hub/sources")
+    for name, file in files.items():
+        module = import_module(f"fleet_smi.hub.sources.{file}")
+        assert getattr(module, f"{file.title().replace('_', '')}Source").name == name
     assert set(OUTLETS) == modules_in("node/outlets")
 
 

@@ -101,6 +101,7 @@ class Port:
         self._most_bytes = most_bytes
         self._faults = Faults(logger, endpoint)
         self._dropped_at: float | None = None
+        self._draining = False
         self._socket: Socket | None = None
         self._take: Callable[[Socket], None]
 
@@ -111,7 +112,7 @@ class Port:
         """
         loop = asyncio.get_running_loop()
         with context() as opened:
-            self._socket = self._bound(opened)
+            self._socket, self._draining = self._bound(opened), False
             self._take = take
             descriptor = int(self._socket.getsockopt(self._zmq.FD))
             loop.add_reader(descriptor, self.drain)
@@ -124,7 +125,15 @@ class Port:
                 self._socket = None
 
     def drain(self) -> None:
-        """Take what is there. The descriptor tells of news once: stop at nothing but their end."""
+        """Take what is there, a few at a time, so that others have their turns too.
+
+        The descriptor tells of news once: nothing but their end may stop this.
+        """
+        if not self._draining:
+            self._take_some()
+
+    def _take_some(self) -> None:
+        self._draining = False
         for _ in range(_MOST_AT_ONCE):
             if self._socket is None:
                 return
@@ -137,7 +146,8 @@ class Port:
             else:
                 if self._dropped_at is not None:
                     self._see_whether_it_is_over(self._dropped_at)
-        asyncio.get_running_loop().call_soon(self.drain)
+        self._draining = True
+        asyncio.get_running_loop().call_soon(self._take_some)
 
     def send(self, frames: list[bytes]) -> None:
         """Send at once or not at all: a peer that does not read gets nothing."""

@@ -91,7 +91,7 @@ def failure_after(way: Way, happens: Callable[[], None]) -> DeliveryError:
 
 
 def test_every_source_passes_this_suite_or_one_of_the_ancestors() -> None:
-    assert {*WAYS, *ANCESTORS, "cluster_smi"} == set(SOURCES)
+    assert {*WAYS, *ANCESTORS, "cluster-smi"} == set(SOURCES)
 
 
 @pytest.mark.parametrize("name", WAYS)

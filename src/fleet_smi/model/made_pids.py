@@ -13,8 +13,3 @@ def made_pid(*traits: str | int | None) -> int:
     from zlib import crc32  # most commands never need it
 
     return _FIRST + crc32(repr(traits).encode("utf-8", "replace")) % _COUNT
-
-
-def is_made(pid: int) -> bool:
-    """Whether it stands for a pid that is not known."""
-    return pid >= _FIRST

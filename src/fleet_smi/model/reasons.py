@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from fleet_smi.model.made_pids import is_made
 from fleet_smi.model.people import owners
 from fleet_smi.model.readings import process_memory, used_memory
 from fleet_smi.model.snapshot import Fault, FaultKind, Gpu, Instance, Process
@@ -42,7 +41,7 @@ def who(processes: Sequence[Process]) -> str:
         return listed(names)
     if any(process.hidden for process in processes):
         return UNSEEN
-    pids = sorted({process.pid for process in processes if not is_made(process.pid)})
+    pids = sorted({process.pid for process in processes if not process.pid_is_made})
     return listed([f"pid {pid}" for pid in pids]) if pids else SOMEBODY
 
 

@@ -17,9 +17,13 @@ REMEDY_OF_SILENCE = "look for Xid in the kernel log (dmesg); a reboot is likely 
 
 
 class Process(Struct, frozen=True, kw_only=True, gc=False):
-    """One process on one GPU; `hidden` when all that is known of it is what the driver says."""
+    """One process on one GPU; `hidden` when all that is known of it is what the driver says.
+
+    `pid_is_made` marks one whose pid was not told: it goes by a number that no process has.
+    """
 
     pid: int
+    pid_is_made: bool = False
     kind: ProcessKind
     gpu_memory_bytes: int | None = None
     user: str | None = None

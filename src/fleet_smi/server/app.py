@@ -12,8 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fleet_smi.errors import FleetError, Refused, UsageError
-from fleet_smi.hub.credentials import Identity
-from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
+from fleet_smi.server.endpoint import ApiError, Asked, Endpoint, admitted
 from fleet_smi.server.guard import Guard, Hosts, Message, Receive, Send
 from fleet_smi.server.refusal import BUG, Refusal
 from fleet_smi.server.reports import Reports
@@ -74,27 +73,10 @@ def _route(endpoint: Endpoint, services: Services) -> Route:
 
 
 async def _asked(endpoint: Endpoint, request: Request, services: Services) -> Asked:
-    who = _who(endpoint, request, services)
+    who = None if endpoint.may is None else admitted(request, services, endpoint.may)
     query = None if endpoint.query is None else _query(endpoint.query, request)
     body = None if endpoint.body is None else await _body(endpoint.body, request)
     return Asked(request, services, who, query, body)
-
-
-def _who(endpoint: Endpoint, request: Request, services: Services) -> Identity | None:
-    """Who asks; raise unless they may."""
-    if endpoint.may is None:
-        return None
-    who = services.access.asker(
-        request.scope["headers"],
-        "" if request.client is None else request.client.host,
-        request.method,
-    )
-    if isinstance(who, Refusal):
-        raise ApiError(who)
-    refusal = services.access.refusal(who, endpoint.may)
-    if refusal is not None:
-        raise ApiError(refusal)
-    return who
 
 
 def _query(kind: type[msgspec.Struct], request: Request) -> Any:

@@ -51,6 +51,18 @@ class ApiError(Exception):
         self.refusal = refusal
 
 
+def admitted(request: Request, services: Services, action: Action) -> Identity:
+    """Who asks; raise `ApiError` unless they may do that."""
+    peer = "" if request.client is None else request.client.host
+    who = services.access.asker(request.scope["headers"], peer, request.method)
+    if isinstance(who, Refusal):
+        raise ApiError(who)
+    refusal = services.access.refusal(who, action)
+    if refusal is not None:
+        raise ApiError(refusal)
+    return who
+
+
 class Asked:
     """One request, once it is known who asks and that they may."""
 

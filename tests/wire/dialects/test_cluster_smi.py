@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.model.made_pids import is_made
 from fleet_smi.model.snapshot import Process, Snapshot
 from fleet_smi.model.text import clean
 from fleet_smi.wire.dialects.cluster_smi import (
@@ -178,7 +177,7 @@ def test_a_user_without_a_name_is_not_called_unknown() -> None:
 
 def test_a_process_without_a_pid_is_still_somebody() -> None:
     one = read_process(Pid=None)
-    assert is_made(one.pid)
+    assert one.pid_is_made
     assert one.user == "alice"
 
 

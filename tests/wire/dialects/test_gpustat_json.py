@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import CutOff, Undecodable
-from fleet_smi.model.made_pids import is_made
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.dialects import gpustat
@@ -103,7 +102,7 @@ def test_of_a_lost_gpu_only_its_place_is_known() -> None:
 def test_who_may_not_be_seen_is_hidden_and_not_dropped() -> None:
     unseen = {"username": None, "command": "?", "full_command": ["?"], "gpu_memory_usage": 5}
     (process,) = read_gpu(CARD | {"processes": [unseen]}).processes or ()
-    assert (process.hidden, process.command, is_made(process.pid)) == (True, None, True)
+    assert (process.hidden, process.command, process.pid_is_made) == (True, None, True)
 
 
 @pytest.mark.parametrize("odd", [7, None, "GPU", []])

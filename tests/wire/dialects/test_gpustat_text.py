@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import CutOff, Empty, Undecodable, Unreachable
-from fleet_smi.model.made_pids import is_made
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 from fleet_smi.model.units import KIB, MIB
 from fleet_smi.wire.dialects import gpustat
@@ -128,7 +127,7 @@ def test_a_process_is_read_by_whatever_options_it_was_printed(
 ) -> None:
     (process,) = processes_in(listed)
     assert (process.user, process.name) == (user, name)
-    assert process.pid == pid if pid else is_made(process.pid)
+    assert process.pid == pid if pid else process.pid_is_made
     assert process.gpu_memory_bytes == 2310 * MIB
     assert process.hidden == (user is None and name is None)
 
@@ -160,7 +159,7 @@ def test_whole_commands_are_joined_to_their_processes_without_their_secrets() ->
     alice, bob = gpu.processes or ()
     assert (alice.pid, alice.command) == (11108, "python train.py --password •••")
     assert (alice.cpu_percent, alice.host_memory_bytes) == (12, 8204 * KIB)
-    assert is_made(bob.pid)
+    assert bob.pid_is_made
     assert bob.command is None
 
 

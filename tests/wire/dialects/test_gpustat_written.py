@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet_smi.hub.fleet import Fleet, Via
-from fleet_smi.model.made_pids import is_made
 from fleet_smi.model.snapshot import Fault, Gpu, Process, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.dialects import gpustat
@@ -261,5 +260,5 @@ def test_several_nodes_are_a_list_and_a_pid_that_is_not_known_is_null() -> None:
     assert isinstance(second, Snapshot)
     assert (first.name, second.name) == ("a", "b")
     (seen,) = first.gpus[0].processes or ()
-    assert is_made(seen.pid)
+    assert seen.pid_is_made
     assert first.gpus[0].uuid_is_made

@@ -15,5 +15,6 @@ ROUTES: tuple[str, ...] = (
     "nvgpu",
     "get_status",
     "gpustat",
+    "page",
     "front",
 )

@@ -8,16 +8,19 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.server.endpoint import Asked, Endpoint
+from fleet_smi.server.endpoint import Asked, Endpoint, admitted
+from fleet_smi.server.page_files import INDEX, page_files
+from fleet_smi.server.routes.page import page_file
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import overview, status
 
 _NARROWEST, _WIDEST, _USUAL = 40, 500, 120
-_PAGE = """<!doctype html>
+_TABLE_AS_PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>{free} free · fleet-smi</title>
 <meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="5"></head>
-<body><pre>{table}</pre></body>
+<body><pre>{table}</pre>
+<p>This is the plain table: the page is not built here. <code>make page</code> builds it.</p></body>
 </html>
 """
 
@@ -33,15 +36,18 @@ class FrontQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 async def front(asked: Asked) -> Response:
-    """The plain table; inside a page for those who ask for one."""
+    """The plain table; for a browser the page, which anybody may have: it holds no data."""
     query: FrontQuery = asked.query
-    view = asked.fleet()
     html = "text/html" in asked.header("accept")
+    if html and page_files():
+        return page_file(asked, INDEX)
+    asked.who = admitted(asked.request, asked.services, "view")
+    view = asked.fleet()
     paint = Paint(on=query.color and not html)
     # Thousands of GPUs take a second to draw: not on the event loop.
     table = await asyncio.to_thread(_drawn, view, query, paint)
     if html:
-        page = _PAGE.format(free=view.summary.free, table=escape(table))
+        page = _TABLE_AS_PAGE.format(free=view.summary.free, table=escape(table))
         return Response(page, media_type="text/html")
     return Response(table, media_type="text/plain")
 
@@ -57,10 +63,11 @@ ENDPOINTS = (
         method="GET",
         path="/",
         summary="The table that `fleet-smi` prints",
-        may="view",
+        may=None,
         handle=front,
         query=FrontQuery,
         answer=str,
         answers_with=("text/plain", "text/html"),
+        also=(401, 403, 429),
     ),
 )

@@ -143,7 +143,7 @@ def _process_texts(
     known = taken_at is not None and process.started_at is not None
     seconds = int((taken_at or 0.0) - (process.started_at or 0.0)) if known else None
     return (
-        (str(process.pid), "left"),
+        (_UNKNOWN if process.pid_is_made else str(process.pid), "left"),
         (process.user or _UNKNOWN, "left"),
         (command[:_LONGEST_COMMAND], "left"),
         (f"{_mib(process.gpu_memory_bytes)} MiB", "right"),

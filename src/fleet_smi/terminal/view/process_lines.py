@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView
-from fleet_smi.model.made_pids import is_made
 from fleet_smi.model.people import UNSEEN, owner
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import format_size
@@ -85,7 +84,7 @@ def _own(part: JudgedGpu | JudgedInstance) -> Sequence[Process]:
 def _cells(process: Process, node: NodeView) -> tuple[str, str, str, str, str]:
     user, memory = owner(process), process.gpu_memory_bytes
     return (
-        UNKNOWN if is_made(process.pid) else str(process.pid),
+        UNKNOWN if process.pid_is_made else str(process.pid),
         UNKNOWN if user == UNSEEN else user,
         UNKNOWN if memory is None else format_size(memory),
         _age(process, node),

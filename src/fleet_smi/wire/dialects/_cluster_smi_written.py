@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.joining import all_processes
-from fleet_smi.model.made_pids import is_made
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 
 UNKNOWN_USER = "unknown"
@@ -162,7 +161,7 @@ def _process(process: Process, taken_at: float | None) -> _Process:
     started = process.started_at
     known = taken_at is not None and started is not None
     return _Process(
-        pid=0 if is_made(process.pid) else process.pid,
+        pid=0 if process.pid_is_made else process.pid,
         used_gpu_memory=min(process.gpu_memory_bytes or 0, _MOST),
         name=process.name or "",
         username=process.user or UNKNOWN_USER,

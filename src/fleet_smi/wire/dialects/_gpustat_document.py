@@ -6,7 +6,6 @@ import msgspec
 
 from fleet_smi.errors import CutOff, Undecodable
 from fleet_smi.model.briefing import everyone
-from fleet_smi.model.made_pids import is_made
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 from fleet_smi.model.text import clean
 from fleet_smi.model.units import MIB
@@ -86,7 +85,7 @@ def _written(process: Process) -> Document:
         "gpu_memory_usage": _floor(process.gpu_memory_bytes, MIB),
         "cpu_percent": process.cpu_percent,
         "cpu_memory_usage": process.host_memory_bytes,
-        "pid": None if is_made(process.pid) else process.pid,
+        "pid": None if process.pid_is_made else process.pid,
     }
 
 

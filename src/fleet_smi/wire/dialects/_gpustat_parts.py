@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from fleet_smi.model.joining import with_own_uuid
-from fleet_smi.model.made_pids import is_made, made_pid
+from fleet_smi.model.made_pids import made_pid
 from fleet_smi.model.plausible import checked, plausible, plausible_temperature
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Process, Snapshot
@@ -103,6 +103,7 @@ def process_of(
     pid = plausible("pid", pid, {})
     return Process(
         pid=made_pid(known_user, known_name) if pid is None else pid,
+        pid_is_made=pid is None,
         kind="graphics" if known_name in _DISPLAYS else "compute",
         user=known_user,
         name=known_name,
@@ -118,7 +119,7 @@ def _told_apart(processes: Iterable[Process]) -> tuple[Process, ...]:
     apart = []
     for one in list(processes)[: MOST["processes"]]:
         counts[one.pid] += 1
-        again = counts[one.pid] > 1 and is_made(one.pid)
+        again = counts[one.pid] > 1 and one.pid_is_made
         pid = made_pid(one.user, one.name, counts[one.pid]) if again else one.pid
         apart.append(replace(one, pid=pid))
     return tuple(apart)

@@ -224,6 +224,7 @@ def _processes(people: Sequence[ToldProcess], reading: _Reading) -> tuple[Proces
         found.append(
             Process(
                 pid=told.pid or made_pid(user, name, command),
+                pid_is_made=not told.pid,
                 kind="compute",
                 gpu_memory_bytes=told.used_gpu_memory or None,
                 user=user,

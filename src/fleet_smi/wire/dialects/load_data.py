@@ -129,4 +129,4 @@ def _processes(users: str) -> Iterable[Process]:
         known = None if name == _ZOMBIE else words(name, LONGEST_TEXT)
         pid = made_pid(known, before[name])
         before[name] += 1
-        yield Process(pid=pid, kind="compute", user=known, hidden=known is None)
+        yield Process(pid=pid, pid_is_made=True, kind="compute", user=known, hidden=known is None)

@@ -47,7 +47,7 @@ class UserStatus(Struct, frozen=True, kw_only=True, rename={"memory_mib": _MEMOR
 
     command: str
     memory_mib: int | None
-    pid: int
+    pid: int | None
     username: str
 
 
@@ -242,7 +242,7 @@ def _user_status(process: Process) -> UserStatus:
     return UserStatus(
         command=(process.command or process.name or "")[:_LONGEST_COMMAND],
         memory_mib=_mib(process.gpu_memory_bytes),
-        pid=process.pid,
+        pid=None if process.pid_is_made else process.pid,
         username=process.user or UNKNOWN_OWNER,
     )
 

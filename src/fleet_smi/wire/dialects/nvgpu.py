@@ -204,7 +204,12 @@ def _device(gpu: Gpu, now: float) -> DeviceStatus:
     return DeviceStatus(
         type=gpu.name,
         is_available=processes == [] and gpu.fault is None,
-        pids=",".join([str(process.pid) for process in processes or ()]),
+        pids=",".join(
+            [
+                UNKNOWN_OWNER if process.pid_is_made else str(process.pid)
+                for process in processes or ()
+            ]
+        ),
         users=",".join([process.user or UNKNOWN_OWNER for process in processes or ()]),
         running_since=ago(now - min(starts)) if starts else None,
         utilization=rounded(gpu.busy_percent),

@@ -1,0 +1,47 @@
+"""The built web page as it lies beside this file: read once, packed once, served to anybody.
+
+It holds no data of the fleet, so that one who is not signed in can be asked to.
+"""
+
+import zlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct
+
+FOLDER = Path(__file__).with_name("page")
+INDEX = "index.html"
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
+}
+
+
+class PageFile(Struct, frozen=True):
+    """One file, plain and packed; one whose name changes with its content may be kept for ever."""
+
+    body: bytes
+    packed: bytes
+    kind: str
+    lasting: bool
+
+
+@cache
+def page_files() -> Mapping[str, PageFile]:
+    """Every file of the page by its path; none where the page was not built."""
+    return _read(FOLDER)
+
+
+def _read(folder: Path) -> dict[str, PageFile]:
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in _KINDS)
+    return {path.relative_to(folder).as_posix(): _file(path) for path in paths}
+
+
+def _file(path: Path) -> PageFile:
+    body = path.read_bytes()
+    packed = zlib.compress(body, 9, zlib.MAX_WBITS | 16)
+    return PageFile(body, packed, _KINDS[path.suffix], path.parent.name == "assets")

@@ -1,0 +1,37 @@
+"""What the run of cluster-smi's port measures, and what it says where it cannot."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import cluster_smi
+from bench.peers import OURS, PEERS, Peer
+from bench.program import Program
+from bench.report import judge
+
+
+def test_the_port_tells_what_a_report_costs_it() -> None:
+    line = [sys.executable, str(cluster_smi._PORT)]
+    with Program(line, os.environ) as port:
+        assert 0 < float(port.ask("translate")) < 0.01
+
+
+def test_where_it_does_not_run_the_budget_is_missed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Broken(Peer):
+        """A Python that ends at once."""
+
+        @property
+        def python(self) -> Path:
+            program = tmp_path / "python"
+            program.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+            program.chmod(0o755)
+            return program
+
+    monkeypatch.setitem(PEERS, OURS, Broken(name=OURS, version=""))
+    measured = {series.label: series for series in cluster_smi.measure(os.environ, 1)}
+    assert "broken" in measured[cluster_smi.TRANSLATED].note
+    assert judge(cluster_smi.PAIRS[0], measured).outcome == "missed"
