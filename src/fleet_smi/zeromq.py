@@ -5,9 +5,10 @@ import logging
 import socket as sockets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 from fleet_smi.errors import Undecodable, Unreachable, UsageError
 from fleet_smi.faults import Faults
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _NOBLOCK = 1
-_MOST_AT_ONCE = 256
+_TURN_SECONDS = 0.01
 _MOST_WAITING = 100
 _QUIET_SECONDS = 60.0
 
@@ -72,8 +73,19 @@ def listening_at(host: str, port: int, *, open_to_all: bool) -> str:
         with sockets.create_server((numeric, port), family=family) as probe:
             return endpoint(numeric, probe.getsockname()[1])
     except OSError as error:
-        why = error.strerror or str(error)
+        why = (error.strerror or str(error)).partition(" (while")[0]  # which Python adds
         raise UsageError(f"cannot listen on {host}:{port}: {why}") from None
+
+
+def is_here(endpoint: str) -> bool:
+    """Whether that is a place on this machine."""
+    place = urlsplit(endpoint)
+    with suppress(OSError):
+        for family, kind, _, _, address in sockets.getaddrinfo(place.hostname, 0):
+            with suppress(OSError), sockets.socket(family, kind) as probe:
+                probe.bind(address)
+                return True
+    return False
 
 
 def frames(socket: "Socket") -> list[bytes]:
@@ -125,7 +137,7 @@ class Port:
                 self._socket = None
 
     def drain(self) -> None:
-        """Take what is there, a few at a time, so that others have their turns too.
+        """Take what is there, for a moment at a time, so that others have their turns too.
 
         The descriptor tells of news once: nothing but their end may stop this.
         """
@@ -134,7 +146,9 @@ class Port:
 
     def _take_some(self) -> None:
         self._draining = False
-        for _ in range(_MOST_AT_ONCE):
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + _TURN_SECONDS
+        while loop.time() < ends_at:
             if self._socket is None:
                 return
             try:
@@ -147,7 +161,7 @@ class Port:
                 if self._dropped_at is not None:
                     self._see_whether_it_is_over(self._dropped_at)
         self._draining = True
-        asyncio.get_running_loop().call_soon(self._take_some)
+        loop.call_soon(self._take_some)
 
     def send(self, frames: list[bytes]) -> None:
         """Send at once or not at all: a peer that does not read gets nothing."""

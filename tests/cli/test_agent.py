@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import decode_report
 from sim.scenario import Scenario, SimGpu, SimProcess
 from tests.cli.program import assert_one_line, fleet_smi
+from tests.fleet.programs import free_port
 from tests.machines import People, wait_until
 from tests.node.sinks import Sink
 from tests.sim.fixtures import Simulated
@@ -113,6 +115,25 @@ def test_without_flags_the_settings_say_where_to(
     done = fleet_smi("agent", "--once", env=simulated(TWO) | settings)
     assert done.returncode == 0, done.stderr
     assert [each.sequence for each in sink.heard] == [1]
+
+
+def test_it_answers_to_the_names_that_its_settings_have(simulated: Simulated, start: Start) -> None:
+    port = free_port()
+    env = {**simulated(TWO), "FLEET_SMI_AGENT_HOSTS": "gpu-alias.example.org"}
+    start("--serve", str(port), env=env)
+
+    def status(host: str) -> int:
+        connection = HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            connection.request("GET", "/healthz", headers={"Host": host})
+            return connection.getresponse().status
+        except ConnectionRefusedError:
+            return 0
+        finally:
+            connection.close()
+
+    wait_until(lambda: status("gpu-alias.example.org") == 200)
+    assert status("another.example.org") == 421
 
 
 def test_once_fails_in_one_line_where_nobody_listens(

@@ -135,9 +135,33 @@ def test_the_named_file_stands_alone(env: dict[str, str], tmp_path: Path) -> Non
     assert "other" not in done.stdout
 
 
-@pytest.mark.parametrize("command", ["status", "free", "doctor", "config"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "status",
+        "free",
+        "doctor",
+        "config show",
+        "like gpustat",
+        "like nvgpu list",
+        "like cluster-smi",
+        "hub token list",
+        "hub user remove mei",
+        "hub join-command",
+        "nodes remove gpu01",
+    ],
+)
 def test_a_named_file_that_is_not_there_is_refused(env: dict[str, str], command: str) -> None:
-    words = ("config", "show") if command == "config" else (command,)
     for name in ("/no/such.toml", ""):
-        done = fleet_smi(*words, "--config", name, env=env)
+        done = fleet_smi(*command.split(), "--config", name, env=env)
         assert_one_line(done, 2, "which is not a file")
+
+
+def test_the_file_can_be_named_before_and_after_a_deed(env: dict[str, str], tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(f'[hub]\nstate = "{tmp_path / "mine"}"\n')
+    named = ("--config", str(mine))
+    for words in (("hub", *named, "token", "add"), ("hub", "token", "add", *named)):
+        assert fleet_smi(*words, "--role", "viewer", env=env).returncode == 0
+    listed = fleet_smi("hub", "token", "list", "--json", *named, env=env)
+    assert len(msgspec.json.decode(listed.stdout)["tokens"]) == 2

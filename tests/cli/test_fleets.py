@@ -132,8 +132,11 @@ def test_a_folder_that_is_not_there_is_no_empty_fleet(env: dict[str, str], comma
     assert_one_line(done, 3, words)
 
 
-def test_a_folder_without_reports_is_an_empty_fleet(env: dict[str, str], tmp_path: Path) -> None:
-    assert fleet_json("--dir", str(tmp_path), env=env)["summary"]["nodes"] == 0
+def test_a_folder_in_which_nobody_has_left_a_file_is_told_as_such(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    done = fleet_smi("--dir", str(tmp_path), env=env)
+    assert_one_line(done, 3, f"{tmp_path}: no node has left a file there")
 
 
 def test_a_hub_that_does_not_answer_is_exit_3(env: dict[str, str]) -> None:

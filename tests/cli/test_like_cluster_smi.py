@@ -82,6 +82,12 @@ def test_a_bad_pattern_is_told_in_one_line(env: dict[str, str]) -> None:
     assert_one_line(fleet_smi("like", "cluster-smi", "-p=maybe", env=env), 2, "neither true")
 
 
+@pytest.mark.parametrize("joined", ["-pt", "-pd", "-tp"])
+def test_joined_flags_are_refused_and_not_half_heard(env: dict[str, str], joined: str) -> None:
+    done = fleet_smi("like", "cluster-smi", joined, env=env)
+    assert_one_line(done, 2, "each flag has its own dash")
+
+
 def test_colour_can_be_had_and_be_refused(env: dict[str, str]) -> None:
     coloured = shown("-p", "-color=true", env=env)
     assert "\x1b[0;32m1:NVIDIA H100 80GB HBM3\x1b[0m" in coloured

@@ -98,6 +98,7 @@ def steady(text: str) -> str:
         ("--gpuname-width", "0", "-p"),
         ("-a", "--force-color"),
         ("-f", "--no-color"),
+        ("--debug",),
     ],
     ids=" ".join,
 )
@@ -219,6 +220,11 @@ def test_json_and_watching_exclude_each_other(machine: dict[str, str]) -> None:
         (("--gpuname-width", "-1"), "non-negative"),
         (("--color", "--no-color"), "not allowed with"),
         (("-e", "all"), "invalid choice"),
+        (("-i", "inf"), "-i inf: give 0.1 to 86400 seconds"),
+        (("-i", "1e400"), "-i inf: give 0.1 to 86400 seconds"),
+        (("-i", "nan"), "-i nan: give 0.1 to 86400 seconds"),
+        (("--dir", ""), "name a folder"),
+        (("--dir", "/nfs/*/cml1*"), "/nfs/*/cml1* has a pattern before its last part"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(
@@ -227,9 +233,20 @@ def test_flags_that_make_no_sense_are_refused(
     assert_one_line(fleet_smi("like", "gpustat", *flags, env=machine), 2, words)
 
 
-def test_without_a_driver_it_fails_as_gpustat_does(simulated: Simulated) -> None:
+@pytest.mark.parametrize("flags", [(), ("-i",), ("--debug",)], ids=["once", "again", "debug"])
+def test_without_a_driver_it_fails_as_gpustat_does(
+    simulated: Simulated, flags: tuple[str, ...]
+) -> None:
     env = simulated(Scenario(init="no-driver", gpus=[]))
-    assert_one_line(fleet_smi("like", "gpustat", "--here", env=env), 1, "NVIDIA driver")
+    assert_one_line(fleet_smi("like", "gpustat", "--here", *flags, env=env), 1, "NVIDIA driver")
+
+
+def test_where_no_file_matches_every_look_says_so(machine: dict[str, str], tmp_path: Path) -> None:
+    where = ("--dir", f"{tmp_path}/cml*")
+    page = ("render", "--out", f"{tmp_path}/page")
+    for command in ((), ("like", "gpustat"), ("like", "nvgpu", "list"), page):
+        done = fleet_smi(*command, *where, env=machine)
+        assert_one_line(done, 3, f"{tmp_path}/cml*: no file matches")
 
 
 def test_no_gpus_are_no_failure(simulated: Simulated) -> None:

@@ -49,6 +49,18 @@ def test_a_limit_that_makes_no_sense_is_an_error(simulated: Simulated, limit: st
     assert_one_line(done, 2, "ask for one GPU or more")
 
 
+def test_a_limit_for_the_list_is_an_error_and_not_forgotten(simulated: Simulated) -> None:
+    done = fleet_smi("like", "nvgpu", "list", "-l", "3", env=simulated(Scenario(gpus=[FREE])))
+    assert_one_line(done, 2, "-l goes with available")
+
+
+def test_what_is_not_known_to_be_free_has_a_mark_of_its_own(simulated: Simulated) -> None:
+    blind = SimGpu(memory_total=None, memory_used=None)
+    env = simulated(Scenario(gpus=[FREE, blind, FULL]))
+    marks = [line[4:7] for line in nvgpu("list", env=env).splitlines()[2:]]
+    assert marks == ["[ ]", "[?]", "[?]"]
+
+
 def test_nothing_available_prints_nothing_and_fails(simulated: Simulated) -> None:
     done = fleet_smi("like", "nvgpu", "available", env=simulated(Scenario(gpus=[FULL])))
     assert_one_line(done, 1, "no GPU has at most 20 % of its memory in use")
@@ -62,7 +74,9 @@ def test_what_is_lost_or_tells_no_memory_is_not_available(simulated: Simulated) 
 
 def test_a_machine_without_a_driver_is_one_line(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "PATH": "/nonexistent"}
-    assert_one_line(fleet_smi("like", "nvgpu", "available", env=env), 1, "no GPU has")
+    for command in ("available", "list"):
+        done = fleet_smi("like", "nvgpu", command, env=env)
+        assert_one_line(done, 1, "nvgpu: cannot ask the NVIDIA driver: ")
 
 
 def test_instances_are_printed_as_cuda_takes_them(simulated: Simulated) -> None:

@@ -80,6 +80,14 @@ def test_a_file_that_is_not_there_is_one_line(env: dict[str, str]) -> None:
     assert_one_line(done, 2, "/nonexistent/hosts.txt cannot be read: No such file")
 
 
+def test_a_list_of_nobody_is_settings_without_anybody(env: dict[str, str], tmp_path: Path) -> None:
+    agents, out = tmp_path / "a.cfg", tmp_path / "out.toml"
+    agents.write_text("AGENTS = []\n")
+    done = fleet_smi("migrate", str(agents), "--out", str(out), env=env)
+    assert done.returncode == 0 and "AGENTS: there is none" in done.stderr
+    assert tomllib.loads(out.read_text()) == {}
+
+
 def test_nothing_to_take_over_is_told_and_nothing_written(
     env: dict[str, str], tmp_path: Path
 ) -> None:

@@ -109,6 +109,38 @@ def test_one_dead_host_does_not_stop_the_others(
     text = page(site)
     assert "1 of 2 nodes</b> reporting" in text
     assert "connection refused" in text and os.uname().nodename in text
+    assert done.stderr == "fleet-smi: dead: connection refused: no sshd listens there\n"
+
+
+def test_where_every_host_is_dead_the_page_says_so_and_cron_is_told(
+    ssh_network: SshNetwork, env: dict[str, str], site: Path
+) -> None:
+    dead = ssh_network.server()
+    dead.stop()
+    for name in ("one", "two"):
+        ssh_network.name(name, dead)
+    env["FLEET_SMI_HUB_SSH_CONFIG"] = str(ssh_network.config)
+    done = fleet_smi("render", "--out", str(site), "--ssh", "one,two", env=env)
+    assert done.returncode == 3
+    assert done.stderr.splitlines() == [
+        "fleet-smi: one: connection refused: no sshd listens there",
+        "fleet-smi: two: connection refused: no sshd listens there",
+        "fleet-smi: no machine answers; the page says so",
+    ]
+    assert "0 of 2 nodes</b> reporting" in page(site)
+
+
+def test_a_host_that_stays_dead_is_told_once(
+    env: dict[str, str], site: Path, reports: Path, tmp_path: Path, rendering: Rendering
+) -> None:
+    (reports / "gpu02.json").write_bytes(b"")
+    program = rendering("--out", str(site), "--every", "0.1s", "--dir", str(reports))
+    wait_until((site / "index.html").exists)
+    seen: set[str] = set()
+    while len(seen) < 3:
+        seen.add(page(site))
+    program.end()
+    assert program.said.count("gpu02") == 1
 
 
 def test_without_flags_it_asks_whom_a_hub_with_these_settings_would_ask(
@@ -171,6 +203,8 @@ def test_it_goes_on_when_nobody_answers_says_so_and_recovers(
         listen = hub.url.removeprefix("http://")
     wait_until(lambda: "No news:" in page(site))
     assert "None is known to be free." in page(site) and "silent for" in page(site)
+    (row,) = csv.DictReader((site / "load_data.csv").read_text().splitlines())
+    assert (row["load"], row["load_mem"], row["username"]) == ("", "", "Zombie")
     with RunningHub(tmp_path / "hub", hub__listen=listen):
         wait_until(lambda: "No news:" not in page(site))
     assert "Traceback" not in rendering.started[0].said

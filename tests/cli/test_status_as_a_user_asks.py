@@ -50,6 +50,17 @@ def test_only_the_states_asked_for_are_shown_and_the_rest_is_counted(env: dict[s
     assert "1 of 3 GPUs not shown" in done.stdout
 
 
+def test_only_what_matches_a_filter_is_shown_and_the_rest_is_counted(env: dict[str, str]) -> None:
+    done = fleet_smi("--filter", "-broken load>50", env=env)
+    assert states(done) == ["busy"]
+    assert "2 of 3 GPUs not shown" in done.stdout
+
+
+def test_a_filter_that_makes_no_sense_is_refused_with_what_was_meant(env: dict[str, str]) -> None:
+    done = fleet_smi("--filter", "modle:H100", env=env)
+    assert_one_line(done, 2, "did you mean 'model'?")
+
+
 def test_only_a_users_gpus_are_shown(people: People, simulated: Simulated) -> None:
     needs_root()
     of_nobody, of_games = (people.start(user=user) for user in ("nobody", "games"))

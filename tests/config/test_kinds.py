@@ -74,6 +74,14 @@ def test_a_path_that_depends_on_where_one_stands_is_refused(path: str) -> None:
         kinds.PATH.read(path)
 
 
+def test_only_the_last_part_of_a_path_may_be_a_pattern(tmp_path: Path) -> None:
+    (tmp_path / "lab[1]").mkdir()
+    sound = ["/nfs/status-gpu", "/nfs/status-gpu/cml*", f"{tmp_path}/lab[1]/cml?"]
+    assert kinds.PATHS.read(sound) == tuple(sound)
+    with pytest.raises(ValueError, match="has a pattern before its last part"):
+        kinds.PATHS.read(["/nfs/*/cml10"])
+
+
 def test_a_network_must_be_one() -> None:
     assert kinds.NETWORKS.read(["10.0.0.0/8", "::1"]) == ("10.0.0.0/8", "::1/128")
     for wrong in ("10.0.0.1/8", "localhost", 5):

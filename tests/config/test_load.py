@@ -105,6 +105,11 @@ def test_a_file_named_by_hand_stands_alone(tmp_path: Path) -> None:
         ("hub.listen = ':x'", "fleet-smi.toml:1: listen = ':x': is not an address"),
         ('[agent]\n"to" = "ftp://hub"', "fleet-smi.toml:2: to = 'ftp://hub': is not a URL"),
         ('[hub]\npull = [\n"a",\n"-b"]', "fleet-smi.toml:2: pull = ['a', '-b']: '-b' is not a"),
+        ('[hub]\nnvgpu = ["a:0"]', "'a:0' has port 0, at which nobody can be asked"),
+        ('[hub]\nnvgpu = ["http://a:0/x"]', "has port 0, at which nobody can be asked"),
+        ('[agent]\nto = "http://hub:0"', "has port 0, at which nobody can be asked"),
+        ('[agent]\nget_status_password = "8888"', "get_status_password = …: is too short"),
+        ('[hub]\nget_status_password = "sesame"', "everybody knows 8888; take 8 or more"),
         ("hub = { pull = 3 }", "fleet-smi.toml:1: pull = 3: must be a list"),
         ('[hub]\ntls_cert = "/c"', "fleet-smi.toml:2: tls_cert and tls_key belong together"),
     ],
@@ -298,3 +303,45 @@ def test_no_two_settings_share_a_name_or_variable() -> None:
 def test_every_setting_has_its_field(section: str, group: type[Struct]) -> None:
     keys = tuple(setting.key for setting in SETTINGS if setting.section == section)
     assert group.__struct_fields__ == keys
+
+
+def test_nodes_that_want_a_password_and_have_none_are_told_by_a_check_alone(
+    tmp_path: Path,
+) -> None:
+    environment = settings_file(tmp_path, '[hub]\nnode_info = ["gpu01"]\n')
+    assert load(environment).hub.node_info == ("gpu01",)
+    (problem,) = gather(environment, strict=True).problems
+    assert str(problem.origin).endswith("fleet-smi.toml:2")
+    assert "node_info_password_file" in problem.words
+    environment["FLEET_SMI_HUB_NODE_INFO_PASSWORD"] = "8888"
+    assert not gather(environment, strict=True).problems
+
+
+@pytest.mark.parametrize("section", ["agent", "hub"])
+def test_a_password_in_a_file_must_be_long_too_and_is_not_told(
+    tmp_path: Path, section: str
+) -> None:
+    file = tmp_path / "password"
+    file.write_text("8888\n")
+    environment = settings_file(tmp_path, f'[{section}]\nget_status_password_file = "{file}"\n')
+    settings = load(environment)
+    with pytest.raises(UsageError, match="password is too short: everybody knows 8888"):
+        getattr(settings, section).read_get_status_password()
+    file.write_text("long-enough\n")
+    assert getattr(settings, section).read_get_status_password() == "long-enough"
+
+
+def test_a_secret_that_everybody_can_read_is_used_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("the-token\n")
+    environment = settings_file(tmp_path, f'[agent]\nserve_token_file = "{file}"\n')
+    file.chmod(0o640)
+    assert load(environment).agent.read_serve_token() == "the-token"
+    assert not caplog.messages
+    file.chmod(0o644)
+    assert load(environment).agent.read_serve_token() == "the-token"
+    (warning,) = caplog.messages
+    assert f"everybody on this machine can read {file}" in warning
+    assert "the-token" not in warning

@@ -28,10 +28,16 @@ class Heard:
         return next(each for each in self.snapshots if each.sequence == number)
 
     def error(self) -> DeliveryError:
-        """Wait for a failure."""
-        wait_until(lambda: any(isinstance(each.what, DeliveryError) for each in self.deliveries))
-        errors = [each.what for each in self.deliveries if isinstance(each.what, DeliveryError)]
-        return errors[-1]
+        """Wait for a failure that was not taken back."""
+        wait_until(lambda: bool(self._errors()))
+        return self._errors()[-1]
+
+    def _errors(self) -> list[DeliveryError]:
+        told: dict[str, DeliveryError | None] = {}
+        for each in self.deliveries:
+            if not isinstance(each.what, Snapshot):
+                told[each.target] = each.what
+        return [error for error in told.values() if error is not None]
 
     def fleet(self) -> Fleet:
         """What a hub believes after all this."""
@@ -40,6 +46,8 @@ class Heard:
             if isinstance(delivery.what, Snapshot):
                 moment = delivery.what.taken_at
                 fleet.apply(delivery.what, moment, Via(delivery.source, delivery.target))
+            elif delivery.what is None:
+                fleet.unexpect(Via(delivery.source, delivery.target))
             else:
                 fleet.failed(Via(delivery.source, delivery.target), delivery.what.words, at)
         return fleet

@@ -23,8 +23,9 @@ DROP = "fleet-smi agent --drop /NFS/status-gpu --drop-format gpustat"
 ALIAS = "alias gpustat='fleet-smi like gpustat'"
 LINES = "fleet-smi like gpustat -cup"
 DOCUMENT = "fleet-smi like gpustat --json"
-TEXT = 'curl "http://gpuhub:7070/gpustat.txt?color"'
-PAGE = 'curl "http://gpuhub:7070/gpustat.html?nodes=cml10,cml11"'
+WITH_TOKEN = 'curl -H "Authorization: Bearer $TOKEN" '
+TEXT = WITH_TOKEN + '"http://gpuhub:7070/gpustat.txt?color"'
+PAGE = WITH_TOKEN + '"http://gpuhub:7070/gpustat.html?nodes=cml10,cml11"'
 WRITTEN = (
     "cml10                       Sun Nov 15 19:30:14 2026  550.90.07\n"
     "[0] NVIDIA GeForce RTX 3090 | 34°C,   0 % |     4 / 24576 MB |\n"
@@ -62,8 +63,10 @@ def test_the_folder_is_read_as_it_is_and_an_agent_can_fill_it(
 
     hub = LoopbackHub(lab, *words_of(HUB, folder)[1:])
     wait_until(lambda: len(hub.reporting()) == 2, 20.0)
-    assert "\x1b[36m[0]" in fetched(TEXT, hub.url).decode()
-    assert b"alice" in fetched(PAGE, hub.url)
+    token = hub.command("token", "add", "--role", "viewer").stdout.strip()
+    wait_until(lambda: b"cml10" in fetched(TEXT, hub.url, TOKEN=token))
+    assert "\x1b[36m[0]" in fetched(TEXT, hub.url, TOKEN=token).decode()
+    assert b"alice" in fetched(PAGE, hub.url, TOKEN=token)
 
     asked = env | {"FLEET_SMI_CLIENT_HUB": hub.url}
     lines = fleet_smi(*words_of(LINES, folder), env=asked).stdout

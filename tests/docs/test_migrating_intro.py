@@ -35,10 +35,11 @@ def test_one_file_is_made_of_all_and_a_hub_runs_on_it(
     migrate, check, hub = (
         [_here(word, tmp_path) for word in each.split()] for each in lines_of(TITLE)
     )
-    for words in (migrate, check):
-        done = fleet_smi(*words[1:], env=env)
-        assert done.returncode == 0, done.stderr
-    assert "fine: " in done.stdout
+    done = fleet_smi(*migrate[1:], env=env)
+    assert done.returncode == 0, done.stderr
+    assert "node_info_password_file" in fleet_smi(*check[1:], env=env).stdout
+    env["FLEET_SMI_HUB_NODE_INFO_PASSWORD"] = "sesame"
+    assert fleet_smi(*check[1:], env=env).stdout.startswith("fine: ")
     monkeypatch.setenv("FLEET_SMI_HUB_NODE_INFO_PASSWORD", "sesame")
     running = LoopbackHub(lab, *hub[2:])
     assert len(running.fleet().nodes) >= len(FILES)

@@ -22,7 +22,7 @@ HUB = "fleet-smi hub"
 SERVE = "fleet-smi agent --serve :1080 --insecure-open"
 AVAILABLE = "fleet-smi like nvgpu available -l 1"
 LIST = "fleet-smi like nvgpu list"
-CURL = "curl http://gpuhub:7070/cluster_status"
+CURL = 'curl -H "Authorization: Bearer $TOKEN" http://gpuhub:7070/cluster_status'
 
 
 @pytest.fixture
@@ -47,7 +47,9 @@ def test_side_by_side_a_hub_hears_its_agents_and_answers_as_its_master(
             monkeypatch.setenv(name, value)
         hub = LoopbackHub(lab, "--config", settings)
         wait_until(lambda: len(hub.reporting()) == 2, 20.0)
-        told = fetched(CURL, hub.url)
+        token = hub.command("token", "add", "--role", "viewer").stdout.strip()
+        wait_until(lambda: fetched(CURL, hub.url, TOKEN=token).startswith(b"["))
+        told = fetched(CURL, hub.url, TOKEN=token)
     finally:
         agent.close()
     kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(told, NOON)]
@@ -65,7 +67,7 @@ def test_in_place_of_its_agent_its_master_is_answered(lab: Lab, simulated: Simul
 def test_its_words_are_understood(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(memory_used=70_000 * MIB), SimGpu(), SimGpu()]))
     assert fleet_smi(*AVAILABLE.split()[1:], env=env).stdout == "1\n"
-    assert fleet_smi(*LIST.split()[1:], env=env).stdout.count("[ ]") == 3
+    assert fleet_smi(*LIST.split()[1:], env=env).stdout.count("[ ]") == 2
 
 
 def test_the_python_names_are_there() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fleet_smi.hub.fleet import Change, Fleet
+from fleet_smi.hub.fleet import Change, Fleet, Via
 from fleet_smi.model.fleet import JudgedGpu, NodeView
 from fleet_smi.model.snapshot import CollectorRun, Fault
 from fleet_smi.model.units import GIB
@@ -178,6 +178,35 @@ def test_a_gpu_that_moved_is_not_missing_at_its_old_place() -> None:
     )
     by_name = {node.name: node for node in fleet.view(NOON + 2).nodes}
     assert [row.index for row in by_name["old"].gpus] == [0]
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True)], ids=["to", "from"])
+def test_a_gpu_that_went_by_its_place_and_tells_its_uuid_now_is_the_same(
+    order: tuple[bool, bool],
+) -> None:
+    cards = {
+        True: (gpu(0, uuid="gpu0@vm", uuid_is_made=True), gpu(1)),
+        False: (gpu(0, uuid="GPU-a"), gpu(1)),
+    }
+    first, then = (cards[each] for each in order)
+    fleet = filled(snapshot(*first), snapshot(*then, taken_at=NOON + 60))
+    assert [row.uuid for row in only_node(fleet, NOON + 60).gpus] == [card.uuid for card in then]
+
+
+def test_a_gpu_without_a_uuid_in_another_slot_hides_none_that_is_missing() -> None:
+    old = gpu(0, pci_bus_id="0000:01:00.0")
+    new = gpu(0, uuid="gpu0@vm", uuid_is_made=True, pci_bus_id="0000:81:00.0")
+    fleet = filled(snapshot(old), snapshot(new, taken_at=NOON + 60))
+    assert [row[1] for row in rows(fleet, NOON + 60)].count("broken") == 1
+
+
+def test_a_target_that_is_expected_no_longer_is_listed_no_longer_unless_it_was_heard() -> None:
+    fleet, folder, node = Fleet(), Via("files", "/nfs"), Via("files", "gpu01")
+    fleet.failed(folder, "no node has left a file there", NOON)
+    fleet.apply(snapshot(gpu(0)), NOON, node)
+    for via in (folder, node, Via("files", "nobody")):
+        fleet.unexpect(via)
+    assert only_node(fleet).name == "gpu01"
 
 
 def test_a_node_that_invents_gpus_cannot_fill_the_memory() -> None:

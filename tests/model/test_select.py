@@ -241,3 +241,9 @@ def test_the_memory_policy_takes_another_share() -> None:
     view = fleet(node("gpu01", card(0, "busy", memory_used_bytes=30 * GIB)))
     assert labels(view, policy="memory") == []
     assert labels(view, policy="memory", max_used_percent=50.0) == ["gpu01:0"]
+
+
+def test_a_gpu_whose_memory_is_never_told_is_no_likely_one() -> None:
+    blind = card(0, "busy", memory_used_bytes=None, memory_total_bytes=None)
+    found = offer(fleet(node("gpu01", blind)), Request(count=1))
+    assert found.unmet == "no GPU is free, 1 was asked for"

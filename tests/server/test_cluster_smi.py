@@ -198,3 +198,19 @@ def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, hub: RunningHu
     taken = port(hub).removeprefix("tcp://")
     with pytest.raises(UsageError, match=f"cannot listen on {taken}: "):
         RunningHub(tmp_path / "other", hub__cluster_smi_clients=taken)
+
+
+@pytest.mark.parametrize("router", ["127.0.0.1", "localhost:9081", "[::1]:9081"])
+def test_a_hub_that_would_ask_itself_is_refused(tmp_path: Path, router: str) -> None:
+    with pytest.raises(UsageError, match="the hub would ask itself"):
+        RunningHub(
+            tmp_path,
+            hub__cluster_smi_clients="127.0.0.1:9081",
+            hub__cluster_smi_routers=router,
+        )
+
+
+def test_nodes_and_clients_are_refused_at_one_port(tmp_path: Path) -> None:
+    where = "127.0.0.1:9080"
+    with pytest.raises(UsageError, match="are both 9080"):
+        RunningHub(tmp_path, hub__cluster_smi_clients=where, hub__cluster_smi_nodes=where)

@@ -25,18 +25,19 @@ def devices(offered: "Sequence[Candidate]", *, uuid: bool = False) -> list[str]:
 
 def labels(offered: "Sequence[Candidate]", view: "FleetView") -> list[str]:
     """How people call them: "gpu03:1"."""
-    names = [node.name for node in view.nodes]
-    return [_label(one, twin=names.count(one.node) > 1) for one in offered]
+    from fleet_smi.model.naming import names_of
+
+    names = names_of(view.nodes)
+    return [_label(one, names[one.node_id].removeprefix(one.node)) for one in offered]
 
 
-def _label(one: "Candidate", *, twin: bool) -> str:
-    """Where two nodes have one name, it comes with the start of its node's id.
+def _label(one: "Candidate", mark: str) -> str:
+    """With the mark by which its node is told from a namesake.
 
     Nodes choose their names: none may look like two, or like another's GPU.
     """
     name = "".join([letter if letter.isalnum() or letter in "._-" else "_" for letter in one.node])
-    own = f"{name}~{one.node_id[:8]}" if twin else name
-    return own + one.label.removeprefix(one.node)
+    return name + mark + one.label.removeprefix(one.node)
 
 
 def warn_of_order(view: "FleetView", instead: str = "--uuid") -> None:

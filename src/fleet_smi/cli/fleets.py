@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from fleet_smi import places
-from fleet_smi.errors import UsageError
+from fleet_smi.errors import Unmet, UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.client.hub import HubClient
@@ -32,8 +32,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hub", metavar="URL", help="ask this hub (default: client.hub)")
     which.add_argument("--ssh", metavar="HOST[,HOST]", help="ask these by ssh; no hub needed")
-    which.add_argument("--dir", metavar="PATH", help="read files in this folder; no hub needed")
+    which.add_argument(
+        "--dir", metavar="PATH", type=_readable, help="read files in this folder; no hub needed"
+    )
     which.add_argument("--here", action="store_true", help="this machine, even if there is a hub")
+
+
+def _readable(path: str) -> str:
+    """A folder, or a pattern of files in one."""
+    from fleet_smi.config.kinds import require_pattern_at_end
+
+    if not path:
+        raise argparse.ArgumentTypeError("name a folder, or files like '/nfs/status/cml*'")
+    try:
+        require_pattern_at_end(path)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{path} {error}") from None
+    return path
 
 
 def _is_here(args: argparse.Namespace) -> bool:
@@ -58,6 +73,13 @@ def chosen(args: argparse.Namespace, *, full: bool = False) -> LookedAt:
 
         return PolledFleet(_sources(args, settings), settings.thresholds)
     return _HubFleet(settings)
+
+
+def refuse_without_driver(view: "FleetView", program: str, *, here: bool) -> None:
+    """As on its own machine a program fails that finds no driver; no fleet ends for one node."""
+    for run in view.nodes[0].runs if here else ():
+        if run.name == "nvidia" and run.outcome != "ok" and not view.nodes[0].gpus:
+            raise Unmet(f"{program}: cannot ask the NVIDIA driver: {run.detail}")
 
 
 def hub_as_admin(args: argparse.Namespace) -> "HubClient":

@@ -34,7 +34,7 @@ exit codes:
   0    answered
   1    cannot be met now: not enough free GPUs, or doctor found a failure
   2    the request makes no sense: unknown flag, name or id, bad pattern, bad setting
-  3    the hub, or the folder of --dir, does not answer, or refuses
+  3    the hub, the folder of --dir or, of render, every machine is silent, or refuses
   70   a bug in fleet-smi
   130  interrupted
 """
@@ -48,13 +48,24 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line that says what to do."""
+    """A parser that takes `--config`; so do those below it. Its errors are one line each."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # Not given here must not undo what was given above.
+        self.add_argument(
+            "--config",
+            metavar="FILE",
+            type=os.path.abspath,
+            default=argparse.SUPPRESS,
+            help="the one settings file to read",
+        )
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
-def parser_of(name: str) -> argparse.ArgumentParser:
+def parser_of(name: str) -> Parser:
     """The parser of one command, built from its file."""
     command = import_module(f"fleet_smi.cli.commands.{name}")
     parser = Parser(
@@ -67,10 +78,16 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     if name == "status":
         parser.add_argument("--version", action="version", version=f"fleet-smi {__version__}")
     command.add_arguments(parser)
-    parser.add_argument(
-        "--config", metavar="FILE", type=os.path.abspath, help="the one settings file to read"
-    )
+    parser.set_defaults(config=None)
     return parser
+
+
+def parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
+    """The arguments; the settings file that they name is that of the whole run."""
+    args = parser.parse_args(words)
+    if file := getattr(args, "config", None):
+        os.environ["FLEET_SMI_CONFIG"] = file
+    return args
 
 
 def _epilog(name: str, command: Any) -> str:
@@ -112,9 +129,7 @@ def _run(argv: list[str]) -> int:
     name = argv[0] if argv and argv[0] in COMMANDS else "status"
     try:
         _refuse_unknown(name, argv)
-        args = parser_of(name).parse_args(argv[1:] if argv[:1] == [name] else argv)
-        if args.config is not None:
-            os.environ["FLEET_SMI_CONFIG"] = args.config
+        args = parsed(parser_of(name), argv[1:] if argv[:1] == [name] else argv)
         code: int = import_module(f"fleet_smi.cli.commands.{name}").run(args)
     except FleetError as error:
         return _say(str(error), _code(error))

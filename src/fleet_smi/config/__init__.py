@@ -59,7 +59,7 @@ def gather(
     """Every setting with its origin, and all that is wrong with any source.
 
     A variable that is not known is wrong when it is a misspelt setting; or, if `strict`,
-    unless it is known to be for something else.
+    unless it is known to be for something else. Then what a hub needs and has not is told too.
     """
     joined = _defaults(environment)
     for path in places.settings_files(environment):
@@ -67,6 +67,8 @@ def gather(
     joined.cover(_from_environment(environment, strict=strict))
     joined.cover(_from_flags(flags or {}))
     _refuse_half_a_certificate(joined)
+    if strict:
+        _refuse_nodes_without_password(joined)
     return joined
 
 
@@ -75,6 +77,13 @@ def _refuse_half_a_certificate(joined: Layer) -> None:
     given = [half.origin for half in halves if half.value is not None]
     if len(given) == 1:
         joined.refuse(given[0], "tls_cert and tls_key belong together: set both")
+
+
+def _refuse_nodes_without_password(joined: Layer) -> None:
+    nodes = joined.found["hub.node_info"]
+    keys = ("hub.node_info_password", "hub.node_info_password_file")
+    if nodes.value and all(joined.found[key].value is None for key in keys):
+        joined.refuse(nodes.origin, "node_info needs node_info_password_file: these nodes want it")
 
 
 def _defaults(environment: Mapping[str, str]) -> Layer:

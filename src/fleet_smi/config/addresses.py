@@ -40,7 +40,7 @@ def url(value: Any) -> str:
     match = re.fullmatch(_URL, written)
     if match is None:
         raise ValueError("is not a URL: write it like https://hub:7070")
-    _port(match[1] or "0")
+    _check_asked_port(match[1])
     return written.rstrip("/")
 
 
@@ -51,7 +51,7 @@ def target(value: Any) -> str:
     match = re.fullmatch(_TARGET, str(value))
     if match is None:
         raise ValueError("is not a machine to ask: write it like gpu01:7071")
-    _port(match[1] or "0")
+    _check_asked_port(match[1])
     return match[0]
 
 
@@ -87,6 +87,11 @@ def _port(digits: str) -> int:
     if int(digits) > _MOST_PORT:
         raise ValueError(f"has a port above {_MOST_PORT}")
     return int(digits)
+
+
+def _check_asked_port(digits: str | None) -> None:
+    if digits is not None and not _port(digits):
+        raise ValueError("has port 0, at which nobody can be asked")
 
 
 def _ipv6(written: str | None) -> str:

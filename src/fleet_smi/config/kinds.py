@@ -19,6 +19,7 @@ from fleet_smi.model.units import GIB, KIB, MIB, TIB, parse_duration, parse_size
 _LONGEST_SHOWN = 64
 _LONGEST_NAME = 128
 _LONGEST_PATH = 4096
+_SHORTEST_PASSWORD = 8
 _MOST_LABELS = 32
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 86400.0
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -130,6 +131,19 @@ def _path(value: Any) -> str:
     return os.path.normpath(path)
 
 
+def require_pattern_at_end(path: str) -> None:
+    """Raise where `*`, `?` or `[` stand for several folders: only files can be meant so."""
+    folder = os.path.dirname(path)
+    if any(sign in folder for sign in "*?[") and not os.path.isdir(folder):
+        raise ValueError("has a pattern before its last part: only that may be one, like /a/b*")
+
+
+def _folder_or_pattern(value: Any) -> str:
+    path = _path(value)
+    require_pattern_at_end(path)
+    return path
+
+
 def _folder(value: Any) -> str:
     if "\0" in _text(value) or not os.path.isdir(value):
         raise ValueError("is not a folder")
@@ -141,6 +155,13 @@ def _secret(value: Any) -> str:
     if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
         raise ValueError("is not a token: it must be letters, digits and signs without blanks")
     return secret
+
+
+def _password(value: Any) -> str:
+    password = _secret(value)
+    if len(password) < _SHORTEST_PASSWORD:
+        raise ValueError(f"is too short: everybody knows 8888; take {_SHORTEST_PASSWORD} or more")
+    return password
 
 
 def _mode(value: Any) -> int:
@@ -213,9 +234,10 @@ def _label_name(key: str) -> str:
 NAME = Kind(_name)
 NAMES = _several(_name)
 PATH = Kind(_path)
-PATHS = _several(_path)
+PATHS = _several(_folder_or_pattern)
 FOLDER = Kind(_folder)
 SECRET = Kind(_secret)
+PASSWORD = Kind(_password)
 LABELS = Kind(_labels, dict)
 URL = Kind(url)
 ADDRESS: Kind = Kind(address, Address.__str__)

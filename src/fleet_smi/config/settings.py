@@ -1,11 +1,13 @@
 """What the settings table says for this run, as values with names and types."""
 
+import os
+import stat
 from typing import Literal
 
 from msgspec import Struct
 
 from fleet_smi.config.addresses import Address
-from fleet_smi.config.kinds import SECRET
+from fleet_smi.config.kinds import PASSWORD, SECRET, Kind
 from fleet_smi.errors import UsageError
 from fleet_smi.model.thresholds import Thresholds
 
@@ -29,6 +31,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     serve: Address | None
     serve_token: str | None
     serve_token_file: str | None
+    hosts: tuple[str, ...]
     drop: str | None
     drop_mode: int
     drop_format: Literal["report", "gpustat"]
@@ -52,7 +55,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
 
     def read_get_status_password(self) -> str | None:
         """The password of `POST /get-status`, from its file where it is in one."""
-        return self.get_status_password or _secret_in(self.get_status_password_file)
+        return self.get_status_password or _secret_in(self.get_status_password_file, PASSWORD)
 
 
 class HubSettings(Struct, frozen=True, kw_only=True):
@@ -109,7 +112,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
 
     def read_get_status_password(self) -> str | None:
         """The password of `POST /get-status`, from its file where it is in one."""
-        return self.get_status_password or _secret_in(self.get_status_password_file)
+        return self.get_status_password or _secret_in(self.get_status_password_file, PASSWORD)
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):
@@ -135,14 +138,27 @@ class Settings(Struct, frozen=True, kw_only=True):
     thresholds: Thresholds
 
 
-def _secret_in(path: str | None) -> str | None:
+def _secret_in(path: str | None, kind: Kind = SECRET) -> str | None:
     """A secret from its file: read when it is needed, for not every user may."""
     if path is None:
         return None
     try:
         with open(path, encoding="ascii") as file:
-            return str(SECRET.read(file.read(_LONGEST_SECRET)))
+            if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
+                _warn_of_readers(path)
+            written = str(SECRET.read(file.read(_LONGEST_SECRET)))
     except OSError as error:
         raise UsageError(f"the token in {path} cannot be read: {error.strerror}") from None
     except ValueError:
         raise UsageError(f"{path} has no token in it, or more than one line") from None
+    try:
+        return str(kind.read(written))
+    except ValueError as error:
+        raise UsageError(f"the password in {path} {error}") from None
+
+
+def _warn_of_readers(path: str) -> None:
+    import logging  # seldom needed, and slow to load
+
+    words = 'warning="everybody on this machine can read %s: run `chmod o-r` on it"'
+    logging.getLogger(__name__).warning(words, path)

@@ -32,14 +32,16 @@ class Setting(Struct, frozen=True):
 
     @property
     def is_secret(self) -> bool:
-        return self.kind is kinds.SECRET
+        return self.kind in (kinds.SECRET, kinds.PASSWORD)
 
 
-def _secret(section: str, key: str, meaning: str) -> tuple[Setting, Setting]:
+def _secret(
+    section: str, key: str, meaning: str, kind: Kind = kinds.SECRET
+) -> tuple[Setting, Setting]:
     """A secret has two rows: itself, and the file that it may be in instead."""
     file = f"/etc/fleet-smi/{key.replace('_', '-')}"
     return (
-        Setting(section, key, kinds.SECRET, None, meaning, "the-token"),
+        Setting(section, key, kind, None, meaning, "the-token"),
         Setting(section, f"{key}_file", kinds.PATH, None, f"a file with {meaning}", file),
     )
 
@@ -47,6 +49,7 @@ def _secret(section: str, key: str, meaning: str) -> tuple[Setting, Setting]:
 _OFF = False
 _WORDS = "how much of command lines is told: full, name or hidden"
 _ROUTER, _NODES, _CLIENTS = Address("old", 9080), Address("", 9080), Address("", 9081)
+_GET_STATUS = "the password of POST /get-status, served if set"
 _PIN = "the hub's certificate, from its join line"
 
 SETTINGS: tuple[Setting, ...] = (
@@ -57,6 +60,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("agent", "to", kinds.URL, None, "the hub to report to", "https://hub:7070"),
     Setting("agent", "serve", kinds.ADDRESS, None, "where hubs may ask", Address("", 7071)),
     *_secret("agent", "serve_token", "the token that a hub must show to ask"),
+    Setting("agent", "hosts", kinds.HOSTS, (), "more names it is asked by", ("gpu-a.example.org",)),
     Setting("agent", "drop", kinds.PATH, None, "a folder for reports", "/nfs/gpu-status"),
     Setting("agent", "drop_mode", kinds.MODE, 0o644, "the mode of files in that folder"),
     Setting(
@@ -65,7 +69,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "agent", "cluster_smi", kinds.ADDRESS, None, "a router of cluster-smi to tell", _ROUTER
     ),
-    *_secret("agent", "get_status_password", "the password of POST /get-status, served if set"),
+    *_secret("agent", "get_status_password", _GET_STATUS, kinds.PASSWORD),
     Setting("agent", "interval", kinds.INTERVAL, 2.0, "how often to look and report"),
     *_secret("agent", "join", "the token to join the hub with"),
     Setting("agent", "fingerprint", kinds.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),
@@ -100,7 +104,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("hub", "cluster_smi_open", kinds.SWITCH, _OFF, "these two to all who reach them"),
     Setting("hub", "cluster_smi_routers", kinds.TARGETS, (), "its routers to ask", ("old:9081",)),
     Setting("hub", "cluster_smi_interval", kinds.INTERVAL, 3.0, "how often to ask them"),
-    *_secret("hub", "get_status_password", "the password of POST /get-status, served if set"),
+    *_secret("hub", "get_status_password", _GET_STATUS, kinds.PASSWORD),
     Setting("hub", "trusted_proxies", kinds.NETWORKS, (), "proxies to believe", ("127.0.0.1/32",)),
     Setting("hub", "user_header", kinds.HEADER, None, "the user, told by them", "X-Remote-User"),
     Setting("hub", "admins", kinds.NAMES, (), "such users who are admins", ("alice",)),
@@ -141,11 +145,7 @@ SETTINGS: tuple[Setting, ...] = (
 """More about each is in docs/settings.md; a test keeps the two equal."""
 
 RIVALS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    *(
-        ((setting.name,), (f"{setting.name}_file",))
-        for setting in SETTINGS
-        if setting.kind is kinds.SECRET
-    ),
+    *(((setting.name,), (f"{setting.name}_file",)) for setting in SETTINGS if setting.is_secret),
     (("hub.tls",), ("hub.tls_cert", "hub.tls_key")),
 )
 """Two ways to say one thing: a stronger source that says it one way silences the other."""

@@ -144,6 +144,19 @@ class Credentials:
             self._nodes |= {node_id}
         return issued
 
+    def issue(
+        self,
+        role: Literal["viewer", "admin", "join"],
+        note: str = "",
+        *,
+        for_seconds: float | None = None,
+        uses: int | None = None,
+    ) -> Issued:
+        """Make a token that is good at once. Waits for the disk."""
+        issued = self.tokens.add(role, note, for_seconds=for_seconds, uses=uses)
+        self._read()
+        return issued
+
     def revoke(self, which: str) -> bool:
         """End a token by its id, or a node's by the node's; whether there was one. Waits."""
         ended = self.tokens.revoke(which)

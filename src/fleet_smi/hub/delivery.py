@@ -13,6 +13,7 @@ from fleet_smi.model.snapshot import Snapshot
 class Delivery(Struct, frozen=True, kw_only=True):
     """One snapshot, or why there is none; failures are values.
 
+    `None` takes a failure back that was nobody's own: the folder is there again.
     `target` is what the source calls the node: a host name, an address, a file's name, and
     the node's id where it comes by itself. `age_seconds` is how long ago the snapshot was
     taken, by whatever the source can tell; never by comparing two machines' clocks.
@@ -20,7 +21,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
     source: str
     target: str
-    what: Snapshot | DeliveryError
+    what: Snapshot | DeliveryError | None
     age_seconds: float = 0.0
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleet_smi.hub.inventory import Inventories, missing_from
 from fleet_smi.hub.known import Node, Remembered, Turn, Via, recalled
-from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.fleet import FleetView, NodeView, State
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.uuids import told_apart, uuids_of
@@ -84,6 +84,12 @@ class Fleet:
             node.ways.add(via)
             self._ways[via] = node_id
             self._dirty.add(node_id)
+
+    def unexpect(self, via: Via) -> None:
+        """List a target no longer, unless a node was heard that way."""
+        node = self._nodes.get(self._ways.get(via, ""))
+        if node is not None and node.snapshot is None:
+            self.remove(node.node_id)
 
     def failed(self, via: Via, words: str, at: float) -> None:
         """A source could not hear a target: told of the node until it is heard that way again.
@@ -166,6 +172,11 @@ class Fleet:
         """One node at one moment, in parts; `None` when it is not known."""
         node = self._nodes.get(node_id)
         return None if node is None else node.parts(now, self.thresholds)
+
+    def states(self, node_id: str) -> dict[str, State]:
+        """The state of each GPU of a node as of its latest, those that it misses among them."""
+        node = self._nodes[node_id]
+        return {gpu.uuid: node.standings[gpu.uuid].verdict.state for gpu in node.gpus}
 
     def _heard(self, node: Node, via: Via) -> None:
         """A node was heard this way: its trouble is over, and the target has a name now."""

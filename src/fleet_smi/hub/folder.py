@@ -63,12 +63,35 @@ def opened(path: Path) -> Iterator[LeftFile]:
 
 
 def left_in(path: Path) -> list[Path]:
-    """The files of nodes in a folder, or those that a pattern like `/nfs/status/cml*` names."""
-    pattern = "*"
+    """The files of nodes in a folder, or those that a pattern like `/nfs/status/cml*` names.
+
+    Raise `Unreachable` where there is none.
+    """
+    folder, pattern = path, "*"
     if any(sign in path.name for sign in "*?[") and not path.is_dir():
-        path, pattern = path.parent, path.name
-    found = (each for each in path.iterdir() if fnmatch.fnmatchcase(each.name, pattern))
-    return sorted(each for each in found if not _PASSED_OVER.fullmatch(each.name))[:_MOST_FILES]
+        folder, pattern = path.parent, path.name
+    found = (each for each in folder.iterdir() if fnmatch.fnmatchcase(each.name, pattern))
+    kept = sorted(each for each in found if not _PASSED_OVER.fullmatch(each.name))[:_MOST_FILES]
+    if not kept:
+        words = "no node has left a file there" if folder is path else "no file matches"
+        raise Unreachable(words, str(path))
+    return _one_each(kept)
+
+
+def _one_each(paths: list[Path]) -> list[Path]:
+    """The newest file of each host: one that went from text to JSON has left its old one there."""
+    hosts: dict[str, list[Path]] = {}
+    for path in paths:
+        hosts.setdefault(target_of(path), []).append(path)
+    return [files[0] if len(files) == 1 else max(files, key=_newness) for files in hosts.values()]
+
+
+def _newness(path: Path) -> tuple[bool, int]:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False, 0
+    return stat.S_ISREG(status.st_mode), status.st_mtime_ns
 
 
 def target_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The spine of the hub: sources -> fleet -> memory + stream. Read this first."""
+"""The spine of the hub: sources -> fleet -> recent + memory + stream. Read this first."""
 
 import asyncio
 import logging
@@ -12,6 +12,7 @@ from fleet_smi.hub.delivery import Delivery, Source
 from fleet_smi.hub.fleet import Fleet, Remembered, Via
 from fleet_smi.hub.keeping import Keeping
 from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.recent import Recent
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.stream import Stream
 from fleet_smi.hub.turns import Turns
@@ -42,6 +43,7 @@ class Hub:
     ) -> None:
         self.life = secrets.token_hex(8)
         self.fleet = fleet
+        self.recent = Recent(fleet.states)
         self.stream = Stream(fleet, self.life)
         self.clock = clock
         self.ready = False
@@ -76,13 +78,18 @@ class Hub:
             self.failures += 1
             self.fleet.failed(via, delivery.what.words, now)
             self._faults_of(via).failed(delivery.what)
+            return
+        if self._faults:
+            self._heard_again(via)
+        if delivery.what is None:
+            self.fleet.unexpect(via)
         else:
             self.reports += 1
-            if self._faults:
-                self._heard_again(via)
             change = self.fleet.apply(delivery.what, now - delivery.age_seconds, via)
-            if change is not None and change.late:
-                self._keeping.unkeep(change.snapshot.node_id)
+            if change is not None:
+                self.recent.take(change.snapshot, change.at, late=change.late)
+                if change.late:
+                    self._keeping.unkeep(change.snapshot.node_id)
 
     def receipt(self, snapshot: Snapshot) -> Receipt:
         """What the node that sent this is told: up to where its reports are safe."""
@@ -95,6 +102,7 @@ class Hub:
     async def remove(self, node_id: str) -> bool:
         """Forget a node, on the disk as well; whether there was one."""
         known = self.fleet.remove(node_id)
+        self.recent.forget(node_id)
         self._keeping.unkeep(node_id)
         self.publish()
         self.remember()

@@ -65,6 +65,10 @@ class Inventories:
             if gpu.uuid not in inventory.claims:
                 inventory.claims[gpu.uuid] = at
                 self._homes[gpu.uuid] = node_id, at
+        here = {_place(gpu): gpu for gpu in snapshot.gpus}
+        missing = inventory.missing.items()
+        renamed = [uuid for uuid, one in missing if _is_renamed(one.gpu, here)]
+        self._stop_missing(node_id, inventory, renamed)
 
     def drop(self, node_id: str, inventory: Inventory) -> None:
         """Stop missing what has moved to another node, and what is too much."""
@@ -72,15 +76,29 @@ class Inventories:
         moved = [uuid for uuid, one in missing.items() if self._moved(node_id, uuid, one)]
         for uuid in moved:
             del missing[uuid], claims[uuid]
-        too_many = list(missing)[:-_MOST_MISSING]
-        for uuid in too_many:
-            del missing[uuid], claims[uuid]
-        self.forget(node_id, too_many)
+        self._stop_missing(node_id, inventory, list(missing)[:-_MOST_MISSING])
+
+    def _stop_missing(self, node_id: str, inventory: Inventory, uuids: Sequence[str]) -> None:
+        for uuid in uuids:
+            del inventory.missing[uuid], inventory.claims[uuid]
+        self.forget(node_id, uuids)
 
     def _moved(self, node_id: str, uuid: str, missing: Missing) -> bool:
         # Two nodes that claim one GPU at the same time are no move: two agents on one machine.
         home, since = self._homes.get(uuid, (node_id, 0.0))
         return home != node_id and since > missing.seen_at
+
+
+def _place(gpu: Gpu) -> tuple[str, int]:
+    return gpu.vendor, gpu.index
+
+
+def _is_renamed(gone: Gpu, here: dict[tuple[str, int], Gpu]) -> bool:
+    """Whether it is still here, and went by its place before and goes by its UUID now, or back."""
+    now = here.get(_place(gone))
+    if now is None or now.uuid_is_made == gone.uuid_is_made:
+        return False
+    return None in (now.pci_bus_id, gone.pci_bus_id) or now.pci_bus_id == gone.pci_bus_id
 
 
 def missing_from(snapshot: Snapshot, seen_at: float) -> list[Missing]:

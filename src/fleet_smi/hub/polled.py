@@ -56,6 +56,8 @@ class PolledFleet:
         via, now = Via(delivery.source, delivery.target), self._clock()
         if isinstance(delivery.what, DeliveryError):
             self._fleet.failed(via, delivery.what.words, now)
+        elif delivery.what is None:
+            self._fleet.unexpect(via)
         else:
             snapshot = _at_this_pace(delivery.what, interval_seconds)
             self._fleet.apply(snapshot, now - delivery.age_seconds, via)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,6 +10,9 @@ from msgspec.structs import replace
 from fleet_smi.errors import UsageError
 from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, NodeView, State
 from fleet_smi.model.snapshot import Process
+
+if TYPE_CHECKING:
+    from fleet_smi.model.filter import Filter
 
 _ATTENTION: tuple[State, ...] = ("broken", "ghost", "held", "unknown", "free", "leased", "busy")
 
@@ -46,6 +49,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
     user: str | None = None
     node: re.Pattern[str] | None = None
     states: frozenset[State] | None = None
+    filter: "Filter | None" = None
     sort: str = "index"
 
     def apply(self, view: FleetView) -> FleetView:
@@ -58,14 +62,16 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return self.node is None or self.node.search(node.name) is not None
 
     def _picks_gpus(self) -> bool:
-        return self.user is not None or self.states is not None
+        return not (self.user is None and self.states is None and self.filter is None)
 
     def _node(self, node: NodeView) -> NodeView:
-        gpus = [self._of_user(gpu) for gpu in node.gpus if self._has_gpu(gpu)]
+        gpus = [self._of_user(gpu) for gpu in node.gpus if self._has_gpu(node, gpu)]
         # Stable: equal GPUs stay in index order.
         return replace(node, gpus=tuple(sorted(gpus, key=SORTS[self.sort])))
 
-    def _has_gpu(self, gpu: JudgedGpu) -> bool:
+    def _has_gpu(self, node: NodeView, gpu: JudgedGpu) -> bool:
+        if self.filter is not None and not self.filter.matches(node, gpu):
+            return False
         if self.states is not None and not self.states & _states(gpu):
             return False
         return self.user is None or any(process.user == self.user for process in _processes(gpu))

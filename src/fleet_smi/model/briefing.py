@@ -11,7 +11,7 @@ from fleet_smi.model.brief import (
     NodeFigures,
     VerdictBrief,
 )
-from fleet_smi.model.fleet import NodeView, Verdict
+from fleet_smi.model.fleet import NodeView, State, Verdict
 from fleet_smi.model.people import owners
 from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.views import NodeParts
@@ -46,13 +46,13 @@ def node_figures(number: int, parts: NodeParts, now: float) -> NodeFigures:
         rows.append(_figures(gpu))
         if gpu.instances:
             rows += [
-                Figures(_whole(one.busy_percent), _mebibytes(one.memory_used_bytes))
+                Figures(whole(one.busy_percent), mebibytes(one.memory_used_bytes))
                 for one in gpu.instances
             ]
     return NodeFigures(
         number,
         None if heard_at is None else int(heard_at),
-        _whole(host.cpu_percent),
+        whole(host.cpu_percent),
         _share(host.memory_used_bytes, host.memory_total_bytes),
         tuple(rows),
     )
@@ -76,7 +76,7 @@ def _gpu(gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict], heard_at: 
         uuid=gpu.uuid,
         index=gpu.index,
         name=gpu.name,
-        memory_total_mebibytes=_mebibytes(gpu.memory_total_bytes),
+        memory_total_mebibytes=mebibytes(gpu.memory_total_bytes),
         verdict=_verdict(verdict, everyone(gpu), heard_at),
         instances=_instances(gpu, verdicts, heard_at) if gpu.instances else (),
     )
@@ -89,7 +89,7 @@ def _instances(
         InstanceBrief(
             uuid=instance.uuid,
             profile=instance.profile,
-            memory_total_mebibytes=_mebibytes(instance.memory_total_bytes),
+            memory_total_mebibytes=mebibytes(instance.memory_total_bytes),
             verdict=_verdict(verdicts[instance.uuid], instance.processes, heard_at),
         )
         for instance in gpu.instances
@@ -100,22 +100,23 @@ def _verdict(
     verdict: Verdict, processes: Sequence[Process] | None, heard_at: float
 ) -> VerdictBrief:
     state, was, idle = verdict.state, verdict.was, verdict.idle_seconds
-    # A display on a free GPU is nobody.
-    users = () if state == "free" else _users(processes)
-    told = was is not None or (users and state in ("busy", "held"))
+    its_users = users(state, processes)
+    told = was is not None or (its_users and state in ("busy", "held"))
     return VerdictBrief(
         state=state,
         since=verdict.since,
         reason=None if told else verdict.reason,
         was=was,
-        users=users,
+        users=its_users,
         idle_since=None if idle is None else round(heard_at - idle),
         notes=tuple([note.kind for note in verdict.notes]) if verdict.notes else (),
     )
 
 
-def _users(processes: Sequence[Process] | None) -> tuple[str, ...] | None:
-    """Who is there, the one with the most memory first."""
+def users(state: State, processes: Sequence[Process] | None) -> tuple[str, ...] | None:
+    """Who is there, the one with the most memory first; a display on a free GPU is nobody."""
+    if state == "free":
+        return ()
     if not processes:
         return None if processes is None else ()
     if len(processes) == 1 and (user := processes[0].user):
@@ -125,18 +126,19 @@ def _users(processes: Sequence[Process] | None) -> tuple[str, ...] | None:
 
 def _figures(gpu: Gpu) -> Figures:
     return Figures(
-        _whole(gpu.busy_percent),
-        _mebibytes(gpu.memory_used_bytes),
-        _whole(gpu.temperature_celsius),
-        _whole(gpu.power_watts),
+        whole(gpu.busy_percent),
+        mebibytes(gpu.memory_used_bytes),
+        whole(gpu.temperature_celsius),
+        whole(gpu.power_watts),
     )
 
 
-def _mebibytes(count: int | None) -> int | None:
+def mebibytes(count: int | None) -> int | None:
+    """Whole mebibytes of bytes."""
     return None if count is None else count >> _MEBIBYTE_BITS
 
 
-def _whole(value: float | None) -> int | None:
+def whole(value: float | None) -> int | None:
     """The nearest whole number; none where there can be none: not a number, infinite."""
     return round(value) if value is not None and -_MOST < value < _MOST else None
 

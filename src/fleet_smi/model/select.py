@@ -276,7 +276,9 @@ def _unmet(request: Request, free: int, together: int, refused: list[Refused]) -
 
 def _next_likely(rest: list[Candidate], request: Request) -> Candidate | None:
     """What is held and was idle longest, or else what is busy and works least."""
-    large = [one for one in rest if (total_memory(one.judged) or 0) >= request.min_free_bytes]
+    # One whose memory is never told is never free.
+    told = [one for one in rest if one.free_memory_bytes is not None]
+    large = [one for one in told if (total_memory(one.judged) or 0) >= request.min_free_bytes]
     held = [one for one in large if one.judged.verdict.state == "held"]
     busy = [one for one in large if one.judged.verdict.state == "busy"]
     if held:

@@ -1,11 +1,12 @@
 """A server for few: one function answers, each connection has a thread that ends with it."""
 
 import contextlib
+import io
 import ipaddress
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
@@ -13,8 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fleet_smi.node.guests import Hearing, Places
+
 _MOST_CONNECTIONS = 16
-_QUIET_SECONDS = 30.0
 _MOST_BODY_BYTES = 4096
 
 
@@ -36,6 +38,7 @@ class Answer(NamedTuple):
     status: HTTPStatus
     kind: str
     body: bytes
+    retry_after_seconds: int | None = None
 
 
 def refusal(status: HTTPStatus, message: str) -> Answer:
@@ -45,11 +48,16 @@ def refusal(status: HTTPStatus, message: str) -> Answer:
 
 
 class SmallServer:
-    """Listens from when it is made until `close`; raise `OSError` when it cannot."""
+    """Listens from when it is made until `close`; raise `OSError` when it cannot.
 
-    def __init__(self, host: str, port: int, answer: Callable[[Asked], Answer]) -> None:
+    It answers to its own name and to these `hosts`, whole names in small letters.
+    """
+
+    def __init__(
+        self, host: str, port: int, answer: Callable[[Asked], Answer], hosts: Iterable[str] = ()
+    ) -> None:
         names = frozenset() if is_loopback(host) else _own_names()
-        self._server = _Server(host, port, answer, names)
+        self._server = _Server(host, port, answer, names, frozenset(hosts))
         self.port: int = self._server.server_address[1]
         self._closing = False
         self._thread = threading.Thread(target=self._serve_on, name="serve", daemon=True)
@@ -78,13 +86,18 @@ class _Server(ThreadingMixIn, HTTPServer):
     request_queue_size = _MOST_CONNECTIONS
 
     def __init__(
-        self, host: str, port: int, answer: Callable[[Asked], Answer], names: frozenset[str]
+        self,
+        host: str,
+        port: int,
+        answer: Callable[[Asked], Answer],
+        names: frozenset[str],
+        hosts: frozenset[str],
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
         self.answer = answer
-        self._names = names
-        self._room = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._names, self._hosts = names, hosts
+        self._places = Places(_MOST_CONNECTIONS)
         self._open: set[socket.socket] = set()
 
     def server_bind(self) -> None:
@@ -94,7 +107,7 @@ class _Server(ThreadingMixIn, HTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, or hang up when too many are being answered."""
-        if self._room.acquire(blocking=False):
+        if self._places.take(client_address[0]):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -106,7 +119,7 @@ class _Server(ThreadingMixIn, HTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self._open.discard(request)
-            self._room.release()
+            self._places.give_back(client_address[0])
 
     def hang_up(self) -> None:
         """Cut off everybody who is connected."""
@@ -124,14 +137,22 @@ class _Server(ThreadingMixIn, HTTPServer):
         try:
             ipaddress.ip_address(name)
         except ValueError:
-            return name.lower() == "localhost" or name.lower().split(".")[0] in self._names
+            name = name.lower()
+            known = name == "localhost" or name in self._hosts
+            return known or name.split(".")[0] in self._names
         return True
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = _QUIET_SECONDS
     server: _Server
+
+    def setup(self) -> None:
+        """Hear what is said, for as long as there is time to say it."""
+        super().setup()
+        self.rfile.close()
+        self._hearing = Hearing(self.connection)
+        self.rfile = io.BufferedReader(self._hearing)
 
     def do_GET(self) -> None:
         """Answer one question."""
@@ -149,7 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answered(self, body: bytes) -> Answer:
         if not self.server.goes_by(self.headers.get("Host", "")):
-            return refusal(HTTPStatus.MISDIRECTED_REQUEST, "this machine has another name")
+            words = "this machine has another name: add the one you use to its agent.hosts"
+            return refusal(HTTPStatus.MISDIRECTED_REQUEST, words)
         asked = Asked(
             method=self.command,
             path=self.path,
@@ -167,8 +189,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer.body)))
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-store")
+        if answer.retry_after_seconds is not None:
+            self.send_header("Retry-After", str(answer.retry_after_seconds))
         self.end_headers()
         self.wfile.write(answer.body)
+        self._hearing.answered()
 
     def version_string(self) -> str:
         """Who answers."""

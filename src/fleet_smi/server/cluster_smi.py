@@ -4,8 +4,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from fleet_smi import zeromq
-from fleet_smi.errors import Undecodable
+from fleet_smi.config.settings import HubSettings
+from fleet_smi.errors import Undecodable, UsageError
 from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.sources.cluster_smi import endpoint_of
 from fleet_smi.model.privacy import Commands, shown_to
 from fleet_smi.wire.dialects.cluster_smi import encode_cluster
 
@@ -15,6 +17,24 @@ if TYPE_CHECKING:
 _MOST_REQUEST_BYTES = 64 << 10
 _MOST_WAITING = 10_000
 _AT_MOST_EVERY_SECONDS = 1.0
+
+
+def clients_of(settings: HubSettings, hub: Hub) -> "ClusterSmiClients | None":
+    """The port that the settings name, if any; raise `UsageError` where it cannot be."""
+    where, nodes = settings.cluster_smi_clients, settings.cluster_smi_nodes
+    if where is None:
+        return None
+    if nodes is not None and nodes.port == where.port != 0:
+        raise UsageError(f"hub.cluster_smi_nodes and hub.cluster_smi_clients are both {where.port}")
+    for router in settings.cluster_smi_routers:
+        asked = endpoint_of(router)
+        if asked.endswith(f":{where.port}") and zeromq.is_here(asked):
+            raise UsageError(
+                f"the hub would ask itself: hub.cluster_smi_routers has {router}, "
+                "where hub.cluster_smi_clients is"
+            )
+    endpoint = zeromq.listening_at(*where, open_to_all=settings.cluster_smi_open)
+    return ClusterSmiClients(endpoint, hub, settings.commands_for_viewers)
 
 
 class ClusterSmiClients:

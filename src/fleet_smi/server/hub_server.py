@@ -23,13 +23,12 @@ from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.server.addresses import WILDCARDS, is_loopback
 from fleet_smi.server.app import App
 from fleet_smi.server.auth import Access, check_bind
-from fleet_smi.server.cluster_smi import ClusterSmiClients
+from fleet_smi.server.cluster_smi import clients_of
 from fleet_smi.server.failures import Failures
 from fleet_smi.server.guard import Hosts
 from fleet_smi.server.running import Tls, bound, serve
 from fleet_smi.server.services import Services
 from fleet_smi.server.tls import self_signed
-from fleet_smi.zeromq import listening_at
 
 _REFRESH_SECONDS = 1.0
 
@@ -57,7 +56,7 @@ class HubServer:
             self._socket = bound(settings.listen.host, settings.listen.port)
             stack.callback(self._socket.close)
             self._app = self._answering(settings)
-            self.cluster_smi = _cluster_smi_clients(settings, self.hub)
+            self.cluster_smi = clients_of(settings, self.hub)
             self.url = self._url(settings.listen.host, socket.gethostname())
             local_url = self._url(settings.listen.host, "127.0.0.1")
             state.leave_standing(self.folder, state.Standing(self.url, local_url, self.fingerprint))
@@ -115,6 +114,7 @@ class HubServer:
             commands_for_viewers=settings.commands_for_viewers,
             commands_for_admins=settings.commands_for_admins,
             tls=self.tls is not None,
+            fingerprint=self.fingerprint,
             get_status_password=settings.read_get_status_password(),
         )
         return App(services, Hosts(host, [socket.getfqdn(), socket.gethostname(), *settings.hosts]))
@@ -146,13 +146,6 @@ def _hub(
         publish_seconds=settings.stream_interval,
         remember_seconds=settings.remember_interval,
     )
-
-
-def _cluster_smi_clients(settings: HubSettings, hub: Hub) -> ClusterSmiClients | None:
-    if settings.cluster_smi_clients is None:
-        return None
-    endpoint = listening_at(*settings.cluster_smi_clients, open_to_all=settings.cluster_smi_open)
-    return ClusterSmiClients(endpoint, hub, settings.commands_for_viewers)
 
 
 def _certificate(settings: HubSettings, folder: Path) -> tuple[Tls | None, str | None]:

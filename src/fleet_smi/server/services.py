@@ -19,4 +19,5 @@ class Services(Struct, frozen=True, kw_only=True):
     commands_for_viewers: Commands = "name"
     commands_for_admins: Commands = "full"
     tls: bool = False
+    fingerprint: str | None = None
     get_status_password: str | None = None

@@ -1,5 +1,6 @@
 """Settings files of the systems that came before: what each becomes."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -180,6 +181,77 @@ def test_a_crontab_of_a_web_server_names_the_files_and_the_command_that_stands_i
     assert values(into) == {"files": ["/status-gpu/cml*"]}
     assert "fleet-smi render --out DIR" in left(into)
     assert "line 2: it has nothing to do with GPUs" in left(into)
+
+
+PAGE = "`fleet-smi render --out DIR` writes the page, from cron or with --every"
+CRONTAB = """\
+# m h dom mon dow command
+MAILTO=root
+*/5 9-17 * * mon-fri gpustat -pcu > /nfs/gpu/$(hostname)
+* * * * * gpustat > /nfs/gpu/all.txt
+@reboot gpustat-web --port 80 gpu01 -bad
+*/5 * * * * cd /srv && python3 fetch_data.py -c config.ini
+0 3 * * * backup
+"""
+
+
+def test_every_line_of_a_crontab_is_taken_over_or_left_with_its_reason() -> None:
+    into = taken("crontab", CRONTAB)
+    assert [(remark.taken, remark.words) for remark in into.remarks] == [
+        (False, "line 2: it is no job of cron"),
+        (True, "line 3, the folder in hub.files: /nfs/gpu"),
+        (True, 'line 3, the folder as agent.drop = "/nfs/gpu"'),
+        (True, 'line 3, the format as agent.drop_format = "gpustat"'),
+        (
+            False,
+            "line 3, the times: only every so many minutes is an interval: set agent.interval",
+        ),
+        (
+            False,
+            "line 4: gpustat does not write into a file that is named after its host",
+        ),
+        (True, "line 5, hosts in hub.ssh: gpu01"),
+        (
+            False,
+            "line 5, --port: the hub listens for this machine alone until hub.listen says more",
+        ),
+        (False, "line 5, -bad: gpustat-web has no such flag"),
+        (False, f"line 6, the page: {PAGE}"),
+        (False, "line 7: it has nothing to do with GPUs"),
+    ]
+
+
+JOBS = st.sampled_from(CRONTAB.splitlines()) | st.text(
+    st.characters(exclude_categories=("C", "Z")), max_size=9
+)
+
+
+@given(st.lists(JOBS, max_size=6))
+def test_no_line_of_a_crontab_goes_without_a_word(jobs: list[str]) -> None:
+    lines = ["* * * * * gpustat > /nfs/$(hostname)", *jobs]
+    into = taken("crontab", "\n".join(lines))
+    told = "\n".join(remark.words for remark in into.remarks)
+    for number, line in enumerate(lines, 1):
+        assert line[:1] in ("", "#") or re.search(rf"\bline {number}\b", told), told
+
+
+def test_lines_beside_a_call_of_gpustat_web_are_told() -> None:
+    into = taken("start.sh", "#!/bin/sh\nulimit -n 99\ngpustat-web gpu01\n")
+    assert left(into) == "line 2: it does not call gpustat-web"
+
+
+def test_a_section_that_web_gpu_monitor_does_not_know_is_told() -> None:
+    assert "[extra]: web-gpu-monitor has no such section" in left(
+        taken("config.ini", INI + "[extra]\nkey = 1\n")
+    )
+
+
+@pytest.mark.parametrize("agents", ["[]", "()"])
+def test_a_master_of_nvgpu_that_asks_nobody_is_taken_over_as_that(agents: str) -> None:
+    into = taken("nvgpu_master.cfg", f"AGENTS = {agents}\n")
+    (remark,) = into.remarks
+    assert (remark.taken, remark.words) == (True, "AGENTS: there is none: this master asks nobody")
+    assert tomllib.loads(into.toml()) == {}
 
 
 def test_several_files_become_one_and_the_first_word_on_a_setting_stands() -> None:

@@ -14,6 +14,7 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import MOST_BYTES, encode_report, encode_report_json, encode_snapshot
 from tests.builders import NOON, gpu, snapshot
 from tests.delivery.hearing import hearing
+from tests.machines import wait_until
 
 
 def report(sequence: int = 1, *, sent_at: float = NOON, **fields: object) -> bytes:
@@ -56,9 +57,28 @@ def test_how_old_it_is_is_when_it_was_taken_and_when_it_was_written(tmp_path: Pa
 def test_a_file_server_whose_clock_is_ahead_makes_no_report_younger_than_now(
     tmp_path: Path,
 ) -> None:
-    leave(tmp_path, "gpu01", report(taken_at=NOON), written_at=NOON + 600)
+    leave(tmp_path, "gpu01", report(taken_at=NOON), written_at=NOON + 50)
     (delivery,) = look(tmp_path)
     assert delivery.age_seconds == 0.0
+
+
+def test_a_file_dated_far_ahead_has_no_age_and_its_gpus_are_not_free(tmp_path: Path) -> None:
+    leave(tmp_path, "gpu01", report(taken_at=NOON), written_at=NOON + 7200)
+    source = FilesSource(str(tmp_path), clock=lambda: NOON)
+    for _ in range(2):
+        (delivery,) = asyncio.run(source.look())
+        words = "gpu01: is dated 2 h from now: its age is unknown until it changes"
+        assert str(failure(delivery)) == words
+
+
+def test_a_file_dated_far_ahead_is_believed_once_it_is_seen_to_change(tmp_path: Path) -> None:
+    source = FilesSource(str(tmp_path), interval_seconds=0.01, clock=lambda: NOON)
+    leave(tmp_path, "gpu01", report(1, taken_at=NOON), written_at=NOON + 7200)
+    with hearing(source) as heard:
+        heard.error()
+        leave(tmp_path, "gpu01", report(2, taken_at=NOON), written_at=NOON + 7260)
+        heard.sequence(2)
+    assert heard.deliveries[-1].age_seconds == 0.0
 
 
 def test_a_file_server_whose_clock_is_behind_ages_only_what_was_there_at_the_start(
@@ -83,6 +103,16 @@ def test_a_file_that_has_not_changed_is_told_once(tmp_path: Path) -> None:
         leave(tmp_path, "gpu02", report(6))
         heard.sequence(6)
     assert [each.sequence for each in heard.snapshots] == [1, 5, 6]
+
+
+def test_a_report_is_whole_so_a_gpu_that_it_lacks_is_missing_at_once(tmp_path: Path) -> None:
+    source = FilesSource(str(tmp_path), clock=lambda: NOON)
+    for cards in ((gpu(0), gpu(1)), (gpu(0),)):
+        sent = encode_report([encode_snapshot(snapshot(*cards))], NOON)
+        leave(tmp_path, "gpu01", sent, written_at=NOON - len(cards))
+        (delivery,) = asyncio.run(source.look())
+        assert isinstance(delivery.what, Snapshot)
+        assert len(delivery.what.gpus) == len(cards)
 
 
 def test_a_node_that_tells_no_pace_is_old_after_a_quarter_of_an_hour(tmp_path: Path) -> None:
@@ -138,10 +168,14 @@ def test_a_folder_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
         assert str(heard.error()) == words
 
 
-def test_a_folder_that_comes_back_is_read_again(tmp_path: Path) -> None:
+def test_a_folder_that_comes_back_is_read_again_and_its_failure_taken_back(tmp_path: Path) -> None:
     folder = tmp_path / "nfs"
     with hearing(FilesSource(str(folder), interval_seconds=0.01)) as heard:
         heard.error()
         folder.mkdir()
+        wait_until(lambda: "no node has left a file there" in str(heard.error()))
         leave(folder, "gpu01", report(1))
         heard.sequence(1)
+    back = next(each for each in heard.deliveries if each.what is None)
+    assert back.target == str(folder)
+    assert [each.name for each in heard.fleet().view(NOON).nodes] == ["gpu01"]

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fleet_smi.errors import CutOff, DeliveryError, Empty, Unreachable
 from fleet_smi.hub.delivery import Delivery
 from fleet_smi.hub.polled import PolledFleet
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot import Fault, Gpu, Snapshot
 from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.wire.dialects.gpustat import node_json
 from tests.builders import NOON, gpu, snapshot
@@ -71,6 +72,8 @@ def test_a_pattern_names_the_files_that_are_read(tmp_path: Path) -> None:
     assert [each.target for each in look(tmp_path / "cml*")] == ["cml10", "cml11"]
     with pytest.raises(Unreachable, match=r"gone/cml\*: the folder cannot be read"):
         look(tmp_path / "gone" / "cml*")
+    with pytest.raises(Unreachable, match=r"/vm\*: no file matches"):
+        look(tmp_path / "vm*")
 
 
 def test_a_folder_whose_name_looks_like_a_pattern_is_still_a_folder(tmp_path: Path) -> None:
@@ -89,7 +92,8 @@ def test_a_folder_whose_name_looks_like_a_pattern_is_still_a_folder(tmp_path: Pa
 )
 def test_pages_notes_and_drafts_are_nobodys_nodes(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, "<html>")
-    assert look(tmp_path) == []
+    with pytest.raises(Unreachable, match="no node has left a file there"):
+        look(tmp_path)
 
 
 def test_a_name_that_is_no_text_does_no_harm(tmp_path: Path) -> None:
@@ -174,6 +178,95 @@ def test_a_file_that_stays_half_is_told_and_the_last_good_one_is_kept(tmp_path: 
     assert [each.verdict.state for each in seen.gpus] == ["free", "busy"]
     write(tmp_path / "cml10", TEXT, at=clock.now)
     assert node(fleet.look(), "cml10").trouble is None
+
+
+FOUR = TEXT + TEXT.partition("\n")[2].replace("[0]", "[2]").replace("[1]", "[3]")
+
+
+def test_a_text_cut_at_the_end_of_a_line_breaks_no_gpu(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "cml10", FOUR)
+    fleet = fleet_of(tmp_path, clock)
+    fleet.look()
+    for lines in (2, 4):
+        clock.now += 3.0
+        write(tmp_path / "cml10", "".join(FOUR.splitlines(keepends=True)[:lines]), at=clock.now)
+        seen = node(fleet.look(), "cml10")
+        assert [each.fault for each in seen.gpus] == [None] * 4
+    clock.now += 3.0
+    write(tmp_path / "cml10", FOUR.replace("97 %", "12 %"), at=clock.now)
+    assert node(fleet.look(), "cml10").gpus[3].busy_percent == 12
+
+
+def test_a_gpu_that_stays_away_from_a_text_is_missing_after_a_while(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "cml10", FOUR)
+    fleet = fleet_of(tmp_path, clock)
+    fleet.look()
+    write(tmp_path / "cml10", TEXT, at=clock.now + 1)
+    clock.now += 5.0
+    assert {each.fault for each in node(fleet.look(), "cml10").gpus} == {None}
+    clock.now += 11.0
+    states = [each.verdict.state for each in node(fleet.look(), "cml10").gpus]
+    assert states == ["free", "busy", "broken", "broken"]
+
+
+def test_a_gpu_that_is_gone_from_between_others_is_missing_at_once(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "cml10", FOUR)
+    fleet = fleet_of(tmp_path, clock)
+    fleet.look()
+    clock.now += 1.0
+    write(tmp_path / "cml10", FOUR.replace("[1] NVIDIA", "# NVIDIA"), at=clock.now)
+    assert node(fleet.look(), "cml10").gpus[1].verdict.state == "broken"
+
+
+def document(*cards: Gpu) -> bytes:
+    return node_json(snapshot(*cards), "2026-11-15T19:30:14")
+
+
+def test_of_two_files_of_one_host_the_newest_is_read(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "vm", TEXT, at=NOON - 30)
+    write(tmp_path / "vm.json", document(gpu(0)), at=NOON - 10)
+    fleet = fleet_of(tmp_path, clock)
+    assert [each.uuid for each in node(fleet.look(), "vm").gpus] == [gpu(0).uuid]
+    (delivery,) = look(tmp_path)
+    assert delivery.age_seconds == pytest.approx(10.0)
+    write(tmp_path / "vm", TEXT, at=NOON - 5)
+    (delivery,) = look(tmp_path)
+    assert delivery.age_seconds == pytest.approx(5.0)
+
+
+def test_a_folder_beside_a_hosts_file_does_not_hide_it(tmp_path: Path) -> None:
+    write(tmp_path / "vm.json", document(gpu(0)), at=NOON - 10)
+    (tmp_path / "vm").mkdir()
+    (delivery,) = look(tmp_path)
+    assert isinstance(delivery.what, Snapshot)
+
+
+def test_a_host_that_goes_from_text_to_json_keeps_its_gpus(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "vm", TEXT)
+    fleet = fleet_of(tmp_path, clock)
+    fleet.look()
+    clock.now += 60.0
+    write(tmp_path / "vm.json", document(gpu(0), gpu(1)), at=clock.now)
+    seen = node(fleet.look(), "vm")
+    assert [each.uuid for each in seen.gpus] == [gpu(0).uuid, gpu(1).uuid]
+    assert [each.fault for each in seen.gpus] == [None, None]
+
+
+def test_a_gpu_that_json_tells_as_lost_is_one_gpu(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "vm.json", document(gpu(0), gpu(1)))
+    fleet = fleet_of(tmp_path, clock)
+    fleet.look()
+    clock.now += 60.0
+    lost = replace(gpu(1), fault=Fault(kind="lost", detail="GPU is lost"))
+    write(tmp_path / "vm.json", document(gpu(0), lost), at=clock.now)
+    kinds = [each.fault and each.fault.kind for each in node(fleet.look(), "vm").gpus]
+    assert kinds == [None, "lost"]
 
 
 def test_a_hub_takes_each_minutes_file_once(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def heard(fleet: Fleet, delivery: Delivery, now: float) -> None:
     via = Via(delivery.source, delivery.target)
     if isinstance(delivery.what, DeliveryError):
         fleet.failed(via, delivery.what.words, now)
-    else:
+    elif delivery.what is not None:
         fleet.apply(delivery.what, now - delivery.age_seconds, via)
 
 

@@ -38,7 +38,7 @@ def says(stack: ExitStack, words: bytes) -> str:
     return f"127.0.0.1:{server.port}"
 
 
-def asked(source: NvgpuSource) -> list[Snapshot | DeliveryError]:
+def asked(source: NvgpuSource) -> list[Snapshot | DeliveryError | None]:
     return [each.what for each in asyncio.run(source.look())]
 
 

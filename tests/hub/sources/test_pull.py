@@ -21,7 +21,7 @@ def stack() -> Iterator[ExitStack]:
         yield opened
 
 
-def asked(source: PullSource) -> dict[str, Snapshot | DeliveryError]:
+def asked(source: PullSource) -> dict[str, Snapshot | DeliveryError | None]:
     return {each.target: each.what for each in asyncio.run(source.look())}
 
 

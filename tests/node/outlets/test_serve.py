@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from fleet_smi.errors import UsageError
+from fleet_smi.node import guests
 from fleet_smi.node.outlets.serve import ServeOutlet
 from fleet_smi.wire.report import decode_report
 from tests.builders import gpu, snapshot
@@ -131,6 +132,75 @@ def test_who_connects_and_says_nothing_does_not_keep_others_out_for_ever(
             while True:
                 ask(serving)
     wait_until(lambda: answers(serving))
+
+
+def test_who_holds_all_the_places_of_one_address_keeps_no_other_address_out(
+    serving: ServeOutlet,
+) -> None:
+    serving.offer(TAKEN)
+    with ExitStack() as stack:
+        for _ in range(16):
+            stack.enter_context(stalled(serving, "127.0.0.2"))
+        assert ask(serving)[0] == 200
+
+
+def test_a_question_that_comes_letter_by_letter_is_cut_off(
+    serving: ServeOutlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guests, "_ASKING_SECONDS", 0.3)
+    with stalled(serving, "127.0.0.1") as guest:
+        wait_until(lambda: is_cut_off_while_talking(guest), 5.0)
+
+
+def test_who_was_answered_may_ask_again_after_longer_than_a_question_may_take(
+    serving: ServeOutlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guests, "_ASKING_SECONDS", 0.2)
+    connection = HTTPConnection("127.0.0.1", serving.port, timeout=5)
+    try:
+        for _ in range(2):
+            connection.request("GET", "/healthz")
+            first = connection.sock
+            assert connection.getresponse().read() == b"ok\n"
+            with pytest.raises(TimeoutError):  # it stays, and says nothing more
+                quiet(first)
+    finally:
+        connection.close()
+
+
+def stalled(serving: ServeOutlet, address: str) -> socket.socket:
+    """A guest who has begun to ask, and never comes to an end."""
+    guest = socket.create_connection(("127.0.0.1", serving.port), 5, source_address=(address, 0))
+    guest.sendall(b"POST /get-status HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4000\r\n\r\n")
+    return guest
+
+
+def is_cut_off_while_talking(guest: socket.socket) -> bool:
+    guest.settimeout(0.05)
+    try:
+        guest.sendall(b"x")
+        return guest.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def quiet(connection: socket.socket) -> None:
+    connection.settimeout(0.5)
+    connection.recv(1)
+
+
+def test_a_name_in_dns_is_answered_to_where_the_settings_have_it() -> None:
+    outlet = ServeOutlet("127.0.0.1", 0, hosts=("gpu-a.example.org",))
+    try:
+        outlet.offer(TAKEN)
+        assert ask(outlet, Host="GPU-A.example.org:7071")[0] == 200
+        status, _, body = ask(outlet, Host="gpu-b.example.org")
+        assert (status, b"agent.hosts" in body) == (421, True)
+        assert ask(outlet, Host="gpu-a.example.org.evil.example")[0] == 421
+    finally:
+        outlet.close()
 
 
 def answers(serving: ServeOutlet) -> bool:

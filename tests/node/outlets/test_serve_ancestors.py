@@ -103,6 +103,52 @@ def test_passwords_cannot_be_tried_one_after_the_other(serving: ServeOutlet) -> 
     assert get_status(serving, {"passwd": PASSWORD})[0] == 429
 
 
+def test_who_has_tried_too_often_is_told_when_to_come_back(serving: ServeOutlet) -> None:
+    for number in range(10):
+        get_status(serving, {"passwd": str(number)})
+    connection = HTTPConnection("127.0.0.1", serving.port, timeout=5)
+    try:
+        connection.request("POST", "/get-status", b'{"passwd": "x"}', JSON)
+        answer = connection.getresponse()
+        assert (answer.status, 1 <= int(answer.headers["Retry-After"]) <= 6) == (429, True)
+    finally:
+        connection.close()
+
+
+def test_wrong_passwords_are_logged_once_and_counted_until_the_right_one(
+    serving: ServeOutlet, caplog: pytest.LogCaptureFixture
+) -> None:
+    for passwd in ("wrong", "8888", "guess", PASSWORD, PASSWORD):
+        get_status(serving, {"passwd": passwd})
+    first, second = caplog.messages
+    assert 'error="a wrong password from 127.0.0.1"' in first
+    assert "recovered=true failures=3" in second
+    assert "guess" not in first
+
+
+def test_the_right_password_of_one_address_ends_no_others_count(
+    serving: ServeOutlet, caplog: pytest.LogCaptureFixture
+) -> None:
+    for address, passwd in (("127.0.0.2", "wrong"), ("127.0.0.1", PASSWORD)) * 3:
+        connection = HTTPConnection(
+            "127.0.0.1", serving.port, timeout=5, source_address=(address, 0)
+        )
+        try:
+            connection.request("POST", "/get-status", msgspec.json.encode({"passwd": passwd}), JSON)
+            connection.getresponse().read()
+        finally:
+            connection.close()
+    assert len(caplog.messages) == 1
+
+
+def test_who_asks_for_what_is_not_there_is_told_of_the_status_where_it_is_served(
+    serving: ServeOutlet, guarded: ServeOutlet
+) -> None:
+    assert "POST /get-status" in error_in(ask(serving, "GET", "/")[1])
+    shown = {"Authorization": f"Bearer {'t' * 40}"}
+    assert "/get-status" not in error_in(ask(guarded, "GET", "/", None, **shown)[1])
+
+
 def test_the_right_password_may_be_shown_as_often_as_one_likes(serving: ServeOutlet) -> None:
     answers = {get_status(serving, {"passwd": PASSWORD})[0] for _ in range(30)}
     assert answers == {200}
@@ -168,7 +214,7 @@ def test_cards_without_a_serial_number_and_lost_ones_stop_no_answer(
     serving.offer(machine.snapshot())
 
     told = msgspec.json.decode(ask(serving, "GET", "/gpu_status")[1])["gpus"]
-    assert [each["is_available"] for each in told] == [False, False, True]
+    assert [each["is_available"] for each in told] == [False, False, False]
     assert told[1]["pids"] == f"{pid},4000000000"
     assert told[1]["users"].endswith(",?")
 

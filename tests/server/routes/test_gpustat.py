@@ -83,6 +83,16 @@ def test_nodes_can_be_chosen_and_unknown_ones_are_said(hub: RunningHub, face: st
     assert "(nobody) is not known here" in text
 
 
+def test_the_frame_of_the_page_can_be_left_away_and_text_has_none(hub: RunningHub) -> None:
+    page, part = got(hub, "/gpustat.html?full=1"), got(hub, "/gpustat.html?full=0")
+    assert page.startswith("<!doctype html>")
+    assert page == got(hub, "/gpustat.html")
+    assert part.startswith('<span class="strong">cml10')
+    assert part in page
+    for face in ("txt", "ansi"):
+        assert got(hub, f"/gpustat.{face}?full=0") == got(hub, f"/gpustat.{face}?full=1")
+
+
 def test_the_page_escapes_everything_and_runs_nothing(hub: RunningHub) -> None:
     page = got(hub, "/gpustat.html")
     assert "<script" not in page
@@ -104,7 +114,7 @@ def test_a_viewer_sees_no_command_line(hub: RunningHub) -> None:
     assert "hunter2" not in got(hub, "/gpustat.txt")
 
 
-@pytest.mark.parametrize("query", ["color=maybe", "full=1", f"nodes={'x' * 5000}"])
+@pytest.mark.parametrize("query", ["color=maybe", "full=2", f"nodes={'x' * 5000}"])
 def test_a_query_that_makes_no_sense_is_refused(hub: RunningHub, query: str) -> None:
     answer = hub.ask("GET", f"/gpustat.txt?{query}")
     assert answer.status == 400

@@ -101,3 +101,15 @@ def test_what_a_way_cannot_tell_is_said_in_both_lists() -> None:
     words = "heard through nvgpu, which cannot tell memory"
     assert words in screen(fleet(node))
     assert words in status.render(fleet(node), 120, Paint(on=False))
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_two_machines_of_one_name_are_told_apart(columns: int) -> None:
+    first = replace(samples.eight(), node_id="nvgpu-box", name="box")
+    second = replace(first, node_id="nvgpu-box@10.0.0.2:1080")
+    for shown in (
+        screen(fleet(first, second), columns),
+        status.render(fleet(first, second), columns, Paint(on=False)),
+    ):
+        assert "box~nvgpu-bo " in shown
+        assert "box~10.0.0.2:1080 " in shown

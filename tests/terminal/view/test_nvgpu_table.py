@@ -54,7 +54,7 @@ def test_each_column_is_as_wide_as_it_must_be() -> None:
         ({"is_available": False, "users": "?", "pids": "7"}, "[!]"),
         ({"is_available": False, "users": "?,?", "pids": "7,8"}, "[!]"),
         ({"is_available": False, "users": "?,bob", "pids": "7,8"}, "[~]"),
-        ({"is_available": False}, "[!]"),
+        ({"is_available": False}, "[?]"),
     ],
 )
 def test_a_gpu_whose_every_process_has_no_known_owner_is_stuck(

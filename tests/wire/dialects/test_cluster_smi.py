@@ -378,3 +378,15 @@ def test_every_sample_of_a_cluster_reads_to_what_it_says(name: str) -> None:
         wanted = None if seconds < 0 else pytest.approx(seconds + nanoseconds / 1e9)
         assert told.stamp == wanted
         assert len(told.devices or ()) == len(of["Devices"] or ())
+
+
+def test_of_a_message_too_long_to_look_for_secrets_in_the_commands_are_not_told() -> None:
+    def people(command: str) -> tuple[Process, ...]:
+        crowd = [process(Pid=at, ExtendedCommand=command) for at in range(1, 101)]
+        (gpu,) = read(node(device(Processes=crowd))).gpus
+        return gpu.processes or ()
+
+    assert {one.command for one in people("python x" * 100)} == {"python x" * 100}
+    unheard = people("python x" * 400)
+    assert len(unheard) == 100
+    assert all(one.user and one.name and one.command is None for one in unheard)

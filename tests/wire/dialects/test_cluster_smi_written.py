@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from fleet_smi.hub.fleet import Fleet, Via
 from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.last_known import last_known
 from fleet_smi.model.snapshot import Fault, Gpu, Process, Snapshot
+from fleet_smi.model.units import GIB
 from fleet_smi.wire.dialects.cluster_smi import (
     decode_cluster,
     decode_node,
@@ -122,6 +124,18 @@ def test_a_card_that_is_lost_or_unread_does_not_look_like_a_free_one() -> None:
     told = raw(encode_node(snapshot(lost, gpu(1, processes=None), gpu(2))))
     names = [device["Name"].removeprefix("NVIDIA H100 80GB HBM3") for device in told["Devices"]]
     assert names == [" (needs reset)", " (users unknown)", ""]
+
+
+def test_a_card_that_looks_free_to_clients_and_is_not_says_so_by_its_name() -> None:
+    ghost = gpu(memory_used_bytes=9 * GIB)
+    view = believed(snapshot(ghost, gpu(1), gpu(2, processes=(process(),)), interval_seconds=2.0))
+
+    def remarks(view: FleetView) -> list[str]:
+        devices = raw(encode_cluster(view))["Nodes"][0]["Devices"]
+        return [device["Name"].removeprefix(ghost.name or "") for device in devices]
+
+    assert remarks(view) == [" (ghost)", "", ""]
+    assert remarks(last_known(view, 60.0)) == [" (unknown)", " (unknown)", ""]
 
 
 def test_processes_of_instances_are_those_of_their_card_and_displays_are_left_out() -> None:

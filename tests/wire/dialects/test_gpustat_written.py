@@ -3,13 +3,14 @@
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet_smi.hub.fleet import Fleet, Via
-from fleet_smi.model.snapshot import Fault, Gpu, Process, Snapshot
+from fleet_smi.model.snapshot import Fault, Gpu, Host, Process, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.dialects import gpustat
 from fleet_smi.wire.dialects.gpustat import Options
@@ -159,6 +160,25 @@ def test_the_header_has_host_date_and_driver() -> None:
     node = replace(snapshot(gpu(name="A100")), host=replace(snapshot().host, driver_version="550"))
     text = gpustat.node_text(node, WHEN, Options())
     assert text.splitlines()[0] == f"gpu01    {WHEN}  550"
+
+
+def test_a_driver_that_is_not_known_is_left_out_of_the_header() -> None:
+    header, *_ = gpustat.node_text(snapshot(gpu(), host=Host()), WHEN, Options()).splitlines()
+    assert header.endswith(f"  {WHEN}")
+
+
+def test_what_is_not_known_of_a_process_is_neither_zero_nor_a_command() -> None:
+    unseen = process(4711, None, name=None, hidden=True, host_memory_bytes=None, cpu_percent=None)
+    sent = snapshot(gpu(processes=(unseen,)))
+    text = gpustat.node_text(sent, WHEN, Options(full_command=True))
+    assert text.endswith(" └─   4711 (  --%,     ?B): ?\n")
+    document = gpustat.node_json(sent, "2026-11-15T19:30:14")
+    assert msgspec.json.decode(document)["gpus"][0]["processes"][0]["full_command"] == []
+    for body in (text.encode(), document):
+        (read,) = gpustat.read(body, "gpu01", NOON)
+        assert isinstance(read, Snapshot)
+        (found,) = read.gpus[0].processes or ()
+        assert (found.command, found.host_memory_bytes, found.cpu_percent) == (None, None, None)
 
 
 def test_a_node_without_gpus_says_so() -> None:

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.model.fleet import FleetView, JudgedGpu
+from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, State
+from fleet_smi.model.last_known import last_known
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.uuids import told_apart
 from fleet_smi.wire.dialects.load_data import COLUMNS, read, write
@@ -118,6 +119,31 @@ def test_unknown_is_written_as_nothing_and_zero_as_zero() -> None:
     assert first[1:3] == ["", ""] and second[1:3] == ["0", "0"]
 
 
+def test_a_gpu_that_cannot_be_heard_has_no_load_and_keeps_its_users() -> None:
+    silent = node(
+        "gone",
+        busy(0, process("alice"), judged=verdict("unknown", was="busy (alice)")),
+        gpu(1, verdict("unknown", was="free"), memory_busy_percent=0.0),
+        gpu(2, verdict("broken"), memory_busy_percent=0.0),
+        silent=True,
+    )
+    _, *body = rows(fleet(silent, node("mute", gpu(0, verdict("unknown")))))
+    assert [row[1:3] for row in body] == [["", ""]] * 4
+    assert [row[-1] for row in body] == ["alice", "Zombie", "Zombie", "Zombie"]
+
+
+def test_once_the_hub_is_gone_no_gpu_has_a_load_or_reads_as_free() -> None:
+    view = fleet(node("n", gpu(0, verdict("free")), busy(1, process("bob"))))
+    _, *body = rows(last_known(view, 60.0))
+    assert [(*row[1:3], row[-1]) for row in body] == [("", "", "Zombie"), ("", "", "bob")]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_only_a_free_gpu_has_no_user(state: State) -> None:
+    (row,) = rows(fleet(node("n", gpu(0, verdict(state)))))[1:]
+    assert row[-1] == ("" if state == "free" else "Zombie")
+
+
 def test_a_display_is_nobody_s_work() -> None:
     _, *body = rows(fleet(samples.mixed()))
     assert [row[-1] for row in body] == ["alice", "", ""]
@@ -152,7 +178,8 @@ def test_what_is_written_reads_back(cards: list[JudgedGpu]) -> None:
     view = fleet(node("gpu01", *cards))
     (snapshot,) = read(write(view).encode(), 1.0)
     assert [(gpu.busy_percent, users(gpu)) for gpu in snapshot.gpus] == [
-        (card.busy_percent, [process.user for process in card.processes or ()]) for card in cards
+        (card.busy_percent, [process.user for process in card.processes or ()] or [None])
+        for card in cards
     ]
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
 from fleet_smi.hub.fleet import Fleet, Via
 from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.privacy import shown_to
 from fleet_smi.model.snapshot import Fault, Gpu, Host, Process, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.dialects.node_info import (
@@ -107,6 +108,13 @@ def test_a_process_is_read_with_its_memory_owner_and_command() -> None:
     (bob,) = read_gpu().processes or ()
     assert (bob.pid, bob.user, bob.gpu_memory_bytes) == (1259, "bob", 2310 * MIB)
     assert bob.command == "python evaluate.py"
+
+
+def test_who_may_see_programs_alone_sees_the_program() -> None:
+    users = [BOB | {"command": "/usr/bin/python3 evaluate.py"}, BOB | {"command": ""}]
+    bob, nameless = shown_to(read(gpus=[BUSY | {"users": users}]), "name").gpus[0].processes or ()
+    assert (bob.name, bob.command) == ("python3", None)
+    assert (nameless.name, nameless.command) == (None, None)
 
 
 def test_secrets_are_taken_out_of_command_lines() -> None:
@@ -279,7 +287,13 @@ def test_what_is_written_reads_back(told: list[Gpu]) -> None:
 
 
 def _known_by_index(told: Gpu) -> Gpu:
-    people = tuple([replace(one, hidden=one.user is None) for one in told.processes or ()])
+    programs = {"python train.py": "python", "./a.out": "a.out"}
+    people = tuple(
+        [
+            replace(one, hidden=one.user is None, name=programs.get(one.command or ""))
+            for one in told.processes or ()
+        ]
+    )
     uuid = f"nvidia-gpu{told.index}@node_info-gpu01"
     return replace(told, uuid=uuid, uuid_is_made=True, processes=people)
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
 from fleet_smi.hub.fleet import Fleet
 from fleet_smi.model.fleet import NodeView
+from fleet_smi.model.privacy import shown_to
 from fleet_smi.model.snapshot import Fault, Gpu, Process, Snapshot
 from fleet_smi.wire.dialects.nvgpu import (
     decode_cluster_status,
@@ -91,6 +92,7 @@ def test_what_is_written_of_a_captured_agent_is_what_it_said() -> None:
     said = msgspec.json.decode(body)
     for each in said["gpus"]:
         each["running_since"] = None  # prose is not a time
+        each["is_available"] = False  # without its memory no GPU is known to be free
     assert msgspec.json.decode(encode_gpu_status(decode_gpu_status(body, NOON))) == said
 
 
@@ -113,6 +115,21 @@ def test_the_command_is_the_first_process_and_prose_is_not_a_time() -> None:
     first, second = read(SHARED).gpus[0].processes or ()
     assert (first.command, second.command) == ("train.py", None)
     assert first.started_at is second.started_at is None
+
+
+@pytest.mark.parametrize(
+    "cmd, name",
+    [
+        ("train.py", "train.py"),
+        ("/home/bob/train.py", "train.py"),
+        ("./simulate --steps 100000...", "simulate"),
+        ("jupyter", "jupyter"),
+    ],
+)
+def test_who_may_see_programs_alone_sees_the_program(cmd: str, name: str) -> None:
+    (node,) = view_of(read(SHARED | {"cmd": cmd}))
+    (first, _) = shown_to(node, "name").gpus[0].processes or ()
+    assert (first.name, first.command) == (name, None)
 
 
 def test_the_command_is_of_the_first_process_that_could_be_read() -> None:
@@ -227,6 +244,25 @@ def test_a_gpu_that_is_lost_or_not_readable_is_not_available_and_stops_no_other(
     assert told[0]["utilization"] is None
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"memory_used_bytes": None},
+        {"memory_used_bytes": 20 << 30},
+        {"compute_mode": "prohibited"},
+        {"ecc_uncorrected": 3},
+    ],
+    ids=["memory unknown", "a ghost's memory", "closed", "broken"],
+)
+def test_what_nobody_is_seen_on_is_available_only_if_it_is_free(fields: dict[str, Any]) -> None:
+    card = gpu(0, **fields)
+    assert written(card)[0]["is_available"] is False
+    (node,) = view_of(snapshot(card))
+    status = machine_status(node)
+    assert isinstance(status.gpus, tuple)
+    assert status.gpus[0].is_available is False
+
+
 def test_the_processes_of_instances_are_the_gpus() -> None:
     divided = gpu(0, mig_mode=True, instances=(instance(1, processes=(process(7),)),))
     (told,) = written(divided)
@@ -331,7 +367,8 @@ def test_what_is_written_reads_back(told: list[Gpu]) -> None:
 
 
 def _at(place: int, told: Gpu) -> Gpu:
-    known = told.processes
+    # That nobody is on it cannot be told of a GPU whose memory is not known.
+    known = told.processes or None
     if known is not None:
         known = tuple([replace(one, hidden=one.user is None) for one in known])
     uuid = f"nvidia-gpu{place}@nvgpu-gpu01"

@@ -12,9 +12,16 @@ const QUIET_SECONDS = 25; // the hub sends a comment at least every 15
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
 
-/** Listen until the returned function is called. */
-export function listen(listener: Listener): () => void {
+export interface Listening {
+  stop(): void;
+  /** Do not wait before trying again. */
+  hurry(): void;
+}
+
+/** Listen until told to stop. */
+export function listen(listener: Listener): Listening {
   let stopped = false;
+  let hurry = (): void => undefined;
   let lastId = "";
   let waitMs = FIRST_WAIT_MS;
   let abort = new AbortController();
@@ -31,15 +38,22 @@ export function listen(listener: Listener): () => void {
       if (stopped) return;
       listener.became(ended);
       if (ended === "refused") return;
-      await new Promise((resolve) => setTimeout(resolve, waitMs * (0.5 + Math.random() / 2)));
+      await new Promise<void>((resolve) => {
+        hurry = resolve;
+        setTimeout(resolve, waitMs * (0.5 + Math.random() / 2));
+      });
       waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS);
     }
   };
   listener.became("connecting");
   void run();
-  return () => {
-    stopped = true;
-    abort.abort();
+  return {
+    stop: () => {
+      stopped = true;
+      abort.abort();
+      hurry();
+    },
+    hurry: () => hurry(),
   };
 }
 

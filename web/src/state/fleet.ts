@@ -51,6 +51,11 @@ export class Fleet {
     }
   }
 
+  /** The GPUs of all nodes. */
+  everyGpu(): Gpu[] {
+    return [...this.nodes.values()].flatMap((node) => this.gpusOf(node));
+  }
+
   /** The GPUs of a node; the same objects as long as the node is the same. */
   gpusOf(node: Node): readonly Gpu[] {
     let found = this.gpus.get(node);

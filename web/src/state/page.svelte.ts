@@ -12,10 +12,12 @@ export class Page {
   /** This machine's clock less the hub's, in seconds; times shown are the hub's. */
   private skew = 0;
   now = $state(Date.now() / 1000);
+  /** Try again at once, when the connection is lost. */
+  hurry = (): void => undefined;
 
   start(): () => void {
     const clock = setInterval(() => (this.now = Date.now() / 1000 - this.skew), 1000);
-    const stop = listen({
+    const { stop, hurry } = listen({
       heard: (kind, event) => {
         this.skew = Date.now() / 1000 - event.taken_at;
         this.fleet.apply(kind, event);
@@ -24,7 +26,10 @@ export class Page {
       },
       became: (connection) => (this.connection = connection),
     });
+    this.hurry = hurry;
+    addEventListener("online", hurry);
     return () => {
+      removeEventListener("online", hurry);
       clearInterval(clock);
       stop();
     };

@@ -19,7 +19,7 @@ export const MEANING: Record<State, string> = {
 export function gibibytes(mebibytes: number | null): string {
   if (mebibytes === null) return NOT_MEASURED;
   const gib = mebibytes / GIB;
-  return gib >= 10 || Number.isInteger(gib) ? gib.toFixed(0) : gib.toFixed(1);
+  return gib >= 10 ? gib.toFixed(0) : String(Number(gib.toFixed(1)));
 }
 
 /** A length of time in one or two units: "4 s", "38 m", "9 h 12", "3 d". */

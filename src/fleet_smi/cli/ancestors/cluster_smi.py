@@ -20,7 +20,8 @@ EXAMPLES = """\
   fleet-smi like cluster-smi | cat           once
 """
 _TICK_SECONDS = 3.0
-_TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
+# Go takes a lone t or f too. Here -pt would then be -p=t, and its -t unheard.
+_TRUE, _FALSE = ("1", "true", "TRUE", "True"), ("0", "false", "FALSE", "False")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,5 +95,7 @@ def _own_name() -> str | None:
 
 def _switch(text: str) -> bool:
     if text not in _TRUE + _FALSE:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither true nor false; each flag has its own dash"
+        )
     return text in _TRUE

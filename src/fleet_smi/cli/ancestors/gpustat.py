@@ -19,7 +19,7 @@ EXAMPLES = """\
   fleet-smi like gpustat --dir '/nfs/status-gpu/cml*' --json
 """
 _OF = "1.1.1"
-_SHORTEST_SECONDS = 0.1
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 86400
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-header", action="store_true", help="without host, date and driver")
     add("--gpuname-width", type=int, metavar="N", help="cut names to that; 0 leaves them out")
     add("--no-processes", action="store_true", help="without processes")
+    add("--debug", action="store_true", help="taken as gpustat takes it; failures always say why")
     add("-v", "--version", action="version", version=f"gpustat {_OF} (fleet-smi {__version__})")
     colour = parser.add_mutually_exclusive_group()
     colour.add_argument("--color", "--force-color", action="store_true", help="also when piped")
@@ -51,19 +52,27 @@ def run(args: argparse.Namespace) -> int:
     """Print the lines, once or again and again."""
     if args.interval is not None and args.json:
         raise Unmet("gpustat: --json and --interval/-i can't be used together")
+    seconds = None if args.interval is None else _seconds(args.interval)
     indexes = None if args.id is None else _indexes(args.id)
     options = _options(args)
     fleet = fleets.chosen(args)
-    if args.interval is None:
-        view = fleet.look()
-        _refuse_without_driver(view, here=fleet.here)
-        sys.stdout.write(_text(args, view, indexes, options))
+
+    def text() -> str:
+        view = fleet.look(seconds)
+        fleets.refuse_without_driver(view, "gpustat", here=fleet.here)
+        return _text(args, view, indexes, options)
+
+    if seconds is None:
+        sys.stdout.write(text())
     else:
-        seconds = max(_SHORTEST_SECONDS, args.interval)
-        output.repeat(
-            seconds, lambda: _text(args, fleet.look(seconds), indexes, options), for_eyes=True
-        )
+        output.repeat(seconds, text, for_eyes=True)
     return 0
+
+
+def _seconds(asked: float) -> float:
+    if not asked <= _LONGEST_SECONDS:
+        raise UsageError(f"-i {asked:g}: give {_SHORTEST_SECONDS} to {_LONGEST_SECONDS} seconds")
+    return max(_SHORTEST_SECONDS, asked)
 
 
 def _indexes(written: str) -> frozenset[int]:
@@ -99,13 +108,6 @@ def _power(args: argparse.Namespace) -> Literal["draw", "limit"] | None:
     if args.show_all or "limit" in args.show_power:
         return "limit"
     return "draw" if args.show_power else None
-
-
-def _refuse_without_driver(view: "FleetView", *, here: bool) -> None:
-    """On its own machine gpustat fails where there is no driver; no fleet ends for one node."""
-    for run in view.nodes[0].runs if here else ():
-        if run.name == "nvidia" and run.outcome != "ok" and not view.nodes[0].gpus:
-            raise Unmet(f"gpustat: cannot ask the NVIDIA driver: {run.detail}")
 
 
 def _text(

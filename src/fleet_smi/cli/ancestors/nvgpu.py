@@ -21,6 +21,7 @@ EXAMPLES = """\
 `available` counts memory alone, at most 20 % of it in use: a GPU may have somebody on it. What is
 broken or cannot be read is never printed. `fleet-smi free` counts people too, best first.
 """
+_AGAIN = "`watch fleet-smi like nvgpu list` or `fleet-smi -i 3`"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
     """Do as nvgpu does."""
     if args.limit is not None and args.limit < 1:
         raise UsageError(f"-l {args.limit}: ask for one GPU or more")
+    if args.limit is not None and args.command == "list":
+        raise UsageError(f"-l goes with available: for a table again and again, {_AGAIN}")
     if not 0 <= args.max_used <= 100:
         raise UsageError(f"--max-used {args.max_used:g}: give 0 to 100 percent")
     print(_available(args)) if args.command == "available" else sys.stdout.write(_listed(args))
@@ -50,6 +53,7 @@ def _available(args: argparse.Namespace) -> str:
 
     request = Request(count=0, policy="memory", max_used_percent=args.max_used)
     view = fleet.look()
+    fleets.refuse_without_driver(view, "nvgpu", here=fleet.here)
     found = offer(view, request, fleet.thresholds).offered
     if not found:
         failures = [each for node in view.nodes for each in node.failures] if fleet.here else ()
@@ -68,6 +72,7 @@ def _available(args: argparse.Namespace) -> str:
 def _listed(args: argparse.Namespace) -> str:
     fleet = fleets.chosen(args)
     view = fleet.look()
+    fleets.refuse_without_driver(view, "nvgpu", here=fleet.here)
     colour = output.takes_colour(args)
     if fleet.here:
         return "".join([_table(node, colour=colour, memory=args.memory) for node in view.nodes])
@@ -76,10 +81,12 @@ def _listed(args: argparse.Namespace) -> str:
 
 def _tables(view: "FleetView", *, colour: bool, memory: bool) -> str:
     """As its master shows many machines: each under its name."""
+    from fleet_smi.model.naming import names_of
     from fleet_smi.terminal.paint import printable
 
+    names = names_of(view.nodes)
     tables = [
-        f"{printable(node.name)}\n{_table(node, colour=colour, memory=memory)}"
+        f"{printable(names[node.node_id])}\n{_table(node, colour=colour, memory=memory)}"
         for node in view.nodes
     ]
     return "\n".join(tables)

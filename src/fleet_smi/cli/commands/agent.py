@@ -130,6 +130,7 @@ def _outlets(args: argparse.Namespace, settings: "Settings") -> "list[Outlet]":
                 token=agent.read_serve_token(),
                 open_to_all=args.insecure_open,
                 get_status_password=agent.read_get_status_password(),
+                hosts=agent.hosts,
             )
         )
     if agent.drop and (args.drop or not named):

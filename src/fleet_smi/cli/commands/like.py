@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do as that tool does."""
-    from fleet_smi.cli.main import Parser
+    from fleet_smi.cli.main import Parser, parsed
 
     tool = import_module(f"fleet_smi.cli.ancestors.{ANCESTORS[args.tool]}")
     parser = Parser(
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     tool.add_arguments(parser)
     fleets.add_arguments(parser)
     try:
-        code: int = tool.run(parser.parse_args(args.arguments))
+        code: int = tool.run(parsed(parser, args.arguments))
     except UsageError as error:
         raise UsageError(f"{args.tool}: {error}") from None
     return code

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleets, output
-from fleet_smi.errors import DeliveryError, FleetError, Unmet, UsageError
+from fleet_smi.errors import DeliveryError, FleetError, Unmet, Unreachable, UsageError
 
 if TYPE_CHECKING:
-    from fleet_smi.model.fleet import FleetView
+    from fleet_smi.model.fleet import FleetView, NodeView
 
 HELP = "write the fleet as a static page that any web server can serve: no script, no hub needed"
 EXAMPLES = """\
@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     site = _Site(folder, _fleet(args), every_seconds)
     if every_seconds is None:
         site.write(site.look())
+        site.require_news()
     else:
         output.repeat(every_seconds, site.round, for_eyes=False)
     return 0
@@ -88,19 +89,30 @@ class _Site:
         self._every_seconds = every_seconds
         self._latest: FleetView | None = None
         self._looked_at = 0.0
+        self._dead: set[str] = set()
 
     def look(self) -> "FleetView":
-        """The fleet as it is now."""
+        """The fleet as it is now; who has fallen silent is told."""
         self._latest = self._fleet.look(self._every_seconds)
         self._looked_at = time.monotonic()  # its own time may be another machine's
+        dead = {node.node_id: node for node in self._latest.nodes if _is_dead(node)}
+        for node in dead.values():
+            if node.node_id not in self._dead:
+                _complain(f"{node.name}: {node.trouble or 'it has fallen silent'}")
+        self._dead = set(dead)
         return self._latest
+
+    def require_news(self) -> None:
+        """Raise `Unreachable` where nobody of the fleet is heard."""
+        if self._latest and self._dead and len(self._dead) == len(self._latest.nodes):
+            raise Unreachable("no machine answers; the page says so")
 
     def round(self) -> str:
         """One round of many: what fails is told, and the next one is tried."""
         try:
             self._write_news()
         except FleetError as error:
-            _complain(error)
+            _complain(str(error))
         return ""
 
     def _write_news(self) -> None:
@@ -112,7 +124,7 @@ class _Site:
                 raise
             from fleet_smi.model.last_known import last_known
 
-            _complain(error)
+            _complain(str(error))
             later_seconds = time.monotonic() - self._looked_at
             self.write(last_known(self._latest, later_seconds), str(error))
         else:
@@ -135,8 +147,12 @@ class _Site:
             write_file(self._folder / name, text, _FOR_ALL, replace=True)
 
 
-def _complain(error: FleetError) -> None:
-    print(f"fleet-smi: {error}", file=sys.stderr, flush=True)
+def _is_dead(node: "NodeView") -> bool:
+    return node.silent or node.age_seconds is None
+
+
+def _complain(words: str) -> None:
+    print(f"fleet-smi: {words}", file=sys.stderr, flush=True)
 
 
 def _style() -> str:

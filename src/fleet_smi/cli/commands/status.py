@@ -9,6 +9,7 @@ from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.model.arrange import Arrangement
+    from fleet_smi.model.filter import Filter
     from fleet_smi.model.fleet import FleetView
 
 HELP = "which GPUs are free, who has the rest, and do they really use them"
@@ -18,6 +19,7 @@ EXAMPLES = """\
   fleet-smi -v                   and why it is free, busy, held …
   fleet-smi -i 2                 again every 2 seconds
   fleet-smi --state free,held    only these
+  fleet-smi --filter 'free mem>40G model:A100'    the words of the page's search box
   fleet-smi -u alice --json      alice's GPUs, for a program
   fleet-smi --ssh gpu01,gpu02    other machines, with nothing installed there
   fleet-smi --dir /nfs/gpu-status    reports that agents drop in a shared folder
@@ -34,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-u", "--user", metavar="USER", help="only GPUs with processes of this user")
     add("-n", "--node", metavar="REGEX", help="only nodes whose name matches")
     add("--state", metavar="STATE[,STATE]", help="only GPUs in these states")
+    add("--filter", metavar="TEXT", help="only what matches, like 'free model:A100 mem>40G'")
     add("--sort", choices=_SORTS, default="index", help="order of the GPUs of a node")
     add("-i", "--interval", type=float, metavar="SECONDS", help="again every so many seconds")
     form = parser.add_mutually_exclusive_group()
@@ -69,8 +72,18 @@ def _arrangement(args: argparse.Namespace) -> "Arrangement":
         user=args.user,
         node=parse_node_pattern(args.node) if args.node else None,
         states=parse_states(args.state) if args.state is not None else None,
+        filter=_filter(args.filter) if args.filter is not None else None,
         sort=args.sort,
     )
+
+
+def _filter(text: str) -> "Filter":
+    from fleet_smi.model.filter import parse
+
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise UsageError(f"--filter: {error}") from None
 
 
 def _text(args: argparse.Namespace, view: "FleetView", arrangement: "Arrangement") -> str:

@@ -15,8 +15,8 @@ FORMATS: tuple[str, ...] = (
     "cluster_smi_env",
     "cluster_smi_yml",
     "nvgpu",
-    "gpustat_web",
     "crontab",
+    "gpustat_web",
     "hosts_txt",
 )
 """In the order in which they are tried: a list of hosts says least about itself."""
@@ -28,7 +28,7 @@ def take_over(name: str, text: str, into: Taking) -> None:
     if reader is None:
         raise UsageError(
             f"{name} is no settings file that is known: give a hosts.txt, a config.ini of "
-            "web-gpu-monitor, the AGENTS file of nvgpu, or cluster-smi.env or .yml"
+            "web-gpu-monitor, the AGENTS file of nvgpu, cluster-smi.env or .yml, or a crontab"
         )
     into.begin(name, reader.SYSTEM)
     reader.read(text, into)

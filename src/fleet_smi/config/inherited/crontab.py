@@ -1,11 +1,13 @@
-"""Crontab lines of gpustat on a shared disk, and of web-gpu-monitor."""
+"""Crontabs of gpustat on a shared disk, of gpustat-web, and of web-gpu-monitor."""
 
 import re
 
+from fleet_smi.config.inherited import gpustat_web
 from fleet_smi.config.inherited.taking import Taking
 
 SYSTEM = "crontab"
-_LINE = re.compile(r"\s*((?:[\d*/,-]+\s+){5}|@\w+\s+)(.+)")
+_TIMES = r"(?:[\d*][\d*/,-]*\s+){3}(?:[\w*][\w*/,-]*\s+){2}|@\w+\s+"
+_LINE = re.compile(rf"\s*({_TIMES})(.+)")
 _DROP = re.compile(
     r"\bgpustat\b[^>|;&]*>\s*(/[^\s$`]*)/(?:\$\(hostname[^)]*\)|`hostname[^`]*`|\$HOSTNAME)"
 )
@@ -13,12 +15,19 @@ _JOIN = re.compile(r"\bcat\s+(/[^\s|;&>$`]+)")
 _PAGE = re.compile(r"ansi2html|fetch_data\.py|render_website\.py")
 _EVERY_FEW_MINUTES = re.compile(r"(?:\*|\*/(\d{1,2}))(?:\s+\*){4}\s+")
 _STANDS_IN = "`fleet-smi render --out DIR` writes the page, from cron or with --every"
+_NO_INTERVAL = "only every so many minutes is an interval: set agent.interval"
+_ELSEWHERE = "gpustat does not write into a file that is named after its host"
 
 
 def looks_like(name: str, text: str) -> bool:
     """Whether a line of it starts one of these programs at times."""
     found = (_LINE.fullmatch(line) for line in text.splitlines())
-    return any(line and (_DROP.search(line[2]) or _PAGE.search(line[2])) for line in found)
+    return any(line and _is_ours(line[2]) for line in found)
+
+
+def _is_ours(command: str) -> bool:
+    calls = gpustat_web.call_in(command) is not None
+    return calls or any(job.search(command) for job in (_DROP, _PAGE))
 
 
 def read(text: str, into: Taking) -> None:
@@ -27,22 +36,32 @@ def read(text: str, into: Taking) -> None:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _LINE.fullmatch(line)
-        if match is None or not _read_job(match[1], match[2], into):
-            into.leave(f"line {number}", "it has nothing to do with GPUs")
+        if match is None:
+            into.leave(f"line {number}", "it is no job of cron")
+        else:
+            _read_job(f"line {number}", match[1], match[2], into)
 
 
-def _read_job(times: str, command: str, into: Taking) -> bool:
-    """Take one job over; false where it is none of these."""
+def _read_job(where: str, times: str, command: str, into: Taking) -> None:
+    """Take one job over, or tell why not."""
     if drop := _DROP.search(command):
-        into.take_all("the folder", "hub.files", [drop[1]])
-        into.take("the folder", "agent.drop", drop[1])
-        into.take("the format", "agent.drop_format", "gpustat")
-        if every := _EVERY_FEW_MINUTES.fullmatch(times):
-            into.take("the times", "agent.interval", f"{every[1] or 1}min")
-        return True
-    if not _PAGE.search(command):
-        return False
-    if joined := _JOIN.search(command):
-        into.take_all("the files", "hub.files", [joined[1]])
-    into.leave("the page", _STANDS_IN)
-    return True
+        _take_drop(where, times, drop[1], into)
+    elif (words := gpustat_web.call_in(command)) is not None:
+        gpustat_web.read_call(f"{where}, ", words, into)
+    elif _PAGE.search(command):
+        if joined := _JOIN.search(command):
+            into.take_all(f"{where}, the files", "hub.files", [joined[1]])
+        into.leave(f"{where}, the page", _STANDS_IN)
+    else:
+        is_close = re.search(r"\bgpustat\b", command)
+        into.leave(where, _ELSEWHERE if is_close else "it has nothing to do with GPUs")
+
+
+def _take_drop(where: str, times: str, folder: str, into: Taking) -> None:
+    into.take_all(f"{where}, the folder", "hub.files", [folder])
+    into.take(f"{where}, the folder", "agent.drop", folder)
+    into.take(f"{where}, the format", "agent.drop_format", "gpustat")
+    if every := _EVERY_FEW_MINUTES.fullmatch(times):
+        into.take(f"{where}, the times", "agent.interval", f"{every[1] or 1}min")
+    else:
+        into.leave(f"{where}, the times", _NO_INTERVAL)

@@ -25,29 +25,40 @@ Option = tuple[str, str]
 
 
 def looks_like(name: str, text: str) -> bool:
-    """Whether it is called there, and not from a crontab's comment."""
-    return any(_CALL.search(line.partition("#")[0]) for line in text.splitlines())
+    """Whether it is called there, and not in a comment."""
+    return any(call_in(line) is not None for line in text.splitlines())
+
+
+def call_in(line: str) -> str | None:
+    """What gpustat-web is called with there, if it is."""
+    call = _CALL.search(line.partition("#")[0])
+    return None if call is None else call[1]
 
 
 def read(text: str, into: Taking) -> None:
     """The hosts become ones to log in at."""
-    for line in text.splitlines():
-        if call := _CALL.search(line.partition("#")[0]):
-            _read_call(call[1], into)
+    for number, line in enumerate(text.splitlines(), 1):
+        words = call_in(line)
+        if words is not None:
+            read_call("", words, into)
+        elif line.partition("#")[0].strip():
+            into.leave(f"line {number}", "it does not call gpustat-web")
 
 
-def _read_call(words: str, into: Taking) -> None:
+def read_call(where: str, words: str, into: Taking) -> None:
+    """Take over what one call says; `where` stands before each remark on it."""
     options, hosts = _sorted_out(words)
     given = dict(options)
-    into.take_all("hosts", "hub.ssh", _logins(hosts, given.get("--ssh-port"), into))
+    logins = _logins(hosts, given.get("--ssh-port"), f"{where}hosts", into)
+    into.take_all(f"{where}hosts", "hub.ssh", logins)
     whole = all(name in given for name in _SETTINGS)
     for name, value in options:
         if name in _SETTINGS and whole:
-            into.take(name, _SETTINGS[name], value)
+            into.take(f"{where}{name}", _SETTINGS[name], value)
         elif name == "--interval":
-            into.take(name, "hub.ssh_interval", f"{value}s")
+            into.take(f"{where}{name}", "hub.ssh_interval", f"{value}s")
         elif name != "--ssh-port":
-            into.leave(name, _REASONS.get(name, "gpustat-web has no such flag"))
+            into.leave(f"{where}{name}", _REASONS.get(name, "gpustat-web has no such flag"))
 
 
 def _sorted_out(words: str) -> tuple[list[Option], list[str]]:
@@ -70,11 +81,11 @@ def _option(word: str, rest: Iterator[str]) -> Option:
     return name, value if equals or name not in _VALUED else next(rest, "")
 
 
-def _logins(hosts: list[str], port: str | None, into: Taking) -> list[str]:
+def _logins(hosts: list[str], port: str | None, what: str, into: Taking) -> list[str]:
     logins = []
     for host in hosts:
         try:
             logins.append(to_log_in(host, port=port))
         except ValueError as error:
-            into.leave("hosts", f"{shown(host)} {error}")
+            into.leave(what, f"{shown(host)} {error}")
     return logins

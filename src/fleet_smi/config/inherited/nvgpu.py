@@ -67,6 +67,8 @@ def _literal(value: ast.expr, into: Taking) -> Any:
         into.leave("AGENTS", "it is computed, and nothing is run here: write the list out")
         return ()
     if isinstance(agents, list | tuple):
+        if not agents:
+            into.take_as_nothing("AGENTS", "there is none: this master asks nobody")
         return agents
     into.leave("AGENTS", "it is no list")
     return ()

@@ -55,24 +55,28 @@ class Taking:
         before = len(known)
         for item in items:
             if item in known:
-                self.leave(shown(item), "it is there already")
-            elif self._is_sound(name, item):
+                self.leave(f"{what}, {shown(item)}", "it is there already")
+            elif self._is_sound(what, name, item):
                 known.append(item)
         if len(known) > before:
             self._values[name] = known
             self._say(f"{what} in {name}: {', '.join(known[before:])}", taken=True)
 
-    def _is_sound(self, name: str, item: str) -> bool:
+    def _is_sound(self, what: str, name: str, item: str) -> bool:
         try:
             _NAMED[name].kind.read([item])
         except (ValueError, TypeError, UsageError) as error:
-            self.leave("", str(error))
+            self.leave(what, str(error))
             return False
         return True
 
+    def take_as_nothing(self, what: str, why: str) -> None:
+        """Tell what is taken over by setting nothing, and why."""
+        self._say(f"{what}: {why}", taken=True)
+
     def leave(self, what: str, why: str) -> None:
         """Tell what is not taken over, and why."""
-        self._say(f"{what}: {why}" if what else why, taken=False)
+        self._say(f"{what}: {why}", taken=False)
 
     def _say(self, words: str, *, taken: bool) -> None:
         self.remarks.append(Remark(self.files[-1], taken, clean(words, _LONGEST)))

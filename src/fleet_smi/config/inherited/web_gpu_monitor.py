@@ -23,7 +23,7 @@ def looks_like(name: str, text: str) -> bool:
 
 def read(text: str, into: Taking) -> None:
     """The hosts become ones to log in at, as that user, with that key."""
-    common = _common(text)
+    common = _common(text, into)
     user = common.get("user", "").strip() or None
     hosts = [word.strip() for word in common.get("hosts", "").split(",")]
     into.take_all("user, hosts", "hub.ssh", _logins([each for each in hosts if each], user, into))
@@ -35,14 +35,18 @@ def read(text: str, into: Taking) -> None:
     into.leave("host keys", _HOST_KEYS)
 
 
-def _common(text: str) -> dict[str, str]:
+def _common(text: str, into: Taking) -> dict[str, str]:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(text)
-        return dict(parser["common"])
+        common = dict(parser["common"])
     except (configparser.Error, KeyError) as error:
         words = str(error).splitlines()[0]
         raise UsageError(f"the config.ini of web-gpu-monitor cannot be read: {words}") from None
+    for section in parser.sections():
+        if section != "common":
+            into.leave(f"[{section}]", "web-gpu-monitor has no such section")
+    return common
 
 
 def _logins(hosts: list[str], user: str | None, into: Taking) -> list[str]:

@@ -12,6 +12,7 @@ from fleet_smi.errors import DeliveryError, Unreachable, UsageError
 from fleet_smi.hub.cluster_smi_nodes import Pushed, Routed
 from fleet_smi.hub.delivery import Deliver, Delivery
 from fleet_smi.hub.sources.polling import ticks
+from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.dialects.cluster_smi import (
     MOST_BYTES,
     MOST_CLUSTER_BYTES,
@@ -46,7 +47,7 @@ class ClusterSmiSource:
         self.targets = tuple(routers)
         # More than the most: what a little exceeds that is told, and not only hung up on.
         self.port = zeromq.Port("PULL", nodes, 2 * MOST_BYTES) if nodes else None
-        self._endpoints = {router: _endpoint(router) for router in routers}
+        self._endpoints = {router: endpoint_of(router) for router in routers}
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
         self._clock = clock
@@ -98,7 +99,9 @@ class ClusterSmiSource:
             failure = type(error)(error.words, asking.router)
             deliver(Delivery(source=self.name, target=asking.router, what=failure))
         else:
-            asking.tell(nodes, self._clock(), deliver)
+            # Thousands of nodes take a while: not on the event loop.
+            for delivery in await asyncio.to_thread(asking.news, nodes, self._clock()):
+                deliver(delivery)
 
 
 class _Asking:
@@ -109,26 +112,26 @@ class _Asking:
         self._routed = routed
         self._first: str | None = None
 
-    def tell(self, nodes: Sequence[ToldNode], now: float, deliver: Deliver) -> None:
-        """Deliver what is new.
+    def news(self, nodes: Sequence[ToldNode], now: float) -> list[Delivery]:
+        """What is new.
 
         The first of the nodes goes by the router's own name: there is told what ails the router.
         """
-        for snapshot, age_seconds in self._routed.news(nodes, now):
-            self._first = self._first or snapshot.node_id
-            is_first = snapshot.node_id == self._first
-            target = self.router if is_first else f"{snapshot.node_id}@{self.router}"
-            deliver(
-                Delivery(
-                    source=ClusterSmiSource.name,
-                    target=target,
-                    what=snapshot,
-                    age_seconds=age_seconds,
-                )
-            )
+        return [self._delivery(*each) for each in self._routed.news(nodes, now)]
+
+    def _delivery(self, snapshot: Snapshot, age_seconds: float) -> Delivery:
+        self._first = self._first or snapshot.node_id
+        is_first = snapshot.node_id == self._first
+        return Delivery(
+            source=ClusterSmiSource.name,
+            target=self.router if is_first else f"{snapshot.node_id}@{self.router}",
+            what=snapshot,
+            age_seconds=age_seconds,
+        )
 
 
-def _endpoint(router: str) -> str:
+def endpoint_of(router: str) -> str:
+    """Where a router is asked, as ZeroMQ writes it."""
     if "://" in router:
         raise UsageError(f"{router!r} is no router of cluster-smi: give host or host:port")
     has_port = router.rpartition(":")[2].isdecimal() and not router.endswith("]")

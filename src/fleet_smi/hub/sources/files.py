@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fleet_smi.errors import CutOff, DeliveryError, Empty, Unreachable
+from fleet_smi.errors import CutOff, DeliveryError, Empty, Undecodable, Unreachable
 from fleet_smi.hub.delivery import Deliver, Delivery, paced
-from fleet_smi.hub.folder import Stamp, left_in, opened, target_of, unreadable
+from fleet_smi.hub.folder import LeftFile, Stamp, left_in, opened, target_of, unreadable
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.worker import Worker
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.units import format_duration
 from fleet_smi.wire.dialects import gpustat
 from fleet_smi.wire.report import FILE_SUFFIX, decode_report
 
@@ -20,13 +21,16 @@ from fleet_smi.wire.report import FILE_SUFFIX, decode_report
 _CRON_SECONDS = 60.0
 # Half a file is still being written, unless it stays so.
 _PATIENCE_SECONDS = 10.0
+# By so much the clock of a file server may be ahead: what is further ahead tells no age.
+_AHEAD_SECONDS = 60.0
 
 
 class _Known(NamedTuple):
-    """A file that could be read, and when it was written by the hub's own clock."""
+    """A file that was met, when it was written by the hub's own clock, and what GPUs it told of."""
 
     stamp: Stamp
-    written_at: float
+    written_at: float | None
+    gpus: tuple[tuple[str, int], ...] = ()
 
 
 class FilesSource:
@@ -52,6 +56,7 @@ class FilesSource:
         self._known: dict[Path, _Known] = {}
         self._halves: dict[Path, float] = {}
         self._looked_at = 0.0
+        self._is_lost = False
         self._worker = Worker(f"files {path}")
 
     async def look(self) -> Sequence[Delivery]:
@@ -77,7 +82,18 @@ class FilesSource:
             return [Delivery(source=self.name, target=str(self._path), what=failure)]
 
     async def _round(self, *, again: bool) -> Sequence[Delivery]:
-        """What is new, or all `again`. A shared disk can hang: never on the event loop."""
+        """What is new, or all `again`; and before it that the folder is back, where it was lost."""
+        try:
+            deliveries = await self._found(again=again)
+        except Unreachable:
+            self._is_lost = True
+            raise
+        was_lost, self._is_lost = self._is_lost, False
+        found_again = Delivery(source=self.name, target=str(self._path), what=None)
+        return [found_again, *deliveries] if was_lost else deliveries
+
+    async def _found(self, *, again: bool) -> Sequence[Delivery]:
+        """What the files tell. A shared disk can hang: never on the event loop."""
         try:
             return await self._worker.call(
                 lambda: list(self._deliveries(again=again)), self._timeout_seconds
@@ -107,7 +123,8 @@ class FilesSource:
         except FileNotFoundError:
             return  # its node is just putting a new one there
         except DeliveryError as error:
-            if not self._is_at_work(path, error):
+            is_half = path in self._known and isinstance(error, Empty | CutOff)
+            if not (is_half and self._is_at_work(path)):
                 failure = type(error)(error.words, target)
                 yield Delivery(source=self.name, target=target, what=failure)
         except OSError as error:
@@ -116,28 +133,51 @@ class FilesSource:
     def _read(self, path: Path, target: str, *, again: bool) -> Sequence[Delivery]:
         with opened(path) as file:
             now, known = self._clock(), self._known.get(path)
-            if known is None or known.stamp != file.stamp:
-                written_at = min(file.written_at, now)
-                if known is not None:
-                    # It is of after the last look, whatever the clock of the file server says.
-                    written_at = max(written_at, self._looked_at)
-            elif again:
-                written_at = known.written_at
-            else:
+            if known is not None and known.stamp == file.stamp and not again:
                 return ()
             body = file.content()
-        read = _reported if path.suffix == FILE_SUFFIX else _printed
+        written_at = self._written_at(file, known, now)
+        if written_at is None:
+            self._known[path] = _Known(file.stamp, None)
+            ahead = format_duration(file.written_at - now)
+            raise Undecodable(f"is dated {ahead} from now: its age is unknown until it changes")
+        is_report = path.suffix == FILE_SUFFIX
+        read = _reported if is_report else _printed
         deliveries = list(read(body, target, written_at, now))
-        self._known[path] = _Known(file.stamp, written_at)
+        gpus = () if is_report else _gpus_of(deliveries)
+        if known is not None and _is_begun(gpus, known.gpus) and self._is_at_work(path):
+            return ()
+        self._known[path] = _Known(file.stamp, written_at, gpus)
         self._halves.pop(path, None)
         return deliveries
 
-    def _is_at_work(self, path: Path, error: DeliveryError) -> bool:
-        """Whether a file that could be read before is only being written anew, in place."""
-        if path not in self._known or not isinstance(error, Empty | CutOff):
-            return False
+    def _written_at(self, file: LeftFile, known: _Known | None, now: float) -> float | None:
+        """When a file was written, by the hub's own clock; `None` where that cannot be told."""
+        if known is None:
+            return None if file.written_at > now + _AHEAD_SECONDS else min(file.written_at, now)
+        if known.stamp == file.stamp:
+            return known.written_at
+        # It is of after the last look, whatever the clock of the file server says.
+        return max(min(file.written_at, now), self._looked_at)
+
+    def _is_at_work(self, path: Path) -> bool:
+        """Whether what looks half written may only be being written anew, in place."""
         began = self._halves.setdefault(path, self._clock())
         return self._clock() - began < self._patience_seconds
+
+
+def _gpus_of(deliveries: Sequence[Delivery]) -> tuple[tuple[str, int], ...]:
+    """Which GPUs a file tells of, in its order; a host without any has one that is none."""
+    found: list[tuple[str, int]] = []
+    for each in deliveries:
+        gpus = each.what.gpus if isinstance(each.what, Snapshot) else ()
+        found += [(each.target, gpu.index) for gpu in gpus] or [(each.target, -1)]
+    return tuple(found)
+
+
+def _is_begun(gpus: tuple[tuple[str, int], ...], before: tuple[tuple[str, int], ...]) -> bool:
+    """Whether it tells of the first of what it told before: a text says nowhere that it ends."""
+    return len(gpus) < len(before) and before[: len(gpus)] == gpus
 
 
 def _reported(body: bytes, target: str, written_at: float, now: float) -> Iterator[Delivery]:

@@ -4,23 +4,20 @@ Beside our own report it is told in the words of nvgpu's agent, for its masters,
 gpu-cluster-monitor's node where that has a password: each is encoded only when it is asked for.
 """
 
-import hmac
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 
 import msgspec
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.attempts import Attempts
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.guesses import Guesses, same
 from fleet_smi.node.small_server import Answer, Asked, SmallServer, is_loopback, refusal
 from fleet_smi.wire.report import encode_report, encode_report_json, encode_snapshot
 
 _JSON = "application/json"
 _PASSWORD_PATH = "/get-status"  # noqa: S105
-_THERE_IS = "there is /api/v1/report, /gpu_status and /healthz"
 
 
 class ServeOutlet:
@@ -37,6 +34,7 @@ class ServeOutlet:
         token: str | None = None,
         open_to_all: bool = False,
         get_status_password: str | None = None,
+        hosts: Iterable[str] = (),
     ) -> None:
         if token is None and not is_loopback(host) and not open_to_all:
             raise UsageError(
@@ -45,11 +43,10 @@ class ServeOutlet:
             )
         self._token = token
         self._password = get_status_password
-        self._guesses = Attempts()
-        self._guessing = threading.Lock()
+        self._guesses = Guesses()
         self._latest: Snapshot | None = None
         try:
-            self._server = SmallServer(host, port, self._answer)
+            self._server = SmallServer(host, port, self._answer, hosts)
         except OSError as error:
             raise UsageError(f"cannot serve on {host}:{port}: {error.strerror}") from None
         self.port = self._server.port
@@ -75,7 +72,7 @@ class ServeOutlet:
             words = "the agent's token is needed, as a bearer token"
             return refusal(HTTPStatus.UNAUTHORIZED, words)
         if asked.method != "GET" or asked.path not in ("/api/v1/report", "/gpu_status"):
-            return refusal(HTTPStatus.NOT_FOUND, _THERE_IS)
+            return refusal(HTTPStatus.NOT_FOUND, self._what_there_is())
         if asked.path == "/gpu_status":
             return self._told(_nvgpu)
         return self._told(_report_json if _JSON in asked.accept else _report)
@@ -85,8 +82,12 @@ class ServeOutlet:
             return refusal(HTTPStatus.SERVICE_UNAVAILABLE, "no sample was taken yet")
         return encoded(self._latest)
 
+    def _what_there_is(self) -> str:
+        password = "" if self._password is None else f", POST {_PASSWORD_PATH}"
+        return f"there is /api/v1/report, /gpu_status{password} and /healthz"
+
     def _may_ask(self, authorization: str) -> bool:
-        return self._token is None or _same(authorization, f"Bearer {self._token}")
+        return self._token is None or same(authorization, f"Bearer {self._token}")
 
     def _refused_password(self, asked: Asked, password: str) -> Answer | None:
         """Why this is not answered; `None` for the right password."""
@@ -98,19 +99,13 @@ class ServeOutlet:
         shown = _password_in(asked.body)
         if shown is None:
             return refusal(HTTPStatus.BAD_REQUEST, 'send {"passwd": "the password"}')
-        with self._guessing:  # one by one, or many at once would have more tries
-            if self._guesses.wait_seconds(asked.address, time.monotonic()):
-                words = "too many wrong passwords from this address: wait and try again"
-                return refusal(HTTPStatus.TOO_MANY_REQUESTS, words)
-            if not _same(shown, password):
-                return refusal(HTTPStatus.FORBIDDEN, "that is not the password")
-            self._guesses.give_back(asked.address)
-        return None
-
-
-def _same(shown: str, right: str) -> bool:
-    """Whether they are equal, in a time that does not tell how much of it is right."""
-    return hmac.compare_digest(shown.encode(), right.encode())
+        wait_seconds = self._guesses.wait_seconds(asked.address, shown, password)
+        if wait_seconds:
+            words = "too many wrong passwords from this address: wait and try again"
+            answer = refusal(HTTPStatus.TOO_MANY_REQUESTS, words)
+            return answer._replace(retry_after_seconds=wait_seconds)
+        wrong = refusal(HTTPStatus.FORBIDDEN, "that is not the password")
+        return None if wait_seconds is None else wrong
 
 
 class _Passwd(msgspec.Struct):

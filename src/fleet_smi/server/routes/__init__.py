@@ -2,12 +2,16 @@
 
 ROUTES: tuple[str, ...] = (
     "fleet",
+    "filter",
+    "recent",
     "nodes",
     "free",
     "people",
     "stream",
     "reports",
     "join",
+    "join_command",
+    "tokens",
     "session",
     "describe",
     "metrics",

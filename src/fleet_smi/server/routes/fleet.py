@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from fleet_smi.model.arrange import Arrangement, parse_states
+from fleet_smi.model.filter import parse
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.server.endpoint import Asked, Endpoint, given
 from fleet_smi.wire.listing import fleet_json
@@ -20,11 +21,15 @@ Sort = Literal["index", "attention", "state", "util", "memory", "temperature", "
 
 
 class FleetQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`state` is a list like `free,held`; `node` a pattern of names like `gpu0*`."""
+    """`state` is a list like `free,held`; `node` a pattern of names like `gpu0*`.
+
+    `filter` is a text like `free model:A100 mem>40G`.
+    """
 
     user: str | UnsetType = UNSET
     node: Annotated[str, Meta(max_length=_MOST_PATTERN)] | UnsetType = UNSET
     state: str | UnsetType = UNSET
+    filter: str | UnsetType = UNSET
     sort: Sort = "index"
 
 
@@ -48,6 +53,7 @@ def arrangement(query: FleetQuery) -> Arrangement:
         user=given(query.user),
         node=None if query.node is UNSET else _pattern(query.node),
         states=None if query.state is UNSET else parse_states(query.state),
+        filter=None if query.filter is UNSET else parse(query.filter),
         sort=query.sort,
     )
 

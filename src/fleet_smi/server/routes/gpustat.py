@@ -55,9 +55,13 @@ Names = Annotated[str, Meta(max_length=_MOST_NAMES)] | UnsetType
 
 
 class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`nodes` are names with commas between them; without, it is every node."""
+    """`nodes` are names with commas between them; without, it is every node.
+
+    `full=0` leaves the frame of the page away, for a page that has one; text has none.
+    """
 
     nodes: Names = UNSET
+    full: Literal["0", "1"] = "1"
 
 
 class TextQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,8 +83,9 @@ async def ansi(asked: Asked) -> Response:
 
 async def page(asked: Asked) -> Response:
     """The same as a page."""
-    text = await _text(asked, colour=True)
-    return Response(_PAGE.format(text=_marked(text)), media_type="text/html")
+    text = _marked(await _text(asked, colour=True))
+    shown = _PAGE.format(text=text) if asked.query.full == "1" else text
+    return Response(shown, media_type="text/html")
 
 
 async def style(_: Asked) -> Response:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.naming import names_of
 from fleet_smi.terminal.paint import Paint, Span, left, width, wrap
 from fleet_smi.terminal.view.words import (
     UNKNOWN,
@@ -24,7 +25,8 @@ def render(view: FleetView, columns: int, paint: Paint) -> str:
     """The whole screen, ending in a newline; no line is wider than `columns`."""
     if not view.nodes:
         return paint.line([(empty(view), None)], columns) + "\n"
-    table = [_cells(node) for node in view.nodes]
+    names = names_of(view.nodes)
+    table = [_cells(node, names[node.node_id]) for node in view.nodes]
     widths = _widths(table, columns)
     lines: list[_Line] = [*summary(view, columns), [], [(_joined(_HEADS, widths), "head")]]
     for node, cells in zip(view.nodes, table, strict=True):
@@ -33,10 +35,10 @@ def render(view: FleetView, columns: int, paint: Paint) -> str:
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
 
-def _cells(node: NodeView) -> tuple[str, ...]:
+def _cells(node: NodeView, name: str) -> tuple[str, ...]:
     labels = ",".join(f"{key}={value}" for key, value in sorted(node.labels.items()))
     return (
-        node.name,
+        name,
         _heard(node),
         node.via or UNKNOWN,
         _kinds(node),

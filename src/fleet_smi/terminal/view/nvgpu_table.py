@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fleet_smi.terminal.paint import printable, width
 from fleet_smi.wire.dialects.nvgpu import UNKNOWN_OWNER, DeviceStatus
 
-_COLOURS = {"[ ]": "32", "[~]": "34", "[!]": "31"}
+_COLOURS = {"[ ]": "32", "[~]": "34", "[!]": "31", "[?]": "33"}
 _GAP = "  "
 
 
@@ -43,9 +43,14 @@ def render(
 
 
 def mark(row: DeviceStatus) -> str:
-    """Nobody on it, somebody, or nobody who can be asked: its processes have no known owner."""
+    """Free, somebody on it, nobody who can be asked, or not free and nobody knows why.
+
+    The last is none of nvgpu's: it has no word for what is not known.
+    """
     if row.is_available:
         return "[ ]"
+    if not row.pids:
+        return "[?]"
     owners = set(row.users.split(",")) - {UNKNOWN_OWNER, ""}
     return "[~]" if owners else "[!]"
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
+from fleet_smi.model.naming import names_of
 from fleet_smi.terminal.paint import Paint, Span, fit, left, width, wrap
 from fleet_smi.terminal.view import gpu_table
 from fleet_smi.terminal.view.gpu_cells import Row, gpu_row, instance_row
@@ -40,6 +41,7 @@ class _Page(Struct, frozen=True):
     """What every part of the screen needs to know."""
 
     nodes: list[_Shown]
+    names: dict[str, str]
     now: float
     columns: int
     layout: Layout
@@ -64,6 +66,7 @@ def render(
     every = [row for shown in nodes for _, row in shown.rows]
     page = _Page(
         nodes=nodes,
+        names=names_of(view.nodes),
         now=view.taken_at,
         columns=columns,
         layout=gpu_table.choose(every, columns, mixed=False),
@@ -105,17 +108,18 @@ def _no_gpu(node: NodeView, page: _Page) -> Iterator[_Line]:
 
 
 def _heading(node: NodeView, page: _Page) -> _Line:
+    name = page.names[node.node_id]
     if node.silent:
         told: _Line = [(silence(node, page.now, page.local), "warn")]
         kinds = plain(_models(node, short=True)) if node.gpus else []
-        return joined([(node.name, "title"), *kinds, *told])
+        return joined([(name, "title"), *kinds, *told])
     free = _free_words(node)
     for parts in _wordings(node, several=page.several):
-        line = joined([(node.name, "title"), *plain(parts)])
+        line = joined([(name, "title"), *plain(parts)])
         if spans_width(line) + len(DOT) + width(free) <= page.columns:
             break
     else:
-        line = [(fit(node.name, max(8, page.columns - width(free) - len(DOT))), "title")]
+        line = [(fit(name, max(8, page.columns - width(free) - len(DOT))), "title")]
     if not free:
         return line
     if not page.several:

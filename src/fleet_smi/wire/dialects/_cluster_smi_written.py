@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
 from fleet_smi.model.joining import all_processes
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 
@@ -124,25 +124,29 @@ def _devices(gpus: Sequence[Gpu], taken_at: float | None) -> list[_Device] | Non
 
 
 def _device(gpu: Gpu, taken_at: float | None) -> _Device:
-    celsius = gpu.temperature_celsius
+    celsius, processes = gpu.temperature_celsius, _processes(all_processes(gpu), taken_at)
     return _Device(
         id=gpu.index,
-        name=(gpu.name or "GPU") + _remark(gpu),
+        name=(gpu.name or "GPU") + _remark(gpu, is_used=bool(processes)),
         utilization=_whole(gpu.busy_percent),
         memory_utilization=_memory(gpu),
         fan_speed=_whole(gpu.fan_percent),
         temperature=_UNKNOWN_CELSIUS if celsius is None else round(celsius),
         power_usage=_whole(gpu.power_watts),
-        processes=_processes(all_processes(gpu), taken_at),
+        processes=processes,
     )
 
 
-def _remark(gpu: Gpu) -> str:
+def _remark(gpu: Gpu, *, is_used: bool) -> str:
     """To clients a card without a process is free; what else it may be is told by its name."""
     if gpu.fault is not None:
         return f" ({gpu.fault.kind.replace('_', ' ')})"
-    told = gpu.processes is not None or gpu.instances
-    return "" if told else " (users unknown)"
+    if is_used:
+        return ""
+    if gpu.processes is None and not gpu.instances:
+        return " (users unknown)"
+    state = gpu.verdict.state if isinstance(gpu, JudgedGpu) else "free"
+    return "" if state == "free" else f" ({state})"
 
 
 def _memory(gpu: Gpu) -> _Memory:

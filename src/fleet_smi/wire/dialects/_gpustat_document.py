@@ -81,7 +81,7 @@ def _written(process: Process) -> Document:
     return {
         "username": process.user or (None if process.uid is None else str(process.uid)),
         "command": process.name,
-        "full_command": ["?"] if command is None else command.split(" "),
+        "full_command": [] if command is None else command.split(" "),
         "gpu_memory_usage": _floor(process.gpu_memory_bytes, MIB),
         "cpu_percent": process.cpu_percent,
         "cpu_memory_usage": process.host_memory_bytes,

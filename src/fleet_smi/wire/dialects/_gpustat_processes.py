@@ -19,7 +19,7 @@ _MEMORY = re.compile(r"\(([0-9]{1,9}|\?{1,2})M\)(?= |$)", re.ASCII)
 _PID = re.compile(r"/([0-9]{1,10}|--)$", re.ASCII)
 _FULL = re.compile(
     r" ?[├└]─ +([0-9]{1,10}|--) +"
-    r"\( *([0-9]{1,9}(?:\.[0-9]{1,6})?|--)%, +([0-9]{1,9})([KMGTP]?)B\): ?(.*)",
+    r"\( *([0-9]{1,9}(?:\.[0-9]{1,6})?|--)%, +([0-9]{1,9}|\?)([KMGTP]?)B\): ?(.*)",
     re.ASCII,
 )
 _UNITS = {"": 1, "K": KIB, "M": MIB, "G": KIB * MIB, "T": MIB * MIB, "P": KIB * MIB * MIB}
@@ -43,7 +43,7 @@ class Full(NamedTuple):
 
     pid: str
     cpu_percent: str
-    memory_bytes: int
+    memory_bytes: int | None
     command: str
 
 
@@ -60,7 +60,9 @@ def full_line(line: str) -> Full | None:
     match = _FULL.fullmatch(line)
     if match is None:
         return None
-    return Full(match[1], match[2], int(match[3]) * _UNITS[match[4]], match[5])
+    count = whole(match[3])
+    memory = None if count is None else count * _UNITS[match[4]]
+    return Full(match[1], match[2], memory, match[5])
 
 
 def are_programs(listed: Iterable[Entry]) -> bool:

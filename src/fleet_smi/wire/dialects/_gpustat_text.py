@@ -75,8 +75,9 @@ def node_lines(node: NodeView | Snapshot, when: str, options: Options) -> Iterat
 
 def _header(node: NodeView | Snapshot, when: str, width: int, pen: _Pen) -> str:
     name = clean(node.name, 128).ljust((width or _USUAL_NAME_WIDTH) + len("[?]"))
-    driver = node.host.driver_version or "None"
-    return f"{pen(name, _BOLD, _WHITE)}  {when}  {pen(driver, _GREY)}".strip()
+    driver = node.host.driver_version
+    told = f"{pen(name, _BOLD, _WHITE)}  {when}".strip()
+    return told if driver is None else f"{told}  {pen(driver, _GREY)}"
 
 
 def _line(gpu: Gpu, told: Document, width: int, options: Options, pen: _Pen) -> str:
@@ -161,8 +162,9 @@ def _full_lines(processes: list[Document], pen: _Pen) -> Iterator[str]:
         branch = "└─" if at == len(processes) else "├─"
         cpu = process["cpu_percent"]
         load = "  --" if cpu is None else f"{cpu:4.0f}"
-        memory = f"{_size(process['cpu_memory_usage'] or 0):>6}"
-        program, *arguments = clean(" ".join(process["full_command"]), 4096).split(" ")
+        memory = f"{_size(process['cpu_memory_usage']):>6}"
+        command = clean(" ".join(process["full_command"]), 4096) or "?"
+        program, *arguments = command.split(" ")
         words = pen(program, _CYAN) + (pen(f" {' '.join(arguments)}", _DARK) if arguments else "")
         yield (
             f" {branch} {_or(process['pid'], '--'):>6} "
@@ -177,7 +179,9 @@ def _shortened(name: str, width: int) -> str:
     return f"…{name[len(name) - width + 1 :]}"
 
 
-def _size(count: int) -> str:
+def _size(count: int | None) -> str:
+    if count is None:
+        return "?B"
     unit = 0
     while count > 9999 and unit < len(_UNITS) - 1:
         count, unit = count >> 10, unit + 1

@@ -1,6 +1,7 @@
 """What an older system answers about a machine in JSON, taken apart without trusting any of it."""
 
 import re
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -66,6 +67,12 @@ def gpu_at(index: int, **fields: Any) -> Gpu:
 def unreadable_gpu(index: int) -> Gpu:
     """A GPU of which nothing is understood but that it is there."""
     return gpu_at(index, fault=Fault(kind="unreadable", detail="its status is no object"))
+
+
+def program_in(command: str | None) -> str | None:
+    """The program of a command line, for those who may see no more of it."""
+    words = (command or "").split(maxsplit=1)
+    return text_of(PurePosixPath(words[0]).name) if words else None
 
 
 def computing(gpu: Gpu) -> list[Process] | None:

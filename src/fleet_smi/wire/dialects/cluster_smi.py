@@ -58,6 +58,7 @@ MOST_BYTES = 4 << 20
 MOST_CLUSTER_BYTES = 64 << 20
 MOST_NODES = 10_000
 _MOST_MENDED_OF_NODE, _MOST_MENDED_OF_CLUSTER = 5_000, 20_000
+_MOST_BYTES_WITH_COMMANDS = 256 << 10
 _LONGEST_COMMAND = longest("command")
 # What its node writes, misspelt, for a process that has ended since the driver named it.
 _VANISHED = "unkown"
@@ -128,7 +129,16 @@ def _named_node(body: bytes | Raw, mending: Mending) -> ToldNode:
         raise Undecodable(f"not a node of cluster-smi: {plain_words(error)}") from None
     if not _text(told.name):
         raise Undecodable("a node of cluster-smi without a name")
+    if len(body) > _MOST_BYTES_WITH_COMMANDS:
+        _drop_commands(told)
     return told
+
+
+def _drop_commands(told: ToldNode) -> None:
+    """Secrets are looked for in each of them: in so many, for seconds."""
+    for device in told.devices or ():
+        for process in device.processes or ():
+            process.extended_command = ""
 
 
 def snapshot_of(

@@ -1,7 +1,8 @@
 """`load_data.csv` of web-gpu-monitor: one row a GPU, to and from the model.
 
 Its `load_mem` is how busy the memory was, never how full: that it cannot tell. A process
-whose owner it could not find is called `Zombie` there, and is a hidden one here.
+whose owner it could not find is called `Zombie` there, and is a hidden one here. To its
+readers a GPU without a user is free, so that one that is not has a `Zombie` at least.
 """
 
 import csv
@@ -43,8 +44,15 @@ def _numbered(view: FleetView) -> Iterable[tuple[NodeView, int, JudgedGpu]]:
 
 
 def _row(node: NodeView, at: int, gpu: JudgedGpu) -> list[Cell]:
-    figures = (_percent(gpu.busy_percent), _percent(gpu.memory_busy_percent))
-    return [at, *figures, gpu.index, gpu.name, gpu.uuid, node.name, ", ".join(_users(gpu))]
+    users = _users(gpu) or ([] if gpu.verdict.state == "free" else [_ZOMBIE])
+    return [at, *_loads(node, gpu), gpu.index, gpu.name, gpu.uuid, node.name, ", ".join(users)]
+
+
+def _loads(node: NodeView, gpu: JudgedGpu) -> tuple[int | None, int | None]:
+    """How busy it and its memory are now: what was once measured tells nothing of that."""
+    if node.silent or gpu.verdict.state == "unknown":
+        return None, None
+    return _percent(gpu.busy_percent), _percent(gpu.memory_busy_percent)
 
 
 def _percent(value: float | None) -> int | None:

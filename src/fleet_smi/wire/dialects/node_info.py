@@ -28,6 +28,7 @@ from fleet_smi.wire.dialects._json_status import (
     json_answer,
     listed,
     node_id_by_name,
+    program_in,
     rounded,
     text_of,
     unreadable_gpu,
@@ -187,14 +188,16 @@ def _process(told: Any) -> Process | None:
         return None
     user = text_of(fields.get("username"))
     owner = None if user == UNKNOWN_OWNER else user
-    command = text_of(fields.get("command"), longest("command"))
+    told_command = text_of(fields.get("command"), longest("command"))
+    command = None if told_command is None else redact(told_command)
     return Process(
         pid=pid,
         kind="compute",
         user=owner,
         hidden=owner is None,
         gpu_memory_bytes=plausible("gpu_memory_bytes", _bytes(fields.get(_MEMORY)), {}),
-        command=None if command is None else redact(command),
+        name=program_in(command),
+        command=command,
     )
 
 

@@ -13,12 +13,15 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
-from fleet_smi.model.fleet import NodeView
+from fleet_smi.model.fleet import JudgedGpu, NodeView, State
 from fleet_smi.model.joining import with_own_uuid
 from fleet_smi.model.plausible import checked, plausible, plausible_temperature
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Process, Snapshot
+from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.model.units import format_duration
+from fleet_smi.model.verdict import judge
+from fleet_smi.model.window import observe
 from fleet_smi.wire.bounds import MOST, longest
 from fleet_smi.wire.dialects._json_status import (
     computing,
@@ -27,6 +30,7 @@ from fleet_smi.wire.dialects._json_status import (
     json_answer,
     listed,
     node_id_by_name,
+    program_in,
     rounded,
     text_of,
     unreadable_gpu,
@@ -187,7 +191,9 @@ def _with_command(processes: list[Process], command: str | None) -> tuple[Proces
     """The command is that of the first process whose owner could be read."""
     first = next((at for at, process in enumerate(processes) if not process.hidden), None)
     if command is not None and first is not None:
-        processes[first] = replace(processes[first], command=redact(command))
+        command = redact(command)
+        named = replace(processes[first], name=program_in(command), command=command)
+        processes[first] = named
     return tuple(processes)
 
 
@@ -203,7 +209,7 @@ def _device(gpu: Gpu, now: float) -> DeviceStatus:
     commands = [each.command or each.name for each in processes or () if not each.hidden]
     return DeviceStatus(
         type=gpu.name,
-        is_available=processes == [] and gpu.fault is None,
+        is_available=processes == [] and _state(gpu, now) == "free",
         pids=",".join(
             [
                 UNKNOWN_OWNER if process.pid_is_made else str(process.pid)
@@ -217,6 +223,14 @@ def _device(gpu: Gpu, now: float) -> DeviceStatus:
         temperature=rounded(gpu.temperature_celsius),
         cmd=next((shortened(command) for command in commands if command), None),
     )
+
+
+def _state(gpu: Gpu, now: float) -> State:
+    """The verdict on it; an agent has none, and judges by the one sample that it tells."""
+    if isinstance(gpu, JudgedGpu):
+        return gpu.verdict.state
+    seen = observe(None, gpu, now, DEFAULT_THRESHOLDS)
+    return judge(gpu, seen, now, DEFAULT_THRESHOLDS).state
 
 
 def _silence(node: NodeView) -> str:

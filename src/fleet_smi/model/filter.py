@@ -1,0 +1,196 @@
+"""The filter language: `free model:A100 mem>40G -user:alice`, read into terms and matched.
+
+Words narrow, a comma inside a word widens, `-` before a word excludes what it matches, and
+quotes keep blanks and commas together. What is not measured matches no comparison.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, cast
+
+from msgspec import Struct
+
+from fleet_smi.errors import UsageError
+from fleet_smi.model.facts import FIGURES, TEXTS, FigureKey, TextKey
+from fleet_smi.model.fleet import STATES, JudgedGpu, NodeView
+from fleet_smi.model.units import parse_duration, parse_size
+
+Operator = Literal[":", "<", "<=", ">", ">="]
+MOST_CHARACTERS = 1000
+KEYS: tuple[str, ...] = (*[key for key in TEXTS if key != "word"], *FIGURES)
+
+_WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
+_KEYED = re.compile(r"(?P<key>[A-Za-z_]+)(?P<sign>:|<=|>=|<|>|=)(?P<value>.*)", re.DOTALL)
+_ALTERNATIVE = re.compile(r'(?:[^,"]|"[^"]*")+')
+_NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?:%|°?C|W)?", re.IGNORECASE)
+_MOST_SECONDS = 1e10
+# Found anywhere in a text; the others are the whole of it.
+_FOUND_INSIDE = ("word", "model", "why")
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class Term(Struct, frozen=True, kw_only=True):
+    """One word of a filter.
+
+    After `:` come `values`, patterns in small letters in which `*` is anything; one of them must
+    fit. After a comparison comes `bound`: bytes, seconds, percent, degrees Celsius or watts.
+    `key` is "word" for a bare word, which is looked for in the node, the model and the users.
+    """
+
+    key: TextKey | FigureKey
+    op: Operator
+    values: tuple[str, ...] = ()
+    bound: float | None = None
+    negated: bool = False
+
+    def matches(self, node: NodeView, gpu: JudgedGpu) -> bool:
+        """Whether it lets this GPU through."""
+        return self._fits(node, gpu) is not self.negated
+
+    def _fits(self, node: NodeView, gpu: JudgedGpu) -> bool:
+        if self.bound is not None:
+            figure = FIGURES[cast("FigureKey", self.key)](node, gpu)
+            return figure is not None and _COMPARE[self.op](figure, self.bound)
+        texts = [text.lower() for text in TEXTS[cast("TextKey", self.key)](node, gpu)]
+        return any(_is_like(text, value) for value in self.values for text in texts)
+
+
+class Filter(Struct, frozen=True):
+    """What is asked for: every term must let a GPU through."""
+
+    terms: tuple[Term, ...] = ()
+
+    def matches(self, node: NodeView, gpu: JudgedGpu) -> bool:
+        """Whether this GPU of this node is asked for."""
+        return all(term.matches(node, gpu) for term in self.terms)
+
+
+def parse(text: str) -> Filter:
+    """The filter that a text means; a `UsageError` names the word that makes no sense."""
+    if len(text) > MOST_CHARACTERS:
+        raise UsageError(f"a filter has at most {MOST_CHARACTERS} characters")
+    if text.count('"') % 2:
+        raise UsageError('a quote (") is not closed')
+    return Filter(tuple(_term(word) for word in _WORD.findall(text)))
+
+
+def _term(word: str) -> Term:
+    body, negated = word.removeprefix("-"), word.startswith("-")
+    keyed = _KEYED.fullmatch(body)
+    if keyed is None:
+        key, values = _bare(word, body)
+        return Term(key=key, op=":", values=values, negated=negated)
+    name, sign, value = keyed["key"].lower(), keyed["sign"], keyed["value"]
+    if name in FIGURES:
+        bound = _bound(word, name, sign, value)
+        op, figure = cast("Operator", sign), cast("FigureKey", name)
+        return Term(key=figure, op=op, bound=bound, negated=negated)
+    if name not in KEYS:
+        label = f"; a label is label:{body}" if sign == "=" else _nearest(name, KEYS)
+        raise UsageError(f"{word!r}: there is no key {name!r}{label}")
+    if sign != ":":
+        raise UsageError(f"{word!r}: {name} is no number; write {name}:{value or '…'}")
+    values = _patterns(word, name, value)
+    return Term(key=cast("TextKey", name), op=":", values=values, negated=negated)
+
+
+def _bare(word: str, body: str) -> tuple[TextKey, tuple[str, ...]]:
+    """A word without a key: states, unless it is in quotes, or what names have in them."""
+    words = _alternatives(word, body)
+    states = [one for one in words if one in STATES and '"' not in body]
+    if not states:
+        return "word", tuple(f"*{one}*" for one in words)
+    if len(states) < len(words):
+        raise UsageError(f"{word!r} is a state and something else: make it two words")
+    return "state", tuple(states)
+
+
+def _bound(word: str, name: str, sign: str, value: str) -> float:
+    if sign not in _COMPARE:
+        than = value or "…"
+        raise UsageError(f"{word!r}: {name} is a number; write {name}>{than} or {name}<{than}")
+    try:
+        return _BOUNDS.get(name, _number)(value)
+    except UsageError as error:
+        raise UsageError(f"{word!r}: {error}") from None
+
+
+def _patterns(word: str, name: str, value: str) -> tuple[str, ...]:
+    found = _alternatives(word, value)
+    if name == "label":
+        return tuple(_labels(found))
+    if name == "state":
+        for one in found:
+            if one not in STATES:
+                raise UsageError(f"{word!r}: there is no state {one!r}{_nearest(one, STATES)}")
+    return tuple(f"*{one}*" if name in _FOUND_INSIDE else one for one in found)
+
+
+def _labels(found: Iterable[str]) -> Iterator[str]:
+    """`rack=a,b` is short for `rack=a,rack=b`."""
+    name = ""
+    for one in found:
+        if "=" in one:
+            name = one.partition("=")[0]
+        yield one if "=" in one or not name else f"{name}={one}"
+
+
+def _alternatives(word: str, value: str) -> list[str]:
+    parts = (one.replace('"', "").strip().lower() for one in _ALTERNATIVE.findall(value))
+    found = [one for one in parts if one]
+    if not found:
+        raise UsageError(f"{word!r}: there is nothing to look for in it")
+    return found
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence: what was probably meant, or else what there is."""
+    from difflib import get_close_matches
+
+    known = tuple(known)
+    close = get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+
+
+def _number(text: str) -> float:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a number")
+    return float(match[1])
+
+
+def _seconds(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds > _MOST_SECONDS:
+        raise UsageError(f"{text[:20]!r} is longer than anything lasts")
+    return seconds
+
+
+_BOUNDS: Mapping[str, Callable[[str], float]] = {
+    "mem": parse_size,
+    "used": parse_size,
+    "total": parse_size,
+    "idle": _seconds,
+}
+
+
+def _is_like(text: str, pattern: str) -> bool:
+    """Whether the pattern, in which `*` is anything, is the whole text; quick for any pattern."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return text == pattern
+    if not text.startswith(first):
+        return False
+    at, last = len(first), rest.pop()
+    for part in rest:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(text) - len(last) >= at and text.endswith(last)

@@ -1,0 +1,119 @@
+import { describe, expect, it } from "vitest";
+import type { Moved, NodeBrief, State } from "../src/feed/event";
+import { type Choice, arranged, freeOf, groupings, holdsAll, naturalKey, slots, usualGrouping } from "../src/state/arrange";
+import { Fleet, type Gpu } from "../src/state/fleet";
+import { event, gpu, node } from "./builders";
+
+const BY_NAME: Choice = { sort: "name", grouping: "none" };
+
+function fleetOf(...nodes: [NodeBrief, ...number[]][]): Fleet {
+  const fleet = new Fleet();
+  const figures = nodes.map(([{ number }, ...busy]): Moved => [number, 990, null, null, busy.map((percent) => [percent, 0, 30, 60])]);
+  fleet.apply("fleet", event({ nodes: nodes.map(([brief]) => brief), figures }));
+  return fleet;
+}
+
+function named(number: number, name: string, states: State[] = ["free"], rest: Partial<NodeBrief> = {}): NodeBrief {
+  const gpus = states.map((state, index) => gpu(index, state));
+  return { ...node(number, gpus), name, ...rest };
+}
+
+function names(fleet: Fleet, choice: Choice): string[] {
+  const order = arranged(fleet, choice).flatMap((group) => group.numbers);
+  return order.map((number) => fleet.nodes.get(number)?.brief.name ?? "gone");
+}
+
+describe("the order of the nodes", () => {
+  it("counts numbers in names as people do", () => {
+    expect(names(fleetOf([named(1, "gpu10")], [named(2, "GPU2")], [named(3, "ada1")]), BY_NAME)).toEqual(["ada1", "GPU2", "gpu10"]);
+    expect(naturalKey("gpu2") < naturalKey("gpu10")).toBe(true);
+  });
+
+  it("puts nodes with most free GPUs first, and by name where they have as many", () => {
+    const fleet = fleetOf([named(1, "c", ["busy", "busy"])], [named(2, "b", ["free", "busy"])], [named(3, "a", ["busy", "free"])], [named(4, "d", ["free", "free"])]);
+    expect(names(fleet, { ...BY_NAME, sort: "free" })).toEqual(["d", "a", "b", "c"]);
+  });
+
+  it("puts the busiest first, and those of which nothing is known last", () => {
+    const fleet = fleetOf([named(1, "idle"), 0], [named(2, "hard"), 97], [named(3, "silent", ["unknown"], { silent: true }), 99], [named(4, "some"), 40]);
+    expect(names(fleet, { ...BY_NAME, sort: "load" })).toEqual(["hard", "some", "idle", "silent"]);
+  });
+
+  it("puts what needs somebody first: broken, then silent, then ghosts, then what is held", () => {
+    const fleet = fleetOf(
+      [named(1, "fine", ["busy", "free"])],
+      [named(2, "held", ["held", "held"])],
+      [named(3, "ghost", ["ghost"])],
+      [named(4, "silent", ["unknown"], { silent: true })],
+      [named(5, "broken", ["free", "broken"])],
+      [named(6, "odd", ["busy"], { warnings: 1 })],
+    );
+    expect(names(fleet, { ...BY_NAME, sort: "attention" })).toEqual(["broken", "silent", "ghost", "held", "odd", "fine"]);
+  });
+});
+
+describe("groups", () => {
+  const racked = fleetOf(
+    [named(1, "a", ["free"], { labels: { rack: "r10" } })],
+    [named(2, "b", ["busy"], { labels: { rack: "r2", room: "hall" } })],
+    [named(3, "c", ["free", "free"])],
+  );
+
+  it("stand in the order of their names, and those without a label last", () => {
+    expect(arranged(racked, { sort: "name", grouping: "label:rack" })).toEqual([
+      { name: "r2", numbers: [2] },
+      { name: "r10", numbers: [1] },
+      { name: null, numbers: [3] },
+    ]);
+  });
+
+  it("stand as their best node does in any other order", () => {
+    expect(arranged(racked, { sort: "free", grouping: "label:rack" }).map((group) => group.name)).toEqual([null, "r10", "r2"]);
+  });
+
+  it("are by the commonest model and by who has most of a node", () => {
+    const mixed = { ...node(1, [gpu(0, "busy", ["mei"]), gpu(1, "busy", ["omar"]), gpu(2, "busy", ["omar"])]), name: "mixed" };
+    const fleet = fleetOf([mixed], [named(2, "idle")]);
+    expect(arranged(fleet, { sort: "name", grouping: "user" })).toEqual([{ name: "omar", numbers: [1] }, { name: null, numbers: [2] }]);
+    expect(arranged(fleet, { sort: "name", grouping: "model" }).map((group) => group.name)).toEqual(["NVIDIA H100 80GB HBM3"]);
+  });
+
+  it("are offered for the labels that there are, and are by rack where there are racks", () => {
+    expect(groupings(racked)).toEqual(["none", "label:rack", "label:room", "model", "user"]);
+    expect(usualGrouping(racked)).toBe("label:rack");
+    expect(usualGrouping(fleetOf([named(1, "a")]))).toBe("none");
+  });
+
+  it("count what is free in them", () => {
+    expect(freeOf(racked, [1, 2, 3])).toEqual({ free: 3, gpus: 4 });
+  });
+
+  it("hold no longer when a node has come or gone", () => {
+    const groups = arranged(racked, BY_NAME);
+    expect(holdsAll(groups, racked)).toBe(true);
+    expect(holdsAll(groups, fleetOf([named(1, "a")], [named(2, "b")], [named(9, "new")]))).toBe(false);
+    expect(holdsAll(groups, fleetOf([named(1, "a")]))).toBe(false);
+  });
+});
+
+describe("places in a row", () => {
+  function places(indices: number[], columns = 8): (number | null)[] {
+    const fleet = fleetOf([node(1, indices.map((index) => gpu(index)))]);
+    const gpus = fleet.gpusOf(fleet.nodes.get(1) as NonNullable<ReturnType<typeof fleet.nodes.get>>);
+    return slots(gpus, columns).map((found: Gpu | null) => found?.brief.index ?? null);
+  }
+
+  it("are those of the indices, so that a missing GPU leaves its place empty", () => {
+    expect(places([0, 1, 3], 4)).toEqual([0, 1, null, 3]);
+  });
+
+  it("take as many lines as are needed", () => {
+    expect(places([...Array(10).keys()])).toHaveLength(16);
+    expect(places([])).toHaveLength(8);
+  });
+
+  it("are one after the other where the indices make no sense", () => {
+    expect(places([900, 901], 4)).toEqual([900, 901, null, null]);
+    expect(places([0, 0], 4)).toEqual([0, 0, null, null]);
+  });
+});

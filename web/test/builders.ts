@@ -1,0 +1,43 @@
+// Small parts of a fleet for tests.
+
+import type { FleetEvent, GpuBrief, NodeBrief, State, Summary } from "../src/feed/event";
+import { STATES } from "../src/feed/event";
+
+export function verdict(state: State, users: string[] = []): GpuBrief["verdict"] {
+  return { state, since: 1000, reason: null, was: null, users, idle_since: null, notes: [] };
+}
+
+export function gpu(index: number, state: State = "free", users: string[] = []): GpuBrief {
+  return {
+    uuid: `GPU-${index}`,
+    index,
+    name: "NVIDIA H100 80GB HBM3",
+    memory_total_mebibytes: 81_559,
+    verdict: verdict(state, users),
+    instances: [],
+  };
+}
+
+export function node(number: number, gpus: GpuBrief[] = [gpu(0)]): NodeBrief {
+  return {
+    number,
+    node_id: `id-${number}`,
+    name: `gpu0${number}`,
+    silent: false,
+    via: "push",
+    trouble: null,
+    warnings: 0,
+    labels: {},
+    driver_version: "550.90.07",
+    gpus,
+  };
+}
+
+export function event(parts: Partial<FleetEvent>): FleetEvent {
+  return { taken_at: 1000, summary: summary(), nodes: [], removed: [], figures: [], ...parts };
+}
+
+export function summary(): Summary {
+  const counts = Object.fromEntries(STATES.map((state) => [state, 0])) as Record<State, number>;
+  return { ...counts, gpus: 0, nodes: 0, nodes_reporting: 0 };
+}

@@ -1,0 +1,63 @@
+import { describe, expect, it } from "vitest";
+import { Fleet } from "../src/state/fleet";
+import { totals } from "../src/state/totals";
+import { event, gpu, node } from "./builders";
+
+function known(): Fleet {
+  const fleet = new Fleet();
+  fleet.apply("fleet", event({ nodes: [node(1), node(2)], figures: [[1, 990, 50, 40, [[96, 71_026, 65, 365]]], [2, 991, null, null, [[0, 0, 30, 60]]]] }));
+  return fleet;
+}
+
+function figuresOf(fleet: Fleet, number: number): unknown {
+  return fleet.nodes.get(number)?.figures;
+}
+
+describe("a fleet that is told of changes", () => {
+  it("keeps what a change says is as before", () => {
+    const fleet = known();
+    fleet.apply("change", event({ figures: [[1, 992, "=", 41, [["=", 70_000, "=", null]]]] }));
+    expect(figuresOf(fleet, 1)).toEqual({ heardAt: 992, cpuPercent: 50, memoryPercent: 41, parts: [[96, 70_000, 65, null]] });
+  });
+
+  it("keeps a whole row that is as before", () => {
+    const fleet = known();
+    fleet.apply("change", event({ figures: [[1, 992, "=", "=", ["="]]] }));
+    expect(figuresOf(fleet, 1)).toMatchObject({ parts: [[96, 71_026, 65, 365]] });
+  });
+
+  it("forgets nodes that are gone, and all of them when it is told everything anew", () => {
+    const fleet = known();
+    fleet.apply("change", event({ removed: [2] }));
+    expect([...fleet.nodes.keys()]).toEqual([1]);
+    fleet.apply("fleet", event({ nodes: [node(7)], figures: [[7, 1, null, null, [[null, null, null, null]]]] }));
+    expect([...fleet.nodes.keys()]).toEqual([7]);
+  });
+
+  it("makes a node another object only when something of it is another", () => {
+    const fleet = known();
+    const [first, second] = [fleet.nodes.get(1), fleet.nodes.get(2)];
+    fleet.apply("change", event({ figures: [[1, 992, "=", "=", ["="]]] }));
+    expect(fleet.nodes.get(1)).not.toBe(first);
+    expect(fleet.nodes.get(2)).toBe(second);
+  });
+
+  it("gives every GPU and instance its own row of figures", () => {
+    const fleet = new Fleet();
+    const divided = gpu(0, "busy");
+    divided.instances = [{ uuid: "MIG-0", profile: "1g.10gb", memory_total_mebibytes: 9984, verdict: divided.verdict }];
+    const rows: [number, number, number, number][] = [[1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 3]];
+    fleet.apply("fleet", event({ nodes: [node(1, [divided, gpu(1)])], figures: [[1, 990, null, null, rows]] }));
+    const [first, second] = fleet.gpusOf(fleet.nodes.get(1)!);
+    expect([first?.figures[0], first?.instances[0]?.figures[0], second?.figures[0]]).toEqual([1, 2, 3]);
+  });
+});
+
+describe("totals", () => {
+  it("say of how many GPUs the power is known, and sum nothing of a silent node", () => {
+    const fleet = known();
+    const silent = { ...node(3), silent: true };
+    fleet.apply("change", event({ nodes: [silent], figures: [[3, 100, null, null, [[0, 0, 30, 700]]]] }));
+    expect(totals(fleet)).toMatchObject({ watts: 425, gpusWithPower: 2, gpusWithoutPower: 0, newest: 991 });
+  });
+});

@@ -1,0 +1,75 @@
+// GPUs in their places, for tests: those of tests/filter_cases.json, and others like them.
+
+import type { State } from "../src/feed/event";
+import type { Gpu, Node } from "../src/state/fleet";
+import { node, verdict } from "./builders";
+
+export const HEARD_AT = 100_000;
+
+export interface GpuRow {
+  id: string;
+  node: string;
+  silent: boolean;
+  labels: Record<string, string>;
+  driver: string | null;
+  index: number;
+  uuid: string;
+  model: string | null;
+  state: State;
+  instances: { uuid: string; state: State }[];
+  users: string[] | null;
+  reason: string | null;
+  was: string | null;
+  total_mebibytes: number | null;
+  used_mebibytes: number | null;
+  busy_percent: number | null;
+  celsius: number | null;
+  watts: number | null;
+  idle_seconds: number | null;
+}
+
+const USUAL: GpuRow = {
+  id: "usual",
+  node: "gpu01",
+  silent: false,
+  labels: {},
+  driver: "550.90.07",
+  index: 0,
+  uuid: "GPU-usual",
+  model: "NVIDIA H100 80GB HBM3",
+  state: "free",
+  instances: [],
+  users: [],
+  reason: null,
+  was: null,
+  total_mebibytes: 81_920,
+  used_mebibytes: 0,
+  busy_percent: 0,
+  celsius: 33,
+  watts: 70,
+  idle_seconds: null,
+};
+
+export function gpuOf(told: Partial<GpuRow>): Gpu {
+  const row = { ...USUAL, ...told };
+  const its = {
+    ...verdict(row.state),
+    users: row.users,
+    reason: row.reason,
+    was: row.was,
+    idle_since: row.idle_seconds === null ? null : HEARD_AT - row.idle_seconds,
+  };
+  const instances = row.instances.map((part) => ({
+    uuid: part.uuid,
+    profile: null,
+    memory_total_mebibytes: null,
+    verdict: verdict(part.state),
+  }));
+  const brief = { uuid: row.uuid, index: row.index, name: row.model, memory_total_mebibytes: row.total_mebibytes, verdict: its, instances };
+  return { node: nodeOf(row), brief, figures: [row.busy_percent, row.used_mebibytes, row.celsius, row.watts], instances: [] };
+}
+
+function nodeOf(row: GpuRow): Node {
+  const brief = { ...node(1, []), name: row.node, silent: row.silent, labels: row.labels, driver_version: row.driver };
+  return { brief, figures: { heardAt: HEARD_AT, cpuPercent: null, memoryPercent: null, parts: [] } };
+}

@@ -1,0 +1,67 @@
+import { expect, it } from "vitest";
+import { alone, bridged, ceiling, expectedHoles, extent, latest, stretches, times } from "../src/state/series";
+
+const _ = null;
+const over = undefined;
+
+it("every figure has its moment", () => {
+  expect(times(1000, 10, 3)).toEqual([1000, 1010, 1020]);
+});
+
+it("a hole of a node that reports seldom is passed over, and a longer one stays a hole", () => {
+  expect(bridged([1, _, _, 4, _, _, _, 8], 2)).toEqual([1, over, over, 4, _, _, _, 8]);
+});
+
+it("before the first figure and after the last nothing is passed over", () => {
+  expect(bridged([_, 2, 3, _], 9)).toEqual([_, 2, 3, _]);
+  expect(bridged([_, _], 9)).toEqual([_, _]);
+});
+
+it("zero is a figure and no hole", () => {
+  expect(bridged([0, _, 0], 1)).toEqual([0, over, 0]);
+  expect(latest([5, 0], 0)).toBe(0);
+});
+
+it("a node is given twice its pace before a hole is a hole", () => {
+  expect([null, 1, 10, 60].map((pace) => expectedHoles(pace, 10))).toEqual([1, 1, 2, 12]);
+});
+
+it("a value that no line can reach is drawn as a point", () => {
+  expect(alone([1, _, 3, 4, _, 6])).toEqual([0, 5]);
+  expect(alone([_, 2, over, over, 5, _, 7])).toEqual([6]);
+  expect(alone([1])).toEqual([0]);
+});
+
+it("states that follow one another are one stretch", () => {
+  expect(stretches(["free", "free", "busy", "busy"], 100, 10, 1)).toEqual([
+    { state: "free", from: 100, to: 120 },
+    { state: "busy", from: 120, to: 140 },
+  ]);
+});
+
+it("a short hole between states has the state before it, a long one has none", () => {
+  const found = stretches(["held", _, "busy", _, _, _, "busy"], 0, 10, 1);
+  expect(found.map(({ state, from, to }) => [state, from, to])).toEqual([
+    ["held", 0, 20],
+    ["busy", 20, 30],
+    [null, 30, 60],
+    ["busy", 60, 70],
+  ]);
+});
+
+it("the newest figure is told while it is new", () => {
+  expect(latest([1, 2, _], 0)).toBe(2);
+  expect(latest([1, 2, _, _, _], 1)).toBe(null);
+  expect(latest([], 3)).toBe(null);
+});
+
+it("the top of a plot is a round number that nothing is above", () => {
+  expect(ceiling([[12, 341.5, null]], 1)).toBe(400);
+  expect(ceiling([[0], [_]], 1)).toBe(1);
+  expect(ceiling([[83]], 60)).toBe(100);
+});
+
+it("of what is not known there is no least and no most", () => {
+  expect(extent([_, 3, 1, _, 2])).toEqual({ least: 1, most: 3 });
+  expect(extent([_, _])).toBe(null);
+});

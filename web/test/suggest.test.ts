@@ -1,0 +1,63 @@
+import { expect, it } from "vitest";
+import table from "../../tests/filter_cases.json";
+import { modelWord, suggestions, tooNarrow } from "../src/state/suggest";
+import type { Term } from "../src/state/terms";
+import { FIGURE_WORDS } from "../src/text/find";
+import { gpuOf } from "./gpus";
+
+const GPUS = [
+  gpuOf({ uuid: "1", labels: { rack: "a" } }),
+  gpuOf({ uuid: "2", state: "busy", users: ["alice"], labels: { rack: "a" } }),
+  gpuOf({ uuid: "3", node: "gpu02", state: "busy", users: ["alice", "bob"], model: "NVIDIA A100-SXM4-80GB" }),
+  gpuOf({ uuid: "4", node: "gpu02", state: "held", users: ["svc chat"], model: "NVIDIA GeForce RTX 4090", used_mebibytes: 81_000 }),
+];
+const FREE = termsOf("free");
+
+function termsOf(text: string): Term[] {
+  const found = table.cases.find((each) => each.text === text);
+  if (!found) throw new Error(`no such case: ${text}`);
+  return found.terms as Term[];
+}
+
+function words(typed: string, terms: readonly Term[] = []): string[] {
+  return suggestions(GPUS, typed, terms).narrow.map(({ word, count }) => `${word} ${count}`);
+}
+
+it("an empty box offers words of several kinds, with what each would leave", () => {
+  const { narrow, more } = suggestions(GPUS, "", []);
+  expect(narrow.map(({ word, count }) => `${word} ${count}`)).toEqual(["free 1", "mem>40G 3", "model:H100 2", "held 1"]);
+  expect(more.map(({ word }) => word)).toEqual(["user:alice", "label:rack=a"]);
+});
+
+it("what is typed is completed by what is there", () => {
+  expect(words("us")).toEqual(["used>1G 1", "user:alice 2", "user:bob 1", 'user:"svc chat" 1']);
+  expect(words("user:a")).toEqual(["user:alice 2"]);
+  expect(words("ali")).toEqual(["user:alice 2"]);
+  expect(words("rtx")).toEqual(['model:"RTX 4090" 1']);
+  expect(words("rack")).toEqual(["label:rack=a 2"]);
+});
+
+it("what would leave nothing beside the rest of the filter is not offered", () => {
+  expect(words("user:", FREE)).toEqual([]);
+});
+
+it("a word that is there already is not offered for itself", () => {
+  expect(words("user:alice")).toEqual([]);
+});
+
+it("where nothing matches, the word that stands most in the way is named", () => {
+  const terms = [...FREE, ...termsOf("a100"), ...termsOf("node:gpu0*")];
+  expect(tooNarrow(GPUS, ["free", "a100", "node:gpu0*"], terms)).toEqual({ word: "free", at: 0, count: 1 });
+  expect(tooNarrow(GPUS, [], [])).toBeNull();
+});
+
+it("a model is called by what tells it from others", () => {
+  expect(["NVIDIA A100-SXM4-80GB", "NVIDIA RTX 6000 Ada", "AMD Instinct MI300X"].map(modelWord)).toEqual(["A100", "RTX 6000 Ada", "Instinct MI300X"]);
+});
+
+it("the words for figures are read by the hub as they are meant here", () => {
+  for (const { word, key, op, bound } of FIGURE_WORDS) {
+    const found = table.suggested.find((each) => each.text === word);
+    expect(found?.terms).toMatchObject([{ key, op, bound, values: [], negated: false }]);
+  }
+});

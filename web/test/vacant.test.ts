@@ -1,0 +1,52 @@
+import { expect, test } from "vitest";
+import type { GpuBrief, State } from "../src/feed/event";
+import { Fleet, type Gpu } from "../src/state/fleet";
+import { nearly } from "../src/state/nearly";
+import type { Term } from "../src/state/terms";
+import { vacancies } from "../src/state/vacant";
+
+const verdict = { since: 10, reason: null, was: null, users: null, idle_since: null, notes: [] };
+
+function gpu(index: number, state: State, mebibytes: number | null): GpuBrief {
+  return { uuid: `GPU-${index}`, index, name: "NVIDIA H100", memory_total_mebibytes: mebibytes, verdict: { ...verdict, state, since: 10 + index }, instances: [] };
+}
+
+function fleetOf(nodes: Record<string, GpuBrief[]>): Fleet {
+  const fleet = new Fleet();
+  const briefs = Object.entries(nodes).map(([name, gpus], number) => ({
+    number, node_id: name, name, silent: false, via: null, trouble: null, warnings: 0, labels: {}, driver_version: null, gpus,
+  }));
+  fleet.apply("fleet", {
+    taken_at: 100,
+    summary: { free: 0, leased: 0, busy: 0, held: 0, ghost: 0, broken: 0, unknown: 0, gpus: 0, nodes: 0, nodes_reporting: 0 },
+    nodes: briefs,
+    removed: [],
+    figures: briefs.map(({ number, gpus }) => [number, 99, null, null, gpus.map(() => [0, 0, 30, 60])]),
+  });
+  return fleet;
+}
+
+const FLEET = fleetOf({ a1: [gpu(0, "busy", 80), gpu(1, "free", 80)], a2: [gpu(0, "free", 40), gpu(1, "free", 40)], a10: [gpu(3, "free", 40)] });
+
+test("free GPUs stand by node, the largest first and then the most", () => {
+  const all = (): boolean => true;
+  expect(vacancies(FLEET, all).map(({ node, gpus }) => [node.brief.name, gpus.length])).toEqual([["a1", 1], ["a2", 2], ["a10", 1]]);
+  expect(vacancies(FLEET, all).map(({ mebibytes, since }) => [mebibytes, since])).toEqual([[80, 11], [40, 11], [40, 13]]);
+  expect(vacancies(FLEET, (one: Gpu) => one.node.brief.name === "a10")).toHaveLength(1);
+});
+
+test("the memory is unknown where one of them cannot tell it", () => {
+  expect(vacancies(fleetOf({ b: [gpu(0, "free", null), gpu(1, "free", 8)] }), () => true)[0]?.mebibytes).toBeNull();
+});
+
+const word = (key: string, value: string): Term => ({ key, op: ":", values: [value], bound: null, negated: false });
+
+test("the word whose dropping leaves the most is named", () => {
+  const terms = [word("state", "held"), word("node", "a2")];
+  expect(nearly(FLEET.everyGpu(), ["held", "node:a2"], terms)).toEqual({ word: "held", left: 2 });
+  expect(nearly(FLEET.everyGpu(), ["held", "node:b"], [word("state", "held"), word("node", "b")])).toBeNull();
+});
+
+test("nothing is advised while words and terms are of another text", () => {
+  expect(nearly(FLEET.everyGpu(), ["held"], [])).toBeNull();
+});
