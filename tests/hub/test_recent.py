@@ -6,15 +6,21 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet_smi.hub.fleet import Change
 from fleet_smi.hub.recent import GpuHour, Hour, Recent
 from fleet_smi.hub.ring import GRAIN_SECONDS, GRAINS
-from fleet_smi.model.fleet import State
+from fleet_smi.model.fleet import STATES, State
 from fleet_smi.model.snapshot import Host, Snapshot
 from fleet_smi.model.units import GIB
+from fleet_smi.model.uuids import uuids_of
 from tests.builders import NOON, gpu, snapshot
 
 NODE = "id-of-gpu01"
 LAST = GRAINS - 1
+
+
+def changed(taken: Snapshot, seconds: float = 0.0, *, late: bool = False) -> Change:
+    return Change(snapshot=taken, at=NOON + seconds, reported=uuids_of(taken), late=late)
 
 
 class Watched:
@@ -28,7 +34,7 @@ class Watched:
         self, seconds: float, *gpus: Any, late: bool = False, host: Host | None = None
     ) -> None:
         taken = snapshot(*(gpus or (gpu(0),)), node_id=NODE, host=host or Host())
-        self.recent.take(taken, NOON + seconds, late=late)
+        self.recent.take(changed(taken, seconds, late=late))
 
     def hour(self, seconds: float) -> Hour:
         return self.recent.hour(NODE, NOON + seconds)
@@ -139,11 +145,10 @@ def test_a_report_that_is_late_by_more_than_an_hour_is_let_go() -> None:
 
 def test_states_are_as_they_were_judged_at_each_grain() -> None:
     watched = Watched()
-    for second, state in enumerate(("free", "busy", "held", "ghost", "broken", "leased")):
+    for second, state in enumerate(STATES):
         watched.states = {"GPU-00000000": state}
         watched.take(10 * second)
-    told = watched.gpu(50.0).state
-    assert told[-6:] == ["free", "busy", "held", "ghost", "broken", "leased"]
+    assert tuple(watched.gpu(60.0).state[-7:]) == STATES
 
 
 def test_a_gpu_that_is_gone_keeps_its_hour_as_long_as_it_is_missed() -> None:
@@ -221,11 +226,15 @@ def test_in_whatever_order_they_come_all_have_a_part_in_their_grain(
             assert figure is None
 
 
-def taken_at_noon(node_id: str) -> Snapshot:
-    return snapshot(gpu(0), node_id=node_id)
-
-
 def test_nodes_are_kept_apart() -> None:
     watched = Watched()
-    watched.recent.take(taken_at_noon("one"), NOON)
+    watched.recent.take(changed(snapshot(gpu(0), node_id="one")))
     assert watched.recent.hour("other", NOON).gpus == {}
+
+
+def test_a_report_holds_until_the_next_is_due_and_no_longer() -> None:
+    watched = Watched()
+    slow = snapshot(gpu(0, busy_percent=40.0), node_id=NODE, interval_seconds=60.0)
+    watched.recent.take(changed(slow))
+    (told,) = watched.hour(300.0).gpus.values()
+    assert told.busy_percent[-31:] == [40.0] * 10 + [None] * 21

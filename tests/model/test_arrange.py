@@ -1,10 +1,12 @@
 """Which part of a fleet is shown, and in what order."""
 
+import msgspec
 import pytest
 
 from fleet_smi.errors import UsageError
 from fleet_smi.hub.fleet import Fleet
 from fleet_smi.model.arrange import SORTS, Arrangement, parse_node_pattern, parse_states
+from fleet_smi.model.filter import parse
 from fleet_smi.model.fleet import FleetView
 from tests.builders import NOON, gpu, process, snapshot
 
@@ -50,6 +52,17 @@ def test_a_name_is_found_anywhere_in_it() -> None:
 def test_states_are_alternatives() -> None:
     assert shown(states=parse_states("free")) == {"gpu01": [0], "gpu02": [3]}
     assert shown(states=parse_states("free, busy")) == {"gpu01": [0, 1, 2], "gpu02": [3]}
+
+
+def test_a_filter_picks_gpus_and_leaves_out_nodes_without_one() -> None:
+    assert shown(filter=parse("user:bob load>95")) == {"gpu01": [2]}
+    assert shown(filter=parse("free"), node=parse_node_pattern("gpu02")) == {"gpu02": [3]}
+
+
+def test_an_empty_filter_leaves_out_nothing() -> None:
+    bare = msgspec.structs.replace(fleet().nodes[0], gpus=())
+    view = msgspec.structs.replace(fleet(), nodes=(bare,))
+    assert Arrangement(filter=parse("")).apply(view).nodes == (bare,)
 
 
 def test_states_are_known_in_any_case() -> None:

@@ -2,14 +2,20 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from fleet_smi.server.page_files import INDEX, page_files
+from tests.page import fleets, people
 from tests.server.hubs import RunningHub
+
+NewPage = Callable[..., Page]
+DESK = {"width": 1440, "height": 900}
+CLIPBOARD = ["clipboard-read", "clipboard-write"]
 
 
 def _unless(there: bool, reason: str) -> None:
@@ -38,18 +44,44 @@ def hub(tmp_path: Path) -> Iterator[RunningHub]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    """A hub with one of everything, for tests that only look."""
+    with RunningHub(tmp_path_factory.mktemp("lab")) as running:
+        fleets.fill(running)
+        people.welcome(running)
+        yield running
+
+
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page on which nothing may go wrong unseen: no error, no refusal by the content policy."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    opened = context.new_page()
-    opened.set_default_timeout(15_000)
+def new_page(browser: Browser) -> Iterator[NewPage]:
+    """Opens pages on which nothing may go wrong unseen: no error, no refusal by the policy."""
+    contexts = []
     wrong: list[str] = []
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on(
-        "console",
-        lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None,
-    )
+
+    def opened(**options: Any) -> Page:
+        context = browser.new_context(**({"viewport": DESK, "permissions": CLIPBOARD} | options))
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+        page.on("console", lambda said: _note(wrong, said.type, said.text))
+        return page
+
     yield opened
-    context.close()
-    assert not [words for words in wrong if "Failed to load resource" not in words], wrong
+    for context in contexts:
+        context.close()
+    assert not wrong
+
+
+@pytest.fixture
+def page(new_page: NewPage) -> Page:
+    """A page as on a desk."""
+    return new_page()
+
+
+def _note(wrong: list[str], kind: str, words: str) -> None:
+    # A hub that is away or refuses is what some tests are about; the browser logs each time.
+    if kind in ("error", "warning") and "Failed to load resource" not in words:
+        wrong.append(words)

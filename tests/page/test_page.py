@@ -1,16 +1,12 @@
-"""The page as a person sees it: what is shown, what is live, and what can do no harm."""
+"""The page as a whole: it is live, it says what it is in the tab, and it can be steered by keys."""
+
+from urllib.parse import unquote
 
 from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, process, snapshot
+from tests.page.fleets import COUNTS
 from tests.server.hubs import RunningHub
-
-HOSTILE = (
-    "<img src=x onerror=alert(1)>",
-    "\x1b[31mred\x1b[0m",
-    "gpu\u202e10",
-    "x" * 10_000,
-)
 
 
 def test_what_the_hub_hears_is_on_the_page_at_once(hub: RunningHub, page: Page) -> None:
@@ -22,12 +18,48 @@ def test_what_the_hub_hears_is_on_the_page_at_once(hub: RunningHub, page: Page) 
     expect(page.get_by_text("gpu02").first).to_be_visible()
 
 
-def test_names_from_outside_are_text_and_nothing_else(hub: RunningHub, page: Page) -> None:
-    for at, name in enumerate(HOSTILE):
-        its = gpu(0, uuid=f"GPU-{at}", processes=(process(user=name),))
-        token = hub.join(f"hostile-{at}", "hostile")
-        hub.report(snapshot(its, node_id=f"hostile-{at}", name=name), token=token)
-    page.goto(hub.url)
-    expect(page.get_by_text("<img src=x").first).to_be_visible()
-    assert page.locator("img").count() == 0
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+def test_the_tab_says_how_many_gpus_are_free(lab: RunningHub, page: Page) -> None:
+    page.goto(lab.url)
+    expect(page).to_have_title(f"{COUNTS['free']} free · fleet-smi")
+    icon = page.locator("link[rel=icon]").get_attribute("href") or ""
+    assert f">{COUNTS['free']}</text>" in unquote(icon)
+
+
+def test_a_key_leads_to_each_view(lab: RunningHub, page: Page) -> None:
+    page.goto(lab.url)
+    expect(page.get_by_role("grid")).to_be_visible()
+    for key, view in {"t": "table", "h": "heat", "p": "people", "g": ""}.items():
+        page.keyboard.press(key)
+        expect(page).to_have_url(f"{lab.url}/#/{view}")
+
+
+def test_a_question_mark_lists_the_keys_and_escape_closes_them(
+    lab: RunningHub, page: Page
+) -> None:
+    page.goto(lab.url)
+    expect(page.get_by_role("grid")).to_be_visible()
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    expect(keys).to_contain_text("only free GPUs, and all again")
+    page.keyboard.press("Escape")
+    expect(keys).to_be_hidden()
+
+
+def test_the_tabulator_reaches_everything_that_can_be_pressed_outside_the_grid(
+    lab: RunningHub, page: Page
+) -> None:
+    page.goto(lab.url)
+    expect(page.get_by_role("button", name="Copy the line that leads there")).to_be_visible()
+    expect(page.get_by_role("link", name="bob")).to_be_visible()
+    reached = set()
+    for _ in range(45):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.textContent.trim()"))
+    for words in ("Table", "Heat map", "bob", "More about them", "Sign in"):
+        assert any(words in each for each in reached), words
+
+
+def test_the_grid_is_one_stop_of_the_tabulator(lab: RunningHub, page: Page) -> None:
+    page.goto(lab.url)
+    expect(page.get_by_role("gridcell").first).to_be_visible()
+    assert page.locator('[role=grid] [tabindex="0"]').count() == 1

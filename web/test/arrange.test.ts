@@ -52,6 +52,16 @@ describe("the order of the nodes", () => {
   });
 });
 
+describe("an order that is already there", () => {
+  it("is given back as it is while nothing moves, and anew when something does", () => {
+    const fleet = fleetOf([named(1, "b", ["busy"])], [named(2, "a", ["free"])]);
+    const first = arranged(fleet, BY_NAME);
+    expect(arranged(fleet, BY_NAME, first)).toBe(first);
+    fleet.apply("change", event({ nodes: [named(1, "0", ["busy"])], figures: [[1, 991, null, null, [[1, 2, 3, 4]]]] }));
+    expect(arranged(fleet, BY_NAME, first)).toEqual([{ name: null, numbers: [1, 2] }]);
+  });
+});
+
 describe("groups", () => {
   const racked = fleetOf(
     [named(1, "a", ["free"], { labels: { rack: "r10" } })],

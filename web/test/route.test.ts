@@ -15,6 +15,7 @@ test("a place is written and read back", () => {
 test("an address is short and can be read", () => {
   expect(hashOf({ view: "grid", argument: "", query: "" })).toBe("#/");
   expect(hashOf({ view: "table", argument: "", query: "free model:A100" })).toBe("#/table?q=free+model:A100");
+  expect(hashOf({ view: "grid", argument: "", query: "state:free,held mem>40G" })).toBe("#/?q=state:free,held+mem>40G");
   expect(hashOf({ view: "node", argument: "a/b", query: "" })).toBe("#/node/a%2Fb");
 });
 

@@ -49,13 +49,19 @@ it("a short hole between states has the state before it, a long one has none", (
   ]);
 });
 
+it("a state stands until the next report is overdue", () => {
+  expect(stretches(["busy", _], 0, 10, 1)).toEqual([{ state: "busy", from: 0, to: 20 }]);
+  expect(stretches(["busy", _, _], 0, 10, 1)).toHaveLength(2);
+});
+
 it("the newest figure is told while it is new", () => {
   expect(latest([1, 2, _], 0)).toBe(2);
   expect(latest([1, 2, _, _, _], 1)).toBe(null);
   expect(latest([], 3)).toBe(null);
 });
 
-it("the top of a plot is a round number that nothing is above", () => {
+it("the top of a plot is what is expected, or a round number that nothing is above", () => {
+  expect(ceiling([[300, 650]], 700)).toBe(700);
   expect(ceiling([[12, 341.5, null]], 1)).toBe(400);
   expect(ceiling([[0], [_]], 1)).toBe(1);
   expect(ceiling([[83]], 60)).toBe(100);

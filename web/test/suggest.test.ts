@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import table from "../../tests/filter_cases.json";
-import { modelWord, suggestions, tooNarrow } from "../src/state/suggest";
+import { modelWord, suggestions, vocabulary } from "../src/state/suggest";
 import type { Term } from "../src/state/terms";
 import { FIGURE_WORDS } from "../src/text/find";
 import { gpuOf } from "./gpus";
@@ -11,6 +11,7 @@ const GPUS = [
   gpuOf({ uuid: "3", node: "gpu02", state: "busy", users: ["alice", "bob"], model: "NVIDIA A100-SXM4-80GB" }),
   gpuOf({ uuid: "4", node: "gpu02", state: "held", users: ["svc chat"], model: "NVIDIA GeForce RTX 4090", used_mebibytes: 81_000 }),
 ];
+const KNOWN = vocabulary(GPUS);
 const FREE = termsOf("free");
 
 function termsOf(text: string): Term[] {
@@ -20,11 +21,11 @@ function termsOf(text: string): Term[] {
 }
 
 function words(typed: string, terms: readonly Term[] = []): string[] {
-  return suggestions(GPUS, typed, terms).narrow.map(({ word, count }) => `${word} ${count}`);
+  return suggestions(KNOWN, GPUS, typed, terms).narrow.map(({ word, count }) => `${word} ${count}`);
 }
 
 it("an empty box offers words of several kinds, with what each would leave", () => {
-  const { narrow, more } = suggestions(GPUS, "", []);
+  const { narrow, more } = suggestions(KNOWN, GPUS, "", []);
   expect(narrow.map(({ word, count }) => `${word} ${count}`)).toEqual(["free 1", "mem>40G 3", "model:H100 2", "held 1"]);
   expect(more.map(({ word }) => word)).toEqual(["user:alice", "label:rack=a"]);
 });
@@ -34,7 +35,9 @@ it("what is typed is completed by what is there", () => {
   expect(words("user:a")).toEqual(["user:alice 2"]);
   expect(words("ali")).toEqual(["user:alice 2"]);
   expect(words("rtx")).toEqual(['model:"RTX 4090" 1']);
+  expect(words("-user:a")).toEqual(["-user:alice 2"]);
   expect(words("rack")).toEqual(["label:rack=a 2"]);
+  expect(words("mem").slice(0, 3)).toEqual(["mem>40G 3", "mem>20G 3", "held 1"]);
 });
 
 it("what would leave nothing beside the rest of the filter is not offered", () => {
@@ -43,12 +46,6 @@ it("what would leave nothing beside the rest of the filter is not offered", () =
 
 it("a word that is there already is not offered for itself", () => {
   expect(words("user:alice")).toEqual([]);
-});
-
-it("where nothing matches, the word that stands most in the way is named", () => {
-  const terms = [...FREE, ...termsOf("a100"), ...termsOf("node:gpu0*")];
-  expect(tooNarrow(GPUS, ["free", "a100", "node:gpu0*"], terms)).toEqual({ word: "free", at: 0, count: 1 });
-  expect(tooNarrow(GPUS, [], [])).toBeNull();
 });
 
 it("a model is called by what tells it from others", () => {

@@ -25,12 +25,13 @@ _JITTER_SECONDS = 5.0
 class Change(Struct, frozen=True, kw_only=True, gc=False):
     """What one snapshot changed; `first` when its node was not known before.
 
-    `at` is when it was taken, by the hub's clock. A `late` one fills a hole in what came
-    before, and changes nothing of what is believed now.
+    `at` is when it was taken, by the hub's clock, and `reported` the UUIDs in it. A `late` one
+    fills a hole in what came before, and changes nothing of what is believed now.
     """
 
     snapshot: Snapshot
     at: float
+    reported: list[str]
     via: Via | None = None
     first: bool = False
     late: bool = False
@@ -68,13 +69,15 @@ class Fleet:
             if run_id is None:
                 return None
             self._dirty.add(node.node_id)  # its numbers are remembered
-            return Change(snapshot=snapshot, at=at, via=via, late=True)
+            return Change(snapshot=snapshot, at=at, reported=uuids_of(snapshot), via=via, late=True)
         if 0 < node.at - at <= _JITTER_SECONDS:
             at = node.at
         snapshot = self._take_stock(node, snapshot, at)
         turns = node.take(snapshot, at, self.thresholds)
         self._dirty.add(node.node_id)
-        return Change(snapshot=snapshot, at=at, via=via, first=first, turns=turns)
+        return Change(
+            snapshot=snapshot, at=at, reported=node.reported, via=via, first=first, turns=turns
+        )
 
     def expect(self, via: Via) -> None:
         """List a target that is known before anything is heard of it."""

@@ -87,7 +87,7 @@ class Hub:
             self.reports += 1
             change = self.fleet.apply(delivery.what, now - delivery.age_seconds, via)
             if change is not None:
-                self.recent.take(change.snapshot, change.at, late=change.late)
+                self.recent.take(change)
                 if change.late:
                     self._keeping.unkeep(change.snapshot.node_id)
 

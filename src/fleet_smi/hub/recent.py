@@ -10,11 +10,14 @@ from operator import attrgetter
 
 from msgspec import Struct
 
+from fleet_smi.hub.fleet import Change
 from fleet_smi.hub.ring import GRAIN_SECONDS, GRAINS, Columns, Ring
 from fleet_smi.model.fleet import State
 from fleet_smi.model.snapshot import Host, Snapshot
 
 _MEBIBYTES_IN_A_GIBIBYTE = 1024
+_LATE = 1.5
+"""So many intervals a report holds: the next may be a little late."""
 _of_a_gpu = attrgetter("busy_percent", "memory_used_bytes", "power_watts", "temperature_celsius")
 
 Figures = list[float | None]
@@ -53,12 +56,12 @@ class Recent:
         self._states_of = states_of
         self._rings: dict[str, Ring] = {}
 
-    def take(self, snapshot: Snapshot, at: float, *, late: bool = False) -> None:
-        """Take in what was believed, or a `late` report that fills a hole, taken at `at`."""
-        grain, reported = int(at // GRAIN_SECONDS), [gpu.uuid for gpu in snapshot.gpus]
+    def take(self, change: Change) -> None:
+        """Take in what was believed, or what came late and fills a hole."""
+        snapshot, grain = change.snapshot, int(change.at // GRAIN_SECONDS)
         ring = self._rings.get(snapshot.node_id)
-        if ring is None or ring.grain != grain or ring.reported != reported:
-            ring = self._turned(snapshot.node_id, grain, reported, late=late)
+        if ring is None or ring.grain != grain or ring.reported != change.reported:
+            ring = self._turned(change, grain)
         ring.gather(_figures(snapshot))
 
     def forget(self, node_id: str) -> None:
@@ -68,7 +71,7 @@ class Recent:
     def hour(self, node_id: str, now: float) -> Hour:
         """The hour up to now; of a node that nothing was heard of, it is empty."""
         last = int(now // GRAIN_SECONDS)
-        ring = self._rings.get(node_id) or Ring((), last)
+        ring = self._rings.get(node_id) or Ring([], last)
         columns = ring.hour(last)
         cpu, memory = map(_rounded, columns.node())
         return Hour(
@@ -78,12 +81,15 @@ class Recent:
             gpus={uuid: _gpu_hour(columns, uuid) for uuid in columns.uuids},
         )
 
-    def _turned(self, node_id: str, grain: int, reported: list[str], *, late: bool) -> Ring:
+    def _turned(self, change: Change, grain: int) -> Ring:
+        node_id = change.snapshot.node_id
         states = self._states_of(node_id)
         ring = self._rings.get(node_id)
         if ring is None:
-            ring = self._rings[node_id] = Ring(tuple(states), grain)
-        ring.turn(grain, reported, states, late=late)
+            ring = self._rings[node_id] = Ring(list(states), grain)
+        ring.turn(grain, [gpu.uuid for gpu in change.snapshot.gpus], states, late=change.late)
+        ring.reported = change.reported
+        ring.holds = 1 + int((change.snapshot.interval_seconds or 0.0) * _LATE // GRAIN_SECONDS)
         return ring
 
 

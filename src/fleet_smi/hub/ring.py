@@ -5,7 +5,7 @@ one part in 2,000. What nobody measured is not a number.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from math import isnan, nan
 
@@ -43,32 +43,35 @@ class Row(Struct, frozen=True, gc=False):
 class Ring:
     """The rows of one node; grains are counted from 1970, and the newest takes the oldest's place.
 
-    What comes is gathered for one `grain`, and from the GPUs in `reported`.
+    What comes is gathered for one `grain`, from reports that have the same UUIDs in `reported`.
+    A report `holds` for so many grains: a node may report more seldom than there are grains.
     """
 
     __slots__ = (
         "_gathered",
+        "_gathering",
+        "_gpus",
         "_newest",
         "_packing",
-        "_report",
         "_rows",
         "_states",
         "_uuids",
         "grain",
+        "holds",
         "reported",
     )
 
-    def __init__(self, uuids: Sequence[str], grain: int) -> None:
-        self._gathered = bytearray()
-        self._report = struct.Struct("")
-        self._states: Mapping[str, State] = {}
+    def __init__(self, uuids: list[str], grain: int) -> None:
         self.reported: list[str] = []
+        self.holds = 1
         self.grain = self._newest = grain
-        self._hold(uuids, [_blank(len(uuids))] * GRAINS)
+        self._gathered = bytearray()
+        self._gathering = struct.Struct("")
+        self._gpus: list[str] = []
+        self._states: Mapping[str, State] = {}
+        self._hold(uuids)
 
-    def turn(
-        self, grain: int, reported: list[str], states: Mapping[str, State], *, late: bool
-    ) -> None:
+    def turn(self, grain: int, gpus: list[str], states: Mapping[str, State], *, late: bool) -> None:
         """Let the reports that come be of another grain, or of other GPUs.
 
         `states` has every GPU of the node. Those of a `late` report were never judged.
@@ -76,44 +79,43 @@ class Ring:
         self.fold()
         if not late and grain != self.grain:
             self._advance(grain, list(states))
-        self.grain, self.reported = grain, reported
+        self.grain, self._gpus = grain, gpus
         self._states = {} if late else states
-        self._report = struct.Struct(f"<{NODE_FIGURES + GPU_FIGURES * len(reported)}f")
+        self._gathering = struct.Struct(f"<{_figures_of(gpus)}f")
 
     def gather(self, figures: list[float | None]) -> None:
-        """Take in one report: the figures of the node, then those of each GPU in `reported`."""
+        """Take in one report: the figures of the node, then those of each of its GPUs."""
         try:
-            self._gathered += self._report.pack(*figures)
+            self._gathered += self._gathering.pack(*figures)
         except struct.error:  # some are not known
             known = [nan if figure is None else figure for figure in figures]
-            self._gathered += self._report.pack(*known)
+            self._gathered += self._gathering.pack(*known)
 
     def fold(self) -> None:
         """Write what was gathered into the row of its grain."""
-        reports = list(self._report.iter_unpack(self._gathered)) if self._gathered else []
+        reports = list(self._gathering.iter_unpack(self._gathered)) if self._gathered else []
         self._gathered.clear()
-        if reports and self._holds(self.grain):
-            new = Row(len(reports), self._placed(_means(reports)), self._codes())
-            before = self._rows[self._offset(self.grain)]
-            self._write(self.grain, _joined(self._row(self.grain), new) if before else new)
+        if reports and self._newest - GRAINS < self.grain <= self._newest:
+            row = Row(len(reports), self._placed(_means(reports)), self._codes())
+            before = self._row(self.grain)
+            self._write(self.grain, row if before is None else _joined(before, row))
 
     def hour(self, last: int) -> "Columns":
         """The hour that ends with the grain `last`."""
         self.fold()
         blank = _blank(len(self._uuids))
-        grains = range(last - GRAINS + 1, last + 1)
-        rows = [self._row(grain) if self._holds(grain) else blank for grain in grains]
+        rows, known, known_at = [], blank, last - GRAINS - self.holds
+        for grain in range(last - GRAINS + 1, last + 1):
+            if (row := self._row(grain)) is not None:
+                known, known_at = row, grain
+            rows.append(known if grain - known_at < self.holds else blank)
         return Columns(self._uuids, rows)
 
     def _placed(self, means: Figures) -> Figures:
         """The figures of a report, with every GPU in the place that it has in a row."""
-        if self.reported == self._uuids:
+        if self._gpus == self._uuids:
             return means
-        starts = range(NODE_FIGURES, len(means), GPU_FIGURES)
-        parts = {
-            uuid: means[start : start + GPU_FIGURES]
-            for uuid, start in zip(self.reported, starts, strict=True)
-        }
+        parts = dict(zip(self._gpus, _by_gpu(means), strict=True))
         placed = [parts.get(uuid, _UNKNOWN_GPU) for uuid in self._uuids]
         return (*means[:NODE_FIGURES], *chain.from_iterable(placed))
 
@@ -124,41 +126,39 @@ class Ring:
     def _advance(self, grain: int, uuids: list[str]) -> None:
         """Make room for a newer grain, and for the GPUs that the node has now."""
         if uuids != self._uuids:
-            self._hold(uuids, list(self._with(uuids)))
+            self._make_room(uuids)
         if grain <= self._newest - GRAINS:  # the hub's clock was set back
             self._newest = grain - GRAINS
-        blank = _blank(len(uuids))
         for passed in range(max(self._newest, grain - GRAINS) + 1, grain + 1):
-            self._write(passed, blank)
+            self._rows[self._offset(passed)] = 0
         self._newest = max(self._newest, grain)
 
-    def _hold(self, uuids: Sequence[str], rows: Iterable[Row]) -> None:
-        self._uuids = list(uuids)
-        figures = NODE_FIGURES + GPU_FIGURES * len(uuids)
-        self._packing = struct.Struct(f"<B{figures}e{len(uuids)}B")
-        self._rows = bytearray(self._packing.size * GRAINS)
-        for slot, row in enumerate(rows):
-            self._write(slot, row)
-
-    def _with(self, uuids: Sequence[str]) -> Iterator[Row]:
-        """Every row as it is, but with places for these GPUs."""
+    def _make_room(self, uuids: list[str]) -> None:
+        """Keep every row, with places for these GPUs."""
         places = {uuid: place for place, uuid in enumerate(self._uuids)}
         chosen = [places.get(uuid, len(places)) for uuid in uuids]
-        for slot in range(GRAINS):
-            row = self._row(slot)
-            starts = range(NODE_FIGURES, len(row.figures), GPU_FIGURES)
-            gpus = [*(row.figures[start : start + GPU_FIGURES] for start in starts), _UNKNOWN_GPU]
-            codes = (*row.codes, _NOT_JUDGED)
-            figures = chain(row.figures[:NODE_FIGURES], *(gpus[place] for place in chosen))
-            yield Row(row.reports, tuple(figures), tuple(codes[place] for place in chosen))
+        first = self._newest - GRAINS + 1
+        rows = [(grain, self._row(grain)) for grain in range(first, self._newest + 1)]
+        self._hold(uuids)
+        for grain, row in rows:
+            if row is not None:
+                gpus, codes = [*_by_gpu(row.figures), _UNKNOWN_GPU], (*row.codes, _NOT_JUDGED)
+                figures = chain(row.figures[:NODE_FIGURES], *[gpus[place] for place in chosen])
+                moved = tuple([codes[place] for place in chosen])
+                self._write(grain, Row(row.reports, tuple(figures), moved))
 
-    def _holds(self, grain: int) -> bool:
-        return self._newest - GRAINS < grain <= self._newest
+    def _hold(self, uuids: list[str]) -> None:
+        self._uuids = uuids
+        self._packing = struct.Struct(f"<B{_figures_of(uuids)}e{len(uuids)}B")
+        self._rows = bytearray(self._packing.size * GRAINS)
 
-    def _row(self, grain: int) -> Row:
-        reports, *rest = self._packing.unpack_from(self._rows, self._offset(grain))
-        gpus = len(self._uuids)
-        figures = NODE_FIGURES + GPU_FIGURES * gpus
+    def _row(self, grain: int) -> Row | None:
+        """What is held of a grain: nothing, where its place is empty or that of another."""
+        offset = self._offset(grain)
+        if not self._rows[offset] or not self._newest - GRAINS < grain <= self._newest:
+            return None
+        reports, *rest = self._packing.unpack_from(self._rows, offset)
+        figures = _figures_of(self._uuids)
         return Row(reports, tuple(rest[:figures]), tuple(rest[figures:]))
 
     def _write(self, grain: int, row: Row) -> None:
@@ -193,6 +193,15 @@ class Columns:
     def states(self, uuid: str) -> list[State | None]:
         """What one GPU was judged to be; `None` where it was not judged."""
         return [_STATES[code] for code in self._codes[self.uuids.index(uuid)]]
+
+
+def _figures_of(gpus: Sequence[str]) -> int:
+    return NODE_FIGURES + GPU_FIGURES * len(gpus)
+
+
+def _by_gpu(figures: Figures) -> list[Figures]:
+    starts = range(NODE_FIGURES, len(figures), GPU_FIGURES)
+    return [figures[start : start + GPU_FIGURES] for start in starts]
 
 
 def _blank(gpus: int) -> Row:

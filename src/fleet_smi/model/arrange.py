@@ -62,7 +62,8 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return self.node is None or self.node.search(node.name) is not None
 
     def _picks_gpus(self) -> bool:
-        return not (self.user is None and self.states is None and self.filter is None)
+        filtered = self.filter is not None and bool(self.filter.terms)
+        return filtered or self.user is not None or self.states is not None
 
     def _node(self, node: NodeView) -> NodeView:
         gpus = [self._of_user(gpu) for gpu in node.gpus if self._has_gpu(node, gpu)]

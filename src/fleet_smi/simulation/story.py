@@ -17,7 +17,7 @@ from fleet_smi.simulation.chance import dice, wander
 from fleet_smi.simulation.seats import Seat
 
 PAST_SECONDS = 3600.0
-PAST_STEP_SECONDS = 60.0
+PAST_STEP_SECONDS = 10.0
 
 _DAY = 86400.0
 _DRIVERS = (("580.95.05", "13.0"), ("570.172.08", "12.8"), ("590.48.01", "13.1"))

@@ -23,12 +23,11 @@ const WORST_FIRST: readonly State[] = ["held", "ghost", "unknown", "broken"];
 const ODD = 0.5;
 const keys = new WeakMap<NodeBrief, string>();
 
-/** The groups of a fleet, each with its nodes, as the choice wants them. */
-export function arranged(fleet: Fleet, { sort, grouping }: Choice): Group[] {
+/** The groups of a fleet, each with its nodes, as the choice wants them; `before` itself where nothing has moved. */
+export function arranged(fleet: Fleet, { sort, grouping }: Choice, before: readonly Group[] = []): readonly Group[] {
   const rank = RANKS[sort];
-  const rows = [...fleet.nodes.values()].map((node) => ({ node, key: keyOf(node.brief), rank: rank(fleet, node) }));
+  const rows = nodesOf(fleet, before).map((node) => ({ node, key: keyOf(node.brief), rank: rank(fleet, node) }));
   rows.sort((a, b) => b.rank - a.rank || (a.key < b.key ? -1 : a.key > b.key ? 1 : a.node.brief.number - b.node.brief.number));
-  if (grouping === "none") return [{ name: null, numbers: rows.map(({ node }) => node.brief.number) }];
   const groups = new Map<string | null, number[]>();
   for (const { node } of rows) {
     const name = headingOf(node, grouping);
@@ -37,7 +36,20 @@ export function arranged(fleet: Fleet, { sort, grouping }: Choice): Group[] {
     else groups.set(name, [node.brief.number]);
   }
   const named = [...groups].map(([name, numbers]) => ({ name, numbers }));
-  return sort === "name" ? named.sort((a, b) => byHeading(a.name, b.name)) : named;
+  if (sort === "name") named.sort((a, b) => byHeading(a.name, b.name));
+  return isSame(named, before) ? before : named;
+}
+
+/** The nodes of a fleet, in the order that they had before: what is almost sorted is sorted soon. */
+function nodesOf(fleet: Fleet, before: readonly Group[]): Node[] {
+  if (!holdsAll(before, fleet)) return [...fleet.nodes.values()];
+  return before.flatMap((group) => group.numbers.map((number) => fleet.nodes.get(number))).filter((node) => node !== undefined);
+}
+
+function isSame(groups: readonly Group[], others: readonly Group[]): boolean {
+  const same = ({ name, numbers }: Group, other: Group | undefined): boolean =>
+    name === other?.name && numbers.length === other.numbers.length && numbers.every((number, at) => number === other.numbers[at]);
+  return groups.length === others.length && groups.every((group, at) => same(group, others[at]));
 }
 
 /** Whether these groups have every node of the fleet, and none besides: then they may stay as they are. */
@@ -123,6 +135,7 @@ function need({ gpus, silent, warnings }: NodeBrief): number {
 }
 
 function headingOf({ brief }: Node, grouping: Grouping): string | null {
+  if (grouping === "none") return null;
   if (grouping === "model") return commonest(brief.gpus.map((gpu) => gpu.name));
   if (grouping === "user") return commonest(brief.gpus.flatMap((gpu) => gpu.verdict.users ?? []));
   return brief.labels[grouping.slice("label:".length)] ?? null;

@@ -6,6 +6,7 @@ import { page } from "./page.svelte";
 
 const NODE_PACE_MS = 3000;
 const HOUR_PACE_MS = 10_000;
+const GONE = 404;
 
 export class CloseLook {
   node = $state.raw<NodeWhole | null>(null);
@@ -36,6 +37,7 @@ export class CloseLook {
       if (signal.aborted) return;
       if (!(failure instanceof NotGranted)) throw failure;
       this.refusal = failure;
+      if (failure.status === GONE) this.node = this.hour = null;
     }
   }
 }

@@ -25,8 +25,13 @@ export function placeOf(hash: string): Place {
 /** The hash that means a place. */
 export function hashOf({ view, argument, query }: Place): string {
   const path = view === "grid" ? "" : argument ? `${view}/${encodeURIComponent(argument)}` : view;
-  const search = query ? `?q=${encodeURIComponent(query).replaceAll("%20", "+").replaceAll("%3A", ":")}` : "";
+  const search = query ? `?q=${encodeURIComponent(query).replace(/%(20|3A|2C|3E|3C)/g, readable)}` : "";
   return `#/${path}${search}`;
+}
+
+/** What need not be escaped there, as a person would write it. */
+function readable(escaped: string): string {
+  return escaped === "%20" ? "+" : decodeURIComponent(escaped);
 }
 
 function decoded(part: string): string {

@@ -65,6 +65,8 @@ export function stretches(states: readonly (State | null)[], from: number, grain
 function carried(states: readonly (State | null)[], most: number): (State | null)[] {
   const filled = [...states];
   for (const [after, before] of holes(states, most)) filled.fill(states[after] ?? null, after + 1, before);
+  const last = states.findLastIndex((state) => state !== null);
+  if (last >= 0 && states.length - last - 1 <= most) filled.fill(states[last] ?? null, last + 1);
   return filled;
 }
 
@@ -77,10 +79,11 @@ export function latest(figures: readonly Figure[], most: number): Figure {
   return null;
 }
 
-/** A round number that none of the figures is above. */
-export function ceiling(lines: readonly (readonly Figure[])[], least: number): number {
-  let most = least;
+/** The top of a plot: what is expected at most, or else a round number that none of the figures is above. */
+export function ceiling(lines: readonly (readonly Figure[])[], expected: number): number {
+  let most = expected;
   for (const figures of lines) for (const figure of figures) if (figure !== null && figure > most) most = figure;
+  if (most === expected) return expected;
   const magnitude = 10 ** Math.floor(Math.log10(most));
   const step = [1, 2, 4, 5, 6, 8, 10].find((each) => each * magnitude >= most) ?? 10;
   return step * magnitude;

@@ -7,7 +7,6 @@ export const PLACEHOLDER = "Find a GPU, node or person";
 export const TRY: readonly string[] = ["free mem>40G", "idle>1h", "-busy"];
 export const NARROW = "Narrow it down";
 export const MORE = "More words you can use";
-export const NO_MATCH = "No GPU matches";
 export const SHARED = "The filter is in the address: share it";
 
 export const STATE_MEANING: Record<State, string> = {

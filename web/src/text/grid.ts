@@ -15,6 +15,7 @@ export const SORT_WORDS: Record<Sort, string> = {
 };
 export const DENSITY_WORDS: Record<Density, string> = { comfortable: "Comfortable", compact: "Compact" };
 export const HEAT_MAP = "Heat map";
+export const LIST = "List";
 export const LEGEND: Record<State, string> = {
   free: "free",
   leased: "leased, starting",
@@ -148,6 +149,11 @@ export function heading(name: string | null, grouping: Grouping): string {
   if (grouping === "model") return shortModel(name);
   if (grouping === "user") return name ?? "nobody";
   return name === null ? `no ${groupingWord(grouping)}` : `${groupingWord(grouping)} ${name}`;
+}
+
+/** As `heading`, for where there is hardly room. */
+export function caption(name: string | null, grouping: Grouping): string {
+  return name !== null && grouping.startsWith("label:") ? name : heading(name, grouping);
 }
 
 /** The people on these GPUs, at most three by name. */

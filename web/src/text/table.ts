@@ -24,7 +24,7 @@ export const HEADS: readonly Head[] = [
   { key: "temperature", title: "Temp.", meaning: "temperature in degrees Celsius", isNumber: true, characters: [8, 8] },
   { key: "power", title: "Power", meaning: "what it draws, in watts", isNumber: true, characters: [8, 8] },
   { key: "since", title: "Since", meaning: "how long it has been in this state", isNumber: true, characters: [9, 9] },
-  { key: "why", title: "Why this state", meaning: "the reason, as the hub judges it", characters: [18, 56] },
+  { key: "why", title: "Why this state", meaning: "the reason, as the hub judges it", characters: [18, 46] },
   { key: "driver", title: "Driver", meaning: "version of the driver", characters: [8, 16] },
   { key: "labels", title: "Labels", meaning: "what the machine is labelled with", characters: [8, 40] },
   { key: "uuid", title: "UUID", meaning: "the GPU's own name, for CUDA_VISIBLE_DEVICES", characters: [8, 46] },

@@ -3,7 +3,7 @@
 import { type Grouping, freeOf } from "../../state/arrange";
 import type { Fleet, Gpu } from "../../state/fleet";
 import { ACROSS, type Column, type Plan, type Square } from "../../state/heat";
-import { heading } from "../../text/grid";
+import { caption } from "../../text/grid";
 import { type Colours, type Tiles, coloursOf, kindOf, tilesOf } from "./squares";
 
 export interface Scene {
@@ -56,7 +56,7 @@ export function painter(fleet: Fleet): (canvas: HTMLCanvasElement, scene: Scene)
     pen.putImageData(image, 0, 0);
     pen.setTransform(ratio, 0, 0, ratio, 0, -scene.top * ratio);
     pen.font = kit.font;
-    for (const column of seen) caption(pen, fleet, scene, column, kit.colours);
+    for (const column of seen) captioned(pen, fleet, scene, column, kit.colours);
     if (scene.chosen) outline(pen, scene, scene.chosen, kit.colours);
   };
 }
@@ -65,7 +65,7 @@ function kitFor(kit: Kit | null, canvas: HTMLCanvasElement, { appearance }: Scen
   const made = `${size} ${appearance}`;
   if (kit?.made === made) return kit;
   const colours = coloursOf(canvas);
-  const font = `12px ${getComputedStyle(canvas).fontFamily}`;
+  const font = `11px ${getComputedStyle(canvas).fontFamily}`;
   return { made, size, colours, font, bright: tilesOf(size, colours), dim: tilesOf(size, colours, DIMMED) };
 }
 
@@ -99,11 +99,11 @@ function copy(tile: Uint32Array, size: number, pixels: Uint32Array, wide: number
   }
 }
 
-function caption(pen: CanvasRenderingContext2D, fleet: Fleet, { plan, grouping }: Scene, column: Column, colours: Colours): void {
+function captioned(pen: CanvasRenderingContext2D, fleet: Fleet, { plan, grouping }: Scene, column: Column, colours: Colours): void {
   const numbers = [...new Set(column.lines.map((line) => line.number))];
   const { free } = freeOf(fleet, numbers);
   const first = fleet.nodes.get(numbers[0] ?? -1)?.brief.name ?? "";
-  const name = column.continued || grouping === "none" ? first : heading(column.name, grouping);
+  const name = column.continued || grouping === "none" ? first : caption(column.name, grouping);
   const wide = plan.pitch * ACROSS - 1;
   const counted = free > 0 ? `${free} free` : "";
   const room = wide - (counted ? pen.measureText(counted).width + OVER : 0);

@@ -6,8 +6,8 @@ import { type Drawing, alone } from "../../state/series";
 import { moment } from "../../text/plot";
 
 /** Room for the words of the axes, in pixels; the band above a plot keeps the same distance. */
-export const LEFT = 46;
-export const RIGHT = 8;
+const LEFT = 46;
+const RIGHT = 8;
 const HEIGHT = 132;
 const BELOW = 22;
 const FONT_PIXELS = 11;

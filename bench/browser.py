@@ -1,0 +1,128 @@
+"""The page in Debian's Chromium, and what Chromium counts of it."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from playwright.sync_api import Browser, CDPSession, Error, Page, sync_playwright
+
+from bench.peers import NotAvailable
+
+_DESK = {"width": 1440, "height": 900}
+_PATIENCE_MILLISECONDS = 60_000
+# After the frame that follows the first GPU: then it can be seen.
+_TELL_WHEN_DRAWN = """
+window.drawnAfterMs = new Promise((resolve) => {
+  new MutationObserver((_, observer) => {
+    if (!document.querySelector("[data-gpu], canvas")) return;
+    observer.disconnect();
+    requestAnimationFrame(() => setTimeout(() => resolve(performance.now())));
+  }).observe(document, { childList: true, subtree: true });
+});
+"""
+# Up and down the page, a little with each frame.
+_SCROLL = """
+(seconds) => new Promise((resolve) => {
+  const times = [];
+  let step = 40;
+  const frame = (now) => {
+    times.push(now);
+    const before = scrollY;
+    scrollBy(0, step);
+    if (scrollY === before) step = -step;
+    if (now - times[0] < 1000 * seconds) requestAnimationFrame(frame);
+    else resolve(times);
+  };
+  requestAnimationFrame(frame);
+})
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counters:
+    """What Chromium has counted since the page was opened; `cpu` is the page's thread alone."""
+
+    at: float
+    script_seconds: float
+    script_cpu_seconds: float
+    task_seconds: float
+    received_bytes: int
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Chromium, without a window; raise `NotAvailable` where there is none."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        raise NotAvailable("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+@contextmanager
+def opened(browser: Browser, url: str) -> Iterator["View"]:
+    """The page at this address, in a browser that has kept nothing."""
+    context = browser.new_context(viewport=_DESK)
+    context.set_default_timeout(_PATIENCE_MILLISECONDS)
+    try:
+        yield View(context.new_page(), url)
+    except Error as error:
+        raise NotAvailable(error.message.splitlines()[0]) from None
+    finally:
+        context.close()
+
+
+class View:
+    """One page, once its first GPUs can be seen."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self._page = page
+        self._wall, self._cpu = (page.context.new_cdp_session(page) for _ in range(2))
+        self._wall.send("Performance.enable", {"timeDomain": "timeTicks"})
+        self._cpu.send("Performance.enable", {"timeDomain": "threadTicks"})
+        self._received_bytes = 0
+        self._wall.on("Network.dataReceived", self._count)
+        self._wall.send("Network.enable")
+        page.add_init_script(_TELL_WHEN_DRAWN)
+        page.goto(url)
+        self.drawn_after_seconds: float = page.evaluate("window.drawnAfterMs") / 1000
+
+    def _count(self, event: dict[str, Any]) -> None:
+        self._received_bytes += event["encodedDataLength"]
+
+    def wait(self, seconds: float) -> None:
+        """Let it run, and count."""
+        self._page.wait_for_timeout(1000 * seconds)
+
+    def counters(self) -> Counters:
+        """What has been counted so far."""
+        wall, cpu = _metrics(self._wall), _metrics(self._cpu)
+        return Counters(
+            at=time.monotonic(),
+            script_seconds=wall["ScriptDuration"],
+            script_cpu_seconds=cpu["ScriptDuration"],
+            task_seconds=wall["TaskDuration"],
+            received_bytes=self._received_bytes,
+        )
+
+    def heap_bytes(self) -> int:
+        """What its scripts hold in memory, without what is only waiting to be let go."""
+        self._wall.send("HeapProfiler.collectGarbage")
+        return int(_metrics(self._wall)["JSHeapUsedSize"])
+
+    def scrolled_frames(self, seconds: float) -> tuple[float, ...]:
+        """How long each frame lasted, in seconds, while it was scrolled for so long."""
+        times = self._page.evaluate(_SCROLL, seconds)
+        return tuple((late - early) / 1000 for early, late in zip(times, times[1:], strict=False))
+
+
+def _metrics(session: CDPSession) -> dict[str, float]:
+    told = session.send("Performance.getMetrics")["metrics"]
+    return {metric["name"]: metric["value"] for metric in told}

@@ -1,0 +1,92 @@
+"""A small fleet with one of everything: each state, MIG, a silent node and one without a GPU."""
+
+import time
+from typing import Any
+
+from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Process, Snapshot
+from fleet_smi.model.units import GIB
+from tests.builders import MINUTE, gpu, instance, process, snapshot
+from tests.machines import wait_until
+from tests.server.hubs import RunningHub
+
+COMMAND = "python train.py --data /home/alice/secret-project"
+COUNTS = {"free": 3, "busy": 2, "held": 1, "ghost": 1, "broken": 1, "unknown": 1, "leased": 0}
+"""How many GPUs of the lab are in each state."""
+
+_A100 = {"name": "NVIDIA A100-SXM4-40GB", "memory_total_bytes": 40 * GIB}
+_MINUTES_IDLE = 12
+
+
+def fill(hub: RunningHub) -> None:
+    """Let the whole lab report to a hub, and wait until it has judged it."""
+    hub.report(*_idle_for_minutes(_first()), token=hub.join("id-of-gpu01", "gpu01"))
+    hub.add(_report(_a100(0), _a100(1), node="gpu02", labels={"rack": "a"}))
+    hub.add(_report(_broken(), _ghost(), node="gpu03", labels={"rack": "b"}))
+    hub.add(_report(gpu(0, uuid="GPU-silent"), node="gpu04", interval_seconds=0.1))
+    hub.add(_report(node="cpu01"))
+    wait_until(lambda: counts(hub) == COUNTS)
+
+
+def counts(hub: RunningHub) -> dict[str, int]:
+    """How many GPUs of each state the hub itself tells."""
+    summary = hub.fleet().summary
+    return {state: getattr(summary, state) for state in COUNTS}
+
+
+def _first() -> tuple[Gpu, ...]:
+    return (
+        gpu(0, uuid="GPU-of-nobody"),
+        _worked(1, process(user="alice", command=COMMAND), uuid="GPU-of-alice"),
+        gpu(2, uuid="GPU-of-bob", memory_used_bytes=16 * GIB, processes=(_idle("bob"),)),
+        _worked(3, uuid="GPU-in-parts", mig_mode=True, busy_percent=None, instances=_parts()),
+    )
+
+
+def _parts() -> tuple[Any, ...]:
+    carols = process(4713, user="carol", gpu_memory_bytes=4 * GIB)
+    return (
+        instance(1, memory_used_bytes=4 * GIB, processes=(carols,)),
+        instance(2, profile="2g.20gb", memory_total_bytes=20 * GIB),
+    )
+
+
+def _worked(index: int, *processes: Process, **fields: Any) -> Gpu:
+    used = sum(each.gpu_memory_bytes or 0 for each in processes)
+    figures = {"busy_percent": 87.0, "memory_used_bytes": used, "power_watts": 512.0}
+    return gpu(index, processes=processes, **(figures | fields))
+
+
+def _idle(user: str) -> Process:
+    return process(4712, user=user, name="jupyter", busy_percent=0.0)
+
+
+def _a100(index: int) -> Gpu:
+    return gpu(index, uuid=f"GPU-a100-{index}", **_A100)
+
+
+def _broken() -> Gpu:
+    fault = Fault(kind="lost", detail="fell off the bus", remedy="reboot the machine")
+    return gpu(0, uuid="GPU-broken", fault=fault, memory_used_bytes=None, busy_percent=None)
+
+
+def _ghost() -> Gpu:
+    return gpu(1, uuid="GPU-ghost", memory_used_bytes=31 * GIB)
+
+
+def _report(*gpus: Gpu, **fields: Any) -> Snapshot:
+    usual: dict[str, Any] = {
+        "taken_at": time.time(),
+        "interval_seconds": 60.0,
+        "host": Host(driver_version="570.172.08", cpu_percent=31.0, cpu_count=64),
+        "runs": (CollectorRun(name="nvidia", outcome="ok", seconds=0.004),),
+    }
+    return snapshot(*gpus, **(usual | fields))
+
+
+def _idle_for_minutes(gpus: tuple[Gpu, ...]) -> list[Snapshot]:
+    """Reports of the same, a minute apart: long enough for what idles to be held."""
+    now = time.time()
+    return [
+        _report(*gpus, taken_at=now - ago * MINUTE, sequence=_MINUTES_IDLE - ago, labels={"rack": "a"})
+        for ago in range(_MINUTES_IDLE, -1, -1)
+    ]

@@ -1,0 +1,29 @@
+"""People who sign in to a hub: Ada runs it, Vic may look."""
+
+from playwright.sync_api import Page, expect
+
+from tests.server.hubs import RunningHub
+
+ADMIN, VIEWER = "ada", "vic"
+PASSWORD = "correct horse battery"
+
+
+def welcome(hub: RunningHub) -> None:
+    """Give both an account."""
+    hub.server.credentials.users.add(ADMIN, PASSWORD, "admin")
+    hub.server.credentials.users.add(VIEWER, PASSWORD, "viewer")
+    hub.server.credentials.refresh()
+
+
+def sign_in(page: Page, hub: RunningHub, name: str) -> None:
+    """Sign in by hand, and see who one is."""
+    page.goto(f"{hub.url}/#/signin")
+    fill_in(page, name, PASSWORD)
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
+def fill_in(page: Page, name: str, password: str) -> None:
+    """Fill in the form, and send it."""
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("main").get_by_role("button", name="Sign in").click()

@@ -1,0 +1,95 @@
+"""What comes from machines is text and nothing else, wherever it is shown."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.builders import gpu, process, snapshot
+from tests.page.people import ADMIN, sign_in, welcome
+from tests.page.views import fits
+from tests.server.hubs import RunningHub
+
+MARKUP = "<img src=x onerror=alert(1)>"
+NAMES = (MARKUP, "\x1b[31mred\x1b[0m", "gpu\u202e10\u2066", "x" * 10_000, "'\"`${alert(1)}")
+UNSEEN = "[\x1b\u202a-\u202e\u2066-\u2069]"
+VIEWS = ("", "table", "people", "setup", "node/hostile-{}", "gpu/GPU-{}")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    """A hub to which every name that a machine can choose is chosen to do harm."""
+    with RunningHub(tmp_path_factory.mktemp("hostile")) as hub:
+        for at, name in enumerate(NAMES):
+            _report(hub, at, name)
+        welcome(hub)
+        yield hub
+
+
+def _report(hub: RunningHub, at: int, name: str) -> None:
+    running = process(user=name, name=name, command=name, container=name, slurm_job=name)
+    card = gpu(0, uuid=f"GPU-{at}", name=name, busy_percent=80.0, processes=(running,))
+    report = snapshot(
+        card,
+        node_id=f"hostile-{at}",
+        name=name,
+        labels={"rack": name},
+        interval_seconds=60.0,
+        taken_at=time.time(),
+    )
+    answer = hub.report(report, token=hub.join(f"hostile-{at}", "hostile"))
+    assert answer.status == 200, answer
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_name_can_do_nothing_in_any_view(hostile: RunningHub, page: Page, view: str) -> None:
+    sign_in(page, hostile, ADMIN)
+    for at in range(len(NAMES)) if "{}" in view else [0]:
+        page.goto(f"{hostile.url}/#/{view.format(at)}")
+        expect(page.get_by_role("main")).to_contain_text("<img src=x" if at == 0 else NAMES[at][:3].strip("\x1b"))
+        assert page.locator("img").count() == 0
+        assert fits(page)
+        assert not page.evaluate(f"new RegExp({UNSEEN!r}, 'u').test(document.body.innerText)")
+
+
+def test_a_name_can_do_nothing_in_the_card(hostile: RunningHub, page: Page) -> None:
+    sign_in(page, hostile, ADMIN)
+    for cell in page.get_by_role("gridcell").all():
+        cell.click()
+        card = page.get_by_role("dialog")
+        expect(card.get_by_role("row")).to_have_count(2)
+        box = card.bounding_box()
+        assert box is not None
+        assert box["width"] < 700
+        assert box["height"] < 900
+        page.keyboard.press("Escape")
+    assert page.locator("img").count() == 0
+
+
+def test_a_name_can_do_nothing_among_the_suggestions(hostile: RunningHub, page: Page) -> None:
+    page.goto(hostile.url)
+    page.get_by_role("combobox", name="Find").fill("user:")
+    expect(page.get_by_role("option").filter(has_text=MARKUP)).to_be_visible()
+    assert page.locator("img").count() == 0
+    assert fits(page)
+
+
+def test_a_filter_in_an_address_is_text_too(hub: RunningHub, page: Page) -> None:
+    hub.add(snapshot(gpu(0)))
+    page.goto(f"{hub.url}/#/?q=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E")
+    expect(page.get_by_role("gridcell")).to_have_count(1)
+    assert page.locator("img").count() == 0
+
+
+def test_a_line_to_a_node_with_a_hostile_name_is_one_word_for_the_shell(
+    tmp_path: Path, page: Page
+) -> None:
+    with RunningHub(tmp_path / "hub") as hub:
+        hub.report(
+            snapshot(gpu(0), name="a; rm -rf ~", interval_seconds=60.0),
+            token=hub.join("id-of-gpu01", "a"),
+        )
+        page.goto(hub.url)
+        expect(page.get_by_text("ssh 'a; rm -rf ~'", exact=True)).to_be_visible()

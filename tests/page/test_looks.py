@@ -1,0 +1,104 @@
+"""How each view looks, light and dark: nothing that shuts anybody out, and a picture to look at."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.page.conftest import NewPage
+from tests.page.people import ADMIN, sign_in
+from tests.page.views import VIEWS, fits, show
+from tests.server.hubs import RunningHub
+
+SHOTS = Path(__file__).parents[2] / "build" / "page-shots"
+THEMES = ("light", "dark")
+PHONE = {"width": 390, "height": 844}
+GRAVE = ("serious", "critical")
+
+
+def _barriers(page: Page) -> list[str]:
+    """What axe finds that would shut somebody out, and where."""
+    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    return [
+        f"{one['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+        for one in found
+        if one["impact"] in GRAVE
+        for node in one["nodes"]
+    ]
+
+
+def _shoot(page: Page, name: str) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / f"{name.replace(' ', '-')}.png")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_no_view_shuts_anybody_out(lab: RunningHub, new_page: NewPage, theme: str) -> None:
+    page = new_page(color_scheme=theme, reduced_motion="reduce")
+    sign_in(page, lab, ADMIN)
+    found = []
+    for name in VIEWS:
+        show(page, lab, name)
+        _shoot(page, f"{name} {theme}")
+        found += [f"{name}: {barrier}" for barrier in _barriers(page)]
+        assert fits(page), name
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_neither_does_the_card_nor_the_list_of_keys_nor_the_search(
+    lab: RunningHub, new_page: NewPage, theme: str
+) -> None:
+    page = new_page(color_scheme=theme, reduced_motion="reduce")
+    show(page, lab, "grid")
+    page.get_by_role("gridcell", name="gpu01 GPU 1").click()
+    expect(page.get_by_role("dialog")).to_contain_text("python")
+    _shoot(page, f"card {theme}")
+    found = _barriers(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("combobox", name="Find").focus()
+    expect(page.get_by_role("option").first).to_be_visible()
+    _shoot(page, f"find {theme}")
+    found += _barriers(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    _shoot(page, f"keys {theme}")
+    found += _barriers(page)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_nor_does_the_phone(lab: RunningHub, new_page: NewPage, theme: str) -> None:
+    page = new_page(color_scheme=theme, viewport=PHONE, has_touch=True, is_mobile=True)
+    page.goto(lab.url)
+    expect(page.get_by_role("heading", name="Free now")).to_be_visible()
+    _shoot(page, f"phone {theme}")
+    found = _barriers(page)
+    assert not found, "\n".join(found)
+
+
+def test_light_and_dark_are_as_the_system_says_until_somebody_chooses(
+    lab: RunningHub, new_page: NewPage
+) -> None:
+    page = new_page(color_scheme="dark")
+    show(page, lab, "grid")
+    dark = _ground(page)
+    page.get_by_role("button", name="Theme:").click()
+    expect(page.get_by_role("button", name="Theme: Light", exact=True)).to_be_visible()
+    light = _ground(page)
+    assert sum(light) > sum(dark) + 300
+    page.reload()
+    expect(page.get_by_role("button", name="Theme: Light", exact=True)).to_be_visible()
+    assert _ground(page) == light
+    page.get_by_role("button", name="Theme:").click()
+    assert _ground(page) == dark
+
+
+def _ground(page: Page) -> list[int]:
+    """The colour behind everything, as red, green and blue."""
+    page.mouse.move(0, 0)
+    words = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return [int(part) for part in words[words.index("(") + 1 : -1].split(",")[:3]]

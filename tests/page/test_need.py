@@ -1,0 +1,75 @@
+""" "I need a GPU": the hub's own answer, and lines that can be taken away."""
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.server.hubs import RunningHub
+
+
+@pytest.fixture
+def need(lab: RunningHub, page: Page) -> Locator:
+    """The card that asks and answers."""
+    page.goto(lab.url)
+    return page.get_by_role("region", name="I need a GPU")
+
+
+def _offered(hub: RunningHub, question: str) -> list[dict[str, Any]]:
+    answer = hub.ask("GET", f"/api/v1/free?{question}")
+    offered: list[dict[str, Any]] = msgspec.json.decode(answer.body)["offered"]
+    return offered
+
+
+def _copied(page: Page, need: Locator, what: str) -> str:
+    """What the clipboard holds once the button says that it was copied."""
+    button = need.get_by_role("button", name=re.compile(f"{what}$"))
+    button.click()
+    expect(button).to_contain_text("Copied")
+    text: str = page.evaluate("navigator.clipboard.readText()")
+    return text
+
+
+def test_the_answer_is_that_of_the_hub(lab: RunningHub, need: Locator) -> None:
+    [best] = _offered(lab, "n=1&same_node=true")
+    expect(need).to_contain_text(f"{best['node']}: GPU {best['index']}")
+
+
+def test_two_with_much_memory_on_one_node_are_asked_for_as_such(
+    lab: RunningHub, need: Locator
+) -> None:
+    need.get_by_role("button", name="One more").click()
+    need.get_by_label("Free memory each").select_option(label="≥ 24 GiB")
+    best = _offered(lab, "n=2&min_free=24GiB&same_node=true")
+    assert {one["node"] for one in best} == {"gpu02"}
+    expect(need).to_contain_text("gpu02: GPU 0 and 1")
+    expect(need).to_contain_text("2 × A100-SXM4-40GB")
+
+
+def test_where_one_node_has_too_few_several_are_offered(need: Locator) -> None:
+    for _ in range(2):
+        need.get_by_role("button", name="One more").click()
+    expect(need).to_contain_text("Not now")
+    need.get_by_label("Same node").uncheck()
+    expect(need).to_contain_text("gpu02: GPU 0 and 1")
+    expect(need).to_contain_text("gpu01: GPU")
+
+
+def test_what_cannot_be_had_is_said_with_the_reason_of_the_hub(
+    lab: RunningHub, need: Locator
+) -> None:
+    need.get_by_label("Free memory each").select_option(label="≥ 120 GiB")
+    answer = lab.ask("GET", "/api/v1/free?n=1&min_free=120GiB&same_node=true")
+    expect(need).to_contain_text(msgspec.json.decode(answer.body)["unmet"])
+
+
+def test_each_line_is_copied_and_that_is_said(
+    lab: RunningHub, need: Locator, page: Page
+) -> None:
+    need.get_by_label("Free memory each").select_option(label="≥ 40 GiB")
+    expect(need).to_contain_text("gpu01: GPU 0")
+    assert _copied(page, need, "the line that leads there") == "ssh gpu01"
+    assert "CUDA_VISIBLE_DEVICES=0" in _copied(page, need, "these and no others")
+    assert _copied(page, need, "when it is run").startswith("fleet-smi run -n 1 --min-free 40GiB")

@@ -1,0 +1,42 @@
+"""People: who has what as the hub tells it, and a click that shows it."""
+
+import re
+
+import msgspec
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.fleets import COUNTS
+from tests.server.hubs import RunningHub
+
+PEOPLE = ("alice", "bob", "carol")
+
+
+def test_everybody_whom_the_hub_tells_is_listed_with_what_they_have(
+    lab: RunningHub, page: Page
+) -> None:
+    told = msgspec.json.decode(lab.ask("GET", "/api/v1/people").body)["people"]
+    assert {person["user"] for person in told if person["seen"]} == set(PEOPLE)
+    page.goto(f"{lab.url}/#/people")
+    for person in told:
+        row = page.get_by_role("row").filter(has_text=person["user"])
+        expect(row).to_contain_text(str(person["gpus"]))
+        expect(row).to_contain_text("gpu01")
+    expect(page.get_by_role("row").filter(has_text="bob")).to_contain_text("1 idle 12 m")
+    expect(page.get_by_text("1 of these is doing nothing.")).to_be_visible()
+
+
+@pytest.mark.parametrize("place", ["#/", "#/people"])
+def test_a_click_on_a_name_shows_what_they_have(
+    lab: RunningHub, page: Page, place: str
+) -> None:
+    page.goto(f"{lab.url}/{place}")
+    page.get_by_role("link", name="bob").click()
+    expect(page).to_have_url(re.compile(r"#/\?q=user:bob$"))
+    expect(page.get_by_role("combobox", name="Find")).to_have_value("user:bob")
+    expect(page.locator(".cell.dimmed")).to_have_count(sum(COUNTS.values()) - 1)
+
+
+def test_where_nobody_has_a_gpu_that_is_said(hub: RunningHub, page: Page) -> None:
+    page.goto(f"{hub.url}/#/people")
+    expect(page.get_by_text("Nobody holds a GPU now.")).to_be_visible()

@@ -1,0 +1,75 @@
+"""The page on a phone: what is free comes first, and nothing runs out of the screen."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.conftest import NewPage
+from tests.page.views import VIEWS, fits, show
+from tests.server.hubs import RunningHub
+
+SIZE = {"width": 390, "height": 844}
+
+
+@pytest.fixture
+def phone(new_page: NewPage) -> Page:
+    """A page as on a phone."""
+    return new_page(viewport=SIZE, has_touch=True, is_mobile=True)
+
+
+def test_free_gpus_stand_above_the_nodes(lab: RunningHub, phone: Page) -> None:
+    phone.goto(lab.url)
+    free = phone.get_by_role("region", name=re.compile("^Free now"))
+    expect(free.get_by_role("listitem")).to_have_count(2)
+    expect(free.get_by_role("listitem").filter(has_text="gpu02")).to_contain_text("GPU 0, 1")
+    nodes = phone.get_by_role("heading", name=re.compile("^Nodes"))
+    above, below = free.bounding_box(), nodes.bounding_box()
+    assert above is not None
+    assert below is not None
+    assert above["y"] < min(below["y"], SIZE["height"])
+
+
+def test_the_line_to_a_free_gpu_is_copied_by_a_tap(lab: RunningHub, phone: Page) -> None:
+    phone.goto(lab.url)
+    button = phone.get_by_role("button", name="the ssh line to gpu02")
+    button.tap()
+    expect(button).to_contain_text("Copied")
+    assert phone.evaluate("navigator.clipboard.readText()") == "ssh gpu02"
+
+
+def test_whoever_holds_a_gpu_and_does_nothing_can_be_asked(lab: RunningHub, phone: Page) -> None:
+    phone.goto(lab.url)
+    held = phone.get_by_role("region", name=re.compile("^Held, doing nothing"))
+    expect(held.get_by_role("listitem")).to_contain_text("bob")
+
+
+def test_a_tap_on_a_gpu_opens_its_card_as_a_sheet(lab: RunningHub, phone: Page) -> None:
+    phone.goto(lab.url)
+    phone.get_by_role("button", name="gpu01 GPU 1, busy").tap()
+    card = phone.get_by_role("dialog", name="gpu01 GPU 1")
+    expect(card).to_contain_text("busy by alice")
+    box = card.bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= SIZE["width"]
+    card.get_by_role("button", name="Close").tap()
+    expect(card).to_be_hidden()
+
+
+def test_the_way_to_each_section_is_at_hand(lab: RunningHub, phone: Page) -> None:
+    phone.goto(lab.url)
+    sections = phone.get_by_role("navigation", name="Sections")
+    sections.get_by_role("link", name="People").tap()
+    expect(phone.get_by_role("heading", name="People", level=1)).to_be_visible()
+    expect(sections.get_by_role("link", name="Fleet")).to_be_in_viewport()
+
+
+def test_no_view_has_to_be_scrolled_sideways(lab: RunningHub, phone: Page) -> None:
+    for view in VIEWS:
+        if view not in ("grid", "set-up"):
+            show(phone, lab, view)
+            assert fits(phone), view
+    phone.goto(lab.url)
+    expect(phone.get_by_role("heading", name="Free now")).to_be_visible()
+    assert fits(phone)

@@ -1,0 +1,89 @@
+"""The set-up page: an admin lets machines in, names and removes them, and makes tokens."""
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.builders import gpu, snapshot
+from tests.machines import wait_until
+from tests.page.people import ADMIN, VIEWER, sign_in, welcome
+from tests.server.hubs import RunningHub
+
+
+@pytest.fixture
+def setup(hub: RunningHub, page: Page) -> Page:
+    """The set-up page of a hub with one node, before its admin."""
+    hub.add(snapshot(gpu(0), interval_seconds=60.0))
+    welcome(hub)
+    sign_in(page, hub, ADMIN)
+    page.get_by_role("link", name="Set-up").click()
+    expect(page.get_by_role("heading", name="Set-up")).to_be_visible()
+    return page
+
+
+def _row(setup: Page, text: str) -> Locator:
+    return setup.get_by_role("listitem").filter(has_text=text)
+
+
+def test_the_line_that_lets_a_machine_join_works(hub: RunningHub, setup: Page) -> None:
+    setup.get_by_role("button", name="Make the line").click()
+    line = setup.locator("code").filter(has_text="fleet-smi join").inner_text()
+    assert hub.url in line
+    secret = next(word for word in line.split() if word.startswith("fleet_"))
+    hub.join("id-of-new", "new", secret)
+
+
+def test_a_token_is_made_shown_once_and_revoked_once_confirmed(
+    hub: RunningHub, setup: Page
+) -> None:
+    setup.get_by_label("Note").fill("for the dashboard")
+    setup.get_by_role("button", name="Make a token").click()
+    expect(setup.get_by_text("It is shown this once.")).to_be_visible()
+    secret = setup.get_by_role("region", name="Tokens").locator("code").inner_text()
+    assert hub.ask("GET", "/api/v1/fleet", token=secret).status == 200
+    row = _row(setup, "for the dashboard")
+    row.get_by_role("button", name="Revoke for the dashboard").click()
+    row.get_by_role("button", name="Keep").click()
+    row.get_by_role("button", name="Revoke for the dashboard").click()
+    row.get_by_role("button", name="Revoke", exact=True).click()
+    expect(row).to_have_count(0)
+    assert hub.ask("GET", "/api/v1/fleet", token=secret).status == 401
+
+
+def test_a_node_is_renamed_and_labelled(hub: RunningHub, setup: Page) -> None:
+    setup.get_by_role("button", name="Change gpu01").click()
+    setup.get_by_label("Name").fill("big-one")
+    setup.get_by_label("Labels").fill("rack=a, room=2")
+    setup.get_by_role("button", name="Save").click()
+    expect(_row(setup, "big-one")).to_contain_text("rack=a")
+    [node] = hub.fleet().nodes
+    assert (node.name, node.labels) == ("big-one", {"rack": "a", "room": "2"})
+
+
+def test_a_label_that_makes_no_sense_is_refused_with_a_reason(setup: Page) -> None:
+    setup.get_by_role("button", name="Change gpu01").click()
+    setup.get_by_label("Labels").fill("rack")
+    setup.get_by_role("button", name="Save").click()
+    expect(setup.get_by_role("alert")).to_be_visible()
+
+
+def test_a_node_is_removed_only_when_that_is_confirmed(hub: RunningHub, setup: Page) -> None:
+    setup.get_by_role("button", name="Remove gpu01").click()
+    expect(setup.get_by_text("Remove gpu01?")).to_be_visible()
+    setup.get_by_role("button", name="Keep").click()
+    assert len(hub.fleet().nodes) == 1
+    setup.get_by_role("button", name="Remove gpu01").click()
+    setup.get_by_role("button", name="Remove", exact=True).click()
+    expect(setup.get_by_role("heading", name="0 machines")).to_be_visible()
+    wait_until(lambda: not hub.fleet().nodes)
+
+
+@pytest.mark.parametrize("name", [VIEWER, None])
+def test_somebody_who_is_no_admin_does_not_see_it(
+    lab: RunningHub, page: Page, name: str | None
+) -> None:
+    if name:
+        sign_in(page, lab, name)
+    page.goto(f"{lab.url}/#/setup")
+    expect(page.get_by_role("heading", name="Set-up is for admins")).to_be_visible()
+    expect(page.get_by_role("link", name="Set-up")).to_have_count(0)
+    expect(page.get_by_role("button", name="Make a token")).to_have_count(0)

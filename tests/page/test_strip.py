@@ -1,0 +1,97 @@
+"""The strip of truth: the counts are the hub's, each is a filter, and a lost hub is said at once."""
+
+import re
+from pathlib import Path
+
+import msgspec
+from playwright.sync_api import Locator, Page, expect
+
+from tests.builders import gpu, snapshot
+from tests.page.fleets import COUNTS, counts
+from tests.server.hubs import RunningHub
+
+LOST = "Connection to the hub lost."
+STALE = re.compile(r"\bstale\b")
+
+
+def _chip(page: Page, state: str, count: int) -> Locator:
+    strip = page.get_by_role("region", name="The fleet now")
+    return strip.get_by_role("button", name=re.compile(rf"^{count}\s*{state}$"))
+
+
+def _found(hub: RunningHub, words: str) -> int:
+    answer = hub.ask("GET", f"/api/v1/fleet?filter={words}")
+    return sum(len(node["gpus"]) for node in msgspec.json.decode(answer.body)["nodes"])
+
+
+def test_the_counts_are_those_of_the_hub(lab: RunningHub, page: Page) -> None:
+    page.goto(lab.url)
+    for state, count in counts(lab).items():
+        expect(_chip(page, state, count)).to_be_visible()
+
+
+def test_each_count_shows_what_the_hub_finds_by_it_and_all_again(
+    lab: RunningHub, page: Page
+) -> None:
+    page.goto(f"{lab.url}/#/table")
+    rows = page.locator("tbody tr[aria-rowindex]")
+    for state, count in COUNTS.items():
+        expect(rows).to_have_count(sum(COUNTS.values()))
+        chip = _chip(page, state, count)
+        chip.click()
+        expect(chip).to_have_attribute("aria-pressed", "true")
+        expect(rows).to_have_count(_found(lab, state))
+        chip.click()
+
+
+def test_it_says_how_many_nodes_report_what_they_draw_and_what_is_free(
+    lab: RunningHub, page: Page
+) -> None:
+    page.goto(lab.url)
+    strip = page.get_by_role("region", name="The fleet now")
+    expect(strip).to_contain_text(re.compile(r"4 of 5\s*nodes reporting"))
+    expect(strip).to_contain_text(re.compile(r"160 GiB\s*free memory"))
+    expect(strip).to_contain_text(re.compile(r"\d+ s ago\s*newest data"))
+    expect(strip).to_contain_text(re.compile(r"W\s*GPU power"))
+
+
+def test_a_lost_hub_is_said_at_once_and_what_is_shown_turns_grey(
+    hub: RunningHub, page: Page
+) -> None:
+    hub.add(snapshot(gpu(0), interval_seconds=60.0))
+    page.goto(hub.url)
+    expect(page).to_have_title("1 free · fleet-smi")
+    hub.stop()
+    expect(page.get_by_text(LOST)).to_be_visible(timeout=2_000)
+    expect(page.get_by_role("main")).to_have_class(STALE)
+    expect(page.get_by_text("gpu01").first).to_be_visible()
+    expect(page).to_have_title("fleet-smi")
+
+
+def test_a_hub_that_comes_back_is_found_again_and_its_news_are_shown(
+    tmp_path: Path, page: Page
+) -> None:
+    with RunningHub(tmp_path / "hub") as before:
+        before.add(snapshot(gpu(0), interval_seconds=60.0))
+        page.goto(before.url)
+        expect(page.get_by_role("gridcell")).to_have_count(1)
+        address = before.url.removeprefix("http://")
+    expect(page.get_by_text(LOST)).to_be_visible()
+    with RunningHub(tmp_path / "hub", hub__listen=address) as after:
+        expect(page.get_by_text(LOST)).to_be_hidden()
+        after.add(snapshot(gpu(0, uuid="GPU-new"), node="gpu02", interval_seconds=60.0))
+        expect(page.get_by_role("gridcell", name="gpu02 GPU 0")).to_be_visible()
+        expect(page.get_by_role("gridcell")).to_have_count(2)
+        expect(page.get_by_role("main")).not_to_have_class(STALE)
+        expect(page).to_have_title("2 free · fleet-smi")
+
+
+def test_somebody_who_cannot_wait_can_have_it_tried_now(tmp_path: Path, page: Page) -> None:
+    with RunningHub(tmp_path / "hub") as before:
+        before.add(snapshot(gpu(0), interval_seconds=60.0))
+        page.goto(before.url)
+        expect(page.get_by_role("gridcell")).to_have_count(1)
+        address = before.url.removeprefix("http://")
+    with RunningHub(tmp_path / "hub", hub__listen=address):
+        page.get_by_role("button", name="Try now").click()
+        expect(page.get_by_text(LOST)).to_be_hidden()
