@@ -5,13 +5,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from bench import agent, cluster_smi, hub, imports, probes, wall
+from bench import agent, cluster_smi, hub, imports, page, probes, wall
 from bench.machine import Bystanders, describe, machine
 from bench.peers import OURS, PEERS, NotAvailable, install
 from bench.report import Judgement, Pair, Series, judge, others, ratio_table, series_table, verdict
 from sim.build import BuildFailed
 
-PARTS = ("wall", "cpu", "agent", "imports", "pure", "hub", "cluster-smi")
+PARTS = ("wall", "cpu", "agent", "imports", "pure", "hub", "cluster-smi", "page")
 
 
 def main() -> int:
@@ -21,7 +21,8 @@ def main() -> int:
     try:
         install(PEERS[OURS])
         with machine() as environment:
-            judged = _measure(arguments.only or PARTS, environment, arguments.rounds)
+            parts = arguments.only or PARTS
+            judged = _measure(parts, environment, arguments.rounds, arguments.minutes)
     except (NotAvailable, BuildFailed) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -36,6 +37,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", action="append", choices=PARTS, help="only this part")
     parser.add_argument("--rounds", type=int, default=25, help="how often each is run (25)")
+    parser.add_argument("--minutes", type=float, default=1, help="how long the page is watched (1)")
     parser.add_argument("--no-fail", action="store_true", help="exit 0 whatever the budgets say")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
@@ -43,7 +45,9 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _measure(parts: Sequence[str], environment: Mapping[str, str], rounds: int) -> list[Judgement]:
+def _measure(
+    parts: Sequence[str], environment: Mapping[str, str], rounds: int, minutes: float
+) -> list[Judgement]:
     print(f"{describe()}; {rounds} rounds, all in turn\n")
     judged: list[Judgement] = []
     if "wall" in parts:
@@ -75,6 +79,8 @@ def _measure(parts: Sequence[str], environment: Mapping[str, str], rounds: int) 
         share = bystanders.share()
         judged += _show("a report of cluster-smi, CPU", measured, cluster_smi.PAIRS, "µs")
         print(f"{others(share)}\n")
+    if "page" in parts:
+        judged += _page(environment, minutes)
     return judged
 
 
@@ -85,6 +91,19 @@ def _agent(environment: Mapping[str, str]) -> list[Judgement]:
     judged = _show("one report a second, CPU a second", measured.cpu, agent.CPU_PAIRS, "ms")
     judged += _show("the same, resident memory", measured.resident, agent.MEMORY_PAIRS, "MiB")
     print(f"{others(share)}\n")
+    return judged
+
+
+def _page(environment: Mapping[str, str], minutes: float) -> list[Judgement]:
+    bystanders = Bystanders()
+    measured = page.measure(environment, minutes)
+    share = bystanders.share()
+    judged = _show(
+        "the page, all its files and what a viewer takes", measured.sizes, page.SIZE_PAIRS, "kB"
+    )
+    judged += _show("the page in Chromium", measured.times, page.TIME_PAIRS, "ms")
+    judged += _show("the same, memory", measured.heaps, page.HEAP_PAIRS, "MiB")
+    print(f"{measured.words}{others(share)}\n")
     return judged
 
 

@@ -5,23 +5,25 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from playwright.sync_api import Browser, CDPSession, Error, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Error, Page, ViewportSize, sync_playwright
 
 from bench.peers import NotAvailable
 
-_DESK = {"width": 1440, "height": 900}
+_DESK = ViewportSize(width=1440, height=900)
 _PATIENCE_MILLISECONDS = 60_000
+_A_GPU = "[data-gpu], canvas"
 # After the frame that follows the first GPU: then it can be seen.
-_TELL_WHEN_DRAWN = """
-window.drawnAfterMs = new Promise((resolve) => {
-  new MutationObserver((_, observer) => {
-    if (!document.querySelector("[data-gpu], canvas")) return;
+_TELL_WHEN_DRAWN = f"""
+window.drawnAfterMs = new Promise((resolve) => {{
+  new MutationObserver((_, observer) => {{
+    if (!document.querySelector("{_A_GPU}")) return;
     observer.disconnect();
     requestAnimationFrame(() => setTimeout(() => resolve(performance.now())));
-  }).observe(document, { childList: true, subtree: true });
-});
+  }}).observe(document, {{ childList: true, subtree: true }});
+}});
 """
 # Up and down the page, a little with each frame.
 _SCROLL = """
@@ -52,31 +54,31 @@ class Counters:
     received_bytes: int
 
 
-@contextmanager
-def chromium() -> Iterator[Browser]:
-    """Chromium, without a window; raise `NotAvailable` where there is none."""
+def installed() -> str:
+    """The path of this machine's Chromium; raise `NotAvailable` where there is none."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         raise NotAvailable("no Chromium on this machine")
+    return program
+
+
+@contextmanager
+def chromium(program: str) -> Iterator[Browser]:
+    """This Chromium, without a window; raise `NotAvailable` when it or a page of it fails."""
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         try:
-            yield opened
-        finally:
-            opened.close()
+            with playwright.chromium.launch(executable_path=program, args=["--no-sandbox"]) as one:
+                yield one
+        except Error as error:
+            raise NotAvailable(error.message.splitlines()[0]) from None
 
 
 @contextmanager
 def opened(browser: Browser, url: str) -> Iterator["View"]:
     """The page at this address, in a browser that has kept nothing."""
-    context = browser.new_context(viewport=_DESK)
-    context.set_default_timeout(_PATIENCE_MILLISECONDS)
-    try:
+    with browser.new_context(viewport=_DESK) as context:
+        context.set_default_timeout(_PATIENCE_MILLISECONDS)
         yield View(context.new_page(), url)
-    except Error as error:
-        raise NotAvailable(error.message.splitlines()[0]) from None
-    finally:
-        context.close()
 
 
 class View:
@@ -92,6 +94,7 @@ class View:
         self._wall.send("Network.enable")
         page.add_init_script(_TELL_WHEN_DRAWN)
         page.goto(url)
+        page.wait_for_selector(_A_GPU, state="attached")
         self.drawn_after_seconds: float = page.evaluate("window.drawnAfterMs") / 1000
 
     def _count(self, event: dict[str, Any]) -> None:
@@ -120,7 +123,7 @@ class View:
     def scrolled_frames(self, seconds: float) -> tuple[float, ...]:
         """How long each frame lasted, in seconds, while it was scrolled for so long."""
         times = self._page.evaluate(_SCROLL, seconds)
-        return tuple((late - early) / 1000 for early, late in zip(times, times[1:], strict=False))
+        return tuple((late - early) / 1000 for early, late in pairwise(times))
 
 
 def _metrics(session: CDPSession) -> dict[str, float]:

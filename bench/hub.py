@@ -2,26 +2,20 @@
 
 import json
 import os
-import re
-import socket
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.peers import OURS, PEERS, NotAvailable, last_error
+from bench.loaded import loaded_hub, parse_line
+from bench.peers import NotAvailable
 from bench.program import Program
 from bench.report import Pair, Series
 
 NODES, GPUS, LISTENERS = 2000, 8, 20
 _WARM_UP_LINES, _LINES = 2, 6  # the load says a line every five seconds
 _KEPT_UP = 0.95
-_LISTENERS = Path(__file__).with_name("listeners.py")
-_LINE = re.compile(r"(\d+) acknowledged, (\d+) failed(?:.*p99 ([\d.]+) ms)?")
 
 HUB, LOAD = "hub, CPU of one report", "load generator, CPU of one report"
 AIM, ONE_CORE = "the aim", f"one core at {NODES:,} reports/s"
@@ -90,30 +84,16 @@ def words(run: Run) -> str:
 
 
 def _run(environment: Mapping[str, str]) -> Run:
-    program, python = str(PEERS[OURS].program("fleet-smi")), str(PEERS[OURS].python)
-    with ExitStack() as stack:
-        state = stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-smi-bench-"))
-        token = _join_token(program, state, environment)
-        port = _free_port()
-
-        def start(*line: str) -> Program:
-            return stack.enter_context(Program(list(line), environment))
-
-        hub = start(program, "hub", "--listen", f"127.0.0.1:{port}", "--state", state)
-        hub.line()  # it says where it listens
-        listeners = start(python, "-I", str(_LISTENERS), str(port), str(LISTENERS))
-        size = ("--nodes", str(NODES), "--gpus", str(GPUS))
-        load = start(
-            program, "simulate", *size, "--to", f"http://127.0.0.1:{port}", "--join", token
-        )
+    with loaded_hub(environment) as hub:
+        listeners, load = hub.listeners(LISTENERS), hub.load(NODES, GPUS)
         for _ in range(_WARM_UP_LINES):
             load.line()
         listeners.ask()
-        windows = tuple(_windows(hub, load))
+        windows = tuple(_windows(hub.program, load))
         heard = json.loads(listeners.ask())
         return Run(
             windows=windows,
-            hub_bytes=_resident_bytes(hub.pid),
+            hub_bytes=_resident_bytes(hub.program.pid),
             listener_bytes_per_second=heard["bytes"] / sum(one.seconds for one in windows),
             delays=tuple(heard["delays"]),
         )
@@ -136,14 +116,6 @@ def _windows(hub: Program, load: Program) -> Iterator[Window]:
         )
 
 
-def parse_line(line: str) -> tuple[int, int, float]:
-    """How many reports were acknowledged and failed, and the 99th of 100 delays in ms."""
-    match = _LINE.search(line)
-    if match is None or not int(match[1]):
-        raise NotAvailable(f"no report came through: {line.strip()}")
-    return int(match[1]), int(match[2]), float(match[3])
-
-
 def cpu_seconds(pid: int) -> float:
     """The CPU time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
@@ -153,17 +125,3 @@ def cpu_seconds(pid: int) -> float:
 def _resident_bytes(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _join_token(program: str, state: str, environment: Mapping[str, str]) -> str:
-    line = [program, "hub", "token", "add", "--role", "join", "--state", state]
-    done = subprocess.run(line, env=dict(environment), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NotAvailable(last_error(done.stderr))
-    return done.stdout.strip()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

@@ -1,5 +1,6 @@
 """A hub of its own, and what runs against it: listeners, and a simulated fleet."""
 
+import re
 import socket
 import subprocess
 import tempfile
@@ -12,6 +13,7 @@ from bench.peers import OURS, PEERS, NotAvailable, last_error
 from bench.program import Program
 
 _LISTENERS = Path(__file__).with_name("listeners.py")
+_LINE = re.compile(r"(\d+) acknowledged, (\d+) failed(?:.*p99 ([\d.]+) ms)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,9 @@ class LoadedHub:
     def load(self, nodes: int, gpus: int, interval_seconds: float = 1.0) -> Program:
         """A simulated fleet that reports to it, and says a line every five seconds."""
         size = ("--nodes", str(nodes), "--gpus", str(gpus), "--interval", str(interval_seconds))
-        return self._start(_program(), "simulate", *size, "--to", self.url, "--join", self.join_token)
+        return self._start(
+            _program(), "simulate", *size, "--to", self.url, "--join", self.join_token
+        )
 
     def _start(self, *line: str) -> Program:
         return self.stack.enter_context(Program(list(line), self.environment))
@@ -55,6 +59,14 @@ def loaded_hub(environment: Mapping[str, str]) -> Iterator[LoadedHub]:
         yield LoadedHub(
             program=program, port=port, join_token=token, environment=environment, stack=stack
         )
+
+
+def parse_line(line: str) -> tuple[int, int, float]:
+    """How many reports of a load were acknowledged and failed, and the 99th of 100 delays in ms."""
+    match = _LINE.search(line)
+    if match is None or not int(match[1]):
+        raise NotAvailable(f"no report came through: {line.strip()}")
+    return int(match[1]), int(match[2]), float(match[3])
 
 
 def _program() -> str:

@@ -14,6 +14,7 @@ BUILD = ROOT / "build" / "bench"
 OURS = "fleet-smi"
 _INSTALL_SECONDS = 600
 _PINS = ("run.txt", "dev.txt")
+_MADE = {"__pycache__", "page"}  # by Python, and by the build of the page
 
 
 class NotAvailable(Exception):
@@ -97,9 +98,10 @@ def fingerprint(peer: Peer) -> str:
 def _sources() -> Iterator[Path]:
     yield ROOT / "pyproject.toml"
     yield from (ROOT / "requirements" / name for name in _PINS)
-    for path in sorted((ROOT / "src").rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            yield path
+    for folder in ("src", "web/src"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and not _MADE.intersection(path.relative_to(ROOT).parts):
+                yield path
 
 
 def _run(*command: str) -> None:

@@ -40,8 +40,11 @@ class Program:
     def ask(self, line: str = "") -> str:
         """Its answer to a line."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            self._ended()
         return self.line()
 
     def _ended(self) -> NoReturn:

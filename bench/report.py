@@ -7,7 +7,7 @@ from typing import Literal
 
 Outcome = Literal["kept", "missed", "not judged", ""]
 _QUIET = 0.1
-_UNITS = {"ms": (1e3, 2), "µs": (1e6, 1), "MiB": (1 / (1 << 20), 1)}
+_UNITS = {"ms": (1e3, 2), "µs": (1e6, 1), "MiB": (1 / (1 << 20), 1), "kB": (1e-3, 1)}
 
 
 @dataclass(frozen=True, kw_only=True)

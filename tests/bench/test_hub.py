@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bench import hub
+from bench.loaded import parse_line
 from bench.peers import NotAvailable
 from fleet_smi.cli.commands.simulate import summed_up
 from fleet_smi.simulation.tally import Tally
@@ -25,7 +26,7 @@ def test_what_the_load_says_is_understood() -> None:
     tally = Tally(sent=10_001, late=3, failed=2)
     for _ in range(100):
         tally.acknowledge(0.01)
-    acknowledged, failed, p99 = hub.parse_line(f"  2000 reports/s: {summed_up(tally)}\n")
+    acknowledged, failed, p99 = parse_line(f"  2000 reports/s: {summed_up(tally)}\n")
     assert (acknowledged, failed) == (100, 2)
     assert p99 == pytest.approx(10.0, rel=0.06)
 
@@ -33,7 +34,7 @@ def test_what_the_load_says_is_understood() -> None:
 @pytest.mark.parametrize("line", ["", "0 reports/s: 5 sent, 0 acknowledged, 5 failed"])
 def test_a_load_that_does_not_get_through_cannot_be_measured(line: str) -> None:
     with pytest.raises(NotAvailable, match="no report came through"):
-        hub.parse_line(line)
+        parse_line(line)
 
 
 def test_the_words_tell_rate_share_and_delays() -> None:

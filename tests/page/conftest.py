@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 from fleet_smi.server.page_files import INDEX, page_files
 from tests.page import fleets, people
@@ -65,7 +65,7 @@ def new_page(browser: Browser) -> Iterator[NewPage]:
         page = context.new_page()
         page.set_default_timeout(15_000)
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", lambda dialog: _refuse(wrong, dialog))
         page.on("console", lambda said: _note(wrong, said.type, said.text))
         return page
 
@@ -79,6 +79,11 @@ def new_page(browser: Browser) -> Iterator[NewPage]:
 def page(new_page: NewPage) -> Page:
     """A page as on a desk."""
     return new_page()
+
+
+def _refuse(wrong: list[str], dialog: Dialog) -> None:
+    wrong.append(f"a dialog: {dialog.message}")
+    dialog.dismiss()
 
 
 def _note(wrong: list[str], kind: str, words: str) -> None:

@@ -3,9 +3,9 @@
 import time
 from typing import Any
 
-from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Process, Snapshot
+from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Instance, Process, Snapshot
 from fleet_smi.model.units import GIB
-from tests.builders import MINUTE, gpu, instance, process, snapshot
+from tests.builders import HOUR, MINUTE, gpu, instance, process, snapshot
 from tests.machines import wait_until
 from tests.server.hubs import RunningHub
 
@@ -36,16 +36,20 @@ def counts(hub: RunningHub) -> dict[str, int]:
 def _first() -> tuple[Gpu, ...]:
     return (
         gpu(0, uuid="GPU-of-nobody"),
-        _worked(1, process(user="alice", command=COMMAND), uuid="GPU-of-alice"),
-        gpu(2, uuid="GPU-of-bob", memory_used_bytes=16 * GIB, processes=(_idle("bob"),)),
+        _worked(1, _running(4711, "alice", 16, command=COMMAND), uuid="GPU-of-alice"),
+        gpu(
+            2,
+            uuid="GPU-of-bob",
+            memory_used_bytes=16 * GIB,
+            processes=(_running(4712, "bob", 16, name="jupyter", busy_percent=0.0),),
+        ),
         _worked(3, uuid="GPU-in-parts", mig_mode=True, busy_percent=None, instances=_parts()),
     )
 
 
-def _parts() -> tuple[Any, ...]:
-    carols = process(4713, user="carol", gpu_memory_bytes=4 * GIB)
+def _parts() -> tuple[Instance, ...]:
     return (
-        instance(1, memory_used_bytes=4 * GIB, processes=(carols,)),
+        instance(1, memory_used_bytes=4 * GIB, processes=(_running(4713, "carol", 4),)),
         instance(2, profile="2g.20gb", memory_total_bytes=20 * GIB),
     )
 
@@ -56,8 +60,9 @@ def _worked(index: int, *processes: Process, **fields: Any) -> Gpu:
     return gpu(index, processes=processes, **(figures | fields))
 
 
-def _idle(user: str) -> Process:
-    return process(4712, user=user, name="jupyter", busy_percent=0.0)
+def _running(pid: int, user: str, gibibytes: int, **fields: Any) -> Process:
+    memory, started = gibibytes * GIB, time.time() - 2 * HOUR
+    return process(pid, user, gpu_memory_bytes=memory, started_at=started, **fields)
 
 
 def _a100(index: int) -> Gpu:
@@ -87,6 +92,8 @@ def _idle_for_minutes(gpus: tuple[Gpu, ...]) -> list[Snapshot]:
     """Reports of the same, a minute apart: long enough for what idles to be held."""
     now = time.time()
     return [
-        _report(*gpus, taken_at=now - ago * MINUTE, sequence=_MINUTES_IDLE - ago, labels={"rack": "a"})
+        _report(
+            *gpus, taken_at=now - ago * MINUTE, sequence=_MINUTES_IDLE - ago, labels={"rack": "a"}
+        )
         for ago in range(_MINUTES_IDLE, -1, -1)
     ]

@@ -81,9 +81,7 @@ def test_a_node_without_a_gpu_says_so(grid: Locator) -> None:
     expect(row.get_by_role("gridcell")).to_have_count(0)
 
 
-def test_pointing_at_a_cell_opens_its_card_and_leaving_closes_it(
-    grid: Locator, page: Page
-) -> None:
+def test_pointing_at_a_cell_opens_its_card_and_leaving_closes_it(grid: Locator, page: Page) -> None:
     _cell(page, "gpu01 GPU 1").hover()
     card = _card(page, "gpu01 GPU 1")
     for words in ("busy by alice", "16 / 80 GiB", "87 %", "512 / 700 W", "33 °C", "16 G"):

@@ -13,19 +13,31 @@ from tests.page.views import fits
 from tests.server.hubs import RunningHub
 
 MARKUP = "<img src=x onerror=alert(1)>"
-NAMES = (MARKUP, "\x1b[31mred\x1b[0m", "gpu\u202e10\u2066", "x" * 10_000, "'\"`${alert(1)}")
+SHOWN = {
+    MARKUP: MARKUP,
+    "\x1b[31mred\x1b[0m": "red",
+    "gpu\u202e10\u2066": "gpu",
+    "x" * 10_000: "xxxxxxxxxx",
+    "'\"`${alert(1)}": "'\"`${alert(1)}",
+}
+"""What a machine may say, and what of it is shown."""
 UNSEEN = "[\x1b\u202a-\u202e\u2066-\u2069]"
-VIEWS = ("", "table", "people", "setup", "node/hostile-{}", "gpu/GPU-{}")
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     """A hub to which every name that a machine can choose is chosen to do harm."""
     with RunningHub(tmp_path_factory.mktemp("hostile")) as hub:
-        for at, name in enumerate(NAMES):
+        for at, name in enumerate(SHOWN):
             _report(hub, at, name)
         welcome(hub)
         yield hub
+
+
+def _is_harmless(page: Page) -> bool:
+    """Whether no markup came to life, and no letter is there that changes how others are shown."""
+    unseen = page.evaluate(f"new RegExp({UNSEEN!r}, 'u').test(document.body.textContent)")
+    return page.locator("img").count() == 0 and not unseen
 
 
 def _report(hub: RunningHub, at: int, name: str) -> None:
@@ -43,15 +55,24 @@ def _report(hub: RunningHub, at: int, name: str) -> None:
     assert answer.status == 200, answer
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_a_name_can_do_nothing_in_any_view(hostile: RunningHub, page: Page, view: str) -> None:
+@pytest.mark.parametrize("view", ["", "table", "people", "setup"])
+def test_a_name_can_do_nothing_in_a_view_of_all(hostile: RunningHub, page: Page, view: str) -> None:
     sign_in(page, hostile, ADMIN)
-    for at in range(len(NAMES)) if "{}" in view else [0]:
-        page.goto(f"{hostile.url}/#/{view.format(at)}")
-        expect(page.get_by_role("main")).to_contain_text("<img src=x" if at == 0 else NAMES[at][:3].strip("\x1b"))
-        assert page.locator("img").count() == 0
-        assert fits(page)
-        assert not page.evaluate(f"new RegExp({UNSEEN!r}, 'u').test(document.body.innerText)")
+    page.goto(f"{hostile.url}/#/{view}")
+    for words in SHOWN.values():
+        expect(page.get_by_role("main")).to_contain_text(words)
+    assert _is_harmless(page)
+    assert fits(page)
+
+
+@pytest.mark.parametrize("view", ["node/hostile-", "gpu/GPU-"])
+def test_a_name_can_do_nothing_in_a_view_of_one(hostile: RunningHub, page: Page, view: str) -> None:
+    for at, words in enumerate(SHOWN.values()):
+        page.goto(f"{hostile.url}/#/{view}{at}")
+        expect(page.get_by_role("heading", level=1)).to_contain_text(words)
+        expect(page.locator("figure canvas").first).to_be_visible()
+        assert _is_harmless(page)
+        assert fits(page), words
 
 
 def test_a_name_can_do_nothing_in_the_card(hostile: RunningHub, page: Page) -> None:
@@ -65,14 +86,14 @@ def test_a_name_can_do_nothing_in_the_card(hostile: RunningHub, page: Page) -> N
         assert box["width"] < 700
         assert box["height"] < 900
         page.keyboard.press("Escape")
-    assert page.locator("img").count() == 0
+    assert _is_harmless(page)
 
 
 def test_a_name_can_do_nothing_among_the_suggestions(hostile: RunningHub, page: Page) -> None:
     page.goto(hostile.url)
     page.get_by_role("combobox", name="Find").fill("user:")
     expect(page.get_by_role("option").filter(has_text=MARKUP)).to_be_visible()
-    assert page.locator("img").count() == 0
+    assert _is_harmless(page)
     assert fits(page)
 
 
@@ -80,7 +101,7 @@ def test_a_filter_in_an_address_is_text_too(hub: RunningHub, page: Page) -> None
     hub.add(snapshot(gpu(0)))
     page.goto(f"{hub.url}/#/?q=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E")
     expect(page.get_by_role("gridcell")).to_have_count(1)
-    assert page.locator("img").count() == 0
+    assert _is_harmless(page)
 
 
 def test_a_line_to_a_node_with_a_hostile_name_is_one_word_for_the_shell(

@@ -99,6 +99,5 @@ def test_light_and_dark_are_as_the_system_says_until_somebody_chooses(
 
 def _ground(page: Page) -> list[int]:
     """The colour behind everything, as red, green and blue."""
-    page.mouse.move(0, 0)
-    words = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    words = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     return [int(part) for part in words[words.index("(") + 1 : -1].split(",")[:3]]

@@ -65,11 +65,11 @@ def test_what_cannot_be_had_is_said_with_the_reason_of_the_hub(
     expect(need).to_contain_text(msgspec.json.decode(answer.body)["unmet"])
 
 
-def test_each_line_is_copied_and_that_is_said(
-    lab: RunningHub, need: Locator, page: Page
-) -> None:
+def test_each_line_is_copied_and_that_is_said(lab: RunningHub, need: Locator, page: Page) -> None:
     need.get_by_label("Free memory each").select_option(label="≥ 40 GiB")
     expect(need).to_contain_text("gpu01: GPU 0")
     assert _copied(page, need, "the line that leads there") == "ssh gpu01"
     assert "CUDA_VISIBLE_DEVICES=0" in _copied(page, need, "these and no others")
-    assert _copied(page, need, "when it is run").startswith("fleet-smi run -n 1 --min-free 40GiB")
+    assert _copied(page, need, "when it is run") == (
+        "CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 1 --min-free 40GiB) ./train.sh"
+    )

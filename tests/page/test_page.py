@@ -33,9 +33,7 @@ def test_a_key_leads_to_each_view(lab: RunningHub, page: Page) -> None:
         expect(page).to_have_url(f"{lab.url}/#/{view}")
 
 
-def test_a_question_mark_lists_the_keys_and_escape_closes_them(
-    lab: RunningHub, page: Page
-) -> None:
+def test_a_question_mark_lists_the_keys_and_escape_closes_them(lab: RunningHub, page: Page) -> None:
     page.goto(lab.url)
     expect(page.get_by_role("grid")).to_be_visible()
     page.keyboard.press("?")

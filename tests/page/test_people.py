@@ -27,9 +27,7 @@ def test_everybody_whom_the_hub_tells_is_listed_with_what_they_have(
 
 
 @pytest.mark.parametrize("place", ["#/", "#/people"])
-def test_a_click_on_a_name_shows_what_they_have(
-    lab: RunningHub, page: Page, place: str
-) -> None:
+def test_a_click_on_a_name_shows_what_they_have(lab: RunningHub, page: Page, place: str) -> None:
     page.goto(f"{lab.url}/{place}")
     page.get_by_role("link", name="bob").click()
     expect(page).to_have_url(re.compile(r"#/\?q=user:bob$"))

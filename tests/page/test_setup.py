@@ -26,10 +26,10 @@ def _row(setup: Page, text: str) -> Locator:
 
 def test_the_line_that_lets_a_machine_join_works(hub: RunningHub, setup: Page) -> None:
     setup.get_by_role("button", name="Make the line").click()
-    line = setup.locator("code").filter(has_text="fleet-smi join").inner_text()
-    assert hub.url in line
-    secret = next(word for word in line.split() if word.startswith("fleet_"))
-    hub.join("id-of-new", "new", secret)
+    line = setup.locator("code").filter(has_text="--join").inner_text()
+    words = line.split()
+    assert words[:4] == ["fleet-smi", "agent", "--to", hub.url]
+    hub.join("id-of-new", "new", words[words.index("--join") + 1])
 
 
 def test_a_token_is_made_shown_once_and_revoked_once_confirmed(
@@ -47,6 +47,10 @@ def test_a_token_is_made_shown_once_and_revoked_once_confirmed(
     row.get_by_role("button", name="Revoke", exact=True).click()
     expect(row).to_have_count(0)
     assert hub.ask("GET", "/api/v1/fleet", token=secret).status == 401
+
+
+def test_the_keys_of_the_machines_are_counted(setup: Page) -> None:
+    expect(setup.get_by_text("has a key of its own, 1 in all")).to_be_visible()
 
 
 def test_a_node_is_renamed_and_labelled(hub: RunningHub, setup: Page) -> None:

@@ -1,4 +1,4 @@
-"""The strip of truth: the counts are the hub's, each is a filter, and a lost hub is said at once."""
+"""The strip of truth: the hub's counts, each of them a filter; a lost hub is said at once."""
 
 import re
 from pathlib import Path

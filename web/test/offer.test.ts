@@ -54,6 +54,6 @@ test("a name that a node chose is one word to a shell", () => {
 });
 
 test("the line to run asks for what was wished", () => {
-  expect(runLine({ count: 2, gibibytes: 40, sameNode: true })).toBe("fleet-smi run -n 2 --min-free 40GiB -- ./train.sh");
-  expect(runLine({ count: 1, gibibytes: 0, sameNode: false })).toBe("fleet-smi run -n 1 -- ./train.sh");
+  expect(runLine({ count: 2, gibibytes: 40, sameNode: true })).toBe("CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 2 --min-free 40GiB) ./train.sh");
+  expect(runLine({ count: 1, gibibytes: 0, sameNode: false })).toBe("CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 1) ./train.sh");
 });

@@ -51,10 +51,10 @@ export function devicesLine(theirs: readonly Candidate[]): string {
   return `${order}${variable}=${theirs.map((one) => one.index).join(",")}`;
 }
 
-/** The line that waits for nobody: it takes what is free when it is run. */
+/** The line for that machine which takes what is free when it is run. */
 export function runLine({ count, gibibytes }: Wish): string {
   const memory = gibibytes > 0 ? ` --min-free ${gibibytes}GiB` : "";
-  return `fleet-smi run -n ${count}${memory} -- ./train.sh`;
+  return `CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n ${count}${memory}) ./train.sh`;
 }
 
 /** "GPU 4 and 5", "GPU 1:0". */

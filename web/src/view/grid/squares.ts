@@ -24,6 +24,7 @@ const CSS_COLOURS = {
 export type Colours = Record<keyof typeof CSS_COLOURS, string>;
 
 const KINDS = ["busy1", "busy2", "busy3", "busy4", "busy5", "free", "leased", "held", "ghost", "broken", "unknown"] as const;
+const [BAR, INSET] = [0.14, 0.27];
 export type Kind = (typeof KINDS)[number];
 
 /** The page's colours as they are now; a canvas knows no custom properties. */
@@ -99,7 +100,8 @@ export function square(pen: CanvasRenderingContext2D, kind: Kind, size: number, 
   pen.fillRect(0, 0, size, size);
   if (kind === "broken") return stroke(colours.paper, 1.5 * unit, [[unit, unit, size - unit, size - unit], [unit, size - unit, size - unit, unit]]);
   if (kind !== "held") return;
+  const [bar, inset] = [Math.max(1, Math.round(size * BAR)), Math.round(size * INSET)];
   pen.fillStyle = colours.heldBars;
-  pen.fillRect(2 * unit, 2 * unit, unit, size - 4 * unit);
-  pen.fillRect(size - 3 * unit, 2 * unit, unit, size - 4 * unit);
+  pen.fillRect(inset, inset, bar, size - 2 * inset);
+  pen.fillRect(size - inset - bar, inset, bar, size - 2 * inset);
 }

@@ -1,0 +1,228 @@
+"""The web page in Chromium, before a hub with 1,000 nodes, and with 10,000 in the heat map."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import fmean, quantiles
+
+from playwright.sync_api import Browser
+
+from bench.browser import Counters, View, chromium, installed, opened
+from bench.loaded import LoadedHub, loaded_hub, parse_line
+from bench.peers import NotAvailable
+from bench.program import Program
+from bench.report import Pair, Series
+from fleet_smi.server.page_files import INDEX, page_files
+
+NODES, MANY_NODES, GPUS = 1000, 10_000, 8
+# Each of the many reports once in a while: the hub is not what is measured.
+_MANY_INTERVAL_SECONDS = 30.0
+_PAINTS = 5
+_SETTLE_SECONDS, _WINDOW_SECONDS, _SCROLL_SECONDS = 5.0, 20.0, 5.0
+
+PAINT, SCRIPT = "first useful paint", "script of an update"
+SCRIPT_CPU, WORK = "the same, CPU alone", "all work of an update"
+MANY = f"{MANY_NODES:,} nodes: "
+MANY_PAINT, MANY_SCRIPT, MANY_FRAME = MANY + PAINT, MANY + SCRIPT, MANY + "a frame in scrolling"
+HEAP_EARLY, HEAP_LATE = "heap of the scripts at first", "heap of the scripts at last"
+FILES, VIEWER = "all files of the page, gzip", "a viewer, each second"
+
+A_SECOND, A_FRAME, SMOOTH = "one second", "16 ms", "30 frames/s"
+MOST_FILES, MOST_VIEWER = "150 kB", "100 kB"
+TIME_PAIRS = (
+    Pair(ours=PAINT, theirs=A_SECOND, budget=1.0),
+    Pair(ours=SCRIPT, theirs=A_FRAME, budget=1.0),
+    Pair(ours=MANY_SCRIPT, theirs=A_FRAME, budget=1.0),
+    Pair(ours=MANY_FRAME, theirs=SMOOTH, budget=1.0),
+)
+HEAP_PAIRS = (Pair(ours=HEAP_LATE, theirs=HEAP_EARLY, budget=1.1),)
+SIZE_PAIRS = (
+    Pair(ours=FILES, theirs=MOST_FILES, budget=1.0),
+    Pair(ours=VIEWER, theirs=MOST_VIEWER, budget=1.0),
+)
+_TIME_LIMITS = (
+    Series(label=A_SECOND, values=(1.0,)),
+    Series(label=A_FRAME, values=(0.016,)),
+    Series(label=SMOOTH, values=(1 / 30,)),
+)
+_SIZE_LIMITS = (
+    Series(label=MOST_FILES, values=(150e3,)),
+    Series(label=MOST_VIEWER, values=(100e3,)),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A few seconds of an open page."""
+
+    seconds: float
+    updates: int
+    script_seconds: float
+    script_cpu_seconds: float
+    task_seconds: float
+    received_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A page that was opened a few times, and then watched; heaps are those at first and last."""
+
+    paints: tuple[float, ...]
+    windows: tuple[Window, ...]
+    heaps: tuple[int, int]
+    frames: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What was measured: seconds, bytes in memory, bytes on the wire, and the rest in words."""
+
+    times: tuple[Series, ...]
+    heaps: tuple[Series, ...]
+    sizes: tuple[Series, ...]
+    words: str = ""
+
+
+def measure(environment: Mapping[str, str], minutes: float) -> Measured:
+    """The size of the page; and, where there is a Chromium, what the page takes in it."""
+    files = sum(len(file.packed) for file in page_files().values())
+    if INDEX not in page_files():
+        return absent("the page is not built: `make page` builds it")
+    try:
+        program = installed()
+    except NotAvailable as reason:
+        return absent(str(reason), files)
+    try:
+        with chromium(program) as browser:
+            return told(files, _usual(browser, environment, minutes), _many(browser, environment))
+    except NotAvailable as reason:
+        return failed(str(reason), files)
+
+
+def absent(reason: str, files: int | None = None) -> Measured:
+    """What says that at most the size can be measured here; that is nobody's fault."""
+    nothing = Series(label="the page in Chromium", note=f"not available: {reason}")
+    size = () if files is None else (_one(FILES, files),)
+    return Measured(
+        times=(nothing, *_TIME_LIMITS), heaps=(nothing,), sizes=(*size, nothing, *_SIZE_LIMITS)
+    )
+
+
+def failed(reason: str, files: int) -> Measured:
+    """What says that the page or its hub is broken: all budgets but that of the size are missed."""
+    note = f"does not run: {reason}"
+    times = tuple(Series(label=pair.ours, note=note) for pair in TIME_PAIRS)
+    return Measured(
+        times=(*times, *_TIME_LIMITS),
+        heaps=(Series(label=HEAP_LATE, note=note),),
+        sizes=(_one(FILES, files), Series(label=VIEWER, note=note), *_SIZE_LIMITS),
+    )
+
+
+def told(files: int, usual: Watched, many: Watched) -> Measured:
+    """What was watched, as series with their limits."""
+    early, late = usual.heaps
+    received = sum(window.received_bytes for window in usual.windows)
+    return Measured(
+        times=(
+            Series(label=PAINT, values=usual.paints),
+            _of_an_update(SCRIPT, usual, "script_seconds"),
+            _of_an_update(SCRIPT_CPU, usual, "script_cpu_seconds"),
+            _of_an_update(WORK, usual, "task_seconds"),
+            Series(label=MANY_PAINT, values=many.paints),
+            _of_an_update(MANY_SCRIPT, many, "script_seconds"),
+            _one(MANY_FRAME, fmean(many.frames)),
+            *_TIME_LIMITS,
+        ),
+        heaps=(_one(HEAP_EARLY, early), _one(HEAP_LATE, late)),
+        sizes=(_one(FILES, files), _one(VIEWER, received / _seconds(usual)), *_SIZE_LIMITS),
+        words=_words(NODES, usual) + _words(MANY_NODES, many),
+    )
+
+
+def _of_an_update(label: str, watched: Watched, field: str) -> Series:
+    values = tuple(getattr(window, field) / window.updates for window in watched.windows)
+    return Series(label=label, values=values)
+
+
+def _one(label: str, value: float) -> Series:
+    return Series(label=label, values=(value,))
+
+
+def _seconds(watched: Watched) -> float:
+    return sum(window.seconds for window in watched.windows)
+
+
+def _words(nodes: int, watched: Watched) -> str:
+    seconds, frames = _seconds(watched), watched.frames
+    updates = sum(window.updates for window in watched.windows) / seconds
+    busy = sum(window.task_seconds for window in watched.windows) / seconds
+    return (
+        f"{nodes:,} nodes × {GPUS} GPUs, watched for {seconds:.0f} s: {updates:.1f} updates/s, "
+        f"the page's thread busy {busy:.0%}\n"
+        f"  scrolling: {len(frames) / sum(frames):.0f} frames/s, 95 of 100 within "
+        f"{1000 * quantiles(frames, n=20)[-1]:.0f} ms, the longest {1000 * max(frames):.0f} ms\n"
+    )
+
+
+def _usual(browser: Browser, environment: Mapping[str, str], minutes: float) -> Watched:
+    with loaded_hub(environment) as hub:
+        _await_reports(hub.load(NODES, GPUS), NODES)
+        windows = max(1, round(60 * minutes / _WINDOW_SECONDS))
+        return _watched(browser, hub, "#/", windows)
+
+
+def _many(browser: Browser, environment: Mapping[str, str]) -> Watched:
+    with loaded_hub(environment) as hub:
+        _await_reports(hub.load(MANY_NODES, GPUS, _MANY_INTERVAL_SECONDS), MANY_NODES)
+        return _watched(browser, hub, "#/heat", 1)
+
+
+def _await_reports(load: Program, reports: int) -> None:
+    """Until so many have got through, as many as there are nodes: they report in turn."""
+    while reports > 0:
+        acknowledged, _, _ = parse_line(load.line())
+        reports -= acknowledged
+
+
+def _watched(browser: Browser, hub: LoadedHub, view: str, windows: int) -> Watched:
+    address = f"{hub.url}/{view}"
+    paints = tuple(_paints(browser, address))
+    listener = hub.listeners(1)  # one more, who counts the updates
+    with opened(browser, address) as page:
+        page.wait(_SETTLE_SECONDS)
+        early = page.heap_bytes()
+        seen = tuple(_windows(page, listener, windows))
+        late = page.heap_bytes()
+        frames = page.scrolled_frames(_SCROLL_SECONDS)
+    return Watched(paints=paints, windows=seen, heaps=(early, late), frames=frames)
+
+
+def _paints(browser: Browser, address: str) -> Iterator[float]:
+    for _ in range(_PAINTS):
+        with opened(browser, address) as page:
+            yield page.drawn_after_seconds
+
+
+def _windows(page: View, listener: Program, count: int) -> Iterator[Window]:
+    listener.ask()
+    before = page.counters()
+    for _ in range(count):
+        page.wait(_WINDOW_SECONDS)
+        updates, now = len(json.loads(listener.ask())["delays"]), page.counters()
+        yield window(before, now, updates)
+        before = now
+
+
+def window(before: Counters, now: Counters, updates: int) -> Window:
+    """What was counted in between; raise `NotAvailable` where nothing happened."""
+    if not updates:
+        raise NotAvailable(f"no update in {now.at - before.at:.0f} s")
+    return Window(
+        seconds=now.at - before.at,
+        updates=updates,
+        script_seconds=now.script_seconds - before.script_seconds,
+        script_cpu_seconds=now.script_cpu_seconds - before.script_cpu_seconds,
+        task_seconds=now.task_seconds - before.task_seconds,
+        received_bytes=now.received_bytes - before.received_bytes,
+    )

@@ -1,0 +1,111 @@
+"""What the run of the page in Chromium makes of what it sees, and what it says without one."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from bench import browser, page
+from bench.peers import NotAvailable
+from bench.report import Pair, Series, judge
+
+WINDOW = page.Window(
+    seconds=20.0,
+    updates=200,
+    script_seconds=0.8,
+    script_cpu_seconds=0.6,
+    task_seconds=2.0,
+    received_bytes=400_000,
+)
+USUAL = page.Watched(
+    paints=(0.5, 0.4),
+    windows=(WINDOW, replace(WINDOW, script_seconds=1.0)),
+    heaps=(10 << 20, 10 << 20),
+    frames=(0.016,) * 60,
+)
+MANY = replace(USUAL, windows=(WINDOW,), frames=(0.016,) * 95 + (0.1,) * 5)
+ALL = (
+    (page.TIME_PAIRS, "times"),
+    (page.HEAP_PAIRS, "heaps"),
+    (page.SIZE_PAIRS, "sizes"),
+)
+
+
+def outcomes(measured: page.Measured) -> dict[str, str]:
+    def judged(pairs: tuple[Pair, ...], series: tuple[Series, ...]) -> dict[str, str]:
+        by_label = {one.label: one for one in series}
+        return {pair.ours: judge(pair, by_label).outcome for pair in pairs}
+
+    return {
+        label: outcome
+        for pairs, which in ALL
+        for label, outcome in judged(pairs, getattr(measured, which)).items()
+    }
+
+
+def test_a_page_within_its_limits_keeps_every_budget() -> None:
+    assert set(outcomes(page.told(90_000, USUAL, MANY)).values()) == {"kept"}
+
+
+@pytest.mark.parametrize(
+    ("files", "usual", "many", "missed"),
+    [
+        (151_000, USUAL, MANY, page.FILES),
+        (90_000, replace(USUAL, paints=(1.1, 1.2)), MANY, page.PAINT),
+        (90_000, replace(USUAL, windows=(replace(WINDOW, updates=40),)), MANY, page.SCRIPT),
+        (90_000, replace(USUAL, heaps=(10 << 20, 12 << 20)), MANY, page.HEAP_LATE),
+        (90_000, USUAL, replace(MANY, windows=(replace(WINDOW, updates=40),)), page.MANY_SCRIPT),
+        (90_000, USUAL, replace(MANY, frames=(0.04,) * 60), page.MANY_FRAME),
+        (
+            90_000,
+            replace(USUAL, windows=(replace(WINDOW, received_bytes=2_100_000),)),
+            MANY,
+            page.VIEWER,
+        ),
+    ],
+)
+def test_each_limit_is_missed_alone(
+    files: int, usual: page.Watched, many: page.Watched, missed: str
+) -> None:
+    found = outcomes(page.told(files, usual, many))
+    assert [label for label, outcome in found.items() if outcome == "missed"] == [missed]
+
+
+def test_an_update_is_told_by_what_it_took_on_average_in_each_window() -> None:
+    times = {one.label: one.values for one in page.told(90_000, USUAL, MANY).times}
+    assert times[page.SCRIPT] == pytest.approx((0.004, 0.005))
+    assert times[page.SCRIPT_CPU] == pytest.approx((0.003, 0.003))
+    assert times[page.WORK] == pytest.approx((0.01, 0.01))
+
+
+def test_the_words_tell_how_often_how_busy_and_how_smooth() -> None:
+    words = page.told(90_000, USUAL, MANY).words
+    assert "1,000 nodes × 8 GPUs, watched for 40 s: 10.0 updates/s" in words
+    assert "the page's thread busy 10%" in words
+    assert "the longest 100 ms" in words
+
+
+def test_where_there_is_no_chromium_only_the_size_is_judged() -> None:
+    found = outcomes(page.absent("no Chromium on this machine", 90_000))
+    assert found.pop(page.FILES) == "kept"
+    assert set(found.values()) == {"not judged"}
+
+
+def test_a_page_that_does_not_run_misses_all_that_it_should_have_shown() -> None:
+    found = outcomes(page.failed("it did not draw", 90_000))
+    assert found.pop(page.FILES) == "kept"
+    assert set(found.values()) == {"missed"}
+
+
+def test_a_window_without_an_update_cannot_be_measured() -> None:
+    at = browser.Counters(
+        at=1.0, script_seconds=0, script_cpu_seconds=0, task_seconds=0, received_bytes=0
+    )
+    with pytest.raises(NotAvailable, match="no update in 20 s"):
+        page.window(at, replace(at, at=21.0), 0)
+
+
+def test_a_machine_without_chromium_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    with pytest.raises(NotAvailable, match="no Chromium"):
+        browser.installed()
