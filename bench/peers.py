@@ -1,5 +1,6 @@
 """The measured programs, each in a virtual environment of its own, as a user would have it."""
 
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -70,6 +71,13 @@ def clean_environment() -> dict[str, str]:
 
 def install(peer: Peer) -> None:
     """Make sure that it is installed and current; raise `NotAvailable` if it cannot be."""
+    peer.home.parent.mkdir(parents=True, exist_ok=True)
+    with peer.home.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
+        _install(peer)
+
+
+def _install(peer: Peer) -> None:
     stamp, wanted = peer.home / "installed", fingerprint(peer)
     if stamp.exists() and stamp.read_text() == wanted:
         return
