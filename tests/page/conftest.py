@@ -32,7 +32,9 @@ def browser() -> Iterator[Browser]:
     _unless(program is not None, "no Chromium on this machine: install it to test the page")
     _unless(INDEX in page_files(), "the page is not built: `make page` builds it")
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        opened = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield opened
         opened.close()
 

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, process, snapshot
+from tests.page.conftest import NewPage
 from tests.page.people import ADMIN, sign_in, welcome
 from tests.page.views import fits
 from tests.server.hubs import RunningHub
@@ -77,6 +78,7 @@ def test_a_name_can_do_nothing_in_a_view_of_one(hostile: RunningHub, page: Page,
 
 def test_a_name_can_do_nothing_in_the_card(hostile: RunningHub, page: Page) -> None:
     sign_in(page, hostile, ADMIN)
+    expect(page.get_by_role("gridcell")).to_have_count(len(SHOWN))
     for cell in page.get_by_role("gridcell").all():
         cell.click()
         card = page.get_by_role("dialog")
@@ -87,6 +89,15 @@ def test_a_name_can_do_nothing_in_the_card(hostile: RunningHub, page: Page) -> N
         assert box["height"] < 900
         page.keyboard.press("Escape")
     assert _is_harmless(page)
+
+
+def test_a_name_can_do_nothing_on_a_phone(hostile: RunningHub, new_page: NewPage) -> None:
+    page = new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page.goto(hostile.url)
+    for words in SHOWN.values():
+        expect(page.get_by_role("main")).to_contain_text(words)
+    assert _is_harmless(page)
+    assert fits(page)
 
 
 def test_a_name_can_do_nothing_among_the_suggestions(hostile: RunningHub, page: Page) -> None:
