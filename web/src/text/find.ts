@@ -10,7 +10,7 @@ export const MORE = "More words you can use";
 export const SHARED = "The filter is in the address: share it";
 
 export const STATE_MEANING: Record<State, string> = {
-  free: "GPUs nobody is on",
+  free: "GPUs, or parts of GPUs, that nobody is on",
   leased: "claimed, and their work is not visible yet",
   busy: "GPUs somebody uses",
   held: "memory kept, no work done",
