@@ -23,7 +23,7 @@ HOST, NVIDIA = ("host", {"root": "/"}), ("nvidia", {"root": "/", "traffic": Fals
 reader = Reader(inside_first())
 """
 _AFTER_A_HANG = """
-hung, host = reader.ask([NVIDIA, HOST], 0.5, 5.0)
+hung, host = reader.ask([NVIDIA, HOST], 3.0, 30.0)
 assert isinstance(hung.error, NotAnswering), hung
 assert host.error is None, host
 assert isinstance(reader._child, Child), reader._child

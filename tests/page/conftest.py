@@ -25,9 +25,12 @@ def _unless(there: bool, reason: str) -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser for all tests; each has a page and cookies of its own."""
+    """One browser for a file of tests; each has a page and cookies of its own.
+
+    Playwright holds the thread's event loop as long as it is open: not beyond these tests.
+    """
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     _unless(program is not None, "no Chromium on this machine: install it to test the page")
     _unless(INDEX in page_files(), "the page is not built: `make page` builds it")

@@ -139,7 +139,7 @@ def test_markup_and_terminal_codes_in_names_reach_nobody(hub: RunningHub, token:
     for path in FACES:
         body = hub.ask("GET", path).body.decode()
         assert not set(body) & {"\x1b", "\r", "\u202e"}, path
-    page = hub.ask("GET", "/?processes=true", Accept="text/html").body.decode()
+    page = hub.ask("GET", "/gpustat.html").body.decode()
     assert "<script" not in page
     assert "&lt;script" in page
     assert "\nalert" not in hub.ask("GET", "/metrics").body.decode()

@@ -18,7 +18,7 @@ function candidate(node: string, index: number, more: Partial<Candidate> = {}): 
 }
 
 test("a wish is a question to the hub", () => {
-  expect(question({ count: 2, gibibytes: 40, sameNode: true })).toBe("free?n=2&min_free=40GiB&same_node=true");
+  expect(question({ count: 2, gibibytes: 40, sameNode: true })).toBe("free?n=2&min_free=40GiB&same_node=true&why=false");
 });
 
 test("GPUs of one node stand together, the best node first", () => {

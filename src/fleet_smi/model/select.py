@@ -103,7 +103,8 @@ def offer(view: FleetView, request: Request, settings: Thresholds = DEFAULT_THRE
     fitting = sorted((one for one, words in answers if words is None), key=_order)
     refused = [(one, words) for one, words in answers if words is not None]
     chosen = _one_kind(fitting, request.count)
-    refused += [(one, _OTHER_KIND) for one in fitting if one not in chosen]
+    kept = set(map(id, chosen))  # to compare them would take the square of a large fleet
+    refused += [(one, _OTHER_KIND) for one in fitting if id(one) not in kept]
     if request.same_node:
         chosen = _one_node(chosen, request.count)
     enough = len(chosen) >= max(1, request.count)

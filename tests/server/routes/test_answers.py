@@ -73,6 +73,13 @@ def test_what_cannot_be_met_is_no_error_and_says_why(hub: RunningHub) -> None:
     assert {each["node"] for each in get(hub, "/api/v1/free")["offered"]} == {"gpu01", "gpu02"}
 
 
+def test_the_others_can_be_left_out(hub: RunningHub) -> None:
+    told, short = get(hub, "/api/v1/free"), get(hub, "/api/v1/free?why=false")
+    assert told["refused"]
+    assert not short["refused"]
+    assert without_ages(short["offered"]) == without_ages(told["offered"])
+
+
 @pytest.mark.parametrize("query", ["n=-1", "n=x", "min_free=much", "policy=luck", "max_used=nan"])
 def test_a_request_that_makes_no_sense_is_refused(hub: RunningHub, query: str) -> None:
     answer = hub.ask("GET", f"/api/v1/free?{query}")

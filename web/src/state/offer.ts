@@ -29,7 +29,7 @@ const VARIABLE = { nvidia: "CUDA_VISIBLE_DEVICES", amd: "HIP_VISIBLE_DEVICES", i
 
 /** The question that a wish is, after `/api/v1/`. */
 export function question({ count, gibibytes, sameNode }: Wish): string {
-  return `free?n=${count}&min_free=${gibibytes}GiB&same_node=${sameNode}`;
+  return `free?n=${count}&min_free=${gibibytes}GiB&same_node=${sameNode}&why=false`;
 }
 
 /** Those of one node together, the best node first. */

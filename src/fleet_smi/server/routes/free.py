@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from fleet_smi.model.select import Offer, Request, offer
@@ -12,7 +13,10 @@ from fleet_smi.server.endpoint import Asked, Endpoint, given, json_response
 
 
 class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The flags of `fleet-smi free`; `n=0` asks for all there are."""
+    """The flags of `fleet-smi free`; `n=0` asks for all there are.
+
+    Without `why` the others and their reasons are left out, which are most of a large fleet.
+    """
 
     n: Annotated[int, Meta(ge=0, le=100_000)] = 0
     min_free: str = "0"
@@ -21,6 +25,7 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     policy: Literal["free", "no-process", "memory", "load", "context"] = "free"
     max_used: Annotated[float, Meta(ge=0, le=100)] = 20.0
     same_node: bool = False
+    why: bool = True
 
 
 async def free(asked: Asked) -> Response:
@@ -35,7 +40,8 @@ async def free(asked: Asked) -> Response:
         max_used_percent=query.max_used,
         same_node=query.same_node,
     )
-    return json_response(offer(asked.fleet(), request, asked.hub.fleet.thresholds))
+    found = offer(asked.fleet(), request, asked.hub.fleet.thresholds)
+    return json_response(found if query.why else replace(found, refused=()))
 
 
 ENDPOINTS = (
