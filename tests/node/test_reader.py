@@ -1,5 +1,6 @@
 """The reader: deadlines, hung and dead children, and what is left behind."""
 
+import contextlib
 import os
 import threading
 import time
@@ -39,11 +40,11 @@ def since(answer: Answer) -> float | None:
 
 
 def children() -> set[int]:
-    return {
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    }
+    found = set[int]()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 def descriptors() -> int:
