@@ -57,7 +57,11 @@ def test_one_that_hangs_up_in_the_middle_is_told() -> None:
         assert isinstance(error_of(peer.url), Unreachable)
 
 
-@pytest.mark.parametrize("body", [b"not gzip", gzip.compress(b"hello")[:-9], b""])
+@pytest.mark.parametrize(
+    "body",
+    [b"not gzip", gzip.compress(b"hello")[:-9], b""],
+    ids=["not gzip", "cut short", "nothing"],
+)
 def test_broken_compression_is_told(body: bytes) -> None:
     with Peer([said(body, "200 OK", "Content-Encoding: gzip")]) as peer:
         assert isinstance(error_of(peer.url), Undecodable)
