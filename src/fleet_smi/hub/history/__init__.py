@@ -1,0 +1,1 @@
+"""What happened: the ledger of who held what, and figures over time."""
