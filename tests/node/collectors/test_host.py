@@ -65,7 +65,7 @@ def test_the_load_needs_two_looks(tmp_path: Path) -> None:
     stat = tmp_path / "proc/stat"
     stat.parent.mkdir()
     stat.write_text("cpu 100 0 0 900 0 0 0 0 0 0\nbtime 1750000000\n")
-    host = Host()
+    host = Host(kept_seconds=0)
     assert host.read(str(tmp_path))["cpu_percent"] is None
     stat.write_text("cpu 150 0 0 950 0 0 0 0 0 0\nbtime 1750000000\n")
     assert host.read(str(tmp_path))["cpu_percent"] == 50.0

@@ -111,7 +111,7 @@ def test_any_bytes_become_harmless_text(name: bytes, command: bytes, cgroup: str
 
 
 def test_a_pid_that_is_not_there_has_no_facts() -> None:
-    binding = Processes()
+    binding = Processes(kept_seconds=0)
     facts = binding.read("/", (os.getpid(), 2**22 + 1))
     assert facts[2**22 + 1] is None
     assert set(ProcessesCollector().part(facts).people) == {os.getpid()}
@@ -217,7 +217,7 @@ def test_a_living_process_is_told_as_the_kernel_knows_it(people: People) -> None
 
 def test_the_load_of_a_process_needs_two_looks(people: People) -> None:
     spin = people.start("sh", "-c", "while :; do :; done")
-    binding = Processes()
+    binding = Processes(kept_seconds=0)
     first = binding.read("/", (spin,))[spin]["cpu_percent"]
     assert first is None
     load = None
@@ -229,7 +229,7 @@ def test_the_load_of_a_process_needs_two_looks(people: People) -> None:
 def test_a_process_that_becomes_another_program_is_known_at_once() -> None:
     running = subprocess.Popen(["sh", "-c", "read line; exec sleep 602"], stdin=subprocess.PIPE)
     with running:
-        binding = Processes()
+        binding = Processes(kept_seconds=0)
         before = binding.read("/", (running.pid,))[running.pid]
         assert before["command"].startswith(b"sh\0")
         assert running.stdin is not None

@@ -129,7 +129,6 @@ def condition() -> tuple[Question, ...]:
         _number("throttle", *reasons, of=c_ulonglong),
         _first_of_two("encoder", "EncoderUtilization"),
         _first_of_two("decoder", "DecoderUtilization"),
-        _first_of_two("mig_mode", "MigMode"),
     )
 
 
@@ -139,6 +138,7 @@ def seldom() -> tuple[Question, ...]:
     corrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), since_load)
     uncorrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), since_load)
     return (
+        _first_of_two("mig_mode", "MigMode"),
         _number("fan", "FanSpeed"),
         _number("power_limit", "EnforcedPowerLimit"),
         _number("ecc_corrected", "TotalEccErrors", before=corrected, of=c_ulonglong),

@@ -15,6 +15,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 # The kernel counts in ticks of 10 ms: over less than this a load would be a guess.
 _SHORTEST_SECONDS = 0.05
 _BOOT_KEPT_SECONDS = 60.0
+# Loads over less than this say little: who looks more often is told the same again.
+_KEPT_SECONDS = 1.5
 # A program may rewrite its command line, but seldom does.
 _COMMAND_KEPT_SECONDS = 10.0
 # The kernel numbers the pid namespace of the machine itself so, and no other.
@@ -47,12 +49,21 @@ class _BootTime:
 class Host:
     """The machine; remembers the last CPU figures, since a load needs two."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_seconds: float = _KEPT_SECONDS) -> None:
+        self._kept_seconds = kept_seconds
         self._cpu: tuple[int, int] | None = None
         self._constant: dict[str, Any] = {}
         self._boot = _BootTime()
+        self._told: dict[str, Any] = {}
+        self._told_at = float("-inf")
 
     def read(self, root: str = "/") -> dict[str, Any]:
+        now = time.monotonic()
+        if now - self._told_at >= self._kept_seconds:
+            self._told, self._told_at = self._read(root), now
+        return self._told
+
+    def _read(self, root: str) -> dict[str, Any]:
         stat = _text(root, "proc/stat", _FIRST_LINES)
         if stat is None:
             raise NotPresent(f"no /proc/stat below {root}")
@@ -109,7 +120,8 @@ class _Known(NamedTuple):
 class Processes:
     """Facts by pid; what cannot change in a process's life is read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_seconds: float = _KEPT_SECONDS) -> None:
+        self._kept_seconds = kept_seconds
         self._boot = _BootTime()
         self._latest = float("inf")
         self._doubtful = False
@@ -117,6 +129,8 @@ class Processes:
         weakref.finalize(self, _close_all, self._files)
         self._known: dict[tuple[int, int], _Known] = {}
         self._cpu: dict[tuple[int, int], tuple[float, int]] = {}
+        self._told: dict[int, Any] = {}
+        self._told_at = float("-inf")
 
     def read(
         self, root: str = "/", pids: tuple[int, ...] = (), listed_at: float | None = None
@@ -126,6 +140,12 @@ class Processes:
         `listed_at` is when, in seconds since boot, the driver named the pids: a process that
         started later is another one with the same number.
         """
+        now = time.monotonic()
+        if now - self._told_at >= self._kept_seconds or self._told.keys() != set(pids):
+            self._told, self._told_at = self._read(root, pids, listed_at), now
+        return self._told
+
+    def _read(self, root: str, pids: tuple[int, ...], listed_at: float | None) -> dict[int, Any]:
         if not pids:
             return {}
         booted_at = self._boot.read(root)

@@ -11,5 +11,12 @@ class ProcessesCollector:
 
     name = "processes"
 
+    def __init__(self) -> None:
+        self._raw: Any = None
+        self._part = Part()
+
     def part(self, raw: Any) -> Part:
-        return Part(people={pid: person_of(pid, facts) for pid, facts in raw.items() if facts})
+        if raw != self._raw:
+            people = {pid: person_of(pid, facts) for pid, facts in raw.items() if facts}
+            self._raw, self._part = raw, Part(people=people)
+        return self._part
