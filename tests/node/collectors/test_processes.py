@@ -26,6 +26,7 @@ def person(**facts: Any) -> Process:
     known: dict[str, Any] = {
         "uid": 1000,
         "user": "alice",
+        "group": "vision",
         "cgroup": "0::/user.slice/user-1000.slice/session-3.scope",
         "slurm_job": None,
         "name": b"python",
@@ -224,6 +225,14 @@ def test_the_load_of_a_process_needs_two_looks(people: People) -> None:
     while not load:  # the scheduler decides when it first runs
         load = binding.read("/", (spin,))[spin]["cpu_percent"]
     assert 0 < load < 1000
+
+
+def test_who_looks_often_is_told_the_same_again_until_somebody_comes(people: People) -> None:
+    first, binding = people.start("sleep", "603"), Processes(kept_seconds=1000)
+    told = binding.read("/", (first,))
+    assert binding.read("/", (first,)) is told
+    second = people.start("sleep", "604")
+    assert binding.read("/", (first, second)).keys() == {first, second}
 
 
 def test_a_process_that_becomes_another_program_is_known_at_once() -> None:
