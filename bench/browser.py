@@ -45,9 +45,13 @@ _SCROLL = """
 
 @dataclass(frozen=True, kw_only=True)
 class Counters:
-    """What Chromium has counted since the page was opened; `cpu` is the page's thread alone."""
+    """What Chromium has counted since the page was opened; `cpu` is the page's thread alone.
+
+    Whatever the page shows anew it lays out once: `layouts` counts its updates.
+    """
 
     at: float
+    layouts: int
     script_seconds: float
     script_cpu_seconds: float
     task_seconds: float
@@ -109,6 +113,7 @@ class View:
         wall, cpu = _metrics(self._wall), _metrics(self._cpu)
         return Counters(
             at=time.monotonic(),
+            layouts=int(wall["LayoutCount"]),
             script_seconds=wall["ScriptDuration"],
             script_cpu_seconds=cpu["ScriptDuration"],
             task_seconds=wall["TaskDuration"],

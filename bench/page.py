@@ -1,6 +1,5 @@
 """The web page in Chromium, before a hub with 1,000 nodes, and with 10,000 in the heat map."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean, quantiles
@@ -188,11 +187,10 @@ def _await_reports(load: Program, reports: int) -> None:
 def _watched(browser: Browser, hub: LoadedHub, view: str, windows: int) -> Watched:
     address = f"{hub.url}/{view}"
     paints = tuple(_paints(browser, address))
-    listener = hub.listeners(1)  # one more, who counts the updates
     with opened(browser, address) as page:
         page.wait(_SETTLE_SECONDS)
         early = page.heap_bytes()
-        seen = tuple(_windows(page, listener, windows))
+        seen = tuple(_windows(page, windows))
         late = page.heap_bytes()
         frames = page.scrolled_frames(_SCROLL_SECONDS)
     return Watched(paints=paints, windows=seen, heaps=(early, late), frames=frames)
@@ -204,18 +202,18 @@ def _paints(browser: Browser, address: str) -> Iterator[float]:
             yield page.drawn_after_seconds
 
 
-def _windows(page: View, listener: Program, count: int) -> Iterator[Window]:
-    listener.ask()
+def _windows(page: View, count: int) -> Iterator[Window]:
     before = page.counters()
     for _ in range(count):
         page.wait(_WINDOW_SECONDS)
-        updates, now = len(json.loads(listener.ask())["delays"]), page.counters()
-        yield window(before, now, updates)
+        now = page.counters()
+        yield window(before, now)
         before = now
 
 
-def window(before: Counters, now: Counters, updates: int) -> Window:
+def window(before: Counters, now: Counters) -> Window:
     """What was counted in between; raise `NotAvailable` where nothing happened."""
+    updates = now.layouts - before.layouts
     if not updates:
         raise NotAvailable(f"no update in {now.at - before.at:.0f} s")
     return Window(

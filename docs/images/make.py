@@ -11,7 +11,7 @@ from pathlib import Path
 from fleet_smi.hub.fleet import Fleet, Via
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo
-from fleet_smi.simulation.story import past
+from fleet_smi.simulation.story import Moment, hour_before
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import overview
 
@@ -35,12 +35,14 @@ _FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace
 def fleet() -> FleetView:
     """The demonstration's fleet some minutes after it began, one node silent by then."""
     story, fleet, now = demo(seed=7, began=_BEGAN), Fleet(), _BEGAN + _LASTS_SECONDS
-    steps = range(int(_LASTS_SECONDS / story.interval_seconds) + 1)
-    moments = (*past(_BEGAN), *(_BEGAN + step * story.interval_seconds for step in steps))
+    pace = story.interval_seconds
+    live = (Moment(_BEGAN + step * pace, pace) for step in range(int(_LASTS_SECONDS / pace) + 1))
+    moments = (*hour_before(_BEGAN), *live)
     for index in range(len(story.nodes)):
-        for number, at in enumerate(moments, 1):
+        for number, (at, interval) in enumerate(moments, 1):
             if story.speaks(index, at):
-                fleet.apply(story.snapshot(index, at, number), at, Via("push", str(index)))
+                snapshot = story.snapshot(index, at, number, interval)
+                fleet.apply(snapshot, at, Via("push", str(index)))
     return fleet.view(now)
 
 

@@ -99,10 +99,15 @@ def test_a_page_that_does_not_run_misses_all_that_it_should_have_shown() -> None
 
 def test_a_window_without_an_update_cannot_be_measured() -> None:
     at = browser.Counters(
-        at=1.0, script_seconds=0, script_cpu_seconds=0, task_seconds=0, received_bytes=0
+        at=1.0,
+        layouts=7,
+        script_seconds=0,
+        script_cpu_seconds=0,
+        task_seconds=0,
+        received_bytes=0,
     )
     with pytest.raises(NotAvailable, match="no update in 20 s"):
-        page.window(at, replace(at, at=21.0), 0)
+        page.window(at, replace(at, at=21.0))
 
 
 def test_a_machine_without_chromium_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

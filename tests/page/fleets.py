@@ -1,16 +1,19 @@
 """A small fleet with one of everything: each state, MIG, a silent node and one without a GPU."""
 
 import time
+from pathlib import Path
 from typing import Any
 
+from fleet_smi.hub.delivery import Delivery
 from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Instance, Process, Snapshot
 from fleet_smi.model.units import GIB
 from tests.builders import HOUR, MINUTE, gpu, instance, process, snapshot
+from tests.hub.scripted import ScriptedSource
 from tests.machines import wait_until
 from tests.server.hubs import RunningHub
 
 COMMAND = "python train.py --data /home/alice/secret-project"
-COUNTS = {"free": 3, "busy": 2, "held": 1, "ghost": 1, "broken": 1, "unknown": 1, "leased": 0}
+COUNTS = {"free": 3, "busy": 2, "held": 1, "ghost": 1, "broken": 1, "unknown": 1, "leased": 1}
 """How many GPUs of the lab are in each state."""
 
 _A100 = {"name": "NVIDIA A100-SXM4-40GB", "memory_total_bytes": 40 * GIB}
@@ -21,10 +24,20 @@ def fill(hub: RunningHub) -> None:
     """Let the whole lab report to a hub, and wait until it has judged it."""
     hub.report(*_idle_for_minutes(_first()), token=hub.join("id-of-gpu01", "gpu01"))
     hub.add(_report(_a100(0), _a100(1), node="gpu02", labels={"rack": "a"}))
-    hub.add(_report(_broken(), _ghost(), node="gpu03", labels={"rack": "b"}))
+    hub.add(_report(_broken(), _ghost(), _closed(), node="gpu03", labels={"rack": "b"}))
     hub.add(_report(gpu(0, uuid="GPU-silent"), node="gpu04", interval_seconds=0.1))
     hub.add(_report(node="cpu01"))
     wait_until(lambda: counts(hub) == COUNTS)
+
+
+def crowd(folder: Path, nodes: int) -> RunningHub:
+    """A hub with so many nodes, each with a GPU that somebody of its own is on."""
+    source = ScriptedSource()
+    for at in range(nodes):
+        on_it = gpu(0, uuid=f"GPU-{at}", processes=(process(user=f"user{at}"),))
+        report = _report(on_it, node=f"gpu{at:03}")
+        source.put(Delivery(source=source.name, target=report.name, what=report))
+    return RunningHub(folder, [source])
 
 
 def counts(hub: RunningHub) -> dict[str, int]:
@@ -78,10 +91,14 @@ def _ghost() -> Gpu:
     return gpu(1, uuid="GPU-ghost", memory_used_bytes=31 * GIB)
 
 
+def _closed() -> Gpu:
+    return gpu(2, uuid="GPU-closed", compute_mode="prohibited")
+
+
 def _report(*gpus: Gpu, **fields: Any) -> Snapshot:
     usual: dict[str, Any] = {
         "taken_at": time.time(),
-        "interval_seconds": 60.0,
+        "interval_seconds": 600.0,
         "host": Host(driver_version="570.172.08", cpu_percent=31.0, cpu_count=64),
         "runs": (CollectorRun(name="nvidia", outcome="ok", seconds=0.004),),
     }

@@ -29,12 +29,12 @@ def test_a_node_tells_its_facts(lab: RunningHub, page: Page) -> None:
         expect(_fact(page, name)).to_contain_text(words)
 
 
-def test_a_node_has_its_last_hour_as_plots_and_as_states(lab: RunningHub, page: Page) -> None:
+def test_a_node_has_its_last_hour_as_plots_and_who_had_it(lab: RunningHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu01")
     for title in ("Utilisation", "Memory", "Power", "Temperature", "CPU", "Host memory"):
         figure = page.get_by_role("figure").filter(has=page.get_by_text(title, exact=True))
         expect(figure.locator("canvas")).to_be_visible()
-    expect(page.get_by_role("img", name=re.compile("held from"))).not_to_have_count(0)
+    expect(page.get_by_role("img", name=re.compile("^GPU 2: bob, "))).not_to_have_count(0)
 
 
 def test_a_node_lists_its_processes_and_how_it_was_read(lab: RunningHub, page: Page) -> None:
@@ -63,7 +63,7 @@ def test_a_gpu_tells_its_facts_its_people_and_its_last_hour(lab: RunningHub, pag
     for name, words in facts.items():
         expect(_fact(page, name)).to_contain_text(words)
     expect(page.get_by_text("On it: alice.")).to_be_visible()
-    expect(page.get_by_role("figure").locator("canvas")).to_have_count(4)
+    expect(page.get_by_role("figure").locator("canvas")).to_have_count(5)
 
 
 def test_a_gpu_in_parts_tells_of_each_part(lab: RunningHub, page: Page) -> None:
@@ -86,6 +86,22 @@ def test_a_node_without_a_gpu_has_a_page_too(lab: RunningHub, page: Page) -> Non
     page.goto(f"{lab.url}/#/node/id-of-cpu01")
     expect(_fact(page, "Model")).to_contain_text("no GPU")
     expect(page.get_by_text("The machine itself")).to_be_visible()
+
+
+def test_a_gpu_in_parts_is_in_parts_on_the_page_of_its_node(lab: RunningHub, page: Page) -> None:
+    page.goto(f"{lab.url}/#/node/id-of-gpu01")
+    parts = page.get_by_role("button", name=re.compile("GPU 3, busy, carol.*2 instances"))
+    expect(parts.locator(".glyph")).to_have_count(2)
+    parts.click()
+    expect(page.get_by_text("1 of 2 instances free; carol")).to_be_visible()
+    expect(page.get_by_text("GPU 3 cannot tell, its siblings are behind")).to_be_visible()
+
+
+def test_a_silent_node_keeps_its_page_and_says_so(lab: RunningHub, page: Page) -> None:
+    page.goto(f"{lab.url}/#/node/id-of-gpu04")
+    expect(_fact(page, "Last report")).to_contain_text("silent")
+    expect(page.get_by_role("button", name="gpu04 GPU 0, unknown")).to_contain_text("was free")
+    expect(page.get_by_text(re.compile("^GPU 0 is unknown: silent for"))).to_be_visible()
 
 
 def test_what_is_not_there_is_said_with_a_way_back(lab: RunningHub, page: Page) -> None:

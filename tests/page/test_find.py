@@ -66,6 +66,22 @@ def test_a_suggestion_says_what_it_would_leave_and_the_keyboard_chooses_it(shown
     expect(rows(shown)).to_have_count(1)
 
 
+def test_the_way_back_is_in_the_box_too_though_somebody_is_in_it(shown: Page) -> None:
+    shown.goto(f"{shown.url}?q=free")
+    expect(rows(shown)).to_have_count(3)
+    box(shown).focus()
+    shown.go_back()
+    expect(box(shown)).to_have_value("")
+    shown.keyboard.press("Escape")
+    expect(rows(shown)).to_have_count(4)
+
+
+def test_where_nothing_is_to_be_offered_nothing_is(shown: Page) -> None:
+    box(shown).fill("nobody-of-that-name")
+    expect(shown.get_by_role("heading", name="No GPU matches")).to_be_visible()
+    expect(shown.get_by_role("listbox")).to_have_count(0)
+
+
 def test_a_word_that_makes_no_sense_is_told_and_what_was_shown_stays(shown: Page) -> None:
     box(shown).fill("free")
     expect(rows(shown)).to_have_count(3)

@@ -59,7 +59,14 @@ def test_a_cell_tells_state_who_memory_and_load(grid: Locator) -> None:
 
 def test_every_state_has_a_mark_besides_its_colour(grid: Locator) -> None:
     for cell in grid.get_by_role("gridcell").all():
-        expect(cell.locator("svg").first).to_be_visible()
+        expect(cell.locator(".glyph").first).to_be_visible()
+
+
+def test_a_gpu_that_is_taken_or_closed_has_shape_word_and_reason(grid: Locator) -> None:
+    cell = grid.get_by_role("gridcell", name="gpu03 GPU 2, leased")
+    expect(cell).to_contain_text("leased")
+    expect(cell).to_contain_text("closed by the administrator")
+    expect(cell.locator(".glyph.leased")).to_be_visible()
 
 
 def test_the_instances_of_a_gpu_are_inside_its_cell(grid: Locator) -> None:
@@ -120,6 +127,31 @@ def test_the_card_of_a_gpu_in_parts_lists_its_instances(grid: Locator, page: Pag
     expect(parts.first).to_contain_text("1g.10gb")
     expect(parts.first).to_contain_text("carol")
     expect(parts.last).to_contain_text("free")
+
+
+def test_the_card_shows_the_last_hour_and_asks_for_it_once(grid: Locator, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for name in ("gpu01 GPU 1", "gpu01 GPU 2"):
+        _cell(page, name).click()
+        hour = _card(page, name).get_by_role("img", name=re.compile("^Utilisation, last hour: now"))
+        expect(hour).to_be_visible()
+    assert len([url for url in asked if url.endswith("/recent")]) == 1
+
+
+def test_the_tabulator_leads_into_the_card_and_escape_back_to_the_cell(
+    grid: Locator, page: Page
+) -> None:
+    cell = _cell(page, "gpu01 GPU 1")
+    cell.click()
+    expect(_card(page, "gpu01 GPU 1")).to_contain_text("python")
+    page.keyboard.press("Tab")
+    expect(_card(page, "gpu01 GPU 1").get_by_role("button", name="Close")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(_card(page, "gpu01 GPU 1").get_by_role("link", name="Open GPU")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(_card(page, "gpu01 GPU 1")).to_be_hidden()
+    expect(cell).to_be_focused()
 
 
 def test_arrow_keys_walk_the_grid_and_the_card_follows(grid: Locator, page: Page) -> None:

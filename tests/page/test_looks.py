@@ -1,12 +1,11 @@
 """How each view looks, light and dark: nothing that shuts anybody out, and a picture to look at."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.page.barriers import barriers
 from tests.page.conftest import NewPage
 from tests.page.people import ADMIN, sign_in
 from tests.page.views import VIEWS, fits, show
@@ -15,18 +14,6 @@ from tests.server.hubs import RunningHub
 SHOTS = Path(__file__).parents[2] / "build" / "page-shots"
 THEMES = ("light", "dark")
 PHONE = {"width": 390, "height": 844}
-GRAVE = ("serious", "critical")
-
-
-def _barriers(page: Page, part: str | None = None) -> list[str]:
-    """What axe finds on the page, or a part of it, that would shut somebody out."""
-    found: list[dict[str, Any]] = Axe().run(page, part).response["violations"]
-    return [
-        f"{one['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
-        for one in found
-        if one["impact"] in GRAVE
-        for node in one["nodes"]
-    ]
 
 
 def _shoot(page: Page, name: str) -> None:
@@ -42,7 +29,7 @@ def test_no_view_shuts_anybody_out(lab: RunningHub, new_page: NewPage, theme: st
     for name in VIEWS:
         show(page, lab, name)
         _shoot(page, f"{name} {theme}")
-        found += [f"{name}: {barrier}" for barrier in _barriers(page)]
+        found += [f"{name}: {barrier}" for barrier in barriers(page)]
         assert fits(page), name
     assert not found, "\n".join(found)
 
@@ -56,17 +43,17 @@ def test_neither_does_the_card_nor_the_list_of_keys_nor_the_search(
     page.get_by_role("gridcell", name="gpu01 GPU 1").click()
     expect(page.get_by_role("dialog")).to_contain_text("python")
     _shoot(page, f"card {theme}")
-    found = _barriers(page, "[role=dialog]")
+    found = barriers(page, "[role=dialog]")
     page.keyboard.press("Escape")
     page.get_by_role("combobox", name="Find").focus()
     expect(page.get_by_role("option").first).to_be_visible()
     _shoot(page, f"find {theme}")
-    found += _barriers(page, "[role=search]")
+    found += barriers(page, "[role=search]")
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     _shoot(page, f"keys {theme}")
-    found += _barriers(page, "dialog")
+    found += barriers(page, "dialog")
     assert not found, "\n".join(found)
 
 
@@ -76,7 +63,7 @@ def test_nor_does_the_phone(lab: RunningHub, new_page: NewPage, theme: str) -> N
     page.goto(lab.url)
     expect(page.get_by_role("heading", name="Free now")).to_be_visible()
     _shoot(page, f"phone {theme}")
-    found = _barriers(page)
+    found = barriers(page)
     assert not found, "\n".join(found)
 
 

@@ -1,10 +1,12 @@
 """The page on a phone: what is free comes first, and nothing runs out of the screen."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.builders import gpu, snapshot
 from tests.page.conftest import NewPage
 from tests.page.views import VIEWS, fits, show
 from tests.server.hubs import RunningHub
@@ -55,6 +57,24 @@ def test_a_tap_on_a_gpu_opens_its_card_as_a_sheet(lab: RunningHub, phone: Page) 
     assert box["x"] + box["width"] <= SIZE["width"]
     card.get_by_role("button", name="Close").tap()
     expect(card).to_be_hidden()
+
+
+def test_a_sheet_stays_at_the_foot_when_the_hub_is_lost(tmp_path: Path, phone: Page) -> None:
+    with RunningHub(tmp_path / "hub") as hub:
+        hub.add(snapshot(gpu(0), interval_seconds=60.0))
+        phone.goto(hub.url)
+        phone.get_by_role("button", name="gpu01 GPU 0, free").tap()
+        card = phone.get_by_role("dialog", name="gpu01 GPU 0")
+        expect(card).to_contain_text("SM clock")
+    expect(phone.get_by_text("Connection to the hub lost.")).to_be_visible()
+    box = card.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] == pytest.approx(SIZE["height"], abs=1)
+
+
+def test_the_table_is_not_below_what_is_free(lab: RunningHub, phone: Page) -> None:
+    show(phone, lab, "table")
+    expect(phone.get_by_role("heading", name="Free now")).to_have_count(0)
 
 
 def test_the_way_to_each_section_is_at_hand(lab: RunningHub, phone: Page) -> None:

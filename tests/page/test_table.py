@@ -83,10 +83,10 @@ def test_an_address_sent_to_a_colleague_shows_them_the_same(
     table: Locator, page: Page, new_page: NewPage
 ) -> None:
     page.get_by_role("combobox", name="Find").fill("node:gpu0* -free label:rack=b")
-    expect(_rows(page)).to_have_count(2)
+    expect(_rows(page)).to_have_count(3)
     colleagues = new_page()
     colleagues.goto(page.url)
-    expect(_rows(colleagues)).to_have_count(2)
+    expect(_rows(colleagues)).to_have_count(3)
     assert _uuids(colleagues) == _uuids(page)
     expect(colleagues.get_by_role("combobox", name="Find")).to_have_value(
         "node:gpu0* -free label:rack=b"

@@ -1,3 +1,4 @@
+import "./state/listening";
 import { mount } from "svelte";
 import App from "./App.svelte";
 import "./style/tokens.css";

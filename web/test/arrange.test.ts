@@ -109,8 +109,7 @@ describe("groups", () => {
 describe("places in a row", () => {
   function places(indices: number[], columns = 8): (number | null)[] {
     const fleet = fleetOf([node(1, indices.map((index) => gpu(index)))]);
-    const gpus = fleet.gpusOf(fleet.nodes.get(1) as NonNullable<ReturnType<typeof fleet.nodes.get>>);
-    return slots(gpus, columns).map((found: Gpu | null) => found?.brief.index ?? null);
+    return slots(fleet.nodes.get(1)?.gpus ?? [], columns).map((found: Gpu | null) => found?.brief.index ?? null);
   }
 
   it("are those of the indices, so that a missing GPU leaves its place empty", () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { GpuBrief, NodeBrief, Row, Verdict } from "../src/feed/event";
 import type { GpuInFull, ProcessInFull } from "../src/feed/look";
-import { Fleet, type Gpu } from "../src/state/fleet";
+import { type Figures, Fleet, type Gpu, Node } from "../src/state/fleet";
 import { keptIdle } from "../src/state/held";
 import { facts, processName, processesOf, sentence, title } from "../src/text/card";
 import { caption, cellWords, filled, heading, kindOfNode, loadClass, peopleOn, question, silence, sliceWord } from "../src/text/grid";
@@ -18,7 +18,7 @@ function fleetOf(brief: NodeBrief, ...figures: Row[]): Fleet {
 function only(brief: Partial<GpuBrief>, verdict: Partial<Verdict>, figures: Row = [97, 74_752, 65, 365]): Gpu {
   const whole = { ...gpu(0, "busy"), ...brief };
   const fleet = fleetOf(node(1, [{ ...whole, verdict: { ...whole.verdict, ...verdict } }]), figures);
-  const [found] = [...fleet.nodes.values()].flatMap((each) => fleet.gpusOf(each));
+  const [found] = [...fleet.nodes.values()].flatMap((each) => each.gpus);
   if (!found) throw new Error("a node without its GPU");
   return found;
 }
@@ -70,8 +70,9 @@ describe("headings", () => {
 
   it("of a node are short", () => {
     const named = { ...gpu(0), name: "NVIDIA A100-SXM4-40GB" };
-    expect(kindOfNode({ brief: node(1, [named]), figures: { heardAt: null, cpuPercent: null, memoryPercent: null, parts: [] } })).toBe("A100 40G · 550.90");
-    expect(silence({ brief: node(1), figures: { heardAt: NOW - 240, cpuPercent: null, memoryPercent: null, parts: [] } }, NOW)).toBe("silent for 4 m");
+    const figures = (heardAt: number | null): Figures => ({ heardAt, cpuPercent: null, memoryPercent: null, parts: [] });
+    expect(kindOfNode(new Node(node(1, [named]), figures(null)))).toBe("A100 40G · 550.90");
+    expect(silence(new Node(node(1), figures(NOW - 240)), NOW)).toBe("silent for 4 m");
   });
 });
 
@@ -110,7 +111,7 @@ describe("the card", () => {
     started_at: null, busy_percent: null, container: null, slurm_job: null, condition: null, hidden: false,
   };
   const full: GpuInFull = {
-    uuid: "GPU-0", processes: null, verdict: { state: "busy", reason: "", since: 0, notes: [] }, power_limit_watts: 700, sm_clock_mhz: null,
+    uuid: "GPU-0", processes: null, verdict: { state: "busy", reason: "", since: 0, was: null, notes: [], idle_seconds: null }, power_limit_watts: 700, sm_clock_mhz: null,
     sm_clock_max_mhz: 1980, memory_clock_mhz: 2619, pcie_generation: 5, pcie_width: 16, throttle_reasons: ["sw_power_cap"], ecc_uncorrected: 0,
     fault: null, instances: [],
   };
@@ -124,13 +125,13 @@ describe("the card", () => {
   it("shows more when the node was looked at, and a dash for what was not measured", () => {
     expect(facts(only({}, {}), undefined)).toHaveLength(4);
     const told = Object.fromEntries(facts(only({}, {}), full).map(({ name, value, rest }) => [name, `${value} ${rest ?? ""}`.trim()]));
-    expect(told).toMatchObject({ Power: "365 / 700 W", "SM clock": "– / 1980 MHz", PCIe: "gen 5 ×16", Throttling: "sw power cap" });
+    expect(told).toMatchObject({ Power: "365 / 700 W", "SM clock": "– / 1980", PCIe: "gen 5 ×16", Throttling: "sw power cap" });
   });
 
   it("tells processes that could not be read from none, and counts those of instances", () => {
     expect(processesOf(full)).toBeNull();
     expect(processesOf({ ...full, processes: [] })).toEqual([]);
-    const instance = { uuid: "MIG-1", profile: null, verdict: full.verdict, processes: [process] };
+    const instance = { uuid: "MIG-1", profile: null, verdict: full.verdict, processes: [process], memory_used_bytes: 1, memory_total_bytes: 2, busy_percent: null };
     expect(processesOf({ ...full, instances: [instance] })).toEqual([process]);
   });
 

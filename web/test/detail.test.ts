@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import type { GpuWhole, Hour, NodeWhole, ProcessWhole } from "../src/feed/node";
+import { seriesOfHour } from "../src/state/hour";
 import { gpuPlots, nodePlots } from "../src/state/plots";
 import { processRows, unreadable } from "../src/state/processes";
 import { belongsTo, nodeFacts, peopleOn, processNote, ranges, remarks } from "../src/text/detail";
@@ -78,27 +79,36 @@ const HOUR: Hour = {
   },
 };
 
+const SERIES = seriesOfHour(HOUR);
+const SPAN = { start: 1000, end: 1030 };
+
 it("the chosen GPU is in ink, and its siblings are not", () => {
-  const { busy } = gpuPlots(node([gpu(0), gpu(1)]), HOUR, "GPU-1");
+  const { busy } = gpuPlots(node([gpu(0), gpu(1)]), SERIES, SPAN, "GPU-1");
   expect(busy.drawing.lines.map(({ name, ink }) => [name, ink])).toEqual([["GPU 0", false], ["GPU 1", true]]);
   expect([busy.now, busy.drawing.from, busy.drawing.to, busy.drawing.most]).toEqual([7, 1000, 1030, 100]);
 });
 
 it("a plot goes up to what the card may take, and above it only if it did", () => {
-  const { power, memory, temperature } = gpuPlots(node([gpu(0, { power_limit_watts: 400, memory_total_bytes: 8 * GIB }), gpu(1)]), HOUR, "GPU-0");
+  const { power, memory, temperature } = gpuPlots(node([gpu(0, { power_limit_watts: 400, memory_total_bytes: 8 * GIB }), gpu(1)]), SERIES, SPAN, "GPU-0");
   expect([power.drawing.most, memory.drawing.most, temperature.drawing.most]).toEqual([400, 8, 100]);
   expect(memory.figures).toEqual([1, 1, 2]);
 });
 
-it("a GPU that the hour does not know is drawn by nobody", () => {
-  const { busy } = gpuPlots(node([gpu(7)]), HOUR, "GPU-7");
-  expect([busy.drawing.lines, busy.states, busy.now]).toEqual([[], [], null]);
+it("a GPU that the hub does not know is drawn by nobody", () => {
+  const { busy } = gpuPlots(node([gpu(7)]), SERIES, SPAN, "GPU-7");
+  expect([busy.drawing.lines, busy.drawing.low, busy.now]).toEqual([[], [], null]);
+});
+
+it("the line in ink has around it the least and the most that it stands for", () => {
+  const told = { minimum: [0, 1024], mean: [1024, 2048], maximum: [2048, 4096] };
+  const { memory } = gpuPlots(node([gpu(0)]), { start: 1000, grain_seconds: 10, node: {}, gpus: { "GPU-0": { memory_used_mebibytes: told } } }, SPAN, "GPU-0");
+  expect([memory.drawing.low, memory.figures, memory.drawing.high]).toEqual([[0, 1], [1, 2], [2, 4]]);
 });
 
 it("what was never measured of the machine is said so", () => {
-  const { cpu, memory } = nodePlots(node([]), HOUR);
+  const { cpu, memory } = nodePlots(node([]), SERIES, SPAN);
   expect(plotSpoken("CPU", cpu.figures, cpu.now, "%")).toBe("CPU: now 30 %, between 10 % and 30 %");
-  expect(plotSpoken("Host memory", memory.figures, memory.now, "%")).toBe("Host memory: nothing was measured in this time");
+  expect(plotSpoken("Host memory", memory.figures, memory.now, "%")).toBe("Host memory: not measured in this time");
 });
 
 it("small figures have a place after the point, and unknown ones a dash", () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { Moved, Row } from "../src/feed/event";
 import { Fleet } from "../src/state/fleet";
 import { totals } from "../src/state/totals";
 import { event, gpu, node } from "./builders";
@@ -42,13 +43,30 @@ describe("a fleet that is told of changes", () => {
     expect(fleet.nodes.get(2)).toBe(second);
   });
 
+  it("has another roster when nodes come, go, or are other machines, and not for a figure or a state", () => {
+    const fleet = known();
+    const changed = (parts: Parameters<typeof event>[0]): boolean => {
+      const before = fleet.roster;
+      fleet.apply("change", event(parts));
+      return fleet.roster !== before;
+    };
+    const figures = (number: number): Moved[] => [[number, 992, null, null, [[1, 2, 3, 4]]]];
+    expect(changed({ figures: figures(1) })).toBe(false);
+    expect(changed({ nodes: [node(1, [gpu(0, "busy")])], figures: figures(1) })).toBe(false);
+    expect(changed({ nodes: [{ ...node(1), labels: { rack: "r1" } }], figures: figures(1) })).toBe(true);
+    expect(changed({ nodes: [node(2, [gpu(0), gpu(1)])], figures: figures(2) })).toBe(true);
+    expect(changed({ nodes: [node(3)], figures: figures(3) })).toBe(true);
+    expect(changed({ removed: [3] })).toBe(true);
+    expect(changed({ removed: [3] })).toBe(false);
+  });
+
   it("gives every GPU and instance its own row of figures", () => {
     const fleet = new Fleet();
     const divided = gpu(0, "busy");
     divided.instances = [{ uuid: "MIG-0", profile: "1g.10gb", memory_total_mebibytes: 9984, verdict: divided.verdict }];
     const rows: [number, number, number, number][] = [[1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 3]];
     fleet.apply("fleet", event({ nodes: [node(1, [divided, gpu(1)])], figures: [[1, 990, null, null, rows]] }));
-    const [first, second] = fleet.gpusOf(fleet.nodes.get(1)!);
+    const [first, second] = fleet.nodes.get(1)!.gpus;
     expect([first?.figures[0], first?.instances[0]?.figures[0], second?.figures[0]]).toEqual([1, 2, 3]);
   });
 });
@@ -59,5 +77,14 @@ describe("totals", () => {
     const silent = { ...node(3), silent: true };
     fleet.apply("change", event({ nodes: [silent], figures: [[3, 100, null, null, [[0, 0, 30, 700]]]] }));
     expect(totals(fleet)).toMatchObject({ watts: 425, gpusWithPower: 2, gpusWithoutPower: 0, newest: 991 });
+  });
+
+  it("count the busy ones by how hard they work, past the instances of others", () => {
+    const divided = gpu(0, "free");
+    divided.instances = [{ uuid: "MIG-0", profile: null, memory_total_mebibytes: null, verdict: divided.verdict }];
+    const fleet = new Fleet();
+    const rows: Row[] = [[99, 0, 30, 60], [99, 0, 30, 60], [100, 0, 30, 60], [null, 0, 30, null]];
+    fleet.apply("fleet", event({ nodes: [node(1, [divided, gpu(1, "busy"), gpu(2, "busy")])], figures: [[1, 990, null, null, rows]] }));
+    expect(totals(fleet)).toMatchObject({ free: 1, loads: [1, 0, 0, 0, 1], gpusWithoutPower: 1 });
   });
 });

@@ -44,8 +44,15 @@ describe("walking the grid", () => {
     expect(to(2, 11, "ArrowDown")).toEqual({ row: 3, place: 0 });
   });
 
+  it("goes to the first node and to the last GPU of all at once", () => {
+    expect(to(2, 3, "Control+Home")).toEqual({ row: 0, place: 0 });
+    expect(to(0, 1, "Control+End")).toEqual({ row: 3, place: 0 });
+    expect(walked(rows.slice(0, 3), 8, { row: 0, place: 0 }, "Control+End")).toEqual({ row: 2, place: 12 });
+  });
+
   it("leaves other keys to others", () => {
     expect(to(0, 1, "x")).toBeNull();
+    expect(to(0, 1, "Control+c")).toBeNull();
   });
 });
 

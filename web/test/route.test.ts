@@ -5,23 +5,28 @@ test("a place is written and read back", () => {
   for (const view of VIEWS) {
     for (const argument of ["", "gpu01", "files:/nfs/gpu status?#%", "名前/…"]) {
       for (const query of ["", "free", "mem>40G user:alice", "a+b & c=d #?/%"]) {
-        const place = { view, argument: view === "grid" ? "" : argument, query };
-        expect(placeOf(hashOf(place))).toEqual(place);
+        for (const [at, range] of [[null, ""], [1_794_808_800, "24h"], [1_794_808_801, "a&b"]] as const) {
+          const place = { view, argument: view === "grid" ? "" : argument, query, at, range };
+          expect(placeOf(hashOf(place))).toEqual(place);
+        }
       }
     }
   }
 });
 
 test("an address is short and can be read", () => {
-  expect(hashOf({ view: "grid", argument: "", query: "" })).toBe("#/");
-  expect(hashOf({ view: "table", argument: "", query: "free model:A100" })).toBe("#/table?q=free+model:A100");
-  expect(hashOf({ view: "grid", argument: "", query: "state:free,held mem>40G" })).toBe("#/?q=state:free,held+mem>40G");
-  expect(hashOf({ view: "node", argument: "a/b", query: "" })).toBe("#/node/a%2Fb");
+  const usual = { argument: "", query: "", at: null, range: "" };
+  expect(hashOf({ ...usual, view: "grid" })).toBe("#/");
+  expect(hashOf({ ...usual, view: "table", query: "free model:A100" })).toBe("#/table?q=free+model:A100");
+  expect(hashOf({ ...usual, view: "grid", query: "state:free,held mem>40G" })).toBe("#/?q=state:free,held+mem>40G");
+  expect(hashOf({ ...usual, view: "node", argument: "a/b" })).toBe("#/node/a%2Fb");
+  expect(hashOf({ ...usual, view: "grid", at: Date.UTC(2026, 10, 15, 3, 12) / 1000 })).toBe("#/?at=2026-11-15T03:12Z");
+  expect(hashOf({ ...usual, view: "history", query: "node:a", range: "7d" })).toBe("#/history?q=node:a&range=7d");
 });
 
 test("a hash that means nothing is the grid", () => {
-  for (const hash of ["", "#", "#/", "#/nowhere", "#nonsense", "#/constructor"]) {
-    expect(placeOf(hash)).toEqual({ view: "grid", argument: "", query: "" });
+  for (const hash of ["", "#", "#/", "#/nowhere", "#nonsense", "#/constructor", "#/?at=soon"]) {
+    expect(placeOf(hash)).toEqual({ view: "grid", argument: "", query: "", at: null, range: "" });
   }
   expect(placeOf("#/node/%E0%A4%A").argument).toBe("%E0%A4%A");
 });

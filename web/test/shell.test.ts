@@ -26,8 +26,9 @@ test("what somebody holds idle is said before how much is used", () => {
 
 test("all people are one sentence", () => {
   const unseen = { ...person, user: "(unseen)", seen: false, gpus: 1 };
-  expect(summed([{ ...person, idle_gpus: 1 }, unseen])).toEqual({ have: "1 person has 3 GPUs now.", idle: "1 of these is doing nothing." });
-  expect(summed([]).idle).toBe("");
+  expect(summed([{ ...person, idle_gpus: 1 }, unseen], false)).toEqual({ have: "1 person has 3 GPUs now.", idle: "1 of these is doing nothing." });
+  expect(summed([{ ...person, idle_gpus: 1 }, unseen], true)).toEqual({ have: "1 person had 3 GPUs then.", idle: "1 of these was doing nothing." });
+  expect(summed([], false).idle).toBe("");
 });
 
 test("a sum of memory is said in the unit that suits it", () => {

@@ -1,8 +1,12 @@
-// A closer look at one node, as far as the reader may: clocks, processes, faults. Not asked twice within seconds.
+// A closer look at one node, as far as the reader may: clocks, processes, faults, the last hour. Not asked twice within seconds.
 
 import { ask } from "./ask";
+import { briefly } from "./briefly";
+import type { State } from "./event";
+import { type Hour, hourOf } from "./node";
 
-const FRESH_MS = 3000;
+const LOOK_FRESH_MS = 3000;
+const HOUR_FRESH_MS = 10_000;
 
 export interface ProcessInFull {
   pid: number;
@@ -30,11 +34,21 @@ export interface Fault {
 interface Judged {
   uuid: string;
   processes: ProcessInFull[] | null;
-  verdict: { state: string; reason: string; since: number; notes: { kind: string; words: string }[] };
+  verdict: {
+    state: State;
+    reason: string;
+    since: number;
+    was: string | null;
+    notes: { kind: string; words: string }[];
+    idle_seconds: number | null;
+  };
 }
 
 export interface InstanceInFull extends Judged {
   profile: string | null;
+  memory_used_bytes: number | null;
+  memory_total_bytes: number | null;
+  busy_percent: number | null;
 }
 
 export interface GpuInFull extends Judged {
@@ -52,19 +66,13 @@ export interface GpuInFull extends Judged {
 
 export interface NodeInFull {
   node_id: string;
+  interval_seconds: number | null;
   gpus: GpuInFull[];
   runs: { name: string; outcome: string; detail: string }[];
 }
 
-const looks = new Map<string, { at: number; answer: Promise<NodeInFull> }>();
-
 /** The node in full, at most a few seconds old; `NotGranted` as the hub says it. */
-export function look(nodeId: string): Promise<NodeInFull> {
-  const now = performance.now();
-  for (const [id, { at }] of looks) if (now - at > FRESH_MS) looks.delete(id);
-  const known = looks.get(nodeId);
-  if (known) return known.answer;
-  const answer = ask<NodeInFull>(`nodes/${encodeURIComponent(nodeId)}`);
-  looks.set(nodeId, { at: now, answer });
-  return answer;
-}
+export const look = briefly<NodeInFull>(LOOK_FRESH_MS, (nodeId) => ask(`nodes/${encodeURIComponent(nodeId)}`));
+
+/** Its last hour; as fresh as the grain of it. */
+export const lastHour = briefly<Hour>(HOUR_FRESH_MS, (nodeId) => hourOf(nodeId));

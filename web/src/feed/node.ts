@@ -96,6 +96,6 @@ export function nodeOf(nodeId: string, signal: AbortSignal): Promise<NodeWhole> 
   return ask(`nodes/${encodeURIComponent(nodeId)}`, signal);
 }
 
-export function hourOf(nodeId: string, signal: AbortSignal): Promise<Hour> {
+export function hourOf(nodeId: string, signal?: AbortSignal): Promise<Hour> {
   return ask(`nodes/${encodeURIComponent(nodeId)}/recent`, signal);
 }

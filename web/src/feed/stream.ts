@@ -12,30 +12,20 @@ const QUIET_SECONDS = 25; // the hub sends a comment at least every 15
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
 
-export interface Listening {
-  stop(): void;
-  /** Do not wait before trying again. */
-  hurry(): void;
-}
-
-/** Listen until told to stop. */
-export function listen(listener: Listener): Listening {
-  let stopped = false;
+/** Listen for as long as the page is open; what is returned ends a wait before the next try. */
+export function listen(listener: Listener): () => void {
   let hurry = (): void => undefined;
   let lastId = "";
   let waitMs = FIRST_WAIT_MS;
-  let abort = new AbortController();
 
   const run = async (): Promise<void> => {
-    while (!stopped) {
-      abort = new AbortController();
-      const ended = await once(lastId, abort, (id, kind, event) => {
+    for (;;) {
+      const ended = await once(lastId, (id, kind, event) => {
         lastId = id;
         waitMs = FIRST_WAIT_MS;
         listener.became("live");
         listener.heard(kind, event);
       });
-      if (stopped) return;
       listener.became(ended);
       if (ended === "refused") return;
       await new Promise<void>((resolve) => {
@@ -45,22 +35,15 @@ export function listen(listener: Listener): Listening {
       waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS);
     }
   };
-  listener.became("connecting");
   void run();
-  return {
-    stop: () => {
-      stopped = true;
-      abort.abort();
-      hurry();
-    },
-    hurry: () => hurry(),
-  };
+  return () => hurry();
 }
 
 type Take = (id: string, kind: "fleet" | "change", event: FleetEvent) => void;
 
 /** One connection, until it ends; how it ended. */
-async function once(lastId: string, abort: AbortController, take: Take): Promise<"lost" | "refused"> {
+async function once(lastId: string, take: Take): Promise<"lost" | "refused"> {
+  const abort = new AbortController();
   let quiet = setTimeout(() => abort.abort(), QUIET_SECONDS * 1000);
   const heard = (): void => {
     clearTimeout(quiet);
@@ -75,12 +58,13 @@ async function once(lastId: string, abort: AbortController, take: Take): Promise
     if (answer.status === 401 || answer.status === 403) return "refused";
     if (!answer.ok || !answer.body) return "lost";
     const frames = new Frames(take);
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const reader = answer.body.getReader();
+    const decoder = new TextDecoder();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return "lost";
       heard();
-      frames.push(value);
+      frames.push(decoder.decode(value, { stream: true }));
     }
   } catch {
     return "lost";
@@ -91,16 +75,20 @@ async function once(lastId: string, abort: AbortController, take: Take): Promise
 
 /** Cuts text into events; a frame may come in many parts. */
 export class Frames {
-  private rest = "";
+  private rest: string[] = [];
+  /** How the text before this ended, as an end of a frame may be cut in two. */
+  private last = "";
 
   constructor(private readonly take: Take) {}
 
   push(text: string): void {
-    this.rest += text;
-    for (let end = this.rest.indexOf("\n\n"); end >= 0; end = this.rest.indexOf("\n\n")) {
-      this.frame(this.rest.slice(0, end));
-      this.rest = this.rest.slice(end + 2);
-    }
+    this.rest.push(text);
+    const isEnded = (this.last + text).includes("\n\n");
+    this.last = text.slice(-1);
+    if (!isEnded) return; // a whole fleet comes in hundreds of parts: they are joined once
+    const frames = this.rest.join("").split("\n\n");
+    this.rest = [frames.pop() ?? ""];
+    for (const frame of frames) this.frame(frame);
   }
 
   private frame(frame: string): void {

@@ -1,6 +1,6 @@
 // In which order, and under which headings, the nodes stand. The same fleet and choice give the same rows.
 
-import type { NodeBrief, State } from "../feed/event";
+import type { GpuBrief, NodeBrief, State } from "../feed/event";
 import type { Fleet, Gpu, Node } from "./fleet";
 
 export const SORTS = ["name", "free", "load", "attention"] as const;
@@ -26,7 +26,7 @@ const keys = new WeakMap<NodeBrief, string>();
 /** The groups of a fleet, each with its nodes, as the choice wants them; `before` itself where nothing has moved. */
 export function arranged(fleet: Fleet, { sort, grouping }: Choice, before: readonly Group[] = []): readonly Group[] {
   const rank = RANKS[sort];
-  const rows = nodesOf(fleet, before).map((node) => ({ node, key: keyOf(node.brief), rank: rank(fleet, node) }));
+  const rows = nodesOf(fleet, before).map((node) => ({ node, key: keyOf(node.brief), rank: rank(node) }));
   rows.sort((a, b) => b.rank - a.rank || (a.key < b.key ? -1 : a.key > b.key ? 1 : a.node.brief.number - b.node.brief.number));
   const groups = new Map<string | null, number[]>();
   for (const { node } of rows) {
@@ -38,6 +38,11 @@ export function arranged(fleet: Fleet, { sort, grouping }: Choice, before: reado
   const named = [...groups].map(([name, numbers]) => ({ name, numbers }));
   if (sort === "name") named.sort((a, b) => byHeading(a.name, b.name));
   return isSame(named, before) ? before : named;
+}
+
+/** Whether an arrangement stays until the fleet's `roster` is another; else any figure may change it. */
+export function isLasting({ sort, grouping }: Choice): boolean {
+  return sort === "name" && grouping !== "user";
 }
 
 /** The nodes of a fleet, in the order that they had before: what is almost sorted is sorted soon. */
@@ -76,19 +81,25 @@ export function usualGrouping(fleet: Fleet): Grouping {
 
 /** The GPUs of a node in the places that their indices give them; `null` is an empty place. */
 export function slots(gpus: readonly Gpu[], columns: number): (Gpu | null)[] {
-  const byIndex = areDistinct(gpus);
-  const taken = byIndex ? (gpus.at(-1)?.brief.index ?? 0) + 1 : gpus.length;
-  const places = new Array<Gpu | null>(Math.max(1, Math.ceil(taken / columns)) * columns).fill(null);
+  const briefs = gpus.map((gpu) => gpu.brief);
+  const byIndex = areDistinct(briefs);
+  const places = new Array<Gpu | null>(linesOf(briefs, columns) * columns).fill(null);
   gpus.forEach((gpu, at) => (places[byIndex ? gpu.brief.index : at] = gpu));
   return places;
 }
 
+/** How many lines their places take. */
+export function linesOf(gpus: readonly GpuBrief[], columns: number): number {
+  const taken = areDistinct(gpus) ? (gpus.at(-1)?.index ?? 0) + 1 : gpus.length;
+  return Math.max(1, Math.ceil(taken / columns));
+}
+
 /** Whether the indices rise, and leave no more places empty than there are GPUs. */
-function areDistinct(gpus: readonly Gpu[]): boolean {
+function areDistinct(gpus: readonly GpuBrief[]): boolean {
   let last = -1;
-  for (const { brief } of gpus) {
-    if (brief.index <= last) return false;
-    last = brief.index;
+  for (const { index } of gpus) {
+    if (index <= last) return false;
+    last = index;
   }
   return last < 2 * gpus.length;
 }
@@ -97,10 +108,9 @@ function areDistinct(gpus: readonly Gpu[]): boolean {
 export function freeOf(fleet: Fleet, numbers: readonly number[]): { free: number; gpus: number } {
   const sums = { free: 0, gpus: 0 };
   for (const number of numbers) {
-    for (const gpu of fleet.nodes.get(number)?.brief.gpus ?? []) {
-      sums.gpus += 1;
-      if (gpu.verdict.state === "free") sums.free += 1;
-    }
+    const node = fleet.nodes.get(number);
+    sums.gpus += node?.brief.gpus.length ?? 0;
+    sums.free += node?.sums.free ?? 0;
   }
   return sums;
 }
@@ -110,11 +120,11 @@ export function naturalKey(name: string): string {
   return name.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(DIGITS, "0"));
 }
 
-const RANKS: Record<Sort, (fleet: Fleet, node: Node) => number> = {
+const RANKS: Record<Sort, (node: Node) => number> = {
   name: () => 0,
-  free: (_, { brief }) => brief.gpus.filter((gpu) => gpu.verdict.state === "free").length,
-  load: (fleet, node) => (node.brief.silent ? -1 : meanLoad(fleet.gpusOf(node))),
-  attention: (_, { brief }) => need(brief),
+  free: ({ sums }) => sums.free,
+  load: (node) => (node.brief.silent ? -1 : meanLoad(node.gpus)),
+  attention: ({ brief }) => need(brief),
 };
 
 function meanLoad(gpus: readonly Gpu[]): number {

@@ -1,49 +1,49 @@
-// One node looked at closely: its details and its last hour, asked again for as long as somebody looks.
+// One node looked at closely, asked again for as long as somebody looks; or as it was at another moment.
 
 import { NotGranted } from "../feed/ask";
-import { type Hour, type NodeWhole, hourOf, nodeOf } from "../feed/node";
+import { type NodeWhole, nodeOf } from "../feed/node";
 import { page } from "./page.svelte";
+import { route } from "./route.svelte";
+import { travel } from "./travel.svelte";
 
-const NODE_PACE_MS = 3000;
-const HOUR_PACE_MS = 10_000;
+const PACE_MS = 3000;
 const GONE = 404;
 
 export class CloseLook {
-  node = $state.raw<NodeWhole | null>(null);
-  hour = $state.raw<Hour | null>(null);
+  private live = $state.raw<NodeWhole | null>(null);
   /** Why there is nothing to show; what was known before stays. */
   refusal = $state.raw<NotGranted | null>(null);
+
+  /** The node, at the moment that is looked at. */
+  get node(): NodeWhole | null {
+    if (route.at === null) return this.live;
+    return travel.nodeOf(this.nodeId) ?? null;
+  }
+
+  private nodeId = $state("");
 
   /** Look at a node until the returned function is called. */
   watch(nodeId: string): () => void {
     const looking = new AbortController();
-    const { signal } = looking;
-    this.node = this.hour = this.refusal = null;
-    const ends = [
-      again(NODE_PACE_MS, () => this.take(async () => (this.node = await nodeOf(nodeId, signal)), signal)),
-      again(HOUR_PACE_MS, () => this.take(async () => (this.hour = await hourOf(nodeId, signal)), signal)),
-    ];
+    this.nodeId = nodeId;
+    this.live = this.refusal = null;
+    void this.take(nodeId, looking.signal);
+    const clock = setInterval(() => page.connection !== "lost" && !document.hidden && void this.take(nodeId, looking.signal), PACE_MS);
     return () => {
-      ends.forEach((end) => end());
+      clearInterval(clock);
       looking.abort();
     };
   }
 
-  private async take(asking: () => Promise<unknown>, signal: AbortSignal): Promise<void> {
+  private async take(nodeId: string, signal: AbortSignal): Promise<void> {
     try {
-      await asking();
+      this.live = await nodeOf(nodeId, signal);
       this.refusal = null;
     } catch (failure) {
       if (signal.aborted) return;
       if (!(failure instanceof NotGranted)) throw failure;
       this.refusal = failure;
-      if (failure.status === GONE) this.node = this.hour = null;
+      if (failure.status === GONE) this.live = null;
     }
   }
-}
-
-function again(paceMs: number, act: () => Promise<void>): () => void {
-  void act();
-  const clock = setInterval(() => page.connection !== "lost" && !document.hidden && void act(), paceMs);
-  return () => clearInterval(clock);
 }

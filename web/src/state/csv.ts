@@ -3,7 +3,7 @@
 import { labelsOf } from "./columns";
 import type { Gpu } from "./fleet";
 
-type Cell = string | number | null;
+export type Cell = string | number | null;
 
 // A spreadsheet takes a cell that starts so for a formula; the same as wire/spreadsheet.py.
 const FORMULA = /^[=+\-@\t\r\n＝＋－＠]/;
@@ -27,8 +27,11 @@ const COLUMNS: Record<string, (gpu: Gpu) => Cell> = {
 };
 
 export function csv(rows: readonly Gpu[]): string {
-  const lines = rows.map((gpu) => Object.values(COLUMNS).map((column) => written(column(gpu))));
-  return [Object.keys(COLUMNS), ...lines].map((line) => `${line.join(",")}\r\n`).join("");
+  return csvText([Object.keys(COLUMNS), ...rows.map((gpu) => Object.values(COLUMNS).map((column) => column(gpu)))]);
+}
+
+export function csvText(lines: readonly (readonly Cell[])[]): string {
+  return lines.map((line) => `${line.map(written).join(",")}\r\n`).join("");
 }
 
 function written(cell: Cell): string {

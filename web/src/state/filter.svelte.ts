@@ -20,6 +20,13 @@ class Filter {
   terms = $state.raw<readonly Term[]>([]);
   /** Why the text makes no sense, in the hub's words. */
   error = $state<string | null>(null);
+  /** Whether a GPU matches; another function when the filter means something else. */
+  readonly matches = $derived.by(() => {
+    const terms = this.terms;
+    return (gpu: Gpu): boolean => matchesAll(terms, gpu);
+  });
+  /** How many GPUs match; `null` where nothing is filtered. */
+  readonly found = $derived(page.version > 0 && this.terms.length > 0 ? page.fleet.everyGpu().filter(this.matches).length : null);
   private readonly known = new Map<string, Meaning>([["", { terms: [], error: null }]]);
   private typing: ReturnType<typeof setTimeout> | undefined;
 
@@ -32,10 +39,6 @@ class Filter {
 
   get text(): string {
     return route.query;
-  }
-
-  matches(gpu: Gpu): boolean {
-    return matchesAll(this.terms, gpu);
   }
 
   /** Whether the word is in the filter: "state:free". */

@@ -11,7 +11,7 @@ export function nodeWithId(fleet: Fleet, nodeId: string): Node | undefined {
 export function gpuWithUuid(fleet: Fleet, uuid: string): Gpu | undefined {
   for (const node of fleet.nodes.values()) {
     const at = node.brief.gpus.findIndex((gpu) => gpu.uuid === uuid || gpu.instances.some((part) => part.uuid === uuid));
-    if (at >= 0) return fleet.gpusOf(node)[at];
+    if (at >= 0) return node.gpus[at];
   }
   return undefined;
 }

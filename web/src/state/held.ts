@@ -16,7 +16,7 @@ export interface Kept {
 export function keptIdle(fleet: Fleet, matches: (gpu: Gpu) => boolean): Kept[] {
   const found = new Map<string, Gpu[]>();
   for (const node of fleet.nodes.values()) {
-    for (const gpu of fleet.gpusOf(node)) {
+    for (const gpu of node.gpus) {
       if (gpu.brief.verdict.state !== "held" || !matches(gpu)) continue;
       const key = `${node.brief.number} ${gpu.brief.verdict.users?.[0] ?? ""}`;
       found.set(key, [...(found.get(key) ?? []), gpu]);

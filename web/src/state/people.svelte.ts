@@ -1,7 +1,8 @@
-// Who holds GPUs now, asked again and again for as long as somebody looks.
+// Who holds GPUs at the moment that is looked at; of now, asked again and again for as long as somebody looks.
 
 import { NotGranted, ask } from "../feed/ask";
 import { page } from "./page.svelte";
+import { route } from "./route.svelte";
 
 /** The twin of model/people.py, which explains each field. */
 export interface Person {
@@ -20,26 +21,25 @@ const PACE_MS = 10_000;
 
 class People {
   list = $state.raw<readonly Person[] | null>(null);
-  private watchers = 0;
-  private clock = 0;
 
-  /** Keep the list fresh until the returned function is called. */
+  /** Keep the list fresh until the returned function is called; for an effect, which runs again when the moment is another. */
   watch(): () => void {
-    if (this.watchers++ === 0) {
-      void this.load();
-      this.clock = window.setInterval(() => page.connection === "live" && !document.hidden && void this.load(), PACE_MS);
-    }
+    const looking = new AbortController();
+    const at = route.at;
+    void this.load(at, looking.signal);
+    const clock = setInterval(() => at === null && page.connection === "live" && !document.hidden && void this.load(at, looking.signal), PACE_MS);
     return () => {
-      if (--this.watchers === 0) clearInterval(this.clock);
+      clearInterval(clock);
+      looking.abort();
     };
   }
 
-  private async load(): Promise<void> {
+  private async load(at: number | null, signal: AbortSignal): Promise<void> {
     try {
-      this.list = (await ask<{ people: Person[] }>("people")).people;
+      this.list = (await ask<{ people: Person[] }>(at === null ? "people" : `people?at=${at}`, signal)).people;
     } catch (error) {
       // The banner tells of a hub that is gone; what was known before stays.
-      if (!(error instanceof NotGranted)) throw error;
+      if (!signal.aborted && !(error instanceof NotGranted)) throw error;
     }
   }
 }

@@ -1,79 +1,84 @@
-// The plots of a node: what of the last hour goes into each of them.
+// The plots of a node: what of its figures over time goes into each of them.
 
 import type { Figure } from "../feed/event";
-import type { GpuHour, GpuWhole, Hour, NodeWhole } from "../feed/node";
-import { type Drawing, type Stretch, bridged, ceiling, expectedHoles, latest, stretches, times } from "./series";
+import type { GpuFigure, NodeFigure, Series, Span, Told } from "../feed/history";
+import type { GpuWhole, NodeWhole } from "../feed/node";
+import { type Drawing, bridged, ceiling, expectedHoles, latest, times } from "./series";
 
 const MEBIBYTES_IN_A_GIBIBYTE = 1024;
 const MEBI = 1024 * 1024;
 const WARM_CELSIUS = 80;
 const SMALL_WATTS = 100;
+const SLOW_MHZ = 1000;
+const NOT_TOLD: Told = { minimum: [], mean: [], maximum: [] };
 
 export interface PlotOf {
   readonly drawing: Drawing;
-  readonly states: readonly Stretch[];
   /** The figures of the line in ink, and the newest of them. */
   readonly figures: readonly Figure[];
   readonly now: Figure;
 }
 
-export type GpuPlot = "busy" | "memory" | "power" | "temperature";
+export type GpuPlot = "busy" | "memory" | "power" | "temperature" | "clock";
 export type NodePlot = "cpu" | "memory";
 
-/** The four plots of one GPU, its siblings behind it. */
-export function gpuPlots(node: NodeWhole, hour: Hour, uuid: string): Record<GpuPlot, PlotOf> {
+/** The plots of one GPU, its siblings behind it. */
+export function gpuPlots(node: NodeWhole, series: Series, span: Span, uuid: string): Record<GpuPlot, PlotOf> {
   const chosen = node.gpus.find((gpu) => gpu.uuid === uuid);
-  const plot = (read: (hour: GpuHour) => Figure[], most: (lines: Figure[][]) => number): PlotOf => {
-    const lines = node.gpus.flatMap((gpu) => named(gpu, hour, read));
-    return plotOf(node, hour, lines, uuid, most(lines.map(({ figures }) => figures)));
+  const plot = (figure: GpuFigure, most: (lines: Figure[][]) => number, scale = 1): PlotOf => {
+    const lines = node.gpus.flatMap((gpu) => named(gpu, series, figure, scale));
+    return plotOf(node, series, span, lines, uuid, most(lines.map(({ told }) => told.maximum)));
   };
   return {
-    busy: plot((each) => each.busy_percent, () => 100),
-    memory: plot((each) => each.memory_used_mebibytes.map(gibibytes), (lines) => ceiling(lines, total(chosen))),
-    power: plot((each) => each.power_watts, (lines) => ceiling(lines, chosen?.power_limit_watts ?? SMALL_WATTS)),
-    temperature: plot((each) => each.temperature_celsius, (lines) => ceiling(lines, WARM_CELSIUS)),
+    busy: plot("busy_percent", () => 100),
+    memory: plot("memory_used_mebibytes", (lines) => ceiling(lines, total(chosen)), MEBIBYTES_IN_A_GIBIBYTE),
+    power: plot("power_watts", (lines) => ceiling(lines, chosen?.power_limit_watts ?? SMALL_WATTS)),
+    temperature: plot("temperature_celsius", (lines) => ceiling(lines, WARM_CELSIUS)),
+    clock: plot("sm_clock_mhz", (lines) => ceiling(lines, chosen?.sm_clock_max_mhz ?? SLOW_MHZ)),
   };
 }
 
 /** The plots of the machine around the GPUs. */
-export function nodePlots(node: NodeWhole, hour: Hour): Record<NodePlot, PlotOf> {
-  const plot = (figures: Figure[]): PlotOf => plotOf(node, hour, [{ name: node.name, key: "", figures }], "", 100);
-  return { cpu: plot(hour.node.cpu_percent), memory: plot(hour.node.memory_percent) };
+export function nodePlots(node: NodeWhole, series: Series, span: Span): Record<NodePlot, PlotOf> {
+  const plot = (figure: NodeFigure): PlotOf =>
+    plotOf(node, series, span, [{ name: node.name, key: "", told: series.node[figure] ?? NOT_TOLD }], "", 100);
+  return { cpu: plot("cpu_percent"), memory: plot("memory_percent") };
 }
 
 interface Named {
   readonly key: string;
   readonly name: string;
-  readonly figures: Figure[];
+  readonly told: Told;
 }
 
-function named(gpu: GpuWhole, hour: Hour, read: (hour: GpuHour) => Figure[]): Named[] {
-  const own = hour.gpus[gpu.uuid];
-  return own ? [{ key: gpu.uuid, name: `GPU ${gpu.index}`, figures: read(own) }] : [];
+function named({ uuid, index }: GpuWhole, series: Series, figure: GpuFigure, scale: number): Named[] {
+  const told = series.gpus[uuid]?.[figure];
+  return told ? [{ key: uuid, name: `GPU ${index}`, told: scaled(told, scale) }] : [];
 }
 
-function plotOf(node: NodeWhole, hour: Hour, lines: readonly Named[], key: string, most: number): PlotOf {
-  const { from, grain_seconds: grain } = hour;
-  const count = hour.node.cpu_percent.length;
+function plotOf(node: NodeWhole, series: Series, span: Span, lines: readonly Named[], key: string, most: number): PlotOf {
+  const { start, grain_seconds: grain } = series;
   const holes = expectedHoles(node.interval_seconds, grain);
-  const figures = lines.find((line) => line.key === key)?.figures ?? [];
+  const { minimum, mean, maximum } = lines.find((line) => line.key === key)?.told ?? NOT_TOLD;
   return {
     drawing: {
-      times: times(from, grain, count),
-      from,
-      to: from + grain * count,
-      lines: lines.map((line) => ({ name: line.name, figures: bridged(line.figures, holes), ink: line.key === key })),
+      times: times(start, grain, Math.max(mean.length, ...lines.map(({ told }) => told.mean.length))),
+      from: span.start,
+      to: span.end,
+      lines: lines.map((line) => ({ name: line.name, figures: bridged(line.told.mean, holes), ink: line.key === key })),
+      low: bridged(minimum, holes),
+      high: bridged(maximum, holes),
       least: 0,
       most,
     },
-    states: stretches(hour.gpus[key]?.state ?? [], from, grain, holes),
-    figures,
-    now: latest(figures, holes),
+    figures: mean,
+    now: latest(mean, holes),
   };
 }
 
-function gibibytes(mebibytes: Figure): Figure {
-  return mebibytes === null ? null : mebibytes / MEBIBYTES_IN_A_GIBIBYTE;
+function scaled({ minimum, mean, maximum }: Told, scale: number): Told {
+  const each = (figures: Figure[]): Figure[] => (scale === 1 ? figures : figures.map((figure) => (figure === null ? null : figure / scale)));
+  return { minimum: each(minimum), mean: each(mean), maximum: each(maximum) };
 }
 
 function total(gpu: GpuWhole | undefined): number {

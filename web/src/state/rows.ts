@@ -1,6 +1,6 @@
 // The grid as blocks of known height: a heading a group, a row a node.
 
-import { type Group, slots } from "./arrange";
+import { type Group, linesOf } from "./arrange";
 import type { Fleet, Gpu, Node } from "./fleet";
 import type { Density } from "./layout.svelte";
 import type { Block } from "./visible";
@@ -20,10 +20,10 @@ export interface Heading extends Block {
 
 export interface NodeRow extends Block {
   readonly kind: "node";
-  readonly node: Node;
+  /** The number of the node. */
+  readonly number: number;
   /** Which of the rows it is, headings not counted. */
   readonly row: number;
-  readonly places: readonly (Gpu | null)[];
 }
 
 export type GridBlock = Heading | NodeRow;
@@ -49,8 +49,8 @@ export function blocksOf(fleet: Fleet, groups: readonly Group[], columns: number
     for (const number of group.numbers) {
       const node = fleet.nodes.get(number);
       if (!node) continue;
-      const places = slots(fleet.gpusOf(node), columns);
-      blocks.push({ kind: "node", key: `node ${number}`, height: (places.length / columns) * (height + gap), node, row, places });
+      const lines = linesOf(node.brief.gpus, columns);
+      blocks.push({ kind: "node", key: `node ${number}`, height: lines * (height + gap), number, row });
       row += 1;
     }
   }
@@ -68,7 +68,7 @@ export function phoneRows(fleet: Fleet, groups: readonly Group[], matches: (gpu:
   for (const number of groups.flatMap((group) => group.numbers)) {
     const node = fleet.nodes.get(number);
     if (!node) continue;
-    const all = fleet.gpusOf(node);
+    const all = node.gpus;
     const gpus = all.filter(matches);
     if (all.length > 0 && gpus.length === 0) continue;
     const lines = Math.max(1, Math.ceil(gpus.length / MOST_COLUMNS));

@@ -102,12 +102,14 @@ export interface Line {
   readonly ink: boolean;
 }
 
-/** A plot's moments and lines, and the box that they are drawn into. */
+/** A plot's moments and lines, how far the one in ink reached, and the box that they are drawn into. */
 export interface Drawing {
   readonly times: readonly number[];
   readonly from: number;
   readonly to: number;
   readonly lines: readonly Line[];
+  readonly low: readonly Drawn[];
+  readonly high: readonly Drawn[];
   readonly least: number;
   readonly most: number;
 }

@@ -1,52 +1,44 @@
-// Light or dark: as the system says, or as the reader chose on this machine.
+// Light or dark: as the system says, or as the reader chose. Kept in this browser. Paper is light.
+
+import { keep, kept } from "./kept";
 
 export const THEMES = ["system", "light", "dark"] as const;
 export type Theme = (typeof THEMES)[number];
-const KEY = "fleet-smi-theme";
 
 class ThemeChoice {
-  private chosen = $state<Theme>("system");
+  private chosen = $state<Theme>(THEMES.find((each) => each === kept("theme")) ?? "system");
+  private isPrinting = $state(false);
 
   constructor() {
-    this.chosen = THEMES.find((each) => each === remembered()) ?? "system";
     this.show();
+    addEventListener("beforeprint", () => this.print(true));
+    addEventListener("afterprint", () => this.print(false));
   }
 
   get choice(): Theme {
     return this.chosen;
   }
 
-  set choice(theme: Theme) {
-    this.chosen = theme;
-    remember(theme);
-    this.show();
+  /** What is drawn in: the choice, but on paper light. */
+  get shown(): Theme {
+    return this.isPrinting ? "light" : this.chosen;
   }
 
   /** The next of the three, round and round. */
   next(): void {
-    this.choice = THEMES[(THEMES.indexOf(this.chosen) + 1) % THEMES.length] ?? "system";
+    this.chosen = THEMES[(THEMES.indexOf(this.chosen) + 1) % THEMES.length] ?? "system";
+    keep("theme", this.chosen);
+    this.show();
+  }
+
+  private print(isPrinting: boolean): void {
+    this.isPrinting = isPrinting;
+    this.show();
   }
 
   private show(): void {
-    if (this.chosen === "system") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = this.chosen;
-  }
-}
-
-// A browser may be told to keep nothing: then the choice is good for this page alone.
-function remembered(): string | null {
-  try {
-    return localStorage.getItem(KEY);
-  } catch {
-    return null;
-  }
-}
-
-function remember(theme: Theme): void {
-  try {
-    localStorage.setItem(KEY, theme);
-  } catch {
-    return;
+    if (this.shown === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = this.shown;
   }
 }
 

@@ -17,7 +17,7 @@ const NAMES = new Intl.Collator("en", { numeric: true });
 export function vacancies(fleet: Fleet, isShown: (gpu: Gpu) => boolean): Vacancy[] {
   const found: Vacancy[] = [];
   for (const node of fleet.nodes.values()) {
-    const gpus = fleet.gpusOf(node).filter((gpu) => gpu.brief.verdict.state === "free" && isShown(gpu));
+    const gpus = node.gpus.filter((gpu) => gpu.brief.verdict.state === "free" && isShown(gpu));
     if (gpus.length > 0) found.push(vacancy(node, gpus));
   }
   return found.sort(

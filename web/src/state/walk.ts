@@ -21,6 +21,10 @@ export function walked(rows: readonly Places[], columns: number, at: Spot, key: 
       return { ...at, place: 0 };
     case "End":
       return { ...at, place: preceding(places, places.length) };
+    case "Control+Home":
+      return { row: 0, place: 0 };
+    case "Control+End":
+      return { row: rows.length - 1, place: preceding(rows.at(-1) ?? [], rows.at(-1)?.length ?? 0) };
     case "ArrowDown":
       return vertical(rows, columns, at, 1);
     case "ArrowUp":

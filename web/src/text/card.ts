@@ -55,11 +55,16 @@ export function facts({ brief, figures }: Gpu, full: GpuInFull | undefined): Fac
   const throttling = full.throttle_reasons;
   return [
     ...now,
-    { name: "SM clock", value: measured(full.sm_clock_mhz, ""), rest: limit(full.sm_clock_max_mhz, " MHz"), meaning: "clock of the streaming multiprocessors, of its greatest" },
+    { name: "SM clock", value: measured(full.sm_clock_mhz, ""), rest: full.sm_clock_max_mhz === null ? "MHz" : limit(full.sm_clock_max_mhz, ""), meaning: "clock of the streaming multiprocessors in MHz, of its greatest" },
     { name: "Memory clock", value: measured(full.memory_clock_mhz, ""), rest: "MHz" },
     { name: "PCIe", value: full.pcie_generation === null ? NOT_MEASURED : `gen ${full.pcie_generation} ×${full.pcie_width ?? "?"}`, meaning: "the link to the machine: generation and lanes" },
     { name: "Throttling", value: throttling === null ? NOT_MEASURED : throttling.map(plain).join(", ") || "none", meaning: "why it runs slower than it could" },
   ];
+}
+
+/** Those that are known: of another moment much is not kept. */
+export function told(facts: readonly Fact[]): Fact[] {
+  return facts.filter(({ value }) => value !== NOT_MEASURED);
 }
 
 /** All processes on a GPU, those of its instances with it; `null` when they could not be read. */

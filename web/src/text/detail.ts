@@ -82,7 +82,7 @@ function pace({ via, interval_seconds: every, agent_version: agent }: NodeWhole)
 function collectorsFact(runs: readonly CollectorRun[]): Fact {
   const failed = runs.filter(({ outcome }) => outcome === "failed");
   const read = runs.filter(({ outcome }) => outcome === "ok");
-  const value = failed.length ? `${failed.length} failed` : `${read.length} ok`;
+  const value = failed.length ? `${failed.length} failed` : runs.length ? `${read.length} ok` : null;
   return fact("Collectors", value, (failed.length ? failed : read).map(({ name }) => name).join(", "), "the parts that read this machine; see below how each fared");
 }
 
@@ -120,6 +120,8 @@ export function processNote(rows: readonly ProcessRow[], unreadable: readonly nu
   ];
   return said.filter((each) => each !== null).join("; ");
 }
+
+export const PROFILE_MEANING = "a part of a GPU (MIG): how much of its processor, and how much of its memory";
 
 /** "1g.10gb, free: nobody is on it, since 17:39, 2 h 41". */
 export function instanceWords({ profile, uuid, verdict }: InstanceInFull, now: number): string {

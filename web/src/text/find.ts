@@ -11,7 +11,7 @@ export const SHARED = "The filter is in the address: share it";
 
 export const STATE_MEANING: Record<State, string> = {
   free: "GPUs, or parts of GPUs, that nobody is on",
-  leased: "claimed, and their work is not visible yet",
+  leased: "taken or closed, though nobody is seen on them",
   busy: "GPUs somebody uses",
   held: "memory kept, no work done",
   ghost: "memory in use that no process accounts for",

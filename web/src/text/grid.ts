@@ -5,6 +5,8 @@ import type { Grouping, Sort } from "../state/arrange";
 import type { Gpu, Instance, Node } from "../state/fleet";
 import type { Kept } from "../state/held";
 import type { Density } from "../state/layout.svelte";
+import { loadStep } from "../state/totals";
+import type { Vacancy } from "../state/vacant";
 import { NOT_MEASURED, duration, gibibytes, initials, shortModel } from "./words";
 
 export const SORT_WORDS: Record<Sort, string> = {
@@ -18,7 +20,7 @@ export const HEAT_MAP = "Heat map";
 export const LIST = "List";
 export const LEGEND: Record<State, string> = {
   free: "free",
-  leased: "leased, starting",
+  leased: "leased, taken or closed",
   busy: "busy",
   held: "held, doing nothing",
   ghost: "ghost, no owner",
@@ -75,12 +77,11 @@ function below(verdict: Verdict, used: number | null, total: number | null, now:
   switch (verdict.state) {
     case "free":
       return `for ${duration(now - verdict.since)}`;
-    case "leased":
-      return `claimed ${duration(now - verdict.since)} ago`;
     case "held":
       return `idle ${duration(now - (verdict.idle_since ?? verdict.since))}`;
     case "unknown":
       return verdict.was === null ? (verdict.reason ?? "cannot tell") : `was ${verdict.was}`;
+    case "leased":
     case "broken":
       return verdict.reason ?? "";
     default:
@@ -91,11 +92,6 @@ function below(verdict: Verdict, used: number | null, total: number | null, now:
 /** The strength of a busy fill: the class of its load; none for other states. */
 export function loadClass(state: State, busy: number | null): string {
   return state === "busy" ? `load-${loadStep(busy)}` : "";
-}
-
-/** 1 to 5. */
-export function loadStep(busy: number | null): number {
-  return Math.max(1, Math.min(5, 1 + Math.floor((busy ?? 0) / 20)));
 }
 
 /** How much of its memory is in use, in percent; 0 where that is not known. */
@@ -119,13 +115,18 @@ export function sliceWord({ brief }: Instance, wide: boolean): string {
   return users?.[0] === undefined ? (state === "busy" ? "?" : "") : initials(users[0]).charAt(0);
 }
 
-export function models({ brief }: Node): string {
-  return [...new Set(brief.gpus.map((gpu) => shortModel(gpu.name)))].join(", ") || "no GPU";
+/** The model in as few letters as a narrow place has: "A100 40G". */
+export function narrowModel(name: string | null): string {
+  return shortModel(name).replace(/[- ](SXM\d?|HBM\w*|PCIe|NVL)\b/gi, "").replace(/[- ](\d+) ?GB\b/gi, " $1G");
 }
 
-/** What a node is, in as few letters as a narrow column has: "A100 40G · 570.172". */
+export function models({ brief }: Node, said = shortModel): string {
+  return [...new Set(brief.gpus.map((gpu) => said(gpu.name)))].join(", ") || "no GPU";
+}
+
+/** What a node is: "A100 40G · 570.172". */
 export function kindOfNode(node: Node): string {
-  const names = models(node).replace(/[- ](SXM\d?|HBM\w*|PCIe|NVL)\b/gi, "").replace(/[- ](\d+) ?GB\b/gi, " $1G");
+  const names = models(node, narrowModel);
   const driver = node.brief.driver_version?.split(".").slice(0, 2).join(".");
   return driver ? `${names} · ${driver}` : names;
 }
@@ -163,12 +164,20 @@ export function peopleOn(gpus: readonly Gpu[]): string {
   return people.slice(0, 3).join(", ") + more || "nobody";
 }
 
+/** "GPU 0, 1". */
+export function places(gpus: readonly Gpu[]): string {
+  return `GPU ${gpus.map((gpu) => gpu.brief.index).join(", ")}`;
+}
+
+export function vacancyWords({ gpus, mebibytes, since }: Vacancy, now: number): string {
+  return `${shortModel(gpus[0]?.brief.name ?? null)} · ${gibibytes(mebibytes)} GiB · free ${duration(now - since)}`;
+}
+
 export function keptWords({ idleSince, mebibytes }: Kept, now: number): string {
   return `idle for ${duration(now - idleSince)} · keeps ${gibibytes(mebibytes)} GiB`;
 }
 
 /** A line to send to somebody who keeps GPUs that do nothing. */
 export function question({ user, node, gpus, idleSince }: Kept, now: number): string {
-  const which = gpus.map((gpu) => gpu.brief.index).join(", ");
-  return `${user}, do you still need GPU ${which} on ${node.brief.name}? No work for ${duration(now - idleSince)}.`;
+  return `${user}, do you still need ${places(gpus)} on ${node.brief.name}? No work for ${duration(now - idleSince)}.`;
 }

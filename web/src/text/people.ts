@@ -12,13 +12,15 @@ export function use({ idle_gpus: idle, idle_seconds: seconds, busy_percent: busy
   return busy === null ? "–" : `${Math.round(busy)} % used`;
 }
 
-/** One sentence about them all: what they have, and how much of it does nothing. */
-export function summed(people: readonly Person[]): { have: string; idle: string } {
+/** One sentence about them all: what they have, or had then, and how much of it does nothing. */
+export function summed(people: readonly Person[], isPast: boolean): { have: string; idle: string } {
   const gpus = people.reduce((sum, person) => sum + person.gpus, 0);
   const idle = people.reduce((sum, person) => sum + person.idle_gpus, 0);
   const names = people.filter((person) => person.seen).length;
   return {
-    have: `${counted(names, "person has", "people have")} ${counted(gpus, "GPU")} now.`,
-    idle: idle === 0 ? "" : `${idle} of these ${idle === 1 ? "is" : "are"} doing nothing.`,
+    have: isPast
+      ? `${counted(names, "person", "people")} had ${counted(gpus, "GPU")} then.`
+      : `${counted(names, "person has", "people have")} ${counted(gpus, "GPU")} now.`,
+    idle: idle === 0 ? "" : `${idle} of these ${idle === 1 ? (isPast ? "was" : "is") : isPast ? "were" : "are"} doing nothing.`,
   };
 }

@@ -14,13 +14,14 @@ const GPU_PLOTS: Record<GpuPlot, [title: string, unit: string]> = {
   memory: ["Memory", "GiB"],
   power: ["Power", "W"],
   temperature: ["Temperature", "°C"],
+  clock: ["SM clock", "MHz"],
 };
 const NODE_PLOTS: Record<NodePlot, [title: string, unit: string, note: string]> = {
-  cpu: ["CPU", "%", "of all the machine's processors"],
+  cpu: ["CPU", "%", "all of the machine's processors"],
   memory: ["Host memory", "%", "of the machine's own"],
 };
 export const LAST_HOUR = "last hour";
-export const NOT_YET = "nothing was measured in this time";
+export const NOT_YET = "not measured in this time";
 
 /** A plot with its words. */
 export interface Titled {
@@ -30,8 +31,13 @@ export interface Titled {
   readonly plot: PlotOf;
 }
 
-export function titledGpuPlots(plots: Record<GpuPlot, PlotOf>, note: string): Titled[] {
-  return Object.entries(GPU_PLOTS).map(([kind, [title, unit]], at) => ({ title, unit, note: at === 0 ? note : "", plot: plots[kind as GpuPlot] }));
+/** The plots of the GPU with this index. */
+export function titledGpuPlots(plots: Record<GpuPlot, PlotOf>, index: number): Titled[] {
+  return Object.entries(GPU_PLOTS).map(([kind, [title, unit]], at) => {
+    const plot = plots[kind as GpuPlot];
+    const isMeasured = extent(plot.figures) !== null;
+    return { title, unit, note: at === 0 || !isMeasured ? whichLine(index, hasSiblings(plot), isMeasured) : "", plot };
+  });
 }
 
 export function titledNodePlots(plots: Record<NodePlot, PlotOf>): Titled[] {
@@ -39,8 +45,13 @@ export function titledNodePlots(plots: Record<NodePlot, PlotOf>): Titled[] {
 }
 
 /** Which of the lines is which. */
-export function inInk(index: number | undefined, gpus: number): string {
-  return index === undefined || gpus < 2 ? "" : `GPU ${index} in ink, its siblings behind`;
+function whichLine(index: number, withSiblings: boolean, isMeasured: boolean): string {
+  if (!withSiblings) return isMeasured ? "" : NOT_YET;
+  return isMeasured ? `GPU ${index} in ink, its siblings behind` : `GPU ${index} cannot tell, its siblings are behind`;
+}
+
+function hasSiblings({ drawing }: PlotOf): boolean {
+  return drawing.lines.some(({ ink, figures }) => !ink && figures.some((figure) => figure != null));
 }
 
 /** "18:04"; "12 Mar" where the plot shows days. */

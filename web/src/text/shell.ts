@@ -4,6 +4,8 @@ import type { View } from "../state/route";
 import type { Theme } from "../state/theme.svelte";
 import { duration, gibibytes } from "./words";
 
+const MOMENT = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "short" });
+
 export interface Section {
   view: View;
   name: string;
@@ -15,7 +17,8 @@ export interface Section {
 export const SECTIONS: readonly Section[] = [
   { view: "grid", name: "Fleet", also: ["heat", "node", "gpu"] },
   { view: "table", name: "Table", also: [] },
-  { view: "people", name: "People", also: [] },
+  { view: "people", name: "People", also: ["person"] },
+  { view: "history", name: "History", also: ["job"] },
   { view: "setup", name: "Set-up", also: [], adminOnly: true },
 ];
 
@@ -32,8 +35,11 @@ export const KEYS: readonly (readonly [key: string, deed: string])[] = [
   ["h", "the heat map: one square a GPU"],
   ["t", "the table: every column"],
   ["p", "people: who has what"],
+  ["y", "history: who had what"],
+  ["← → space", "in history: a step back or on, and play"],
+  ["l", "back to live"],
   ["d", "roomy or dense rows"],
-  ["← → ↑ ↓", "walk the grid, once a cell has the focus"],
+  ["← → ↑ ↓", "walk the grid, once a cell has the focus; Ctrl with Home or End goes to its ends"],
   ["Enter", "open the GPU"],
   ["Esc", "close what is open"],
   ["?", "this list"],
@@ -42,6 +48,11 @@ export const KEYS: readonly (readonly [key: string, deed: string])[] = [
 /** "14 free · fleet-smi": what a tab says. */
 export function title(free: number | null): string {
   return free === null ? "fleet-smi" : `${free.toLocaleString("en")} free · fleet-smi`;
+}
+
+/** What a sheet of paper says of itself. */
+export function printed(host: string, now: number, filter: string): string {
+  return [host, MOMENT.format(now * 1000), filter && `only ${filter}`].filter(Boolean).join(" · ");
 }
 
 /** What the banner says while the connection is lost. */

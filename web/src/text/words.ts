@@ -7,7 +7,7 @@ const GIB = 1024;
 
 export const MEANING: Record<State, string> = {
   free: "nobody is on it",
-  leased: "claimed; its work is not visible yet",
+  leased: "taken or closed, though nobody is seen on it",
   busy: "somebody uses it",
   held: "somebody keeps its memory and does nothing",
   ghost: "memory is in use, and no process accounts for it",

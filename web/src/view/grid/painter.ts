@@ -79,7 +79,7 @@ function squares(pixels: Uint32Array, wide: number, tall: number, fleet: Fleet, 
     const y = Math.round((column.top + line * pitch - scene.top) * ratio);
     const node = fleet.nodes.get(number);
     if (!node || y + kit.size <= 0 || y >= tall) return;
-    const gpus = fleet.gpusOf(node);
+    const gpus = node.gpus;
     for (let place = 0; place < count; place += 1) {
       const gpu = gpus[first + place];
       if (!gpu) continue;
@@ -104,15 +104,13 @@ function captioned(pen: CanvasRenderingContext2D, fleet: Fleet, { plan, grouping
   const { free } = freeOf(fleet, numbers);
   const first = fleet.nodes.get(numbers[0] ?? -1)?.brief.name ?? "";
   const name = column.continued || grouping === "none" ? first : caption(column.name, grouping);
-  const wide = plan.pitch * ACROSS - 1;
   const counted = free > 0 ? `${free} free` : "";
-  const room = wide - (counted ? pen.measureText(counted).width + OVER : 0);
+  const room = plan.pitch * ACROSS - 1 - (counted ? pen.measureText(counted).width + OVER : 0);
+  const named = shortened(pen, name, room);
   pen.fillStyle = colours.caption;
-  pen.textAlign = "left";
-  pen.fillText(shortened(pen, name, room), column.left, column.top - OVER);
+  pen.fillText(named, column.left, column.top - OVER);
   pen.fillStyle = colours.freeWord;
-  pen.textAlign = "right";
-  pen.fillText(counted, column.left + wide, column.top - OVER);
+  pen.fillText(counted, column.left + pen.measureText(named).width + OVER, column.top - OVER);
 }
 
 function shortened(pen: CanvasRenderingContext2D, text: string, room: number): string {

@@ -2,7 +2,7 @@
 
 import type { State } from "../../feed/event";
 import type { Gpu } from "../../state/fleet";
-import { loadStep } from "../../text/grid";
+import { loadStep } from "../../state/totals";
 
 const CSS_COLOURS = {
   paper: "var(--paper)",
@@ -23,7 +23,8 @@ const CSS_COLOURS = {
 } as const;
 export type Colours = Record<keyof typeof CSS_COLOURS, string>;
 
-const KINDS = ["busy1", "busy2", "busy3", "busy4", "busy5", "free", "leased", "held", "ghost", "broken", "unknown"] as const;
+const BUSY = ["busy1", "busy2", "busy3", "busy4", "busy5"] as const;
+const KINDS = [...BUSY, "free", "leased", "held", "ghost", "broken", "unknown"] as const;
 const [BAR, INSET] = [0.14, 0.27];
 export type Kind = (typeof KINDS)[number];
 
@@ -43,7 +44,7 @@ export function kindOf({ brief, figures }: Gpu): Kind {
 }
 
 export function kindIn(state: State, busy: number | null): Kind {
-  return state === "busy" ? (`busy${loadStep(busy)}` as Kind) : state;
+  return state === "busy" ? BUSY[loadStep(busy) - 1]! : state;
 }
 
 /** The pixels of one square of each kind, `size` by `size`; as strong as `opacity` says. */

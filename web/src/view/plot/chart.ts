@@ -12,10 +12,15 @@ const HEIGHT = 132;
 const BELOW = 22;
 const FONT_PIXELS = 11;
 const FAINT = 0.4;
+const EDGE_SHARE = 0.02;
+const LONGEST_WORD = 6;
+const REACH = 0.15;
+const SHORTEST_ZOOM_PX = 8;
 
 interface Colours {
   ink: string;
   faint: string;
+  reach: string;
   grid: string;
   words: string;
   font: string;
@@ -28,6 +33,8 @@ interface Wanted {
   readonly group: string;
   /** Told where the cursor is: at which of the moments, or at none. */
   readonly pointed: (at: number | null) => void;
+  /** Told which stretch was marked, to look at it more closely. */
+  readonly zoomed: (from: number, to: number) => void;
 }
 
 export class Chart {
@@ -41,16 +48,21 @@ export class Chart {
     private drawing: Drawing,
   ) {
     const { box } = wanted;
-    this.lines = drawing.lines.length;
+    this.lines = Math.max(1, drawing.lines.length);
     this.colours = coloursOf(box);
     this.plot = new uPlot(this.options(), this.data(), box);
     this.observer = new ResizeObserver(() => this.plot.setSize({ width: box.clientWidth, height: HEIGHT }));
     this.observer.observe(box);
   }
 
+  /** Where the line in ink is among the series. */
+  private get last(): number {
+    return this.lines + 2;
+  }
+
   /** Whether it can draw that without being made anew. */
   fits(drawing: Drawing): boolean {
-    return drawing.lines.length === this.lines;
+    return Math.max(1, drawing.lines.length) === this.lines;
   }
 
   draw(drawing: Drawing): void {
@@ -69,14 +81,16 @@ export class Chart {
     this.plot.destroy();
   }
 
-  // The line in ink is the last, over the others.
+  // The line in ink is the last, over the others; before it come the least and the most that it stands for.
   private ordered(): Drawing["lines"] {
     const { lines } = this.drawing;
     return [...lines.filter(({ ink }) => !ink), ...lines.filter(({ ink }) => ink)];
   }
 
   private data(): uPlot.AlignedData {
-    return [[...this.drawing.times], ...this.ordered().map(({ figures }) => [...figures])];
+    const { times, low, high } = this.drawing;
+    const lines = this.ordered().map(({ figures }) => [...figures]);
+    return [[...times], ...lines.slice(0, -1), [...low], [...high], lines.at(-1) ?? []];
   }
 
   private options(): uPlot.Options {
@@ -88,18 +102,26 @@ export class Chart {
       legend: { show: false },
       cursor: {
         y: false,
-        drag: { x: false, y: false },
+        drag: { x: true, y: false, setScale: false, dist: SHORTEST_ZOOM_PX },
         sync: { key: group },
-        points: { show: (_, at) => (at === this.lines ? document.createElement("div") : (undefined as never)), size: 7 },
+        points: { show: (_, at) => (at === this.last ? document.createElement("div") : (undefined as never)), size: 7 },
       },
       scales: {
         x: { time: true, range: () => [this.drawing.from, this.drawing.to] },
         y: { range: () => [this.drawing.least, this.drawing.most] },
       },
       axes: [this.timeAxis(), this.figureAxis()],
-      series: [{}, ...this.ordered().map((_, at) => this.series(at + 1 === this.lines))],
-      hooks: { setCursor: [({ cursor }) => this.wanted.pointed(cursor.idx ?? null)] },
+      series: [{}, ...this.ordered().slice(1).map(() => this.series(false)), EDGE, EDGE, this.series(true)],
+      bands: [{ series: [this.last - 1, this.last - 2], fill: () => this.colours.reach }],
+      hooks: { setCursor: [({ cursor }) => this.wanted.pointed(cursor.idx ?? null)], setSelect: [(plot) => this.marked(plot)] },
     };
+  }
+
+  private marked(plot: uPlot): void {
+    const { left, width } = plot.select;
+    if (width < SHORTEST_ZOOM_PX) return;
+    this.wanted.zoomed(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
   }
 
   private series(ink: boolean): uPlot.Series {
@@ -116,8 +138,14 @@ export class Chart {
     return {
       ...this.axis(BELOW),
       grid: { show: false },
-      values: (_, splits) => splits.map((at) => moment(at, this.drawing.to - this.drawing.from)),
+      values: (_, splits) => splits.map((at) => (this.isCut(at) ? "" : moment(at, this.drawing.to - this.drawing.from))),
     };
+  }
+
+  /** Whether the word of a moment would lie half outside. */
+  private isCut(at: number): boolean {
+    const { from, to } = this.drawing;
+    return Math.min(at - from, to - at) < EDGE_SHARE * (to - from);
   }
 
   private figureAxis(): uPlot.Axis {
@@ -125,7 +153,7 @@ export class Chart {
       ...this.axis(LEFT),
       grid: { stroke: () => this.colours.grid, width: 1 },
       splits: () => [this.drawing.least, (this.drawing.least + this.drawing.most) / 2, this.drawing.most],
-      values: (_, splits) => splits.map((value, at) => String(Math.round(value)) + (at === splits.length - 1 ? ` ${this.wanted.unit}` : "")),
+      values: (_, splits) => splits.map((value, at) => axisWord(value, at === splits.length - 1 ? this.wanted.unit : "")),
     };
   }
 
@@ -134,8 +162,18 @@ export class Chart {
   }
 }
 
+/** The unit is said at the top, where there is room for it. */
+function axisWord(value: number, unit: string): string {
+  const words = `${Math.round(value)} ${unit}`.trim();
+  return words.length > LONGEST_WORD ? String(Math.round(value)) : words;
+}
+
+/** The least and the most are not drawn themselves: what is between them is filled. */
+const EDGE: uPlot.Series = { stroke: "transparent", width: 0, points: { show: false } };
+
 /** The page's colours as they are now: a canvas knows no custom properties, so the box wears them. */
 function coloursOf(box: HTMLElement): Colours {
   const { color, borderTopColor, borderBottomColor, outlineColor, fontFamily } = getComputedStyle(box);
-  return { ink: color, grid: borderTopColor, faint: borderBottomColor, words: outlineColor, font: `${FONT_PIXELS}px ${fontFamily}` };
+  const reach = color.replace(/^rgba?\(([^,]+, [^,]+, [^,)]+).*$/, `rgba($1, ${REACH})`);
+  return { ink: color, reach, grid: borderTopColor, faint: borderBottomColor, words: outlineColor, font: `${FONT_PIXELS}px ${fontFamily}` };
 }

@@ -1,0 +1,217 @@
+"""The past on the page: the heat strip, other moments, plots of any range, people, jobs."""
+
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.builders import MINUTE
+from tests.page import pasts
+from tests.page.barriers import barriers
+from tests.page.conftest import NewPage
+from tests.page.views import fits
+from tests.server.hubs import RunningHub
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(scope="module")
+def remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    """A hub that knows what happened in the last three hours."""
+    with RunningHub(tmp_path_factory.mktemp("remembered")) as hub:
+        pasts.fill(hub)
+        yield hub
+
+
+def _ago(minutes: int) -> str:
+    """A moment as the address writes it."""
+    moment = datetime.fromtimestamp(time.time() - minutes * MINUTE, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%MZ")
+
+
+def _blocks(page: Page, words: str) -> Locator:
+    return page.get_by_role("img", name=re.compile(words))
+
+
+def test_the_heat_strip_tells_who_had_what(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/history?range=6h")
+    expect(_blocks(page, "gpu01 GPU 0–1: alice, busy")).to_have_text("alice")
+    expect(_blocks(page, "gpu01 GPU 0: bob, held")).to_have_text("bob idle")
+    expect(_blocks(page, "gpu02 GPU 0–1: silent")).not_to_have_count(0)
+    gpu02 = page.get_by_role("region", name="gpu02")
+    expect(gpu02.get_by_role("link", name="carol")).to_be_visible()
+
+
+def test_the_strip_is_of_what_the_filter_leaves(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/history?range=6h&q=user:carol")
+    expect(page.get_by_role("region", name="gpu02")).to_be_visible()
+    expect(page.get_by_role("region", name="gpu01")).to_have_count(0)
+
+
+def test_a_click_on_the_strip_shows_that_moment(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/history?range=6h")
+    _blocks(page, "gpu01 GPU 0–1: alice, busy").click()
+    expect(page).to_have_url(re.compile(r"#/history\?at=[-\dT:]+Z&range=6h$"))
+    expect(page.get_by_text(re.compile("^Viewing .* today|yesterday"))).to_be_visible()
+    gpu01 = page.get_by_role("region", name="gpu01")
+    expect(gpu01.get_by_role("link", name="alice")).to_have_count(2)
+
+
+def test_keys_step_through_time_and_lead_back(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/history?range=1h")
+    expect(_blocks(page, "carol").first).to_be_visible()
+    page.keyboard.press("ArrowLeft")
+    expect(page).to_have_url(re.compile("at="))
+    first = page.url
+    page.keyboard.press("ArrowLeft")
+    expect(page).not_to_have_url(first)
+    page.keyboard.press("ArrowRight")
+    expect(page).to_have_url(first)
+    page.keyboard.press("l")
+    expect(page).to_have_url(re.compile(r"#/history\?range=1h$"))
+    expect(page.get_by_text("Viewing")).to_have_count(0)
+
+
+def test_playing_goes_on_to_now(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/history?range=1h&at={_ago(2)}")
+    expect(page.get_by_text(re.compile("2 of 2 nodes were reporting"))).to_be_visible()
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="Play")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_text("Viewing")).to_have_count(0)
+
+
+def test_every_view_shows_the_moment_of_the_address(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/?at={_ago(75)}")
+    expect(page.get_by_text(re.compile("1 of 2 nodes was reporting"))).to_be_visible()
+    expect(page.get_by_role("gridcell", name="gpu01 GPU 1, busy, alice")).to_be_visible()
+    expect(page.get_by_role("gridcell", name=re.compile("gpu02 GPU 0, unknown"))).to_be_visible()
+    expect(page.get_by_text("I need a GPU")).to_have_count(0)
+    page.get_by_role("link", name="Table").click()
+    expect(page.get_by_role("row").filter(has_text="alice")).to_have_count(2)
+    page.get_by_role("link", name="People", exact=True).click()
+    expect(page.get_by_text("1 person had 2 GPUs then.")).to_be_visible()
+    page.get_by_role("button", name="Back to live").click()
+    expect(page.get_by_text("2 people have 2 GPUs now.")).to_be_visible()
+
+
+def test_the_slider_is_a_way_into_the_past(remembered: RunningHub, page: Page) -> None:
+    page.goto(remembered.url)
+    slider = page.get_by_role("slider", name="The moment that is shown")
+    slider.press("ArrowLeft")
+    expect(page.get_by_role("region", name="The past")).to_be_visible()
+    expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^\d\d:\d\d (today|yesterday)"))
+    slider.press("l")
+    expect(page.get_by_role("region", name="The past")).to_have_count(0)
+
+
+def test_a_moment_before_all_that_is_kept_is_said_to_be_so(
+    remembered: RunningHub, page: Page
+) -> None:
+    page.goto(f"{remembered.url}/#/?at=2020-01-01T00:00Z")
+    expect(page.get_by_text("nothing is kept from before")).to_be_visible()
+
+
+def test_a_node_has_plots_of_any_range_with_who_had_it(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/node/id-of-gpu01")
+    expect(page.get_by_text("last hour").first).to_be_visible()
+    page.get_by_role("button", name="6 h").click()
+    expect(page).to_have_url(re.compile("range=6h"))
+    expect(_blocks(page, "GPU 0: alice, busy")).to_be_visible()
+    expect(_blocks(page, "Utilisation: alice, busy")).to_be_visible()
+    for title in ("Utilisation", "Memory", "Power", "Temperature", "SM clock"):
+        figure = page.get_by_role("figure").filter(has=page.get_by_text(title, exact=True))
+        expect(figure.locator("canvas")).to_be_visible()
+
+
+def test_a_part_of_a_plot_is_looked_at_more_closely(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/gpu/GPU-0-of-gpu01?range=6h")
+    plot = page.locator(".u-over").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 20, steps=3)
+    page.mouse.up()
+    page.get_by_role("button", name="All of it").click()
+    expect(page.get_by_role("button", name="All of it")).to_have_count(0)
+
+
+def test_what_is_plotted_can_be_saved(remembered: RunningHub, page: Page, tmp_path: Path) -> None:
+    page.goto(f"{remembered.url}/#/gpu/GPU-0-of-gpu01?range=6h")
+    expect(page.locator("figure canvas").first).to_be_visible()
+    for name in ("CSV", "PNG"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=name).click()
+        download.value.save_as(tmp_path / name)
+    head, *rows = (tmp_path / "CSV").read_text().splitlines()
+    assert "GPU 0 busy_percent mean" in head.split(",")
+    assert any(",90" in row for row in rows)
+    assert (tmp_path / "PNG").read_bytes().startswith(PNG)
+
+
+def test_people_are_told_with_what_they_came_to(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/people?range=24h")
+    alice = page.get_by_role("row").filter(has_text="alice")
+    expect(alice).to_contain_text("4.0")
+    expect(alice).to_contain_text("90 %")
+    expect(page.get_by_role("row").filter(has_text="bob")).to_contain_text("0.8 h")
+    page.get_by_role("button", name="Node", exact=True).click()
+    expect(page.get_by_role("row").filter(has_text="gpu02")).to_contain_text("2.5")
+
+
+def test_a_person_has_jobs_and_a_job_has_advice(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/people")
+    page.get_by_role("link", name="bob").click()
+    expect(page.get_by_role("heading", name="bob", level=1)).to_be_visible()
+    page.get_by_role("listitem").get_by_role("link", name="python").click()
+    expect(page.get_by_text("never used the GPU")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="gpu01 GPU 0")).to_contain_text("16 GiB")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_neither_the_past_nor_a_job_shuts_anybody_out(
+    remembered: RunningHub, new_page: NewPage, theme: str
+) -> None:
+    page = new_page(color_scheme=theme, reduced_motion="reduce")
+    page.goto(f"{remembered.url}/#/history?range=6h&at={_ago(75)}")
+    expect(page.get_by_text(re.compile("1 of 2 nodes was reporting"))).to_be_visible()
+    expect(_blocks(page, "alice").first).to_be_visible()
+    assert barriers(page) == []
+    page.goto(f"{remembered.url}/#/person/alice")
+    page.get_by_role("listitem").get_by_role("link", name="python").click()
+    expect(page.get_by_role("region", name="Its GPUs")).to_be_visible()
+    assert barriers(page) == []
+
+
+@pytest.mark.parametrize("address", ["history?range=6h&at={}", "?at={}", "people?at={}"])
+def test_on_a_phone_nothing_of_the_past_runs_out_of_the_screen(
+    remembered: RunningHub, new_page: NewPage, address: str
+) -> None:
+    page = new_page(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    page.goto(f"{remembered.url}/#/{address.format(_ago(75))}")
+    expect(page.get_by_text(re.compile("1 of 2 nodes was reporting"))).to_be_visible()
+    expect(page.get_by_text("alice").first).to_be_visible()
+    assert fits(page)
+
+
+def test_a_job_that_is_not_there_is_said_so(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/job/0-nothing")
+    expect(page.get_by_role("heading", name="There is no such job here")).to_be_visible()
+
+
+def test_a_hub_that_keeps_no_history_says_so_and_still_tells_the_last_hour(
+    tmp_path: Path, page: Page
+) -> None:
+    with RunningHub(tmp_path, hub__history="off") as hub:
+        hub.add(pasts.latest())
+        page.goto(f"{hub.url}/#/history")
+        expect(page.get_by_text("hub.history is off")).to_be_visible()
+        page.goto(f"{hub.url}/#/node/id-of-gpu01")
+        expect(page.locator("figure canvas").first).to_be_visible()
+        page.goto(f"{hub.url}/#/people")
+        expect(page.get_by_role("row").filter(has_text="bob")).to_be_visible()

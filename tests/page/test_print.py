@@ -1,0 +1,75 @@
+"""The page on paper: a sheet to hang on the door, whatever the screen looks like."""
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.machines import wait_until
+from tests.page.conftest import NewPage
+from tests.page.fleets import COUNTS, crowd
+from tests.page.views import fits, show
+from tests.server.hubs import RunningHub
+
+SHEET = {"width": 1046, "height": 717}
+"""A4, broad, without its margins."""
+NODES = 60
+
+
+def _print(page: Page) -> None:
+    """As the browser does before it prints, and stay so."""
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+
+
+def _ground(page: Page) -> str:
+    colour: str = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    return colour
+
+
+def test_paper_is_white_and_the_screen_dark_again_after_it(
+    lab: RunningHub, new_page: NewPage
+) -> None:
+    page = new_page(color_scheme="dark")
+    show(page, lab, "grid")
+    dark = _ground(page)
+    _print(page)
+    assert _ground(page) == "rgb(255, 255, 255)"
+    expect(page.get_by_role("gridcell").first).to_have_css("color-scheme", "light")
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert _ground(page) == dark
+
+
+def test_a_sheet_says_of_which_hub_it_is_when_that_was_and_what_is_left_out(
+    lab: RunningHub, page: Page
+) -> None:
+    page.goto(f"{lab.url}/#/?q=free")
+    expect(page.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))
+    host = re.escape(lab.url.removeprefix("http://"))
+    words = page.get_by_text(re.compile(rf"^{host} · \d+ \w+ \d{{4}} at \d\d:\d\d · only free$"))
+    expect(words).to_be_hidden()
+    _print(page)
+    expect(words).to_be_visible()
+
+
+def test_nothing_is_on_paper_that_can_only_be_pressed(lab: RunningHub, new_page: NewPage) -> None:
+    page = new_page(viewport=SHEET)
+    for view in ("grid", "table", "people", "node"):
+        page.emulate_media(media="screen")
+        show(page, lab, view)
+        _print(page)
+        expect(page.get_by_role("search")).to_be_hidden()
+        expect(page.get_by_role("navigation", name="Sections")).to_be_hidden()
+        expect(page.locator(".button:visible, .icon-button:visible")).to_have_count(0)
+        wait_until(lambda: fits(page))
+
+
+def test_every_node_is_on_paper_and_not_only_those_in_sight(tmp_path: Path, page: Page) -> None:
+    with crowd(tmp_path / "hub", NODES) as hub:
+        page.goto(hub.url)
+        expect(page.get_by_text(f"{NODES} of {NODES}")).to_be_visible()
+        assert page.get_by_role("gridcell").count() < NODES
+        _print(page)
+        expect(page.get_by_role("gridcell")).to_have_count(NODES)
+        assert len(re.findall(rb"/Type /Page\b", page.pdf(prefer_css_page_size=True))) > 1
