@@ -4,6 +4,7 @@ The node's end is a fleet-smi agent that stands in for the other system: the rea
 asked in `tests/fleet`. The methods are those of `ways.py`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from fleet_smi.hub.delivery import Source
@@ -17,8 +18,8 @@ INTERVAL_SECONDS = 0.05
 TIMEOUT_SECONDS = 2.0
 
 
-class _ServedWay:
-    """An agent that serves; `_opened` does so on a port, `_closed` to us no more."""
+class _ServedWay(ABC):
+    """An agent that serves."""
 
     source: Source
 
@@ -26,11 +27,13 @@ class _ServedWay:
         self._outlet: ServeOutlet | Talker = self._opened(0)
         self.target = f"127.0.0.1:{self._outlet.port}"
 
+    @abstractmethod
     def _opened(self, port: int) -> ServeOutlet:
-        raise NotImplementedError
+        """One that answers us on a port."""
 
+    @abstractmethod
     def _closed(self, port: int) -> ServeOutlet:
-        raise NotImplementedError
+        """One there that answers us no more."""
 
     def send(self, snapshot: Snapshot) -> None:
         assert isinstance(self._outlet, ServeOutlet)

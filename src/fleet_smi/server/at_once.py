@@ -5,6 +5,7 @@ it, and all that costs as much as to read one. What is out of the ordinary (sent
 a hurry after another request, by an old client) goes the usual way through the app.
 """
 
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -17,6 +18,7 @@ from fleet_smi.server.refusal import Refusal
 from fleet_smi.server.reports import Answer, Reports, Sender
 
 _URL = Reports.path.encode()
+_BEGINNING = b"POST %b " % _URL
 
 
 class AtOnce(HttpToolsProtocol):
@@ -27,6 +29,20 @@ class AtOnce(HttpToolsProtocol):
         self._reports: Reports | None = getattr(self.app, "reports", None)
         self._sender: Sender | Refusal | None = None
         self._body: list[bytes] = []
+
+    def data_received(self, data: bytes) -> None:
+        """Something has come; a report waits while there are too many of them."""
+        rush = None if self._reports is None else self._reports.rush
+        if rush is None or not data.startswith(_BEGINNING) or rush.has_time():
+            super().data_received(data)
+        else:
+            self.transport.pause_reading()
+            rush.wait(partial(self._go_on, data))
+
+    def _go_on(self, data: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+            super().data_received(data)
 
     def on_headers_complete(self) -> None:
         """The head is there: whose report is it, if it is one?"""

@@ -1,4 +1,4 @@
-"""What nvgpu's agents and masters answer, read and written."""
+"""What nvgpu's agents and masters answer, read."""
 
 from typing import Any
 
@@ -6,65 +6,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
-from fleet_smi.hub.fleet import Fleet
-from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.privacy import shown_to
-from fleet_smi.model.snapshot import Fault, Gpu, Process, Snapshot
-from fleet_smi.wire.dialects.nvgpu import (
-    decode_cluster_status,
-    decode_gpu_status,
-    encode_cluster_status,
-    encode_gpu_status,
-    machine_status,
-)
+from fleet_smi.model.snapshot import Fault, Snapshot
+from fleet_smi.wire.dialects.nvgpu import decode_cluster_status, decode_gpu_status
 from fleet_smi.wire.report import decode_report, encode_report_json
-from tests.builders import HOUR, MINUTE, NOON, gpu, instance, process, snapshot
+from tests.builders import NOON
 from tests.seed_samples import sample
-
-IDLE = {
-    "type": "NVIDIA A100-SXM4-80GB",
-    "is_available": True,
-    "pids": "",
-    "users": "",
-    "running_since": None,
-    "utilization": 0,
-    "clock_mhz": 210,
-    "temperature": 34,
-    "cmd": None,
-}
-SHARED = IDLE | {
-    "is_available": False,
-    "pids": "510,511",
-    "users": "alice,bob",
-    "running_since": "2 weeks ago",
-    "utilization": 97,
-    "cmd": "train.py",
-}
-
-
-def read(*gpus: Any, hostname: Any = "gpu01") -> Snapshot:
-    body = msgspec.json.encode({"hostname": hostname, "gpus": gpus})
-    return decode_gpu_status(body, NOON)
-
-
-def read_gpu(**fields: Any) -> Gpu:
-    (found,) = read(IDLE | fields).gpus
-    return found
-
-
-def written(*gpus: Gpu) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = msgspec.json.decode(encode_gpu_status(snapshot(*gpus)))["gpus"]
-    return told
-
-
-def view_of(*snapshots: Snapshot, now: float = NOON) -> tuple[NodeView, ...]:
-    fleet = Fleet()
-    for each in snapshots:
-        fleet.apply(each, each.taken_at)
-    return fleet.view(now).nodes
+from tests.wire.dialects.nvgpu_statuses import IDLE, SHARED, read, read_gpu, view_of
 
 
 def test_an_agent_of_0_9_is_read_as_it_was_captured() -> None:
@@ -85,15 +35,6 @@ def test_a_master_is_read_as_it_was_captured_its_errors_included() -> None:
     assert one == same == decode_gpu_status(sample("nvgpu/agent-gpu_status.json"), NOON)
     assert isinstance(error, Unreachable)
     assert "Host not available" in error.words
-
-
-def test_what_is_written_of_a_captured_agent_is_what_it_said() -> None:
-    body = sample("nvgpu/agent-gpu_status.json")
-    said = msgspec.json.decode(body)
-    for each in said["gpus"]:
-        each["running_since"] = None  # prose is not a time
-        each["is_available"] = False  # without its memory no GPU is known to be free
-    assert msgspec.json.decode(encode_gpu_status(decode_gpu_status(body, NOON))) == said
 
 
 def test_a_gpu_goes_by_its_place_and_nothing_unknown_is_zero() -> None:
@@ -215,166 +156,7 @@ def test_a_cluster_with_an_entry_that_makes_no_sense_has_the_others() -> None:
         decode_cluster_status(b"{}", NOON)
 
 
-def test_it_is_written_with_the_keys_of_0_9_in_their_order() -> None:
-    (told,) = written(gpu(0, sm_clock_mhz=1980))
-    assert list(told) == list(IDLE)
-    assert told == IDLE | {
-        "type": "NVIDIA H100 80GB HBM3",
-        "clock_mhz": 1980,
-        "temperature": 33,
-    }
-
-
-def test_users_pids_and_command_are_written_as_nvgpu_joins_them() -> None:
-    train = process(510, "alice", command="python train.py --epochs 90")
-    (told,) = written(gpu(0, processes=(process(9, None, hidden=True), train)))
-    assert (told["pids"], told["users"], told["cmd"]) == ("9,510", "?,alice", "train.py")
-    assert told["is_available"] is False
-
-
-def test_nobody_computes_where_there_is_only_a_screen() -> None:
-    (told,) = written(gpu(0, processes=(process(9, kind="graphics"),)))
-    assert (told["is_available"], told["pids"]) == (True, "")
-
-
-def test_a_gpu_that_is_lost_or_not_readable_is_not_available_and_stops_no_other() -> None:
-    lost = gpu(0, fault=Fault(kind="lost", detail="GPU is lost"), busy_percent=None)
-    told = written(lost, gpu(1, processes=None), gpu(2))
-    assert [each["is_available"] for each in told] == [False, False, True]
-    assert told[0]["utilization"] is None
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"memory_used_bytes": None},
-        {"memory_used_bytes": 20 << 30},
-        {"compute_mode": "prohibited"},
-        {"ecc_uncorrected": 3},
-    ],
-    ids=["memory unknown", "a ghost's memory", "closed", "broken"],
-)
-def test_what_nobody_is_seen_on_is_available_only_if_it_is_free(fields: dict[str, Any]) -> None:
-    card = gpu(0, **fields)
-    assert written(card)[0]["is_available"] is False
-    (node,) = view_of(snapshot(card))
-    status = machine_status(node)
-    assert isinstance(status.gpus, tuple)
-    assert status.gpus[0].is_available is False
-
-
-def test_the_processes_of_instances_are_the_gpus() -> None:
-    divided = gpu(0, mig_mode=True, instances=(instance(1, processes=(process(7),)),))
-    (told,) = written(divided)
-    assert (told["pids"], told["is_available"]) == ("7", False)
-
-
-@pytest.mark.parametrize(
-    "seconds, words",
-    [
-        (-5.0, "just now"),
-        (9.0, "just now"),
-        (30.0, "30 seconds ago"),
-        (MINUTE, "a minute ago"),
-        (10 * MINUTE, "10 minutes ago"),
-        (HOUR, "an hour ago"),
-        (14 * HOUR, "14 hours ago"),
-        (24 * HOUR, "a day ago"),
-        (48 * HOUR, "2 days ago"),
-        (7 * 24 * HOUR, "a week ago"),
-        (14 * 24 * HOUR, "2 weeks ago"),
-        (31 * 24 * HOUR, "a month ago"),
-        (100 * 24 * HOUR, "3 months ago"),
-        (365 * 24 * HOUR, "a year ago"),
-        (800 * 24 * HOUR, "2 years ago"),
-    ],
-)
-def test_since_is_that_of_the_oldest_process_in_words(seconds: float, words: str) -> None:
-    young, old = process(1, started_at=NOON), process(2, started_at=NOON - seconds)
-    (told,) = written(gpu(0, processes=(young, old)))
-    assert told["running_since"] == ("just now" if seconds < 0 else words)
-
-
-def test_since_is_told_by_the_nodes_own_clock_however_wrong() -> None:
-    begun = process(1, started_at=NOON - HOUR)
-    fleet = Fleet()
-    fleet.apply(snapshot(gpu(0, processes=(begun,)), interval_seconds=600.0), NOON + 9 * HOUR)
-    (node,) = fleet.view(NOON + 9 * HOUR + 120.0).nodes
-    status = machine_status(node)
-    assert isinstance(status.gpus, tuple)
-    assert status.gpus[0].running_since == "an hour ago"
-
-
-@pytest.mark.parametrize(
-    "command, shown",
-    [
-        ("/opt/bin/python -m ipykernel_launcher -f /tmp/kernel-1.json", "jupyter"),
-        ("python -u train.py eval.py", "train.py"),
-        ("./a.out --steps 10", "./a.out --steps 10"),
-        ("./simulate --steps 1000000 --dt 1e-6", "./simulate --steps 100000..."),
-    ],
-)
-def test_a_command_line_is_shortened_as_nvgpu_does(command: str, shown: str) -> None:
-    (told,) = written(gpu(0, processes=(process(1, command=command),)))
-    assert told["cmd"] == shown
-
-
-def test_without_a_command_line_the_name_of_the_program_will_do() -> None:
-    (told,) = written(gpu(0, processes=(process(1, command=None, name="python"),)))
-    assert told["cmd"] == "python"
-
-
-def test_a_silent_node_is_an_error_in_its_place() -> None:
-    nodes = view_of(snapshot(gpu(0), node="a"), snapshot(gpu(0), node="b", taken_at=NOON + 600))
-    late = view_of(
-        snapshot(gpu(0), node="a"), snapshot(gpu(1), node="b", taken_at=NOON + 600), now=NOON + 600
-    )
-    first, second = msgspec.json.decode(encode_cluster_status(late))
-    assert first == {"error": "Host not available (a: silent for 10 min)"}
-    assert second["hostname"] == "b"
-    assert [type(each) for each in decode_cluster_status(encode_cluster_status(nodes), NOON)] == [
-        Snapshot,
-        Snapshot,
-    ]
-
-
 names = st.text(st.characters(codec="utf-8", exclude_characters=","), min_size=1, max_size=20)
-processes = st.builds(
-    Process,
-    pid=st.integers(0, 2**32 - 2),
-    kind=st.just("compute"),
-    user=st.sampled_from([None, "alice", "bob"]),
-    command=st.none(),
-)
-gpus = st.builds(
-    Gpu,
-    uuid=st.just(""),
-    index=st.just(0),
-    vendor=st.just("nvidia"),
-    name=st.sampled_from([None, "NVIDIA T4"]),
-    busy_percent=st.none() | st.integers(0, 100).map(float),
-    temperature_celsius=st.none() | st.integers(0, 120).map(float),
-    sm_clock_mhz=st.none() | st.integers(0, 5000),
-    processes=st.none() | st.lists(processes, max_size=4).map(tuple),
-)
-
-
-@given(st.lists(gpus, max_size=4))
-def test_what_is_written_reads_back(told: list[Gpu]) -> None:
-    node = snapshot(*(_at(place, each) for place, each in enumerate(told)), node="gpu01")
-    back = decode_gpu_status(encode_gpu_status(node), NOON)
-    assert [replace(each, unread={}) for each in back.gpus] == list(node.gpus)
-
-
-def _at(place: int, told: Gpu) -> Gpu:
-    # That nobody is on it cannot be told of a GPU whose memory is not known.
-    known = told.processes or None
-    if known is not None:
-        known = tuple([replace(one, hidden=one.user is None) for one in known])
-    uuid = f"nvidia-gpu{place}@nvgpu-gpu01"
-    return replace(told, uuid=uuid, uuid_is_made=True, index=place, processes=known)
-
-
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),

@@ -6,16 +6,21 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from fleet_smi.model.select import Offer, Request, offer
+from fleet_smi.model.select import Offer, Request, candidates, choose
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.units import parse_size
-from fleet_smi.server.endpoint import Asked, Endpoint, given, json_response
+from fleet_smi.server.answers import shared_answer
+from fleet_smi.server.endpoint import Asked, Endpoint, given
+from fleet_smi.server.past import MomentText, fleet_then
+from fleet_smi.server.shared import in_turns
+from fleet_smi.wire.listing import to_json
 
 
 class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The flags of `fleet-smi free`; `n=0` asks for all there are.
 
     Without `why` the others and their reasons are left out, which are most of a large fleet.
+    With `at` it is what was free at that moment.
     """
 
     n: Annotated[int, Meta(ge=0, le=100_000)] = 0
@@ -26,6 +31,7 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_used: Annotated[float, Meta(ge=0, le=100)] = 20.0
     same_node: bool = False
     why: bool = True
+    at: MomentText | UnsetType = UNSET
 
 
 async def free(asked: Asked) -> Response:
@@ -40,8 +46,14 @@ async def free(asked: Asked) -> Response:
         max_used_percent=query.max_used,
         same_node=query.same_node,
     )
-    found = offer(asked.fleet(), request, asked.hub.fleet.thresholds)
-    return json_response(found if query.why else replace(found, refused=()))
+
+    async def encode() -> bytes:
+        view = await fleet_then(asked, query.at)
+        there = [one async for node in in_turns(view.nodes) for one in candidates(node, request)]
+        found = choose(view.nodes, there, request, asked.hub.fleet.thresholds)
+        return to_json(found if query.why else replace(found, refused=()))
+
+    return await shared_answer(asked, encode)
 
 
 ENDPOINTS = (
@@ -53,5 +65,6 @@ ENDPOINTS = (
         handle=free,
         query=FreeQuery,
         answer=Offer,
+        also=(304, 404, 503),
     ),
 )
