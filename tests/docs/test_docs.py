@@ -5,12 +5,15 @@ import re
 import shlex
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from docs.images import make
 from fleet_smi.cli.main import COMMANDS, EXIT_CODES, parser_of
+from fleet_smi.client.hub import HubClient
 from fleet_smi.config import SETTINGS, Setting
 from fleet_smi.hub.sources import SOURCES
 from fleet_smi.model.arrange import SORTS
@@ -34,7 +37,7 @@ from tests.docs.pages import (
     rows,
     section,
 )
-from tests.machines import People
+from tests.machines import People, wait_until
 from tests.server.hubs import RunningHub
 from tests.server.routes.nodes_of import now
 from tests.sim.fixtures import Simulated
@@ -193,21 +196,34 @@ def test_the_programs_run(example_machine: dict[str, str], name: str) -> None:
         assert_runs(example_machine, "-c", program)
 
 
-def test_the_program_that_asks_a_hub_runs(tmp_path: Path) -> None:
-    (program,) = blocks(page("docs/python.md"), "py")
+def test_the_programs_that_ask_a_hub_run(tmp_path: Path) -> None:
+    of_now, of_then = blocks(page("docs/python.md"), "py")
     with RunningHub(tmp_path / "hub", hub__tls="self-signed") as hub:
         hub.add(now("gpu03", *(gpu(index) for index in range(4))))
-        hub.add(now("gpu04", gpu(0, uuid="GPU-of-alice", processes=(process(),))))
-        for written, real in (
-            ("https://gpuhub:7070", hub.url),
-            ('token="…"', f"token={hub.token('viewer')!r}"),
-            ('"sha256:…"', repr(hub.server.fingerprint)),
-        ):
-            assert program.count(written) == 1
-            program = program.replace(written, real)
-        printed = assert_runs({"HOME": str(tmp_path)}, "-c", program).splitlines()
+        taken = gpu(0, uuid="GPU-of-alice", processes=(process(),))
+        earlier = now("gpu04", taken, taken_at=time.time() - 1800.0)
+        hub.add(earlier, now("gpu04", taken, sequence=1))
+        printed = asked_of(hub, tmp_path, of_now)
+        with closing(HubClient(hub.url, fingerprint=hub.server.fingerprint)) as client:
+            wait_until(lambda: bool(client.periods("1h", node="gpu04").rows))
+        remembered = asked_of(hub, tmp_path, of_then)
     assert "GPU-of-alice busy" in printed
     assert printed[-2:] == ["['gpu03:0', 'gpu03:1', 'gpu03:2', 'gpu03:3']", "['alice']"]
+    assert remembered[0] == "1 of 1 nodes were reporting"
+    assert remembered[1] == "0 busy ['alice']"
+    assert "gpu_seconds" in "".join(remembered)
+
+
+def asked_of(hub: RunningHub, home: Path, program: str) -> list[str]:
+    """What a program of the page prints, with this hub in place of the one that is written."""
+    for written, real in (
+        ("https://gpuhub:7070", hub.url),
+        ('token="…"', f"token={hub.token('viewer')!r}"),
+        ('"sha256:…"', repr(hub.server.fingerprint)),
+    ):
+        assert program.count(written) == 1
+        program = program.replace(written, real)
+    return assert_runs({"HOME": str(home)}, "-c", program).splitlines()
 
 
 def assert_runs(env: dict[str, str], *arguments: str) -> str:

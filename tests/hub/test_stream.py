@@ -82,6 +82,25 @@ def test_a_new_listener_is_told_everything_at_once_and_then_the_changes() -> Non
     run(scenario())
 
 
+def test_the_first_listener_of_a_large_fleet_is_told_everything_and_holds_up_nobody() -> None:
+    async def scenario() -> None:
+        hub, turns = Hub(), 0
+        for number in range(250):
+            hub.report(node=f"gpu{number}")
+        screen = Screen(hub.stream.listen())
+        reading = asyncio.ensure_future(screen.read())
+        while hub.stream.waiting:
+            turns += 1
+            await asyncio.sleep(0)
+        await reading
+        assert turns > 1
+        assert screen.kinds == ["fleet"]
+        assert screen.fleet is not None
+        assert len(screen.fleet.nodes) == 250
+
+    run(scenario())
+
+
 def test_a_listener_waits_until_there_is_news() -> None:
     async def scenario() -> None:
         hub = Hub()

@@ -72,6 +72,7 @@ def facts(started_at: float) -> dict[str, Any]:
     return {
         "uid": 1000,
         "user": "alice",
+        "group": None,
         "cgroup": None,
         "slurm_job": None,
         "name": b"python",

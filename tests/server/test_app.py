@@ -78,7 +78,7 @@ def test_a_bug_is_told_to_the_log_and_not_to_the_asker(
         raise ZeroDivisionError("the secret of the house")
 
     with monkeypatch.context() as patched:
-        patched.setattr(hub.server.hub.fleet, "view", broken)
+        patched.setattr(hub.server.hub.fleet, "nodes", broken)
         patched.setattr(hub.server.credentials, "identify", broken)
         looked = hub.ask("GET", "/api/v1/fleet")
         reported = hub.ask("POST", "/api/v1/reports", b"x", token="any")

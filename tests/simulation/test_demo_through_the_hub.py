@@ -13,6 +13,7 @@ from fleet_smi.client.hub import HubClient
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo
 from fleet_smi.simulation.load import Load
+from fleet_smi.simulation.story import hour_before
 
 HUB = (sys.executable, "-m", "fleet_smi", "hub")
 
@@ -57,7 +58,7 @@ def test_a_hub_that_was_told_the_hour_before_knows_every_state(
 ) -> None:
     began = time.time() - SILENT_AFTER_SECONDS + 4.0
     story = demo(seed=1, began=began, interval_seconds=0.5)
-    load = Load(story, hub_url, join_token=join_token, tells_past=True)
+    load = Load(story, hub_url, join_token=join_token, past=hour_before)
     view = asyncio.run(watched(load, hub_url))
     counts = view.summary
     assert (counts.held, counts.ghost, counts.broken, counts.unknown) == (1, 1, 1, 4)

@@ -14,7 +14,7 @@ from fleet_smi.errors import FleetError, Refused, Unreachable, UsageError
 from fleet_smi.simulation.crowd import crowd
 from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo
 from fleet_smi.simulation.load import Load
-from fleet_smi.simulation.story import PAST_SECONDS, Story
+from fleet_smi.simulation.story import PAST_SECONDS, Story, hour_before, week_before
 from tests.simulation.hubs import JOIN_TOKEN, RecordingHub, listening, served, url_of
 
 NODES = 7
@@ -180,7 +180,7 @@ def test_the_hour_before_is_told_first_with_its_own_times() -> None:
     story = demo(seed=1, began=began, interval_seconds=INTERVAL)
 
     async def scenario(listener: socket.socket) -> None:
-        load = Load(story, url_of(listener), tells_past=True)
+        load = Load(story, url_of(listener), past=hour_before)
         async with served(hub, listener), running(load):
             await until(lambda: len(hub.sequences.get("dgx01", ())) > 61)
 
@@ -192,6 +192,24 @@ def test_the_hour_before_is_told_first_with_its_own_times() -> None:
     assert ages[0] == pytest.approx(PAST_SECONDS, abs=0.01)
     assert ages[-1] == 0.0
     assert hub.sequences["dgx01"] == list(range(1, len(hub.sequences["dgx01"]) + 1))
+
+
+def test_a_long_past_is_told_in_parts_and_all_of_it() -> None:
+    hub, moments = RecordingHub(), len(week_before(0.0))
+    story = demo(seed=1, began=time.time(), interval_seconds=INTERVAL)
+
+    async def scenario(listener: socket.socket) -> None:
+        load = Load(story, url_of(listener), past=week_before)
+        async with served(hub, listener), running(load):
+            await until(lambda: len(hub.sequences.get("dgx01", ())) > moments + 1)
+
+    with listening() as listener:
+        asyncio.run(scenario(listener))
+    parts = [each for each in hub.reports if each.snapshots[0].name == "dgx01"]
+    assert [len(part.snapshots) for part in parts[:3]] == [400, moments - 400 + 1, 1]
+    assert hub.sequences["dgx01"] == list(range(1, len(hub.sequences["dgx01"]) + 1))
+    paces = [shot.interval_seconds or 0.0 for part in parts for shot in part.snapshots]
+    assert paces == sorted(paces, reverse=True)
 
 
 def test_a_node_that_falls_silent_hangs_up_and_stays_away() -> None:

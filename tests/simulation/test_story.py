@@ -14,7 +14,7 @@ from fleet_smi.model.plausible import RANGES
 from fleet_smi.model.snapshot import Gpu, Instance, Process, Snapshot
 from fleet_smi.simulation.crowd import crowd
 from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo
-from fleet_smi.simulation.story import Story, past
+from fleet_smi.simulation.story import Moment, Story, hour_before, week_before
 from fleet_smi.wire.report import decode_report, encode_report, encode_snapshot
 from tests.builders import HOUR, NOON
 
@@ -32,7 +32,7 @@ SNAPSHOTS = st.builds(
     lambda story, index, at: story.snapshot(index % len(story.nodes), at, 1),
     st.builds(a_story, st.sampled_from(("demo", "crowd")), st.integers(0, 20)),
     st.integers(0, 11),
-    st.floats(NOON - HOUR, NOON + 24 * HOUR),
+    st.floats(NOON - 7 * 24 * HOUR, NOON + 24 * HOUR),
 )
 
 
@@ -109,12 +109,12 @@ def lab(request: pytest.FixtureRequest) -> FleetView:
 
 
 def watched(story: Story, seconds: float) -> FleetView:
-    fleet, interval = Fleet(), story.interval_seconds
-    live = (NOON + interval * step for step in range(int(seconds / interval) + 1))
-    for sequence, at in enumerate((*past(NOON), *live), start=1):
+    fleet, pace = Fleet(), story.interval_seconds
+    live = (Moment(NOON + pace * step, pace) for step in range(int(seconds / pace) + 1))
+    for sequence, (at, interval) in enumerate((*hour_before(NOON), *live), start=1):
         for index in range(len(story.nodes)):
             if story.speaks(index, at):
-                fleet.apply(story.snapshot(index, at, sequence), at)
+                fleet.apply(story.snapshot(index, at, sequence, interval), at)
     return fleet.view(NOON + seconds)
 
 
@@ -160,6 +160,27 @@ def test_people_come_and_go_within_two_minutes() -> None:
         before, after = (people(story, NOON + 60.0 * (minutes + more)) for more in (0, 2))
         assert before - after, "nobody left"
         assert after - before, "nobody came"
+
+
+def test_in_the_week_before_people_stayed_for_hours_and_came_by_day() -> None:
+    story, day = demo(seed=1, began=NOON), 24 * HOUR
+    midnight = NOON - NOON % day
+    noons, nights = 0, 0
+    for days in range(2, 7):
+        then = midnight - days * day
+        noon, night = people(story, then + 14 * HOUR), people(story, then + 4 * HOUR)
+        noons, nights = noons + len(noon), nights + len(night)
+        assert len(noon & people(story, then + 14.5 * HOUR)) > len(noon) / 2
+    assert noons > 1.2 * nights
+
+
+def test_the_week_before_is_told_without_a_hole_but_where_a_node_was_away() -> None:
+    moments, story = week_before(NOON), demo(seed=1, began=NOON)
+    ends = [at + interval for at, interval in moments]
+    assert ends[:-1] == pytest.approx([at for at, _ in moments[1:]])
+    assert (moments[0].at, ends[-1]) == (NOON - 7 * 24 * HOUR, NOON)
+    heard = [sum(story.speaks(index, at) for at, _ in moments) for index in range(12)]
+    assert sorted(heard)[:2] == [len(moments) - 9, len(moments)]
 
 
 def test_utilisation_moves_from_report_to_report() -> None:

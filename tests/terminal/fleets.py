@@ -48,6 +48,7 @@ PROCESS = st.builds(
     gpu_memory_bytes=BYTES,
     user=PERHAPS_TEXT,
     uid=SMALL,
+    group=PERHAPS_TEXT,
     name=PERHAPS_TEXT,
     command=PERHAPS_TEXT,
     started_at=st.none() | TIME,

@@ -38,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--here", action="store_true", help="this machine, even if there is a hub")
 
 
+def add_at_argument(parser: argparse.ArgumentParser) -> None:
+    """The flag that looks into the past."""
+    words = "as it was then: 'yesterday 03:12', -2h, '2026-11-15 03:12'; with a hub"
+    parser.add_argument("--at", metavar="MOMENT", help=words)
+
+
 def _readable(path: str) -> str:
     """A folder, or a pattern of files in one."""
     from fleet_smi.config.kinds import require_pattern_at_end
@@ -63,6 +69,8 @@ def _is_here(args: argparse.Namespace) -> bool:
 
 def chosen(args: argparse.Namespace, *, full: bool = False) -> LookedAt:
     """The fleet that the flags and the settings name."""
+    if getattr(args, "at", None) is not None:
+        return _past(args)
     if _is_here(args):
         from fleet_smi.cli.machine import begin, this_machine
 
@@ -72,7 +80,14 @@ def chosen(args: argparse.Namespace, *, full: bool = False) -> LookedAt:
         from fleet_smi.hub.polled import PolledFleet
 
         return PolledFleet(_sources(args, settings), settings.thresholds)
-    return _HubFleet(settings)
+    return _HubFleet(settings.thresholds, _client(settings))
+
+
+def _past(args: argparse.Namespace) -> LookedAt:
+    """A hub's fleet as it was: nobody else keeps the past."""
+    if args.here or args.ssh or args.dir:
+        raise UsageError("--at: only a hub keeps the past: give --hub URL, or set client.hub")
+    return _HubFleet(_settings(args).thresholds, hub(args), args.at)
 
 
 def refuse_without_driver(view: "FleetView", program: str, *, here: bool) -> None:
@@ -82,7 +97,12 @@ def refuse_without_driver(view: "FleetView", program: str, *, here: bool) -> Non
             raise Unmet(f"{program}: cannot ask the NVIDIA driver: {run.detail}")
 
 
-def hub_as_admin(args: argparse.Namespace) -> "HubClient":
+def add_hub_argument(parser: argparse.ArgumentParser) -> None:
+    """The flag of commands that only a hub can answer."""
+    parser.add_argument("--hub", metavar="URL", help="ask this hub (default: client.hub)")
+
+
+def hub(args: argparse.Namespace) -> "HubClient":
     """The hub that is named, else the one that this user runs here."""
     return _client(_settings(args), own_if_unnamed=True)
 
@@ -119,16 +139,19 @@ def _is_safely_own(url: str, own: "Standing") -> bool:
 
 
 class _HubFleet:
-    """A hub's fleet, asked for anew at every look."""
+    """A hub's fleet, asked for anew at every look; as it was at a moment, where one is named."""
 
     here = False
 
-    def __init__(self, settings: "Settings") -> None:
-        self.thresholds = settings.thresholds
-        self._client = _client(settings)
+    def __init__(
+        self, thresholds: "Thresholds", client: "HubClient", at: str | None = None
+    ) -> None:
+        self.thresholds = thresholds
+        self._client = client
+        self._at = at
 
     def look(self, interval_seconds: float | None = None) -> "FleetView":
-        return self._client.fleet()
+        return self._client.fleet(self._at)
 
 
 def _settings(args: argparse.Namespace) -> "Settings":

@@ -13,6 +13,8 @@ COMMANDS: dict[str, str] = {
     "status": "the GPUs as a table (what `fleet-smi` alone does)",
     "free": "which GPUs are free, best first, ready for CUDA_VISIBLE_DEVICES",
     "who": "people: how many GPUs each has, since when, how much of it idle",
+    "history": "what happened on each GPU, as a strip of time; asks a hub",
+    "report": "GPU-hours, load, idle time, energy and cost of a range; asks a hub",
     "nodes": "the machines of the fleet: how each is heard; rename, label, remove",
     "render": "the fleet as a static page for any web server; from cron, or again and again",
     "like": "what gpustat, nvgpu or cluster-smi prints, with its own flags, over this fleet",
@@ -28,6 +30,8 @@ COMMANDS: dict[str, str] = {
     "completion": "print the tab completion of your shell",
 }
 """Every command and its line in the help; a file of that name holds it."""
+
+_TAKE_MOMENTS = ("--at", "--since", "--until")
 
 EXIT_CODES = """\
 exit codes:
@@ -60,6 +64,18 @@ class Parser(argparse.ArgumentParser):
             default=argparse.SUPPRESS,
             help="the one settings file to read",
         )
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ever; `-2h` behind a flag that takes a moment is one, and no flag."""
+        words = list(sys.argv[1:] if args is None else args)
+        for at in range(len(words) - 1, 0, -1):
+            if (
+                words[at - 1] in _TAKE_MOMENTS
+                and words[at][:1] == "-"
+                and words[at][1:2].isdecimal()
+            ):
+                words[at - 1 : at + 1] = [f"{words[at - 1]}={words[at]}"]
+        return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see `{self.prog} --help`)")

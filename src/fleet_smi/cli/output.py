@@ -6,6 +6,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fleet_smi.model.fleet import FleetView
+    from fleet_smi.terminal.paint import Paint
 
 PIPED_COLUMNS = 120
 _MOST_DIGITS = 5  # of a width
@@ -40,6 +45,15 @@ def columns() -> int:
         return os.get_terminal_size(sys.stdout.fileno()).columns or PIPED_COLUMNS
     except OSError:
         return PIPED_COLUMNS
+
+
+def past_banner(args: argparse.Namespace, view: "FleetView", paint: "Paint") -> str:
+    """What stands above a screen of the past: of when it is. Above one of now, nothing."""
+    if args.at is None:
+        return ""
+    from fleet_smi.terminal.view.past import banner
+
+    return banner(view, columns(), paint, now=time.time())
 
 
 def repeat(interval_seconds: float, text: Callable[[], str], *, for_eyes: bool) -> None:

@@ -21,6 +21,7 @@ _LONGEST_NAME = 128
 _LONGEST_PATH = 4096
 _SHORTEST_PASSWORD = 8
 _MOST_LABELS = 32
+OFF = "off"
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 86400.0
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _UNITS = (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB))
@@ -164,6 +165,21 @@ def _password(value: Any) -> str:
     return password
 
 
+def _history(value: Any) -> str:
+    """A file, a database of PostgreSQL, or none."""
+    place = _text(value)
+    if place == OFF:
+        return OFF
+    if "://" not in place:
+        return _path(place)
+    if not re.fullmatch(r"postgresql://[^\s:@]*@?[^\s@]+", place):
+        raise ValueError(
+            "must be a path, off, or like postgresql://user@host/name, "
+            "without a password: that belongs in ~/.pgpass"
+        )
+    return place
+
+
 def _mode(value: Any) -> int:
     if value not in ("0644", "0600"):
         raise ValueError('must be "0644" (others may read it) or "0600"')
@@ -254,6 +270,8 @@ FRACTION = Kind(_within(0, 1))
 PERCENT = Kind(_within(0, 100))
 COUNT = Kind(_count)
 SWITCH = Kind(_yes_or_no)
+HISTORY = Kind(_history)
+PRICE = Kind(_within(0, 1_000_000))
 MODE = Kind(_mode, "{:04o}".format)
 COMMANDS = _one_of("full", "name", "hidden")
 TLS = _one_of("self-signed")

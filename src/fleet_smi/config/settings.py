@@ -101,6 +101,14 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     commands_for_admins: Commands
     stream_interval: float
     remember_interval: float
+    history: str | None
+    history_keep_10s: float
+    history_keep_1m: float
+    history_keep_15m: float
+    history_keep_ledger: float
+    history_most: int
+    energy_price: float | None
+    currency: str | None
 
     def read_pull_token(self) -> str | None:
         """The token that agents want to see, from its file where it is in one."""

@@ -8,7 +8,7 @@ from fleet_smi.config import kinds
 from fleet_smi.config.addresses import Address
 from fleet_smi.config.kinds import Kind
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS as LAW
-from fleet_smi.model.units import MIB
+from fleet_smi.model.units import GIB, MIB
 
 
 class Setting(Struct, frozen=True):
@@ -47,6 +47,7 @@ def _secret(
 
 
 _OFF = False
+_HOUR, _DAY = 3600.0, 86400.0
 _WORDS = "how much of command lines is told: full, name or hidden"
 _ROUTER, _NODES, _CLIENTS = Address("old", 9080), Address("", 9080), Address("", 9081)
 _GET_STATUS = "the password of POST /get-status, served if set"
@@ -112,6 +113,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("hub", "commands_for_admins", kinds.COMMANDS, "full", _WORDS),
     Setting("hub", "stream_interval", kinds.INTERVAL, 1.0, "how often changes are sent out"),
     Setting("hub", "remember_interval", kinds.INTERVAL, 15.0, "how often they are written down"),
+    Setting("hub", "history", kinds.HISTORY, None, "where the past is kept, or off", "off"),
+    Setting("hub", "history_keep_10s", kinds.DURATION, 6 * _HOUR, "figures every 10 s, so long"),
+    Setting("hub", "history_keep_1m", kinds.DURATION, 14 * _DAY, "figures every minute, so long"),
+    Setting("hub", "history_keep_15m", kinds.DURATION, 365 * _DAY, "every 15 minutes, so long"),
+    Setting("hub", "history_keep_ledger", kinds.DURATION, 365 * _DAY, "who held what, so long"),
+    Setting("hub", "history_most", kinds.SIZE, 10 * GIB, "what all of it may take on the disk"),
+    Setting("hub", "energy_price", kinds.PRICE, None, "of a kilowatt hour, for reports", 0.3),
+    Setting("hub", "currency", kinds.NAME, None, "of that price", "EUR"),
     Setting("client", "hub", kinds.URL, None, "the hub to ask", "https://hub:7070"),
     *_secret("client", "token", "the token to show it"),
     Setting("client", "fingerprint", kinds.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),

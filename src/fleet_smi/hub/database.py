@@ -37,7 +37,7 @@ from fleet_smi.hub.state import give_to_owner, private_folder
 
 FILE = "hub.db"
 _BUSY_SECONDS = 5.0
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 _REMEDY = (
     "stop the hub and put a good copy in its place; if you have none, move it away: "
@@ -117,12 +117,32 @@ def open_database(folder: Path) -> Engine:
         path.chmod(0o600)
     except OSError as error:
         raise StateError(f"{path} cannot be used: {error.strerror}") from None
-    engine = _sqlite(path)
+    engine = sqlite_engine(path, _PRAGMAS)
     try:
         _bring_up_to_date(engine)
     except BaseException:
         engine.dispose()
         raise
+    return engine
+
+
+def sqlite_engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
+    """A database in this file, whose writers wait for each other before they read."""
+    url = URL.create("sqlite", database=str(path))
+    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # transactions begin where we say, below
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # One that reads first and then wants to write could not wait for another writer.
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
     return engine
 
 
@@ -158,7 +178,7 @@ def _create(path: Path) -> None:
     """Make it under another name first: what is there under its own name is always whole."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
-    engine = _sqlite(draft)
+    engine = sqlite_engine(draft, _PRAGMAS)
     try:
         with writing(engine) as connection:
             metadata.create_all(connection)
@@ -178,25 +198,6 @@ def _create(path: Path) -> None:
     finally:
         engine.dispose()
         draft.unlink()
-
-
-def _sqlite(path: Path) -> Engine:
-    url = URL.create("sqlite", database=str(path))
-    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
-
-    @event.listens_for(engine, "connect")
-    def prepare(connection: sqlite3.Connection, _: object) -> None:
-        connection.isolation_level = None  # transactions begin where we say, below
-        for pragma in _PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # One that reads first and then wants to write could not wait for another writer.
-        writes = connection.get_execution_options().get("writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
 
 
 def _bring_up_to_date(engine: Engine) -> None:
@@ -224,5 +225,5 @@ def _told_plainly(engine: Engine) -> Iterator[None]:
         raise  # whoever breaks a rule of the tables knows which
     except DBAPIError as error:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
-        remedy = f": {_REMEDY}" if code in _DAMAGED else ""
+        remedy = f": {_REMEDY}" if code in DAMAGED else ""
         raise StateError(f"{engine.url.database}: {error.orig}{remedy}") from None

@@ -3,7 +3,7 @@
 Pure: the caller brings the snapshots and the time, always by the hub's own clock.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import inf, isfinite
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec import Struct
 from fleet_smi.hub.inventory import Inventories, missing_from
 from fleet_smi.hub.known import Node, Remembered, Turn, Via, recalled
 from fleet_smi.model.fleet import FleetView, NodeView, State
+from fleet_smi.model.settle import Standing
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.uuids import told_apart, uuids_of
@@ -25,8 +26,9 @@ _JITTER_SECONDS = 5.0
 class Change(Struct, frozen=True, kw_only=True, gc=False):
     """What one snapshot changed; `first` when its node was not known before.
 
-    `at` is when it was taken, by the hub's clock, and `reported` the UUIDs in it. A `late` one
-    fills a hole in what came before, and changes nothing of what is believed now.
+    `at` is when it was taken, by the hub's clock, and `reported` the UUIDs in it. `standings`
+    is how all stands after it. A `late` one fills a hole in what came before, and changes
+    nothing of what is believed now.
     """
 
     snapshot: Snapshot
@@ -36,6 +38,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     first: bool = False
     late: bool = False
     turns: tuple[Turn, ...] = ()
+    standings: Mapping[str, Standing] = {}
 
 
 class Fleet:
@@ -76,7 +79,13 @@ class Fleet:
         turns = node.take(snapshot, at, self.thresholds)
         self._dirty.add(node.node_id)
         return Change(
-            snapshot=snapshot, at=at, reported=node.reported, via=via, first=first, turns=turns
+            snapshot=snapshot,
+            at=at,
+            reported=node.reported,
+            via=via,
+            first=first,
+            turns=turns,
+            standings=node.standings,
         )
 
     def expect(self, via: Via) -> None:
@@ -162,9 +171,13 @@ class Fleet:
 
     def view(self, now: float) -> FleetView:
         """The fleet at one moment, nodes in the order of their names."""
-        ordered = sorted(self._nodes.values(), key=lambda node: node.order)
-        nodes = tuple([view_of(node.parts(now, self.thresholds)) for node in ordered])
+        nodes = tuple(self.nodes(now))
         return FleetView(taken_at=now, summary=summary_of(nodes), nodes=nodes)
+
+    def nodes(self, now: float) -> Iterator[NodeView]:
+        """Every node in the order of their names, each as it is when it is asked for."""
+        for node in sorted(self._nodes.values(), key=lambda node: node.order):
+            yield view_of(node.parts(now, self.thresholds))
 
     def node(self, node_id: str, now: float) -> NodeView | None:
         """One node at one moment; `None` when it is not known."""
@@ -180,6 +193,12 @@ class Fleet:
         """The state of each GPU of a node as of its latest, those that it misses among them."""
         node = self._nodes[node_id]
         return {gpu.uuid: node.standings[gpu.uuid].verdict.state for gpu in node.gpus}
+
+    def called(self, node_id: str) -> tuple[str, dict[str, str]]:
+        """The name and the labels of a node that was heard of."""
+        node = self._nodes[node_id]
+        own = {} if node.snapshot is None else node.snapshot.labels
+        return node.name, own | node.given_labels
 
     def _heard(self, node: Node, via: Via) -> None:
         """A node was heard this way: its trouble is over, and the target has a name now."""

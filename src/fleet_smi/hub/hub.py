@@ -1,4 +1,4 @@
-"""The spine of the hub: sources -> fleet -> recent + memory + stream. Read this first."""
+"""The spine of the hub: sources -> fleet -> recent + history + memory + stream. Read this first."""
 
 import asyncio
 import logging
@@ -10,6 +10,7 @@ from fleet_smi.errors import DeliveryError
 from fleet_smi.faults import Faults
 from fleet_smi.hub.delivery import Delivery, Source
 from fleet_smi.hub.fleet import Fleet, Remembered, Via
+from fleet_smi.hub.history.history import History
 from fleet_smi.hub.keeping import Keeping
 from fleet_smi.hub.memory import Memory
 from fleet_smi.hub.recent import Recent
@@ -35,6 +36,7 @@ class Hub:
         fleet: Fleet,
         sources: Sequence[Source],
         memory: Memory[Remembered],
+        history: History | None = None,
         *,
         interval_seconds: float | None = None,
         publish_seconds: float = 1.0,
@@ -44,6 +46,7 @@ class Hub:
         self.life = secrets.token_hex(8)
         self.fleet = fleet
         self.recent = Recent(fleet.states)
+        self.history = history
         self.stream = Stream(fleet, self.life)
         self.clock = clock
         self.ready = False
@@ -69,6 +72,8 @@ class Hub:
             self.ready = False
             self.publish()
             self.remember()
+            if self.history is not None:
+                self.history.close()
             self.stream.close()
 
     def deliver(self, delivery: Delivery) -> None:
@@ -88,6 +93,8 @@ class Hub:
             change = self.fleet.apply(delivery.what, now - delivery.age_seconds, via)
             if change is not None:
                 self.recent.take(change)
+                if self.history is not None:
+                    self.history.take(change)
                 if change.late:
                     self._keeping.unkeep(change.snapshot.node_id)
 
@@ -103,6 +110,8 @@ class Hub:
         """Forget a node, on the disk as well; whether there was one."""
         known = self.fleet.remove(node_id)
         self.recent.forget(node_id)
+        if self.history is not None:
+            self.history.forget(node_id, self.clock())
         self._keeping.unkeep(node_id)
         self.publish()
         self.remember()
@@ -126,6 +135,7 @@ class Hub:
             "delivery_failures_total": self.failures,
             "listeners": self.stream.listeners,
             "memory_failures_total": self._keeping.failures,
+            **({} if self.history is None else self.history.counts()),
         }
 
     def publish(self) -> None:
@@ -139,6 +149,8 @@ class Hub:
 
     def _recall(self) -> None:
         self._keeping.recall()
+        if self.history is not None:
+            self.history.recall()
         for source in self._sources:
             for target in source.targets:
                 self.fleet.expect(Via(source.name, target))
@@ -166,6 +178,8 @@ class Hub:
     def _take_changes(self) -> None:
         now = self.clock()
         self.fleet.tick(now)
+        if self.history is not None:
+            self.history.tick(now)
         if changed := self.fleet.take_dirty():
             self.version += 1
             self.stream.note(changed, now)

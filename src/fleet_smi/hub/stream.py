@@ -26,6 +26,7 @@ from fleet_smi.wire.event import (
 
 # A whole fleet serves all who need one until so many changes have followed it.
 _WHOLE_LASTS_EVENTS = 5
+_TOLD_AT_ONCE = 100
 
 
 class Event:
@@ -91,10 +92,11 @@ class Stream:
         self._listening: WeakSet[Listener] = WeakSet()
         # A line, the longest waiting first: a node that changes again keeps its place.
         self.waiting: dict[str, None] = {}
+        self._behind: list[str] = []
         self._now: float | None = None
         self._told_at = 0.0
         self.turned = asyncio.Event()
-        self._whole: tuple[int, asyncio.Future[Event]] | None = None
+        self._whole: asyncio.Future[Event] | None = None
 
     @property
     def listeners(self) -> int:
@@ -116,7 +118,8 @@ class Stream:
         if self.listeners >= self._most_listeners:
             raise Unmet(f"{self.listeners} are listening already, and no more may")
         if not self.listeners and self._now is not None:
-            self._tell(self.waiting, self._now)
+            self._behind = list(self.waiting)
+            self._catch_up(self._now)
         known = count_of(last_id, self._life) if last_id else None
         place = known if known is not None and known <= self.count else 0
         listener = Listener(self, place, gzip=gzip)
@@ -134,17 +137,31 @@ class Stream:
 
     async def whole(self) -> Event:
         """The whole fleet: as it is now, or was a moment ago with the changes since in the ring."""
-        if self._whole is None or not self._is_fresh(self._whole[0]):
-            # Compressing it takes as long as hundreds of reports do: not on the event loop.
-            count, fleet = self.count, self._told.whole()
-            encoding = asyncio.to_thread(_whole, count, self._id(count), self._told_at, fleet)
-            self._whole = count, asyncio.ensure_future(encoding)
-        return await asyncio.shield(self._whole[1])
+        if self._whole is None or self._is_over(self._whole):
+            self._whole = asyncio.ensure_future(self._made_whole())
+        return await asyncio.shield(self._whole)
 
-    def _is_fresh(self, count: int) -> bool:
-        if count == self.count:
+    async def _made_whole(self) -> Event:
+        while self._behind and self._now is not None:
+            self._catch_up(self._now)
+            await asyncio.sleep(0)
+        # Compressing it takes as long as hundreds of reports do: not on the event loop.
+        count, fleet = self.count, self._told.whole()
+        return await asyncio.to_thread(_whole, count, self._id(count), self._told_at, fleet)
+
+    def _catch_up(self, now: float) -> None:
+        """Tell of some whose news waited while nobody listened; all would hold up the reports."""
+        some, self._behind = self._behind[:_TOLD_AT_ONCE], self._behind[_TOLD_AT_ONCE:]
+        self._tell(some, now)
+
+    def _is_over(self, whole: asyncio.Future[Event]) -> bool:
+        if not whole.done():
+            return False
+        if whole.exception() is not None:
             return True
-        return self.count - count < _WHOLE_LASTS_EVENTS and self.ring.after(count) is not None
+        count = whole.result().count
+        lasts = self.count - count < _WHOLE_LASTS_EVENTS and self.ring.after(count) is not None
+        return not lasts and count != self.count
 
     def _tell(self, node_ids: Collection[str], now: float) -> None:
         told = sorted(node_ids)

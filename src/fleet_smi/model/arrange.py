@@ -1,7 +1,7 @@
 """Which part of a fleet to show, and in what order: filters and sorts, no judgement."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -54,9 +54,15 @@ class Arrangement(Struct, frozen=True, kw_only=True):
 
     def apply(self, view: FleetView) -> FleetView:
         """The part of the fleet that was asked for, sorted within each node."""
-        nodes = (self._node(node) for node in view.nodes if self._has_name(node))
-        kept = tuple(node for node in nodes if node.gpus or not self._picks_gpus())
-        return replace(view, nodes=kept)
+        return replace(view, nodes=tuple(self.nodes(view.nodes)))
+
+    def nodes(self, nodes: Iterable[NodeView]) -> Iterator[NodeView]:
+        """The same of these nodes, one after the other."""
+        if self == _EVERYTHING:
+            yield from nodes
+            return
+        shown = (self._node(node) for node in nodes if self._has_name(node))
+        yield from (node for node in shown if node.gpus or not self._picks_gpus())
 
     def _has_name(self, node: NodeView) -> bool:
         return self.node is None or self.node.search(node.name) is not None
@@ -88,6 +94,9 @@ class Arrangement(Struct, frozen=True, kw_only=True):
                 for instance in gpu.instances
             ),
         )
+
+
+_EVERYTHING = Arrangement()
 
 
 def parse_node_pattern(text: str) -> re.Pattern[str]:

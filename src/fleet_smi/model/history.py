@@ -8,6 +8,7 @@ it lasted until `end` at least. Only time in which a node was heard is counted i
 from msgspec import Struct
 
 from fleet_smi.model.fleet import State
+from fleet_smi.model.snapshot import Vendor
 
 NOBODY = ""
 """The `user` of time in which nobody was on a GPU."""
@@ -73,6 +74,7 @@ class GpuOfNode(Struct, frozen=True, kw_only=True, gc=False):
     node_id: str
     node: str
     index: int
+    vendor: Vendor = "nvidia"
     model: str | None = None
     memory_total_bytes: int | None = None
     parent: str | None = None

@@ -41,8 +41,13 @@ class Person(Struct, frozen=True, kw_only=True):
 
 def people(view: FleetView) -> tuple[Person, ...]:
     """Everyone who holds a GPU of a node that reports, those with the most GPUs first."""
+    return holders(holdings(view))
+
+
+def holders(held: Iterable[Holding]) -> tuple[Person, ...]:
+    """Everyone who has a part of this, those with the most GPUs first."""
     by_user: dict[str, list[Holding]] = {}
-    for holding in holdings(view):
+    for holding in held:
         by_user.setdefault(holding.user, []).append(holding)
     everyone = (_person(user, theirs) for user, theirs in by_user.items())
     return tuple(sorted(everyone, key=lambda one: (not one.seen, -one.gpus, one.user)))
@@ -50,13 +55,13 @@ def people(view: FleetView) -> tuple[Person, ...]:
 
 def holdings(view: FleetView) -> tuple[Holding, ...]:
     """Every person's part of every GPU, in the fleet's order."""
-    return tuple(
-        holding
-        for node in view.nodes
-        if not node.silent
-        for gpu in node.gpus
-        for holding in _holdings(node, gpu)
-    )
+    return tuple(holding for node in view.nodes for holding in holdings_on(node))
+
+
+def holdings_on(node: NodeView) -> list[Holding]:
+    """Every person's part of every GPU of a node, which must report."""
+    gpus = () if node.silent else node.gpus
+    return [holding for gpu in gpus for holding in _holdings(node, gpu)]
 
 
 def owners(processes: Iterable[Process]) -> tuple[str, ...]:

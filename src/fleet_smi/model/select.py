@@ -1,7 +1,7 @@
 """Which GPUs to offer, and in what order."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -15,7 +15,17 @@ from fleet_smi.model.text import natural
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.units import GIB, format_duration, format_size
 
-__all__ = ["POLICIES", "Candidate", "Offer", "Refusal", "Request", "offer", "require"]
+__all__ = [
+    "POLICIES",
+    "Candidate",
+    "Offer",
+    "Refusal",
+    "Request",
+    "candidates",
+    "choose",
+    "offer",
+    "require",
+]
 
 _MOST_CELSIUS = 150.0
 _OTHER_KIND = "free, but whole GPUs and MIG instances are not mixed"
@@ -95,23 +105,31 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 def offer(view: FleetView, request: Request, settings: Thresholds = DEFAULT_THRESHOLDS) -> Offer:
     """What of the fleet meets a request; when too little does, all of it and a sentence."""
+    there = (one for node in view.nodes for one in candidates(node, request))
+    return choose(view.nodes, sorted(there, key=_place), request, settings)
+
+
+def choose(
+    nodes: Iterable[NodeView],
+    there: Sequence[Candidate],
+    request: Request,
+    settings: Thresholds = DEFAULT_THRESHOLDS,
+) -> Offer:
+    """The same of candidates that are there in the order of their nodes' names and of indices."""
     _check(request)
-    nodes = [node for node in view.nodes if _is_asked_for(node, request)]
-    asked = [one for node in nodes if not node.silent for one in _candidates(node, request)]
-    vendor = request.vendor or _usual_vendor(asked)
-    answers = [(one, _why_not(one, request, vendor, settings)) for one in asked]
+    vendor = request.vendor or _usual_vendor(there)
+    answers = [(one, _why_not(one, request, vendor, settings)) for one in there]
     fitting = sorted((one for one, words in answers if words is None), key=_order)
-    refused = [(one, words) for one, words in answers if words is not None]
     chosen = _one_kind(fitting, request.count)
     kept = set(map(id, chosen))  # to compare them would take the square of a large fleet
-    refused += [(one, _OTHER_KIND) for one in fitting if id(one) not in kept]
+    refused = [(one, words or _OTHER_KIND) for one, words in answers if id(one) not in kept]
     if request.same_node:
         chosen = _one_node(chosen, request.count)
     enough = len(chosen) >= max(1, request.count)
     return Offer(
         wanted=request.count,
         offered=tuple(chosen[: request.count or None] if enough else chosen),
-        refused=tuple(_refusals(nodes, refused)),
+        refused=tuple(_refusals(nodes, refused, request)),
         unmet=None if enough else _unmet(request, len(fitting), len(chosen), refused),
     )
 
@@ -141,8 +159,10 @@ def _is_asked_for(node: NodeView, request: Request) -> bool:
         raise UsageError(f"{request.node!r} is not a pattern: {exc}") from None
 
 
-def _candidates(node: NodeView, request: Request) -> Iterator[Candidate]:
+def candidates(node: NodeView, request: Request) -> Iterator[Candidate]:
     """Everything on a node that is of the model asked for, whatever its state."""
+    if node.silent or not _is_asked_for(node, request):
+        return
     taken = sum(gpu.verdict.state not in ("free", "leased") for gpu in node.gpus)
     words = (request.model or "").casefold().split()
     for gpu in node.gpus:
@@ -187,8 +207,8 @@ def _celsius(gpu: JudgedGpu) -> float | None:
     return value if value is not None and 0 < value < _MOST_CELSIUS else None
 
 
-def _usual_vendor(asked: list[Candidate]) -> Vendor | None:
-    present = {one.vendor for one in asked}
+def _usual_vendor(there: Iterable[Candidate]) -> Vendor | None:
+    present = {one.vendor for one in there}
     return next((vendor for vendor in _VENDORS if vendor in present), None)
 
 
@@ -217,7 +237,7 @@ def _words(one: Candidate) -> str:
 
 
 def _order(one: Candidate) -> tuple[object, ...]:
-    """Much free memory, a fast model, a cool card, a quiet node; then by name and index."""
+    """Much free memory, a fast model, a cool card, a quiet node; equals stay in their order."""
     free, celsius = one.free_memory_bytes, one.temperature_celsius
     return (
         # In whole GiB: a few MiB more are no reason to take the hotter card.
@@ -225,7 +245,6 @@ def _order(one: Candidate) -> tuple[object, ...]:
         speed_rank(one.model),
         float("inf") if celsius is None else celsius,
         one.taken_beside,
-        *_place(one),
     )
 
 
@@ -249,11 +268,13 @@ def _one_node(fitting: list[Candidate], count: int) -> list[Candidate]:
     return max(by_node.values(), key=lambda group: min(len(group), count or len(group)), default=[])
 
 
-def _refusals(nodes: Iterable[NodeView], refused: list[Refused]) -> Iterator[Refusal]:
-    for one, words in sorted(refused, key=lambda each: _place(each[0])):
+def _refusals(
+    nodes: Iterable[NodeView], refused: list[Refused], request: Request
+) -> Iterator[Refusal]:
+    for one, words in refused:
         yield Refusal(node=one.node, index=one.index, uuid=one.uuid, part=one.part, words=words)
     for node in nodes:
-        if node.silent:
+        if node.silent and _is_asked_for(node, request):
             yield Refusal(node=node.name, words=_silence(node))
 
 

@@ -28,6 +28,7 @@ class Process(Struct, frozen=True, kw_only=True, gc=False):
     gpu_memory_bytes: int | None = None
     user: str | None = None
     uid: int | None = None
+    group: str | None = None
     name: str | None = None
     command: str | None = None
     started_at: float | None = None

@@ -5,6 +5,7 @@ From these rows come the routes, the checks before them and the OpenAPI document
 
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -13,11 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fleet_smi.hub.credentials import Identity
+from fleet_smi.hub.hub import Hub
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.privacy import Commands, shown_to
+from fleet_smi.model.views import summary_of
 from fleet_smi.server.auth import Action
 from fleet_smi.server.refusal import Refusal
 from fleet_smi.server.services import Services
+from fleet_smi.server.shared import in_turns
 
 _T = TypeVar("_T")
 
@@ -107,14 +111,21 @@ class Asked:
         weights = dict(offer.partition(";q=")[::2] for offer in offers)
         return "gzip" in weights and not re.fullmatch(r"0[.0]*", weights["gzip"])
 
-    def fleet(self) -> FleetView:
-        """The fleet as the asker may see it."""
-        return shown_to(self.hub.fleet.view(self.hub.clock()), self.commands)
+    async def fleet(self) -> FleetView:
+        """The fleet as the asker may see it, or as it was a moment ago for one who may as much."""
+        seen = partial(_seen, self.hub, self.commands)
+        return await self.services.shared.once(self.commands, seen)
 
     def node(self, node_id: str) -> NodeView | None:
         """One node as the asker may see it; `None` when there is none of that id."""
         view = self.hub.fleet.node(node_id, self.hub.clock())
         return None if view is None else shown_to(view, self.commands)
+
+
+async def _seen(hub: Hub, commands: Commands) -> FleetView:
+    now = hub.clock()
+    nodes = [shown_to(node, commands) async for node in in_turns(hub.fleet.nodes(now))]
+    return FleetView(taken_at=now, summary=summary_of(nodes), nodes=tuple(nodes))
 
 
 def given(value: _T | UnsetType) -> _T | None:

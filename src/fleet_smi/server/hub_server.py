@@ -9,12 +9,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from fleet_smi.config.kinds import OFF
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.hub import state
 from fleet_smi.hub.credentials import Credentials
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.delivery import Source
 from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.history import store
+from fleet_smi.hub.history.archive import Archive
+from fleet_smi.hub.history.history import History
+from fleet_smi.hub.history.retention import Keep
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.memory import Memory
 from fleet_smi.hub.sources.polling import ticks
@@ -52,7 +57,12 @@ class HubServer:
             memory = Memory(self._engine, Remembered)
             stack.callback(memory.close)
             self._push = PushSource()
-            self.hub = _hub(settings, [self._push, *sources], memory, thresholds)
+            fleet = Fleet(thresholds)
+            self.archive = _archive(settings, self.folder, fleet)
+            if self.archive is not None:
+                stack.callback(self.archive.close)
+            history = None if self.archive is None else self.archive.history
+            self.hub = _hub(settings, [self._push, *sources], memory, fleet, history)
             self._socket = bound(settings.listen.host, settings.listen.port)
             stack.callback(self._socket.close)
             self._app = self._answering(settings)
@@ -116,6 +126,9 @@ class HubServer:
             tls=self.tls is not None,
             fingerprint=self.fingerprint,
             get_status_password=settings.read_get_status_password(),
+            past=None if self.archive is None else self.archive.answers,
+            energy_price=settings.energy_price,
+            currency=settings.currency,
         )
         return App(services, Hosts(host, [socket.getfqdn(), socket.gethostname(), *settings.hosts]))
 
@@ -136,16 +149,34 @@ def _hub(
     settings: HubSettings,
     sources: Sequence[Source],
     memory: Memory[Remembered],
-    thresholds: Thresholds,
+    fleet: Fleet,
+    history: History | None,
 ) -> Hub:
     return Hub(
-        Fleet(thresholds),
+        fleet,
         sources,
         memory,
+        history=history,
         interval_seconds=settings.interval,
         publish_seconds=settings.stream_interval,
         remember_seconds=settings.remember_interval,
     )
+
+
+def _archive(settings: HubSettings, folder: Path, fleet: Fleet) -> Archive | None:
+    """Where the past is kept, unless it is not."""
+    if settings.history == OFF:
+        return None
+    keep = Keep(
+        grains={
+            10: settings.history_keep_10s,
+            60: settings.history_keep_1m,
+            900: settings.history_keep_15m,
+        },
+        ledger_seconds=settings.history_keep_ledger,
+        most_bytes=settings.history_most,
+    )
+    return Archive(settings.history or folder / store.FILE, keep, fleet)
 
 
 def _certificate(settings: HubSettings, folder: Path) -> tuple[Tls | None, str | None]:

@@ -9,6 +9,7 @@ from fleet_smi.errors import DeliveryError, WrongVersion
 from fleet_smi.hub.credentials import Identity
 from fleet_smi.server.guard import Hosts, Message, Receive, Send
 from fleet_smi.server.refusal import Headers, Refusal
+from fleet_smi.server.rush import Rush
 from fleet_smi.server.services import Services
 from fleet_smi.wire.report import MOST_BYTES, decode_report, encode_receipt
 
@@ -71,6 +72,7 @@ class Reports:
         self._push = services.push
         self._access = services.access
         self._hosts = hosts
+        self.rush = Rush()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         answer = await self._answer(scope, receive)

@@ -10,6 +10,7 @@ from fleet_smi.simulation.cards import A100, H100, L40S, RTX_4090, at_rest
 from fleet_smi.simulation.chance import dice
 from fleet_smi.simulation.seats import (
     Custom,
+    Followed,
     Lost,
     Seat,
     Slice,
@@ -19,7 +20,7 @@ from fleet_smi.simulation.seats import (
     ghost,
     instance,
 )
-from fleet_smi.simulation.story import Chassis, Node, Story, node
+from fleet_smi.simulation.story import PAST_SECONDS, Chassis, Node, Story, node
 from fleet_smi.simulation.tenants import Occupied, Tenant, tenant
 from fleet_smi.simulation.work import (
     EXPLORING,
@@ -42,6 +43,7 @@ _DGX = Chassis(card=H100, cpu_count=224, memory_total_bytes=2016 * GIB)
 _HGX = Chassis(card=A100, cpu_count=128, memory_total_bytes=1008 * GIB)
 _SERVER = Chassis(card=L40S, cpu_count=96, memory_total_bytes=755 * GIB)
 _DESK = Chassis(card=RTX_4090, cpu_count=32, memory_total_bytes=126 * GIB)
+_EARLIER_VISITS_SECONDS = (2.0 * _HOUR, 9.0 * _HOUR)
 _MANAGERS: dict[Chassis, Manager] = {_SERVER: "pod", _DESK: "bare"}
 
 
@@ -63,13 +65,31 @@ class _Bench:
         self._count += 1
         return at_rest(self.card, f"GPU-{hyphenated(self._thrown)}", self._count - 1)
 
+    def since(self, hours: float, seats: Sequence[tuple[Gpu, Seat]]) -> list[Seat]:
+        """Cards that stand so since a while ago; before, people came for hours at a time."""
+        key = f"{self.key}-{seats[0][0].index}-earlier"
+        custom = Custom(
+            key=key,
+            period_seconds=dice(key, "period").uniform(*_EARLIER_VISITS_SECONDS),
+            cards=len(seats),
+            keenness=0.85,
+            manager=self.manager,
+            sleep=True,
+        )
+        began = self.began - hours * _HOUR
+        return [
+            Followed(Visited(self.card, card, custom, rank), began, seat)
+            for rank, (card, seat) in enumerate(seats)
+        ]
+
     def job(self, user: str, work: Work, hours: float, cards: int = 1) -> list[Seat]:
         """One job of somebody's that began long ago and goes on."""
         key = f"{self.key}-{self._count}"
-        return [
-            Occupied(self.card, self.next_card(), (self.tenant(key, user, work, hours, rank),))
-            for rank in range(cards)
+        taken = [
+            (card, Occupied(self.card, card, (self.tenant(key, user, work, hours, rank),)))
+            for rank, card in enumerate(self._cards(cards))
         ]
+        return self.since(hours, taken)
 
     def tenant(self, key: str, user: str, work: Work, hours: float, rank: int = 0) -> Tenant:
         begins_at = self.began - hours * _HOUR
@@ -86,9 +106,23 @@ class _Bench:
             keenness=keenness,
             manager=self.manager,
         )
-        return [Visited(self.card, self.next_card(), custom, rank) for rank in range(cards)]
+        return self.coming_and_going(custom, self._cards(cards))
 
-    def node(self, seats: Sequence[Seat], place: str, silent_from: float | None = None) -> Node:
+    def coming_and_going(self, custom: Custom, cards: Sequence[Gpu]) -> list[Seat]:
+        """Cards that are changed about often enough to be watched for an hour."""
+        seats = [(card, Visited(self.card, card, custom, rank)) for rank, card in enumerate(cards)]
+        return self.since(PAST_SECONDS / _HOUR, seats)
+
+    def _cards(self, count: int) -> list[Gpu]:
+        return [self.next_card() for _ in range(count)]
+
+    def node(
+        self,
+        seats: Sequence[Seat],
+        place: str,
+        silent_from: float | None = None,
+        away_hours: tuple[float, float] | None = None,
+    ) -> Node:
         room, _, rack = place.partition("/")
         return node(
             self._name,
@@ -98,7 +132,11 @@ class _Bench:
             began=self.began,
             labels={"room": room, "rack": rack} if rack else {"room": room},
             silent_from=silent_from,
+            away=away_hours and (self._ago(away_hours[0]), self._ago(away_hours[1])),
         )
+
+    def _ago(self, hours: float) -> float:
+        return self.began - hours * _HOUR
 
 
 def _nodes(seed: int, began: float) -> Iterator[Node]:
@@ -130,7 +168,8 @@ def _serving(at: _Bench) -> Node:
 
 def _broken(at: _Bench) -> Node:
     seats = at.visited(420.0, cards=4) + at.visited(150.0)
-    seats.append(Lost(at.next_card(), at.began - 0.7 * _HOUR))
+    card, hours = at.next_card(), 0.7
+    seats += at.since(hours, [(card, Lost(card, at.began - hours * _HOUR))])
     return at.node([*seats, *at.visited(190.0, cards=2, keenness=0.6)], "hall-1/r02")
 
 
@@ -166,9 +205,14 @@ def _haunted(at: _Bench) -> Node:
         at.tenant(f"{at.key}-sweep", "oskar", SWEEPING, 5.0),
         at.tenant(f"{at.key}-fit", "fatima", FITTING, 1.4),
     )
-    seats: list[Seat] = [Occupied(at.card, at.next_card(), two), *at.visited(200.0)]
-    seats.append(ghost(at.card, at.next_card(), 31 * GIB + 212 * MIB))
-    return at.node([*seats, Still(at.card, at.next_card())], "hall-1/r03")
+    card = at.next_card()
+    alone, together = Occupied(at.card, card, two[:1]), Occupied(at.card, card, two)
+    shared = Followed(alone, two[1].begins_at, together)
+    seats = at.since(5.0, [(card, shared)]) + at.visited(200.0)
+    card = at.next_card()
+    seats += at.since(9.0, [(card, ghost(at.card, card, 31 * GIB + 212 * MIB))])
+    unwanted = Still(at.card, at.next_card())
+    return at.node([*seats, unwanted], "hall-1/r03", away_hours=(81.0, 72.0))
 
 
 def _render(at: _Bench) -> Node:
@@ -184,12 +228,12 @@ def _falls_silent(at: _Bench) -> Node:
 def _desk(at: _Bench, owner: str, period: float) -> Node:
     """A workstation: its first card has a screen and is its owner's."""
     custom = Custom(key=at.key, period_seconds=period, keenness=0.6, people=(owner,))
-    first = Visited(at.card, _with_screen(at.next_card(), owner, at.began), custom)
-    return at.node([first, *at.visited(period * 1.4)], "office")
+    first = at.coming_and_going(custom, [_with_screen(at.next_card(), owner, at.began)])
+    return at.node([*first, *at.visited(period * 1.4)], "office")
 
 
 def _with_screen(resting: Gpu, owner: str, began: float) -> Gpu:
-    since = began - 30.0 * _HOUR
+    since = began - 200.0 * _HOUR
     shown = (
         _graphics(1874, owner, "/usr/lib/xorg/Xorg vt2 -noreset", 187 * MIB, since),
         _graphics(2210, owner, "/usr/bin/gnome-shell", 96 * MIB, since),

@@ -5,7 +5,7 @@ from itertools import count
 
 from fleet_smi.errors import DeliveryError, Unreachable
 from fleet_smi.simulation.chance import dice
-from fleet_smi.simulation.reporter import HubAddress, Reporter
+from fleet_smi.simulation.reporter import HubAddress, Past, Reporter, nothing_before
 from fleet_smi.simulation.story import Story
 from fleet_smi.simulation.tally import Tally
 
@@ -19,8 +19,8 @@ class Load:
     """Every node of a story, reporting at its pace, all turns spread evenly.
 
     With a `join_token` each node joins first and then reports with the token that it got;
-    with a `token` all report with that one. With `tells_past` each node first tells of the
-    hour before, as an agent does whose hub was away. `tally` is what has become of it all.
+    with a `token` all report with that one. With a `past` each node first tells of those
+    moments before now, as an agent does whose hub was away. `tally` is what became of it all.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Load:
         *,
         join_token: str | None = None,
         token: str | None = None,
-        tells_past: bool = False,
+        past: Past = nothing_before,
     ) -> None:
         self.tally = Tally()
         self._interval_seconds = story.interval_seconds
@@ -48,7 +48,7 @@ class Load:
                 lost=self._lost,
                 refused=self._refused,
                 token=token,
-                tells_past=tells_past,
+                past=past,
             )
             for index in range(len(story.nodes))
         ]

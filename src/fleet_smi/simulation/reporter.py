@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ssl import SSLContext
 from typing import NamedTuple
 
@@ -12,12 +12,22 @@ from fleet_smi.client.answers import refusal_in, token_in
 from fleet_smi.client.connection import address_of
 from fleet_smi.errors import DeliveryError, Refused, Unreachable
 from fleet_smi.simulation.line import Answer, Line
-from fleet_smi.simulation.story import Story, past
+from fleet_smi.simulation.story import Moment, Story
 from fleet_smi.simulation.tally import Tally
 from fleet_smi.wire.report import encode_report, encode_snapshot
 
 _OPEN_SECONDS = 30.0
+_MOST_AT_ONCE = 400
 _OK, _UNKNOWN, _FORBIDDEN, _TOO_MANY, _ITS_FAULT = 200, 401, 403, 429, 500
+
+
+Past = Callable[[float], Sequence[Moment]]
+"""Which moments before now are told of at first, the oldest first."""
+
+
+def nothing_before(_: float) -> Sequence[Moment]:
+    """Only what is seen now is told."""
+    return ()
 
 
 class HubAddress(NamedTuple):
@@ -61,11 +71,11 @@ class Reporter:
         lost: "Callable[[Reporter], None]",
         refused: Callable[[DeliveryError], None],
         token: str | None = None,
-        tells_past: bool = False,
+        past: Past = nothing_before,
     ) -> None:
         self._lost, self._refused = lost, refused
         self._story, self._index, self._hub, self._tally = story, index, hub, tally
-        self._tells_past = tells_past
+        self._past, self._untold = past, list[Moment]()
         self._head = hub.request("/api/v1/reports", token, "msgpack")
         self._line: Line | None = None
         self._joined = False
@@ -117,12 +127,18 @@ class Reporter:
             line.close()
 
     def _read(self, now: float) -> list[bytes]:
-        """What there is to tell: this moment, and at first the hour before it."""
-        moments = (*past(now), now) if self._tells_past and not self._sequence else (now,)
+        """What there is to tell: at first of the past, a part at a time, and then this moment."""
+        story, index = self._story, self._index
+        if not self._sequence:
+            self._untold = [each for each in self._past(now) if story.speaks(index, each.at)]
+        told, self._untold = self._untold[:_MOST_AT_ONCE], self._untold[_MOST_AT_ONCE:]
+        if not self._untold:
+            told.append(Moment(now, story.interval_seconds))
         read = []
-        for at in moments:
+        for at, interval_seconds in told:
             self._sequence += 1
-            read.append(encode_snapshot(self._story.snapshot(self._index, at, self._sequence)))
+            snapshot = story.snapshot(index, at, self._sequence, interval_seconds)
+            read.append(encode_snapshot(snapshot))
         return read
 
     async def _opened(self, join_token: str | None) -> Line:
@@ -170,6 +186,8 @@ class Reporter:
         if answer.status == _OK:
             self._snapshots = []
             self._tally.acknowledge(time.perf_counter() - asked_at)
+            if self._untold:
+                self.turn()
         elif not _is_not_now(answer):
             self._snapshots = []
             self._tally.failed += 1

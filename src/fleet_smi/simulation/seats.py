@@ -15,6 +15,8 @@ from fleet_smi.simulation.work import JOINT_VISITS, PEOPLE, VISITS, Manager, hyp
 
 _COOLING_SECONDS = 60.0
 _COOLING_DEGREES = 22.0
+_HOUR = 3600.0
+_AT_NIGHT = 0.45
 _STILL_SECONDS = 4.0  # how long the figures of a card at rest stay the same
 
 
@@ -59,6 +61,17 @@ def ghost(card: Card, resting: Gpu, used_bytes: int) -> Still:
     return Still(card, replace(resting, memory_used_bytes=used_bytes))
 
 
+class Followed:
+    """A card with one story up to a moment, and another from then on."""
+
+    def __init__(self, before: Seat, since: float, after: Seat) -> None:
+        self._before, self._since, self._after = before, since, after
+
+    def gpu(self, at: float) -> Gpu:
+        """The card as its story of that moment has it."""
+        return (self._before if at < self._since else self._after).gpu(at)
+
+
 class Lost:
     """A card that fell off the bus; all that is still known is what it was."""
 
@@ -86,7 +99,8 @@ class Custom(Struct, frozen=True, kw_only=True, gc=False):
     """How people come to a group of cards: a turn each `period_seconds`.
 
     In a turn comes nobody, or somebody who takes every card of the group, at its start,
-    and leaves before its end. `keenness` is the chance that somebody does.
+    and leaves before its end. `keenness` is the chance that somebody does; those who
+    `sleep` come less often at night.
     """
 
     key: str
@@ -95,6 +109,12 @@ class Custom(Struct, frozen=True, kw_only=True, gc=False):
     people: tuple[str, ...] = tuple(PEOPLE)
     keenness: float = 0.8
     manager: Manager = "bare"
+    sleep: bool = False
+
+    def keenness_at(self, moment: float) -> float:
+        """The chance that somebody comes then."""
+        hour = moment / _HOUR % 24.0
+        return self.keenness * (_AT_NIGHT if self.sleep and not 7.0 <= hour < 21.0 else 1.0)
 
 
 class Visited:
@@ -125,7 +145,7 @@ class Visited:
         begins_at = turn * custom.period_seconds - self._offset
         stays = custom.period_seconds * (0.6 + 0.3 * thrown.random())
         self._turn, self._leaves_at, self._visit = turn, begins_at + stays, None
-        if thrown.random() < custom.keenness:
+        if thrown.random() < custom.keenness_at(begins_at):
             somebody = tenant(
                 custom.key,
                 thrown.choice(custom.people),
@@ -146,7 +166,7 @@ class Slice(Struct, frozen=True, kw_only=True):
 
     def at(self, moment: float) -> Instance:
         """The instance as it is read at that moment."""
-        if self.tenant is None:
+        if self.tenant is None or moment < self.tenant.begins_at:
             return self.instance
         # The driver tells no utilisation of a slice, nor of one process in it.
         process = replace(self.tenant.seen(moment), busy_percent=None)

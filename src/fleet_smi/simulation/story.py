@@ -1,10 +1,11 @@
 """The story of a fleet that does not exist: what each of its nodes says at any moment.
 
-Pure: the same seed, beginning and moment give the same snapshot. It has a past of an hour,
-which a watcher can be told of before the first live report.
+Pure: the same seed, beginning and moment give the same snapshot. It has a past, of which a
+watcher can be told before the first live report: an hour closely, and a week in outline.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,9 +18,11 @@ from fleet_smi.simulation.chance import dice, wander
 from fleet_smi.simulation.seats import Seat
 
 PAST_SECONDS = 3600.0
-PAST_STEP_SECONDS = 10.0
-
 _DAY = 86400.0
+WEEK_SECONDS = 7 * _DAY
+_HOUR_STEP, _DAY_STEP, _WEEK_STEP = 10.0, 900.0, 3600.0
+"""How closely the last hour is told, the day before it, and the week before that."""
+
 _DRIVERS = (("580.95.05", "13.0"), ("570.172.08", "12.8"), ("590.48.01", "13.1"))
 _RUNS = tuple(
     CollectorRun(name=name, outcome="ok", seconds=seconds)
@@ -40,8 +43,15 @@ class Chassis(Struct, frozen=True, kw_only=True, gc=False):
     memory_total_bytes: int
 
 
+class Moment(NamedTuple):
+    """A moment of the past that is told, and how long it is until the next."""
+
+    at: float
+    interval_seconds: float
+
+
 class Node(Struct, frozen=True, kw_only=True):
-    """One machine of the story; from `silent_from` on, nothing is heard of it."""
+    """One machine of the story; from `silent_from` on, and while `away`, nothing is heard of it."""
 
     node_id: str
     name: str
@@ -51,6 +61,7 @@ class Node(Struct, frozen=True, kw_only=True):
     boot_id: str
     labels: dict[str, str] = {}
     silent_from: float | None = None
+    away: tuple[float, float] | None = None
     phase: float = 0.0
 
 
@@ -61,14 +72,16 @@ class Story:
         self.nodes = tuple(nodes)
         self.interval_seconds = interval_seconds
 
-    def snapshot(self, index: int, at: float, sequence: int) -> Snapshot:
-        """What one node reads of itself at that moment."""
+    def snapshot(
+        self, index: int, at: float, sequence: int, interval_seconds: float | None = None
+    ) -> Snapshot:
+        """What one node reads of itself at that moment; the next comes after the interval."""
         node = self.nodes[index]
         return Snapshot(
             node_id=node.node_id,
             name=node.name,
             taken_at=at,
-            interval_seconds=self.interval_seconds,
+            interval_seconds=interval_seconds or self.interval_seconds,
             sequence=sequence,
             run_id=node.run_id,
             boot_id=node.boot_id,
@@ -80,15 +93,31 @@ class Story:
         )
 
     def speaks(self, index: int, at: float) -> bool:
-        """Whether a node can still be heard at that moment."""
-        silent_from = self.nodes[index].silent_from
-        return silent_from is None or at < silent_from
+        """Whether a node can be heard at that moment."""
+        node = self.nodes[index]
+        if node.away is not None and node.away[0] <= at < node.away[1]:
+            return False
+        return node.silent_from is None or at < node.silent_from
 
 
-def past(now: float) -> tuple[float, ...]:
+def hour_before(now: float) -> tuple[Moment, ...]:
     """The moments of the last hour that a watcher is told of, the oldest first."""
-    steps = int(PAST_SECONDS / PAST_STEP_SECONDS)
-    return tuple(now - step * PAST_STEP_SECONDS for step in range(steps, 0, -1))
+    return tuple(_moments(now, PAST_SECONDS, 0.0, _HOUR_STEP))
+
+
+def week_before(now: float) -> tuple[Moment, ...]:
+    """The moments of the last week that a watcher is told of, the oldest first."""
+    return (
+        *_moments(now, WEEK_SECONDS, _DAY, _WEEK_STEP),
+        *_moments(now, _DAY, PAST_SECONDS, _DAY_STEP),
+        *hour_before(now),
+    )
+
+
+def _moments(now: float, first: float, last: float, step: float) -> Iterator[Moment]:
+    """Moments so many seconds ago, from the first up to but not at the last."""
+    for number in range(int((first - last) / step)):
+        yield Moment(now - first + number * step, step)
 
 
 def node(
@@ -100,6 +129,7 @@ def node(
     began: float,
     labels: dict[str, str],
     silent_from: float | None = None,
+    away: tuple[float, float] | None = None,
 ) -> Node:
     """A machine of that kind; `key` tells it from every other of any story."""
     thrown = dice(key, "node")
@@ -122,6 +152,7 @@ def node(
         boot_id=f"{thrown.getrandbits(128):032x}",
         labels=labels,
         silent_from=silent_from,
+        away=away,
         phase=1000.0 * thrown.random(),
     )
 

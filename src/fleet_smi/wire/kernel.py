@@ -79,6 +79,7 @@ def person_of(pid: int, facts: dict[str, Any]) -> Process:
         kind="compute",
         user=clean(facts["user"], 64) if facts["user"] else None,
         uid=facts["uid"],
+        group=clean(facts["group"], 64) if facts["group"] else None,
         name=name,
         # A kernel thread or a zombie has no command line: its name stands for it.
         command=clean(redact(_words(facts["command"] or b"")), 4096) or name,

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, Summary
 from fleet_smi.model.people import Person, owners
 from fleet_smi.wire.spreadsheet import Cell, csv_text
 
@@ -26,6 +26,12 @@ def to_json(value: Any, *, pretty: bool = False) -> bytes:
 def fleet_json(view: FleetView, *, pretty: bool = False) -> bytes:
     """The fleet in the shape of `GET /api/v1/fleet`."""
     return to_json(view, pretty=pretty)
+
+
+def fleet_of_nodes_json(taken_at: float, summary: Summary, nodes: Sequence[bytes]) -> bytes:
+    """The same, of nodes that are JSON already."""
+    encoded = [msgspec.Raw(node) for node in nodes]
+    return to_json({"taken_at": taken_at, "summary": summary, "nodes": encoded})
 
 
 def people_json(people: Iterable[Person], *, pretty: bool = False) -> bytes:

@@ -1,5 +1,6 @@
 """People behind pids, from what /proc says."""
 
+import grp
 import os
 import pwd
 import subprocess
@@ -46,6 +47,11 @@ def test_arguments_are_joined_by_blanks() -> None:
 def test_a_secret_in_a_command_line_does_not_leave_the_machine() -> None:
     facts = {"command": b"python\0--password=hunter2\0--hf-token\0abc\0--lr\x003\0"}
     assert person(**facts).command == "python --password=••• --hf-token ••• --lr 3"
+
+
+def test_the_group_is_told_where_it_has_a_name() -> None:
+    assert person(group="vision").group == "vision"
+    assert person(group=None).group is None
 
 
 def test_without_a_command_line_the_name_stands_for_it() -> None:
@@ -213,6 +219,7 @@ def test_a_living_process_is_told_as_the_kernel_knows_it(people: People) -> None
     pid = people.start("sleep", "601")
     found = ProcessesCollector().part(Processes().read("/", (pid,))).people[pid]
     assert found.user == pwd.getpwuid(os.getuid()).pw_name
+    assert found.group == grp.getgrgid(pwd.getpwuid(os.getuid()).pw_gid).gr_name
     assert (found.uid, found.name, found.command) == (os.getuid(), "sleep", "sleep 601")
 
 

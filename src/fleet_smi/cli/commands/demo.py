@@ -52,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
         tempfile.TemporaryDirectory(prefix="fleet-smi-demo-") as folder,
         _server(args.listen, folder) as server,
     ):
-        serving.live(server, partial(_tell, server, story), partial(_show, args, server, story))
+        serving.live(
+            server, partial(_tell, args, server, story), partial(_show, args, server, story)
+        )
     return 0
 
 
@@ -78,31 +80,46 @@ def _server(port: str | None, folder: str) -> "HubServer":
     raise AssertionError
 
 
-async def _tell(server: "HubServer", story: "Story") -> None:
+async def _tell(args: argparse.Namespace, server: "HubServer", story: "Story") -> None:
     """Let every simulated machine join and report, as real ones do."""
     from fleet_smi.simulation.load import Load
+    from fleet_smi.simulation.story import hour_before, week_before
 
     while not server.hub.ready:
         await asyncio.sleep(0.01)
     token = server.credentials.tokens.add("join").secret
-    await Load(story, server.url, join_token=token, tells_past=True).run()
+    past = hour_before if _is_one_look(args) else week_before
+    await Load(story, server.url, join_token=token, past=past).run()
 
 
 async def _show(args: argparse.Namespace, server: "HubServer", story: "Story") -> None:
     """Show the table once everybody has reported; go on only if nobody wants to end here."""
     fleet = server.hub.fleet
-    while (view := fleet.view(time.time())).summary.nodes < len(story.nodes):
+    while not _is_up_to_date(view := fleet.view(time.time()), story):
         await asyncio.sleep(0.05)
     sys.stdout.write(_text(args, view))
     sys.stdout.flush()
-    if not (args.once or args.json):
+    if not _is_one_look(args):
         print(
             "A simulated fleet: none of this is real. It goes on at\n"
             f"  {server.url}    and in another terminal: fleet-smi --hub {server.url}\n"
+            f"It has a past of a week: fleet-smi history --since 7d --hub {server.url}\n"
             "Ctrl-C ends it.",
             flush=True,
         )
         await asyncio.Event().wait()
+
+
+def _is_up_to_date(view: "FleetView", story: "Story") -> bool:
+    """Whether all have told of the past, but for whoever has fallen silent by now."""
+    silent = sum(not story.speaks(index, view.taken_at) for index in range(len(story.nodes)))
+    counts = view.summary
+    return counts.nodes == len(story.nodes) and counts.nodes_reporting >= counts.nodes - silent
+
+
+def _is_one_look(args: argparse.Namespace) -> bool:
+    """Whether it ends with its first table: nobody then asks for more of the past."""
+    return bool(args.once or args.json)
 
 
 def _text(args: argparse.Namespace, view: "FleetView") -> str:

@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ssh-line", action="store_true", help="the line that leads there, to copy")
     add("-v", "--why", action="store_true", help="explain each GPU")
     add("--json", action="store_true", help="the offer and the refusals, as JSON")
+    fleets.add_at_argument(parser)
     fleets.add_arguments(parser)
     output.add_colour_arguments(parser)
 
@@ -118,4 +119,5 @@ def _explained(args: argparse.Namespace, view: "FleetView", found: "Offer", *, h
 
     paint = Paint(on=output.takes_colour(args))
     own = view.nodes[0].node_id if here and view.nodes else None
-    return free.render(found, output.columns(), paint, now=view.taken_at, here=own)
+    banner = output.past_banner(args, view, paint)
+    return banner + free.render(found, output.columns(), paint, now=view.taken_at, here=own)

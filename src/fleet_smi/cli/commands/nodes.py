@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _change(args: argparse.Namespace) -> int:
-    hub = fleets.hub_as_admin(args)
+    hub = fleets.hub(args)
     node = _meant(hub.fleet(), args.node)
     if args.action == "remove":
         hub.remove(node.node_id)

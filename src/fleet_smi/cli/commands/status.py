@@ -21,6 +21,7 @@ EXAMPLES = """\
   fleet-smi --state free,held    only these
   fleet-smi --filter 'free mem>40G model:A100'    the words of the page's search box
   fleet-smi -u alice --json      alice's GPUs, for a program
+  fleet-smi --at 'yesterday 03:12'    as it was then, by what a hub wrote down
   fleet-smi --ssh gpu01,gpu02    other machines, with nothing installed there
   fleet-smi --dir /nfs/gpu-status    reports that agents drop in a shared folder
 """
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--csv", action="store_true", help="one row a GPU, as CSV")
     form.add_argument("--format", choices=("gpustat",), help="lines as gpustat -cup prints them")
     form.add_argument("--style", choices=("box",), help="a boxed table as cluster-smi draws it")
+    fleets.add_at_argument(parser)
     fleets.add_arguments(parser)
     output.add_colour_arguments(parser)
 
@@ -52,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
     """Show the fleet, once or again and again."""
     if args.interval is not None and not 0.1 <= args.interval <= 86400:
         raise UsageError(f"-i {args.interval:g}: give 0.1 to 86400 seconds")
+    if args.interval is not None and args.at is not None:
+        raise UsageError("-i and --at: what has been does not change; give one of them")
     fleet = fleets.chosen(args, full=args.json)
     arrangement = _arrangement(args)
     if args.interval is None:
@@ -104,13 +108,16 @@ def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
     if args.format or args.style:
         return _as_others_do(args, shown)
     paint = Paint(on=output.takes_colour(args))
+    banner = output.past_banner(args, shown, paint)
     if args.overview:
         from fleet_smi.terminal.view import overview
 
-        return overview.render(shown, output.columns(), paint)
+        return banner + overview.render(shown, output.columns(), paint)
     from fleet_smi.terminal.view import status
 
-    return status.render(shown, output.columns(), paint, processes=args.processes, why=args.why)
+    return banner + status.render(
+        shown, output.columns(), paint, processes=args.processes, why=args.why
+    )
 
 
 def _as_others_do(args: argparse.Namespace, shown: "FleetView") -> str:

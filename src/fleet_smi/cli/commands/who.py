@@ -10,6 +10,7 @@ EXAMPLES = """\
   fleet-smi who                  everybody
   fleet-smi who alice            alice's GPUs and processes
   fleet-smi who --json           for a program
+  fleet-smi who --at -2h         who it was two hours ago, with a hub
 """
 
 
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the list of people."""
     parser.add_argument("user", nargs="?", help="only this person, with every process")
     parser.add_argument("--json", action="store_true", help="as JSON")
+    fleets.add_at_argument(parser)
     fleets.add_arguments(parser)
     output.add_colour_arguments(parser)
 
@@ -35,5 +37,6 @@ def run(args: argparse.Namespace) -> int:
     from fleet_smi.terminal.view import who
 
     paint = Paint(on=output.takes_colour(args))
-    sys.stdout.write(who.render(view, output.columns(), paint, user=args.user))
+    banner = output.past_banner(args, view, paint)
+    sys.stdout.write(banner + who.render(view, output.columns(), paint, user=args.user))
     return 0

@@ -287,19 +287,27 @@ def _constant(root: str, pid: int) -> dict[str, Any] | None:
         return None
     return {
         "uid": uid,
-        "user": _user(uid) if uid is not None else None,
+        **_names(uid),
         "cgroup": _text(root, f"proc/{pid}/cgroup"),
         "slurm_job": _environment(root, pid, b"SLURM_JOB_ID="),
     }
 
 
-def _user(uid: int) -> str:
+def _names(uid: int | None) -> dict[str, str | None]:
+    """What a user and their own group are called."""
+    import grp
     import pwd
 
+    if uid is None:
+        return {"user": None, "group": None}
     try:
-        return pwd.getpwuid(uid).pw_name
+        entry = pwd.getpwuid(uid)
     except KeyError:
-        return str(uid)
+        return {"user": str(uid), "group": None}
+    try:
+        return {"user": entry.pw_name, "group": grp.getgrgid(entry.pw_gid).gr_name}
+    except KeyError:
+        return {"user": entry.pw_name, "group": str(entry.pw_gid)}
 
 
 def _environment(root: str, pid: int, name: bytes) -> bytes | None:

@@ -1,9 +1,8 @@
 """`GET /api/v1/fleet`: all that is believed now, or the part that is asked for."""
 
-import asyncio
 import fnmatch
 import re
-import zlib
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -12,10 +11,12 @@ from starlette.responses import Response
 from fleet_smi.model.arrange import Arrangement, parse_states
 from fleet_smi.model.filter import parse
 from fleet_smi.model.fleet import FleetView
+from fleet_smi.server.answers import shared_answer
 from fleet_smi.server.endpoint import Asked, Endpoint, given
-from fleet_smi.wire.listing import fleet_json
+from fleet_smi.server.past import MomentText, fleet_then
+from fleet_smi.server.shared import in_turns
+from fleet_smi.wire.listing import fleet_of_nodes_json, to_json
 
-_WORTH_PACKING_BYTES = 2048
 _MOST_PATTERN = 128
 Sort = Literal["index", "attention", "state", "util", "memory", "temperature", "power", "user"]
 
@@ -23,7 +24,8 @@ Sort = Literal["index", "attention", "state", "util", "memory", "temperature", "
 class FleetQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`state` is a list like `free,held`; `node` a pattern of names like `gpu0*`.
 
-    `filter` is a text like `free model:A100 mem>40G`.
+    `filter` is a text like `free model:A100 mem>40G`. `at` is a moment of the past, like
+    `yesterday 03:12`, `-2h` or seconds since 1970.
     """
 
     user: str | UnsetType = UNSET
@@ -31,20 +33,19 @@ class FleetQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     state: str | UnsetType = UNSET
     filter: str | UnsetType = UNSET
     sort: Sort = "index"
+    at: MomentText | UnsetType = UNSET
 
 
 async def fleet(asked: Asked) -> Response:
     """The fleet, unless the asker has this very version of it already."""
-    tag = f'W/"{asked.hub.life}-{asked.hub.version}-{asked.commands}"'
-    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
-    if tag in re.split(r"\s*,\s*", asked.header("if-none-match")):
-        return Response(status_code=304, headers=headers)
-    query: FleetQuery = asked.query
-    view = asked.fleet()
-    if query != FleetQuery():
-        view = arrangement(query).apply(view)
-    body = fleet_json(view)
-    return await packed(asked, body, headers)
+    shown = arrangement(asked.query)
+    return await shared_answer(asked, partial(_encoded, asked, shown))
+
+
+async def _encoded(asked: Asked, shown: Arrangement) -> bytes:
+    view = await fleet_then(asked, asked.query.at)
+    nodes = [to_json(node) async for node in in_turns(shown.nodes(view.nodes))]
+    return fleet_of_nodes_json(view.taken_at, view.summary, nodes)
 
 
 def arrangement(query: FleetQuery) -> Arrangement:
@@ -63,15 +64,6 @@ def _pattern(glob: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(glob))
 
 
-async def packed(asked: Asked, body: bytes, headers: dict[str, str]) -> Response:
-    """A large body compressed, for those who take it; never on the event loop."""
-    headers["Vary"] += ", Accept-Encoding"
-    if len(body) >= _WORTH_PACKING_BYTES and asked.takes_gzip:
-        body = await asyncio.to_thread(zlib.compress, body, 1, zlib.MAX_WBITS | 16)
-        headers["Content-Encoding"] = "gzip"
-    return Response(body, headers=headers, media_type="application/json")
-
-
 ENDPOINTS = (
     Endpoint(
         method="GET",
@@ -81,6 +73,6 @@ ENDPOINTS = (
         handle=fleet,
         query=FleetQuery,
         answer=FleetView,
-        also=(304,),
+        also=(304, 404, 503),
     ),
 )

@@ -42,7 +42,7 @@ async def front(asked: Asked) -> Response:
     if html and page_files():
         return page_file(asked, INDEX)
     asked.who = admitted(asked.request, asked.services, "view")
-    view = asked.fleet()
+    view = await asked.fleet()
     paint = Paint(on=query.color and not html)
     # Thousands of GPUs take a second to draw: not on the event loop.
     table = await asyncio.to_thread(_drawn, view, query, paint)

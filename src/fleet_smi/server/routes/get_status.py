@@ -44,7 +44,7 @@ def _password(asked: Asked) -> str:
 
 async def _told(asked: Asked) -> Response:
     # Thousands of nodes take a while: not on the event loop.
-    body = await asyncio.to_thread(encode_main_status, asked.fleet())
+    body = await asyncio.to_thread(encode_main_status, await asked.fleet())
     return Response(body, media_type="application/json")
 
 

@@ -95,7 +95,7 @@ async def style(_: Asked) -> Response:
 
 async def _text(asked: Asked, *, colour: bool) -> str:
     query: PageQuery = asked.query
-    view, unknown = asked.fleet(), ""
+    view, unknown = await asked.fleet(), ""
     if query.nodes is not UNSET:
         names = [name for name in query.nodes.split(",") if name]
         view, unknown = _only(view, names)

@@ -11,7 +11,7 @@ from fleet_smi.wire.prometheus import CONTENT_TYPE, metrics
 async def exposition(asked: Asked) -> Response:
     """One series a GPU and figure; no pid and no command among the labels."""
     # Thousands of GPUs take a moment to write down: not on the event loop.
-    body = await asyncio.to_thread(metrics, asked.fleet(), asked.hub.counts())
+    body = await asyncio.to_thread(metrics, await asked.fleet(), asked.hub.counts())
     return Response(body, media_type=CONTENT_TYPE)
 
 

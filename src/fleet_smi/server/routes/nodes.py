@@ -37,6 +37,7 @@ async def change(asked: Asked) -> Response:
     labels = {_shown(key): _shown(value) for key, value in (wanted.labels or {}).items()}
     if not await asked.hub.label(asked.path["node_id"], name, labels):
         raise _unknown(asked)
+    asked.services.shared.forget()
     return Response(status_code=204)
 
 
@@ -48,6 +49,7 @@ async def remove(asked: Asked) -> Response:
     # Its credential first: a report that comes in between would bring it back.
     await asyncio.to_thread(asked.services.credentials.revoke, node_id)
     await asked.hub.remove(node_id)
+    asked.services.shared.forget()
     return Response(status_code=204)
 
 

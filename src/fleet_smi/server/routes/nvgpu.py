@@ -19,7 +19,8 @@ _NOT_READ = Refusal(503, "not_read", "the hub's own machine could not be read ye
 
 async def own_machine(asked: Asked) -> Response:
     """The hub's own machine, if that is a node."""
-    own = next((node for node in asked.fleet().nodes if node.via == "self"), None)
+    view = await asked.fleet()
+    own = next((node for node in view.nodes if node.via == "self"), None)
     if own is None:
         raise ApiError(_NOT_A_NODE)
     if own.silent:
@@ -29,8 +30,9 @@ async def own_machine(asked: Asked) -> Response:
 
 async def cluster(asked: Asked) -> Response:
     """Every node in the order of their names; for a silent one an error in its place."""
+    view = await asked.fleet()
     # Thousands of nodes take a while: not on the event loop.
-    body = await asyncio.to_thread(encode_cluster_status, asked.fleet().nodes)
+    body = await asyncio.to_thread(encode_cluster_status, view.nodes)
     return Response(body, media_type="application/json")
 
 

@@ -4,9 +4,9 @@ import msgspec
 from starlette.responses import Response
 
 from fleet_smi.hub.recent import Hour
+from fleet_smi.server.answers import pack, unpacked
 from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
 from fleet_smi.server.refusal import Refusal
-from fleet_smi.server.routes.fleet import packed
 
 
 async def recent(asked: Asked) -> Response:
@@ -16,7 +16,7 @@ async def recent(asked: Asked) -> Response:
         raise ApiError(Refusal(404, "unknown_node", f"no node has the id {node_id}"))
     body = msgspec.json.encode(asked.hub.recent.hour(node_id, now))
     headers = {"Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
-    return await packed(asked, body, headers)
+    return await unpacked(asked, await pack(body), headers)
 
 
 ENDPOINTS = (

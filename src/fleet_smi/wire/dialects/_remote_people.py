@@ -50,6 +50,7 @@ def _known(facts: dict[str, str], stat: dict[str, Any], booted_at: float | None)
         "state": stat["state"],
         "command": _bytes(command),
         "cgroup": facts.get("cgroup"),
+        "group": None,
         "slurm_job": None,
         "started_at": plausible("started_at", started_at, {}),
         "cpu_percent": None,

@@ -11,7 +11,7 @@ from fleet_smi.wire.static_page.markup import Html, element, joined
 from fleet_smi.wire.static_page.node_card import card
 from fleet_smi.wire.static_page.words import Clock, counted
 
-__all__ = ["REFRESH_SECONDS", "page"]
+__all__ = ["REFRESH_SECONDS", "page", "policy"]
 
 REFRESH_SECONDS = 60
 
@@ -45,7 +45,7 @@ def _head(view: FleetView, style: str) -> Html:
         "head",
         element("meta", charset="utf-8"),
         element("title", f"{view.summary.free} free of {counted(view.summary.gpus, 'GPU')}"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy(style)),
+        element("meta", http_equiv="Content-Security-Policy", content=policy(style)),
         element("meta", http_equiv="refresh", content=REFRESH_SECONDS),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
@@ -55,7 +55,7 @@ def _head(view: FleetView, style: str) -> Html:
     )
 
 
-def _policy(style: str) -> str:
+def policy(style: str) -> str:
     """Nothing may be loaded or run but this very style, whatever a name on the page says."""
     digest = b64encode(sha256(style.encode()).digest()).decode()
     allowed = f"style-src 'sha256-{digest}'; img-src data:"

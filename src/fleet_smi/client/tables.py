@@ -1,0 +1,79 @@
+"""Answers about the past as tables: plain structs that become data frames on demand.
+
+A frame has the structs' own names, times in seconds since 1970 and unknown as missing; it is
+one of pandas, or of polars where only that is installed or it is named.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import asdict
+
+from fleet_smi.client.frames import Library, framed
+from fleet_smi.model.history import Figure, GpuOfNode, Job, Period, Series, Sums, Usages
+from fleet_smi.model.past import Jobs, Periods
+
+_GPU = ("node", "index", "uuid", "model")
+_SUMS = Sums.__struct_fields__
+_PERIOD = (*_GPU, "start", "end", "state", "reason", "users", "certain")
+_USAGE = ("name", *_SUMS)
+_JOB = ("id", "user", "command", "start", "end", "gpus", "advice", *_SUMS)
+Row = dict[str, Any]
+
+
+class PeriodTable(Periods, frozen=True, kw_only=True):
+    """How GPUs stood; a frame has one row a period."""
+
+    def frame(self, library: Library | None = None) -> Any:
+        """As a data frame."""
+        rows = (_period(row.gpu, period) for row in self.rows for period in row.periods)
+        return framed(_PERIOD, rows, library)
+
+
+class UsageTable(Usages, frozen=True, kw_only=True):
+    """What each came to; a frame has one row each."""
+
+    def frame(self, library: Library | None = None) -> Any:
+        """As a data frame."""
+        rows = ({"name": row.name, **asdict(row.sums)} for row in self.rows)
+        return framed(_USAGE, rows, library)
+
+
+class JobTable(Jobs, frozen=True, kw_only=True):
+    """Jobs; a frame has one row each."""
+
+    def frame(self, library: Library | None = None) -> Any:
+        """As a data frame."""
+        return framed(_JOB, map(_job, self.rows), library)
+
+
+class SeriesTable(Series, frozen=True, kw_only=True):
+    """Figures of a node over time; a frame has one row for each grain of each GPU."""
+
+    def frame(self, library: Library | None = None) -> Any:
+        """As a data frame: the mean of a figure by its name, and `…_min` and `…_max`."""
+        names = dict.fromkeys(name for figures in self.gpus.values() for name in figures)
+        ends = [f"{name}{end}" for name in names for end in ("", "_min", "_max")]
+        return framed(("at", "uuid", *ends), self._rows(), library)
+
+    def _rows(self) -> Iterator[Row]:
+        for uuid, figures in self.gpus.items():
+            columns = {key: each for name in figures for key, each in _ends(name, figures[name])}
+            for place, values in enumerate(zip(*columns.values(), strict=True)):
+                at = self.start + place * self.grain_seconds
+                yield {"at": at, "uuid": uuid, **dict(zip(columns, values, strict=True))}
+
+
+def _ends(name: str, figure: Figure) -> Iterator[tuple[str, list[float | None]]]:
+    yield name, figure.mean
+    yield f"{name}_min", figure.minimum
+    yield f"{name}_max", figure.maximum
+
+
+def _period(gpu: GpuOfNode, period: Period) -> Row:
+    users = dict.fromkeys(holder.user for holder in period.holders)
+    return asdict(gpu) | asdict(period) | {"users": ", ".join(users)}
+
+
+def _job(job: Job) -> Row:
+    return asdict(job) | asdict(job.sums) | {"advice": "; ".join(job.advice)}

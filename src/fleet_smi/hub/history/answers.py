@@ -1,0 +1,217 @@
+"""What is told of the past: what the database has, with what still goes on.
+
+Lives on the event loop; the database is asked on other threads, a few questions at a time.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from math import ceil, inf, isfinite
+from typing import ParamSpec, TypeVar
+
+from msgspec.structs import replace
+
+from fleet_smi.hub.history.asking import Asking
+from fleet_smi.hub.history.going_on import (
+    Written,
+    nodes_then,
+    with_open_occupancies,
+    with_open_periods,
+)
+from fleet_smi.hub.history.history import History
+from fleet_smi.hub.history.past import fleet_at
+from fleet_smi.hub.history.retention import Keep
+from fleet_smi.hub.history.rows import Batch, NodeRow, Place
+from fleet_smi.hub.history.store import Store
+from fleet_smi.hub.history.totals import By
+from fleet_smi.hub.history.unnoted import made_up, missing
+from fleet_smi.hub.history.writer import Writer
+from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.history import GpuOccupancies, GpuOfNode, GpuPeriods, Ribbon, Series, Usages
+from fleet_smi.model.past import GrainKept, Kept
+
+_AT_ONCE = 4
+_NODES_A_TURN = 8
+_LASTS_TIMES = 20
+_PATIENCE_SECONDS, _GLANCE_SECONDS = 1.0, 0.005
+_SETTLED_SECONDS = 5.0
+"""So old the sums of the hour that goes on may be."""
+_WORTH_MAKING_UP_SECONDS = 1800.0
+"""So much of a ribbon may be missing: a hub that was restarted left out some minutes."""
+_T = TypeVar("_T")
+_Given = ParamSpec("_Given")
+
+
+class Answers:
+    """Questions about the past, by the hub's clock."""
+
+    def __init__(
+        self,
+        history: History,
+        store: Store,
+        writer: Writer,
+        keep: Keep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._history, self._clock = history, clock
+        self._store, self._writer, self._keep = store, writer, keep
+        self._asking = Asking(store)
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._settled_at = -_SETTLED_SECONDS
+        self._oldest = inf
+        self._finding = asyncio.Lock()
+        self._found, self._found_until = Batch(), 0.0
+
+    async def nodes(self) -> list[NodeRow]:
+        """Every node that was ever heard of."""
+        return await self._ask(self._asking.nodes)
+
+    async def gpus(self) -> list[GpuOfNode]:
+        """Every GPU and instance that was ever heard of."""
+        return await self._ask(self._asking.gpus)
+
+    async def fleet(self, at: float) -> FleetView:
+        """The fleet as it stood at a moment."""
+        going_on = await self._going_on()
+        return await self._ask(self._fleet, at, going_on)
+
+    async def periods(
+        self, gpus: Sequence[GpuOfNode], start: float, end: float
+    ) -> list[GpuPeriods]:
+        """How these GPUs stood; one that nobody heard of in that time is left out."""
+        going_on = await self._opened(list({gpu.node_id for gpu in gpus}))
+        places = {(gpu.node_id, gpu.uuid) for gpu in gpus}
+        return await self._ask(self._periods, gpus, places, start, end, going_on)
+
+    async def occupancies(
+        self, start: float, end: float, user: str | None = None
+    ) -> list[GpuOccupancies]:
+        """The processes on each GPU in that time, of one user or all."""
+        going_on = await self._going_on()
+        return await self._ask(self._occupancies, start, end, user, going_on)
+
+    async def series(self, node_id: str, start: float, end: float, points: int) -> Series:
+        """The figures of a node, as fine as there are and not more than so many points."""
+        return await self._ask(self._asking.series, node_id, start, end, points)
+
+    async def usages(self, start: float, end: float, by: By, *, daily: bool) -> Usages:
+        """What everybody or everything comes to, this very hour included."""
+        await self._settle()
+        return await self._ask(self._asking.usages, start, end, by, daily=daily)
+
+    async def ribbon(self, start: float, end: float, columns: int) -> Ribbon:
+        """The whole fleet over time, and where nothing was kept."""
+        ribbon = await self._ask(self._asking.ribbon, start, end, columns)
+        seconds = max(1, ceil((end - start) / columns))
+        unnoted = [at for at in missing(ribbon.moments, start, end, seconds) if at >= self._oldest]
+        if len(unnoted) * seconds < _WORTH_MAKING_UP_SECONDS:
+            return ribbon
+        return await self._ask(self._made_up, ribbon, unnoted, seconds, await self._going_on())
+
+    async def begins_after(self, moment: float) -> float | None:
+        """Since when there is anything, where that is after a moment; else `None`."""
+        if moment < self._oldest:
+            self._oldest = await self._first_heard()
+        oldest = max(self._oldest, self._clock() - self._keep.ledger_seconds)
+        return oldest if moment < oldest else None
+
+    async def kept(self) -> Kept:
+        """How much of the past there is."""
+        oldest = await self.begins_after(-inf)
+        gaps = await self._ask(self._asking.gaps, 0.0, self._clock())
+        lost = self._writer.gap
+        return Kept(
+            oldest=oldest if oldest is not None and isfinite(oldest) else None,
+            used_bytes=await self._ask(self._store.bytes),
+            most_bytes=self._keep.most_bytes,
+            grains=tuple(
+                GrainKept(grain_seconds=grain, keep_seconds=seconds)
+                for grain, seconds in self._keep.grains.items()
+            ),
+            ledger_keep_seconds=self._keep.ledger_seconds,
+            gaps=tuple(gaps if lost is None else [*gaps, lost]),
+            trouble=self._writer.trouble,
+        )
+
+    async def _first_heard(self) -> float:
+        begun = [one.start for one in (await self._going_on()).presence]
+        written = await self._ask(self._asking.oldest)
+        return min([*begun, inf if written is None else written])
+
+    async def _ask(
+        self, question: Callable[_Given, _T], *args: _Given.args, **kwargs: _Given.kwargs
+    ) -> _T:
+        async with self._turns:
+            return await asyncio.to_thread(question, *args, **kwargs)
+
+    async def _going_on(self) -> Batch:
+        """All that goes on, or did a moment ago: as long as that was dear to find out."""
+        async with self._finding:
+            if time.monotonic() >= self._found_until:
+                ids, began = [node.node_id for node in await self.nodes()], time.thread_time()
+                self._found = await self._opened(ids)
+                lasts_seconds = _LASTS_TIMES * (time.thread_time() - began)
+                self._found_until = time.monotonic() + min(lasts_seconds, _SETTLED_SECONDS)
+            return self._found
+
+    async def _opened(self, ids: Sequence[str]) -> Batch:
+        """What goes on of some nodes; others on the event loop have their turns."""
+        together = Batch()
+        for first in range(0, len(ids), _NODES_A_TURN):
+            part = self._history.open(ids[first : first + _NODES_A_TURN])
+            together.periods += part.periods
+            together.occupancies += part.occupancies
+            together.presence += part.presence
+            together.usage += part.usage
+            await asyncio.sleep(0)
+        return together
+
+    async def _settle(self) -> None:
+        """Have the sums of the hour that goes on written down, unless that was just done."""
+        now = time.monotonic()
+        if now - self._settled_at < _SETTLED_SECONDS:
+            return
+        self._settled_at = now
+        self._writer.put(Batch(usage=(await self._going_on()).usage))
+        given = self._writer.given
+        while self._writer.written < given and time.monotonic() - now < _PATIENCE_SECONDS:
+            await asyncio.sleep(_GLANCE_SECONDS)
+
+    def _fleet(self, at: float, going_on: Batch) -> FleetView:
+        asking = self._asking
+        written = Written(
+            nodes=asking.nodes(),
+            presence=asking.presence_at(at),
+            gpus=asking.gpus(),
+            periods=asking.periods_at(at),
+            series=asking.series_at(at),
+        )
+        return fleet_at(at, nodes_then(at, written, going_on))
+
+    def _made_up(
+        self, ribbon: Ribbon, unnoted: Sequence[float], seconds: float, going_on: Batch
+    ) -> Ribbon:
+        first, last = unnoted[0], unnoted[-1] + seconds
+        gpus, ended = self._asking.gpus(), self._asking.periods(None, first, last)
+        found = with_open_periods(ended, gpus, going_on, last)
+        presence = [*self._asking.presence(first, last), *going_on.presence]
+        moments = [*ribbon.moments, *made_up(unnoted, seconds, found, presence)]
+        return replace(ribbon, moments=tuple(sorted(moments, key=lambda moment: moment.at)))
+
+    def _periods(
+        self,
+        gpus: Iterable[GpuOfNode],
+        places: Collection[Place],
+        start: float,
+        end: float,
+        going_on: Batch,
+    ) -> list[GpuPeriods]:
+        ended = self._asking.periods(places, start, end)
+        return with_open_periods(ended, gpus, going_on, end)
+
+    def _occupancies(
+        self, start: float, end: float, user: str | None, going_on: Batch
+    ) -> list[GpuOccupancies]:
+        ended, gpus = self._asking.occupancies(start, end, user), self._asking.gpus()
+        theirs = [one for one in going_on.occupancies if user in (None, one[1].holder.user)]
+        return with_open_occupancies(ended, gpus, Batch(occupancies=theirs), end)

@@ -1,0 +1,270 @@
+"""What is asked of the history: answers from the database, of what has ended.
+
+Every method looks at a disk or asks a server: call them where waiting does no harm.
+"""
+
+from collections.abc import Collection, Iterable
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select, func, select, tuple_
+
+from fleet_smi.hub.history import figures, ribbons, schema, totals
+from fleet_smi.hub.history.grains import GRAINS
+from fleet_smi.hub.history.packed import unpacked_holders
+from fleet_smi.hub.history.rows import NodeRow, Place, Presence, SeriesRow
+from fleet_smi.hub.history.schema import SUMS, gpus, nodes, occupancies, people, periods, presence
+from fleet_smi.hub.history.store import Store
+from fleet_smi.hub.history.totals import By
+from fleet_smi.model.history import (
+    Gap,
+    GpuOccupancies,
+    GpuOfNode,
+    GpuPeriods,
+    Occupancy,
+    Period,
+    Ribbon,
+    Series,
+    Sums,
+    Usages,
+)
+from fleet_smi.model.strip import Stood
+
+_NODE = (nodes.c.node_id, nodes.c.name, nodes.c.labels)
+_PRESENCE = select(nodes.c.node_id, presence.c.start, presence.c.end, presence.c.certain)
+AnyRow = Row[*tuple[Any, ...]]
+_labels = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Asking:
+    """Questions about stretches from `start` to `end`, by the hub's clock."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def nodes(self) -> list[NodeRow]:
+        """Every node that was ever written down."""
+        with self._store.reading() as connection:
+            rows = connection.execute(select(*_NODE)).all()
+        return [
+            NodeRow(node_id=node_id, name=name, labels=_labels(labels))
+            for node_id, name, labels in rows
+        ]
+
+    def gpus(self, node_ids: Collection[str] | None = None) -> list[GpuOfNode]:
+        """Every GPU and instance that was ever written down, of these nodes."""
+        with self._store.reading() as connection:
+            return list(_gpus(connection, node_ids).values())
+
+    def periods(
+        self, places: Collection[Place] | None, start: float, end: float
+    ) -> list[GpuPeriods]:
+        """How these GPUs stood, or all; one that nobody heard of in that time is left out."""
+        node_ids = None if places is None else {node_id for node_id, _ in places}
+        with self._store.reading() as connection:
+            known = _gpus(connection, node_ids)
+            rows = connection.execute(_periods(start, end, node_ids)).all()
+        return [
+            GpuPeriods(gpu=known[key], periods=tuple(map(_period, of_gpu)))
+            for key, of_gpu in groupby(rows, _gpu_key)
+            if key is not None
+            and (places is None or (known[key].node_id, known[key].uuid) in places)
+        ]
+
+    def looks(
+        self, places: Collection[Place], start: float, end: float
+    ) -> list[tuple[GpuOfNode, list[Stood]]]:
+        """The same of these GPUs, as far as a heat strip shows it."""
+        node_ids = {node_id for node_id, _ in places}
+        with self._store.reading() as connection:
+            known = _gpus(connection, node_ids)
+            rows = connection.execute(_periods(start, end, node_ids, schema.LOOKS)).all()
+        return [
+            (known[key], [(since, until, tuple(look)) for _, since, until, *look in of_gpu])
+            for key, of_gpu in groupby(rows, _gpu_key)
+            if key is not None and (known[key].node_id, known[key].uuid) in places
+        ]
+
+    def periods_at(self, at: float) -> list[tuple[GpuOfNode, Period]]:
+        """The last period of each GPU that had begun by then; it may have ended before."""
+        last = (periods.c.gpu == gpus.c.key) & (periods.c.start == _last_start(at))
+        with self._store.reading() as connection:
+            known = _gpus(connection)
+            rows = connection.execute(_by_gpu(last)).all()
+        return [(known[row.gpu], _period(row)) for row in rows if row.gpu is not None]
+
+    def occupancies(
+        self, start: float, end: float, user: str | None = None, node_id: str | None = None
+    ) -> list[GpuOccupancies]:
+        """The processes on each GPU in that time: of this user, on this node."""
+        # Found in an index alone, then looked up: most that end later also begin later.
+        found = select(*occupancies.primary_key).where(
+            occupancies.c.end > start, occupancies.c.start < end
+        )
+        if user is not None:
+            whose = select(people.c.key).where(people.c.user == user)
+            found = found.where(occupancies.c.person.in_(whose))
+        with self._store.reading() as connection:
+            known = _gpus(connection, None if node_id is None else {node_id})
+            if node_id is not None:
+                found = found.where(occupancies.c.gpu.in_(known))
+            keys = tuple_(*occupancies.primary_key)
+            rows = connection.execute(select(occupancies).where(keys.in_(found))).all()
+        return [
+            GpuOccupancies(gpu=known[key], occupancies=tuple(map(_occupancy, of_gpu)))
+            for key, of_gpu in groupby(sorted(rows, key=_gpu_and_start), _gpu_key)
+        ]
+
+    def presence(self, start: float, end: float) -> list[Presence]:
+        """When each node was heard, the oldest first."""
+        asked = _PRESENCE.where(presence.c.node == nodes.c.key)
+        between = asked.where(presence.c.end > start, presence.c.start < end)
+        with self._store.reading() as connection:
+            return list(map(_presence, connection.execute(between.order_by(presence.c.start))))
+
+    def presence_at(self, at: float) -> list[Presence]:
+        """The last stretch of each node that had begun by then; it may have ended before."""
+        begun = presence.alias()
+        last = select(func.max(begun.c.start)).where(
+            begun.c.node == nodes.c.key, begun.c.start <= at
+        )
+        of_node = (presence.c.node == nodes.c.key) & (presence.c.start == last.scalar_subquery())
+        asked = _PRESENCE.select_from(nodes.join(presence, of_node))
+        with self._store.reading() as connection:
+            return list(map(_presence, connection.execute(asked)))
+
+    def gaps(self, start: float, end: float) -> list[Gap]:
+        """Where something could not be written down, the oldest first."""
+        with self._store.reading() as connection:
+            return ribbons.gaps(connection, start, end)
+
+    def series(self, node_id: str, start: float, end: float, points: int = 1000) -> Series:
+        """The figures of a node, as fine as there are and not more than so many points."""
+        with self._store.reading() as connection:
+            grain = figures.grain_for(connection, start, end, points)
+            rows = figures.rows_between(connection, node_id, start, end, grain)
+            coarsest = (
+                []
+                if grain == GRAINS[-1]
+                else figures.rows_between(connection, node_id, start, end, GRAINS[-1])
+            )
+        return figures.as_series(rows, start, end, grain, points, coarsest)
+
+    def series_at(self, at: float) -> list[SeriesRow]:
+        """The finest row of each node that there is of a moment."""
+        with self._store.reading() as connection:
+            return figures.rows_at(connection, at)
+
+    def usages(self, start: float, end: float, by: By = "user", *, daily: bool = False) -> Usages:
+        """What everybody or everything comes to."""
+        with self._store.reading() as connection:
+            return totals.usages(connection, start, end, by, daily=daily)
+
+    def ribbon(self, start: float, end: float, columns: int) -> Ribbon:
+        """The fleet over time, in at most so many parts; those that nobody kept are left out."""
+        with self._store.reading() as connection:
+            return ribbons.ribbon(connection, start, end, columns)
+
+    def oldest(self) -> float | None:
+        """Since when there is anything."""
+        with self._store.reading() as connection:
+            found = [
+                connection.scalar(select(func.min(column)))
+                for column in (schema.moments.c.at, presence.c.start)
+            ]
+        return min([at for at in found if at is not None], default=None)
+
+
+def _gpus(connection: Connection, node_ids: Collection[str] | None = None) -> dict[int, GpuOfNode]:
+    asked = select(gpus, nodes.c.node_id, nodes.c.name).join(nodes, nodes.c.key == gpus.c.node)
+    if node_ids is not None:
+        asked = asked.where(nodes.c.node_id.in_(node_ids))
+    return {
+        row.key: GpuOfNode(
+            uuid=row.uuid,
+            node_id=row.node_id,
+            node=row.name,
+            index=row[3],  # rows have a method of its name
+            vendor=row.vendor,
+            model=row.model,
+            memory_total_bytes=row.memory_total_bytes,
+            parent=row.parent,
+        )
+        for row in connection.execute(asked.order_by(gpus.c.key))
+    }
+
+
+def _last_start(at: float) -> ScalarSelect[float | None]:
+    """When the last period of a GPU began that had begun by then."""
+    begun = periods.alias()
+    last = select(func.max(begun.c.start)).where(begun.c.gpu == gpus.c.key, begun.c.start <= at)
+    return last.scalar_subquery()
+
+
+def _periods(
+    start: float,
+    end: float,
+    node_ids: Collection[str] | None,
+    columns: Iterable[ColumnElement[Any]] = periods.c,
+) -> Select[Any]:
+    """Those that overlap with a range, in the order of the GPUs and of time.
+
+    Periods of a GPU do not overlap: the first is the last that had begun at the start.
+    """
+    overlapping = (
+        (periods.c.gpu == gpus.c.key)
+        & (periods.c.start >= func.coalesce(_last_start(start), start))
+        & (periods.c.start < end)
+        & (periods.c.end > start)
+    )
+    asked = _by_gpu(overlapping, columns).order_by(gpus.c.key, periods.c.start)
+    if node_ids is None:
+        return asked
+    of_nodes = select(nodes.c.key).where(nodes.c.node_id.in_(node_ids))
+    return asked.where(gpus.c.node.in_(of_nodes))
+
+
+def _by_gpu(
+    condition: ColumnElement[bool], columns: Iterable[ColumnElement[Any]] = periods.c
+) -> Select[Any]:
+    """Periods looked up GPU by GPU: an inner join, SQLite would begin with all periods.
+
+    A GPU without any has a row without a start.
+    """
+    return select(*columns).select_from(gpus.outerjoin(periods, condition))
+
+
+def _period(row: AnyRow) -> Period:
+    _, start, end, certain, state, _, _, reason, holders = row
+    return Period(
+        start=start,
+        end=end,
+        state=state,
+        reason=reason,
+        holders=unpacked_holders(holders) if holders else (),
+        certain=certain,
+    )
+
+
+def _occupancy(row: AnyRow) -> Occupancy:
+    _, start, _, end, certain, _, holder, *sums, mean_memory, peak_memory = row
+    return Occupancy(
+        holder=unpacked_holders(holder)[0],
+        start=start,
+        end=end,
+        certain=certain,
+        sums=Sums(**dict(zip(SUMS, sums, strict=True))),
+        mean_memory_bytes=mean_memory,
+        peak_memory_bytes=peak_memory,
+    )
+
+
+_gpu_key = itemgetter(0)
+_gpu_and_start = itemgetter(0, 1)
+
+
+def _presence(row: AnyRow) -> Presence:
+    node_id, start, end, certain = row
+    return Presence(node_id=node_id, start=start, end=end, certain=certain)

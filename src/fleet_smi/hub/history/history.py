@@ -1,0 +1,222 @@
+"""The face of this room: the hub's changes go in, batches to be written come out.
+
+Lives on the event loop and never waits.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from fleet_smi.errors import StateError
+from fleet_smi.hub.fleet import Change, Fleet
+from fleet_smi.hub.history.book import Book
+from fleet_smi.hub.history.late import Late
+from fleet_smi.hub.history.rows import Batch, Checkpoint, NodeRow
+from fleet_smi.model.fleet import STATES, State
+from fleet_smi.model.history import GpuOfNode, Moment
+from fleet_smi.model.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+_MINUTE = 60
+_HAND_ON_SECONDS = 2.0
+
+
+class Keeper(Protocol):
+    """Who writes down what happened."""
+
+    def put(self, batch: Batch) -> None:
+        """Have a batch written; returns at once."""
+
+    def checkpoints(self) -> Iterable[Checkpoint]:
+        """The latest of each node; raise `StateError` when they cannot be read."""
+
+
+class History:
+    """What happens to every node of a fleet, from one moment to the next."""
+
+    def __init__(self, fleet: Fleet, keeper: Keeper) -> None:
+        self._fleet = fleet
+        self._keeper = keeper
+        self._books: dict[str, Book] = {}
+        self._late: dict[str, Late] = {}
+        self._told: dict[str, tuple[NodeRow, list[str]]] = {}
+        self._states = Counter[State]()
+        self._batch = Batch()
+        self._checkpoints: dict[str, Checkpoint] = {}
+        self._minute = -inf
+        self._due = -inf
+        self._handed_on = self._too_late = 0
+
+    def recall(self) -> None:
+        """Go on from where the last hub left off, before anything is heard."""
+        try:
+            checkpoints = self._keeper.checkpoints()
+        except StateError as error:
+            logger.warning("history begins anew: %s", error)
+            return
+        for checkpoint in checkpoints:
+            book = self._begun(checkpoint.node_id)
+            try:
+                book.restore(checkpoint.data)
+            except ValueError as error:
+                logger.warning("history of %s begins anew: %s", checkpoint.node_id, error)
+                self._begun(checkpoint.node_id)
+
+    def take(self, change: Change) -> None:
+        """Take in what was believed, or what came late and fills a gap."""
+        node_id = change.snapshot.node_id
+        book = self._books.get(node_id) or self._begun(node_id)
+        if change.late:
+            self._take_late(book, change)
+        elif not book.gathers(change):
+            self._turn(book, change)
+
+    def tick(self, now: float) -> None:
+        """Let time pass: nodes fall silent, minutes end, and what is done is handed on."""
+        if now < self._due <= now + _HAND_ON_SECONDS:
+            return
+        self._due = now + _HAND_ON_SECONDS
+        for book in self._books.values():
+            if book.is_overdue(now):
+                self._fall_silent(book)
+        for late in list(self._late.values()):
+            if not late.comes():
+                self._end_late(late)
+        self._note_the_minute(now)
+        self._hand_on()
+
+    def forget(self, node_id: str, now: float) -> None:
+        """A node was removed."""
+        book = self._books.pop(node_id, None)
+        if book is None:
+            return
+        if node_id in self._late:
+            self._end_late(self._late[node_id])
+        before = book.states
+        book.end_within(now, self._batch)
+        self._recount(before, ())
+        self._told.pop(node_id, None)
+        self._checkpoints.pop(node_id, None)
+        self._batch.forgotten.append(node_id)
+
+    def close(self) -> None:
+        """Hand on all that there is: whoever comes next goes on from it."""
+        for late in list(self._late.values()):
+            self._end_late(late)
+        heard = [book for book in self._books.values() if book.last > -inf]
+        self._checkpoints = {book.node_id: book.checkpoint() for book in heard}
+        self._hand_on()
+
+    def open(self, node_ids: Iterable[str] | None = None) -> Batch:
+        """All that goes on now; its `usage` are the whole sums of the hour so far."""
+        batch = Batch()
+        for node_id in self._books if node_ids is None else node_ids:
+            if node_id in self._books:
+                self._books[node_id].open(batch)
+        return batch
+
+    def counts(self) -> Mapping[str, float]:
+        """How it fares, for whoever watches the hub."""
+        return {
+            "history_batches_total": self._handed_on,
+            "history_reports_too_late_total": self._too_late,
+        }
+
+    def _begun(self, node_id: str) -> Book:
+        book = self._books[node_id] = Book(node_id, self._fleet.thresholds)
+        return book
+
+    def _turn(self, book: Book, change: Change) -> None:
+        before = book.states
+        if book.turn(change, self._batch):
+            self._recount(before, book.states)
+            self._tell(change)
+            self._checkpoints[book.node_id] = book.checkpoint()
+
+    def _fall_silent(self, book: Book) -> None:
+        before = book.states
+        book.fall_silent(self._batch)
+        self._recount(before, book.states)
+        self._checkpoints[book.node_id] = book.checkpoint()
+
+    def _recount(self, before: tuple[State, ...], after: tuple[State, ...]) -> None:
+        if after is not before:
+            self._states.subtract(before)
+            self._states.update(after)
+
+    def _tell(self, change: Change) -> None:
+        """Say what a node and its GPUs are, where that is not what was said before."""
+        node_id = change.snapshot.node_id
+        name, labels = self._fleet.called(node_id)
+        row = NodeRow(node_id=node_id, name=name, labels=labels)
+        if self._told.get(node_id) != (row, change.reported):
+            self._told[node_id] = row, change.reported
+            self._batch.nodes.append(row)
+            self._batch.gpus += _gpus(change.snapshot, name)
+
+    def _take_late(self, book: Book, change: Change) -> None:
+        before = late = self._late.get(book.node_id)
+        if before is not None and not before.fits(change.at):
+            self._end_late(before)
+            late = None
+        if late is None:
+            late = Late.into(book, change.at, self._fleet.thresholds, before)
+        if late is None:
+            self._too_late += 1
+            return
+        self._late[book.node_id] = late
+        late.take(change)
+
+    def _end_late(self, late: Late) -> None:
+        del self._late[late.book.node_id]
+        late.finish(self._batch)
+        self._checkpoints[late.book.node_id] = late.book.checkpoint()
+
+    def _note_the_minute(self, now: float) -> None:
+        minute = now // _MINUTE * _MINUTE
+        if minute == self._minute:
+            return
+        self._minute = minute
+        moment = Moment(
+            at=minute,
+            nodes=len(self._books),
+            nodes_reporting=sum([not book.silent for book in self._books.values()]),
+            gpus={state: float(self._states[state]) for state in STATES},
+        )
+        self._batch.moments.append(moment)
+
+    def _hand_on(self) -> None:
+        batch, self._batch = self._batch, Batch()
+        batch.checkpoints = list(self._checkpoints.values())
+        self._checkpoints = {}
+        if any(getattr(batch, rows) for rows in batch.__struct_fields__):
+            self._handed_on += 1
+            self._keeper.put(batch)
+
+
+def _gpus(snapshot: Snapshot, node: str) -> Iterator[GpuOfNode]:
+    """The GPUs of a node, each with its instances."""
+    for gpu in snapshot.gpus:
+        whole = GpuOfNode(
+            uuid=gpu.uuid,
+            node_id=snapshot.node_id,
+            node=node,
+            index=gpu.index,
+            vendor=gpu.vendor,
+            model=gpu.name,
+            memory_total_bytes=gpu.memory_total_bytes,
+        )
+        yield whole
+        for part in gpu.instances:
+            yield replace(
+                whole,
+                uuid=part.uuid,
+                model=part.profile,
+                memory_total_bytes=part.memory_total_bytes,
+                parent=gpu.uuid,
+            )

@@ -1,0 +1,106 @@
+"""Occupancies joined to jobs: the processes of one user and command at one time, wherever."""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from hashlib import blake2s
+
+from fleet_smi.hub.history.advice import advice
+from fleet_smi.model.digest import total
+from fleet_smi.model.history import GpuOccupancies, Job, JobPart
+from fleet_smi.model.people import UNSEEN
+
+RESTART_SECONDS = 60.0
+"""A command that begins again so soon after its end was restarted."""
+_FOREVER = float("inf")
+_REMEMBERED = 4096
+Key = tuple[str, ...]
+
+# What differs between the workers of one job: ranks, ports, addresses, file descriptors.
+_VOLATILE = (
+    r"(?:local|node|global|machine|worker)?[-_]?rank"
+    r"|(?:node|worker|replica|process|task|shard)[-_](?:index|id|idx)"
+    r"|(?:[a-z_-]+[-_])?port"
+    r"|rdzv[-_]endpoint|master[-_]addr|node[-_]ip[-_]address|dist[-_]url|init[-_]method"
+)
+_FLAG = re.compile(rf"(?<!\S)(--?(?:{_VOLATILE}))(?:=|\s+(?!-))\S+", re.IGNORECASE)
+_NUMBERED = re.compile(r"((?:pipe_handle|tracker_fd|parent_pid)=|_(?:TP|PP|DP|EP))\d+")
+_FORKED = "--multiprocessing-fork"
+
+
+def jobs(found: Iterable[GpuOccupancies]) -> tuple[Job, ...]:
+    """The jobs that these occupancies are parts of, the latest first."""
+    alike: dict[Key, list[JobPart]] = {}
+    for each in found:
+        for occupancy in each.occupancies:
+            part = JobPart(gpu=each.gpu, occupancy=occupancy)
+            alike.setdefault(_key(part), []).append(part)
+    every = [_job(key, parts) for key, theirs in alike.items() for parts in _runs(key, theirs)]
+    return tuple(sorted(every, key=lambda job: (-job.start, job.id)))
+
+
+def began(job_id: str) -> float | None:
+    """When the job of that id began, to the second; `None` for what is no id."""
+    head, dash, _ = job_id.partition("-")
+    return float(int(head, 16)) if dash and re.fullmatch("[0-9a-f]{1,10}", head) else None
+
+
+@lru_cache(_REMEMBERED)
+def same_command(command: str) -> str:
+    """A command without what differs between the workers of one job."""
+    return _NUMBERED.sub(r"\1*", _FLAG.sub(r"\1 *", command))
+
+
+def _key(part: JobPart) -> Key:
+    """What parts of one job have in common."""
+    holder = part.occupancy.holder
+    if holder.slurm_job:
+        return "slurm", holder.user, holder.slurm_job
+    if not holder.command or holder.user == UNSEEN:
+        return "process", holder.user, part.gpu.node_id, str(holder.pid), str(holder.started_at)
+    # A bare "python" on two nodes need not be one job.
+    anywhere = " " in holder.command and _FORKED not in holder.command
+    node_id = "" if anywhere else part.gpu.node_id
+    return "command", holder.user, node_id, same_command(holder.command)
+
+
+def _runs(key: Key, parts: list[JobPart]) -> Iterator[list[JobPart]]:
+    """Parts that overlap in time, or follow each other as a restart does; in order."""
+    slack = _FOREVER if key[0] == "slurm" else RESTART_SECONDS
+    together: list[JobPart] = []
+    until = -_FOREVER
+    for part in sorted(parts, key=lambda part: part.occupancy.start):
+        if together and part.occupancy.start > until + slack:
+            yield together
+            together, until = [], -_FOREVER
+        together.append(part)
+        until = max(until, _end(part))
+    yield together
+
+
+def _end(part: JobPart) -> float:
+    return _FOREVER if part.occupancy.end is None else part.occupancy.end
+
+
+def _job(key: Key, parts: list[JobPart]) -> Job:
+    ends = [part.occupancy.end for part in parts]
+    start = parts[0].occupancy.start
+    most = max(parts, key=lambda part: part.occupancy.sums.gpu_seconds)
+    holder = most.occupancy.holder
+    return Job(
+        id=_id(key, start),
+        user=holder.user,
+        command=holder.command or holder.name,
+        start=start,
+        end=None if None in ends else max(end for end in ends if end is not None),
+        gpus=len({(part.gpu.node_id, part.gpu.uuid) for part in parts}),
+        sums=total(part.occupancy.sums for part in parts),
+        advice=advice(parts),
+        parts=tuple(parts),
+    )
+
+
+def _id(key: Key, start: float) -> str:
+    """The same whenever it is asked for: the job's beginning, and what its parts share."""
+    digest = blake2s("\0".join(key).encode(errors="replace"), digest_size=4).hexdigest()
+    return f"{int(start):x}-{digest}"

@@ -1,0 +1,236 @@
+"""The ledger of one node: how each GPU stood, who was on it, and what that came to.
+
+Pieces and samples go in, in the order of their time; what has ended goes into a batch.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fleet_smi.hub.history.holders import Part, same
+from fleet_smi.hub.history.pieces import Piece
+from fleet_smi.hub.history.rows import Batch, Place, Presence
+from fleet_smi.hub.history.stands import Occupant, Stand, begun
+from fleet_smi.hub.history.usage import (
+    HOUR_SECONDS,
+    Account,
+    Bucket,
+    Buckets,
+    add_all,
+    hour_of,
+    keep_only,
+    rows_of,
+)
+from fleet_smi.model.fleet import State
+from fleet_smi.model.history import NOBODY
+
+# So long, and so many of them, the gaps of a node can still be filled by what comes late.
+_GAPS_KEPT_SECONDS = 48.0 * HOUR_SECONDS
+_MOST_GAPS = 8
+_SHORTEST_GAP_SECONDS = 1.0
+
+Gap = tuple[float, float]
+
+
+class Saved(Struct, kw_only=True, array_like=True):
+    """All of a ledger that goes on.
+
+    The node has been heard `since` the last gap. Those `resting` were there when it fell
+    silent, and may still be.
+    """
+
+    since: float | None = None
+    hour: int = 0
+    stands: dict[str, Stand] = {}
+    resting: dict[str, list[Occupant]] = {}
+    buckets: list[tuple[Bucket, Account]] = []
+    gaps: list[Gap] = []
+
+
+class Ledger:
+    """Of one node; an `heir` knows what came later, and whom of those here it still has."""
+
+    __slots__ = ("_buckets", "_heir", "_hour", "_node_id", "_resting", "_since", "_stands", "gaps")
+
+    def __init__(
+        self, node_id: str, saved: Saved | None = None, heir: "Ledger | None" = None
+    ) -> None:
+        saved = Saved() if saved is None else saved
+        self._node_id = node_id
+        self._heir = heir
+        self._since, self._hour = saved.since, saved.hour
+        self._stands, self._resting = saved.stands, saved.resting
+        self._buckets: Buckets = dict(saved.buckets)
+        self.gaps = saved.gaps
+
+    def saved(self) -> Saved:
+        """What another goes on from; to be encoded at once."""
+        return Saved(
+            since=self._since,
+            hour=self._hour,
+            stands=self._stands,
+            resting=self._resting,
+            buckets=list(self._buckets.items()),
+            gaps=self.gaps,
+        )
+
+    def account(self, piece: Piece, batch: Batch) -> None:
+        """Count a piece, which lies within one hour, as time of all that stands."""
+        if (hour := hour_of(piece.start)) != self._hour:
+            self._end_hour(hour, batch)
+        seconds, mean, known = piece.end - piece.start, piece.row.mean, piece.known
+        for stand in self._stands.values():
+            account, busy, power = stand.account, stand.part.busy, stand.part.power
+            account.gpu_seconds += seconds
+            if busy is not None and (told := seconds if known is None else known[busy]):
+                account.measured_seconds += told
+                account.busy_seconds += told * mean[busy] / 100
+            if power is not None and (told := seconds if known is None else known[power]):
+                account.energy_joules += told * mean[power]
+
+    def see(self, parts: Iterable[Part], at: float, batch: Batch) -> None:
+        """From now on all stands so."""
+        if self._since is None:
+            self._since = at
+        before, self._stands = self._stands, {}
+        for part in parts:
+            self._stands[part.uuid] = self._stand(part, before.pop(part.uuid, None), at, batch)
+        for stand in before.values():
+            self._end(stand, (), at, batch)
+        self._resting = {}
+
+    def remember(self, uuid: str, memory: dict[int, int | None], at: float) -> None:
+        """From now on the processes on a GPU hold so much memory."""
+        for occupant in self._stands[uuid].occupants:
+            occupant.remember(at, memory.get(occupant.holder.pid))
+
+    def silent(self, end: float, batch: Batch) -> None:
+        """Nobody has heard the node since `end`: all ended then, or later.
+
+        That is only told: where the node is heard again soon, all goes on as if nothing had been.
+        """
+        self.settle()
+        for uuid, stand in self._stands.items():
+            place = self._node_id, uuid
+            batch.periods.append((place, stand.period(end, certain=False)))
+            left = [one.occupancy(end, certain=False) for one in stand.occupants]
+            batch.occupancies += [(place, one) for one in left]
+        batch.presence += self._presence(end, certain=False)
+        batch.usage += rows_of(self._node_id, self._buckets, [self._hour])
+
+    def gap(self, start: float, end: float) -> None:
+        """The node was silent in between; who is still there goes on."""
+        self.settle()
+        for uuid, stand in self._stands.items():
+            self._resting[uuid] = stand.occupants
+            for occupant in stand.occupants:
+                occupant.rest(start)
+        self._stands, self._since = {}, None
+        kept = [one for one in self.gaps if one[1] > end - _GAPS_KEPT_SECONDS]
+        self.gaps = [*kept, (start, end)][-_MOST_GAPS:]
+
+    def end(self, at: float, batch: Batch) -> None:
+        """Nothing more is to come."""
+        batch.presence += self._presence(at)
+        self.see((), at, batch)
+        batch.usage += rows_of(self._node_id, self._buckets, [self._hour])
+        self._since = None
+
+    def fill(self, gap: Gap, late: "Ledger", span: Gap, batch: Batch) -> None:
+        """Take in what another ledger, of which all has ended, knows of this part of a gap."""
+        hours = {bucket.hour for bucket in late._buckets}
+        add_all(self._buckets, late._buckets)
+        batch.usage += rows_of(self._node_id, self._buckets, hours)
+        rest = [(gap[0], span[0]), (span[1], gap[1])]
+        holes = [one for one in rest if one[1] - one[0] > _SHORTEST_GAP_SECONDS]
+        self.gaps = sorted([*holes, *[one for one in self.gaps if one != gap]])[-_MOST_GAPS:]
+        self._buckets = keep_only(self._buckets, self._hours())
+
+    def settle(self) -> None:
+        """Share out what has been counted."""
+        for stand in self._stands.values():
+            self._share_out(stand)
+
+    def open(self, at: float, batch: Batch) -> None:
+        """Put all that goes on into a batch, as it is at a moment: for who asks, not to be kept."""
+        self.settle()
+        for uuid, stand in self._stands.items():
+            place = self._node_id, uuid
+            batch.periods.append((place, stand.period(None)))
+            batch.occupancies += [
+                (place, one.occupancy(at, ended=False)) for one in stand.occupants
+            ]
+        batch.presence += self._presence(None)
+        batch.usage += rows_of(self._node_id, self._buckets, [self._hour])
+
+    def states(self, uuids: Iterable[str]) -> list[State]:
+        """How these stand."""
+        return [self._stands[uuid].part.state for uuid in uuids if uuid in self._stands]
+
+    def _stand(self, part: Part, before: Stand | None, at: float, batch: Batch) -> Stand:
+        if before is not None and before.goes_on(part):
+            stand = before
+            stand.part = replace(part, reason=before.part.reason, holders=())
+        else:
+            were = self._resting.get(part.uuid, ()) if before is None else before.occupants
+            stand = begun(part, at, were)
+            if before is not None:
+                self._end(before, stand.occupants, at, batch)
+        stand.remember(part.holders, at)
+        return stand
+
+    def _end(self, stand: Stand, staying: Sequence[Occupant], at: float, batch: Batch) -> None:
+        self._share_out(stand)
+        place = self._node_id, stand.part.uuid
+        if at > stand.start:
+            batch.periods.append((place, stand.period(at)))
+        for occupant in stand.occupants:
+            if not any(occupant is one for one in staying) and not self._inherited(place, occupant):
+                batch.occupancies.append((place, occupant.occupancy(at)))
+
+    def _inherited(self, place: Place, occupant: Occupant) -> bool:
+        """Whether the heir has it still, from before this: then it is one with that."""
+        stand = None if self._heir is None else self._heir._stands.get(place[1])
+        for one in () if stand is None else stand.occupants:
+            if one.start < occupant.start and same(one.holder, occupant.holder):
+                one.add(occupant)
+                return True
+        return False
+
+    def _share_out(self, stand: Stand) -> None:
+        account, part = stand.account, stand.part
+        if not account.gpu_seconds:
+            return
+        stand.account = Account()
+        if part.state == "held":
+            account.idle_seconds = account.gpu_seconds
+        owners = stand.owners()
+        if not owners and part.weight:
+            self._bucket(part, NOBODY, "").add(account, part.weight)
+        for user, theirs in owners.items():
+            share = part.weight / len(owners)
+            self._bucket(part, user, theirs[0].holder.group or "").add(account, share)
+            for occupant in theirs:
+                occupant.account.add(account, share / len(theirs))
+
+    def _bucket(self, part: Part, user: str, group: str) -> Account:
+        bucket = Bucket(self._hour, part.uuid, user, group, part.state)
+        return self._buckets.setdefault(bucket, Account())
+
+    def _end_hour(self, hour: int, batch: Batch) -> None:
+        self.settle()
+        ended, self._hour = self._hour, hour
+        if self._heir is None:
+            batch.usage += rows_of(self._node_id, self._buckets, [ended])
+            self._buckets = keep_only(self._buckets, self._hours())
+
+    def _hours(self) -> set[int]:
+        """Those whose sums may still grow."""
+        return {self._hour, *[hour_of(edge) for gap in self.gaps for edge in gap]}
+
+    def _presence(self, end: float | None, *, certain: bool = True) -> list[Presence]:
+        if self._since is None:
+            return []
+        presence = Presence(node_id=self._node_id, start=self._since, end=end, certain=certain)
+        return [presence]

@@ -1,0 +1,92 @@
+"""What is too old, or too much, is taken away: a little at a time, so that nobody waits."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Table, delete, func, select
+
+from fleet_smi.hub.history import schema
+from fleet_smi.hub.history.schema import DAY_SECONDS
+from fleet_smi.hub.history.store import Store
+from fleet_smi.model.units import MIB
+
+_ROWS_A_TURN = 4000
+_MOST_FREE_BYTES = 64 * MIB
+
+
+class Keep(Struct, frozen=True, kw_only=True):
+    """How long what is kept, and how much of all."""
+
+    grains: dict[int, float]
+    """For each grain of the series in seconds, how many seconds back it is kept."""
+    ledger_seconds: float
+    most_bytes: int
+
+
+class _Aging(Struct, frozen=True):
+    """Rows of a table by the time that decides when they go."""
+
+    table: Table
+    time: ColumnElement[float]
+    among: tuple[ColumnElement[bool], ...] = ()
+
+
+_LEDGER = (
+    _Aging(schema.periods, schema.periods.c.end),
+    _Aging(schema.occupancies, schema.occupancies.c.end),
+    _Aging(schema.presence, schema.presence.c.end),
+    _Aging(schema.usage_hours, schema.usage_hours.c.bucket),
+    _Aging(schema.person_days, schema.person_days.c.bucket),
+    _Aging(schema.gpu_days, schema.gpu_days.c.bucket),
+    _Aging(schema.moments, schema.moments.c.at),
+    _Aging(schema.gaps, schema.gaps.c.end),
+)
+
+
+def _series(grain: int) -> _Aging:
+    return _Aging(schema.series, schema.series.c.start, (schema.series.c.grain == grain,))
+
+
+def turns(store: Store, keep: Keep, now: float) -> Iterator[None]:
+    """Do one small piece of the work each time the next is asked for."""
+    for grain, seconds in keep.grains.items():
+        yield from _take_older(store, _series(grain), now - seconds)
+    for aging in _LEDGER:
+        yield from _take_older(store, aging, now - keep.ledger_seconds)
+    yield from _take_excess(store, keep, now)
+    while store.free_bytes() > _MOST_FREE_BYTES and store.give_back():
+        yield
+
+
+def _take_older(store: Store, aging: _Aging, before: float) -> Iterator[None]:
+    while _take_turn(store, aging, before):
+        yield
+
+
+def _take_turn(store: Store, aging: _Aging, before: float) -> int:
+    """Take some of the oldest rows away; how many there were."""
+    old = (*aging.among, aging.time < before)
+    oldest = select(aging.time).where(*old).order_by(aging.time)
+    with store.reading() as connection:
+        if connection.scalar(oldest.limit(1)) is None:
+            return 0
+        last = connection.scalar(oldest.offset(_ROWS_A_TURN).limit(1))
+    if last is not None:
+        old = (*old, aging.time <= last)
+    with store.writing() as connection:
+        return connection.execute(delete(aging.table).where(*old)).rowcount
+
+
+def _take_excess(store: Store, keep: Keep, now: float) -> Iterator[None]:
+    """Take the oldest of the finest grain first, and of the ledger last."""
+    excess = store.bytes() - store.free_bytes() - keep.most_bytes
+    for grain in sorted(keep.grains):
+        # Counted rather than measured: PostgreSQL tells what is free only later.
+        while excess > 0 and (rows := _take_turn(store, _series(grain), now)):
+            excess -= rows * store.series_row_bytes()
+            yield
+    if excess > 0:
+        with store.reading() as connection:
+            oldest = connection.scalar(select(func.min(schema.usage_hours.c.bucket)))
+        for aging in _LEDGER if oldest is not None else ():
+            yield from _take_older(store, aging, oldest + DAY_SECONDS)

@@ -1,0 +1,82 @@
+"""Batches that wait to be written: as many as there is room for, the oldest given up first."""
+
+from collections import deque
+from typing import NamedTuple
+
+from fleet_smi.hub.history.rows import Batch
+
+_ROW_BYTES = 600  # about what a row takes in memory beside its data
+
+
+Stretch = tuple[float, float]
+"""From when to when."""
+
+
+class Numbered(NamedTuple):
+    """A batch, which one it is, and when it came."""
+
+    number: int
+    at: float
+    batch: Batch
+
+
+class Waiting:
+    """What waits. Whatever is given up leaves a `lost` stretch until somebody writes that down."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.given = 0
+        """The number of the last batch that came."""
+        self.lost: Stretch | None = None
+        self._most_bytes = most_bytes
+        self._batches: deque[Numbered] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @property
+    def since(self) -> float | None:
+        """When the oldest of them came."""
+        return self._batches[0].at if self._batches else None
+
+    def put(self, batch: Batch, now: float) -> None:
+        """Let a batch wait."""
+        self.given += 1
+        self._batches.append(Numbered(self.given, now, batch))
+        self._bytes += _size(batch)
+        self._make_room()
+
+    def take(self, most: int) -> list[Numbered]:
+        """The oldest of them, which wait no longer."""
+        taken = [self._batches.popleft() for _ in range(min(most, len(self._batches)))]
+        self._bytes -= sum(_size(each.batch) for each in taken)
+        return taken
+
+    def put_back(self, taken: list[Numbered]) -> None:
+        """Let these wait again, before all others."""
+        self._batches.extendleft(reversed(taken))
+        self._bytes += sum(_size(each.batch) for each in taken)
+        self._make_room()
+
+    def lose(self, start: float, end: float) -> None:
+        """What came between these two will not be written."""
+        was = self.lost or (start, end)
+        self.lost = (min(was[0], start), max(was[1], end))
+
+    def _make_room(self) -> None:
+        while self._bytes > self._most_bytes and len(self._batches) > 1:
+            (oldest,) = self.take(1)
+            _, at, following = self._batches[0]
+            self.lose(oldest.at, at)
+            # What things are called is needed by all that follows.
+            following.nodes = oldest.batch.nodes + following.nodes
+            following.gpus = oldest.batch.gpus + following.gpus
+            following.forgotten = oldest.batch.forgotten + following.forgotten
+
+
+def _size(batch: Batch) -> int:
+    data = sum(len(row.data) for row in batch.series)
+    data += sum(len(checkpoint.data) for checkpoint in batch.checkpoints)
+    rows = len(batch.series) + len(batch.checkpoints) + len(batch.periods) + len(batch.usage)
+    rows += len(batch.occupancies) + len(batch.presence) + len(batch.moments)
+    return data + _ROW_BYTES * rows

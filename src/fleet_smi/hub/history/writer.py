@@ -1,0 +1,189 @@
+"""The one who writes history down, on a thread of its own: nobody waits for it.
+
+Each batch is written whole or not at all. What cannot be written now waits; when there is
+no more room to wait, the oldest is given up, and that this happened is written down as well.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from sqlalchemy import select
+
+from fleet_smi.errors import StateError
+from fleet_smi.hub.history import schema
+from fleet_smi.hub.history.keys import Keys
+from fleet_smi.hub.history.recording import write_batch, write_gap
+from fleet_smi.hub.history.retention import Keep, turns
+from fleet_smi.hub.history.rows import Batch, Checkpoint
+from fleet_smi.hub.history.store import Store
+from fleet_smi.hub.history.waiting import Numbered, Stretch, Waiting
+from fleet_smi.model.history import Gap
+from fleet_smi.model.units import MIB
+
+logger = logging.getLogger(__name__)
+_LONGEST_WAIT_SECONDS = 30.0
+_MOST_AT_ONCE = 32
+_NO_MORE = object()
+
+
+class Writer:
+    """Writes to a store what it is given, and takes away what is too old."""
+
+    def __init__(
+        self,
+        store: Store,
+        keep: Keep,
+        *,
+        clock: Callable[[], float] = time.time,
+        retry_seconds: float = 1.0,
+        upkeep_seconds: float = 60.0,
+        most_waiting_bytes: int = 64 * MIB,
+    ) -> None:
+        self.written = 0
+        """The number of the last batch that is written, with all before it but those in gaps."""
+        self.failures = 0
+        """How many times in a row the store would not take what there was to write."""
+        self.trouble: str | None = None
+        """Why something could not be written, until all can be again."""
+        self._store = store
+        self._keep = keep
+        self._clock = clock
+        self._retry_seconds = retry_seconds
+        self._upkeep_seconds = upkeep_seconds
+        self._waiting = Waiting(most_waiting_bytes)
+        self._at_once = _MOST_AT_ONCE
+        self._keys = Keys()
+        self._told_aside: str | None = None
+        self._turns: Iterator[None] | None = None
+        self._upkeep_due = 0.0
+        self._closing = False
+        self._news = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+        self._thread.start()
+
+    @property
+    def given(self) -> int:
+        """The number of the last batch that there was to write."""
+        return self._waiting.given
+
+    @property
+    def gap(self) -> Gap | None:
+        """What cannot be written, whether it still waits or was given up; `None` once it can."""
+        since = [at for at in (self._waiting.since, *(self._waiting.lost or ())) if at is not None]
+        if not self._waiting.lost and not self.failures:
+            return None
+        return Gap(start=min(since, default=self._clock()), end=None, why=self._why())
+
+    def put(self, batch: Batch) -> None:
+        """Let a batch be written soon. Never waits."""
+        with self._news:
+            self._waiting.put(batch, self._clock())
+            self._news.notify()
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """All that was open when somebody wrote here last; raise `StateError`."""
+        kept, nodes = schema.checkpoints.c, schema.nodes.c
+        rows = select(nodes.node_id, kept.data).where(nodes.key == kept.node)
+        with self._store.reading() as connection:
+            found = connection.execute(rows).all()
+        return [Checkpoint(node_id=node_id, data=data) for node_id, data in found]
+
+    def close(self) -> None:
+        """Write what is left, and end the thread."""
+        with self._news:
+            self._closing = True
+            self._news.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._closing or len(self._waiting), self._idle())
+                closing, taken = self._closing, self._waiting.take(self._at_once)
+            if taken:
+                self._attempt(self._write, taken)
+            elif not closing:
+                self._attempt(self._tidy, taken)
+            if closing and (self.failures or not taken):
+                return
+
+    def _idle(self) -> float:
+        """How long there is nothing to do but to wait for a batch."""
+        return max(0.0, self._upkeep_due - time.monotonic())
+
+    def _attempt(self, work: Callable[[list[Numbered]], None], taken: list[Numbered]) -> None:
+        try:
+            work(taken)
+        except StateError as error:
+            self._failed(str(error), taken)
+        except Exception as error:  # noqa: BLE001  # one bad row must not end the history
+            self._stumbled(error, taken)
+        else:
+            if self.failures:
+                logger.warning("history is written again, after %d failures", self.failures)
+            self.failures, self.trouble = 0, None
+
+    def _write(self, taken: list[Numbered]) -> None:
+        lost = self._waiting.lost
+        with self._store.writing() as connection:
+            for gap in self._gaps(lost):
+                write_gap(connection, gap)
+            for each in taken:
+                write_batch(connection, self._keys, each.batch)
+        self._told_aside = self._store.set_aside
+        self._at_once = _MOST_AT_ONCE
+        with self._news:
+            self.written = taken[-1].number
+            if self._waiting.lost == lost:
+                self._waiting.lost = None
+
+    def _gaps(self, lost: Stretch | None) -> Iterator[Gap]:
+        if lost is not None:
+            yield Gap(start=lost[0], end=lost[1], why=self._why())
+        aside = self._store.set_aside
+        if aside is not None and aside != self._told_aside:
+            yield Gap(start=0.0, end=self._clock(), why=aside)
+
+    def _why(self) -> str:
+        return self.trouble or "it could not be written"
+
+    def _tidy(self, _: list[Numbered]) -> None:
+        """Do a little of what is to be done from time to time."""
+        if self._turns is None:
+            self._upkeep_due = 0.0
+            self._turns = turns(self._store, self._keep, self._clock())
+        if next(self._turns, _NO_MORE) is _NO_MORE:
+            self._rest()
+
+    def _rest(self) -> None:
+        self._turns = None
+        self._upkeep_due = time.monotonic() + self._upkeep_seconds
+
+    def _failed(self, words: str, taken: list[Numbered]) -> None:
+        """The store will not have it now: keep it, and try again later."""
+        self.failures += 1
+        if self.failures == 1:
+            logger.warning("history is not written; what is shown goes on: %s", words)
+        self.trouble = words
+        self._keys.forget()
+        self._rest()
+        wait_seconds = min(_LONGEST_WAIT_SECONDS, self._retry_seconds * self.failures)
+        with self._news:
+            self._waiting.put_back(taken)
+            self._news.wait_for(lambda: self._closing, wait_seconds)
+
+    def _stumbled(self, error: Exception, taken: list[Numbered]) -> None:
+        """Something in it can never be written: find which batch that is, and give it up."""
+        self._keys.forget()
+        self._rest()
+        self._at_once = 1
+        with self._news:
+            if len(taken) > 1:
+                self._waiting.put_back(taken)
+                return
+            for each in taken:
+                self._waiting.lose(each.at, self._clock())
+        self.trouble = f"a bug: {error!r}"
+        logger.error("a part of the history cannot be written", exc_info=error)

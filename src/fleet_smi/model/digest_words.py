@@ -1,0 +1,53 @@
+"""The figures of a report as people read them."""
+
+from fleet_smi.model.digest import HOUR_SECONDS, Digest, kilowatt_hours
+from fleet_smi.model.history import Sums
+
+TOO_MANY_JOBS = "Which jobs were idle: there are too many; ask for a shorter time."
+_SEVERAL = {"user": "people", "group": "groups", "node": "nodes", "model": "models", "gpu": "GPUs"}
+_ONE = {"user": "person", "group": "group", "node": "node", "model": "model", "gpu": "GPU"}
+
+
+def hours(seconds: float) -> str:
+    """Hours without a unit: "0.4", "12", "2,425"."""
+    count = seconds / HOUR_SECONDS
+    return f"{count:.1f}" if 0 < count < 9.95 else f"{count:,.0f}"
+
+
+def energy(sums: Sums) -> str:
+    """The energy of these sums: "1,014.2 kWh"."""
+    return f"{kilowatt_hours(sums):,.1f} kWh"
+
+
+def money(told: Digest, sums: Sums) -> str:
+    """What that energy costs: "304.26 EUR"; empty where no price is known."""
+    cost = told.cost(sums)
+    if cost is None or told.price is None:
+        return ""
+    return f"{cost:,.2f} {told.price.currency}".rstrip()
+
+
+def heard(told: Digest) -> str:
+    """How much of the time nodes were heard; what is not quite all is not called all."""
+    if told.heard is None:
+        return ""
+    return "all" if told.heard >= 1 else f"{min(99.9, 100 * told.heard):.1f} %"
+
+
+def how_called(by: str) -> str:
+    """What a report is made by: "person", "node"."""
+    return _ONE[by]
+
+
+def how_many(count: int, by: str) -> str:
+    """ "1 person", "21 people", "3 nodes"."""
+    return f"1 {_ONE[by]}" if count == 1 else f"{count} {_SEVERAL[by]}"
+
+
+def use(sums: Sums) -> str:
+    """What became of one GPU: "12 h in use, 0.4 h worked"."""
+    if not sums.gpu_seconds:
+        return "nobody had it"
+    if not sums.measured_seconds:
+        return f"{hours(sums.gpu_seconds)} h in use, load unknown"
+    return f"{hours(sums.gpu_seconds)} h in use, {hours(sums.busy_seconds)} h worked"

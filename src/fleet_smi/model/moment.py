@@ -1,0 +1,113 @@
+"""Moments as people say them: "yesterday 03:12", "-2h", "Mon 09:00", "2026-11-15T03:12".
+
+A zone is a `tzinfo`, or `None` for that of this machine. Only what has been can be meant: a
+clock time without a day is the last that was, and so is a day of the week. Of a time that the
+clocks had twice the later is meant; one that they left out is refused.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time, timedelta, tzinfo
+
+from fleet_smi.errors import UsageError
+from fleet_smi.model.text import clean
+from fleet_smi.model.units import parse_duration
+
+_EPOCH = re.compile(r"@?([0-9]{9,11}(?:\.[0-9]{1,6})?)")
+_LENGTH = re.compile(r"(?:[0-9]{1,6}(?:\.[0-9]{1,6})?(?:d|h|min|m|s))+", re.IGNORECASE)
+_PART = re.compile(r"[0-9.]+[a-z]+", re.IGNORECASE)
+_DAY = r"(?P<day>[a-z]+|[0-9]{4}-[0-9]{2}-[0-9]{2})"
+_CLOCK = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?"
+_CALENDAR = re.compile(rf"(?:{_DAY}(?:\s+|t|$))?(?:{_CLOCK})?")
+_WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_SHORTEST_DAY = 3  # letters
+_DAYS_BACK = 15  # even where the clocks left a time out last week
+_LONGEST_SAID = 40
+_HOW = "write it like 'yesterday 03:12', 2026-11-15T03:12, 14:00, 'Mon 09:00' or -2h"
+
+
+def parse_moment(text: str, now: float, zone: tzinfo | None = None) -> float:
+    """The seconds since 1970 of a moment that has been; a `UsageError` says what is wrong."""
+    said = text.strip().lower()
+    if found := _EPOCH.fullmatch(said):
+        return _been(float(found[1]), text, now)
+    if said == "now":
+        return now
+    if said.startswith("-") and _LENGTH.fullmatch(said, 1):
+        return _been(now - _seconds(said[1:]), text, now)
+    try:
+        return _on_the_calendar(said, text, now, zone)
+    except (ValueError, OverflowError, OSError):  # no such day, no such hour, no such year
+        raise UsageError(f"{_shown(text)} is no moment: {_HOW}") from None
+
+
+def parse_since(text: str, now: float, zone: tzinfo | None = None) -> float:
+    """Where a range begins: so long before now, like "24h" or "1d12h", or at a moment."""
+    said = text.strip()
+    return parse_moment(f"-{said}" if _LENGTH.fullmatch(said) else said, now, zone)
+
+
+def for_another_clock(text: str, now: float, zone: tzinfo | None = None) -> str:
+    """The same for another machine: what counts back from now, counts by that one's clock."""
+    said = text.strip().lower()
+    at = parse_since(said, now, zone)
+    if _LENGTH.fullmatch(said):
+        return f"-{said}"
+    return said if said == "now" or said.startswith("-") else f"{at:.3f}"
+
+
+def _seconds(said: str) -> float:
+    return sum(parse_duration(part) for part in _PART.findall(said))
+
+
+def _on_the_calendar(said: str, text: str, now: float, zone: tzinfo | None) -> float:
+    found = _CALENDAR.fullmatch(said)
+    if found is None or not said:
+        raise ValueError
+    days = _days(found["day"], datetime.fromtimestamp(now, zone).date())
+    if found["hour"] is None:
+        return _been(_beginning(days[0], zone), text, now)
+    clock = time(int(found["hour"]), int(found["minute"]), int(found["second"] or 0))
+    told = [at for day in days for at in _instants(datetime.combine(day, clock), zone)]
+    if not told:
+        raise UsageError(f"{_shown(text)}: the clocks left that time out on that day")
+    return _been(max((at for at in told if at <= now), default=told[0]), text, now)
+
+
+def _days(word: str | None, today: date) -> Sequence[date]:
+    """The days that can be meant, the latest first."""
+    back = [today - timedelta(days) for days in range(_DAYS_BACK)]
+    if word is None:
+        return back
+    if word in ("today", "yesterday"):
+        return back[:1] if word == "today" else back[1:2]
+    if word[0].isdecimal():
+        return [date.fromisoformat(word)]
+    if len(word) < _SHORTEST_DAY:
+        raise ValueError
+    (weekday,) = [at for at, name in enumerate(_WEEK) if name.startswith(word)]
+    return [day for day in back if day.weekday() == weekday]
+
+
+def _instants(clock: datetime, zone: tzinfo | None) -> Iterator[float]:
+    """When the clocks of a zone showed that: once, twice or never."""
+    for fold in (0, 1):
+        at = clock.replace(tzinfo=zone, fold=fold).timestamp()
+        if datetime.fromtimestamp(at, zone).replace(tzinfo=None) == clock:
+            yield at
+
+
+def _beginning(day: date, zone: tzinfo | None) -> float:
+    return datetime.combine(day, time(), zone).timestamp()
+
+
+def _been(at: float, text: str, now: float) -> float:
+    if at > now:
+        raise UsageError(f"{_shown(text)} is yet to come: name a moment that has been")
+    if at < 0:
+        raise UsageError(f"{_shown(text)} is longer ago than anything was written down")
+    return at
+
+
+def _shown(text: str) -> str:
+    return repr(clean(text, _LONGEST_SAID))

@@ -1,0 +1,224 @@
+"""`fleet-smi history`: the heat strip; rows are GPUs, columns are time."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from fleet_smi.model.fleet import State
+from fleet_smi.model.history import NOBODY, GpuOfNode, Run, Strip, Strips
+from fleet_smi.model.text import natural
+from fleet_smi.terminal.paint import Paint, Span, fit, left, right, width
+from fleet_smi.terminal.view import time_axis
+from fleet_smi.terminal.view.holder import Wordings, best
+from fleet_smi.terminal.view.words import (
+    DOT,
+    TOLD,
+    Local,
+    local_time,
+    moment,
+    percent,
+    short_model,
+)
+
+FILLS: dict[State, str] = {
+    "free": "·",
+    "leased": "=",
+    "busy": "█",
+    "held": "▒",
+    "ghost": "░",
+    "broken": "!",
+    "unknown": "?",
+}
+_EDGE = "│"
+_GAP = "  "
+_INDEX, _LOAD = 2, 4
+_ROOMY = 6  # columns, for a name and an edge not to make a run unreadable
+_WIDE, _WIDEST = 110, 160
+_LEAST_COLUMNS = 8
+_Line = list[Span]
+
+
+def strip_columns(columns: int) -> int:
+    """How many columns of time there are on a terminal so wide."""
+    model, words = _places(columns)
+    return max(_LEAST_COLUMNS, columns - _before(model) - 2 * len(_GAP) - _LOAD - words)
+
+
+def render(
+    strips: Strips, columns: int, paint: Paint, *, now: float, local: Local = local_time
+) -> str:
+    """The whole screen, ending in a newline; no line is wider than `columns`."""
+    page = _Page(strips, columns, now, local)
+    return "".join(paint.line(line, columns) + "\n" for line in page.lines())
+
+
+def _places(columns: int) -> tuple[int, int]:
+    """How wide the model is, and what stands behind the strip."""
+    if columns < _WIDE:
+        return 8, 14
+    return (10, 20) if columns < _WIDEST else (14, 24)
+
+
+def _before(model: int) -> int:
+    return _INDEX + 1 + model + len(_GAP)
+
+
+class _Page:
+    """A strip on a terminal of some width."""
+
+    def __init__(self, strips: Strips, columns: int, now: float, local: Local) -> None:
+        self._strips = strips
+        self._model, self._words = _places(columns)
+        self._room = strip_columns(columns)
+        self._loads = any(run.busy_percent is not None for row in strips.rows for run in row.runs)
+        if not self._loads:
+            self._words += _LOAD + len(_GAP)
+        self._now = now
+        self._local = local
+
+    def lines(self) -> Iterator[_Line]:
+        rows = sorted(self._strips.rows, key=_order)
+        if not rows:
+            yield [("Nothing was written down of that time, or no GPU matches.", None)]
+            return
+        named = ""
+        words = self._range()
+        for row in rows:
+            if row.gpu.node_id != named:
+                yield self._heading(row.gpu.node, words)
+                named, words = row.gpu.node_id, ""
+            yield self._row(row)
+        yield []
+        yield _legend(rows, self._strips)
+
+    def _range(self) -> str:
+        strips = self._strips
+        return time_axis.range_words(strips.start, strips.end, self._now, self._local)
+
+    def _heading(self, node: str, words: str) -> _Line:
+        strips, before = self._strips, _before(self._model)
+        called = f", {words}" if words else ""
+        name = fit(node, before + self._room // 2 - width(called))
+        taken = max(0, width(name) + width(called) - before)
+        labels = time_axis.ticks(strips.start, strips.end, self._room, self._local)
+        last = "now" if self._goes_on else ""
+        axis = time_axis.line(labels, " " * taken, self._room, last)[taken:]
+        pad = " " * (before - width(name) - width(called))
+        return [(name, "title"), (called + pad, None), (axis, "head")]
+
+    @property
+    def _goes_on(self) -> bool:
+        return abs(self._now - self._strips.end) < max(60.0, self._column_seconds)
+
+    @property
+    def _column_seconds(self) -> float:
+        return (self._strips.end - self._strips.start) / self._strips.columns
+
+    def _row(self, row: Strip) -> _Line:
+        spans = list(self._cells(row.runs))
+        taken = sum(width(text) for text, _ in spans)
+        return [
+            (_called(row.gpu, self._model), "dim" if row.gpu.parent else None),
+            *spans,
+            (" " * (self._room - taken) + _GAP, None),
+            *self._at_the_end(row.runs),
+        ]
+
+    def _cells(self, runs: Sequence[Run]) -> Iterator[Span]:
+        before: Run | None = None
+        at = 0
+        for run in runs:
+            first, last = self._column(run.start), self._column(run.end)
+            if last <= max(first, at):
+                continue
+            if first > at:
+                yield " " * (first - at), None
+                before = None
+            yield _cells(run, last - max(first, at), before), run.state
+            before, at = run, last
+
+    def _column(self, at: float) -> int:
+        strips = self._strips
+        share = (at - strips.start) / (strips.end - strips.start)
+        return max(0, min(self._room, round(share * self._room)))
+
+    def _at_the_end(self, runs: Sequence[Run]) -> _Line:
+        """How it stood when the strip ends, and since when."""
+        if not runs:
+            return [self._load(""), ("not heard", "unknown")]
+        last = runs[-1]
+        if self._apart(last.end, self._strips.end):
+            words = best(self._since("silent", last.end), self._words)
+            return [self._load(""), (words, "warn")]
+        load = percent(last.busy_percent) if last.user != NOBODY else ""
+        return [self._load(load), (self._state(runs), last.state)]
+
+    def _load(self, load: str) -> Span:
+        """The column of the loads; where none is known, there is none."""
+        return (right(load, _LOAD) + _GAP if self._loads else "", None)
+
+    def _state(self, runs: Sequence[Run]) -> str:
+        """The last state, since when where that was seen, and whose it is where there is room."""
+        last = first = runs[-1]
+        for run in reversed(runs):
+            if run.state != last.state or self._apart(run.end, first.start):
+                break
+            first = run
+        seen = self._apart(self._strips.start, first.start)
+        words = self._since(last.state, first.start) if seen else (last.state,)
+        named = (f"{words[0]}{DOT}{last.user}",) if last.user != NOBODY else ()
+        return best((*named, *words), self._words)
+
+    def _apart(self, one: float, later: float) -> bool:
+        return later - one > self._column_seconds / 2
+
+    def _since(self, word: str, at: float) -> Wordings:
+        when = moment(at, self._now, self._local)
+        return f"{word} {when}", f"{word} {when.partition(' ')[0]}", word
+
+
+def _order(row: Strip) -> tuple[object, ...]:
+    gpu = row.gpu
+    return natural(gpu.node), gpu.node_id, gpu.index, gpu.parent is not None, gpu.uuid
+
+
+def _called(gpu: GpuOfNode, model_width: int) -> str:
+    words = short_model(gpu.model or "GPU").split()
+    while len(words) > 1 and width(" ".join(words)) > model_width:
+        words.pop()
+    index = "└" if gpu.parent else str(gpu.index)
+    return f"{right(index, _INDEX)} {left(' '.join(words), model_width)}{_GAP}"
+
+
+def _cells(run: Run, columns: int, before: Run | None) -> str:
+    """One run: its edge, whose it is and how busy where there is room, then what fills it."""
+    roomy = columns >= _ROOMY
+    same = before is not None and before.user == run.user != NOBODY
+    alike = before is not None and before.state == run.state and columns > 1
+    edge = _EDGE if before is not None and not same and (roomy or alike) else ""
+    name = _name(run, columns - len(edge) - 1) if roomy and not same else ""
+    return edge + name + FILLS[run.state] * (columns - len(edge) - width(name))
+
+
+def _name(run: Run, room: int) -> str:
+    """Whose it is and how busy it was, with a blank behind it, in at most so many columns."""
+    if run.user == NOBODY:
+        return ""
+    others = f"+{run.others}" if run.others else ""
+    load = "" if run.busy_percent is None else f" {run.busy_percent:.0f}"
+    for words in (f"{run.user}{others}{load} ", f"{run.user}{others} ", f"{run.user} "):
+        if width(words) <= room:
+            return fit(words, room)
+    return fit(run.user, room)
+
+
+def _legend(rows: Iterable[Strip], strips: Strips) -> _Line:
+    """What the characters on this screen mean."""
+    rows = tuple(rows)
+    seen = {run.state for row in rows for run in row.runs}
+    spans: _Line = []
+    for state in TOLD:
+        if state in seen:
+            spans += [(FILLS[state], state), (f" {state}  ", "dim")]
+    heard = sum(run.end - run.start for row in rows for run in row.runs)
+    if heard < 0.999 * len(rows) * (strips.end - strips.start):
+        spans.append(("blank: not heard", "dim"))
+    return spans

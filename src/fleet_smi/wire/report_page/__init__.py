@@ -1,0 +1,135 @@
+"""A report as one HTML page to keep or to mail: its style and charts inside, no script.
+
+Mail programs drop style, and some of them drawings: tables, words and plain attributes tell
+all there is to tell without either.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+
+from fleet_smi.model.digest import Digest, busy_percent, share_percent
+from fleet_smi.model.digest_words import TOO_MANY_JOBS, energy, heard, hours, how_called, money, use
+from fleet_smi.model.history import Job, Usage
+from fleet_smi.model.units import format_duration
+from fleet_smi.wire.report_page import charts
+from fleet_smi.wire.report_page.tables import usage_table, words_table
+from fleet_smi.wire.static_page import policy
+from fleet_smi.wire.static_page.markup import Html, element, joined
+from fleet_smi.wire.static_page.words import counted, percent
+
+__all__ = ["page"]
+
+_COUNTED = (
+    "Only time in which a node was heard is counted. A GPU that several people share is counted "
+    "in equal parts, and a slice of one as its part. Busy is the mean load while somebody had "
+    "it; idle-held is time in which somebody had a GPU and nothing ran on it."
+)
+
+
+def page(told: Digest, *, style: str, local: Callable[[float], datetime], now: float) -> str:
+    """The report as it is at `now`."""
+    end = min(told.usages.end, now)
+    span = f"{local(told.usages.start):%Y-%m-%d %H:%M} to {local(end):%Y-%m-%d %H:%M %Z}".strip()
+    body = element(
+        "body",
+        element("h1", "GPU report"),
+        element("p", element("b", span), f", {format_duration(end - told.usages.start)}"),
+        _figures(told),
+        *_gaps(told, now),
+        *_sections(told),
+        element("p", element("small", _COUNTED)),
+        element("p", element("small", f"Made by fleet-smi at {local(now):%Y-%m-%d %H:%M %Z}.")),
+        bgcolor=charts.PAPER,
+        text=charts.INK,
+    )
+    return f"<!doctype html>\n{element('html', _head(span, style), body, lang='en')}\n"
+
+
+def _head(span: str, style: str) -> Html:
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("title", f"GPU report, {span}"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy(style)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("style", Html(style)),
+    )
+
+
+def _figures(told: Digest) -> Html:
+    """The five figures that matter most, side by side."""
+    total = told.usages.total
+    taken = share_percent(total.gpu_seconds, told.observed_seconds)
+    idle = share_percent(total.idle_seconds, total.gpu_seconds)
+    listening = percent(None) if told.heard is None else heard(told)
+    cells = (
+        _figure(
+            hours(total.gpu_seconds), "GPU-hours in use", f"{percent(taken)} of all there were"
+        ),
+        _figure(percent(busy_percent(total)), "busy while in use", "mean load"),
+        _figure(
+            f"{hours(total.idle_seconds)} h", "idle-held", f"{percent(idle)} of what was in use"
+        ),
+        _figure(energy(total), "energy", money(told, total) or "no price is set"),
+        _figure(listening, "of the time", "nodes were heard"),
+    )
+    return element("table", element("tr", *cells), cellpadding=10, class_="figures")
+
+
+def _figure(number: str, words: str, more: str) -> Html:
+    return element(
+        "td",
+        element("b", number, class_="number"),
+        element("div", words),
+        element("div", more, class_="quiet"),
+        valign="top",
+    )
+
+
+def _gaps(told: Digest, now: float) -> Iterator[Html]:
+    for gap in told.gaps:
+        lasted = format_duration((now if gap.end is None else gap.end) - gap.start)
+        yield element("p", element("b", f"Nothing was kept for {lasted}: "), gap.why)
+
+
+def _sections(told: Digest) -> Iterator[Html]:
+    usages = told.usages
+    if usages.by_state:
+        yield _section("All GPU-hours", charts.states(usages.by_state))
+    if any(row.daily for row in usages.rows):
+        yield _section("GPU-hours a day", charts.days(_daily(usages.rows), usages.start))
+    if usages.rows:
+        yield _section(f"GPU-hours by {how_called(usages.by)}", usage_table(told))
+    if len(told.hours) > 1:
+        yield _section("GPUs in use by hour of the day", charts.hours_of_day(told.hours))
+    if told.waste:
+        yield _section("Most idle-held", words_table(_waste(told.waste)))
+    elif told.waste is None:
+        yield element("p", TOO_MANY_JOBS)
+    if told.least_used:
+        yield _section("Least used GPUs", words_table(_least_used(told)))
+
+
+def _section(heading: str, *content: Html) -> Html:
+    return element("section", element("h2", heading), *content)
+
+
+def _daily(rows: tuple[Usage, ...]) -> list[float]:
+    """What all came to together on each day."""
+    days = max(len(row.daily) for row in rows)
+    return [sum(row.daily[at] for row in rows if at < len(row.daily)) for at in range(days)]
+
+
+def _waste(jobs: Iterable[Job]) -> Iterator[tuple[str, str, Html]]:
+    for job in jobs:
+        said = "; ".join(job.advice) or counted(job.gpus, "GPU")
+        telling = job.command and " " in job.command  # a bare "python" says nothing
+        command = element("div", job.command, class_="command") if telling else None
+        yield job.user, f"{hours(job.sums.idle_seconds)} h idle", joined(said, command)
+
+
+def _least_used(told: Digest) -> Iterator[tuple[str, str, Html]]:
+    for row in told.least_used:
+        yield row.name, "", joined(use(row.sums))

@@ -1,0 +1,78 @@
+"""Answers about the past as data frames, where a library for them is installed."""
+
+import importlib.util
+
+import polars
+import pytest
+
+from fleet_smi.client import frames
+from fleet_smi.client.frames import LIBRARIES
+from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
+from fleet_smi.errors import UsageError
+from fleet_smi.model.history import Figure, GpuOfNode, GpuPeriods, Holder, Job, Period, Sums, Usage
+
+GPU = GpuOfNode(uuid="GPU-1", node_id="one", node="gpu01", index=1, model="H100")
+SUMS = Sums(gpu_seconds=3600.0, busy_seconds=1800.0)
+MISSING = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
+
+
+def test_a_period_is_a_row() -> None:
+    held = (Holder(pid=1, user="bob"), Holder(pid=2, user="bob"), Holder(pid=3, user="eve"))
+    busy = Period(start=1.0, end=2.0, state="busy", reason="at work", holders=held)
+    free = Period(start=2.0, end=None, state="free", reason="nobody", certain=False)
+    table = PeriodTable(start=0.0, end=9.0, rows=(GpuPeriods(gpu=GPU, periods=(busy, free)),))
+    rows = table.frame("polars").to_dicts()
+    assert [row["users"] for row in rows] == ["bob, eve", ""]
+    assert [row["end"] for row in rows] == [2.0, None]
+    assert {row["node"] for row in rows} == {"gpu01"}
+    assert rows[1] | {"state": "free", "certain": False, "uuid": "GPU-1"} == rows[1]
+
+
+def test_what_somebody_came_to_is_a_row() -> None:
+    row = Usage(name="bob", sums=SUMS)
+    table = UsageTable(start=0.0, end=9.0, by="user", rows=(row,), total=SUMS, by_state={})
+    assert table.frame("polars").select("name", "gpu_seconds", "busy_seconds").rows() == [
+        ("bob", 3600.0, 1800.0)
+    ]
+
+
+def test_a_job_is_a_row() -> None:
+    job = Job(
+        id="1-a", user="bob", command=None, start=1.0, end=None, gpus=4, sums=SUMS,
+        advice=("held 4 GPUs, used 1", "idle"),
+    )  # fmt: skip
+    (row,) = JobTable(start=0.0, end=9.0, rows=(job,)).frame("polars").to_dicts()
+    assert (row["gpus"], row["gpu_seconds"], row["command"]) == (4, 3600.0, None)
+    assert row["advice"] == "held 4 GPUs, used 1; idle"
+
+
+def test_figures_are_a_row_a_grain_and_gpu() -> None:
+    busy = Figure(minimum=[0.0, None], mean=[5.0, None], maximum=[9.0, None])
+    gpus = {"GPU-1": {"busy_percent": busy}, "GPU-2": {"busy_percent": busy}}
+    table = SeriesTable(start=100.0, grain_seconds=10, node={}, gpus=gpus)
+    frame = table.frame("polars")
+    assert frame.columns == ["at", "uuid", "busy_percent", "busy_percent_min", "busy_percent_max"]
+    assert frame["at"].to_list() == [100.0, 110.0, 100.0, 110.0]
+    assert frame["busy_percent_max"].to_list() == [9.0, None, 9.0, None]
+
+
+def test_nothing_is_a_frame_without_rows() -> None:
+    frame = PeriodTable(start=0.0, end=9.0, rows=()).frame("polars")
+    assert (len(frame), "state" in frame.columns) == (0, True)
+
+
+def test_the_first_library_that_is_there_is_taken() -> None:
+    frame = JobTable(start=0.0, end=9.0, rows=()).frame()
+    assert isinstance(frame, polars.DataFrame) == ("pandas" in MISSING)
+
+
+@pytest.mark.skipif(not MISSING, reason="both libraries are installed")
+def test_a_library_that_is_not_there_is_named_with_the_remedy() -> None:
+    with pytest.raises(UsageError, match=f"needs {MISSING[0]}: pip install {MISSING[0]}"):
+        JobTable(start=0.0, end=9.0, rows=()).frame(MISSING[0])
+
+
+def test_without_any_library_both_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "LIBRARIES", ("no_such_library", "nor_this"))
+    with pytest.raises(UsageError, match="needs no_such_library or nor_this: pip install"):
+        JobTable(start=0.0, end=9.0, rows=()).frame()

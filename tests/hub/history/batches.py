@@ -1,0 +1,93 @@
+"""What a history is given in tests: small batches about a node with two GPUs."""
+
+from typing import Any
+
+from fleet_smi.hub.history.grains import Row, pack, width
+from fleet_smi.hub.history.retention import Keep
+from fleet_smi.hub.history.rows import (
+    Batch,
+    Checkpoint,
+    NodeRow,
+    Place,
+    Presence,
+    SeriesRow,
+    UsageRow,
+)
+from fleet_smi.model.history import GpuOfNode, Holder, Moment, Occupancy, Period, Sums
+from fleet_smi.model.units import GIB
+
+DAY = 1_790_000_000 // 86400 * 86400
+"""Midnight of a day, in UTC."""
+HOUR = 3600
+UUIDS = ("GPU-a", "GPU-b")
+KEEP_ALL = Keep(grains={10: 1e12, 60: 1e12, 900: 1e12}, ledger_seconds=1e12, most_bytes=1000 * GIB)
+
+
+def node(number: int = 1, **changed: Any) -> NodeRow:
+    values = {"name": f"gpu{number}", "labels": {"rack": "a"}} | changed
+    return NodeRow(node_id=f"id-{number}", **values)
+
+
+def gpu(number: int = 1, index: int = 0, **changed: Any) -> GpuOfNode:
+    values: dict[str, Any] = {"model": "H100", "memory_total_bytes": 80 * GIB} | changed
+    return GpuOfNode(
+        uuid=UUIDS[index], node_id=f"id-{number}", node=f"gpu{number}", index=index, **values
+    )
+
+
+def place(number: int = 1, index: int = 0) -> Place:
+    return f"id-{number}", UUIDS[index]
+
+
+def holder(user: str = "alice", pid: int = 100, **changed: Any) -> Holder:
+    values = {"group": "vision", "name": "python", "command": "python train.py"} | changed
+    return Holder(pid=pid, user=user, **values)
+
+
+def period(start: float, end: float, *holders: Holder, **changed: Any) -> Period:
+    values = {"state": "busy" if holders else "free", "reason": "so it stood"} | changed
+    return Period(start=start, end=end, holders=holders, **values)
+
+
+def occupancy(start: float, end: float, of: Holder | None = None, **changed: Any) -> Occupancy:
+    return Occupancy(holder=of or holder(), start=start, end=end, **changed)
+
+
+def sums(seconds: float) -> Sums:
+    return Sums(
+        gpu_seconds=seconds,
+        measured_seconds=seconds,
+        busy_seconds=seconds / 2,
+        idle_seconds=seconds / 4,
+        energy_joules=seconds * 300,
+    )
+
+
+def usage(hour: int, seconds: float, user: str = "alice", **changed: Any) -> UsageRow:
+    values = {"place": place(), "group": "vision", "state": "busy"} | changed
+    return UsageRow(hour=hour, user=user, sums=sums(seconds), **values)
+
+
+def row(start: int, *, grain: int = 10, number: int = 1, busy: float = 50.0) -> SeriesRow:
+    """A row of both GPUs in which every figure is `busy`."""
+    values = (busy,) * width(len(UUIDS))
+    data = pack(Row(float(grain), values, values, values))
+    return SeriesRow(
+        grain_seconds=grain, node_id=f"id-{number}", start=start, uuids=UUIDS, data=data
+    )
+
+
+def numbered(number: int) -> Batch:
+    """A batch that can be told from others in every table."""
+    at = float(DAY + 10 * number)
+    return Batch(
+        nodes=[node()],
+        gpus=[gpu()],
+        periods=[(place(), period(at, at + 10, holder()))],
+        occupancies=[(place(), occupancy(at, at + 10))],
+        presence=[Presence(node_id="id-1", start=at, end=at + 10)],
+        series=[row(int(at))],
+        usage=[usage(DAY, 10.0 * number)],
+        moments=[Moment(at=at, nodes=1, nodes_reporting=1, gpus={"busy": 1.0})],
+        checkpoints=[Checkpoint(node_id="id-1", data=str(number).encode())],
+    )

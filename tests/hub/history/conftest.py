@@ -1,0 +1,34 @@
+"""What tests of the history stand on: a database of each kind, the same for every test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.hub.history.store import Store, open_history
+from tests.postgres import Postgres, postgres_server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A server of PostgreSQL; a test that stops it starts it again."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A place for a history, in a file and on a server."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "state" / "history.db")
+    else:
+        with request.getfixturevalue("postgres").database() as url:
+            yield url
+
+
+@pytest.fixture
+def store(where: str) -> Iterator[Store]:
+    """A new history."""
+    opened = open_history(where)
+    yield opened
+    opened.close()

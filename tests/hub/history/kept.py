@@ -1,0 +1,110 @@
+"""A keeper in memory: rows replace those of the same key, as in the database."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fleet_smi.hub.fleet import Change, Fleet
+from fleet_smi.hub.history.history import History
+from fleet_smi.hub.history.rows import (
+    Batch,
+    Checkpoint,
+    NodeRow,
+    Place,
+    Presence,
+    SeriesRow,
+    UsageRow,
+)
+from fleet_smi.model.history import GpuOfNode, Moment, Occupancy, Period
+from fleet_smi.model.snapshot import Snapshot
+from tests.builders import NOON
+
+
+class Kept:
+    """All that was put, by its key."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.nodes: dict[str, NodeRow] = {}
+        self.gpus: dict[Place, GpuOfNode] = {}
+        self.moments: dict[float, Moment] = {}
+        self._periods: dict[tuple[Place, float], Period] = {}
+        self._occupancies: dict[tuple[Place, float, int], Occupancy] = {}
+        self._presence: dict[tuple[str, float], Presence] = {}
+        self._series: dict[tuple[int, str, int], SeriesRow] = {}
+        self._usage: dict[tuple[object, ...], UsageRow] = {}
+        self._checkpoints: dict[str, Checkpoint] = {}
+
+    def put(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self.nodes |= {row.node_id: row for row in batch.nodes}
+        self.gpus |= {(row.node_id, row.uuid): row for row in batch.gpus}
+        self.moments |= {row.at: row for row in batch.moments}
+        self._periods |= {(place, row.start): row for place, row in batch.periods}
+        for place, row in batch.occupancies:
+            self._occupancies[place, row.start, row.holder.pid] = row
+        self._presence |= {(row.node_id, row.start): row for row in batch.presence}
+        self._series |= {(row.grain_seconds, row.node_id, row.start): row for row in batch.series}
+        for one in batch.usage:
+            self._usage[one.hour, one.place, one.user, one.group, one.state] = one
+        self._checkpoints |= {row.node_id: row for row in batch.checkpoints}
+        for node_id in batch.forgotten:
+            self._checkpoints.pop(node_id, None)
+
+    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._checkpoints[checkpoint.node_id] = checkpoint
+
+    def checkpoints(self) -> list[Checkpoint]:
+        return list(self._checkpoints.values())
+
+    def periods(self, uuid: str, node_id: str = "id-of-gpu01") -> list[Period]:
+        mine = [one for (place, _), one in self._periods.items() if place == (node_id, uuid)]
+        return sorted(mine, key=lambda one: one.start)
+
+    def occupancies(self, uuid: str | None = None) -> list[Occupancy]:
+        items = self._occupancies.items()
+        mine = [one for (place, *_), one in items if uuid is None or place[1] == uuid]
+        return sorted(mine, key=lambda one: (one.start, one.holder.pid))
+
+    def presence(self, node_id: str = "id-of-gpu01") -> list[Presence]:
+        mine = [one for one in self._presence.values() if one.node_id == node_id]
+        return sorted(mine, key=lambda one: one.start)
+
+    def series(self, grain_seconds: int = 10) -> list[SeriesRow]:
+        mine = [one for one in self._series.values() if one.grain_seconds == grain_seconds]
+        return sorted(mine, key=lambda one: one.start)
+
+    def usage(self) -> list[UsageRow]:
+        return list(self._usage.values())
+
+    def seconds(self, **wanted: object) -> float:
+        """The GPU-seconds of the usage rows that have these values."""
+        return sum(
+            row.sums.gpu_seconds
+            for row in self._usage.values()
+            if all(getattr(row, name) == value for name, value in wanted.items())
+        )
+
+
+class Watched:
+    """A fleet and its history; a hub that is killed and started again goes on from what is kept."""
+
+    def __init__(self, kept: Kept | None = None, fleet: Fleet | None = None) -> None:
+        self.kept = Kept() if kept is None else kept
+        self.fleet = Fleet() if fleet is None else fleet
+        self.history = History(self.fleet, self.kept)
+        self.history.recall()
+
+    def take(self, snapshot: Snapshot, at: float) -> Change | None:
+        change = self.fleet.apply(snapshot, at)
+        if change is not None:
+            self.history.take(change)
+        return change
+
+    def again(self) -> "Watched":
+        """What comes after a `kill -9`: only what was put is known, and what the fleet believes."""
+        return Watched(self.kept, self.fleet)
+
+
+def times(rows: Iterable[Any]) -> list[tuple[float, float | None]]:
+    """From when to when, in seconds after noon."""
+    return [(one.start - NOON, None if one.end is None else one.end - NOON) for one in rows]

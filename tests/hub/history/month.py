@@ -1,0 +1,298 @@
+"""A made-up month of a cluster whose truth is known: who had which GPU, and who was heard.
+
+Jobs of several people on 1 to 4 GPUs of a node, some with idle hours, some sharing a GPU, some
+on MIG instances; nodes that nobody hears for hours, of which some tell later what they saw.
+"""
+
+import random
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from fleet_smi.model.snapshot import Gpu, Host, Instance, Process, Snapshot
+from fleet_smi.model.units import GIB
+from tests.builders import HOUR, NOON, gpu, instance, process, snapshot
+
+DAY = 24 * HOUR
+START = NOON // DAY * DAY
+USERS = {f"user{number:02d}": f"group{number % 4}" for number in range(20)}
+PROFILE, SLICES = "3g.40gb", 3 / 7
+_WHOLE_NODES, _CARDS, _LAST_NODE_CARDS, _SPLIT_CARDS = 12, 8, 4, 2
+_LONGEST_HOURS = 60.0
+_HOST = Host(cpu_percent=30.0, memory_used_bytes=200 * GIB, memory_total_bytes=1000 * GIB)
+Span = tuple[float, float]
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """One process, on one or more seats; in `idle` it does nothing."""
+
+    pid: int
+    user: str
+    start: float
+    end: float
+    idle: Span | None = None
+
+    def works(self, at: float) -> bool:
+        """Whether it computes at a moment in which it is there."""
+        return self.idle is None or not self.idle[0] <= at < self.idle[1]
+
+
+class Outage(Struct, frozen=True):
+    """Nobody hears a node; its reports are `kept` and come later, or are lost."""
+
+    start: float
+    end: float
+    kept: bool
+
+
+class Segment(Struct, frozen=True):
+    """A stretch in which nothing changes on a seat: who is there, and whether one computes."""
+
+    start: float
+    end: float
+    jobs: tuple[Job, ...]
+    works: bool
+    heard: bool
+
+
+class Seat(Struct, kw_only=True):
+    """A GPU or a part of one: what has a state of its own."""
+
+    uuid: str
+    node: int
+    index: int
+    weight: float = 1.0
+    parent: str | None = None
+    jobs: list[Job] = []
+    segments: list[Segment] = []
+
+    def segment(self, at: float) -> Segment:
+        """The stretch that a moment is in."""
+        return self.segments[bisect_right(self.segments, at, key=lambda one: one.start) - 1]
+
+
+class Month(Struct, kw_only=True):
+    """All that truly happened from `START` to `end`; each node reports every so many seconds."""
+
+    end: float
+    interval_seconds: float
+    seats: list[list[Seat]]
+    outages: list[list[Outage]]
+
+    def gpu_seconds(self) -> dict[str, float]:
+        """What everybody had while it was heard: those who share a GPU have equal parts."""
+        had = dict.fromkeys(USERS, 0.0)
+        for segment, weight in self._heard():
+            users = {job.user for job in segment.jobs}
+            for user in users:
+                had[user] += weight * (segment.end - segment.start) / len(users)
+        return had
+
+    def observed_seconds(self) -> float:
+        """For how long GPUs were heard, all together."""
+        return sum(weight * (one.end - one.start) for one, weight in self._heard())
+
+    def sampling_error(self, user: str) -> float:
+        """What sampling alone makes of a user's GPU-seconds: the standard deviation.
+
+        Each end of a job is seen up to one interval late, of all its GPUs at once: the
+        difference of two such delays has a deviation of interval / sqrt(6).
+        """
+        seats: dict[int, float] = {}
+        for seat in (one for node in self.seats for one in node):
+            for job in seat.jobs:
+                if job.user == user:
+                    seats[job.pid] = seats.get(job.pid, 0.0) + seat.weight
+        variance = sum(weight**2 for weight in seats.values()) / 6
+        return float(self.interval_seconds * variance**0.5)
+
+    def _heard(self) -> Iterator[tuple[Segment, float]]:
+        for seat in (one for node in self.seats for one in node):
+            for segment in seat.segments:
+                if segment.heard:
+                    yield segment, seat.weight
+
+
+class Report(Struct, frozen=True):
+    """What reaches the hub `now` was taken `at`."""
+
+    now: float
+    at: float
+    snapshot: Snapshot
+
+
+def made_month(days: float, interval_seconds: float, seed: int = 1) -> Month:
+    """100 GPUs on 13 nodes; two of the last node's are split in two."""
+    chance = random.Random(seed)
+    end = START + days * DAY
+    seats = [_seats(node) for node in range(_WHOLE_NODES + 1)]
+    for node in seats:
+        _fill(node, end, chance)
+    outages = [_outages(end, chance) for _ in seats]
+    for node, silences in zip(seats, outages, strict=True):
+        for seat in node:
+            seat.segments = list(_segments(seat, end, silences))
+    return Month(end=end, interval_seconds=interval_seconds, seats=seats, outages=outages)
+
+
+def reports(month: Month, seed: int = 2) -> Iterator[list[Report]]:
+    """What reaches the hub, an interval at a time."""
+    chance = random.Random(seed)
+    pace = month.interval_seconds
+    nodes = [_Node(month, number) for number in range(len(month.seats))]
+    phases = sorted(chance.uniform(0, 0.9 * pace) for _ in nodes)
+    for step in range(int((month.end - START) / pace)):
+        told: list[Report] = []
+        for node, phase in zip(nodes, phases, strict=True):
+            at = START + step * pace + phase + chance.uniform(0, 0.05 * pace)
+            told += node.told(step, at)
+        yield told
+
+
+class _Node:
+    """One node as it reports: what is like before is not made again."""
+
+    def __init__(self, month: Month, number: int) -> None:
+        self._number, self._pace = number, month.interval_seconds
+        self._seats, self._outages = month.seats[number], month.outages[number]
+        self._cards: tuple[Gpu, ...] = ()
+        self._until = START
+        self._kept: list[Report] = []
+
+    def told(self, step: int, at: float) -> list[Report]:
+        if at >= self._until:
+            now = {seat.uuid: seat.segment(at) for seat in self._seats}
+            self._cards = tuple(_cards(self._seats, now))
+            self._until = min(one.end for one in now.values())
+        made = snapshot(
+            *self._cards,
+            node=f"gpu{self._number:02d}",
+            taken_at=at,
+            sequence=step,
+            run_id="run",
+            interval_seconds=self._pace,
+            host=_HOST,
+        )
+        outage = next((one for one in self._outages if one.start <= at < one.end), None)
+        if outage is not None:
+            self._kept += [Report(at, at, made)] if outage.kept else []
+            return []
+        late, self._kept = self._kept, []
+        return [Report(at, at, made), *[Report(at, each.at, each.snapshot) for each in late]]
+
+
+def _seats(node: int) -> list[Seat]:
+    whole = node < _WHOLE_NODES
+    seats: list[Seat] = []
+    for index in range(_CARDS if whole else _LAST_NODE_CARDS):
+        uuid = f"GPU-{node:02d}-{index}"
+        if whole or index >= _SPLIT_CARDS:
+            seats.append(Seat(uuid=uuid, node=node, index=index))
+            continue
+        seats.append(Seat(uuid=uuid, node=node, index=index, weight=1 - 2 * SLICES))
+        seats += [
+            Seat(uuid=f"MIG-{uuid}-{part}", node=node, index=index, weight=SLICES, parent=uuid)
+            for part in (1, 2)
+        ]
+    return seats
+
+
+def _fill(seats: Sequence[Seat], end: float, chance: random.Random) -> None:
+    """Give the seats of a node jobs until the month is over."""
+    split = {seat.parent for seat in seats}
+    free_at = {seat.uuid: START for seat in seats if seat.uuid not in split}
+    by_uuid = {seat.uuid: seat for seat in seats}
+    pid = 1000
+    while (begins := min(free_at.values())) < end:
+        count = chance.choice((1, 1, 1, 2, 2, 4))
+        chosen = sorted(free_at, key=free_at.__getitem__)[:count]
+        start = max(begins, *[free_at[uuid] for uuid in chosen], START)
+        start += chance.expovariate(1 / HOUR)
+        length = min(_LONGEST_HOURS, chance.expovariate(1 / 5) + 0.25) * HOUR
+        pid += 2
+        job = _job(pid, start, start + length, chance)
+        for uuid in chosen:
+            by_uuid[uuid].jobs.append(job)
+            free_at[uuid] = job.end
+        if job.idle is None and chance.random() < 0.25:
+            by_uuid[chosen[0]].jobs.append(_guest(job, chance))
+
+
+def _job(pid: int, start: float, end: float, chance: random.Random) -> Job:
+    idle, kind = None, chance.random()
+    if kind < 0.05:
+        idle = (start, end)
+    elif kind < 0.3:
+        idle = (start + 0.4 * (end - start), start + chance.uniform(0.6, 0.9) * (end - start))
+    return Job(pid=pid, user=chance.choice([*USERS]), start=start, end=end, idle=idle)
+
+
+def _guest(host: Job, chance: random.Random) -> Job:
+    """Somebody who shares a GPU for a while."""
+    first, last = sorted(chance.uniform(host.start, host.end) for _ in range(2))
+    return Job(pid=host.pid + 1, user=chance.choice([*USERS]), start=first, end=last)
+
+
+def _outages(end: float, chance: random.Random) -> list[Outage]:
+    """Some hours about once in five days, of which every other is told of later."""
+    found: list[Outage] = []
+    at = START + chance.uniform(0.1, 5) * DAY
+    while at < end - DAY / 4:
+        until = min(at + chance.uniform(1, 10) * HOUR, end - DAY / 8)
+        found.append(Outage(at, until, kept=len(found) % 2 == 0))
+        at = until + chance.uniform(2, 8) * DAY
+    return found
+
+
+def _segments(seat: Seat, end: float, outages: Sequence[Outage]) -> Iterator[Segment]:
+    lost = [(one.start, one.end) for one in outages if not one.kept]
+    idle = [job.idle for job in seat.jobs if job.idle is not None]
+    spans = [*[(job.start, job.end) for job in seat.jobs], *idle, *lost]
+    times = sorted({START, end, *[at for span in spans for at in span if START < at < end]})
+    for start, until in pairwise(times):
+        there = tuple(job for job in seat.jobs if job.start <= start < job.end)
+        yield Segment(
+            start,
+            until,
+            there,
+            any(job.works(start) for job in there),
+            not any(one[0] <= start < one[1] for one in lost),
+        )
+
+
+def _cards(seats: Sequence[Seat], now: dict[str, Segment]) -> Iterator[Gpu]:
+    for seat in seats:
+        if seat.parent is not None:
+            continue
+        parts = [one for one in seats if one.parent == seat.uuid]
+        works = now[seat.uuid].works or any(now[part.uuid].works for part in parts)
+        yield gpu(
+            seat.index,
+            uuid=seat.uuid,
+            busy_percent=None if parts else 90.0 if works else 0.0,
+            power_watts=450.0 if works else 90.0,
+            sm_clock_mhz=1700,
+            processes=_processes(now[seat.uuid]),
+            mig_mode=bool(parts),
+            instances=tuple(_instance(part, number, now) for number, part in enumerate(parts, 1)),
+        )
+
+
+def _instance(part: Seat, number: int, now: dict[str, Segment]) -> Instance:
+    segment = now[part.uuid]
+    return instance(
+        number,
+        uuid=part.uuid,
+        profile=PROFILE,
+        busy_percent=90.0 if segment.works else 0.0,
+        processes=_processes(segment),
+    )
+
+
+def _processes(segment: Segment) -> tuple[Process, ...]:
+    return tuple(
+        process(job.pid, user=job.user, group=USERS[job.user], started_at=job.start)
+        for job in segment.jobs
+    )

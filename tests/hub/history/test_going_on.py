@@ -1,0 +1,88 @@
+"""A hub that was killed goes on from what it had handed on, as if it had never stopped."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet_smi.hub.fleet import Change, Fleet
+from tests.hub.history.kept import Kept, Watched
+from tests.hub.history.stories import REPORTS, START, Report, close, reported
+
+
+def judged(reports: list[Report]) -> list[Change]:
+    fleet, at, changes = Fleet(), START, []
+    for number, one in enumerate(reports, 1):
+        at += one.after
+        change = fleet.apply(reported(one, number), at)
+        assert change is not None
+        changes.append(change)
+    return changes
+
+
+def told(changes: list[Change], watched: Watched) -> None:
+    for change in changes:
+        watched.fleet.apply(change.snapshot, change.at)
+        watched.history.take(change)
+        watched.history.tick(change.at)
+
+
+def ended(watched: Watched, changes: list[Change]) -> Kept:
+    watched.history.tick(changes[-1].at + 100)
+    return watched.kept
+
+
+def assert_same(one: Kept, other: Kept) -> None:
+    for uuid in ("GPU-00000000", "GPU-00000001"):
+        assert one.periods(uuid) == other.periods(uuid)
+        ours, theirs = one.occupancies(uuid), other.occupancies(uuid)
+        assert [(it.start, it.end, it.certain) for it in ours] == [
+            (it.start, it.end, it.certain) for it in theirs
+        ]
+        assert [it.sums.gpu_seconds for it in ours] == close([it.sums.gpu_seconds for it in theirs])
+    assert one.presence() == other.presence()
+    assert sums(one) == close(sums(other))
+
+
+def sums(kept: Kept) -> dict[object, float]:
+    return {
+        (row.hour, row.place, row.user, row.state): row.sums.gpu_seconds for row in kept.usage()
+    }
+
+
+@settings(max_examples=40, deadline=None)
+@given(REPORTS, st.integers(0, 30))
+def test_killed_and_told_again_what_it_had_not_kept(reports: list[Report], killed: int) -> None:
+    changes = judged(reports)
+    never_stopped = Watched()
+    told(changes, never_stopped)
+    first = Watched()
+    told(changes[:killed], first)
+    second = Watched(first.kept)
+    recent = [one for one in changes if one.at > changes[min(killed, len(changes)) - 1].at - 600]
+    told(recent, second)
+    assert_same(ended(second, changes), ended(never_stopped, changes))
+
+
+@settings(max_examples=40, deadline=None)
+@given(REPORTS, st.integers(0, 30))
+def test_closed_in_order_nothing_need_be_told_again(reports: list[Report], stopped: int) -> None:
+    changes = judged(reports)
+    never_stopped = Watched()
+    told(changes, never_stopped)
+    first = Watched()
+    told(changes[:stopped], first)
+    first.history.close()
+    second = Watched(first.kept)
+    told(changes[stopped:], second)
+    assert_same(ended(second, changes), ended(never_stopped, changes))
+
+
+@settings(max_examples=40, deadline=None)
+@given(REPORTS)
+def test_what_was_counted_is_not_counted_again(reports: list[Report]) -> None:
+    changes = judged(reports)
+    once, twice = Watched(), Watched()
+    told(changes, once)
+    told(changes, twice)
+    recent = [one for one in changes if one.at > changes[-1].at - 600]
+    told(recent, twice)
+    assert_same(ended(twice, changes), ended(once, changes))

@@ -1,0 +1,351 @@
+"""What happened to a node, told by its reports: periods, people, silence, what comes late."""
+
+from typing import Any
+
+import pytest
+
+from fleet_smi.hub.fleet import Fleet
+from fleet_smi.hub.history.rows import Checkpoint
+from fleet_smi.model.history import NOBODY
+from fleet_smi.model.people import UNSEEN
+from fleet_smi.model.snapshot import Gpu
+from fleet_smi.model.units import GIB
+from tests.builders import HOUR, MINUTE, NOON, gpu, instance, process, snapshot
+from tests.hub.history.kept import Kept, Watched, times
+from tests.hub.history.stories import close
+
+NODE = "id-of-gpu01"
+FIRST = "GPU-00000000"
+
+
+class Story:
+    """One node that reports every second, from noon on."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.watched = Watched()
+        self.sequence = 0
+        self.fields = fields
+
+    @property
+    def kept(self) -> Kept:
+        return self.watched.kept
+
+    def tell(self, second: float, *gpus: Gpu, number: int | None = None, **fields: Any) -> None:
+        self.sequence += 1
+        made: dict[str, Any] = {"sequence": number or self.sequence, "run_id": "run"}
+        made |= self.fields | fields
+        taken = snapshot(*gpus, taken_at=NOON + second, **made)
+        self.watched.take(taken, NOON + second)
+
+    def go_on(self, start: float, end: float, *gpus: Gpu, **fields: Any) -> None:
+        """A report every second."""
+        second = start
+        while second < end:
+            self.tell(second, *gpus, **fields)
+            second += 1
+
+    def silence(self, second: float) -> None:
+        self.watched.history.tick(NOON + second)
+
+
+def working(*pids: int, user: str = "alice", index: int = 0, **fields: Any) -> Gpu:
+    people = tuple(process(pid, user=user) for pid in pids)
+    return gpu(index, **({"processes": people, "busy_percent": 95.0} | fields))
+
+
+def test_a_period_ends_when_somebody_comes_and_begins_anew_when_they_leave() -> None:
+    story = Story()
+    story.go_on(0, 5, gpu())
+    story.go_on(5, 12, working(1))
+    story.go_on(12, 20, gpu())
+    story.silence(100)
+    told = [
+        (one.state, [holder.user for holder in one.holders]) for one in story.kept.periods(FIRST)
+    ]
+    assert told == [("free", []), ("busy", ["alice"]), ("free", [])]
+    assert times(story.kept.periods(FIRST)) == [(0, 5), (5, 12), (12, 20)]
+    (occupancy,) = story.kept.occupancies()
+    assert (occupancy.sums.gpu_seconds, occupancy.certain) == (7.0, True)
+
+
+def test_what_goes_on_is_told_to_who_asks() -> None:
+    story = Story()
+    story.go_on(0, 25, working(1))
+    story.silence(24)
+    opened = story.watched.history.open()
+    assert [(place, one.end) for place, one in opened.periods] == [((NODE, FIRST), None)]
+    assert [one.end for one in opened.presence] == [None]
+    assert [one.holder.pid for _, one in opened.occupancies] == [1]
+    assert [(row.user, row.sums.gpu_seconds) for row in opened.usage] == [("alice", 20.0)]
+    assert story.kept.periods(FIRST) == []
+
+
+def test_silence_ends_all_for_now_and_says_that_it_is_not_sure() -> None:
+    story = Story()
+    story.go_on(0, 5, working(1))
+    story.silence(60)
+    (period,), (occupancy,), (heard,) = (
+        story.kept.periods(FIRST),
+        story.kept.occupancies(),
+        story.kept.presence(),
+    )
+    assert not (period.certain or occupancy.certain or heard.certain)
+    assert times([period, occupancy, heard]) == [(0, 5)] * 3
+
+
+def test_the_same_process_after_a_gap_goes_on_and_the_gap_is_not_counted() -> None:
+    story = Story()
+    story.go_on(0, 5, working(1))
+    story.silence(60)
+    story.go_on(100, 110, working(1))
+    story.go_on(110, 112, gpu())
+    story.silence(112)
+    (occupancy,) = story.kept.occupancies()
+    assert times([occupancy]) == [(0, 110)]
+    assert occupancy.certain
+    assert occupancy.sums.gpu_seconds == close(15.0)
+    assert times(story.kept.periods(FIRST)) == [(0, 5), (100, 110)]
+
+
+def test_another_process_of_the_same_number_is_another() -> None:
+    story = Story()
+    story.go_on(0, 5, gpu(processes=(process(1, started_at=NOON - 100),), busy_percent=95.0))
+    story.go_on(5, 15, gpu(processes=(process(1, started_at=NOON + 4.9 + 6),), busy_percent=95.0))
+    story.silence(100)
+    assert [one.sums.gpu_seconds for one in story.kept.occupancies()] == close([10.0, 5.0])
+
+
+def test_reports_that_were_kept_back_for_an_hour_land_where_they_belong() -> None:
+    story = Story()
+    story.go_on(0, 5, working(1))
+    story.silence(HOUR)
+    story.go_on(5, 60, working(1))  # in order, as an agent sends what it kept
+    story.go_on(60, 70, gpu())
+    story.silence(2 * HOUR)
+    (occupancy,) = story.kept.occupancies()
+    assert (times([occupancy]), occupancy.sums.gpu_seconds) == ([(0, 60)], close(60.0))
+    assert times(story.kept.presence()) == [(0, 70)]
+    assert len(story.kept.series()) == 7
+
+
+def test_what_comes_late_fills_the_gap_and_harms_nothing() -> None:
+    story = Story()
+    story.go_on(0, 20, working(1))
+    story.sequence += 1000
+    story.go_on(1000, 1020, working(1))
+    before = {row.start: row for row in story.kept.series()}
+    for offset in range(500):
+        story.tell(100 + offset, working(2, user="bob"), number=21 + offset)
+    story.silence(1019)
+    story.silence(1021.5)
+    story.go_on(1022, 1025, gpu())
+    story.silence(1100)
+    kept = story.kept
+    assert times(kept.periods(FIRST))[:3] == [(0, 20), (100, 600), (1000, 1022)]
+    assert kept.seconds(user="bob") == close(500.0)
+    assert kept.seconds(user="alice") == close(42.0)
+    assert all(row in kept.series() for row in before.values())
+    assert {row.start - NOON for row in kept.series()} >= set(range(100, 600, 10))
+    assert times(kept.presence()) == [(0, 20), (100, 600), (1000, 1025)]
+
+
+def test_late_reports_of_who_is_still_there_are_part_of_the_same_occupancy() -> None:
+    story = Story()
+    story.go_on(0, 20, working(1))
+    story.sequence += 1000
+    story.go_on(200, 220, working(1))
+    for offset in range(100):
+        story.tell(50 + offset, working(1), number=21 + offset)
+    story.silence(219)
+    story.silence(222)
+    story.silence(300)
+    (occupancy,) = story.kept.occupancies()
+    assert occupancy.sums.gpu_seconds == close(20.0 + 100.0 + 20.0)
+
+
+def test_late_sums_are_added_to_the_hours_around_the_gap() -> None:
+    noon = NOON // HOUR * HOUR + HOUR - 30 - NOON
+    story = Story()
+    story.go_on(noon, noon + 10, working(1))
+    story.sequence += 1000
+    story.go_on(noon + 60, noon + 80, working(1))
+    for offset in range(40):
+        story.tell(noon + 12 + offset, working(1), number=11 + offset)
+    story.silence(noon + 79)
+    story.silence(noon + 81)
+    story.silence(noon + 200)
+    by_hour = sorted((row.hour, row.sums.gpu_seconds) for row in story.kept.usage())
+    assert [seconds for _, seconds in by_hour] == close([10.0 + 18.0, 22.0 + 20.0])
+
+
+def test_what_is_too_late_for_any_gap_is_only_counted() -> None:
+    story = Story()
+    story.go_on(10, 20, working(1))
+    story.tell(5, working(2), number=0, run_id="another")
+    assert story.watched.history.counts()["history_reports_too_late_total"] == 1
+
+
+def test_two_people_share_a_gpu_in_equal_parts_and_their_processes_share_theirs() -> None:
+    story = Story()
+    people = (process(1), process(2), process(3, user="bob"))
+    story.go_on(0, 12, gpu(processes=people, busy_percent=50.0, power_watts=300.0))
+    story.silence(100)
+    kept = story.kept
+    assert (kept.seconds(user="alice"), kept.seconds(user="bob")) == close((6.0, 6.0))
+    assert [one.sums.gpu_seconds for one in kept.occupancies()] == close([3.0, 3.0, 6.0])
+    assert sum(one.sums.energy_joules for one in kept.occupancies()) == close(3600.0)
+    assert sum(one.sums.busy_seconds for one in kept.occupancies()) == close(6.0)
+
+
+def test_memory_is_the_mean_over_time_and_the_peak() -> None:
+    story = Story()
+    for start, end, gibibytes in ((0, 5, 10), (5, 10, 30), (10, 20, 20)):
+        people = (process(1, gpu_memory_bytes=gibibytes * GIB),)
+        story.go_on(start, end, gpu(processes=people, busy_percent=95.0))
+    story.silence(100)
+    (occupancy,) = story.kept.occupancies()
+    assert occupancy.mean_memory_bytes == 20 * GIB
+    assert occupancy.peak_memory_bytes == 30 * GIB
+    assert len(story.kept.periods(FIRST)) == 1
+
+
+def test_work_that_nobody_is_seen_at_is_somebodys() -> None:
+    story = Story()
+    hidden = gpu(processes=None, busy_percent=99.0, memory_used_bytes=40 * GIB)
+    story.go_on(0, 10, hidden)
+    story.silence(100)
+    states = {row.state for row in story.kept.usage()}
+    expected = UNSEEN if states & {"busy", "held"} else NOBODY
+    assert story.kept.seconds(user=expected) == close(10.0)
+
+
+def test_an_instance_is_its_part_of_a_gpu_and_all_parts_are_the_whole() -> None:
+    story = Story()
+    big = instance(1, profile="4g.40gb", processes=(process(1),))
+    small = instance(2, profile="1g.10gb", processes=(process(2, user="bob"),))
+    everybody = (process(1), process(2, user="bob"))
+    card = gpu(mig_mode=True, instances=(big, small), processes=everybody, busy_percent=None)
+    story.go_on(0, 14, card)
+    story.silence(100)
+    kept = story.kept
+    assert kept.seconds(user="alice") == close(14 * 4 / 7)
+    assert kept.seconds(user="bob") == close(14 * 1 / 7)
+    assert kept.seconds() == close(14.0)
+    assert kept.gpus[NODE, small.uuid].parent == FIRST
+    assert {row.uuids for row in kept.series()} == {(FIRST, big.uuid, small.uuid)}
+
+
+def test_a_gpu_that_is_gone_is_broken_and_the_others_go_on() -> None:
+    story = Story()
+    story.go_on(0, 15, working(1), gpu(1))
+    story.go_on(15, 30, working(1))
+    story.silence(100)
+    assert times(story.kept.periods(FIRST)) == [(0, 30)]
+    states = [one.state for one in story.kept.periods("GPU-00000001")]
+    assert states == ["free", "broken"]
+
+
+def test_a_gpu_that_moved_to_another_node_has_ended_here() -> None:
+    story = Story()
+    story.go_on(0, 15, working(1), gpu(1))
+    story.go_on(15, 20, working(1))
+    there = Story(node_id="id-of-gpu02", node="gpu02")
+    there.watched = story.watched
+    for second in range(20, 30):
+        there.tell(second, gpu(1))
+        story.tell(second, working(1))
+    story.silence(100)
+    assert times(story.kept.periods("GPU-00000001")) == [(0, 15), (15, 20)]
+    assert times(story.kept.periods("GPU-00000001", "id-of-gpu02")) == [(20, 30)]
+
+
+def test_a_clock_that_is_set_back_counts_no_second_twice() -> None:
+    story = Story()
+    story.go_on(0, 100, working(1))
+    for offset in range(80):  # by a minute
+        story.watched.take(
+            snapshot(working(1), sequence=200 + offset, run_id="run", taken_at=NOON + offset),
+            NOON + 40 + offset,
+        )
+    story.silence(200)
+    assert story.kept.seconds(user="alice") == close(120.0)
+    assert times(story.kept.periods(FIRST)) == [(0, 120)]
+
+
+def test_a_clock_that_was_years_ahead_does_not_stop_history() -> None:
+    story = Story()
+    story.go_on(1e8, 1e8 + 10, working(1))
+    story.go_on(0, 30, working(1))
+    story.silence(100)
+    assert times(story.kept.periods(FIRST)) == [(0, 30), (1e8, 1e8 + 10)]
+
+
+def test_a_node_that_was_removed_has_ended_and_is_forgotten() -> None:
+    story = Story()
+    story.go_on(0, 15, working(1))
+    story.watched.history.forget(NODE, NOON + 14.5)
+    story.silence(15)
+    assert times(story.kept.periods(FIRST)) == [(0, 14.5)]
+    assert times(story.kept.presence()) == [(0, 14.5)]
+    assert story.kept.checkpoints() == []
+    assert story.watched.history.open().periods == []
+    assert list(story.kept.moments.values())[-1].nodes == 0
+
+
+def test_every_minute_the_fleet_is_counted() -> None:
+    story = Story()
+    other = Story(node_id="id-of-gpu02", node="gpu02")
+    other.watched = story.watched
+    for second in range(180):
+        story.tell(second, working(1), gpu(1))
+        if second < 90:
+            other.tell(second, gpu(2))
+        story.silence(second)
+    counted = [
+        (one.nodes, one.nodes_reporting, one.gpus["free"], one.gpus["busy"])
+        for one in story.kept.moments.values()
+    ]
+    first = NOON // MINUTE * MINUTE
+    assert list(story.kept.moments) == [first, first + 60, first + 120, first + 180][: len(counted)]
+    assert counted[1] == (2, 2, 2.0, 1.0)
+    assert counted[-1] == (2, 1, 1.0, 1.0)
+
+
+def test_names_labels_and_gpus_are_told_once_and_when_they_change() -> None:
+    story = Story(labels={"room": "a"})
+    story.go_on(0, 30, gpu(), gpu(1))
+    story.silence(29)
+    assert sum(len(batch.gpus) for batch in story.kept.batches) == 2
+    story.watched.fleet.label(NODE, "renamed", {"group": "vision"})
+    story.go_on(30, 50, gpu(), gpu(1))
+    story.silence(60)
+    assert story.kept.nodes[NODE].name == "renamed"
+    assert story.kept.nodes[NODE].labels == {"room": "a", "group": "vision"}
+
+
+def test_nothing_grows_with_time() -> None:
+    story = Story(interval_seconds=30.0)
+
+    def size(day: int) -> int:
+        for minute in range(24 * 60):
+            second = day * 24 * HOUR + minute * MINUTE
+            people = (process(minute % 7 + 1, started_at=NOON + second),)
+            story.tell(second, gpu(processes=people, busy_percent=95.0))
+            if minute % 200 == 0:
+                story.silence(second + 10 * MINUTE)
+        story.kept.batches.clear()
+        (checkpoint,) = story.kept.checkpoints()
+        return len(checkpoint.data)
+
+    sizes = [size(day) for day in range(3)]
+    assert sizes[2] < 1.2 * sizes[1]
+
+
+def test_a_checkpoint_that_cannot_be_read_costs_only_what_was_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = Kept()
+    kept.put_checkpoint(Checkpoint(node_id=NODE, data=b"not one"))
+    watched = Watched(kept, Fleet())
+    watched.take(snapshot(gpu()), NOON)
+    assert "begins anew" in caplog.text

@@ -1,0 +1,64 @@
+"""The hub has written down what it hears, and goes on from that in its next life."""
+
+import asyncio
+from pathlib import Path
+
+from fleet_smi.hub.database import open_database
+from fleet_smi.hub.delivery import Delivery
+from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.history.history import History
+from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.memory import Memory
+from tests.builders import NOON, gpu, process, snapshot
+from tests.hub.history.kept import Kept, times
+
+UUID = gpu().uuid
+
+
+class Lives:
+    """Lives of a hub on one state folder, with what is kept of its history."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kept = Kept()
+        self.now = NOON
+        self._engine = open_database(folder / "hub.db")
+
+    async def live(self, start: int, end: int, *, removes: str | None = None) -> None:
+        memory, fleet = Memory(self._engine, Remembered), Fleet()
+        hub = Hub(
+            fleet,
+            [],
+            memory,
+            History(fleet, self.kept),
+            remember_seconds=60,
+            clock=lambda: self.now,
+        )
+        running = asyncio.ensure_future(hub.run())
+        while not hub.ready:
+            await asyncio.sleep(0)
+        for second in range(start, end):
+            self.now = NOON + second
+            card = gpu(processes=(process(1),), busy_percent=95.0)
+            told = snapshot(card, sequence=second + 1, run_id="run", taken_at=self.now)
+            hub.deliver(Delivery(source="scripted", target="gpu01", what=told))
+            hub.publish()
+        if removes is not None:
+            await hub.remove(removes)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        memory.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def test_an_occupancy_outlives_the_hub(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    asyncio.run(lives.live(0, 15))
+    asyncio.run(lives.live(15, 30, removes="id-of-gpu01"))
+    lives.close()
+    (occupancy,) = lives.kept.occupancies()
+    assert times([occupancy]) == [(0, 29)]
+    assert occupancy.sums.gpu_seconds == 29.0
+    assert times(lives.kept.periods(UUID)) == [(0, 29)]
+    assert lives.kept.checkpoints() == []

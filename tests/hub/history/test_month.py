@@ -1,0 +1,251 @@
+"""A month of 100 GPUs whose truth is known, told by samples: what is asked later is that truth.
+
+Each change is seen with the first sample after it, up to one interval late. Over the jobs of a
+user these delays cancel out: what is left of them is the sampling error, and it is far below 1 %.
+"""
+
+import asyncio
+import os
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from msgspec import Struct
+
+from fleet_smi.hub.fleet import Fleet
+from fleet_smi.hub.history.answers import Answers
+from fleet_smi.hub.history.history import History
+from fleet_smi.hub.history.retention import Keep
+from fleet_smi.hub.history.store import open_history
+from fleet_smi.hub.history.totals import By
+from fleet_smi.hub.history.writer import Writer
+from fleet_smi.model.fleet import FleetView, State
+from fleet_smi.model.history import GpuPeriods, Period, Usages
+from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
+from fleet_smi.model.units import GIB
+from tests.builders import HOUR
+from tests.hub.history.month import DAY, START, USERS, Month, Report, Seat, made_month, reports
+from tests.machines import wait_until
+
+MOMENTS, LOOKS = 1000, 20
+KEEP = Keep(
+    grains={10: DAY / 4, 60: 14 * DAY, 900: 365 * DAY}, ledger_seconds=365 * DAY, most_bytes=GIB
+)
+LONG = bool(os.environ.get("FLEET_SMI_LONG"))
+# A state that only a threshold changes must be seen so often before it stands.
+WINDOW = DEFAULT_THRESHOLDS.idle_window_seconds
+MOST_SKIPPED = 0.35
+AGAIN = 0.01
+SETTLING = DEFAULT_THRESHOLDS.settle_samples
+
+
+class Hub:
+    """Lives of a hub, on one history, with a clock of its own."""
+
+    def __init__(self, where: str) -> None:
+        self.now = START
+        self._where = where
+        self._fleet = Fleet()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._store = open_history(self._where)
+        self._writer = Writer(self._store, KEEP, clock=lambda: self.now, upkeep_seconds=2.0)
+        self._history = History(self._fleet, self._writer)
+        self._history.recall()
+
+    def take(self, told: Sequence[Report]) -> None:
+        for report in told:
+            self.now = max(self.now, report.now)
+            change = self._fleet.apply(report.snapshot, report.at)
+            if change is not None:
+                self._history.take(change)
+
+    def tick(self) -> None:
+        self._history.tick(self.now)
+        if self._writer.given - self._writer.written > 64:
+            wait_until(lambda: self._writer.given - self._writer.written < 16, 60.0)
+
+    def start_again(self, *, killed: bool = False) -> None:
+        """End, or be killed, and begin again with what is remembered."""
+        self.end(killed=killed)
+        before, self._fleet = self._fleet, Fleet()
+        for node_id in [node.node_id for node in before.view(self.now).nodes]:
+            remembered = before.remembered(node_id)
+            assert remembered is not None
+            self._fleet.restore(remembered)
+        self._begin()
+
+    def end(self, *, killed: bool = False) -> None:
+        if not killed:
+            self._history.close()
+        self._writer.close()
+        assert (self._writer.failures, self._writer.gap) == (0, None)
+        self._store.close()
+
+    def answers(self) -> Answers:
+        wait_until(lambda: self._writer.given == self._writer.written, 60.0)
+        return Answers(self._history, self._store, self._writer, KEEP, clock=lambda: self.now)
+
+
+def lived(month: Month, where: str) -> Hub:
+    """A hub that heard all of a month, was stopped now and then, and killed as often."""
+    hub, chance = Hub(where), random.Random(3)
+    for told in reports(month):
+        half = len(told) // 2
+        hub.take(told[:half])
+        if chance.random() < AGAIN:
+            hub.tick()
+            hub.start_again(killed=chance.random() < 0.5)
+        hub.take(told[half:])
+        hub.tick()
+    return hub
+
+
+class Truth(Struct, frozen=True):
+    """How a seat stands, and whose processes are on it."""
+
+    state: State
+    pids: frozenset[int]
+
+
+def truth(month: Month, seat: Seat, at: float) -> Truth | None:
+    """What samples show of a moment; `None` where something changed too shortly before it."""
+    pace = 1.1 * month.interval_seconds
+    settled, now = SETTLING * pace, seat.segment(at)
+    edges = [edge for one in month.outages[seat.node] for edge in (one.start, one.end)]
+    # What was heard of before an outage holds for a while; what comes late is judged anew.
+    near = any(edge - pace < at < edge + 2 * pace + settled + WINDOW for edge in edges)
+    if not now.heard or near or at - now.start < pace:
+        return None
+    pids = frozenset(job.pid for job in now.jobs)
+    if not now.jobs:
+        return Truth("free", pids)
+    before = seat.segment(now.start - 1.0)
+    since = at - now.start
+    if now.works:
+        was_held = before.jobs == now.jobs and not before.works
+        return None if was_held and since < settled else Truth("busy", pids)
+    if WINDOW - pace < since < WINDOW + settled + pace:
+        return None
+    return Truth("busy" if since < WINDOW else "held", pids)
+
+
+def period_at(periods: Sequence[Period], at: float) -> Period:
+    found = periods[bisect_right(periods, at, key=lambda one: one.start) - 1]
+    assert found.start <= at
+    assert found.end is None or at < found.end
+    return found
+
+
+def seats_of(month: Month) -> list[Seat]:
+    """Those that people sit on."""
+    split = {seat.parent for node in month.seats for seat in node}
+    return [seat for node in month.seats for seat in node if seat.uuid not in split]
+
+
+def check_moments(month: Month, found: Sequence[GpuPeriods]) -> float:
+    """All are as they were in truth at random moments; returns how many could not be judged."""
+    chance, told = random.Random(4), {each.gpu.uuid: each.periods for each in found}
+    skipped = 0
+    for _ in range(MOMENTS):
+        at = chance.uniform(START, month.end - month.interval_seconds)
+        for seat in seats_of(month):
+            expected = truth(month, seat, at)
+            if expected is None:
+                skipped += 1
+                continue
+            period = period_at(told[seat.uuid], at)
+            shown = Truth(period.state, frozenset(one.pid for one in period.holders))
+            assert shown == expected, (seat.uuid, at - START, period)
+    return skipped / (MOMENTS * len(seats_of(month)))
+
+
+def check_view(month: Month, view: FleetView, at: float) -> None:
+    """The fleet as it is shown of a moment is as it was in truth."""
+    parts = [part for node in view.nodes for gpu in node.gpus for part in (gpu, *gpu.instances)]
+    shown = {
+        part.uuid: Truth(part.verdict.state, frozenset(one.pid for one in part.processes or ()))
+        for part in parts
+    }
+    for seat in seats_of(month):
+        expected = truth(month, seat, at)
+        assert expected is None or shown[seat.uuid] == expected, (seat.uuid, at - START)
+
+
+def check_hours(month: Month, by_user: Usages) -> None:
+    """Everybody's GPU-hours are as in truth: within 1 %, or what sampling makes of few of them."""
+    expected, had = month.gpu_seconds(), {row.name: row.sums for row in by_user.rows}
+    assert set(had) == set(USERS)
+    for user, seconds in expected.items():
+        error = 5 * month.sampling_error(user)
+        assert had[user].gpu_seconds == pytest.approx(seconds, rel=0.01, abs=error)
+    assert sum(by_user.by_state.values()) == pytest.approx(month.observed_seconds(), rel=0.01)
+
+
+def check_sums(month: Month, found: Sequence[GpuPeriods], sums: Sequence[Usages]) -> None:
+    """All sums come to the time in which GPUs were heard, whatever they are made by."""
+    weights = {seat.uuid: seat.weight for node in month.seats for seat in node}
+    start, end = sums[0].start, sums[0].end
+    heard = sum(
+        weights[each.gpu.uuid] * max(0.0, min(one.end or end, end) - max(one.start, start))
+        for each in found
+        for one in each.periods
+    )
+    for one in sums:
+        assert sum(one.by_state.values()) == pytest.approx(heard, rel=1e-6)
+        assert one.total.gpu_seconds == pytest.approx(
+            sum(row.sums.gpu_seconds for row in one.rows), rel=1e-9
+        )
+
+
+class Told(Struct, frozen=True):
+    """All that is asked of a month."""
+
+    sums: tuple[Usages, ...]
+    periods: list[GpuPeriods]
+
+
+async def asked(month: Month, answers: Answers) -> Told:
+    ended = month.end - 2 * HOUR  # what goes on is not yet counted up to now
+    sums = [await answers.usages(START, ended, by, daily=True) for by in get_args(By)]
+    periods = await answers.periods(await answers.gpus(), START, month.end)
+    return Told(tuple(sums), periods)
+
+
+def check(month: Month, where: str) -> None:
+    """Let a hub hear a month, and ask it."""
+
+    async def scenario() -> None:
+        hub = lived(month, where)
+        told = await asked(month, hub.answers())
+        assert await asked(month, hub.answers()) == told
+        hub.start_again()
+        answers = hub.answers()
+        assert await asked(month, answers) == told
+        check_hours(month, await answers.usages(START, month.end, "user", daily=False))
+        check_sums(month, told.periods, told.sums)
+        assert check_moments(month, told.periods) < MOST_SKIPPED
+        chance = random.Random(5)
+        for _ in range(LOOKS):
+            at = chance.uniform(START, month.end - HOUR)
+            check_view(month, await answers.fleet(at), at)
+        hub.end()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.timeout(3600 if LONG else 600)
+def test_a_month_of_100_gpus_is_told_as_it_was(tmp_path: Path) -> None:
+    month = made_month(30, 60.0 if LONG else 1200.0)
+    for user, seconds in month.gpu_seconds().items():
+        assert 3 * month.sampling_error(user) < 0.01 * seconds
+    check(month, str(tmp_path / "history.db"))
+
+
+@pytest.mark.timeout(600)
+def test_a_day_told_every_other_minute_is_told_as_it_was(where: str) -> None:
+    check(made_month(1, 60.0 if LONG else 120.0), where)

@@ -1,0 +1,176 @@
+"""The history's database: one suite for a file and for a server of PostgreSQL."""
+
+import logging
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, inspect, select, text
+
+from fleet_smi.errors import StateError, UsageError
+from fleet_smi.hub.history import schema
+from fleet_smi.hub.history.store import Store, open_history
+from tests.postgres import Postgres
+
+VERSION_1 = Path(__file__).with_name("history-v1.sql")
+
+
+def version_in(store: Store) -> str:
+    with store.reading() as connection:
+        return str(connection.scalar(select(schema.facts.c.value)))
+
+
+def columns_in(store: Store) -> dict[str, set[str]]:
+    with store.reading() as connection:
+        found = inspect(connection)
+        return {
+            name: {column["name"] for column in found.get_columns(name)}
+            for name in found.get_table_names()
+        }
+
+
+def test_a_new_one_has_every_table_and_takes_little(store: Store) -> None:
+    assert set(columns_in(store)) == set(schema.metadata.tables)
+    assert 0 < store.bytes() < 1 << 20
+    assert store.free_bytes() <= store.bytes()
+    assert store.set_aside is None
+
+
+def test_one_that_is_there_is_opened_again(where: str) -> None:
+    for _ in range(2):
+        store = open_history(where)
+        assert version_in(store) == str(schema.version())
+        store.close()
+
+
+def test_one_of_a_newer_version_is_refused_and_left_alone(where: str) -> None:
+    store = open_history(where)
+    with store.writing() as connection:
+        connection.execute(schema.facts.update().values(value="99"))
+    store.close()
+    with pytest.raises(StateError, match=r"is of version 99 and this fleet-smi knows \d+: update"):
+        open_history(where)
+
+
+def test_a_database_of_something_else_is_refused(where: str) -> None:
+    store = open_history(where)
+    with store.writing() as connection:
+        schema.metadata.drop_all(connection)
+        connection.execute(text("CREATE TABLE recipes (name TEXT)"))
+    store.close()
+    with pytest.raises(StateError, match="is no history of fleet-smi"):
+        open_history(where)
+
+
+def test_an_older_one_is_brought_up_step_by_step(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def to_2(connection: Connection) -> None:
+        connection.execute(text("ALTER TABLE nodes ADD COLUMN rack TEXT"))
+
+    def to_3(connection: Connection) -> None:
+        connection.execute(text("UPDATE nodes SET rack = name"))
+
+    monkeypatch.setattr(schema, "MIGRATIONS", ())
+    open_history(where).close()
+    for steps in ((to_2,), (to_2, to_3), (to_2, to_3)):
+        monkeypatch.setattr(schema, "MIGRATIONS", steps)
+        store = open_history(where)
+        assert version_in(store) == str(1 + len(steps))
+        assert "rack" in columns_in(store)["nodes"]
+        store.close()
+
+
+def test_a_step_that_fails_leaves_the_old_one(
+    where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(connection: Connection) -> None:
+        connection.execute(text("ALTER TABLE nodes ADD COLUMN rack TEXT"))
+        connection.execute(text("SELECT 1 FROM nowhere"))
+
+    monkeypatch.setattr(schema, "MIGRATIONS", ())
+    open_history(where).close()
+    monkeypatch.setattr(schema, "MIGRATIONS", (fails,))
+    store = open_history(where)
+    assert "nowhere" in caplog.text
+    with pytest.raises(StateError, match="not there yet"), store.reading():
+        pass
+    monkeypatch.setattr(schema, "MIGRATIONS", ())
+    store.prepare()
+    assert "rack" not in columns_in(store)["nodes"]
+    store.close()
+
+
+def test_the_first_version_is_brought_up_to_this_one(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(VERSION_1.read_text())
+    connection.close()
+    store = open_history(path)
+    assert version_in(store) == str(schema.version())
+    tables = schema.metadata.tables.items()
+    assert columns_in(store) == {name: set(table.c.keys()) for name, table in tables}
+    store.close()
+
+
+def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
+    store = open_history(tmp_path / "state" / "history.db")
+    found = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()}
+    assert found["history.db"] == found["history.db-wal"] == 0o600
+    store.close()
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 400, None])
+def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
+    tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "history.db"
+    open_history(path).close()
+    damaged = path.read_bytes()[:3000] if content is None else content
+    path.write_bytes(damaged)
+    store = open_history(path)
+    (aside,) = tmp_path.glob("history.db.damaged-*[0-9]")
+    assert aside.read_bytes() == damaged
+    assert store.set_aside == f"history.db was damaged and is set aside as {aside.name}"
+    assert store.set_aside in caplog.text
+    assert version_in(store) == str(schema.version())
+    store.close()
+
+
+def test_a_place_that_cannot_be_used_now_is_said_and_used_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state").write_text("a file")
+    store = open_history(tmp_path / "state" / "history.db")
+    assert "no history for now" in caplog.text
+    (tmp_path / "state").unlink()
+    store.prepare()
+    assert store.bytes() > 0
+    store.close()
+
+
+def test_a_server_that_is_away_is_used_when_it_is_back(
+    postgres: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    with postgres.database() as url:
+        postgres.stop()
+        try:
+            with caplog.at_level(logging.WARNING):
+                store = open_history(url)
+            assert "no history for now" in caplog.text
+        finally:
+            postgres.start()
+        store.prepare()
+        assert version_in(store) == str(schema.version())
+        store.close()
+
+
+def test_what_is_no_place_is_refused() -> None:
+    with pytest.raises(UsageError, match="neither a path nor the URL"):
+        open_history("somewhere")
+
+
+def test_a_password_is_never_told() -> None:
+    store = open_history("postgresql://fleet:secret@127.0.0.1:1/fleet")
+    assert "secret" not in store.name
+    store.close()

@@ -1,0 +1,335 @@
+"""Who writes history down: whole batches, no waiting, and whatever befalls the database."""
+
+import sqlite3
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from fleet_smi.hub.history import schema
+from fleet_smi.hub.history.asking import Asking
+from fleet_smi.hub.history.rows import Batch, Checkpoint, Presence
+from fleet_smi.hub.history.store import Store, open_history
+from fleet_smi.hub.history.writer import Writer
+from tests.hub.history.batches import (
+    DAY,
+    KEEP_ALL,
+    gpu,
+    node,
+    numbered,
+    period,
+    place,
+    row,
+)
+from tests.machines import needs_root, wait_until
+from tests.postgres import Postgres
+
+WITH_NUMBERS = ("periods", "occupancies", "presence", "series", "moments")
+
+
+class Clock:
+    """Goes on by a second at each look."""
+
+    def __init__(self) -> None:
+        self.now = float(DAY)
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@contextmanager
+def writing(store: Store, **options: Any) -> Iterator[Writer]:
+    quick: dict[str, Any] = {"retry_seconds": 0.01, "clock": Clock()} | options
+    writer = Writer(store, KEEP_ALL, **quick)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+def all_written(writer: Writer, seconds: float = 10.0) -> None:
+    wait_until(lambda: writer.written == writer.given, seconds)
+
+
+def rows_in(store: Store, *names: str) -> dict[str, list[tuple[Any, ...]]]:
+    with store.reading() as connection:
+        tables = (schema.metadata.tables[name] for name in names or schema.metadata.tables)
+        return {
+            table.name: sorted(map(tuple, connection.execute(table.select()))) for table in tables
+        }
+
+
+def test_all_of_a_batch_is_written(store: Store) -> None:
+    with writing(store) as writer:
+        writer.put(numbered(1))
+        all_written(writer)
+    found = rows_in(store)
+    assert {name for name, rows in found.items() if not rows} == {"gaps"}
+    assert (writer.failures, writer.trouble, writer.gap) == (0, None, None)
+
+
+def test_what_is_written_twice_stands_there_once(store: Store) -> None:
+    batches = [numbered(1), numbered(2)]
+    with writing(store) as writer:
+        for batch in batches:
+            writer.put(batch)
+        all_written(writer)
+        once = rows_in(store)
+        for batch in batches:
+            writer.put(batch)
+        all_written(writer)
+    assert rows_in(store) == once
+
+
+def test_the_latest_name_of_a_node_is_kept_under_the_same_number(store: Store) -> None:
+    with writing(store) as writer:
+        writer.put(Batch(nodes=[node()], gpus=[gpu()]))
+        writer.put(Batch(nodes=[node(name="new"), node(2)], gpus=[gpu(index=0, model="B200")]))
+    nodes = rows_in(store, "nodes")["nodes"]
+    assert [(key, name) for key, _, name, _ in nodes] == [(1, "new"), (nodes[1][0], "gpu2")]
+    assert [each.model for each in Asking(store).gpus()] == ["B200"]
+
+
+def test_a_gpu_that_nobody_told_of_is_known_by_its_uuid(store: Store) -> None:
+    with writing(store) as writer:
+        writer.put(Batch(periods=[(place(), period(1.0, 2.0))]))
+    (found,) = Asking(store).periods(None, 0.0, 9.0)
+    assert (found.gpu.node, found.gpu.uuid) == ("id-1", "GPU-a")
+
+
+def test_the_last_checkpoint_of_a_node_is_what_a_new_hub_finds(where: str) -> None:
+    store = open_history(where)
+    with writing(store) as writer:
+        writer.put(Batch(checkpoints=[Checkpoint(node_id="a", data=b"1")]))
+        later = [Checkpoint(node_id="a", data=b"2"), Checkpoint(node_id="b", data=b"\x00\xff")]
+        writer.put(Batch(checkpoints=later))
+        writer.put(Batch(checkpoints=[Checkpoint(node_id="c", data=b"3")]))
+        writer.put(Batch(forgotten=["c", "never heard of"]))
+    store.close()
+    store = open_history(where)
+    with writing(store) as writer:
+        assert sorted(writer.checkpoints(), key=lambda each: each.node_id) == later
+    store.close()
+
+
+def test_a_batch_that_can_never_be_written_takes_no_other_with_it(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    unwritable = numbered(2)
+    unwritable.presence = [
+        *unwritable.presence,
+        Presence(node_id="id-1", start=5.0, end=None),
+    ]
+    with writing(store) as writer:
+        for batch in (numbered(1), unwritable, numbered(3)):
+            writer.put(batch)
+        all_written(writer)
+    found = rows_in(store, *WITH_NUMBERS)
+    assert {len(rows) for rows in found.values()} == {2}
+    (gap,) = Asking(store).gaps(0.0, DAY + 1e6)
+    assert "NULL" in gap.why or "null" in gap.why
+    assert "cannot be written" in caplog.text
+    assert writer.gap is None
+
+
+def test_a_lock_makes_nobody_wait_and_all_is_written_when_it_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_history(tmp_path / "history.db")
+    impatient(store.engine)
+    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with writing(store) as writer:
+        began = time.monotonic()
+        for number in range(100):
+            writer.put(numbered(number))
+        assert time.monotonic() - began < 0.5
+        wait_until(lambda: writer.failures >= 3)
+        assert writer.written == 0
+        assert writer.trouble is not None
+        assert "locked" in writer.trouble
+        other.execute("ROLLBACK")
+        other.close()
+        all_written(writer)
+    assert len(rows_in(store, "moments")["moments"]) == 100
+    assert Asking(store).gaps(0.0, 1e12) == []
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2  # once when it begins, once when it ends
+    assert "written again" in said[1]
+    store.close()
+
+
+def impatient(engine: Engine) -> None:
+    """Let nobody wait for another's lock."""
+
+    @event.listens_for(engine, "checkout")
+    def prepare(connection: sqlite3.Connection, *_: object) -> None:
+        connection.execute("PRAGMA busy_timeout=1")
+
+
+def test_when_there_is_no_more_room_to_wait_the_oldest_is_given_up_and_that_is_told(
+    tmp_path: Path,
+) -> None:
+    store = open_history(tmp_path / "history.db")
+    impatient(store.engine)
+    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with writing(store, most_waiting_bytes=40_000) as writer:
+        for number in range(50):
+            writer.put(numbered(number))
+        wait_until(lambda: writer.gap is not None and writer.trouble is not None)
+        open_gap = writer.gap
+        assert open_gap is not None
+        assert open_gap.end is None
+        assert "locked" in open_gap.why
+        other.execute("ROLLBACK")
+        other.close()
+        all_written(writer)
+        assert writer.gap is None
+    kept = [at for at, *_ in rows_in(store, "moments")["moments"]]
+    assert kept == [float(DAY + 10 * number) for number in range(50 - len(kept), 50)]
+    assert 5 < len(kept) < 45
+    (gap,) = Asking(store).gaps(0.0, 1e12)
+    assert gap.end == pytest.approx(gap.start + 50 - len(kept))
+    assert "locked" in gap.why
+    assert [each.node for each in Asking(store).gpus()] == ["gpu1"]
+    store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    needs_root("mount a file system")
+    folder = tmp_path / "small"
+    folder.mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fat(number: int) -> Batch:
+    """A batch that takes about 20 KiB."""
+    batch = numbered(number)
+    batch.checkpoints = [
+        Checkpoint(node_id=f"id-{number}-{each}", data=bytes([each]) * 2000) for each in range(10)
+    ]
+    return batch
+
+
+def test_a_full_disk_is_a_gap_and_writing_goes_on_by_itself(small_disk: Path) -> None:
+    store = open_history(small_disk / "history.db")
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_200_000))
+    with writing(store, most_waiting_bytes=400_000) as writer:
+        while not writer.failures:
+            writer.put(fat(writer.given))
+            wait_until(lambda: writer.failures > 0 or writer.written == writer.given)
+        kept = len(rows_in(store, "moments")["moments"])  # what is there can be read
+        assert 0 < kept == writer.written
+        for _ in range(60):
+            writer.put(fat(writer.given))
+        wait_until(lambda: "full" in (writer.trouble or ""))
+        open_gap = writer.gap
+        assert open_gap is not None
+        ballast.unlink()
+        all_written(writer)
+        assert writer.failures == 0
+    found = {name: len(rows) for name, rows in rows_in(store, *WITH_NUMBERS).items()}
+    assert len(set(found.values())) == 1  # nothing is half there
+    assert kept < found["moments"] < writer.given
+    (gap,) = Asking(store).gaps(0.0, 1e12)
+    assert "full" in gap.why
+    assert writer.gap is None
+    store.close()
+
+
+def test_a_file_that_is_damaged_meanwhile_is_set_aside_and_writing_goes_on(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "history.db"
+    store = open_history(path)
+    with writing(store) as writer:
+        writer.put(numbered(1))
+        all_written(writer)
+        with sqlite3.connect(path) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        other.close()
+        content = path.read_bytes()
+        path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
+        store.engine.dispose()
+        writer.put(numbered(2))
+        all_written(writer)
+    assert list(tmp_path.glob("history.db.damaged-*"))
+    assert [at for at, *_ in rows_in(store, "moments")["moments"]] == [DAY + 20.0]
+    assert [each.node for each in Asking(store).gpus()] == ["gpu1"]
+    (gap,) = Asking(store).gaps(0.0, 1e12)
+    assert gap.start == 0.0
+    assert "was damaged and is set aside" in gap.why
+    store.close()
+
+
+def test_a_server_that_stops_and_comes_back_costs_nothing_that_could_wait(
+    postgres: Postgres,
+) -> None:
+    with postgres.database() as url:
+        store = open_history(url)
+        with writing(store) as writer:
+            writer.put(numbered(1))
+            all_written(writer)
+            postgres.stop()
+            try:
+                began = time.monotonic()
+                for number in range(2, 12):
+                    writer.put(numbered(number))
+                assert time.monotonic() - began < 0.5
+                wait_until(lambda: writer.failures >= 2)
+            finally:
+                postgres.start()
+            all_written(writer)
+        assert len(rows_in(store, "moments")["moments"]) == 11
+        assert Asking(store).gaps(0.0, 1e12) == []
+        store.close()
+
+
+def test_closing_while_nothing_can_be_written_ends_all_the_same(tmp_path: Path) -> None:
+    store = open_history(tmp_path / "history.db")
+    impatient(store.engine)
+    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with writing(store, retry_seconds=600.0) as writer:
+        writer.put(numbered(1))
+        wait_until(lambda: writer.failures > 0)
+    other.close()
+    assert writer.written == 0
+    assert "history" not in {thread.name for thread in threading.enumerate()}
+    store.close()
+
+
+def test_closing_writes_what_is_left(store: Store) -> None:
+    with writing(store) as writer:
+        for number in range(40):
+            writer.put(numbered(number))
+    assert len(rows_in(store, "moments")["moments"]) == 40
+
+
+def test_hundreds_of_nodes_at_once_make_nobody_wait(store: Store) -> None:
+    batch = Batch(
+        nodes=[node(number) for number in range(500)],
+        series=[row(DAY, number=number) for number in range(500)],
+        checkpoints=[Checkpoint(node_id=f"id-{each}", data=bytes(2000)) for each in range(500)],
+    )
+    with writing(store) as writer:
+        began = time.monotonic()
+        writer.put(batch)
+        assert time.monotonic() - began < 0.2
+        all_written(writer, 60.0)
+    assert len(rows_in(store, "series")["series"]) == 500

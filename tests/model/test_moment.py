@@ -1,0 +1,191 @@
+"""Moments as people say them, on clocks that are put forward and back."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fleet_smi.errors import UsageError
+from fleet_smi.model.moment import for_another_clock, parse_moment, parse_since
+
+BERLIN = ZoneInfo("Europe/Berlin")
+ZONES = st.sampled_from(
+    [BERLIN, UTC, ZoneInfo("America/New_York"), ZoneInfo("Asia/Kathmandu"), ZoneInfo("Asia/Beirut")]
+)
+TIMES = st.integers(1_000_000_000, 2_000_000_000)
+UNITS = {"d": 86400, "h": 3600, "min": 60, "m": 60, "s": 1}
+# A Monday, half past ten in Berlin.
+NOW = datetime(2026, 11, 16, 10, 30, 15, tzinfo=BERLIN).timestamp()
+
+
+def berlin(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=BERLIN).timestamp()
+
+
+@pytest.mark.parametrize(
+    "said, meant",
+    [
+        ("yesterday 03:12", "2026-11-15T03:12"),
+        ("today 9:00", "2026-11-16T09:00"),
+        ("Today", "2026-11-16T00:00"),
+        ("yesterday", "2026-11-15T00:00"),
+        ("2026-11-15T03:12", "2026-11-15T03:12"),
+        ("2026-11-15 03:12:30", "2026-11-15T03:12:30"),
+        ("2026-11-15", "2026-11-15T00:00"),
+        ("10:30", "2026-11-16T10:30"),
+        ("10:31", "2026-11-15T10:31"),
+        ("14:00", "2026-11-15T14:00"),
+        ("Mon 09:00", "2026-11-16T09:00"),
+        ("monday 11:00", "2026-11-09T11:00"),
+        ("TUE 09:00", "2026-11-10T09:00"),
+        ("sun", "2026-11-15T00:00"),
+        (" now ", "2026-11-16T10:30:15"),
+        ("-2h", "2026-11-16T08:30:15"),
+        ("-1d12h", "2026-11-14T22:30:15"),
+        ("-90min", "2026-11-16T09:00:15"),
+    ],
+)
+def test_a_moment_is_what_people_mean_by_it(said: str, meant: str) -> None:
+    assert parse_moment(said, NOW, BERLIN) == berlin(meant)
+
+
+@pytest.mark.parametrize("said", ["@1763000000", "1763000000", "1763000000.250"])
+def test_seconds_since_1970_are_taken_as_they_are(said: str) -> None:
+    assert parse_moment(said, NOW, BERLIN) == float(said.removeprefix("@"))
+
+
+@pytest.mark.parametrize("said", ["today 10:31", "2026-11-17", "2027-01-01T00:00", "@1999999999"])
+def test_what_is_yet_to_come_is_refused(said: str) -> None:
+    with pytest.raises(UsageError, match="is yet to come"):
+        parse_moment(said, NOW, BERLIN)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "soon", "T", "t 10:00", "25:00", "10:60", "2026-02-30", "2026-13-01 10:00", "m 10:00",
+     "t", "mo 10:00", "tomorrow 10:00", "2h", "--2h", "-2", "-2y", "0000-01-01", "10:00:00:00",
+     "٠٣:١٢", "yesterday 03:12\x1b[31m", "x" * 5000],
+)  # fmt: skip
+def test_what_is_no_moment_is_refused_in_one_line_with_examples(said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_moment(said, NOW, BERLIN)
+    assert "is no moment: write it like" in str(refused.value)
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 200
+
+
+def test_before_1970_nothing_was_written_down() -> None:
+    for said in ("-99999d", "1969-12-30 10:00", "1800-01-01"):
+        with pytest.raises(UsageError, match="longer ago"):
+            parse_moment(said, NOW, BERLIN)
+
+
+def test_a_time_that_the_clocks_had_twice_is_the_later_that_has_been() -> None:
+    first = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN).timestamp()
+    later = first + 3600
+    assert parse_moment("2026-10-25 02:30", NOW, BERLIN) == later
+    assert parse_moment("02:30", later + 60, BERLIN) == later
+    assert parse_moment("02:30", later - 60, BERLIN) == first
+
+
+def test_a_time_that_the_clocks_left_out_is_refused_or_is_that_of_the_day_before() -> None:
+    noon = berlin("2026-03-29T12:00")
+    with pytest.raises(UsageError, match="left that time out"):
+        parse_moment("today 02:30", noon, BERLIN)
+    assert parse_moment("02:30", noon, BERLIN) == berlin("2026-03-28T02:30")
+    assert parse_moment("sun 02:30", noon, BERLIN) == berlin("2026-03-22T02:30")
+
+
+def test_a_day_without_a_midnight_begins_with_its_first_moment() -> None:
+    beirut = ZoneInfo("Asia/Beirut")  # puts its clocks forward at midnight
+    at = parse_moment("2026-03-29", NOW, beirut)
+    assert datetime.fromtimestamp(at, beirut).isoformat() == "2026-03-29T01:00:00+03:00"
+
+
+@given(TIMES, TIMES, ZONES)
+def test_a_written_date_and_time_is_read_as_it_was_written(
+    at: int, later: int, zone: ZoneInfo
+) -> None:
+    now = float(at + later)
+    for form in ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"):
+        written = datetime.fromtimestamp(at, zone).strftime(form)
+        read = parse_moment(written, now, zone)
+        assert datetime.fromtimestamp(read, zone).strftime(form) == written
+        assert read in (at, at + 3600)  # where the clocks had it twice
+
+
+@given(TIMES, st.times(), ZONES)
+def test_a_clock_time_is_the_last_that_was(now: int, clock: object, zone: ZoneInfo) -> None:
+    said = f"{clock:%H:%M:%S}"
+    at = parse_moment(said, now, zone)
+    assert at <= now
+    assert f"{datetime.fromtimestamp(at, zone):%H:%M:%S}" == said
+    steps = range(int(at) + 60, now + 1, 60)
+    assert all(f"{datetime.fromtimestamp(step, zone):%H:%M:%S}" != said for step in steps)
+
+
+@given(TIMES, st.datetimes(datetime(2001, 9, 10), datetime(2033, 1, 1)), ZONES)  # noqa: DTZ001
+def test_a_day_of_the_week_is_one_of_the_last_seven(
+    now: int, day: datetime, zone: ZoneInfo
+) -> None:
+    name = f"{day:%a}"
+    at = parse_moment(name, now, zone)
+    days = datetime.fromtimestamp(now, zone).date() - datetime.fromtimestamp(at, zone).date()
+    assert timedelta(0) <= days < timedelta(7)
+    assert f"{datetime.fromtimestamp(at, zone):%a}" == name
+
+
+LENGTH = st.lists(
+    st.tuples(st.integers(0, 999), st.sampled_from(sorted(UNITS))), min_size=1, max_size=4
+)
+
+
+@given(LENGTH, ZONES)
+def test_so_long_ago_is_the_same_in_every_zone(
+    parts: list[tuple[int, str]], zone: ZoneInfo
+) -> None:
+    seconds = sum(count * UNITS[unit] for count, unit in parts)
+    said = "".join(f"{count}{unit}" for count, unit in parts)
+    assert parse_moment(f"-{said}", NOW, zone) == NOW - seconds
+    assert parse_since(said, NOW, zone) == parse_since(f"-{said}", NOW, zone) == NOW - seconds
+
+
+@given(st.text(max_size=30), ZONES)
+def test_any_text_is_a_moment_that_has_been_or_refused(text: str, zone: ZoneInfo) -> None:
+    for parse in (parse_moment, parse_since):
+        try:
+            at = parse(text, NOW, zone)
+        except UsageError:
+            continue
+        assert 0 <= at <= NOW
+
+
+@given(
+    st.sampled_from(["24h", "-2h", "now", "yesterday 03:12", "14:00", "Mon 09:00", "@1763000000"]),
+    ZONES,
+    ZONES,
+)
+def test_another_machine_means_the_same_in_its_own_zone(
+    said: str, ours: ZoneInfo, theirs: ZoneInfo
+) -> None:
+    assert parse_moment(for_another_clock(said, NOW, ours), NOW, theirs) == parse_since(
+        said, NOW, ours
+    )
+
+
+def test_what_counts_from_now_counts_by_the_other_machine_s_clock() -> None:
+    assert parse_moment(for_another_clock("24h", NOW, BERLIN), NOW - 500, UTC) == NOW - 86900
+
+
+def test_without_a_zone_it_is_that_of_this_machine() -> None:
+    written = datetime.fromtimestamp(NOW - 86400).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    assert parse_moment(written, NOW) == NOW - 86400
+
+
+@given(TIMES)
+def test_a_moment_to_come_is_never_returned(now: int) -> None:
+    assume(now % 60)
+    tomorrow = datetime.fromtimestamp(now, UTC) + timedelta(days=1)
+    with pytest.raises(UsageError, match="yet to come"):
+        parse_moment(f"{tomorrow:%Y-%m-%d %H:%M}", now, UTC)

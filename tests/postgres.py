@@ -1,0 +1,117 @@
+"""A real server of PostgreSQL for tests: a folder and a socket of its own, and no network."""
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+import psycopg
+
+from tests.machines import needs_program, wait_until
+
+_ROLE = "fleet"
+_QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_wal_size=256MB")
+
+
+def find_program(name: str) -> str:
+    """A program of the newest PostgreSQL here; the test is skipped without it."""
+    folders = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parts[-2])
+    )
+    path = os.pathsep.join((*map(str, reversed(folders)), os.environ["PATH"]))
+    found = shutil.which(name, path=path)
+    if found is None:
+        needs_program(name)
+    return found or ""
+
+
+class Postgres:
+    """One server; it does not run as root, so root runs it as somebody else."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._data = folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._user = None
+        if os.geteuid() == 0:
+            self._user = next(name for name in ("postgres", "nobody") if _exists(name))
+            shutil.chown(folder, self._user)
+        made = [find_program("initdb"), "-D", self._data, "-U", _ROLE, "-A", "trust", "--no-sync"]
+        self._run(*map(str, made), "--encoding=UTF8", "--locale=C")
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        options = [part for setting in _QUICK for part in ("-c", setting)]
+        command = [find_program("postgres"), "-D", str(self._data), "-k", str(self._folder)]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "-c", "listen_addresses=", *options],
+                user=self._user,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        wait_until(self._answers, 30.0)
+
+    def stop(self) -> None:
+        """End it at once, and all who are connected."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait()
+            self._process = None
+
+    def connect(self) -> psycopg.Connection:
+        """A connection of the test's own, which commits each statement."""
+        return psycopg.connect(
+            host=str(self._folder), user=_ROLE, dbname="postgres", autocommit=True
+        )
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of a place with no tables in it, of which nothing is left afterwards."""
+        name = f"test_{secrets.token_hex(4)}"
+        with self.connect() as connection:
+            connection.execute(f"CREATE SCHEMA {name}")
+        asked = urlencode({"host": self._folder, "options": f"-csearch_path={name}"})
+        yield f"postgresql://{_ROLE}@/postgres?{asked}"
+        with self.connect() as connection:
+            connection.execute(f"DROP SCHEMA {name} CASCADE")
+
+    def _run(self, *command: str) -> None:
+        subprocess.run(command, user=self._user, cwd=self._folder, check=True, capture_output=True)
+
+    def _answers(self) -> bool:
+        try:
+            self.connect().close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@contextmanager
+def postgres_server() -> Iterator[Postgres]:
+    """A server that runs as long as it is needed."""
+    find_program("initdb")
+    # Not below the tests' own folder: that is closed to the user the server runs as.
+    with tempfile.TemporaryDirectory(prefix="fleet-smi-postgres-") as folder:
+        server = Postgres(Path(folder))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def _exists(user: str) -> bool:
+    try:
+        return bool(pwd.getpwnam(user))
+    except KeyError:
+        return False

@@ -1,0 +1,192 @@
+"""What happened on small fleets, for tests of what is shown of it."""
+
+from msgspec.structs import replace
+
+from fleet_smi.model.digest import Digest, Price, digest, total
+from fleet_smi.model.fleet import JudgedGpu, State
+from fleet_smi.model.history import (
+    NOBODY,
+    Gap,
+    GpuOfNode,
+    Job,
+    Moment,
+    Ribbon,
+    Run,
+    Strip,
+    Strips,
+    Sums,
+    Usage,
+    Usages,
+)
+from tests.terminal import samples
+from tests.terminal.samples import H100, HOUR, NOW, gib, utc
+
+Told = tuple[float, State, str, int, float | None]
+"""Up to which share of the range, how, whose, with how many others, and how busy."""
+
+
+def gpu(
+    index: int, node: str = "gpu01", model: str | None = H100, parent: str | None = None
+) -> GpuOfNode:
+    return GpuOfNode(
+        uuid=f"GPU-{node}-{index}",
+        node_id=f"id-{node}",
+        node=node,
+        index=index,
+        model=model,
+        memory_total_bytes=gib(79.6),
+        parent=parent,
+    )
+
+
+def row(where: GpuOfNode, start: float, end: float, *told: Told | float) -> Strip:
+    """A row; a bare number is how far nobody heard the node."""
+    runs, at = [], 0.0
+    for each in told:
+        if isinstance(each, tuple):
+            share, state, user, others, load = each
+            runs.append(
+                Run(
+                    start=start + at * (end - start),
+                    end=start + share * (end - start),
+                    state=state,
+                    user=user,
+                    others=others,
+                    busy_percent=load,
+                )
+            )
+            at = share
+        else:
+            at = each
+    return Strip(gpu=where, runs=tuple(runs))
+
+
+def hour_of_a_lab(columns: int, *, end: float = NOW, hours: float = 1.0) -> Strips:
+    """The strip of the sketch, a node that fell silent, people who share, one cut in slices."""
+    start = end - hours * HOUR
+
+    def of(where: GpuOfNode, *told: Told | float) -> Strip:
+        return row(where, start, end, *told)
+
+    free: Told = (1.0, "free", NOBODY, 0, 0.0)
+    rtx = "NVIDIA GeForce RTX 4090"
+    return Strips(
+        start=start,
+        end=end,
+        columns=columns,
+        rows=(
+            of(gpu(0), (1.0, "busy", "alice", 0, 96.6)),
+            of(
+                gpu(1),
+                (0.45, "free", NOBODY, 0, 0.0),
+                (0.75, "busy", "bob", 0, 80.2),
+                (1.0, "held", "bob", 0, 0.4),
+            ),
+            of(gpu(2), free),
+            of(gpu(3), (0.33, "busy", "carol", 0, 55.0), (1.0, "broken", NOBODY, 0, None)),
+            of(gpu(4), (0.5, "ghost", NOBODY, 0, 0.0), (0.8, "leased", NOBODY, 0, 0.0), free),
+            of(gpu(5), (0.6, "busy", "dmitri.ivanov", 2, 71.0), (1.0, "busy", "eve", 0, None)),
+            of(gpu(6), (0.05, "busy", "eve", 0, 90.0), (0.1, "busy", "bob", 0, 90.0), free),
+            of(gpu(10, "gpu10", None), (0.4, "unknown", NOBODY, 0, None), free),
+            of(gpu(0, "gpu02", rtx), (0.4, "busy", "山田太郎", 0, 62.0), 0.6, free),
+            of(gpu(1, "gpu02", rtx), (0.4, "free", NOBODY, 0, 0.0)),
+            of(gpu(2, "gpu02", rtx)),
+            of(gpu(2, "gpu02", "1g.10gb", parent="GPU-gpu02-2"), (1.0, "busy", "eve", 0, None)),
+        ),
+    )
+
+
+def sums(hours: float, busy: float, idle: float = 0.0, watts: float = 400.0) -> Sums:
+    """So many GPU-hours, of which this share was worked in, and so many only held."""
+    return Sums(
+        gpu_seconds=hours * HOUR,
+        measured_seconds=hours * HOUR,
+        busy_seconds=hours * HOUR * busy,
+        idle_seconds=idle * HOUR,
+        energy_joules=hours * HOUR * watts,
+    )
+
+
+PEOPLE = {
+    "priya": sums(2425, 0.99, 13),
+    "svc-chat": sums(844, 0.35),
+    "hana": sums(696, 0.24, 412, 220),
+    "dmitri.ivanov": sums(455.4, 0.83, 68),
+    "山田太郎": sums(157, 0.02, 146, 90),
+    "=HYPERLINK(1)": sums(0.4, 0.5),
+}
+
+
+def week_of_a_lab(price: Price | None = None, *, by: str = "user") -> Digest:
+    """Seven days of 96 GPUs: people, hours of the day, what was wasted."""
+    start = NOW - NOW % HOUR - 168 * HOUR
+    rows = tuple(
+        Usage(
+            name=name, sums=each, daily=tuple(each.gpu_seconds * (at + 1) / 28 for at in range(7))
+        )
+        for name, each in PEOPLE.items()
+    )
+    usages = Usages(
+        start=start,
+        end=start + 168 * HOUR,
+        by=by,
+        rows=rows,
+        total=total(PEOPLE.values()),
+        by_state={
+            "busy": 3938.8 * HOUR,
+            "held": 639 * HOUR,
+            "free": 9700 * HOUR,
+            "ghost": 120 * HOUR,
+            "broken": 168 * HOUR,
+            "unknown": 320 * HOUR,
+        },
+    )
+    lazy = {"GPU-00000001-aaaa-bbbb-cccc-000000000000": sums(12, 0.03), "MIG-0": sums(40, 0.1)}
+    gpus = tuple(Usage(name=uuid, sums=each) for uuid, each in lazy.items())
+    view = samples.fleet(samples.node("gpu07", *map(free_gpu, range(2))), samples.sliced())
+    return digest(
+        usages,
+        replace(usages, by="gpu", rows=gpus),
+        replace(view, summary=replace(view.summary, gpus=96)),
+        Ribbon(
+            start=start,
+            end=start + 168 * HOUR,
+            moments=tuple(_moment(start + at * HOUR) for at in range(168)),
+            gaps=(Gap(start=start, end=start + 2 * HOUR, why="no space left on the disk"),),
+        ),
+        _wasted(start),
+        local=utc,
+        price=price,
+    )
+
+
+def free_gpu(index: int) -> JudgedGpu:
+    return samples.gpu(index, samples.verdict("free"))
+
+
+def _moment(at: float) -> Moment:
+    hour = utc(at).hour
+    busy = 20 + 4 * min(hour, 24 - hour)
+    return Moment(at=at, nodes=12, nodes_reporting=11, gpus={"busy": busy, "free": 96.0 - busy})
+
+
+def _wasted(start: float) -> list[Job]:
+    told = [
+        ("hana", "python -m train --config long/big.yaml", 4, 300, "held 4 GPUs, used 1"),
+        ("山田太郎", "jupyter-lab", 1, 146, "idle for 146 h of 292 h; used at most 9 of 80 GiB"),
+        ("dmitri.ivanov", None, 2, 60, ""),
+        ("priya", "python quick.py", 1, 0.2, ""),
+    ]  # fmt: skip
+    return [
+        Job(
+            id=f"1-{at}",
+            user=user,
+            command=command,
+            start=start,
+            end=None,
+            gpus=gpus,
+            sums=sums(2 * idle, 0.1, idle),
+            advice=tuple(advice.split("; ")) if advice else (),
+        )
+        for at, (user, command, gpus, idle, advice) in enumerate(told)
+    ]

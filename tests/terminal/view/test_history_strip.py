@@ -1,0 +1,146 @@
+"""`fleet-smi history`: what was, as a strip."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.model.fleet import STATES
+from fleet_smi.model.history import GpuOfNode, Run, Strip, Strips
+from fleet_smi.terminal.paint import Paint
+from fleet_smi.terminal.view import history_strip, time_axis
+from fleet_smi.terminal.view.history_strip import FILLS, strip_columns
+from tests.golden import check
+from tests.terminal.fleets import TEXT
+from tests.terminal.pasts import gpu, hour_of_a_lab, row
+from tests.terminal.samples import HOUR, NOW, utc
+from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def shown(strips: Strips, columns: int, *, on: bool = False) -> str:
+    return history_strip.render(strips, columns, Paint(on=on), now=NOW, local=utc)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_the_last_hour_looks_as_it_did(columns: int) -> None:
+    text = shown(hour_of_a_lab(strip_columns(columns)), columns)
+    check(GOLDEN / f"history-{columns}.txt", text)
+
+
+def test_the_coloured_hour_looks_as_it_did() -> None:
+    text = shown(hour_of_a_lab(strip_columns(100)), 100, on=True)
+    check(GOLDEN / "history-100-coloured.txt", text)
+
+
+@pytest.mark.parametrize("hours", [24, 168, 2000])
+def test_longer_ranges_look_as_they_did(hours: int) -> None:
+    text = shown(hour_of_a_lab(strip_columns(120), hours=hours), 120)
+    check(GOLDEN / f"history-{hours}h-120.txt", text)
+
+
+def test_a_range_of_yesterday_is_named_and_does_not_end_now() -> None:
+    text = shown(hour_of_a_lab(strip_columns(100), end=NOW - 24 * HOUR, hours=3), 100)
+    assert text.startswith("gpu01, yesterday 11:06 to 14:06 ")
+    assert " now\n" not in text
+
+
+def test_a_range_that_ends_at_midnight_says_of_which_day() -> None:
+    midnight = NOW - NOW % (24 * HOUR)
+    words = time_axis.range_words(midnight - 24 * HOUR, midnight, NOW, utc)
+    assert words == "yesterday 00:00 to today 00:00"
+
+
+def test_nothing_is_answered_in_words() -> None:
+    empty = Strips(start=NOW - HOUR, end=NOW, columns=50, rows=())
+    assert shown(empty, 80) == "Nothing was written down of that time, or no GPU matches.\n"
+
+
+def test_a_strip_for_another_width_is_stretched() -> None:
+    narrow = hour_of_a_lab(10)
+    assert shown(narrow, 120) == shown(hour_of_a_lab(strip_columns(120)), 120)
+
+
+def test_who_goes_on_in_another_state_is_named_once() -> None:
+    line = shown(hour_of_a_lab(strip_columns(80)), 80).splitlines()[2]
+    assert line.count("bob") == 1
+    assert "█▒" in line
+
+
+def test_an_hour_that_the_clocks_had_twice_has_its_labels() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    start = datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp()  # midnight there
+    labels = time_axis.ticks(
+        start, start + 8 * HOUR, 100, lambda at: datetime.fromtimestamp(at, berlin)
+    )
+    told = " ".join(label for _, label in labels)
+    assert told == "Oct 25 01:00 02:00 02:00 03:00 04:00 05:00 06:00"
+
+
+@given(st.floats(60, 4e7), st.integers(8, 300), st.integers(0, 40_000_000))
+def test_labels_are_in_order_and_have_room(seconds: float, columns: int, ago: int) -> None:
+    start = NOW - ago - seconds
+    found = list(time_axis.ticks(start, start + seconds, columns, utc))
+    assert [column for column, _ in found] == sorted({column for column, _ in found})
+    assert all(0 <= column < columns for column, _ in found)
+    line = time_axis.line(iter(found), "", columns, "now")
+    assert len(line) <= columns
+
+
+@st.composite
+def strips(draw: st.DrawFn) -> Strips:
+    """Rows of any names and runs that are in order."""
+    start, end = NOW - draw(st.floats(60, 4e7)), NOW
+    rows = []
+    for at in range(draw(st.integers(0, 3))):
+        edges = sorted(draw(st.lists(st.floats(0, 1), max_size=8, unique=True)))
+        runs = [
+            Run(
+                start=start + first * (end - start),
+                end=start + last * (end - start),
+                state=draw(st.sampled_from(STATES)),
+                user=draw(TEXT),
+                others=draw(st.integers(0, 12)),
+                busy_percent=draw(st.none() | st.floats(0, 100)),
+            )
+            for first, last in pairwise(edges)
+            if draw(st.booleans())
+        ]
+        where = GpuOfNode(
+            uuid=str(at),
+            node_id=draw(TEXT),
+            node=draw(TEXT),
+            index=draw(st.integers(0, 2000)),
+            model=draw(st.none() | TEXT),
+            parent=draw(st.none() | TEXT),
+        )
+        rows.append(Strip(gpu=where, runs=tuple(runs)))
+    columns = draw(st.integers(1, 300))
+    return Strips(start=start, end=end, columns=columns, rows=tuple(rows))
+
+
+@thorough
+@given(strips(), COLUMNS)
+def test_the_strip_fits_its_columns(told: Strips, columns: int) -> None:
+    assert_fits(shown(told, columns), columns)
+
+
+@thorough
+@given(strips(), COLUMNS)
+def test_a_coloured_strip_is_the_plain_one_with_colours(told: Strips, columns: int) -> None:
+    assert SGR.sub("", shown(told, columns, on=True)) == shown(told, columns)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_has_a_sign_and_its_word(state: str) -> None:
+    (one,) = [each for each in STATES if each == state]
+    whole = row(gpu(0), NOW - HOUR, NOW, (1.0, one, "", 0, None))
+    text = shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(whole,)), 80)
+    assert FILLS[one] * 45 in text
+    assert text.splitlines()[1].endswith(f"  {state}")
+    assert text.splitlines()[-1] == f"{FILLS[one]} {state}"

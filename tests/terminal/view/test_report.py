@@ -1,0 +1,83 @@
+"""`fleet-smi report`: the text."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from fleet_smi.model.digest import Digest, Price
+from fleet_smi.model.history import Sums, Usage, Usages
+from fleet_smi.terminal.paint import Paint
+from fleet_smi.terminal.view import report
+from fleet_smi.terminal.view.past import banner
+from tests.golden import check
+from tests.terminal import samples
+from tests.terminal.fleets import TEXT
+from tests.terminal.pasts import week_of_a_lab
+from tests.terminal.samples import HOUR, NOW, utc
+from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
+
+GOLDEN = Path(__file__).parent / "golden"
+EURO = Price(per_kwh=0.31, currency="EUR")
+
+
+def shown(told: Digest, columns: int, *, on: bool = False) -> str:
+    return report.render(told, columns, Paint(on=on), now=NOW, local=utc)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_a_week_looks_as_it_did(columns: int) -> None:
+    check(GOLDEN / f"report-{columns}.txt", shown(week_of_a_lab(EURO), columns))
+
+
+def test_the_coloured_week_looks_as_it_did() -> None:
+    check(GOLDEN / "report-100-coloured.txt", shown(week_of_a_lab(), 100, on=True))
+
+
+@pytest.mark.parametrize("by, head", [("group", "GROUP"), ("node", "NODE"), ("model", "MODEL")])
+def test_it_is_told_by_whom(by: str, head: str) -> None:
+    assert f"\n{head} " in shown(week_of_a_lab(by=by), 80)
+
+
+def test_of_nothing_there_is_nothing_to_tell() -> None:
+    nothing = Usages(start=NOW - HOUR, end=NOW, by="user", rows=(), total=Sums(), by_state={})
+    told = Digest(usages=nothing, hours=(), least_used=(), waste=(), heard=None)
+    assert shown(told, 80).splitlines()[1:] == [
+        "0 GPU-hours in use · — of what there was · — busy · 0 h idle-held · 0.0 kWh"
+    ]
+
+
+def test_where_there_are_too_many_jobs_it_says_so() -> None:
+    text = shown(replace(week_of_a_lab(), waste=None), 80)
+    assert text.endswith("\nWhich jobs were idle: there are too many; ask for a shorter time.\n")
+
+
+FIGURE = st.floats(0, 1e12)
+
+
+@thorough
+@given(
+    st.lists(st.builds(Usage, name=TEXT, sums=st.builds(
+        Sums, gpu_seconds=FIGURE, measured_seconds=FIGURE, busy_seconds=FIGURE,
+        idle_seconds=FIGURE, energy_joules=FIGURE,
+    )), max_size=4).map(tuple),
+    TEXT,
+    COLUMNS,
+)  # fmt: skip
+def test_any_report_fits_its_columns(rows: tuple[Usage, ...], name: str, columns: int) -> None:
+    told = week_of_a_lab(Price(per_kwh=0.3, currency=name))
+    jobs = tuple(replace(job, user=name, command=name, advice=(name,)) for job in told.waste or ())
+    least = tuple(replace(each, name=name) for each in told.least_used)
+    told = replace(told, usages=replace(told.usages, rows=rows), waste=jobs, least_used=least)
+    assert_fits(shown(told, columns), columns)
+    assert SGR.sub("", shown(told, columns, on=True)) == shown(told, columns)
+
+
+def test_above_the_past_stands_when_it_was_and_who_was_heard() -> None:
+    view = samples.lab()
+    text = banner(view, 100, Paint(on=False), now=NOW + 17 * HOUR, local=utc)
+    assert text.startswith("As of yesterday 14:06 · 2026-03-04 14:06:11 · 17 h ago · ")
+    assert text.endswith(" · 5 of 6 nodes were reporting\n\n")
+    assert_fits(banner(view, 20, Paint(on=False), now=NOW, local=utc), 20)
