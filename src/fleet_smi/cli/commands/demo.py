@@ -95,6 +95,8 @@ async def _tell(args: argparse.Namespace, server: "HubServer", story: "Story") -
 async def _show(args: argparse.Namespace, server: "HubServer", story: "Story") -> None:
     """Show the table once everybody has reported; go on only if nobody wants to end here."""
     fleet = server.hub.fleet
+    if not _is_one_look(args):
+        print(f"fleet-smi demo: {server.url}, once a week of its past is told …", flush=True)
     while not _is_up_to_date(view := fleet.view(time.time()), story):
         await asyncio.sleep(0.05)
     sys.stdout.write(_text(args, view))
