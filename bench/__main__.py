@@ -5,13 +5,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from bench import agent, cluster_smi, hub, imports, page, probes, wall
+from bench import agent, cluster_smi, history, hub, imports, page, probes, wall
 from bench.machine import Bystanders, describe, machine
 from bench.peers import OURS, PEERS, NotAvailable, install
 from bench.report import Judgement, Pair, Series, judge, others, ratio_table, series_table, verdict
 from sim.build import BuildFailed
 
-PARTS = ("wall", "cpu", "agent", "imports", "pure", "hub", "cluster-smi", "page")
+PARTS = ("wall", "cpu", "agent", "imports", "pure", "hub", "cluster-smi", "history", "page")
 
 
 def main() -> int:
@@ -22,7 +22,7 @@ def main() -> int:
         install(PEERS[OURS])
         with machine() as environment:
             parts = arguments.only or PARTS
-            judged = _measure(parts, environment, arguments.rounds, arguments.minutes)
+            judged = _measure(parts, environment, arguments)
     except (NotAvailable, BuildFailed) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -38,16 +38,20 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=PARTS, help="only this part")
     parser.add_argument("--rounds", type=int, default=25, help="how often each is run (25)")
     parser.add_argument("--minutes", type=float, default=1, help="how long the page is watched (1)")
+    parser.add_argument("--days", type=int, default=90, help="how long a past is asked (90)")
     parser.add_argument("--no-fail", action="store_true", help="exit 0 whatever the budgets say")
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error("--rounds: at least 1")
+    if arguments.days < history.LEAST_DAYS:
+        parser.error(f"--days: at least {history.LEAST_DAYS}")
     return arguments
 
 
 def _measure(
-    parts: Sequence[str], environment: Mapping[str, str], rounds: int, minutes: float
+    parts: Sequence[str], environment: Mapping[str, str], arguments: argparse.Namespace
 ) -> list[Judgement]:
+    rounds: int = arguments.rounds
     print(f"{describe()}; {rounds} rounds, all in turn\n")
     judged: list[Judgement] = []
     if "wall" in parts:
@@ -79,8 +83,10 @@ def _measure(
         share = bystanders.share()
         judged += _show("a report of cluster-smi, CPU", measured, cluster_smi.PAIRS, "µs")
         print(f"{others(share)}\n")
+    if "history" in parts:
+        judged += _history(arguments.days, rounds)
     if "page" in parts:
-        judged += _page(environment, minutes)
+        judged += _page(environment, arguments.minutes)
     return judged
 
 
@@ -91,6 +97,18 @@ def _agent(environment: Mapping[str, str]) -> list[Judgement]:
     judged = _show("one report a second, CPU a second", measured.cpu, agent.CPU_PAIRS, "ms")
     judged += _show("the same, resident memory", measured.resident, agent.MEMORY_PAIRS, "MiB")
     print(f"{others(share)}\n")
+    return judged
+
+
+def _history(days: int, rounds: int) -> list[Judgement]:
+    bystanders = Bystanders()
+    measured = history.measure(days, rounds)
+    share = bystanders.share()
+    title = f"the history of 1,000 GPUs, {days} days"
+    judged = _show(title, measured.sizes, history.SIZE_PAIRS, "MiB")
+    judged += _show("the same, asked", measured.answers, history.answer_pairs(measured), "ms")
+    judged += _show("one report of 8 GPUs", measured.costs, history.COST_PAIRS, "µs")
+    print(f"{measured.words}{others(share)}\n")
     return judged
 
 

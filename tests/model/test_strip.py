@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet_smi.model import strip
 from fleet_smi.model.fleet import STATES, State
 from fleet_smi.model.history import NOBODY, Holder, Period, Run
-from fleet_smi.model.strip import runs
 
 START = 1_000_000.0
 GIB = 1 << 30
@@ -28,6 +28,17 @@ def period(start: float, end: float | None, state: State = "free", *users: str) 
         reason="",
         holders=tuple(holder(user, pid) for pid, user in enumerate(users)),
     )
+
+
+def runs(
+    periods: Sequence[Period],
+    start: float,
+    end: float,
+    columns: int,
+    loads: Sequence[float | None] = (),
+) -> tuple[Run, ...]:
+    stood = [(one.start, one.end, strip.look_of(one)) for one in periods]
+    return strip.runs(stood, start, end, columns, loads)
 
 
 def told(found: Sequence[Run]) -> list[tuple[float, float, str, str, int]]:

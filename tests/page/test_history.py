@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.builders import MINUTE
 from tests.page import pasts
@@ -16,6 +16,7 @@ from tests.page.conftest import NewPage
 from tests.page.views import fits
 from tests.server.hubs import RunningHub
 
+DAY = 86400.0
 PNG = b"\x89PNG"
 
 
@@ -31,6 +32,11 @@ def _ago(minutes: int) -> str:
     """A moment as the address writes it."""
     moment = datetime.fromtimestamp(time.time() - minutes * MINUTE, UTC)
     return moment.strftime("%Y-%m-%dT%H:%MZ")
+
+
+def _day(moment: float) -> str:
+    """A day as a field for dates writes it."""
+    return time.strftime("%Y-%m-%d", time.localtime(moment))
 
 
 def _blocks(page: Page, words: str) -> Locator:
@@ -108,6 +114,22 @@ def test_the_slider_is_a_way_into_the_past(remembered: RunningHub, page: Page) -
     expect(page.get_by_role("region", name="The past")).to_have_count(0)
 
 
+def test_nothing_moves_when_the_slider_comes(remembered: RunningHub, page: Page) -> None:
+    asked: list[Route] = []
+
+    def wait(route: Route) -> None:
+        asked.append(route)
+
+    page.route("**/api/v1/history/state", wait)
+    cell = page.get_by_role("gridcell", name="gpu01 GPU 0")
+    with page.expect_request("**/api/v1/history/state"):
+        page.goto(remembered.url)
+    before = cell.bounding_box()
+    asked[0].continue_()
+    expect(page.get_by_role("slider", name="The moment that is shown")).to_be_visible()
+    assert cell.bounding_box() == before
+
+
 def test_a_moment_before_all_that_is_kept_is_said_to_be_so(
     remembered: RunningHub, page: Page
 ) -> None:
@@ -162,6 +184,16 @@ def test_people_are_told_with_what_they_came_to(remembered: RunningHub, page: Pa
     expect(page.get_by_role("row").filter(has_text="bob")).to_contain_text("0.8 h")
     page.get_by_role("button", name="Node", exact=True).click()
     expect(page.get_by_role("row").filter(has_text="gpu02")).to_contain_text("2.5")
+
+
+def test_people_are_told_of_any_days(remembered: RunningHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/people")
+    page.get_by_role("button", name="Range…").click()
+    first, last = (_day(time.time() - days * DAY) for days in (2, 0))
+    page.get_by_label("from").fill(first)
+    page.get_by_label("to", exact=True).fill(last)
+    expect(page).to_have_url(re.compile(rf"range={first}\.\.{last}$"))
+    expect(page.get_by_role("row").filter(has_text="alice")).to_contain_text("4.0")
 
 
 def test_a_person_has_jobs_and_a_job_has_advice(remembered: RunningHub, page: Page) -> None:

@@ -10,7 +10,7 @@ VIEWS = {
     "heat map": ("heat", "role=application >> canvas"),
     "people": ("people", "role=rowheader"),
     "person": ("person/bob", "role=listitem >> role=link"),
-    "history": ("history?range=1h", "role=img >> text=alice"),
+    "history": ("history?range=1h", ".blocks > i.busy"),
     "node": ("node/id-of-gpu01", "figure canvas"),
     "gpu": ("gpu/GPU-of-alice", "figure canvas"),
     "sign in": ("signin", "input[type=password]"),

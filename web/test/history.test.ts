@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { Run, Strip } from "../src/feed/history";
 import { byNode, melted, stretchAt, stretchesOf } from "../src/state/blocks";
 import { stripsOfHour } from "../src/state/hour";
-import { around, rangeOf, sinceOldest, stepped, until } from "../src/state/range";
+import { around, daysOf, rangeOf, sinceOldest, spanOfDays, stepped, until } from "../src/state/range";
 import { layers, momentAt } from "../src/state/ribbon";
 import { seriesCsv, stripsCsv } from "../src/state/saved";
 import { percentAlong, ticks } from "../src/state/ticks";
@@ -93,6 +93,12 @@ it("steps fall on whole steps, and beyond now is now", () => {
 it("what is older than all that is kept is left out, but an hour stays", () => {
   const span = { start: 0, end: 100_000 };
   expect([null, -5, 40_000, 99_999].map((oldest) => sinceOldest(span, oldest).start)).toEqual([0, 0, 40_000, 96_400]);
+});
+
+it("any days are a range, by the reader's clock and up to now", () => {
+  expect(["2026-11-12..2026-11-13", "2026-11-13..2026-11-12", "7d", "soon..now"].map(daysOf)).toEqual([["2026-11-12", "2026-11-13"], null, null, null]);
+  expect(spanOfDays(["2026-11-12", "2026-11-13"], midnight() + DAY)).toEqual({ start: midnight() - 2 * DAY, end: midnight() });
+  expect(spanOfDays(["2026-11-14", "2026-11-14"], midnight() + 7200).end).toBe(midnight() + 7200);
 });
 
 it("a range that is not offered is the usual one", () => {

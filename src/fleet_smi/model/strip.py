@@ -37,7 +37,7 @@ def runs(
             state=look[0],
             user=look[1],
             others=look[2],
-            busy_percent=_mean(busy_percents[first:last]),
+            busy_percent=_mean(busy_percents[first:last]) if busy_percents else None,
         )
         for first, last, look in _stretches(stood, start, end, width)
     )
@@ -80,7 +80,8 @@ def _stretches(stood: Iterable[Stood], start: float, end: float, width: float) -
         shares[look] = shares.get(look, 0.0) + (last if ends == begins else begins + 1) - first
         if ends > begins:
             _settle(found, column, shares)
-            _join(found, begins + 1, ends, look)
+            if ends > begins + 1:
+                _join(found, begins + 1, ends, look)
             shares, column = {look: last - ends}, ends
     _settle(found, column, shares)
     return found
@@ -88,8 +89,12 @@ def _stretches(stood: Iterable[Stood], start: float, end: float, width: float) -
 
 def _settle(found: list[_Stretch], column: int, shares: dict[Look, float]) -> None:
     """Show what had most of a column, if the node was heard for half of the time."""
-    if sum(shares.values()) >= _HALF:
-        _join(found, column, column + 1, _most(shares) if len(shares) > 1 else next(iter(shares)))
+    if len(shares) == 1:
+        ((look, share),) = shares.items()
+        if share >= _HALF:
+            _join(found, column, column + 1, look)
+    elif sum(shares.values()) >= _HALF:
+        _join(found, column, column + 1, _most(shares))
 
 
 def _most(shares: dict[Look, float]) -> Look:
@@ -104,9 +109,9 @@ def _most(shares: dict[Look, float]) -> Look:
 
 
 def _join(found: list[_Stretch], first: int, last: int, look: Look) -> None:
-    if found and found[-1][1:] == (first, look):
+    if found and found[-1][1] == first and found[-1][2] == look:
         found[-1] = (found[-1][0], last, look)
-    elif first < last:
+    else:
         found.append((first, last, look))
 
 

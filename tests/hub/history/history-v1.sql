@@ -3,7 +3,8 @@ CREATE TABLE nodes ("key" INTEGER NOT NULL, node_id TEXT NOT NULL, name TEXT NOT
 CREATE TABLE gpus ("key" INTEGER NOT NULL, node INTEGER NOT NULL, uuid TEXT NOT NULL, "index" INTEGER NOT NULL, vendor TEXT NOT NULL, model TEXT, memory_total_bytes BIGINT, parent TEXT, PRIMARY KEY ("key"), UNIQUE (node, uuid) );
 CREATE TABLE people ("key" INTEGER NOT NULL, user TEXT NOT NULL, "group" TEXT NOT NULL, PRIMARY KEY ("key"), UNIQUE (user, "group") );
 CREATE TABLE layouts ("key" INTEGER NOT NULL, uuids TEXT NOT NULL, PRIMARY KEY ("key"), UNIQUE (uuids) );
-CREATE TABLE periods (gpu INTEGER NOT NULL, start DOUBLE NOT NULL, "end" DOUBLE NOT NULL, certain BOOLEAN NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, holders BLOB, PRIMARY KEY (gpu, start) ) WITHOUT ROWID;
+CREATE TABLE periods (gpu INTEGER NOT NULL, start DOUBLE NOT NULL, "end" DOUBLE NOT NULL, certain BOOLEAN NOT NULL, state TEXT NOT NULL, "user" TEXT NOT NULL, others INTEGER NOT NULL, reason TEXT NOT NULL, holders BLOB, PRIMARY KEY (gpu, start) ) WITHOUT ROWID;
+CREATE INDEX periods_as_they_look ON periods (gpu, start, "end", state, "user", others);
 CREATE INDEX periods_by_end ON periods ("end");
 CREATE TABLE occupancies (gpu INTEGER NOT NULL, start DOUBLE NOT NULL, pid BIGINT NOT NULL, "end" DOUBLE NOT NULL, certain BOOLEAN NOT NULL, person INTEGER NOT NULL, holder BLOB NOT NULL, gpu_seconds DOUBLE NOT NULL, measured_seconds DOUBLE NOT NULL, busy_seconds DOUBLE NOT NULL, idle_seconds DOUBLE NOT NULL, energy_joules DOUBLE NOT NULL, mean_memory_bytes BIGINT, peak_memory_bytes BIGINT, PRIMARY KEY (gpu, start, pid) ) WITHOUT ROWID;
 CREATE INDEX occupancies_of_person ON occupancies (person, "end", start);

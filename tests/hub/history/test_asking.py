@@ -95,6 +95,19 @@ def test_periods_of_some_gpus_are_told_alone(store: Store) -> None:
     assert asked.periods([], 0.0, 9.0) == []
 
 
+def test_looks_are_the_periods_as_far_as_a_strip_shows_them(store: Store) -> None:
+    shared = period(20.0, 40.0, ALICE, holder("bob", 2, memory_bytes=1 << 30))
+    rows = [(place(), period(10.0, 20.0)), (place(), shared), (place(2), period(0.0, 9.0))]
+    nodes, gpus = [node(1), node(2)], [gpu(1), gpu(2)]
+    asked = asking(store, Batch(nodes=nodes, gpus=gpus, periods=rows))
+    both = {place(), place(2)}
+    assert asked.looks({place()}, 0.0, 99.0) == [
+        (gpu(1), [(10.0, 20.0, ("free", NOBODY, 0)), (20.0, 40.0, ("busy", "bob", 1))])
+    ]
+    assert [each.uuid for each, _ in asked.looks(both, 0.0, 10.0)] == [gpu(2).uuid]
+    assert asked.looks(both, 20.0, 20.0) == []
+
+
 def test_a_moment_finds_what_had_begun_last(store: Store) -> None:
     stretches = [
         Presence(node_id="id-1", start=5.0, end=9.0),

@@ -1,5 +1,6 @@
 """What happened to a node, told by its reports: periods, people, silence, what comes late."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -147,6 +148,21 @@ def test_what_comes_late_fills_the_gap_and_harms_nothing() -> None:
     assert all(row in kept.series() for row in before.values())
     assert {row.start - NOON for row in kept.series()} >= set(range(100, 600, 10))
     assert times(kept.presence()) == [(0, 20), (100, 600), (1000, 1025)]
+
+
+def test_a_long_gap_is_filled_without_a_seam() -> None:
+    story = Story()
+    story.go_on(0, 5, working(1))
+    story.sequence += 20_000
+    story.go_on(12_000, 12_005, working(1))
+    for second in range(10, 11_500):
+        story.tell(second, working(1, busy_percent=0.0), number=second)
+    story.silence(12_005)
+    story.silence(12_008)
+    held = [one for one in story.kept.periods(FIRST) if one.state == "held"]
+    assert (times(held)[0][0], times(held)[-1][1]) == (612, 11_500)
+    assert all(one.end == after.start for one, after in pairwise(held))
+    assert story.watched.history.counts()["history_reports_too_late_total"] == 0
 
 
 def test_late_reports_of_who_is_still_there_are_part_of_the_same_occupancy() -> None:

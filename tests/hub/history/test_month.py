@@ -22,7 +22,7 @@ from fleet_smi.hub.history.retention import Keep
 from fleet_smi.hub.history.store import open_history
 from fleet_smi.hub.history.totals import By
 from fleet_smi.hub.history.writer import Writer
-from fleet_smi.model.fleet import FleetView, State
+from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, State
 from fleet_smi.model.history import GpuPeriods, Period, Usages
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.model.units import GIB
@@ -166,7 +166,9 @@ def check_moments(month: Month, found: Sequence[GpuPeriods]) -> float:
 
 def check_view(month: Month, view: FleetView, at: float) -> None:
     """The fleet as it is shown of a moment is as it was in truth."""
-    parts = [part for node in view.nodes for gpu in node.gpus for part in (gpu, *gpu.instances)]
+    parts: list[JudgedGpu | JudgedInstance] = []
+    for gpu in (gpu for node in view.nodes for gpu in node.gpus):
+        parts += [gpu, *gpu.instances]
     shown = {
         part.uuid: Truth(part.verdict.state, frozenset(one.pid for one in part.processes or ()))
         for part in parts

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Engine, event
 
 from fleet_smi.hub.history import schema
@@ -17,6 +18,8 @@ from fleet_smi.hub.history.asking import Asking
 from fleet_smi.hub.history.rows import Batch, Checkpoint, Presence
 from fleet_smi.hub.history.store import Store, open_history
 from fleet_smi.hub.history.writer import Writer
+from tests.builders import NOON, process, snapshot
+from tests.builders import gpu as card_of
 from tests.hub.history.batches import (
     DAY,
     KEEP_ALL,
@@ -27,6 +30,7 @@ from tests.hub.history.batches import (
     place,
     row,
 )
+from tests.hub.history.kept import Watched
 from tests.machines import needs_root, wait_until
 from tests.postgres import Postgres
 
@@ -102,6 +106,38 @@ def test_a_gpu_that_nobody_told_of_is_known_by_its_uuid(store: Store) -> None:
         writer.put(Batch(periods=[(place(), period(1.0, 2.0))]))
     (found,) = Asking(store).periods(None, 0.0, 9.0)
     assert (found.gpu.node, found.gpu.uuid) == ("id-1", "GPU-a")
+
+
+def test_what_things_are_called_outlives_a_hub_that_has_not_heard_them_yet(where: str) -> None:
+    for batch in (
+        Batch(nodes=[node(name="called so")], gpus=[gpu()]),
+        Batch(periods=[(place(), period(1.0, 2.0))]),
+    ):
+        store = open_history(where)
+        with writing(store) as writer:
+            writer.put(batch)
+        told = Asking(store).nodes(), Asking(store).gpus()
+        store.close()
+    assert told == ([node(name="called so")], [replace(gpu(), node="called so")])
+
+
+def test_what_was_open_is_told_as_ended_where_no_hub_could_go_on_from_it(store: Store) -> None:
+    before, after = Watched(), Watched()
+    for second in range(30):
+        card = card_of(processes=(process(1),), busy_percent=95.0)
+        before.take(snapshot(card, sequence=second, run_id="run"), NOON + second)
+        after.take(snapshot(card_of(), sequence=second, run_id="next"), NOON + 900 + second)
+    for watched in (before, after):
+        watched.history.close()
+        with writing(store) as writer:  # and nobody asks it for what was open
+            for batch in watched.kept.batches:
+                writer.put(batch)
+    (found,) = Asking(store).periods(None, NOON, NOON + 60)
+    assert [(one.start, one.end, one.certain) for one in found.periods] == [
+        (NOON, NOON + 30, False)
+    ]
+    (left,) = Asking(store).occupancies(NOON, NOON + 60)
+    assert left.occupancies[0].sums.gpu_seconds == pytest.approx(30.0)
 
 
 def test_the_last_checkpoint_of_a_node_is_what_a_new_hub_finds(where: str) -> None:
@@ -230,9 +266,9 @@ def test_a_full_disk_is_a_gap_and_writing_goes_on_by_itself(small_disk: Path) ->
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_200_000))
     with writing(store, most_waiting_bytes=400_000) as writer:
-        while not writer.failures:
+        while writer.failures < 3:  # after one there may still be a little room
             writer.put(fat(writer.given))
-            wait_until(lambda: writer.failures > 0 or writer.written == writer.given)
+            wait_until(lambda: writer.failures >= 3 or writer.written == writer.given)
         kept = len(rows_in(store, "moments")["moments"])  # what is there can be read
         assert 0 < kept == writer.written
         for _ in range(60):

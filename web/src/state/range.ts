@@ -7,6 +7,7 @@ export type Range = (typeof RANGES)[number];
 
 const HOUR = 3600;
 const DAY = 86_400;
+const DATE = /^\d{4}-\d{2}-\d{2}$/;
 const SECONDS: Record<Range, number> = { "1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY };
 /** What one step of the slider, or of playing, is. */
 const STEPS: Record<Range, number> = { "1h": 60, "6h": 300, "24h": 600, "7d": HOUR, "30d": 6 * HOUR };
@@ -28,6 +29,24 @@ export function stepOf(range: Range): number {
 
 export function aroundOf(range: Range): number {
   return AROUND[range];
+}
+
+/** The first and the last day of a range of days: "2026-11-01..2026-11-08"; `null` for any other text. */
+export function daysOf(text: string): [first: string, last: string] | null {
+  const [first = "", last = ""] = text.split("..");
+  return DATE.test(first) && DATE.test(last) && first <= last ? [first, last] : null;
+}
+
+export function daysText(first: string, last: string): string {
+  return `${first}..${last}`;
+}
+
+/** These days, both included, by the reader's own clock; not beyond now. */
+export function spanOfDays([first, last]: readonly [string, string], now: number): Span {
+  const after = new Date(`${last}T00:00`);
+  after.setDate(after.getDate() + 1);
+  const start = new Date(`${first}T00:00`).getTime() / 1000;
+  return { start, end: Math.max(start + HOUR, Math.min(now, after.getTime() / 1000)) };
 }
 
 /** The stretch that ends then. */

@@ -47,6 +47,18 @@ export function startWords(at: number, now: number): string {
   return `${(daysBetween(at, now) < 7 ? DAY : DATE).format(at * 1000)} ${clockAt(at)}`;
 }
 
+/** "1 Nov to 8 Nov", of days as the address writes them. */
+export function daysWords([first, last]: readonly [string, string]): string {
+  const said = (day: string): string => DATE.format(new Date(`${day}T00:00`));
+  return first === last ? said(first) : `${said(first)} to ${said(last)}`;
+}
+
+/** "2026-11-15", as the reader's clock has it. */
+export function dayAt(seconds: number): string {
+  const date = new Date(seconds * 1000);
+  return [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
+}
+
 /** "Saturday 14 November 2026, 17 h ago." */
 export function dateWords(at: number, now: number): string {
   return `${LONG_DATE.format(at * 1000)}, ${duration(now - at)} ago.`;

@@ -15,6 +15,7 @@ from fleet_smi.hub.history.asking import Asking
 from fleet_smi.hub.history.going_on import (
     Written,
     nodes_then,
+    with_open_looks,
     with_open_occupancies,
     with_open_periods,
 )
@@ -29,6 +30,7 @@ from fleet_smi.hub.history.writer import Writer
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOccupancies, GpuOfNode, GpuPeriods, Ribbon, Series, Usages
 from fleet_smi.model.past import GrainKept, Kept
+from fleet_smi.model.strip import Stood
 
 _AT_ONCE = 4
 _NODES_A_TURN = 8
@@ -82,6 +84,15 @@ class Answers:
         going_on = await self._opened(list({gpu.node_id for gpu in gpus}))
         places = {(gpu.node_id, gpu.uuid) for gpu in gpus}
         return await self._ask(self._periods, gpus, places, start, end, going_on)
+
+    async def looks(
+        self, gpus: Sequence[GpuOfNode], start: float, end: float
+    ) -> dict[Place, Sequence[Stood]]:
+        """How these GPUs looked; one that nobody heard of in that time is left out."""
+        going_on = await self._opened(list({gpu.node_id for gpu in gpus}))
+        places = {(gpu.node_id, gpu.uuid) for gpu in gpus}
+        ended = await self._ask(self._asking.looks, places, start, end)
+        return with_open_looks(ended, going_on, end)
 
     async def occupancies(
         self, start: float, end: float, user: str | None = None

@@ -34,6 +34,7 @@ from fleet_smi.model.strip import Stood
 
 _NODE = (nodes.c.node_id, nodes.c.name, nodes.c.labels)
 _PRESENCE = select(nodes.c.node_id, presence.c.start, presence.c.end, presence.c.certain)
+_MANY_NODES = 16
 AnyRow = Row[*tuple[Any, ...]]
 _labels = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -78,11 +79,13 @@ class Asking:
     ) -> list[tuple[GpuOfNode, list[Stood]]]:
         """The same of these GPUs, as far as a heat strip shows it."""
         node_ids = {node_id for node_id, _ in places}
+        # Of many nodes it is quicker to read all, in the order in which they lie.
+        asked_of = node_ids if len(node_ids) < _MANY_NODES else None
         with self._store.reading() as connection:
-            known = _gpus(connection, node_ids)
-            rows = connection.execute(_periods(start, end, node_ids, schema.LOOKS)).all()
+            known = _gpus(connection, asked_of)
+            rows = connection.execute(_periods(start, end, asked_of, schema.LOOKS)).all()
         return [
-            (known[key], [(since, until, tuple(look)) for _, since, until, *look in of_gpu])
+            (known[key], [(row[1], row[2], row[3:]) for row in of_gpu])
             for key, of_gpu in groupby(rows, _gpu_key)
             if key is not None and (known[key].node_id, known[key].uuid) in places
         ]

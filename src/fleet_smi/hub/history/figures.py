@@ -1,6 +1,7 @@
 """Figures over time: the rows of one node, and the same as columns of numbers."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import ceil, isnan, nan
 
 import msgspec
@@ -32,7 +33,7 @@ _ROWS = text(
     " WHERE nodes.node_id = :node_id AND series.grain = :grain AND series.start = times.at"
     " AND series.node = nodes.key AND layouts.key = series.layout ORDER BY times.at"
 )
-_uuids = msgspec.json.Decoder(tuple[str, ...]).decode
+_uuids = lru_cache(maxsize=4096)(msgspec.json.Decoder(tuple[str, ...]).decode)
 
 
 def grain_for(connection: Connection, start: float, end: float, points: int) -> int:
@@ -91,7 +92,8 @@ def as_series(
     step = max(1, ceil((end - start) / grain / points)) * grain
     first = int(start // step * step)
     told = [*coarsest, *rows]
-    wanted = tuple(dict.fromkeys(uuid for row in reversed(told) for uuid in row.uuids))
+    told_of = dict.fromkeys(row.uuids for row in reversed(told))
+    wanted = tuple(dict.fromkeys(uuid for uuids in told_of for uuid in uuids))
     unknown = (nan,) * width(len(wanted))
     known = {at: joined(some) for at, some in _by_step(rows, wanted, step).items()}
     nothing = Row(0.0, unknown, unknown, unknown)

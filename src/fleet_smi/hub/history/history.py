@@ -162,7 +162,7 @@ class History:
     def _take_late(self, book: Book, change: Change) -> None:
         before = late = self._late.get(book.node_id)
         if before is not None and not before.fits(change.at):
-            self._end_late(before)
+            self._end_late(before, change.at)
             late = None
         if late is None:
             late = Late.into(book, change.at, self._fleet.thresholds, before)
@@ -172,9 +172,9 @@ class History:
         self._late[book.node_id] = late
         late.take(change)
 
-    def _end_late(self, late: Late) -> None:
+    def _end_late(self, late: Late, next_at: float = inf) -> None:
         del self._late[late.book.node_id]
-        late.finish(self._batch)
+        late.finish(self._batch, next_at)
         self._checkpoints[late.book.node_id] = late.book.checkpoint()
 
     def _note_the_minute(self, now: float) -> None:

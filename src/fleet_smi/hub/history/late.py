@@ -70,9 +70,10 @@ class Late:
             self._book.turn(judged, self._batch)
         self._first = min(self._first, change.at)
 
-    def finish(self, batch: Batch) -> None:
-        """Put all that was found out into a batch."""
-        end = self._book.end_within(self._gap[1], self._batch)
+    def finish(self, batch: Batch, next_at: float = inf) -> None:
+        """Put all that was found out into a batch; what comes next goes on from there."""
+        goes_on = self._book.last <= next_at < self._gap[1]
+        end = self._book.end_within(next_at if goes_on else self._gap[1], self._batch)
         batch.periods += self._batch.periods
         batch.occupancies += self._batch.occupancies
         batch.presence += self._batch.presence

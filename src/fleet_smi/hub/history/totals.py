@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from operator import add
 from typing import Literal, NamedTuple
 
-from sqlalchemy import Connection, Select, case, func, select
+from sqlalchemy import Connection, Select, Table, case, func, select
 
 from fleet_smi.hub.history.schema import (
     DAY_SECONDS,
@@ -29,9 +29,9 @@ _UNKNOWN_MODEL = "unknown"
 
 
 class _Part(NamedTuple):
-    """What a key comes to in a day, as far as the range goes."""
+    """What a key comes to in a day, as far as the range goes, or in all of its whole days."""
 
-    day: int
+    day: int | None
     key: int
     numbers: Numbers
 
@@ -44,10 +44,13 @@ def usages(connection: Connection, start: float, end: float, by: By, *, daily: b
     days = range(first // DAY_SECONDS, -(-last // DAY_SECONDS))
     added: dict[str, Numbers] = defaultdict(lambda: (0.0,) * len(_COLUMNS))
     by_day: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(days))
-    for day, key, numbers in _parts(connection, first, last, by, daily=daily):
+    for day, key, numbers in _parts(connection, first, last, by):
         name = names[key]
         added[name] = tuple(map(add, added[name], numbers))
-        by_day[name][day - days.start] += numbers[0]
+        if day is not None:
+            by_day[name][day - days.start] += numbers[0]
+    for bucket, key, seconds in _daily(connection, first, last, by) if daily else ():
+        by_day[names[key]][bucket // DAY_SECONDS - days.start] += seconds
     total = [sum(column) for column in zip(*added.values(), strict=True)] or [0.0] * len(_COLUMNS)
     rows = [
         Usage(name=name, sums=_sums(numbers), daily=tuple(by_day[name]) if daily else ())
@@ -64,32 +67,39 @@ def usages(connection: Connection, start: float, end: float, by: By, *, daily: b
     )
 
 
-def _parts(
-    connection: Connection, first: int, last: int, by: By, *, daily: bool
-) -> Iterator[_Part]:
+def _parts(connection: Connection, first: int, last: int, by: By) -> Iterator[_Part]:
     """The whole days, and the hours before the first and after the last of them."""
-    first_day = -(-first // DAY_SECONDS) * DAY_SECONDS
-    last_day = last // DAY_SECONDS * DAY_SECONDS
+    first_day, last_day = _whole_days(first, last)
     if first_day >= last_day:
         yield from _of_hours(connection, first, last, by)
         return
     yield from _of_hours(connection, first, first_day, by)
-    yield from _of_days(connection, first_day, last_day, by, daily=daily)
+    yield from _of_days(connection, first_day, last_day, by)
     yield from _of_hours(connection, last_day, last, by)
 
 
-def _of_days(
-    connection: Connection, first: int, last: int, by: By, *, daily: bool
-) -> Iterator[_Part]:
-    kept = person_days.c if by in ("user", "group") else gpu_days.c
+def _whole_days(first: int, last: int) -> tuple[int, int]:
+    return -(-first // DAY_SECONDS) * DAY_SECONDS, last // DAY_SECONDS * DAY_SECONDS
+
+
+def _of_days(connection: Connection, first: int, last: int, by: By) -> Iterator[_Part]:
+    kept = _days_of(by).c
     sums = [func.sum(kept[name]) for name in _COLUMNS]
-    between = (kept.bucket >= first) & (kept.bucket < last)
-    if daily:
-        asked = select(kept.bucket, kept.key, *[kept[name] for name in _COLUMNS]).where(between)
-    else:
-        asked = select(func.min(kept.bucket), kept.key, *sums).where(between).group_by(kept.key)
-    for bucket, key, *numbers in connection.execute(asked):
-        yield _Part(bucket // DAY_SECONDS, key, numbers)
+    asked = select(kept.key, *sums).where(kept.bucket >= first, kept.bucket < last)
+    for key, *numbers in connection.execute(asked.group_by(kept.key)):
+        yield _Part(None, key, numbers)
+
+
+def _daily(connection: Connection, first: int, last: int, by: By) -> list[tuple[int, int, float]]:
+    """The GPU-seconds of each whole day: of many days and GPUs, so nothing else is read."""
+    kept, (first_day, last_day) = _days_of(by).c, _whole_days(first, last)
+    asked = select(kept.bucket, kept.key, kept.gpu_seconds)
+    between = asked.where(kept.bucket >= first_day, kept.bucket < last_day)
+    return [tuple(row) for row in connection.execute(between)]
+
+
+def _days_of(by: By) -> Table:
+    return person_days if by in ("user", "group") else gpu_days
 
 
 def _of_hours(connection: Connection, first: int, last: int, by: By) -> Iterator[_Part]:

@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub.history import schema
 from fleet_smi.hub.history.keys import Keys
+from fleet_smi.hub.history.left_open import ended
 from fleet_smi.hub.history.recording import write_batch, write_gap
 from fleet_smi.hub.history.retention import Keep, turns
 from fleet_smi.hub.history.rows import Batch, Checkpoint
@@ -56,6 +57,7 @@ class Writer:
         self._at_once = _MOST_AT_ONCE
         self._keys = Keys()
         self._told_aside: str | None = None
+        self._recalled = False
         self._turns: Iterator[None] | None = None
         self._upkeep_due = 0.0
         self._closing = False
@@ -84,11 +86,10 @@ class Writer:
 
     def checkpoints(self) -> list[Checkpoint]:
         """All that was open when somebody wrote here last; raise `StateError`."""
-        kept, nodes = schema.checkpoints.c, schema.nodes.c
-        rows = select(nodes.node_id, kept.data).where(nodes.key == kept.node)
         with self._store.reading() as connection:
-            found = connection.execute(rows).all()
-        return [Checkpoint(node_id=node_id, data=data) for node_id, data in found]
+            found = _checkpoints(connection)
+        self._recalled = True
+        return found
 
     def close(self) -> None:
         """Write what is left, and end the thread."""
@@ -130,8 +131,12 @@ class Writer:
         with self._store.writing() as connection:
             for gap in self._gaps(lost):
                 write_gap(connection, gap)
+            if not self._recalled:
+                # Nobody could go on from them: what was open is told before they are replaced.
+                write_batch(connection, self._keys, ended(_checkpoints(connection)))
             for each in taken:
                 write_batch(connection, self._keys, each.batch)
+        self._recalled = True
         self._told_aside = self._store.set_aside
         self._at_once = _MOST_AT_ONCE
         with self._news:
@@ -187,3 +192,9 @@ class Writer:
                 self._waiting.lose(each.at, self._clock())
         self.trouble = f"a bug: {error!r}"
         logger.error("a part of the history cannot be written", exc_info=error)
+
+
+def _checkpoints(connection: Connection) -> list[Checkpoint]:
+    kept, nodes = schema.checkpoints.c, schema.nodes.c
+    rows = select(nodes.node_id, kept.data).where(nodes.key == kept.node)
+    return [Checkpoint(node_id=node_id, data=data) for node_id, data in connection.execute(rows)]

@@ -1,6 +1,6 @@
 """`GET /api/v1/history/strips`: rows are GPUs, columns are time."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
@@ -9,8 +9,8 @@ from starlette.responses import Response
 from fleet_smi.hub.history.rows import Place
 from fleet_smi.model.filter import parse
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.history import GpuOfNode, GpuPeriods, Strip, Strips
-from fleet_smi.model.strip import runs
+from fleet_smi.model.history import GpuOfNode, Strip, Strips
+from fleet_smi.model.strip import Stood, runs
 from fleet_smi.server.endpoint import Asked, Endpoint
 from fleet_smi.server.past import (
     Pattern,
@@ -41,8 +41,8 @@ async def strips(asked: Asked) -> Response:
     span = await range_of(asked, query)
     gpus = await _chosen(asked, query)
     within(len(gpus) * query.columns, _MOST_CELLS, "cells", "ask for fewer columns or GPUs")
-    found = await past_of(asked).periods(gpus, *span)
-    return await told(asked, lambda: _drawn(gpus, found, span, query.columns))
+    stood = await past_of(asked).looks(gpus, *span)
+    return await told(asked, lambda: _drawn(gpus, stood, span, query.columns))
 
 
 async def _chosen(asked: Asked, query: StripsQuery) -> list[GpuOfNode]:
@@ -69,15 +69,17 @@ def _passing(view: FleetView, text: str) -> Collection[Place]:
 
 
 def _drawn(
-    gpus: Sequence[GpuOfNode], found: Sequence[GpuPeriods], span: Range, columns: int
+    gpus: Sequence[GpuOfNode],
+    stood: Mapping[Place, Sequence[Stood]],
+    span: Range,
+    columns: int,
 ) -> Strips:
     start, end = span
-    periods = {(each.gpu.node_id, each.gpu.uuid): each.periods for each in found}
 
     def rows() -> Iterator[Strip]:
         for gpu in gpus:
-            stood = periods.get((gpu.node_id, gpu.uuid), ())
-            yield Strip(gpu=gpu, runs=runs(stood, start, end, columns))
+            looks = stood.get((gpu.node_id, gpu.uuid), ())
+            yield Strip(gpu=gpu, runs=runs(looks, start, end, columns))
 
     return Strips(start=start, end=end, columns=columns, rows=tuple(rows()))
 
