@@ -49,7 +49,7 @@ def sums(kept: Kept) -> dict[object, float]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(REPORTS, st.integers(0, 30))
+@given(REPORTS, st.integers(1, 30))
 def test_killed_and_told_again_what_it_had_not_kept(reports: list[Report], killed: int) -> None:
     changes = judged(reports)
     never_stopped = Watched()

@@ -5,6 +5,7 @@ from typing import Any
 from fleet_smi.hub.history.going_on import (
     Written,
     nodes_then,
+    with_open_looks,
     with_open_occupancies,
     with_open_periods,
 )
@@ -18,6 +19,7 @@ from fleet_smi.model.history import (
     Occupancy,
     Period,
 )
+from fleet_smi.model.strip import Look, Stood
 
 GPU = GpuOfNode(uuid="GPU-1", node_id="one", node="gpu01", index=0)
 OTHER = GpuOfNode(uuid="GPU-2", node_id="one", node="gpu01", index=1)
@@ -43,6 +45,16 @@ def test_a_period_that_goes_on_after_all_replaces_the_one_that_was_said_to_have_
     going_on = Batch(periods=[(PLACE, period(5, None))])
     (row,) = with_open_periods(ended, [GPU, OTHER], going_on, 100)
     assert [(one.start, one.end) for one in row.periods] == [(0, 5), (5, None)]
+
+
+def test_what_looks_so_still_replaces_what_was_said_to_have_ended() -> None:
+    free: Look = ("free", "", 0)
+    bobs: Look = ("busy", "bob", 0)
+    holder = Holder(pid=7, user="bob")
+    going_on = Batch(periods=[(PLACE, period(5, None, holders=(holder,)))])
+    ended: list[tuple[GpuOfNode, list[Stood]]] = [(GPU, [(0.0, 5.0, free), (5.0, 9.0, bobs)])]
+    assert with_open_looks(ended, going_on, 100) == {PLACE: [(0, 5, free), (5, None, bobs)]}
+    assert with_open_looks(ended, going_on, 5) == {PLACE: ended[0][1]}
 
 
 def test_what_began_after_the_range_is_not_in_it() -> None:

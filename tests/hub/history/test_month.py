@@ -37,7 +37,7 @@ KEEP = Keep(
 LONG = bool(os.environ.get("FLEET_SMI_LONG"))
 # A state that only a threshold changes must be seen so often before it stands.
 WINDOW = DEFAULT_THRESHOLDS.idle_window_seconds
-MOST_SKIPPED = 0.35
+MOST_SKIPPED = 0.25
 AGAIN = 0.01
 SETTLING = DEFAULT_THRESHOLDS.settle_samples
 

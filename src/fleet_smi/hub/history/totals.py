@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from operator import add
 from typing import Literal, NamedTuple
 
-from sqlalchemy import Connection, Select, Table, case, func, select
+from sqlalchemy import Connection, CursorResult, Select, Table, case, func, select
 
 from fleet_smi.hub.history.schema import (
     DAY_SECONDS,
@@ -90,12 +90,11 @@ def _of_days(connection: Connection, first: int, last: int, by: By) -> Iterator[
         yield _Part(None, key, numbers)
 
 
-def _daily(connection: Connection, first: int, last: int, by: By) -> list[tuple[int, int, float]]:
+def _daily(connection: Connection, first: int, last: int, by: By) -> CursorResult[int, int, float]:
     """The GPU-seconds of each whole day: of many days and GPUs, so nothing else is read."""
     kept, (first_day, last_day) = _days_of(by).c, _whole_days(first, last)
     asked = select(kept.bucket, kept.key, kept.gpu_seconds)
-    between = asked.where(kept.bucket >= first_day, kept.bucket < last_day)
-    return [tuple(row) for row in connection.execute(between)]
+    return connection.execute(asked.where(kept.bucket >= first_day, kept.bucket < last_day))
 
 
 def _days_of(by: By) -> Table:
