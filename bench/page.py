@@ -18,6 +18,7 @@ NODES, MANY_NODES, GPUS = 1000, 10_000, 8
 _MANY_INTERVAL_SECONDS = 30.0
 _PAINTS = 5
 _SETTLE_SECONDS, _WINDOW_SECONDS, _SCROLL_SECONDS = 5.0, 20.0, 5.0
+_REST_SECONDS = 2.0
 
 PAINT, SCRIPT = "first useful paint", "script of an update"
 SCRIPT_CPU, WORK = "the same, CPU alone", "all work of an update"
@@ -200,6 +201,7 @@ def _paints(browser: Browser, address: str) -> Iterator[float]:
     for _ in range(_PAINTS):
         with opened(browser, address) as page:
             yield page.drawn_after_seconds
+            page.wait(_REST_SECONDS)  # what it asks for next must not meet the one opened after it
 
 
 def _windows(page: View, count: int) -> Iterator[Window]:

@@ -1,8 +1,6 @@
-import "./state/listening";
-import { mount } from "svelte";
-import App from "./App.svelte";
-import "./style/tokens.css";
-import "./style/page.css";
+// Listens to the hub from the very first: it answers while the rest of the page is being read.
 
-const target = document.getElementById("page");
-if (target) mount(App, { target });
+import { page } from "./state/page.svelte";
+
+page.listen();
+void import("./start");

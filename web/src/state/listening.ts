@@ -1,5 +1,0 @@
-// Listens to the hub from the very first: it answers while the rest of the page is being read.
-
-import { page } from "./page.svelte";
-
-page.listen();
