@@ -5,7 +5,6 @@ it, and all that costs as much as to read one. What is out of the ordinary (sent
 a hurry after another request, by an old client) goes the usual way through the app.
 """
 
-from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import (
@@ -29,19 +28,27 @@ class AtOnce(HttpToolsProtocol):
         self._reports: Reports | None = getattr(self.app, "reports", None)
         self._sender: Sender | Refusal | None = None
         self._body: list[bytes] = []
+        self._in_line: list[bytes] = []
 
     def data_received(self, data: bytes) -> None:
         """Something has come; a report waits while there are too many of them."""
         rush = None if self._reports is None else self._reports.rush
-        if rush is None or not data.startswith(_BEGINNING) or rush.has_time():
+        if self._in_line:
+            self.transport.pause_reading()
+            self._in_line.append(data)
+        elif rush is None or not data.startswith(_BEGINNING) or rush.has_time():
             super().data_received(data)
         else:
-            self.transport.pause_reading()
-            rush.wait(partial(self._go_on, data))
+            self._in_line.append(data)
+            rush.wait(self._go_on)
 
-    def _go_on(self, data: bytes) -> None:
-        if not self.transport.is_closing():
+    def _go_on(self) -> None:
+        waiting, self._in_line = self._in_line, []
+        if self.transport.is_closing():
+            return
+        if len(waiting) > 1:
             self.transport.resume_reading()
+        for data in waiting:
             super().data_received(data)
 
     def on_headers_complete(self) -> None:
