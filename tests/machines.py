@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -45,6 +46,22 @@ def needs_program(name: str) -> None:
     if shutil.which(name) is None:
         assert not os.environ.get("CI"), f"{name} is missing: this test would be skipped"
         pytest.skip(f"{name} is not installed")
+
+
+@contextmanager
+def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
+    """A file system of its own at `folder`, which soon is full."""
+    needs_root("mount a file system")
+    folder.mkdir(mode=0o700)
+    size = f"size={mebibytes}m,mode=700"
+    mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        assert not os.environ.get("CI"), "CI must be able to mount: this would be skipped"
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 class People:

@@ -18,7 +18,7 @@ from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import FleetError
 from fleet_smi.hub.history.store import FILE
 from fleet_smi.model.history import Gap, Period
-from tests.machines import needs_root, wait_until
+from tests.machines import small_disk, wait_until
 
 NODES, GPUS = 3, 2
 # A node's figures are written every 10 s, with all that is open; batches every 2 s.
@@ -162,15 +162,8 @@ class TestSmallDisk:
     @pytest.fixture
     def state(self, tmp_path: Path) -> Iterator[Path]:
         """A file system of 8 MiB."""
-        needs_root("mount a file system")
-        folder = tmp_path / "small"
-        folder.mkdir(mode=0o700)
-        mount = ["mount", "-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs", str(folder)]
-        if subprocess.run(mount, capture_output=True, check=False).returncode:
-            assert not os.environ.get("CI"), "CI must be able to mount: this would be skipped"
-            pytest.skip("file systems cannot be mounted here")
-        yield folder
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        with small_disk(tmp_path / "small", mebibytes=8) as folder:
+            yield folder
 
     def test_while_the_disk_is_full_all_is_shown_and_later_written(self, cluster: Cluster) -> None:
         began, ballast = time.time(), cluster.state / "ballast"

@@ -1,7 +1,6 @@
 """Who writes history down: whole batches, no waiting, and whatever befalls the database."""
 
 import sqlite3
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -31,7 +30,7 @@ from tests.hub.history.batches import (
     row,
 )
 from tests.hub.history.kept import Watched
-from tests.machines import needs_root, wait_until
+from tests.machines import small_disk, wait_until
 from tests.postgres import Postgres
 
 WITH_NUMBERS = ("periods", "occupancies", "presence", "series", "moments")
@@ -240,16 +239,10 @@ def test_when_there_is_no_more_room_to_wait_the_oldest_is_given_up_and_that_is_t
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def full_soon(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB."""
-    needs_root("mount a file system")
-    folder = tmp_path / "small"
-    folder.mkdir(mode=0o700)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("file systems cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(tmp_path / "small", mebibytes=2) as folder:
+        yield folder
 
 
 def fat(number: int) -> Batch:
@@ -261,9 +254,9 @@ def fat(number: int) -> Batch:
     return batch
 
 
-def test_a_full_disk_is_a_gap_and_writing_goes_on_by_itself(small_disk: Path) -> None:
-    store = open_history(small_disk / "history.db")
-    ballast = small_disk / "ballast"
+def test_a_full_disk_is_a_gap_and_writing_goes_on_by_itself(full_soon: Path) -> None:
+    store = open_history(full_soon / "history.db")
+    ballast = full_soon / "ballast"
     ballast.write_bytes(bytes(1_200_000))
     with writing(store, most_waiting_bytes=400_000) as writer:
         while writer.failures < 3:  # after one there may still be a little room
