@@ -166,6 +166,9 @@ class Port:
     def send(self, frames: list[bytes]) -> None:
         """Send at once or not at all: a peer that does not read gets nothing."""
         if self._socket is not None:
+            # The library learns of what a peer has read when it is asked for its events, and
+            # else only now and then: it would drop, unsaid, what there is room for.
+            self._socket.getsockopt(self._zmq.EVENTS)
             try:
                 self._socket.send_multipart(frames, _NOBLOCK)
             except self._zmq.ZMQError as error:

@@ -4,6 +4,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,16 @@ def test_any_request_is_answered_again_and_again(hub: RunningHub) -> None:
     with Client(port(hub)) as client:
         for question in ([b""], [b"x" * 1000], [b"\xc1"], [b"two", b"parts"]):
             assert client.ask(*question)
+
+
+def test_clients_that_ask_as_fast_as_they_can_are_answered_each_time(hub: RunningHub) -> None:
+    def ask(_: int) -> None:
+        with Client(port(hub)) as client:
+            for _ in range(500):
+                assert client.ask()
+
+    with ThreadPoolExecutor(4) as clients:
+        assert len(list(clients.map(ask, range(4)))) == 4
 
 
 def test_clients_hear_of_what_is_new_within_a_second_or_two(hub: RunningHub) -> None:

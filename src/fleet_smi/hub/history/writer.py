@@ -125,6 +125,8 @@ class Writer:
             if self.failures:
                 logger.warning("history is written again, after %d failures", self.failures)
             self.failures, self.trouble = 0, None
+            if taken:
+                self.written = taken[-1].number  # last: who waits for it finds all the rest told
 
     def _write(self, taken: list[Numbered]) -> None:
         lost = self._waiting.lost
@@ -140,7 +142,6 @@ class Writer:
         self._told_aside = self._store.set_aside
         self._at_once = _MOST_AT_ONCE
         with self._news:
-            self.written = taken[-1].number
             if self._waiting.lost == lost:
                 self._waiting.lost = None
 
