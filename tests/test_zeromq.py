@@ -10,6 +10,7 @@ import pytest
 
 from fleet_smi.errors import Unreachable, UsageError
 from fleet_smi.zeromq import Port, asked, context, frames, is_here, listening_at, lone_frame
+from tests.machines import wait_until
 from tests.zeromq_peers import Client, Node
 
 
@@ -73,7 +74,9 @@ def test_a_port_goes_on_after_a_bug_and_can_be_opened_again() -> None:
 
     def talk() -> bytes:
         with Client(port.endpoint) as rude, Client(port.endpoint) as polite:
+            dropped = port.dropped
             rude.say(b"bug")
+            wait_until(lambda: port.dropped > dropped)
             return polite.ask(b"hello")
 
     for times in (1, 2):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fleet_smi.server import running
+from fleet_smi.server import impatient
 from fleet_smi.wire.report import decode_receipt, encode_report_json
 from tests.builders import gpu, snapshot
 from tests.server.hubs import REPORTS, RunningHub
@@ -161,9 +161,21 @@ def test_who_asks_first_is_told_to_go_on(token: str, line: socket.socket) -> Non
     assert answer(line).status == 200
 
 
-def test_a_report_that_never_ends_is_hung_up_on(
-    token: str, line: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "REQUEST_SECONDS", 0.05)
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All who connect from now on must be quick."""
+    monkeypatch.setattr(impatient, "REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(impatient, "IDLE_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_report_that_never_ends_is_hung_up_on(token: str, line: socket.socket) -> None:
     line.sendall(head(token, "Content-Length: 99") + b"{")
+    assert line.recv(1) == b""
+
+
+@pytest.mark.usefixtures("hasty")
+def test_who_reports_and_then_says_nothing_is_hung_up_on(token: str, line: socket.socket) -> None:
+    line.sendall(request(token, 1))
+    assert answer(line).status == 200
     assert line.recv(1) == b""

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from fleet_smi.errors import UsageError
-from fleet_smi.server import running
+from fleet_smi.server import impatient
 from fleet_smi.server.guard import Message, Receive, Send
 from fleet_smi.server.running import bound, serve
 from tests.server.loopback import served
@@ -83,7 +83,7 @@ def test_nothing_answers_once_it_has_ended() -> None:
 def test_who_does_not_come_to_the_point_is_hung_up_on(
     said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(impatient, "REQUEST_SECONDS", 0.05)
 
     async def patient(scope: Message, receive: Receive, send: Send) -> None:
         while (await receive())["type"] != "http.disconnect":

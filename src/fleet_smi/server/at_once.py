@@ -7,12 +7,9 @@ a hurry after another request, by an old client) goes the usual way through the 
 
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from fleet_smi.server.impatient import Impatient
 from fleet_smi.server.refusal import Refusal
 from fleet_smi.server.reports import Answer, Reports, Sender
 
@@ -20,8 +17,8 @@ _URL = Reports.path.encode()
 _BEGINNING = b"POST %b " % _URL
 
 
-class AtOnce(HttpToolsProtocol):
-    """Speaks HTTP as uvicorn does; reports are for the `reports` of its app, if it has them."""
+class AtOnce(Impatient):
+    """Speaks HTTP; reports are for the `reports` of its app, if it has them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -51,11 +48,16 @@ class AtOnce(HttpToolsProtocol):
         for data in waiting:
             super().data_received(data)
 
+    def on_message_begin(self) -> None:
+        """A request begins: what an app needs to know of it is put together only for the app."""
+        self.url, self.headers, self.expect_100_continue = b"", [], False
+        self.await_request()
+
     def on_headers_complete(self) -> None:
         """The head is there: whose report is it, if it is one?"""
         self._sender = None
         if self.url != _URL or self._reports is None or not self._is_ordinary():
-            super().on_headers_complete()
+            self._ask_the_app()
             return
         method = self.parser.get_method().decode("ascii")
         peer = "" if self.client is None else self.client[0]
@@ -78,7 +80,14 @@ class AtOnce(HttpToolsProtocol):
         if isinstance(self._sender, Sender):
             body, self._body = b"".join(self._body), []
             self.transport.write(_encoded(self._reports.answer(body, self._sender)))
-        self.on_response_complete()
+        self.await_next()
+
+    def _ask_the_app(self) -> None:
+        url, headers, expecting = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expecting
+        self.headers += headers  # which is in the scope already
+        super().on_headers_complete()
 
     def _is_ordinary(self) -> bool:
         """Whether nothing is under way here, and the client tells how much it sends and stays."""

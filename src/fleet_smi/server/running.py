@@ -11,10 +11,9 @@ from starlette.types import ASGIApp
 
 from fleet_smi.errors import UsageError
 from fleet_smi.server.at_once import AtOnce
+from fleet_smi.server.impatient import IDLE_SECONDS
 
 _GRACE_SECONDS = 1
-REQUEST_SECONDS = 30.0
-_KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
 
 
@@ -23,41 +22,6 @@ class Tls(NamedTuple):
 
     certificate: str
     key: str
-
-
-class _Impatient(AtOnce):
-    """Hangs up on those who open a connection and do not come to the point."""
-
-    _waiting: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody is there; what do they want?"""
-        super().connection_made(transport)
-        self._wait()
-
-    def on_message_begin(self) -> None:
-        """A request begins; it must not take for ever."""
-        super().on_message_begin()
-        self._wait()
-
-    def on_message_complete(self) -> None:
-        """All of it is there."""
-        self._stop_waiting()
-        super().on_message_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """They are gone."""
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _wait(self) -> None:
-        self._stop_waiting()
-        self._waiting = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
-
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
 
 
 class _Server(uvicorn.Server):
@@ -89,7 +53,7 @@ async def serve(app: ASGIApp, sockets: Sequence[socket.socket], tls: Tls | None 
     config = uvicorn.Config(
         app,
         loop="none",
-        http=_Impatient,
+        http=AtOnce,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -97,7 +61,7 @@ async def serve(app: ASGIApp, sockets: Sequence[socket.socket], tls: Tls | None 
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else tls.key,
