@@ -15,8 +15,9 @@ from bench import past
 from bench.peers import BUILD
 from bench.report import Pair, Series
 from fleet_smi.hub.fleet import Fleet
-from fleet_smi.hub.history import schema
+from fleet_smi.hub.history import versions
 from fleet_smi.hub.history.asking import Asking
+from fleet_smi.hub.history.drawing import strips
 from fleet_smi.hub.history.going_on import Written, nodes_then
 from fleet_smi.hub.history.history import History
 from fleet_smi.hub.history.jobs import jobs
@@ -26,7 +27,6 @@ from fleet_smi.hub.history.rows import Batch
 from fleet_smi.hub.history.store import open_history
 from fleet_smi.hub.history.totals import By
 from fleet_smi.hub.history.writer import Writer
-from fleet_smi.model.strip import runs
 from fleet_smi.model.units import GIB
 from fleet_smi.simulation.crowd import crowd
 
@@ -64,7 +64,7 @@ def answer_pairs(measured: Measured) -> list[Pair]:
 
 def measure(days: int, rounds: int) -> Measured:
     """A past of 1,000 GPUs over so many days, made once, and what it takes to ask it."""
-    path = BUILD / "history" / f"{NODES}-nodes-{days}-days-v{schema.version()}.db"
+    path = BUILD / "history" / f"{NODES}-nodes-{days}-days-v{versions.version()}.db"
     words = "" if path.exists() else _built(path, days)
     gc.freeze()
     gc.set_threshold(*_SELDOM)
@@ -95,7 +95,9 @@ def questions(days: int) -> dict[str, Question]:
         "the fleet at a moment": partial(_fleet, at=float(long_ago)),
         "strips, 1 hour": partial(_strips, start=end - _HOUR),
         "strips, 24 hours": partial(_strips, start=end - _DAY),
+        "strips, 30 hours": partial(_strips, start=end - 30 * _HOUR + 1),
         "strips, 7 days": partial(_strips, start=end - 7 * _DAY),
+        f"strips, {last} days": partial(_strips, start=end - last * _DAY),
         f"jobs of a user, {last} days": partial(_jobs, start=end - last * _DAY, user=_USER),
         "jobs of all, 24 hours": partial(_jobs, start=end - _DAY, user=None),
     }
@@ -154,8 +156,7 @@ def _fleet(asking: Asking, *, at: float) -> object:
 
 def _strips(asking: Asking, *, start: float) -> object:
     places = {(gpu.node_id, gpu.uuid) for gpu in asking.gpus()}
-    stood = asking.looks(places, start, past.END)
-    return [runs(looks, start, past.END, COLUMNS) for _, looks in stood]
+    return strips(asking, places, start, past.END, COLUMNS, Batch())
 
 
 def _jobs(asking: Asking, *, start: float, user: str | None) -> object:

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from fleet_smi.hub.history import schema
+from fleet_smi.hub.history import sampling, schema
 from fleet_smi.hub.history.grains import Row, pack
 from fleet_smi.hub.history.packed import packed_holders
-from fleet_smi.hub.history.schema import DAY_SECONDS, HOUR_SECONDS, SUMS
+from fleet_smi.hub.history.schema import DAY_SECONDS, DAYS, HOUR_SECONDS, SUMS, WEEK_SECONDS
 from fleet_smi.hub.history.store import open_history
 from fleet_smi.model.fleet import STATES, State
 from fleet_smi.model.history import Holder
@@ -57,7 +57,10 @@ class Ledger:
         name = f"user{one.user:02d}" if taken else ""
         data = _holders(one, began) if taken else None
         words = f"{name}: python, 78 %" if taken else "nobody on it"
-        self.periods.append((one.gpu, one.start, one.end, True, one.state, name, 0, words, data))
+        load = 78.0 if taken else 0.0
+        self.periods.append(
+            (one.gpu, one.start, one.end, True, one.state, name, 0, words, data, load)
+        )
         if taken and one.last:
             seconds, key = one.end - began, (one.gpu, began, one.process, one.end, True)
             sums = _sums(seconds)
@@ -86,10 +89,14 @@ def build(path: Path, nodes: int, days: int) -> None:
     _write_ledger(database, nodes * GPUS, start)
     _write_days(database)
     _write_fleet(database, nodes, start)
-    for grain, since in ((10, END - _FINE_SECONDS), (60, start), (900, start)):
+    for grain, since in ((10, END - _FINE_SECONDS), (60, start), (900, start), (10800, start)):
         _write_series(database, grain, since)
     database.execute("PRAGMA journal_mode=WAL")
     database.close()
+    store = open_history(path)
+    with store.writing() as connection:
+        sampling.write_all(connection)
+    store.close()
 
 
 def uuid_of(gpu: int) -> str:
@@ -169,12 +176,23 @@ def _life(gpu: int, start: float, chance: random.Random) -> Iterator[tuple[Stret
 
 
 def _write_days(database: sqlite3.Connection) -> None:
-    people = [f"sum(CASE WHEN person = {NOBODY} THEN 0.0 ELSE {name} END)" for name in SUMS]
+    somebody = f"CASE WHEN person = {NOBODY} THEN 0.0 ELSE {{}} END"
+    people = [f"sum({somebody.format(name)})" for name in SUMS]
     states = [f"sum(CASE WHEN state = '{one}' THEN gpu_seconds ELSE 0.0 END)" for one in STATES]
-    for table, key in (("person_days", "person"), ("gpu_days", "gpu")):
+    days = [
+        f"sum(CASE WHEN bucket / {DAY_SECONDS} % {len(DAYS)} = {number}"
+        f" THEN {somebody.format('gpu_seconds')} ELSE 0.0 END)"
+        for number in range(len(DAYS))
+    ]
+    for table, key, seconds, more in (
+        ("person_days", "person", DAY_SECONDS, states),
+        ("gpu_days", "gpu", DAY_SECONDS, []),
+        ("person_weeks", "person", WEEK_SECONDS, days),
+        ("gpu_weeks", "gpu", WEEK_SECONDS, days),
+    ):
         database.execute(
-            f"INSERT INTO {table} SELECT bucket / {DAY_SECONDS} * {DAY_SECONDS}, {key},"
-            f" {', '.join([*people, *states])} FROM usage_hours GROUP BY 1, 2"
+            f"INSERT INTO {table} SELECT bucket / {seconds} * {seconds}, {key},"
+            f" {', '.join([*people, *more])} FROM usage_hours GROUP BY 1, 2"
         )
 
 

@@ -117,7 +117,7 @@ def test_the_strip_shows_who_had_it_and_when_nobody_was_heard(env: dict[str, str
     lines = said("history", "--since", "2h", env=env).splitlines()
     assert lines[0].startswith("gpu01, last 2 h") and lines[0].endswith("now")
     bob, free = lines[1], lines[2]
-    assert "│bob █" in bob and "█│·" in bob and " free " in bob
+    assert "│bob 80 █" in bob and "█│·" in bob and " free " in bob
     assert "bob" not in free
     assert lines[3].startswith("gpu02") and " silent " in lines[4]
     assert all(len(line) <= 100 for line in lines)

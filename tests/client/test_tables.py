@@ -1,12 +1,13 @@
 """Answers about the past as data frames, where a library for them is installed."""
 
 import importlib.util
+from typing import Any
 
 import polars
 import pytest
 
 from fleet_smi.client import frames
-from fleet_smi.client.frames import LIBRARIES
+from fleet_smi.client.frames import LIBRARIES, Library
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import UsageError
 from fleet_smi.model.history import Figure, GpuOfNode, GpuPeriods, Holder, Job, Period, Sums, Usage
@@ -16,49 +17,92 @@ SUMS = Sums(gpu_seconds=3600.0, busy_seconds=1800.0)
 MISSING = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
 
 
-def test_a_period_is_a_row() -> None:
+@pytest.fixture(params=LIBRARIES)
+def library(request: pytest.FixtureRequest) -> Library:
+    name: Library = request.param
+    if name in MISSING:
+        pytest.skip(f"{name} is not installed")
+    return name
+
+
+def rows_of(frame: Any) -> list[dict[str, Any]]:
+    """The rows of a frame of either library, with nothing for what is missing."""
+    if isinstance(frame, polars.DataFrame):
+        return frame.to_dicts()
+    rows: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return rows
+
+
+def kinds(frame: Any, *columns: str) -> set[str]:
+    return {str(frame[column].dtype).lower() for column in columns}
+
+
+def test_a_period_is_a_row(library: Library) -> None:
     held = (Holder(pid=1, user="bob"), Holder(pid=2, user="bob"), Holder(pid=3, user="eve"))
     busy = Period(start=1.0, end=2.0, state="busy", reason="at work", holders=held)
     free = Period(start=2.0, end=None, state="free", reason="nobody", certain=False)
     table = PeriodTable(start=0.0, end=9.0, rows=(GpuPeriods(gpu=GPU, periods=(busy, free)),))
-    rows = table.frame("polars").to_dicts()
+    rows = rows_of(table.frame(library))
     assert [row["users"] for row in rows] == ["bob, eve", ""]
     assert [row["end"] for row in rows] == [2.0, None]
     assert {row["node"] for row in rows} == {"gpu01"}
     assert rows[1] | {"state": "free", "certain": False, "uuid": "GPU-1"} == rows[1]
 
 
-def test_what_somebody_came_to_is_a_row() -> None:
+def test_what_somebody_came_to_is_a_row(library: Library) -> None:
     row = Usage(name="bob", sums=SUMS)
     table = UsageTable(start=0.0, end=9.0, by="user", rows=(row,), total=SUMS, by_state={})
-    assert table.frame("polars").select("name", "gpu_seconds", "busy_seconds").rows() == [
-        ("bob", 3600.0, 1800.0)
-    ]
+    (told,) = rows_of(table.frame(library))
+    assert (told["name"], told["gpu_seconds"], told["busy_seconds"]) == ("bob", 3600.0, 1800.0)
 
 
-def test_a_job_is_a_row() -> None:
+def test_a_job_is_a_row(library: Library) -> None:
     job = Job(
         id="1-a", user="bob", command=None, start=1.0, end=None, gpus=4, sums=SUMS,
-        advice=("held 4 GPUs, used 1", "idle"),
+        places=("gpu01:0", "gpu01:1"), advice=("held 4 GPUs, used 1", "idle"),
     )  # fmt: skip
-    (row,) = JobTable(start=0.0, end=9.0, rows=(job,)).frame("polars").to_dicts()
+    (row,) = rows_of(JobTable(start=0.0, end=9.0, rows=(job,)).frame(library))
     assert (row["gpus"], row["gpu_seconds"], row["command"]) == (4, 3600.0, None)
     assert row["advice"] == "held 4 GPUs, used 1; idle"
+    assert row["places"] == "gpu01:0, gpu01:1"
 
 
-def test_figures_are_a_row_a_grain_and_gpu() -> None:
+def test_figures_are_a_row_a_grain_and_gpu(library: Library) -> None:
     busy = Figure(minimum=[0.0, None], mean=[5.0, None], maximum=[9.0, None])
     gpus = {"GPU-1": {"busy_percent": busy}, "GPU-2": {"busy_percent": busy}}
     table = SeriesTable(start=100.0, grain_seconds=10, node={}, gpus=gpus)
-    frame = table.frame("polars")
-    assert frame.columns == ["at", "uuid", "busy_percent", "busy_percent_min", "busy_percent_max"]
-    assert frame["at"].to_list() == [100.0, 110.0, 100.0, 110.0]
-    assert frame["busy_percent_max"].to_list() == [9.0, None, 9.0, None]
+    frame = table.frame(library)
+    expected = ["at", "uuid", "busy_percent", "busy_percent_min", "busy_percent_max"]
+    assert list(frame.columns) == expected
+    assert [row["at"] for row in rows_of(frame)] == [100.0, 110.0, 100.0, 110.0]
+    assert [row["busy_percent_max"] for row in rows_of(frame)] == [9.0, None, 9.0, None]
 
 
-def test_nothing_is_a_frame_without_rows() -> None:
-    frame = PeriodTable(start=0.0, end=9.0, rows=()).frame("polars")
+def test_a_figure_that_only_one_gpu_has_is_missing_of_the_other(library: Library) -> None:
+    known = Figure(minimum=[0.0], mean=[5.0], maximum=[9.0])
+    gpus = {
+        "GPU-1": {"busy_percent": known},
+        "GPU-2": {"busy_percent": known, "power_watts": known},
+    }
+    table = SeriesTable(start=100.0, grain_seconds=10, node={}, gpus=gpus)
+    assert [row["power_watts"] for row in rows_of(table.frame(library))] == [None, 5.0]
+
+
+def test_numbers_are_numbers_even_where_none_is_known(library: Library) -> None:
+    free = Period(start=2.0, end=None, state="free", reason="nobody")
+    table = PeriodTable(start=0.0, end=9.0, rows=(GpuPeriods(gpu=GPU, periods=(free,)),))
+    assert kinds(table.frame(library), "start", "end", "busy_percent") == {"float64"}
+    unknown = Figure(minimum=[None], mean=[None], maximum=[None])
+    gpus = {"GPU-1": {"busy_percent": unknown}}
+    series = SeriesTable(start=100.0, grain_seconds=10, node={}, gpus=gpus)
+    assert kinds(series.frame(library), "at", "busy_percent", "busy_percent_max") == {"float64"}
+
+
+def test_nothing_is_a_frame_without_rows(library: Library) -> None:
+    frame = PeriodTable(start=0.0, end=9.0, rows=()).frame(library)
     assert (len(frame), "state" in frame.columns) == (0, True)
+    assert kinds(frame, "start", "end") == {"float64"}
+    assert "float64" not in kinds(frame, "state", "users")
 
 
 def test_the_first_library_that_is_there_is_taken() -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fleet_smi.model import strip
 from fleet_smi.model.fleet import STATES, State
@@ -35,10 +36,9 @@ def runs(
     start: float,
     end: float,
     columns: int,
-    loads: Sequence[float | None] = (),
 ) -> tuple[Run, ...]:
-    stood = [(one.start, one.end, strip.look_of(one)) for one in periods]
-    return strip.runs(stood, start, end, columns, loads)
+    stood = [(one.start, one.end, strip.look_of(one), one.busy_percent) for one in periods]
+    return strip.runs(stood, start, end, columns)
 
 
 def told(found: Sequence[Run]) -> list[tuple[float, float, str, str, int]]:
@@ -105,11 +105,38 @@ def test_a_display_on_a_gpu_that_nobody_has_is_not_told(state: State) -> None:
 
 
 def test_the_load_of_a_run_is_the_mean_of_its_columns() -> None:
-    day = [period(0, 400, "busy", "alice"), period(400, None, "held", "alice")]
-    loads = (90.0, None, 96.0, 99.0, None, None)
-    found = runs(day, START, START + 600, 6, loads)
-    assert [run.busy_percent for run in found] == [95.0, None]
-    assert [run.busy_percent for run in runs(day, START, START + 600, 6)] == [None, None]
+    day = [
+        replace(period(0, 180, "busy", "alice"), busy_percent=90.0),
+        period(180, 220, "busy", "alice"),
+        replace(period(220, 400, "busy", "alice"), busy_percent=96.0),
+        period(400, None, "held", "alice"),
+    ]
+    found = runs(day, START, START + 600, 6)
+    assert [run.busy_percent for run in found] == [93.0, None]
+
+
+def test_a_column_of_three_samples_shows_what_two_of_them_do() -> None:
+    looks: dict[int, strip.Look] = {3: ("free", NOBODY, 0), 7: ("busy", "alice", 1)}
+    between = strip.edges(START, START + 400, 4)
+    samples = strip.Samples(
+        looks=[3, 3, 7, 7, 3, 7, 7, 3, 0, 0, 7, 0],
+        loads=bytearray([0, 10, 0, 0, 80, 0, 0, strip.UNTOLD, 0, 0, 0, 0]),
+    )
+    found = strip.sampled_runs(samples, looks, between)
+    assert told(found) == [
+        (0, 100, "free", NOBODY, 0),
+        (100, 200, "busy", "alice", 1),
+        (200, 300, "free", NOBODY, 0),
+    ]
+    assert [run.busy_percent for run in found] == [10.0, 80.0, None]
+    assert strip.sampled_runs(strip.unheard(12), looks, between) == ()
+
+
+def test_columns_are_sampled_in_order_and_within_themselves() -> None:
+    between = strip.edges(START, START + 600, 2)
+    assert strip.sampled_at(between) == pytest.approx(
+        [START + at for at in (50, 150, 250, 350, 450, 550)]
+    )
 
 
 EDGES = st.lists(st.integers(-40, 400), min_size=2, max_size=14, unique=True).map(sorted)

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
 
 @pytest.fixture
 def new_page(browser: Browser) -> Iterator[NewPage]:
+    """Opens pages of the test's own."""
+    with watched(browser) as opened:
+        yield opened
+
+
+@contextmanager
+def watched(browser: Browser) -> Iterator[NewPage]:
     """Opens pages on which nothing may go wrong unseen: no error, no refusal by the policy."""
     contexts = []
     wrong: list[str] = []

@@ -129,16 +129,6 @@ def test_the_card_of_a_gpu_in_parts_lists_its_instances(grid: Locator, page: Pag
     expect(parts.last).to_contain_text("free")
 
 
-def test_the_card_shows_the_last_hour_and_asks_for_it_once(grid: Locator, page: Page) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    for name in ("gpu01 GPU 1", "gpu01 GPU 2"):
-        _cell(page, name).click()
-        hour = _card(page, name).get_by_role("img", name=re.compile("^Utilisation, last hour: now"))
-        expect(hour).to_be_visible()
-    assert len([url for url in asked if url.endswith("/recent")]) == 1
-
-
 def test_the_tabulator_leads_into_the_card_and_escape_back_to_the_cell(
     grid: Locator, page: Page
 ) -> None:

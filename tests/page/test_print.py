@@ -41,6 +41,19 @@ def test_paper_is_white_and_the_screen_dark_again_after_it(
     assert _ground(page) == dark
 
 
+def test_the_heat_map_of_a_dark_screen_is_light_on_paper(
+    lab: RunningHub, new_page: NewPage
+) -> None:
+    drawn = "document.querySelector('canvas').toDataURL()"
+    light, dark = new_page(color_scheme="light"), new_page(color_scheme="dark")
+    for page in (light, dark):
+        show(page, lab, "heat map")
+        expect(page.locator("canvas").first).to_have_attribute("style", re.compile("width"))
+    assert dark.evaluate(drawn) != light.evaluate(drawn)
+    on_paper = dark.evaluate(f"dispatchEvent(new Event('beforeprint')), {drawn}")
+    assert on_paper == light.evaluate(drawn)
+
+
 def test_a_sheet_says_of_which_hub_it_is_when_that_was_and_what_is_left_out(
     lab: RunningHub, page: Page
 ) -> None:
@@ -55,13 +68,14 @@ def test_a_sheet_says_of_which_hub_it_is_when_that_was_and_what_is_left_out(
 
 def test_nothing_is_on_paper_that_can_only_be_pressed(lab: RunningHub, new_page: NewPage) -> None:
     page = new_page(viewport=SHEET)
-    for view in ("grid", "table", "people", "node"):
+    for view in ("grid", "table", "people", "person", "history", "node"):
         page.emulate_media(media="screen")
         show(page, lab, view)
         _print(page)
         expect(page.get_by_role("search")).to_be_hidden()
         expect(page.get_by_role("navigation", name="Sections")).to_be_hidden()
-        expect(page.locator(".button:visible, .icon-button:visible")).to_have_count(0)
+        pressed = ".button:visible, .icon-button:visible, .segments:visible"
+        expect(page.locator(pressed)).to_have_count(0)
         wait_until(lambda: fits(page))
 
 

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
-import type { GpuWhole, Hour, NodeWhole, ProcessWhole } from "../src/feed/node";
-import { seriesOfHour } from "../src/state/hour";
+import type { Figure } from "../src/feed/event";
+import type { Series, Told } from "../src/feed/history";
+import type { GpuWhole, Host, NodeWhole, ProcessWhole } from "../src/feed/node";
 import { gpuPlots, nodePlots } from "../src/state/plots";
 import { processRows, unreadable } from "../src/state/processes";
 import { belongsTo, nodeFacts, peopleOn, processNote, ranges, remarks } from "../src/text/detail";
@@ -30,6 +31,8 @@ function process(pid: number, fields: Partial<ProcessWhole> = {}): ProcessWhole 
     ...fields,
   };
 }
+
+const HOST: Host = { addresses: [], kernel: null, driver_version: null, cuda_version: null, booted_at: null, cpu_count: null, cpu_percent: null, load_1_minute: null, memory_used_bytes: null, memory_total_bytes: null };
 
 /** A GPU that tells what is given here, and nothing else. */
 function gpu(index: number, fields: Partial<GpuWhole> = {}): GpuWhole {
@@ -62,36 +65,44 @@ function node(gpus: GpuWhole[], fields: Partial<NodeWhole> = {}): NodeWhole {
     labels: {},
     interval_seconds: 1,
     agent_version: null,
-    host: { addresses: [], kernel: null, driver_version: null, cuda_version: null, booted_at: null, cpu_count: null, cpu_percent: null, load_1_minute: null, memory_used_bytes: null, memory_total_bytes: null },
+    host: HOST,
     runs: [],
     gpus,
     ...fields,
   };
 }
 
-const HOUR: Hour = {
+function told(...figures: Figure[]): Told {
+  return { minimum: figures, mean: figures, maximum: figures };
+}
+
+const SERIES: Series = {
+  start: 1000,
   grain_seconds: 10,
-  from: 1000,
-  node: { cpu_percent: [10, null, 30], memory_percent: [null, null, null] },
+  node: { cpu_percent: told(10, null, 30), memory_percent: told(null, null, null) },
   gpus: {
-    "GPU-0": { busy_percent: [0, null, 90], memory_used_mebibytes: [1024, 1024, 2048], power_watts: [70, 80, 350], temperature_celsius: [30, 31, 32], state: ["free", "free", "busy"] },
-    "GPU-1": { busy_percent: [5, 6, 7], memory_used_mebibytes: [0, 0, 0], power_watts: [null, null, null], temperature_celsius: [90, 91, 92], state: ["busy", "busy", null] },
+    "GPU-0": { busy_percent: told(0, null, 90), memory_used_mebibytes: told(1024, 1024, 2048), power_watts: told(70, 80, 350), temperature_celsius: told(30, 31, 32) },
+    "GPU-1": { busy_percent: told(5, 6, 7), memory_used_mebibytes: told(0, 0, 0), power_watts: told(null, null, null), temperature_celsius: told(90, 91, 92) },
   },
 };
-
-const SERIES = seriesOfHour(HOUR);
 const SPAN = { start: 1000, end: 1030 };
 
 it("the chosen GPU is in ink, and its siblings are not", () => {
-  const { busy } = gpuPlots(node([gpu(0), gpu(1)]), SERIES, SPAN, "GPU-1");
+  const { busy } = gpuPlots(node([gpu(0), gpu(1, { busy_percent: 8 })]), SERIES, SPAN, "GPU-1");
   expect(busy.drawing.lines.map(({ name, ink }) => [name, ink])).toEqual([["GPU 0", false], ["GPU 1", true]]);
-  expect([busy.now, busy.drawing.from, busy.drawing.to, busy.drawing.most]).toEqual([7, 1000, 1030, 100]);
+  expect([busy.now, busy.drawing.from, busy.drawing.to, busy.drawing.most]).toEqual([8, 1000, 1030, 100]);
 });
 
 it("a plot goes up to what the card may take, and above it only if it did", () => {
   const { power, memory, temperature } = gpuPlots(node([gpu(0, { power_limit_watts: 400, memory_total_bytes: 8 * GIB }), gpu(1)]), SERIES, SPAN, "GPU-0");
   expect([power.drawing.most, memory.drawing.most, temperature.drawing.most]).toEqual([400, 8, 100]);
   expect(memory.figures).toEqual([1, 1, 2]);
+});
+
+it("what a plot says of the moment is what its node tells then, and nothing of one that is silent", () => {
+  const gpus = [gpu(0, { busy_percent: 50, memory_used_bytes: 3 * GIB })];
+  const said = [false, true].map((silent) => gpuPlots(node(gpus, { silent }), SERIES, SPAN, "GPU-0"));
+  expect(said.map(({ busy, memory, power }) => [busy.now, memory.now, power.now])).toEqual([[50, 3, null], [null, null, null]]);
 });
 
 it("a GPU that the hub does not know is drawn by nobody", () => {
@@ -106,8 +117,8 @@ it("the line in ink has around it the least and the most that it stands for", ()
 });
 
 it("what was never measured of the machine is said so", () => {
-  const { cpu, memory } = nodePlots(node([]), SERIES, SPAN);
-  expect(plotSpoken("CPU", cpu.figures, cpu.now, "%")).toBe("CPU: now 30 %, between 10 % and 30 %");
+  const { cpu, memory } = nodePlots(node([], { host: { ...HOST, cpu_percent: 31 } }), SERIES, SPAN);
+  expect(plotSpoken("CPU", cpu.figures, cpu.now, "%")).toBe("CPU: now 31 %, between 10 % and 30 %");
   expect(plotSpoken("Host memory", memory.figures, memory.now, "%")).toBe("Host memory: not measured in this time");
 });
 

@@ -1,12 +1,14 @@
 import { expect, it } from "vitest";
+import { NotGranted } from "../src/feed/ask";
 import type { Run, Strip } from "../src/feed/history";
-import { byNode, melted, stretchAt, stretchesOf } from "../src/state/blocks";
-import { stripsOfHour } from "../src/state/hour";
+import { byNode, melted, standing, stretchAt, stretchesOf } from "../src/state/blocks";
+import { Node } from "../src/state/fleet";
 import { around, daysOf, rangeOf, sinceOldest, spanOfDays, stepped, until } from "../src/state/range";
 import { layers, momentAt } from "../src/state/ribbon";
 import { seriesCsv, stripsCsv } from "../src/state/saved";
 import { percentAlong, ticks } from "../src/state/ticks";
-import { blockSpoken, blockWord, clockAt, coverageWords, energy, hours, indexOf, momentWords, percent } from "../src/text/history";
+import { blockSpoken, blockWord, clockAt, coverageWords, energy, hours, indexOf, momentWords, noPast, percent } from "../src/text/history";
+import { gpu, node } from "./builders";
 
 const SPAN = { start: 0, end: 100 };
 const DAY = 86_400;
@@ -138,7 +140,7 @@ it("the ribbon stacks what is in use, and leaves out what is free", () => {
 it("hours, energy and shares are said shortly, and nothing of nothing is a dash", () => {
   expect([0, 1800, 36_000, 9e6].map(hours)).toEqual(["0", "0.5", "10", "2,500"]);
   expect([0, 1.8e6, 3.6e9].map(energy)).toEqual(["–", "0.5 kWh", "1,000 kWh"]);
-  expect([percent(1, 3), percent(0, 0)]).toEqual(["33 %", "–"]);
+  expect([percent(1, 3), percent(1, 900), percent(0, 9), percent(0, 0)]).toEqual(["33 %", "<1 %", "0 %", "–"]);
 });
 
 it("an instance is named by its GPU and its place in it", () => {
@@ -174,8 +176,18 @@ it("saved figures have the least, the mean and the most, and unknown ones nothin
   ]);
 });
 
-it("the hour in memory is told as strips, without names", () => {
-  const gpu = { busy_percent: [1, 2, 3], memory_used_mebibytes: [0, 0, 0], power_watts: [], temperature_celsius: [], state: ["free", "busy", "busy"] as const };
-  const { rows, end } = stripsOfHour({ grain_seconds: 10, from: 100, node: { cpu_percent: [1, 2, 3], memory_percent: [] }, gpus: { "GPU-0": { ...gpu, state: [...gpu.state] } } }, "id");
-  expect([end, rows[0]?.runs.map(({ start, end: to, state }) => [start, to, state])]).toEqual([130, [[100, 110, "free"], [110, 130, "busy"]]]);
+it("at the moment that the page shows, a GPU stands as the fleet tells it", () => {
+  const told = (silent: boolean): ReturnType<typeof standing>[] => {
+    const brief = { ...node(1, [gpu(0, "busy", ["priya", "ivan"]), gpu(1)]), silent };
+    const shown = new Node(brief, { heardAt: 0, cpuPercent: null, memoryPercent: null, parts: [] });
+    return ["GPU-0", "GPU-1", "GPU-9"].map((uuid) => standing(shown, uuid));
+  };
+  expect(told(false)).toEqual([{ state: "busy", user: "priya", others: 1 }, { state: "free", user: "", others: 0 }, undefined]);
+  expect(told(true)[0]?.state).toBe(null);
+});
+
+it("a node that is new has no past yet, and a hub that keeps none says so itself", () => {
+  const off = "this hub keeps no history: hub.history is off";
+  expect(noPast(new NotGranted(404, "unknown_node", "no node has the name or id a"))).toBe("nothing is kept of it yet");
+  expect(noPast(new NotGranted(404, "not_kept", off))).toBe(off);
 });

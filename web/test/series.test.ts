@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { alone, bridged, ceiling, expectedHoles, extent, latest, stretches, times } from "../src/state/series";
+import { alone, bridged, ceiling, expectedHoles, extent, times } from "../src/state/series";
 
 const _ = null;
 const over = undefined;
@@ -19,7 +19,6 @@ it("before the first figure and after the last nothing is passed over", () => {
 
 it("zero is a figure and no hole", () => {
   expect(bridged([0, _, 0], 1)).toEqual([0, over, 0]);
-  expect(latest([5, 0], 0)).toBe(0);
 });
 
 it("a node is given twice its pace before a hole is a hole", () => {
@@ -30,34 +29,6 @@ it("a value that no line can reach is drawn as a point", () => {
   expect(alone([1, _, 3, 4, _, 6])).toEqual([0, 5]);
   expect(alone([_, 2, over, over, 5, _, 7])).toEqual([6]);
   expect(alone([1])).toEqual([0]);
-});
-
-it("states that follow one another are one stretch", () => {
-  expect(stretches(["free", "free", "busy", "busy"], 100, 10, 1)).toEqual([
-    { state: "free", from: 100, to: 120 },
-    { state: "busy", from: 120, to: 140 },
-  ]);
-});
-
-it("a short hole between states has the state before it, a long one has none", () => {
-  const found = stretches(["held", _, "busy", _, _, _, "busy"], 0, 10, 1);
-  expect(found.map(({ state, from, to }) => [state, from, to])).toEqual([
-    ["held", 0, 20],
-    ["busy", 20, 30],
-    [null, 30, 60],
-    ["busy", 60, 70],
-  ]);
-});
-
-it("a state stands until the next report is overdue", () => {
-  expect(stretches(["busy", _], 0, 10, 1)).toEqual([{ state: "busy", from: 0, to: 20 }]);
-  expect(stretches(["busy", _, _], 0, 10, 1)).toHaveLength(2);
-});
-
-it("the newest figure is told while it is new", () => {
-  expect(latest([1, 2, _], 0)).toBe(2);
-  expect(latest([1, 2, _, _, _], 1)).toBe(null);
-  expect(latest([], 3)).toBe(null);
 });
 
 it("the top of a plot is what is expected, or a round number that nothing is above", () => {

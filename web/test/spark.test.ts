@@ -1,17 +1,22 @@
 import { describe, expect, it, vi } from "vitest";
 import { briefly } from "../src/feed/briefly";
-import type { Figure, State } from "../src/feed/event";
-import type { Hour } from "../src/feed/node";
+import type { Figure } from "../src/feed/event";
+import type { Run } from "../src/feed/history";
+import type { Recalled } from "../src/state/lookback.svelte";
 import { sparkOf } from "../src/state/spark";
 
-function hour(busy: Figure[], state: (State | null)[] = []): Hour {
-  const none = busy.map(() => null);
+function hour(busy: Figure[], runs: Run[] = []): Recalled {
+  const span = { start: 1000, end: 1000 + 10 * busy.length };
+  const gpu = { uuid: "GPU-a", node_id: "id", node: "gpu01", index: 0, model: null, memory_total_bytes: null, parent: null };
   return {
-    grain_seconds: 10,
-    from: 1000,
-    node: { cpu_percent: none, memory_percent: none },
-    gpus: { "GPU-a": { busy_percent: busy, memory_used_mebibytes: none, power_watts: none, temperature_celsius: none, state } },
+    span,
+    series: { start: 1000, grain_seconds: 10, node: {}, gpus: { "GPU-a": { busy_percent: { minimum: [], mean: busy, maximum: [] } } } },
+    strips: { ...span, columns: 240, rows: [{ gpu, runs }] },
   };
+}
+
+function run(start: number, end: number, state: Run["state"]): Run {
+  return { start, end, state, user: "", others: 0, busy_percent: null };
 }
 
 describe("the last hour in a card", () => {
@@ -19,7 +24,7 @@ describe("the last hour in a card", () => {
     const spark = sparkOf(hour([0, 100, 40]), "GPU-a", 1);
     expect(spark?.line).toBe("M0 100L1 0L2 60");
     expect(spark?.area).toBe("M0 100L0 100L1 0L2 60L2 100Z");
-    expect([spark?.from, spark?.to]).toEqual([1000, 1030]);
+    expect([spark?.start, spark?.end]).toEqual([1000, 1030]);
   });
 
   it("passes over what a slow node leaves out, and breaks where nothing came", () => {
@@ -31,10 +36,11 @@ describe("the last hour in a card", () => {
   });
 
   it("has the states behind it", () => {
-    const states = sparkOf(hour([90, 90, 0], ["busy", "busy", "held"]), "GPU-a", 1)?.states;
-    expect(states?.map(({ state, from, to }) => [state, from, to])).toEqual([
+    const states = sparkOf(hour([90, 90, 0, null], [run(1000, 1020, "busy"), run(1020, 1030, "held")]), "GPU-a", 1)?.states;
+    expect(states?.map(({ state, start, end }) => [state, start, end])).toEqual([
       ["busy", 1000, 1020],
       ["held", 1020, 1030],
+      [null, 1030, 1040],
     ]);
   });
 

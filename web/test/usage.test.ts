@@ -3,7 +3,7 @@ import type { Job, Sums, Usages } from "../src/feed/history";
 import { barOf, lookOf, newestFirst } from "../src/state/gantt";
 import type { Person } from "../src/state/people.svelte";
 import { busyShare, usageRows } from "../src/state/usage";
-import { jobFacts, jobName, usedParts, usedWords, whenWords } from "../src/text/job";
+import { jobFacts, jobName, personFacts, usedParts, usedWords, whenWords } from "../src/text/job";
 import { summedStates } from "../src/text/usage";
 
 function sums(gpu: number, busy = gpu, idle = 0): Sums {
@@ -20,7 +20,7 @@ function usages(rows: Record<string, number>, daily: number[] = []): Usages {
 }
 
 function job(id: string, start: number, end: number | null, fields: Partial<Job> = {}): Job {
-  return { id, user: "mei", command: "python train.py", start, end, gpus: 1, sums: sums(3600), advice: [], parts: [], ...fields };
+  return { id, user: "mei", command: "python train.py", start, end, gpus: 1, sums: sums(3600), certain: true, places: ["gpu01:0"], advice: [], parts: [], ...fields };
 }
 
 const GPU = { uuid: "GPU-0", node_id: "a", node: "gpu01", model: null, memory_total_bytes: null, parent: null };
@@ -74,6 +74,12 @@ it("what was made of the hours adds up to them", () => {
   const parts = usedParts(sums(36_000, 18_000, 7200));
   expect(parts.map(({ kind, seconds }) => [kind, seconds])).toEqual([["worked", 18_000], ["slack", 10_800], ["idle", 7200]]);
   expect(parts[0]?.words).toBe("5.0 h at work, 50 %");
+  expect(usedParts(sums(10, 4, 10)).map(({ kind, seconds }) => [kind, seconds])).toEqual([["worked", 4], ["idle", 6]]);
+});
+
+it("jobs that still run are counted in good English", () => {
+  const said = [[null, null], [null, 9], [9, 9]].map((ends) => personFacts(sums(1), ends.map((end, at) => job(`${at}`, 0, end)), null).at(-1)?.rest);
+  expect(said).toEqual(["2 still run", "1 still runs", "0 still run"]);
 });
 
 it("a job that still runs says so", () => {

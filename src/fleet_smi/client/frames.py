@@ -1,6 +1,6 @@
 """Rows as a data frame, by whichever library for them is installed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from typing import Any, Literal
 
@@ -8,19 +8,44 @@ from fleet_smi.errors import UsageError
 
 Library = Literal["pandas", "polars"]
 LIBRARIES: tuple[Library, ...] = ("pandas", "polars")
+Columns = dict[str, list[Any]]
 
 
 def framed(
-    columns: Iterable[str], rows: Iterable[Mapping[str, Any]], library: Library | None
+    columns: Iterable[str],
+    numbers: Collection[str],
+    rows: Iterable[Mapping[str, Any]],
+    library: Library | None,
 ) -> Any:
-    """A data frame of that library, or of the first that is there; raise `UsageError`."""
+    """A data frame of that library, or of the first that is there; raise `UsageError`.
+
+    The columns that are `numbers` are so even where none is known; others are as they come.
+    """
     every = tuple(rows)
-    by_column = {column: [row[column] for row in every] for column in columns}
+    by_column = {column: [row.get(column) for row in every] for column in columns}
     for name in LIBRARIES if library is None else (library,):
         try:
-            return import_module(name).DataFrame(by_column)
+            module = import_module(name)
         except ModuleNotFoundError as error:
             if error.name != name:  # it is there, and lacks something of its own
                 raise
+        else:
+            return _MAKERS[name](module, by_column, numbers)
     wanted = " or ".join(LIBRARIES) if library is None else library
     raise UsageError(f"a data frame needs {wanted}: pip install {library or LIBRARIES[0]}")
+
+
+def _by_pandas(pandas: Any, columns: Columns, numbers: Collection[str]) -> Any:
+    types = {name: "float64" if name in numbers else None for name in columns}
+    series = {name: pandas.Series(columns[name], dtype=types[name]) for name in columns}
+    return pandas.DataFrame(series)
+
+
+def _by_polars(polars: Any, columns: Columns, numbers: Collection[str]) -> Any:
+    return polars.DataFrame(columns, schema_overrides=dict.fromkeys(numbers, polars.Float64))
+
+
+_MAKERS: dict[Library, Callable[[Any, Columns, Collection[str]], Any]] = {
+    "pandas": _by_pandas,
+    "polars": _by_polars,
+}

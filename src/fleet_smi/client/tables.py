@@ -15,9 +15,10 @@ from fleet_smi.model.past import Jobs, Periods
 
 _GPU = ("node", "index", "uuid", "model")
 _SUMS = Sums.__struct_fields__
-_PERIOD = (*_GPU, "start", "end", "state", "reason", "users", "certain")
+_TIMES = ("start", "end")
+_PERIOD = (*_GPU, *_TIMES, "state", "reason", "users", "certain", "busy_percent")
 _USAGE = ("name", *_SUMS)
-_JOB = ("id", "user", "command", "start", "end", "gpus", "advice", *_SUMS)
+_JOB = ("id", "user", "command", *_TIMES, "certain", "gpus", "places", "advice", *_SUMS)
 Row = dict[str, Any]
 
 
@@ -27,7 +28,7 @@ class PeriodTable(Periods, frozen=True, kw_only=True):
     def frame(self, library: Library | None = None) -> Any:
         """As a data frame."""
         rows = (_period(row.gpu, period) for row in self.rows for period in row.periods)
-        return framed(_PERIOD, rows, library)
+        return framed(_PERIOD, (*_TIMES, "busy_percent"), rows, library)
 
 
 class UsageTable(Usages, frozen=True, kw_only=True):
@@ -36,7 +37,7 @@ class UsageTable(Usages, frozen=True, kw_only=True):
     def frame(self, library: Library | None = None) -> Any:
         """As a data frame."""
         rows = ({"name": row.name, **asdict(row.sums)} for row in self.rows)
-        return framed(_USAGE, rows, library)
+        return framed(_USAGE, _SUMS, rows, library)
 
 
 class JobTable(Jobs, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ class JobTable(Jobs, frozen=True, kw_only=True):
 
     def frame(self, library: Library | None = None) -> Any:
         """As a data frame."""
-        return framed(_JOB, map(_job, self.rows), library)
+        return framed(_JOB, (*_TIMES, *_SUMS), map(_job, self.rows), library)
 
 
 class SeriesTable(Series, frozen=True, kw_only=True):
@@ -54,7 +55,7 @@ class SeriesTable(Series, frozen=True, kw_only=True):
         """As a data frame: the mean of a figure by its name, and `…_min` and `…_max`."""
         names = dict.fromkeys(name for figures in self.gpus.values() for name in figures)
         ends = [f"{name}{end}" for name in names for end in ("", "_min", "_max")]
-        return framed(("at", "uuid", *ends), self._rows(), library)
+        return framed(("at", "uuid", *ends), ("at", *ends), self._rows(), library)
 
     def _rows(self) -> Iterator[Row]:
         for uuid, figures in self.gpus.items():
@@ -76,4 +77,5 @@ def _period(gpu: GpuOfNode, period: Period) -> Row:
 
 
 def _job(job: Job) -> Row:
-    return asdict(job) | asdict(job.sums) | {"advice": "; ".join(job.advice)}
+    words = {"places": ", ".join(job.places), "advice": "; ".join(job.advice)}
+    return asdict(job) | asdict(job.sums) | words

@@ -112,7 +112,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("hub", "commands_for_viewers", kinds.COMMANDS, "name", _WORDS),
     Setting("hub", "commands_for_admins", kinds.COMMANDS, "full", _WORDS),
     Setting("hub", "stream_interval", kinds.INTERVAL, 1.0, "how often changes are sent out"),
-    Setting("hub", "remember_interval", kinds.INTERVAL, 15.0, "how often they are written down"),
+    Setting("hub", "remember_interval", kinds.INTERVAL, 5.0, "how often they are written down"),
     Setting("hub", "history", kinds.HISTORY, None, "where the past is kept, or off", "off"),
     Setting("hub", "history_keep_10s", kinds.DURATION, 6 * _HOUR, "figures every 10 s, so long"),
     Setting("hub", "history_keep_1m", kinds.DURATION, 14 * _DAY, "figures every minute, so long"),

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleet_smi.hub.inventory import Inventories, missing_from
 from fleet_smi.hub.known import Node, Remembered, Turn, Via, recalled
-from fleet_smi.model.fleet import FleetView, NodeView, State
+from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.settle import Standing
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -188,11 +188,6 @@ class Fleet:
         """One node at one moment, in parts; `None` when it is not known."""
         node = self._nodes.get(node_id)
         return None if node is None else node.parts(now, self.thresholds)
-
-    def states(self, node_id: str) -> dict[str, State]:
-        """The state of each GPU of a node as of its latest, those that it misses among them."""
-        node = self._nodes[node_id]
-        return {gpu.uuid: node.standings[gpu.uuid].verdict.state for gpu in node.gpus}
 
     def called(self, node_id: str) -> tuple[str, dict[str, str]]:
         """The name and the labels of a node that was heard of."""

@@ -1,4 +1,4 @@
-"""The spine of the hub: sources -> fleet -> recent + history + memory + stream. Read this first."""
+"""The spine of the hub: sources -> fleet -> history + memory + stream. Read this first."""
 
 import asyncio
 import logging
@@ -13,7 +13,6 @@ from fleet_smi.hub.fleet import Fleet, Remembered, Via
 from fleet_smi.hub.history.history import History
 from fleet_smi.hub.keeping import Keeping
 from fleet_smi.hub.memory import Memory
-from fleet_smi.hub.recent import Recent
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.stream import Stream
 from fleet_smi.hub.turns import Turns
@@ -24,6 +23,8 @@ logger = logging.getLogger(__name__)
 _TURNS = 10
 # So many nodes at most are told of in one turn: a fleet of 2,000 takes two rounds.
 _MOST_TOLD = 100
+# More than that is more than a disk should have to bear: agents keep their reports for longer.
+_MOST_KEPT_A_SECOND = 50
 _AFTER_A_BUG_SECONDS = 30.0
 _MOST_FAULTS = 10_000
 
@@ -40,12 +41,11 @@ class Hub:
         *,
         interval_seconds: float | None = None,
         publish_seconds: float = 1.0,
-        remember_seconds: float = 15.0,
+        remember_seconds: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.life = secrets.token_hex(8)
         self.fleet = fleet
-        self.recent = Recent(fleet.states)
         self.history = history
         self.stream = Stream(fleet, self.life)
         self.clock = clock
@@ -53,7 +53,8 @@ class Hub:
         self.version = self.reports = self.failures = 0
         self._sources = sources
         self._faults: dict[Via, Faults] = {}
-        self._keeping = Keeping(fleet, memory, Turns(_TURNS))
+        most_kept = max(1, round(_MOST_KEPT_A_SECOND * remember_seconds / _TURNS))
+        self._keeping = Keeping(fleet, memory, history, Turns(_TURNS, most_kept))
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
         self._remember_seconds = remember_seconds
@@ -92,7 +93,6 @@ class Hub:
             self.reports += 1
             change = self.fleet.apply(delivery.what, now - delivery.age_seconds, via)
             if change is not None:
-                self.recent.take(change)
                 if self.history is not None:
                     self.history.take(change)
                 if change.late:
@@ -109,7 +109,6 @@ class Hub:
     async def remove(self, node_id: str) -> bool:
         """Forget a node, on the disk as well; whether there was one."""
         known = self.fleet.remove(node_id)
-        self.recent.forget(node_id)
         if self.history is not None:
             self.history.forget(node_id, self.clock())
         self._keeping.unkeep(node_id)

@@ -1,11 +1,18 @@
-"""What is due to be written down of the nodes, and up to where their reports are safe."""
+"""What is due to be written down of the nodes, and up to where their reports are safe.
+
+A node's history is written first, and the node itself only then: a hub that is killed knows no
+report that its history lacks, so it takes what is sent again.
+"""
 
 import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Collection, Iterable
 
+from msgspec import Struct
+
 from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.history.history import History
 from fleet_smi.hub.memory import Memory
 from fleet_smi.hub.turns import Turns
 from fleet_smi.model.snapshot import Snapshot
@@ -14,15 +21,33 @@ _Sequence = tuple[str | None, int]
 _PATIENCE_SECONDS, _GLANCE_SECONDS = 3.0, 0.005
 
 
+class _Page(Struct):
+    """Nodes as they were at one moment, some of them `gone`.
+
+    `noted` is the batch of the history that knows as much of them, and `saved` that of the
+    memory. Those in `sequences` are to be told how much of theirs is safe.
+    """
+
+    noted: int
+    nodes: list[Remembered]
+    gone: list[str]
+    sequences: dict[str, _Sequence]
+    saved: int = 0
+
+
 class Keeping:
     """Has every node that changes written down once in so many turns."""
 
-    def __init__(self, fleet: Fleet, memory: Memory[Remembered], turns: Turns) -> None:
+    def __init__(
+        self, fleet: Fleet, memory: Memory[Remembered], history: History | None, turns: Turns
+    ) -> None:
         self._fleet = fleet
         self._memory = memory
+        self._history = history
         self._turns = turns
-        self._changed: set[str] = set()
-        self._saving: deque[tuple[int, dict[str, _Sequence]]] = deque()
+        self._changed: dict[str, None] = {}  # who has waited longest is first
+        self._page: _Page | None = None  # its history is being written
+        self._saving: deque[_Page] = deque()
         self._kept: dict[str, _Sequence] = {}
 
     @property
@@ -37,15 +62,24 @@ class Keeping:
 
     def changed(self, node_ids: Iterable[str]) -> None:
         """These are no longer as they were written."""
-        self._changed.update(node_ids)
+        self._changed.update(dict.fromkeys(node_ids))
 
     def turn(self) -> None:
         """Have those written whose turn it is, and see what has been."""
-        self._write(self._turns.due(self._changed))
+        self._see()
+        due, history = self._turns.due(self._changed), self._history
+        if history is not None:
+            due = [node_id for node_id in due if not history.holds(node_id)]
+        if due and self._page is None:
+            self._page = self._begun(due)
 
     def write_all(self) -> None:
-        """Have all that has changed written, and see what has been."""
-        self._write(tuple(self._changed))
+        """Have all that has changed written at once, and see what has been."""
+        self._see()
+        if self._page is not None:
+            self._save(self._page)
+        if self._changed:
+            self._save(self._begun(list(self._changed)))
 
     async def written(self) -> None:
         """Wait until all that was given to be written is on the disk, if the disk takes it."""
@@ -62,18 +96,36 @@ class Keeping:
 
     def unkeep(self, node_id: str) -> None:
         """What was written of it no longer stands for all that it sent up to that number."""
-        for kept in (self._kept, *(sequences for _, sequences in self._saving)):
+        pages = [*self._saving, *([] if self._page is None else [self._page])]
+        for kept in (self._kept, *[page.sequences for page in pages]):
             kept.pop(node_id, None)
 
-    def _write(self, node_ids: Collection[str]) -> None:
-        while self._saving and self._saving[0][0] <= self._memory.kept:
-            self._kept.update(self._saving.popleft()[1])
-        if node_ids:
-            nodes = {node_id: self._fleet.remembered(node_id) for node_id in node_ids}
-            self._changed.difference_update(node_ids)
-            known = [node for node in nodes.values() if node is not None]
-            gone = [node_id for node_id, node in nodes.items() if node is None]
-            self._saving.append((self._memory.save(known, gone), _sequences(known)))
+    def _begun(self, node_ids: Collection[str]) -> _Page:
+        """Have the history of these written, and put by how they are now."""
+        noted = 0 if self._history is None else self._history.save(node_ids)
+        found = {node_id: self._fleet.remembered(node_id) for node_id in node_ids}
+        for node_id in node_ids:
+            del self._changed[node_id]
+        known = [node for node in found.values() if node is not None]
+        gone = [node_id for node_id, node in found.items() if node is None]
+        return _Page(noted, known, gone, _sequences(known))
+
+    def _see(self) -> None:
+        if self._page is not None and self._is_noted(self._page):
+            self._save(self._page)
+        while self._saving and self._is_safe(self._saving[0]):
+            self._kept.update(self._saving.popleft().sequences)
+
+    def _is_noted(self, page: _Page) -> bool:
+        return self._history is None or self._history.is_saved(page.noted)
+
+    def _is_safe(self, page: _Page) -> bool:
+        return page.saved <= self._memory.kept and self._is_noted(page)
+
+    def _save(self, page: _Page) -> None:
+        page.saved, page.nodes = self._memory.save(page.nodes, page.gone), []
+        self._saving.append(page)
+        self._page = None
 
 
 def _sequences(nodes: Iterable[Remembered]) -> dict[str, _Sequence]:

@@ -1,10 +1,11 @@
 """The figures of a report as people read them."""
 
 from fleet_smi.model.digest import HOUR_SECONDS, Digest, kilowatt_hours
-from fleet_smi.model.history import Sums
+from fleet_smi.model.history import Job, Sums
 
 TOO_MANY_JOBS = "Which jobs were idle: there are too many; ask for a shorter time."
 _SEVERAL = {"user": "people", "group": "groups", "node": "nodes", "model": "models", "gpu": "GPUs"}
+_PLACES = 2
 _ONE = {"user": "person", "group": "group", "node": "node", "model": "model", "gpu": "GPU"}
 
 
@@ -51,3 +52,14 @@ def use(sums: Sums) -> str:
     if not sums.measured_seconds:
         return f"{hours(sums.gpu_seconds)} h in use, load unknown"
     return f"{hours(sums.gpu_seconds)} h in use, {hours(sums.busy_seconds)} h worked"
+
+
+def advice(job: Job) -> tuple[str, ...]:
+    """What there is to say of a job, and where it was: "never used the GPU (gpu01:0)"."""
+    said, *more = job.advice or (how_many(job.gpus, "gpu"),)
+    return f"{said} ({_where(job.places)})" if job.places else said, *more
+
+
+def _where(places: tuple[str, ...]) -> str:
+    others = len(places) - _PLACES
+    return ", ".join(places[:_PLACES]) + (f" and {others} more" if others > 0 else "")

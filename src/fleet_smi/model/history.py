@@ -37,6 +37,8 @@ class Period(Struct, frozen=True, kw_only=True, gc=False):
     reason: str
     holders: tuple[Holder, ...] = ()
     certain: bool = True
+    busy_percent: float | None = None
+    """The mean load, over the time in which it was told."""
 
 
 class Sums(Struct, frozen=True, kw_only=True, gc=False):
@@ -193,15 +195,19 @@ class Ribbon(Struct, frozen=True, kw_only=True):
     gaps: tuple[Gap, ...] = ()
 
 
-class JobPart(Struct, frozen=True, kw_only=True):
+class JobPart(Struct, frozen=True, kw_only=True, gc=False):
     """One GPU of a job."""
 
     gpu: GpuOfNode
     occupancy: Occupancy
 
 
-class Job(Struct, frozen=True, kw_only=True):
-    """The processes of one user and one command at one time, on however many GPUs and nodes."""
+class Job(Struct, frozen=True, kw_only=True, gc=False):
+    """The processes of one user and one command at one time, on however many GPUs and nodes.
+
+    One that is not `certain` ended while nobody heard its node. In a list of jobs each comes
+    without its `parts`.
+    """
 
     id: str
     user: str
@@ -210,5 +216,8 @@ class Job(Struct, frozen=True, kw_only=True):
     end: float | None
     gpus: int
     sums: Sums
+    certain: bool = True
+    places: tuple[str, ...] = ()
+    """Its GPUs as `node:index`, in order; instances of one are one."""
     advice: tuple[str, ...] = ()
     parts: tuple[JobPart, ...] = ()

@@ -1,6 +1,11 @@
-"""One GPU's periods as a row of a heat strip: in each column what it was for the longest."""
+"""One GPU over time as a row of a heat strip: in each column what it was for the longest."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, compress, pairwise
+from operator import itemgetter, ne
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from fleet_smi.model.fleet import State
 from fleet_smi.model.history import NOBODY, Holder, Period, Run
@@ -9,37 +14,102 @@ _TAKEN = ("busy", "held", "ghost")
 _HALF = 0.5 - 1e-9  # of a column, whatever the division left over
 Look = tuple[State, str, int]
 """A state, whose it is, and with how many others."""
-Stood = tuple[float, float | None, Look]
-"""From when to when a GPU looked so; the end is `None` while it does."""
-_Stretch = tuple[int, int, Look]
-"""The first column, the one after the last, and how they look."""
+Stood = tuple[float, float | None, Look, float | None]
+"""From when to when a GPU looked so, and its load; the end is `None` while it does."""
+_Part = tuple[float, Look, float | None]
+"""What a period has of a column, how it looked and its load."""
+_share = itemgetter(0)
+_SAMPLED = (1 / 6, 1 / 2, 5 / 6)
+UNHEARD, UNTOLD = 0, 255
+"""The look and the load of a sample of which nothing is known."""
+_UNTOLD_AS_ZERO = bytes([*range(UNTOLD), 0])
+_TOLD_AS_ONE = bytes([1] * UNTOLD + [0])
 
 
-def runs(
-    stood: Iterable[Stood],
-    start: float,
-    end: float,
-    columns: int,
-    busy_percents: Sequence[float | None] = (),
-) -> tuple[Run, ...]:
+class Samples(NamedTuple):
+    """How a GPU looked at some moments, by the numbers of looks, and its loads in percent."""
+
+    looks: list[int]
+    loads: bytearray
+
+
+class _Stretch(Struct, gc=False):
+    """Columns that look alike, in how many their load was told, and the sum of these loads."""
+
+    first: int
+    last: int
+    look: Look
+    told: int = 0
+    load: float = 0.0
+
+
+def runs(stood: Iterable[Stood], start: float, end: float, columns: int) -> tuple[Run, ...]:
     """What is shown from `start` to `end` in so many columns, neighbours that look alike joined.
 
     A column shows the state and user that had most of it; one in which the node was not heard
-    for more than half of the time shows nothing. `busy_percents` are the mean loads of the
-    columns, where known. What `stood` is in order and does not overlap; cost goes with its
-    number, not with that of columns.
+    for more than half of the time shows nothing. What `stood` is in order and does not overlap;
+    cost goes with its number, not with that of columns.
     """
     width = (end - start) / columns
     return tuple(
         Run(
-            start=start + first * width,
-            end=start + last * width,
-            state=look[0],
-            user=look[1],
-            others=look[2],
-            busy_percent=_mean(busy_percents[first:last]) if busy_percents else None,
+            start=start + one.first * width,
+            end=start + one.last * width,
+            state=one.look[0],
+            user=one.look[1],
+            others=one.look[2],
+            busy_percent=one.load / one.told if one.told else None,
         )
-        for first, last, look in _stretches(stood, start, end, width)
+        for one in _stretches(stood, start, end, width)
+    )
+
+
+def edges(start: float, end: float, columns: int) -> list[float]:
+    """Where columns begin, and where the last one ends."""
+    width = (end - start) / columns
+    return [start + column * width for column in range(columns + 1)]
+
+
+def sampled_at(between: Sequence[float]) -> list[float]:
+    """The moments that columns are judged by where there are too many periods to look at."""
+    return [start + part * (end - start) for start, end in pairwise(between) for part in _SAMPLED]
+
+
+def unheard(count: int) -> Samples:
+    """So many samples of which nothing is known."""
+    return Samples([UNHEARD] * count, bytearray([UNTOLD]) * count)
+
+
+def sampled_runs(
+    samples: Samples, looks: Mapping[int, Look], between: Sequence[float]
+) -> tuple[Run, ...]:
+    """What is shown where a GPU is known at the moments of `sampled_at` alone.
+
+    A column shows what two of its three samples do, or else the one in its middle.
+    """
+    firsts, middles, lasts = (samples.looks[part::3] for part in range(3))
+    cells = [
+        first if first == last else middle
+        for first, middle, last in zip(firsts, middles, lasts, strict=True)
+    ]
+    changes = compress(range(1, len(cells)), map(ne, cells, cells[1:]))
+    loads = samples.loads[1::3]
+    sums = [*accumulate(loads.translate(_UNTOLD_AS_ZERO), initial=0)]
+    told = [*accumulate(loads.translate(_TOLD_AS_ONE), initial=0)]
+    return tuple(
+        [
+            Run(
+                start=between[first],
+                end=between[last],
+                state=look[0],
+                user=look[1],
+                others=look[2],
+                busy_percent=(sums[last] - sums[first]) / count if count else None,
+            )
+            for first, last in pairwise((0, *changes, len(cells)))
+            if (look := looks.get(cells[first])) is not None
+            for count in (told[last] - told[first],)
+        ]
     )
 
 
@@ -65,9 +135,9 @@ def _owners(holders: Iterable[Holder]) -> list[str]:
 def _stretches(stood: Iterable[Stood], start: float, end: float, width: float) -> list[_Stretch]:
     """Columns as they look, neighbours joined; those that several periods share are settled."""
     found: list[_Stretch] = []
-    shares: dict[Look, float] = {}
+    parts: list[_Part] = []
     column = -1
-    for since, ended, look in stood:
+    for since, ended, look, load in stood:
         until = end if ended is None or ended > end else ended
         first = (since - start) / width if since > start else 0.0
         last = (until - start) / width
@@ -75,46 +145,44 @@ def _stretches(stood: Iterable[Stood], start: float, end: float, width: float) -
             continue
         begins, ends = int(first), int(last)
         if begins != column:
-            _settle(found, column, shares)
-            shares, column = {}, begins
-        shares[look] = shares.get(look, 0.0) + (last if ends == begins else begins + 1) - first
-        if ends > begins:
-            _settle(found, column, shares)
-            if ends > begins + 1:
-                _join(found, begins + 1, ends, look)
-            shares, column = {look: last - ends}, ends
-    _settle(found, column, shares)
+            _settle(found, column, parts)
+            parts, column = [], begins
+        if ends == begins:
+            parts.append((last - first, look, load))
+            continue
+        parts.append((begins + 1 - first, look, load))
+        _settle(found, column, parts)
+        if ends > begins + 1:
+            _join(found, begins + 1, ends, look, load)
+        parts, column = [(last - ends, look, load)], ends
+    _settle(found, column, parts)
     return found
 
 
-def _settle(found: list[_Stretch], column: int, shares: dict[Look, float]) -> None:
+def _settle(found: list[_Stretch], column: int, parts: Sequence[_Part]) -> None:
     """Show what had most of a column, if the node was heard for half of the time."""
-    if len(shares) == 1:
-        ((look, share),) = shares.items()
-        if share >= _HALF:
-            _join(found, column, column + 1, look)
-    elif sum(shares.values()) >= _HALF:
-        _join(found, column, column + 1, _most(shares))
+    if sum([part[0] for part in parts]) >= _HALF:
+        _, look, load = max(parts, key=_share) if len(parts) < 3 else _most(parts)
+        _join(found, column, column + 1, look, load)
 
 
-def _most(shares: dict[Look, float]) -> Look:
-    """The look of the state and user that had the most, alone and with others."""
-    if not any(others for _, _, others in shares):
-        return max(shares, key=shares.__getitem__)
+def _most(parts: Sequence[_Part]) -> _Part:
+    """The largest part of the state and user that had the most, alone and with others."""
     totals: dict[tuple[State, str], float] = {}
-    for (state, user, _), share in shares.items():
-        totals[state, user] = totals.get((state, user), 0.0) + share
+    by_look: dict[Look, float] = {}
+    for share, look, _ in parts:
+        totals[look[:2]] = totals.get(look[:2], 0.0) + share
+        by_look[look] = by_look.get(look, 0.0) + share
     most = max(totals, key=totals.__getitem__)
-    return max((look for look in shares if look[:2] == most), key=shares.__getitem__)
+    alike = max((look for look in by_look if look[:2] == most), key=by_look.__getitem__)
+    return max((part for part in parts if part[1] == alike), key=_share)
 
 
-def _join(found: list[_Stretch], first: int, last: int, look: Look) -> None:
-    if found and found[-1][1] == first and found[-1][2] == look:
-        found[-1] = (found[-1][0], last, look)
-    else:
-        found.append((first, last, look))
-
-
-def _mean(percents: Sequence[float | None]) -> float | None:
-    known = [percent for percent in percents if percent is not None]
-    return sum(known) / len(known) if known else None
+def _join(found: list[_Stretch], first: int, last: int, look: Look, load: float | None) -> None:
+    if not found or found[-1].last != first or found[-1].look != look:
+        found.append(_Stretch(first, last, look))
+    stretch = found[-1]
+    stretch.last = last
+    if load is not None:
+        stretch.told += last - first
+        stretch.load += (last - first) * load

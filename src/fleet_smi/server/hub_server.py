@@ -172,6 +172,7 @@ def _archive(settings: HubSettings, folder: Path, fleet: Fleet) -> Archive | Non
             10: settings.history_keep_10s,
             60: settings.history_keep_1m,
             900: settings.history_keep_15m,
+            10800: settings.history_keep_ledger,
         },
         ledger_seconds=settings.history_keep_ledger,
         most_bytes=settings.history_most,

@@ -34,7 +34,7 @@ class Kept:
         self._usage: dict[tuple[object, ...], UsageRow] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: Batch) -> int:
         self.batches.append(batch)
         self.nodes |= {row.node_id: row for row in batch.nodes}
         self.gpus |= {(row.node_id, row.uuid): row for row in batch.gpus}
@@ -49,6 +49,10 @@ class Kept:
         self._checkpoints |= {row.node_id: row for row in batch.checkpoints}
         for node_id in batch.forgotten:
             self._checkpoints.pop(node_id, None)
+        return len(self.batches)
+
+    def is_done(self, number: int) -> bool:
+        return number <= len(self.batches)
 
     def put_checkpoint(self, checkpoint: Checkpoint) -> None:
         self._checkpoints[checkpoint.node_id] = checkpoint

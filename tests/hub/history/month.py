@@ -17,9 +17,9 @@ from tests.builders import HOUR, NOON, gpu, instance, process, snapshot
 
 DAY = 24 * HOUR
 START = NOON // DAY * DAY
-USERS = {f"user{number:02d}": f"group{number % 4}" for number in range(20)}
+USERS = {f"user{number:02d}": f"group{number % 4}" for number in range(6)}
 PROFILE, SLICES = "3g.40gb", 3 / 7
-_WHOLE_NODES, _CARDS, _LAST_NODE_CARDS, _SPLIT_CARDS = 12, 8, 4, 2
+_CARDS, _LAST_NODE_CARDS, _SPLIT_CARDS = 8, 4, 2
 _LONGEST_HOURS = 60.0
 _HOST = Host(cpu_percent=30.0, memory_used_bytes=200 * GIB, memory_total_bytes=1000 * GIB)
 Span = tuple[float, float]
@@ -115,53 +115,61 @@ class Month(Struct, kw_only=True):
                     yield segment, seat.weight
 
 
-class Report(Struct, frozen=True):
-    """What reaches the hub `now` was taken `at`."""
+class Sample(Struct, frozen=True):
+    """What a node saw, and the outage in which it did."""
 
-    now: float
-    at: float
+    node: int
     snapshot: Snapshot
+    outage: Outage | None
 
 
-def made_month(days: float, interval_seconds: float, seed: int = 1) -> Month:
-    """100 GPUs on 13 nodes; two of the last node's are split in two."""
+def made_month(
+    days: float,
+    interval_seconds: float,
+    *,
+    nodes: int = 13,
+    stretched: float = 1.0,
+    seed: int = 1,
+) -> Month:
+    """GPUs of so many nodes, 100 on 13; two of the last node's are split in two.
+
+    `stretched`, all that happens lasts so many times as long.
+    """
     chance = random.Random(seed)
     end = START + days * DAY
-    seats = [_seats(node) for node in range(_WHOLE_NODES + 1)]
+    seats = [_seats(node, last=node == nodes - 1) for node in range(nodes)]
     for node in seats:
-        _fill(node, end, chance)
-    outages = [_outages(end, chance) for _ in seats]
+        _fill(node, end, stretched * HOUR, chance)
+    outages = [_outages(end, stretched * HOUR, chance) for _ in seats]
     for node, silences in zip(seats, outages, strict=True):
         for seat in node:
             seat.segments = list(_segments(seat, end, silences))
     return Month(end=end, interval_seconds=interval_seconds, seats=seats, outages=outages)
 
 
-def reports(month: Month, seed: int = 2) -> Iterator[list[Report]]:
-    """What reaches the hub, an interval at a time."""
+def samples(month: Month, seed: int = 2) -> Iterator[list[Sample]]:
+    """What the nodes see, an interval at a time; of an outage that nobody tells of, nothing."""
     chance = random.Random(seed)
     pace = month.interval_seconds
     nodes = [_Node(month, number) for number in range(len(month.seats))]
     phases = sorted(chance.uniform(0, 0.9 * pace) for _ in nodes)
     for step in range(int((month.end - START) / pace)):
-        told: list[Report] = []
-        for node, phase in zip(nodes, phases, strict=True):
-            at = START + step * pace + phase + chance.uniform(0, 0.05 * pace)
-            told += node.told(step, at)
-        yield told
+        at = START + step * pace
+        delays = [phase + chance.uniform(0, 0.05 * pace) for phase in phases]
+        seen = [node.look(step, at + late) for node, late in zip(nodes, delays, strict=True)]
+        yield [one for one in seen if one.outage is None or one.outage.kept]
 
 
 class _Node:
-    """One node as it reports: what is like before is not made again."""
+    """One node as it sees itself: what is like before is not made again."""
 
     def __init__(self, month: Month, number: int) -> None:
         self._number, self._pace = number, month.interval_seconds
         self._seats, self._outages = month.seats[number], month.outages[number]
         self._cards: tuple[Gpu, ...] = ()
         self._until = START
-        self._kept: list[Report] = []
 
-    def told(self, step: int, at: float) -> list[Report]:
+    def look(self, step: int, at: float) -> Sample:
         if at >= self._until:
             now = {seat.uuid: seat.segment(at) for seat in self._seats}
             self._cards = tuple(_cards(self._seats, now))
@@ -175,20 +183,15 @@ class _Node:
             interval_seconds=self._pace,
             host=_HOST,
         )
-        outage = next((one for one in self._outages if one.start <= at < one.end), None)
-        if outage is not None:
-            self._kept += [Report(at, at, made)] if outage.kept else []
-            return []
-        late, self._kept = self._kept, []
-        return [Report(at, at, made), *[Report(at, each.at, each.snapshot) for each in late]]
+        outages = (one for one in self._outages if one.start <= at < one.end)
+        return Sample(self._number, made, next(outages, None))
 
 
-def _seats(node: int) -> list[Seat]:
-    whole = node < _WHOLE_NODES
+def _seats(node: int, *, last: bool) -> list[Seat]:
     seats: list[Seat] = []
-    for index in range(_CARDS if whole else _LAST_NODE_CARDS):
+    for index in range(_LAST_NODE_CARDS if last else _CARDS):
         uuid = f"GPU-{node:02d}-{index}"
-        if whole or index >= _SPLIT_CARDS:
+        if not last or index >= _SPLIT_CARDS:
             seats.append(Seat(uuid=uuid, node=node, index=index))
             continue
         seats.append(Seat(uuid=uuid, node=node, index=index, weight=1 - 2 * SLICES))
@@ -199,7 +202,7 @@ def _seats(node: int) -> list[Seat]:
     return seats
 
 
-def _fill(seats: Sequence[Seat], end: float, chance: random.Random) -> None:
+def _fill(seats: Sequence[Seat], end: float, hour: float, chance: random.Random) -> None:
     """Give the seats of a node jobs until the month is over."""
     split = {seat.parent for seat in seats}
     free_at = {seat.uuid: START for seat in seats if seat.uuid not in split}
@@ -209,8 +212,8 @@ def _fill(seats: Sequence[Seat], end: float, chance: random.Random) -> None:
         count = chance.choice((1, 1, 1, 2, 2, 4))
         chosen = sorted(free_at, key=free_at.__getitem__)[:count]
         start = max(begins, *[free_at[uuid] for uuid in chosen], START)
-        start += chance.expovariate(1 / HOUR)
-        length = min(_LONGEST_HOURS, chance.expovariate(1 / 5) + 0.25) * HOUR
+        start += chance.expovariate(1 / hour)
+        length = min(_LONGEST_HOURS, chance.expovariate(1 / 5) + 0.25) * hour
         pid += 2
         job = _job(pid, start, start + length, chance)
         for uuid in chosen:
@@ -235,14 +238,14 @@ def _guest(host: Job, chance: random.Random) -> Job:
     return Job(pid=host.pid + 1, user=chance.choice([*USERS]), start=first, end=last)
 
 
-def _outages(end: float, chance: random.Random) -> list[Outage]:
+def _outages(end: float, hour: float, chance: random.Random) -> list[Outage]:
     """Some hours about once in five days, of which every other is told of later."""
     found: list[Outage] = []
-    at = START + chance.uniform(0.1, 5) * DAY
-    while at < end - DAY / 4:
-        until = min(at + chance.uniform(1, 10) * HOUR, end - DAY / 8)
+    at = START + chance.uniform(2, 120) * hour
+    while at < end - 6 * hour:
+        until = min(at + chance.uniform(1, 10) * hour, end - 3 * hour)
         found.append(Outage(at, until, kept=len(found) % 2 == 0))
-        at = until + chance.uniform(2, 8) * DAY
+        at = until + chance.uniform(48, 192) * hour
     return found
 
 

@@ -96,13 +96,14 @@ def test_periods_of_some_gpus_are_told_alone(store: Store) -> None:
 
 
 def test_looks_are_the_periods_as_far_as_a_strip_shows_them(store: Store) -> None:
-    shared = period(20.0, 40.0, ALICE, holder("bob", 2, memory_bytes=1 << 30))
+    bob = holder("bob", 2, memory_bytes=1 << 30)
+    shared = period(20.0, 40.0, ALICE, bob, busy_percent=62.5)
     rows = [(place(), period(10.0, 20.0)), (place(), shared), (place(2), period(0.0, 9.0))]
     nodes, gpus = [node(1), node(2)], [gpu(1), gpu(2)]
     asked = asking(store, Batch(nodes=nodes, gpus=gpus, periods=rows))
     both = {place(), place(2)}
     assert asked.looks({place()}, 0.0, 99.0) == [
-        (gpu(1), [(10.0, 20.0, ("free", NOBODY, 0)), (20.0, 40.0, ("busy", "bob", 1))])
+        (gpu(1), [(10.0, 20.0, ("free", NOBODY, 0), None), (20.0, 40.0, ("busy", "bob", 1), 62.5)])
     ]
     assert [each.uuid for each, _ in asked.looks(both, 0.0, 10.0)] == [gpu(2).uuid]
     assert asked.looks(both, 20.0, 20.0) == []
@@ -194,7 +195,7 @@ def test_a_gpu_that_came_later_is_unknown_before(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "points", "expected"),
-    [(600, 1000, 10), (3600, 100, 60), (86400, 100, 900), (86400, 10, 9000)],
+    [(600, 1000, 10), (3600, 100, 40), (3600, 80, 60), (86400, 100, 900), (86400, 10, 9000)],
 )
 def test_a_series_has_no_more_points_than_asked_for(
     store: Store, seconds: int, points: int, expected: int
@@ -216,6 +217,14 @@ def test_a_grain_that_does_not_go_back_so_far_gives_way_to_one_that_does(store: 
     asked = asking(store, Batch(series=fine + coarse))
     assert asked.series("id-1", DAY, DAY + 8000.0).grain_seconds == 900
     assert asked.series("id-1", DAY + 7200.0, DAY + 8000.0).grain_seconds == 10
+
+
+def test_months_are_told_by_the_longest_grain_where_it_goes_back_so_far(store: Store) -> None:
+    quarters = [row(DAY + 900 * n, grain=900) for n in range(24)]
+    asked = asking(store, Batch(series=quarters))
+    assert asked.series("id-1", DAY, DAY + 90 * 86400.0).grain_seconds == 9 * 900
+    asked = asking(store, Batch(series=[row(DAY, grain=10800)]))
+    assert asked.series("id-1", DAY, DAY + 90 * 86400.0).grain_seconds == 10800
 
 
 def test_a_node_without_figures_has_an_empty_series(store: Store) -> None:
@@ -254,7 +263,7 @@ def test_usage_is_summed_by_user_group_node_model_and_gpu(store: Store) -> None:
     assert [each.daily for each in found.rows] == [(300.0,), (50.0,)]
 
 
-_hours = st.integers(0, 80)
+_hours = st.integers(0, 600) | st.integers(0, 80)
 _told = st.lists(
     st.tuples(
         _hours,
@@ -276,7 +285,7 @@ def file_store(tmp_path: Path) -> Iterator[Store]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(told=_told, start=_hours, hours=_hours)
-def test_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
+def test_weeks_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
     file_store: Store,
     told: list[tuple[int, tuple[str, str], str, str, int]],
     start: int,
@@ -290,25 +299,29 @@ def test_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
     asked = asking(file_store, *(Batch(usage=rows[n : n + 7]) for n in range(0, len(rows), 7)))
     last = {(each.hour, each.place, each.user, each.state): each for each in rows}
     by_user: dict[str, float] = defaultdict(float)
+    by_day: dict[int, float] = defaultdict(float)
     first = DAY + start * HOUR
     for each in last.values():
         if first <= each.hour < first + hours * HOUR:
             by_user[each.user] += each.sums.gpu_seconds
+            by_day[(each.hour - first // 86400 * 86400) // 86400] += (
+                each.sums.gpu_seconds if each.user != NOBODY else 0.0
+            )
     found = asked.usages(first, first + hours * HOUR, "user", daily=True)
     everybody = {user: seconds for user, seconds in by_user.items() if seconds and user != NOBODY}
     assert {each.name: each.sums.gpu_seconds for each in found.rows} == pytest.approx(everybody)
     assert sum(found.by_state.values()) == pytest.approx(sum(by_user.values()))
-    assert sum(map(sum, (each.daily for each in found.rows))) == pytest.approx(
-        sum(everybody.values())
-    )
-    by_gpu = asked.usages(first, first + hours * HOUR, "gpu")
+    by_gpu = asked.usages(first, first + hours * HOUR, "gpu", daily=True)
     assert by_gpu.total.gpu_seconds == pytest.approx(found.total.gpu_seconds)
+    for rows_found in (found.rows, by_gpu.rows):
+        days = [sum(day) for day in zip(*[each.daily for each in rows_found], strict=True)]
+        assert days == pytest.approx([by_day[day] for day in range(len(days))])
 
 
 def forget_all(store: Store) -> None:
     with store.writing() as connection:
-        for table in (schema.usage_hours, schema.person_days, schema.gpu_days):
-            connection.execute(table.delete())
+        for name in ("usage_hours", "person_days", "gpu_days", "person_weeks", "gpu_weeks"):
+            connection.execute(schema.metadata.tables[name].delete())
 
 
 def test_a_ribbon_is_the_mean_of_each_part_and_leaves_out_what_nobody_kept(store: Store) -> None:

@@ -148,3 +148,24 @@ def test_a_minute_in_which_the_gpus_changed_has_all_of_them() -> None:
     assert minute.uuids == ("GPU-b", "GPU-a")
     mean = unpack(minute.data).mean
     assert (mean[2], mean[7]) == (60.0, 30.0)
+
+
+def test_an_eighth_of_a_day_has_all_of_its_quarters_and_all_gpus_that_were_in_them() -> None:
+    rollup, rows = Rollup("id"), []
+    for start in range(0, 10800 + 900, 300):
+        load, uuids = (start / 300, ("GPU-a",)) if start < 5400 else (50.0, ("GPU-b",))
+        rows += rollup.take(piece_of((float(start), load), end=start + 300.0), uuids)
+    (eighth,) = [row for row in rows if row.grain_seconds == 10800]
+    assert (eighth.start, eighth.uuids) == (0, ("GPU-b", "GPU-a"))
+    row = unpack(eighth.data)
+    assert row.seconds == 10800.0
+    assert (row.mean[2], row.mean[7]) == pytest.approx((50.0, 8.5), rel=2e-3)
+    assert (row.least[7], row.most[7]) == (0.0, 17.0)
+
+
+def test_an_eighth_of_a_day_that_a_node_left_early_is_told_once_its_time_is_over() -> None:
+    rollup = Rollup("id")
+    rollup.take(piece_of((0.0, 40.0), end=900.0), ("GPU-a",))
+    assert rollup.finish(10799.0) == []
+    (eighth,) = rollup.finish(10800.0)
+    assert unpack(eighth.data).seconds == 900.0

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fleet_smi.hub.history.jobs import RESTART_SECONDS, began, jobs, same_command
 from fleet_smi.model.history import GpuOccupancies
@@ -37,6 +38,7 @@ def test_the_ranks_of_one_command_on_two_nodes_are_one_job() -> None:
     (job,) = jobs(found)
     assert job.gpus == 8
     assert {part.gpu.node for part in job.parts} == {"gpu01", "gpu02"}
+    assert job.places == tuple(f"{node}:{at}" for node in ("gpu01", "gpu02") for at in range(4))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,13 @@ def test_what_restarts_within_a_minute_is_the_same_job() -> None:
 def test_a_job_goes_on_while_a_part_of_it_does() -> None:
     (job,) = jobs([on(gpu(0), occupancy(hours=1)), on(gpu(1), occupancy(hours=None))])
     assert job.end is None
+
+
+def test_the_end_of_a_job_is_certain_if_that_of_its_last_part_is() -> None:
+    seen, unseen = occupancy(hours=1), replace(occupancy(hours=2, pid=2), certain=False)
+    longer = occupancy(hours=3, pid=3)
+    found = [jobs([on(gpu(0), *some)]) for some in ((seen, unseen), (unseen, longer), (unseen,))]
+    assert [job.certain for (job,) in found] == [False, True, False]
 
 
 def test_what_slurm_calls_one_job_is_one() -> None:

@@ -4,13 +4,17 @@ from typing import Any
 
 from fleet_smi.hub.history.going_on import (
     Written,
+    between,
     nodes_then,
+    together,
     with_open_looks,
     with_open_occupancies,
     with_open_periods,
+    with_open_samples,
 )
 from fleet_smi.hub.history.grains import Row, pack
 from fleet_smi.hub.history.rows import Batch, NodeRow, Presence, SeriesRow
+from fleet_smi.hub.history.samples import Moments, Sampled
 from fleet_smi.model.history import (
     GpuOccupancies,
     GpuOfNode,
@@ -19,11 +23,12 @@ from fleet_smi.model.history import (
     Occupancy,
     Period,
 )
-from fleet_smi.model.strip import Look, Stood
+from fleet_smi.model.strip import UNTOLD, Look, Samples, Stood
 
 GPU = GpuOfNode(uuid="GPU-1", node_id="one", node="gpu01", index=0)
 OTHER = GpuOfNode(uuid="GPU-2", node_id="one", node="gpu01", index=1)
 PLACE = ("one", "GPU-1")
+FREE: Look = ("free", "", 0)
 
 
 def period(start: float, end: float | None, state: Any = "busy", **fields: Any) -> Period:
@@ -43,33 +48,76 @@ def written(*periods: tuple[GpuOfNode, Period], presence: Presence | None = None
 def test_a_period_that_goes_on_after_all_replaces_the_one_that_was_said_to_have_ended() -> None:
     ended = [GpuPeriods(gpu=GPU, periods=(period(0, 5), period(5, 9, certain=False)))]
     going_on = Batch(periods=[(PLACE, period(5, None))])
-    (row,) = with_open_periods(ended, [GPU, OTHER], going_on, 100)
+    (row,) = with_open_periods(ended, [GPU, OTHER], going_on)
     assert [(one.start, one.end) for one in row.periods] == [(0, 5), (5, None)]
 
 
 def test_what_looks_so_still_replaces_what_was_said_to_have_ended() -> None:
-    free: Look = ("free", "", 0)
     bobs: Look = ("busy", "bob", 0)
     holder = Holder(pid=7, user="bob")
     going_on = Batch(periods=[(PLACE, period(5, None, holders=(holder,)))])
-    ended: list[tuple[GpuOfNode, list[Stood]]] = [(GPU, [(0.0, 5.0, free), (5.0, 9.0, bobs)])]
-    assert with_open_looks(ended, going_on, 100) == {PLACE: [(0, 5, free), (5, None, bobs)]}
-    assert with_open_looks(ended, going_on, 5) == {PLACE: ended[0][1]}
+    stood: list[Stood] = [(0.0, 5.0, FREE, 1.0), (5.0, 9.0, bobs, None)]
+    expected: list[Stood] = [(0, 5, FREE, 1.0), (5, None, bobs, None)]
+    assert with_open_looks([(GPU, stood)], going_on) == {PLACE: expected}
 
 
-def test_what_began_after_the_range_is_not_in_it() -> None:
-    going_on = Batch(
-        periods=[(PLACE, period(50, None))], occupancies=[(PLACE, occupancy(50, None))]
+def test_what_ended_a_moment_ago_is_joined_in_its_place() -> None:
+    stood: list[Stood] = [(0.0, 5.0, FREE, None), (9.0, 12.0, FREE, None)]
+    just_ended = Batch(periods=[(PLACE, period(5, 9, "held", busy_percent=2.0))])
+    known = together([just_ended], Batch(periods=[(PLACE, period(12, None))]))
+    assert [one[:2] for one in with_open_looks([(GPU, stood)], known)[PLACE]] == [
+        (0, 5), (5, 9), (9, 12), (12, None),
+    ]  # fmt: skip
+
+
+def test_what_goes_on_knows_better_than_what_waits_to_be_written() -> None:
+    silent = Batch(periods=[(PLACE, period(5, 9, certain=False))])
+    known = together([silent], Batch(periods=[(PLACE, period(5, None))]))
+    (row,) = with_open_periods([], [GPU], known)
+    assert [(one.start, one.end) for one in row.periods] == [(5, None)]
+    (node,) = nodes_then(20, written(presence=Presence(node_id="one", start=0, end=99)), known)
+    assert [gpu.period.end for gpu in node.gpus] == [None]
+
+
+def test_a_gap_that_was_filled_a_moment_ago_is_not_what_stood_last() -> None:
+    known = written((GPU, period(50, 70)), presence=Presence(node_id="one", start=50, end=99))
+    filled = Batch(
+        periods=[(PLACE, period(20, 40, "held"))],
+        presence=[Presence(node_id="one", start=20, end=40)],
     )
-    assert with_open_periods([], [GPU], going_on, 50) == []
-    assert with_open_occupancies([], [GPU], going_on, 50) == []
-    assert len(with_open_periods([], [GPU], going_on, 51)) == 1
+    (node,) = nodes_then(60, known, filled)
+    assert (node.presence.start, [gpu.period.start for gpu in node.gpus]) == (50, [50])
+
+
+def test_only_what_was_in_the_range_is_joined() -> None:
+    known = Batch(
+        periods=[(PLACE, period(0, 20)), (PLACE, period(50, None))],
+        occupancies=[(PLACE, occupancy(0, 20)), (PLACE, occupancy(50, None))],
+        presence=[Presence(node_id="one", start=0, end=20)],
+    )
+    assert between(20, 50, known) == Batch()
+    assert between(19, 51, known) == known
+
+
+def test_samples_are_told_of_what_goes_on_and_of_what_just_ended() -> None:
+    moments = Moments.last_by(900, [900.0, 1800.0, 2700.0, 3600.0])
+    known = Samples([1, 0, 0, 0], bytearray([50, UNTOLD, UNTOLD, UNTOLD]))
+    just_ended, opened = period(1800, 2700, "held", busy_percent=7.4), period(2700, None, "free")
+    going_on = Batch(periods=[(PLACE, just_ended), (PLACE, opened), (("two", "GPU-3"), opened)])
+    found, looks = with_open_samples(Sampled({PLACE: known}, {1: FREE}), moments, going_on)
+    shown = {place: [looks.get(number) for number in some.looks] for place, some in found.items()}
+    held: Look = ("held", "", 0)
+    assert shown == {
+        PLACE: [FREE, held, FREE, FREE],
+        ("two", "GPU-3"): [None, None, FREE, FREE],
+    }
+    assert list(found[PLACE].loads) == [50, 7, UNTOLD, UNTOLD]
 
 
 def test_two_processes_that_began_at_once_are_two() -> None:
     ended = [GpuOccupancies(gpu=GPU, occupancies=(occupancy(5, 9, pid=8),))]
     going_on = Batch(occupancies=[(PLACE, occupancy(5, None))])
-    (row,) = with_open_occupancies(ended, [GPU], going_on, 100)
+    (row,) = with_open_occupancies(ended, [GPU], going_on)
     assert {(one.holder.pid, one.end) for one in row.occupancies} == {(8, 9), (7, None)}
 
 

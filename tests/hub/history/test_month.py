@@ -15,20 +15,16 @@ from typing import get_args
 import pytest
 from msgspec import Struct
 
-from fleet_smi.hub.fleet import Fleet
 from fleet_smi.hub.history.answers import Answers
-from fleet_smi.hub.history.history import History
 from fleet_smi.hub.history.retention import Keep
-from fleet_smi.hub.history.store import open_history
 from fleet_smi.hub.history.totals import By
-from fleet_smi.hub.history.writer import Writer
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, State
 from fleet_smi.model.history import GpuPeriods, Period, Usages
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.model.units import GIB
 from tests.builders import HOUR
-from tests.hub.history.month import DAY, START, USERS, Month, Report, Seat, made_month, reports
-from tests.machines import wait_until
+from tests.hub.history.lives import Agent, Lives
+from tests.hub.history.month import DAY, START, USERS, Month, Seat, made_month, samples
 
 MOMENTS, LOOKS = 1000, 20
 KEEP = Keep(
@@ -38,69 +34,26 @@ LONG = bool(os.environ.get("FLEET_SMI_LONG"))
 # A state that only a threshold changes must be seen so often before it stands.
 WINDOW = DEFAULT_THRESHOLDS.idle_window_seconds
 MOST_SKIPPED = 0.25
-AGAIN = 0.01
+ENDS, TICKS = 0.0005, 0.2
 SETTLING = DEFAULT_THRESHOLDS.settle_samples
 
 
-class Hub:
-    """Lives of a hub, on one history, with a clock of its own."""
-
-    def __init__(self, where: str) -> None:
-        self.now = START
-        self._where = where
-        self._fleet = Fleet()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._store = open_history(self._where)
-        self._writer = Writer(self._store, KEEP, clock=lambda: self.now, upkeep_seconds=2.0)
-        self._history = History(self._fleet, self._writer)
-        self._history.recall()
-
-    def take(self, told: Sequence[Report]) -> None:
-        for report in told:
-            self.now = max(self.now, report.now)
-            change = self._fleet.apply(report.snapshot, report.at)
-            if change is not None:
-                self._history.take(change)
-
-    def tick(self) -> None:
-        self._history.tick(self.now)
-        if self._writer.given - self._writer.written > 64:
-            wait_until(lambda: self._writer.given - self._writer.written < 16, 60.0)
-
-    def start_again(self, *, killed: bool = False) -> None:
-        """End, or be killed, and begin again with what is remembered."""
-        self.end(killed=killed)
-        before, self._fleet = self._fleet, Fleet()
-        for node_id in [node.node_id for node in before.view(self.now).nodes]:
-            remembered = before.remembered(node_id)
-            assert remembered is not None
-            self._fleet.restore(remembered)
-        self._begin()
-
-    def end(self, *, killed: bool = False) -> None:
-        if not killed:
-            self._history.close()
-        self._writer.close()
-        assert (self._writer.failures, self._writer.gap) == (0, None)
-        self._store.close()
-
-    def answers(self) -> Answers:
-        wait_until(lambda: self._writer.given == self._writer.written, 60.0)
-        return Answers(self._history, self._store, self._writer, KEEP, clock=lambda: self.now)
-
-
-def lived(month: Month, where: str) -> Hub:
+def lived(month: Month, where: str, folder: Path) -> Lives:
     """A hub that heard all of a month, was stopped now and then, and killed as often."""
-    hub, chance = Hub(where), random.Random(3)
-    for told in reports(month):
-        half = len(told) // 2
-        hub.take(told[:half])
-        if chance.random() < AGAIN:
+    hub, chance = Lives(where, folder / "memory", KEEP, START, ENDS), random.Random(3)
+    agents = [Agent(hub, folder / f"spool-{number}") for number in range(len(month.seats))]
+    for seen in samples(month):
+        for one in seen:
+            agent, heard = agents[one.node], one.outage is None
+            if heard and not agent.line.up and hub.knows(one.snapshot) and chance.random() < 0.5:
+                hub.ask(one.snapshot)  # so that what the agent kept comes late
+            agent.line.up = heard
+            agent.report(one.snapshot)
+        if chance.random() < TICKS:
             hub.tick()
-            hub.start_again(killed=chance.random() < 0.5)
-        hub.take(told[half:])
+    for agent in agents:
+        agent.close()
+    for _ in range(2):  # what comes late is done when nothing more comes
         hub.tick()
     return hub
 
@@ -212,17 +165,17 @@ class Told(Struct, frozen=True):
 
 
 async def asked(month: Month, answers: Answers) -> Told:
-    ended = month.end - 2 * HOUR  # what goes on is not yet counted up to now
+    ended = month.end - max(2 * HOUR, 4 * month.interval_seconds)  # what goes on is not counted yet
     sums = [await answers.usages(START, ended, by, daily=True) for by in get_args(By)]
     periods = await answers.periods(await answers.gpus(), START, month.end)
     return Told(tuple(sums), periods)
 
 
-def check(month: Month, where: str) -> None:
+def check(month: Month, where: str, folder: Path) -> None:
     """Let a hub hear a month, and ask it."""
 
     async def scenario() -> None:
-        hub = lived(month, where)
+        hub = lived(month, where, folder)
         told = await asked(month, hub.answers())
         assert await asked(month, hub.answers()) == told
         hub.start_again()
@@ -242,12 +195,13 @@ def check(month: Month, where: str) -> None:
 
 @pytest.mark.timeout(3600 if LONG else 600)
 def test_a_month_of_100_gpus_is_told_as_it_was(tmp_path: Path) -> None:
-    month = made_month(30, 60.0 if LONG else 1200.0)
+    month = made_month(30, 60.0) if LONG else made_month(30, 3600.0, stretched=3.0)
     for user, seconds in month.gpu_seconds().items():
         assert 3 * month.sampling_error(user) < 0.01 * seconds
-    check(month, str(tmp_path / "history.db"))
+    check(month, str(tmp_path / "history.db"), tmp_path)
 
 
 @pytest.mark.timeout(600)
-def test_a_day_told_every_other_minute_is_told_as_it_was(where: str) -> None:
-    check(made_month(1, 60.0 if LONG else 120.0), where)
+def test_a_day_told_every_other_minute_is_told_as_it_was(where: str, tmp_path: Path) -> None:
+    month = made_month(1, 60.0) if LONG else made_month(1, 120.0, nodes=3, stretched=0.5, seed=5)
+    check(month, where, tmp_path)

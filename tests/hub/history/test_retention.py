@@ -12,7 +12,17 @@ from fleet_smi.hub.history.retention import Keep, turns
 from fleet_smi.hub.history.rows import Batch, SeriesRow
 from fleet_smi.hub.history.store import Store, open_history
 from fleet_smi.hub.history.writer import Writer
-from tests.hub.history.batches import DAY, HOUR, KEEP_ALL, UUIDS, numbered, row, usage
+from tests.hub.history.batches import (
+    DAY,
+    HOUR,
+    KEEP_ALL,
+    UUIDS,
+    numbered,
+    period,
+    place,
+    row,
+    usage,
+)
 from tests.machines import wait_until
 
 NOW = float(DAY + 100_000)
@@ -72,8 +82,19 @@ def test_the_ledger_goes_by_when_it_ended_and_what_is_open_stays(store: Store) -
     assert {found[name] for name in ("periods", "occupancies", "presence")} == {5}
     assert found["moments"] == 4
     assert found["usage_hours"] == found["gpu_days"] == found["person_days"] == 0
+    assert found["gpu_weeks"] == found["person_weeks"] == 1  # a part of it is to be kept
     assert found["checkpoints"] == found["gpus"] == 1
     assert found["series"] == 10
+
+
+def test_samples_and_weeks_go_when_all_of_them_is_too_old(store: Store) -> None:
+    long = period(DAY, DAY + 4 * 86400.0)
+    write(store, Batch(periods=[(place(), long)], usage=[usage(DAY, 10.0)]))
+    assert rows_in(store)["samples"] > 4
+    for _ in turns(store, replace(KEEP_ALL, ledger_seconds=86400.0), DAY + 20 * 86400.0):
+        pass
+    found = rows_in(store)
+    assert found["samples"] == found["gpu_weeks"] == found["person_weeks"] == 0
 
 
 def test_a_turn_is_small(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

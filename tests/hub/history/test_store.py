@@ -2,17 +2,16 @@
 
 import logging
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, inspect, select, text
 
 from fleet_smi.errors import StateError, UsageError
-from fleet_smi.hub.history import schema
+from fleet_smi.hub.history import schema, versions
 from fleet_smi.hub.history.store import Store, open_history
 from tests.postgres import Postgres
-
-VERSION_1 = Path(__file__).with_name("history-v1.sql")
 
 
 def version_in(store: Store) -> str:
@@ -39,7 +38,7 @@ def test_a_new_one_has_every_table_and_takes_little(store: Store) -> None:
 def test_one_that_is_there_is_opened_again(where: str) -> None:
     for _ in range(2):
         store = open_history(where)
-        assert version_in(store) == str(schema.version())
+        assert version_in(store) == str(versions.version())
         store.close()
 
 
@@ -71,10 +70,10 @@ def test_an_older_one_is_brought_up_step_by_step(
     def to_3(connection: Connection) -> None:
         connection.execute(text("UPDATE nodes SET rack = name"))
 
-    monkeypatch.setattr(schema, "MIGRATIONS", ())
+    monkeypatch.setattr(versions, "MIGRATIONS", ())
     open_history(where).close()
     for steps in ((to_2,), (to_2, to_3), (to_2, to_3)):
-        monkeypatch.setattr(schema, "MIGRATIONS", steps)
+        monkeypatch.setattr(versions, "MIGRATIONS", steps)
         store = open_history(where)
         assert version_in(store) == str(1 + len(steps))
         assert "rack" in columns_in(store)["nodes"]
@@ -88,28 +87,28 @@ def test_a_step_that_fails_leaves_the_old_one(
         connection.execute(text("ALTER TABLE nodes ADD COLUMN rack TEXT"))
         connection.execute(text("SELECT 1 FROM nowhere"))
 
-    monkeypatch.setattr(schema, "MIGRATIONS", ())
+    monkeypatch.setattr(versions, "MIGRATIONS", ())
     open_history(where).close()
-    monkeypatch.setattr(schema, "MIGRATIONS", (fails,))
+    monkeypatch.setattr(versions, "MIGRATIONS", (fails,))
     store = open_history(where)
     assert "nowhere" in caplog.text
-    with pytest.raises(StateError, match="not there yet"), store.reading():
+    with pytest.raises(StateError, match="nowhere"), store.reading():
         pass
-    monkeypatch.setattr(schema, "MIGRATIONS", ())
+    monkeypatch.setattr(versions, "MIGRATIONS", ())
     store.prepare()
     assert "rack" not in columns_in(store)["nodes"]
     store.close()
 
 
-def test_the_first_version_is_brought_up_to_this_one(tmp_path: Path) -> None:
-    path = tmp_path / "history.db"
-    with sqlite3.connect(path) as connection:
-        connection.executescript(VERSION_1.read_text())
-    connection.close()
-    store = open_history(path)
-    assert version_in(store) == str(schema.version())
-    tables = schema.metadata.tables.items()
-    assert columns_in(store) == {name: set(table.c.keys()) for name, table in tables}
+def test_who_begins_to_read_never_waits_for_who_writes(tmp_path: Path) -> None:
+    store = open_history(tmp_path / "history.db")
+    store.close()  # whoever reads next must connect
+    with closing(sqlite3.connect(tmp_path / "history.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO facts VALUES ('not', 'yet')")
+        assert version_in(store) == str(versions.version())
+        other.execute("ROLLBACK")
+    assert store.give_back()
     store.close()
 
 
@@ -133,7 +132,7 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
     assert aside.read_bytes() == damaged
     assert store.set_aside == f"history.db was damaged and is set aside as {aside.name}"
     assert store.set_aside in caplog.text
-    assert version_in(store) == str(schema.version())
+    assert version_in(store) == str(versions.version())
     store.close()
 
 
@@ -161,8 +160,38 @@ def test_a_server_that_is_away_is_used_when_it_is_back(
         finally:
             postgres.start()
         store.prepare()
-        assert version_in(store) == str(schema.version())
+        assert version_in(store) == str(versions.version())
         store.close()
+
+
+def test_two_hubs_do_not_write_to_one_history(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    first = open_history(where)
+    second = open_history(where, patience_seconds=0.0)
+    assert f"another hub writes to {second.name}: give this one" in caplog.text
+    for use in (second.writing, second.reading):
+        with pytest.raises(StateError, match="another hub writes"), use():
+            pass
+    with first.writing() as connection:
+        assert connection.scalar(select(schema.facts.c.value)) is not None
+    first.close()
+    with second.writing():
+        assert version_in(second) == str(versions.version())
+    second.close()
+
+
+def test_who_comes_first_after_the_server_came_back_writes(postgres: Postgres) -> None:
+    with postgres.database() as url:
+        first, second = open_history(url), open_history(url, patience_seconds=0.0)
+        postgres.stop()
+        postgres.start()
+        with second.writing():
+            pass
+        with pytest.raises(StateError, match="another hub writes"), first.writing():
+            pass
+        second.close()
+        with first.writing():
+            pass
+        first.close()
 
 
 def test_what_is_no_place_is_refused() -> None:

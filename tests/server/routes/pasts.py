@@ -28,8 +28,13 @@ def tell(hub: RunningHub) -> float:
         answer = hub.report(*shots, token=token, sent_at=now)
         assert answer.status == 200, answer
     wait_until(lambda: len(get(hub, "history/occupancies?user=bob")["rows"]) == 1)
-    wait_until(lambda: bool(get(hub, "history/periods?node=gpu02")["rows"]))
+    wait_until(lambda: _has_fallen_silent(hub, "gpu02"))
     return now
+
+
+def _has_fallen_silent(hub: RunningHub, node: str) -> bool:
+    rows = get(hub, f"history/periods?node={node}")["rows"]
+    return bool(rows) and rows[0]["periods"][-1]["end"] is not None
 
 
 def get(hub: RunningHub, path: str, **ask: Any) -> Any:

@@ -35,7 +35,7 @@ def test_what_is_kept_is_what_the_settings_say(tmp_path: Path) -> None:
     with RunningHub(tmp_path / "hub", **kept) as hub:
         told = get(hub, "history/state")
     hour, day = 3600.0, 86400.0
-    assert [each["keep_seconds"] for each in told["grains"]] == [hour, 2 * day, 30 * day]
+    assert [each["keep_seconds"] for each in told["grains"]] == [hour, 2 * day, 30 * day, 90 * day]
     assert told["ledger_keep_seconds"] == 90 * day
     assert told["most_bytes"] == 1 << 30
     assert (told["energy_price"], told["currency"]) == (0.31, "EUR")

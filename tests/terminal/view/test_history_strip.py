@@ -9,22 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.model.fleet import STATES
+from fleet_smi.model.fleet import STATES, FleetView, Verdict
 from fleet_smi.model.history import GpuOfNode, Run, Strip, Strips
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import history_strip, time_axis
 from fleet_smi.terminal.view.history_strip import FILLS, strip_columns
 from tests.golden import check
+from tests.terminal import samples
 from tests.terminal.fleets import TEXT
 from tests.terminal.pasts import gpu, hour_of_a_lab, row
 from tests.terminal.samples import HOUR, NOW, utc
 from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
 
 GOLDEN = Path(__file__).parent / "golden"
+UNTOLD = samples.fleet()
+"""The moment at which a strip ends, where it is not told: then the last columns say it."""
 
 
-def shown(strips: Strips, columns: int, *, on: bool = False) -> str:
-    return history_strip.render(strips, columns, Paint(on=on), now=NOW, local=utc)
+def shown(strips: Strips, columns: int, *, on: bool = False, then: FleetView = UNTOLD) -> str:
+    return history_strip.render(strips, then, columns, Paint(on=on), now=NOW, local=utc)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
@@ -68,8 +71,30 @@ def test_a_strip_for_another_width_is_stretched() -> None:
 
 def test_who_goes_on_in_another_state_is_named_once() -> None:
     line = shown(hour_of_a_lab(strip_columns(80)), 80).splitlines()[2]
-    assert line.count("bob") == 1
-    assert "█▒" in line
+    strip, at_the_end = line.split("  0%  ")
+    assert strip.count("bob") == 1 and "█▒" in strip
+    assert at_the_end == "held · bob"
+
+
+def test_what_stands_at_the_end_is_that_moment_and_not_its_column() -> None:
+    strips = hour_of_a_lab(strip_columns(80))
+    taken = Verdict(state="busy", reason="", since=NOW - 3)
+    mei = samples.gpu(
+        2, taken, uuid="GPU-gpu01-2", busy_percent=42.0, processes=(samples.process("mei"),)
+    )
+    then = samples.fleet(samples.node("gpu01", mei))
+    assert shown(strips, 80, then=then).splitlines()[3].endswith("···   42%  busy · mei")
+
+
+@pytest.mark.parametrize(
+    "columns, user, said",
+    [(6, "jonas", " jonas█ "), (6, "fatima", " ██████ "), (7, "dmitri.ivanov", " dmitr…█ ")],
+)
+def test_a_name_is_told_as_a_whole_or_enough_of_it_or_not_at_all(
+    columns: int, user: str, said: str
+) -> None:
+    short = row(gpu(0), NOW - HOUR, NOW, (columns / 45, "busy", user, 0, None))
+    assert said in shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(short,)), 80)
 
 
 def test_an_hour_that_the_clocks_had_twice_has_its_labels() -> None:

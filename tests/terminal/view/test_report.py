@@ -57,6 +57,20 @@ def test_where_there_are_too_many_jobs_it_says_so() -> None:
 FIGURE = st.floats(0, 1e12)
 
 
+@pytest.mark.parametrize("minutes, called", [(24 * 60 + 25, "Last 24 h"), (20, "Last 20 min")])
+def test_the_hour_that_goes_on_is_no_part_of_the_name(minutes: int, called: str) -> None:
+    told = week_of_a_lab()
+    usages = replace(told.usages, start=NOW - minutes * 60, end=NOW)
+    assert shown(replace(told, usages=usages), 80).startswith(f"{called}  ")
+
+
+def test_a_job_that_wasted_hours_is_told_with_its_place() -> None:
+    told = week_of_a_lab()
+    places = ("gpu01:0", "gpu01:1", "gpu02:0")
+    jobs = tuple(replace(job, places=places, advice=("idle",)) for job in told.waste or ())
+    assert "  idle (gpu01:0, gpu01:1 and 1 more)\n" in shown(replace(told, waste=jobs), 80)
+
+
 @thorough
 @given(
     st.lists(st.builds(Usage, name=TEXT, sums=st.builds(
@@ -80,4 +94,6 @@ def test_above_the_past_stands_when_it_was_and_who_was_heard() -> None:
     text = banner(view, 100, Paint(on=False), now=NOW + 17 * HOUR, local=utc)
     assert text.startswith("As of yesterday 14:06 · 2026-03-04 14:06:11 · 17 h ago · ")
     assert text.endswith(" · 5 of 6 nodes were reporting\n\n")
+    narrow = banner(view, 80, Paint(on=False), now=NOW + 17 * HOUR, local=utc)
+    assert narrow == "As of 2026-03-04 14:06 · 17 h ago · 5 of 6 nodes were reporting\n\n"
     assert_fits(banner(view, 20, Paint(on=False), now=NOW, local=utc), 20)

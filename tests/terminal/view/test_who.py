@@ -56,3 +56,9 @@ def test_one_person_s_list_has_only_their_processes() -> None:
     text = who.render(fleet(samples.eight()), 100, Paint(on=False), user="carol", local=utc)
     assert "801  carol" in text
     assert "root" not in text and "alice" not in text
+
+
+def test_what_was_is_not_said_to_be_now() -> None:
+    assert who.render(fleet(), 80, Paint(on=False), past=True) == "Nobody held a GPU then.\n"
+    text = who.render(samples.lab(), 80, Paint(on=False), past=True, local=utc)
+    assert "NOW" not in text and text.startswith("WHO")

@@ -129,6 +129,8 @@ export interface Job {
   end: number | null;
   gpus: number;
   sums: Sums;
+  certain: boolean;
+  places: string[];
   advice: string[];
   parts: JobPart[];
 }
@@ -144,11 +146,11 @@ export interface Span {
   readonly end: number;
 }
 
-export function stripsOf(span: Span, columns: number, only: { node?: string; filter?: string }, signal: AbortSignal): Promise<Strips> {
+export function stripsOf(span: Span, columns: number, only: { node?: string; filter?: string }, signal?: AbortSignal): Promise<Strips> {
   return asked("strips", span, { columns, ...only }, signal);
 }
 
-export function seriesOf(nodeId: string, span: Span, points: number, signal: AbortSignal): Promise<Series> {
+export function seriesOf(nodeId: string, span: Span, points: number, signal?: AbortSignal): Promise<Series> {
   return asked(`series/${encodeURIComponent(nodeId)}`, span, { points }, signal);
 }
 
@@ -172,7 +174,7 @@ export function jobOf(id: string, signal: AbortSignal): Promise<Job> {
   return ask(`history/jobs/${encodeURIComponent(id)}`, signal);
 }
 
-function asked<T>(what: string, { start, end }: Span, rest: Record<string, string | number>, signal: AbortSignal): Promise<T> {
+function asked<T>(what: string, { start, end }: Span, rest: Record<string, string | number>, signal?: AbortSignal): Promise<T> {
   const words = Object.entries<string | number>({ since: Math.round(start), until: Math.round(end), ...rest }).filter(([, value]) => value !== "");
   return ask(`history/${what}?${new URLSearchParams(words.map(([name, value]) => [name, String(value)]))}`, signal);
 }

@@ -1,12 +1,10 @@
-// A closer look at one node, as far as the reader may: clocks, processes, faults, the last hour. Not asked twice within seconds.
+// A closer look at one node, as far as the reader may: clocks, processes, faults. Not asked twice within seconds.
 
 import { ask } from "./ask";
 import { briefly } from "./briefly";
 import type { State } from "./event";
-import { type Hour, hourOf } from "./node";
 
 const LOOK_FRESH_MS = 3000;
-const HOUR_FRESH_MS = 10_000;
 
 export interface ProcessInFull {
   pid: number;
@@ -73,6 +71,3 @@ export interface NodeInFull {
 
 /** The node in full, at most a few seconds old; `NotGranted` as the hub says it. */
 export const look = briefly<NodeInFull>(LOOK_FRESH_MS, (nodeId) => ask(`nodes/${encodeURIComponent(nodeId)}`));
-
-/** Its last hour; as fresh as the grain of it. */
-export const lastHour = briefly<Hour>(HOUR_FRESH_MS, (nodeId) => hourOf(nodeId));

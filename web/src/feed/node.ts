@@ -1,7 +1,6 @@
-// One node with all that the hub tells of it, and its last hour; the twins of model/fleet.py and hub/recent.py.
+// One node with all that the hub tells of it; the twin of model/fleet.py.
 
 import { ask } from "./ask";
-import type { Figure, State } from "./event";
 import type { GpuInFull, ProcessInFull } from "./look";
 
 export interface ProcessWhole extends ProcessInFull {
@@ -77,25 +76,6 @@ export interface NodeWhole {
   gpus: GpuWhole[];
 }
 
-export interface GpuHour {
-  busy_percent: Figure[];
-  memory_used_mebibytes: Figure[];
-  power_watts: Figure[];
-  temperature_celsius: Figure[];
-  state: (State | null)[];
-}
-
-export interface Hour {
-  grain_seconds: number;
-  from: number;
-  node: { cpu_percent: Figure[]; memory_percent: Figure[] };
-  gpus: Record<string, GpuHour>;
-}
-
 export function nodeOf(nodeId: string, signal: AbortSignal): Promise<NodeWhole> {
   return ask(`nodes/${encodeURIComponent(nodeId)}`, signal);
-}
-
-export function hourOf(nodeId: string, signal?: AbortSignal): Promise<Hour> {
-  return ask(`nodes/${encodeURIComponent(nodeId)}/recent`, signal);
 }

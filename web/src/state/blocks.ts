@@ -3,17 +3,23 @@
 import type { State } from "../feed/event";
 import type { GpuOfNode, Run, Span, Strip } from "../feed/history";
 import { naturalKey } from "./arrange";
+import type { Node } from "./fleet";
+import { verdictOf } from "./found";
 
 /** In the place of a user where only the instances of a GPU have any. */
 export const IN_PARTS = "(in parts)";
 
-/** A GPU in one state with the same people; `state` is `null` where nobody heard its node. */
-export interface Stretch {
-  readonly start: number;
-  readonly end: number;
+/** How a GPU stands, and who has it; `state` is `null` where nobody heard its node. */
+export interface Held {
   readonly state: State | null;
   readonly user: string;
   readonly others: number;
+}
+
+/** A GPU in one state with the same people. */
+export interface Stretch extends Held {
+  readonly start: number;
+  readonly end: number;
   readonly busyPercent: number | null;
 }
 
@@ -109,6 +115,14 @@ export function melted(rows: readonly (readonly Stretch[])[]): Block[] {
 
 function grown(block: Block, { busyPercent }: Stretch): Block {
   return { ...block, rows: block.rows + 1, busyPercent: mean(block.busyPercent, block.rows, busyPercent, 1) };
+}
+
+/** What is told of a node's GPU at the moment that the page shows, as a stretch tells it. */
+export function standing(node: Node, uuid: string): Held | undefined {
+  const verdict = verdictOf(node, uuid);
+  if (!verdict) return undefined;
+  const [user = "", ...others] = verdict.users ?? [];
+  return { state: node.brief.silent ? null : verdict.state, user, others: others.length };
 }
 
 /** What it was at a moment. */

@@ -1,18 +1,15 @@
 // One node over a stretch of time: its figures and who had its GPUs, asked again as time goes on.
 
-import { NotGranted } from "../feed/ask";
+import { briefly } from "../feed/briefly";
 import { type Series, type Span, type Strips, seriesOf, stripsOf } from "../feed/history";
-import { hourOf } from "../feed/node";
 import { Asked } from "./asked.svelte";
-import { seriesOfHour, stripsOfHour } from "./hour";
 import { page } from "./page.svelte";
-import { type Range, around, rangeOf, secondsOf } from "./range";
+import { type Range, around, rangeOf, secondsOf, until } from "./range";
 import { route } from "./route.svelte";
 
 const POINTS = 720;
 const COLUMNS = 240;
-/** Nothing is kept of that node or of that time, or nothing at all. */
-const NOT_KEPT = [400, 404];
+const HOUR_FRESH_MS = 9000;
 
 export interface Recalled {
   readonly span: Span;
@@ -57,13 +54,10 @@ export class LookBack {
   }
 }
 
-async function recalled(nodeId: string, span: Span, signal: AbortSignal): Promise<Recalled> {
-  try {
-    const [series, strips] = await Promise.all([seriesOf(nodeId, span, POINTS, signal), stripsOf(span, COLUMNS, { node: nodeId }, signal)]);
-    return { span, series, strips };
-  } catch (failure) {
-    if (!(failure instanceof NotGranted) || !NOT_KEPT.includes(failure.status)) throw failure;
-    const hour = await hourOf(nodeId, signal); // a hub that keeps no history still knows the last hour
-    return { span: { start: hour.from, end: hour.from + 3600 }, series: seriesOfHour(hour), strips: stripsOfHour(hour, nodeId) };
-  }
+/** The last hour of a node, at most some seconds old. */
+export const lastHour = briefly<Recalled>(HOUR_FRESH_MS, (nodeId) => recalled(nodeId, until(page.clock, secondsOf("1h"))));
+
+async function recalled(nodeId: string, span: Span, signal?: AbortSignal): Promise<Recalled> {
+  const [series, strips] = await Promise.all([seriesOf(nodeId, span, POINTS, signal), stripsOf(span, COLUMNS, { node: nodeId }, signal)]);
+  return { span, series, strips };
 }

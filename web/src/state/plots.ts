@@ -3,10 +3,10 @@
 import type { Figure } from "../feed/event";
 import type { GpuFigure, NodeFigure, Series, Span, Told } from "../feed/history";
 import type { GpuWhole, NodeWhole } from "../feed/node";
-import { type Drawing, bridged, ceiling, expectedHoles, latest, times } from "./series";
+import { type Drawing, bridged, ceiling, expectedHoles, times } from "./series";
 
 const MEBIBYTES_IN_A_GIBIBYTE = 1024;
-const MEBI = 1024 * 1024;
+const GIB = 1024 ** 3;
 const WARM_CELSIUS = 80;
 const SMALL_WATTS = 100;
 const SLOW_MHZ = 1000;
@@ -14,7 +14,7 @@ const NOT_TOLD: Told = { minimum: [], mean: [], maximum: [] };
 
 export interface PlotOf {
   readonly drawing: Drawing;
-  /** The figures of the line in ink, and the newest of them. */
+  /** The figures of the line in ink, and what its node tells at the moment. */
   readonly figures: readonly Figure[];
   readonly now: Figure;
 }
@@ -25,24 +25,25 @@ export type NodePlot = "cpu" | "memory";
 /** The plots of one GPU, its siblings behind it. */
 export function gpuPlots(node: NodeWhole, series: Series, span: Span, uuid: string): Record<GpuPlot, PlotOf> {
   const chosen = node.gpus.find((gpu) => gpu.uuid === uuid);
-  const plot = (figure: GpuFigure, most: (lines: Figure[][]) => number, scale = 1): PlotOf => {
+  const plot = (figure: GpuFigure, now: Figure | undefined, most: (lines: Figure[][]) => number, scale = 1): PlotOf => {
     const lines = node.gpus.flatMap((gpu) => named(gpu, series, figure, scale));
-    return plotOf(node, series, span, lines, uuid, most(lines.map(({ told }) => told.maximum)));
+    return plotOf(node, series, span, lines, uuid, now, most(lines.map(({ told }) => told.maximum)));
   };
   return {
-    busy: plot("busy_percent", () => 100),
-    memory: plot("memory_used_mebibytes", (lines) => ceiling(lines, total(chosen)), MEBIBYTES_IN_A_GIBIBYTE),
-    power: plot("power_watts", (lines) => ceiling(lines, chosen?.power_limit_watts ?? SMALL_WATTS)),
-    temperature: plot("temperature_celsius", (lines) => ceiling(lines, WARM_CELSIUS)),
-    clock: plot("sm_clock_mhz", (lines) => ceiling(lines, chosen?.sm_clock_max_mhz ?? SLOW_MHZ)),
+    busy: plot("busy_percent", chosen?.busy_percent, () => 100),
+    memory: plot("memory_used_mebibytes", gibibytes(chosen?.memory_used_bytes), (lines) => ceiling(lines, gibibytes(chosen?.memory_total_bytes) ?? 1), MEBIBYTES_IN_A_GIBIBYTE),
+    power: plot("power_watts", chosen?.power_watts, (lines) => ceiling(lines, chosen?.power_limit_watts ?? SMALL_WATTS)),
+    temperature: plot("temperature_celsius", chosen?.temperature_celsius, (lines) => ceiling(lines, WARM_CELSIUS)),
+    clock: plot("sm_clock_mhz", chosen?.sm_clock_mhz, (lines) => ceiling(lines, chosen?.sm_clock_max_mhz ?? SLOW_MHZ)),
   };
 }
 
 /** The plots of the machine around the GPUs. */
 export function nodePlots(node: NodeWhole, series: Series, span: Span): Record<NodePlot, PlotOf> {
-  const plot = (figure: NodeFigure): PlotOf =>
-    plotOf(node, series, span, [{ name: node.name, key: "", told: series.node[figure] ?? NOT_TOLD }], "", 100);
-  return { cpu: plot("cpu_percent"), memory: plot("memory_percent") };
+  const { cpu_percent, memory_used_bytes: used, memory_total_bytes: total } = node.host;
+  const plot = (figure: NodeFigure, now: Figure): PlotOf =>
+    plotOf(node, series, span, [{ name: node.name, key: "", told: series.node[figure] ?? NOT_TOLD }], "", now, 100);
+  return { cpu: plot("cpu_percent", cpu_percent), memory: plot("memory_percent", used === null || !total ? null : (100 * used) / total) };
 }
 
 interface Named {
@@ -56,7 +57,7 @@ function named({ uuid, index }: GpuWhole, series: Series, figure: GpuFigure, sca
   return told ? [{ key: uuid, name: `GPU ${index}`, told: scaled(told, scale) }] : [];
 }
 
-function plotOf(node: NodeWhole, series: Series, span: Span, lines: readonly Named[], key: string, most: number): PlotOf {
+function plotOf(node: NodeWhole, series: Series, span: Span, lines: readonly Named[], key: string, now: Figure | undefined, most: number): PlotOf {
   const { start, grain_seconds: grain } = series;
   const holes = expectedHoles(node.interval_seconds, grain);
   const { minimum, mean, maximum } = lines.find((line) => line.key === key)?.told ?? NOT_TOLD;
@@ -72,7 +73,7 @@ function plotOf(node: NodeWhole, series: Series, span: Span, lines: readonly Nam
       most,
     },
     figures: mean,
-    now: latest(mean, holes),
+    now: node.silent ? null : (now ?? null),
   };
 }
 
@@ -81,6 +82,6 @@ function scaled({ minimum, mean, maximum }: Told, scale: number): Told {
   return { minimum: each(minimum), mean: each(mean), maximum: each(maximum) };
 }
 
-function total(gpu: GpuWhole | undefined): number {
-  return gpu?.memory_total_bytes ? gpu.memory_total_bytes / MEBI / MEBIBYTES_IN_A_GIBIBYTE : 1;
+function gibibytes(bytes: number | null | undefined): Figure {
+  return bytes == null ? null : bytes / GIB;
 }

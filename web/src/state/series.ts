@@ -1,16 +1,9 @@
 // Figures over time, arranged for a plot: what is unknown stays unknown.
 
-import type { Figure, State } from "../feed/event";
+import type { Figure } from "../feed/event";
 
 /** A value, a hole (`null`), or a place that a line may pass over (`undefined`). */
 export type Drawn = number | null | undefined;
-
-/** A time in which a GPU was in one state; `null` where it was not judged. */
-export interface Stretch {
-  readonly state: State | null;
-  readonly from: number;
-  readonly to: number;
-}
 
 /** The moments of so many figures. */
 export function times(from: number, grainSeconds: number, count: number): number[] {
@@ -25,7 +18,7 @@ export function bridged(figures: readonly Figure[], most: number): Drawn[] {
 }
 
 /** The known places on either side of each hole that is no longer than so many places. */
-function* holes(values: readonly unknown[], most: number): Generator<[number, number]> {
+function* holes(values: readonly Figure[], most: number): Generator<[number, number]> {
   let known = values.length;
   for (const [at, value] of values.entries()) {
     if (value === null) continue;
@@ -48,35 +41,6 @@ function joins(drawn: readonly Drawn[], at: number, step: 1 | -1): boolean {
   let next = at + step;
   while (next > 0 && next < drawn.length && drawn[next] === undefined) next += step;
   return drawn[next] != null;
-}
-
-/** States as stretches of time; holes of at most so many places take the state before them. */
-export function stretches(states: readonly (State | null)[], from: number, grainSeconds: number, most: number): Stretch[] {
-  const found: { state: State | null; from: number; to: number }[] = [];
-  carried(states, most).forEach((state, at) => {
-    const last = found.at(-1);
-    const end = from + (at + 1) * grainSeconds;
-    if (last?.state === state) last.to = end;
-    else found.push({ state, from: end - grainSeconds, to: end });
-  });
-  return found;
-}
-
-function carried(states: readonly (State | null)[], most: number): (State | null)[] {
-  const filled = [...states];
-  for (const [after, before] of holes(states, most)) filled.fill(states[after] ?? null, after + 1, before);
-  const last = states.findLastIndex((state) => state !== null);
-  if (last >= 0 && states.length - last - 1 <= most) filled.fill(states[last] ?? null, last + 1);
-  return filled;
-}
-
-/** The newest figure that is known, unless it is older than so many places. */
-export function latest(figures: readonly Figure[], most: number): Figure {
-  for (let at = figures.length - 1; at >= Math.max(0, figures.length - 2 - most); at--) {
-    const figure = figures[at];
-    if (figure != null) return figure;
-  }
-  return null;
 }
 
 /** The top of a plot: what is expected at most, or else a round number that none of the figures is above. */

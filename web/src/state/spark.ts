@@ -1,15 +1,16 @@
 // A GPU's last hour as one small picture: a line, what is below it, and what the GPU was behind both.
 
 import type { Figure } from "../feed/event";
-import type { Hour } from "../feed/node";
-import { type Drawn, type Stretch, bridged, expectedHoles, stretches } from "./series";
+import { type Stretch, stretchesOf } from "./blocks";
+import type { Recalled } from "./lookback.svelte";
+import { type Drawn, bridged, expectedHoles } from "./series";
 
 export const MOST = 100;
 
 /** Across is a place of the hour, down is what is left to a hundred percent. */
 export interface Spark {
-  readonly from: number;
-  readonly to: number;
+  readonly start: number;
+  readonly end: number;
   readonly figures: readonly Figure[];
   readonly line: string;
   readonly area: string;
@@ -18,20 +19,20 @@ export interface Spark {
 
 type Point = readonly [across: number, down: number];
 
-/** How busy a GPU was; `null` where the hour says nothing of it. */
-export function sparkOf(hour: Hour, uuid: string, intervalSeconds: number | null): Spark | null {
-  const own = hour.gpus[uuid];
-  if (!own) return null;
-  const { from, grain_seconds: grain } = hour;
-  const holes = expectedHoles(intervalSeconds, grain);
-  const runs = runsOf(bridged(own.busy_percent, holes));
+/** How busy a GPU was; `null` where nothing is known of it. */
+export function sparkOf({ series, strips }: Recalled, uuid: string, intervalSeconds: number | null): Spark | null {
+  const figures = series.gpus[uuid]?.busy_percent?.mean;
+  if (!figures) return null;
+  const { start, grain_seconds: grain } = series;
+  const runs = runsOf(bridged(figures, expectedHoles(intervalSeconds, grain)));
+  const strip = strips.rows.find(({ gpu }) => gpu.uuid === uuid);
   return {
-    from,
-    to: from + grain * own.busy_percent.length,
-    figures: own.busy_percent,
+    start,
+    end: start + grain * figures.length,
+    figures,
     line: runs.map((run) => `M${run.map(written).join("L")}`).join(""),
     area: runs.map((run) => `M${foot(run[0])}L${run.map(written).join("L")}L${foot(run.at(-1))}Z`).join(""),
-    states: stretches(own.state, from, grain, holes),
+    states: stretchesOf(strip?.runs ?? [], strips),
   };
 }
 

@@ -1,5 +1,6 @@
 // Light or dark: as the system says, or as the reader chose. Kept in this browser. Paper is light.
 
+import { flushSync } from "svelte";
 import { keep, kept } from "./kept";
 
 export const THEMES = ["system", "light", "dark"] as const;
@@ -7,7 +8,7 @@ export type Theme = (typeof THEMES)[number];
 
 class ThemeChoice {
   private chosen = $state<Theme>(THEMES.find((each) => each === kept("theme")) ?? "system");
-  private isPrinting = $state(false);
+  isPrinting = $state(false);
 
   constructor() {
     this.show();
@@ -31,9 +32,11 @@ class ThemeChoice {
     this.show();
   }
 
+  /** All of it at once: paper does not wait for the next frame. */
   private print(isPrinting: boolean): void {
     this.isPrinting = isPrinting;
     this.show();
+    flushSync();
   }
 
   private show(): void {

@@ -3,7 +3,6 @@
 import type { CollectorRun, GpuWhole, NodeWhole, ProcessWhole } from "../feed/node";
 import type { InstanceInFull } from "../feed/look";
 import type { ProcessRow } from "../state/processes";
-import type { Stretch } from "../state/series";
 import { type Fact, measured, since } from "./card";
 import { NOT_MEASURED, counted, duration, gibibytes, shortModel, watts } from "./words";
 
@@ -14,10 +13,6 @@ export const OUTCOME: Record<CollectorRun["outcome"], string> = {
   absent: "nothing of the kind here",
   failed: "could not be read",
 };
-
-export function stretchWord({ state }: Stretch): string {
-  return state ?? "no report";
-}
 
 export function bytes(value: number | null): string {
   return value === null ? NOT_MEASURED : `${gibibytes(value / MEBI)} G`;

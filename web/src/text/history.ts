@@ -1,8 +1,9 @@
 // How moments and stretches of the past are said.
 
+import type { NotGranted } from "../feed/ask";
 import type { Summary } from "../feed/event";
 import type { GpuOfNode, Moment } from "../feed/history";
-import { IN_PARTS, type Stretch } from "../state/blocks";
+import { type Held, IN_PARTS, type Stretch } from "../state/blocks";
 import type { Range } from "../state/range";
 import { DAY_SECONDS } from "../state/ticks";
 import { UNSEEN_NAME } from "./people";
@@ -25,6 +26,11 @@ export const SPOKEN_RANGE: Record<Range, string> = {
 };
 export const SILENT = "silent";
 export const NO_HISTORY = "What was is not known here";
+
+/** Why nothing is told of what a node was. */
+export function noPast({ status, code, message }: NotGranted): string {
+  return code === "unknown_node" || status === 400 ? "nothing is kept of it yet" : message;
+}
 
 /** "03:12". */
 export function clockAt(seconds: number): string {
@@ -82,7 +88,7 @@ export function tickWord(at: number, days: boolean, rangeSeconds: number): strin
 }
 
 /** Who has a GPU, in as few words as a block has room for: "priya", "ivan idle", "no owner". Nothing for what is free. */
-export function blockWord({ state, user, others }: Stretch): string {
+export function blockWord({ state, user, others }: Held): string {
   const who = nameOf(user) + (others > 0 ? ` +${others}` : "");
   switch (state) {
     case null:
@@ -147,7 +153,9 @@ export function energy(joules: number): string {
   return `${value >= 10 ? Math.round(value).toLocaleString("en") : value.toFixed(1)} kWh`;
 }
 
-/** A share in whole percent; `null` where there is nothing to be a share of. */
+/** A share in whole percent: "42 %", "<1 %"; a dash where there is nothing to be a share of. */
 export function percent(part: number, whole: number): string {
-  return whole > 0 ? `${Math.round((100 * part) / whole)} %` : NOT_MEASURED;
+  if (whole <= 0) return NOT_MEASURED;
+  const share = (100 * part) / whole;
+  return share > 0 && share < 0.5 ? "<1 %" : `${Math.round(share)} %`;
 }

@@ -20,6 +20,12 @@ export function jobName({ command, parts }: Pick<Job, "command" | "parts">): str
   return command ?? parts[0]?.occupancy.holder.name ?? "a process that is not named";
 }
 
+/** "gpu01", "gpu01 and 3 other nodes", for places such as "gpu01:0". */
+export function placesWords(places: readonly string[]): string {
+  const [first = "", ...others] = new Set(places.map((place) => place.slice(0, place.lastIndexOf(":"))));
+  return others.length ? `${first} and ${counted(others.length, "other node")}` : first;
+}
+
 /** "92 % used". */
 export function usedWords(sums: Sums): string {
   const share = busyShare(sums);
@@ -35,7 +41,7 @@ export function personFacts(sums: Sums, jobs: readonly Job[], person: Person | n
   return [
     { name: "Has now", value: person ? counted(person.gpus, "GPU") : "nothing", ...(person && { rest: use(person) }) },
     ...sumFacts(sums),
-    { name: "Jobs", value: jobs.length.toLocaleString("en"), rest: `${jobs.filter(({ end }) => end === null).length} still run` },
+    { name: "Jobs", value: jobs.length.toLocaleString("en"), rest: counted(jobs.filter(({ end }) => end === null).length, "still runs", "still run") },
   ];
 }
 
@@ -65,14 +71,15 @@ export interface UsedPart {
   readonly words: string;
 }
 
-/** The GPU-hours in parts; what was not measured counts as no work. */
+/** The GPU-hours in parts, which come to the whole; what was not measured counts as no work. */
 export function usedParts(sums: Sums): UsedPart[] {
-  const slack = Math.max(0, sums.gpu_seconds - sums.busy_seconds - sums.idle_seconds);
+  const idle = Math.min(sums.idle_seconds, sums.gpu_seconds - sums.busy_seconds);
+  const slack = sums.gpu_seconds - sums.busy_seconds - idle;
   const said = (seconds: number, what: string): string => `${hours(seconds)} h ${what}, ${percent(seconds, sums.gpu_seconds)}`;
   const parts: UsedPart[] = [
     { kind: "worked", seconds: sums.busy_seconds, words: said(sums.busy_seconds, "at work") },
     { kind: "slack", seconds: slack, words: said(slack, "held between the work") },
-    { kind: "idle", seconds: sums.idle_seconds, words: said(sums.idle_seconds, "held idle") },
+    { kind: "idle", seconds: idle, words: said(idle, "held idle") },
   ];
   return parts.filter(({ seconds }) => seconds > 0);
 }

@@ -17,8 +17,8 @@ export interface Section {
 export const SECTIONS: readonly Section[] = [
   { view: "grid", name: "Fleet", also: ["heat", "node", "gpu"] },
   { view: "table", name: "Table", also: [] },
-  { view: "people", name: "People", also: ["person"] },
-  { view: "history", name: "History", also: ["job"] },
+  { view: "people", name: "People", also: ["person", "job"] },
+  { view: "history", name: "History", also: [] },
   { view: "setup", name: "Set-up", also: [], adminOnly: true },
 ];
 

@@ -9,6 +9,7 @@ from fleet_smi.cli import fleets, output
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
+    from fleet_smi.model.fleet import FleetView
     from fleet_smi.model.history import Strips
 
 HELP = "what happened on each GPU: who had it, how busy it was, when it was free; asks a hub"
@@ -42,9 +43,12 @@ def run(args: argparse.Namespace) -> int:
 
     for_eyes = not (args.json or args.format)
     columns = strip_columns(output.columns()) if for_eyes else _COLUMNS_FOR_PROGRAMS
-    asked = _filter(args)
-    strips = fleets.hub(args).strips(args.since, args.until, columns=columns, filter=asked)
-    sys.stdout.write(_text(args, strips))
+    hub = fleets.hub(args)
+    strips = hub.strips(args.since, args.until, columns=columns, filter=_filter(args))
+    if for_eyes:
+        sys.stdout.write(_screen(args, strips, hub.fleet(args.until)))
+    else:
+        sys.stdout.write(_listing(args, strips))
     return 0
 
 
@@ -57,20 +61,21 @@ def _filter(args: argparse.Namespace) -> str | None:
     return " ".join(words) or None
 
 
-def _text(args: argparse.Namespace, strips: "Strips") -> str:
-    if args.format == "csv":
-        from fleet_smi.wire.past_listing import strips_csv
-
-        return strips_csv(strips)
+def _listing(args: argparse.Namespace, strips: "Strips") -> str:
     if args.json:
         from fleet_smi.wire.listing import to_json
 
         return to_json(strips, pretty=True).decode() + "\n"
+    from fleet_smi.wire.past_listing import strips_csv
+
+    return strips_csv(strips)
+
+
+def _screen(args: argparse.Namespace, strips: "Strips", then: "FleetView") -> str:
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import history_strip
 
     # By the hub's clock, where the strip ends now.
     now = strips.end if args.until == "now" else time.time()
-    return history_strip.render(
-        strips, output.columns(), Paint(on=output.takes_colour(args)), now=now
-    )
+    paint = Paint(on=output.takes_colour(args))
+    return history_strip.render(strips, then, output.columns(), paint, now=now)

@@ -38,5 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     paint = Paint(on=output.takes_colour(args))
     banner = output.past_banner(args, view, paint)
-    sys.stdout.write(banner + who.render(view, output.columns(), paint, user=args.user))
+    past = args.at is not None
+    text = who.render(view, output.columns(), paint, user=args.user, past=past)
+    sys.stdout.write(banner + text)
     return 0

@@ -1,40 +1,42 @@
-"""Hours of usage written down, and their days with them: each day is the sum of its hours.
+"""Hours of usage written down, and with them the days and weeks that are their sums.
 
-An hour is told again and again as it grows, so its day grows by what is new of it.
+An hour is told again and again as it grows, so its day and week grow by what is new of it.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from operator import add, sub
-from typing import Any, Literal
+from operator import sub
+from typing import Literal, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Table, select
 
 from fleet_smi.hub.history.schema import (
     DAY_SECONDS,
+    DAYS,
     SUMS,
+    WEEK_SECONDS,
     adding,
     gpu_days,
+    gpu_weeks,
     people,
     person_days,
+    person_weeks,
     usage_hours,
     writing_again,
 )
-from fleet_smi.model.fleet import STATES
+from fleet_smi.hub.history.statements import Row, execute
 from fleet_smi.model.history import NOBODY
 
-Row = dict[str, Any]
 Key = tuple[int, int, int, str]
 Numbers = tuple[float, ...]
 Grown = tuple[Key, Numbers]
+Amounts = dict[str, float]
 _KEY = ("bucket", "gpu", "person", "state")
 _GPUS_AT_ONCE = 500
 _GPU: Literal[1] = 1  # where they stand in a key
 _PERSON: Literal[2] = 2
-_COLUMNS = (*SUMS, *STATES)
 _NOTHING = (0.0,) * len(SUMS)
 _HOUR = writing_again(usage_hours)
-_DAY_OF_PERSON, _DAY_OF_GPU = adding(person_days), adding(gpu_days)
 
 
 def write_hours(connection: Connection, rows: list[Row]) -> None:
@@ -42,11 +44,11 @@ def write_hours(connection: Connection, rows: list[Row]) -> None:
     if not rows:
         return
     new = {tuple(row[name] for name in _KEY): row for row in rows}
-    grown = list(_grown(new, _known(connection, new)))
     nobody = set(connection.scalars(select(people.c.key).where(people.c.user == NOBODY)))
-    connection.execute(_HOUR, list(new.values()))
-    connection.execute(_DAY_OF_PERSON, _days(grown, _PERSON, nobody))
-    connection.execute(_DAY_OF_GPU, _days(grown, _GPU, nobody))
+    amounts = list(_amounts(_grown(new, _known(connection, new)), nobody))
+    execute(connection, _HOUR, list(new.values()))
+    for statement, longer in _LONGER:
+        execute(connection, statement, longer.rows(amounts))
 
 
 def _known(connection: Connection, keys: Iterable[Key]) -> dict[Key, Numbers]:
@@ -70,15 +72,39 @@ def _grown(new: dict[Key, Row], known: dict[Key, Numbers]) -> Iterator[Grown]:
         yield key, tuple(map(sub, numbers, known.get(key, _NOTHING)))
 
 
-def _days(grown: list[Grown], place: Literal[1, 2], nobody: set[int]) -> list[Row]:
-    """What days grow by, for what stands in this place of the key."""
-    days: dict[tuple[int, int], Numbers] = defaultdict(lambda: (0.0,) * len(_COLUMNS))
+def _amounts(grown: Iterable[Grown], nobody: set[int]) -> Iterator[tuple[Key, Amounts]]:
+    """What each hour adds to the days and weeks that it is part of, by the names of columns."""
     for key, numbers in grown:
-        day = (key[0] // DAY_SECONDS * DAY_SECONDS, key[place])
         of_people = _NOTHING if key[_PERSON] in nobody else numbers
-        of_states = tuple(numbers[0] if key[3] == state else 0.0 for state in STATES)
-        days[day] = tuple(map(add, days[day], of_people + of_states))
-    return [
-        {"bucket": bucket, "key": key, **dict(zip(_COLUMNS, numbers, strict=True))}
-        for (bucket, key), numbers in days.items()
-    ]
+        day = DAYS[key[0] // DAY_SECONDS % len(DAYS)]
+        sums = dict(zip(SUMS, of_people, strict=True))
+        yield key, {**sums, key[3]: numbers[0], day: of_people[0]}
+
+
+class _Longer(NamedTuple):
+    """A table with the sums of so many seconds, for one part of the key of an hour."""
+
+    table: Table
+    seconds: int
+    part: Literal[1, 2]
+
+    def rows(self, amounts: Iterable[tuple[Key, Amounts]]) -> list[Row]:
+        """What its rows grow by."""
+        names = [column.name for column in self.table.columns if not column.primary_key]
+        rows: dict[tuple[int, int], Amounts] = defaultdict(lambda: dict.fromkeys(names, 0.0))
+        for key, each in amounts:
+            row = rows[key[0] // self.seconds * self.seconds, key[self.part]]
+            for name in row.keys() & each.keys():
+                row[name] += each[name]
+        return [{"bucket": bucket, "key": key, **row} for (bucket, key), row in rows.items()]
+
+
+_LONGER = tuple(
+    (adding(each.table), each)
+    for each in (
+        _Longer(person_days, DAY_SECONDS, _PERSON),
+        _Longer(gpu_days, DAY_SECONDS, _GPU),
+        _Longer(person_weeks, WEEK_SECONDS, _PERSON),
+        _Longer(gpu_weeks, WEEK_SECONDS, _GPU),
+    )
+)

@@ -1,11 +1,11 @@
 """What a job could have done with less, in plain words, where that is sure and worth saying."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 from msgspec import Struct
 
-from fleet_smi.model.history import JobPart
+from fleet_smi.model.history import JobPart, Sums
 from fleet_smi.model.units import GIB
 
 _WORTH_SECONDS = 1800.0  # GPU-time below which nobody minds
@@ -24,68 +24,79 @@ class _Use(Struct):
     idle_seconds: float = 0.0
     peak_bytes: int | None = 0
     total_bytes: int | None = None
-
-    @property
-    def load(self) -> float | None:
-        """The mean share of the time that it worked; `None` where too little was measured."""
-        if self.measured_seconds <= _MEASURED_SHARE * self.gpu_seconds:
-            return None
-        return self.busy_seconds / self.measured_seconds
+    load: float | None = None
+    """The mean share of the time that it worked; `None` where too little was measured."""
 
 
 def advice(parts: Sequence[JobPart]) -> tuple[str, ...]:
     """What there is to say of a job, most important first; often nothing."""
+    if len(parts) == 1 and _is_well_used(parts[0].occupancy.sums):
+        return ()
     if sum([part.occupancy.sums.gpu_seconds for part in parts]) < _WORTH_SECONDS:
         return ()
     uses = _uses(parts)
     in_use = [use for use in uses if use.load is None or use.load >= _UNUSED]
     if not in_use:
         return ("never used the GPU" if len(uses) == 1 else f"never used its {len(uses)} GPUs",)
-    return (*_too_many(uses, len(in_use)), *_idle(in_use), *_too_large(in_use))
+    said = (_too_many(uses, len(in_use)), _idle(in_use), _too_large(in_use))
+    return tuple([words for words in said if words is not None])
+
+
+def _is_well_used(sums: Sums) -> bool:
+    """Whether a GPU was used so much that there is nothing to say: so most jobs are."""
+    return (
+        sums.measured_seconds > _MEASURED_SHARE * sums.gpu_seconds
+        and sums.busy_seconds >= _LEISURE * sums.measured_seconds
+        and sums.idle_seconds < _IDLE_SHARE * sums.gpu_seconds
+    )
 
 
 def _uses(parts: Iterable[JobPart]) -> list[_Use]:
     by_gpu: dict[tuple[str, str], _Use] = {}
     for part in parts:
-        use = by_gpu.setdefault((part.gpu.node_id, part.gpu.uuid), _Use())
-        sums, peak = part.occupancy.sums, part.occupancy.peak_memory_bytes
+        place, sums = (part.gpu.node_id, part.gpu.uuid), part.occupancy.sums
+        use = by_gpu.get(place) or by_gpu.setdefault(place, _Use())
         use.gpu_seconds += sums.gpu_seconds
         use.measured_seconds += sums.measured_seconds
         use.busy_seconds += sums.busy_seconds
         use.idle_seconds += sums.idle_seconds
+        peak = part.occupancy.peak_memory_bytes
         # At most: the processes on one GPU need not have had their peaks at one time.
         use.peak_bytes = None if use.peak_bytes is None or peak is None else use.peak_bytes + peak
         use.total_bytes = None if part.gpu.parent else part.gpu.memory_total_bytes
+    for use in by_gpu.values():
+        if use.measured_seconds > _MEASURED_SHARE * use.gpu_seconds:
+            use.load = use.busy_seconds / use.measured_seconds
     return list(by_gpu.values())
 
 
-def _too_many(uses: Sequence[_Use], used: int) -> Iterator[str]:
+def _too_many(uses: Sequence[_Use], used: int) -> str | None:
     if used == len(uses):
-        return
+        return None
     loads = [use.load for use in uses]
-    if all(load is not None and (load < _UNUSED or load >= _USED) for load in loads):
-        yield f"held {len(uses)} GPUs, used {used}"
+    told = all(load is not None and (load < _UNUSED or load >= _USED) for load in loads)
+    return f"held {len(uses)} GPUs, used {used}" if told else None
 
 
-def _idle(uses: Sequence[_Use]) -> Iterator[str]:
+def _idle(uses: Sequence[_Use]) -> str | None:
     idle = sum([use.idle_seconds for use in uses])
     whole = sum([use.gpu_seconds for use in uses])
     if idle < _IDLE_SECONDS or idle < _IDLE_SHARE * whole:
-        return
+        return None
     if idle > _ALL * whole:
-        yield f"idle all of its {_hours(whole)}"
-    elif len(uses) == 1:
-        yield f"idle for {_hours(idle)} of {_hours(whole)}"
-    else:
-        yield f"idle for {idle / 3600:.0f} of {whole / 3600:.0f} GPU-hours"
+        return f"idle all of its {_hours(whole)}"
+    if len(uses) == 1:
+        return f"idle for {_hours(idle)} of {_hours(whole)}"
+    return f"idle for {idle / 3600:.0f} of {whole / 3600:.0f} GPU-hours"
 
 
-def _too_large(uses: Sequence[_Use]) -> Iterator[str]:
+def _too_large(uses: Sequence[_Use]) -> str | None:
     """Said only of jobs that do not need the speed of a large GPU either."""
-    if all(map(_has_too_much, uses)):
-        peak = max(use.peak_bytes or 0 for use in uses)
-        smallest = min(use.total_bytes or 0 for use in uses)
-        yield f"used at most {ceil(peak / GIB)} of {smallest / GIB:.0f} GiB: a smaller GPU would do"
+    if not all(map(_has_too_much, uses)):
+        return None
+    peak = max(use.peak_bytes or 0 for use in uses)
+    smallest = min(use.total_bytes or 0 for use in uses)
+    return f"used at most {ceil(peak / GIB)} of {smallest / GIB:.0f} GiB: a smaller GPU would do"
 
 
 def _has_too_much(use: _Use) -> bool:

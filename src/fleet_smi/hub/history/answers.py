@@ -12,10 +12,14 @@ from typing import ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from fleet_smi.hub.history.asking import Asking
+from fleet_smi.hub.history.drawing import Drawn, strips
 from fleet_smi.hub.history.going_on import (
     Written,
+    between,
     nodes_then,
-    with_open_looks,
+    together,
+    with_new_gpus,
+    with_new_nodes,
     with_open_occupancies,
     with_open_periods,
 )
@@ -30,7 +34,6 @@ from fleet_smi.hub.history.writer import Writer
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOccupancies, GpuOfNode, GpuPeriods, Ribbon, Series, Usages
 from fleet_smi.model.past import GrainKept, Kept
-from fleet_smi.model.strip import Stood
 
 _AT_ONCE = 4
 _NODES_A_TURN = 8
@@ -66,11 +69,13 @@ class Answers:
 
     async def nodes(self) -> list[NodeRow]:
         """Every node that was ever heard of."""
-        return await self._ask(self._asking.nodes)
+        unwritten = together(self._unwritten(), Batch())
+        return with_new_nodes(await self._ask(self._asking.nodes), unwritten)
 
     async def gpus(self) -> list[GpuOfNode]:
         """Every GPU and instance that was ever heard of."""
-        return await self._ask(self._asking.gpus)
+        unwritten = together(self._unwritten(), Batch())
+        return with_new_gpus(await self._ask(self._asking.gpus), unwritten)
 
     async def fleet(self, at: float) -> FleetView:
         """The fleet as it stood at a moment."""
@@ -81,24 +86,23 @@ class Answers:
         self, gpus: Sequence[GpuOfNode], start: float, end: float
     ) -> list[GpuPeriods]:
         """How these GPUs stood; one that nobody heard of in that time is left out."""
-        going_on = await self._opened(list({gpu.node_id for gpu in gpus}))
+        going_on = between(start, end, await self._opened_of(gpus))
         places = {(gpu.node_id, gpu.uuid) for gpu in gpus}
         return await self._ask(self._periods, gpus, places, start, end, going_on)
 
-    async def looks(
-        self, gpus: Sequence[GpuOfNode], start: float, end: float
-    ) -> dict[Place, Sequence[Stood]]:
+    async def strips(
+        self, gpus: Sequence[GpuOfNode], start: float, end: float, columns: int
+    ) -> Drawn:
         """How these GPUs looked; one that nobody heard of in that time is left out."""
-        going_on = await self._opened(list({gpu.node_id for gpu in gpus}))
+        going_on = between(start, end, await self._opened_of(gpus))
         places = {(gpu.node_id, gpu.uuid) for gpu in gpus}
-        ended = await self._ask(self._asking.looks, places, start, end)
-        return with_open_looks(ended, going_on, end)
+        return await self._ask(strips, self._asking, places, start, end, columns, going_on)
 
     async def occupancies(
         self, start: float, end: float, user: str | None = None
     ) -> list[GpuOccupancies]:
         """The processes on each GPU in that time, of one user or all."""
-        going_on = await self._going_on()
+        going_on = between(start, end, await self._going_on())
         return await self._ask(self._occupancies, start, end, user, going_on)
 
     async def series(self, node_id: str, start: float, end: float, points: int) -> Series:
@@ -156,6 +160,11 @@ class Answers:
             return await asyncio.to_thread(question, *args, **kwargs)
 
     async def _going_on(self) -> Batch:
+        """All that goes on, and what just ended."""
+        opened = await self._all_opened()
+        return together(self._unwritten(), opened)
+
+    async def _all_opened(self) -> Batch:
         """All that goes on, or did a moment ago: as long as that was dear to find out."""
         async with self._finding:
             if time.monotonic() >= self._found_until:
@@ -164,6 +173,15 @@ class Answers:
                 lasts_seconds = _LASTS_TIMES * (time.thread_time() - began)
                 self._found_until = time.monotonic() + min(lasts_seconds, _SETTLED_SECONDS)
             return self._found
+
+    async def _opened_of(self, gpus: Iterable[GpuOfNode]) -> Batch:
+        """What goes on of these GPUs, and of others on their nodes, with what just ended."""
+        opened = await self._opened(list({gpu.node_id for gpu in gpus}))
+        return together(self._unwritten(), opened)
+
+    def _unwritten(self) -> list[Batch]:
+        """What has ended and is on its way to the disk: to be found before the disk is asked."""
+        return [*self._writer.unwritten(), self._history.ended()]
 
     async def _opened(self, ids: Sequence[str]) -> Batch:
         """What goes on of some nodes; others on the event loop have their turns."""
@@ -183,7 +201,7 @@ class Answers:
         if now - self._settled_at < _SETTLED_SECONDS:
             return
         self._settled_at = now
-        self._writer.put(Batch(usage=(await self._going_on()).usage))
+        self._writer.put(Batch(usage=(await self._all_opened()).usage))
         given = self._writer.given
         while self._writer.written < given and time.monotonic() - now < _PATIENCE_SECONDS:
             await asyncio.sleep(_GLANCE_SECONDS)
@@ -191,9 +209,9 @@ class Answers:
     def _fleet(self, at: float, going_on: Batch) -> FleetView:
         asking = self._asking
         written = Written(
-            nodes=asking.nodes(),
+            nodes=with_new_nodes(asking.nodes(), going_on),
             presence=asking.presence_at(at),
-            gpus=asking.gpus(),
+            gpus=with_new_gpus(asking.gpus(), going_on),
             periods=asking.periods_at(at),
             series=asking.series_at(at),
         )
@@ -203,9 +221,11 @@ class Answers:
         self, ribbon: Ribbon, unnoted: Sequence[float], seconds: float, going_on: Batch
     ) -> Ribbon:
         first, last = unnoted[0], unnoted[-1] + seconds
-        gpus, ended = self._asking.gpus(), self._asking.periods(None, first, last)
-        found = with_open_periods(ended, gpus, going_on, last)
-        presence = [*self._asking.presence(first, last), *going_on.presence]
+        recent = between(first, last, going_on)
+        gpus = with_new_gpus(self._asking.gpus(), recent)
+        ended = self._asking.periods(None, first, last)
+        found = with_open_periods(ended, gpus, recent)
+        presence = [*self._asking.presence(first, last), *recent.presence]
         moments = [*ribbon.moments, *made_up(unnoted, seconds, found, presence)]
         return replace(ribbon, moments=tuple(sorted(moments, key=lambda moment: moment.at)))
 
@@ -218,11 +238,12 @@ class Answers:
         going_on: Batch,
     ) -> list[GpuPeriods]:
         ended = self._asking.periods(places, start, end)
-        return with_open_periods(ended, gpus, going_on, end)
+        return with_open_periods(ended, gpus, going_on)
 
     def _occupancies(
         self, start: float, end: float, user: str | None, going_on: Batch
     ) -> list[GpuOccupancies]:
-        ended, gpus = self._asking.occupancies(start, end, user), self._asking.gpus()
+        ended = self._asking.occupancies(start, end, user)
+        gpus = with_new_gpus(self._asking.gpus(), going_on)
         theirs = [one for one in going_on.occupancies if user in (None, one[1].holder.user)]
-        return with_open_occupancies(ended, gpus, Batch(occupancies=theirs), end)
+        return with_open_occupancies(ended, gpus, Batch(occupancies=theirs))

@@ -3,19 +3,20 @@
 Every method looks at a disk or asks a server: call them where waiting does no harm.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select, func, select, tuple_
+from sqlalchemy import Connection, Row, func, select, tuple_
 
-from fleet_smi.hub.history import figures, ribbons, schema, totals
-from fleet_smi.hub.history.grains import GRAINS
+from fleet_smi.hub.history import figures, ribbons, sampling, schema, totals
 from fleet_smi.hub.history.packed import unpacked_holders
 from fleet_smi.hub.history.rows import NodeRow, Place, Presence, SeriesRow
-from fleet_smi.hub.history.schema import SUMS, gpus, nodes, occupancies, people, periods, presence
+from fleet_smi.hub.history.samples import Moments, Sampled
+from fleet_smi.hub.history.schema import gpus, nodes, occupancies, people, presence
+from fleet_smi.hub.history.standing import last_periods, period_of, periods_between
 from fleet_smi.hub.history.store import Store
 from fleet_smi.hub.history.totals import By
 from fleet_smi.model.history import (
@@ -66,9 +67,9 @@ class Asking:
         node_ids = None if places is None else {node_id for node_id, _ in places}
         with self._store.reading() as connection:
             known = _gpus(connection, node_ids)
-            rows = connection.execute(_periods(start, end, node_ids)).all()
+            rows = connection.execute(periods_between(start, end, node_ids)).all()
         return [
-            GpuPeriods(gpu=known[key], periods=tuple(map(_period, of_gpu)))
+            GpuPeriods(gpu=known[key], periods=tuple(map(period_of, of_gpu)))
             for key, of_gpu in groupby(rows, _gpu_key)
             if key is not None
             and (places is None or (known[key].node_id, known[key].uuid) in places)
@@ -78,43 +79,56 @@ class Asking:
         self, places: Collection[Place], start: float, end: float
     ) -> list[tuple[GpuOfNode, list[Stood]]]:
         """The same of these GPUs, as far as a heat strip shows it."""
-        node_ids = {node_id for node_id, _ in places}
-        # Of many nodes it is quicker to read all, in the order in which they lie.
-        asked_of = node_ids if len(node_ids) < _MANY_NODES else None
+        asked_of = _few(places)
         with self._store.reading() as connection:
             known = _gpus(connection, asked_of)
-            rows = connection.execute(_periods(start, end, asked_of, schema.LOOKS)).all()
+            rows = connection.execute(periods_between(start, end, asked_of, schema.LOOKS)).all()
         return [
-            (known[key], [(row[1], row[2], row[3:]) for row in of_gpu])
+            (
+                known[key],
+                [
+                    (since, until, (state, user, others), load)
+                    for _, since, until, state, user, others, load in of_gpu
+                ],
+            )
             for key, of_gpu in groupby(rows, _gpu_key)
             if key is not None and (known[key].node_id, known[key].uuid) in places
         ]
 
+    def samples(self, places: Collection[Place], moments: Moments) -> Sampled:
+        """How these GPUs looked at some moments; one that nobody heard of then is left out."""
+        asked_of = _few(places)
+        with self._store.reading() as connection:
+            known = _gpus(connection, asked_of)
+            found = sampling.read_samples(connection, moments, None if asked_of is None else known)
+            looks = sampling.looks_by_number(connection)
+        each = {(known[key].node_id, known[key].uuid): some for key, some in found.items()}
+        return Sampled({place: each[place] for place in places if place in each}, looks)
+
     def periods_at(self, at: float) -> list[tuple[GpuOfNode, Period]]:
         """The last period of each GPU that had begun by then; it may have ended before."""
-        last = (periods.c.gpu == gpus.c.key) & (periods.c.start == _last_start(at))
         with self._store.reading() as connection:
             known = _gpus(connection)
-            rows = connection.execute(_by_gpu(last)).all()
-        return [(known[row.gpu], _period(row)) for row in rows if row.gpu is not None]
+            rows = connection.execute(last_periods(at)).all()
+        return [(known[row.gpu], period_of(row)) for row in rows if row.gpu is not None]
 
     def occupancies(
         self, start: float, end: float, user: str | None = None, node_id: str | None = None
     ) -> list[GpuOccupancies]:
         """The processes on each GPU in that time: of this user, on this node."""
-        # Found in an index alone, then looked up: most that end later also begin later.
-        found = select(*occupancies.primary_key).where(
-            occupancies.c.end > start, occupancies.c.start < end
-        )
+        within = (occupancies.c.end > start) & (occupancies.c.start < end)
         if user is not None:
-            whose = select(people.c.key).where(people.c.user == user)
-            found = found.where(occupancies.c.person.in_(whose))
+            theirs = select(people.c.key).where(people.c.user == user)
+            asked = select(occupancies).where(within, occupancies.c.person.in_(theirs))
+        else:
+            # Found in an index alone, then looked up: most that end later also begin later.
+            keys = occupancies.primary_key
+            asked = select(occupancies).where(tuple_(*keys).in_(select(*keys).where(within)))
         with self._store.reading() as connection:
             known = _gpus(connection, None if node_id is None else {node_id})
             if node_id is not None:
-                found = found.where(occupancies.c.gpu.in_(known))
-            keys = tuple_(*occupancies.primary_key)
-            rows = connection.execute(select(occupancies).where(keys.in_(found))).all()
+                asked = asked.where(occupancies.c.gpu.in_(known))
+            rows = connection.execute(asked).all()
         return [
             GpuOccupancies(gpu=known[key], occupancies=tuple(map(_occupancy, of_gpu)))
             for key, of_gpu in groupby(sorted(rows, key=_gpu_and_start), _gpu_key)
@@ -148,11 +162,7 @@ class Asking:
         with self._store.reading() as connection:
             grain = figures.grain_for(connection, start, end, points)
             rows = figures.rows_between(connection, node_id, start, end, grain)
-            coarsest = (
-                []
-                if grain == GRAINS[-1]
-                else figures.rows_between(connection, node_id, start, end, GRAINS[-1])
-            )
+            coarsest = figures.stand_ins(connection, node_id, start, end, grain)
         return figures.as_series(rows, start, end, grain, points, coarsest)
 
     def series_at(self, at: float) -> list[SeriesRow]:
@@ -199,66 +209,27 @@ def _gpus(connection: Connection, node_ids: Collection[str] | None = None) -> di
     }
 
 
-def _last_start(at: float) -> ScalarSelect[float | None]:
-    """When the last period of a GPU began that had begun by then."""
-    begun = periods.alias()
-    last = select(func.max(begun.c.start)).where(begun.c.gpu == gpus.c.key, begun.c.start <= at)
-    return last.scalar_subquery()
-
-
-def _periods(
-    start: float,
-    end: float,
-    node_ids: Collection[str] | None,
-    columns: Iterable[ColumnElement[Any]] = periods.c,
-) -> Select[Any]:
-    """Those that overlap with a range, in the order of the GPUs and of time.
-
-    Periods of a GPU do not overlap: the first is the last that had begun at the start.
-    """
-    overlapping = (
-        (periods.c.gpu == gpus.c.key)
-        & (periods.c.start >= func.coalesce(_last_start(start), start))
-        & (periods.c.start < end)
-        & (periods.c.end > start)
-    )
-    asked = _by_gpu(overlapping, columns).order_by(gpus.c.key, periods.c.start)
-    if node_ids is None:
-        return asked
-    of_nodes = select(nodes.c.key).where(nodes.c.node_id.in_(node_ids))
-    return asked.where(gpus.c.node.in_(of_nodes))
-
-
-def _by_gpu(
-    condition: ColumnElement[bool], columns: Iterable[ColumnElement[Any]] = periods.c
-) -> Select[Any]:
-    """Periods looked up GPU by GPU: an inner join, SQLite would begin with all periods.
-
-    A GPU without any has a row without a start.
-    """
-    return select(*columns).select_from(gpus.outerjoin(periods, condition))
-
-
-def _period(row: AnyRow) -> Period:
-    _, start, end, certain, state, _, _, reason, holders = row
-    return Period(
-        start=start,
-        end=end,
-        state=state,
-        reason=reason,
-        holders=unpacked_holders(holders) if holders else (),
-        certain=certain,
-    )
+def _few(places: Collection[Place]) -> set[str] | None:
+    """The nodes to ask for, if they are few: else all are read, in the order in which they lie."""
+    node_ids = {node_id for node_id, _ in places}
+    return node_ids if len(node_ids) < _MANY_NODES else None
 
 
 def _occupancy(row: AnyRow) -> Occupancy:
-    _, start, _, end, certain, _, holder, *sums, mean_memory, peak_memory = row
+    (_, start, _, end, certain, _, holder, gpu, measured, busy, idle, energy, *memory) = row
+    mean_memory, peak_memory = memory
     return Occupancy(
         holder=unpacked_holders(holder)[0],
         start=start,
         end=end,
         certain=certain,
-        sums=Sums(**dict(zip(SUMS, sums, strict=True))),
+        sums=Sums(
+            gpu_seconds=gpu,
+            measured_seconds=measured,
+            busy_seconds=busy,
+            idle_seconds=idle,
+            energy_joules=energy,
+        ),
         mean_memory_bytes=mean_memory,
         peak_memory_bytes=peak_memory,
     )

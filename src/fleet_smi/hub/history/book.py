@@ -26,6 +26,8 @@ _GRAIN = GRAINS[0]
 _VERSION = 1
 # A clock that is set back by less is waited for: that time has been counted.
 _SET_BACK_SECONDS = 3600.0
+# About as many reports as an agent may send again because the hub did not keep them.
+_SENT_AGAIN = 120
 _UNTOLD_PACE_SECONDS = 300.0
 
 
@@ -107,9 +109,9 @@ class Book:
 
     def turn(self, change: Change, batch: Batch) -> bool:
         """Take a report that is not like the one before; false when its time was counted."""
-        if change.at <= self.last:
+        if change.at < self.last:
             self._until = -inf  # whatever it says, the next must be looked at closely
-            if self.last - change.at < _SET_BACK_SECONDS:
+            if self.last - change.at < max(_SET_BACK_SECONDS, _SENT_AGAIN * self._holds):
                 return False
             self._start_over(batch)
         at = max(change.at, self._reached)
@@ -118,10 +120,12 @@ class Book:
             self._resume_at(at)
         else:
             self._count(at, batch)
-        self._look(change, at, batch, closely=self.silent)
+        self._look(change, at, batch, closely=self._until == -inf)
         self._gatherer.gather(at, change.snapshot)
         self._set_pace(change.snapshot.interval_seconds)
-        self.last, self._until = at, (at // _GRAIN + 1) * _GRAIN
+        self.last = change.at
+        # Where its time was counted in part, the next may be of that time as well.
+        self._until = (at // _GRAIN + 1) * _GRAIN if at == change.at else -inf
         self.silent = False
         return True
 

@@ -23,7 +23,9 @@ from fleet_smi.hub.history.schema import layouts, nodes, series
 from fleet_smi.model.history import Figure, Series
 
 _KIB = 1024
-_COARSE = GRAINS[-1]
+_COARSE = GRAINS[2]
+"""Of a node that reports seldom there is nothing finer."""
+_ROWS_A_POINT = 4
 # Each time is looked up, for the rows of one node lie far apart; `CROSS` keeps SQLite to that.
 _ROWS = text(
     "WITH RECURSIVE times(at) AS (SELECT CAST(:first AS BIGINT)"
@@ -37,13 +39,22 @@ _uuids = lru_cache(maxsize=4096)(msgspec.json.Decoder(tuple[str, ...]).decode)
 
 
 def grain_for(connection: Connection, start: float, end: float, points: int) -> int:
-    """The finest grain with at most so many points that goes back to `start`, or as far as any."""
-    fitting = [grain for grain in GRAINS if (end - start) / grain <= points] or [GRAINS[-1]]
+    """The finest grain without too many rows that goes back to `start`, or as far as any."""
+    most_rows = points * _ROWS_A_POINT
+    fitting = [grain for grain in GRAINS if (end - start) / grain <= most_rows]
+    others = [grain for grain in reversed(GRAINS) if grain not in fitting]
     oldest = select(func.min(series.c.start))
-    found = {each: connection.scalar(oldest.where(series.c.grain == each)) for each in fitting}
-    begins = {grain: at for grain, at in found.items() if at is not None}
-    far_enough = max(start, min(begins.values(), default=0) + GRAINS[-1])
-    return next((grain for grain, at in begins.items() if at <= far_enough), fitting[-1])
+    found = {each: connection.scalar(oldest.where(series.c.grain == each)) for each in GRAINS}
+    begins = {each: found[each] for each in (*fitting, *others) if found[each] is not None}
+    far_enough = max(start, min([at + grain for grain, at in begins.items()], default=0.0))
+    return next((grain for grain, at in begins.items() if at <= far_enough), GRAINS[-1])
+
+
+def stand_ins(
+    connection: Connection, node_id: str, start: float, end: float, grain: int
+) -> list[SeriesRow]:
+    """What holds where a grain has no rows."""
+    return rows_between(connection, node_id, start, end, _COARSE) if grain < _COARSE else []
 
 
 def rows_between(

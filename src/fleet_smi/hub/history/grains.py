@@ -12,7 +12,7 @@ from operator import mul
 
 from msgspec import Struct
 
-GRAINS = (10, 60, 900)
+GRAINS = (10, 60, 900, 10800)
 """Seconds of a row, the finest first; each is a multiple of the one before."""
 
 NODE_FIGURES = ("cpu_percent", "memory_percent")

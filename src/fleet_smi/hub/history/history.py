@@ -29,8 +29,11 @@ _HAND_ON_SECONDS = 2.0
 class Keeper(Protocol):
     """Who writes down what happened."""
 
-    def put(self, batch: Batch) -> None:
-        """Have a batch written; returns at once."""
+    def put(self, batch: Batch) -> int:
+        """Have a batch written; returns its number, at once."""
+
+    def is_done(self, number: int) -> bool:
+        """Whether a batch is written, or nobody can tell when it will be."""
 
     def checkpoints(self) -> Iterable[Checkpoint]:
         """The latest of each node; raise `StateError` when they cannot be read."""
@@ -47,7 +50,7 @@ class History:
         self._told: dict[str, tuple[NodeRow, list[str]]] = {}
         self._states = Counter[State]()
         self._batch = Batch()
-        self._checkpoints: dict[str, Checkpoint] = {}
+        self._unsaved: set[str] = set()
         self._minute = -inf
         self._due = -inf
         self._handed_on = self._too_late = 0
@@ -101,16 +104,29 @@ class History:
         book.end_within(now, self._batch)
         self._recount(before, ())
         self._told.pop(node_id, None)
-        self._checkpoints.pop(node_id, None)
+        self._unsaved.discard(node_id)
         self._batch.forgotten.append(node_id)
+
+    def holds(self, node_id: str) -> bool:
+        """Whether something comes late of a node: to save it now would part that in two."""
+        return node_id in self._late
+
+    def save(self, node_ids: Iterable[str]) -> int:
+        """Hand on all that was heard of these nodes; the number of the batch that it is in."""
+        for node_id in node_ids:
+            if node_id in self._late:
+                self._end_late(self._late[node_id])
+            self._unsaved.add(node_id)
+        self._hand_on()
+        return self._handed_on
+
+    def is_saved(self, number: int) -> bool:
+        """Whether the batch of that number outlives the hub, or there is no use in waiting."""
+        return self._keeper.is_done(number)
 
     def close(self) -> None:
         """Hand on all that there is: whoever comes next goes on from it."""
-        for late in list(self._late.values()):
-            self._end_late(late)
-        heard = [book for book in self._books.values() if book.last > -inf]
-        self._checkpoints = {book.node_id: book.checkpoint() for book in heard}
-        self._hand_on()
+        self.save(self._books)
 
     def open(self, node_ids: Iterable[str] | None = None) -> Batch:
         """All that goes on now; its `usage` are the whole sums of the hour so far."""
@@ -119,6 +135,10 @@ class History:
             if node_id in self._books:
                 self._books[node_id].open(batch)
         return batch
+
+    def ended(self) -> Batch:
+        """What has ended and is not handed on yet."""
+        return self._batch
 
     def counts(self) -> Mapping[str, float]:
         """How it fares, for whoever watches the hub."""
@@ -132,17 +152,27 @@ class History:
         return book
 
     def _turn(self, book: Book, change: Change) -> None:
-        before = book.states
+        before, ended = book.states, self._ended()
         if book.turn(change, self._batch):
             self._recount(before, book.states)
             self._tell(change)
-            self._checkpoints[book.node_id] = book.checkpoint()
+            if self._ended() > ended:
+                self._unsaved.add(book.node_id)
+
+    def _ended(self) -> int:
+        """How many rows have a beginning that a book decides.
+
+        They are written with the book itself: an older one would tell of them again, a moment
+        earlier or later. All others are found by the clock, and replace themselves.
+        """
+        batch = self._batch
+        return len(batch.periods) + len(batch.occupancies) + len(batch.presence)
 
     def _fall_silent(self, book: Book) -> None:
         before = book.states
         book.fall_silent(self._batch)
         self._recount(before, book.states)
-        self._checkpoints[book.node_id] = book.checkpoint()
+        self._unsaved.add(book.node_id)
 
     def _recount(self, before: tuple[State, ...], after: tuple[State, ...]) -> None:
         if after is not before:
@@ -165,7 +195,7 @@ class History:
             self._end_late(before, change.at)
             late = None
         if late is None:
-            late = Late.into(book, change.at, self._fleet.thresholds, before)
+            late = Late.into(book, change, self._fleet.thresholds, before)
         if late is None:
             self._too_late += 1
             return
@@ -175,7 +205,7 @@ class History:
     def _end_late(self, late: Late, next_at: float = inf) -> None:
         del self._late[late.book.node_id]
         late.finish(self._batch, next_at)
-        self._checkpoints[late.book.node_id] = late.book.checkpoint()
+        self._unsaved.add(late.book.node_id)
 
     def _note_the_minute(self, now: float) -> None:
         minute = now // _MINUTE * _MINUTE
@@ -192,11 +222,11 @@ class History:
 
     def _hand_on(self) -> None:
         batch, self._batch = self._batch, Batch()
-        batch.checkpoints = list(self._checkpoints.values())
-        self._checkpoints = {}
+        books = [self._books[node_id] for node_id in self._unsaved if node_id in self._books]
+        batch.checkpoints = [book.checkpoint() for book in books if book.last > -inf]
+        self._unsaved.clear()
         if any(getattr(batch, rows) for rows in batch.__struct_fields__):
-            self._handed_on += 1
-            self._keeper.put(batch)
+            self._handed_on = self._keeper.put(batch)
 
 
 def _gpus(snapshot: Snapshot, node: str) -> Iterator[GpuOfNode]:

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from hashlib import blake2s
+from operator import attrgetter
+from zlib import crc32
 
 from fleet_smi.hub.history.advice import advice
 from fleet_smi.model.digest import total
 from fleet_smi.model.history import GpuOccupancies, Job, JobPart
 from fleet_smi.model.people import UNSEEN
+from fleet_smi.model.text import natural
 
 RESTART_SECONDS = 60.0
 """A command that begins again so soon after its end was restarted."""
@@ -17,14 +19,17 @@ _REMEMBERED = 4096
 Key = tuple[str, ...]
 
 # What differs between the workers of one job: ranks, ports, addresses, file descriptors.
-_VOLATILE = (
-    r"(?:local|node|global|machine|worker)?[-_]?rank"
+_VOLATILE = re.compile(
+    r"--?(?:(?:local|node|global|machine|worker)?[-_]?rank"
     r"|(?:node|worker|replica|process|task|shard)[-_](?:index|id|idx)"
     r"|(?:[a-z_-]+[-_])?port"
-    r"|rdzv[-_]endpoint|master[-_]addr|node[-_]ip[-_]address|dist[-_]url|init[-_]method"
+    r"|rdzv[-_]endpoint|master[-_]addr|node[-_]ip[-_]address|dist[-_]url|init[-_]method)",
+    re.IGNORECASE,
 )
-_FLAG = re.compile(rf"(?<!\S)(--?(?:{_VOLATILE}))(?:=|\s+(?!-))\S+", re.IGNORECASE)
-_NUMBERED = re.compile(r"((?:pipe_handle|tracker_fd|parent_pid)=|_(?:TP|PP|DP|EP))\d+")
+_HINTS = ("rank", "index", "id", "port", "endpoint", "addr", "url", "method")
+"""Without one of these no flag of a command is volatile."""
+# It begins with the same character wherever it matches: that is looked for quickly.
+_NUMBERED = re.compile(r"(_(?:(?<=pipe_)handle=|(?<=tracker_)fd=|(?<=parent_)pid=|TP|PP|DP|EP))\d+")
 _FORKED = "--multiprocessing-fork"
 
 
@@ -36,7 +41,9 @@ def jobs(found: Iterable[GpuOccupancies]) -> tuple[Job, ...]:
             part = JobPart(gpu=each.gpu, occupancy=occupancy)
             alike.setdefault(_key(part), []).append(part)
     every = [_job(key, parts) for key, theirs in alike.items() for parts in _runs(key, theirs)]
-    return tuple(sorted(every, key=lambda job: (-job.start, job.id)))
+    every.sort(key=attrgetter("id"))
+    every.sort(key=attrgetter("start"), reverse=True)
+    return tuple(every)
 
 
 def began(job_id: str) -> float | None:
@@ -48,7 +55,27 @@ def began(job_id: str) -> float | None:
 @lru_cache(_REMEMBERED)
 def same_command(command: str) -> str:
     """A command without what differs between the workers of one job."""
-    return _NUMBERED.sub(r"\1*", _FLAG.sub(r"\1 *", command))
+    if any(map(command.lower().__contains__, _HINTS)):
+        command = " ".join(_without_values(command.split()))
+    return _NUMBERED.sub(r"\1*", command)
+
+
+def _without_values(words: Iterable[str]) -> Iterator[str]:
+    """The words of a command with a star for the value of each volatile flag."""
+    awaits = False
+    for word in words:
+        flag, _, value = word.partition("=")
+        is_flag = word[0] == "-"
+        if is_flag and value and _is_volatile(flag):
+            yield from (flag, "*")
+        else:
+            yield "*" if awaits and not is_flag else word
+        awaits = is_flag and not value and _is_volatile(flag)
+
+
+@lru_cache(_REMEMBERED)
+def _is_volatile(flag: str) -> bool:
+    return _VOLATILE.fullmatch(flag) is not None
 
 
 def _key(part: JobPart) -> Key:
@@ -66,10 +93,13 @@ def _key(part: JobPart) -> Key:
 
 def _runs(key: Key, parts: list[JobPart]) -> Iterator[list[JobPart]]:
     """Parts that overlap in time, or follow each other as a restart does; in order."""
+    if len(parts) == 1:
+        yield parts
+        return
     slack = _FOREVER if key[0] == "slurm" else RESTART_SECONDS
     together: list[JobPart] = []
     until = -_FOREVER
-    for part in sorted(parts, key=lambda part: part.occupancy.start):
+    for part in sorted(parts, key=_start):
         if together and part.occupancy.start > until + slack:
             yield together
             together, until = [], -_FOREVER
@@ -78,29 +108,38 @@ def _runs(key: Key, parts: list[JobPart]) -> Iterator[list[JobPart]]:
     yield together
 
 
+_start, _gpu_seconds = attrgetter("occupancy.start"), attrgetter("occupancy.sums.gpu_seconds")
+
+
 def _end(part: JobPart) -> float:
     return _FOREVER if part.occupancy.end is None else part.occupancy.end
 
 
 def _job(key: Key, parts: list[JobPart]) -> Job:
-    ends = [part.occupancy.end for part in parts]
+    end = max([_end(part) for part in parts])
     start = parts[0].occupancy.start
-    most = max(parts, key=lambda part: part.occupancy.sums.gpu_seconds)
-    holder = most.occupancy.holder
+    holder = max(parts, key=_gpu_seconds).occupancy.holder
     return Job(
         id=_id(key, start),
         user=holder.user,
         command=holder.command or holder.name,
         start=start,
-        end=None if None in ends else max(end for end in ends if end is not None),
+        end=None if end == _FOREVER else end,
         gpus=len({(part.gpu.node_id, part.gpu.uuid) for part in parts}),
-        sums=total(part.occupancy.sums for part in parts),
+        certain=all(part.occupancy.certain for part in parts if _end(part) == end),
+        places=_places(parts),
+        sums=total([part.occupancy.sums for part in parts]),
         advice=advice(parts),
         parts=tuple(parts),
     )
 
 
+def _places(parts: Iterable[JobPart]) -> tuple[str, ...]:
+    found = {(part.gpu.node, part.gpu.index) for part in parts}
+    ordered = sorted(found, key=lambda one: (natural(one[0]), one[1])) if len(found) > 1 else found
+    return tuple([f"{node}:{index}" for node, index in ordered])
+
+
 def _id(key: Key, start: float) -> str:
     """The same whenever it is asked for: the job's beginning, and what its parts share."""
-    digest = blake2s("\0".join(key).encode(errors="replace"), digest_size=4).hexdigest()
-    return f"{int(start):x}-{digest}"
+    return f"{int(start):x}-{crc32(chr(0).join(key).encode(errors='replace')):08x}"

@@ -1,16 +1,29 @@
 """The numbers by which rows name nodes, GPUs, people and layouts: learned once, then known."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection, Table, select
 
-from fleet_smi.hub.history.rows import NodeRow, Place
-from fleet_smi.hub.history.schema import gpus, layouts, naming, nodes, people
+from fleet_smi.hub.history.rows import Batch, NodeRow, Place
+from fleet_smi.hub.history.schema import (
+    gpus,
+    layouts,
+    looks,
+    naming,
+    nodes,
+    people,
+    unique_in,
+)
+from fleet_smi.hub.history.statements import execute
 from fleet_smi.model.history import GpuOfNode
+from fleet_smi.model.strip import Look, look_of
 
 Name = TypeVar("Name")
+Person = tuple[str, str]
+_AT_ONCE = 500
 
 
 class _Numbers(Generic[Name]):
@@ -19,19 +32,26 @@ class _Numbers(Generic[Name]):
     What nobody has told of in this life of the hub may stand there from one before, and stays.
     """
 
-    def __init__(self, table: Table, row: Callable[[Connection, Name], dict[str, Any]]) -> None:
+    def __init__(self, table: Table, row: Callable[[Name], dict[str, Any]]) -> None:
         self._known: dict[Name, int] = {}
         self._told: set[Name] = set()
+        self._table, self._unique = table, unique_in(table)
         self._naming, self._finding = naming(table), naming(table, again=False)
         self._row = row
 
-    def __call__(self, connection: Connection, name: Name) -> int:
-        known = self._known.get(name)
-        if known is None:
-            asked = self._naming if name in self._told else self._finding
-            known = connection.execute(asked, self._row(connection, name)).scalar_one()
-            self._known[name] = known
-        return known
+    def __getitem__(self, name: Name) -> int:
+        return self._known[name]
+
+    def learn(self, connection: Connection, names: Iterable[Name]) -> None:
+        """Ask for the numbers of these, and give them one where they have none."""
+        rows = {name: self._row(name) for name in dict.fromkeys(names) if name not in self._known}
+        told = [row for name, row in rows.items() if name in self._told]
+        execute(connection, self._naming, told)
+        execute(connection, self._finding, [row for n, row in rows.items() if n not in self._told])
+        unknown = {self._key(row): name for name, row in rows.items()}
+        for key, number in self._found(connection, [*unknown]):
+            if key in unknown:
+                self._known[unknown[key]] = number
 
     def tell(self, name: Name) -> None:
         self._told.add(name)
@@ -39,6 +59,20 @@ class _Numbers(Generic[Name]):
 
     def forget_all(self) -> None:
         self._known.clear()
+
+    def _key(self, row: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(row[column.name] for column in self._unique)
+
+    def _found(
+        self, connection: Connection, keys: list[tuple[Any, ...]]
+    ) -> Iterator[tuple[tuple[Any, ...], int]]:
+        last = self._unique[-1]
+        for first in range(0, len(keys), _AT_ONCE):
+            some = last.in_({key[-1] for key in keys[first : first + _AT_ONCE]})
+            for number, *key in connection.execute(
+                select(self._table.c.key, *self._unique).where(some)
+            ):
+                yield tuple(key), number
 
 
 class Keys:
@@ -53,34 +87,40 @@ class Keys:
         self._gpus: dict[Place, GpuOfNode] = {}
         self.node = _Numbers[str](nodes, self._node_row)
         self.gpu = _Numbers[Place](gpus, self._gpu_row)
-        self.person = _Numbers[tuple[str, str]](people, _person_row)
+        self.person = _Numbers[Person](people, _person_row)
         self.layout = _Numbers[tuple[str, ...]](layouts, _layout_row)
+        self.look = _Numbers[Look](looks, _look_row)
 
-    def learn_node(self, row: NodeRow) -> None:
-        """A node is called this from now on."""
-        self._nodes[row.node_id] = row
-        self.node.tell(row.node_id)
-
-    def learn_gpu(self, gpu: GpuOfNode) -> None:
-        """A GPU is this, and there, from now on."""
-        self._gpus[gpu.node_id, gpu.uuid] = gpu
-        self.gpu.tell((gpu.node_id, gpu.uuid))
+    def learn(self, connection: Connection, batch: Batch) -> None:
+        """Know all that a batch names, and what it says of nodes and GPUs."""
+        for node in batch.nodes:
+            self._nodes[node.node_id] = node
+            self.node.tell(node.node_id)
+        for gpu in batch.gpus:
+            self._gpus[gpu.node_id, gpu.uuid] = gpu
+            self.gpu.tell((gpu.node_id, gpu.uuid))
+        places = dict.fromkeys(_places(batch))
+        self.node.learn(connection, chain(_node_ids(batch), [place[0] for place in places]))
+        self.gpu.learn(connection, places)
+        self.person.learn(connection, _people(batch))
+        self.layout.learn(connection, [row.uuids for row in batch.series])
+        self.look.learn(connection, [look_of(period) for _, period in batch.periods])
 
     def forget(self) -> None:
         """Ask the database again for every number."""
-        for numbers in (self.node, self.gpu, self.person, self.layout):
+        for numbers in (self.node, self.gpu, self.person, self.layout, self.look):
             numbers.forget_all()
 
-    def _node_row(self, _: Connection, node_id: str) -> dict[str, Any]:
+    def _node_row(self, node_id: str) -> dict[str, Any]:
         row = self._nodes.get(node_id) or NodeRow(node_id=node_id, name=node_id)
         labels = msgspec.json.encode(row.labels).decode()
         return {"node_id": node_id, "name": row.name, "labels": labels}
 
-    def _gpu_row(self, connection: Connection, place: Place) -> dict[str, Any]:
+    def _gpu_row(self, place: Place) -> dict[str, Any]:
         node_id, uuid = place
         gpu = self._gpus.get(place) or GpuOfNode(uuid=uuid, node_id=node_id, node=node_id, index=0)
         return {
-            "node": self.node(connection, node_id),
+            "node": self.node[node_id],
             "uuid": uuid,
             "index": gpu.index,
             "vendor": gpu.vendor,
@@ -90,10 +130,38 @@ class Keys:
         }
 
 
-def _person_row(_: Connection, person: tuple[str, str]) -> dict[str, Any]:
+def _node_ids(batch: Batch) -> Iterator[str]:
+    yield from batch.forgotten
+    told: tuple[list[Any], ...] = (batch.nodes, batch.presence, batch.series, batch.checkpoints)
+    for row in chain.from_iterable(told):
+        yield row.node_id
+
+
+def _places(batch: Batch) -> Iterator[Place]:
+    for gpu in batch.gpus:
+        yield gpu.node_id, gpu.uuid
+    for place, _ in chain(batch.periods, batch.occupancies):
+        yield place
+    for row in batch.usage:
+        yield row.place
+
+
+def _people(batch: Batch) -> Iterator[Person]:
+    for _, one in batch.occupancies:
+        yield one.holder.user, one.holder.group or ""
+    for row in batch.usage:
+        yield row.user, row.group
+
+
+def _person_row(person: Person) -> dict[str, Any]:
     user, group = person
     return {"user": user, "group": group}
 
 
-def _layout_row(_: Connection, uuids: tuple[str, ...]) -> dict[str, Any]:
+def _layout_row(uuids: tuple[str, ...]) -> dict[str, Any]:
     return {"uuids": msgspec.json.encode(uuids).decode()}
+
+
+def _look_row(look: Look) -> dict[str, Any]:
+    state, user, others = look
+    return {"state": state, "user": user, "others": others}

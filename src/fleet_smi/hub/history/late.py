@@ -13,6 +13,8 @@ from fleet_smi.model.thresholds import Thresholds
 
 # A long gap is filled in parts: what is found out is held in memory until then.
 _MOST_ROWS = 1000
+# A report that is sent again is a moment off: at the edge of a gap it may seem to be before it.
+_OFF_INTERVALS = 0.5
 
 
 class Late:
@@ -35,13 +37,15 @@ class Late:
 
     @classmethod
     def into(
-        cls, book: Book, at: float, settings: Thresholds, before: "Late | None" = None
+        cls, book: Book, change: Change, settings: Thresholds, before: "Late | None" = None
     ) -> "Late | None":
-        """For the gap of a book that a moment lies in; `None` where there is none.
+        """For the gap of a book that a report lies in; `None` where there is none.
 
         It goes on from the part that was filled `before` it.
         """
-        gaps = [gap for gap in book.ledger.gaps if gap[0] <= at < gap[1]]
+        at = change.at
+        near = at + _OFF_INTERVALS * (change.snapshot.interval_seconds or 0.0)
+        gaps = [gap for gap in book.ledger.gaps if gap[0] <= near and at < gap[1]]
         goes_on = before is not None and before._book.last <= at
         node = before._node if before is not None and goes_on else Node(book.node_id)
         return cls(book, gaps[0], settings, node) if gaps else None
@@ -62,13 +66,14 @@ class Late:
         self._came = True
         if change.reported != self._reported:
             self._reported = change.reported
-        turns = self._node.take(change.snapshot, change.at, self._settings)
+        at = max(change.at, self._gap[0])
+        turns = self._node.take(change.snapshot, at, self._settings)
         judged = replace(
-            change, turns=turns, standings=self._node.standings, reported=self._reported
+            change, at=at, turns=turns, standings=self._node.standings, reported=self._reported
         )
         if not self._book.gathers(judged):
             self._book.turn(judged, self._batch)
-        self._first = min(self._first, change.at)
+        self._first = min(self._first, at)
 
     def finish(self, batch: Batch, next_at: float = inf) -> None:
         """Put all that was found out into a batch; what comes next goes on from there."""

@@ -203,6 +203,8 @@ class Ledger:
         if not account.gpu_seconds:
             return
         stand.account = Account()
+        stand.measured_seconds += account.measured_seconds
+        stand.busy_seconds += account.busy_seconds
         if part.state == "held":
             account.idle_seconds = account.gpu_seconds
         owners = stand.owners()
@@ -226,8 +228,11 @@ class Ledger:
             self._buckets = keep_only(self._buckets, self._hours())
 
     def _hours(self) -> set[int]:
-        """Those whose sums may still grow."""
-        return {self._hour, *[hour_of(edge) for gap in self.gaps for edge in gap]}
+        """Those whose sums may still grow; of what came after a gap nothing may be counted yet."""
+        edges = [edge for gap in self.gaps for edge in gap]
+        if self._since is not None and self._since > self._hour:
+            edges.append(self._since)
+        return {self._hour, *map(hour_of, edges)}
 
     def _presence(self, end: float | None, *, certain: bool = True) -> list[Presence]:
         if self._since is None:

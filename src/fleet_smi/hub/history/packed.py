@@ -10,7 +10,6 @@ import msgspec
 
 from fleet_smi.model.history import Holder
 
-_FIELDS = Holder.__struct_fields__
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(list[list[Any]])
 _MOST_KNOWN = 4096
@@ -24,5 +23,28 @@ def packed_holders(holders: tuple[Holder, ...]) -> bytes:
 @lru_cache(_MOST_KNOWN)  # the same few are on a GPU through many of its periods
 def unpacked_holders(data: bytes) -> tuple[Holder, ...]:
     """The holders in these bytes."""
-    rows = _decoder.decode(data)
-    return tuple(Holder(**dict(zip(_FIELDS, values, strict=False))) for values in rows)
+    return tuple([_holder(*values) for values in _decoder.decode(data)])
+
+
+def _holder(
+    pid: int,
+    user: str,
+    group: str | None = None,
+    name: str | None = None,
+    command: str | None = None,
+    container: str | None = None,
+    slurm_job: str | None = None,
+    started_at: float | None = None,
+    memory_bytes: int | None = None,
+) -> Holder:
+    return Holder(
+        pid=pid,
+        user=user,
+        group=group,
+        name=name,
+        command=command,
+        container=container,
+        slurm_job=slurm_job,
+        started_at=started_at,
+        memory_bytes=memory_bytes,
+    )

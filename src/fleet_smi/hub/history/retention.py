@@ -6,7 +6,8 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Table, delete, func, select
 
 from fleet_smi.hub.history import schema
-from fleet_smi.hub.history.schema import DAY_SECONDS
+from fleet_smi.hub.history.samples import SAMPLE_SECONDS
+from fleet_smi.hub.history.schema import DAY_SECONDS, WEEK_SECONDS
 from fleet_smi.hub.history.store import Store
 from fleet_smi.model.units import MIB
 
@@ -24,20 +25,27 @@ class Keep(Struct, frozen=True, kw_only=True):
 
 
 class _Aging(Struct, frozen=True):
-    """Rows of a table by the time that decides when they go."""
+    """Rows of a table by the time that decides when they go, and so much later."""
 
     table: Table
     time: ColumnElement[float]
     among: tuple[ColumnElement[bool], ...] = ()
+    lasts_seconds: int = 0
 
 
 _LEDGER = (
     _Aging(schema.periods, schema.periods.c.end),
+    *(
+        _Aging(schema.samples, schema.samples.c.bucket, (schema.samples.c.grain == grain,))
+        for grain in SAMPLE_SECONDS
+    ),
     _Aging(schema.occupancies, schema.occupancies.c.end),
     _Aging(schema.presence, schema.presence.c.end),
     _Aging(schema.usage_hours, schema.usage_hours.c.bucket),
     _Aging(schema.person_days, schema.person_days.c.bucket),
     _Aging(schema.gpu_days, schema.gpu_days.c.bucket),
+    _Aging(schema.person_weeks, schema.person_weeks.c.bucket, lasts_seconds=WEEK_SECONDS),
+    _Aging(schema.gpu_weeks, schema.gpu_weeks.c.bucket, lasts_seconds=WEEK_SECONDS),
     _Aging(schema.moments, schema.moments.c.at),
     _Aging(schema.gaps, schema.gaps.c.end),
 )
@@ -65,7 +73,7 @@ def _take_older(store: Store, aging: _Aging, before: float) -> Iterator[None]:
 
 def _take_turn(store: Store, aging: _Aging, before: float) -> int:
     """Take some of the oldest rows away; how many there were."""
-    old = (*aging.among, aging.time < before)
+    old = (*aging.among, aging.time < before - aging.lasts_seconds)
     oldest = select(aging.time).where(*old).order_by(aging.time)
     with store.reading() as connection:
         if connection.scalar(oldest.limit(1)) is None:

@@ -16,13 +16,14 @@ from fleet_smi.hub.history.grains import (
 from fleet_smi.hub.history.pieces import Piece
 from fleet_smi.hub.history.rows import SeriesRow
 
-_FINE, _MIDDLE, _COARSE = GRAINS
+_FINE, _MIDDLE, _COARSE, _LONG = GRAINS
 
 
 class Rolled(Struct, array_like=True):
     """What is not done yet: parts of this grain, rows of this minute, all of this quarter.
 
-    Each begins at its `…_start`, and has the figures of the GPUs `uuids`.
+    Each begins at its `…_start`, and has the figures of the GPUs `uuids`. The quarters of this
+    eighth of a day that are done have GPUs of their own.
     """
 
     uuids: tuple[str, ...] = ()
@@ -32,6 +33,9 @@ class Rolled(Struct, array_like=True):
     minute: list[bytes] = []
     quarter_start: int = 0
     quarter: bytes | None = None
+    eighth_start: int = 0
+    eighth: bytes | None = None
+    eighth_uuids: tuple[str, ...] = ()
 
 
 class Rollup:
@@ -85,6 +89,8 @@ class Rollup:
             done.append(self._minute())
         if rolled.quarter is not None and rolled.quarter_start + _COARSE <= at:
             done.append(self._quarter(rolled.quarter))
+        if rolled.eighth is not None and rolled.eighth_start + _LONG <= at:
+            done.append(self._eighth(rolled.eighth))
         return done
 
     def _grain(self) -> SeriesRow:
@@ -92,13 +98,13 @@ class Rollup:
         data, rolled.parts = pack(joined(rolled.parts)), []
         rolled.minute_start = rolled.grain_start // _MIDDLE * _MIDDLE
         rolled.minute.append(data)
-        return self._row(_FINE, rolled.grain_start, data)
+        return self._row(_FINE, rolled.grain_start, data, rolled.uuids)
 
     def _minute(self) -> SeriesRow:
         rolled = self.rolled
         row, rolled.minute = joined([unpack(data) for data in rolled.minute]), []
         self._add_to_quarter(row, rolled.minute_start)
-        return self._row(_MIDDLE, rolled.minute_start, pack(row))
+        return self._row(_MIDDLE, rolled.minute_start, pack(row), rolled.uuids)
 
     def _add_to_quarter(self, row: Row, start: int) -> None:
         rolled = self.rolled
@@ -107,23 +113,41 @@ class Rollup:
         rolled.quarter = pack_exactly(joined([*before, row]))
 
     def _quarter(self, data: bytes) -> SeriesRow:
-        done = self._row(_COARSE, self.rolled.quarter_start, pack(unpack_exactly(data)))
-        self.rolled.quarter, self.rolled.uuids = None, ()
+        rolled, row = self.rolled, unpack_exactly(data)
+        self._add_to_eighth(row, rolled.uuids)
+        done = self._row(_COARSE, rolled.quarter_start, pack(row), rolled.uuids)
+        rolled.quarter, rolled.uuids = None, ()
         return done
 
-    def _row(self, grain_seconds: int, start: int, data: bytes) -> SeriesRow:
+    def _add_to_eighth(self, row: Row, uuids: tuple[str, ...]) -> None:
+        rolled, room = self.rolled, _room(uuids, self.rolled.eighth_uuids)
+        if rolled.eighth is not None:
+            before = placed(unpack_exactly(rolled.eighth), rolled.eighth_uuids, room)
+            row = joined([before, placed(row, uuids, room)])
+        rolled.eighth_start = rolled.quarter_start // _LONG * _LONG
+        rolled.eighth, rolled.eighth_uuids = pack_exactly(row), room
+
+    def _eighth(self, data: bytes) -> SeriesRow:
+        rolled, packed = self.rolled, pack(unpack_exactly(data))
+        done = self._row(_LONG, rolled.eighth_start, packed, rolled.eighth_uuids)
+        rolled.eighth, rolled.eighth_uuids = None, ()
+        return done
+
+    def _row(
+        self, grain_seconds: int, start: int, data: bytes, uuids: tuple[str, ...]
+    ) -> SeriesRow:
         return SeriesRow(
             grain_seconds=grain_seconds,
             node_id=self._node_id,
             start=start,
-            uuids=self.rolled.uuids,
+            uuids=uuids,
             data=data,
         )
 
     def _make_room(self, uuids: tuple[str, ...]) -> None:
         """Let there be a place for each of these GPUs beside those that are told of already."""
         rolled, was = self.rolled, self.rolled.uuids
-        room = (*uuids, *[uuid for uuid in was if uuid not in uuids])
+        room = _room(uuids, was)
         if room == was:
             return
         rolled.uuids = room
@@ -131,6 +155,11 @@ class Rollup:
         rolled.minute = [pack(placed(unpack(data), was, room)) for data in rolled.minute]
         if rolled.quarter is not None:
             rolled.quarter = pack_exactly(placed(unpack_exactly(rolled.quarter), was, room))
+
+
+def _room(uuids: tuple[str, ...], was: tuple[str, ...]) -> tuple[str, ...]:
+    """A place for each of these GPUs beside those that were there."""
+    return (*uuids, *[uuid for uuid in was if uuid not in uuids])
 
 
 def _spread(piece: Piece) -> list[tuple[int, Row]]:

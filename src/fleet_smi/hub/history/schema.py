@@ -1,16 +1,15 @@
-"""The tables of what happened, for SQLite and PostgreSQL, and how older ones are brought up.
+"""The tables of what happened, for SQLite and PostgreSQL, and how rows are written to them.
 
 Only what has ended stands in them, keyed by when it began: a row that is written again
 replaces itself. What goes on is kept encoded, a node at a time, in `checkpoints`.
 """
 
-from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Connection,
     Double,
     Index,
     Integer,
@@ -20,17 +19,15 @@ from sqlalchemy import (
     Text,
     TextClause,
     UniqueConstraint,
-    inspect,
-    select,
     text,
 )
 
-from fleet_smi.errors import StateError
 from fleet_smi.model.fleet import STATES
 
-HOUR_SECONDS, DAY_SECONDS = 3600, 86400
+HOUR_SECONDS, DAY_SECONDS, WEEK_SECONDS = 3600, 86400, 7 * 86400
 SUMS = ("gpu_seconds", "measured_seconds", "busy_seconds", "idle_seconds", "energy_joules")
-_SCHEMA = "schema"
+DAYS = tuple(f"day_{number}" for number in range(7))
+"""Of a week that begins on a Thursday, as 1970 did."""
 
 metadata = MetaData()
 facts = Table(
@@ -86,10 +83,11 @@ periods = Table(
     Column("others", Integer, nullable=False),
     Column("reason", Text, nullable=False),
     Column("holders", LargeBinary),
+    Column("busy_percent", Double),
     sqlite_with_rowid=False,
 )
 Index("periods_by_end", periods.c.end)
-# All that a heat strip shows: a week of a large fleet is read without who exactly was there.
+# All that a heat strip shows: a day of a large fleet is read without who exactly was there.
 LOOKS = (
     periods.c.gpu,
     periods.c.start,
@@ -97,8 +95,29 @@ LOOKS = (
     periods.c.state,
     periods.c.user,
     periods.c.others,
+    periods.c.busy_percent,
 )
-Index("periods_as_they_look", *LOOKS)
+PERIODS_AS_THEY_LOOK = Index("periods_as_they_look", *LOOKS)
+looks = Table(
+    "looks",
+    metadata,
+    Column("key", Integer, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("others", Integer, nullable=False),
+    UniqueConstraint("state", "user", "others"),
+)
+# Packed as `samples.py` does: weeks of a large fleet are read without their periods.
+samples = Table(
+    "samples",
+    metadata,
+    Column("grain", Integer, primary_key=True, autoincrement=False),
+    Column("bucket", BigInteger, primary_key=True, autoincrement=False),
+    Column("gpu", Integer, primary_key=True, autoincrement=False),
+    Column("looks", LargeBinary, nullable=False),
+    Column("loads", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
 occupancies = Table(
     "occupancies",
     metadata,
@@ -115,7 +134,14 @@ occupancies = Table(
     sqlite_with_rowid=False,
 )
 Index("occupancies_by_end", occupancies.c.end, occupancies.c.start)
-Index("occupancies_of_person", occupancies.c.person, occupancies.c.end, occupancies.c.start)
+_OF_PERSON = (occupancies.c.person, occupancies.c.end, occupancies.c.start)
+# In a file all of a person lies together, to be read at once. A server takes no rows so long.
+OCCUPANCIES_OF_PERSON = Index(
+    "occupancies_of_person_whole",
+    *_OF_PERSON,
+    *(column for column in occupancies.c if column not in set(_OF_PERSON)),
+).ddl_if(dialect="sqlite")
+Index("occupancies_of_person", *_OF_PERSON).ddl_if(dialect="postgresql")
 presence = Table(
     "presence",
     metadata,
@@ -151,20 +177,23 @@ usage_hours = Table(
 )
 
 
-def _days(name: str) -> Table:
-    """The hours of a day added up: what people come to, and the time in each state."""
+def _summed(name: str, *more: str) -> Table:
+    """The hours of a longer time added up: what people come to, and more."""
     return Table(
         name,
         metadata,
         Column("bucket", BigInteger, primary_key=True, autoincrement=False),
         Column("key", Integer, primary_key=True, autoincrement=False),
-        *(Column(name, Double, nullable=False) for name in (*SUMS, *STATES)),
+        *(Column(name, Double, nullable=False) for name in (*SUMS, *more)),
         sqlite_with_rowid=False,
     )
 
 
-person_days = _days("person_days")
-gpu_days = _days("gpu_days")
+# With each person's days goes the time in each state, and with weeks that of people each day.
+person_days = _summed("person_days", *STATES)
+gpu_days = _summed("gpu_days")
+person_weeks = _summed("person_weeks", *DAYS)
+gpu_weeks = _summed("gpu_weeks", *DAYS)
 moments = Table(
     "moments",
     metadata,
@@ -188,45 +217,6 @@ checkpoints = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = ()
-"""The first brings version 1 to 2, the next 2 to 3. A new database is made whole, by `metadata`."""
-
-
-def version() -> int:
-    """The version of the tables above."""
-    return 1 + len(MIGRATIONS)
-
-
-class NotOurs(StateError):
-    """The database is of a newer fleet-smi, or of something else: it is left as it is."""
-
-
-def bring_up_to_date(connection: Connection, name: str) -> None:
-    """Make the tables, or what is missing of them; raise `NotOurs`."""
-    tables = inspect(connection).get_table_names()
-    if not tables:
-        metadata.create_all(connection)
-        connection.execute(facts.insert(), {"name": _SCHEMA, "value": str(version())})
-        return
-    found = _found_version(connection) if facts.name in tables else None
-    if found is None:
-        raise NotOurs(f"{name} is no history of fleet-smi: give it a database of its own")
-    if found > version():
-        raise NotOurs(
-            f"{name} is of version {found} and this fleet-smi knows {version()}: "
-            "update fleet-smi on this machine"
-        )
-    for step in MIGRATIONS[found - 1 :]:
-        step(connection)
-    if found < version():
-        changed = facts.update().where(facts.c.name == _SCHEMA)
-        connection.execute(changed.values(value=str(version())))
-
-
-def _found_version(connection: Connection) -> int | None:
-    found = connection.scalar(select(facts.c.value).where(facts.c.name == _SCHEMA))
-    return None if found is None else int(found)
-
 
 def writing_again(table: Table) -> TextClause:
     """Write rows, or replace those of the same key.
@@ -238,11 +228,16 @@ def writing_again(table: Table) -> TextClause:
 
 
 def naming(table: Table, *, again: bool = True) -> TextClause:
-    """Write a row that is found by its name, or `again` what has changed of it; gives its key."""
-    (unique,) = (each for each in table.constraints if isinstance(each, UniqueConstraint))
+    """Write rows that are found by their names, or `again` what has changed of them."""
     names = [column.name for column in table.columns if column.name != "key"]
-    keys = [column.name for column in unique.columns]
-    return text(_inserted(table, names, keys, again=again) + " RETURNING key")
+    keys = [column.name for column in unique_in(table)]
+    return text(_inserted(table, names, keys, again=again))
+
+
+def unique_in(table: Table) -> list[Column[Any]]:
+    """What the rows of a table are called by."""
+    (unique,) = (each for each in table.constraints if isinstance(each, UniqueConstraint))
+    return list(unique.columns)
 
 
 def adding(table: Table) -> TextClause:
@@ -260,13 +255,13 @@ def _inserted(
     *,
     again: bool = True,
 ) -> str:
-    # Where nothing is to change, the keys are written again, so that the row is given back.
-    changed = [name for name in names if again and name not in keys] or keys
+    changed = [name for name in names if again and name not in keys]
     values = ", ".join(f":{name}" for name in names)
     setting = ", ".join(f'"{name}" = {change.format(name)}' for name in changed)
+    doing = f"UPDATE SET {setting}" if changed else "NOTHING"
     return (
         f"INSERT INTO {table.name} ({_quoted(names)}) VALUES ({values})"  # noqa: S608  # our own names
-        f" ON CONFLICT ({_quoted(keys)}) DO UPDATE SET {setting}"
+        f" ON CONFLICT ({_quoted(keys)}) DO {doing}"
     )
 
 

@@ -72,13 +72,16 @@ class Occupant(Struct, array_like=True):
 class Stand(Struct, array_like=True):
     """A GPU or instance since it stands so, and what has not been shared out yet.
 
-    Who is on it are the `occupants`, and not told again in `part`.
+    Who is on it are the `occupants`, and not told again in `part`. Its load was told for
+    `measured_seconds` that are shared out; `busy_seconds` are these times the load.
     """
 
     part: Part
     start: float
     occupants: list[Occupant]
     account: Account
+    measured_seconds: float = 0.0
+    busy_seconds: float = 0.0
 
     @property
     def holders(self) -> tuple[Holder, ...]:
@@ -109,7 +112,12 @@ class Stand(Struct, array_like=True):
             reason=self.part.reason,
             holders=self.holders,
             certain=certain,
+            busy_percent=self._busy_percent(),
         )
+
+    def _busy_percent(self) -> float | None:
+        seconds = self.measured_seconds
+        return 100 * self.busy_seconds / seconds if seconds else None
 
     def owners(self) -> dict[str, list[Occupant]]:
         """Whose time it is: everybody's in equal parts, and of each their processes'."""

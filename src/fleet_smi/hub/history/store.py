@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from sqlalchemy import URL, Connection, Engine, create_engine, make_url, select, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -25,19 +26,17 @@ from sqlalchemy.exc import (
 from fleet_smi.errors import StateError, UsageError
 from fleet_smi.hub.database import DAMAGED, sqlite_engine
 from fleet_smi.hub.history import schema
-from fleet_smi.hub.history.schema import NotOurs
+from fleet_smi.hub.history.alone import Occupied, connect_alone, lock_file
+from fleet_smi.hub.history.versions import NotOurs, bring_up_to_date
 from fleet_smi.hub.state import give_to_owner, private_folder
 
 logger = logging.getLogger(__name__)
 FILE = "history.db"
-_PRAGMAS = (
-    "auto_vacuum=INCREMENTAL",
-    "journal_mode=WAL",
-    "synchronous=NORMAL",
-    "journal_size_limit=67108864",
-    "cache_size=-16384",
-)
+# These stay in the file. They write to it: who only reads must not have to wait for a writer.
+_LASTING_PRAGMAS = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL")
+_PRAGMAS = ("synchronous=NORMAL", "journal_size_limit=67108864", "cache_size=-16384")
 _CONNECT_SECONDS = 5
+_GLANCE_SECONDS = 0.05
 _GIVEN_BACK_PAGES = 1024
 _SAMPLED_ROWS = 100
 _ROW_BYTES = {"sqlite": 24, "postgresql": 100}  # of a row of the series, beside its data
@@ -62,7 +61,10 @@ class Store:
         self._ready = threading.Lock()
         self._prepared = False
         self._damaged = False
+        self._unready = f"{self.name} is not there yet"
+        self._lock: int | None = None
         self.engine = self._made_engine()
+        self._writing_engine = self._made_writing_engine()
 
     def prepare(self) -> None:
         """See that it is there and up to date; raise `StateError`, or `NotOurs`."""
@@ -71,8 +73,9 @@ class Store:
                 return
             try:
                 self._bring_up_to_date()
-            except StateError:
+            except StateError as error:
                 if not self._damaged:
+                    self._unready = str(error)
                     raise
                 self._begin_anew()
                 self._bring_up_to_date()
@@ -81,7 +84,7 @@ class Store:
     def reading(self) -> Iterator[Connection]:
         """A look at one moment of it; raise `StateError` when it cannot be had."""
         if not self._prepared:
-            raise StateError(f"{self.name} is not there yet")
+            raise StateError(self._unready)
         with self._transaction(writes=False) as connection:
             yield connection
 
@@ -127,13 +130,18 @@ class Store:
         return self.kind == "sqlite"
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Let go of all connections, and let another hub write."""
         self.engine.dispose()
+        self._writing_engine.dispose()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @contextmanager
     def _transaction(self, *, writes: bool) -> Iterator[Connection]:
+        engine = self._writing_engine if writes else self.engine
         try:
-            with self.engine.execution_options(writes=writes).begin() as connection:
+            with engine.execution_options(writes=writes).begin() as connection:
                 yield connection
         except (DataError, IntegrityError):
             raise  # no trouble of the database, but of what it was given
@@ -146,22 +154,40 @@ class Store:
 
     def _made_engine(self) -> Engine:
         if isinstance(self._where, Path):
-            return sqlite_engine(self._where, _PRAGMAS)
+            engine = sqlite_engine(self._where, _PRAGMAS)
+            event.listen(engine, "connect", self._set_up)
+            return engine
+        return self._made_server_engine(self._where)
+
+    def _made_writing_engine(self) -> Engine:
+        """One for who writes: on a server it has a connection of its own, which holds a lock."""
+        if isinstance(self._where, Path):
+            return self.engine
+        engine = self._made_server_engine(self._where, pool_size=1, max_overflow=0)
+        connect_alone(engine, self.name)
+        return engine
+
+    def _made_server_engine(self, where: URL, **pool: int) -> Engine:
+        given = {"connect_timeout": _CONNECT_SECONDS}
         try:
-            return create_engine(
-                self._where, pool_pre_ping=True, connect_args={"connect_timeout": _CONNECT_SECONDS}
-            )
+            return create_engine(where, pool_pre_ping=True, connect_args=given, **pool)
         except ImportError:
             raise UsageError(
                 "PostgreSQL is spoken by psycopg, which is not installed: "
                 "pip install 'fleet-smi[postgres]'"
             ) from None
 
+    def _set_up(self, connection: DBAPIConnection, _: object) -> None:
+        for pragma in () if self._prepared else _LASTING_PRAGMAS:
+            connection.cursor().execute(f"PRAGMA {pragma}")
+
     def _bring_up_to_date(self) -> None:
         if isinstance(self._where, Path):
             _make_private(self._where)
+            if self._lock is None:
+                self._lock = lock_file(self._where)
         with self._transaction(writes=True) as connection:
-            schema.bring_up_to_date(connection, self.name)
+            bring_up_to_date(connection, self.name)
         self._prepared = True
 
     def _begin_anew(self) -> None:
@@ -169,24 +195,35 @@ class Store:
         self.engine.dispose()
         self.set_aside = _set_aside(Path(self.name))
         logger.error("%s; a new one is begun", self.set_aside)
-        self.engine = self._made_engine()
+        self.engine = self._writing_engine = self._made_engine()
         self._prepared = self._damaged = False
 
 
-def open_history(where: str | Path) -> Store:
+def open_history(where: str | Path, *, patience_seconds: float = 2.0) -> Store:
     """The history in this file or behind this URL; raise `StateError` where it is not ours.
 
-    One that cannot be had now is had later: whoever writes tries again.
+    One that cannot be had now is had later: whoever writes tries again. A hub that was killed
+    may not be quite dead: that is waited for.
     """
     store = Store(_place(where))
     try:
-        store.prepare()
+        _prepare(store, time.monotonic() + patience_seconds)
     except NotOurs:
         store.close()
         raise
     except StateError as error:
         logger.warning("no history for now; what is shown goes on: %s", error)
     return store
+
+
+def _prepare(store: Store, until: float) -> None:
+    while True:
+        try:
+            return store.prepare()
+        except Occupied:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_GLANCE_SECONDS)
 
 
 def _place(where: str | Path) -> Path | URL:

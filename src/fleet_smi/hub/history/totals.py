@@ -1,137 +1,193 @@
-"""What people, nodes and GPUs come to over a range: whole days where they fit, else hours."""
+"""What people, nodes and GPUs come to over a range: weeks and days where they fit, else hours."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from operator import add
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, CursorResult, Select, Table, case, func, select
+from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, func, select
 
 from fleet_smi.hub.history.schema import (
     DAY_SECONDS,
+    DAYS,
     HOUR_SECONDS,
     SUMS,
+    WEEK_SECONDS,
     gpu_days,
+    gpu_weeks,
     gpus,
     nodes,
     people,
     person_days,
+    person_weeks,
     usage_hours,
 )
-from fleet_smi.model.fleet import STATES
+from fleet_smi.model.fleet import STATES, State
 from fleet_smi.model.history import NOBODY, Sums, Usage, Usages
 
 By = Literal["user", "group", "node", "model", "gpu"]
 Numbers = Sequence[float]
-_COLUMNS = (*SUMS, *STATES)
-_OF_PEOPLE = slice(len(SUMS))
+Part = tuple[int, int]
+"""From when to when."""
+_NOTHING = (0.0,) * len(SUMS)
 _UNKNOWN_MODEL = "unknown"
+_SOMEBODY = usage_hours.c.person.not_in(select(people.c.key).where(people.c.user == NOBODY))
 
 
-class _Part(NamedTuple):
-    """What a key comes to in a day, as far as the range goes, or in all of its whole days."""
+class _Range(NamedTuple):
+    """Whole hours, the whole days among these, and the whole weeks among those."""
 
-    day: int | None
-    key: int
-    numbers: Numbers
+    hours: Part
+    days: Part
+    weeks: Part
+
+    @classmethod
+    def around(cls, start: float, end: float) -> "_Range":
+        """What is asked for, widened to whole hours."""
+        first, last = int(start // HOUR_SECONDS), int(-(-end // HOUR_SECONDS))
+        hours = first * HOUR_SECONDS, last * HOUR_SECONDS
+        days = _whole(hours, DAY_SECONDS)
+        return cls(hours, days, _whole(days, WEEK_SECONDS))
 
 
 def usages(connection: Connection, start: float, end: float, by: By, *, daily: bool) -> Usages:
     """The sums of a range, widened to whole hours; `daily` are days of UTC."""
-    first = int(start // HOUR_SECONDS * HOUR_SECONDS)
-    last = int(-(-end // HOUR_SECONDS) * HOUR_SECONDS)
+    asked = _Range.around(start, end)
     names = _names(connection, by)
-    days = range(first // DAY_SECONDS, -(-last // DAY_SECONDS))
-    added: dict[str, Numbers] = defaultdict(lambda: (0.0,) * len(_COLUMNS))
+    days = range(asked.hours[0] // DAY_SECONDS, -(-asked.hours[1] // DAY_SECONDS))
+    added: dict[str, Numbers] = defaultdict(lambda: _NOTHING)
     by_day: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(days))
-    for day, key, numbers in _parts(connection, first, last, by):
-        name = names[key]
-        added[name] = tuple(map(add, added[name], numbers))
-        if day is not None:
-            by_day[name][day - days.start] += numbers[0]
-    for bucket, key, seconds in _daily(connection, first, last, by) if daily else ():
-        by_day[names[key]][bucket // DAY_SECONDS - days.start] += seconds
-    total = [sum(column) for column in zip(*added.values(), strict=True)] or [0.0] * len(_COLUMNS)
+    for bucket, key, *numbers in _of_days(connection, asked, by, daily=daily):
+        added[names[key]] = tuple(map(add, added[names[key]], numbers))
+        by_day[names[key]][bucket // DAY_SECONDS - days.start] += numbers[0]
+    for key, *numbers in _of_weeks(connection, asked, by):
+        added[names[key]] = tuple(map(add, added[names[key]], numbers))
+    for bucket, key, *seconds in _days_of_weeks(connection, asked, by) if daily else ():
+        first, of_name = bucket // DAY_SECONDS - days.start, by_day[names[key]]
+        week = slice(first, first + len(DAYS))
+        of_name[week] = map(add, of_name[week], seconds)
     rows = [
         Usage(name=name, sums=_sums(numbers), daily=tuple(by_day[name]) if daily else ())
         for name, numbers in added.items()
         if numbers[0]
     ]
     return Usages(
-        start=float(first),
-        end=float(last),
+        start=float(asked.hours[0]),
+        end=float(asked.hours[1]),
         by=by,
         rows=tuple(sorted(rows, key=lambda row: (-row.sums.gpu_seconds, row.name))),
-        total=_sums(total),
-        by_state=dict(zip(STATES, total[len(SUMS) :], strict=True)),
+        total=_sums([sum(column) for column in zip(*added.values(), strict=True)] or _NOTHING),
+        by_state=_by_state(connection, asked),
     )
 
 
-def _parts(connection: Connection, first: int, last: int, by: By) -> Iterator[_Part]:
-    """The whole days, and the hours before the first and after the last of them."""
-    first_day, last_day = _whole_days(first, last)
-    if first_day >= last_day:
-        yield from _of_hours(connection, first, last, by)
-        return
-    yield from _of_hours(connection, first, first_day, by)
-    yield from _of_days(connection, first_day, last_day, by)
-    yield from _of_hours(connection, last_day, last, by)
+def _whole(part: Part, seconds: int) -> Part:
+    """What of a part is whole; where nothing is, it begins and ends with the part."""
+    first, last = -(-part[0] // seconds) * seconds, part[1] // seconds * seconds
+    return (first, last) if first < last else (part[1], part[1])
 
 
-def _whole_days(first: int, last: int) -> tuple[int, int]:
-    return -(-first // DAY_SECONDS) * DAY_SECONDS, last // DAY_SECONDS * DAY_SECONDS
+def _beside(whole: Part, outer: Part) -> Iterator[Part]:
+    """What of a part is not in the whole, before and after it."""
+    for first, last in ((outer[0], whole[0]), (whole[1], outer[1])):
+        if first < last:
+            yield first, last
 
 
-def _of_days(connection: Connection, first: int, last: int, by: By) -> Iterator[_Part]:
-    kept = _days_of(by).c
-    sums = [func.sum(kept[name]) for name in _COLUMNS]
-    asked = select(kept.key, *sums).where(kept.bucket >= first, kept.bucket < last)
-    for key, *numbers in connection.execute(asked.group_by(kept.key)):
-        yield _Part(None, key, numbers)
+def _of_days(connection: Connection, asked: _Range, by: By, *, daily: bool) -> Iterator[Any]:
+    """When something of it began, the key and the sums of people, of all beside whole weeks.
+
+    Where it is not told `daily`, that is any day of it.
+    """
+    hours = _keyed(by, usage_hours, usage_hours.c.person, usage_hours.c.gpu)
+    day = usage_hours.c.bucket // DAY_SECONDS
+    for part in _beside(asked.days, asked.hours):
+        added = _added_up(usage_hours, *hours, part, day if daily else None).where(_SOMEBODY)
+        yield from connection.execute(added).all()
+    table = person_days if by in ("user", "group") else gpu_days
+    days = _keyed(by, table, table.c.key, table.c.key)
+    for part in _beside(asked.weeks, asked.days):
+        added = _added_up(table, *days, part, table.c.bucket if daily else None)
+        yield from connection.execute(added).all()
 
 
-def _daily(connection: Connection, first: int, last: int, by: By) -> CursorResult[int, int, float]:
-    """The GPU-seconds of each whole day: of many days and GPUs, so nothing else is read."""
-    kept, (first_day, last_day) = _days_of(by).c, _whole_days(first, last)
-    asked = select(kept.bucket, kept.key, kept.gpu_seconds)
-    return connection.execute(asked.where(kept.bucket >= first_day, kept.bucket < last_day))
+def _added_up(
+    table: Table,
+    key: ColumnElement[Any],
+    source: FromClause,
+    part: Part,
+    day: ColumnElement[int] | None,
+) -> Select[Any]:
+    """The sums of a part, for each key, and of each day where that is told."""
+    added = select(func.min(table.c.bucket), key, *_added(table)).select_from(source)
+    within = added.where(_is_in(table, part))
+    return within.group_by(key) if day is None else within.group_by(day, key)
 
 
-def _days_of(by: By) -> Table:
-    return person_days if by in ("user", "group") else gpu_days
+def _of_weeks(connection: Connection, asked: _Range, by: By) -> Sequence[Any]:
+    """The key and the sums of people, of all whole weeks together."""
+    table, key, source = _weeks_of(by)
+    added = select(key, *_added(table)).select_from(source).where(_is_in(table, asked.weeks))
+    return connection.execute(added.group_by(key)).all()
 
 
-def _of_hours(connection: Connection, first: int, last: int, by: By) -> Iterator[_Part]:
-    """Hours of one day, or of two neighbouring ones."""
-    if first >= last:
-        return
-    kept = usage_hours.c
-    key = kept.person if by in ("user", "group") else kept.gpu
-    nobody = select(people.c.key).where(people.c.user == NOBODY)
-    is_nobody = case((kept.person.in_(nobody), 1), else_=0).label("is_nobody")
-    day = (kept.bucket // DAY_SECONDS).label("day")
-    asked = (
-        select(day, key, is_nobody, kept.state, *[func.sum(kept[name]) for name in SUMS])
-        .where(kept.bucket >= first, kept.bucket < last)
-        .group_by("day", key, "is_nobody", kept.state)
-    )
-    for at, each, of_nobody, state, *sums in connection.execute(asked):
-        of_states = [sums[0] if state == one else 0.0 for one in STATES]
-        of_people = [0.0] * len(SUMS) if of_nobody else sums
-        yield _Part(at, each, [*of_people, *of_states])
+def _days_of_weeks(connection: Connection, asked: _Range, by: By) -> Sequence[Any]:
+    """When each whole week began, the key and the GPU-seconds of its days."""
+    table, key, source = _weeks_of(by)
+    days = [func.sum(table.c[day]) for day in DAYS]
+    added = select(table.c.bucket, key, *days).select_from(source)
+    added = added.where(_is_in(table, asked.weeks)).group_by(table.c.bucket, key)
+    return connection.execute(added).all()
 
 
-def _names(connection: Connection, by: By) -> dict[int, str]:
-    where = gpus.join(nodes, nodes.c.key == gpus.c.node)
-    asked: dict[By, Select[int, str]] = {
+def _by_state(connection: Connection, asked: _Range) -> dict[State, float]:
+    """The GPU-seconds in each state, of everybody and of nobody."""
+    days = select(*[func.sum(person_days.c[state]) for state in STATES])
+    found = connection.execute(days.where(_is_in(person_days, asked.days))).one()
+    by_state = {state: seconds or 0.0 for state, seconds in zip(STATES, found, strict=True)}
+    state = usage_hours.c.state
+    hours = select(state, func.sum(usage_hours.c.gpu_seconds)).group_by(state)
+    for part in _beside(asked.days, asked.hours):
+        for each, seconds in connection.execute(hours.where(_is_in(usage_hours, part))):
+            by_state[each] += seconds
+    return by_state
+
+
+def _weeks_of(by: By) -> tuple[Table, ColumnElement[Any], FromClause]:
+    table = person_weeks if by in ("user", "group") else gpu_weeks
+    return table, *_keyed(by, table, table.c.key, table.c.key)
+
+
+def _keyed(
+    by: By, table: Table, person: ColumnElement[int], gpu: ColumnElement[int]
+) -> tuple[ColumnElement[Any], FromClause]:
+    """What tells whose a row is, and where that is found."""
+    if by in ("user", "group"):
+        return person, table
+    if by == "gpu":
+        return gpu, table
+    of_gpu = table.join(gpus, gpus.c.key == gpu)
+    return (gpus.c.node if by == "node" else gpus.c.model), of_gpu
+
+
+def _is_in(table: Table, part: Part) -> ColumnElement[bool]:
+    return (table.c.bucket >= part[0]) & (table.c.bucket < part[1])
+
+
+def _added(table: Table) -> list[ColumnElement[float]]:
+    return [func.sum(table.c[name]) for name in SUMS]
+
+
+def _names(connection: Connection, by: By) -> dict[Any, str]:
+    asked: dict[By, Select[Any, str]] = {
         "user": select(people.c.key, people.c.user),
         "group": select(people.c.key, people.c.group),
-        "node": select(gpus.c.key, nodes.c.name).select_from(where),
-        "model": select(gpus.c.key, func.coalesce(gpus.c.model, _UNKNOWN_MODEL)),
+        "node": select(nodes.c.key, nodes.c.name),
+        "model": select(gpus.c.model, func.coalesce(gpus.c.model, _UNKNOWN_MODEL)).distinct(),
         "gpu": select(gpus.c.key, gpus.c.uuid),
     }
     return dict(connection.execute(asked[by]).all())
 
 
 def _sums(numbers: Numbers) -> Sums:
-    return Sums(**dict(zip(SUMS, numbers[_OF_PEOPLE], strict=True)))
+    return Sums(**dict(zip(SUMS, numbers, strict=True)))

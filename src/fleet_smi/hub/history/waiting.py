@@ -1,6 +1,7 @@
 """Batches that wait to be written: as many as there is room for, the oldest given up first."""
 
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fleet_smi.hub.history.rows import Batch
@@ -34,17 +35,21 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._batches)
 
+    def __iter__(self) -> Iterator[Numbered]:
+        return iter(self._batches)
+
     @property
     def since(self) -> float | None:
         """When the oldest of them came."""
         return self._batches[0].at if self._batches else None
 
-    def put(self, batch: Batch, now: float) -> None:
-        """Let a batch wait."""
+    def put(self, batch: Batch, now: float) -> int:
+        """Let a batch wait; its number."""
         self.given += 1
         self._batches.append(Numbered(self.given, now, batch))
         self._bytes += _size(batch)
         self._make_room()
+        return self.given
 
     def take(self, most: int) -> list[Numbered]:
         """The oldest of them, which wait no longer."""

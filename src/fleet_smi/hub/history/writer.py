@@ -54,6 +54,7 @@ class Writer:
         self._retry_seconds = retry_seconds
         self._upkeep_seconds = upkeep_seconds
         self._waiting = Waiting(most_waiting_bytes)
+        self._writing: list[Numbered] = []
         self._at_once = _MOST_AT_ONCE
         self._keys = Keys()
         self._told_aside: str | None = None
@@ -78,11 +79,20 @@ class Writer:
             return None
         return Gap(start=min(since, default=self._clock()), end=None, why=self._why())
 
-    def put(self, batch: Batch) -> None:
-        """Let a batch be written soon. Never waits."""
+    def put(self, batch: Batch) -> int:
+        """Let a batch be written soon; its number. Never waits."""
         with self._news:
-            self._waiting.put(batch, self._clock())
             self._news.notify()
+            return self._waiting.put(batch, self._clock())
+
+    def unwritten(self) -> list[Batch]:
+        """What waits or is being written, the oldest first."""
+        with self._news:
+            return [each.batch for each in (*self._writing, *self._waiting)]
+
+    def is_done(self, number: int) -> bool:
+        """Whether a batch is written, or there is no telling when one can be."""
+        return self.written >= number or self.failures > 0
 
     def checkpoints(self) -> list[Checkpoint]:
         """All that was open when somebody wrote here last; raise `StateError`."""
@@ -103,10 +113,12 @@ class Writer:
             with self._news:
                 self._news.wait_for(lambda: self._closing or len(self._waiting), self._idle())
                 closing, taken = self._closing, self._waiting.take(self._at_once)
+                self._writing = taken
             if taken:
                 self._attempt(self._write, taken)
             elif not closing:
                 self._attempt(self._tidy, taken)
+            self._writing = []
             if closing and (self.failures or not taken):
                 return
 

@@ -3,7 +3,6 @@
 ROUTES: tuple[str, ...] = (
     "fleet",
     "filter",
-    "recent",
     "nodes",
     "free",
     "people",

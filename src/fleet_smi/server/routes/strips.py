@@ -1,6 +1,6 @@
 """`GET /api/v1/history/strips`: rows are GPUs, columns are time."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection
 from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
@@ -10,11 +10,9 @@ from fleet_smi.hub.history.rows import Place
 from fleet_smi.model.filter import parse
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOfNode, Strip, Strips
-from fleet_smi.model.strip import Stood, runs
 from fleet_smi.server.endpoint import Asked, Endpoint
 from fleet_smi.server.past import (
     Pattern,
-    Range,
     RangeQuery,
     fleet_then,
     is_named,
@@ -41,8 +39,13 @@ async def strips(asked: Asked) -> Response:
     span = await range_of(asked, query)
     gpus = await _chosen(asked, query)
     within(len(gpus) * query.columns, _MOST_CELLS, "cells", "ask for fewer columns or GPUs")
-    stood = await past_of(asked).looks(gpus, *span)
-    return await told(asked, lambda: _drawn(gpus, stood, span, query.columns))
+    drawn = await past_of(asked).strips(gpus, *span, query.columns)
+
+    def answer() -> Strips:
+        rows = (Strip(gpu=gpu, runs=drawn.get((gpu.node_id, gpu.uuid), ())) for gpu in gpus)
+        return Strips(start=span.start, end=span.end, columns=query.columns, rows=tuple(rows))
+
+    return await told(asked, answer)
 
 
 async def _chosen(asked: Asked, query: StripsQuery) -> list[GpuOfNode]:
@@ -66,22 +69,6 @@ def _passing(view: FleetView, text: str) -> Collection[Place]:
         if chosen.matches(node, gpu)
         for uuid in (gpu.uuid, *[part.uuid for part in gpu.instances])
     }
-
-
-def _drawn(
-    gpus: Sequence[GpuOfNode],
-    stood: Mapping[Place, Sequence[Stood]],
-    span: Range,
-    columns: int,
-) -> Strips:
-    start, end = span
-
-    def rows() -> Iterator[Strip]:
-        for gpu in gpus:
-            looks = stood.get((gpu.node_id, gpu.uuid), ())
-            yield Strip(gpu=gpu, runs=runs(looks, start, end, columns))
-
-    return Strips(start=start, end=end, columns=columns, rows=tuple(rows()))
 
 
 ENDPOINTS = (

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fleet_smi.model.fleet import State
+from fleet_smi.model.fleet import FleetView, State
 from fleet_smi.model.history import NOBODY, GpuOfNode, Run, Strip, Strips
 from fleet_smi.model.text import natural
 from fleet_smi.terminal.paint import Paint, Span, fit, left, right, width
 from fleet_smi.terminal.view import time_axis
 from fleet_smi.terminal.view.holder import Wordings, best
+from fleet_smi.terminal.view.strip_end import End, end_of, ends_in
 from fleet_smi.terminal.view.words import (
     DOT,
     TOLD,
@@ -31,6 +32,7 @@ _EDGE = "│"
 _GAP = "  "
 _INDEX, _LOAD = 2, 4
 _ROOMY = 6  # columns, for a name and an edge not to make a run unreadable
+_LEAST_NAME = 6  # letters, for what is left of a name to say whose it is
 _WIDE, _WIDEST = 110, 160
 _LEAST_COLUMNS = 8
 _Line = list[Span]
@@ -43,10 +45,19 @@ def strip_columns(columns: int) -> int:
 
 
 def render(
-    strips: Strips, columns: int, paint: Paint, *, now: float, local: Local = local_time
+    strips: Strips,
+    then: FleetView,
+    columns: int,
+    paint: Paint,
+    *,
+    now: float,
+    local: Local = local_time,
 ) -> str:
-    """The whole screen, ending in a newline; no line is wider than `columns`."""
-    page = _Page(strips, columns, now, local)
+    """The whole screen, ending in a newline; no line is wider than `columns`.
+
+    `then` is the fleet at the moment at which the strips end.
+    """
+    page = _Page(strips, then, columns, now, local)
     return "".join(paint.line(line, columns) + "\n" for line in page.lines())
 
 
@@ -64,8 +75,11 @@ def _before(model: int) -> int:
 class _Page:
     """A strip on a terminal of some width."""
 
-    def __init__(self, strips: Strips, columns: int, now: float, local: Local) -> None:
+    def __init__(
+        self, strips: Strips, then: FleetView, columns: int, now: float, local: Local
+    ) -> None:
         self._strips = strips
+        self._ends = ends_in(then)
         self._model, self._words = _places(columns)
         self._room = strip_columns(columns)
         self._loads = any(run.busy_percent is not None for row in strips.rows for run in row.runs)
@@ -119,7 +133,7 @@ class _Page:
             (_called(row.gpu, self._model), "dim" if row.gpu.parent else None),
             *spans,
             (" " * (self._room - taken) + _GAP, None),
-            *self._at_the_end(row.runs),
+            *self._at_the_end(row),
         ]
 
     def _cells(self, runs: Sequence[Run]) -> Iterator[Span]:
@@ -140,35 +154,27 @@ class _Page:
         share = (at - strips.start) / (strips.end - strips.start)
         return max(0, min(self._room, round(share * self._room)))
 
-    def _at_the_end(self, runs: Sequence[Run]) -> _Line:
+    def _at_the_end(self, row: Strip) -> _Line:
         """How it stood when the strip ends, and since when."""
-        if not runs:
+        told = self._ends.get((row.gpu.node_id, row.gpu.uuid))
+        end = told or end_of(row.runs, self._strips)
+        if end is None:
             return [self._load(""), ("not heard", "unknown")]
-        last = runs[-1]
-        if self._apart(last.end, self._strips.end):
-            words = best(self._since("silent", last.end), self._words)
-            return [self._load(""), (words, "warn")]
-        load = percent(last.busy_percent) if last.user != NOBODY else ""
-        return [self._load(load), (self._state(runs), last.state)]
+        load = percent(end.busy_percent) if end.user != NOBODY else ""
+        return [self._load(load), (self._state(end), end.state or "warn")]
 
     def _load(self, load: str) -> Span:
         """The column of the loads; where none is known, there is none."""
         return (right(load, _LOAD) + _GAP if self._loads else "", None)
 
-    def _state(self, runs: Sequence[Run]) -> str:
-        """The last state, since when where that was seen, and whose it is where there is room."""
-        last = first = runs[-1]
-        for run in reversed(runs):
-            if run.state != last.state or self._apart(run.end, first.start):
-                break
-            first = run
-        seen = self._apart(self._strips.start, first.start)
-        words = self._since(last.state, first.start) if seen else (last.state,)
-        named = (f"{words[0]}{DOT}{last.user}",) if last.user != NOBODY else ()
+    def _state(self, end: End) -> str:
+        """The state, whose it is, and since when where that is in sight, as there is room."""
+        state: str = end.state or "silent"
+        words: Wordings = (state,)
+        if end.since is not None and end.since > self._strips.start:
+            words = self._since(state, end.since)
+        named = [f"{one}{DOT}{end.user}" for one in (words[0], state) if end.user != NOBODY]
         return best((*named, *words), self._words)
-
-    def _apart(self, one: float, later: float) -> bool:
-        return later - one > self._column_seconds / 2
 
     def _since(self, word: str, at: float) -> Wordings:
         when = moment(at, self._now, self._local)
@@ -207,7 +213,7 @@ def _name(run: Run, room: int) -> str:
     for words in (f"{run.user}{others}{load} ", f"{run.user}{others} ", f"{run.user} "):
         if width(words) <= room:
             return fit(words, room)
-    return fit(run.user, room)
+    return fit(run.user, room) if room >= min(_LEAST_NAME, width(run.user)) else ""
 
 
 def _legend(rows: Iterable[Strip], strips: Strips) -> _Line:

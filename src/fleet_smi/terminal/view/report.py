@@ -2,15 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fleet_smi.model.digest import Digest, HourOfDay, busy_percent, share_percent
-from fleet_smi.model.digest_words import TOO_MANY_JOBS, energy, heard, hours, how_many, money, use
+from fleet_smi.model.digest import HOUR_SECONDS, Digest, HourOfDay, busy_percent, share_percent
+from fleet_smi.model.digest_words import (
+    TOO_MANY_JOBS,
+    advice,
+    energy,
+    heard,
+    hours,
+    how_many,
+    money,
+    use,
+)
 from fleet_smi.model.history import Job, Sums
-from fleet_smi.terminal.paint import Paint, Role, Span, fit, left, right, width, wrap
+from fleet_smi.terminal.paint import Paint, Role, Span, left, right, width, wrap
 from fleet_smi.terminal.view.time_axis import range_words
 from fleet_smi.terminal.view.words import (
-    UNKNOWN,
     Local,
-    counted,
     duration,
     folded,
     local_time,
@@ -48,7 +55,10 @@ def render(
 def _summary(told: Digest, columns: int, now: float, local: Local) -> Iterator[_Line]:
     usages, total = told.usages, told.usages.total
     end = min(usages.end, now)
-    words = range_words(usages.start, end, now, local)
+    # Sums are of whole hours: the one that goes on is no part of the name.
+    whole = end - usages.start
+    named = whole // HOUR_SECONDS * HOUR_SECONDS or whole
+    words = range_words(end - named, end, now, local)
     dates = f"   {local(usages.start):%Y-%m-%d %H:%M} to {local(end):%Y-%m-%d %H:%M}"
     yield [(words[:1].upper() + words[1:], "title"), (dates, "dim")]
     yield from folded(_figures(told, total), columns)
@@ -92,7 +102,7 @@ def _cells(told: Digest, name: str, sums: Sums) -> tuple[str, ...]:
         hours(sums.gpu_seconds),
         percent(share_percent(sums.gpu_seconds, told.usages.total.gpu_seconds)),
         percent(busy_percent(sums)),
-        f"{hours(sums.idle_seconds)} h" if sums.idle_seconds else UNKNOWN,
+        f"{hours(sums.idle_seconds)} h",
         energy(sums),
         money(told, sums),
     )
@@ -175,13 +185,13 @@ def _waste(jobs: Iterable[Job], columns: int) -> Iterator[_Line]:
     amount = max(map(width, idle))
     indent = room + amount + 2 * len(_GAP)
     for job, words in zip(jobs, idle, strict=True):
-        said, *more = job.advice or (counted(job.gpus, "GPU"),)
+        said = [text for each in advice(job) for text in wrap(each, max(1, columns - indent))]
         yield [
             (left(job.user, room) + _GAP, "title"),
             (right(words, amount) + _GAP, "held"),
-            (fit(said, max(1, columns - indent)), None),
+            ("".join(said[:1]), None),
         ]
-        for text in more:
+        for text in said[1:]:
             yield [(" " * indent + text, None)]
         if job.command and " " in job.command:  # a bare "python" says nothing
             yield [(" " * indent + job.command, "dim")]

@@ -33,10 +33,14 @@ def render(
     paint: Paint,
     *,
     user: str | None = None,
+    past: bool = False,
     local: Local = local_time,
 ) -> str:
     """The whole screen, ending in a newline; no line is wider than `columns`."""
-    lines = _everyone(view, columns, local) if user is None else _one(view, user, local)
+    if user is None:
+        lines = _everyone(view, columns, local, past=past)
+    else:
+        lines = _one(view, user, local, past=past)
     lines = [*lines, *_failures(view, columns), *_silent(view.nodes)]
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
@@ -49,13 +53,14 @@ def _failures(view: FleetView, columns: int) -> Iterator[_Line]:
                 yield [("  " + text, "warn")]
 
 
-def _everyone(view: FleetView, columns: int, local: Local) -> list[_Line]:
+def _everyone(view: FleetView, columns: int, local: Local, *, past: bool) -> list[_Line]:
     everyone = people(view)
     if not everyone:
-        return [[(f"Nobody holds a GPU now{_on_nodes(view)}.", None)]]
+        return [[(_nothing(view, "Nobody", "a GPU", past=past), None)]]
     table = [_cells(person, view.taken_at, local) for person in everyone]
     widths = _widths(table, columns)
-    lines: list[_Line] = [[(_joined(_HEADS, widths), "head")]]
+    heads = [head.removesuffix(" NOW") for head in _HEADS] if past else _HEADS
+    lines: list[_Line] = [[(_joined(heads, widths), "head")]]
     for person, cells in zip(everyone, table, strict=True):
         role: Role | None = "held" if person.idle_gpus else None
         lines.append([(_joined(cells, widths), role if person.seen else "unknown")])
@@ -107,18 +112,20 @@ def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
     )
 
 
-def _one(view: FleetView, user: str, local: Local) -> list[_Line]:
+def _one(view: FleetView, user: str, local: Local, *, past: bool) -> list[_Line]:
     theirs = [holding for holding in holdings(view) if holding.user == user]
     for person in people(view):
         if person.user == user:
             return [_title(person, view.taken_at, local), *_details(theirs)]
-    return [[(f"{user} holds no GPU now{_on_nodes(view)}.", None)]]
+    return [[(_nothing(view, user, "no GPU", past=past), None)]]
 
 
-def _on_nodes(view: FleetView) -> str:
+def _nothing(view: FleetView, who: str, what: str, *, past: bool) -> str:
+    words = f"{who} held {what} then" if past else f"{who} holds {what} now"
     if view.summary.nodes < 2:
-        return ""
-    return f" on the {counted(view.summary.nodes_reporting, 'node')} that report"
+        return f"{words}."
+    reporting = counted(view.summary.nodes_reporting, "node")
+    return f"{words} on the {reporting} that {'reported' if past else 'report'}."
 
 
 def _title(person: Person, now: float, local: Local) -> _Line:

@@ -8,14 +8,23 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
 from fleet_smi.model.digest import Digest, busy_percent, share_percent
-from fleet_smi.model.digest_words import TOO_MANY_JOBS, energy, heard, hours, how_called, money, use
+from fleet_smi.model.digest_words import (
+    TOO_MANY_JOBS,
+    advice,
+    energy,
+    heard,
+    hours,
+    how_called,
+    money,
+    use,
+)
 from fleet_smi.model.history import Job, Usage
 from fleet_smi.model.units import format_duration
 from fleet_smi.wire.report_page import charts
 from fleet_smi.wire.report_page.tables import usage_table, words_table
 from fleet_smi.wire.static_page import policy
 from fleet_smi.wire.static_page.markup import Html, element, joined
-from fleet_smi.wire.static_page.words import counted, percent
+from fleet_smi.wire.static_page.words import percent
 
 __all__ = ["page"]
 
@@ -66,7 +75,7 @@ def _figures(told: Digest) -> Html:
     listening = percent(None) if told.heard is None else heard(told)
     cells = (
         _figure(
-            hours(total.gpu_seconds), "GPU-hours in use", f"{percent(taken)} of all there were"
+            hours(total.gpu_seconds), "GPU-hours in use", f"{percent(taken)} of what there was"
         ),
         _figure(percent(busy_percent(total)), "busy while in use", "mean load"),
         _figure(
@@ -124,7 +133,7 @@ def _daily(rows: tuple[Usage, ...]) -> list[float]:
 
 def _waste(jobs: Iterable[Job]) -> Iterator[tuple[str, str, Html]]:
     for job in jobs:
-        said = "; ".join(job.advice) or counted(job.gpus, "GPU")
+        said = "; ".join(advice(job))
         telling = job.command and " " in job.command  # a bare "python" says nothing
         command = element("div", job.command, class_="command") if telling else None
         yield job.user, f"{hours(job.sums.idle_seconds)} h idle", joined(said, command)

@@ -36,15 +36,18 @@ def states(by_state: Mapping[State, float]) -> Html:
         wide = seconds / whole * _WIDTH
         bars.append(_rect(at, 0, max(0.5, wide - 1), 18, state))
         at += wide
-    words = [
-        f"{state} {hours(seconds)} h ({percent(share_percent(seconds, whole))})"
-        for state, seconds in told
-    ]
+    words = [f"{state} {hours(seconds)} h ({_share(seconds, whole)})" for state, seconds in told]
     drawing = _drawing(18, "GPU-hours by state: " + ", ".join(words), *bars)
     keys = (
         element("li", _key(state), f" {text}") for (state, _), text in zip(told, words, strict=True)
     )
     return joined(drawing, element("ul", *keys, class_="keys"))
+
+
+def _share(part: float, whole: float) -> str:
+    """What is there is never called nothing."""
+    share = share_percent(part, whole)
+    return "<1 %" if share is not None and 0 < share < 0.5 else percent(share)
 
 
 def days(seconds: Sequence[float], start: float) -> Html:

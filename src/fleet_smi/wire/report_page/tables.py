@@ -8,7 +8,7 @@ from fleet_smi.model.fleet import State
 from fleet_smi.model.history import Sums
 from fleet_smi.wire.report_page.charts import COLOURS
 from fleet_smi.wire.static_page.markup import Html, element
-from fleet_smi.wire.static_page.words import UNKNOWN, percent
+from fleet_smi.wire.static_page.words import percent
 
 _HEADS = {"user": "Person", "group": "Group", "node": "Node", "model": "Model"}
 _BAR_PIXELS = 160
@@ -75,7 +75,7 @@ def _numbers(told: Digest, sums: Sums) -> dict[str, str]:
         "hours": hours(sums.gpu_seconds),
         "share": percent(share_percent(sums.gpu_seconds, told.usages.total.gpu_seconds)),
         "busy": percent(busy_percent(sums)),
-        "idle": f"{hours(sums.idle_seconds)} h" if sums.idle_seconds else UNKNOWN,
+        "idle": f"{hours(sums.idle_seconds)} h",
         "energy": energy(sums),
     }
     return numbers if told.price is None else numbers | {"cost": money(told, sums)}

@@ -1,0 +1,118 @@
+"""What is written of a node and when: its history first, and what is safe is told last."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.hub.database import open_database
+from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.history.history import History
+from fleet_smi.hub.keeping import Keeping
+from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.turns import Turns
+from fleet_smi.model.snapshot import Snapshot
+from tests.builders import NOON, gpu, snapshot
+from tests.hub.history.kept import Kept
+from tests.machines import wait_until
+
+
+class Slow(Kept):
+    """A keeper who has written no more than it is let."""
+
+    done = 0
+
+    def is_done(self, number: int) -> bool:
+        return number <= self.done
+
+
+class OneNode:
+    """One node, of which all that changes is due at each turn."""
+
+    def __init__(self, memory: Memory[Remembered]) -> None:
+        self.memory = memory
+        self.keeper = Slow()
+        self._fleet = Fleet()
+        self.history = History(self._fleet, self.keeper)
+        self.keeping = Keeping(self._fleet, memory, self.history, Turns(1))
+
+    def report(self, sequence: int) -> int | None:
+        """Up to where the node is told that its reports are safe."""
+        told = sample(sequence)
+        change = self._fleet.apply(told, NOON + sequence)
+        assert change is not None
+        self.history.take(change)
+        if change.late:
+            self.keeping.unkeep(told.node_id)
+        return self.keeping.kept(told)
+
+    def turn(self) -> None:
+        """A turn, and all that it gave to the disk is written."""
+        self.keeping.changed(self._fleet.take_dirty())
+        self.keeping.turn()
+        wait_until(lambda: self.memory.kept == self.memory.given)
+
+    def write_history(self) -> None:
+        self.keeper.done = len(self.keeper.batches)
+
+
+def sample(sequence: int) -> Snapshot:
+    return snapshot(gpu(), sequence=sequence, run_id="run", taken_at=NOON + sequence)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[OneNode]:
+    engine = open_database(tmp_path / "hub")
+    memory = Memory(engine, Remembered)
+    yield OneNode(memory)
+    memory.close()
+    engine.dispose()
+
+
+def test_a_node_is_remembered_only_when_its_history_is_written(node: OneNode) -> None:
+    node.report(1)
+    node.turn()
+    node.report(2)
+    node.turn()
+    assert (node.memory.given, node.report(3)) == (0, None)
+    node.write_history()
+    node.turn()
+    (remembered,) = node.memory.load()
+    assert remembered.snapshot.sequence == 1
+
+
+def test_what_is_told_to_be_safe_is_written_in_both(node: OneNode) -> None:
+    node.report(1)
+    node.turn()
+    node.write_history()
+    node.turn()
+    node.turn()
+    assert node.report(2) == 1
+
+
+def test_what_comes_late_is_done_before_its_node_is_saved(node: OneNode) -> None:
+    node.report(1)
+    node.report(60)
+    node.report(20)
+    node.turn()
+    assert not node.keeper.batches
+    for now in (61, 64):  # nothing more comes
+        node.history.tick(NOON + now)
+    node.turn()
+    node.write_history()
+    node.turn()
+    node.turn()
+    assert node.report(61) == 60
+    assert NOON + 20 in [one.start for one in node.keeper.periods(gpu().uuid)]
+
+
+def test_who_asks_for_all_at_once_gets_it_and_nothing_is_told_too_early(node: OneNode) -> None:
+    node.report(1)
+    node.keeping.changed(["id-of-gpu01"])
+    node.keeping.write_all()
+    wait_until(lambda: node.memory.kept == 1)
+    node.turn()
+    assert node.report(2) is None
+    node.write_history()
+    node.turn()
+    assert node.report(3) == 1
