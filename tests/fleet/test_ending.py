@@ -61,7 +61,7 @@ def test_hub_and_agent_end_within_two_seconds_and_leave_nothing(
     wait_until(lambda: not processes_with(str(lab.folder)))
     socket.create_server(("127.0.0.1", hub.port)).close()
     assert list(temporary.iterdir()) == []
-    assert names_in(hub.state) == {"hub.db", "history.db", "lock"}
+    assert names_in(hub.state) == {"hub.db", "history.db", "history.db.lock", "lock"}
     assert names_in(node.drop) <= {f"node.{node_id_in(hub)[:8]}.fsmi"}
     assert names_in(node.state) <= {"credential.json", "spool"}
 

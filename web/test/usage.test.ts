@@ -3,7 +3,7 @@ import type { Job, Sums, Usages } from "../src/feed/history";
 import { barOf, lookOf, newestFirst } from "../src/state/gantt";
 import type { Person } from "../src/state/people.svelte";
 import { busyShare, usageRows } from "../src/state/usage";
-import { jobFacts, jobName, personFacts, usedParts, usedWords, whenWords } from "../src/text/job";
+import { jobFacts, jobName, personFacts, placesWords, usedParts, usedWords, whenWords } from "../src/text/job";
 import { summedStates } from "../src/text/usage";
 
 function sums(gpu: number, busy = gpu, idle = 0): Sums {
@@ -84,5 +84,6 @@ it("jobs that still run are counted in good English", () => {
 
 it("a job that still runs says so", () => {
   expect(whenWords(0, 3600, 7200)).toMatch(/, for 1 h 00$/);
+  expect([placesWords(["a:0", "a:1"]), placesWords(["a:0", "b:0", "c:7"])]).toEqual(["a", "a and 2 other nodes"]);
   expect(whenWords(0, null, 7200)).toMatch(/, still runs, 2 h 00$/);
 });

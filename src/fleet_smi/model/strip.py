@@ -20,6 +20,7 @@ _Part = tuple[float, Look, float | None]
 """What a period has of a column, how it looked and its load."""
 _share = itemgetter(0)
 _SAMPLED = (1 / 6, 1 / 2, 5 / 6)
+"""Where columns are looked at, as parts of them."""
 UNHEARD, UNTOLD = 0, 255
 """The look and the load of a sample of which nothing is known."""
 _UNTOLD_AS_ZERO = bytes([*range(UNTOLD), 0])

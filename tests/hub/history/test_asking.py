@@ -227,6 +227,15 @@ def test_months_are_told_by_the_longest_grain_where_it_goes_back_so_far(store: S
     assert asked.series("id-1", DAY, DAY + 90 * 86400.0).grain_seconds == 10800
 
 
+def test_what_is_not_done_yet_of_a_grain_is_told_by_a_finer_one(store: Store) -> None:
+    now = DAY + 10800 + 2 * 900
+    quarters = [row(now - 900 * back, grain=900, busy=80.0) for back in (2, 1)]
+    asked = asking(store, Batch(series=[row(DAY, grain=10800), *quarters]))
+    found = asked.series("id-1", now - 90 * 86400.0, now, 720)
+    assert found.grain_seconds == 10800
+    assert found.gpus["GPU-a"]["busy_percent"].mean[-2:] == [50.0, 80.0]
+
+
 def test_a_node_without_figures_has_an_empty_series(store: Store) -> None:
     found = asking(store).series("nobody", DAY, DAY + 60.0, 10)
     assert found.gpus == {}

@@ -161,7 +161,7 @@ class Asking:
         """The figures of a node, as fine as there are and not more than so many points."""
         with self._store.reading() as connection:
             grain = figures.grain_for(connection, start, end, points)
-            rows = figures.rows_between(connection, node_id, start, end, grain)
+            rows = figures.rows_until_now(connection, node_id, start, end, grain)
             coarsest = figures.stand_ins(connection, node_id, start, end, grain)
         return figures.as_series(rows, start, end, grain, points, coarsest)
 

@@ -50,13 +50,6 @@ def grain_for(connection: Connection, start: float, end: float, points: int) -> 
     return next((grain for grain, at in begins.items() if at <= far_enough), GRAINS[-1])
 
 
-def stand_ins(
-    connection: Connection, node_id: str, start: float, end: float, grain: int
-) -> list[SeriesRow]:
-    """What holds where a grain has no rows."""
-    return rows_between(connection, node_id, start, end, _COARSE) if grain < _COARSE else []
-
-
 def rows_between(
     connection: Connection, node_id: str, start: float, end: float, grain: int
 ) -> list[SeriesRow]:
@@ -67,6 +60,25 @@ def rows_between(
         SeriesRow(grain_seconds=grain, node_id=node_id, start=at, uuids=_uuids(uuids), data=data)
         for at, uuids, data in connection.execute(_ROWS, asked)
     ]
+
+
+def rows_until_now(
+    connection: Connection, node_id: str, start: float, end: float, grain: int
+) -> list[SeriesRow]:
+    """The same, and at the end finer ones: what they are to be joined to is not done yet."""
+    rows = rows_between(connection, node_id, start, end, grain)
+    if grain > GRAINS[0]:
+        done = rows[-1].start + grain if rows else start
+        finer = GRAINS[GRAINS.index(grain) - 1]
+        rows += rows_between(connection, node_id, max(done, end - 2 * grain), end, finer)
+    return rows
+
+
+def stand_ins(
+    connection: Connection, node_id: str, start: float, end: float, grain: int
+) -> list[SeriesRow]:
+    """What holds where a grain has no rows."""
+    return rows_between(connection, node_id, start, end, _COARSE) if grain < _COARSE else []
 
 
 def rows_at(connection: Connection, at: float) -> list[SeriesRow]:

@@ -75,7 +75,7 @@ class History:
         node_id = change.snapshot.node_id
         book = self._books.get(node_id) or self._begun(node_id)
         if change.late:
-            self._take_late(book, change)
+            self._too_late += not self._take_late(book, change)
         elif not book.gathers(change):
             self._turn(book, change)
 
@@ -158,6 +158,8 @@ class History:
             self._tell(change)
             if self._ended() > ended:
                 self._unsaved.add(book.node_id)
+        else:  # it may still fill a gap: a hub that was killed had heard what came after it
+            self._take_late(book, change)
 
     def _ended(self) -> int:
         """How many rows have a beginning that a book decides.
@@ -189,7 +191,8 @@ class History:
             self._batch.nodes.append(row)
             self._batch.gpus += _gpus(change.snapshot, name)
 
-    def _take_late(self, book: Book, change: Change) -> None:
+    def _take_late(self, book: Book, change: Change) -> bool:
+        """Whether there is a gap that it belongs to."""
         before = late = self._late.get(book.node_id)
         if before is not None and not before.fits(change.at):
             self._end_late(before, change.at)
@@ -197,10 +200,10 @@ class History:
         if late is None:
             late = Late.into(book, change, self._fleet.thresholds, before)
         if late is None:
-            self._too_late += 1
-            return
+            return False
         self._late[book.node_id] = late
         late.take(change)
+        return True
 
     def _end_late(self, late: Late, next_at: float = inf) -> None:
         del self._late[late.book.node_id]
