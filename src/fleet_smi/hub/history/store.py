@@ -199,7 +199,7 @@ class Store:
         self._prepared = self._damaged = False
 
 
-def open_history(where: str | Path, *, patience_seconds: float = 2.0) -> Store:
+def open_history(where: str | Path, *, patience_seconds: float = 5.0) -> Store:
     """The history in this file or behind this URL; raise `StateError` where it is not ours.
 
     One that cannot be had now is had later: whoever writes tries again. A hub that was killed

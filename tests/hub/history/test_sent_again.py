@@ -1,0 +1,85 @@
+"""Reports that are sent again, since a hub was killed that had not kept them: all count once."""
+
+from itertools import pairwise
+
+import pytest
+from msgspec.structs import replace
+
+from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.model.snapshot import Snapshot
+from tests.builders import HOUR, NOON, gpu, process, snapshot
+from tests.hub.history.kept import Watched
+
+NODE, UUID = "id-of-gpu01", gpu().uuid
+
+
+def sample(number: int, pace: float = 1.0) -> Snapshot:
+    made = snapshot(gpu(), sequence=number, run_id="run", taken_at=NOON + number * pace)
+    return replace(made, interval_seconds=pace)
+
+
+def remembered(watched: Watched) -> Remembered:
+    found = watched.fleet.remembered(NODE)
+    assert found is not None
+    return found
+
+
+def killed(watched: Watched, memory: Remembered) -> Watched:
+    """The next life of a hub that remembers less of the node than its history knows."""
+    watched.history.save([NODE])
+    fleet = Fleet()
+    fleet.restore(memory)
+    return Watched(watched.kept, fleet)
+
+
+def ended(watched: Watched, at: float) -> float:
+    """The seconds of the GPU, once nothing more comes."""
+    for _ in range(2):  # what came late is done
+        watched.history.tick(at)
+        at += 2.0
+    watched.history.forget(NODE, at)
+    watched.history.tick(at + 2.0)
+    return watched.kept.seconds(place=(NODE, UUID))
+
+
+def test_a_hub_that_is_killed_within_a_backlog_is_sent_the_rest_of_it() -> None:
+    watched = Watched()
+    for number in range(10):
+        watched.take(sample(number), NOON + number)
+    before = remembered(watched)
+    watched.take(sample(100), NOON + 100)  # heard by another way, before what the agent kept
+    after = killed(watched, before)
+    for number in range(10, 110):
+        after.take(sample(number), NOON + number + 0.01)
+    assert ended(after, NOON + 109.5) == pytest.approx(110.0, abs=4.0)
+    for one, following in pairwise(after.kept.periods(UUID)):
+        assert following.start - (one.end or 0.0) == pytest.approx(0.0, abs=0.05)
+
+
+def test_one_that_comes_a_moment_later_the_second_time_hides_none_that_follow() -> None:
+    watched = Watched()
+    for number in range(10):
+        watched.take(sample(number), NOON + number)
+    after = killed(watched, remembered(watched))
+    after.history.tick(NOON + 15)  # silent, for now: the last one is counted up to 10 s
+    busy = replace(sample(10), gpus=(gpu(busy_percent=90.0, processes=(process(1),)),))
+    after.take(replace(sample(11), sequence=10), NOON + 9.01)
+    after.take(replace(busy, sequence=11), NOON + 9.99)
+    after.take(replace(busy, sequence=12), NOON + 11.0)
+    after.history.save([NODE])
+    (going_on,) = [one for _, one in after.history.open().periods]
+    assert (going_on.state, going_on.start) == ("busy", NOON + 10)
+
+
+def test_what_comes_late_stays_in_the_hour_in_which_a_node_is_heard_again() -> None:
+    watched = Watched()
+    watched.take(sample(0, HOUR), NOON)
+    watched.take(sample(6, HOUR), NOON + 6 * HOUR)
+    for number in range(1, 6):
+        watched.take(sample(number, HOUR), NOON + number * HOUR)
+    for seconds in (1.0, 4.0):
+        watched.history.tick(NOON + 6 * HOUR + seconds)
+    watched.take(sample(7, HOUR), NOON + 7 * HOUR)
+    watched.history.forget(NODE, NOON + 7 * HOUR)
+    watched.history.tick(NOON + 7 * HOUR + 9)
+    assert watched.kept.seconds(place=(NODE, UUID)) == pytest.approx(7 * HOUR)
