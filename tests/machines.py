@@ -26,7 +26,7 @@ USERS = ("daemon", "games", "nobody")
 """Three users that every Debian and most other systems have."""
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for something to become true; fail if it never does."""
     until = time.monotonic() + seconds
     while not condition():

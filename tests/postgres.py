@@ -59,7 +59,7 @@ class Postgres:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(self._answers, 30.0)
+        wait_until(self._answers)
 
     def stop(self) -> None:
         """End it at once, and all who are connected."""

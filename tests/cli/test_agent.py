@@ -177,7 +177,7 @@ def test_no_sample_is_missing_after_the_hub_was_away(
     wait_until(lambda: time.monotonic() > end_of_outage)
     sink.keeps = True
     sink.start()
-    wait_until(lambda: max(sink.sequences(), default=0) > lost + 20, 20)
+    wait_until(lambda: max(sink.sequences(), default=0) > lost + 20)
     agent.terminate()
     agent.wait(5)
     assert sink.sequences() == set(range(1, max(sink.sequences()) + 1))

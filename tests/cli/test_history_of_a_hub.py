@@ -67,9 +67,9 @@ class Cluster:
 
     def goes_on(self) -> None:
         """The live view shows new reports of every node."""
-        wait_until(self._all_report, 30.0)
+        wait_until(self._all_report)
         before = max(self.sequences())
-        wait_until(lambda: min(self.sequences()) > before, 30.0)
+        wait_until(lambda: min(self.sequences()) > before)
 
     def gaps(self) -> tuple[Gap, ...]:
         with closing(HubClient(self.url)) as client:
@@ -88,7 +88,7 @@ class Cluster:
     def _begin(self) -> subprocess.Popen[bytes]:
         where = ("--listen", f"127.0.0.1:{self._port}", "--state", str(self.state))
         hub = self._start("hub", *where, "--insecure-open")
-        wait_until(self._listens, 30.0)
+        wait_until(self._listens)
         return hub
 
     def _listens(self) -> bool:
@@ -168,7 +168,7 @@ class TestSmallDisk:
     def test_while_the_disk_is_full_all_is_shown_and_later_written(self, cluster: Cluster) -> None:
         began, ballast = time.time(), cluster.state / "ballast"
         fill(ballast)
-        wait_until(lambda: any("full" in gap.why for gap in cluster.gaps()), 60.0)
+        wait_until(lambda: any("full" in gap.why for gap in cluster.gaps()))
         (gap,) = cluster.gaps()
         assert gap.end is None
         cluster.goes_on()

@@ -65,7 +65,7 @@ def test_side_by_side_the_hub_is_a_router_and_asks_another(lab: Lab, tmp_path: P
                 pushing.push(message(node(device(), Name="pushing")))
                 return hub.reporting() == {"pushing", "behind-a-router"}
 
-            wait_until(both, 20.0)
+            wait_until(both)
 
     def told() -> set[str]:
         with Client(f"tcp://127.0.0.1:{clients}") as client:
@@ -79,7 +79,7 @@ def test_an_agent_tells_the_old_router(lab: Lab, simulated: Simulated) -> None:
         words = AGENT.replace("oldhub:9080", f"127.0.0.1:{router.nodes_port}").split()[1:]
         env = simulated(Scenario(gpus=[SimGpu()])) | {"FLEET_SMI_NODE_NAME": "gpu07"}
         lab.start(*words, env=env, log=lab.folder / "log")
-        wait_until(lambda: bool(router.pushed), 20.0)
+        wait_until(lambda: bool(router.pushed))
     assert decode_node(router.pushed[0]).name == "gpu07"
 
 

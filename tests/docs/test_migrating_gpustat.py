@@ -58,12 +58,12 @@ def test_the_folder_is_read_as_it_is_and_an_agent_can_fill_it(
     (folder / "cml10").write_text(WRITTEN)
     env = simulated(Scenario(gpus=[SimGpu()])) | {"FLEET_SMI_NODE_NAME": "cml11"}
     lab.start(*words_of(DROP, folder), env=env, log=lab.folder / "log")
-    wait_until((folder / "cml11.json").exists, 20.0)
+    wait_until((folder / "cml11.json").exists)
     shown = fleet_smi(*words_of(LOOK, folder), env=env).stdout
     assert "2 of 2 nodes" in shown
 
     hub = LoopbackHub(lab, *words_of(HUB, folder)[1:])
-    wait_until(lambda: len(hub.reporting()) == 2, 20.0)
+    wait_until(lambda: len(hub.reporting()) == 2)
     token = hub.command("token", "add", "--role", "viewer").stdout.strip()
     wait_until(lambda: b"cml10" in fetched(TEXT, hub.url, TOKEN=token))
     assert "\x1b[36m[0]" in fetched(TEXT, hub.url, TOKEN=token).decode()

@@ -59,7 +59,7 @@ def test_in_place_of_a_node_and_of_the_main_node_the_old_questions_are_answered(
     settings = settings_in(TITLE, places, tmp_path)
     monkeypatch.setenv("FLEET_SMI_HUB_GET_STATUS_PASSWORD", "open-sesame")
     hub = LoopbackHub(lab, "--config", settings)
-    wait_until(lambda: bool(hub.reporting()), 20.0)
+    wait_until(lambda: bool(hub.reporting()))
     wrong = msgspec.json.decode(fetched(PASSWORD, hub.url, PASSWORD="8888"))
     assert wrong["error"]["code"] == "bad_password"
     told = fetched(PASSWORD, hub.url, PASSWORD="open-sesame")

@@ -46,7 +46,7 @@ def test_side_by_side_a_hub_hears_its_agents_and_answers_as_its_master(
         for name, value in simulated(Scenario(gpus=[SimGpu()])).items():
             monkeypatch.setenv(name, value)
         hub = LoopbackHub(lab, "--config", settings)
-        wait_until(lambda: len(hub.reporting()) == 2, 20.0)
+        wait_until(lambda: len(hub.reporting()) == 2)
         token = hub.command("token", "add", "--role", "viewer").stdout.strip()
         wait_until(lambda: fetched(CURL, hub.url, TOKEN=token).startswith(b"["))
         told = fetched(CURL, hub.url, TOKEN=token)
@@ -61,7 +61,7 @@ def test_in_place_of_its_agent_its_master_is_answered(lab: Lab, simulated: Simul
     flags = SERVE.replace(":1080", f":{port}").split()[1:]
     lab.start(*flags, env=simulated(Scenario(gpus=[SimGpu()])), log=lab.folder / "log")
     url = f"http://127.0.0.1:{port}"
-    wait_until(lambda: fetched(f"curl {url}/gpu_status", url).startswith(b'{"hostname"'), 20.0)
+    wait_until(lambda: fetched(f"curl {url}/gpu_status", url).startswith(b'{"hostname"'))
 
 
 def test_its_words_are_understood(simulated: Simulated) -> None:

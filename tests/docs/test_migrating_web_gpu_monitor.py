@@ -86,4 +86,4 @@ def test_its_hosts_are_on_a_page_and_in_a_hub_without_being_touched(
 
     monkeypatch.setenv("FLEET_SMI_HUB_SSH_CONFIG", str(config))
     hub = LoopbackHub(lab, *flags(HUB, tmp_path)[1:])
-    wait_until(lambda: hub.reporting() == {os.uname().nodename}, 20.0)
+    wait_until(lambda: hub.reporting() == {os.uname().nodename})

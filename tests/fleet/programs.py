@@ -186,7 +186,7 @@ class LoopbackHub:
         flags = ("--listen", f"127.0.0.1:{self.port}", *self._flags)
         log = self._lab.folder / "hub-log"
         program = self._lab.start("hub", *flags, env=self.env, log=log)
-        wait_until(self._answers, 20)
+        wait_until(self._answers)
         return program
 
     def _answers(self) -> bool:

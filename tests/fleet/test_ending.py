@@ -53,7 +53,7 @@ def test_hub_and_agent_end_within_two_seconds_and_leave_nothing(
     hub = LoopbackHub(lab, "--pull", pulled, "--files", str(node.drop), "--include-self")
     flags = {"pull": ("--serve", pulled), "files": ("--drop", str(node.drop))}
     agent = node.agent(*(flags.get(way) or hub.join_flags()))
-    wait_until(lambda: hub.heard("node") > 0, 20)
+    wait_until(lambda: hub.heard("node") > 0)
 
     for program in (agent, hub.program):
         code, seconds = program.end()

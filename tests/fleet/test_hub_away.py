@@ -24,7 +24,7 @@ def has_heard(hub: LoopbackHub, node: LoopbackNode, taken: int) -> bool:
 def wait_for_all(hub: LoopbackHub, *nodes: LoopbackNode) -> None:
     """Wait until the hub has heard all that the nodes have taken by now."""
     for node in nodes:
-        wait_until(partial(has_heard, hub, node, node.taken()), 60)
+        wait_until(partial(has_heard, hub, node, node.taken()))
     wait_until(lambda: not any(node.missing_reports for node in hub.fleet().nodes))
 
 
@@ -35,11 +35,11 @@ def test_ten_minutes_without_the_hub_cost_no_report(lab: Lab) -> None:
     wait_until(lambda: hub.heard("stays") > 3 and hub.heard("restarted") > 3)
 
     hub.program.kill()
-    wait_until(lambda: restarted.taken() >= SAMPLES_IN_TEN_MINUTES / 2, 60)
+    wait_until(lambda: restarted.taken() >= SAMPLES_IN_TEN_MINUTES / 2)
     assert agents.pop().end()[0] == 0
     taken = restarted.taken()
     agents.append(reporting(restarted, "--to", hub.url))
-    wait_until(lambda: stays.taken() >= SAMPLES_IN_TEN_MINUTES, 60)
+    wait_until(lambda: stays.taken() >= SAMPLES_IN_TEN_MINUTES)
     hub.start()
 
     wait_for_all(hub, stays, restarted)
@@ -58,7 +58,7 @@ def test_a_hub_that_is_killed_again_and_again_misses_nothing(lab: Lab) -> None:
     hub, node = LoopbackHub(lab), LoopbackNode(lab, "node")
     reporting(node, *hub.join_flags())
     for _ in range(4):
-        wait_until(partial(has_heard, hub, node, node.taken() + chance.randrange(1, 9)), 60)
+        wait_until(partial(has_heard, hub, node, node.taken() + chance.randrange(1, 9)))
         hub.program.kill()
         hub.start()
     wait_for_all(hub, node)

@@ -56,7 +56,7 @@ files_interval = "1s"
 
 
 def test_all_ways_are_in_one_table_that_says_what_each_cannot_tell(hub: LoopbackHub) -> None:
-    wait_until(lambda: hub.reporting() == set(WAYS), 30)
+    wait_until(lambda: hub.reporting() == set(WAYS))
     found = {node.name: node for node in hub.fleet().nodes}
     assert {name: node.via for name, node in found.items()} == WAYS
     assert all(len(node.gpus) == 2 for node in found.values())

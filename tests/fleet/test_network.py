@@ -134,7 +134,7 @@ def running(sim_lib: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture
 def fleet(running: Fleet) -> Fleet:
     """All of it, once every node reports."""
-    wait_until(lambda: running.reporting() == set(WAYS), 30)
+    wait_until(lambda: running.reporting() == set(WAYS))
     return running
 
 
@@ -156,13 +156,13 @@ def test_a_node_that_is_cut_off_is_silent_and_not_offered_until_it_is_back(
     assert fleet.offered() == set(WAYS)
     fleet.hosts[name].cut()
     try:
-        wait_until(lambda: fleet.sees_silence(name), 30)
+        wait_until(lambda: fleet.sees_silence(name))
         assert fleet.offered() == set(WAYS) - {name}
         assert [gpu.verdict.state for gpu in fleet.look()[name].gpus] == ["unknown"] * 2
         assert f"{name} · 2 × H100 80GB · SILENT for" in fleet.run("--hub", HUB).stdout
     finally:
         fleet.hosts[name].mend()
-    wait_until(lambda: fleet.reporting() == set(WAYS), 30)
+    wait_until(lambda: fleet.reporting() == set(WAYS))
     assert fleet.offered() == set(WAYS)
     assert fleet.look()[name].trouble is None
     assert fleet.look()[name].missing_reports == 0
@@ -172,10 +172,10 @@ def test_what_was_sampled_while_cut_off_is_sent_afterwards(fleet: Fleet) -> None
     before = fleet.look()["push2"].sequence
     fleet.hosts["push2"].cut()
     try:
-        wait_until(lambda: fleet.sees_silence("push2"), 30)
+        wait_until(lambda: fleet.sees_silence("push2"))
     finally:
         fleet.hosts["push2"].mend()
-    wait_until(lambda: fleet.look()["push2"].sequence > before + 3, 30)
+    wait_until(lambda: fleet.look()["push2"].sequence > before + 3)
     assert fleet.look()["push2"].missing_reports == 0
 
 

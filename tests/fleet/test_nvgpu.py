@@ -61,7 +61,7 @@ def nvgpu_web(peer: Peer, env: Mapping[str, str], log: Path) -> Iterator[str]:
             stderr=file,
         )
     try:
-        wait_until(lambda: process.poll() is not None or _address(log) is not None, 60.0)
+        wait_until(lambda: process.poll() is not None or _address(log) is not None)
         address = _address(log)
         assert address is not None, log.read_text()
         yield address
@@ -88,7 +88,7 @@ def test_its_agent_is_heard_by_a_hub(
         settings = tmp_path / "fleet-smi.toml"
         settings.write_text(f'[hub]\nnvgpu = ["{agent}"]\nnvgpu_interval = "0.5s"\n')
         hub = LoopbackHub(lab, "--config", str(settings))
-        wait_until(lambda: bool(hub.reporting()), 20.0)
+        wait_until(lambda: bool(hub.reporting()))
         (node,) = hub.fleet().nodes
     assert (node.name, node.via) == (socket.gethostname(), "nvgpu")
     idle, busy = node.gpus
@@ -97,7 +97,7 @@ def test_its_agent_is_heard_by_a_hub(
     assert [one.user for one in busy.processes or ()] == [ME, None]
     assert busy.verdict.state == "busy"
     # The agent is gone now: what it said is not shown as live.
-    wait_until(lambda: not hub.reporting(), 20.0)
+    wait_until(lambda: not hub.reporting())
     (node,) = hub.fleet().nodes
     assert {each.verdict.state for each in node.gpus} == {"unknown"}
 
@@ -112,7 +112,7 @@ def test_its_master_is_told_by_an_agent(
         env=os.environ | driver,
         log=tmp_path / "agent.log",
     )
-    wait_until(lambda: answers(f"{own}/gpu_status"), 20.0)
+    wait_until(lambda: answers(f"{own}/gpu_status"))
     dead = f"http://127.0.0.1:{free_port()}"
     settings = tmp_path / "nvgpu_master.cfg"
     settings.write_text(f"AGENTS = [{own!r}, {dead!r}, 'self']\n")

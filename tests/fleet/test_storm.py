@@ -85,9 +85,9 @@ def agents(door: Door, folder: Path, stack: ExitStack) -> None:
 def test_agents_that_return_at_once_are_spread(door: Door, tmp_path: Path) -> None:
     with ExitStack() as stack:
         agents(door, tmp_path, stack)
-        wait_until(lambda: len(door.knocks) > 1.5 * AGENTS, 20)
+        wait_until(lambda: len(door.knocks) > 1.5 * AGENTS)
         door.is_open = True
-        wait_until(lambda: len(door.heard) == AGENTS, 30)
+        wait_until(lambda: len(door.heard) == AGENTS)
     knocks = door.knocks[AGENTS:]  # at first they cannot know better
     ends = [bisect_left(knocks, at + WINDOW_SECONDS) for at in knocks]
     most = max(end - start for start, end in enumerate(ends))

@@ -142,8 +142,8 @@ class Lives:
 
     def _wait(self) -> None:
         """Let those who write come after: an interval is long."""
-        wait_until(lambda: self._writer.written == self._writer.given, 60.0)
-        wait_until(lambda: self._memory.kept == self._memory.given, 60.0)
+        wait_until(lambda: self._writer.written == self._writer.given)
+        wait_until(lambda: self._memory.kept == self._memory.given)
 
 
 class Line(Reporter):
