@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fleet_smi.hub.history.past import GpuThen, NodeThen, fleet_at
 from fleet_smi.hub.history.rows import NodeRow, Presence
@@ -60,7 +61,31 @@ def test_holders_are_the_processes_and_people_of_then() -> None:
     )
     assert [(one.user, one.seen) for one in people(found)] == [("alice", True), (UNSEEN, False)]
     (process,) = found.nodes[0].gpus[0].processes or ()
-    assert (process.pid, process.gpu_memory_bytes, process.hidden) == (7, 1 << 30, False)
+    assert (process.pid, process.hidden) == (7, False)
+
+
+def test_who_was_there_alone_had_all_the_memory_that_was_used() -> None:
+    both = {"holders": (ALICE, replace(ALICE, pid=8, user="bob"))}
+    alone, shared = seen(
+        gpu_then(0, "busy", period={"holders": (ALICE,)}, memory_used_mebibytes=2048.0),
+        gpu_then(1, "busy", period=both, memory_used_mebibytes=2048.0),
+    )
+    assert [one.gpu_memory_bytes for one in alone.processes or ()] == [2 << 30]
+    assert [one.gpu_memory_bytes for one in shared.processes or ()] == [None, None]
+
+
+def test_the_reason_has_the_figures_of_the_moment() -> None:
+    reason = {"holders": (ALICE,), "reason": "alice, started 2 s ago"}
+    busy, unmeasured, held, free = seen(
+        gpu_then(0, "busy", period=reason, busy_percent=96.2),
+        gpu_then(1, "busy", period=reason),
+        gpu_then(2, "held", period=reason, since=NOON - 1200),
+        gpu_then(3, "free", period={"reason": "nobody on it"}),
+    )
+    assert busy.verdict.reason == "alice, 96 %"
+    assert unmeasured.verdict.reason == "alice, load unknown"
+    assert held.verdict.reason == "alice, idle for 20 min"
+    assert free.verdict.reason == "nobody on it"
 
 
 def test_one_that_was_held_had_been_idle_at_least_since_then() -> None:

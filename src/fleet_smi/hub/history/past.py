@@ -11,12 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.hub.history.rows import NodeRow, Presence
+from fleet_smi.model import reasons
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, Verdict
 from fleet_smi.model.history import GpuOfNode, Holder, Period
 from fleet_smi.model.people import UNSEEN
 from fleet_smi.model.snapshot import Host, Process
 from fleet_smi.model.text import natural
-from fleet_smi.model.units import MIB
+from fleet_smi.model.units import MIB, format_duration
 from fleet_smi.model.verdict import silenced
 from fleet_smi.model.views import summary_of
 
@@ -116,21 +117,24 @@ def _instance(at: float, then: GpuThen) -> JudgedInstance:
 
 
 def _held(then: GpuThen) -> dict[str, Any]:
-    """Its memory and who was on it."""
+    """Its memory and who was on it: who was there alone had all that was used."""
     mebibytes = then.figures.get("memory_used_mebibytes")
+    used = None if mebibytes is None else round(mebibytes * MIB)
     holders, unread = then.period.holders, then.period.state in _WITHOUT_A_LIST
+    theirs = used if len(holders) == 1 else None
+    processes = tuple([_process(holder, theirs) for holder in holders])
     return {
         "memory_total_bytes": then.gpu.memory_total_bytes,
-        "memory_used_bytes": None if mebibytes is None else round(mebibytes * MIB),
-        "processes": None if unread and not holders else tuple(map(_process, holders)),
+        "memory_used_bytes": used,
+        "processes": None if unread and not holders else processes,
     }
 
 
-def _process(holder: Holder) -> Process:
+def _process(holder: Holder, memory_bytes: int | None) -> Process:
     return Process(
         pid=holder.pid,
         kind="compute",
-        gpu_memory_bytes=holder.memory_bytes,
+        gpu_memory_bytes=memory_bytes,
         user=None if holder.user == UNSEEN else holder.user,
         name=holder.name,
         command=holder.command,
@@ -145,11 +149,22 @@ def _verdict(at: float, then: GpuThen) -> Verdict:
     state = then.period.state
     return Verdict(
         state=state,
-        reason=then.period.reason,
+        reason=_reason(at, then),
         since=then.since,
         # It was called held once it had been idle for a while: it was so at least since then.
         idle_seconds=at - then.since if state == "held" else None,
     )
+
+
+def _reason(at: float, then: GpuThen) -> str:
+    """Why, by the figures of that moment: those in the period's own words are of its beginning."""
+    state, holders = then.period.state, then.period.holders
+    people = [*dict.fromkeys([one.user for one in holders if one.user != UNSEEN])]
+    if people and state == "busy":
+        return f"{reasons.listed(people)}, {reasons.percent(then.figures.get('busy_percent'))}"
+    if people and state == "held":
+        return f"{reasons.listed(people)}, idle for {format_duration(at - then.since)}"
+    return then.period.reason
 
 
 def _as_heard(at: float, period: Period, part: _Part) -> _Part:
