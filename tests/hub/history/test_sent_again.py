@@ -83,3 +83,17 @@ def test_what_comes_late_stays_in_the_hour_in_which_a_node_is_heard_again() -> N
     watched.history.forget(NODE, NOON + 7 * HOUR)
     watched.history.tick(NOON + 7 * HOUR + 9)
     assert watched.kept.seconds(place=(NODE, UUID)) == pytest.approx(7 * HOUR)
+
+
+def test_a_long_backlog_that_is_sent_again_is_no_clock_that_was_set_back() -> None:
+    watched = Watched()
+    watched.take(sample(0, 60.0), NOON)
+    before = remembered(watched)
+    for number in range(1, 500):
+        watched.take(sample(number, 60.0), NOON + 60 * number)
+    after = killed(watched, before)
+    for number in range(1, 510):
+        after.take(sample(number, 60.0), NOON + 60 * number + 0.5)
+    assert ended(after, NOON + 60 * 509) == pytest.approx(60 * 510, abs=120)
+    for one, following in pairwise(after.kept.periods(UUID)):
+        assert one.end == following.start

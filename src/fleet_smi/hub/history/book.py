@@ -19,15 +19,15 @@ from fleet_smi.hub.history.rows import Batch, Checkpoint
 from fleet_smi.hub.history.usage import HOUR_SECONDS, hour_of
 from fleet_smi.model.crowd import Crowd
 from fleet_smi.model.fleet import State
-from fleet_smi.model.snapshot import Gpu, Instance
+from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.thresholds import Thresholds
 
 _GRAIN = GRAINS[0]
 _VERSION = 1
 # A clock that is set back by less is waited for: that time has been counted.
 _SET_BACK_SECONDS = 3600.0
-# About as many reports as an agent may send again because the hub did not keep them.
-_SENT_AGAIN = 120
+# So many lives of an agent are told apart.
+_MOST_RUNS = 4
 _UNTOLD_PACE_SECONDS = 300.0
 
 
@@ -43,6 +43,7 @@ class Page(Struct, kw_only=True, array_like=True):
     gathered: bytes
     ledger: Saved
     rolled: Rolled
+    runs: dict[str | None, int] = {}
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Page)
@@ -53,7 +54,8 @@ class Book:
 
     `last` is when the latest report was taken; up to `_reached` all is counted in the ledger.
     A report like the one before is only gathered, until `_until`; any other is a turn.
-    `states` has one for each GPU, and none while the node is silent.
+    `states` has one for each GPU, and none while the node is silent. `_runs` has the number of
+    the latest report of each run: what has a lower one is sent again.
     """
 
     __slots__ = (
@@ -65,6 +67,7 @@ class Book:
         "_reached",
         "_reported",
         "_rollup",
+        "_runs",
         "_settings",
         "_starts",
         "_until",
@@ -87,6 +90,7 @@ class Book:
         self._crowds: list[Crowd] = []
         self._reported: list[str] | None = None
         self._starts: list[float | None] = []
+        self._runs: dict[str | None, int] = {}
         self._set_pace(None)
 
     def gathers(self, change: Change) -> bool:
@@ -105,13 +109,14 @@ class Book:
             return False
         self._gatherer.gather(at, snapshot)
         self.last = at
+        self._runs[snapshot.run_id] = snapshot.sequence
         return True
 
     def turn(self, change: Change, batch: Batch) -> bool:
         """Take a report that is not like the one before; false when its time was counted."""
         if change.at < self.last:
             self._until = -inf  # whatever it says, the next must be looked at closely
-            if self.last - change.at < max(_SET_BACK_SECONDS, _SENT_AGAIN * self._holds):
+            if self.last - change.at < _SET_BACK_SECONDS or self._has_heard(change.snapshot):
                 return False
             self._start_over(batch)
         at = max(change.at, self._reached)
@@ -123,6 +128,7 @@ class Book:
         self._look(change, at, batch, closely=self._until == -inf)
         self._gatherer.gather(at, change.snapshot)
         self._set_pace(change.snapshot.interval_seconds)
+        self._count_run(change.snapshot)
         self.last = change.at
         # Where its time was counted in part, the next may be of that time as well.
         self._until = (at // _GRAIN + 1) * _GRAIN if at == change.at else -inf
@@ -171,6 +177,7 @@ class Book:
             gathered=bytes(self._gatherer.gathered),
             ledger=self.ledger.saved(),
             rolled=self._rollup.rolled,
+            runs=self._runs,
         )
         return Checkpoint(node_id=self.node_id, data=_encoder.encode(page))
 
@@ -184,6 +191,17 @@ class Book:
         self._gatherer = Gatherer(page.uuids, page.gathered)
         self.ledger = Ledger(self.node_id, page.ledger)
         self._rollup = Rollup(self.node_id, page.rolled)
+        self._runs = page.runs
+
+    def _has_heard(self, snapshot: Snapshot) -> bool:
+        """Whether one as late as this of its run was heard before."""
+        run_id = snapshot.run_id
+        return run_id is not None and snapshot.sequence <= self._runs.get(run_id, -1)
+
+    def _count_run(self, snapshot: Snapshot) -> None:
+        self._runs[snapshot.run_id] = snapshot.sequence
+        if len(self._runs) > _MOST_RUNS:
+            del self._runs[next(iter(self._runs))]
 
     def _set_pace(self, pace: float | None) -> None:
         self._pace = pace
