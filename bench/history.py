@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,12 +27,14 @@ from fleet_smi.hub.history.rows import Batch
 from fleet_smi.hub.history.store import open_history
 from fleet_smi.hub.history.totals import By
 from fleet_smi.hub.history.writer import Writer
+from fleet_smi.hub.hub import MOST_KEPT_A_SECOND
 from fleet_smi.model.units import GIB
 from fleet_smi.simulation.crowd import crowd
 
 LEAST_DAYS = 7
 NODES, LOADED_NODES, COLUMNS, POINTS = 125, 2000, 240, 1000
-_WINDOW_SECONDS, _WINDOWS = 10, 6  # in each, a row of every node is done
+_WARM_SECONDS = 360  # until rows are made of as many nodes in any second
+_WINDOW_SECONDS, _WINDOWS = 30, 5
 _WINDOW_REPORTS = LOADED_NODES * _WINDOW_SECONDS
 _SELDOM = (50_000, 20, 100)  # as the hub has it
 _HOUR, _DAY = 3600, 86400
@@ -181,7 +183,7 @@ def _costs() -> Iterator[Series]:
     with tempfile.TemporaryDirectory(prefix="fleet-smi-bench-") as folder:
         store = open_history(Path(folder) / "history.db")
         writer = Writer(store, keep, clock=lambda: float(past.END))
-        windows = list(_loaded(writer))
+        *windows, kept = _loaded(writer)
         writer.close()
         store.close()
     made = tuple(each[0] for each in windows)
@@ -189,34 +191,48 @@ def _costs() -> Iterator[Series]:
     yield Series(label=COST, values=tuple(map(sum, windows)))
     yield Series(label="of that on the event loop", values=made)
     yield Series(label="of that who writes", values=written)
+    yield Series(label=f"with {MOST_KEPT_A_SECOND} nodes kept a second", values=(sum(kept),))
 
 
 def _loaded(writer: Writer) -> Iterator[tuple[float, float]]:
-    """The CPU seconds of a report, of those who make history and of who writes it."""
+    """The CPU seconds of a report, of those who make history and of who writes it.
+
+    In the last window nodes are kept as well, as a hub does that agents push to.
+    """
     story = crowd(LOADED_NODES, past.GPUS, seed=1, began=float(past.END))
     fleet, clock = Fleet(), time.thread_time
     history, clock_seconds = History(fleet, writer), _clock_seconds()
-    for first in range(0, (1 + _WINDOWS) * _WINDOW_SECONDS, _WINDOW_SECONDS):
+    ids = [story.snapshot(node, float(past.END), 0).node_id for node in range(LOADED_NODES)]
+    end = _WARM_SECONDS + _WINDOWS * _WINDOW_SECONDS
+    for first in range(0, end, _WINDOW_SECONDS):
         made, all_began, own_began = 0.0, time.process_time(), clock()
         for second in range(first, first + _WINDOW_SECONDS):
             for node in range(LOADED_NODES):
                 at = past.END + second + node / LOADED_NODES
                 change = fleet.apply(story.snapshot(node, at, second + 1), at)
-                taken = clock()
+                taken = time.perf_counter()
                 if change is not None:
                     history.take(change)
-                made += clock() - taken - clock_seconds
+                made += time.perf_counter() - taken - clock_seconds
             ticked = clock()
             history.tick(past.END + second + 1.0)
+            if second >= end - _WINDOW_SECONDS:
+                history.save(_kept_in(second, ids))
             made += clock() - ticked
             while writer.written < writer.given:
                 time.sleep(0.01)
         written = time.process_time() - all_began - (clock() - own_began)
-        if first:  # the first is a warm-up
+        if first >= _WARM_SECONDS:
             yield made / _WINDOW_REPORTS, written / _WINDOW_REPORTS
 
 
+def _kept_in(second: int, node_ids: Sequence[str]) -> Sequence[str]:
+    """Whom a hub keeps in that second, so that agents may forget what they sent."""
+    first = second * MOST_KEPT_A_SECOND % len(node_ids)
+    return node_ids[first : first + MOST_KEPT_A_SECOND]
+
+
 def _clock_seconds() -> float:
-    """What it takes to look at the clock twice."""
-    looks = [-(time.thread_time() - time.thread_time()) for _ in range(10_000)]
+    """What it takes to look at the clock twice: that of the CPU takes as long as what is timed."""
+    looks = [-(time.perf_counter() - time.perf_counter()) for _ in range(10_000)]
     return sum(looks) / len(looks)

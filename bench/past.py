@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from fleet_smi.hub.history import sampling, schema
-from fleet_smi.hub.history.grains import Row, pack
+from fleet_smi.hub.history.grains import Rows, pack
 from fleet_smi.hub.history.packed import packed_holders
 from fleet_smi.hub.history.schema import DAY_SECONDS, DAYS, HOUR_SECONDS, SUMS, WEEK_SECONDS
 from fleet_smi.hub.history.store import open_history
@@ -212,10 +213,9 @@ def _write_fleet(database: sqlite3.Connection, nodes: int, start: int) -> None:
 
 
 def _write_series(database: sqlite3.Connection, grain: int, since: int) -> None:
-    chance = random.Random(grain)
+    chance = np.random.default_rng(grain)
     database.execute("CREATE TEMP TABLE pool (number INTEGER PRIMARY KEY, data BLOB)")
-    pool = [(number, pack(_figures(float(grain), chance))) for number in range(_POOL)]
-    database.executemany("INSERT INTO pool VALUES (?, ?)", pool)
+    database.executemany("INSERT INTO pool VALUES (?, ?)", enumerate(pack(_figures(grain, chance))))
     database.execute(
         "WITH RECURSIVE times(at) AS (SELECT ? UNION ALL SELECT at + ? FROM times WHERE at + ? < ?)"
         " INSERT INTO series SELECT ?, at, key, key, pool.data FROM times CROSS JOIN nodes"
@@ -225,13 +225,15 @@ def _write_series(database: sqlite3.Connection, grain: int, since: int) -> None:
     database.execute("DROP TABLE pool")
 
 
-def _figures(seconds: float, chance: random.Random) -> Row:
+def _figures(grain: int, chance: np.random.Generator) -> Rows:
     """Plausible values of a node, the least and the most around the mean."""
-    middles = [*_NODE_MIDDLES, *_GPU_MIDDLES * GPUS]
-    mean = [middle * chance.uniform(0.6, 1.3) for middle in middles]
-    least = tuple(value * chance.uniform(0.7, 1.0) for value in mean)
-    most = tuple(value * chance.uniform(1.0, 1.2) for value in mean)
-    return Row(seconds, least, tuple(mean), most)
+    middles = np.array([*_NODE_MIDDLES, *_GPU_MIDDLES * GPUS])
+    mean = middles * chance.uniform(0.6, 1.3, (_POOL, len(middles)))
+    least, most = (
+        mean * chance.uniform(*around, mean.shape) for around in ((0.7, 1.0), (1.0, 1.2))
+    )
+    seconds = np.full(_POOL, float(grain))
+    return Rows(seconds, seconds, np.stack((least, mean, most), axis=1))
 
 
 def _holders(one: Stretch, began: float) -> bytes:

@@ -1,4 +1,4 @@
-"""What tests of the hub's tokens and people stand on."""
+"""What tests of the hub's database, tokens and people stand on."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,8 @@ from sqlalchemy import Engine
 
 from fleet_smi.hub.credentials import Credentials
 from fleet_smi.hub.database import open_database
+from fleet_smi.hub.fleet import Remembered
+from fleet_smi.hub.memory import Memory
 from tests.hub.accounts import Clock
 
 
@@ -23,6 +25,14 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     opened = open_database(tmp_path / "state")
     yield opened
     opened.dispose()
+
+
+@pytest.fixture
+def memory(engine: Engine) -> Iterator[Memory[Remembered]]:
+    """What outlives the hub: nothing yet."""
+    opened = Memory(engine, Remembered)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

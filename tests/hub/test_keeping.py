@@ -1,11 +1,7 @@
 """What is written of a node and when: its history first, and what is safe is told last."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from fleet_smi.hub.database import open_database
 from fleet_smi.hub.fleet import Fleet, Remembered
 from fleet_smi.hub.history.history import History
 from fleet_smi.hub.keeping import Keeping
@@ -61,12 +57,8 @@ def sample(sequence: int) -> Snapshot:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[OneNode]:
-    engine = open_database(tmp_path / "hub")
-    memory = Memory(engine, Remembered)
-    yield OneNode(memory)
-    memory.close()
-    engine.dispose()
+def node(memory: Memory[Remembered]) -> OneNode:
+    return OneNode(memory)
 
 
 def test_a_node_is_remembered_only_when_its_history_is_written(node: OneNode) -> None:

@@ -1,11 +1,7 @@
 """What a node is told of its reports: that they are kept, and never more of them than are."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from fleet_smi.hub.database import open_database
 from fleet_smi.hub.delivery import Delivery
 from fleet_smi.hub.fleet import Fleet, Remembered
 from fleet_smi.hub.hub import Hub
@@ -42,12 +38,8 @@ class Reporting:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Reporting]:
-    engine = open_database(tmp_path / "hub")
-    memory = Memory(engine, Remembered)
-    yield Reporting(memory)
-    memory.close()
-    engine.dispose()
+def node(memory: Memory[Remembered]) -> Reporting:
+    return Reporting(memory)
 
 
 def test_a_hole_that_is_filled_is_not_kept_before_it_is_written_too(node: Reporting) -> None:

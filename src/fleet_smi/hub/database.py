@@ -7,7 +7,7 @@ back with the power, and what is called kept must be kept.
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -165,6 +165,25 @@ def fact(connection: Connection, name: str) -> str | None:
     return connection.scalar(select(facts.c.value).where(facts.c.name == name))
 
 
+def take_steps(
+    connection: Connection,
+    name: str,
+    steps: Sequence[Callable[[Connection], None]],
+    too_new: type[StateError] = StateError,
+) -> None:
+    """Bring a database that tells its version up; the first step brings version 1 to 2."""
+    found, known = int(fact(connection, "schema") or 0), 1 + len(steps)
+    if found > known:
+        raise too_new(
+            f"{name} is of version {found} and this fleet-smi knows {known}: "
+            "update fleet-smi on this machine"
+        )
+    for step in steps[found - 1 :]:
+        step(connection)
+    if found < known:
+        _set_fact(connection, "schema", str(known))
+
+
 def credentials_changed(connection: Connection) -> None:
     """Let the running hub see that it must read its tokens and users again."""
     _set_fact(connection, "credentials_revision", secrets.token_hex(8))
@@ -201,20 +220,11 @@ def _create(path: Path) -> None:
 
 
 def _bring_up_to_date(engine: Engine) -> None:
-    path = engine.url.database
+    path = str(engine.url.database)
     with writing(engine) as connection:
         if not inspect(connection).has_table("facts"):
             raise StateError(f"{path} is no database of fleet-smi: {_REMEDY}")
-        found = int(fact(connection, "schema") or 0)
-        if found > version():
-            raise StateError(
-                f"{path} is of version {found} and this fleet-smi knows {version()}: "
-                "update fleet-smi on this machine"
-            )
-        for step in MIGRATIONS[found - 1 :]:
-            step(connection)
-        if found < version():
-            _set_fact(connection, "schema", str(version()))
+        take_steps(connection, path, MIGRATIONS)
 
 
 @contextmanager

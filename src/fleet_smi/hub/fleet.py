@@ -27,7 +27,8 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     """What one snapshot changed; `first` when its node was not known before.
 
     `at` is when it was taken, by the hub's clock, and `reported` the UUIDs in it. `standings`
-    is how all stands after it. A `late` one fills a hole in what came before, and changes
+    is how all stands after it, and it `stirred` those on the GPUs where they are others than
+    before, or hold other memory. A `late` one fills a hole in what came before, and changes
     nothing of what is believed now.
     """
 
@@ -39,6 +40,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     late: bool = False
     turns: tuple[Turn, ...] = ()
     standings: Mapping[str, Standing] = {}
+    stirred: bool = False
 
 
 class Fleet:
@@ -86,6 +88,7 @@ class Fleet:
             first=first,
             turns=turns,
             standings=node.standings,
+            stirred=node.stirred,
         )
 
     def expect(self, via: Via) -> None:
@@ -188,6 +191,11 @@ class Fleet:
         """One node at one moment, in parts; `None` when it is not known."""
         node = self._nodes.get(node_id)
         return None if node is None else node.parts(now, self.thresholds)
+
+    def latest(self, node_id: str) -> Snapshot | None:
+        """The latest snapshot of a node."""
+        node = self._nodes.get(node_id)
+        return None if node is None else node.snapshot
 
     def called(self, node_id: str) -> tuple[str, dict[str, str]]:
         """The name and the labels of a node that was heard of."""

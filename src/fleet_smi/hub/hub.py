@@ -20,11 +20,11 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import Receipt
 
 logger = logging.getLogger(__name__)
-_TURNS = 10
+_TURNS, _KEEPING_TURNS = 10, 5
 # So many nodes at most are told of in one turn: a fleet of 2,000 takes two rounds.
 _MOST_TOLD = 100
 # More than that is more than a disk should have to bear: agents keep their reports for longer.
-_MOST_KEPT_A_SECOND = 50
+MOST_KEPT_A_SECOND = 50
 _AFTER_A_BUG_SECONDS = 30.0
 _MOST_FAULTS = 10_000
 
@@ -53,8 +53,8 @@ class Hub:
         self.version = self.reports = self.failures = 0
         self._sources = sources
         self._faults: dict[Via, Faults] = {}
-        most_kept = max(1, round(_MOST_KEPT_A_SECOND * remember_seconds / _TURNS))
-        self._keeping = Keeping(fleet, memory, history, Turns(_TURNS, most_kept))
+        most_kept = max(1, round(MOST_KEPT_A_SECOND * remember_seconds / _KEEPING_TURNS))
+        self._keeping = Keeping(fleet, memory, history, Turns(_KEEPING_TURNS, most_kept))
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
         self._remember_seconds = remember_seconds
@@ -122,6 +122,8 @@ class Hub:
     ) -> bool:
         """Give a node a name and labels that win over its own; whether there is such a node."""
         known = self.fleet.label(node_id, name, labels)
+        if self.history is not None:
+            self.history.renamed(node_id)
         self.publish()
         self.remember()
         await self._keeping.written()
@@ -191,5 +193,5 @@ class Hub:
             self.stream.publish(turns.due(self.stream.waiting), self.clock())
 
     async def _remember(self) -> None:
-        async for _ in ticks(self._remember_seconds / _TURNS):
+        async for _ in ticks(self._remember_seconds / _KEEPING_TURNS):
             self._keeping.turn()

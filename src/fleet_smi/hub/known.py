@@ -60,7 +60,8 @@ class Node:
     """The latest of one node; one that was never heard of has no snapshot.
 
     `at` is when the latest snapshot was taken, by the hub's clock, and `wake_at` when time
-    alone next changes what is to be said of the node.
+    alone next changes what is to be said of the node. It was `stirred` by the latest when
+    somebody is on another GPU than before, or holds other memory.
     """
 
     __slots__ = (
@@ -75,6 +76,7 @@ class Node:
         "sequences",
         "snapshot",
         "standings",
+        "stirred",
         "troubles",
         "via",
         "wake_at",
@@ -95,6 +97,7 @@ class Node:
         self.reported: list[str] = []
         self.gpus: tuple[Gpu, ...] = ()
         self.standings: dict[str, Standing] = {}
+        self.stirred = False
         self.inventory = Inventory()
         self.arrange()
 
@@ -156,7 +159,8 @@ class Node:
             before = known.get(gpu.uuid)
             standings[gpu.uuid] = follow(before, gpu, gpu, sampled, settings, verdicts)
         self.standings = standings
-        return _turns(known, standings)
+        turns, self.stirred = _turns(known, standings)
+        return turns
 
     def silent_from(self, settings: Thresholds) -> float:
         """When it falls silent, unless it is heard of before."""
@@ -234,14 +238,19 @@ class Node:
         )
 
 
-def _turns(before: dict[str, Standing], after: dict[str, Standing]) -> tuple[Turn, ...]:
-    turns = []
+def _turns(
+    before: dict[str, Standing], after: dict[str, Standing]
+) -> tuple[tuple[Turn, ...], bool]:
+    """Whose state is another, and whether anybody was stirred."""
+    turns, stirred = [], len(before) != len(after)
     for uuid, standing in after.items():
         known, verdict = before.get(uuid), standing.verdict
-        state = None if known is None else known.verdict.state
+        state, crowd = (None, None) if known is None else (known.verdict.state, known.crowd)
+        if crowd is not standing.crowd:
+            stirred = True
         if state != verdict.state:
             turns.append(Turn(uuid=uuid, before=state, after=verdict))
-    return tuple(turns)
+    return tuple(turns), stirred
 
 
 def recalled(remembered: Remembered, settings: Thresholds) -> Node:

@@ -155,6 +155,7 @@ HUB_WORDS = {
     "delivery_failures_total": "Times that a source heard no report.",
     "refused_total": "Requests refused.",
     "listeners": "Listeners to the stream.",
+    "history_spacing_seconds": "Seconds between samples of figures; 0 where every report is one.",
 }
 GPUS = _metric("gpus", _itself, "GPUs in each state.")
 GPU_STATE = _metric("gpu_state", _itself, "Always 1; the label says the state.")

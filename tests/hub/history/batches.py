@@ -1,8 +1,11 @@
 """What a history is given in tests: small batches about a node with two GPUs."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from fleet_smi.hub.history.grains import Row, pack, width
+import numpy as np
+
+from fleet_smi.hub.history.grains import Rows, pack, width
 from fleet_smi.hub.history.retention import Keep
 from fleet_smi.hub.history.rows import (
     Batch,
@@ -70,11 +73,17 @@ def usage(hour: int, seconds: float, user: str = "alice", **changed: Any) -> Usa
 
 def row(start: int, *, grain: int = 10, number: int = 1, busy: float = 50.0) -> SeriesRow:
     """A row of both GPUs in which every figure is `busy`."""
-    values = (busy,) * width(len(UUIDS))
-    data = pack(Row(float(grain), values, values, values))
+    data = packed((busy,) * width(len(UUIDS)), seconds=float(grain))
     return SeriesRow(
         grain_seconds=grain, node_id=f"id-{number}", start=start, uuids=UUIDS, data=data
     )
+
+
+def packed(*rows: Sequence[float], seconds: float = 10.0) -> bytes:
+    """Rows one after another, each with these as its least, its mean and its most."""
+    values = np.array([[row] * 3 for row in rows], np.float32)
+    every = np.full(len(rows), seconds)
+    return b"".join(pack(Rows(np.zeros(len(rows)), every, values)))
 
 
 def numbered(number: int) -> Batch:

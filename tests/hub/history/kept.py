@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fleet_smi.hub.fleet import Change, Fleet
+from fleet_smi.hub.history.grains import ROW_SECONDS, part_at
 from fleet_smi.hub.history.history import History
 from fleet_smi.hub.history.rows import (
     Batch,
@@ -74,8 +75,14 @@ class Kept:
         return sorted(mine, key=lambda one: one.start)
 
     def series(self, grain_seconds: int = 10) -> list[SeriesRow]:
+        """One for each grain of which anything is known."""
         mine = [one for one in self._series.values() if one.grain_seconds == grain_seconds]
-        return sorted(mine, key=lambda one: one.start)
+        parts = [
+            part_at(row, start)
+            for row in mine
+            for start in range(row.start, row.start + ROW_SECONDS + grain_seconds, grain_seconds)
+        ]
+        return sorted([one for one in parts if one is not None], key=lambda one: one.start)
 
     def usage(self) -> list[UsageRow]:
         return list(self._usage.values())

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fleet_smi.hub.history import schema
 from fleet_smi.hub.history.asking import Asking
-from fleet_smi.hub.history.grains import Row, pack, width
+from fleet_smi.hub.history.grains import width
 from fleet_smi.hub.history.rows import Batch, Presence, SeriesRow
 from fleet_smi.hub.history.store import Store, open_history
 from fleet_smi.hub.history.totals import By
@@ -25,6 +26,7 @@ from tests.hub.history.batches import (
     holder,
     node,
     occupancy,
+    packed,
     period,
     place,
     row,
@@ -178,13 +180,12 @@ def test_a_series_has_a_value_or_nothing_for_every_grain(store: Store) -> None:
 
 
 def test_a_gpu_that_came_later_is_unknown_before(store: Store) -> None:
-    values = (7.0,) * width(1)
     alone = SeriesRow(
         grain_seconds=10,
         node_id="id-1",
         start=DAY,
         uuids=("GPU-b",),
-        data=pack(Row(10.0, values, values, values)),
+        data=packed((7.0,) * width(1)),
     )
     found = asking(store, Batch(series=[alone, row(DAY + 10, busy=9.0)])).series(
         "id-1", DAY, DAY + 20.0
@@ -227,11 +228,22 @@ def test_months_are_told_by_the_longest_grain_where_it_goes_back_so_far(store: S
     assert asked.series("id-1", DAY, DAY + 90 * 86400.0).grain_seconds == 10800
 
 
-def test_what_is_not_done_yet_of_a_grain_is_told_by_a_finer_one(store: Store) -> None:
-    now = DAY + 10800 + 2 * 900
-    quarters = [row(now - 900 * back, grain=900, busy=80.0) for back in (2, 1)]
-    asked = asking(store, Batch(series=[row(DAY, grain=10800), *quarters]))
-    found = asked.series("id-1", now - 90 * 86400.0, now, 720)
+def test_rows_that_are_kept_one_after_another_are_told_one_by_one(store: Store) -> None:
+    values = [(float(busy),) * width(len(UUIDS)) for busy in range(1, 6)]
+    some = replace(row(DAY + 20), data=packed(*values))
+    asked = asking(store, Batch(series=[row(DAY), some]))
+    found = asked.series("id-1", DAY + 30.0, DAY + 90.0)
+    assert found.node["cpu_percent"].mean == [2.0, 3.0, 4.0, 5.0, None, None]
+    (then,) = asked.series_at(DAY + 45.0)
+    assert (then.start, then.data) == (DAY + 40, packed(values[2]))
+    assert asked.series_at(DAY + 70.0) == asked.series_at(DAY + 15.0) == []
+
+
+def test_what_is_not_done_yet_is_told_as_it_is_now(store: Store) -> None:
+    now = DAY + 10800 + 1800
+    undone = [row(DAY + 10800, grain=10800, busy=80.0), row(now - 60, grain=60, busy=99.0)]
+    asked = asking(store, Batch(series=[row(DAY, grain=10800)]))
+    found = asked.series("id-1", now - 90 * 86400.0, now, 720, undone)
     assert found.grain_seconds == 10800
     assert found.gpus["GPU-a"]["busy_percent"].mean[-2:] == [50.0, 80.0]
 

@@ -1,171 +1,297 @@
-"""Rows of figures: what is packed comes back, what is joined weighs as it lasted."""
+"""Rows of figures: what is packed comes back, and each sample weighs as long as it held."""
 
+from collections.abc import Iterable, Sequence
 from math import isnan, nan
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from fleet_smi.hub.history.grains import Row, joined, pack, placed, unpack, width
-from fleet_smi.hub.history.pieces import Gatherer, Piece, uuids_in
-from fleet_smi.hub.history.rollup import Rollup
+from fleet_smi.hub.history.gathering import Gathering, uuids_in
+from fleet_smi.hub.history.grains import (
+    LEAST,
+    MEAN,
+    MOST,
+    Rows,
+    cut,
+    pack,
+    packed_size,
+    part_at,
+    part_of,
+    placed,
+    regrouped,
+    unpack,
+    width,
+)
+from fleet_smi.hub.history.rollup import Rollup, Task, roll_up
+from fleet_smi.hub.history.rows import SeriesRow
 from fleet_smi.model.snapshot import Host
 from fleet_smi.model.units import GIB
 from tests.builders import gpu, snapshot
+from tests.hub.history.batches import packed, row
 
 FIGURE = st.just(nan) | st.floats(-100.0, 60_000.0, width=16)
-ROWS = st.integers(0, 3).flatmap(
-    lambda gpus: st.lists(
-        st.tuples(
-            st.floats(0.5, 10.0, width=32),
-            st.lists(FIGURE, min_size=width(gpus), max_size=width(gpus)),
-        ).map(lambda made: Row(made[0], *(tuple(made[1]),) * 3)),
-        min_size=1,
-        max_size=6,
-    )
+FIGURES = st.lists(FIGURE, min_size=2, max_size=2)
+SAMPLES = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.25, 1.0, 1.0, 3.0, 12.5, 40.0]), FIGURES),
+    min_size=1,
+    max_size=12,
 )
+BUSY = 2  # where the load of the first GPU is
 
 
-def same(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one == pytest.approx(other, rel=1e-3, abs=1e-3, nan_ok=True)
+class Truth(NamedTuple):
+    """A figure over a grain, worked out the slow way."""
+
+    least: float
+    mean: float
+    most: float
+    seconds: float
 
 
-@given(ROWS)
-def test_what_is_packed_comes_back(rows: list[Row]) -> None:
-    for row in rows:
-        back = unpack(pack(row))
-        assert back.seconds == row.seconds
-        assert same(back.mean, row.mean)
-        assert same(back.most, row.most)
+def true_of(
+    samples: Sequence[tuple[float, float]], end: float, grain: tuple[float, float]
+) -> Truth:
+    """What samples of one figure, each until the next, come to in a grain."""
+    known = []
+    for (at, value), after in zip(samples, [*[at for at, _ in samples[1:]], end], strict=True):
+        held = min(after, grain[1]) - max(at, grain[0])
+        if held > 0 and not isnan(value):
+            known.append((value, held))
+    if not known:
+        return Truth(nan, nan, nan, 0.0)
+    seconds = sum(held for _, held in known)
+    values = [value for value, _ in known]
+    mean = sum(value * held for value, held in known) / seconds
+    return Truth(min(values), mean, max(values), seconds)
 
 
-@given(ROWS)
-def test_joined_rows_weigh_as_they_lasted_and_unknown_weighs_nothing(rows: list[Row]) -> None:
-    whole = joined(rows)
-    for place in range(len(whole.mean)):
-        known = [(row.mean[place], row.seconds) for row in rows if not isnan(row.mean[place])]
-        if not known:
-            assert isnan(whole.mean[place])
-            assert isnan(whole.least[place])
-            continue
-        total = sum(seconds for _, seconds in known)
-        mean = sum(value * seconds for value, seconds in known) / total
-        spread = max(known)[0] - min(known)[0]
-        # Weights within 5 % of each other count as equal.
-        assert whole.mean[place] == pytest.approx(mean, abs=1e-6 + 0.025 * spread)
-        assert whole.least[place] == min(value for value, _ in known)
-        assert whole.most[place] == max(value for value, _ in known)
+def rows(*values: Iterable[float], seconds: float = 10.0) -> Rows:
+    """Rows with these as their least, their mean and their most."""
+    every = np.array([[list(row)] * 3 for row in values], np.float32)
+    return Rows(np.arange(0.0, 10.0 * len(every), 10.0), np.full(len(every), seconds), every)
+
+
+@given(SAMPLES, st.sampled_from([0.5, 9.0, 33.0]))
+def test_every_sample_weighs_in_every_grain_as_long_as_it_held(
+    samples: list[tuple[float, list[float]]], last: float
+) -> None:
+    times = np.cumsum([1003.0, *[after for after, _ in samples[1:]]])
+    figures = np.array([values for _, values in samples], np.float32)
+    end = float(times[-1]) + last
+    made = cut(times, figures, end, 10)
+    assert made.starts.tolist() == list(range(1000, int(-(-end // 10)) * 10, 10))
+    for place in range(2):
+        column = list(zip(times.tolist(), figures[:, place].tolist(), strict=True))
+        for number, start in enumerate(made.starts):
+            expected = true_of(column, end, (start, start + 10))
+            found = made.values[number, :, place]
+            assert found[LEAST] == pytest.approx(expected.least, nan_ok=True)
+            assert found[MEAN] == pytest.approx(expected.mean, rel=1e-4, abs=1e-2, nan_ok=True)
+            assert found[MOST] == pytest.approx(expected.most, nan_ok=True)
+            assert made.seconds[number] >= expected.seconds - 1e-6
+
+
+@given(SAMPLES)
+def test_what_is_joined_is_what_it_would_have_been_at_once(
+    samples: list[tuple[float, list[float]]],
+) -> None:
+    times = np.cumsum([1003.0, *[after for after, _ in samples[1:]]])
+    # Where a figure is unknown for a while, only the seconds of the others are told of its row.
+    figures = np.array([[values[0]] * 2 for _, values in samples], np.float32)
+    end = float(times[-1]) + 5.0
+    at_once, joined = cut(times, figures, end, 60), regrouped(cut(times, figures, end, 10), 60)
+    assert joined.starts.tolist() == at_once.starts.tolist()
+    assert joined.seconds == pytest.approx(at_once.seconds)
+    assert joined.values == pytest.approx(at_once.values, rel=1e-4, abs=1e-2, nan_ok=True)
+
+
+@given(st.lists(st.lists(FIGURE, min_size=width(1), max_size=width(1)), min_size=1, max_size=4))
+def test_what_is_packed_comes_back(values: list[list[float]]) -> None:
+    data = pack(rows(*values, seconds=9.5))
+    assert {len(one) for one in data} == {packed_size(1)}
+    back = unpack([10.0 * place for place in range(len(values))], b"".join(data), 1)
+    assert back.seconds.tolist() == [9.5] * len(values)
+    assert back.values == pytest.approx(rows(*values).values, rel=1e-3, nan_ok=True)
 
 
 def test_more_than_can_be_held_is_unknown() -> None:
-    row = Row(10.0, *((1e6, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0),) * 3)
-    assert isnan(unpack(pack(row)).mean[0])
-    assert unpack(pack(row)).mean[1:] == (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+    back = unpack([0.0], pack(rows((1e6, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)))[0], 1)
+    assert isnan(back.values[0, MEAN, 0])
+    assert back.values[0, MEAN, 1:].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
 
 def test_a_gpu_keeps_its_figures_in_another_place() -> None:
-    row = Row(10.0, *(tuple(map(float, range(12))),) * 3)
-    moved = placed(row, ("a", "b"), ("b", "c"))
-    assert moved.mean[:7] == (0.0, 1.0, 7.0, 8.0, 9.0, 10.0, 11.0)
-    assert all(map(isnan, moved.mean[7:]))
+    moved = placed(rows(map(float, range(12))), ("a", "b"), ("b", "c")).values[0, MEAN]
+    assert moved[:7].tolist() == [0.0, 1.0, 7.0, 8.0, 9.0, 10.0, 11.0]
+    assert np.isnan(moved[7:]).all()
 
 
-def told(gatherer: Gatherer, at: float, busy: float | None) -> None:
+def test_of_rows_one_after_another_there_are_parts() -> None:
+    some = replace(row(20), data=packed(*[(float(busy),) * width(2) for busy in range(5)]))
+    part = part_of(some, 31.0, 60.0)
+    assert part is not None
+    assert (part.start, part.data) == (40, packed((2.0,) * width(2), (3.0,) * width(2)))
+    assert part_of(some, 70.0, 90.0) is None
+    assert part_of(some, 0.0, 29.9) is None
+    one = part_at(some, 39.9)
+    assert one is not None
+    assert (one.start, one.data) == (30, packed((1.0,) * width(2)))
+    assert part_at(replace(some, data=packed((nan,) * width(2), seconds=0.0)), 25.0) is None
+
+
+def told(gathering: Gathering, at: float, busy: float | None, uuid: str = "GPU-a") -> None:
     host = Host(cpu_percent=12.5, memory_used_bytes=GIB, memory_total_bytes=4 * GIB)
-    card = gpu(busy_percent=busy, memory_used_bytes=8 * GIB, sm_clock_mhz=1980)
-    gatherer.gather(at, snapshot(card, host=host))
+    card = gpu(busy_percent=busy, memory_used_bytes=8 * GIB, sm_clock_mhz=1980, uuid=uuid)
+    found = snapshot(card, host=host)
+    gathering.arrange(uuids_in(found))
+    gathering.add(at, found)
 
 
-def piece_of(*samples: tuple[float, float | None], end: float) -> Piece:
-    gatherer = Gatherer(uuids_in(snapshot(gpu())))
+def gathered(*samples: tuple[float, float | None]) -> Gathering:
+    gathering = Gathering()
     for at, busy in samples:
-        told(gatherer, at, busy)
-    piece = gatherer.piece(end)
-    assert piece is not None
-    return piece
+        told(gathering, at, busy)
+    return gathering
+
+
+def of_grain(some: Iterable[SeriesRow], grain: int) -> list[tuple[int, list[float]]]:
+    """When each row of a grain began, and its values of the load of the first GPU."""
+    found: list[tuple[int, list[float]]] = []
+    for one in some:
+        if one.grain_seconds == grain:
+            count = len(one.data) // packed_size(len(one.uuids))
+            starts = [one.start + grain * place for place in range(count)]
+            read = unpack(starts, one.data, len(one.uuids))
+            found += zip(starts, read.values[:, :, BUSY].tolist(), strict=True)
+    return found
 
 
 def test_every_figure_has_its_own_place() -> None:
-    piece = piece_of((0.0, 97.0), end=1.0)
-    assert piece.row.mean == (12.5, 25.0, 97.0, 8.0, 71.0, 33.0, 1980.0)
+    (minute,) = [
+        one
+        for one in roll_up([Task(Rollup("id"), gathered((0.0, 97.0)), 60.0)])
+        if one.grain_seconds == 60
+    ]
+    mean = unpack([0.0], minute.data, 1).values[0, MEAN]
+    assert mean.tolist() == [12.5, 25.0, 97.0, 8.0, 71.0, 33.0, 1980.0]
 
 
-def test_a_sample_weighs_as_long_as_it_held() -> None:
-    piece = piece_of((0.0, 10.0), (9.0, 100.0), end=10.0)
-    busy = piece.row.least[2], piece.row.mean[2], piece.row.most[2]
-    assert busy == pytest.approx((10.0, 19.0, 100.0))
+def test_sums_are_of_the_seconds_in_which_something_is_known() -> None:
+    told_seldom = gathered((0.0, None), (1.0, 40.0), (2.0, None), (3.0, 50.0))
+    sums = told_seldom.sums(0.0, 4.0, [BUSY, BUSY + 2])
+    assert sums == {BUSY: (90.0, 2.0), BUSY + 2: (4 * 71.0, 4.0)}
+    part = gathered((0.0, 10.0), (9.0, 100.0)).sums(5.0, 10.0, [BUSY])
+    assert part == {BUSY: (4 * 10.0 + 100.0, 5.0)}
 
 
-def test_what_is_not_told_is_not_weighed() -> None:
-    piece = piece_of((0.0, None), (1.0, 40.0), (2.0, None), (3.0, 50.0), end=4.0)
-    assert piece.row.mean[2] == 45.0
-    assert piece.known is not None
-    assert (piece.known[2], piece.known[4]) == (2.0, 4.0)
+def test_a_minute_is_done_when_its_time_is_over_and_has_all_of_its_grains() -> None:
+    rollup, gathering, done = Rollup("id"), Gathering(), list[SeriesRow]()
+    for start in range(0, 1801, 10):
+        told(gathering, float(start), start / 18)
+        done += roll_up([Task(rollup, gathering, float(start))])
+    assert [len(of_grain(done, grain)) for grain in (10, 60, 900)] == [180, 30, 2]
+    start, (least, mean, most) = of_grain(done, 900)[1]
+    assert start == 900
+    assert mean == pytest.approx(sum(range(900, 1800, 10)) / 90 / 18, rel=2e-3)
+    assert (least, most) == pytest.approx((50.0, 1790 / 18), rel=1e-3)
 
 
-def test_a_grain_is_done_when_its_time_is_over_and_a_minute_has_all_of_its_grains() -> None:
-    rollup, rows = Rollup("id"), []
-    for start in range(0, 1800, 10):
-        piece = piece_of((float(start), start / 18), end=start + 10.0)
-        rows += rollup.take(piece, ("GPU-a",))
-    by_grain = {
-        grain: [row for row in rows if row.grain_seconds == grain] for grain in (10, 60, 900)
-    }
-    assert [len(by_grain[grain]) for grain in (10, 60, 900)] == [180, 30, 2]
-    quarter = unpack(by_grain[900][1].data)
-    assert quarter.seconds == 900.0
-    assert quarter.mean[2] == pytest.approx(sum(range(900, 1800, 10)) / 90 / 18, rel=2e-3)
-    assert (quarter.least[2], quarter.most[2]) == pytest.approx((50.0, 1790 / 18), rel=1e-3)
+def test_many_nodes_at_once_are_each_as_if_they_were_alone() -> None:
+    def tasks() -> list[Task]:
+        starts = (0.0, 7.5, 120.0, 3600.0)
+        some = [gathered(*[(at + n, 10.0 * n + at / 100) for n in range(9)]) for at in starts]
+        long = gathered((40.0, 77.0))
+        return [
+            *[
+                Task(Rollup(f"id-{number}"), one, one.since + 200.0)
+                for number, one in enumerate(some)
+            ],
+            Task(Rollup("long"), long, 2000.0, 1960.0),
+        ]
+
+    together, alone = roll_up(tasks()), [one for task in tasks() for one in roll_up([task])]
+    assert sorted(together, key=str) == sorted(alone, key=str)
+    assert {one.node_id for one in together} == {"id-0", "id-1", "id-2", "id-3", "long"}
 
 
 def test_a_sample_that_holds_for_a_minute_is_in_all_grains_of_it() -> None:
-    rollup = Rollup("id")
-    rows = rollup.take(piece_of((5.0, 30.0), end=65.0), ("GPU-a",))
-    assert [row.start for row in rows if row.grain_seconds == 10] == [0, 10, 20, 30, 40, 50]
-    assert {unpack(row.data).mean[2] for row in rows} == {30.0}
+    done = roll_up([Task(Rollup("id"), gathered((5.0, 30.0)), 65.0)])
+    grains = of_grain(done, 10)
+    assert [start for start, _ in grains] == [0, 10, 20, 30, 40, 50]
+    assert {tuple(values) for _, values in grains} == {(30.0, 30.0, 30.0)}
 
 
 def test_a_sample_that_holds_for_long_is_in_the_coarsest_grain_alone() -> None:
-    rollup = Rollup("id")
-    before = rollup.take(piece_of((0.0, 90.0), end=300.0), ("GPU-a",))
-    rows = rollup.take(piece_of((300.0, 30.0), end=2000.0), ("GPU-a",), 1700.0)
-    rows += rollup.take(piece_of((2000.0, 60.0), end=2800.0), ("GPU-a",))
-    assert {row.grain_seconds for row in before} == {10, 60}
-    quarters = [row for row in rows if row.grain_seconds == 900]
-    assert [(row.start, unpack(row.data).seconds) for row in quarters] == [
-        (0, 900.0), (900, 900.0), (1800, 900.0),
-    ]  # fmt: skip
-    means = [unpack(row.data).mean[2] for row in quarters]
+    rollup, gathering = Rollup("id"), gathered((0.0, 90.0))
+    before = roll_up([Task(rollup, gathering, 300.0)])
+    told(gathering, 300.0, 30.0)
+    done = roll_up([Task(rollup, gathering, 2000.0, 1700.0)])
+    told(gathering, 2000.0, 60.0)
+    done += roll_up([Task(rollup, gathering, 2800.0)])
+    assert {one.grain_seconds for one in before} == {10, 60}
+    quarters = of_grain(done, 900)
+    assert [start for start, _ in quarters] == [0, 900, 1800]
+    means = [values[MEAN] for _, values in quarters]
     assert means == pytest.approx([50.0, 30.0, (200 * 30 + 700 * 60) / 900], rel=1e-3)
-    assert next(row for row in rows if row.grain_seconds == 10).start == 2000
+    assert min(start for start, _ in of_grain(done, 10)) == 1800
 
 
 def test_a_minute_in_which_the_gpus_changed_has_all_of_them() -> None:
-    rollup = Rollup("id")
-    rollup.take(piece_of((0.0, 30.0), end=10.0), ("GPU-a",))
-    rows = rollup.take(piece_of((10.0, 60.0), end=60.0), ("GPU-b",))
-    (minute,) = [row for row in rows if row.grain_seconds == 60]
+    gathering = gathered((0.0, 30.0))
+    told(gathering, 10.0, 60.0, "GPU-b")
+    (minute,) = [
+        one for one in roll_up([Task(Rollup("id"), gathering, 60.0)]) if one.grain_seconds == 60
+    ]
     assert minute.uuids == ("GPU-b", "GPU-a")
-    mean = unpack(minute.data).mean
+    mean = unpack([0.0], minute.data, 2).values[0, MEAN]
     assert (mean[2], mean[7]) == (60.0, 30.0)
+    assert gathering.uuids == ("GPU-b",)
 
 
 def test_an_eighth_of_a_day_has_all_of_its_quarters_and_all_gpus_that_were_in_them() -> None:
-    rollup, rows = Rollup("id"), []
-    for start in range(0, 10800 + 900, 300):
-        load, uuids = (start / 300, ("GPU-a",)) if start < 5400 else (50.0, ("GPU-b",))
-        rows += rollup.take(piece_of((float(start), load), end=start + 300.0), uuids)
-    (eighth,) = [row for row in rows if row.grain_seconds == 10800]
+    rollup, gathering, done = Rollup("id"), Gathering(), list[SeriesRow]()
+    for start in range(0, 10800 + 1, 300):
+        done += roll_up([Task(rollup, gathering, float(start))])
+        load, uuid = (start / 300, "GPU-a") if start < 5400 else (50.0, "GPU-b")
+        told(gathering, float(start), load, uuid)
+    (eighth,) = [one for one in done if one.grain_seconds == 10800]
     assert (eighth.start, eighth.uuids) == (0, ("GPU-b", "GPU-a"))
-    row = unpack(eighth.data)
-    assert row.seconds == 10800.0
-    assert (row.mean[2], row.mean[7]) == pytest.approx((50.0, 8.5), rel=2e-3)
-    assert (row.least[7], row.most[7]) == (0.0, 17.0)
+    read = unpack([0.0], eighth.data, 2)
+    assert read.seconds.tolist() == [10800.0]
+    values = read.values[0]
+    assert (values[MEAN, 2], values[MEAN, 7]) == pytest.approx((50.0, 8.5), rel=2e-3)
+    assert (values[LEAST, 7], values[MOST, 7]) == (0.0, 17.0)
 
 
 def test_an_eighth_of_a_day_that_a_node_left_early_is_told_once_its_time_is_over() -> None:
-    rollup = Rollup("id")
-    rollup.take(piece_of((0.0, 40.0), end=900.0), ("GPU-a",))
+    rollup, gathering = Rollup("id"), gathered((0.0, 40.0))
+    roll_up([Task(rollup, gathering, 900.0)])
     assert rollup.finish(10799.0) == []
     (eighth,) = rollup.finish(10800.0)
-    assert unpack(eighth.data).seconds == 900.0
+    assert unpack([0.0], eighth.data, 1).seconds.tolist() == [900.0]
+
+
+def test_what_goes_on_is_told_in_every_grain_and_changes_nothing() -> None:
+    rollup, gathering = Rollup("id"), gathered((0.0, 20.0), (900.0, 40.0))
+    roll_up([Task(rollup, gathering, 930.0)])
+    so_far = rollup.so_far(gathering, 945.0)
+    assert so_far == rollup.so_far(gathering, 945.0)
+    assert [start for start, _ in of_grain(so_far, 10)] == [900, 910, 920, 930, 940]
+    assert {grain: of_grain(so_far, grain)[0][0] for grain in (60, 900, 10800)} == {
+        60: 900, 900: 900, 10800: 0,
+    }  # fmt: skip
+    assert Rollup("id", rollup.saved()).so_far(gathering, 945.0) == so_far
+
+
+def test_figures_are_told_of_a_moment_of_which_no_row_is_done() -> None:
+    gathering = gathered((5.0, 20.0), (25.0, 40.0))
+    found = [Rollup("id").row_at(gathering, at) for at in (24.0, 25.0, 4.0)]
+    assert [None if one is None else of_grain([one], 10) for one in found] == [
+        [(20, [20.0] * 3)],
+        [(20, [40.0] * 3)],
+        None,
+    ]

@@ -23,7 +23,9 @@ class Lives:
         self.now = NOON
         self._engine = open_database(folder / "hub.db")
 
-    async def live(self, start: int, end: int, *, removes: str | None = None) -> None:
+    async def live(
+        self, start: int, end: int, *, removes: str | None = None, renames: str | None = None
+    ) -> None:
         memory, fleet = Memory(self._engine, Remembered), Fleet()
         hub = Hub(
             fleet,
@@ -36,6 +38,8 @@ class Lives:
         running = asyncio.ensure_future(hub.run())
         while not hub.ready:
             await asyncio.sleep(0)
+        if renames is not None:
+            await hub.label(renames, "another")
         for second in range(start, end):
             self.now = NOON + second
             card = gpu(processes=(process(1),), busy_percent=95.0)
@@ -62,3 +66,13 @@ def test_an_occupancy_outlives_the_hub(tmp_path: Path) -> None:
     assert occupancy.sums.gpu_seconds == 29.0
     assert times(lives.kept.periods(UUID)) == [(0, 29)]
     assert lives.kept.checkpoints() == []
+
+
+def test_a_node_that_is_given_a_name_has_it_in_the_history_with_its_next_report(
+    tmp_path: Path,
+) -> None:
+    lives = Lives(tmp_path)
+    asyncio.run(lives.live(0, 2))
+    asyncio.run(lives.live(2, 3, renames="id-of-gpu01"))
+    lives.close()
+    assert lives.kept.nodes["id-of-gpu01"].name == "another"

@@ -12,7 +12,6 @@ from fleet_smi.hub.history.going_on import (
     with_open_periods,
     with_open_samples,
 )
-from fleet_smi.hub.history.grains import Row, pack
 from fleet_smi.hub.history.rows import Batch, NodeRow, Presence, SeriesRow
 from fleet_smi.hub.history.samples import Moments, Sampled
 from fleet_smi.model.history import (
@@ -24,6 +23,7 @@ from fleet_smi.model.history import (
     Period,
 )
 from fleet_smi.model.strip import UNTOLD, Look, Samples, Stood
+from tests.hub.history.batches import packed
 
 GPU = GpuOfNode(uuid="GPU-1", node_id="one", node="gpu01", index=0)
 OTHER = GpuOfNode(uuid="GPU-2", node_id="one", node="gpu01", index=1)
@@ -142,7 +142,7 @@ def test_figures_are_the_means_of_their_gpu_and_node() -> None:
     values = (12.0, nan, 80.0, 2.0, 300.0, 60.0, nan)
     row = SeriesRow(
         grain_seconds=10, node_id="one", start=0, uuids=("GPU-1",),
-        data=pack(Row(10.0, values, values, values)),
+        data=packed(values),
     )  # fmt: skip
     known = written((GPU, period(0, 50)), presence=Presence(node_id="one", start=0, end=99))
     (node,) = nodes_then(5, known._replace(series=[row]), Batch())

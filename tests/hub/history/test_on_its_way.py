@@ -30,7 +30,9 @@ class Past:
         self._fleet = Fleet()
         self._writer = Writer(self._store, KEEP_ALL, retry_seconds=0.01)
         self.history = History(self._fleet, self._writer)
-        self.answers = Answers(self.history, self._store, self._writer, KEEP_ALL)
+        self.answers = Answers(
+            self.history, self._store, self._writer, KEEP_ALL, clock=lambda: NOON + 20
+        )
         self._told = 0
 
     def tell(self, card: Gpu, at: float) -> None:
@@ -73,7 +75,10 @@ async def told(past: Past) -> None:
     ]  # fmt: skip
     assert [run.busy_percent for run in runs] == [95.0, None]
     then = await answers.fleet(NOON + 5)
-    assert [card.verdict.state for node in then.nodes for card in node.gpus] == ["busy"]
+    (card,) = [card for node in then.nodes for card in node.gpus]
+    assert (card.verdict.state, card.busy_percent) == ("busy", 95.0)
+    figures = await answers.series(then.nodes[0].node_id, NOON, NOON + 20, 2)
+    assert figures.gpus[card.uuid]["busy_percent"].mean == [95.0, 95.0]
 
 
 def test_before_it_is_handed_on(past: Past) -> None:

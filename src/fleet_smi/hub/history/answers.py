@@ -26,7 +26,7 @@ from fleet_smi.hub.history.going_on import (
 from fleet_smi.hub.history.history import History
 from fleet_smi.hub.history.past import fleet_at
 from fleet_smi.hub.history.retention import Keep
-from fleet_smi.hub.history.rows import Batch, NodeRow, Place
+from fleet_smi.hub.history.rows import Batch, NodeRow, Place, SeriesRow
 from fleet_smi.hub.history.store import Store
 from fleet_smi.hub.history.totals import By
 from fleet_smi.hub.history.unnoted import made_up, missing
@@ -39,6 +39,8 @@ _AT_ONCE = 4
 _NODES_A_TURN = 8
 _LASTS_TIMES = 20
 _PATIENCE_SECONDS, _GLANCE_SECONDS = 1.0, 0.005
+_UNDONE_SECONDS = 600.0
+"""After so long all figures are in rows."""
 _SETTLED_SECONDS = 5.0
 """So old the sums of the hour that goes on may be."""
 _WORTH_MAKING_UP_SECONDS = 1800.0
@@ -80,6 +82,8 @@ class Answers:
     async def fleet(self, at: float) -> FleetView:
         """The fleet as it stood at a moment."""
         going_on = await self._going_on()
+        if at > self._clock() - _UNDONE_SECONDS:
+            going_on.series += await self._rows_at(at)
         return await self._ask(self._fleet, at, going_on)
 
     async def periods(
@@ -107,7 +111,9 @@ class Answers:
 
     async def series(self, node_id: str, start: float, end: float, points: int) -> Series:
         """The figures of a node, as fine as there are and not more than so many points."""
-        return await self._ask(self._asking.series, node_id, start, end, points)
+        ended = [row for each in self._unwritten() for row in each.series if row.node_id == node_id]
+        going_on = [*ended, *self._history.rows_so_far([node_id])]
+        return await self._ask(self._asking.series, node_id, start, end, points, going_on)
 
     async def usages(self, start: float, end: float, by: By, *, daily: bool) -> Usages:
         """What everybody or everything comes to, this very hour included."""
@@ -195,13 +201,22 @@ class Answers:
             await asyncio.sleep(0)
         return together
 
+    async def _rows_at(self, at: float) -> list[SeriesRow]:
+        """The figures of all nodes, of which no rows are done yet."""
+        ids, rows = [node.node_id for node in await self.nodes()], list[SeriesRow]()
+        for first in range(0, len(ids), _NODES_A_TURN):
+            rows += self._history.rows_at(ids[first : first + _NODES_A_TURN], at)
+            await asyncio.sleep(0)
+        return rows
+
     async def _settle(self) -> None:
         """Have the sums of the hour that goes on written down, unless that was just done."""
         now = time.monotonic()
         if now - self._settled_at < _SETTLED_SECONDS:
             return
         self._settled_at = now
-        self._writer.put(Batch(usage=(await self._all_opened()).usage))
+        opened = await self._all_opened()
+        self._writer.put(Batch(usage=[*self._history.ended().usage, *opened.usage]))
         given = self._writer.given
         while self._writer.written < given and time.monotonic() - now < _PATIENCE_SECONDS:
             await asyncio.sleep(_GLANCE_SECONDS)

@@ -3,7 +3,7 @@
 Every method looks at a disk or asks a server: call them where waiting does no harm.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -157,12 +157,20 @@ class Asking:
         with self._store.reading() as connection:
             return ribbons.gaps(connection, start, end)
 
-    def series(self, node_id: str, start: float, end: float, points: int = 1000) -> Series:
+    def series(
+        self,
+        node_id: str,
+        start: float,
+        end: float,
+        points: int = 1000,
+        going_on: Sequence[SeriesRow] = (),
+    ) -> Series:
         """The figures of a node, as fine as there are and not more than so many points."""
         with self._store.reading() as connection:
-            grain = figures.grain_for(connection, start, end, points)
-            rows = figures.rows_until_now(connection, node_id, start, end, grain)
+            grain = figures.grain_for(connection, start, end, points, going_on)
+            ended = figures.rows_between(connection, node_id, start, end, grain)
             coarsest = figures.stand_ins(connection, node_id, start, end, grain)
+        rows = figures.with_open_rows(ended, going_on, start, end, grain)
         return figures.as_series(rows, start, end, grain, points, coarsest)
 
     def series_at(self, at: float) -> list[SeriesRow]:

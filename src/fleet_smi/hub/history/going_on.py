@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeVar
 
-from fleet_smi.hub.history.grains import GPU_FIGURES, NODE_FIGURES, first_of, unpack
+from fleet_smi.hub.history.grains import GPU_FIGURES, MEAN, NODE_FIGURES, first_of, part_at, unpack
 from fleet_smi.hub.history.past import Figures, GpuThen, NodeThen
 from fleet_smi.hub.history.rows import Batch, NodeRow, Place, Presence, SeriesRow
 from fleet_smi.hub.history.samples import Moments, Sampled, load_byte
@@ -36,6 +36,7 @@ def together(unwritten: Iterable[Batch], opened: Batch) -> Batch:
         joined.periods += batch.periods
         joined.occupancies += batch.occupancies
         joined.presence += batch.presence
+        joined.series += batch.series
     return joined
 
 
@@ -140,7 +141,7 @@ def nodes_then(at: float, written: Written, going_on: Batch) -> list[NodeThen]:
     for one in going_on.presence:
         if one.start <= at and (one.node_id not in heard or heard[one.node_id].start <= one.start):
             heard[one.node_id] = one
-    figures = {row.node_id: _figures(row) for row in written.series}
+    figures = {row.node_id: _figures(row) for row in _rows_then(at, written, going_on)}
     parts: dict[str, list[GpuThen]] = {}
     for gpu, period, since in _gpus_then(at, written, going_on):
         known = figures.get(gpu.node_id, {}).get(gpu.uuid, {})
@@ -156,6 +157,16 @@ def nodes_then(at: float, written: Written, going_on: Batch) -> list[NodeThen]:
         for node in written.nodes
         if node.node_id in heard
     ]
+
+
+def _rows_then(at: float, written: Written, going_on: Batch) -> Iterable[SeriesRow]:
+    """The finest row of each node that there is of a moment."""
+    finest = {row.node_id: row for row in written.series}
+    for row in going_on.series:
+        part, known = part_at(row, at), finest.get(row.node_id)
+        if part is not None and (known is None or part.grain_seconds <= known.grain_seconds):
+            finest[row.node_id] = part
+    return finest.values()
 
 
 def _gpus_then(
@@ -183,7 +194,8 @@ def _since(before: Period, period: Period) -> float:
 
 def _figures(row: SeriesRow) -> dict[str, Figures]:
     """The mean of each figure, of each GPU by its UUID and of the node by none."""
-    mean = [None if value != value else value for value in unpack(row.data).mean]
+    values = unpack([row.start], row.data, len(row.uuids)).values[0, MEAN].tolist()
+    mean = [None if value != value else value for value in values]
     found: dict[str, Figures] = {"": dict(zip(NODE_FIGURES, mean, strict=False))}
     for place, uuid in enumerate(row.uuids):
         figures = dict(zip(GPU_FIGURES, mean[first_of(place) :], strict=False))

@@ -1,19 +1,28 @@
-"""The figures of a node over a stretch of time, and how they are packed into bytes.
+"""The figures of a node over stretches of time, and how they are packed into bytes.
 
 Three values a figure: the least, the mean and the most; two bytes each, which is exact to one
-part in 2,000. What nobody measured is not a number.
+part in 2,000. What nobody measured is not a number. Pure.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from math import isnan, nan
-from operator import mul
+from itertools import groupby
+from math import ceil, floor, isnan
+from operator import attrgetter
+from typing import NamedTuple
 
-from msgspec import Struct
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from fleet_smi.hub.history.rows import SeriesRow
 
 GRAINS = (10, 60, 900, 10800)
 """Seconds of a row, the finest first; each is a multiple of the one before."""
+
+ROW_SECONDS = 360
+"""So long are those at most that are kept one after another; a longer grain is alone."""
 
 NODE_FIGURES = ("cpu_percent", "memory_percent")
 GPU_FIGURES = (
@@ -24,24 +33,30 @@ GPU_FIGURES = (
     "sm_clock_mhz",
 )
 BUSY, WATTS = GPU_FIGURES.index("busy_percent"), GPU_FIGURES.index("power_watts")
-_MEMORY = slice(len(NODE_FIGURES) + GPU_FIGURES.index("memory_used_gibibytes"), None, 5)
-_GIB = 1 << 30
+MEMORY = slice(
+    len(NODE_FIGURES) + GPU_FIGURES.index("memory_used_gibibytes"), None, len(GPU_FIGURES)
+)
+"""Where the memory of all GPUs is among the figures of a node."""
+LEAST, MEAN, MOST = range(3)
+_VALUES = 3
 # More than this no two bytes can hold, and no node has measured.
 _MOST = 65_504.0
-# Weights that are as even as this need not be weighed.
-_EVEN = 0.05
+_SECONDS = struct.Struct("<f")
 
-Values = tuple[float, ...]
-"""A value for each figure: those of the node, then those of each GPU."""
+Numbers = NDArray[np.float64]
+Values = NDArray[np.float32]
 
 
-class Row(Struct, frozen=True, array_like=True, gc=False):
-    """Figures over a stretch, of which so many `seconds` are known."""
+class Rows(NamedTuple):
+    """Figures over stretches of one length, the oldest first.
 
-    seconds: float
-    least: Values
-    mean: Values
-    most: Values
+    Of each so many `seconds` are known. Its `values` are the least, the mean and the most of
+    every figure: those of the node, then those of each GPU.
+    """
+
+    starts: Numbers
+    seconds: Numbers
+    values: Values
 
 
 def width(gpus: int) -> int:
@@ -54,108 +69,162 @@ def first_of(place: int) -> int:
     return width(place)
 
 
-def in_gibibytes(values: Sequence[float]) -> Values:
-    """The values with the memory of each GPU, which is told in bytes, as it is kept."""
-    scaled = list(values)
-    scaled[_MEMORY] = [used / _GIB for used in scaled[_MEMORY]]
-    return tuple(scaled)
+def nothing(figures: int) -> Rows:
+    """No rows, of so many figures."""
+    return Rows(np.empty(0), np.empty(0), np.empty((0, _VALUES, figures), np.float32))
 
 
-def pack(row: Row) -> bytes:
-    """A row as bytes; the layout is up to who keeps them."""
-    packing = _packing(len(row.mean), "e")
-    try:
-        return packing.pack(row.seconds, *row.least, *row.mean, *row.most)
-    except OverflowError:
-        kept = [
-            value if abs(value) < _MOST else nan for value in (*row.least, *row.mean, *row.most)
-        ]
-        return packing.pack(row.seconds, *kept)
+def cut(times: Numbers, figures: Values, end: float, grain: int) -> Rows:
+    """Samples as rows: each holds until the next, and the last until `end`, which is after it."""
+    edges = np.arange(times[0] // grain * grain + grain, end, grain)
+    points = np.concatenate((times, edges, (end,)))
+    points.sort()
+    held = points[1:] - points[:-1]
+    lasting = held > 0.0
+    held, begins = held[lasting], points[:-1][lasting]
+    told = figures[times.searchsorted(begins, side="right") - 1]
+    firsts = np.concatenate(((0,), begins.searchsorted(edges)))
+    return _joined(Rows(begins, held, told[:, np.newaxis, :]), firsts, grain)
 
 
-def unpack(data: bytes) -> Row:
-    """What `pack` has packed."""
-    figures = (len(data) - 4) // 6
-    return _row(_packing(figures, "e").unpack(data))
+def regrouped(rows: Rows, grain: int) -> Rows:
+    """Rows joined to longer ones, each with the weight of its seconds."""
+    if not len(rows.starts):
+        return rows
+    starts = rows.starts // grain
+    firsts = np.concatenate(((0,), np.flatnonzero(starts[1:] != starts[:-1]) + 1))
+    return _joined(rows, firsts, grain)
 
 
-def pack_exactly(row: Row) -> bytes:
-    """A row as bytes to go on from: it is joined with others before it is kept."""
-    return _packing(len(row.mean), "f").pack(row.seconds, *row.least, *row.mean, *row.most)
+def chosen(rows: Rows, some: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Rows:
+    """Some of the rows."""
+    return Rows(rows.starts[some], rows.seconds[some], rows.values[some])
 
 
-def unpack_exactly(data: bytes) -> Row:
-    """What `pack_exactly` has packed."""
-    figures = (len(data) - 4) // 12
-    return _row(_packing(figures, "f").unpack(data))
+def known(rows: Rows) -> Rows:
+    """Those of which anything is known."""
+    return chosen(rows, rows.seconds > 0.0)
 
 
-def placed(row: Row, uuids: Sequence[str], wanted: Sequence[str]) -> Row:
-    """A row of the GPUs `uuids` as one of those `wanted`; what it does not have is unknown."""
+def together(rows: Sequence[Rows]) -> Rows:
+    """Rows of the same figures, one after another."""
+    return Rows(*[np.concatenate(each) for each in zip(*rows, strict=True)])
+
+
+def placed(rows: Rows, uuids: Sequence[str], wanted: Sequence[str]) -> Rows:
+    """Rows of the GPUs `uuids` as ones of those `wanted`; what they do not have is unknown."""
     if uuids == wanted:
+        return rows
+    values = np.full((*rows.values.shape[:2], width(len(wanted))), np.nan, np.float32)
+    for place, first in moves(uuids, wanted):
+        values[..., place] = rows.values[..., first]
+    return rows._replace(values=values)
+
+
+def moves(uuids: Sequence[str], wanted: Sequence[str]) -> list[tuple[slice, slice]]:
+    """Where the figures of those `wanted` are to be, and where they are among those of `uuids`."""
+    node, starts = slice(width(0)), {uuid: first_of(place) for place, uuid in enumerate(uuids)}
+    count = len(GPU_FIGURES)
+    moved = [
+        (slice(first_of(place), first_of(place) + count), slice(first, first + count))
+        for place, uuid in enumerate(wanted)
+        if (first := starts.get(uuid)) is not None
+    ]
+    return [(node, node), *moved]
+
+
+def pack(rows: Rows) -> list[bytes]:
+    """Each row as bytes; the layout is up to who keeps them, and so is when it began."""
+    values = np.where(np.abs(rows.values) > _MOST, np.nan, rows.values).astype("<f2")
+    packed = np.empty((len(values), _SECONDS.size + 2 * _VALUES * values.shape[2]), np.uint8)
+    packed[:, : _SECONDS.size] = rows.seconds.astype("<f4")[:, np.newaxis].view(np.uint8)
+    packed[:, _SECONDS.size :] = values.reshape(len(values), -1).view(np.uint8)
+    return [row.tobytes() for row in packed]
+
+
+def packed_size(gpus: int) -> int:
+    """How many bytes a row of a node with so many GPUs has."""
+    return _SECONDS.size + 2 * _VALUES * width(gpus)
+
+
+def unpack(starts: Sequence[float], data: bytes, gpus: int) -> Rows:
+    """Rows of a node with so many GPUs that `pack` has packed, one after another."""
+    packed = np.frombuffer(data, _packing(width(gpus)))
+    return Rows(
+        np.array(starts, float), packed["seconds"].astype(float), packed["values"].astype("<f4")
+    )
+
+
+def part_of(row: SeriesRow, start: float, end: float) -> SeriesRow | None:
+    """Those grains of a row that are within a range, if there are any."""
+    grain, size = row.grain_seconds, packed_size(len(row.uuids))
+    count = len(row.data) // size
+    first = max(0, ceil((max(start, row.start) - row.start) / grain))
+    last = floor((min(end, row.start + count * grain) - row.start) / grain)
+    if first >= last:
+        return None
+    if last - first == count:
         return row
-    starts = {uuid: first_of(place) for place, uuid in enumerate(uuids)}
-    chosen = [starts.get(uuid) for uuid in wanted]
-    return Row(row.seconds, *[_moved(values, chosen) for values in (row.least, row.mean, row.most)])
+    data = row.data[first * size : last * size]
+    return replace(row, start=row.start + first * grain, data=data)
 
 
-def _moved(values: Values, starts: Sequence[int | None]) -> Values:
-    count, moved = len(GPU_FIGURES), list(values[: len(NODE_FIGURES)])
-    for start in starts:
-        moved += (nan,) * count if start is None else values[start : start + count]
-    return tuple(moved)
+def part_at(row: SeriesRow, at: float) -> SeriesRow | None:
+    """The one grain of a row that a moment is in, if anything is known of it."""
+    start = at // row.grain_seconds * row.grain_seconds
+    part = part_of(row, start, start + row.grain_seconds)
+    return part if part is not None and _SECONDS.unpack_from(part.data)[0] > 0.0 else None
 
 
-def joined(rows: Sequence[Row]) -> Row:
-    """Rows of the same figures as one, each with the weight of its seconds."""
-    if len(rows) == 1:
-        return rows[0]
-    weights = [row.seconds for row in rows]
-    means = list(zip(*[row.mean for row in rows], strict=True))
-    least = list(map(min, *[row.least for row in rows]))
-    most = list(map(max, *[row.most for row in rows]))
-    sums = list(map(sum, means))
-    if isnan(sum(sums)):
-        least = [
-            _of_known(min, column) for column in zip(*[row.least for row in rows], strict=True)
+def read(rows: Iterable[SeriesRow], wanted: tuple[str, ...]) -> Rows:
+    """Rows as the numbers in them, of the GPUs `wanted`; those of which anything is known."""
+    found = [nothing(width(len(wanted)))]
+    for uuids, some in groupby(rows, attrgetter("uuids")):
+        alike, size = list(some), packed_size(len(uuids))
+        starts = [
+            row.start + row.grain_seconds * place
+            for row in alike
+            for place in range(len(row.data) // size)
         ]
-        most = [_of_known(max, column) for column in zip(*[row.most for row in rows], strict=True)]
-    return Row(sum(weights), tuple(least), mean_of(means, sums, weights), tuple(most))
+        numbers = unpack(starts, b"".join([row.data for row in alike]), len(uuids))
+        found.append(placed(numbers, uuids, wanted))
+    all_of_them = together(found)
+    return known(chosen(all_of_them, all_of_them.starts.argsort(kind="stable")))
 
 
-def mean_of(
-    columns: Sequence[Sequence[float]], sums: Sequence[float], weights: Sequence[float]
-) -> Values:
-    """The mean of each figure, where it is known; `columns` are its values, with their `sums`."""
-    if max(weights) - min(weights) <= _EVEN * min(weights):
-        count = len(weights)
-        means = [total / count for total in sums]
-    else:
-        whole = sum(weights)
-        means = [sum(map(mul, column, weights)) / whole for column in columns]
-    if isnan(sum(means)):
-        pairs = zip(means, columns, strict=True)
-        means = [_mean_of_known(column, weights) if isnan(mean) else mean for mean, column in pairs]
-    return tuple(means)
+def uuids_of_all(rows: Iterable[SeriesRow]) -> tuple[str, ...]:
+    """Every GPU that rows are of, those of the last first."""
+    told_of = dict.fromkeys(row.uuids for row in rows)
+    return tuple(dict.fromkeys(uuid for uuids in reversed(told_of) for uuid in uuids))
 
 
-def _mean_of_known(values: Sequence[float], weights: Sequence[float]) -> float:
-    known = [(one, w) for one, w in zip(values, weights, strict=True) if not isnan(one)]
-    total = sum([weight for _, weight in known])
-    return sum([value * weight for value, weight in known]) / total if total else nan
+def _joined(rows: Rows, firsts: NDArray[np.intp], grain: int) -> Rows:
+    """Rows joined to longer ones, that begin with the rows `firsts`.
 
-
-def _of_known(choose: Callable[[list[float]], float], values: Values) -> float:
-    known = [value for value in values if not isnan(value)]
-    return choose(known) if known else nan
+    A row with one value for each figure has that as its least, its mean and its most.
+    """
+    starts, seconds, values = rows
+    ends = np.append(firsts[1:], len(starts))[:, np.newaxis]
+    # As many for each as the longest has: the last again and again, which then weighs nothing.
+    places = firsts[:, np.newaxis] + np.arange((ends[:, 0] - firsts).max())
+    weights = seconds[np.minimum(places, ends - 1)].astype(np.float32) * (places < ends)
+    parts = values[np.minimum(places, ends - 1)]
+    least, mean, most = parts[:, :, 0], parts[:, :, parts.shape[2] // 2], parts[:, :, -1]
+    made = np.empty((len(firsts), _VALUES, values.shape[2]), np.float32)
+    sums, told = np.einsum("rp,rpf->rf", weights, mean), weights.sum(axis=1)
+    if not isnan(sums.sum()):
+        made[:, LEAST], made[:, MOST] = least.min(axis=1), most.max(axis=1)
+        made[:, MEAN] = sums / told[:, np.newaxis]
+        return Rows(starts[firsts] // grain * grain, told, made)
+    known = ~np.isnan(mean)
+    weights = weights * known.any(axis=2)
+    told, each = weights.sum(axis=1), np.einsum("rp,rpf->rf", weights, known)
+    each[each == 0.0] = np.nan
+    made[:, LEAST], made[:, MOST] = np.fmin.reduce(least, axis=1), np.fmax.reduce(most, axis=1)
+    made[:, MEAN] = np.einsum("rp,rpf->rf", weights, np.where(known, mean, 0.0)) / each
+    return Rows(starts[firsts] // grain * grain, told, made)
 
 
 @lru_cache(maxsize=256)
-def _packing(figures: int, code: str) -> struct.Struct:
-    return struct.Struct(f"<f{3 * figures}{code}")
-
-
-def _row(unpacked: tuple[float, ...]) -> Row:
-    seconds, values = unpacked[0], unpacked[1:]
-    count = len(values) // 3
-    return Row(seconds, values[:count], values[count : 2 * count], values[2 * count :])
+def _packing(figures: int) -> np.dtype[np.void]:
+    return np.dtype([("seconds", "<f4"), ("values", "<f2", (_VALUES, figures))])

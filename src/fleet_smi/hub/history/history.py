@@ -5,7 +5,7 @@ Lives on the event loop and never waits.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Protocol
 
@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub.fleet import Change, Fleet
-from fleet_smi.hub.history.book import Book
+from fleet_smi.hub.history.book import Book, roll_up_all
+from fleet_smi.hub.history.gathering import uuids_in
 from fleet_smi.hub.history.late import Late
-from fleet_smi.hub.history.rows import Batch, Checkpoint, NodeRow
+from fleet_smi.hub.history.rows import Batch, Checkpoint, NodeRow, SeriesRow
 from fleet_smi.model.fleet import STATES, State
 from fleet_smi.model.history import GpuOfNode, Moment
 from fleet_smi.model.snapshot import Snapshot
@@ -24,6 +25,10 @@ logger = logging.getLogger(__name__)
 
 _MINUTE = 60
 _HAND_ON_SECONDS = 2.0
+_FEW, _TURNS = 100, 4
+# Of more reports a second the figures of some are left out: it would take twice as long.
+_SAMPLES_A_SECOND = 200
+_MOST_SPACING_SECONDS = 10.0
 
 
 class Keeper(Protocol):
@@ -47,13 +52,15 @@ class History:
         self._keeper = keeper
         self._books: dict[str, Book] = {}
         self._late: dict[str, Late] = {}
-        self._told: dict[str, tuple[NodeRow, list[str]]] = {}
+        self._told: dict[str, tuple[NodeRow, tuple[str, ...]]] = {}
         self._states = Counter[State]()
         self._batch = Batch()
         self._unsaved: set[str] = set()
         self._minute = -inf
         self._due = -inf
-        self._handed_on = self._too_late = 0
+        self._handed_on = self._too_late = self._taken = 0
+        self._spacing, self._ticked = 0.0, inf
+        self._others: list[Book] = []
 
     def recall(self) -> None:
         """Go on from where the last hub left off, before anything is heard."""
@@ -76,17 +83,21 @@ class History:
         book = self._books.get(node_id) or self._begun(node_id)
         if change.late:
             self._too_late += not self._take_late(book, change)
-        elif not book.gathers(change):
+        elif not book.gathers(change, self._spacing):
             self._turn(book, change)
+        self._taken += 1
 
     def tick(self, now: float) -> None:
         """Let time pass: nodes fall silent, minutes end, and what is done is handed on."""
         if now < self._due <= now + _HAND_ON_SECONDS:
             return
         self._due = now + _HAND_ON_SECONDS
-        for book in self._books.values():
+        self._space(now)
+        some = self._next_books()
+        for book in some:
             if book.is_overdue(now):
                 self._fall_silent(book)
+        self._roll_up([book for book in some if book.is_due(now)])
         for late in list(self._late.values()):
             if not late.comes():
                 self._end_late(late)
@@ -106,6 +117,11 @@ class History:
         self._told.pop(node_id, None)
         self._unsaved.discard(node_id)
         self._batch.forgotten.append(node_id)
+
+    def renamed(self, node_id: str) -> None:
+        """A node is called by another name, or has other labels: its next report tells of it."""
+        if node_id in self._books:
+            self._books[node_id].look_again()
 
     def holds(self, node_id: str) -> bool:
         """Whether something comes late of a node: to save it now would part that in two."""
@@ -133,8 +149,19 @@ class History:
         batch = Batch()
         for node_id in self._books if node_ids is None else node_ids:
             if node_id in self._books:
+                self._books[node_id].count(self._batch)
                 self._books[node_id].open(batch)
         return batch
+
+    def rows_so_far(self, node_ids: Iterable[str]) -> list[SeriesRow]:
+        """The rows of figures of these nodes that are not done yet."""
+        books = [self._books[node_id] for node_id in node_ids if node_id in self._books]
+        return [row for book in books for row in book.rows_so_far()]
+
+    def rows_at(self, node_ids: Iterable[str], at: float) -> list[SeriesRow]:
+        """The figures of these nodes at a moment, where no rows are done of it yet."""
+        books = [self._books[node_id] for node_id in node_ids if node_id in self._books]
+        return [row for book in books if (row := book.row_at(at)) is not None]
 
     def ended(self) -> Batch:
         """What has ended and is not handed on yet."""
@@ -145,6 +172,7 @@ class History:
         return {
             "history_batches_total": self._handed_on,
             "history_reports_too_late_total": self._too_late,
+            "history_spacing_seconds": self._spacing,
         }
 
     def _begun(self, node_id: str) -> Book:
@@ -153,9 +181,9 @@ class History:
 
     def _turn(self, book: Book, change: Change) -> None:
         before, ended = book.states, self._ended()
-        if book.turn(change, self._batch):
+        if book.turn(change, self._batch, self._spacing):
             self._recount(before, book.states)
-            self._tell(change)
+            self._tell(change.snapshot)
             if self._ended() > ended:
                 self._unsaved.add(book.node_id)
         else:  # it may still fill a gap: a hub that was killed had heard what came after it
@@ -181,15 +209,15 @@ class History:
             self._states.subtract(before)
             self._states.update(after)
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, snapshot: Snapshot) -> None:
         """Say what a node and its GPUs are, where that is not what was said before."""
-        node_id = change.snapshot.node_id
+        node_id = snapshot.node_id
         name, labels = self._fleet.called(node_id)
-        row = NodeRow(node_id=node_id, name=name, labels=labels)
-        if self._told.get(node_id) != (row, change.reported):
-            self._told[node_id] = row, change.reported
+        row, uuids = NodeRow(node_id=node_id, name=name, labels=labels), uuids_in(snapshot)
+        if self._told.get(node_id) != (row, uuids):
+            self._told[node_id] = row, uuids
             self._batch.nodes.append(row)
-            self._batch.gpus += _gpus(change.snapshot, name)
+            self._batch.gpus += _gpus(snapshot, name)
 
     def _take_late(self, book: Book, change: Change) -> bool:
         """Whether there is a gap that it belongs to."""
@@ -209,6 +237,32 @@ class History:
         del self._late[late.book.node_id]
         late.finish(self._batch, next_at)
         self._unsaved.add(late.book.node_id)
+
+    def _roll_up(self, books: Sequence[Book]) -> None:
+        roll_up_all(books, self._batch, self._spacing)
+        for book in books:
+            latest = self._fleet.latest(book.node_id)
+            if latest is not None:
+                self._tell(latest)
+                if not book.saw(latest):
+                    book.look_again()
+
+    def _next_books(self) -> list[Book]:
+        """Those whose turn it is: a few nodes have it together, and a part of many."""
+        if not self._others:
+            self._others = list(self._books.values())
+        count = max(_FEW, len(self._books) // _TURNS)
+        some, self._others = self._others[:count], self._others[count:]
+        return some
+
+    def _space(self, now: float) -> None:
+        """Let samples be so far apart that there are not too many, however many reports come."""
+        passed, a_second = now - self._ticked, 0.0
+        if passed > 0.0:
+            a_second = self._taken / passed
+        self._taken, self._ticked = 0, now
+        spacing = a_second / _SAMPLES_A_SECOND
+        self._spacing = min(spacing, _MOST_SPACING_SECONDS) if spacing > 1.0 else 0.0
 
     def _note_the_minute(self, now: float) -> None:
         minute = now // _MINUTE * _MINUTE

@@ -1,6 +1,6 @@
 """Who is on each GPU and instance of a node, how it stands, and how much of a GPU it counts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ from fleet_smi.model.history import Holder
 from fleet_smi.model.people import UNSEEN, owner, workers
 from fleet_smi.model.readings import is_display, is_mps_server
 from fleet_smi.model.settle import Standing
-from fleet_smi.model.snapshot import Gpu, Instance, Process, Snapshot
+from fleet_smi.model.snapshot import Gpu, Instance, Process
 
 _TAKEN: tuple[State, ...] = ("busy", "held", "ghost")
 # Somebody is there, even where no process can be seen.
@@ -54,14 +54,17 @@ def same(one: Holder, other: Holder) -> bool:
 
 
 def parts_of(
-    snapshot: Snapshot, standings: Mapping[str, Standing], uuids: Sequence[str]
+    gpus: Iterable[Gpu], standings: Mapping[str, Standing], uuids: Sequence[str]
 ) -> list[Part]:
-    """All that was judged; the figures of the node are of these `uuids`."""
+    """All of these GPUs; the figures of the node are of those `uuids`."""
     places = {uuid: first_of(place) for place, uuid in enumerate(uuids)}
-    parts = [part for gpu in snapshot.gpus for part in _parts(gpu, standings, places)]
-    told = {part.uuid for part in parts}
-    missing = [uuid for uuid in standings if uuid not in told]
-    return parts + [_part(uuid, standings[uuid].verdict) for uuid in missing]
+    return [part for gpu in gpus for part in _parts(gpu, standings, places)]
+
+
+def missing_parts(standings: Mapping[str, Standing], told: Iterable[Part]) -> list[Part]:
+    """What was judged and is not among these: it is not there."""
+    there = {part.uuid for part in told}
+    return [_part(uuid, one.verdict) for uuid, one in standings.items() if uuid not in there]
 
 
 def _parts(

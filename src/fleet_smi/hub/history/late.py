@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from fleet_smi.hub.fleet import Change
 from fleet_smi.hub.history.book import Book
+from fleet_smi.hub.history.grains import part_of
 from fleet_smi.hub.history.ledger import Gap, Ledger
-from fleet_smi.hub.history.rows import Batch, SeriesRow
+from fleet_smi.hub.history.rows import Batch
 from fleet_smi.hub.known import Node
 from fleet_smi.model.thresholds import Thresholds
 
@@ -69,7 +70,12 @@ class Late:
         at = max(change.at, self._gap[0])
         turns = self._node.take(change.snapshot, at, self._settings)
         judged = replace(
-            change, at=at, turns=turns, standings=self._node.standings, reported=self._reported
+            change,
+            at=at,
+            turns=turns,
+            standings=self._node.standings,
+            stirred=self._node.stirred,
+            reported=self._reported,
         )
         if not self._book.gathers(judged):
             self._book.turn(judged, self._batch)
@@ -82,9 +88,7 @@ class Late:
         batch.periods += self._batch.periods
         batch.occupancies += self._batch.occupancies
         batch.presence += self._batch.presence
-        batch.series += [row for row in self._batch.series if self._is_within(row)]
+        # Of the time of other rows something was known before.
+        parts = [part_of(row, *self._gap) for row in self._batch.series]
+        batch.series += [part for part in parts if part is not None]
         self.book.ledger.fill(self._gap, self._book.ledger, (self._first, end), batch)
-
-    def _is_within(self, row: SeriesRow) -> bool:
-        """Whether nothing was known of the time of a row."""
-        return self._gap[0] <= row.start and row.start + row.grain_seconds <= self._gap[1]

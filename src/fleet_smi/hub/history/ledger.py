@@ -1,6 +1,6 @@
 """The ledger of one node: how each GPU stood, who was on it, and what that came to.
 
-Pieces and samples go in, in the order of their time; what has ended goes into a batch.
+Stretches and samples go in, in the order of their time; what has ended goes into a batch.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fleet_smi.hub.history.gathering import Sums
 from fleet_smi.hub.history.holders import Part, same
-from fleet_smi.hub.history.pieces import Piece
 from fleet_smi.hub.history.rows import Batch, Place, Presence
 from fleet_smi.hub.history.stands import Occupant, Stand, begun
 from fleet_smi.hub.history.usage import (
@@ -75,19 +75,25 @@ class Ledger:
             gaps=self.gaps,
         )
 
-    def account(self, piece: Piece, batch: Batch) -> None:
-        """Count a piece, which lies within one hour, as time of all that stands."""
-        if (hour := hour_of(piece.start)) != self._hour:
+    def account(self, start: float, end: float, sums: Sums, batch: Batch) -> None:
+        """Count a stretch, which lies within one hour, as time of all that stands."""
+        if (hour := hour_of(start)) != self._hour:
             self._end_hour(hour, batch)
-        seconds, mean, known = piece.end - piece.start, piece.row.mean, piece.known
         for stand in self._stands.values():
             account, busy, power = stand.account, stand.part.busy, stand.part.power
-            account.gpu_seconds += seconds
-            if busy is not None and (told := seconds if known is None else known[busy]):
-                account.measured_seconds += told
-                account.busy_seconds += told * mean[busy] / 100
-            if power is not None and (told := seconds if known is None else known[power]):
-                account.energy_joules += told * mean[power]
+            account.gpu_seconds += end - start
+            if busy is not None:
+                product, seconds = sums[busy]
+                account.measured_seconds += seconds
+                account.busy_seconds += product / 100
+            if power is not None:
+                account.energy_joules += sums[power][0]
+
+    def measured(self) -> set[int]:
+        """The places of all figures that count for somebody."""
+        parts = [stand.part for stand in self._stands.values()]
+        places = {part.busy for part in parts} | {part.power for part in parts}
+        return {place for place in places if place is not None}
 
     def see(self, parts: Iterable[Part], at: float, batch: Batch) -> None:
         """From now on all stands so."""
@@ -99,6 +105,11 @@ class Ledger:
         for stand in before.values():
             self._end(stand, (), at, batch)
         self._resting = {}
+
+    def see_again(self, parts: Iterable[Part], at: float, batch: Batch) -> None:
+        """From now on some stand so, and all others as before."""
+        for part in parts:
+            self._stands[part.uuid] = self._stand(part, self._stands[part.uuid], at, batch)
 
     def remember(self, uuid: str, memory: dict[int, int | None], at: float) -> None:
         """From now on the processes on a GPU hold so much memory."""

@@ -1,177 +1,219 @@
-"""Rows of one grain joined to rows of the next, for one node."""
+"""The samples of one node as rows of every grain, each joined to rows of the next."""
 
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, groupby
+from math import inf
+from operator import attrgetter
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
 from msgspec import Struct
 
+from fleet_smi.hub.history.gathering import Gathering, Stretch, forms
 from fleet_smi.hub.history.grains import (
     GRAINS,
-    Row,
-    in_gibibytes,
-    joined,
+    MEMORY,
+    ROW_SECONDS,
+    Rows,
+    cut,
+    known,
     pack,
-    pack_exactly,
-    placed,
-    unpack,
-    unpack_exactly,
+    part_of,
+    read,
+    regrouped,
+    uuids_of_all,
 )
-from fleet_smi.hub.history.pieces import Piece
 from fleet_smi.hub.history.rows import SeriesRow
+from fleet_smi.model.units import GIB
 
 _FINE, _MIDDLE, _COARSE, _LONG = GRAINS
+_AT_ONCE = 8  # of more the numbers would not fit into the processor's caches
+_Packed = tuple[int, int, bytes]
+"""The grain, when the first begins, and one row or several."""
 
 
-class Rolled(Struct, array_like=True):
-    """What is not done yet: parts of this grain, rows of this minute, all of this quarter.
+def whole_of(pace_seconds: float) -> int:
+    """The seconds of the shortest stretch that is made rows, of what is told at that pace.
 
-    Each begins at its `…_start`, and has the figures of the GPUs `uuids`. The quarters of this
-    eighth of a day that are done have GPUs of their own.
+    Of a sample that holds for long, finer rows would all say the same.
     """
+    return _COARSE if pace_seconds >= _COARSE else _MIDDLE
 
-    uuids: tuple[str, ...] = ()
-    grain_start: int = 0
-    parts: list[Row] = []
-    minute_start: int = 0
-    minute: list[bytes] = []
-    quarter_start: int = 0
-    quarter: bytes | None = None
-    eighth_start: int = 0
-    eighth: bytes | None = None
-    eighth_uuids: tuple[str, ...] = ()
+
+class _Saved(Struct, array_like=True, gc=False):
+    """Rows of the same GPUs, for another to go on from."""
+
+    uuids: tuple[str, ...]
+    packed: list[_Packed]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[list[_Saved], list[_Saved]]).decode
+
+
+class Task(NamedTuple):
+    """What was gathered by `end` is to be made rows, by who has those that go on."""
+
+    rollup: "Rollup"
+    gathering: Gathering
+    end: float
+    pace_seconds: float = 0.0
+
+
+class _Taken(NamedTuple):
+    rollup: "Rollup"
+    uuids: tuple[str, ...]
+    stretch: Stretch
+    end: float
 
 
 class Rollup:
-    """Takes the pieces of one node in order, gives its rows."""
+    """Has the rows of one node that longer ones are to be made of.
 
-    __slots__ = ("_node_id", "rolled")
+    `_minutes` are of this quarter of an hour, and `_quarters` of this eighth of a day.
+    """
 
-    def __init__(self, node_id: str, rolled: Rolled | None = None) -> None:
+    __slots__ = ("_minutes", "_node_id", "_quarters", "_saved")
+
+    def __init__(self, node_id: str, saved: bytes | msgspec.Raw | None = None) -> None:
         self._node_id = node_id
-        self.rolled = Rolled() if rolled is None else rolled
+        self._minutes: list[SeriesRow] = []
+        self._quarters: list[SeriesRow] = []
+        self._saved: bytes | None = None
+        if saved is not None:
+            minutes, quarters = _decode(saved)
+            self._minutes += [row for one in minutes for row in self._rows(one.packed, one.uuids)]
+            self._quarters += [row for one in quarters for row in self._rows(one.packed, one.uuids)]
 
-    def take(
-        self, piece: Piece, uuids: tuple[str, ...], pace_seconds: float = 0.0
+    def saved(self) -> bytes:
+        """What another goes on from."""
+        if self._saved is None:
+            self._saved = _encode((_to_save(self._minutes), _to_save(self._quarters)))
+        return self._saved
+
+    def take(self, packed: Iterable[_Packed], uuids: tuple[str, ...]) -> list[SeriesRow]:
+        """Let more be in the rows that go on; those that are done."""
+        rows = self._rows(packed, uuids)
+        self._minutes += [row for row in rows if row.grain_seconds >= _MIDDLE]
+        self._saved = None
+        return [row for row in rows if row.grain_seconds < _COARSE]
+
+    def finish(self, end: float) -> list[SeriesRow]:
+        """The longer rows that are done by `end`."""
+        quarters, self._minutes = self._parted(self._minutes, _COARSE, end)
+        self._quarters += quarters
+        eighths, self._quarters = self._parted(self._quarters, _LONG, end)
+        if quarters or eighths:
+            self._saved = None
+        return quarters + eighths
+
+    def so_far(
+        self, gathering: Gathering, end: float, pace_seconds: float = 0.0
     ) -> list[SeriesRow]:
-        """One more piece, of these GPUs, told at that pace; the rows that are done with it."""
-        rolled = self.rolled
-        done: list[SeriesRow] = []
-        if uuids != rolled.uuids:
-            self._make_room(uuids)
-        if pace_seconds >= _COARSE:
-            return self._take_long(piece, uuids)
-        for start, row in _spread(piece):
-            if start != rolled.grain_start:
-                done += self.finish(start)
-                rolled.grain_start = start
-            rolled.parts.append(placed(row, uuids, rolled.uuids))
-        return done + self.finish(piece.end)
+        """The rows of every grain that go on, as they are at `end`."""
+        whole, uuids, rows = whole_of(pace_seconds), gathering.uuids, list[SeriesRow]()
+        if gathering.since < end:
+            (packed,) = _made([gathering.until(end, whole)], len(uuids), whole)
+            rows = self._rows(packed, uuids)
+        minutes = [row for row in rows if row.grain_seconds >= _MIDDLE]
+        quarters = self._longer([*self._minutes, *minutes], _COARSE)
+        eighths = self._longer([*self._quarters, *quarters], _LONG)
+        return [row for row in rows if row.grain_seconds < _COARSE] + quarters + eighths
 
-    def _take_long(self, piece: Piece, uuids: tuple[str, ...]) -> list[SeriesRow]:
-        """A sample that holds for long: finer rows would all say the same."""
-        done, start = self.finish(piece.start), piece.start
-        done += [self._grain()] if self.rolled.parts else []
-        done += [self._minute()] if self.rolled.minute else []
-        last = in_gibibytes(piece.last)
-        while start < piece.end:
-            self._make_room(uuids)
-            end = min(piece.end, (start // _COARSE + 1) * _COARSE)
-            held = Row(end - start, last, last, last)
-            self._add_to_quarter(placed(held, uuids, self.rolled.uuids), int(start))
-            done += self.finish(end)
-            start = end
-        return done
+    def row_at(self, gathering: Gathering, at: float) -> SeriesRow | None:
+        """A row of the figures that hold at a moment, where they are gathered still."""
+        stretch = gathering.at(at, _FINE)
+        if stretch is None:
+            return None
+        (packed,) = _made([stretch], len(gathering.uuids), _MIDDLE)
+        return self._rows(packed, gathering.uuids)[0]
 
-    def finish(self, at: float) -> list[SeriesRow]:
-        """The rows that are done because their time is over."""
-        rolled = self.rolled
-        done: list[SeriesRow] = []
-        if rolled.parts and rolled.grain_start + _FINE <= at:
-            done.append(self._grain())
-        if rolled.minute and rolled.minute_start + _MIDDLE <= at:
-            done.append(self._minute())
-        if rolled.quarter is not None and rolled.quarter_start + _COARSE <= at:
-            done.append(self._quarter(rolled.quarter))
-        if rolled.eighth is not None and rolled.eighth_start + _LONG <= at:
-            done.append(self._eighth(rolled.eighth))
-        return done
+    def _parted(
+        self, rows: list[SeriesRow], grain: int, end: float
+    ) -> tuple[list[SeriesRow], list[SeriesRow]]:
+        """The longer rows that are done, and what others will be made of."""
+        until = end // grain * grain
+        if not rows or rows[0].start >= until:
+            return [], rows
+        before = [part for row in rows if (part := part_of(row, -inf, until)) is not None]
+        after = [part for row in rows if (part := part_of(row, until, inf)) is not None]
+        return self._longer(before, grain), after
 
-    def _grain(self) -> SeriesRow:
-        rolled = self.rolled
-        data, rolled.parts = pack(joined(rolled.parts)), []
-        rolled.minute_start = rolled.grain_start // _MIDDLE * _MIDDLE
-        rolled.minute.append(data)
-        return self._row(_FINE, rolled.grain_start, data, rolled.uuids)
+    def _longer(self, rows: Sequence[SeriesRow], grain: int) -> list[SeriesRow]:
+        """Rows joined to longer ones; there is a place for each GPU."""
+        if not rows:
+            return []
+        uuids = uuids_of_all(rows)
+        joined = known(regrouped(read(rows, uuids), grain))
+        starts = map(int, joined.starts.tolist())
+        packed = [(grain, *one) for one in zip(starts, pack(joined), strict=True)]
+        return self._rows(packed, uuids)
 
-    def _minute(self) -> SeriesRow:
-        rolled = self.rolled
-        row, rolled.minute = joined([unpack(data) for data in rolled.minute]), []
-        self._add_to_quarter(row, rolled.minute_start)
-        return self._row(_MIDDLE, rolled.minute_start, pack(row), rolled.uuids)
-
-    def _add_to_quarter(self, row: Row, start: int) -> None:
-        rolled = self.rolled
-        before = [] if rolled.quarter is None else [unpack_exactly(rolled.quarter)]
-        rolled.quarter_start = start // _COARSE * _COARSE
-        rolled.quarter = pack_exactly(joined([*before, row]))
-
-    def _quarter(self, data: bytes) -> SeriesRow:
-        rolled, row = self.rolled, unpack_exactly(data)
-        self._add_to_eighth(row, rolled.uuids)
-        done = self._row(_COARSE, rolled.quarter_start, pack(row), rolled.uuids)
-        rolled.quarter, rolled.uuids = None, ()
-        return done
-
-    def _add_to_eighth(self, row: Row, uuids: tuple[str, ...]) -> None:
-        rolled, room = self.rolled, _room(uuids, self.rolled.eighth_uuids)
-        if rolled.eighth is not None:
-            before = placed(unpack_exactly(rolled.eighth), rolled.eighth_uuids, room)
-            row = joined([before, placed(row, uuids, room)])
-        rolled.eighth_start = rolled.quarter_start // _LONG * _LONG
-        rolled.eighth, rolled.eighth_uuids = pack_exactly(row), room
-
-    def _eighth(self, data: bytes) -> SeriesRow:
-        rolled, packed = self.rolled, pack(unpack_exactly(data))
-        done = self._row(_LONG, rolled.eighth_start, packed, rolled.eighth_uuids)
-        rolled.eighth, rolled.eighth_uuids = None, ()
-        return done
-
-    def _row(
-        self, grain_seconds: int, start: int, data: bytes, uuids: tuple[str, ...]
-    ) -> SeriesRow:
-        return SeriesRow(
-            grain_seconds=grain_seconds,
-            node_id=self._node_id,
-            start=start,
-            uuids=uuids,
-            data=data,
-        )
-
-    def _make_room(self, uuids: tuple[str, ...]) -> None:
-        """Let there be a place for each of these GPUs beside those that are told of already."""
-        rolled, was = self.rolled, self.rolled.uuids
-        room = _room(uuids, was)
-        if room == was:
-            return
-        rolled.uuids = room
-        rolled.parts = [placed(row, was, room) for row in rolled.parts]
-        rolled.minute = [pack(placed(unpack(data), was, room)) for data in rolled.minute]
-        if rolled.quarter is not None:
-            rolled.quarter = pack_exactly(placed(unpack_exactly(rolled.quarter), was, room))
+    def _rows(self, packed: Iterable[_Packed], uuids: tuple[str, ...]) -> list[SeriesRow]:
+        return [
+            SeriesRow(
+                grain_seconds=grain, node_id=self._node_id, start=start, uuids=uuids, data=data
+            )
+            for grain, start, data in packed
+        ]
 
 
-def _room(uuids: tuple[str, ...], was: tuple[str, ...]) -> tuple[str, ...]:
-    """A place for each of these GPUs beside those that were there."""
-    return (*uuids, *[uuid for uuid in was if uuid not in uuids])
+def roll_up(tasks: Iterable[Task]) -> list[SeriesRow]:
+    """All rows that are done, of many nodes at once."""
+    rows, alike = list[SeriesRow](), defaultdict[tuple[int, int], list[_Taken]](list)
+    for rollup, gathering, end, pace_seconds in tasks:
+        whole, uuids = whole_of(pace_seconds), gathering.uuids
+        until = end // whole * whole
+        if gathering.since < until:
+            stretch = gathering.take_until(until, whole)
+            alike[len(uuids), whole].append(_Taken(rollup, uuids, stretch, end))
+        else:
+            rows += rollup.finish(end)
+    for (gpus, whole), taken in alike.items():
+        for first in range(0, len(taken), _AT_ONCE):
+            some = taken[first : first + _AT_ONCE]
+            made = _made([one.stretch for one in some], gpus, whole)
+            for (rollup, uuids, _, end), packed in zip(some, made, strict=True):
+                rows += rollup.take(packed, uuids)
+                rows += rollup.finish(end)
+    return rows
 
 
-def _spread(piece: Piece) -> list[tuple[int, Row]]:
-    """The grains that a piece is in: its last sample may hold for long."""
-    first, next_sample = _grain_of(piece.start), _grain_of(piece.end)
-    if next_sample <= first + _FINE:
-        return [(first, piece.row)]
-    last = in_gibibytes(piece.last)
-    head = Row(first + _FINE - piece.start, piece.row.least, piece.row.mean, piece.row.most)
-    held = Row(float(_FINE), last, last, last)
-    return [(first, head), *[(start, held) for start in range(first + _FINE, next_sample, _FINE)]]
+def _made(stretches: Sequence[Stretch], gpus: int, whole: int) -> list[list[_Packed]]:
+    """Rows of stretches of whole minutes or longer, laid end to end to be worked out at once."""
+    samples = np.frombuffer(b"".join([one.packed for one in stretches]), forms(gpus)[1])
+    figures = samples["figures"].astype(np.float32)
+    figures[:, MEMORY] /= GIB
+    ends = list(accumulate([one.end - one.start for one in stretches]))
+    shifts = [end - one.end for one, end in zip(stretches, ends, strict=True)]
+    counts = [len(one.packed) // samples.itemsize for one in stretches]
+    times = samples["at"] + np.repeat(shifts, counts)
+    if whole == _COARSE:
+        return _packed({_COARSE: cut(times, figures, ends[-1], _COARSE)}, ends, shifts)
+    grains = cut(times, figures, ends[-1], _FINE)
+    return _packed({_FINE: grains, _MIDDLE: regrouped(grains, _MIDDLE)}, ends, shifts)
 
 
-def _grain_of(at: float) -> int:
-    return int(at // _FINE) * _FINE
+def _packed(
+    rows: dict[int, Rows], ends: Sequence[float], shifts: Sequence[float]
+) -> list[list[_Packed]]:
+    """What belongs to each stretch, at its own time again."""
+    packed: list[list[_Packed]] = [[] for _ in ends]
+    for grain, of_grain in rows.items():
+        data, first, together = pack(of_grain), 0, max(1, ROW_SECONDS // grain)
+        starts, lasts = of_grain.starts.tolist(), of_grain.starts.searchsorted(ends).tolist()
+        for one, shift, last in zip(packed, shifts, lasts, strict=True):
+            for place in range(first, last, together):
+                joined = b"".join(data[place : min(place + together, last)])
+                one.append((grain, int(starts[place] - shift), joined))
+            first = last
+    return packed
+
+
+def _to_save(rows: Iterable[SeriesRow]) -> list[_Saved]:
+    return [
+        _Saved(uuids, [(row.grain_seconds, row.start, row.data) for row in some])
+        for uuids, some in groupby(rows, attrgetter("uuids"))
+    ]

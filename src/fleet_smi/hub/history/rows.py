@@ -27,7 +27,10 @@ class Presence(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SeriesRow(Struct, frozen=True, kw_only=True, gc=False):
-    """The figures of one node and these GPUs over one grain, packed as `grains.py` does."""
+    """The figures of one node and these GPUs over a grain, packed as `grains.py` does.
+
+    The `data` may be of several grains, one after another: the first begins at `start`.
+    """
 
     grain_seconds: int
     node_id: str

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from sqlalchemy import Connection, inspect, select, text
+from sqlalchemy import Connection, inspect, text
 
 from fleet_smi.errors import StateError
+from fleet_smi.hub.database import fact, take_steps
 from fleet_smi.hub.history import sampling, schema
 from fleet_smi.hub.history.schema import DAY_SECONDS, DAYS, SUMS, WEEK_SECONDS, facts, metadata
 from fleet_smi.model.fleet import STATES
@@ -60,21 +61,6 @@ def bring_up_to_date(connection: Connection, name: str) -> None:
         metadata.create_all(connection)
         connection.execute(facts.insert(), {"name": _SCHEMA, "value": str(version())})
         return
-    found = _found_version(connection) if facts.name in tables else None
-    if found is None:
+    if facts.name not in tables or fact(connection, _SCHEMA) is None:
         raise NotOurs(f"{name} is no history of fleet-smi: give it a database of its own")
-    if found > version():
-        raise NotOurs(
-            f"{name} is of version {found} and this fleet-smi knows {version()}: "
-            "update fleet-smi on this machine"
-        )
-    for step in MIGRATIONS[found - 1 :]:
-        step(connection)
-    if found < version():
-        changed = facts.update().where(facts.c.name == _SCHEMA)
-        connection.execute(changed.values(value=str(version())))
-
-
-def _found_version(connection: Connection) -> int | None:
-    found = connection.scalar(select(facts.c.value).where(facts.c.name == _SCHEMA))
-    return None if found is None else int(found)
+    take_steps(connection, name, MIGRATIONS, too_new=NotOurs)
