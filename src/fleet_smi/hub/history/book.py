@@ -18,8 +18,8 @@ from fleet_smi.hub.history.holders import missing_parts, parts_of
 from fleet_smi.hub.history.ledger import Ledger, Saved
 from fleet_smi.hub.history.rollup import Rollup, Task, roll_up, whole_of
 from fleet_smi.hub.history.rows import Batch, Checkpoint, SeriesRow
+from fleet_smi.hub.history.seen import Seen
 from fleet_smi.hub.history.usage import HOUR_SECONDS, hour_of
-from fleet_smi.model.crowd import Crowd
 from fleet_smi.model.fleet import State
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.thresholds import Thresholds
@@ -66,22 +66,20 @@ class Book:
     """
 
     __slots__ = (
-        "_crowds",
         "_due",
         "_gathering",
         "_holds",
         "_limit",
         "_pace",
         "_reached",
-        "_reported",
         "_rollup",
         "_run_id",
         "_runs",
         "_sampled",
+        "_seen",
         "_sequence",
         "_settings",
         "_stagger",
-        "_starts",
         "_until",
         "last",
         "ledger",
@@ -101,9 +99,7 @@ class Book:
         self._gathering = Gathering()
         self.ledger = Ledger(node_id) if ledger is None else ledger
         self._rollup = Rollup(node_id)
-        self._crowds: list[Crowd] = []
-        self._reported: list[str] | None = None
-        self._starts: list[list[float | None]] = []
+        self._seen = Seen()
         self._runs: dict[str | None, int] = {}
         self._run_id: str | None = None
         self._sequence = -1
@@ -119,7 +115,7 @@ class Book:
             not self.last < at < self._until
             or at - self.last > self._limit
             or change.turns
-            or change.reported is not self._reported
+            or change.reported is not self._seen.reported
             or snapshot.interval_seconds != self._pace
             or snapshot.run_id != self._run_id
             or (change.stirred and not self._only_memory(change))
@@ -172,16 +168,13 @@ class Book:
         if self._until > -inf:
             self._until = self._due + _PATIENCE_SECONDS
 
-    def saw(self, latest: Snapshot) -> bool:
-        """Whether the processes are those in the latest report, and not others of their numbers."""
-        return _starts(latest) == self._starts
-
-    def look_again(self) -> None:
-        """Let the next report be a turn, whatever it says."""
-        self._until = -inf
+    def look_again(self, latest: Snapshot | None = None) -> None:
+        """Let the next report be a turn, whatever it says; not where the latest shows the same."""
+        if latest is None or not self._seen.shows(latest):
+            self._until = -inf
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to do that."""
+        """Whether it is time to make rows of what was gathered."""
         return self._due <= now and not self.silent
 
     def is_overdue(self, now: float) -> bool:
@@ -265,9 +258,10 @@ class Book:
 
     def _heard(self) -> dict[str | None, int]:
         """The number of the latest report of each run."""
-        self._runs[self._run_id] = self._sequence
-        if len(self._runs) > _MOST_RUNS:
-            del self._runs[next(iter(self._runs))]
+        if self._run_id is not None:
+            self._runs[self._run_id] = self._sequence
+            if len(self._runs) > _MOST_RUNS:
+                del self._runs[next(iter(self._runs))]
         return self._runs
 
     def _set_pace(self, pace: float | None) -> None:
@@ -277,56 +271,32 @@ class Book:
 
     def _only_memory(self, change: Change) -> bool:
         """Whether the same people are there, with other memory: then that is remembered."""
-        crowds = [standing.crowd for standing in change.standings.values()]
-        if len(crowds) != len(self._crowds):
+        stirred = self._seen.with_other_memory(change)
+        if stirred is None:
             return False
-        stirred = set()
-        for uuid, crowd, before in zip(change.standings, crowds, self._crowds, strict=True):
-            if crowd is not before:
-                if crowd.pids != before.pids or crowd.name != before.name:
-                    return False
-                stirred.add(uuid)
         gpus = change.snapshot.gpus
         parts: list[Gpu | Instance] = [*gpus, *[part for gpu in gpus for part in gpu.instances]]
         for part in parts:
             if part.uuid in stirred:
                 memory = {one.pid: one.gpu_memory_bytes for one in part.processes or ()}
                 self.ledger.remember(part.uuid, memory, change.at)
-        self._crowds = crowds
         return True
 
     def _look(self, change: Change, at: float, batch: Batch, *, closely: bool) -> None:
         """See who is there and how all stands, where that may be another than before."""
         snapshot, standings = change.snapshot, change.standings
-        starts = _starts(snapshot)
-        some = None if closely else self._stirred(change, starts)
-        uuids = uuids_in(snapshot) if some is None else self._gathering.uuids
+        some = None if closely else self._seen.stirred(change)
         if some is None:
+            uuids = uuids_in(snapshot)
             self._gathering.arrange(uuids)
             parts = parts_of(snapshot.gpus, standings, uuids)
             self.ledger.see([*parts, *missing_parts(standings, parts)], at, batch)
-        elif some:
-            self.ledger.see_again(parts_of(some, standings, uuids), at, batch)
-        self._crowds = [standing.crowd for standing in standings.values()]
-        self._reported, self._starts = change.reported, starts
+        else:
+            parts = parts_of(some, standings, self._gathering.uuids)
+            self.ledger.see_again(parts, at, batch)
+        self._seen = Seen(change)
         if change.turns or some is None:
             self.states = _states(change)
-
-    def _stirred(self, change: Change, starts: list[list[float | None]]) -> list[Gpu] | None:
-        """The GPUs to be looked at; `None` where there are others than before."""
-        if change.reported is not self._reported or len(change.standings) != len(self._crowds):
-            return None
-        stirred = {turn.uuid for turn in change.turns}
-        for (uuid, standing), before in zip(change.standings.items(), self._crowds, strict=True):
-            if standing.crowd is not before:
-                stirred.add(uuid)
-        some = []
-        for gpu, now, then in zip(change.snapshot.gpus, starts, self._starts, strict=True):
-            uuids = {gpu.uuid, *[part.uuid for part in gpu.instances]}
-            if now != then or not stirred.isdisjoint(uuids):
-                some.append(gpu)
-                stirred -= uuids
-        return None if stirred else some
 
     def _resume_at(self, at: float, batch: Batch) -> None:
         """Hear a node again that was silent, or was never heard of."""
@@ -363,11 +333,6 @@ def roll_up_all(books: Collection[Book], batch: Batch, spacing_seconds: float) -
     batch.series += roll_up([book.task() for book in books])
     for book in books:
         book.put_off(spacing_seconds)
-
-
-def _starts(snapshot: Snapshot) -> list[list[float | None]]:
-    """When those on each GPU began."""
-    return [[one.started_at for one in gpu.processes or ()] for gpu in snapshot.gpus]
 
 
 def _states(change: Change) -> tuple[State, ...]:

@@ -244,8 +244,7 @@ class History:
             latest = self._fleet.latest(book.node_id)
             if latest is not None:
                 self._tell(latest)
-                if not book.saw(latest):
-                    book.look_again()
+                book.look_again(latest)
 
     def _next_books(self) -> list[Book]:
         """Those whose turn it is: a few nodes have it together, and a part of many."""
