@@ -1,7 +1,7 @@
 """Rows of figures: what is packed comes back, and each sample weighs as long as it held."""
 
 from collections.abc import Iterable, Sequence
-from math import isnan, nan
+from math import inf, isnan, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -186,6 +186,14 @@ def test_sums_are_of_the_seconds_in_which_something_is_known() -> None:
     assert sums == {BUSY: (90.0, 2.0), BUSY + 2: (4 * 71.0, 4.0)}
     part = gathered((0.0, 10.0), (9.0, 100.0)).sums(5.0, 10.0, [BUSY])
     assert part == {BUSY: (4 * 10.0 + 100.0, 5.0)}
+
+
+@pytest.mark.parametrize("load", [1e300, -1e39, inf, nan])
+def test_a_figure_that_no_gpu_can_have_is_unknown(load: float) -> None:
+    gathering = gathered((0.0, load), (30.0, 50.0))
+    assert gathering.sums(0.0, 60.0, [BUSY]) == {BUSY: (30 * 50.0, 30.0)}
+    grains = of_grain(roll_up([Task(Rollup("id"), gathering, 60.0)]), 10)
+    assert [isnan(values[MEAN]) for _, values in grains] == [True] * 3 + [False] * 3
 
 
 def test_a_minute_is_done_when_its_time_is_over_and_has_all_of_its_grains() -> None:

@@ -1,4 +1,4 @@
-"""The samples of one node, put by until their minute is over.
+"""The samples of one node, put by until there are enough to be made rows.
 
 For each report only its figures are packed: what they come to is worked out for many at once.
 """
@@ -7,7 +7,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from math import inf, isnan, nan, nextafter
+from math import inf, isfinite, nan, nextafter
 from operator import mul, sub
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from fleet_smi.hub.history.grains import GPU_FIGURES, moves, width
 from fleet_smi.model.snapshot import Snapshot
 
 _TIME = struct.Struct("=d")
+_TOO_MUCH = 1e30
 
 
 class Stretch(NamedTuple):
@@ -75,9 +76,9 @@ class Gathering:
         ]
         try:
             packed = self._packing.pack(at, host.cpu_percent, percent, *figures)
-        except struct.error:  # some are not known, or there are instances, or some are absent
+        except (struct.error, OverflowError):  # not all are known or can be, or there are others
             told = [host.cpu_percent, percent, *figures, *_of_instances(snapshot), *self._absent]
-            packed = self._packing.pack(at, *[nan if one is None else one for one in told])
+            packed = self._packing.pack(at, *map(_known, told))
         self._samples.append(packed)
 
     def add_nothing(self, at: float) -> None:
@@ -116,8 +117,8 @@ class Gathering:
         for place in places:
             figures = words[_TIME.size // words.itemsize + place :: every].tolist()
             product, seconds = sum(map(mul, figures, held)), end - start
-            if isnan(product):
-                known = [pair for pair in zip(figures, held, strict=True) if not isnan(pair[0])]
+            if not isfinite(product):
+                known = [pair for pair in zip(figures, held, strict=True) if isfinite(pair[0])]
                 product = sum([figure * second for figure, second in known])
                 seconds = sum([second for _, second in known])
             sums[place] = product, seconds
@@ -169,6 +170,11 @@ def _time_of(sample: bytes) -> float:
 def _at(moment: float, sample: bytes) -> bytes:
     """A sample as if it were of another moment."""
     return _TIME.pack(moment) + sample[_TIME.size :]
+
+
+def _known(figure: float | None) -> float:
+    """A figure, or not a number where none is told or no node can have it."""
+    return figure if figure is not None and abs(figure) < _TOO_MUCH else nan
 
 
 def _of_instances(snapshot: Snapshot) -> list[float | None]:
