@@ -229,7 +229,8 @@ def test_ended_on_a_terminal_it_gives_the_cursor_back(
     env: dict[str, str], number: signal.Signals
 ) -> None:
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "fleet_smi", "-i", "0.1"]
+    # Who runs these tests may have been told to outlive the terminal.
+    command = ["env", "--default-signal=HUP", sys.executable, "-m", "fleet_smi", "-i", "0.1"]
     with subprocess.Popen(command, env=env | {"TERM": "xterm"}, stdout=theirs) as running:
         os.close(theirs)
         written = b""
