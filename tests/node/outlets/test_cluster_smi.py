@@ -1,5 +1,6 @@
 """An agent that tells a router of cluster-smi about its machine."""
 
+import contextlib
 import select
 import socket
 import threading
@@ -101,7 +102,8 @@ def _serve_socks(listener: socket.socket, asked: list[tuple[str, int]]) -> None:
         asked.append((host if isinstance(host, str) else host.decode(), port))
         with socket.create_connection(asked[0]) as server:
             client.sendall(b"\5\0\0\1\0\0\0\0\0\0")
-            _pass_on(client, server)
+            with contextlib.suppress(ConnectionError):  # either may hang up without a word
+                _pass_on(client, server)
 
 
 def _pass_on(one: socket.socket, other: socket.socket) -> None:
