@@ -235,6 +235,36 @@ def test_when_there_is_no_more_room_to_wait_the_oldest_is_given_up_and_that_is_t
     store.close()
 
 
+def test_why_something_was_given_up_is_told_though_an_older_batch_is_written_first(
+    tmp_path: Path,
+) -> None:
+    store = open_history(tmp_path / "history.db")
+    impatient(store.engine)
+    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    committing, may_go_on = threading.Event(), threading.Event()
+    with writing(store, most_waiting_bytes=40_000) as writer:
+        writer.put(numbered(0))
+        wait_until(lambda: writer.failures > 0)
+
+        @event.listens_for(store.engine, "commit")
+        def wait(*_: object) -> None:
+            committing.set()
+            assert may_go_on.wait(10.0)
+
+        other.execute("ROLLBACK")
+        other.close()
+        assert committing.wait(10.0)
+        for number in range(1, 50):
+            writer.put(numbered(number))
+        may_go_on.set()
+        all_written(writer)
+    (gap,) = Asking(store).gaps(0.0, 1e12)
+    assert "locked" in gap.why
+    assert (writer.gap, writer.trouble) == (None, None)
+    store.close()
+
+
 @pytest.fixture
 def full_soon(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB."""

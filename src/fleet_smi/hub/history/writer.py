@@ -136,7 +136,9 @@ class Writer:
         else:
             if self.failures:
                 logger.warning("history is written again, after %d failures", self.failures)
-            self.failures, self.trouble = 0, None
+            self.failures = 0
+            if self._waiting.lost is None:  # else that is still to be told, and why
+                self.trouble = None
             if taken:
                 self.written = taken[-1].number  # last: who waits for it finds all the rest told
 
