@@ -27,8 +27,8 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     """What one snapshot changed; `first` when its node was not known before.
 
     `at` is when it was taken, by the hub's clock, and `reported` the UUIDs in it. `standings`
-    is how all stands after it, and it `stirred` those on the GPUs where they are others than
-    before, or hold other memory. A `late` one fills a hole in what came before, and changes
+    is how all stands after it, and it `stirred` those GPUs and instances where others are than
+    before, or hold other memory, and those that are gone. A `late` one fills a hole in what came before, and changes
     nothing of what is believed now.
     """
 
@@ -40,7 +40,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     late: bool = False
     turns: tuple[Turn, ...] = ()
     standings: Mapping[str, Standing] = {}
-    stirred: bool = False
+    stirred: tuple[str, ...] = ()
 
 
 class Fleet:

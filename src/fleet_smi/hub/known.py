@@ -60,8 +60,8 @@ class Node:
     """The latest of one node; one that was never heard of has no snapshot.
 
     `at` is when the latest snapshot was taken, by the hub's clock, and `wake_at` when time
-    alone next changes what is to be said of the node. It was `stirred` by the latest when
-    somebody is on another GPU than before, or holds other memory.
+    alone next changes what is to be said of the node. The latest `stirred` those GPUs and
+    instances where others are than before, or hold other memory.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class Node:
         self.reported: list[str] = []
         self.gpus: tuple[Gpu, ...] = ()
         self.standings: dict[str, Standing] = {}
-        self.stirred = False
+        self.stirred: tuple[str, ...] = ()
         self.inventory = Inventory()
         self.arrange()
 
@@ -240,17 +240,19 @@ class Node:
 
 def _turns(
     before: dict[str, Standing], after: dict[str, Standing]
-) -> tuple[tuple[Turn, ...], bool]:
-    """Whose state is another, and whether anybody was stirred."""
-    turns, stirred = [], len(before) != len(after)
+) -> tuple[tuple[Turn, ...], tuple[str, ...]]:
+    """Whose state is another, and where others are than before; what is gone is among these."""
+    turns, stirred = [], []
     for uuid, standing in after.items():
         known, verdict = before.get(uuid), standing.verdict
         state, crowd = (None, None) if known is None else (known.verdict.state, known.crowd)
         if crowd is not standing.crowd:
-            stirred = True
+            stirred.append(uuid)
         if state != verdict.state:
             turns.append(Turn(uuid=uuid, before=state, after=verdict))
-    return tuple(turns), stirred
+    if len(before) != len(after):
+        stirred += before.keys() - after.keys()
+    return tuple(turns), tuple(stirred)
 
 
 def recalled(remembered: Remembered, settings: Thresholds) -> Node:

@@ -271,10 +271,9 @@ class Book:
 
     def _only_memory(self, change: Change) -> bool:
         """Whether the same people are there, with other memory: then that is remembered."""
-        stirred = self._seen.with_other_memory(change)
-        if stirred is None:
+        if not self._seen.has_people_of(change):
             return False
-        gpus = change.snapshot.gpus
+        gpus, stirred = change.snapshot.gpus, change.stirred
         parts: list[Gpu | Instance] = [*gpus, *[part for gpu in gpus for part in gpu.instances]]
         for part in parts:
             if part.uuid in stirred:

@@ -24,7 +24,7 @@ from fleet_smi.model.snapshot import Snapshot
 logger = logging.getLogger(__name__)
 
 _MINUTE = 60
-_HAND_ON_SECONDS = 2.0
+_LOOK_SECONDS = _HAND_ON_SECONDS = 2.0
 _FEW, _TURNS = 100, 4
 # Of more reports a second the figures of some are left out: it would take twice as long.
 _SAMPLES_A_SECOND = 200
@@ -56,8 +56,8 @@ class History:
         self._states = Counter[State]()
         self._batch = Batch()
         self._unsaved: set[str] = set()
-        self._minute = -inf
-        self._due = -inf
+        self._minute = self._now = -inf
+        self._look_due = self._hand_on_due = -inf
         self._handed_on = self._too_late = self._taken = 0
         self._spacing, self._ticked = 0.0, inf
         self._others: list[Book] = []
@@ -89,20 +89,12 @@ class History:
 
     def tick(self, now: float) -> None:
         """Let time pass: nodes fall silent, minutes end, and what is done is handed on."""
-        if now < self._due <= now + _HAND_ON_SECONDS:
-            return
-        self._due = now + _HAND_ON_SECONDS
-        self._space(now)
-        some = self._next_books()
-        for book in some:
-            if book.is_overdue(now):
-                self._fall_silent(book)
-        self._roll_up([book for book in some if book.is_due(now)])
-        for late in list(self._late.values()):
-            if not late.comes():
-                self._end_late(late)
-        self._note_the_minute(now)
-        self._hand_on()
+        self._now = now
+        if not now < self._look_due <= now + _LOOK_SECONDS:
+            self._look_due = now + _LOOK_SECONDS
+            self._look_around()
+        if not now < self._hand_on_due <= now + _HAND_ON_SECONDS:
+            self._hand_on()
 
     def forget(self, node_id: str, now: float) -> None:
         """A node was removed."""
@@ -174,6 +166,19 @@ class History:
             "history_reports_too_late_total": self._too_late,
             "history_spacing_seconds": self._spacing,
         }
+
+    def _look_around(self) -> None:
+        now = self._now
+        self._space(now)
+        some = self._next_books()
+        for book in some:
+            if book.is_overdue(now):
+                self._fall_silent(book)
+        self._roll_up([book for book in some if book.is_due(now)])
+        for late in list(self._late.values()):
+            if not late.comes():
+                self._end_late(late)
+        self._note_the_minute(now)
 
     def _begun(self, node_id: str) -> Book:
         book = self._books[node_id] = Book(node_id, self._fleet.thresholds)
@@ -277,6 +282,7 @@ class History:
         self._batch.moments.append(moment)
 
     def _hand_on(self) -> None:
+        self._hand_on_due = self._now + _HAND_ON_SECONDS
         batch, self._batch = self._batch, Batch()
         books = [self._books[node_id] for node_id in self._unsaved if node_id in self._books]
         batch.checkpoints = [book.checkpoint() for book in books if book.last > -inf]

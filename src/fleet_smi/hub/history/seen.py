@@ -14,37 +14,29 @@ class Seen:
 
     def __init__(self, change: Change | None = None) -> None:
         self.reported = None if change is None else change.reported
-        self._crowds: list[Crowd] = [] if change is None else _crowds(change)
+        self._crowds: dict[str, Crowd] = {} if change is None else _crowds(change)
         self._starts: Starts = [] if change is None else _starts(change.snapshot)
 
     def shows(self, latest: Snapshot) -> bool:
         """Whether the processes are those in the latest report, and not others of their numbers."""
         return _starts(latest) == self._starts
 
-    def with_other_memory(self, change: Change) -> set[str] | None:
-        """Where the same people hold other memory; `None` where it is not the same people.
-
-        From now on they are seen with that memory.
-        """
-        crowds, stirred = _crowds(change), set[str]()
-        if len(crowds) != len(self._crowds):
-            return None
-        for uuid, crowd, before in zip(change.standings, crowds, self._crowds, strict=True):
-            if crowd is not before:
-                if crowd.pids != before.pids or crowd.name != before.name:
-                    return None
-                stirred.add(uuid)
-        self._crowds = crowds
-        return stirred
+    def has_people_of(self, change: Change) -> bool:
+        """Whether those whom it stirred are the same people as before, with other memory."""
+        standings, crowds = change.standings, self._crowds
+        for uuid in change.stirred:
+            now, before = standings.get(uuid), crowds.get(uuid)
+            if now is None or before is None:
+                return False
+            if now.crowd.pids != before.pids or now.crowd.name != before.name:
+                return False
+        return True
 
     def stirred(self, change: Change) -> list[Gpu] | None:
         """The GPUs to be looked at again; `None` where there are others than before."""
-        crowds = _crowds(change)
-        if change.reported is not self.reported or len(crowds) != len(self._crowds):
+        if change.reported is not self.reported or change.standings.keys() != self._crowds.keys():
             return None
-        stirred = {turn.uuid for turn in change.turns}
-        pairs = zip(change.standings, crowds, self._crowds, strict=True)
-        stirred |= {uuid for uuid, crowd, before in pairs if crowd is not before}
+        stirred = {turn.uuid for turn in change.turns} | set(change.stirred)
         snapshot, some = change.snapshot, []
         for gpu, now, then in zip(snapshot.gpus, _starts(snapshot), self._starts, strict=True):
             uuids = {gpu.uuid, *[part.uuid for part in gpu.instances]}
@@ -54,8 +46,8 @@ class Seen:
         return None if stirred else some
 
 
-def _crowds(change: Change) -> list[Crowd]:
-    return [standing.crowd for standing in change.standings.values()]
+def _crowds(change: Change) -> dict[str, Crowd]:
+    return {uuid: standing.crowd for uuid, standing in change.standings.items()}
 
 
 def _starts(snapshot: Snapshot) -> Starts:
