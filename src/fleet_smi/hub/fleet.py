@@ -28,8 +28,8 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
 
     `at` is when it was taken, by the hub's clock, and `reported` the UUIDs in it. `standings`
     is how all stands after it, and it `stirred` those GPUs and instances where others are than
-    before, or hold other memory, and those that are gone. A `late` one fills a hole in what came before, and changes
-    nothing of what is believed now.
+    before, or hold other memory, and those that are gone. A `late` one fills a hole in what
+    came before, and changes nothing of what is believed now.
     """
 
     snapshot: Snapshot

@@ -1,6 +1,6 @@
 """A keeper in memory: rows replace those of the same key, as in the database."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fleet_smi.hub.fleet import Change, Fleet
@@ -60,6 +60,10 @@ class Kept:
 
     def checkpoints(self) -> list[Checkpoint]:
         return list(self._checkpoints.values())
+
+    def rows(self, moments: Mapping[str, float]) -> list[SeriesRow]:
+        mine = [one for one in self._series.values() if one.node_id in moments]
+        return sorted(mine, key=lambda one: one.start)
 
     def periods(self, uuid: str, node_id: str = "id-of-gpu01") -> list[Period]:
         mine = [one for (place, _), one in self._periods.items() if place == (node_id, uuid)]

@@ -3,7 +3,7 @@
 import contextlib
 import random
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,7 @@ from fleet_smi.hub.fleet import Fleet, Remembered
 from fleet_smi.hub.history.answers import Answers
 from fleet_smi.hub.history.history import History
 from fleet_smi.hub.history.retention import Keep
-from fleet_smi.hub.history.rows import Batch, Checkpoint
+from fleet_smi.hub.history.rows import Batch, Checkpoint, SeriesRow
 from fleet_smi.hub.history.store import open_history
 from fleet_smi.hub.history.writer import Writer
 from fleet_smi.hub.keeping import Keeping
@@ -54,6 +54,9 @@ class Behind:
 
     def checkpoints(self) -> Iterable[Checkpoint]:
         return self._writer.checkpoints()
+
+    def rows(self, moments: Mapping[str, float]) -> Iterable[SeriesRow]:
+        return self._writer.rows(moments)
 
 
 class Lives:

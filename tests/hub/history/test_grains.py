@@ -285,14 +285,14 @@ def test_an_eighth_of_a_day_that_a_node_left_early_is_told_once_its_time_is_over
 
 def test_what_goes_on_is_told_in_every_grain_and_changes_nothing() -> None:
     rollup, gathering = Rollup("id"), gathered((0.0, 20.0), (900.0, 40.0))
-    roll_up([Task(rollup, gathering, 930.0)])
+    done = roll_up([Task(rollup, gathering, 930.0)])
     so_far = rollup.so_far(gathering, 945.0)
     assert so_far == rollup.so_far(gathering, 945.0)
     assert [start for start, _ in of_grain(so_far, 10)] == [900, 910, 920, 930, 940]
     assert {grain: of_grain(so_far, grain)[0][0] for grain in (60, 900, 10800)} == {
         60: 900, 900: 900, 10800: 0,
     }  # fmt: skip
-    assert Rollup("id", rollup.saved()).so_far(gathering, 945.0) == so_far
+    assert Rollup("id", done, 930.0).so_far(gathering, 945.0) == so_far
 
 
 def test_figures_are_told_of_a_moment_of_which_no_row_is_done() -> None:

@@ -259,6 +259,20 @@ def test_nothing_grows_with_time() -> None:
     assert sizes[2] < 1.2 * sizes[1]
 
 
+def test_longer_rows_are_the_same_however_often_a_hub_begins_anew() -> None:
+    steady, restless = Story(interval_seconds=20.0), Story(interval_seconds=20.0)
+    for second in range(-400, 14_400, 20):
+        for story in (steady, restless):
+            story.tell(second, working(1, busy_percent=second // 20 % 100))
+            story.silence(second)
+        if second % 220 == 0:
+            restless.watched.history.close()
+            restless.watched = restless.watched.again()
+    for grain in (60, 900, 10800):
+        assert restless.kept.series(grain) == steady.kept.series(grain)
+    assert [len(steady.kept.series(grain)) for grain in (900, 10800)] == [16, 1]
+
+
 def test_a_checkpoint_of_before_keeps_who_is_there() -> None:
     story = Story()
     story.go_on(0, 30, working(1))

@@ -73,6 +73,17 @@ def test_each_grain_is_kept_as_long_as_it_shall_be(store: Store) -> None:
     assert rows_by_grain(store) == {10: 1, 60: 2, 900: 3}
 
 
+def test_what_longer_rows_may_still_be_made_of_stays_however_short_it_is_to_be_kept(
+    store: Store,
+) -> None:
+    ages = {10: (50,), 60: (50, 1700, 1900), 900: (50, 21_500, 21_700), 10800: (50,)}
+    rows = [row(int(NOW) - age, grain=grain) for grain in ages for age in ages[grain]]
+    write(store, Batch(series=rows))
+    for _ in turns(store, replace(KEEP_ALL, grains=dict.fromkeys(ages, 1.0)), NOW):
+        pass
+    assert rows_by_grain(store) == {60: 2, 900: 2}
+
+
 def test_the_ledger_goes_by_when_it_ended_and_what_is_open_stays(store: Store) -> None:
     write(store, *(numbered(number) for number in range(1, 11)))
     keep = replace(KEEP_ALL, ledger_seconds=NOW - DAY - 65.0)

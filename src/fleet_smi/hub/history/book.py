@@ -4,7 +4,7 @@ A report holds until the next, at most until the node counts as silent: then onl
 as it was to hold. Time that has been counted is never counted again.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from math import inf
 from zlib import crc32
 
@@ -25,8 +25,8 @@ from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.thresholds import Thresholds
 
 _MINUTE = GRAINS[1]
-_VERSION = 2
-_VERSIONS_WITH_LEDGER = (1, _VERSION)
+_VERSION = 3
+_VERSIONS = (1, 2, _VERSION)
 # A clock that is set back by less is waited for: that time has been counted.
 _SET_BACK_SECONDS = 3600.0
 # So many lives of an agent are told apart.
@@ -35,10 +35,11 @@ _UNTOLD_PACE_SECONDS = 300.0
 _MOST_MINUTES = 5
 _PATIENCE_SECONDS = 30.0
 _EVERY_32_BITS = 1 << 32
+_NOTHING = msgspec.msgpack.encode(None)
 
 
 class Page(Struct, kw_only=True, array_like=True):
-    """All of a book that is open, as it is written down."""
+    """All of a book that is open, as it is written down, but for rows that are kept anyway."""
 
     version: int
     last: float
@@ -48,7 +49,7 @@ class Page(Struct, kw_only=True, array_like=True):
     uuids: tuple[str, ...]
     gathered: bytes
     ledger: Saved
-    rolled: msgspec.Raw
+    unused: msgspec.Raw = msgspec.Raw(_NOTHING)
     runs: dict[str | None, int] = {}
 
 
@@ -233,7 +234,6 @@ class Book:
             uuids=self._gathering.uuids,
             gathered=self._gathering.packed,
             ledger=self.ledger.saved(),
-            rolled=msgspec.Raw(self._rollup.saved()),
             runs=self._heard(),
         )
         return Checkpoint(node_id=self.node_id, data=_encode(page))
@@ -241,15 +241,22 @@ class Book:
     def restore(self, data: bytes) -> None:
         """Go on from a checkpoint; raises `ValueError` when it is not one of this version."""
         page = _decoder.decode(data)
-        if page.version not in _VERSIONS_WITH_LEDGER:
+        if page.version not in _VERSIONS:
             raise ValueError(f"of version {page.version}")
         self.last, self._reached, self.silent = page.last, page.reached, page.silent
         self._set_pace(page.pace)
         self._gathering = Gathering(page.uuids, page.gathered)
         self.ledger = Ledger(self.node_id, page.ledger)
-        if page.version == _VERSION:
-            self._rollup = Rollup(self.node_id, page.rolled)
         self._runs = page.runs
+
+    @property
+    def gathered_since(self) -> float:
+        """When the first sample was taken that is not in rows yet; never, where there is none."""
+        return self._gathering.since
+
+    def go_on_from(self, rows: Iterable[SeriesRow]) -> None:
+        """Take the rows in that are done of the time before: longer ones are made of them."""
+        self._rollup = Rollup(self.node_id, rows, self._gathering.since)
 
     def _has_heard(self, snapshot: Snapshot) -> bool:
         """Whether one as late as this of its run was heard before."""

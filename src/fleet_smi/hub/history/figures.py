@@ -1,7 +1,8 @@
 """Figures over time: the rows of one node, and the same as columns of numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from math import ceil
 
 import msgspec
@@ -78,6 +79,16 @@ def rows_between(
     return [
         SeriesRow(grain_seconds=grain, node_id=node_id, start=at, uuids=_uuids(uuids), data=data)
         for at, uuids, data in connection.execute(_ROWS, asked)
+    ]
+
+
+def unfinished(connection: Connection, moments: Mapping[str, float]) -> list[SeriesRow]:
+    """The rows of nodes that are in longer ones which were not done at a moment of each."""
+    return [
+        row
+        for node_id, at in moments.items()
+        for grain, longer in pairwise(GRAINS[1:])
+        for row in rows_between(connection, node_id, at // longer * longer, at, grain)
     ]
 
 

@@ -155,6 +155,11 @@ def unpack(starts: Sequence[float], data: bytes, gpus: int) -> Rows:
     )
 
 
+def end_of(row: SeriesRow) -> int:
+    """When the last grain of a row ends."""
+    return row.start + len(row.data) // packed_size(len(row.uuids)) * row.grain_seconds
+
+
 def part_of(row: SeriesRow, start: float, end: float) -> SeriesRow | None:
     """Those grains of a row that are within a range, if there are any."""
     grain, size = row.grain_seconds, packed_size(len(row.uuids))

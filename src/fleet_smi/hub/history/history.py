@@ -16,6 +16,7 @@ from fleet_smi.hub.fleet import Change, Fleet
 from fleet_smi.hub.history.book import Book, roll_up_all
 from fleet_smi.hub.history.gathering import uuids_in
 from fleet_smi.hub.history.late import Late
+from fleet_smi.hub.history.left_open import reopened
 from fleet_smi.hub.history.rows import Batch, Checkpoint, NodeRow, SeriesRow
 from fleet_smi.model.fleet import STATES, State
 from fleet_smi.model.history import GpuOfNode, Moment
@@ -43,6 +44,10 @@ class Keeper(Protocol):
     def checkpoints(self) -> Iterable[Checkpoint]:
         """The latest of each node; raise `StateError` when they cannot be read."""
 
+    def rows(self, moments: Mapping[str, float]) -> Iterable[SeriesRow]:
+        """Those of these nodes that are in longer rows which were not done at a moment, the oldest
+        first; raise `StateError`."""
+
 
 class History:
     """What happens to every node of a fleet, from one moment to the next."""
@@ -64,18 +69,13 @@ class History:
 
     def recall(self) -> None:
         """Go on from where the last hub left off, before anything is heard."""
+        keeper, settings = self._keeper, self._fleet.thresholds
         try:
-            checkpoints = self._keeper.checkpoints()
+            books = reopened(keeper.checkpoints(), keeper.rows, settings)
         except StateError as error:
             logger.warning("history begins anew: %s", error)
             return
-        for checkpoint in checkpoints:
-            book = self._begun(checkpoint.node_id)
-            try:
-                book.restore(checkpoint.data)
-            except ValueError as error:
-                logger.warning("history of %s begins anew: %s", checkpoint.node_id, error)
-                self._begun(checkpoint.node_id)
+        self._books |= {book.node_id: book for book in books}
 
     def take(self, change: Change) -> None:
         """Take in what was believed, or what came late and fills a gap."""

@@ -1,11 +1,13 @@
 """What is too old, or too much, is taken away: a little at a time, so that nobody waits."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Table, delete, func, select
 
 from fleet_smi.hub.history import schema
+from fleet_smi.hub.history.grains import GRAINS
 from fleet_smi.hub.history.samples import SAMPLE_SECONDS
 from fleet_smi.hub.history.schema import DAY_SECONDS, WEEK_SECONDS
 from fleet_smi.hub.history.store import Store
@@ -55,10 +57,16 @@ def _series(grain: int) -> _Aging:
     return _Aging(schema.series, schema.series.c.start, (schema.series.c.grain == grain,))
 
 
+def _needed_seconds(grain: int) -> int:
+    """So long longer rows may still be made of those of a grain: a hub goes on from them."""
+    longer = dict(pairwise(GRAINS[1:]))
+    return 2 * longer.get(grain, 0)
+
+
 def turns(store: Store, keep: Keep, now: float) -> Iterator[None]:
     """Do one small piece of the work each time the next is asked for."""
     for grain, seconds in keep.grains.items():
-        yield from _take_older(store, _series(grain), now - seconds)
+        yield from _take_older(store, _series(grain), now - max(seconds, _needed_seconds(grain)))
     for aging in _LEDGER:
         yield from _take_older(store, aging, now - keep.ledger_seconds)
     yield from _take_excess(store, keep, now)

@@ -2,14 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate
 from math import inf
-from operator import attrgetter
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
-from msgspec import Struct
 
 from fleet_smi.hub.history.gathering import Gathering, Stretch, forms
 from fleet_smi.hub.history.grains import (
@@ -18,8 +15,10 @@ from fleet_smi.hub.history.grains import (
     ROW_SECONDS,
     Rows,
     cut,
+    end_of,
     known,
     pack,
+    part_at,
     part_of,
     read,
     regrouped,
@@ -40,17 +39,6 @@ def whole_of(pace_seconds: float) -> int:
     Of a sample that holds for long, finer rows would all say the same.
     """
     return _COARSE if pace_seconds >= _COARSE else _MIDDLE
-
-
-class _Saved(Struct, array_like=True, gc=False):
-    """Rows of the same GPUs, for another to go on from."""
-
-    uuids: tuple[str, ...]
-    packed: list[_Packed]
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[list[_Saved], list[_Saved]]).decode
 
 
 class Task(NamedTuple):
@@ -75,29 +63,20 @@ class Rollup:
     `_minutes` are of this quarter of an hour, and `_quarters` of this eighth of a day.
     """
 
-    __slots__ = ("_minutes", "_node_id", "_quarters", "_saved")
+    __slots__ = ("_minutes", "_node_id", "_quarters")
 
-    def __init__(self, node_id: str, saved: bytes | msgspec.Raw | None = None) -> None:
+    def __init__(self, node_id: str, rows: Iterable[SeriesRow] = (), since: float = 0.0) -> None:
+        """Go on from rows that were done before, up to those that are made of what is `since`."""
         self._node_id = node_id
-        self._minutes: list[SeriesRow] = []
-        self._quarters: list[SeriesRow] = []
-        self._saved: bytes | None = None
-        if saved is not None:
-            minutes, quarters = _decode(saved)
-            self._minutes += [row for one in minutes for row in self._rows(one.packed, one.uuids)]
-            self._quarters += [row for one in quarters for row in self._rows(one.packed, one.uuids)]
-
-    def saved(self) -> bytes:
-        """What another goes on from."""
-        if self._saved is None:
-            self._saved = _encode((_to_save(self._minutes), _to_save(self._quarters)))
-        return self._saved
+        minute, quarter, eighth = (since // grain * grain for grain in (_MIDDLE, _COARSE, _LONG))
+        told = list(rows)
+        self._minutes = _single(told, _MIDDLE, quarter, minute)
+        self._quarters = _single(told, _COARSE, eighth, quarter)
 
     def take(self, packed: Iterable[_Packed], uuids: tuple[str, ...]) -> list[SeriesRow]:
         """Let more be in the rows that go on; those that are done."""
         rows = self._rows(packed, uuids)
         self._minutes += [row for row in rows if row.grain_seconds >= _MIDDLE]
-        self._saved = None
         return [row for row in rows if row.grain_seconds < _COARSE]
 
     def finish(self, end: float) -> list[SeriesRow]:
@@ -105,8 +84,6 @@ class Rollup:
         quarters, self._minutes = self._parted(self._minutes, _COARSE, end)
         self._quarters += quarters
         eighths, self._quarters = self._parted(self._quarters, _LONG, end)
-        if quarters or eighths:
-            self._saved = None
         return quarters + eighths
 
     def so_far(
@@ -212,8 +189,12 @@ def _packed(
     return packed
 
 
-def _to_save(rows: Iterable[SeriesRow]) -> list[_Saved]:
-    return [
-        _Saved(uuids, [(row.grain_seconds, row.start, row.data) for row in some])
-        for uuids, some in groupby(rows, attrgetter("uuids"))
-    ]
+def _single(rows: Iterable[SeriesRow], grain: int, start: float, end: float) -> list[SeriesRow]:
+    """Each grain of these rows in that time of which anything is known; the last that tells."""
+    found: dict[float, SeriesRow] = {}
+    for row in rows:
+        if row.grain_seconds == grain:
+            for at in range(max(row.start, int(start)), min(end_of(row), int(end)), grain):
+                if (one := part_at(row, at)) is not None:
+                    found[at] = one
+    return [found[at] for at in sorted(found)]

@@ -7,17 +7,19 @@ no more room to wait, the oldest is given up, and that this happened is written 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from sqlalchemy import Connection, select
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub.history import schema
+from fleet_smi.hub.history.figures import unfinished
 from fleet_smi.hub.history.keys import Keys
 from fleet_smi.hub.history.left_open import ended
 from fleet_smi.hub.history.recording import write_batch, write_gap
 from fleet_smi.hub.history.retention import Keep, turns
-from fleet_smi.hub.history.rows import Batch, Checkpoint
+from fleet_smi.hub.history.rows import Batch, Checkpoint, SeriesRow
 from fleet_smi.hub.history.store import Store
 from fleet_smi.hub.history.waiting import Numbered, Stretch, Waiting
 from fleet_smi.model.history import Gap
@@ -101,6 +103,11 @@ class Writer:
         self._recalled = True
         return found
 
+    def rows(self, moments: Mapping[str, float]) -> list[SeriesRow]:
+        """Those of these nodes that are in longer rows which were not done at a moment."""
+        with self._store.reading() as connection:
+            return unfinished(connection, moments)
+
     def close(self) -> None:
         """Write what is left, and end the thread."""
         with self._news:
@@ -149,7 +156,8 @@ class Writer:
                 write_gap(connection, gap)
             if not self._recalled:
                 # Nobody could go on from them: what was open is told before they are replaced.
-                write_batch(connection, self._keys, ended(_checkpoints(connection)))
+                left = ended(_checkpoints(connection), partial(unfinished, connection))
+                write_batch(connection, self._keys, left)
             for each in taken:
                 write_batch(connection, self._keys, each.batch)
         self._recalled = True
