@@ -49,6 +49,7 @@ class OneNode:
         wait_until(lambda: self.memory.kept == self.memory.given)
 
     def write_history(self) -> None:
+        self.history.hand_on()
         self.keeper.done = len(self.keeper.batches)
 
 
@@ -70,7 +71,21 @@ def test_a_node_is_remembered_only_when_its_history_is_written(node: OneNode) ->
     node.write_history()
     node.turn()
     (remembered,) = node.memory.load()
-    assert remembered.snapshot.sequence == 1
+    assert remembered.snapshot.sequence == 2
+
+
+def test_while_no_history_is_written_only_a_few_turns_wait_for_it(node: OneNode) -> None:
+    for sequence in range(1, 21):
+        node.report(sequence)
+        node.turn()
+    assert node.memory.given == 0
+    node.write_history()
+    node.turn()
+    assert node.memory.given == 5
+    node.write_history()
+    node.turn()
+    node.turn()
+    assert node.report(21) == 20
 
 
 def test_what_is_told_to_be_safe_is_written_in_both(node: OneNode) -> None:

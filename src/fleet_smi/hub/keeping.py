@@ -19,6 +19,8 @@ from fleet_smi.model.snapshot import Snapshot
 
 _Sequence = tuple[str | None, int]
 _PATIENCE_SECONDS, _GLANCE_SECONDS = 3.0, 0.005
+# While the history of so many turns is not written, nobody has another.
+_MOST_NOTING = 5
 
 
 class _Page(Struct):
@@ -46,7 +48,7 @@ class Keeping:
         self._history = history
         self._turns = turns
         self._changed: dict[str, None] = {}  # who has waited longest is first
-        self._page: _Page | None = None  # its history is being written
+        self._noting: deque[_Page] = deque()  # their history is being written
         self._saving: deque[_Page] = deque()
         self._kept: dict[str, _Sequence] = {}
 
@@ -70,16 +72,18 @@ class Keeping:
         due, history = self._turns.due(self._changed), self._history
         if history is not None:
             due = [node_id for node_id in due if not history.holds(node_id)]
-        if due and self._page is None:
-            self._page = self._begun(due)
+        if due and len(self._noting) < _MOST_NOTING:
+            self._noting.append(self._begun(due))
 
     def write_all(self) -> None:
         """Have all that has changed written at once, and see what has been."""
         self._see()
-        if self._page is not None:
-            self._save(self._page)
         if self._changed:
-            self._save(self._begun(list(self._changed)))
+            self._noting.append(self._begun(list(self._changed)))
+        while self._noting:
+            self._save(self._noting.popleft())
+        if self._history is not None:
+            self._history.hand_on()
 
     async def written(self) -> None:
         """Wait until all that was given to be written is on the disk, if the disk takes it."""
@@ -96,12 +100,12 @@ class Keeping:
 
     def unkeep(self, node_id: str) -> None:
         """What was written of it no longer stands for all that it sent up to that number."""
-        pages = [*self._saving, *([] if self._page is None else [self._page])]
+        pages = [*self._saving, *self._noting]
         for kept in (self._kept, *[page.sequences for page in pages]):
             kept.pop(node_id, None)
 
     def _begun(self, node_ids: Collection[str]) -> _Page:
-        """Have the history of these written, and put by how they are now."""
+        """Let the history of these be written, and put by how they are now."""
         noted = 0 if self._history is None else self._history.save(node_ids)
         found = {node_id: self._fleet.remembered(node_id) for node_id in node_ids}
         for node_id in node_ids:
@@ -111,8 +115,8 @@ class Keeping:
         return _Page(noted, known, gone, _sequences(known))
 
     def _see(self) -> None:
-        if self._page is not None and self._is_noted(self._page):
-            self._save(self._page)
+        while self._noting and self._is_noted(self._noting[0]):
+            self._save(self._noting.popleft())
         while self._saving and self._is_safe(self._saving[0]):
             self._kept.update(self._saving.popleft().sequences)
 
@@ -125,7 +129,6 @@ class Keeping:
     def _save(self, page: _Page) -> None:
         page.saved, page.nodes = self._memory.save(page.nodes, page.gone), []
         self._saving.append(page)
-        self._page = None
 
 
 def _sequences(nodes: Iterable[Remembered]) -> dict[str, _Sequence]:

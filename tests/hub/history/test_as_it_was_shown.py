@@ -72,6 +72,8 @@ def test_what_is_kept_of_a_moment_is_what_was_shown(reports: list[Report], kille
         watched.history.tick(at)
         if number == killed:
             watched.history.save([NODE])
+            watched.history.hand_on()
             watched = watched.again()
     watched.history.save([NODE])
+    watched.history.hand_on()
     assert {moment: kept_of(watched, moment) for moment in shown} == shown

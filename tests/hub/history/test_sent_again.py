@@ -27,6 +27,7 @@ def remembered(watched: Watched) -> Remembered:
 def killed(watched: Watched, memory: Remembered) -> Watched:
     """The next life of a hub that remembers less of the node than its history knows."""
     watched.history.save([NODE])
+    watched.history.hand_on()
     fleet = Fleet()
     fleet.restore(memory)
     return Watched(watched.kept, fleet)
@@ -67,6 +68,7 @@ def test_one_that_comes_a_moment_later_the_second_time_hides_none_that_follow() 
     after.take(replace(busy, sequence=11), NOON + 9.99)
     after.take(replace(busy, sequence=12), NOON + 11.0)
     after.history.save([NODE])
+    after.history.hand_on()
     (going_on,) = [one for _, one in after.history.open().periods]
     assert (going_on.state, going_on.start) == ("busy", NOON + 10)
 

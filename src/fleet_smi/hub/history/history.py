@@ -94,7 +94,7 @@ class History:
             self._look_due = now + _LOOK_SECONDS
             self._look_around()
         if not now < self._hand_on_due <= now + _HAND_ON_SECONDS:
-            self._hand_on()
+            self.hand_on()
 
     def forget(self, node_id: str, now: float) -> None:
         """A node was removed."""
@@ -120,21 +120,33 @@ class History:
         return node_id in self._late
 
     def save(self, node_ids: Iterable[str]) -> int:
-        """Hand on all that was heard of these nodes; the number of the batch that it is in."""
+        """Let all that was heard of these nodes be handed on soon; the number of the batch."""
         for node_id in node_ids:
             if node_id in self._late:
                 self._end_late(self._late[node_id])
             self._unsaved.add(node_id)
-        self._hand_on()
-        return self._handed_on
+        return self._handed_on + 1
 
     def is_saved(self, number: int) -> bool:
         """Whether the batch of that number outlives the hub, or there is no use in waiting."""
+        if number > self._handed_on:
+            return not self._unsaved  # else there was nothing to be handed on
         return self._keeper.is_done(number)
+
+    def hand_on(self) -> None:
+        """Have all written now that is done or was to be saved."""
+        self._hand_on_due = self._now + _HAND_ON_SECONDS
+        batch, self._batch = self._batch, Batch()
+        books = [self._books[node_id] for node_id in self._unsaved if node_id in self._books]
+        batch.checkpoints = [book.checkpoint() for book in books if book.last > -inf]
+        self._unsaved.clear()
+        if any(getattr(batch, rows) for rows in batch.__struct_fields__):
+            self._handed_on = self._keeper.put(batch)
 
     def close(self) -> None:
         """Hand on all that there is: whoever comes next goes on from it."""
         self.save(self._books)
+        self.hand_on()
 
     def open(self, node_ids: Iterable[str] | None = None) -> Batch:
         """All that goes on now; its `usage` are the whole sums of the hour so far."""
@@ -280,15 +292,6 @@ class History:
             gpus={state: float(self._states[state]) for state in STATES},
         )
         self._batch.moments.append(moment)
-
-    def _hand_on(self) -> None:
-        self._hand_on_due = self._now + _HAND_ON_SECONDS
-        batch, self._batch = self._batch, Batch()
-        books = [self._books[node_id] for node_id in self._unsaved if node_id in self._books]
-        batch.checkpoints = [book.checkpoint() for book in books if book.last > -inf]
-        self._unsaved.clear()
-        if any(getattr(batch, rows) for rows in batch.__struct_fields__):
-            self._handed_on = self._keeper.put(batch)
 
 
 def _gpus(snapshot: Snapshot, node: str) -> Iterator[GpuOfNode]:

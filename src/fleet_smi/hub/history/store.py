@@ -34,7 +34,12 @@ logger = logging.getLogger(__name__)
 FILE = "history.db"
 # These stay in the file. They write to it: who only reads must not have to wait for a writer.
 _LASTING_PRAGMAS = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL")
-_PRAGMAS = ("synchronous=NORMAL", "journal_size_limit=67108864", "cache_size=-16384")
+_PRAGMAS = (
+    "synchronous=NORMAL",
+    "journal_size_limit=67108864",
+    "wal_autocheckpoint=4000",  # many pages are written again before they are copied once
+    "cache_size=-16384",
+)
 _CONNECT_SECONDS = 5
 _GLANCE_SECONDS = 0.05
 _GIVEN_BACK_PAGES = 1024
