@@ -4,8 +4,9 @@ import gc
 import os
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import get_args
 from bench import past
 from bench.peers import BUILD
 from bench.report import Pair, Series
-from fleet_smi.hub.fleet import Fleet
+from fleet_smi.hub.database import open_database
+from fleet_smi.hub.fleet import Fleet, Remembered
 from fleet_smi.hub.history import versions
 from fleet_smi.hub.history.asking import Asking
 from fleet_smi.hub.history.drawing import strips
@@ -27,7 +29,9 @@ from fleet_smi.hub.history.rows import Batch
 from fleet_smi.hub.history.store import open_history
 from fleet_smi.hub.history.totals import By
 from fleet_smi.hub.history.writer import Writer
-from fleet_smi.hub.hub import MOST_KEPT_A_SECOND
+from fleet_smi.hub.hub import keeping_turns
+from fleet_smi.hub.keeping import Keeping
+from fleet_smi.hub.memory import Memory
 from fleet_smi.model.units import GIB
 from fleet_smi.simulation.crowd import crowd
 
@@ -36,6 +40,7 @@ NODES, LOADED_NODES, COLUMNS, POINTS = 125, 2000, 240, 1000
 _WARM_SECONDS = 360  # until rows are made of as many nodes in any second
 _WINDOW_SECONDS, _WINDOWS = 30, 5
 _WINDOW_REPORTS = LOADED_NODES * _WINDOW_SECONDS
+_REMEMBER_SECONDS = 5.0  # as a hub does where nobody set it
 _SELDOM = (50_000, 20, 100)  # as the hub has it
 _HOUR, _DAY = 3600, 86400
 _NODE, _USER = "id-7", "user07"
@@ -177,15 +182,31 @@ def _usages(asking: Asking, *, start: float, by: By, daily: bool) -> object:
     return asking.usages(start, past.END - 3 * _HOUR, by, daily=daily)
 
 
+class _Timed(History):
+    """One who knows how long it took to have nodes saved."""
+
+    spent = 0.0
+
+    def save(self, node_ids: Iterable[str]) -> int:
+        """The same."""
+        began = time.thread_time()
+        number = super().save(node_ids)
+        self.spent += time.thread_time() - began
+        return number
+
+
 def _costs() -> Iterator[Series]:
     """What one report costs, of 2,000 nodes with 8 GPUs that report every second."""
     keep = Keep(grains={10: 6 * _HOUR, 60: 14 * _DAY}, ledger_seconds=_DAY, most_bytes=10 * GIB)
     with tempfile.TemporaryDirectory(prefix="fleet-smi-bench-") as folder:
-        store = open_history(Path(folder) / "history.db")
+        store, state = open_history(Path(folder) / "history.db"), open_database(Path(folder))
         writer = Writer(store, keep, clock=lambda: float(past.END))
-        *windows, alone = _loaded(writer)
+        memory = Memory(state, Remembered)
+        *windows, alone = _loaded(writer, memory)
+        memory.close()
         writer.close()
         store.close()
+        state.dispose()
     made = tuple(each[0] for each in windows)
     written = tuple(each[1] for each in windows)
     yield Series(label=COST, values=tuple(map(sum, windows)))
@@ -194,18 +215,18 @@ def _costs() -> Iterator[Series]:
     yield Series(label="where no node is kept", values=(sum(alone),))
 
 
-def _loaded(writer: Writer) -> Iterator[tuple[float, float]]:
+def _loaded(writer: Writer, memory: Memory[Remembered]) -> Iterator[tuple[float, float]]:
     """The CPU seconds of a report, of those who make history and of who writes it.
 
     Nodes are kept as well, as a hub does that agents push to; but not in the last window.
     """
     story = crowd(LOADED_NODES, past.GPUS, seed=1, began=float(past.END))
-    fleet, clock = Fleet(), time.thread_time
-    history, clock_seconds = History(fleet, writer), _clock_seconds()
-    ids = [story.snapshot(node, float(past.END), 0).node_id for node in range(LOADED_NODES)]
+    fleet, clock, clock_seconds = Fleet(), time.thread_time, _clock_seconds()
+    history, writes = _Timed(fleet, writer), _clock_of("history")
+    keeping = Keeping(fleet, memory, history, keeping_turns(_REMEMBER_SECONDS))
     end = _WARM_SECONDS + _WINDOWS * _WINDOW_SECONDS
     for first in range(0, end, _WINDOW_SECONDS):
-        made, all_began, own_began = 0.0, time.process_time(), clock()
+        made, history.spent, began = 0.0, 0.0, time.clock_gettime(writes)
         for second in range(first, first + _WINDOW_SECONDS):
             for node in range(LOADED_NODES):
                 at = past.END + second + node / LOADED_NODES
@@ -216,20 +237,21 @@ def _loaded(writer: Writer) -> Iterator[tuple[float, float]]:
                 made += time.perf_counter() - taken - clock_seconds
             ticked = clock()
             history.tick(past.END + second + 1.0)
-            if second < end - _WINDOW_SECONDS:
-                history.save(_kept_in(second, ids))
             made += clock() - ticked
-            while writer.written < writer.given:
+            if second < end - _WINDOW_SECONDS:
+                keeping.changed(fleet.take_dirty())
+                keeping.turn()
+            while writer.written < writer.given or memory.kept < memory.given:
                 time.sleep(0.01)
-        written = time.process_time() - all_began - (clock() - own_began)
+        written = time.clock_gettime(writes) - began
         if first >= _WARM_SECONDS:
-            yield made / _WINDOW_REPORTS, written / _WINDOW_REPORTS
+            yield (made + history.spent) / _WINDOW_REPORTS, written / _WINDOW_REPORTS
 
 
-def _kept_in(second: int, node_ids: Sequence[str]) -> Sequence[str]:
-    """Whom a hub keeps in that second, so that agents may forget what they sent."""
-    first = second * MOST_KEPT_A_SECOND % len(node_ids)
-    return node_ids[first : first + MOST_KEPT_A_SECOND]
+def _clock_of(name: str) -> int:
+    """The clock of the CPU that the thread of that name uses."""
+    (found,) = [one.ident for one in threading.enumerate() if one.name == name]
+    return time.pthread_getcpuclockid(found or 0)
 
 
 def _clock_seconds() -> float:

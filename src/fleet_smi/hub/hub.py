@@ -24,9 +24,15 @@ _TURNS, _KEEPING_TURNS = 10, 5
 # So many nodes at most are told of in one turn: a fleet of 2,000 takes two rounds.
 _MOST_TOLD = 100
 # More than that is more than a disk should have to bear: agents keep their reports for longer.
-MOST_KEPT_A_SECOND = 50
+_MOST_KEPT_A_SECOND = 50
 _AFTER_A_BUG_SECONDS = 30.0
 _MOST_FAULTS = 10_000
+
+
+def keeping_turns(remember_seconds: float) -> Turns:
+    """How nodes take turns to be written down, each once in so many seconds if that can be."""
+    most = max(1, round(_MOST_KEPT_A_SECOND * remember_seconds / _KEEPING_TURNS))
+    return Turns(_KEEPING_TURNS, most)
 
 
 class Hub:
@@ -53,8 +59,7 @@ class Hub:
         self.version = self.reports = self.failures = 0
         self._sources = sources
         self._faults: dict[Via, Faults] = {}
-        most_kept = max(1, round(MOST_KEPT_A_SECOND * remember_seconds / _KEEPING_TURNS))
-        self._keeping = Keeping(fleet, memory, history, Turns(_KEEPING_TURNS, most_kept))
+        self._keeping = Keeping(fleet, memory, history, keeping_turns(remember_seconds))
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
         self._remember_seconds = remember_seconds

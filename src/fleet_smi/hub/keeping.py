@@ -69,9 +69,7 @@ class Keeping:
     def turn(self) -> None:
         """Have those written whose turn it is, and see what has been."""
         self._see()
-        due, history = self._turns.due(self._changed), self._history
-        if history is not None:
-            due = [node_id for node_id in due if not history.holds(node_id)]
+        due = self._due()
         if due and len(self._noting) < _MOST_NOTING:
             self._noting.append(self._begun(due))
 
@@ -103,6 +101,15 @@ class Keeping:
         pages = [*self._saving, *self._noting]
         for kept in (self._kept, *[page.sequences for page in pages]):
             kept.pop(node_id, None)
+
+    def _due(self) -> list[str]:
+        """Those whose turn it is; up to half of it have some whose history is written anyway."""
+        due, history = self._turns.due(self._changed), self._history
+        if history is None:
+            return due
+        some = [node_id for node_id in history.unsaved if node_id in self._changed]
+        both = dict.fromkeys([*some[: len(due) // 2], *due])
+        return [node_id for node_id in both if not history.holds(node_id)][: len(due)]
 
     def _begun(self, node_ids: Collection[str]) -> _Page:
         """Let the history of these be written, and put by how they are now."""

@@ -62,8 +62,8 @@ class Book:
     `last` is when the latest report was taken; up to `_reached` all is counted in the ledger.
     A report like the one before is only gathered, until `_until`; any other is a turn. Since
     `_due` what was gathered waits to be made rows. `states` has one for each GPU, and none
-    while the node is silent. `_runs` has the number of the latest report of each run before
-    this one: what has a lower one is sent again.
+    while the node is silent. `_reported` are the GPUs in the latest report. `_runs` has the
+    number of the latest of each run before this one: what has a lower one is sent again.
     """
 
     __slots__ = (
@@ -73,6 +73,7 @@ class Book:
         "_limit",
         "_pace",
         "_reached",
+        "_reported",
         "_rollup",
         "_run_id",
         "_runs",
@@ -101,6 +102,7 @@ class Book:
         self.ledger = Ledger(node_id) if ledger is None else ledger
         self._rollup = Rollup(node_id)
         self._seen = Seen()
+        self._reported: list[str] | None = None
         self._runs: dict[str | None, int] = {}
         self._run_id: str | None = None
         self._sequence = -1
@@ -116,7 +118,7 @@ class Book:
             not self.last < at < self._until
             or at - self.last > self._limit
             or change.turns
-            or change.reported is not self._seen.reported
+            or change.reported is not self._reported
             or snapshot.interval_seconds != self._pace
             or snapshot.run_id != self._run_id
             or (change.stirred and not self._only_memory(change))
@@ -291,6 +293,7 @@ class Book:
     def _look(self, change: Change, at: float, batch: Batch, *, closely: bool) -> None:
         """See who is there and how all stands, where that may be another than before."""
         snapshot, standings = change.snapshot, change.standings
+        closely = closely or change.reported is not self._reported
         some = None if closely else self._seen.stirred(change)
         if some is None:
             uuids = uuids_in(snapshot)
@@ -300,7 +303,7 @@ class Book:
         else:
             parts = parts_of(some, standings, self._gathering.uuids)
             self.ledger.see_again(parts, at, batch)
-        self._seen = Seen(change)
+        self._seen, self._reported = Seen(change), change.reported
         if change.turns or some is None:
             self.states = _states(change)
 

@@ -60,7 +60,8 @@ class History:
         self._told: dict[str, tuple[NodeRow, tuple[str, ...]]] = {}
         self._states = Counter[State]()
         self._batch = Batch()
-        self._unsaved: set[str] = set()
+        self.unsaved: set[str] = set()
+        """The nodes of which all that was heard is handed on next."""
         self._minute = self._now = -inf
         self._look_due = self._hand_on_due = -inf
         self._handed_on = self._too_late = self._taken = 0
@@ -107,7 +108,7 @@ class History:
         book.end_within(now, self._batch)
         self._recount(before, ())
         self._told.pop(node_id, None)
-        self._unsaved.discard(node_id)
+        self.unsaved.discard(node_id)
         self._batch.forgotten.append(node_id)
 
     def renamed(self, node_id: str) -> None:
@@ -124,22 +125,22 @@ class History:
         for node_id in node_ids:
             if node_id in self._late:
                 self._end_late(self._late[node_id])
-            self._unsaved.add(node_id)
+            self.unsaved.add(node_id)
         return self._handed_on + 1
 
     def is_saved(self, number: int) -> bool:
         """Whether the batch of that number outlives the hub, or there is no use in waiting."""
         if number > self._handed_on:
-            return not self._unsaved  # else there was nothing to be handed on
+            return not self.unsaved  # else there was nothing to be handed on
         return self._keeper.is_done(number)
 
     def hand_on(self) -> None:
         """Have all written now that is done or was to be saved."""
         self._hand_on_due = self._now + _HAND_ON_SECONDS
         batch, self._batch = self._batch, Batch()
-        books = [self._books[node_id] for node_id in self._unsaved if node_id in self._books]
+        books = [self._books[node_id] for node_id in self.unsaved if node_id in self._books]
         batch.checkpoints = [book.checkpoint() for book in books if book.last > -inf]
-        self._unsaved.clear()
+        self.unsaved.clear()
         if any(getattr(batch, rows) for rows in batch.__struct_fields__):
             self._handed_on = self._keeper.put(batch)
 
@@ -202,7 +203,7 @@ class History:
             self._recount(before, book.states)
             self._tell(change.snapshot)
             if self._ended() > ended:
-                self._unsaved.add(book.node_id)
+                self.unsaved.add(book.node_id)
         else:  # it may still fill a gap: a hub that was killed had heard what came after it
             self._take_late(book, change)
 
@@ -219,10 +220,10 @@ class History:
         before = book.states
         book.fall_silent(self._batch)
         self._recount(before, book.states)
-        self._unsaved.add(book.node_id)
+        self.unsaved.add(book.node_id)
 
     def _recount(self, before: tuple[State, ...], after: tuple[State, ...]) -> None:
-        if after is not before:
+        if after != before:
             self._states.subtract(before)
             self._states.update(after)
 
@@ -253,7 +254,7 @@ class History:
     def _end_late(self, late: Late, next_at: float = inf) -> None:
         del self._late[late.book.node_id]
         late.finish(self._batch, next_at)
-        self._unsaved.add(late.book.node_id)
+        self.unsaved.add(late.book.node_id)
 
     def _roll_up(self, books: Sequence[Book]) -> None:
         roll_up_all(books, self._batch, self._spacing)

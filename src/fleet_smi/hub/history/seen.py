@@ -8,12 +8,11 @@ Starts = list[list[float | None]]
 
 
 class Seen:
-    """What one change showed of a node; `reported` are the UUIDs in it."""
+    """What one change showed of a node."""
 
-    __slots__ = ("_crowds", "_starts", "reported")
+    __slots__ = ("_crowds", "_starts")
 
     def __init__(self, change: Change | None = None) -> None:
-        self.reported = None if change is None else change.reported
         self._crowds: dict[str, Crowd] = {} if change is None else _crowds(change)
         self._starts: Starts = [] if change is None else _starts(change.snapshot)
 
@@ -34,7 +33,7 @@ class Seen:
 
     def stirred(self, change: Change) -> list[Gpu] | None:
         """The GPUs to be looked at again; `None` where there are others than before."""
-        if change.reported is not self.reported or change.standings.keys() != self._crowds.keys():
+        if change.standings.keys() != self._crowds.keys():
             return None
         stirred = {turn.uuid for turn in change.turns} | set(change.stirred)
         snapshot, some = change.snapshot, []
