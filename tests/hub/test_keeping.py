@@ -1,5 +1,7 @@
 """What is written of a node and when: its history first, and what is safe is told last."""
 
+from typing import Any
+
 import pytest
 
 from fleet_smi.hub.fleet import Fleet, Remembered
@@ -7,9 +9,10 @@ from fleet_smi.hub.history.history import History
 from fleet_smi.hub.keeping import Keeping
 from fleet_smi.hub.memory import Memory
 from fleet_smi.hub.turns import Turns
-from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot import Gpu, Snapshot
 from tests.builders import NOON, gpu, snapshot
 from tests.hub.history.kept import Kept
+from tests.hub.history.telling import working
 from tests.machines import wait_until
 
 
@@ -53,8 +56,13 @@ class OneNode:
         self.keeper.done = len(self.keeper.batches)
 
 
-def sample(sequence: int) -> Snapshot:
-    return snapshot(gpu(), sequence=sequence, run_id="run", taken_at=NOON + sequence)
+def sample(sequence: int, *gpus: Gpu, **fields: Any) -> Snapshot:
+    made: dict[str, Any] = {
+        "sequence": sequence,
+        "run_id": "run",
+        "taken_at": NOON + sequence,
+    } | fields
+    return snapshot(*gpus or (gpu(),), **made)
 
 
 @pytest.fixture
@@ -123,3 +131,33 @@ def test_who_asks_for_all_at_once_gets_it_and_nothing_is_told_too_early(node: On
     node.write_history()
     node.turn()
     assert node.report(3) == 1
+
+
+def test_of_many_those_have_a_turn_first_whose_history_is_written_anyway(
+    memory: Memory[Remembered],
+) -> None:
+    fleet = Fleet()
+    history = History(fleet, Kept())
+    keeping = Keeping(fleet, memory, history, Turns(1, most=4))
+
+    def report(number: int, sequence: int, *gpus: Gpu) -> Snapshot:
+        told = sample(sequence, *gpus, node=f"gpu{number:03}")
+        change = fleet.apply(told, NOON + sequence)
+        assert change is not None
+        history.take(change)
+        return told
+
+    first = [report(number, 1, gpu()) for number in range(150)]
+    history.close()
+    for number in (149, 148, 147):
+        report(number, 2, working(1))
+    keeping.changed([one.node_id for one in first])
+    keeping.turn()
+    history.hand_on()
+    for _ in range(2):
+        keeping.turn()
+        wait_until(lambda: memory.kept == memory.given)
+    kept = [number for number, one in enumerate(first) if keeping.kept(one) is not None]
+    assert len(kept) == 4
+    assert kept[:2] == [0, 1]
+    assert set(kept[2:]) < {147, 148, 149}
