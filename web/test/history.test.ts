@@ -7,7 +7,7 @@ import { around, daysOf, rangeOf, sinceOldest, spanOfDays, stepped, until } from
 import { layers, momentAt } from "../src/state/ribbon";
 import { seriesCsv, stripsCsv } from "../src/state/saved";
 import { percentAlong, ticks } from "../src/state/ticks";
-import { blockSpoken, blockWord, clockAt, coverageWords, energy, hours, indexOf, momentWords, noPast, percent } from "../src/text/history";
+import { blockSpoken, blockWord, clockAt, coverageWords, energy, hours, inHours, indexOf, momentWords, noPast, percent } from "../src/text/history";
 import { gpu, node } from "./builders";
 
 const SPAN = { start: 0, end: 100 };
@@ -138,8 +138,9 @@ it("the ribbon stacks what is in use, and leaves out what is free", () => {
 });
 
 it("hours, energy and shares are said shortly, and nothing of nothing is a dash", () => {
-  expect([0, 1800, 36_000, 9e6].map(hours)).toEqual(["0", "0.5", "10", "2,500"]);
-  expect([0, 1.8e6, 3.6e9].map(energy)).toEqual(["–", "0.5 kWh", "1,000 kWh"]);
+  expect([0, 29, 1800, 36_000, 9e6].map(hours)).toEqual(["0", "<0.1", "0.5", "10", "2,500"]);
+  expect([0, 29, 1800, 3600, 9e6].map(inHours)).toEqual(["0 h", "29 s", "30 m", "1.0 h", "2,500 h"]);
+  expect([0, 1e5, 1.8e6, 3.6e9].map(energy)).toEqual(["–", "<0.1 kWh", "0.5 kWh", "1,000 kWh"]);
   expect([percent(1, 3), percent(1, 900), percent(0, 9), percent(0, 0)]).toEqual(["33 %", "<1 %", "0 %", "–"]);
 });
 

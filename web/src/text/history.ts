@@ -140,17 +140,24 @@ export function ribbonSpoken(at: number, now: number, moment: Moment | null): st
   return `${momentWords(at, now)}, ${Math.round(moment.gpus.busy ?? 0)} of ${counted(Math.round(all), "GPU")} busy`;
 }
 
-/** GPU-hours: "2,425", "0.4". */
+/** GPU-hours: "2,425", "0.4", "<0.1". */
 export function hours(seconds: number): string {
-  const value = seconds / 3600;
-  return value >= 10 || value < 0.05 ? Math.round(value).toLocaleString("en") : value.toFixed(1);
+  return figure(seconds / 3600);
 }
 
-/** Energy: "1,014 kWh", "0.4 kWh". */
+/** The same with its unit, and less than one in minutes: "2,425 h", "24 m". */
+export function inHours(seconds: number): string {
+  return seconds > 0 && seconds < 3600 ? duration(seconds) : `${hours(seconds)} h`;
+}
+
+/** Energy: "1,014 kWh", "0.4 kWh", "<0.1 kWh". */
 export function energy(joules: number): string {
-  if (joules === 0) return NOT_MEASURED;
-  const value = joules / 3.6e6;
-  return `${value >= 10 ? Math.round(value).toLocaleString("en") : value.toFixed(1)} kWh`;
+  return joules === 0 ? NOT_MEASURED : `${figure(joules / 3.6e6)} kWh`;
+}
+
+function figure(value: number): string {
+  if (value > 0 && value < 0.05) return "<0.1";
+  return value >= 10 || value === 0 ? Math.round(value).toLocaleString("en") : value.toFixed(1);
 }
 
 /** A share in whole percent: "42 %", "<1 %"; a dash where there is nothing to be a share of. */

@@ -4,7 +4,7 @@ import type { Job, Sums } from "../feed/history";
 import type { Person } from "../state/people.svelte";
 import { busyShare } from "../state/usage";
 import type { Fact } from "./card";
-import { energy, hours, percent, startWords } from "./history";
+import { energy, hours, inHours, percent, startWords } from "./history";
 import { use } from "./people";
 import { NOT_MEASURED, counted, duration } from "./words";
 
@@ -59,8 +59,8 @@ export function jobFacts(job: Job, now: number): Fact[] {
 function sumFacts(sums: Sums): Fact[] {
   return [
     { name: "GPU-hours", value: hours(sums.gpu_seconds), meaning: MEANING.hours },
-    { name: "Really used", value: percent(sums.busy_seconds, sums.measured_seconds), rest: `${hours(sums.busy_seconds)} h of work`, meaning: MEANING.used },
-    { name: "Held idle", value: `${hours(sums.idle_seconds)} h`, rest: percent(sums.idle_seconds, sums.gpu_seconds), meaning: MEANING.idle },
+    { name: "Really used", value: percent(sums.busy_seconds, sums.measured_seconds), rest: `${inHours(sums.busy_seconds)} of work`, meaning: MEANING.used },
+    { name: "Held idle", value: inHours(sums.idle_seconds), rest: percent(sums.idle_seconds, sums.gpu_seconds), meaning: MEANING.idle },
     { name: "Energy", value: energy(sums.energy_joules) },
   ];
 }
@@ -75,7 +75,7 @@ export interface UsedPart {
 export function usedParts(sums: Sums): UsedPart[] {
   const idle = Math.min(sums.idle_seconds, sums.gpu_seconds - sums.busy_seconds);
   const slack = sums.gpu_seconds - sums.busy_seconds - idle;
-  const said = (seconds: number, what: string): string => `${hours(seconds)} h ${what}, ${percent(seconds, sums.gpu_seconds)}`;
+  const said = (seconds: number, what: string): string => `${inHours(seconds)} ${what}, ${percent(seconds, sums.gpu_seconds)}`;
   const parts: UsedPart[] = [
     { kind: "worked", seconds: sums.busy_seconds, words: said(sums.busy_seconds, "at work") },
     { kind: "slack", seconds: slack, words: said(slack, "held between the work") },
