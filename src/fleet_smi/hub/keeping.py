@@ -72,6 +72,8 @@ class Keeping:
         due = self._due()
         if due and len(self._noting) < _MOST_NOTING:
             self._noting.append(self._begun(due))
+            if not self._changed:
+                self._hand_on()  # else the history is written with that of the next
 
     def write_all(self) -> None:
         """Have all that has changed written at once, and see what has been."""
@@ -80,8 +82,7 @@ class Keeping:
             self._noting.append(self._begun(list(self._changed)))
         while self._noting:
             self._save(self._noting.popleft())
-        if self._history is not None:
-            self._history.hand_on()
+        self._hand_on()
 
     async def written(self) -> None:
         """Wait until all that was given to be written is on the disk, if the disk takes it."""
@@ -120,6 +121,10 @@ class Keeping:
         known = [node for node in found.values() if node is not None]
         gone = [node_id for node_id, node in found.items() if node is None]
         return _Page(noted, known, gone, _sequences(known))
+
+    def _hand_on(self) -> None:
+        if self._history is not None:
+            self._history.hand_on()
 
     def _see(self) -> None:
         while self._noting and self._is_noted(self._noting[0]):
