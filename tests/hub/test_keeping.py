@@ -99,6 +99,7 @@ def test_while_no_history_is_written_only_a_few_turns_wait_for_it(node: OneNode)
 def test_what_is_told_to_be_safe_is_written_in_both(node: OneNode) -> None:
     node.report(1)
     node.turn()
+    assert len(node.keeper.batches) == 1  # nobody else waits, so it is handed on at once
     node.write_history()
     node.turn()
     node.turn()
@@ -137,7 +138,8 @@ def test_of_many_those_have_a_turn_first_whose_history_is_written_anyway(
     memory: Memory[Remembered],
 ) -> None:
     fleet = Fleet()
-    history = History(fleet, Kept())
+    keeper = Kept()
+    history = History(fleet, keeper)
     keeping = Keeping(fleet, memory, history, Turns(1, most=4))
 
     def report(number: int, sequence: int, *gpus: Gpu) -> Snapshot:
@@ -153,6 +155,7 @@ def test_of_many_those_have_a_turn_first_whose_history_is_written_anyway(
         report(number, 2, working(1))
     keeping.changed([one.node_id for one in first])
     keeping.turn()
+    assert len(keeper.batches) == 1  # others wait: it is handed on with the next
     history.hand_on()
     for _ in range(2):
         keeping.turn()
