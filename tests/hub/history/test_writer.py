@@ -176,10 +176,7 @@ def test_a_batch_that_can_never_be_written_takes_no_other_with_it(
 def test_a_lock_makes_nobody_wait_and_all_is_written_when_it_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = open_history(tmp_path / "history.db")
-    impatient(store.engine)
-    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    store, other = locked_history(tmp_path / "history.db")
     with writing(store) as writer:
         for number in range(100):
             writer.put(numbered(number))
@@ -198,6 +195,15 @@ def test_a_lock_makes_nobody_wait_and_all_is_written_when_it_ends(
     store.close()
 
 
+def locked_history(path: Path) -> tuple[Store, sqlite3.Connection]:
+    """A history that waits for no lock, and another who has locked it."""
+    store = open_history(path)
+    impatient(store.engine)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return store, other
+
+
 def impatient(engine: Engine) -> None:
     """Let nobody wait for another's lock."""
 
@@ -209,10 +215,7 @@ def impatient(engine: Engine) -> None:
 def test_when_there_is_no_more_room_to_wait_the_oldest_is_given_up_and_that_is_told(
     tmp_path: Path,
 ) -> None:
-    store = open_history(tmp_path / "history.db")
-    impatient(store.engine)
-    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    store, other = locked_history(tmp_path / "history.db")
     with writing(store, most_waiting_bytes=40_000) as writer:
         for number in range(50):
             writer.put(numbered(number))
@@ -238,10 +241,7 @@ def test_when_there_is_no_more_room_to_wait_the_oldest_is_given_up_and_that_is_t
 def test_why_something_was_given_up_is_told_though_an_older_batch_is_written_first(
     tmp_path: Path,
 ) -> None:
-    store = open_history(tmp_path / "history.db")
-    impatient(store.engine)
-    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    store, other = locked_history(tmp_path / "history.db")
     committing, may_go_on = threading.Event(), threading.Event()
     with writing(store, most_waiting_bytes=40_000) as writer:
         writer.put(numbered(0))
@@ -355,10 +355,7 @@ def test_a_server_that_stops_and_comes_back_costs_nothing_that_could_wait(
 
 
 def test_closing_while_nothing_can_be_written_ends_all_the_same(tmp_path: Path) -> None:
-    store = open_history(tmp_path / "history.db")
-    impatient(store.engine)
-    other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    store, other = locked_history(tmp_path / "history.db")
     with writing(store, retry_seconds=600.0) as writer:
         writer.put(numbered(1))
         wait_until(lambda: writer.failures > 0)
