@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.machine import GPUS, process
-from bench.peers import OURS, PEERS, NotAvailable, Peer, install
-from bench.report import Pair, Series
+from bench.machine import GPUS, spawn_process
+from bench.peers import OURS, PEERS, NotAvailable, PeerTool, install
+from bench.report import MeasurementSeries, Pair
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
 
 PROCESSES = 10
@@ -67,14 +67,14 @@ class _Loop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class AgentMeasurement:
     """CPU seconds a second, and resident bytes, of all processes of each."""
 
-    cpu: list[Series]
-    resident: list[Series]
+    cpu: list[MeasurementSeries]
+    resident: list[MeasurementSeries]
 
 
-def measure(environment: Mapping[str, str], seconds: int = SECONDS) -> Measured:
+def measure(environment: Mapping[str, str], seconds: int = SECONDS) -> AgentMeasurement:
     """All loops at once, on a machine of 8 GPUs and 10 processes."""
     with ExitStack() as stack:
         environment = stack.enter_context(_crowded(environment))
@@ -91,7 +91,7 @@ def measure(environment: Mapping[str, str], seconds: int = SECONDS) -> Measured:
             loop.cpu.clear()
         for _ in range(max(1, seconds // _WINDOW_SECONDS)):
             _watch(loops, _WINDOW_SECONDS)
-    return Measured(
+    return AgentMeasurement(
         cpu=[_series(loop.label, loop.cpu) for loop in loops] + _others(notes, 0),
         resident=[_series(loop.label, loop.resident) for loop in loops] + _others(notes, 1),
     )
@@ -110,13 +110,13 @@ def _watch(loops: Sequence[_Loop], seconds: int) -> None:
         loop.note_memory()
 
 
-def _series(label: str, values: Sequence[float]) -> Series:
-    return Series(label=label, values=tuple(values))
+def _series(label: str, values: Sequence[float]) -> MeasurementSeries:
+    return MeasurementSeries(label=label, values=tuple(values))
 
 
-def _others(notes: Mapping[str, str], which: int) -> list[Series]:
+def _others(notes: Mapping[str, str], which: int) -> list[MeasurementSeries]:
     """The peers that could not be had, and the budget as something to compare with."""
-    missing = [Series(label=label, note=note) for label, note in notes.items()]
+    missing = [MeasurementSeries(label=label, note=note) for label, note in notes.items()]
     budgets = {label: both[which] for label, both in _BUDGETS.items() if both[which]}
     return [*missing, *(_series(label, [value]) for label, value in budgets.items())]
 
@@ -142,7 +142,7 @@ def _agent(environment: Mapping[str, str]) -> Iterator[_Loop]:
 
 
 @contextmanager
-def _peer(label: str, peer: Peer, environment: Mapping[str, str]) -> Iterator[_Loop]:
+def _peer(label: str, peer: PeerTool, environment: Mapping[str, str]) -> Iterator[_Loop]:
     command = [str(peer.python), "-I", str(_PROBE), peer.name]
     with _started(command, environment, subprocess.PIPE) as started:
         yield _Loop(label, started)
@@ -167,7 +167,7 @@ def _crowded(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """The machine with all GPUs busy and so many processes on them."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="fleet-smi-bench-")))
-        pids = [stack.enter_context(process()) for _ in range(PROCESSES)]
+        pids = [stack.enter_context(spawn_process()) for _ in range(PROCESSES)]
         Scenario(gpus=[_gpu(pids[index::GPUS]) for index in range(GPUS)]).write(folder / "scenario")
         yield {**environment, "FLEET_SMI_SIM": str(folder / "scenario")}
 

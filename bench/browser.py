@@ -44,7 +44,7 @@ _SCROLL = """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counters:
+class PageCounters:
     """What Chromium has counted since the page was opened; `cpu` is the page's thread alone.
 
     Whatever the page shows anew it lays out once: `layouts` counts its updates.
@@ -58,7 +58,7 @@ class Counters:
     received_bytes: int
 
 
-def installed() -> str:
+def find_chromium() -> str:
     """The path of this machine's Chromium; raise `NotAvailable` where there is none."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
@@ -67,7 +67,7 @@ def installed() -> str:
 
 
 @contextmanager
-def chromium(program: str) -> Iterator[Browser]:
+def launch_chromium(program: str) -> Iterator[Browser]:
     """This Chromium, without a window; raise `NotAvailable` when it or a page of it fails."""
     with sync_playwright() as playwright:
         try:
@@ -78,14 +78,14 @@ def chromium(program: str) -> Iterator[Browser]:
 
 
 @contextmanager
-def opened(browser: Browser, url: str) -> Iterator["View"]:
+def open_page(browser: Browser, url: str) -> Iterator["PageView"]:
     """The page at this address, in a browser that has kept nothing."""
     with browser.new_context(viewport=_DESK) as context:
         context.set_default_timeout(_PATIENCE_MILLISECONDS)
-        yield View(context.new_page(), url)
+        yield PageView(context.new_page(), url)
 
 
-class View:
+class PageView:
     """One page, once its first GPUs can be seen."""
 
     def __init__(self, page: Page, url: str) -> None:
@@ -99,7 +99,7 @@ class View:
         page.add_init_script(_TELL_WHEN_DRAWN)
         page.goto(url)
         page.wait_for_selector(_A_GPU, state="attached")
-        self.drawn_after_seconds: float = page.evaluate("window.drawnAfterMs") / 1000
+        self.first_paint_seconds: float = page.evaluate("window.drawnAfterMs") / 1000
 
     def _count(self, event: dict[str, Any]) -> None:
         self._received_bytes += event["encodedDataLength"]
@@ -108,10 +108,10 @@ class View:
         """Let it run, and count."""
         self._page.wait_for_timeout(1000 * seconds)
 
-    def counters(self) -> Counters:
+    def counters(self) -> PageCounters:
         """What has been counted so far."""
         wall, cpu = _metrics(self._wall), _metrics(self._cpu)
-        return Counters(
+        return PageCounters(
             at=time.monotonic(),
             layouts=int(wall["LayoutCount"]),
             script_seconds=wall["ScriptDuration"],
@@ -125,7 +125,7 @@ class View:
         self._wall.send("HeapProfiler.collectGarbage")
         return int(_metrics(self._wall)["JSHeapUsedSize"])
 
-    def scrolled_frames(self, seconds: float) -> tuple[float, ...]:
+    def measure_scroll_frames(self, seconds: float) -> tuple[float, ...]:
         """How long each frame lasted, in seconds, while it was scrolled for so long."""
         times = self._page.evaluate(_SCROLL, seconds)
         return tuple((late - early) / 1000 for early, late in pairwise(times))

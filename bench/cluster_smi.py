@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.peers import OURS, PEERS, NotAvailable
-from bench.program import Program
-from bench.report import Pair, Series
+from bench.program import LineProgram
+from bench.report import MeasurementSeries, Pair
 
 _PORT = Path(__file__).with_name("cluster_smi_port.py")
 _MOST_ROUNDS = 8  # a round takes five seconds
@@ -14,24 +14,27 @@ RECEIVED = "received"
 TRANSLATED = "received, decoded and translated"
 DELIVERED = "the same, and judged by the fleet"
 ROUTER = "cluster-smi's router in Go, as once measured"
-WORK = {RECEIVED: "receive", TRANSLATED: "translate", DELIVERED: "deliver"}
+STAGES = {RECEIVED: "receive", TRANSLATED: "translate", DELIVERED: "deliver"}
 PAIRS = (
     Pair(ours=TRANSLATED, theirs=ROUTER, budget=1.0),
     # Its router judges nothing.
     Pair(ours=DELIVERED, theirs=ROUTER),
 )
-_LIMIT = Series(label=ROUTER, values=(40e-6,))
+_LIMIT = MeasurementSeries(label=ROUTER, values=(40e-6,))
 
 
-def measure(environment: Mapping[str, str], rounds: int) -> list[Series]:
+def measure(environment: Mapping[str, str], rounds: int) -> list[MeasurementSeries]:
     """The CPU time of one report, by how much is done with it; all take turns."""
-    values: dict[str, list[float]] = {label: [] for label in WORK}
+    values: dict[str, list[float]] = {label: [] for label in STAGES}
     try:
-        with Program([str(PEERS[OURS].python), "-I", str(_PORT)], environment) as port:
+        with LineProgram([str(PEERS[OURS].python), "-I", str(_PORT)], environment) as port:
             for _ in range(min(rounds, _MOST_ROUNDS)):
-                for label, work in WORK.items():
-                    values[label].append(float(port.ask(work)))
+                for label, work in STAGES.items():
+                    values[label].append(float(port.request(work)))
     except NotAvailable as reason:
         note = f"does not run: {reason}"
-        return [*(Series(label=label, note=note) for label in WORK), _LIMIT]
-    return [*(Series(label=label, values=tuple(found)) for label, found in values.items()), _LIMIT]
+        return [*(MeasurementSeries(label=label, note=note) for label in STAGES), _LIMIT]
+    return [
+        *(MeasurementSeries(label=label, values=tuple(found)) for label, found in values.items()),
+        _LIMIT,
+    ]

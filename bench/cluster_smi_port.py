@@ -21,7 +21,7 @@ import uvloop
 
 from fleet_smi import zeromq
 from fleet_smi.hub.delivery import Delivery
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.hub.sources.cluster_smi import ClusterSmiSource
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 from fleet_smi.wire.dialects.cluster_smi import encode_node
@@ -32,7 +32,7 @@ _GIB = 1 << 30
 _SELDOM = (50_000, 20, 100)  # as the hub has it
 
 
-def report(number: int) -> bytes:
+def make_report(number: int) -> bytes:
     """A node of 8 GPUs with a process on each of the first six."""
     processes = [
         (Process(pid=4711 + at, kind="compute", user="alice", name="python", **_TRAINING),)
@@ -62,48 +62,48 @@ _CARD: Any = {
 }
 
 
-def push(endpoint: str) -> None:
+def push_reports(endpoint: str) -> None:
     """Push reports, in turn, until whoever started us is gone."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
-    zmq = zeromq.library()
+    zmq = zeromq.import_zmq()
     context = zmq.Context()
     sockets = [context.socket(zmq.PUSH) for _ in range(NODES)]
     for socket in sockets:
         socket.connect(endpoint)
-    reports = [report(number) for number in range(NODES)]
+    reports = [make_report(number) for number in range(NODES)]
     while True:
         for socket, told in zip(sockets, reports, strict=True):
             socket.send(told)
 
 
-class Tally:
+class MessageCounter:
     """Counts what came; `deliver` has a fleet take it in as well."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._fleet = Fleet()
+        self._fleet = FleetState()
 
     def receive(self, socket: "zeromq.Socket") -> None:
-        zeromq.lone_frame(socket)
+        zeromq.receive_single_frame(socket)
         self.count += 1
 
     def translate(self, _: Delivery) -> None:
         self.count += 1
 
     def deliver(self, delivery: Delivery) -> None:
-        assert isinstance(delivery.what, Snapshot)
-        self._fleet.apply(delivery.what, time.time(), Via(delivery.source, delivery.target))
+        assert isinstance(delivery.result, Snapshot)
+        self._fleet.apply(delivery.result, time.time(), Via(delivery.source, delivery.target))
         self.count += 1
 
 
-async def cost(endpoint: str, work: str) -> float:
+async def measure_cost(endpoint: str, stage: str) -> float:
     """The CPU seconds of one report, in a window of a few seconds."""
-    tally = Tally()
+    tally = MessageCounter()
     running: Callable[[], Any]
-    if work == "receive":
-        running = partial(zeromq.Port("PULL", endpoint, 1 << 20).run, tally.receive)
+    if stage == "receive":
+        running = partial(zeromq.BoundSocket("PULL", endpoint, 1 << 20).run, tally.receive)
     else:
-        running = partial(ClusterSmiSource(nodes=endpoint).run, getattr(tally, work))
+        running = partial(ClusterSmiSource(listen_endpoint=endpoint).run, getattr(tally, stage))
     task = asyncio.ensure_future(running())
     await asyncio.sleep(_WARM_UP_SECONDS)
     before, began = tally.count, time.process_time()
@@ -118,14 +118,14 @@ def main() -> None:
     """Answer every line."""
     gc.freeze()
     gc.set_threshold(*_SELDOM)
-    endpoint = zeromq.listening_at("127.0.0.1", 0, open_to_all=False)
+    endpoint = zeromq.resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
     # It reads from us until we are gone, however that happens: nothing is left behind.
     child = [sys.executable, "-I", __file__, endpoint]
     with subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL):
         for line in sys.stdin:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                print(runner.run(cost(endpoint, line.strip())), flush=True)
+                print(runner.run(measure_cost(endpoint, line.strip())), flush=True)
 
 
 if __name__ == "__main__":
-    push(sys.argv[1]) if len(sys.argv) > 1 else main()
+    push_reports(sys.argv[1]) if len(sys.argv) > 1 else main()

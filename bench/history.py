@@ -14,28 +14,28 @@ from typing import get_args
 
 from bench import past
 from bench.peers import BUILD
-from bench.report import Pair, Series
+from bench.report import MeasurementSeries, Pair
 from fleet_smi.hub.database import open_database
-from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.history import versions
-from fleet_smi.hub.history.asking import Asking
-from fleet_smi.hub.history.drawing import strips
-from fleet_smi.hub.history.going_on import Written, nodes_then
-from fleet_smi.hub.history.history import History
-from fleet_smi.hub.history.jobs import jobs
+from fleet_smi.hub.history.asking import HistoryQueries
+from fleet_smi.hub.history.drawing import build_strips
+from fleet_smi.hub.history.going_on import SavedSnapshot, nodes_at
+from fleet_smi.hub.history.history import HistoryRecorder
+from fleet_smi.hub.history.jobs import group_jobs
 from fleet_smi.hub.history.past import fleet_at
-from fleet_smi.hub.history.retention import Keep
-from fleet_smi.hub.history.rows import Batch
+from fleet_smi.hub.history.retention import RetentionPolicy
+from fleet_smi.hub.history.rows import WriteBatch
 from fleet_smi.hub.history.store import open_history
-from fleet_smi.hub.history.totals import By
-from fleet_smi.hub.history.writer import Writer
-from fleet_smi.hub.hub import keeping_turns
-from fleet_smi.hub.keeping import Keeping
-from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.history.totals import GroupBy
+from fleet_smi.hub.history.writer import HistoryWriter
+from fleet_smi.hub.hub import checkpoint_slots
+from fleet_smi.hub.keeping import Checkpointer
+from fleet_smi.hub.memory import NodeStore
 from fleet_smi.model.units import GIB
-from fleet_smi.simulation.crowd import crowd
+from fleet_smi.simulation.crowd import large_fleet
 
-LEAST_DAYS = 7
+MIN_DAYS = 7
 NODES, LOADED_NODES, COLUMNS, POINTS = 125, 2000, 240, 1000
 _WARM_SECONDS = 360  # until rows are made of as many nodes in any second
 _WINDOW_SECONDS, _WINDOWS = 30, 5
@@ -45,43 +45,43 @@ _SELDOM = (50_000, 20, 100)  # as the hub has it
 _HOUR, _DAY = 3600, 86400
 _NODE, _USER = "id-7", "user07"
 SIZE, COST = "the database", "history, CPU of one report"
-SIZE_AIM, ANSWER_AIM, COST_AIM = "10 GiB", "200 ms", "10 µs"
-Question = Callable[[Asking], object]
+SIZE_BUDGET, QUERY_BUDGET, COST_BUDGET = "10 GiB", "200 ms", "10 µs"
+Query = Callable[[HistoryQueries], object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class HistoryMeasurement:
     """All that was found out; `answers` are warm, and what they took at first is in the words."""
 
-    sizes: list[Series]
-    answers: list[Series]
-    costs: list[Series]
-    words: str
+    sizes: list[MeasurementSeries]
+    query_times: list[MeasurementSeries]
+    costs: list[MeasurementSeries]
+    notes: str
 
 
-SIZE_PAIRS = (Pair(ours=SIZE, theirs=SIZE_AIM, budget=1.0),)
-COST_PAIRS = (Pair(ours=COST, theirs=COST_AIM, budget=1.0),)
+SIZE_PAIRS = (Pair(ours=SIZE, theirs=SIZE_BUDGET, budget=1.0),)
+COST_PAIRS = (Pair(ours=COST, theirs=COST_BUDGET, budget=1.0),)
 
 
-def answer_pairs(measured: Measured) -> list[Pair]:
+def query_pairs(measured: HistoryMeasurement) -> list[Pair]:
     """Every answer against the time that it may take."""
-    labels = [one.label for one in measured.answers if one.label != ANSWER_AIM]
-    return [Pair(ours=label, theirs=ANSWER_AIM, budget=1.0) for label in labels]
+    labels = [one.label for one in measured.query_times if one.label != QUERY_BUDGET]
+    return [Pair(ours=label, theirs=QUERY_BUDGET, budget=1.0) for label in labels]
 
 
-def measure(days: int, rounds: int) -> Measured:
+def measure(days: int, rounds: int) -> HistoryMeasurement:
     """A past of 1,000 GPUs over so many days, made once, and what it takes to ask it."""
-    path = BUILD / "history" / f"{NODES}-nodes-{days}-days-v{versions.version()}.db"
+    path = BUILD / "history" / f"{NODES}-nodes-{days}-days-v{versions.schema_version()}.db"
     words = "" if path.exists() else _built(path, days)
     gc.freeze()
     gc.set_threshold(*_SELDOM)
-    size = Series(label=SIZE, values=(float(path.stat().st_size),))
+    size = MeasurementSeries(label=SIZE, values=(float(path.stat().st_size),))
     answers, at_first = _answers(path, days, rounds)
-    return Measured(
-        sizes=[size, Series(label=SIZE_AIM, values=(10.0 * GIB,))],
-        answers=[*answers, Series(label=ANSWER_AIM, values=(0.2,))],
-        costs=[*_costs(), Series(label=COST_AIM, values=(10e-6,))],
-        words=f"{words}with nothing of the file in memory: {at_first}\n",
+    return HistoryMeasurement(
+        sizes=[size, MeasurementSeries(label=SIZE_BUDGET, values=(10.0 * GIB,))],
+        query_times=[*answers, MeasurementSeries(label=QUERY_BUDGET, values=(0.2,))],
+        costs=[*_costs(), MeasurementSeries(label=COST_BUDGET, values=(10e-6,))],
+        notes=f"{words}with nothing of the file in memory: {at_first}\n",
     )
 
 
@@ -89,16 +89,16 @@ def _built(path: Path, days: int) -> str:
     began, unfinished = time.monotonic(), path.with_suffix(".unfinished")
     for end in ("", "-wal", "-shm"):
         Path(f"{unfinished}{end}").unlink(missing_ok=True)
-    past.build(unfinished, NODES, days)
+    past.build_database(unfinished, NODES, days)
     shutil.move(unfinished, path)
     return f"made in {time.monotonic() - began:.0f} s\n"
 
 
-def questions(days: int) -> dict[str, Question]:
+def queries(days: int) -> dict[str, Query]:
     """What pages and reports ask, the widest of each."""
     end = past.END
     long_ago, last = end - days * _DAY // 2, min(days, 30)
-    asked: dict[str, Question] = {
+    asked: dict[str, Query] = {
         "the fleet at a moment": partial(_fleet, at=float(long_ago)),
         "strips, 1 hour": partial(_strips, start=end - _HOUR),
         "strips, 24 hours": partial(_strips, start=end - _DAY),
@@ -112,7 +112,7 @@ def questions(days: int) -> dict[str, Question]:
         start = end - seconds
         asked[f"figures of a node, {words}"] = partial(_figures, start=start)
         asked[f"ribbon, {words}"] = partial(_ribbon, start=start)
-    for by in get_args(By):
+    for by in get_args(GroupBy):
         for daily in (False, True):
             label = f"usage by {by}, {days} days{', daily' if daily else ''}"
             # Neither begins nor ends with a day: hours are added up as well.
@@ -121,17 +121,17 @@ def questions(days: int) -> dict[str, Question]:
     return asked
 
 
-def _answers(path: Path, days: int, rounds: int) -> tuple[list[Series], str]:
+def _answers(path: Path, days: int, rounds: int) -> tuple[list[MeasurementSeries], str]:
     store = open_history(path)
-    asking = Asking(store)
-    found: list[Series] = []
+    asking = HistoryQueries(store)
+    found: list[MeasurementSeries] = []
     at_first: dict[str, float] = {}
-    for label, question in questions(days).items():
+    for label, question in queries(days).items():
         store.engine.dispose()
         _leave_memory(path)
         first, *others = [_seconds(partial(question, asking)) for _ in range(1 + rounds)]
         at_first[label] = first
-        found.append(Series(label=label, values=tuple(others)))
+        found.append(MeasurementSeries(label=label, values=tuple(others)))
     store.close()
     slowest = sorted(at_first, key=at_first.__getitem__)[-3:]
     return found, ", ".join(f"{label} {1000 * at_first[label]:.0f} ms" for label in slowest)
@@ -150,58 +150,60 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _fleet(asking: Asking, *, at: float) -> object:
-    written = Written(
+def _fleet(asking: HistoryQueries, *, at: float) -> object:
+    written = SavedSnapshot(
         nodes=asking.nodes(),
         presence=asking.presence_at(at),
         gpus=asking.gpus(),
         periods=asking.periods_at(at),
         series=asking.series_at(at),
     )
-    return fleet_at(at, nodes_then(at, written, Batch()))
+    return fleet_at(at, nodes_at(at, written, WriteBatch()))
 
 
-def _strips(asking: Asking, *, start: float) -> object:
+def _strips(asking: HistoryQueries, *, start: float) -> object:
     places = {(gpu.node_id, gpu.uuid) for gpu in asking.gpus()}
-    return strips(asking, places, start, past.END, COLUMNS, Batch())
+    return build_strips(asking, places, start, past.END, COLUMNS, WriteBatch())
 
 
-def _jobs(asking: Asking, *, start: float, user: str | None) -> object:
-    return jobs(asking.occupancies(start, past.END, user=user))
+def _jobs(asking: HistoryQueries, *, start: float, user: str | None) -> object:
+    return group_jobs(asking.occupancies(start, past.END, user=user))
 
 
-def _figures(asking: Asking, *, start: float) -> object:
+def _figures(asking: HistoryQueries, *, start: float) -> object:
     return asking.series(_NODE, start, past.END, POINTS)
 
 
-def _ribbon(asking: Asking, *, start: float) -> object:
+def _ribbon(asking: HistoryQueries, *, start: float) -> object:
     return asking.ribbon(start, past.END, COLUMNS)
 
 
-def _usages(asking: Asking, *, start: float, by: By, daily: bool) -> object:
+def _usages(asking: HistoryQueries, *, start: float, by: GroupBy, daily: bool) -> object:
     return asking.usages(start, past.END - 3 * _HOUR, by, daily=daily)
 
 
-class _Timed(History):
+class _Timed(HistoryRecorder):
     """One who knows how long it took to have nodes saved."""
 
     spent = 0.0
 
-    def save(self, node_ids: Iterable[str]) -> int:
+    def schedule_save(self, node_ids: Iterable[str]) -> int:
         """The same."""
         began = time.thread_time()
-        number = super().save(node_ids)
+        number = super().schedule_save(node_ids)
         self.spent += time.thread_time() - began
         return number
 
 
-def _costs() -> Iterator[Series]:
+def _costs() -> Iterator[MeasurementSeries]:
     """What one report costs, of 2,000 nodes with 8 GPUs that report every second."""
-    keep = Keep(grains={10: 6 * _HOUR, 60: 14 * _DAY}, ledger_seconds=_DAY, most_bytes=10 * GIB)
+    keep = RetentionPolicy(
+        series_seconds={10: 6 * _HOUR, 60: 14 * _DAY}, ledger_seconds=_DAY, max_bytes=10 * GIB
+    )
     with tempfile.TemporaryDirectory(prefix="fleet-smi-bench-") as folder:
         store, state = open_history(Path(folder) / "history.db"), open_database(Path(folder))
-        writer = Writer(store, keep, clock=lambda: float(past.END))
-        memory = Memory(state, Remembered)
+        writer = HistoryWriter(store, keep, clock=lambda: float(past.END))
+        memory = NodeStore(state, NodeCheckpoint)
         *windows, alone = _loaded(writer, memory)
         memory.close()
         writer.close()
@@ -209,21 +211,23 @@ def _costs() -> Iterator[Series]:
         state.dispose()
     made = tuple(each[0] for each in windows)
     written = tuple(each[1] for each in windows)
-    yield Series(label=COST, values=tuple(map(sum, windows)))
-    yield Series(label="of that on the event loop", values=made)
-    yield Series(label="of that who writes", values=written)
-    yield Series(label="where no node is kept", values=(sum(alone),))
+    yield MeasurementSeries(label=COST, values=tuple(map(sum, windows)))
+    yield MeasurementSeries(label="of that on the event loop", values=made)
+    yield MeasurementSeries(label="of that who writes", values=written)
+    yield MeasurementSeries(label="where no node is kept", values=(sum(alone),))
 
 
-def _loaded(writer: Writer, memory: Memory[Remembered]) -> Iterator[tuple[float, float]]:
+def _loaded(
+    writer: HistoryWriter, memory: NodeStore[NodeCheckpoint]
+) -> Iterator[tuple[float, float]]:
     """The CPU seconds of a report, of those who make history and of who writes it.
 
     Nodes are kept as well, as a hub does that agents push to; but not in the last window.
     """
-    story = crowd(LOADED_NODES, past.GPUS, seed=1, began=float(past.END))
-    fleet, clock, clock_seconds = Fleet(), time.thread_time, _clock_seconds()
+    story = large_fleet(LOADED_NODES, past.GPUS, seed=1, start=float(past.END))
+    fleet, clock, clock_seconds = FleetState(), time.thread_time, _clock_seconds()
     history, writes = _Timed(fleet, writer), _clock_of("history")
-    keeping = Keeping(fleet, memory, history, keeping_turns(_REMEMBER_SECONDS))
+    keeping = Checkpointer(fleet, memory, history, checkpoint_slots(_REMEMBER_SECONDS))
     end = _WARM_SECONDS + _WINDOWS * _WINDOW_SECONDS
     for first in range(0, end, _WINDOW_SECONDS):
         made, history.spent, began = 0.0, 0.0, time.clock_gettime(writes)
@@ -233,15 +237,17 @@ def _loaded(writer: Writer, memory: Memory[Remembered]) -> Iterator[tuple[float,
                 change = fleet.apply(story.snapshot(node, at, second + 1), at)
                 taken = time.perf_counter()
                 if change is not None:
-                    history.take(change)
+                    history.record(change)
                 made += time.perf_counter() - taken - clock_seconds
             ticked = clock()
             history.tick(past.END + second + 1.0)
             made += clock() - ticked
             if second < end - _WINDOW_SECONDS:
-                keeping.changed(fleet.take_dirty())
-                keeping.turn()
-            while writer.written < writer.given or memory.kept < memory.given:
+                keeping.mark_dirty(fleet.take_dirty())
+                keeping.run_slot()
+            while (
+                writer.last_written < writer.last_queued or memory.durable_batch < memory.last_batch
+            ):
                 time.sleep(0.01)
         written = time.clock_gettime(writes) - began
         if first >= _WARM_SECONDS:

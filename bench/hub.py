@@ -8,29 +8,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.loaded import loaded_hub, parse_line
+from bench.loaded import loaded_hub, parse_load_line
 from bench.peers import NotAvailable
-from bench.program import Program
-from bench.report import Pair, Series
+from bench.program import LineProgram
+from bench.report import MeasurementSeries, Pair
 
 NODES, GPUS, LISTENERS = 2000, 8, 20
 _WARM_UP_LINES, _LINES = 2, 6  # the load says a line every five seconds
 _KEPT_UP = 0.95
 
 HUB, LOAD = "hub, CPU of one report", "load generator, CPU of one report"
-AIM, ONE_CORE = "the aim", f"one core at {NODES:,} reports/s"
+TARGET, ONE_CORE = "the aim", f"one core at {NODES:,} reports/s"
 PAIRS = (
-    Pair(ours=HUB, theirs=AIM, budget=1.0),
+    Pair(ours=HUB, theirs=TARGET, budget=1.0),
     Pair(ours=HUB, theirs=ONE_CORE, budget=1.0),
 )
 _LIMITS = (
-    Series(label=AIM, values=(70e-6,)),
-    Series(label=ONE_CORE, values=(1 / NODES,)),
+    MeasurementSeries(label=TARGET, values=(70e-6,)),
+    MeasurementSeries(label=ONE_CORE, values=(1 / NODES,)),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class HubWindow:
     """A few seconds of the run."""
 
     seconds: float
@@ -42,27 +42,31 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class HubRun:
     """What was measured: the windows after the warm-up, and what stands at their end."""
 
-    windows: tuple[Window, ...]
+    windows: tuple[HubWindow, ...]
     hub_bytes: int
     listener_bytes_per_second: float
     delays: tuple[float, ...]
 
 
-def measure(environment: Mapping[str, str]) -> tuple[list[Series], str]:
+def measure(environment: Mapping[str, str]) -> tuple[list[MeasurementSeries], str]:
     """The cost of a report in each window, and the rest in words."""
     try:
         run = _run(environment)
     except NotAvailable as reason:
-        return [Series(label=HUB, note=f"does not run: {reason}"), *_LIMITS], ""
+        return [MeasurementSeries(label=HUB, note=f"does not run: {reason}"), *_LIMITS], ""
     hub = tuple(one.hub_cpu_seconds / one.acknowledged for one in run.windows)
     load = tuple(one.load_cpu_seconds / one.acknowledged for one in run.windows)
-    return [Series(label=HUB, values=hub), Series(label=LOAD, values=load), *_LIMITS], words(run)
+    return [
+        MeasurementSeries(label=HUB, values=hub),
+        MeasurementSeries(label=LOAD, values=load),
+        *_LIMITS,
+    ], describe_run(run)
 
 
-def words(run: Run) -> str:
+def describe_run(run: HubRun) -> str:
     """What else there is to know of a run, a line each."""
     seconds = sum(one.seconds for one in run.windows)
     rate = sum(one.acknowledged for one in run.windows) / seconds
@@ -83,15 +87,15 @@ def words(run: Run) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run(environment: Mapping[str, str]) -> Run:
+def _run(environment: Mapping[str, str]) -> HubRun:
     with loaded_hub(environment) as hub:
-        listeners, load = hub.listeners(LISTENERS), hub.load(NODES, GPUS)
+        listeners, load = hub.start_listeners(LISTENERS), hub.start_load(NODES, GPUS)
         for _ in range(_WARM_UP_LINES):
-            load.line()
-        listeners.ask()
+            load.read_line()
+        listeners.request()
         windows = tuple(_windows(hub.program, load))
-        heard = json.loads(listeners.ask())
-        return Run(
+        heard = json.loads(listeners.request())
+        return HubRun(
             windows=windows,
             hub_bytes=_resident_bytes(hub.program.pid),
             listener_bytes_per_second=heard["bytes"] / sum(one.seconds for one in windows),
@@ -99,14 +103,14 @@ def _run(environment: Mapping[str, str]) -> Run:
         )
 
 
-def _windows(hub: Program, load: Program) -> Iterator[Window]:
+def _windows(hub: LineProgram, load: LineProgram) -> Iterator[HubWindow]:
     """One for each line that the load says; it has just said one."""
     at, hub_cpu, load_cpu = time.monotonic(), cpu_seconds(hub.pid), cpu_seconds(load.pid)
     for _ in range(_LINES):
-        acknowledged, failed, p99 = parse_line(load.line())
+        acknowledged, failed, p99 = parse_load_line(load.read_line())
         began, hub_before, load_before = at, hub_cpu, load_cpu
         at, hub_cpu, load_cpu = time.monotonic(), cpu_seconds(hub.pid), cpu_seconds(load.pid)
-        yield Window(
+        yield HubWindow(
             seconds=at - began,
             acknowledged=acknowledged,
             failed=failed,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.peers import OURS, PEERS, install
-from bench.report import Series, table
-from bench.wall import run
+from bench.report import MeasurementSeries, format_table
+from bench.wall import run_timed
 
 _LINE = re.compile(r"import time:\s*(\d+) \|\s*(\d+) \| *(\S+)")
 _DEAREST = 10
@@ -16,15 +16,15 @@ _READER = "import fleet_smi.node.bindings.nvml"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imported:
+class ImportedModule:
     """One module: microseconds of its own, and with all it imported first."""
 
     name: str
-    own: int
-    whole: int
+    own_microseconds: int
+    total_microseconds: int
 
 
-def measure(environment: Mapping[str, str], rounds: int) -> list[Series]:
+def measure(environment: Mapping[str, str], rounds: int) -> list[MeasurementSeries]:
     """Wall time of starts, from nothing to the command with nothing to do."""
     install(PEERS[OURS])
     python, program = str(PEERS[OURS].python), str(PEERS[OURS].program("fleet-smi"))
@@ -36,13 +36,15 @@ def measure(environment: Mapping[str, str], rounds: int) -> list[Series]:
     values: dict[str, list[float]] = {label: [] for label in lines}
     for turn in range(rounds + 1):
         for label, line in lines.items():
-            seconds, _ = run(line, environment)
+            seconds, _ = run_timed(line, environment)
             if turn:  # the first round warms up
                 values[label].append(seconds)
-    return [Series(label=label, values=tuple(seconds)) for label, seconds in values.items()]
+    return [
+        MeasurementSeries(label=label, values=tuple(seconds)) for label, seconds in values.items()
+    ]
 
 
-def dearest(environment: Mapping[str, str]) -> str:
+def slowest_imports(environment: Mapping[str, str]) -> str:
     """The modules that `fleet-smi free` imports in each of its two processes."""
     bare = {one.name for one in _imported(["-c", "pass"], environment)}
     shares = {
@@ -55,19 +57,23 @@ def dearest(environment: Mapping[str, str]) -> str:
     )
 
 
-def _share(title: str, imported: list[Imported]) -> str:
-    total = sum(one.own for one in imported) / 1000
+def _share(title: str, imported: list[ImportedModule]) -> str:
+    total = sum(one.own_microseconds for one in imported) / 1000
     rows = [[f"{title}: {len(imported)} modules, {total:.1f} ms", "own ms", "with imports ms"]]
     rows += [
-        [f"  {one.name}", f"{one.own / 1000:.1f}", f"{one.whole / 1000:.1f}"]
-        for one in sorted(imported, key=lambda one: -one.own)[:_DEAREST]
+        [
+            f"  {one.name}",
+            f"{one.own_microseconds / 1000:.1f}",
+            f"{one.total_microseconds / 1000:.1f}",
+        ]
+        for one in sorted(imported, key=lambda one: -one.own_microseconds)[:_DEAREST]
     ]
-    return table(rows)
+    return format_table(rows)
 
 
-def _imported(arguments: list[str], environment: Mapping[str, str]) -> list[Imported]:
+def _imported(arguments: list[str], environment: Mapping[str, str]) -> list[ImportedModule]:
     """Each module's best of some runs."""
-    best: dict[str, Imported] = {}
+    best: dict[str, ImportedModule] = {}
     for _ in range(_RUNS):
         done = subprocess.run(
             [str(PEERS[OURS].python), "-X", "importtime", *arguments],
@@ -76,16 +82,16 @@ def _imported(arguments: list[str], environment: Mapping[str, str]) -> list[Impo
             text=True,
             check=False,
         )
-        for one in parse(done.stderr):
+        for one in parse_importtime(done.stderr):
             known = best.get(one.name)
-            if known is None or one.own < known.own:
+            if known is None or one.own_microseconds < known.own_microseconds:
                 best[one.name] = one
     return list(best.values())
 
 
-def parse(text: str) -> list[Imported]:
+def parse_importtime(text: str) -> list[ImportedModule]:
     """What `-X importtime` printed."""
     return [
-        Imported(name=name, own=int(own), whole=int(whole))
+        ImportedModule(name=name, own_microseconds=int(own), total_microseconds=int(whole))
         for own, whole, name in _LINE.findall(text)
     ]

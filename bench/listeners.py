@@ -16,12 +16,12 @@ _TAKEN_AT = re.compile(rb'\ndata: \{"taken_at":([0-9.]+)')
 _PART = 1 << 16
 
 
-class Listener(threading.Thread):
+class StreamListener(threading.Thread):
     """One listener; the first of them also looks at the events."""
 
-    def __init__(self, port: int, *, looks: bool) -> None:
+    def __init__(self, port: int, *, records_delays: bool) -> None:
         super().__init__(daemon=True)
-        self._port, self._looks = port, looks
+        self._port, self._looks = port, records_delays
         self.bytes = 0
         self.delays: list[float] = []
 
@@ -48,7 +48,7 @@ class Listener(threading.Thread):
 
 def main(port: int, count: int) -> None:
     """Listen, and tell whenever asked."""
-    listeners = [Listener(port, looks=not number) for number in range(count)]
+    listeners = [StreamListener(port, records_delays=not number) for number in range(count)]
     for listener in listeners:
         listener.start()
     for _ in sys.stdin:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers import OURS, PEERS, NotAvailable, last_error
-from bench.program import Program
+from bench.program import LineProgram
 
 _LISTENERS = Path(__file__).with_name("listeners.py")
 _LINE = re.compile(r"(\d+) acknowledged, (\d+) failed(?:.*p99 ([\d.]+) ms)?")
@@ -20,7 +20,7 @@ _LINE = re.compile(r"(\d+) acknowledged, (\d+) failed(?:.*p99 ([\d.]+) ms)?")
 class LoadedHub:
     """A hub that runs, and that anything may be set upon until the block ends."""
 
-    program: Program
+    program: LineProgram
     port: int
     join_token: str
     environment: Mapping[str, str]
@@ -30,21 +30,21 @@ class LoadedHub:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def listeners(self, count: int) -> Program:
+    def start_listeners(self, count: int) -> LineProgram:
         """So many who listen to its stream."""
         return self._start(
             str(PEERS[OURS].python), "-I", str(_LISTENERS), str(self.port), str(count)
         )
 
-    def load(self, nodes: int, gpus: int, interval_seconds: float = 1.0) -> Program:
+    def start_load(self, nodes: int, gpus: int, interval_seconds: float = 1.0) -> LineProgram:
         """A simulated fleet that reports to it, and says a line every five seconds."""
         size = ("--nodes", str(nodes), "--gpus", str(gpus), "--interval", str(interval_seconds))
         return self._start(
             _program(), "simulate", *size, "--to", self.url, "--join", self.join_token
         )
 
-    def _start(self, *line: str) -> Program:
-        return self.stack.enter_context(Program(list(line), self.environment))
+    def _start(self, *line: str) -> LineProgram:
+        return self.stack.enter_context(LineProgram(list(line), self.environment))
 
 
 @contextmanager
@@ -54,14 +54,14 @@ def loaded_hub(environment: Mapping[str, str]) -> Iterator[LoadedHub]:
         state = stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-smi-bench-"))
         token, port = _join_token(state, environment), _free_port()
         line = [_program(), "hub", "--listen", f"127.0.0.1:{port}", "--state", state]
-        program = stack.enter_context(Program(line, environment))
-        program.line()  # it says where it listens
+        program = stack.enter_context(LineProgram(line, environment))
+        program.read_line()  # it says where it listens
         yield LoadedHub(
             program=program, port=port, join_token=token, environment=environment, stack=stack
         )
 
 
-def parse_line(line: str) -> tuple[int, int, float]:
+def parse_load_line(line: str) -> tuple[int, int, float]:
     """How many reports of a load were acknowledged and failed, and the 99th of 100 delays in ms."""
     match = _LINE.search(line)
     if match is None or not int(match[1]):

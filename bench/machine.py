@@ -17,14 +17,14 @@ GPUS, PROCESSES = 8, 6
 
 
 @contextmanager
-def machine() -> Iterator[dict[str, str]]:
+def simulated_machine() -> Iterator[dict[str, str]]:
     """The environment in which programs meet it; its processes end with the block."""
     driver = BUILD / "driver"
     build(driver)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-smi-bench-")))
         scenario = folder / "scenario"
-        _scenario([stack.enter_context(process()) for _ in range(PROCESSES)]).write(scenario)
+        _scenario([stack.enter_context(spawn_process()) for _ in range(PROCESSES)]).write(scenario)
         folder.chmod(0o755)
         yield {
             **clean_environment(),
@@ -35,7 +35,7 @@ def machine() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def process() -> Iterator[int]:
+def spawn_process() -> Iterator[int]:
     """A process to stand on a GPU; its pid."""
     # It reads from us until we are gone, however that happens: nothing is left behind.
     started = subprocess.Popen(
@@ -65,7 +65,7 @@ def _scenario(pids: list[int]) -> Scenario:
     return Scenario(gpus=busy + [SimGpu() for _ in range(GPUS - len(busy))])
 
 
-def describe() -> str:
+def describe_machine() -> str:
     """What the numbers are measured on, in one line."""
     python = ".".join(map(str, sys.version_info[:3]))
     return (
@@ -74,7 +74,7 @@ def describe() -> str:
     )
 
 
-class Bystanders:
+class BackgroundLoad:
     """How much of this machine others used since this was made."""
 
     def __init__(self) -> None:

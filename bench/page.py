@@ -6,12 +6,12 @@ from statistics import fmean, quantiles
 
 from playwright.sync_api import Browser
 
-from bench.browser import Counters, View, chromium, installed, opened
-from bench.loaded import LoadedHub, loaded_hub, parse_line
+from bench.browser import PageCounters, PageView, find_chromium, launch_chromium, open_page
+from bench.loaded import LoadedHub, loaded_hub, parse_load_line
 from bench.peers import NotAvailable
-from bench.program import Program
-from bench.report import Pair, Series
-from fleet_smi.server.page_files import INDEX, page_files
+from bench.program import LineProgram
+from bench.report import MeasurementSeries, Pair
+from fleet_smi.server.page_files import INDEX_FILE, page_files
 
 NODES, MANY_NODES, GPUS = 1000, 10_000, 8
 # Each of the many reports once in a while: the hub is not what is measured.
@@ -27,32 +27,32 @@ MANY_PAINT, MANY_SCRIPT, MANY_FRAME = MANY + PAINT, MANY + SCRIPT, MANY + "a fra
 HEAP_EARLY, HEAP_LATE = "heap of the scripts at first", "heap of the scripts at last"
 FILES, VIEWER = "all files of the page, gzip", "a viewer, each second"
 
-A_SECOND, A_FRAME, SMOOTH = "one second", "16 ms", "30 frames/s"
-MOST_FILES, MOST_VIEWER = "150 kB", "100 kB"
+PAINT_BUDGET, SCRIPT_BUDGET, SCROLL_BUDGET = "one second", "16 ms", "30 frames/s"
+FILES_BUDGET, VIEWER_BUDGET = "150 kB", "100 kB"
 TIME_PAIRS = (
-    Pair(ours=PAINT, theirs=A_SECOND, budget=1.0),
-    Pair(ours=SCRIPT, theirs=A_FRAME, budget=1.0),
-    Pair(ours=MANY_SCRIPT, theirs=A_FRAME, budget=1.0),
-    Pair(ours=MANY_FRAME, theirs=SMOOTH, budget=1.0),
+    Pair(ours=PAINT, theirs=PAINT_BUDGET, budget=1.0),
+    Pair(ours=SCRIPT, theirs=SCRIPT_BUDGET, budget=1.0),
+    Pair(ours=MANY_SCRIPT, theirs=SCRIPT_BUDGET, budget=1.0),
+    Pair(ours=MANY_FRAME, theirs=SCROLL_BUDGET, budget=1.0),
 )
 HEAP_PAIRS = (Pair(ours=HEAP_LATE, theirs=HEAP_EARLY, budget=1.1),)
 SIZE_PAIRS = (
-    Pair(ours=FILES, theirs=MOST_FILES, budget=1.0),
-    Pair(ours=VIEWER, theirs=MOST_VIEWER, budget=1.0),
+    Pair(ours=FILES, theirs=FILES_BUDGET, budget=1.0),
+    Pair(ours=VIEWER, theirs=VIEWER_BUDGET, budget=1.0),
 )
 _TIME_LIMITS = (
-    Series(label=A_SECOND, values=(1.0,)),
-    Series(label=A_FRAME, values=(0.016,)),
-    Series(label=SMOOTH, values=(1 / 30,)),
+    MeasurementSeries(label=PAINT_BUDGET, values=(1.0,)),
+    MeasurementSeries(label=SCRIPT_BUDGET, values=(0.016,)),
+    MeasurementSeries(label=SCROLL_BUDGET, values=(1 / 30,)),
 )
 _SIZE_LIMITS = (
-    Series(label=MOST_FILES, values=(150e3,)),
-    Series(label=MOST_VIEWER, values=(100e3,)),
+    MeasurementSeries(label=FILES_BUDGET, values=(150e3,)),
+    MeasurementSeries(label=VIEWER_BUDGET, values=(100e3,)),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class PageWindow:
     """A few seconds of an open page."""
 
     seconds: float
@@ -64,97 +64,99 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watched:
+class PageRun:
     """A page that was opened a few times, and then watched; heaps are those at first and last."""
 
-    paints: tuple[float, ...]
-    windows: tuple[Window, ...]
-    heaps: tuple[int, int]
-    frames: tuple[float, ...]
+    first_paint_seconds: tuple[float, ...]
+    windows: tuple[PageWindow, ...]
+    heap_bytes: tuple[int, int]
+    frame_seconds: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class PageMeasurement:
     """What was measured: seconds, bytes in memory, bytes on the wire, and the rest in words."""
 
-    times: tuple[Series, ...]
-    heaps: tuple[Series, ...]
-    sizes: tuple[Series, ...]
-    words: str = ""
+    times: tuple[MeasurementSeries, ...]
+    heaps: tuple[MeasurementSeries, ...]
+    sizes: tuple[MeasurementSeries, ...]
+    notes: str = ""
 
 
-def measure(environment: Mapping[str, str], minutes: float) -> Measured:
+def measure(environment: Mapping[str, str], minutes: float) -> PageMeasurement:
     """The size of the page; and, where there is a Chromium, what the page takes in it."""
-    files = sum(len(file.packed) for file in page_files().values())
-    if INDEX not in page_files():
-        return absent("the page is not built: `make page` builds it")
+    files = sum(len(file.gzipped) for file in page_files().values())
+    if INDEX_FILE not in page_files():
+        return unavailable("the page is not built: `make page` builds it")
     try:
-        program = installed()
+        program = find_chromium()
     except NotAvailable as reason:
-        return absent(str(reason), files)
+        return unavailable(str(reason), files)
     try:
-        with chromium(program) as browser:
-            return told(files, _usual(browser, environment, minutes), _many(browser, environment))
+        with launch_chromium(program) as browser:
+            return summarize(
+                files, _usual(browser, environment, minutes), _many(browser, environment)
+            )
     except NotAvailable as reason:
-        return failed(str(reason), files)
+        return failed_measurement(str(reason), files)
 
 
-def absent(reason: str, files: int | None = None) -> Measured:
+def unavailable(reason: str, files: int | None = None) -> PageMeasurement:
     """What says that at most the size can be measured here; that is nobody's fault."""
-    nothing = Series(label="the page in Chromium", note=f"not available: {reason}")
+    nothing = MeasurementSeries(label="the page in Chromium", note=f"not available: {reason}")
     size = () if files is None else (_one(FILES, files),)
-    return Measured(
+    return PageMeasurement(
         times=(nothing, *_TIME_LIMITS), heaps=(nothing,), sizes=(*size, nothing, *_SIZE_LIMITS)
     )
 
 
-def failed(reason: str, files: int) -> Measured:
+def failed_measurement(reason: str, files: int) -> PageMeasurement:
     """What says that the page or its hub is broken: all budgets but that of the size are missed."""
     note = f"does not run: {reason}"
-    times = tuple(Series(label=pair.ours, note=note) for pair in TIME_PAIRS)
-    return Measured(
+    times = tuple(MeasurementSeries(label=pair.ours, note=note) for pair in TIME_PAIRS)
+    return PageMeasurement(
         times=(*times, *_TIME_LIMITS),
-        heaps=(Series(label=HEAP_LATE, note=note),),
-        sizes=(_one(FILES, files), Series(label=VIEWER, note=note), *_SIZE_LIMITS),
+        heaps=(MeasurementSeries(label=HEAP_LATE, note=note),),
+        sizes=(_one(FILES, files), MeasurementSeries(label=VIEWER, note=note), *_SIZE_LIMITS),
     )
 
 
-def told(files: int, usual: Watched, many: Watched) -> Measured:
+def summarize(files: int, usual: PageRun, many: PageRun) -> PageMeasurement:
     """What was watched, as series with their limits."""
-    early, late = usual.heaps
+    early, late = usual.heap_bytes
     received = sum(window.received_bytes for window in usual.windows)
-    return Measured(
+    return PageMeasurement(
         times=(
-            Series(label=PAINT, values=usual.paints),
+            MeasurementSeries(label=PAINT, values=usual.first_paint_seconds),
             _of_an_update(SCRIPT, usual, "script_seconds"),
             _of_an_update(SCRIPT_CPU, usual, "script_cpu_seconds"),
             _of_an_update(WORK, usual, "task_seconds"),
-            Series(label=MANY_PAINT, values=many.paints),
+            MeasurementSeries(label=MANY_PAINT, values=many.first_paint_seconds),
             _of_an_update(MANY_SCRIPT, many, "script_seconds"),
-            _one(MANY_FRAME, fmean(many.frames)),
+            _one(MANY_FRAME, fmean(many.frame_seconds)),
             *_TIME_LIMITS,
         ),
         heaps=(_one(HEAP_EARLY, early), _one(HEAP_LATE, late)),
         sizes=(_one(FILES, files), _one(VIEWER, received / _seconds(usual)), *_SIZE_LIMITS),
-        words=_words(NODES, usual) + _words(MANY_NODES, many),
+        notes=_words(NODES, usual) + _words(MANY_NODES, many),
     )
 
 
-def _of_an_update(label: str, watched: Watched, field: str) -> Series:
+def _of_an_update(label: str, watched: PageRun, field: str) -> MeasurementSeries:
     values = tuple(getattr(window, field) / window.updates for window in watched.windows)
-    return Series(label=label, values=values)
+    return MeasurementSeries(label=label, values=values)
 
 
-def _one(label: str, value: float) -> Series:
-    return Series(label=label, values=(value,))
+def _one(label: str, value: float) -> MeasurementSeries:
+    return MeasurementSeries(label=label, values=(value,))
 
 
-def _seconds(watched: Watched) -> float:
+def _seconds(watched: PageRun) -> float:
     return sum(window.seconds for window in watched.windows)
 
 
-def _words(nodes: int, watched: Watched) -> str:
-    seconds, frames = _seconds(watched), watched.frames
+def _words(nodes: int, watched: PageRun) -> str:
+    seconds, frames = _seconds(watched), watched.frame_seconds
     updates = sum(window.updates for window in watched.windows) / seconds
     busy = sum(window.task_seconds for window in watched.windows) / seconds
     return (
@@ -165,60 +167,62 @@ def _words(nodes: int, watched: Watched) -> str:
     )
 
 
-def _usual(browser: Browser, environment: Mapping[str, str], minutes: float) -> Watched:
+def _usual(browser: Browser, environment: Mapping[str, str], minutes: float) -> PageRun:
     with loaded_hub(environment) as hub:
-        _await_reports(hub.load(NODES, GPUS), NODES)
+        _await_reports(hub.start_load(NODES, GPUS), NODES)
         windows = max(1, round(60 * minutes / _WINDOW_SECONDS))
         return _watched(browser, hub, "#/", windows)
 
 
-def _many(browser: Browser, environment: Mapping[str, str]) -> Watched:
+def _many(browser: Browser, environment: Mapping[str, str]) -> PageRun:
     with loaded_hub(environment) as hub:
-        _await_reports(hub.load(MANY_NODES, GPUS, _MANY_INTERVAL_SECONDS), MANY_NODES)
+        _await_reports(hub.start_load(MANY_NODES, GPUS, _MANY_INTERVAL_SECONDS), MANY_NODES)
         return _watched(browser, hub, "#/heat", 1)
 
 
-def _await_reports(load: Program, reports: int) -> None:
+def _await_reports(load: LineProgram, reports: int) -> None:
     """Until so many have got through, as many as there are nodes: they report in turn."""
     while reports > 0:
-        acknowledged, _, _ = parse_line(load.line())
+        acknowledged, _, _ = parse_load_line(load.read_line())
         reports -= acknowledged
 
 
-def _watched(browser: Browser, hub: LoadedHub, view: str, windows: int) -> Watched:
+def _watched(browser: Browser, hub: LoadedHub, view: str, windows: int) -> PageRun:
     address = f"{hub.url}/{view}"
     paints = tuple(_paints(browser, address))
-    with opened(browser, address) as page:
+    with open_page(browser, address) as page:
         page.wait(_SETTLE_SECONDS)
         early = page.heap_bytes()
         seen = tuple(_windows(page, windows))
         late = page.heap_bytes()
-        frames = page.scrolled_frames(_SCROLL_SECONDS)
-    return Watched(paints=paints, windows=seen, heaps=(early, late), frames=frames)
+        frames = page.measure_scroll_frames(_SCROLL_SECONDS)
+    return PageRun(
+        first_paint_seconds=paints, windows=seen, heap_bytes=(early, late), frame_seconds=frames
+    )
 
 
 def _paints(browser: Browser, address: str) -> Iterator[float]:
     for _ in range(_PAINTS):
-        with opened(browser, address) as page:
-            yield page.drawn_after_seconds
+        with open_page(browser, address) as page:
+            yield page.first_paint_seconds
             page.wait(_REST_SECONDS)  # what it asks for next must not meet the one opened after it
 
 
-def _windows(page: View, count: int) -> Iterator[Window]:
+def _windows(page: PageView, count: int) -> Iterator[PageWindow]:
     before = page.counters()
     for _ in range(count):
         page.wait(_WINDOW_SECONDS)
         now = page.counters()
-        yield window(before, now)
+        yield window_between(before, now)
         before = now
 
 
-def window(before: Counters, now: Counters) -> Window:
+def window_between(before: PageCounters, now: PageCounters) -> PageWindow:
     """What was counted in between; raise `NotAvailable` where nothing happened."""
     updates = now.layouts - before.layouts
     if not updates:
         raise NotAvailable(f"no update in {now.at - before.at:.0f} s")
-    return Window(
+    return PageWindow(
         seconds=now.at - before.at,
         updates=updates,
         script_seconds=now.script_seconds - before.script_seconds,

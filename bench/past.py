@@ -12,9 +12,15 @@ import msgspec
 import numpy as np
 
 from fleet_smi.hub.history import sampling, schema
-from fleet_smi.hub.history.grains import Rows, pack
-from fleet_smi.hub.history.packed import packed_holders
-from fleet_smi.hub.history.schema import DAY_SECONDS, DAYS, HOUR_SECONDS, SUMS, WEEK_SECONDS
+from fleet_smi.hub.history.grains import SeriesArrays, pack
+from fleet_smi.hub.history.packed import encode_holders
+from fleet_smi.hub.history.schema import (
+    DAY_COLUMNS,
+    DAY_SECONDS,
+    HOUR_SECONDS,
+    SUM_COLUMNS,
+    WEEK_SECONDS,
+)
 from fleet_smi.hub.history.store import open_history
 from fleet_smi.model.fleet import STATES, State
 from fleet_smi.model.history import Holder
@@ -30,7 +36,7 @@ _NODE_MIDDLES, _GPU_MIDDLES = (35.0, 40.0), (70.0, 40.0, 420.0, 62.0, 1700.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stretch:
+class SyntheticInterval:
     """A GPU as long as it stood one way; `process` and `user` are 0 where nobody was on it."""
 
     gpu: int
@@ -39,11 +45,11 @@ class Stretch:
     state: State
     user: int = 0
     process: int = 0
-    last: bool = True
+    is_last: bool = True
 
 
 @dataclass
-class Ledger:
+class SyntheticLedger:
     """Rows of one day that wait to be written."""
 
     periods: list[tuple[Any, ...]] = field(default_factory=list)
@@ -52,33 +58,47 @@ class Ledger:
         default_factory=lambda: defaultdict(float)
     )
 
-    def take(self, one: Stretch, began: float) -> None:
+    def add(self, interval: SyntheticInterval, process_start: float) -> None:
         """Note a stretch; where it is the last of its process, that one since it `began`."""
-        taken = one.user > 0
-        name = f"user{one.user:02d}" if taken else ""
-        data = _holders(one, began) if taken else None
+        taken = interval.user > 0
+        name = f"user{interval.user:02d}" if taken else ""
+        data = _holders(interval, process_start) if taken else None
         words = f"{name}: python, 78 %" if taken else "nobody on it"
         load = 78.0 if taken else 0.0
         self.periods.append(
-            (one.gpu, one.start, one.end, True, one.state, name, 0, words, data, load)
+            (
+                interval.gpu,
+                interval.start,
+                interval.end,
+                True,
+                interval.state,
+                name,
+                0,
+                words,
+                data,
+                load,
+            )
         )
-        if taken and one.last:
-            seconds, key = one.end - began, (one.gpu, began, one.process, one.end, True)
+        if taken and interval.is_last:
+            seconds, key = (
+                interval.end - process_start,
+                (interval.gpu, process_start, interval.process, interval.end, True),
+            )
             sums = _sums(seconds)
-            self.occupancies.append((*key, one.user + NOBODY, data, *sums, 30 * GIB, 40 * GIB))
-        hour = int(one.start // HOUR_SECONDS) * HOUR_SECONDS
-        while hour < one.end:
-            part = min(one.end, hour + HOUR_SECONDS) - max(one.start, hour)
-            self.hours[hour, one.gpu, one.user + NOBODY, one.state] += part
+            self.occupancies.append((*key, interval.user + NOBODY, data, *sums, 30 * GIB, 40 * GIB))
+        hour = int(interval.start // HOUR_SECONDS) * HOUR_SECONDS
+        while hour < interval.end:
+            part = min(interval.end, hour + HOUR_SECONDS) - max(interval.start, hour)
+            self.hours[hour, interval.gpu, interval.user + NOBODY, interval.state] += part
             hour += HOUR_SECONDS
 
-    def hours_before(self, end: float) -> list[tuple[Any, ...]]:
+    def pop_hours_before(self, end: float) -> list[tuple[Any, ...]]:
         """The rows of the hours that are over; they are forgotten here."""
         over = sorted(key for key in self.hours if key[0] < end)
         return [(*key, *_sums(self.hours.pop(key))) for key in over]
 
 
-def build(path: Path, nodes: int, days: int) -> None:
+def build_database(path: Path, nodes: int, days: int) -> None:
     """Write the past of so many nodes and days, up to `END`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     open_history(path).close()
@@ -95,12 +115,12 @@ def build(path: Path, nodes: int, days: int) -> None:
     database.execute("PRAGMA journal_mode=WAL")
     database.close()
     store = open_history(path)
-    with store.writing() as connection:
-        sampling.write_all(connection)
+    with store.write_transaction() as connection:
+        sampling.backfill_samples(connection)
     store.close()
 
 
-def uuid_of(gpu: int) -> str:
+def gpu_uuid(gpu: int) -> str:
     """The UUID of the GPU with that number, from 1 on."""
     return f"GPU-{gpu:08d}-7e15-4b52-9d4e-0123456789ab"
 
@@ -112,7 +132,7 @@ def _write_names(database: sqlite3.Connection, nodes: int) -> None:
         (
             gpu,
             (gpu - 1) // GPUS + 1,
-            uuid_of(gpu),
+            gpu_uuid(gpu),
             (gpu - 1) % GPUS,
             "nvidia",
             model,
@@ -126,7 +146,7 @@ def _write_names(database: sqlite3.Connection, nodes: int) -> None:
     users = [(u + NOBODY, f"user{u:02d}", f"group{u % 6}") for u in range(1, USERS + 1)]
     _insert(database, "people", [(NOBODY, "", ""), *users])
     layouts = [
-        (n, msgspec.json.encode([uuid_of((n - 1) * GPUS + place) for place in range(1, GPUS + 1)]))
+        (n, msgspec.json.encode([gpu_uuid((n - 1) * GPUS + place) for place in range(1, GPUS + 1)]))
         for n in numbers
     ]
     _insert(database, "layouts", [(n, uuids.decode()) for n, uuids in layouts])
@@ -134,21 +154,23 @@ def _write_names(database: sqlite3.Connection, nodes: int) -> None:
 
 def _write_ledger(database: sqlite3.Connection, gpus: int, start: int) -> None:
     """A day at a time, so that it fits into memory."""
-    ledger = Ledger()
+    ledger = SyntheticLedger()
     lives = [_life(gpu, float(start), random.Random(gpu)) for gpu in range(1, gpus + 1)]
     for day in range(start + DAY_SECONDS, END + 1, DAY_SECONDS):
         for life in lives:
             for stretch, began in life:
-                ledger.take(stretch, began)
+                ledger.add(stretch, began)
                 if stretch.end >= day:
                     break
         _insert(database, "periods", ledger.periods)
         _insert(database, "occupancies", ledger.occupancies)
-        _insert(database, "usage_hours", ledger.hours_before(day))
+        _insert(database, "usage_hours", ledger.pop_hours_before(day))
         ledger.periods, ledger.occupancies = [], []
 
 
-def _life(gpu: int, start: float, chance: random.Random) -> Iterator[tuple[Stretch, float]]:
+def _life(
+    gpu: int, start: float, chance: random.Random
+) -> Iterator[tuple[SyntheticInterval, float]]:
     """What happens on a GPU, with when its process began."""
     at = start
     while at < END:
@@ -156,20 +178,20 @@ def _life(gpu: int, start: float, chance: random.Random) -> Iterator[tuple[Stret
         length = chance.expovariate(1 / (_BUSY_SECONDS if taken else _FREE_SECONDS))
         end = min(at + length + _SHORTEST_SECONDS, float(END))
         if not taken:
-            yield Stretch(gpu=gpu, start=at, end=end, state="free"), at
+            yield SyntheticInterval(gpu=gpu, start=at, end=end, state="free"), at
         else:
             user, pid = chance.randint(1, USERS), chance.randrange(1000, 4_000_000)
             parts, step = chance.choice((1, 1, 1, 3)), end - at
             for part in range(parts):
                 yield (
-                    Stretch(
+                    SyntheticInterval(
                         gpu=gpu,
                         start=at + step * part / parts,
                         end=at + step * (part + 1) / parts,
                         state="held" if part % 2 else "busy",
                         user=user,
                         process=pid,
-                        last=part == parts - 1,
+                        is_last=part == parts - 1,
                     ),
                     at,
                 )
@@ -178,12 +200,12 @@ def _life(gpu: int, start: float, chance: random.Random) -> Iterator[tuple[Stret
 
 def _write_days(database: sqlite3.Connection) -> None:
     somebody = f"CASE WHEN person = {NOBODY} THEN 0.0 ELSE {{}} END"
-    people = [f"sum({somebody.format(name)})" for name in SUMS]
+    people = [f"sum({somebody.format(name)})" for name in SUM_COLUMNS]
     states = [f"sum(CASE WHEN state = '{one}' THEN gpu_seconds ELSE 0.0 END)" for one in STATES]
     days = [
-        f"sum(CASE WHEN bucket / {DAY_SECONDS} % {len(DAYS)} = {number}"
+        f"sum(CASE WHEN bucket / {DAY_SECONDS} % {len(DAY_COLUMNS)} = {number}"
         f" THEN {somebody.format('gpu_seconds')} ELSE 0.0 END)"
-        for number in range(len(DAYS))
+        for number in range(len(DAY_COLUMNS))
     ]
     for table, key, seconds, more in (
         ("person_days", "person", DAY_SECONDS, states),
@@ -225,7 +247,7 @@ def _write_series(database: sqlite3.Connection, grain: int, since: int) -> None:
     database.execute("DROP TABLE pool")
 
 
-def _figures(grain: int, chance: np.random.Generator) -> Rows:
+def _figures(grain: int, chance: np.random.Generator) -> SeriesArrays:
     """Plausible values of a node, the least and the most around the mean."""
     middles = np.array([*_NODE_MIDDLES, *_GPU_MIDDLES * GPUS])
     mean = middles * chance.uniform(0.6, 1.3, (_POOL, len(middles)))
@@ -233,10 +255,10 @@ def _figures(grain: int, chance: np.random.Generator) -> Rows:
         mean * chance.uniform(*around, mean.shape) for around in ((0.7, 1.0), (1.0, 1.2))
     )
     seconds = np.full(_POOL, float(grain))
-    return Rows(seconds, seconds, np.stack((least, mean, most), axis=1))
+    return SeriesArrays(seconds, seconds, np.stack((least, mean, most), axis=1))
 
 
-def _holders(one: Stretch, began: float) -> bytes:
+def _holders(one: SyntheticInterval, began: float) -> bytes:
     command = f"python train.py --config configs/experiment_{one.process % 500}.yaml --lr 3e-4"
     holder = Holder(
         pid=one.process,
@@ -247,7 +269,7 @@ def _holders(one: Stretch, began: float) -> bytes:
         started_at=began - 3,
         memory_bytes=one.process << 14,
     )
-    return packed_holders((holder,))
+    return encode_holders((holder,))
 
 
 def _sums(seconds: float) -> Sequence[float]:

@@ -23,42 +23,42 @@ class NotAvailable(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peer:
+class PeerTool:
     """A program and what pip is asked for; `beside` is put in front of its own libraries."""
 
     name: str
     version: str
-    beside: str | None = None
+    extra_requirement: str | None = None
 
     @property
-    def home(self) -> Path:
+    def venv(self) -> Path:
         return BUILD / self.name
 
     @property
     def python(self) -> Path:
-        return self.home / "bin" / "python"
+        return self.venv / "bin" / "python"
 
     @property
-    def beside_folder(self) -> Path:
+    def extra_folder(self) -> Path:
         return BUILD / f"{self.name}-beside"
 
     def program(self, name: str) -> Path:
         """The path of a program that the installation brought."""
-        return self.home / "bin" / name
+        return self.venv / "bin" / name
 
     def environment(self) -> dict[str, str]:
         """What it needs in its environment beyond what every program gets."""
-        return {"PYTHONPATH": str(self.beside_folder)} if self.beside else {}
+        return {"PYTHONPATH": str(self.extra_folder)} if self.extra_requirement else {}
 
 
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer(name=OURS, version=""),
-        Peer(name="nvitop", version="1.7.2"),
-        Peer(name="gpustat", version="1.1.1"),
+        PeerTool(name=OURS, version=""),
+        PeerTool(name="nvitop", version="1.7.2"),
+        PeerTool(name="gpustat", version="1.1.1"),
         # It decodes a name that newer bindings return as text, so it gets those of its time.
-        Peer(name="nvgpu", version="0.9.0", beside="nvidia-ml-py3==7.352.0"),
+        PeerTool(name="nvgpu", version="0.9.0", extra_requirement="nvidia-ml-py3==7.352.0"),
     )
 }
 
@@ -69,35 +69,35 @@ def clean_environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
 
 
-def install(peer: Peer) -> None:
+def install(peer: PeerTool) -> None:
     """Make sure that it is installed and current; raise `NotAvailable` if it cannot be."""
-    peer.home.parent.mkdir(parents=True, exist_ok=True)
-    with peer.home.with_suffix(".lock").open("w") as lock:
+    peer.venv.parent.mkdir(parents=True, exist_ok=True)
+    with peer.venv.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
         _install(peer)
 
 
-def _install(peer: Peer) -> None:
-    stamp, wanted = peer.home / "installed", fingerprint(peer)
+def _install(peer: PeerTool) -> None:
+    stamp, wanted = peer.venv / "installed", fingerprint(peer)
     if stamp.exists() and stamp.read_text() == wanted:
         return
     stamp.unlink(missing_ok=True)
     if not peer.python.exists():
-        _run(sys.executable, "-m", "venv", "--clear", str(peer.home))
+        _run(sys.executable, "-m", "venv", "--clear", str(peer.venv))
     pip = (str(peer.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     if peer.name == OURS:
         pins = [f"--constraint={ROOT / 'requirements' / name}" for name in _PINS]
         _run(*pip, *pins, f"{ROOT}[zmq]")
     else:
         _run(*pip, f"{peer.name}=={peer.version}")
-    if peer.beside:
-        _run(*pip, "--upgrade", "--target", str(peer.beside_folder), peer.beside)
+    if peer.extra_requirement:
+        _run(*pip, "--upgrade", "--target", str(peer.extra_folder), peer.extra_requirement)
     stamp.write_text(wanted)
 
 
-def fingerprint(peer: Peer) -> str:
+def fingerprint(peer: PeerTool) -> str:
     """What the installation was made from; another text means that it must be made anew."""
-    parts = [peer.name, peer.version, peer.beside or "", sys.version]
+    parts = [peer.name, peer.version, peer.extra_requirement or "", sys.version]
     if peer.name == OURS:
         parts += [f"{path} {path.stat().st_mtime_ns}" for path in _sources()]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-Sample = Callable[[], object]
-Clock = Callable[[], float]
-Work = tuple[Sample, Clock]
+SampleFunction = Callable[[], object]
+ClockFunction = Callable[[], float]
+Benchmark = tuple[SampleFunction, ClockFunction]
 
 
-def _cpu_of(pids: list[int]) -> Clock:
+def _cpu_of(pids: list[int]) -> ClockFunction:
     """The CPU time of this process and of those; the kernel has a clock for every process."""
     clocks = [((~pid) << 3) | 2 for pid in pids]
     return lambda: time.process_time() + sum(time.clock_gettime(clock) for clock in clocks)
@@ -25,67 +25,67 @@ def _cpu_of(pids: list[int]) -> Clock:
 
 def _reading(subject: str) -> Callable[..., Any]:
     """What reads a subject inside the reader process."""
-    from fleet_smi.node.reading import READINGS
+    from fleet_smi.node.reading import BINDINGS
 
-    module, name = READINGS[subject]
+    module, name = BINDINGS[subject]
     found = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)
     reading: Callable[..., Any] = found().read if isinstance(found, type) else found
     return reading
 
 
-def collectors() -> Work:
+def collectors() -> Benchmark:
     """The GPUs and their processes, read and typed in one process: what nvitop's call does."""
-    from fleet_smi.node.collectors import collector
+    from fleet_smi.node.collectors import load_collector
 
     gpus, processes = _reading("nvidia"), _reading("processes")
-    typed_gpus, typed_processes = collector("nvidia"), collector("processes")
+    typed_gpus, typed_processes = load_collector("nvidia"), load_collector("processes")
 
     def sample() -> object:
-        part = typed_gpus.part(gpus())
+        part = typed_gpus.parse(gpus())
         pids = tuple(process.pid for gpu in part.gpus for process in gpu.processes or ())
-        return part, typed_processes.part(processes("/", pids))
+        return part, typed_processes.parse(processes("/", pids))
 
     return sample, time.process_time
 
 
-def quick() -> Work:
+def quick() -> Benchmark:
     """What a command reads, through the reader process; the CPU time of both."""
-    from fleet_smi.node.collecting import QUICK
-    from fleet_smi.node.reader import Child, spawn
+    from fleet_smi.node.collecting import QUICK_SUBJECTS
+    from fleet_smi.node.reader import ProcessWorker, spawn_worker
 
     pids: list[int] = []
 
-    def start() -> Child:
-        child = spawn()
+    def start() -> ProcessWorker:
+        child = spawn_worker()
         pids.append(child.pid)
         return child
 
-    take = _sampler(start, QUICK)
+    take = _sampler(start, QUICK_SUBJECTS)
     if len(pids) != 1:
         raise SystemExit(f"{len(pids)} readers were started, not one")
     return take, _cpu_of(pids)
 
 
-def full() -> Work:
+def full() -> Benchmark:
     """What an agent reads, in a thread of its own process."""
-    from fleet_smi.node.collecting import FULL
-    from fleet_smi.node.inside import Inside
+    from fleet_smi.node.collecting import ALL_SUBJECTS
+    from fleet_smi.node.inside import ThreadWorker
 
-    return _sampler(Inside, FULL), time.process_time
+    return _sampler(ThreadWorker, ALL_SUBJECTS), time.process_time
 
 
-def _sampler(start: Callable[[], Any], subjects: tuple[str, ...]) -> Sample:
+def _sampler(start: Callable[[], Any], subjects: tuple[str, ...]) -> SampleFunction:
     from fleet_smi.node.collecting import Sampler
     from fleet_smi.node.reader import Reader
 
     sampler = Sampler(Reader(start), subjects=subjects)
-    snapshot = sampler.take()
+    snapshot = sampler.sample()
     if not snapshot.gpus or any(run.outcome == "failed" for run in snapshot.runs):
         raise SystemExit(f"the snapshot is not whole: {snapshot.runs}")
-    return sampler.take
+    return sampler.sample
 
 
-def nvitop() -> Work:
+def nvitop() -> Benchmark:
     """nvitop's call for the devices and the processes on them."""
     from nvitop import Device, take_snapshots
 
@@ -93,14 +93,14 @@ def nvitop() -> Work:
     return lambda: take_snapshots(devices), time.process_time
 
 
-def gpustat() -> Work:
+def gpustat() -> Benchmark:
     """gpustat's only call."""
     import gpustat as module
 
     return module.new_query, time.process_time
 
 
-def parse_xml() -> Work:
+def parse_xml() -> Benchmark:
     """The XML of `nvidia-smi -q -x`, as it comes from a machine without an agent."""
     from fleet_smi.wire.dialects.nvidia_smi import parse_xml as parse
 
@@ -114,20 +114,20 @@ def _snapshots() -> Iterator[Any]:
     from msgspec.structs import replace
 
     from fleet_smi.node.collecting import Sampler
-    from fleet_smi.node.reader import Reader, spawn
+    from fleet_smi.node.reader import Reader, spawn_worker
 
-    sampler = Sampler(Reader(spawn))
-    first = sampler.take(1.0)
+    sampler = Sampler(Reader(spawn_worker))
+    first = sampler.sample(1.0)
     sampler.close()
     for step in count():
         yield replace(first, taken_at=first.taken_at + step, sequence=step)
 
 
-def apply() -> Work:
+def apply() -> Benchmark:
     """One snapshot taken in by the hub: every GPU of it judged."""
-    from fleet_smi.hub.fleet import Fleet
+    from fleet_smi.hub.fleet import FleetState
 
-    fleet, snapshots = Fleet(), _snapshots()
+    fleet, snapshots = FleetState(), _snapshots()
 
     def sample() -> object:
         snapshot = next(snapshots)
@@ -136,11 +136,11 @@ def apply() -> Work:
     return sample, time.perf_counter
 
 
-def view() -> Work:
+def view() -> Benchmark:
     """The same, and the view of the fleet after it."""
-    from fleet_smi.hub.fleet import Fleet
+    from fleet_smi.hub.fleet import FleetState
 
-    fleet, snapshots = Fleet(), _snapshots()
+    fleet, snapshots = FleetState(), _snapshots()
 
     def sample() -> object:
         snapshot = next(snapshots)
@@ -150,7 +150,7 @@ def view() -> Work:
     return sample, time.perf_counter
 
 
-WORK: dict[str, Callable[[], Work]] = {
+BENCHMARKS: dict[str, Callable[[], Benchmark]] = {
     work.__name__: work
     for work in (collectors, quick, full, nvitop, gpustat, parse_xml, apply, view)
 }
@@ -158,7 +158,7 @@ WORK: dict[str, Callable[[], Work]] = {
 
 def main() -> None:
     """Serve until stdin ends."""
-    sample, clock = WORK[sys.argv[1]]()
+    sample, clock = BENCHMARKS[sys.argv[1]]()
     sample()
     for line in sys.stdin:
         samples = int(line)

@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.peers import OURS, PEERS, NotAvailable, Peer, install, last_error
-from bench.report import Pair, Series
+from bench.peers import OURS, PEERS, NotAvailable, PeerTool, install, last_error
+from bench.report import MeasurementSeries, Pair
 
 _PROBE = Path(__file__).with_name("probe.py")
 
@@ -17,9 +17,9 @@ class Probe:
     """A kind of sample (`WORK` in `probe.py`), whose it is, and how many are taken a round."""
 
     label: str
-    work: str
+    benchmark: str
     samples: int
-    peer: Peer = PEERS[OURS]
+    peer: PeerTool = PEERS[OURS]
 
 
 class _Failed(Exception):
@@ -29,12 +29,12 @@ class _Failed(Exception):
 COLLECTORS = "fleet-smi collectors: GPUs and processes"
 WHOLE = "fleet-smi, all of an agent's sample"
 CPU = (
-    Probe(label=COLLECTORS, work="collectors", samples=60),
-    Probe(label="fleet-smi, all of a command's sample", work="quick", samples=60),
-    Probe(label=WHOLE, work="full", samples=60),
-    Probe(label="nvitop take_snapshots", work="nvitop", samples=20, peer=PEERS["nvitop"]),
+    Probe(label=COLLECTORS, benchmark="collectors", samples=60),
+    Probe(label="fleet-smi, all of a command's sample", benchmark="quick", samples=60),
+    Probe(label=WHOLE, benchmark="full", samples=60),
+    Probe(label="nvitop take_snapshots", benchmark="nvitop", samples=20, peer=PEERS["nvitop"]),
     # Each of its samples sleeps for about a second.
-    Probe(label="gpustat new_query", work="gpustat", samples=1, peer=PEERS["gpustat"]),
+    Probe(label="gpustat new_query", benchmark="gpustat", samples=1, peer=PEERS["gpustat"]),
 )
 CPU_PAIRS = (
     # Like with like: GPUs and processes. A sample of ours also has the host, its addresses and
@@ -44,13 +44,15 @@ CPU_PAIRS = (
     Pair(ours=WHOLE, theirs="gpustat new_query"),
 )
 PURE = (
-    Probe(label="XML of nvidia-smi -q -x, 8 GPUs", work="parse_xml", samples=20),
-    Probe(label="Fleet.apply, 8 GPUs", work="apply", samples=400),
-    Probe(label="Fleet.apply and Fleet.view, 8 GPUs", work="view", samples=400),
+    Probe(label="XML of nvidia-smi -q -x, 8 GPUs", benchmark="parse_xml", samples=20),
+    Probe(label="Fleet.apply, 8 GPUs", benchmark="apply", samples=400),
+    Probe(label="Fleet.apply and Fleet.view, 8 GPUs", benchmark="view", samples=400),
 )
 
 
-def measure(probes: Sequence[Probe], environment: Mapping[str, str], rounds: int) -> list[Series]:
+def measure(
+    probes: Sequence[Probe], environment: Mapping[str, str], rounds: int
+) -> list[MeasurementSeries]:
     """What one sample of each probe takes, in seconds; all of them take turns."""
     values: dict[str, list[float]] = {probe.label: [] for probe in probes}
     notes: dict[str, str] = {}
@@ -77,15 +79,17 @@ def measure(probes: Sequence[Probe], environment: Mapping[str, str], rounds: int
     return list(_series(values, notes))
 
 
-def _series(values: Mapping[str, list[float]], notes: Mapping[str, str]) -> Iterable[Series]:
+def _series(
+    values: Mapping[str, list[float]], notes: Mapping[str, str]
+) -> Iterable[MeasurementSeries]:
     for label, seconds in values.items():
-        yield Series(label=label, values=tuple(seconds), note=notes.get(label, ""))
+        yield MeasurementSeries(label=label, values=tuple(seconds), note=notes.get(label, ""))
 
 
 @contextmanager
 def _running(probe: Probe, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [str(probe.peer.python), "-I", str(_PROBE), probe.work],
+        [str(probe.peer.python), "-I", str(_PROBE), probe.benchmark],
         env=dict(environment),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

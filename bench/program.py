@@ -8,14 +8,14 @@ from typing import NoReturn, Self
 from bench.peers import NotAvailable, last_error
 
 
-class Program:
+class LineProgram:
     """A program that runs until the block ends; what it says against itself is kept."""
 
-    def __init__(self, line: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
         # A file: nobody reads a pipe meanwhile, and a full one would stop the program.
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # open as long as the program
         self._process = subprocess.Popen(
-            line,
+            command,
             env={**environment, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -32,12 +32,12 @@ class Program:
         self._process.communicate()
         self._errors.close()
 
-    def line(self) -> str:
+    def read_line(self) -> str:
         """The next line that it prints; raise `NotAvailable` when it ended instead."""
         assert self._process.stdout is not None
         return self._process.stdout.readline() or self._ended()
 
-    def ask(self, line: str = "") -> str:
+    def request(self, line: str = "") -> str:
         """Its answer to a line."""
         assert self._process.stdin is not None
         try:
@@ -45,7 +45,7 @@ class Program:
             self._process.stdin.flush()
         except BrokenPipeError:
             self._ended()
-        return self.line()
+        return self.read_line()
 
     def _ended(self) -> NoReturn:
         self._process.wait()

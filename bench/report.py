@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-Outcome = Literal["kept", "missed", "not judged", ""]
+BudgetOutcome = Literal["kept", "missed", "not judged", ""]
 _QUIET = 0.1
 _UNITS = {"ms": (1e3, 2), "µs": (1e6, 1), "MiB": (1 / (1 << 20), 1), "kB": (1e-3, 1)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class MeasurementSeries:
     """What was measured of one thing, round by round; a thing without values has a note."""
 
     label: str
@@ -38,16 +38,16 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class BudgetResult:
     """What became of a pair; ratios are `None` where one side could not be measured."""
 
     pair: Pair
-    of_medians: float | None
-    of_minimums: float | None
-    outcome: Outcome
+    median_ratio: float | None
+    minimum_ratio: float | None
+    outcome: BudgetOutcome
 
 
-def judge(pair: Pair, measured: Mapping[str, Series]) -> Judgement:
+def check_budget(pair: Pair, measured: Mapping[str, MeasurementSeries]) -> BudgetResult:
     """Compare two series; the ratio of minimums decides.
 
     What disturbs a program only ever makes it slower, so the fastest round of each is what the
@@ -57,18 +57,18 @@ def judge(pair: Pair, measured: Mapping[str, Series]) -> Judgement:
     if ours is None or theirs is None or not ours.values or not theirs.values:
         # What we cannot measure of ourselves is our fault; a missing peer is nobody's.
         failed = pair.budget is not None and ours is not None and not ours.values
-        outcome: Outcome = "missed" if failed else "not judged" if pair.budget else ""
-        return Judgement(pair=pair, of_medians=None, of_minimums=None, outcome=outcome)
+        outcome: BudgetOutcome = "missed" if failed else "not judged" if pair.budget else ""
+        return BudgetResult(pair=pair, median_ratio=None, minimum_ratio=None, outcome=outcome)
     of_minimums = ours.minimum / theirs.minimum
-    return Judgement(
+    return BudgetResult(
         pair=pair,
-        of_medians=ours.median / theirs.median,
-        of_minimums=of_minimums,
+        median_ratio=ours.median / theirs.median,
+        minimum_ratio=of_minimums,
         outcome="" if pair.budget is None else "kept" if of_minimums <= pair.budget else "missed",
     )
 
 
-def series_table(series: Iterable[Series], unit: str) -> str:
+def series_table(series: Iterable[MeasurementSeries], unit: str) -> str:
     """One line a series: the fastest and the middle round, and the CPU time where it is known."""
     series, (scale, digits) = tuple(series), _UNITS[unit]
     with_cpu = any(one.cpu for one in series)
@@ -79,10 +79,10 @@ def series_table(series: Iterable[Series], unit: str) -> str:
             continue
         numbers = [one.minimum, one.median, *([min(one.cpu)] if one.cpu else [])]
         rows.append([one.label, *(f"{number * scale:.{digits}f}" for number in numbers)])
-    return table(rows)
+    return format_table(rows)
 
 
-def ratio_table(judgements: Iterable[Judgement]) -> str:
+def ratio_table(judgements: Iterable[BudgetResult]) -> str:
     """One line a pair: both ratios, the budget and whether it is kept."""
     rows = [["", "of minimums", "of medians", "budget", ""]]
     for judged in judgements:
@@ -90,29 +90,29 @@ def ratio_table(judgements: Iterable[Judgement]) -> str:
         rows.append(
             [
                 f"{judged.pair.ours} / {judged.pair.theirs}",
-                _ratio(judged.of_minimums),
-                _ratio(judged.of_medians),
+                _ratio(judged.minimum_ratio),
+                _ratio(judged.median_ratio),
                 budget,
                 judged.outcome.upper() if judged.outcome == "missed" else judged.outcome,
             ]
         )
-    return table(rows)
+    return format_table(rows)
 
 
-def others(share: float) -> str:
+def background_load_text(share: float) -> str:
     """How quiet the machine was, in one line; two processes at once suffer most from company."""
     said = f"others used {share:.0%} of this machine meanwhile"
     return said if share < _QUIET else f"{said}: measure again when it is quiet"
 
 
-def verdict(judgements: Iterable[Judgement]) -> str:
+def budget_summary(judgements: Iterable[BudgetResult]) -> str:
     """How many budgets were kept, in one line."""
     outcomes = [judged.outcome for judged in judgements if judged.outcome]
     kinds: tuple[Literal["kept", "missed", "not judged"], ...] = ("kept", "missed", "not judged")
     return "budgets: " + ", ".join(f"{outcomes.count(kind)} {kind}" for kind in kinds)
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def format_table(rows: Sequence[Sequence[str]]) -> str:
     """Columns two blanks apart, the first to the left, the others to the right.
 
     A row of two cells under a wider heading is a name and a remark that takes the rest.

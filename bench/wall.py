@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from bench.peers import OURS, PEERS, NotAvailable, Peer, install, last_error
-from bench.report import Pair, Series
+from bench.peers import OURS, PEERS, NotAvailable, PeerTool, install, last_error
+from bench.report import MeasurementSeries, Pair
 
 _HANGS_SECONDS = 60.0
 _PR_SET_CHILD_SUBREAPER = 36
@@ -17,20 +17,20 @@ _SLOW = 5  # a second and half a second each, and far from any budget
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
+class BenchCommand:
     """A command line of an installed program, run in every round or in each of so many."""
 
-    peer: Peer
-    words: tuple[str, ...]
+    peer: PeerTool
+    argv: tuple[str, ...]
     every: int = 1
 
     @property
     def label(self) -> str:
-        return " ".join(self.words)
+        return " ".join(self.argv)
 
 
-def _command(peer: str, line: str, every: int = 1) -> Command:
-    return Command(peer=PEERS[peer], words=tuple(line.split()), every=every)
+def _command(peer: str, line: str, every: int = 1) -> BenchCommand:
+    return BenchCommand(peer=PEERS[peer], argv=tuple(line.split()), every=every)
 
 
 COMMANDS = (
@@ -57,7 +57,7 @@ PAIRS = (
 )
 
 
-def measure(environment: Mapping[str, str], rounds: int) -> list[Series]:
+def measure(environment: Mapping[str, str], rounds: int) -> list[MeasurementSeries]:
     """All in turn, round by round, so that what disturbs the machine disturbs all alike."""
     _adopt_orphans()
     notes = {command.label: _why_not(command, environment) for command in COMMANDS}
@@ -68,18 +68,18 @@ def measure(environment: Mapping[str, str], rounds: int) -> list[Series]:
         for command in _rotated(runs, turn):
             if turn % command.every:
                 continue
-            seconds, cpu_seconds = run(_line(command), _environment(command, environment))
+            seconds, cpu_seconds = run_timed(_line(command), _environment(command, environment))
             wall[command.label].append(seconds)
             cpu[command.label].append(cpu_seconds)
     return [
-        Series(label=label, values=tuple(wall[label]), cpu=tuple(cpu[label]), note=note)
+        MeasurementSeries(label=label, values=tuple(wall[label]), cpu=tuple(cpu[label]), note=note)
         for label, note in notes.items()
     ]
 
 
-def run(line: Iterable[str], environment: Mapping[str, str]) -> tuple[float, float]:
+def run_timed(argv: Iterable[str], environment: Mapping[str, str]) -> tuple[float, float]:
     """Wall seconds until a program ends, and CPU seconds of it and all that it started."""
-    words = list(line)
+    words = list(argv)
     null = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -107,15 +107,15 @@ def _adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _line(command: Command) -> list[str]:
-    return [str(command.peer.program(command.words[0])), *command.words[1:]]
+def _line(command: BenchCommand) -> list[str]:
+    return [str(command.peer.program(command.argv[0])), *command.argv[1:]]
 
 
-def _environment(command: Command, environment: Mapping[str, str]) -> dict[str, str]:
+def _environment(command: BenchCommand, environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, **command.peer.environment()}
 
 
-def _why_not(command: Command, environment: Mapping[str, str]) -> str:
+def _why_not(command: BenchCommand, environment: Mapping[str, str]) -> str:
     """Install it and run it once to warm up; why it cannot be measured, if so."""
     try:
         install(command.peer)
@@ -138,7 +138,7 @@ def _why_not(command: Command, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def _rotated(commands: list[Command], turn: int) -> list[Command]:
+def _rotated(commands: list[BenchCommand], turn: int) -> list[BenchCommand]:
     # Whoever comes after a heavy one finds the caches cold: let that be another each round.
     start = turn % len(commands) if commands else 0
     return commands[start:] + commands[:start]

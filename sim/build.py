@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-CORE = ("scenario.c", "driver.c", "nvml_system.c", "nvml_device.c", "nvml_process.c")
-TOOL = ("nvidia_smi.c", "smi_fields.c", "smi_csv.c", "smi_table.c", "smi_xml.c")
+LIBRARY_SOURCES = ("scenario.c", "driver.c", "nvml_system.c", "nvml_device.c", "nvml_process.c")
+TOOL_SOURCES = ("nvidia_smi.c", "smi_fields.c", "smi_csv.c", "smi_table.c", "smi_xml.c")
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
 
 # Every macro that defines an API function starts with its driver branch and its name.
@@ -34,10 +34,10 @@ def find_compiler() -> list[str]:
     raise BuildFailed("no C compiler found: install gcc or clang, or `pip install ziglang`")
 
 
-def exported(branch: int | None = None, without: tuple[str, ...] = ()) -> list[str]:
+def exported_functions(branch: int | None = None, without: tuple[str, ...] = ()) -> list[str]:
     """The functions that a driver of this branch has; all of them for `None`."""
     found = ["nvmlErrorString"]
-    for name in CORE:
+    for name in LIBRARY_SOURCES:
         for since, function in FUNCTION.findall((HERE / name).read_text()):
             if branch is None or int(since) <= branch:
                 found.append(function)
@@ -63,15 +63,15 @@ def build(outdir: Path, branch: int | None = None, without: tuple[str, ...] = ()
     library, tool, exports = (
         outdir / name for name in ("libnvidia-ml.so.1", "nvidia-smi", "exports.map")
     )
-    script = version_script(exported(branch, without))
+    script = version_script(exported_functions(branch, without))
     if is_current([library, tool, exports]) and exports.read_text() == script:
         return
     compiler = find_compiler()
     exports.write_text(script)
-    core = [str(HERE / name) for name in CORE]
+    core = [str(HERE / name) for name in LIBRARY_SOURCES]
     shared = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
     _compile([*compiler, *FLAGS, *shared, f"-Wl,--version-script={exports}", *core], library)
-    _compile([*compiler, *FLAGS, *core, *(str(HERE / name) for name in TOOL)], tool)
+    _compile([*compiler, *FLAGS, *core, *(str(HERE / name) for name in TOOL_SOURCES)], tool)
 
 
 def _compile(command: list[str], output: Path) -> None:

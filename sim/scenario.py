@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 
-from sim.build import exported
+from sim.build import exported_functions
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -220,7 +220,7 @@ def _fault_lines(faults: Mapping[str, str]) -> list[str]:
 
 @cache
 def _functions() -> frozenset[str]:
-    names = set(exported())
+    names = set(exported_functions())
     return frozenset(names | {name[:-3] for name in names if name[-3:-1] == "_v"})
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from fleet_smi.config import SETTINGS
-from tests.machines import Machine, People
+from tests.machines import SimulatedMachine, UserProcesses
 from tests.sim.fixtures import sim_lib, simulated
 from tests.sshd import ssh_network
 
@@ -22,7 +22,7 @@ settings.load_profile("fleet-smi")
 
 def pytest_configure() -> None:
     # A developer's own settings must not decide what a test sees.
-    for name in (*(setting.variable for setting in SETTINGS), "FLEET_SMI_CONFIG"):
+    for name in (*(setting.environment_variable for setting in SETTINGS), "FLEET_SMI_CONFIG"):
         os.environ.pop(name, None)
     os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
     for name in ("COLUMNS", "NO_COLOR", "CUDA_DEVICE_ORDER"):
@@ -30,16 +30,18 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture
-def people() -> Iterator[People]:
+def people() -> Iterator[UserProcesses]:
     """Starts real processes of real users; all of them end with the test."""
-    with People() as started:
+    with UserProcesses() as started:
         yield started
 
 
 @pytest.fixture
-def machine(sim_lib: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+def machine(
+    sim_lib: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SimulatedMachine]:
     """A machine with the simulated driver, read through the real binding by a real reader."""
-    played = Machine(sim_lib, tmp_path)
+    played = SimulatedMachine(sim_lib, tmp_path)
     for name, value in played.environment.items():
         monkeypatch.setenv(name, value)
     yield played

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 
-def check(golden: Path, text: str) -> None:
+def assert_matches_golden(golden: Path, text: str) -> None:
     """Fail unless the file holds exactly this text."""
     if os.environ.get("FLEET_SMI_UPDATE_GOLDEN") == "1":
         golden.parent.mkdir(parents=True, exist_ok=True)

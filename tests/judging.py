@@ -6,32 +6,34 @@ from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.model.verdict import judge
-from fleet_smi.model.window import Seen, observe
+from fleet_smi.model.window import Window, observe
 from tests.builders import NOON
 
 SETTINGS = Thresholds()
 STEP = 60.0
 
 
-def watch(card: Gpu, seconds: float, seen: Seen | None = None, *, until: float = NOON) -> Seen:
+def observe_for(
+    card: Gpu, seconds: float, window: Window | None = None, *, until: float = NOON
+) -> Window:
     """What a minutely watcher has seen of a GPU that was like this for so long."""
     at = until - seconds
     while at <= until:
-        seen = observe(seen, card, at, SETTINGS)
+        window = observe(window, card, at, SETTINGS)
         at += STEP
-    assert seen is not None
-    return seen
+    assert window is not None
+    return window
 
 
-def look(card: Gpu, **known: Any) -> Verdict:
+def judge_once(card: Gpu, **known: Any) -> Verdict:
     """The verdict of one sample."""
     return judge(card, observe(None, card, NOON, SETTINGS), NOON, SETTINGS, **known)
 
 
-def after(seconds: float, card: Gpu, seen: Seen | None = None) -> Verdict:
+def judge_after(seconds: float, card: Gpu, window: Window | None = None) -> Verdict:
     """The verdict on a GPU that has been like this for so long."""
-    return judge(card, watch(card, seconds, seen), NOON, SETTINGS)
+    return judge(card, observe_for(card, seconds, window), NOON, SETTINGS)
 
 
-def said(verdict: Verdict) -> tuple[str, str]:
+def state_and_reason(verdict: Verdict) -> tuple[str, str]:
     return verdict.state, verdict.reason

@@ -15,11 +15,11 @@ from typing import Self
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.hub.fleet import Fleet
+from fleet_smi.hub.fleet import FleetState
 from fleet_smi.model.fleet import FleetView, JudgedGpu, Verdict
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.collecting import QUICK, Sampler
-from fleet_smi.node.reader import Reader, spawn
+from fleet_smi.node.collecting import QUICK_SUBJECTS, Sampler
+from fleet_smi.node.reader import Reader, spawn_worker
 from sim.scenario import Scenario, SimGpu, scenario_env
 
 USERS = ("daemon", "games", "nobody")
@@ -34,14 +34,14 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-def needs_root(for_what: str = "start processes of other users") -> None:
+def require_root(purpose: str = "start processes of other users") -> None:
     """Skip a test that only root can run; where CI runs, it must be root."""
     if os.geteuid() != 0:
         assert not os.environ.get("CI"), "CI must run as root: this test would be skipped"
-        pytest.skip(f"only root can {for_what}")
+        pytest.skip(f"only root can {purpose}")
 
 
-def needs_program(name: str) -> None:
+def require_program(name: str) -> None:
     """Skip a test whose program cannot be had here; where CI runs, it can."""
     if shutil.which(name) is None:
         assert not os.environ.get("CI"), f"{name} is missing: this test would be skipped"
@@ -51,7 +51,7 @@ def needs_program(name: str) -> None:
 @contextmanager
 def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
     """A file system of its own at `folder`, which soon is full."""
-    needs_root("mount a file system")
+    require_root("mount a file system")
     folder.mkdir(mode=0o700)
     size = f"size={mebibytes}m,mode=700"
     mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)]
@@ -64,7 +64,7 @@ def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-class People:
+class UserProcesses:
     """Real processes, of the user who runs the tests or of others."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class People:
     def start(self, *command: str | bytes, user: str | None = None) -> int:
         """Start a process that lives until the test ends; its pid."""
         if user is not None:
-            needs_root()
+            require_root()
         process = subprocess.Popen(
             command or ("sleep", "600"),
             user=pwd.getpwnam(user).pw_uid if user else None,
@@ -109,7 +109,7 @@ class People:
         assert parent.stdout is not None
         with parent.stdout:
             pid = int(parent.stdout.readline())
-        wait_until(lambda: state_of(pid) == "Z")
+        wait_until(lambda: process_state(pid) == "Z")
         return pid
 
     def stop(self, pid: int) -> None:
@@ -119,12 +119,12 @@ class People:
         process.wait()
 
 
-def state_of(pid: int) -> str:
+def process_state(pid: int) -> str:
     """The letter by which the kernel names what a process is doing."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
-class Machine:
+class SimulatedMachine:
     """A machine that the tests can change while it is watched, at times they choose."""
 
     def __init__(self, lib_dir: Path, folder: Path) -> None:
@@ -133,9 +133,9 @@ class Machine:
         self.environment = scenario_env(lib_dir, self._path)
         self.start = time.time()
         self._sampler: Sampler | None = None
-        self._fleet = Fleet()
+        self._fleet = FleetState()
 
-    def play(self, scenario: Scenario | SimGpu) -> None:
+    def set_scenario(self, scenario: Scenario | SimGpu) -> None:
         """Let the driver say this from now on."""
         if isinstance(scenario, SimGpu):
             scenario = Scenario(gpus=[scenario])
@@ -145,10 +145,10 @@ class Machine:
         """Read the machine, as an agent does."""
         if self._sampler is None:
             root = str(self.root) if self.root.exists() else "/"
-            self._sampler = Sampler(Reader(spawn), root=root, subjects=QUICK)
-        return self._sampler.take()
+            self._sampler = Sampler(Reader(spawn_worker), root=root, subjects=QUICK_SUBJECTS)
+        return self._sampler.sample()
 
-    def look(self, at: float = 0.0, interval: float | None = None) -> FleetView:
+    def poll(self, at: float = 0.0, interval: float | None = None) -> FleetView:
         """Read the machine as if it were `at` seconds after the start."""
         now = self.start + at
         self._fleet.apply(replace(self.snapshot(), taken_at=now, interval_seconds=interval), now)
@@ -160,7 +160,7 @@ class Machine:
 
     def gpu(self, at: float = 0.0) -> JudgedGpu:
         """The machine's first GPU, read and judged."""
-        return self.look(at).nodes[0].gpus[0]
+        return self.poll(at).nodes[0].gpus[0]
 
     def verdict(self, at: float = 0.0) -> Verdict:
         """The verdict on the machine's first GPU."""
@@ -170,7 +170,7 @@ class Machine:
         """The verdict after watching for so long."""
         at = 0.0
         while at < seconds:
-            self.look(at)
+            self.poll(at)
             at += step
         return self.verdict(seconds)
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.machines import needs_program, needs_root
+from tests.machines import require_program, require_root
 
 _FILES = Path("/etc/netns")
 """What lies here below the name of a namespace is seen as /etc by what runs in it."""
 
 
-class Host:
+class NetworkHost:
     """One machine of the network: its name, its address, its machine-id."""
 
     def __init__(self, name: str, address: str, switch: str) -> None:
@@ -27,12 +27,12 @@ class Host:
         self._namespace = f"{switch}-{name}"
 
     @property
-    def within(self) -> tuple[str, ...]:
+    def command_prefix(self) -> tuple[str, ...]:
         """What stands before a command that runs there; the process is the command's own."""
         named = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name)
         return ("ip", "netns", "exec", self._namespace, *named)
 
-    def make(self, hosts: str) -> None:
+    def create(self, hosts: str) -> None:
         """Give it its files, its cable, its address and its loopback."""
         folder = _FILES / self._namespace
         folder.mkdir(parents=True)
@@ -46,11 +46,11 @@ class Host:
         for device in ("lo", "eth0"):
             _ip("-n", self._namespace, "link", "set", device, "up")
 
-    def cut(self) -> None:
+    def disconnect(self) -> None:
         """Pull its cable out of the switch."""
         _ip("-n", self._switch, "link", "set", self.name, "down")
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         """Put the cable back."""
         _ip("-n", self._switch, "link", "set", self.name, "up")
 
@@ -69,13 +69,13 @@ class Host:
 
 
 @contextlib.contextmanager
-def network(*names: str) -> Iterator[dict[str, Host]]:
+def network(*names: str) -> Iterator[dict[str, NetworkHost]]:
     """A switch and hosts at it that know each other by name; only root can have one."""
-    needs_root("make network namespaces")
+    require_root("make network namespaces")
     for program in ("ip", "unshare", "hostname"):
-        needs_program(program)
+        require_program(program)
     switch = f"fleet-smi-{secrets.token_hex(3)}"
-    hosts = {name: Host(name, f"10.0.0.{at}", switch) for at, name in enumerate(names, 1)}
+    hosts = {name: NetworkHost(name, f"10.0.0.{at}", switch) for at, name in enumerate(names, 1)}
     listed = "".join(f"{host.address} {host.name}\n" for host in hosts.values())
     with contextlib.ExitStack() as stack:
         _add_switch(switch)
@@ -84,7 +84,7 @@ def network(*names: str) -> Iterator[dict[str, Host]]:
             stack.callback(_FILES.rmdir)
         for host in hosts.values():
             stack.callback(host.remove)
-            host.make(f"127.0.0.1 localhost\n{listed}")
+            host.create(f"127.0.0.1 localhost\n{listed}")
         yield hosts
 
 

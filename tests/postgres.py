@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import psycopg
 
-from tests.machines import needs_program, wait_until
+from tests.machines import require_program, wait_until
 
 _ROLE = "fleet"
 _QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_wal_size=256MB")
@@ -28,7 +28,7 @@ def find_program(name: str) -> str:
     path = os.pathsep.join((*map(str, reversed(folders)), os.environ["PATH"]))
     found = shutil.which(name, path=path)
     if found is None:
-        needs_program(name)
+        require_program(name)
     return found or ""
 
 

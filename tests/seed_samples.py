@@ -12,12 +12,12 @@ import pytest
 _MISSING = "no folder of samples: set FLEET_SMI_SEED_SAMPLES"
 
 
-def sample(name: str) -> bytes:
+def seed_sample(name: str) -> bytes:
     """One file of the folder of samples; skip the test where there is no such folder."""
-    return sample_folder(name).read_bytes()
+    return seed_sample_path(name).read_bytes()
 
 
-def sample_folder(name: str) -> Path:
+def seed_sample_path(name: str) -> Path:
     """A folder of samples; skip the test where there is none."""
     captures = os.environ.get("FLEET_SMI_CAPTURES", "")
     folder = _folder(captures)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.machines import needs_program, wait_until
+from tests.machines import require_program, wait_until
 
 
 def find_sshd() -> str:
@@ -18,8 +18,8 @@ def find_sshd() -> str:
     path = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
     found = shutil.which("sshd", path=path)
     if found is None:
-        needs_program("sshd")
-    needs_program("ssh")
+        require_program("sshd")
+    require_program("ssh")
     return found or ""
 
 
@@ -42,13 +42,13 @@ class Sshd:
         user_key: Path,
         *lines: str,
         address: str = "127.0.0.1",
-        within: Sequence[str] = (),
+        command_prefix: Sequence[str] = (),
     ) -> None:
         folder.mkdir()
         self._folder = folder
         self._user_key = user_key
         self._lines = lines
-        self._within = within
+        self._within = command_prefix
         self.address = address
         self._process: subprocess.Popen[bytes] | None = None
         self.host_key = make_key(folder / "host_key")
@@ -122,23 +122,25 @@ class SshNetwork:
         ]
         self._hosts: list[str] = []
 
-    def server(
+    def start_server(
         self,
         *lines: str,
         env: Mapping[str, str] | None = None,
         address: str = "127.0.0.1",
-        within: Sequence[str] = (),
+        command_prefix: Sequence[str] = (),
     ) -> Sshd:
         """Start a server; `env` is what programs find there."""
         if env:
             lines = (*lines, "SetEnv " + " ".join(f"{key}={value}" for key, value in env.items()))
         folder = self._folder / f"sshd-{len(self._servers)}"
-        started = Sshd(folder, self.key, *lines, address=address, within=within)
+        started = Sshd(folder, self.key, *lines, address=address, command_prefix=command_prefix)
         started.start()
         self._servers.append(started)
         return started
 
-    def name(self, host: str, server: Sshd, *lines: str, known: str | None = None) -> None:
+    def add_host(
+        self, host: str, server: Sshd, *lines: str, known_hosts_line: str | None = None
+    ) -> None:
         """Put a server into ssh_config under a name, and its key into known_hosts."""
         place = (f"HostName {server.address}", f"Port {server.port}")
         own = (f"Host {host}", *place, f"HostKeyAlias {host}")
@@ -146,7 +148,7 @@ class SshNetwork:
         # What stands first counts: what is for all hosts comes last.
         self.config.write_text("\n".join((*self._hosts, "Host *", *self._config)) + "\n")
         with self.known_hosts.open("a") as file:
-            file.write(server.known_host(host) if known is None else known)
+            file.write(server.known_host(host) if known_hosts_line is None else known_hosts_line)
 
     def close(self) -> None:
         """End the servers."""

@@ -14,11 +14,13 @@ import fleet_smi
 from fleet_smi import api
 from fleet_smi.errors import Unmet, UsageError
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
-from tests.machines import Machine, People, wait_until
+from tests.machines import SimulatedMachine, UserProcesses, wait_until
 
 
 @pytest.fixture(autouse=True)
-def own_machine(machine: Machine, people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_machine(
+    machine: SimulatedMachine, people: UserProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two free GPUs and a busy one."""
     busy = SimProcess(pid=people.start(), memory=30 * GIB)
     gpus = [
@@ -26,7 +28,7 @@ def own_machine(machine: Machine, people: People, monkeypatch: pytest.MonkeyPatc
         SimGpu(memory_used=31 * GIB, util_gpu=80, processes=[busy]),
         SimGpu(memory_used=4 * MIB, temperature=30),
     ]
-    machine.play(Scenario(gpus=gpus))
+    machine.set_scenario(Scenario(gpus=gpus))
     own = api._Own()
     monkeypatch.setattr(api, "_own", own)
 
@@ -88,16 +90,16 @@ def test_available_gpus_are_those_with_memory_to_spare_as_nvgpu_counts() -> None
     assert fleet_smi.available_gpus(max_used_percent=50) == ["0", "1", "2"]
 
 
-def test_available_instances_go_by_their_uuids(machine: Machine) -> None:
+def test_available_instances_go_by_their_uuids(machine: SimulatedMachine) -> None:
     instances = [SimInstance(profile="1g.10gb", gi=number) for number in (7, 8)]
-    machine.play(SimGpu(mig=True, instances=instances))
+    machine.set_scenario(SimGpu(mig=True, instances=instances))
     found = fleet_smi.available_gpus()
     assert len(set(found)) == 2
     assert all(each.startswith("MIG-") for each in found)
 
 
-def test_unknown_memory_is_none_and_never_zero(machine: Machine) -> None:
-    machine.play(SimGpu(memory_total=None, memory_used=None))
+def test_unknown_memory_is_none_and_never_zero(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu(memory_total=None, memory_used=None))
     (info,) = fleet_smi.gpu_info()
     assert (info["mem_used"], info["mem_total"], info["mem_used_percent"]) == (None, None, None)
     assert fleet_smi.available_gpus() == []
@@ -150,8 +152,8 @@ def test_a_forked_copy_does_not_keep_the_reader_alive() -> None:
     if copy == 0:
         signal.pause()
     try:
-        child.let_go()
-        wait_until(child.is_gone)
+        child.detach()
+        wait_until(child.has_exited)
     finally:
         os.kill(copy, signal.SIGKILL)
         os.waitpid(copy, 0)

@@ -10,14 +10,14 @@ from typing import get_args
 import pytest
 
 import fleet_smi
-from fleet_smi.cli.main import COMMANDS, parser_of
+from fleet_smi.cli.main import COMMANDS, build_parser
 from fleet_smi.hub.sources import SOURCES as WAYS_IN
-from fleet_smi.model.arrange import SORTS
+from fleet_smi.model.arrange import SORT_KEYS
 from fleet_smi.model.policies import POLICIES
 from fleet_smi.model.snapshot import Vendor
-from fleet_smi.node.collectors import COLLECTORS, collector
+from fleet_smi.node.collectors import COLLECTORS, load_collector
 from fleet_smi.node.outlets import OUTLETS
-from fleet_smi.node.reading import READINGS
+from fleet_smi.node.reading import BINDINGS
 from fleet_smi.server.routes import ROUTES
 
 PROJECT = Path(__file__).parents[1]
@@ -32,11 +32,11 @@ def modules_in(folder: str) -> set[str]:
 
 def test_every_collector_file_is_listed_under_its_own_name() -> None:
     assert set(COLLECTORS) == modules_in("node/collectors")
-    assert all(collector(name).name == name for name in COLLECTORS)
+    assert all(load_collector(name).name == name for name in COLLECTORS)
 
 
 def test_every_collector_has_a_reading() -> None:
-    assert set(COLLECTORS) <= set(READINGS)
+    assert set(COLLECTORS) <= set(BINDINGS)
 
 
 def test_every_command_file_is_listed_under_its_own_name() -> None:
@@ -112,9 +112,9 @@ def test_the_project_names_no_place_of_download() -> None:
 
 def test_the_choices_of_the_flags_are_those_of_the_model() -> None:
     def choices(command: str, flag: str) -> tuple[str, ...]:
-        actions = parser_of(command)._option_string_actions
+        actions = build_parser(command)._option_string_actions
         return tuple(actions[flag].choices or ())
 
     assert choices("free", "--policy") == tuple(POLICIES)
     assert choices("free", "--vendor") == get_args(Vendor)
-    assert choices("status", "--sort") == tuple(SORTS)
+    assert choices("status", "--sort") == tuple(SORT_KEYS)

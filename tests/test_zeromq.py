@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.errors import Unreachable, UsageError
-from fleet_smi.zeromq import Port, asked, context, frames, is_here, listening_at, lone_frame
+from fleet_smi.zeromq import (
+    BoundSocket,
+    is_local_endpoint,
+    open_context,
+    receive_frames,
+    receive_single_frame,
+    request,
+    resolve_bind_endpoint,
+)
 from tests.machines import wait_until
-from tests.zeromq_peers import Client, Node
+from tests.zeromq_peers import ZeromqClient, ZeromqNode
 
 
 def descriptors() -> int:
@@ -19,20 +27,20 @@ def descriptors() -> int:
 
 
 def test_loopback_is_where_anything_listens() -> None:
-    assert listening_at("127.0.0.1", 0, open_to_all=False).startswith("tcp://127.0.0.1:")
-    assert listening_at("localhost", 0, open_to_all=False).startswith("tcp://")
+    assert resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False).startswith("tcp://127.0.0.1:")
+    assert resolve_bind_endpoint("localhost", 0, open_to_all=False).startswith("tcp://")
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0"])
 def test_everywhere_is_only_where_it_is_wanted(host: str) -> None:
     with pytest.raises(UsageError, match="cluster-smi knows no password"):
-        listening_at(host, 0, open_to_all=False)
-    assert listening_at(host, 0, open_to_all=True).startswith("tcp://0.0.0.0:")
+        resolve_bind_endpoint(host, 0, open_to_all=False)
+    assert resolve_bind_endpoint(host, 0, open_to_all=True).startswith("tcp://0.0.0.0:")
 
 
 def test_an_address_that_is_not_ours_is_told_in_one_line() -> None:
     with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1:9080"):
-        listening_at("192.0.2.1", 9080, open_to_all=True)
+        resolve_bind_endpoint("192.0.2.1", 9080, open_to_all=True)
 
 
 @pytest.mark.parametrize(
@@ -40,15 +48,18 @@ def test_an_address_that_is_not_ours_is_told_in_one_line() -> None:
     [("127.0.0.1", True), ("[::1]", True), ("192.0.2.1", False), ("nowhere.invalid", False)],
 )
 def test_it_is_known_which_places_are_this_machine_s(place: str, here: bool) -> None:
-    assert is_here(f"tcp://{place}:9081") is here
+    assert is_local_endpoint(f"tcp://{place}:9081") is here
 
 
 def test_nobody_who_answers_is_told_in_time_and_leaves_nothing() -> None:
-    endpoint = listening_at("127.0.0.1", 0, open_to_all=False)
+    endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
 
     async def scenario() -> None:
-        with context() as opened, pytest.raises(Unreachable, match=r"did not answer in 0\.1 s"):
-            await asked(opened, endpoint, b"?", most_bytes=100, timeout_seconds=0.1)
+        with (
+            open_context() as opened,
+            pytest.raises(Unreachable, match=r"did not answer in 0\.1 s"),
+        ):
+            await request(opened, endpoint, b"?", max_bytes=100, timeout_seconds=0.1)
 
     asyncio.run(scenario())
     before = descriptors(), threading.active_count()
@@ -57,10 +68,10 @@ def test_nobody_who_answers_is_told_in_time_and_leaves_nothing() -> None:
 
 
 def test_a_port_goes_on_after_a_bug_and_can_be_opened_again() -> None:
-    port = Port("ROUTER", listening_at("127.0.0.1", 0, open_to_all=False), 1000)
+    port = BoundSocket("ROUTER", resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False), 1000)
 
     def take(socket: object) -> None:
-        asker, *said = frames(socket)  # type: ignore[arg-type]
+        asker, *said = receive_frames(socket)  # type: ignore[arg-type]
         if said[1] == b"bug":
             raise KeyError("a bug")
         port.send([asker, *said])
@@ -73,11 +84,11 @@ def test_a_port_goes_on_after_a_bug_and_can_be_opened_again() -> None:
         return answer
 
     def talk() -> bytes:
-        with Client(port.endpoint) as rude, Client(port.endpoint) as polite:
+        with ZeromqClient(port.endpoint) as rude, ZeromqClient(port.endpoint) as polite:
             dropped = port.dropped
-            rude.say(b"bug")
+            rude.send(b"bug")
             wait_until(lambda: port.dropped > dropped)
-            return polite.ask(b"hello")
+            return polite.request(b"hello")
 
     for times in (1, 2):
         assert asyncio.run(scenario()) == b"hello"
@@ -85,11 +96,11 @@ def test_a_port_goes_on_after_a_bug_and_can_be_opened_again() -> None:
 
 
 def test_a_message_that_takes_long_holds_up_no_other_work() -> None:
-    port = Port("PULL", listening_at("127.0.0.1", 0, open_to_all=False), 1000)
+    port = BoundSocket("PULL", resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False), 1000)
     seen: list[str] = []
 
     def take(socket: object) -> None:
-        lone_frame(socket)  # type: ignore[arg-type]
+        receive_single_frame(socket)  # type: ignore[arg-type]
         ends_at = time.monotonic() + 0.02
         while time.monotonic() < ends_at:
             pass
@@ -103,7 +114,7 @@ def test_a_message_that_takes_long_holds_up_no_other_work() -> None:
         task.cancel()
         await asyncio.wait([task])
 
-    with Node(port.endpoint) as pushing:
+    with ZeromqNode(port.endpoint) as pushing:
         for _ in range(5):
             pushing.push(b"x")
         asyncio.run(asyncio.wait_for(scenario(), 10))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-def kernel_with(
+def write_nvidia_kernel_files(
     root: Path, *addresses: str, version: str = "590.48.01", asleep: bool = False
 ) -> None:
     """Let the kernel of a machine list NVIDIA devices at these addresses."""

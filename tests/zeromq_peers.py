@@ -7,12 +7,12 @@ from typing import Self
 
 import zmq
 
-from fleet_smi.zeromq import endpoint
+from fleet_smi.zeromq import format_endpoint
 
 SECONDS = 10.0
 
 
-class Node:
+class ZeromqNode:
     """Pushes messages to a port; by `address` it can be another machine's."""
 
     def __init__(self, to: str, address: str | None = None) -> None:
@@ -37,13 +37,13 @@ class Node:
         self.close()
 
 
-class Router:
+class ZeromqRouter:
     """Answers every request with what `answer` gives, as cluster-smi-router does."""
 
     def __init__(
         self, answer: Callable[[], list[bytes]], port: int = 0, nodes_port: int = 0
     ) -> None:
-        self.asked: list[bytes] = []
+        self.requests: list[bytes] = []
         self.pushed: list[bytes] = []
         self._answer = answer
         self._context = zmq.Context[zmq.Socket[bytes]]()
@@ -59,7 +59,7 @@ class Router:
         while not self._ending.is_set():
             if self._clients.poll(5):
                 asker, empty, said = self._clients.recv_multipart()
-                self.asked.append(said)
+                self.requests.append(said)
                 self._clients.send_multipart([asker, empty, *self._answer()])
             if self._nodes.poll(5):
                 self.pushed.append(self._nodes.recv())
@@ -78,7 +78,7 @@ class Router:
         self.close()
 
 
-class Client:
+class ZeromqClient:
     """Sends frames to a port that answers, as whatever socket it likes to be."""
 
     def __init__(self, to: str, kind: int = zmq.REQ) -> None:
@@ -86,18 +86,18 @@ class Client:
         self._socket = self._context.socket(kind)
         self._socket.connect(to)
 
-    def say(self, *frames: bytes) -> None:
+    def send(self, *frames: bytes) -> None:
         """Send this, and wait for nothing."""
         self._socket.send_multipart(frames)
 
-    def hear(self, seconds: float = SECONDS) -> list[bytes] | None:
+    def receive(self, seconds: float = SECONDS) -> list[bytes] | None:
         """What comes back, if anything does."""
         return self._socket.recv_multipart() if self._socket.poll(int(seconds * 1000)) else None
 
-    def ask(self, *frames: bytes) -> bytes:
+    def request(self, *frames: bytes) -> bytes:
         """Ask as cluster-smi does; the answer."""
-        self.say(*(frames or (bytes.fromhex("81a84964656e74697479a552455120"),)))
-        answer = self.hear()
+        self.send(*(frames or (bytes.fromhex("81a84964656e74697479a552455120"),)))
+        answer = self.receive()
         assert answer is not None, "not answered"
         assert len(answer) == 1
         return answer[0]
@@ -116,13 +116,13 @@ class Client:
 def _bound(socket: zmq.Socket[bytes], port: int) -> int:
     socket.set(zmq.LINGER, 0)
     if port:
-        socket.bind(endpoint("127.0.0.1", port))
+        socket.bind(format_endpoint("127.0.0.1", port))
         return port
     return socket.bind_to_random_port("tcp://127.0.0.1")
 
 
 @contextmanager
-def router(nodes: Callable[[], bytes]) -> Iterator[Router]:
+def running_router(nodes: Callable[[], bytes]) -> Iterator[ZeromqRouter]:
     """A router that tells these nodes."""
-    with Router(lambda: [nodes()]) as opened:
+    with ZeromqRouter(lambda: [nodes()]) as opened:
         yield opened

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo
-from fleet_smi.simulation.story import Moment, hour_before
+from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo_fleet
+from fleet_smi.simulation.story import BackfillPoint, last_hour
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import overview
 
@@ -34,13 +34,15 @@ _FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace
 
 def fleet() -> FleetView:
     """The demonstration's fleet some minutes after it began, one node silent by then."""
-    story, fleet, now = demo(seed=7, began=_BEGAN), Fleet(), _BEGAN + _LASTS_SECONDS
+    story, fleet, now = demo_fleet(seed=7, start=_BEGAN), FleetState(), _BEGAN + _LASTS_SECONDS
     pace = story.interval_seconds
-    live = (Moment(_BEGAN + step * pace, pace) for step in range(int(_LASTS_SECONDS / pace) + 1))
-    moments = (*hour_before(_BEGAN), *live)
+    live = (
+        BackfillPoint(_BEGAN + step * pace, pace) for step in range(int(_LASTS_SECONDS / pace) + 1)
+    )
+    moments = (*last_hour(_BEGAN), *live)
     for index in range(len(story.nodes)):
         for number, (at, interval) in enumerate(moments, 1):
-            if story.speaks(index, at):
+            if story.is_reporting(index, at):
                 snapshot = story.snapshot(index, at, number, interval)
                 fleet.apply(snapshot, at, Via("push", str(index)))
     return fleet.view(now)
@@ -48,7 +50,7 @@ def fleet() -> FleetView:
 
 def printed() -> str:
     """What the command prints of it, with its colours."""
-    return overview.render(fleet(), COLUMNS, Paint(on=True))
+    return overview.render(fleet(), COLUMNS, Paint(enabled=True))
 
 
 def picture() -> str:

@@ -15,11 +15,11 @@ from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTab
 from fleet_smi.errors import UsageError
 from fleet_smi.local import LocalFleet
 from fleet_smi.model.fleet import FleetView, JudgedGpu
-from fleet_smi.model.people import Person, people
-from fleet_smi.model.select import Candidate, Request, offer, require
+from fleet_smi.model.people import Person, people_in_view
+from fleet_smi.model.select import Candidate, GpuRequest, find_offer, require_offer
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import MIB, parse_size
-from fleet_smi.node.reader import Reader, spawn
+from fleet_smi.node.reader import Reader, spawn_worker
 
 __all__ = ["Fleet", "available_gpus", "free", "gpu_info", "gpus", "snapshot"]
 
@@ -35,12 +35,12 @@ class _Own:
 
     def fleet(self) -> LocalFleet:
         if self._fleet is None:
-            self._fleet = LocalFleet(config.load(), Reader(spawn))
+            self._fleet = LocalFleet(config.load(), Reader(spawn_worker))
         return self._fleet
 
     def _forget(self) -> None:
         if self._fleet is not None:
-            self._fleet.abandon()
+            self._fleet.detach()
         self.lock, self._fleet = threading.Lock(), None
 
 
@@ -71,14 +71,14 @@ def free(
     All are of one vendor, NVIDIA's where there are any.
     `",".join(c.uuid for c in fleet_smi.free(2))` is ready for CUDA_VISIBLE_DEVICES.
     """
-    request = Request(
+    request = GpuRequest(
         count=n,
         min_free_bytes=_bytes(min_free),
         model=model,
         policy=policy,
         max_used_percent=max_used_percent,
     )
-    return require(_look(), request, _own.fleet().thresholds).offered
+    return require_offer(_look(), request, _own.fleet().thresholds).offered
 
 
 class Fleet:
@@ -115,7 +115,7 @@ class Fleet:
 
     def people(self, at: Moment | None = None) -> tuple[Person, ...]:
         """Who holds GPUs, those with the most first, now or at a moment."""
-        return people(self.view(at))
+        return people_in_view(self.view(at))
 
     def history(
         self,
@@ -168,7 +168,7 @@ class Fleet:
         same_node: bool = False,
     ) -> tuple[Candidate, ...]:
         """The `n` best free GPUs; raise `fleet_smi.errors.Unmet` if there are fewer."""
-        request = Request(
+        request = GpuRequest(
             count=n,
             min_free_bytes=_bytes(min_free),
             model=model,
@@ -176,7 +176,7 @@ class Fleet:
             max_used_percent=max_used_percent,
             same_node=same_node,
         )
-        return require(self.view(), request, self._thresholds).offered
+        return require_offer(self.view(), request, self._thresholds).offered
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -205,8 +205,8 @@ def available_gpus(max_used_percent: float = 20.0) -> list[str]:
     A GPU that is broken or cannot be read is never among them. One that is divided (MIG) is
     not, either: where all are, these are the UUIDs of their instances.
     """
-    request = Request(count=0, policy="memory", max_used_percent=max_used_percent)
-    offered = offer(_look(), request, _own.fleet().thresholds).offered
+    request = GpuRequest(count=0, policy="memory", max_used_percent=max_used_percent)
+    offered = find_offer(_look(), request, _own.fleet().thresholds).offered
     in_order = sorted(offered, key=lambda one: (one.index, one.part or 0))
     return [one.uuid if one.instance else str(one.index) for one in in_order]
 
@@ -229,4 +229,4 @@ def _bytes(size: str | int | None) -> int:
 
 def _look() -> FleetView:
     with _own.lock:
-        return _own.fleet().look()
+        return _own.fleet().view()

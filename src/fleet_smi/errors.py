@@ -49,7 +49,7 @@ class ReadFailed(CollectError):
     """The subject is there and answered badly."""
 
 
-class Mismatch(ReadFailed):
+class DriverMismatch(ReadFailed):
     """The driver and its library are of two versions."""
 
 
@@ -57,11 +57,11 @@ class NotAnswering(ReadFailed):
     """The subject did not answer before its deadline."""
 
     def __init__(
-        self, message: str, since: float | None = None, met: dict[Any, Any] | None = None
+        self, message: str, since: float | None = None, partial_result: dict[Any, Any] | None = None
     ) -> None:
         super().__init__(message)
         self.since = since
-        self.met = met or {}
+        self.partial_result = partial_result or {}
         """What the subject had told before it fell silent, as its binding tells it."""
 
 
@@ -71,7 +71,7 @@ class DeliveryError(FleetError):
     def __init__(self, message: str, node: str | None = None) -> None:
         super().__init__(message if node is None else f"{node}: {message}")
         self.node = node
-        self.words = message
+        self.message = message
 
 
 class Unreachable(DeliveryError):
@@ -86,13 +86,13 @@ class Undecodable(DeliveryError):
     """What came is no report."""
 
 
-class Empty(Undecodable):
+class EmptyReport(Undecodable):
     """Nothing came: a file that its writer has only begun, or never filled."""
 
 
-class CutOff(Undecodable):
+class TruncatedReport(Undecodable):
     """It breaks off: its writer is still at it, or was stopped."""
 
 
-class WrongVersion(DeliveryError):
+class UnsupportedVersion(DeliveryError):
     """What came is a report of a version that is not known here."""

@@ -3,13 +3,13 @@
 import logging
 import time
 
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 
 _MOST_KINDS = 16
 _MOST_WORDS = 500
 
 
-class Faults:
+class FailureLog:
     """The faults of one subject, as lines of `key=value`."""
 
     def __init__(self, logger: logging.Logger, subject: str) -> None:
@@ -19,18 +19,18 @@ class Faults:
         self._count = 0
         self._since = 0.0
 
-    def failed(self, error: Exception) -> None:
+    def record_failure(self, error: Exception) -> None:
         """It failed; say so unless the same was said since it last went well."""
         if not self._count:
             self._since = time.monotonic()
         self._count += 1
-        words = clean(str(error), _MOST_WORDS).replace('"', "'")
+        words = sanitize_text(str(error), _MOST_WORDS).replace('"', "'")
         if words not in self._told and len(self._told) < _MOST_KINDS:
             self._told.add(words)
             kind = type(error).__name__
             self._logger.warning('subject=%s fault=%s error="%s"', self._subject, kind, words)
 
-    def went_well(self) -> None:
+    def record_success(self) -> None:
         """It went well; say how often it had failed before, if it had."""
         if self._count:
             seconds = time.monotonic() - self._since

@@ -3,28 +3,28 @@
 import time
 
 from fleet_smi.config import Settings
-from fleet_smi.hub.fleet import Fleet
+from fleet_smi.hub.fleet import FleetState
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.collecting import FULL, Sampler
+from fleet_smi.node.collecting import ALL_SUBJECTS, Sampler
 from fleet_smi.node.reader import Reader
 
 
 class LocalFleet:
     """Stands in for a hub where there is none; remembers what it saw for as long as it lives."""
 
-    here = True
+    is_local = True
 
     def __init__(
         self,
         settings: Settings,
         reader: Reader,
         *,
-        subjects: tuple[str, ...] = FULL,
+        subjects: tuple[str, ...] = ALL_SUBJECTS,
         traffic: bool = False,
     ) -> None:
         self.thresholds = settings.thresholds
-        self._fleet = Fleet(settings.thresholds)
+        self._fleet = FleetState(settings.thresholds)
         self._sampler = Sampler(
             reader,
             root=settings.node.root,
@@ -32,20 +32,20 @@ class LocalFleet:
             traffic=traffic,
             name=settings.node.name,
         )
-        self._sampler.prepare()
+        self._sampler.prefetch()
 
     def snapshot(self, interval_seconds: float | None = None) -> Snapshot:
         """Read the machine once, now."""
-        return self._sampler.take(interval_seconds)
+        return self._sampler.sample(interval_seconds)
 
-    def look(self, interval_seconds: float | None = None) -> FleetView:
+    def view(self, interval_seconds: float | None = None) -> FleetView:
         """Read the machine once and judge what is there."""
         self._fleet.apply(self.snapshot(interval_seconds), time.time())
         return self._fleet.view(time.time())
 
-    def abandon(self) -> None:
+    def detach(self) -> None:
         """Let go of what a fork of this process has inherited."""
-        self._sampler.abandon()
+        self._sampler.detach()
 
     def close(self) -> None:
         """Let go of the machine."""

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 from fleet_smi.errors import UsageError
 
-SYSTEM_FILE = "/etc/fleet-smi/fleet-smi.toml"
+SYSTEM_SETTINGS_FILE = "/etc/fleet-smi/fleet-smi.toml"
 
 
-def user_file(environment: Mapping[str, str]) -> str | None:
+def user_settings_file(environment: Mapping[str, str]) -> str | None:
     """The settings of this user; none where nothing says where they are at home."""
     folder = environment.get("XDG_CONFIG_HOME")
     if not folder and environment.get("HOME"):
@@ -23,7 +23,11 @@ def settings_files(environment: Mapping[str, str]) -> list[str]:
         if not os.path.isfile(named):
             raise UsageError(f"--config or FLEET_SMI_CONFIG names {named}, which is not a file")
         return [named]
-    return [path for path in (SYSTEM_FILE, user_file(environment)) if path and os.path.isfile(path)]
+    return [
+        path
+        for path in (SYSTEM_SETTINGS_FILE, user_settings_file(environment))
+        if path and os.path.isfile(path)
+    ]
 
 
 def state_folder(environment: Mapping[str, str]) -> str:

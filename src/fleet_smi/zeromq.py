@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from fleet_smi.errors import Undecodable, Unreachable, UsageError
-from fleet_smi.faults import Faults
+from fleet_smi.faults import FailureLog
 
 if TYPE_CHECKING:
     import zmq
@@ -26,7 +26,7 @@ _MOST_WAITING = 100
 _QUIET_SECONDS = 60.0
 
 
-def library() -> Any:
+def import_zmq() -> Any:
     """The library; raise `UsageError` with what to do where it is not installed."""
     try:
         import zmq
@@ -39,26 +39,26 @@ def library() -> Any:
 
 
 @contextmanager
-def context() -> Iterator["Context"]:
+def open_context() -> Iterator["Context"]:
     """Sockets live in it; when it ends, none of them and no thread or descriptor is left."""
-    opened = library().Context()
+    opened = import_zmq().Context()
     try:
         yield opened
     finally:
         opened.destroy(linger=0)
 
 
-def endpoint(host: str, port: int) -> str:
+def format_endpoint(host: str, port: int) -> str:
     """An address as ZeroMQ writes it."""
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
-def listening_at(host: str, port: int, *, open_to_all: bool) -> str:
+def resolve_bind_endpoint(host: str, port: int, *, open_to_all: bool) -> str:
     """Where a socket can be bound now; raise `UsageError` that says why it cannot.
 
     Port 0 becomes one that is free. Beyond this machine only where that is wanted.
     """
-    library()
+    import_zmq()
     try:
         found = sockets.getaddrinfo(
             host or None, port, type=sockets.SOCK_STREAM, flags=sockets.AI_PASSIVE
@@ -71,13 +71,13 @@ def listening_at(host: str, port: int, *, open_to_all: bool) -> str:
                 "say hub.cluster_smi_open = true"
             )
         with sockets.create_server((numeric, port), family=family) as probe:
-            return endpoint(numeric, probe.getsockname()[1])
+            return format_endpoint(numeric, probe.getsockname()[1])
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while")[0]  # which Python adds
         raise UsageError(f"cannot listen on {host}:{port}: {why}") from None
 
 
-def is_here(endpoint: str) -> bool:
+def is_local_endpoint(endpoint: str) -> bool:
     """Whether that is a place on this machine."""
     place = urlsplit(endpoint)
     with suppress(OSError):
@@ -88,12 +88,12 @@ def is_here(endpoint: str) -> bool:
     return False
 
 
-def frames(socket: "Socket") -> list[bytes]:
+def receive_frames(socket: "Socket") -> list[bytes]:
     """One message; raise the library's `Again` where there is none."""
     return socket.recv_multipart(_NOBLOCK)
 
 
-def lone_frame(socket: "Socket") -> tuple[bytes, str]:
+def receive_single_frame(socket: "Socket") -> tuple[bytes, str]:
     """One message of one frame and the address of its sender; raise `Undecodable` or `Again`."""
     frame = socket.recv(_NOBLOCK, copy=False)
     if not frame.more:
@@ -102,30 +102,30 @@ def lone_frame(socket: "Socket") -> tuple[bytes, str]:
     raise Undecodable(f"a message of {parts} parts instead of one")
 
 
-class Port:
+class BoundSocket:
     """A socket that others connect to; each message is taken in, or dropped and counted."""
 
-    def __init__(self, kind: str, endpoint: str, most_bytes: int) -> None:
+    def __init__(self, socket_type: str, endpoint: str, max_bytes: int) -> None:
         self.endpoint = endpoint
         self.dropped = 0
-        self._zmq = library()
-        self._kind = kind
-        self._most_bytes = most_bytes
-        self._faults = Faults(logger, endpoint)
+        self._zmq = import_zmq()
+        self._kind = socket_type
+        self._most_bytes = max_bytes
+        self._faults = FailureLog(logger, endpoint)
         self._dropped_at: float | None = None
         self._draining = False
         self._socket: Socket | None = None
         self._take: Callable[[Socket], None]
 
-    async def run(self, take: Callable[["Socket"], None]) -> None:
+    async def run(self, handle_next: Callable[["Socket"], None]) -> None:
         """Have `take` read one message after the other, until cancelled.
 
         It must not wait: where there is none, the library's `Again` ends the round.
         """
         loop = asyncio.get_running_loop()
-        with context() as opened:
+        with open_context() as opened:
             self._socket, self._draining = self._bound(opened), False
-            self._take = take
+            self._take = handle_next
             descriptor = int(self._socket.getsockopt(self._zmq.FD))
             loop.add_reader(descriptor, self.drain)
             loop.call_soon(self.drain)
@@ -187,26 +187,26 @@ class Port:
     def _drop(self, error: Exception) -> None:
         self.dropped += 1
         self._dropped_at = time.monotonic()
-        self._faults.failed(error)
+        self._faults.record_failure(error)
 
     def _see_whether_it_is_over(self, dropped_at: float) -> None:
         if time.monotonic() - dropped_at > _QUIET_SECONDS:
             self._dropped_at = None
-            self._faults.went_well()
+            self._faults.record_success()
 
 
-async def asked(
-    opened: "Context", endpoint: str, question: bytes, *, most_bytes: int, timeout_seconds: float
+async def request(
+    context: "Context", endpoint: str, payload: bytes, *, max_bytes: int, timeout_seconds: float
 ) -> bytes:
     """The answer to one question; raise `Unreachable` or `Undecodable`.
 
     Every question has a socket of its own: one that got no answer can ask no more.
     """
-    zmq, loop = library(), asyncio.get_running_loop()
+    zmq, loop = import_zmq(), asyncio.get_running_loop()
     answer: asyncio.Future[list[bytes]] = loop.create_future()
-    socket: Socket = opened.socket(zmq.REQ)
+    socket: Socket = context.socket(zmq.REQ)
     socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.MAXMSGSIZE, most_bytes)
+    socket.setsockopt(zmq.MAXMSGSIZE, max_bytes)
     socket.setsockopt(zmq.IPV6, "[" in endpoint)
 
     def look() -> None:
@@ -220,7 +220,7 @@ async def asked(
     descriptor = int(socket.getsockopt(zmq.FD))
     try:
         socket.connect(endpoint)
-        socket.send(question, _NOBLOCK)
+        socket.send(payload, _NOBLOCK)
         loop.add_reader(descriptor, look)
         look()
         async with asyncio.timeout(timeout_seconds):

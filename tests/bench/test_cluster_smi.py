@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from bench import cluster_smi
-from bench.peers import OURS, PEERS, Peer
-from bench.program import Program
-from bench.report import judge
+from bench.peers import OURS, PEERS, PeerTool
+from bench.program import LineProgram
+from bench.report import check_budget
 
 
 def test_the_port_tells_what_a_report_costs_it() -> None:
     line = [sys.executable, str(cluster_smi._PORT)]
-    with Program(line, os.environ) as port:
-        assert 0 < float(port.ask("translate")) < 0.01
+    with LineProgram(line, os.environ) as port:
+        assert 0 < float(port.request("translate")) < 0.01
 
 
 def test_where_it_does_not_run_the_budget_is_missed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class Broken(Peer):
+    class Broken(PeerTool):
         """A Python that ends at once."""
 
         @property
@@ -34,4 +34,4 @@ def test_where_it_does_not_run_the_budget_is_missed(
     monkeypatch.setitem(PEERS, OURS, Broken(name=OURS, version=""))
     measured = {series.label: series for series in cluster_smi.measure(os.environ, 1)}
     assert "broken" in measured[cluster_smi.TRANSLATED].note
-    assert judge(cluster_smi.PAIRS[0], measured).outcome == "missed"
+    assert check_budget(cluster_smi.PAIRS[0], measured).outcome == "missed"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import history, past
-from fleet_smi.hub.history.asking import Asking
+from fleet_smi.hub.history.asking import HistoryQueries
 from fleet_smi.hub.history.store import open_history
 
 NODES, DAYS = 2, 7
@@ -16,21 +16,21 @@ SECONDS = DAYS * 86400
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("past") / "history.db"
-    past.build(path, NODES, DAYS)
+    past.build_database(path, NODES, DAYS)
     return path
 
 
 def test_every_question_has_an_answer(made: Path) -> None:
     store = open_history(made)
-    for label, question in history.questions(DAYS).items():
+    for label, question in history.queries(DAYS).items():
         if "figures" not in label and "user" not in label:  # of a node that is not there
-            assert question(Asking(store)), label
+            assert question(HistoryQueries(store)), label
     store.close()
 
 
 def test_its_periods_and_sums_come_to_all_the_time_of_its_gpus(made: Path) -> None:
     store = open_history(made)
-    asking, start = Asking(store), float(past.END - SECONDS)
+    asking, start = HistoryQueries(store), float(past.END - SECONDS)
     gpus = NODES * past.GPUS
     found = asking.periods(None, start, past.END)
     assert len(found) == gpus

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from bench import hub
-from bench.loaded import parse_line
+from bench.loaded import parse_load_line
 from bench.peers import NotAvailable
-from fleet_smi.cli.commands.simulate import summed_up
-from fleet_smi.simulation.tally import Tally
+from fleet_smi.cli.commands.simulate import format_counters
+from fleet_smi.simulation.tally import LoadCounters
 
-WINDOW = hub.Window(
+WINDOW = hub.HubWindow(
     seconds=5.0,
     acknowledged=10_000,
     failed=0,
@@ -23,10 +23,10 @@ WINDOW = hub.Window(
 
 
 def test_what_the_load_says_is_understood() -> None:
-    tally = Tally(sent=10_001, late=3, failed=2)
+    tally = LoadCounters(sent=10_001, late=3, failed=2)
     for _ in range(100):
         tally.acknowledge(0.01)
-    acknowledged, failed, p99 = parse_line(f"  2000 reports/s: {summed_up(tally)}\n")
+    acknowledged, failed, p99 = parse_load_line(f"  2000 reports/s: {format_counters(tally)}\n")
     assert (acknowledged, failed) == (100, 2)
     assert p99 == pytest.approx(10.0, rel=0.06)
 
@@ -34,17 +34,17 @@ def test_what_the_load_says_is_understood() -> None:
 @pytest.mark.parametrize("line", ["", "0 reports/s: 5 sent, 0 acknowledged, 5 failed"])
 def test_a_load_that_does_not_get_through_cannot_be_measured(line: str) -> None:
     with pytest.raises(NotAvailable, match="no report came through"):
-        parse_line(line)
+        parse_load_line(line)
 
 
 def test_the_words_tell_rate_share_and_delays() -> None:
-    run = hub.Run(
+    run = hub.HubRun(
         windows=(WINDOW, WINDOW),
         hub_bytes=100 << 20,
         listener_bytes_per_second=20_480.0,
         delays=(0.01, 0.02, 0.4),
     )
-    said = hub.words(run)
+    said = hub.describe_run(run)
     assert "2000 reports/s acknowledged, 0 failed" in said
     assert "0.12 of a core, 100 MiB resident" in said
     assert "20 KiB/s each" in said
@@ -53,8 +53,8 @@ def test_the_words_tell_rate_share_and_delays() -> None:
 
 def test_a_hub_that_falls_behind_is_said_to() -> None:
     slow = replace(WINDOW, acknowledged=4_000)
-    run = hub.Run(windows=(slow,), hub_bytes=0, listener_bytes_per_second=0.0, delays=())
-    assert hub.words(run).startswith("THE HUB DID NOT KEEP UP: 800 of 2,000 reports/s")
+    run = hub.HubRun(windows=(slow,), hub_bytes=0, listener_bytes_per_second=0.0, delays=())
+    assert hub.describe_run(run).startswith("THE HUB DID NOT KEEP UP: 800 of 2,000 reports/s")
 
 
 def test_the_cpu_of_a_process_is_what_the_kernel_counts() -> None:

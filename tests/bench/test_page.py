@@ -7,9 +7,9 @@ import pytest
 
 from bench import browser, page
 from bench.peers import NotAvailable
-from bench.report import Pair, Series, judge
+from bench.report import MeasurementSeries, Pair, check_budget
 
-WINDOW = page.Window(
+WINDOW = page.PageWindow(
     seconds=20.0,
     updates=200,
     script_seconds=0.8,
@@ -17,13 +17,13 @@ WINDOW = page.Window(
     task_seconds=2.0,
     received_bytes=400_000,
 )
-USUAL = page.Watched(
-    paints=(0.5, 0.4),
+USUAL = page.PageRun(
+    first_paint_seconds=(0.5, 0.4),
     windows=(WINDOW, replace(WINDOW, script_seconds=1.0)),
-    heaps=(10 << 20, 10 << 20),
-    frames=(0.016,) * 60,
+    heap_bytes=(10 << 20, 10 << 20),
+    frame_seconds=(0.016,) * 60,
 )
-MANY = replace(USUAL, windows=(WINDOW,), frames=(0.016,) * 95 + (0.1,) * 5)
+MANY = replace(USUAL, windows=(WINDOW,), frame_seconds=(0.016,) * 95 + (0.1,) * 5)
 ALL = (
     (page.TIME_PAIRS, "times"),
     (page.HEAP_PAIRS, "heaps"),
@@ -31,10 +31,10 @@ ALL = (
 )
 
 
-def outcomes(measured: page.Measured) -> dict[str, str]:
-    def judged(pairs: tuple[Pair, ...], series: tuple[Series, ...]) -> dict[str, str]:
+def outcomes(measured: page.PageMeasurement) -> dict[str, str]:
+    def judged(pairs: tuple[Pair, ...], series: tuple[MeasurementSeries, ...]) -> dict[str, str]:
         by_label = {one.label: one for one in series}
-        return {pair.ours: judge(pair, by_label).outcome for pair in pairs}
+        return {pair.ours: check_budget(pair, by_label).outcome for pair in pairs}
 
     return {
         label: outcome
@@ -44,18 +44,18 @@ def outcomes(measured: page.Measured) -> dict[str, str]:
 
 
 def test_a_page_within_its_limits_keeps_every_budget() -> None:
-    assert set(outcomes(page.told(90_000, USUAL, MANY)).values()) == {"kept"}
+    assert set(outcomes(page.summarize(90_000, USUAL, MANY)).values()) == {"kept"}
 
 
 @pytest.mark.parametrize(
     ("files", "usual", "many", "missed"),
     [
         (151_000, USUAL, MANY, page.FILES),
-        (90_000, replace(USUAL, paints=(1.1, 1.2)), MANY, page.PAINT),
+        (90_000, replace(USUAL, first_paint_seconds=(1.1, 1.2)), MANY, page.PAINT),
         (90_000, replace(USUAL, windows=(replace(WINDOW, updates=40),)), MANY, page.SCRIPT),
-        (90_000, replace(USUAL, heaps=(10 << 20, 12 << 20)), MANY, page.HEAP_LATE),
+        (90_000, replace(USUAL, heap_bytes=(10 << 20, 12 << 20)), MANY, page.HEAP_LATE),
         (90_000, USUAL, replace(MANY, windows=(replace(WINDOW, updates=40),)), page.MANY_SCRIPT),
-        (90_000, USUAL, replace(MANY, frames=(0.04,) * 60), page.MANY_FRAME),
+        (90_000, USUAL, replace(MANY, frame_seconds=(0.04,) * 60), page.MANY_FRAME),
         (
             90_000,
             replace(USUAL, windows=(replace(WINDOW, received_bytes=2_100_000),)),
@@ -65,40 +65,40 @@ def test_a_page_within_its_limits_keeps_every_budget() -> None:
     ],
 )
 def test_each_limit_is_missed_alone(
-    files: int, usual: page.Watched, many: page.Watched, missed: str
+    files: int, usual: page.PageRun, many: page.PageRun, missed: str
 ) -> None:
-    found = outcomes(page.told(files, usual, many))
+    found = outcomes(page.summarize(files, usual, many))
     assert [label for label, outcome in found.items() if outcome == "missed"] == [missed]
 
 
 def test_an_update_is_told_by_what_it_took_on_average_in_each_window() -> None:
-    times = {one.label: one.values for one in page.told(90_000, USUAL, MANY).times}
+    times = {one.label: one.values for one in page.summarize(90_000, USUAL, MANY).times}
     assert times[page.SCRIPT] == pytest.approx((0.004, 0.005))
     assert times[page.SCRIPT_CPU] == pytest.approx((0.003, 0.003))
     assert times[page.WORK] == pytest.approx((0.01, 0.01))
 
 
 def test_the_words_tell_how_often_how_busy_and_how_smooth() -> None:
-    words = page.told(90_000, USUAL, MANY).words
+    words = page.summarize(90_000, USUAL, MANY).notes
     assert "1,000 nodes × 8 GPUs, watched for 40 s: 10.0 updates/s" in words
     assert "the page's thread busy 10%" in words
     assert "the longest 100 ms" in words
 
 
 def test_where_there_is_no_chromium_only_the_size_is_judged() -> None:
-    found = outcomes(page.absent("no Chromium on this machine", 90_000))
+    found = outcomes(page.unavailable("no Chromium on this machine", 90_000))
     assert found.pop(page.FILES) == "kept"
     assert set(found.values()) == {"not judged"}
 
 
 def test_a_page_that_does_not_run_misses_all_that_it_should_have_shown() -> None:
-    found = outcomes(page.failed("it did not draw", 90_000))
+    found = outcomes(page.failed_measurement("it did not draw", 90_000))
     assert found.pop(page.FILES) == "kept"
     assert set(found.values()) == {"missed"}
 
 
 def test_a_window_without_an_update_cannot_be_measured() -> None:
-    at = browser.Counters(
+    at = browser.PageCounters(
         at=1.0,
         layouts=7,
         script_seconds=0,
@@ -107,10 +107,10 @@ def test_a_window_without_an_update_cannot_be_measured() -> None:
         received_bytes=0,
     )
     with pytest.raises(NotAvailable, match="no update in 20 s"):
-        page.window(at, replace(at, at=21.0))
+        page.window_between(at, replace(at, at=21.0))
 
 
 def test_a_machine_without_chromium_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(NotAvailable, match="no Chromium"):
-        browser.installed()
+        browser.find_chromium()

@@ -2,17 +2,30 @@
 
 import pytest
 
-from bench.imports import Imported, parse
+from bench.imports import ImportedModule, parse_importtime
 from bench.peers import last_error
-from bench.report import Pair, Series, judge, others, ratio_table, series_table, table, verdict
+from bench.report import (
+    MeasurementSeries,
+    Pair,
+    background_load_text,
+    budget_summary,
+    check_budget,
+    format_table,
+    ratio_table,
+    series_table,
+)
 
 PAIR = Pair(ours="ours", theirs="theirs", budget=0.5)
 
 
-def measured(ours: tuple[float, ...], theirs: tuple[float, ...]) -> dict[str, Series]:
+def measured(ours: tuple[float, ...], theirs: tuple[float, ...]) -> dict[str, MeasurementSeries]:
     return {
-        "ours": Series(label="ours", values=ours, note="" if ours else "exit code 70: a bug"),
-        "theirs": Series(label="theirs", values=theirs, note="" if theirs else "not available: x"),
+        "ours": MeasurementSeries(
+            label="ours", values=ours, note="" if ours else "exit code 70: a bug"
+        ),
+        "theirs": MeasurementSeries(
+            label="theirs", values=theirs, note="" if theirs else "not available: x"
+        ),
     }
 
 
@@ -20,46 +33,46 @@ def measured(ours: tuple[float, ...], theirs: tuple[float, ...]) -> dict[str, Se
     ("ours", "outcome"), [(0.4, "kept"), (0.5, "kept"), (0.51, "missed"), (2.0, "missed")]
 )
 def test_a_budget_is_the_most_that_the_ratio_may_be(ours: float, outcome: str) -> None:
-    assert judge(PAIR, measured((ours,), (1.0,))).outcome == outcome
+    assert check_budget(PAIR, measured((ours,), (1.0,))).outcome == outcome
 
 
 def test_the_ratio_of_minimums_decides_whatever_disturbed_the_other_rounds() -> None:
-    judged = judge(PAIR, measured((0.4, 3.0, 3.0), (1.0, 1.2, 1.4)))
-    assert judged.of_minimums == pytest.approx(0.4)
-    assert judged.of_medians == pytest.approx(2.5)
+    judged = check_budget(PAIR, measured((0.4, 3.0, 3.0), (1.0, 1.2, 1.4)))
+    assert judged.minimum_ratio == pytest.approx(0.4)
+    assert judged.median_ratio == pytest.approx(2.5)
     assert judged.outcome == "kept"
 
 
 def test_a_pair_without_a_budget_is_only_information() -> None:
-    judged = judge(Pair(ours="ours", theirs="theirs"), measured((9.0,), (1.0,)))
-    assert (judged.of_minimums, judged.outcome) == (9.0, "")
+    judged = check_budget(Pair(ours="ours", theirs="theirs"), measured((9.0,), (1.0,)))
+    assert (judged.minimum_ratio, judged.outcome) == (9.0, "")
 
 
 def test_a_missing_peer_is_not_a_budget_kept() -> None:
-    judged = judge(PAIR, measured((0.1,), ()))
-    assert (judged.of_minimums, judged.of_medians) == (None, None)
+    judged = check_budget(PAIR, measured((0.1,), ()))
+    assert (judged.minimum_ratio, judged.median_ratio) == (None, None)
     assert judged.outcome == "not judged"
 
 
 def test_what_fails_of_ours_misses_its_budget() -> None:
-    assert judge(PAIR, measured((), (1.0,))).outcome == "missed"
+    assert check_budget(PAIR, measured((), (1.0,))).outcome == "missed"
 
 
 def test_the_last_line_counts_the_budgets() -> None:
     judged = [
-        judge(PAIR, measured((0.4,), (1.0,))),
-        judge(PAIR, measured((0.6,), (1.0,))),
-        judge(PAIR, measured((0.6,), ())),
-        judge(Pair(ours="ours", theirs="theirs"), measured((0.6,), (1.0,))),
+        check_budget(PAIR, measured((0.4,), (1.0,))),
+        check_budget(PAIR, measured((0.6,), (1.0,))),
+        check_budget(PAIR, measured((0.6,), ())),
+        check_budget(Pair(ours="ours", theirs="theirs"), measured((0.6,), (1.0,))),
     ]
-    assert verdict(judged) == "budgets: 1 kept, 1 missed, 1 not judged"
+    assert budget_summary(judged) == "budgets: 1 kept, 1 missed, 1 not judged"
 
 
 def test_a_series_is_told_by_its_fastest_and_its_middle_round() -> None:
     shown = series_table(
         [
-            Series(label="fleet-smi", values=(0.080, 0.1, 0.09), cpu=(0.07, 0.06, 0.08)),
-            Series(label="nvgpu list", note="not available: no such release"),
+            MeasurementSeries(label="fleet-smi", values=(0.080, 0.1, 0.09), cpu=(0.07, 0.06, 0.08)),
+            MeasurementSeries(label="nvgpu list", note="not available: no such release"),
         ],
         "ms",
     )
@@ -72,9 +85,9 @@ def test_a_series_is_told_by_its_fastest_and_its_middle_round() -> None:
 
 def test_a_ratio_stands_beside_its_budget() -> None:
     judged = [
-        judge(PAIR, measured((0.6,), (1.0,))),
-        judge(PAIR, measured((0.6,), ())),
-        judge(Pair(ours="ours", theirs="theirs"), measured((0.6,), (1.0,))),
+        check_budget(PAIR, measured((0.6,), (1.0,))),
+        check_budget(PAIR, measured((0.6,), ())),
+        check_budget(Pair(ours="ours", theirs="theirs"), measured((0.6,), (1.0,))),
     ]
     assert ratio_table(judged) == (
         "               of minimums  of medians  budget\n"
@@ -85,12 +98,12 @@ def test_a_ratio_stands_beside_its_budget() -> None:
 
 
 def test_a_busy_machine_is_told() -> None:
-    assert others(0.04) == "others used 4% of this machine meanwhile"
-    assert others(0.4).endswith("measure again when it is quiet")
+    assert background_load_text(0.04) == "others used 4% of this machine meanwhile"
+    assert background_load_text(0.4).endswith("measure again when it is quiet")
 
 
 def test_a_long_remark_does_not_widen_the_columns() -> None:
-    assert table([["", "a", "b"], ["x", "1", "2"], ["y", "why it is not there"]]) == (
+    assert format_table([["", "a", "b"], ["x", "1", "2"], ["y", "why it is not there"]]) == (
         "   a  b\nx  1  2\ny  why it is not there\n"
     )
 
@@ -102,9 +115,9 @@ def test_import_times_are_read_from_what_python_prints() -> None:
         "a warning\n"
         "import time:       655 |       1104 | encodings\n"
     )
-    assert parse(printed) == [
-        Imported(name="_io", own=178, whole=178),
-        Imported(name="encodings", own=655, whole=1104),
+    assert parse_importtime(printed) == [
+        ImportedModule(name="_io", own_microseconds=178, total_microseconds=178),
+        ImportedModule(name="encodings", own_microseconds=655, total_microseconds=1104),
     ]
 
 

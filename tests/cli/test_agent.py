@@ -13,10 +13,10 @@ import pytest
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import decode_report
 from sim.scenario import Scenario, SimGpu, SimProcess
-from tests.cli.program import assert_one_line, fleet_smi
+from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.fleet.programs import free_port
-from tests.machines import People, wait_until
-from tests.node.sinks import Sink
+from tests.machines import UserProcesses, wait_until
+from tests.node.sinks import FakeHub
 from tests.sim.fixtures import Simulated
 
 TWO = Scenario(gpus=[SimGpu(), SimGpu()])
@@ -25,8 +25,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def sink() -> Iterator[Sink]:
-    with Sink() as started:
+def sink() -> Iterator[FakeHub]:
+    with FakeHub() as started:
         yield started
 
 
@@ -66,7 +66,7 @@ def line_of(agent: "subprocess.Popen[str]") -> Snapshot:
 
 
 def test_once_prints_one_report_as_one_line(simulated: Simulated) -> None:
-    done = fleet_smi("agent", "--stdout", "--once", env=simulated(TWO))
+    done = run_fleet_smi("agent", "--stdout", "--once", env=simulated(TWO))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
     assert len(read(done.stdout).gpus) == 2
@@ -76,7 +76,7 @@ def test_once_leaves_one_file_in_the_folder(simulated: Simulated, tmp_path: Path
     folder = tmp_path / "drop"
     folder.mkdir()
     flags = ("--drop", str(folder), "--drop-mode", "0600", "--once", "--jitter", "0.01")
-    done = fleet_smi("agent", *flags, env=simulated(TWO))
+    done = run_fleet_smi("agent", *flags, env=simulated(TWO))
     assert done.returncode == 0, done.stderr
     (written,) = folder.iterdir()
     assert written.suffix == ".fsmi"
@@ -99,22 +99,22 @@ def test_once_leaves_one_file_in_the_folder(simulated: Simulated, tmp_path: Path
 def test_what_makes_no_sense_is_refused_in_one_line(
     simulated: Simulated, flags: tuple[str, ...], words: str
 ) -> None:
-    assert_one_line(fleet_smi("agent", *flags, env=simulated(TWO)), 2, words)
+    assert_error_line(run_fleet_smi("agent", *flags, env=simulated(TWO)), 2, words)
 
 
-def test_a_way_that_is_named_is_the_only_one(simulated: Simulated, sink: Sink) -> None:
+def test_a_way_that_is_named_is_the_only_one(simulated: Simulated, sink: FakeHub) -> None:
     env = simulated(TWO) | {"FLEET_SMI_AGENT_TO": sink.url}
-    assert fleet_smi("agent", "--stdout", "--once", env=env).returncode == 0
-    assert sink.heard == []
+    assert run_fleet_smi("agent", "--stdout", "--once", env=env).returncode == 0
+    assert sink.received == []
 
 
 def test_without_flags_the_settings_say_where_to(
-    simulated: Simulated, sink: Sink, tmp_path: Path
+    simulated: Simulated, sink: FakeHub, tmp_path: Path
 ) -> None:
     settings = {"FLEET_SMI_AGENT_TO": sink.url, "FLEET_SMI_AGENT_STATE": str(tmp_path)}
-    done = fleet_smi("agent", "--once", env=simulated(TWO) | settings)
+    done = run_fleet_smi("agent", "--once", env=simulated(TWO) | settings)
     assert done.returncode == 0, done.stderr
-    assert [each.sequence for each in sink.heard] == [1]
+    assert [each.sequence for each in sink.received] == [1]
 
 
 def test_it_answers_to_the_names_that_its_settings_have(simulated: Simulated, start: Start) -> None:
@@ -137,21 +137,21 @@ def test_it_answers_to_the_names_that_its_settings_have(simulated: Simulated, st
 
 
 def test_once_fails_in_one_line_where_nobody_listens(
-    simulated: Simulated, sink: Sink, tmp_path: Path
+    simulated: Simulated, sink: FakeHub, tmp_path: Path
 ) -> None:
-    sink.die()
+    sink.kill()
     flags = ("--to", sink.url, "--once", "--state", str(tmp_path))
-    assert_one_line(fleet_smi("agent", *flags, env=simulated(TWO)), 3, "nobody listens there")
+    assert_error_line(run_fleet_smi("agent", *flags, env=simulated(TWO)), 3, "nobody listens there")
 
 
 def test_commands_leave_the_machine_only_as_far_as_it_is_set_to_tell(
-    simulated: Simulated, people: People
+    simulated: Simulated, people: UserProcesses
 ) -> None:
     pid = people.start("sleep", "599")
     env = simulated(Scenario(gpus=[SimGpu(processes=[SimProcess(pid=pid, memory=1 << 30)])]))
     for setting, told in (("full", "sleep 599"), ("name", None)):
         set_so = env | {"FLEET_SMI_NODE_COMMANDS": setting}
-        done = fleet_smi("agent", "--stdout", "--once", env=set_so)
+        done = run_fleet_smi("agent", "--stdout", "--once", env=set_so)
         (process,) = read(done.stdout).gpus[0].processes or ()
         assert (process.name, process.command) == ("sleep", told)
 
@@ -165,17 +165,17 @@ def test_reports_come_on_ticks_and_one_life_is_numbered(simulated: Simulated, st
 
 
 def test_no_sample_is_missing_after_the_hub_was_away(
-    simulated: Simulated, start: Start, sink: Sink
+    simulated: Simulated, start: Start, sink: FakeHub
 ) -> None:
     agent = start("--to", sink.url, "--interval", "0.1", env=simulated(TWO))
     wait_until(lambda: len(sink.sequences()) >= 3)
-    sink.keeps = False
+    sink.stores_reports = False
     wait_until(lambda: len(sink.sequences()) >= 6)
-    sink.die()
+    sink.kill()
     lost = max(sink.sequences())
     end_of_outage = time.monotonic() + 1.5
     wait_until(lambda: time.monotonic() > end_of_outage)
-    sink.keeps = True
+    sink.stores_reports = True
     sink.start()
     wait_until(lambda: max(sink.sequences(), default=0) > lost + 20)
     agent.terminate()
@@ -186,9 +186,9 @@ def test_no_sample_is_missing_after_the_hub_was_away(
 
 
 def test_what_an_agent_could_not_send_the_next_one_does(
-    simulated: Simulated, start: Start, sink: Sink, tmp_path: Path
+    simulated: Simulated, start: Start, sink: FakeHub, tmp_path: Path
 ) -> None:
-    sink.die()
+    sink.kill()
     first = start("--to", sink.url, "--interval", "0.1", env=simulated(TWO))
     spool = tmp_path / "state" / "spool"
     wait_until(lambda: spool.exists() and any(path.stat().st_size for path in spool.iterdir()))
@@ -196,8 +196,10 @@ def test_what_an_agent_could_not_send_the_next_one_does(
     first.wait()
     sink.start()
     start("--to", sink.url, "--interval", "0.1", env=simulated(TWO))
-    wait_until(lambda: len({each.run_id for each in sink.heard}) == 2)
-    assert min(each.sequence for each in sink.heard if each.run_id == sink.heard[0].run_id) == 1
+    wait_until(lambda: len({each.run_id for each in sink.received}) == 2)
+    assert (
+        min(each.sequence for each in sink.received if each.run_id == sink.received[0].run_id) == 1
+    )
 
 
 def test_a_hung_driver_does_not_stop_the_heartbeat_and_is_told(
@@ -241,9 +243,9 @@ def test_the_process_that_reads_after_a_hang_ends_with_the_agent(
 
 
 def test_it_ends_at_once_while_the_hub_hangs_and_keeps_what_was_unsent(
-    simulated: Simulated, start: Start, sink: Sink
+    simulated: Simulated, start: Start, sink: FakeHub
 ) -> None:
-    sink.hangs.set()
+    sink.hanging.set()
     env = simulated(TWO)
     agent = start("--to", sink.url, "--interval", "0.1", env=env)
     wait_until(lambda: len(threads_of(agent.pid)) > 2)  # its own, the reader and the sender
@@ -251,19 +253,19 @@ def test_it_ends_at_once_while_the_hub_hangs_and_keeps_what_was_unsent(
     agent.terminate()
     assert agent.wait(5) == 0
     assert time.monotonic() - began < 2
-    sink.hangs.clear()
+    sink.hanging.clear()
     start("--to", sink.url, env=env)
-    wait_until(lambda: len({each.run_id for each in sink.heard}) == 2)
+    wait_until(lambda: len({each.run_id for each in sink.received}) == 2)
 
 
 def test_a_second_agent_with_the_same_state_is_refused(
-    simulated: Simulated, start: Start, sink: Sink, tmp_path: Path
+    simulated: Simulated, start: Start, sink: FakeHub, tmp_path: Path
 ) -> None:
     env = simulated(TWO)
     start("--to", sink.url, env=env)
-    wait_until(lambda: bool(sink.heard))
+    wait_until(lambda: bool(sink.received))
     flags = ("--to", sink.url, "--state", str(tmp_path / "state"))
-    assert_one_line(fleet_smi("agent", *flags, env=env), 2, "another agent")
+    assert_error_line(run_fleet_smi("agent", *flags, env=env), 2, "another agent")
 
 
 def children_of(pid: int) -> list[int]:
@@ -282,11 +284,11 @@ def is_handling(pid: int, number: signal.Signals) -> bool:
 
 
 def test_what_it_keeps_is_for_its_own_eyes(
-    tmp_path: Path, simulated: Simulated, sink: Sink
+    tmp_path: Path, simulated: Simulated, sink: FakeHub
 ) -> None:
     state = tmp_path / "above" / "state"
     flags = ("--to", sink.url, "--once", "--state", str(state))
-    assert fleet_smi("agent", *flags, env=simulated(TWO)).returncode == 0
+    assert run_fleet_smi("agent", *flags, env=simulated(TWO)).returncode == 0
     assert state.stat().st_mode & 0o777 == 0o700
     state.chmod(0o777)
-    assert_one_line(fleet_smi("agent", *flags, env=simulated(TWO)), 2, f"chmod go-w {state}")
+    assert_error_line(run_fleet_smi("agent", *flags, env=simulated(TWO)), 2, f"chmod go-w {state}")

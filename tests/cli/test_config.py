@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fleet_smi.config import SETTINGS
-from tests.cli.program import assert_one_line, fleet_smi
+from tests.cli.program import assert_error_line, run_fleet_smi
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def write_settings(home: Path, text: str) -> Path:
 
 
 def shown(env: dict[str, str]) -> dict[str, dict[str, Any]]:
-    done = fleet_smi("config", "show", "--json", env=env)
+    done = run_fleet_smi("config", "show", "--json", env=env)
     assert done.returncode == 0, done.stderr
     return {one["name"]: one for one in msgspec.json.decode(done.stdout)["settings"]}
 
@@ -52,7 +52,7 @@ def test_show_tells_every_setting_and_where_it_comes_from(
 
 def test_show_is_a_table_for_eyes(env: dict[str, str], tmp_path: Path) -> None:
     file = write_settings(tmp_path, '[node.labels]\nrack = "a"\n')
-    lines = fleet_smi("config", "show", env=env).stdout.splitlines()
+    lines = run_fleet_smi("config", "show", env=env).stdout.splitlines()
     rows = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
     assert rows["SETTING"].split() == ["VALUE", "FROM"]
     assert rows["node.labels"].split() == ["{", "rack", "=", '"a"', "}", f"{file}:1"]
@@ -63,7 +63,7 @@ def test_show_does_not_tell_secrets(env: dict[str, str]) -> None:
     for name in ("AGENT_JOIN", "AGENT_SERVE_TOKEN", "HUB_PULL_TOKEN", "CLIENT_TOKEN"):
         env[f"FLEET_SMI_{name}"] = "hunter2"
     for flags in ((), ("--json",)):
-        said = fleet_smi("config", "show", *flags, env=env).stdout
+        said = run_fleet_smi("config", "show", *flags, env=env).stdout
         assert "hunter2" not in said
         assert said.count("set, not shown") == 4
 
@@ -71,7 +71,7 @@ def test_show_does_not_tell_secrets(env: dict[str, str]) -> None:
 def test_check_finds_every_mistake(env: dict[str, str], tmp_path: Path) -> None:
     file = write_settings(tmp_path, "[node]\nnam = 1\n[agent]\nto = 'hub'\n")
     env["FLEET_SMI_CLIENT_HUB"] = "ftp://hub"
-    done = fleet_smi("config", "check", env=env)
+    done = run_fleet_smi("config", "check", env=env)
     assert done.returncode == 2
     assert done.stdout.splitlines() == [
         f"{file}:2: unknown key `nam` in [node]; did you mean `name`?",
@@ -82,15 +82,15 @@ def test_check_finds_every_mistake(env: dict[str, str], tmp_path: Path) -> None:
 
 def test_check_finds_a_variable_that_nothing_reads(env: dict[str, str]) -> None:
     env |= {"FLEET_SMI_LISTEN": ":7070", "FLEET_SMI_SIM": "/machine", "FLEET_SMI_DEBUG": "1"}
-    assert fleet_smi("config", "show", env=env).returncode == 0
-    done = fleet_smi("config", "check", env=env)
+    assert run_fleet_smi("config", "show", env=env).returncode == 0
+    done = run_fleet_smi("config", "check", env=env)
     assert done.returncode == 2
     assert done.stdout == "FLEET_SMI_LISTEN: unknown setting; did you mean FLEET_SMI_HUB_LISTEN?\n"
 
 
 def test_check_says_when_all_is_fine(env: dict[str, str], tmp_path: Path) -> None:
     file = write_settings(tmp_path, "")
-    done = fleet_smi("config", "check", env=env)
+    done = run_fleet_smi("config", "check", env=env)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("fine: ")
     assert str(file) in done.stdout
@@ -100,13 +100,15 @@ def test_init_writes_a_file_that_is_fine_and_never_overwrites(
     env: dict[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / "new/fleet-smi.toml"
-    done = fleet_smi("config", "init", "--path", str(file), env=env)
+    done = run_fleet_smi("config", "init", "--path", str(file), env=env)
     assert (done.returncode, done.stdout) == (0, f"wrote {file}\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert fleet_smi("config", "check", "--config", str(file), env=env).stdout == f"fine: {file}\n"
+    assert (
+        run_fleet_smi("config", "check", "--config", str(file), env=env).stdout == f"fine: {file}\n"
+    )
     before = file.read_text()
-    again = fleet_smi("config", "init", "--path", str(file), env=env)
-    assert_one_line(again, 2, f"{file} is there already and is not overwritten")
+    again = run_fleet_smi("config", "init", "--path", str(file), env=env)
+    assert_error_line(again, 2, f"{file} is there already and is not overwritten")
     assert file.read_text() == before
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
@@ -114,13 +116,15 @@ def test_init_writes_a_file_that_is_fine_and_never_overwrites(
 def test_init_does_not_write_through_a_link(env: dict[str, str], tmp_path: Path) -> None:
     link = tmp_path / "link.toml"
     link.symlink_to(tmp_path / "elsewhere")
-    assert_one_line(fleet_smi("config", "init", "--path", str(link), env=env), 2, "there already")
+    assert_error_line(
+        run_fleet_smi("config", "init", "--path", str(link), env=env), 2, "there already"
+    )
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_init_that_cannot_write_says_so(env: dict[str, str]) -> None:
-    done = fleet_smi("config", "init", "--path", "/proc/fleet-smi/x.toml", env=env)
-    assert_one_line(done, 1, "/proc/fleet-smi/x.toml cannot be written: No such file")
+    done = run_fleet_smi("config", "init", "--path", "/proc/fleet-smi/x.toml", env=env)
+    assert_error_line(done, 1, "/proc/fleet-smi/x.toml cannot be written: No such file")
 
 
 def test_the_named_file_stands_alone(env: dict[str, str], tmp_path: Path) -> None:
@@ -153,8 +157,8 @@ def test_the_named_file_stands_alone(env: dict[str, str], tmp_path: Path) -> Non
 )
 def test_a_named_file_that_is_not_there_is_refused(env: dict[str, str], command: str) -> None:
     for name in ("/no/such.toml", ""):
-        done = fleet_smi(*command.split(), "--config", name, env=env)
-        assert_one_line(done, 2, "which is not a file")
+        done = run_fleet_smi(*command.split(), "--config", name, env=env)
+        assert_error_line(done, 2, "which is not a file")
 
 
 def test_the_file_can_be_named_before_and_after_a_deed(env: dict[str, str], tmp_path: Path) -> None:
@@ -162,6 +166,6 @@ def test_the_file_can_be_named_before_and_after_a_deed(env: dict[str, str], tmp_
     mine.write_text(f'[hub]\nstate = "{tmp_path / "mine"}"\n')
     named = ("--config", str(mine))
     for words in (("hub", *named, "token", "add"), ("hub", "token", "add", *named)):
-        assert fleet_smi(*words, "--role", "viewer", env=env).returncode == 0
-    listed = fleet_smi("hub", "token", "list", "--json", *named, env=env)
+        assert run_fleet_smi(*words, "--role", "viewer", env=env).returncode == 0
+    listed = run_fleet_smi("hub", "token", "list", "--json", *named, env=env)
     assert len(msgspec.json.decode(listed.stdout)["tokens"]) == 2

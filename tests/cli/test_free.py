@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
-from tests.cli.program import assert_one_line, fleet_smi
-from tests.machines import People
+from tests.cli.program import assert_error_line, run_fleet_smi
+from tests.machines import UserProcesses
 from tests.sim.fixtures import Simulated
 
 
 @pytest.fixture
-def env(people: People, simulated: Simulated) -> dict[str, str]:
+def env(people: UserProcesses, simulated: Simulated) -> dict[str, str]:
     """Free: 1 (hot), 3 (cool), 4 (small). Taken: 0. Broken: 2."""
     busy = SimGpu(
         memory_used=10 * GIB, util_gpu=90, processes=[SimProcess(pid=people.start(), memory=GIB)]
@@ -29,31 +29,33 @@ def env(people: People, simulated: Simulated) -> dict[str, str]:
 
 
 def test_the_best_come_first(env: dict[str, str]) -> None:
-    done = fleet_smi("free", env=env)
+    done = run_fleet_smi("free", env=env)
     assert (done.returncode, done.stdout) == (0, "3,1,4\n")
 
 
 def test_as_many_as_asked_for(env: dict[str, str]) -> None:
-    assert fleet_smi("free", "-n", "1", env=env).stdout == "3\n"
+    assert run_fleet_smi("free", "-n", "1", env=env).stdout == "3\n"
 
 
 def test_enough_memory_is_asked_for_in_words(env: dict[str, str]) -> None:
-    assert fleet_smi("free", "--min-free", "40GiB", env=env).stdout == "3,1\n"
+    assert run_fleet_smi("free", "--min-free", "40GiB", env=env).stdout == "3,1\n"
 
 
 def test_by_uuid(env: dict[str, str]) -> None:
-    done = fleet_smi("free", "-n", "1", "--uuid", env=env)
+    done = run_fleet_smi("free", "-n", "1", "--uuid", env=env)
     assert done.stdout == "GPU-00000000-0000-4000-8000-000000000003\n"
 
 
 def test_only_the_model_asked_for(env: dict[str, str]) -> None:
-    assert fleet_smi("free", "--model", "h100", "-n", "1", env=env).stdout == "3\n"
-    assert_one_line(fleet_smi("free", "--model", "B200", env=env), 1, "no fitting GPU is free")
+    assert run_fleet_smi("free", "--model", "h100", "-n", "1", env=env).stdout == "3\n"
+    assert_error_line(
+        run_fleet_smi("free", "--model", "B200", env=env), 1, "no fitting GPU is free"
+    )
 
 
 def test_too_few_is_exit_1_and_nothing_on_stdout(env: dict[str, str]) -> None:
-    done = fleet_smi("free", "-n", "16", env=env)
-    assert_one_line(done, 1, "3 GPUs are free, 16 were asked for; the next likely one is")
+    done = run_fleet_smi("free", "-n", "16", env=env)
+    assert_error_line(done, 1, "3 GPUs are free, 16 were asked for; the next likely one is")
 
 
 def test_the_shell_gets_devices_for_cuda(env: dict[str, str]) -> None:
@@ -68,28 +70,28 @@ def test_the_shell_gets_devices_for_cuda(env: dict[str, str]) -> None:
 
 
 def test_each_gpu_is_explained(env: dict[str, str]) -> None:
-    said = fleet_smi("free", "-v", env=env | {"FLEET_SMI_NODE_NAME": "gpu07"}).stdout
+    said = run_fleet_smi("free", "-v", env=env | {"FLEET_SMI_NODE_NAME": "gpu07"}).stdout
     offered, refused = said.split("NOT OFFERED")
     assert all(f"gpu07:{index}" in offered for index in (1, 3, 4))
     assert "gpu07:0" in refused
     assert "gpu07:2   broken: lost" in refused
 
 
-def test_the_rules_of_older_systems_can_be_had(people: People, simulated: Simulated) -> None:
+def test_the_rules_of_older_systems_can_be_had(people: UserProcesses, simulated: Simulated) -> None:
     notebook = SimProcess(pid=people.start(), memory=500 * MIB)
     gpu = SimGpu(memory_used=800 * MIB, processes=[notebook])
     env = simulated(Scenario(gpus=[gpu]))
-    assert fleet_smi("free", "--policy", "memory", env=env).stdout == "0\n"
+    assert run_fleet_smi("free", "--policy", "memory", env=env).stdout == "0\n"
     for policy in ("free", "no-process", "load"):
-        assert fleet_smi("free", "--policy", policy, env=env).returncode == 1
+        assert run_fleet_smi("free", "--policy", policy, env=env).returncode == 1
 
 
 def test_mixed_models_come_with_a_word_on_cudas_order(simulated: Simulated) -> None:
     machine = [SimGpu(), SimGpu(name="NVIDIA A100-SXM4-40GB", memory_total=40 * GIB)]
     env = simulated(Scenario(gpus=machine))
-    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in fleet_smi("free", env=env).stderr
-    assert fleet_smi("free", env=env | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}).stderr == ""
-    assert fleet_smi("free", "--uuid", env=env).stderr == ""
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in run_fleet_smi("free", env=env).stderr
+    assert run_fleet_smi("free", env=env | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}).stderr == ""
+    assert run_fleet_smi("free", "--uuid", env=env).stderr == ""
 
 
 def test_a_mig_instance_is_offered_by_its_uuid(simulated: Simulated) -> None:
@@ -97,7 +99,7 @@ def test_a_mig_instance_is_offered_by_its_uuid(simulated: Simulated) -> None:
         mig=True,
         instances=[SimInstance(profile="1g.10gb", gi=7, uuid="MIG-seven", memory_used=12 * MIB)],
     )
-    assert fleet_smi("free", env=simulated(Scenario(gpus=[gpu]))).stdout == "MIG-seven\n"
+    assert run_fleet_smi("free", env=simulated(Scenario(gpus=[gpu]))).stdout == "MIG-seven\n"
 
 
 def test_whole_gpus_and_instances_are_not_mixed(simulated: Simulated) -> None:
@@ -106,22 +108,22 @@ def test_whole_gpus_and_instances_are_not_mixed(simulated: Simulated) -> None:
         instances=[SimInstance(profile="1g.10gb", gi=n, uuid=f"MIG-{n}") for n in (1, 2)],
     )
     env = simulated(Scenario(gpus=[sliced, SimGpu()]))
-    assert fleet_smi("free", "-n", "1", env=env).stdout == "1\n"
-    assert fleet_smi("free", "-n", "2", env=env).stdout == "MIG-1,MIG-2\n"
-    assert fleet_smi("free", "-n", "3", env=env).returncode == 1
+    assert run_fleet_smi("free", "-n", "1", env=env).stdout == "1\n"
+    assert run_fleet_smi("free", "-n", "2", env=env).stdout == "MIG-1,MIG-2\n"
+    assert run_fleet_smi("free", "-n", "3", env=env).returncode == 1
 
 
 def test_cards_of_two_vendors_are_never_mixed(
-    people: People, simulated: Simulated, tmp_path: Path
+    people: UserProcesses, simulated: Simulated, tmp_path: Path
 ) -> None:
     busy = SimProcess(pid=people.start(), memory=10 * GIB)
     nvidia = SimGpu(memory_used=11 * GIB, util_gpu=90, processes=[busy])
     amd_card(tmp_path / "root")
     env = simulated(Scenario(gpus=[nvidia])) | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root")}
-    assert_one_line(fleet_smi("free", "-n", "1", env=env), 1, "no GPU is free")
-    assert fleet_smi("free", "-n", "1", "--vendor", "amd", env=env).stdout == "0\n"
-    refused = fleet_smi("free", "--uuid", "--vendor", "amd", env=env)
-    assert_one_line(refused, 1, "tells no UUID of its own")
+    assert_error_line(run_fleet_smi("free", "-n", "1", env=env), 1, "no GPU is free")
+    assert run_fleet_smi("free", "-n", "1", "--vendor", "amd", env=env).stdout == "0\n"
+    refused = run_fleet_smi("free", "--uuid", "--vendor", "amd", env=env)
+    assert_error_line(refused, 1, "tells no UUID of its own")
 
 
 def amd_card(root: Path) -> None:
@@ -141,5 +143,5 @@ def amd_card(root: Path) -> None:
 
 
 def test_a_machine_without_gpus_has_none_to_offer(simulated: Simulated) -> None:
-    done = fleet_smi("free", "-n", "1", env=simulated(Scenario(init="no-driver")))
-    assert_one_line(done, 1, "no GPU is free")
+    done = run_fleet_smi("free", "-n", "1", env=simulated(Scenario(init="no-driver")))
+    assert_error_line(done, 1, "no GPU is free")

@@ -16,7 +16,7 @@ import pytest
 
 from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import FleetError
-from fleet_smi.hub.history.store import FILE
+from fleet_smi.hub.history.store import HISTORY_FILE
 from fleet_smi.model.history import Gap, Period
 from tests.machines import small_disk, wait_until
 
@@ -145,13 +145,13 @@ def test_a_hub_that_is_killed_goes_on_and_has_lost_a_few_seconds(cluster: Cluste
 
 
 def test_a_damaged_file_is_set_aside_and_that_is_told(cluster: Cluster) -> None:
-    wait_until(lambda: (cluster.state / FILE).stat().st_size > 0)
+    wait_until(lambda: (cluster.state / HISTORY_FILE).stat().st_size > 0)
     cluster.stop()
-    with (cluster.state / FILE).open("r+b") as damaged:
+    with (cluster.state / HISTORY_FILE).open("r+b") as damaged:
         damaged.write(b"no longer a database " * 100)
     cluster.start_again()
     cluster.goes_on()
-    assert list(cluster.state.glob(f"{FILE}.damaged-*"))
+    assert list(cluster.state.glob(f"{HISTORY_FILE}.damaged-*"))
     wait_until(lambda: len(cluster.gaps()) == 1)
     assert "was damaged and is set aside" in cluster.gaps()[0].why
     assert "was damaged and is set aside" in cluster.complaints()

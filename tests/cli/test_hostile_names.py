@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
-from tests.cli.program import fleet_smi, gpus
-from tests.machines import People
+from tests.cli.program import run_fleet_smi, run_gpus
+from tests.machines import UserProcesses
 from tests.sim.fixtures import Simulated
 
 HOSTILE = {
@@ -27,7 +27,9 @@ HOSTILE = {
 
 
 @pytest.fixture
-def env(request: pytest.FixtureRequest, people: People, simulated: Simulated) -> dict[str, str]:
+def env(
+    request: pytest.FixtureRequest, people: UserProcesses, simulated: Simulated
+) -> dict[str, str]:
     """A machine on whose GPU runs a process with a hostile command line."""
     arguments = [part or b"-" for part in HOSTILE[request.param].split(b"\0")]
     pid = people.start(sys.executable, "-c", "import signal; signal.pause()", *arguments)
@@ -45,7 +47,7 @@ def has_control_characters(text: str) -> bool:
 
 @hostile
 def test_the_terminal_is_not_disturbed(env: dict[str, str]) -> None:
-    done = fleet_smi("-p", "-v", env=env | {"COLUMNS": "80"})
+    done = run_fleet_smi("-p", "-v", env=env | {"COLUMNS": "80"})
     assert done.returncode == 0, done.stderr
     assert not has_control_characters(done.stdout)
     assert len(done.stdout.splitlines()) <= 8
@@ -53,7 +55,7 @@ def test_the_terminal_is_not_disturbed(env: dict[str, str]) -> None:
 
 @hostile
 def test_json_carries_it_as_harmless_text_of_bounded_length(env: dict[str, str]) -> None:
-    (gpu,) = gpus(env=env)
+    (gpu,) = run_gpus(env=env)
     command = gpu["processes"][0]["command"]
     assert not has_control_characters(command)
     assert len(command) <= 4096
@@ -61,14 +63,14 @@ def test_json_carries_it_as_harmless_text_of_bounded_length(env: dict[str, str])
 
 @hostile
 def test_csv_keeps_its_columns_and_runs_no_formula(env: dict[str, str]) -> None:
-    done = fleet_smi("--csv", env=env)
+    done = run_fleet_smi("--csv", env=env)
     header, row = csv.reader(io.StringIO(done.stdout))
     assert len(header) == len(row)
     assert not any(cell.startswith(("=", "+", "@", "-")) for cell in row)
 
 
 def test_a_program_with_a_hostile_name_is_shown_by_it(
-    people: People, simulated: Simulated, tmp_path: Path
+    people: UserProcesses, simulated: Simulated, tmp_path: Path
 ) -> None:
     sleep = shutil.which("sleep")
     assert sleep is not None
@@ -76,7 +78,7 @@ def test_a_program_with_a_hostile_name_is_shown_by_it(
     shutil.copy(sleep, program)
     process = SimProcess(pid=people.start(str(program), "600"), memory=GIB)
     env = simulated(Scenario(gpus=[SimGpu(memory_used=2 * GIB, processes=[process])]))
-    (said,) = gpus(env=env)
+    (said,) = run_gpus(env=env)
     assert said["processes"][0]["user"] is not None
     assert said["processes"][0]["started_at"] is not None
     assert not has_control_characters(said["processes"][0]["name"])
@@ -84,7 +86,7 @@ def test_a_program_with_a_hostile_name_is_shown_by_it(
 
 def test_a_hostile_gpu_name_is_shown_as_text(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(name="H100 \x1b[31m\x9b2J evil")]))
-    done = fleet_smi(env=env)
+    done = run_fleet_smi(env=env)
     assert "evil" in done.stdout
     assert not has_control_characters(done.stdout)
 

@@ -16,11 +16,11 @@ import pytest
 from sqlalchemy import Engine
 
 from fleet_smi.cli import hub_access
-from fleet_smi.cli.main import Parser
+from fleet_smi.cli.main import CommandParser
 from fleet_smi.errors import UsageError
-from fleet_smi.hub.credentials import Credentials
+from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
-from fleet_smi.server.tls import self_signed
+from fleet_smi.server.tls import ensure_self_signed
 
 PASSWORD = "correct horse battery"
 Run = Callable[..., str]
@@ -36,7 +36,7 @@ def run(state: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs one of the commands as `fleet-smi hub` does; what it printed."""
 
     def hub(*words: str) -> str:
-        parser = Parser(prog="fleet-smi hub", allow_abbrev=False)
+        parser = CommandParser(prog="fleet-smi hub", allow_abbrev=False)
         parser.add_argument("--state")
         hub_access.add_parsers(parser.add_subparsers(dest="action"))
         assert hub_access.run(parser.parse_args([*words, "--state", str(state)])) == 0
@@ -46,10 +46,10 @@ def run(state: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
-def credentials(state: Path) -> Iterator[Credentials]:
+def credentials(state: Path) -> Iterator[CredentialCache]:
     """A hub that runs on the same database."""
     engine: Engine = open_database(state)
-    opened = Credentials(engine)
+    opened = CredentialCache(engine)
     yield opened
     opened.close()
     engine.dispose()
@@ -67,30 +67,32 @@ def tokens(run: Run, *words: str) -> list[dict[str, Any]]:
 
 
 def test_a_token_that_is_added_is_good_on_the_running_hub(
-    run: Run, credentials: Credentials
+    run: Run, credentials: CredentialCache
 ) -> None:
     token = run("token", "add", "--role", "viewer", "--note", "bob").strip()
     credentials.refresh()
-    who = credentials.identify(token)
+    who = credentials.identify_token(token)
     assert who is not None
     assert (who.role, who.name) == ("viewer", "bob")
 
 
-def test_a_token_that_is_revoked_is_good_no_longer(run: Run, credentials: Credentials) -> None:
+def test_a_token_that_is_revoked_is_good_no_longer(run: Run, credentials: CredentialCache) -> None:
     token = run("token", "add", "--role", "admin").strip()
     (listed,) = tokens(run)
     run("token", "revoke", listed["id"])
     credentials.refresh()
-    assert credentials.identify(token) is None
+    assert credentials.identify_token(token) is None
     assert tokens(run) == []
     assert [each["id"] for each in tokens(run, "--all")] == [listed["id"]]
 
 
-def test_a_nodes_credential_is_revoked_by_the_nodes_id(run: Run, credentials: Credentials) -> None:
+def test_a_nodes_credential_is_revoked_by_the_nodes_id(
+    run: Run, credentials: CredentialCache
+) -> None:
     key = run("token", "add", "--role", "join").strip()
-    credentials.join(key, "id-1", "gpu1")
+    credentials.redeem_join_token(key, "id-1", "gpu1")
     run("token", "revoke", "id-1")
-    assert credentials.join(key, "id-1", "gpu1").secret
+    assert credentials.redeem_join_token(key, "id-1", "gpu1").secret
 
 
 def test_what_cannot_be_revoked_is_named_and_the_rest_is(run: Run) -> None:
@@ -130,7 +132,7 @@ def test_a_token_is_shown_once(run: Run) -> None:
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(
-    run: Run, credentials: Credentials, words: tuple[str, ...], why: str
+    run: Run, credentials: CredentialCache, words: tuple[str, ...], why: str
 ) -> None:
     with pytest.raises(UsageError, match=why) as told:
         run(*words)
@@ -154,7 +156,7 @@ def test_where_no_hub_has_been_nothing_is_made(run: Run, state: Path, words: lis
 
 
 def test_a_person_who_is_added_can_log_in(
-    run: Run, credentials: Credentials, monkeypatch: pytest.MonkeyPatch
+    run: Run, credentials: CredentialCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     typed(monkeypatch, PASSWORD)
     run("user", "add", "alice", "--role", "admin")
@@ -197,16 +199,16 @@ def test_who_types_a_password_types_it_twice_unseen(run: Run, state: Path, again
     assert ("alice" in run("user", "list")) == (again == PASSWORD)
 
 
-def test_the_join_line_lets_a_node_in(run: Run, credentials: Credentials, state: Path) -> None:
-    fingerprint = self_signed(state, ["gpuhub"]).fingerprint
+def test_the_join_line_lets_a_node_in(run: Run, credentials: CredentialCache, state: Path) -> None:
+    fingerprint = ensure_self_signed(state, ["gpuhub"]).fingerprint
     words = shlex.split(run("join-command", "--url", "https://gpuhub:7070"))
     assert words[:5] == ["fleet-smi", "agent", "--to", "https://gpuhub:7070", "--join"]
     assert words[6:] == ["--fingerprint", fingerprint]
-    assert credentials.join(words[5], "id-1", "gpu1").secret
+    assert credentials.redeem_join_token(words[5], "id-1", "gpu1").secret
 
 
 def test_the_join_line_pins_nothing_where_there_is_no_tls(run: Run, state: Path) -> None:
-    self_signed(state, ["gpuhub"])
+    ensure_self_signed(state, ["gpuhub"])
     assert "--fingerprint" not in run("join-command", "--url", "http://gpuhub:7070")
 
 
@@ -222,7 +224,7 @@ def test_the_join_line_names_this_machine_and_ends_after_a_week(run: Run) -> Non
 def test_the_state_folder_may_be_named_before_the_command_too(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parser = Parser(prog="fleet-smi hub")
+    parser = CommandParser(prog="fleet-smi hub")
     parser.add_argument("--state")
     hub_access.add_parsers(parser.add_subparsers(dest="action"))
     args = parser.parse_args(["--state", str(state), "token", "add", "--role", "viewer"])

@@ -18,9 +18,9 @@ from urllib.request import urlopen
 import pytest
 
 from fleet_smi.client.hub import HubClient
-from fleet_smi.hub.state import ADMIN_TOKEN
+from fleet_smi.hub.state import ADMIN_TOKEN_FILE
 from sim.scenario import Scenario, SimGpu
-from tests.cli.program import assert_one_line, fleet_smi
+from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.machines import wait_until
 from tests.sim.fixtures import Simulated
 
@@ -89,7 +89,7 @@ def test_a_hub_says_where_it_is_and_ends_when_told(
     code, seconds, complaints = ended(hub, number)
     assert (code, complaints) == (0, "")
     assert seconds < 5
-    assert not (state / ADMIN_TOKEN).exists()
+    assert not (state / ADMIN_TOKEN_FILE).exists()
 
 
 def test_a_hub_whose_state_is_gone_goes_on_and_ends_when_told(
@@ -120,7 +120,7 @@ def test_a_hub_that_may_not_start_says_why_in_one_line(tmp_path: Path, env: dict
         (("--pull", "gpu01:99999"), "gpu01:99999"),
         (("--listen", "nonsense"), "is not an address"),
     ):
-        assert_one_line(fleet_smi("hub", *flags, *state, env=env), 2, words)
+        assert_error_line(run_fleet_smi("hub", *flags, *state, env=env), 2, words)
 
 
 def test_a_hub_hears_a_folder_and_a_machine_that_serves(
@@ -176,13 +176,15 @@ def test_up_for_others_prints_a_token_and_the_line_to_join(
     wait_until(lambda: client.fleet().summary.gpus == 1)
     client.close()
     line = ("--to", url, "--join", join[2], "--fingerprint", join[3])
-    joined = fleet_smi("agent", *line, "--once", "--state", str(tmp_path / "agent"), env=env)
+    joined = run_fleet_smi("agent", *line, "--once", "--state", str(tmp_path / "agent"), env=env)
     assert joined.returncode == 0, joined.stderr
     assert f'joined="{url}"' in joined.stderr
 
 
 def test_the_demo_shows_its_fleet_once(env: dict[str, str]) -> None:
-    done = fleet_smi("demo", "--once", "--listen", str(free_port()), env=env, seconds=60)
+    done = run_fleet_smi(
+        "demo", "--once", "--listen", str(free_port()), env=env, timeout_seconds=60
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "of 12 nodes" in done.stdout
     for state in ("free", "busy", "held", "ghost", "broken"):
@@ -190,7 +192,9 @@ def test_the_demo_shows_its_fleet_once(env: dict[str, str]) -> None:
 
 
 def test_the_demo_as_json_is_a_fleet_of_twelve_over_the_real_wire(env: dict[str, str]) -> None:
-    done = fleet_smi("demo", "--json", "--listen", str(free_port()), env=env, seconds=60)
+    done = run_fleet_smi(
+        "demo", "--json", "--listen", str(free_port()), env=env, timeout_seconds=60
+    )
     view = json.loads(done.stdout)
     assert view["summary"]["nodes"] == 12
     assert {node["via"] for node in view["nodes"]} == {"push"}
@@ -201,7 +205,7 @@ def test_the_demo_goes_on_until_it_is_told_to_end(env: dict[str, str], start: St
     port = free_port()
     demo = start("demo", "--listen", str(port), env=env)
     assert f"--hub http://127.0.0.1:{port}" in first_words(demo, "Ctrl-C ends it.")
-    table = fleet_smi("free", "--hub", f"http://127.0.0.1:{port}", env=env)
+    table = run_fleet_smi("free", "--hub", f"http://127.0.0.1:{port}", env=env)
     assert table.returncode == 0
     code, seconds, complaints = ended(demo, signal.SIGINT)
     assert (code, complaints) == (0, "")
@@ -224,5 +228,5 @@ def test_where_there_are_gpus_the_demo_gives_way_to_them(
 def test_a_demo_on_a_port_that_is_taken_says_so(env: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        done = fleet_smi("demo", "--once", "--listen", str(port), env=env)
-    assert_one_line(done, 2, "cannot listen on")
+        done = run_fleet_smi("demo", "--once", "--listen", str(port), env=env)
+    assert_error_line(done, 2, "cannot listen on")

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from sim.scenario import Scenario, SimGpu
-from tests.cli.program import fleet_json, fleet_smi
+from tests.cli.program import run_fleet_smi, run_json
 from tests.machines import wait_until
 from tests.sim.fixtures import Simulated
-from tests.trees import kernel_with
+from tests.trees import write_nvidia_kernel_files
 
 HUNG = {
     "nvmlInit": Scenario(gpus=[SimGpu(), SimGpu()], faults={"nvmlInit": "never"}),
@@ -27,10 +27,10 @@ HUNG = {
 def test_the_command_answers_within_five_seconds_and_says_so(
     simulated: Simulated, tmp_path: Path, where: str
 ) -> None:
-    kernel_with(tmp_path / "root", "0000:10:00.0", "0000:11:00.0")
+    write_nvidia_kernel_files(tmp_path / "root", "0000:10:00.0", "0000:11:00.0")
     env = simulated(HUNG[where]) | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root")}
     began = time.monotonic()
-    done = fleet_smi(env=env)
+    done = run_fleet_smi(env=env)
     assert time.monotonic() - began < 5
     assert done.returncode == 0
     rows = [line for line in done.stdout.splitlines() if " broken " in line]
@@ -39,22 +39,22 @@ def test_the_command_answers_within_five_seconds_and_says_so(
 
 
 def test_free_offers_none_of_its_gpus(simulated: Simulated, tmp_path: Path) -> None:
-    kernel_with(tmp_path / "root", "0000:10:00.0", "0000:11:00.0")
+    write_nvidia_kernel_files(tmp_path / "root", "0000:10:00.0", "0000:11:00.0")
     env = simulated(HUNG["a field"]) | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root")}
-    done = fleet_smi("free", "-n", "1", env=env)
+    done = run_fleet_smi("free", "-n", "1", env=env)
     assert (done.returncode, done.stdout) == (1, "")
     assert "no GPU is free" in done.stderr
 
 
 def test_without_a_list_from_the_kernel_it_still_says_so(simulated: Simulated) -> None:
-    done = fleet_smi(env=simulated(HUNG["nvmlInit"]))
+    done = run_fleet_smi(env=simulated(HUNG["nvmlInit"]))
     assert done.returncode == 0
     assert "driver not answering" in done.stdout
 
 
 def test_gpus_that_were_met_before_the_driver_hung_are_still_listed(simulated: Simulated) -> None:
     machine = [SimGpu(uuid="GPU-a"), SimGpu(faults={"PowerUsage": "never"}), SimGpu()]
-    (node,) = fleet_json(env=simulated(Scenario(gpus=machine)))["nodes"]
+    (node,) = run_json(env=simulated(Scenario(gpus=machine)))["nodes"]
     assert [gpu["verdict"]["state"] for gpu in node["gpus"]] == ["broken"] * 3
     assert node["gpus"][0]["uuid"] == "GPU-a"
     assert "driver not answering" in node["gpus"][2]["verdict"]["reason"]
@@ -78,7 +78,7 @@ def test_a_driver_that_falls_silent_breaks_the_gpus_that_were_watched(
 
 def test_a_slow_driver_is_not_a_hung_one(simulated: Simulated) -> None:
     slow = [SimGpu(faults={"PowerUsage": "slow=600"}) for _ in range(8)]
-    assert fleet_json(env=simulated(Scenario(gpus=slow)))["summary"]["free"] == 8
+    assert run_json(env=simulated(Scenario(gpus=slow)))["summary"]["free"] == 8
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
@@ -96,7 +96,7 @@ def test_a_reader_that_hangs_does_not_outlive_its_command(
 
 
 def test_the_rest_of_the_machine_is_still_told(simulated: Simulated) -> None:
-    (node,) = fleet_json(env=simulated(HUNG["nvmlInit"]))["nodes"]
+    (node,) = run_json(env=simulated(HUNG["nvmlInit"]))["nodes"]
     runs = {run["name"]: run["outcome"] for run in node["runs"]}
     assert (runs["nvidia"], runs["host"]) == ("failed", "ok")
     assert node["host"]["memory_total_bytes"] > 0
@@ -121,9 +121,9 @@ def test_looking_again_and_again_does_not_pile_up_readers(simulated: Simulated) 
 def test_a_driver_that_answers_again_is_read_again(simulated: Simulated) -> None:
     # The reader leaves a silent subject alone for a while; a new command asks at once.
     env = simulated(HUNG["a field"])
-    assert fleet_json(env=env)["nodes"][0]["runs"][0]["outcome"] == "failed"
+    assert run_json(env=env)["nodes"][0]["runs"][0]["outcome"] == "failed"
     simulated(Scenario(gpus=[SimGpu(), SimGpu()]))
-    assert fleet_json(env=env)["summary"]["free"] == 2
+    assert run_json(env=env)["summary"]["free"] == 2
 
 
 def test_nobody_waits_for_a_reader_that_hangs(simulated: Simulated) -> None:

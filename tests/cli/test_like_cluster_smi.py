@@ -12,34 +12,34 @@ import pytest
 
 from sim.scenario import Scenario, SimGpu
 from tests.builders import gpu, process
-from tests.cli.program import assert_one_line, fleet_smi
+from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.fleet.programs import free_port
-from tests.server.hubs import RunningHub
-from tests.server.routes.nodes_of import now
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.nodes_of import snapshot_now
 from tests.sim.fixtures import Simulated
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path / "hub") as running:
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path / "hub") as running:
         mine = process(4711, ME, name="python", command="python train.py")
         theirs = process(4712, "bob", name="python")
-        running.add(now("gpu01", gpu(processes=(mine,)), gpu(1)))
-        running.add(now("gpu02", gpu(uuid="GPU-other", processes=(theirs,))))
-        running.settle()
+        running.join_and_report(snapshot_now("gpu01", gpu(processes=(mine,)), gpu(1)))
+        running.join_and_report(snapshot_now("gpu02", gpu(uuid="GPU-other", processes=(theirs,))))
+        running.wait_until_published()
         yield running
 
 
 @pytest.fixture
-def env(tmp_path: Path, hub: RunningHub) -> dict[str, str]:
+def env(tmp_path: Path, hub: ThreadedHub) -> dict[str, str]:
     path = os.environ["PATH"]
     return {"HOME": str(tmp_path), "PATH": path, "FLEET_SMI_CLIENT_HUB": hub.url, "TERM": "xterm"}
 
 
 def shown(*flags: str, env: dict[str, str]) -> str:
-    done = fleet_smi("like", "cluster-smi", *flags, env=env)
+    done = run_fleet_smi("like", "cluster-smi", *flags, env=env)
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout
 
@@ -77,15 +77,15 @@ def test_nodes_and_users_are_chosen(env: dict[str, str]) -> None:
 
 
 def test_a_bad_pattern_is_told_in_one_line(env: dict[str, str]) -> None:
-    done = fleet_smi("like", "cluster-smi", "-n", "gpu[", env=env)
-    assert_one_line(done, 2, "is not a regular expression")
-    assert_one_line(fleet_smi("like", "cluster-smi", "-p=maybe", env=env), 2, "neither true")
+    done = run_fleet_smi("like", "cluster-smi", "-n", "gpu[", env=env)
+    assert_error_line(done, 2, "is not a regular expression")
+    assert_error_line(run_fleet_smi("like", "cluster-smi", "-p=maybe", env=env), 2, "neither true")
 
 
 @pytest.mark.parametrize("joined", ["-pt", "-pd", "-tp"])
 def test_joined_flags_are_refused_and_not_half_heard(env: dict[str, str], joined: str) -> None:
-    done = fleet_smi("like", "cluster-smi", joined, env=env)
-    assert_one_line(done, 2, "each flag has its own dash")
+    done = run_fleet_smi("like", "cluster-smi", joined, env=env)
+    assert_error_line(done, 2, "each flag has its own dash")
 
 
 def test_colour_can_be_had_and_be_refused(env: dict[str, str]) -> None:
@@ -98,7 +98,7 @@ def test_colour_can_be_had_and_be_refused(env: dict[str, str]) -> None:
 
 def test_a_hub_that_does_not_answer_is_told_and_not_waited_for(env: dict[str, str]) -> None:
     away = env | {"FLEET_SMI_CLIENT_HUB": f"http://127.0.0.1:{free_port()}"}
-    assert_one_line(fleet_smi("like", "cluster-smi", env=away), 3, "")
+    assert_error_line(run_fleet_smi("like", "cluster-smi", env=away), 3, "")
 
 
 def test_on_a_terminal_it_is_drawn_again_and_again(simulated: Simulated) -> None:
@@ -128,8 +128,8 @@ def test_without_zeromq_the_hub_says_what_to_install(tmp_path: Path) -> None:
     words = "pip install 'fleet-smi[zmq]'"
     ports = env | {"FLEET_SMI_HUB_CLUSTER_SMI_NODES": "9080"}
     flags = ("--listen", "127.0.0.1:0", "--state", str(tmp_path / "state"))
-    assert_one_line(fleet_smi("hub", *flags, env=ports), 2, words)
+    assert_error_line(run_fleet_smi("hub", *flags, env=ports), 2, words)
     asked = env | {"FLEET_SMI_HUB_CLUSTER_SMI_CLIENTS": "9081"}
-    assert_one_line(fleet_smi("hub", *flags, env=asked), 2, words)
-    told = fleet_smi("agent", "--cluster-smi", "old:9080", "--once", env=env)
-    assert_one_line(told, 2, words)
+    assert_error_line(run_fleet_smi("hub", *flags, env=asked), 2, words)
+    told = run_fleet_smi("agent", "--cluster-smi", "old:9080", "--once", env=env)
+    assert_error_line(told, 2, words)

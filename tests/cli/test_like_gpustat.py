@@ -15,9 +15,9 @@ import pytest
 
 from fleet_smi.hub.sources.files import FilesSource
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
-from tests.cli.program import assert_one_line, fleet_json, fleet_smi
-from tests.machines import People, wait_until
-from tests.server.hubs import RunningHub
+from tests.cli.program import assert_error_line, run_fleet_smi, run_json
+from tests.machines import UserProcesses, wait_until
+from tests.server.hubs import ThreadedHub
 from tests.sim.fixtures import Simulated
 
 HIDDEN_PID = 4_194_000
@@ -37,7 +37,7 @@ def the_real_one() -> None:
 
 
 @pytest.fixture
-def machine(simulated: Simulated, people: People, tmp_path: Path) -> dict[str, str]:
+def machine(simulated: Simulated, people: UserProcesses, tmp_path: Path) -> dict[str, str]:
     """Four cards: one at work, one free, one lost, one whose process cannot be seen."""
     pid = people.start_named("trainer", tmp_path, "600")
     cards = [
@@ -72,7 +72,7 @@ def real(*arguments: str, env: Mapping[str, str]) -> str:
 
 
 def ours(*arguments: str, env: Mapping[str, str]) -> str:
-    done = fleet_smi("like", "gpustat", *arguments, env=env)
+    done = run_fleet_smi("like", "gpustat", *arguments, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -153,7 +153,7 @@ def test_files_of_a_real_gpustat_are_a_fleet_without_a_hub(
 ) -> None:
     drop(tmp_path / "status-gpu", machine, *FILES)
     (tmp_path / "status-gpu" / "cml15").write_text("")
-    told = fleet_json("--dir", f"{tmp_path}/status-gpu/cml*", env=machine)
+    told = run_json("--dir", f"{tmp_path}/status-gpu/cml*", env=machine)
     nodes = {node["name"]: node for node in told["nodes"]}
     for name in FILES:
         assert [gpu["verdict"]["state"] for gpu in nodes[name]["gpus"]] == EXPECTED, name
@@ -171,12 +171,12 @@ def test_files_of_a_real_gpustat_are_heard_by_a_hub_beside_our_own_agents(
     folder = tmp_path / "status-gpu"
     drop(folder, machine, "cml11", "cml13")
     agent = ("agent", "--once", "--drop", str(folder))
-    assert fleet_smi(*agent, env=machine).returncode == 0
+    assert run_fleet_smi(*agent, env=machine).returncode == 0
     gpustat = ("--drop-format", "gpustat")
     named = machine | {"FLEET_SMI_NODE_NAME": "cml20"}
-    assert fleet_smi(*agent, *gpustat, env=named).returncode == 0
+    assert run_fleet_smi(*agent, *gpustat, env=named).returncode == 0
     assert (folder / "cml20.json").exists()
-    with RunningHub(tmp_path / "hub", [FilesSource(str(folder), interval_seconds=0.1)]) as hub:
+    with ThreadedHub(tmp_path / "hub", [FilesSource(str(folder), interval_seconds=0.1)]) as hub:
         wait_until(lambda: hub.fleet().summary.nodes_reporting == 4)
         view = hub.fleet()
     states = {node.name: [gpu.verdict.state for gpu in node.gpus] for node in view.nodes}
@@ -192,7 +192,7 @@ def test_a_stale_node_is_a_line_and_left_out_of_json(
     os.utime(tmp_path / "status-gpu" / "cml10", (0, 0))
     where = ("--dir", f"{tmp_path}/status-gpu")
     assert re.search(r"^\(cml10\) silent for \d+ d$", ours(*where, env=machine), re.MULTILINE)
-    done = fleet_smi("like", "gpustat", "--json", *where, env=machine)
+    done = run_fleet_smi("like", "gpustat", "--json", *where, env=machine)
     assert json.loads(done.stdout)["hostname"] == "cml13"
     assert "cml10 is silent" in done.stderr
 
@@ -209,8 +209,8 @@ def test_it_repeats_until_it_is_interrupted(machine: dict[str, str]) -> None:
 
 
 def test_json_and_watching_exclude_each_other(machine: dict[str, str]) -> None:
-    done = fleet_smi("like", "gpustat", "--json", "-i", env=machine)
-    assert_one_line(done, 1, "--json and --interval/-i can't be used together")
+    done = run_fleet_smi("like", "gpustat", "--json", "-i", env=machine)
+    assert_error_line(done, 1, "--json and --interval/-i can't be used together")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_json_and_watching_exclude_each_other(machine: dict[str, str]) -> None:
 def test_flags_that_make_no_sense_are_refused(
     machine: dict[str, str], flags: tuple[str, ...], words: str
 ) -> None:
-    assert_one_line(fleet_smi("like", "gpustat", *flags, env=machine), 2, words)
+    assert_error_line(run_fleet_smi("like", "gpustat", *flags, env=machine), 2, words)
 
 
 @pytest.mark.parametrize("flags", [(), ("-i",), ("--debug",)], ids=["once", "again", "debug"])
@@ -238,15 +238,17 @@ def test_without_a_driver_it_fails_as_gpustat_does(
     simulated: Simulated, flags: tuple[str, ...]
 ) -> None:
     env = simulated(Scenario(init="no-driver", gpus=[]))
-    assert_one_line(fleet_smi("like", "gpustat", "--here", *flags, env=env), 1, "NVIDIA driver")
+    assert_error_line(
+        run_fleet_smi("like", "gpustat", "--here", *flags, env=env), 1, "NVIDIA driver"
+    )
 
 
 def test_where_no_file_matches_every_look_says_so(machine: dict[str, str], tmp_path: Path) -> None:
     where = ("--dir", f"{tmp_path}/cml*")
     page = ("render", "--out", f"{tmp_path}/page")
     for command in ((), ("like", "gpustat"), ("like", "nvgpu", "list"), page):
-        done = fleet_smi(*command, *where, env=machine)
-        assert_one_line(done, 3, f"{tmp_path}/cml*: no file matches")
+        done = run_fleet_smi(*command, *where, env=machine)
+        assert_error_line(done, 3, f"{tmp_path}/cml*: no file matches")
 
 
 def test_no_gpus_are_no_failure(simulated: Simulated) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.builders import gpu, process
-from tests.cli.program import assert_one_line, fleet_smi
-from tests.machines import People
-from tests.server.hubs import RunningHub
-from tests.server.routes.nodes_of import now
+from tests.cli.program import assert_error_line, run_fleet_smi
+from tests.machines import UserProcesses
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.nodes_of import snapshot_now
 from tests.sim.fixtures import Simulated
 
 FREE = SimGpu(memory_used=4 * MIB)
@@ -20,7 +20,7 @@ FULL = SimGpu(memory_used=60 * GIB)
 
 
 def nvgpu(*arguments: str, env: dict[str, str]) -> str:
-    done = fleet_smi("like", "nvgpu", *arguments, env=env)
+    done = run_fleet_smi("like", "nvgpu", *arguments, env=env)
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout
 
@@ -34,7 +34,7 @@ def test_available_prints_indices_in_their_order(simulated: Simulated) -> None:
 
 
 def test_a_gpu_with_a_little_in_use_is_available_by_this_rule(
-    simulated: Simulated, people: People
+    simulated: Simulated, people: UserProcesses
 ) -> None:
     notebook = SimProcess(pid=people.start(), memory=500 * MIB)
     env = simulated(Scenario(gpus=[SimGpu(memory_used=500 * MIB, processes=[notebook])]))
@@ -43,15 +43,15 @@ def test_a_gpu_with_a_little_in_use_is_available_by_this_rule(
 
 @pytest.mark.parametrize("limit", ["0", "-1"])
 def test_a_limit_that_makes_no_sense_is_an_error(simulated: Simulated, limit: str) -> None:
-    done = fleet_smi(
+    done = run_fleet_smi(
         "like", "nvgpu", "available", "-l", limit, env=simulated(Scenario(gpus=[FREE]))
     )
-    assert_one_line(done, 2, "ask for one GPU or more")
+    assert_error_line(done, 2, "ask for one GPU or more")
 
 
 def test_a_limit_for_the_list_is_an_error_and_not_forgotten(simulated: Simulated) -> None:
-    done = fleet_smi("like", "nvgpu", "list", "-l", "3", env=simulated(Scenario(gpus=[FREE])))
-    assert_one_line(done, 2, "-l goes with available")
+    done = run_fleet_smi("like", "nvgpu", "list", "-l", "3", env=simulated(Scenario(gpus=[FREE])))
+    assert_error_line(done, 2, "-l goes with available")
 
 
 def test_what_is_not_known_to_be_free_has_a_mark_of_its_own(simulated: Simulated) -> None:
@@ -62,8 +62,8 @@ def test_what_is_not_known_to_be_free_has_a_mark_of_its_own(simulated: Simulated
 
 
 def test_nothing_available_prints_nothing_and_fails(simulated: Simulated) -> None:
-    done = fleet_smi("like", "nvgpu", "available", env=simulated(Scenario(gpus=[FULL])))
-    assert_one_line(done, 1, "no GPU has at most 20 % of its memory in use")
+    done = run_fleet_smi("like", "nvgpu", "available", env=simulated(Scenario(gpus=[FULL])))
+    assert_error_line(done, 1, "no GPU has at most 20 % of its memory in use")
 
 
 def test_what_is_lost_or_tells_no_memory_is_not_available(simulated: Simulated) -> None:
@@ -75,8 +75,8 @@ def test_what_is_lost_or_tells_no_memory_is_not_available(simulated: Simulated) 
 def test_a_machine_without_a_driver_is_one_line(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "PATH": "/nonexistent"}
     for command in ("available", "list"):
-        done = fleet_smi("like", "nvgpu", command, env=env)
-        assert_one_line(done, 1, "nvgpu: cannot ask the NVIDIA driver: ")
+        done = run_fleet_smi("like", "nvgpu", command, env=env)
+        assert_error_line(done, 1, "nvgpu: cannot ask the NVIDIA driver: ")
 
 
 def test_instances_are_printed_as_cuda_takes_them(simulated: Simulated) -> None:
@@ -86,12 +86,12 @@ def test_instances_are_printed_as_cuda_takes_them(simulated: Simulated) -> None:
 
 def test_mixed_models_come_with_a_warning_of_cudas_order(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[FREE, SimGpu(name="NVIDIA GeForce RTX 4090")]))
-    done = fleet_smi("like", "nvgpu", "available", env=env)
+    done = run_fleet_smi("like", "nvgpu", "available", env=env)
     assert (done.returncode, done.stdout) == (0, "0,1\n")
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in done.stderr
 
 
-def test_the_list_has_the_columns_of_nvgpu(simulated: Simulated, people: People) -> None:
+def test_the_list_has_the_columns_of_nvgpu(simulated: Simulated, people: UserProcesses) -> None:
     pid = people.start("sleep", "600")
     train = SimProcess(pid=pid, memory=60 * GIB)
     stuck = [SimProcess(pid=999_999_7, memory=GIB), SimProcess(pid=999_999_8, memory=GIB)]
@@ -112,15 +112,15 @@ def test_the_list_has_the_columns_of_nvgpu(simulated: Simulated, people: People)
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path / "hub") as running:
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path / "hub") as running:
         busy = gpu(0, memory_used_bytes=60 * GIB, processes=(process(7, "alice"),))
-        running.add(now("gpu10", busy, gpu(1)))
-        running.add(now("gpu2", gpu(0, uuid="GPU-2")))
+        running.join_and_report(snapshot_now("gpu10", busy, gpu(1)))
+        running.join_and_report(snapshot_now("gpu2", gpu(0, uuid="GPU-2")))
         yield running
 
 
-def test_over_a_hub_each_machine_is_named(hub: RunningHub, tmp_path: Path) -> None:
+def test_over_a_hub_each_machine_is_named(hub: ThreadedHub, tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path)}
     assert nvgpu("available", "--hub", hub.url, env=env) == "gpu2:0,gpu10:1\n"
     shown = nvgpu("list", "--hub", hub.url, env=env)

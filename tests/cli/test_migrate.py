@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import assert_one_line, fleet_smi
+from tests.cli.program import assert_error_line, run_fleet_smi
 
 INI = "[common]\nuser = monitor\nhosts = gpu01, gpu02\nkey_filename = /etc/key\n"
 
@@ -26,7 +26,7 @@ def ini(tmp_path: Path) -> str:
 def test_the_settings_are_printed_and_the_rest_is_told_beside_them(
     env: dict[str, str], ini: str
 ) -> None:
-    done = fleet_smi("migrate", ini, env=env)
+    done = run_fleet_smi("migrate", ini, env=env)
     assert done.returncode == 0
     assert tomllib.loads(done.stdout)["hub"] == {
         "ssh": ["monitor@gpu01", "monitor@gpu02"],
@@ -41,26 +41,26 @@ def test_what_is_written_is_a_settings_file_and_nothing_is_overwritten(
     env: dict[str, str], ini: str, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "fleet-smi.toml")
-    assert fleet_smi("migrate", ini, "--out", out, env=env).returncode == 0
-    shown = fleet_smi("config", "show", "--config", out, env=env)
+    assert run_fleet_smi("migrate", ini, "--out", out, env=env).returncode == 0
+    shown = run_fleet_smi("config", "show", "--config", out, env=env)
     assert '["monitor@gpu01", "monitor@gpu02"]' in shown.stdout, shown.stderr
     before = Path(out).read_text()
-    again = fleet_smi("migrate", ini, "--out", out, env=env)
-    assert_one_line(again, 2, "is there already and is not overwritten")
+    again = run_fleet_smi("migrate", ini, "--out", out, env=env)
+    assert_error_line(again, 2, "is there already and is not overwritten")
     assert Path(out).read_text() == before
 
 
 def test_hosts_are_for_the_way_that_is_named(env: dict[str, str], tmp_path: Path) -> None:
     hosts = tmp_path / "hosts.txt"
     hosts.write_text("gpu01\ngpu02:2222\n")
-    printed = fleet_smi("migrate", str(hosts), "--as", "ssh", env=env).stdout
+    printed = run_fleet_smi("migrate", str(hosts), "--as", "ssh", env=env).stdout
     assert tomllib.loads(printed) == {"hub": {"ssh": ["gpu01", "gpu02:2222"]}}
 
 
 def test_code_in_a_settings_file_is_never_run(env: dict[str, str], tmp_path: Path) -> None:
     trap, agents = tmp_path / "run", tmp_path / "nvgpu_master.cfg"
     agents.write_text(f"open({str(trap)!r}, 'w')\nAGENTS = ['self']\n")
-    done = fleet_smi("migrate", str(agents), env=env)
+    done = run_fleet_smi("migrate", str(agents), env=env)
     assert tomllib.loads(done.stdout) == {"hub": {"include_self": True}}
     assert "line 1: it is code, and is not run here" in done.stderr
     assert not trap.exists()
@@ -72,18 +72,18 @@ def test_a_file_of_no_known_kind_is_one_line(
 ) -> None:
     file = tmp_path / "notes"
     file.write_bytes(body)
-    assert_one_line(fleet_smi("migrate", str(file), env=env), 2, "settings file")
+    assert_error_line(run_fleet_smi("migrate", str(file), env=env), 2, "settings file")
 
 
 def test_a_file_that_is_not_there_is_one_line(env: dict[str, str]) -> None:
-    done = fleet_smi("migrate", "/nonexistent/hosts.txt", env=env)
-    assert_one_line(done, 2, "/nonexistent/hosts.txt cannot be read: No such file")
+    done = run_fleet_smi("migrate", "/nonexistent/hosts.txt", env=env)
+    assert_error_line(done, 2, "/nonexistent/hosts.txt cannot be read: No such file")
 
 
 def test_a_list_of_nobody_is_settings_without_anybody(env: dict[str, str], tmp_path: Path) -> None:
     agents, out = tmp_path / "a.cfg", tmp_path / "out.toml"
     agents.write_text("AGENTS = []\n")
-    done = fleet_smi("migrate", str(agents), "--out", str(out), env=env)
+    done = run_fleet_smi("migrate", str(agents), "--out", str(out), env=env)
     assert done.returncode == 0 and "AGENTS: there is none" in done.stderr
     assert tomllib.loads(out.read_text()) == {}
 
@@ -93,6 +93,6 @@ def test_nothing_to_take_over_is_told_and_nothing_written(
 ) -> None:
     agents, out = tmp_path / "a.cfg", tmp_path / "out.toml"
     agents.write_text("AGENTS = hosts()\n")
-    done = fleet_smi("migrate", str(agents), "--out", str(out), env=env)
+    done = run_fleet_smi("migrate", str(agents), "--out", str(out), env=env)
     assert done.returncode == 1 and "it is computed" in done.stderr
     assert "nothing of it can be taken over" in done.stderr and not out.exists()

@@ -9,20 +9,20 @@ import pytest
 
 from fleet_smi.cli import fleets
 from tests.builders import gpu
-from tests.cli.program import assert_one_line, fleet_json, fleet_smi
-from tests.server.hubs import RunningHub
-from tests.server.routes.nodes_of import now
+from tests.cli.program import assert_error_line, run_fleet_smi, run_json
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.nodes_of import snapshot_now
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path / "state") as running:
-        running.add(now("gpu01", gpu(0)))
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path / "state") as running:
+        running.join_and_report(snapshot_now("gpu01", gpu(0)))
         yield running
 
 
 @pytest.fixture
-def local(hub: RunningHub, tmp_path: Path) -> dict[str, str]:
+def local(hub: ThreadedHub, tmp_path: Path) -> dict[str, str]:
     """The hub's own user, on its own machine."""
     return {
         "HOME": str(tmp_path),
@@ -32,60 +32,60 @@ def local(hub: RunningHub, tmp_path: Path) -> dict[str, str]:
     }
 
 
-def named(hub: RunningHub) -> list[str]:
+def named(hub: ThreadedHub) -> list[str]:
     return [node.name for node in hub.fleet().nodes]
 
 
 def test_the_hubs_own_user_needs_no_token_on_its_machine(
-    hub: RunningHub, local: dict[str, str]
+    hub: ThreadedHub, local: dict[str, str]
 ) -> None:
-    assert fleet_smi("nodes", "rename", "gpu01", "big-one", env=local).returncode == 0
+    assert run_fleet_smi("nodes", "rename", "gpu01", "big-one", env=local).returncode == 0
     assert named(hub) == ["big-one"]
-    assert fleet_smi("nodes", "label", "big-one", "rack=b2", "a=1", env=local).returncode == 0
-    assert fleet_smi("nodes", "label", "big-one", "a=", env=local).returncode == 0
+    assert run_fleet_smi("nodes", "label", "big-one", "rack=b2", "a=1", env=local).returncode == 0
+    assert run_fleet_smi("nodes", "label", "big-one", "a=", env=local).returncode == 0
     assert hub.fleet().nodes[0].labels == {"rack": "b2"}
-    done = fleet_smi("nodes", "remove", "big-one", env=local)
+    done = run_fleet_smi("nodes", "remove", "big-one", env=local)
     assert (done.returncode, named(hub)) == (0, [])
     assert "is forgotten; it must join again" in done.stdout
 
 
 def test_a_hub_with_a_certificate_of_its_own_is_known_by_it(tmp_path: Path) -> None:
-    with RunningHub(tmp_path / "state", hub__tls="self-signed") as hub:
+    with ThreadedHub(tmp_path / "state", hub__tls="self-signed") as hub:
         env = {
             "HOME": str(tmp_path),
             "FLEET_SMI_HUB_STATE": str(hub.folder),
             "FLEET_SMI_HUB_LISTEN": hub.url.removeprefix("https://"),
             "FLEET_SMI_HUB_TLS": "self-signed",
         }
-        done = fleet_smi("nodes", "remove", "nobody", env=env)
-        assert_one_line(done, 2, "no node is called nobody")
+        done = run_fleet_smi("nodes", "remove", "nobody", env=env)
+        assert_error_line(done, 2, "no node is called nobody")
 
 
-def test_a_viewer_is_refused(hub: RunningHub, local: dict[str, str]) -> None:
+def test_a_viewer_is_refused(hub: ThreadedHub, local: dict[str, str]) -> None:
     env = local | {"FLEET_SMI_CLIENT_TOKEN": hub.token("viewer")}
     for words in (("remove", "gpu01"), ("rename", "gpu01", "x"), ("label", "gpu01", "a=b")):
-        assert_one_line(fleet_smi("nodes", *words, env=env), 3, "only an admin may do this")
+        assert_error_line(run_fleet_smi("nodes", *words, env=env), 3, "only an admin may do this")
     assert named(hub) == ["gpu01"]
 
 
 def test_the_own_hubs_token_is_told_to_no_other_hub(
-    hub: RunningHub, local: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    hub: ThreadedHub, local: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in local.items():
         monkeypatch.setenv(name, value)
     for url, told in (("http://hub.example:7070", False), (hub.url, True)):
-        client = fleets.hub(argparse.Namespace(hub=url))
+        client = fleets.hub_client(argparse.Namespace(hub=url))
         assert (client._connection.token is not None) is told
 
 
 def test_two_nodes_of_one_name_are_told_apart_by_their_ids(
-    hub: RunningHub, local: dict[str, str]
+    hub: ThreadedHub, local: dict[str, str]
 ) -> None:
-    hub.add(now("gpu01", gpu(0, uuid="GPU-x"), node_id="another-id"))
-    done = fleet_smi("nodes", "remove", "gpu01", env=local)
-    assert_one_line(done, 2, "2 nodes are called gpu01: give one's id")
+    hub.join_and_report(snapshot_now("gpu01", gpu(0, uuid="GPU-x"), node_id="another-id"))
+    done = run_fleet_smi("nodes", "remove", "gpu01", env=local)
+    assert_error_line(done, 2, "2 nodes are called gpu01: give one's id")
     assert "another-id" in done.stderr
-    assert fleet_smi("nodes", "remove", "another-id", env=local).returncode == 0
+    assert run_fleet_smi("nodes", "remove", "another-id", env=local).returncode == 0
     assert [node.node_id for node in hub.fleet().nodes] == ["id-of-gpu01"]
 
 
@@ -99,13 +99,13 @@ def test_two_nodes_of_one_name_are_told_apart_by_their_ids(
     ],
 )
 def test_what_makes_no_sense_is_exit_2(
-    hub: RunningHub, local: dict[str, str], words: tuple[str, ...], told: str
+    hub: ThreadedHub, local: dict[str, str], words: tuple[str, ...], told: str
 ) -> None:
-    assert_one_line(fleet_smi("nodes", *words, env=local), 2, told)
+    assert_error_line(run_fleet_smi("nodes", *words, env=local), 2, told)
 
 
-def test_the_list_says_how_each_is_heard(hub: RunningHub, local: dict[str, str]) -> None:
-    done = fleet_smi("nodes", "--hub", hub.url, env=local)
+def test_the_list_says_how_each_is_heard(hub: ThreadedHub, local: dict[str, str]) -> None:
+    done = run_fleet_smi("nodes", "--hub", hub.url, env=local)
     assert "push" in done.stdout
-    (node,) = fleet_json("nodes", "--hub", hub.url, env=local)["nodes"]
+    (node,) = run_json("nodes", "--hub", hub.url, env=local)["nodes"]
     assert (node["node_id"], node["via"]) == ("id-of-gpu01", "push")

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from tests.cli.program import assert_one_line, fleet_smi
-from tests.server.hubs import RunningHub
-from tests.server.routes.pasts import tell
+from tests.cli.program import assert_error_line, run_fleet_smi
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.pasts import report_history
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     """Bob had GPU 0 of gpu01 from 90 to 30 minutes ago; gpu02 fell silent an hour ago."""
     folder = tmp_path_factory.mktemp("hub")
-    with RunningHub(folder, hub__energy_price="0.5", hub__currency="EUR") as running:
-        tell(running)
+    with ThreadedHub(folder, hub__energy_price="0.5", hub__currency="EUR") as running:
+        report_history(running)
         yield running
 
 
 @pytest.fixture
-def env(tmp_path: Path, hub: RunningHub) -> dict[str, str]:
+def env(tmp_path: Path, hub: ThreadedHub) -> dict[str, str]:
     return {
         "HOME": str(tmp_path),
         "PATH": os.environ["PATH"],
@@ -37,7 +37,7 @@ def env(tmp_path: Path, hub: RunningHub) -> dict[str, str]:
 
 
 def said(*arguments: str, env: dict[str, str]) -> str:
-    done = fleet_smi(*arguments, env=env)
+    done = run_fleet_smi(*arguments, env=env)
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout
 
@@ -96,7 +96,7 @@ def test_what_was_free_then_is_offered_as_it_would_have_been(env: dict[str, str]
 def test_what_cannot_be_answered_is_refused_in_one_line(
     env: dict[str, str], arguments: tuple[str, ...], words: str
 ) -> None:
-    assert_one_line(fleet_smi(*arguments, env=env), 2, words)
+    assert_error_line(run_fleet_smi(*arguments, env=env), 2, words)
 
 
 @pytest.mark.parametrize("arguments", [("--at", "-1h"), ("history",), ("report",)])
@@ -104,13 +104,13 @@ def test_without_a_hub_it_says_what_to_name(
     env: dict[str, str], arguments: tuple[str, ...]
 ) -> None:
     del env["FLEET_SMI_CLIENT_HUB"]
-    assert_one_line(fleet_smi(*arguments, env=env), 2, "no hub is named: give --hub URL")
+    assert_error_line(run_fleet_smi(*arguments, env=env), 2, "no hub is named: give --hub URL")
 
 
 def test_a_hub_that_keeps_nothing_says_so(tmp_path: Path, env: dict[str, str]) -> None:
-    with RunningHub(tmp_path / "other", hub__history="off") as other:
-        done = fleet_smi("history", "--hub", other.url, env=env)
-    assert_one_line(done, 2, "keeps no history")
+    with ThreadedHub(tmp_path / "other", hub__history="off") as other:
+        done = run_fleet_smi("history", "--hub", other.url, env=env)
+    assert_error_line(done, 2, "keeps no history")
 
 
 def test_the_strip_shows_who_had_it_and_when_nobody_was_heard(env: dict[str, str]) -> None:

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 
 from fleet_smi.cli.main import COMMANDS
-from fleet_smi.model.arrange import SORTS
+from fleet_smi.model.arrange import SORT_KEYS
 from fleet_smi.model.fleet import STATES
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
-from tests.cli.program import fleet_smi
-from tests.machines import People, needs_program, needs_root
+from tests.cli.program import run_fleet_smi
+from tests.machines import UserProcesses, require_program, require_root
 from tests.sim.fixtures import Simulated
-from tests.trees import kernel_with
+from tests.trees import write_nvidia_kernel_files
 
 
 @pytest.fixture
-def env(people: People, simulated: Simulated) -> dict[str, str]:
+def env(people: UserProcesses, simulated: Simulated) -> dict[str, str]:
     """nobody has two GPUs, games one, and one is free."""
-    needs_root()
+    require_root()
     owners = ("nobody", "nobody", "games")
     taken = [
         SimGpu(
@@ -35,31 +35,31 @@ def env(people: People, simulated: Simulated) -> dict[str, str]:
 
 
 def test_who_lists_people_by_what_they_hold(env: dict[str, str]) -> None:
-    rows = [line.split() for line in fleet_smi("who", env=env).stdout.splitlines()]
+    rows = [line.split() for line in run_fleet_smi("who", env=env).stdout.splitlines()]
     assert rows[0][0] == "WHO"
     assert [(row[0], row[1]) for row in rows[1:]] == [("nobody", "2"), ("games", "1")]
 
 
 def test_who_shows_one_person_with_every_process(env: dict[str, str]) -> None:
-    said = fleet_smi("who", "nobody", env=env).stdout
+    said = run_fleet_smi("who", "nobody", env=env).stdout
     assert said.count("sleep 600") == 2
     assert "games" not in said
 
 
 def test_who_speaks_json(env: dict[str, str]) -> None:
-    done = fleet_smi("who", "--json", env=env)
+    done = run_fleet_smi("who", "--json", env=env)
     people = msgspec.json.decode(done.stdout)
     assert [person["user"] for person in people["people"]] == ["nobody", "games"]
 
 
 def test_nobody_on_the_gpus_is_said(simulated: Simulated) -> None:
-    done = fleet_smi("who", env=simulated(Scenario(gpus=[SimGpu()])))
+    done = run_fleet_smi("who", env=simulated(Scenario(gpus=[SimGpu()])))
     assert done.returncode == 0
     assert done.stdout.strip()
 
 
 def findings(env: dict[str, str]) -> tuple[int, dict[str, str]]:
-    done = fleet_smi("doctor", "--json", env=env)
+    done = run_fleet_smi("doctor", "--json", env=env)
     return done.returncode, {
         finding["id"]: finding["status"] for finding in msgspec.json.decode(done.stdout)["findings"]
     }
@@ -96,18 +96,18 @@ def test_what_is_wrong_is_found(
 def test_a_mismatch_names_both_versions_and_the_remedy(
     simulated: Simulated, tmp_path: Path
 ) -> None:
-    kernel_with(tmp_path / "root", "0000:10:00.0", version="590.48.01")
+    write_nvidia_kernel_files(tmp_path / "root", "0000:10:00.0", version="590.48.01")
     env = simulated(Scenario(driver="595.12.00", init="mismatch"))
-    done = fleet_smi("doctor", env=env | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root")})
+    done = run_fleet_smi("doctor", env=env | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root")})
     assert done.returncode == 1
     for words in ("590.48.01", "595.12", "reload the driver or reboot"):
         assert words in " ".join(done.stdout.split())
 
 
 def test_processes_of_another_pid_namespace_are_counted_and_not_dropped(
-    people: People, simulated: Simulated
+    people: UserProcesses, simulated: Simulated
 ) -> None:
-    needs_root()
+    require_root()
     pids = [people.start() for _ in range(2)]
     gpu = SimGpu(
         memory_used=21 * GIB,
@@ -127,9 +127,9 @@ def test_processes_of_another_pid_namespace_are_counted_and_not_dropped(
 
 
 def test_processes_hidden_by_the_kernel_are_counted_and_nobody_is_blamed(
-    people: People, simulated: Simulated
+    people: UserProcesses, simulated: Simulated
 ) -> None:
-    needs_root()
+    require_root()
     pid = people.start(user="games")
     gpu = SimGpu(memory_used=11 * GIB, processes=[SimProcess(pid=pid, memory=10 * GIB)])
     env = simulated(Scenario(gpus=[gpu]))
@@ -178,7 +178,7 @@ def test_bash_completes(words: str, offered: set[str]) -> None:
 VALUES = [
     ("fleet-smi --state", set(STATES)),
     ("fleet-smi status --state", set(STATES)),
-    ("fleet-smi --sort", set(SORTS)),
+    ("fleet-smi --sort", set(SORT_KEYS)),
     ("fleet-smi free --policy", {"free", "no-process", "memory", "load", "context"}),
     ("fleet-smi free --vendor", {"nvidia", "amd", "intel"}),
     ("fleet-smi --user", set()),
@@ -205,8 +205,8 @@ def test_after_a_flag_bash_offers_its_values_and_nothing_else(
     ],
 )
 def test_fish_offers_what_may_come_next(words: str, offered: set[str]) -> None:
-    needs_program("fish")
-    script = fleet_smi("completion", "fish", env=os.environ).stdout
+    require_program("fish")
+    script = run_fleet_smi("completion", "fish", env=os.environ).stdout
     done = subprocess.run(
         ["fish", "--no-config", "-c", f"{script}\ncomplete -C '{words}'"],
         capture_output=True,
@@ -218,8 +218,8 @@ def test_fish_offers_what_may_come_next(words: str, offered: set[str]) -> None:
 
 
 def test_zsh_takes_the_script_before_it_has_loaded_its_completion(tmp_path: Path) -> None:
-    needs_program("zsh")
-    script = fleet_smi("completion", "zsh", env=os.environ).stdout
+    require_program("zsh")
+    script = run_fleet_smi("completion", "zsh", env=os.environ).stdout
     done = subprocess.run(
         ["zsh", "-f", "-c", f'{script}\nprint -r -- "$_comps[fleet-smi]"'],
         env=dict(os.environ) | {"HOME": str(tmp_path), "ZDOTDIR": str(tmp_path)},

@@ -11,11 +11,11 @@ import pytest
 from fleet_smi.node.outlets.file import FileOutlet
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
 from tests.builders import gpu, process
-from tests.cli.program import assert_one_line, fleet_smi
-from tests.fleet.programs import Program
-from tests.machines import People, wait_until
-from tests.server.hubs import RunningHub
-from tests.server.routes.nodes_of import now
+from tests.cli.program import assert_error_line, run_fleet_smi
+from tests.fleet.programs import FleetSmiProcess
+from tests.machines import UserProcesses, wait_until
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.nodes_of import snapshot_now
 from tests.sim.fixtures import Simulated
 from tests.sshd import SshNetwork
 
@@ -36,7 +36,7 @@ def reports(tmp_path: Path) -> Path:
     folder = tmp_path / "reports"
     folder.mkdir()
     outlet = FileOutlet(str(folder))
-    outlet.deliver(now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
+    outlet.deliver(snapshot_now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
     outlet.close()
     return folder
 
@@ -50,11 +50,11 @@ class Rendering:
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self._folder, self._env = folder, env
-        self.started: list[Program] = []
+        self.started: list[FleetSmiProcess] = []
 
-    def __call__(self, *arguments: str) -> Program:
+    def __call__(self, *arguments: str) -> FleetSmiProcess:
         log = self._folder / "render.log"
-        self.started.append(Program("render", *arguments, env=self._env, log=log))
+        self.started.append(FleetSmiProcess("render", *arguments, env=self._env, log=log))
         return self.started[-1]
 
 
@@ -67,14 +67,14 @@ def rendering(tmp_path: Path, env: dict[str, str]) -> Iterator[Rendering]:
 
 
 def test_this_machine_is_a_page_and_a_table_that_all_can_read(
-    simulated: Simulated, people: People, site: Path
+    simulated: Simulated, people: UserProcesses, site: Path
 ) -> None:
     work = SimProcess(pid=people.start("sleep", "60", user="nobody"), memory=59 * GIB, sm=95)
     busy = SimGpu(memory_used=60 * GIB, util_gpu=96, util_memory=3, processes=[work])
     env = simulated(Scenario(gpus=[busy, SimGpu()]))
     old = os.umask(0o077)
     try:
-        done = fleet_smi("render", "--out", str(site), "--here", env=env)
+        done = run_fleet_smi("render", "--out", str(site), "--here", env=env)
     finally:
         os.umask(old)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -91,7 +91,7 @@ def test_this_machine_is_a_page_and_a_table_that_all_can_read(
 
 
 def test_a_folder_of_reports_needs_no_hub(env: dict[str, str], site: Path, reports: Path) -> None:
-    done = fleet_smi("render", "--out", str(site), "--dir", str(reports), env=env)
+    done = run_fleet_smi("render", "--out", str(site), "--dir", str(reports), env=env)
     assert done.returncode == 0, done.stderr
     assert "gpu01" in page(site) and "1 of 1 node</b> reporting" in page(site)
 
@@ -99,12 +99,15 @@ def test_a_folder_of_reports_needs_no_hub(env: dict[str, str], site: Path, repor
 def test_one_dead_host_does_not_stop_the_others(
     ssh_network: SshNetwork, env: dict[str, str], site: Path
 ) -> None:
-    alive, dead = ssh_network.server(env={"PATH": "/usr/bin:/bin"}), ssh_network.server()
+    alive, dead = (
+        ssh_network.start_server(env={"PATH": "/usr/bin:/bin"}),
+        ssh_network.start_server(),
+    )
     dead.stop()
     for name, server in (("alive", alive), ("dead", dead)):
-        ssh_network.name(name, server)
+        ssh_network.add_host(name, server)
     env["FLEET_SMI_HUB_SSH_CONFIG"] = str(ssh_network.config)
-    done = fleet_smi("render", "--out", str(site), "--ssh", "dead,alive", env=env)
+    done = run_fleet_smi("render", "--out", str(site), "--ssh", "dead,alive", env=env)
     assert done.returncode == 0, done.stderr
     text = page(site)
     assert "1 of 2 nodes</b> reporting" in text
@@ -115,12 +118,12 @@ def test_one_dead_host_does_not_stop_the_others(
 def test_where_every_host_is_dead_the_page_says_so_and_cron_is_told(
     ssh_network: SshNetwork, env: dict[str, str], site: Path
 ) -> None:
-    dead = ssh_network.server()
+    dead = ssh_network.start_server()
     dead.stop()
     for name in ("one", "two"):
-        ssh_network.name(name, dead)
+        ssh_network.add_host(name, dead)
     env["FLEET_SMI_HUB_SSH_CONFIG"] = str(ssh_network.config)
-    done = fleet_smi("render", "--out", str(site), "--ssh", "one,two", env=env)
+    done = run_fleet_smi("render", "--out", str(site), "--ssh", "one,two", env=env)
     assert done.returncode == 3
     assert done.stderr.splitlines() == [
         "fleet-smi: one: connection refused: no sshd listens there",
@@ -139,8 +142,8 @@ def test_a_host_that_stays_dead_is_told_once(
     seen: set[str] = set()
     while len(seen) < 3:
         seen.add(page(site))
-    program.end()
-    assert program.said.count("gpu02") == 1
+    program.terminate()
+    assert program.output.count("gpu02") == 1
 
 
 def test_without_flags_it_asks_whom_a_hub_with_these_settings_would_ask(
@@ -148,7 +151,7 @@ def test_without_flags_it_asks_whom_a_hub_with_these_settings_would_ask(
 ) -> None:
     settings = tmp_path / "fleet-smi.toml"
     settings.write_text(f'[hub]\nfiles = ["{reports}", "{tmp_path / "nowhere"}"]\n')
-    done = fleet_smi("render", "--out", str(site), "--config", str(settings), env=env)
+    done = run_fleet_smi("render", "--out", str(site), "--config", str(settings), env=env)
     assert done.returncode == 0, done.stderr
     assert "gpu01" in page(site), "one folder that is not there does not hide the other"
     assert "the folder cannot be read" in page(site)
@@ -156,27 +159,29 @@ def test_without_flags_it_asks_whom_a_hub_with_these_settings_would_ask(
 
 @pytest.mark.parametrize("folder", ["/dev/null", "/proc/nowhere/page"])
 def test_a_folder_that_cannot_be_written_to_is_one_line(env: dict[str, str], folder: str) -> None:
-    done = fleet_smi("render", "--out", folder, "--here", env=env)
-    assert_one_line(done, 1, f"{folder} cannot be written to")
+    done = run_fleet_smi("render", "--out", folder, "--here", env=env)
+    assert_error_line(done, 1, f"{folder} cannot be written to")
 
 
 def test_a_pace_that_is_none_is_one_line(env: dict[str, str], site: Path) -> None:
     for pace in ("often", "0s", "2d"):
-        done = fleet_smi("render", "--out", str(site), "--every", pace, env=env)
-        assert_one_line(done, 2, pace)
+        done = run_fleet_smi("render", "--out", str(site), "--every", pace, env=env)
+        assert_error_line(done, 2, pace)
     assert not site.exists()
 
 
 def test_a_hub_that_does_not_answer_leaves_the_page_that_is_there(
     env: dict[str, str], site: Path, reports: Path
 ) -> None:
-    assert fleet_smi("render", "--out", str(site), "--dir", str(reports), env=env).returncode == 0
+    assert (
+        run_fleet_smi("render", "--out", str(site), "--dir", str(reports), env=env).returncode == 0
+    )
     before = page(site)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        done = fleet_smi("render", "--out", str(site), "--hub", url, env=env)
-    assert_one_line(done, 3, url)
+        done = run_fleet_smi("render", "--out", str(site), "--hub", url, env=env)
+    assert_error_line(done, 3, url)
     assert page(site) == before
 
 
@@ -189,15 +194,15 @@ def test_a_reader_never_sees_half_a_file(site: Path, reports: Path, rendering: R
         assert text.startswith("<!doctype html>") and text.endswith("</html>\n")
         assert (site / "load_data.csv").read_bytes().endswith(b"\r\n")
         seen.add(text)
-    program.end()
+    program.terminate()
     assert {path.name for path in site.iterdir()} == {"index.html", "load_data.csv"}
 
 
 def test_it_goes_on_when_nobody_answers_says_so_and_recovers(
     tmp_path: Path, site: Path, rendering: Rendering
 ) -> None:
-    with RunningHub(tmp_path / "hub") as hub:
-        hub.add(now("gpu01", gpu(0)))
+    with ThreadedHub(tmp_path / "hub") as hub:
+        hub.join_and_report(snapshot_now("gpu01", gpu(0)))
         rendering("--out", str(site), "--every", "0.1s", "--hub", hub.url)
         wait_until(lambda: (site / "index.html").exists() and "GPU 0" in page(site))
         listen = hub.url.removeprefix("http://")
@@ -205,17 +210,17 @@ def test_it_goes_on_when_nobody_answers_says_so_and_recovers(
     assert "None is known to be free." in page(site) and "silent for" in page(site)
     (row,) = csv.DictReader((site / "load_data.csv").read_text().splitlines())
     assert (row["load"], row["load_mem"], row["username"]) == ("", "", "Zombie")
-    with RunningHub(tmp_path / "hub", hub__listen=listen):
+    with ThreadedHub(tmp_path / "hub", hub__listen=listen):
         wait_until(lambda: "No news:" not in page(site))
-    assert "Traceback" not in rendering.started[0].said
+    assert "Traceback" not in rendering.started[0].output
 
 
 def test_it_waits_for_a_hub_that_is_not_there_yet(
     tmp_path: Path, site: Path, rendering: Rendering
 ) -> None:
-    with RunningHub(tmp_path / "hub") as hub:
+    with ThreadedHub(tmp_path / "hub") as hub:
         listen, url = hub.url.removeprefix("http://"), hub.url
     program = rendering("--out", str(site), "--every", "0.1s", "--hub", url)
-    wait_until(lambda: "fleet-smi: " in program.said)
-    with RunningHub(tmp_path / "hub", hub__listen=listen):
+    wait_until(lambda: "fleet-smi: " in program.output)
+    with ThreadedHub(tmp_path / "hub", hub__listen=listen):
         wait_until((site / "index.html").exists)

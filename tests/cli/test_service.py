@@ -13,19 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.cli.commands.service import (
-    installing,
-    perform,
-    refuse_out_of_reach,
-    uninstalling,
+    install_steps,
+    require_reachable,
+    run_steps,
+    uninstall_steps,
 )
-from fleet_smi.cli.main import parser_of
-from fleet_smi.cli.units import Service, unit, variables_file
+from fleet_smi.cli.main import build_parser
+from fleet_smi.cli.units import ServiceUnit, render_env_file, render_unit
 from fleet_smi.errors import Unmet
-from tests.cli.program import assert_one_line, fleet_smi
-from tests.machines import needs_program, needs_root
+from tests.cli.program import assert_error_line, run_fleet_smi
+from tests.machines import require_program, require_root
 
 ENV = {"HOME": "/nonexistent", "PATH": os.environ["PATH"]}
-AGENT = Service(role="agent", command=("/opt/fleet-smi/bin/fleet-smi", "agent"), user="fleet-smi")
+AGENT = ServiceUnit(
+    role="agent", command=("/opt/fleet-smi/bin/fleet-smi", "agent"), user="fleet-smi"
+)
 UNIT = "etc/systemd/system/fleet-smi-agent.service"
 VARIABLES = "etc/fleet-smi/agent.env"
 
@@ -37,8 +39,8 @@ def install(root: Path, *arguments: str) -> list[str]:
     def execute(command: Sequence[str]) -> None:
         ran.append(" ".join(command))
 
-    args = parser_of("service").parse_args(["install", *arguments])
-    perform(list(installing(args)), execute, root)
+    args = build_parser("service").parse_args(["install", *arguments])
+    run_steps(list(install_steps(args)), execute, root)
     return ran
 
 
@@ -83,7 +85,7 @@ def test_installing_again_replaces_the_unit(tmp_path: Path) -> None:
 def test_uninstalling_takes_away_what_installing_wrote(tmp_path: Path) -> None:
     install(tmp_path, "agent", "--to", "https://hub:7070")
     ran: list[Sequence[str]] = []
-    perform(list(uninstalling("agent")), ran.append, tmp_path)
+    run_steps(list(uninstall_steps("agent")), ran.append, tmp_path)
     assert ran[0] == ("systemctl", "disable", "--now", "fleet-smi-agent.service")
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
@@ -91,7 +93,7 @@ def test_uninstalling_takes_away_what_installing_wrote(tmp_path: Path) -> None:
 def test_the_folders_that_the_settings_name_can_be_written(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[agent]\ndrop = "/nfs/gpu status"\nstate = "/data/agent"\n')
-    said = fleet_smi("service", "install", "agent", "--dry-run", "--config", str(file), env=ENV)
+    said = run_fleet_smi("service", "install", "agent", "--dry-run", "--config", str(file), env=ENV)
     assert 'ReadWritePaths=/data/agent "/nfs/gpu status"\n' in said.stdout
     assert 'RequiresMountsFor=/data/agent "/nfs/gpu status"\n' in said.stdout
     assert f" agent --config {file}\n" in said.stdout
@@ -99,7 +101,7 @@ def test_the_folders_that_the_settings_name_can_be_written(tmp_path: Path) -> No
 
 
 def test_a_dry_run_prints_all_and_needs_nobody(tmp_path: Path) -> None:
-    done = fleet_smi(
+    done = run_fleet_smi(
         "service", "install", "agent", "--to", "https://hub:7070", "--join", "hunter2",
         "--dry-run", env=ENV,
     )  # fmt: skip
@@ -123,19 +125,21 @@ def test_a_dry_run_prints_all_and_needs_nobody(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], words: str) -> None:
-    assert_one_line(fleet_smi("service", "install", *arguments, "--dry-run", env=ENV), 2, words)
+    assert_error_line(
+        run_fleet_smi("service", "install", *arguments, "--dry-run", env=ENV), 2, words
+    )
 
 
 def test_where_it_cannot_be_installed_it_says_what_to_do() -> None:
-    needs_root()
+    require_root()
     if Path("/run/systemd/system").exists():
         pytest.skip("systemd runs this machine: this would install it")
-    done = fleet_smi("service", "install", "hub", env=ENV)
-    assert_one_line(done, 1, "systemd does not run this machine: ")
+    done = run_fleet_smi("service", "install", "hub", env=ENV)
+    assert_error_line(done, 1, "systemd does not run this machine: ")
 
 
 def test_another_user_than_root_is_told_to_use_sudo() -> None:
-    needs_root()
+    require_root()
     program = (
         "import os, sys\nfrom fleet_smi.cli.main import main\n"
         "import fleet_smi.cli.commands.service, fleet_smi.cli.units\n"
@@ -145,19 +149,19 @@ def test_another_user_than_root_is_told_to_use_sudo() -> None:
         [sys.executable, "-c", program], env=ENV, capture_output=True, text=True,
         timeout=30, check=False,
     )  # fmt: skip
-    assert_one_line(done, 1, "run it with sudo")
+    assert_error_line(done, 1, "run it with sudo")
 
 
 def test_a_program_that_the_services_user_cannot_reach_is_refused(tmp_path: Path) -> None:
-    refuse_out_of_reach(["/usr/bin/env"])
+    require_reachable(["/usr/bin/env"])
     closed = tmp_path / "home"
     closed.mkdir(0o700)
     with pytest.raises(Unmet, match=f"for {closed} is closed to other users"):
-        refuse_out_of_reach([f"{closed}/fleet-smi"])
+        require_reachable([f"{closed}/fleet-smi"])
 
 
 def test_the_unit_hides_nothing_that_is_to_be_read() -> None:
-    settings = [line.partition("=")[0] for line in unit(AGENT).splitlines()]
+    settings = [line.partition("=")[0] for line in render_unit(AGENT).splitlines()]
     hiding = {"PrivateDevices", "ProtectClock", "ProtectProc", "ProcSubset", "PrivateUsers"}
     assert not hiding & set(settings)
     assert {"NoNewPrivileges", "ProtectSystem", "PrivateTmp", "User"} <= set(settings)
@@ -165,16 +169,16 @@ def test_the_unit_hides_nothing_that_is_to_be_read() -> None:
 
 @pytest.mark.parametrize("role", ["agent", "hub"])
 def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path, role: str) -> None:
-    needs_program("systemd-analyze")
-    service = Service(
+    require_program("systemd-analyze")
+    service = ServiceUnit(
         role=role,
         command=(sys.executable, "-m", "fleet_smi", role, "--config", "/etc/a b/100%$HOME.toml"),
         user="daemon",
-        state=f"/var/lib/fleet-smi/{role}",
-        writable=("/nfs/gpu status", "/data/50%"),
+        state_dir=f"/var/lib/fleet-smi/{role}",
+        writable_paths=("/nfs/gpu status", "/data/50%"),
     )
     file = tmp_path / f"fleet-smi-{role}.service"
-    file.write_text(unit(service))
+    file.write_text(render_unit(service))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(file)],
         capture_output=True, text=True, timeout=60, check=False,
@@ -190,7 +194,7 @@ words = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"
 
 @given(st.lists(words))
 def test_every_word_of_the_command_stays_what_it_was(arguments: list[str]) -> None:
-    text = unit(Service(role="hub", command=("/x", *arguments), user="nobody"))
+    text = render_unit(ServiceUnit(role="hub", command=("/x", *arguments), user="nobody"))
     (line,) = (line for line in text.split("\n") if line.startswith("ExecStart="))
     # A unit is quoted as for a shell, with % and $ doubled.
     read = [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line[10:])]
@@ -198,4 +202,4 @@ def test_every_word_of_the_command_stays_what_it_was(arguments: list[str]) -> No
 
 
 def test_variables_are_quoted() -> None:
-    assert variables_file({"A": 'x "\\ y'}) == 'A="x \\"\\\\ y"\n'
+    assert render_env_file({"A": 'x "\\ y'}) == 'A="x \\"\\\\ y"\n'

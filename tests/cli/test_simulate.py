@@ -7,16 +7,22 @@ import sys
 
 import pytest
 
-from tests.cli.program import assert_one_line, fleet_smi
+from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.machines import wait_until
-from tests.simulation.hubs import JOIN_TOKEN, RecordingHub, listening, served_beside, url_of
+from tests.simulation.hubs import (
+    JOIN_TOKEN,
+    RecordingHub,
+    listener_url,
+    open_listener,
+    serve_hub_in_thread,
+)
 
 
 def test_it_reports_for_so_long_and_sums_up() -> None:
     hub = RecordingHub()
-    with served_beside(hub) as url:
+    with serve_hub_in_thread(hub) as url:
         few = ("--nodes", "3", "--gpus", "2", "--interval", "0.1", "--for", "0.5")
-        done = fleet_smi("simulate", "--to", url, *few, env=os.environ)
+        done = run_fleet_smi("simulate", "--to", url, *few, env=os.environ)
     assert done.returncode == 0, done.stderr
     count = len(hub.reports)
     assert f"in all: {count} sent, {count} acknowledged, 0 failed" in done.stdout
@@ -28,36 +34,38 @@ def test_it_reports_for_so_long_and_sums_up() -> None:
 def test_nodes_join_with_the_token_that_is_given() -> None:
     hub = RecordingHub()
     hub.open_to_all = False
-    with served_beside(hub) as url:
+    with serve_hub_in_thread(hub) as url:
         few = ("--nodes", "3", "--interval", "0.1", "--for", "0.3")
-        done = fleet_smi("simulate", "--to", url, *few, "--join", JOIN_TOKEN, env=os.environ)
+        done = run_fleet_smi("simulate", "--to", url, *few, "--join", JOIN_TOKEN, env=os.environ)
     assert done.returncode == 0, done.stderr
-    assert len(hub.tokens_given) == 3
+    assert len(hub.issued_tokens) == 3
 
 
 def test_a_refused_token_ends_it_with_one_line() -> None:
     hub = RecordingHub()
     hub.open_to_all = False
-    with served_beside(hub) as url:
-        done = fleet_smi("simulate", "--to", url, "--nodes", "3", "--token", "no", env=os.environ)
-    assert_one_line(done, 3, "this token is not known here")
+    with serve_hub_in_thread(hub) as url:
+        done = run_fleet_smi(
+            "simulate", "--to", url, "--nodes", "3", "--token", "no", env=os.environ
+        )
+    assert_error_line(done, 3, "this token is not known here")
 
 
 def test_a_report_that_failed_for_good_is_exit_1() -> None:
     hub = RecordingHub()
     hub.statuses = [413]
-    with served_beside(hub) as url:
+    with serve_hub_in_thread(hub) as url:
         few = ("--nodes", "1", "--interval", "0.1", "--for", "0.3")
-        done = fleet_smi("simulate", "--to", url, *few, env=os.environ)
+        done = run_fleet_smi("simulate", "--to", url, *few, env=os.environ)
     assert done.returncode == 1
     assert "1 failed" in done.stdout
 
 
 def test_nobody_there_is_exit_3() -> None:
-    with listening() as listener:
-        url = url_of(listener)
-    done = fleet_smi("simulate", "--to", url, "--nodes", "2", env=os.environ)
-    assert_one_line(done, 3, "nobody listens there")
+    with open_listener() as listener:
+        url = listener_url(listener)
+    done = run_fleet_smi("simulate", "--to", url, "--nodes", "2", env=os.environ)
+    assert_error_line(done, 3, "nobody listens there")
 
 
 @pytest.mark.parametrize(
@@ -71,13 +79,13 @@ def test_nobody_there_is_exit_3() -> None:
     ],
 )
 def test_nonsense_is_refused(flags: tuple[str, str], words: str) -> None:
-    done = fleet_smi("simulate", "--to", "http://127.0.0.1:1", *flags, env=os.environ)
-    assert_one_line(done, 2, words)
+    done = run_fleet_smi("simulate", "--to", "http://127.0.0.1:1", *flags, env=os.environ)
+    assert_error_line(done, 2, words)
 
 
 def test_an_interrupt_sums_up() -> None:
     hub = RecordingHub()
-    with served_beside(hub) as url:
+    with serve_hub_in_thread(hub) as url:
         line = [sys.executable, "-m", "fleet_smi", "simulate", "--to", url, "--nodes", "2"]
         program = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: len(hub.reports) > 0)

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
-from tests.cli.program import assert_one_line, fleet_json, fleet_smi, gpus
-from tests.machines import People, needs_root, wait_until
+from tests.cli.program import assert_error_line, run_fleet_smi, run_gpus, run_json
+from tests.machines import UserProcesses, require_root, wait_until
 from tests.sim.fixtures import Simulated
 
 
@@ -24,7 +24,7 @@ def taken(pid: int, gib: int, load: int) -> SimGpu:
 
 
 @pytest.fixture
-def env(people: People, simulated: Simulated) -> dict[str, str]:
+def env(people: UserProcesses, simulated: Simulated) -> dict[str, str]:
     """One free GPU, one busy, one lost."""
     machine = [SimGpu(), taken(people.start(), 10, 90), SimGpu(faults={"*": "lost"})]
     return simulated(Scenario(gpus=machine))
@@ -36,78 +36,78 @@ def states(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_the_table_has_one_line_a_gpu_in_index_order(env: dict[str, str]) -> None:
-    assert states(fleet_smi(env=env)) == ["free", "busy", "broken"]
+    assert states(run_fleet_smi(env=env)) == ["free", "busy", "broken"]
 
 
 def test_what_needs_attention_can_come_first(env: dict[str, str]) -> None:
-    done = fleet_smi("--sort", "attention", env=env)
+    done = run_fleet_smi("--sort", "attention", env=env)
     assert states(done) == ["broken", "free", "busy"]
 
 
 def test_only_the_states_asked_for_are_shown_and_the_rest_is_counted(env: dict[str, str]) -> None:
-    done = fleet_smi("--state", "free,BUSY", env=env)
+    done = run_fleet_smi("--state", "free,BUSY", env=env)
     assert states(done) == ["free", "busy"]
     assert "1 of 3 GPUs not shown" in done.stdout
 
 
 def test_only_what_matches_a_filter_is_shown_and_the_rest_is_counted(env: dict[str, str]) -> None:
-    done = fleet_smi("--filter", "-broken load>50", env=env)
+    done = run_fleet_smi("--filter", "-broken load>50", env=env)
     assert states(done) == ["busy"]
     assert "2 of 3 GPUs not shown" in done.stdout
 
 
 def test_a_filter_that_makes_no_sense_is_refused_with_what_was_meant(env: dict[str, str]) -> None:
-    done = fleet_smi("--filter", "modle:H100", env=env)
-    assert_one_line(done, 2, "did you mean 'model'?")
+    done = run_fleet_smi("--filter", "modle:H100", env=env)
+    assert_error_line(done, 2, "did you mean 'model'?")
 
 
-def test_only_a_users_gpus_are_shown(people: People, simulated: Simulated) -> None:
-    needs_root()
+def test_only_a_users_gpus_are_shown(people: UserProcesses, simulated: Simulated) -> None:
+    require_root()
     of_nobody, of_games = (people.start(user=user) for user in ("nobody", "games"))
     both = taken(of_nobody, 5, 50)
     both.processes.append(SimProcess(pid=of_games, memory=2 * GIB))
     env = simulated(Scenario(gpus=[SimGpu(), taken(of_games, 5, 50), both]))
-    said = gpus("-u", "nobody", env=env)
+    said = run_gpus("-u", "nobody", env=env)
     assert [gpu["index"] for gpu in said] == [2]
     assert [one["user"] for one in said[0]["processes"]] == ["nobody"]
 
 
 def test_only_nodes_of_that_name_are_shown(env: dict[str, str]) -> None:
     named = env | {"FLEET_SMI_NODE_NAME": "gpu07"}
-    assert len(fleet_json("-n", "gpu0[0-9]", env=named)["nodes"]) == 1
-    assert fleet_json("-n", "^other$", env=named)["nodes"] == []
+    assert len(run_json("-n", "gpu0[0-9]", env=named)["nodes"]) == 1
+    assert run_json("-n", "^other$", env=named)["nodes"] == []
 
 
 def test_processes_stand_under_their_gpu(env: dict[str, str]) -> None:
-    assert "sleep 600" in fleet_smi("-p", env=env).stdout
+    assert "sleep 600" in run_fleet_smi("-p", env=env).stdout
 
 
 def test_the_reason_is_given_when_asked_for(env: dict[str, str]) -> None:
-    assert "nobody on it" in fleet_smi("-v", env=env).stdout
+    assert "nobody on it" in run_fleet_smi("-v", env=env).stdout
 
 
 def test_one_line_a_node_is_the_overview(env: dict[str, str]) -> None:
-    done = fleet_smi("-o", env=env | {"FLEET_SMI_NODE_NAME": "gpu07"})
+    done = run_fleet_smi("-o", env=env | {"FLEET_SMI_NODE_NAME": "gpu07"})
     assert sum(line.startswith("gpu07") for line in done.stdout.splitlines()) == 1
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
 def test_nothing_wraps(env: dict[str, str], columns: int) -> None:
-    done = fleet_smi("-p", "-v", env=env | {"COLUMNS": str(columns)})
+    done = run_fleet_smi("-p", "-v", env=env | {"COLUMNS": str(columns)})
     assert max(len(line) for line in done.stdout.splitlines()) <= columns
 
 
 @pytest.mark.parametrize("columns", ["²", "x", "-5", "0", "9" * 5000])
 def test_a_width_that_is_no_number_is_not_obeyed(env: dict[str, str], columns: str) -> None:
-    done = fleet_smi(env=env | {"COLUMNS": columns})
+    done = run_fleet_smi(env=env | {"COLUMNS": columns})
     assert done.returncode == 0, done.stderr
     assert states(done) == ["free", "busy", "broken"]
 
 
 def test_piped_output_has_no_colour_unless_asked_for(env: dict[str, str]) -> None:
-    assert "\x1b[" not in fleet_smi(env=env).stdout
-    assert "\x1b[" in fleet_smi("--color", env=env).stdout
-    assert "\x1b[" not in fleet_smi("--color", "--no-color", env=env).stdout
+    assert "\x1b[" not in run_fleet_smi(env=env).stdout
+    assert "\x1b[" in run_fleet_smi("--color", env=env).stdout
+    assert "\x1b[" not in run_fleet_smi("--color", "--no-color", env=env).stdout
 
 
 def on_a_terminal(*arguments: str, env: dict[str, str]) -> str:
@@ -293,7 +293,7 @@ def test_a_terminal_of_few_characters_still_gets_the_table(
 
 def test_a_machine_without_gpus_says_so_and_what_to_try(tmp_path: Path) -> None:
     env = dict(os.environ) | {"PATH": "/nonexistent", "LD_LIBRARY_PATH": str(tmp_path)}
-    done = fleet_smi(env=env | {"FLEET_SMI_NODE_ROOT": str(tmp_path)})
+    done = run_fleet_smi(env=env | {"FLEET_SMI_NODE_ROOT": str(tmp_path)})
     assert done.returncode == 0
     assert "no GPU" in done.stdout
     assert "fleet-smi doctor" in done.stdout
@@ -315,18 +315,18 @@ def test_a_machine_without_gpus_says_so_and_what_to_try(tmp_path: Path) -> None:
     ],
 )
 def test_a_request_without_sense_is_refused_in_one_line(arguments: list[str], words: str) -> None:
-    assert_one_line(fleet_smi(*arguments, env=os.environ), 2, words)
+    assert_error_line(run_fleet_smi(*arguments, env=os.environ), 2, words)
 
 
 @pytest.mark.parametrize("arguments", [("help", "free"), ("free", "--help")])
 def test_the_help_of_a_command_is_shown_either_way(arguments: tuple[str, ...]) -> None:
-    done = fleet_smi(*arguments, env=os.environ)
+    done = run_fleet_smi(*arguments, env=os.environ)
     assert done.returncode == 0
     assert "--min-free" in done.stdout
 
 
 def test_the_help_names_every_command_and_the_exit_codes() -> None:
-    done = fleet_smi("--help", env=os.environ)
+    done = run_fleet_smi("--help", env=os.environ)
     assert done.returncode == 0
     for word in ("free", "who", "doctor", "demo", "completion", "exit codes", "examples"):
         assert word in done.stdout

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
-from tests.cli.program import fleet_json, gpus
-from tests.machines import USERS, People, needs_root
+from tests.cli.program import run_gpus, run_json
+from tests.machines import USERS, UserProcesses, require_root
 from tests.sim.fixtures import Simulated
 
 MODELS = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB")
 
 
-def machine_of_eight(people: People) -> Scenario:
+def machine_of_eight(people: UserProcesses) -> Scenario:
     """Eight GPUs, each with figures of its own; six processes of three users on five of them."""
     cards = [
         SimGpu(
@@ -104,10 +104,10 @@ def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
     }
 
 
-def test_every_field_is_what_the_driver_says(people: People, simulated: Simulated) -> None:
-    needs_root()
+def test_every_field_is_what_the_driver_says(people: UserProcesses, simulated: Simulated) -> None:
+    require_root()
     scenario = machine_of_eight(people)
-    answer = fleet_json(env=simulated(scenario))
+    answer = run_json(env=simulated(scenario))
     (node,) = answer["nodes"]
     assert node["host"]["driver_version"] == "590.48.01"
     assert node["host"]["cuda_version"] == "13.1"
@@ -133,9 +133,9 @@ def assert_process(said: dict[str, Any], played: SimProcess) -> None:
     assert said["host_memory_bytes"] > 0
 
 
-def test_the_summary_counts_what_the_rows_say(people: People, simulated: Simulated) -> None:
-    needs_root()
-    answer = fleet_json(env=simulated(machine_of_eight(people)))
+def test_the_summary_counts_what_the_rows_say(people: UserProcesses, simulated: Simulated) -> None:
+    require_root()
+    answer = run_json(env=simulated(machine_of_eight(people)))
     states = [gpu["verdict"]["state"] for gpu in answer["nodes"][0]["gpus"]]
     counts = {state: states.count(state) for state in set(states)}
     assert answer["summary"] == {
@@ -160,12 +160,12 @@ FAULTS = {
 
 @pytest.mark.parametrize("ailing", FAULTS)
 def test_what_ails_one_gpu_leaves_the_other_seven_whole(
-    people: People, simulated: Simulated, ailing: int
+    people: UserProcesses, simulated: Simulated, ailing: int
 ) -> None:
-    needs_root()
+    require_root()
     scenario = machine_of_eight(people)
     scenario.gpus[ailing] = replace(scenario.gpus[ailing], faults=FAULTS[ailing])
-    said = gpus(env=simulated(scenario))
+    said = run_gpus(env=simulated(scenario))
     for index, gpu in enumerate(scenario.gpus):
         if index != ailing:
             del said[index]["verdict"]
@@ -174,12 +174,12 @@ def test_what_ails_one_gpu_leaves_the_other_seven_whole(
     assert len(said) == 8
 
 
-def test_each_ailment_is_told_where_it_is(people: People, simulated: Simulated) -> None:
-    needs_root()
+def test_each_ailment_is_told_where_it_is(people: UserProcesses, simulated: Simulated) -> None:
+    require_root()
     scenario = machine_of_eight(people)
     for index, faults in FAULTS.items():
         scenario.gpus[index] = replace(scenario.gpus[index], faults=faults)
-    lost, without_power, refused = gpus(env=simulated(scenario))[:3]
+    lost, without_power, refused = run_gpus(env=simulated(scenario))[:3]
     assert (lost["verdict"]["state"], lost["fault"]["kind"]) == ("broken", "lost")
     assert without_power["power_watts"] is None
     assert without_power["power_limit_watts"] == 699.0
@@ -189,12 +189,12 @@ def test_each_ailment_is_told_where_it_is(people: People, simulated: Simulated) 
 
 @pytest.mark.parametrize("driver", ["418.87.00", "470.57.02", "535.54.03", "590.48.01"])
 def test_old_and_new_drivers_give_the_same_pids_and_memory(
-    people: People, simulated: Simulated, driver: str
+    people: UserProcesses, simulated: Simulated, driver: str
 ) -> None:
     processes = [SimProcess(pid=people.start(), memory=(number + 1) * GIB) for number in range(3)]
     quirks = ["wide-v3"] if driver == "535.54.03" else []
     gpu = SimGpu(memory_used=7 * GIB, processes=processes)
-    (said,) = gpus(env=simulated(Scenario(gpus=[gpu], driver=driver, quirks=quirks)))
+    (said,) = run_gpus(env=simulated(Scenario(gpus=[gpu], driver=driver, quirks=quirks)))
     assert {(one["pid"], one["gpu_memory_bytes"]) for one in said["processes"]} == {
         (one.pid, one.memory) for one in processes
     }
@@ -202,6 +202,6 @@ def test_old_and_new_drivers_give_the_same_pids_and_memory(
 
 def test_what_the_driver_reserves_is_used_by_nobody(simulated: Simulated) -> None:
     gpu = SimGpu(memory_used=4 * MIB, memory_reserved=600 * MIB)
-    (said,) = gpus(env=simulated(Scenario(gpus=[gpu])))
+    (said,) = run_gpus(env=simulated(Scenario(gpus=[gpu])))
     assert said["memory_used_bytes"] == 4 * MIB
     assert said["verdict"]["state"] == "free"

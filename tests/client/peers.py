@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Self
 
 
-class Peer:
+class ScriptedServer:
     """Answers each connection with one of these lists of answers, an answer a question."""
 
     def __init__(self, *connections: Sequence[bytes]) -> None:
-        self.heard: list[bytes] = []
+        self.requests: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, args=(connections,))
@@ -42,11 +42,11 @@ class Peer:
             question = sock.recv(1 << 16)
             if not question:
                 return
-            self.heard.append(question)
+            self.requests.append(question)
             sock.sendall(answer)
 
 
-def said(body: bytes = b"ok", status: str = "200 OK", *headers: str) -> bytes:
+def http_response(body: bytes = b"ok", status: str = "200 OK", *headers: str) -> bytes:
     """An answer of HTTP."""
     head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""])
     return head.encode() + body

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.client.answers import read, refusal_in, token_in
+from fleet_smi.client.answers import decode_error, decode_join_token, decode_response
 from fleet_smi.errors import Undecodable
 
 NO_ANSWERS = [
@@ -21,26 +21,26 @@ NO_ANSWERS = [
 
 
 def test_a_refusal_is_told_in_the_hubs_words_made_harmless() -> None:
-    refusal = refusal_in(b'{"error":{"code":"late","message":"too\\u001b[31m late"},"more":1}')
+    refusal = decode_error(b'{"error":{"code":"late","message":"too\\u001b[31m late"},"more":1}')
     assert refusal is not None
     assert (refusal.code, refusal.message) == ("late", "too [31m late")
 
 
 @pytest.mark.parametrize("body", NO_ANSWERS, ids=lambda body: repr(body[:20]))
 def test_what_no_hub_wrote_is_neither_a_refusal_nor_a_token(body: bytes) -> None:
-    assert refusal_in(body) is None
+    assert decode_error(body) is None
     with pytest.raises(Undecodable, match=r"are both of one version\?$"):
-        token_in(body)
+        decode_join_token(body)
 
 
 def test_a_joined_node_has_its_token() -> None:
-    assert token_in(b'{"token":"fsmi_node_x"}') == "fsmi_node_x"
+    assert decode_join_token(b'{"token":"fsmi_node_x"}') == "fsmi_node_x"
 
 
 @given(st.binary(max_size=200) | st.text().map(lambda text: msgspec.json.encode({"a": text})))
 def test_whatever_comes_is_read_or_undecodable(body: bytes) -> None:
-    refusal_in(body)
+    decode_error(body)
     try:
-        assert isinstance(read(body, dict), dict)
+        assert isinstance(decode_response(body, dict), dict)
     except Undecodable as error:
         assert str(error).isprintable()

@@ -5,13 +5,13 @@ import socket
 
 import pytest
 
-from fleet_smi.client.connection import Connection, address_of
+from fleet_smi.client.connection import HubConnection, parse_hub_url
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable, UsageError
-from tests.client.peers import Peer, said
+from tests.client.peers import ScriptedServer, http_response
 
 
 def error_of(url: str, **options: object) -> DeliveryError:
-    connection = Connection(url, **options)  # type: ignore[arg-type]
+    connection = HubConnection(url, **options)  # type: ignore[arg-type]
     with pytest.raises(DeliveryError) as caught:
         connection.request("GET", "/")
     assert str(caught.value).startswith(f"hub {connection.url}")
@@ -46,14 +46,14 @@ def test_one_that_does_not_answer_is_not_waited_for_longer_than_told() -> None:
 
 
 def test_one_that_speaks_another_language_is_told() -> None:
-    with Peer([b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n"]) as peer:
+    with ScriptedServer([b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n"]) as peer:
         error = error_of(peer.url)
     assert isinstance(error, Undecodable)
     assert "(no HTTP is spoken there): check the port and http/https" in str(error)
 
 
 def test_one_that_hangs_up_in_the_middle_is_told() -> None:
-    with Peer([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf"]) as peer:
+    with ScriptedServer([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf"]) as peer:
         assert isinstance(error_of(peer.url), Unreachable)
 
 
@@ -63,61 +63,67 @@ def test_one_that_hangs_up_in_the_middle_is_told() -> None:
     ids=["not gzip", "cut short", "nothing"],
 )
 def test_broken_compression_is_told(body: bytes) -> None:
-    with Peer([said(body, "200 OK", "Content-Encoding: gzip")]) as peer:
+    with ScriptedServer([http_response(body, "200 OK", "Content-Encoding: gzip")]) as peer:
         assert isinstance(error_of(peer.url), Undecodable)
 
 
 @pytest.mark.parametrize(
     "answer",
-    [said(bytes(1001)), said(gzip.compress(bytes(1001)), "200 OK", "Content-Encoding: gzip")],
+    [
+        http_response(bytes(1001)),
+        http_response(gzip.compress(bytes(1001)), "200 OK", "Content-Encoding: gzip"),
+    ],
     ids=["plain", "packed"],
 )
 def test_more_than_is_listened_to_is_told(answer: bytes) -> None:
-    with Peer([answer]) as peer, pytest.raises(Undecodable, match="an answer without an end"):
-        Connection(peer.url).request("GET", "/", most_bytes=1000)
+    with (
+        ScriptedServer([answer]) as peer,
+        pytest.raises(Undecodable, match="an answer without an end"),
+    ):
+        HubConnection(peer.url).request("GET", "/", max_bytes=1000)
 
 
 def test_what_came_compressed_is_unpacked() -> None:
     packed = gzip.compress(b"hello")
-    with Peer([said(packed, "200 OK", "Content-Encoding: gzip")]) as peer:
-        connection = Connection(peer.url)
+    with ScriptedServer([http_response(packed, "200 OK", "Content-Encoding: gzip")]) as peer:
+        connection = HubConnection(peer.url)
         assert connection.request("GET", "/").body == b"hello"
         connection.close()
 
 
 def test_one_connection_is_kept_for_many_questions() -> None:
-    with Peer([said(), said()]) as peer:
-        connection = Connection(f"{peer.url}/base/", token="secret")
+    with ScriptedServer([http_response(), http_response()]) as peer:
+        connection = HubConnection(f"{peer.url}/base/", token="secret")
         assert [connection.request("GET", "/x").status for _ in range(2)] == [200, 200]
         connection.close()
-    assert len(peer.heard) == 2
-    assert peer.heard[0].startswith(b"GET /base/x HTTP/1.1\r\n")
-    assert b"Authorization: Bearer secret\r\n" in peer.heard[0]
+    assert len(peer.requests) == 2
+    assert peer.requests[0].startswith(b"GET /base/x HTTP/1.1\r\n")
+    assert b"Authorization: Bearer secret\r\n" in peer.requests[0]
 
 
 def test_a_connection_that_the_hub_closed_meanwhile_is_opened_anew() -> None:
-    with Peer([said()], [said(b"again")]) as peer:
-        connection = Connection(peer.url)
+    with ScriptedServer([http_response()], [http_response(b"again")]) as peer:
+        connection = HubConnection(peer.url)
         connection.request("GET", "/")
         assert connection.request("GET", "/").body == b"again"
         connection.close()
 
 
 def test_a_new_connection_that_breaks_is_not_tried_for_ever() -> None:
-    with Peer([b""], [b""]) as peer:
+    with ScriptedServer([b""], [b""]) as peer:
         error_of(peer.url)
-        assert len(peer.heard) == 1
+        assert len(peer.requests) == 1
 
 
 def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     with (
-        Peer([said()]) as elsewhere,
-        Peer([said(b"", "302 Found", f"Location: {elsewhere.url}/")]) as peer,
+        ScriptedServer([http_response()]) as elsewhere,
+        ScriptedServer([http_response(b"", "302 Found", f"Location: {elsewhere.url}/")]) as peer,
     ):
-        connection = Connection(peer.url, token="secret")
+        connection = HubConnection(peer.url, token="secret")
         assert connection.request("GET", "/").status == 302
         connection.close()
-    assert elsewhere.heard == []
+    assert elsewhere.requests == []
 
 
 @pytest.mark.parametrize(
@@ -130,7 +136,7 @@ def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     ],
 )
 def test_a_url_tells_where_the_hub_is(url: str, address: tuple[str, str, int, str]) -> None:
-    assert address_of(url) == address
+    assert parse_hub_url(url) == address
 
 
 @pytest.mark.parametrize(
@@ -138,4 +144,4 @@ def test_a_url_tells_where_the_hub_is(url: str, address: tuple[str, str, int, st
 )
 def test_what_is_no_address_of_a_hub_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="no address of a hub"):
-        Connection(url)
+        HubConnection(url)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.client.exchange import Exchange, NotHttp, Response
+from fleet_smi.client.exchange import Http1Connection, ProtocolError, Response
 
 MOST = 1 << 20
 
@@ -21,7 +21,7 @@ class Peer:
     def __init__(self, pieces: Iterable[bytes], timeout_seconds: float = 5.0) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             sock = socket.create_connection(listener.getsockname())
-            self.exchange = Exchange(sock, "hub:7070", timeout_seconds)
+            self.exchange = Http1Connection(sock, "hub:7070", timeout_seconds)
             self._sock, _ = listener.accept()
         self._speaker = threading.Thread(target=self._speak, args=(pieces,))
         self._speaker.start()
@@ -50,7 +50,7 @@ def answer(*pieces: bytes) -> Response:
 def answer_of(pieces: Iterable[bytes], timeout_seconds: float = 5.0) -> Response:
     peer = Peer(pieces, timeout_seconds)
     try:
-        return peer.exchange.ask("GET", "/", None, {}, MOST)
+        return peer.exchange.request("GET", "/", None, {}, MOST)
     finally:
         peer.close()
 
@@ -63,15 +63,15 @@ def peer() -> Iterator[Peer]:
 
 
 def test_one_answer_after_the_other_over_one_connection(peer: Peer) -> None:
-    first = peer.exchange.ask("POST", "/a", b"body", {"X": "1"}, MOST)
-    second = peer.exchange.ask("GET", "/b", None, {}, MOST)
+    first = peer.exchange.request("POST", "/a", b"body", {"X": "1"}, MOST)
+    second = peer.exchange.request("GET", "/b", None, {}, MOST)
     assert (first.status, first.body, second.status) == (200, b"ok", 204)
     assert first.headers == {"content-length": "2"}
 
 
 def test_what_is_asked_is_what_the_other_end_hears() -> None:
     peer = Peer([b"HTTP/1.1 204 No Content\r\n\r\n"])
-    peer.exchange.ask("POST", "/a", b"body", {"X": "1"}, MOST)
+    peer.exchange.request("POST", "/a", b"body", {"X": "1"}, MOST)
     expected = b"POST /a HTTP/1.1\r\nHost: hub:7070\r\nX: 1\r\nContent-Length: 4\r\n\r\nbody"
     assert peer.close() == expected
 
@@ -112,7 +112,7 @@ def test_a_hub_that_says_continue_first_is_understood() -> None:
     ],
 )
 def test_what_is_no_answer_is_told(said: bytes) -> None:
-    with pytest.raises(NotHttp):
+    with pytest.raises(ProtocolError):
         answer(said)
 
 
@@ -138,7 +138,7 @@ HEADS = st.sampled_from(
 def test_whatever_comes_it_is_an_answer_or_an_error_of_these(head: bytes, said: bytes) -> None:
     try:
         answer(head + said)
-    except (NotHttp, OSError):
+    except (ProtocolError, OSError):
         return
 
 
@@ -159,13 +159,13 @@ def test_the_time_is_for_the_whole_answer_however_busily_it_comes(
 def test_one_that_does_not_listen_is_not_talked_to_for_ever() -> None:
     peer = Peer([], timeout_seconds=0.1)
     with pytest.raises(TimeoutError):
-        peer.exchange.ask("POST", "/", bytes(32 << 20), {}, MOST)
+        peer.exchange.request("POST", "/", bytes(32 << 20), {}, MOST)
     peer.close()
 
 
 def test_a_line_break_cannot_be_smuggled_into_a_header(peer: Peer) -> None:
     with pytest.raises(ValueError, match="line break"):
-        peer.exchange.ask("GET", "/", None, {"X": "a\r\nEvil: 1"}, MOST)
+        peer.exchange.request("GET", "/", None, {"X": "a\r\nEvil: 1"}, MOST)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +178,6 @@ def test_a_line_break_cannot_be_smuggled_into_a_header(peer: Peer) -> None:
 )
 def test_it_tells_whether_another_question_can_be_asked(said: bytes, is_over: bool) -> None:
     peer = Peer([b"HTTP/1.1 200 OK\r\n" + said])
-    assert peer.exchange.ask("GET", "/", None, {}, MOST).body == b"ok"
-    assert peer.exchange.is_over is is_over
+    assert peer.exchange.request("GET", "/", None, {}, MOST).body == b"ok"
+    assert peer.exchange.must_close is is_over
     peer.close()

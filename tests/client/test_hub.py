@@ -10,28 +10,28 @@ from fleet_smi import api
 from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import FleetError, Refused, Undecodable, Unmet, Unreachable, UsageError
 from tests.builders import gpu, process
-from tests.client.peers import Peer, said
-from tests.server.hubs import RunningHub
-from tests.server.routes.nodes_of import now
+from tests.client.peers import ScriptedServer, http_response
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.nodes_of import snapshot_now
 
 SPOKEN = b'{"error":{"code":"x","message":"in the hub\'s words\\u001b[31m"}}'
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path) as running:
-        running.add(now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path) as running:
+        running.join_and_report(snapshot_now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
         yield running
 
 
 def answered(answer: bytes) -> FleetError:
-    with Peer([answer]) as peer, closing(HubClient(peer.url)) as client:
+    with ScriptedServer([answer]) as peer, closing(HubClient(peer.url)) as client:
         with pytest.raises(FleetError) as caught:
             client.fleet()
         return caught.value
 
 
-def test_a_fleet_and_a_node_come_as_the_models_nouns(hub: RunningHub) -> None:
+def test_a_fleet_and_a_node_come_as_the_models_nouns(hub: ThreadedHub) -> None:
     with closing(HubClient(hub.url)) as client:
         assert [each.verdict.state for each in client.fleet().nodes[0].gpus] == ["busy", "free"]
         assert client.node("id-of-gpu01").name == "gpu01"
@@ -39,7 +39,7 @@ def test_a_fleet_and_a_node_come_as_the_models_nouns(hub: RunningHub) -> None:
             client.node("../x")
 
 
-def test_an_admin_changes_what_a_viewer_may_not(hub: RunningHub) -> None:
+def test_an_admin_changes_what_a_viewer_may_not(hub: ThreadedHub) -> None:
     with (
         closing(HubClient(hub.url, token=hub.token("viewer"))) as viewer,
         pytest.raises(Refused, match="only an admin may do this"),
@@ -53,7 +53,7 @@ def test_an_admin_changes_what_a_viewer_may_not(hub: RunningHub) -> None:
         assert admin.fleet().nodes == ()
 
 
-def test_a_token_that_is_not_known_is_refused(hub: RunningHub) -> None:
+def test_a_token_that_is_not_known_is_refused(hub: ThreadedHub) -> None:
     with (
         closing(HubClient(hub.url, token="fsmi_viewer_x")) as client,
         pytest.raises(Refused, match="this token is not known here"),
@@ -77,25 +77,25 @@ def test_a_token_that_is_not_known_is_refused(hub: RunningHub) -> None:
 def test_a_refusal_is_told_in_the_hubs_words_made_harmless(
     status: str, kind: type[FleetError]
 ) -> None:
-    error = answered(said(SPOKEN, status))
+    error = answered(http_response(SPOKEN, status))
     assert type(error) is kind
     assert str(error).endswith("in the hub's words [31m")
 
 
 @pytest.mark.parametrize("status", ["302 Found", "404 Not Found", "500 Oh"])
 def test_one_that_is_no_hub_is_told_to_be_none(status: str) -> None:
-    error = answered(said(b"<html>", status, "Location: http://127.0.0.1:1/"))
+    error = answered(http_response(b"<html>", status, "Location: http://127.0.0.1:1/"))
     assert f"answered with status {status[:3]}; is it a fleet-smi hub?" in str(error)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"taken_at":"soon"}'])
 def test_an_answer_of_another_version_is_told(body: bytes) -> None:
-    error = answered(said(body))
+    error = answered(http_response(body))
     assert isinstance(error, Undecodable)
     assert "are both of one version?" in str(error)
 
 
-def test_the_fleet_from_python(hub: RunningHub) -> None:
+def test_the_fleet_from_python(hub: ThreadedHub) -> None:
     fleet = api.Fleet(hub.url)
     assert [each.index for each in fleet.gpus()] == [0, 1]
     assert [each.label for each in fleet.free(1, min_free="40GiB")] == ["gpu01:1"]

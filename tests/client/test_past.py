@@ -11,14 +11,14 @@ from fleet_smi import api
 from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import UsageError
 from tests.builders import HOUR
-from tests.server.hubs import RunningHub
-from tests.server.routes.pasts import tell
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.pasts import report_history
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with RunningHub(tmp_path_factory.mktemp("hub")) as hub:
-        tell(hub)
+    with ThreadedHub(tmp_path_factory.mktemp("hub")) as hub:
+        report_history(hub)
         yield hub.url
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.client.connection import Connection
+from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import Refused, Undecodable, Unreachable
-from fleet_smi.server.tls import self_signed
+from fleet_smi.server.tls import ensure_self_signed
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -71,7 +71,7 @@ def plain() -> Iterator[Server]:
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[tuple[Server, str]]:
     """A hub with a certificate of its own, and its fingerprint."""
-    own = self_signed(tmp_path, ["localhost", "127.0.0.1"])
+    own = ensure_self_signed(tmp_path, ["localhost", "127.0.0.1"])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own.path)
     server = Server(context)
@@ -81,7 +81,7 @@ def secure(tmp_path: Path) -> Iterator[tuple[Server, str]]:
 
 def test_the_pinned_certificate_is_enough(secure: tuple[Server, str]) -> None:
     hub, fingerprint = secure
-    connection = Connection(hub.url, fingerprint=fingerprint, token="secret")
+    connection = HubConnection(hub.url, fingerprint=fingerprint, token="secret")
     assert [connection.request("GET", "/").body for _ in range(2)] == [b"ok", b"ok"]
     connection.close()
     assert all(b"Authorization: Bearer secret\r\n" in question for question in hub.heard)
@@ -89,7 +89,7 @@ def test_the_pinned_certificate_is_enough(secure: tuple[Server, str]) -> None:
 
 def test_one_who_shows_another_certificate_hears_no_token(secure: tuple[Server, str]) -> None:
     hub, _ = secure
-    connection = Connection(hub.url, fingerprint=f"sha256:{'0' * 64}", token="secret")
+    connection = HubConnection(hub.url, fingerprint=f"sha256:{'0' * 64}", token="secret")
     with pytest.raises(Refused, match="another certificate than the pinned one"):
         connection.request("GET", "/")
     assert hub.heard == []
@@ -98,17 +98,17 @@ def test_one_who_shows_another_certificate_hears_no_token(secure: tuple[Server, 
 def test_without_a_pin_only_a_trusted_certificate_will_do(secure: tuple[Server, str]) -> None:
     hub, _ = secure
     with pytest.raises(Refused, match="--fingerprint"):
-        Connection(hub.url, token="secret").request("GET", "/")
+        HubConnection(hub.url, token="secret").request("GET", "/")
     assert hub.heard == []
 
 
 def test_tls_where_there_is_none_is_told(plain: Server) -> None:
     url = plain.url.replace("http://", "https://")
     with pytest.raises(Undecodable, match="is it http instead of https"):
-        Connection(url).request("GET", "/")
+        HubConnection(url).request("GET", "/")
 
 
 def test_no_tls_where_there_is_one_is_told(secure: tuple[Server, str]) -> None:
     hub, _ = secure
     with pytest.raises((Undecodable, Unreachable), match=r"^hub http://"):
-        Connection(hub.url.replace("https://", "http://")).request("GET", "/")
+        HubConnection(hub.url.replace("https://", "http://")).request("GET", "/")

@@ -7,7 +7,7 @@ import polars
 import pytest
 
 from fleet_smi.client import frames
-from fleet_smi.client.frames import LIBRARIES, Library
+from fleet_smi.client.frames import LIBRARIES, DataFrameLibrary
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import UsageError
 from fleet_smi.model.history import Figure, GpuOfNode, GpuPeriods, Holder, Job, Period, Sums, Usage
@@ -17,8 +17,8 @@ SUMS = Sums(gpu_seconds=3600.0, busy_seconds=1800.0)
 
 
 @pytest.fixture(params=LIBRARIES)
-def library(request: pytest.FixtureRequest) -> Library:
-    name: Library = request.param
+def library(request: pytest.FixtureRequest) -> DataFrameLibrary:
+    name: DataFrameLibrary = request.param
     return name
 
 
@@ -34,7 +34,7 @@ def kinds(frame: Any, *columns: str) -> set[str]:
     return {str(frame[column].dtype).lower() for column in columns}
 
 
-def test_a_period_is_a_row(library: Library) -> None:
+def test_a_period_is_a_row(library: DataFrameLibrary) -> None:
     held = (Holder(pid=1, user="bob"), Holder(pid=2, user="bob"), Holder(pid=3, user="eve"))
     busy = Period(start=1.0, end=2.0, state="busy", reason="at work", holders=held)
     free = Period(start=2.0, end=None, state="free", reason="nobody", certain=False)
@@ -46,14 +46,14 @@ def test_a_period_is_a_row(library: Library) -> None:
     assert rows[1] | {"state": "free", "certain": False, "uuid": "GPU-1"} == rows[1]
 
 
-def test_what_somebody_came_to_is_a_row(library: Library) -> None:
+def test_what_somebody_came_to_is_a_row(library: DataFrameLibrary) -> None:
     row = Usage(name="bob", sums=SUMS)
     table = UsageTable(start=0.0, end=9.0, by="user", rows=(row,), total=SUMS, by_state={})
     (told,) = rows_of(table.frame(library))
     assert (told["name"], told["gpu_seconds"], told["busy_seconds"]) == ("bob", 3600.0, 1800.0)
 
 
-def test_a_job_is_a_row(library: Library) -> None:
+def test_a_job_is_a_row(library: DataFrameLibrary) -> None:
     job = Job(
         id="1-a", user="bob", command=None, start=1.0, end=None, gpus=4, sums=SUMS,
         places=("gpu01:0", "gpu01:1"), advice=("held 4 GPUs, used 1", "idle"),
@@ -64,7 +64,7 @@ def test_a_job_is_a_row(library: Library) -> None:
     assert row["places"] == "gpu01:0, gpu01:1"
 
 
-def test_figures_are_a_row_a_grain_and_gpu(library: Library) -> None:
+def test_figures_are_a_row_a_grain_and_gpu(library: DataFrameLibrary) -> None:
     busy = Figure(minimum=[0.0, None], mean=[5.0, None], maximum=[9.0, None])
     gpus = {"GPU-1": {"busy_percent": busy}, "GPU-2": {"busy_percent": busy}}
     table = SeriesTable(start=100.0, grain_seconds=10, node={}, gpus=gpus)
@@ -75,7 +75,7 @@ def test_figures_are_a_row_a_grain_and_gpu(library: Library) -> None:
     assert [row["busy_percent_max"] for row in rows_of(frame)] == [9.0, None, 9.0, None]
 
 
-def test_a_figure_that_only_one_gpu_has_is_missing_of_the_other(library: Library) -> None:
+def test_a_figure_that_only_one_gpu_has_is_missing_of_the_other(library: DataFrameLibrary) -> None:
     known = Figure(minimum=[0.0], mean=[5.0], maximum=[9.0])
     gpus = {
         "GPU-1": {"busy_percent": known},
@@ -85,7 +85,7 @@ def test_a_figure_that_only_one_gpu_has_is_missing_of_the_other(library: Library
     assert [row["power_watts"] for row in rows_of(table.frame(library))] == [None, 5.0]
 
 
-def test_numbers_are_numbers_even_where_none_is_known(library: Library) -> None:
+def test_numbers_are_numbers_even_where_none_is_known(library: DataFrameLibrary) -> None:
     free = Period(start=2.0, end=None, state="free", reason="nobody")
     table = PeriodTable(start=0.0, end=9.0, rows=(GpuPeriods(gpu=GPU, periods=(free,)),))
     assert kinds(table.frame(library), "start", "end", "busy_percent") == {"float64"}
@@ -95,7 +95,7 @@ def test_numbers_are_numbers_even_where_none_is_known(library: Library) -> None:
     assert kinds(series.frame(library), "at", "busy_percent", "busy_percent_max") == {"float64"}
 
 
-def test_nothing_is_a_frame_without_rows(library: Library) -> None:
+def test_nothing_is_a_frame_without_rows(library: DataFrameLibrary) -> None:
     frame = PeriodTable(start=0.0, end=9.0, rows=()).frame(library)
     assert (len(frame), "state" in frame.columns) == (0, True)
     assert kinds(frame, "start", "end") == {"float64"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from fleet_smi.config import SETTINGS, gather, load
+from fleet_smi.config import SETTINGS, load, resolve
 from fleet_smi.config.settings import AgentSettings, ClientSettings, HubSettings, NodeSettings
 from fleet_smi.errors import UsageError
 from fleet_smi.model.verdict import Thresholds
@@ -168,14 +168,14 @@ def test_services_beside_it_are_no_misspelt_settings() -> None:
 )
 def test_a_variable_that_is_no_setting_is_found_by_who_asks(name: str, meant: str) -> None:
     load({name: "x"})
-    (problem,) = gather({name: "x"}, strict=True).problems
+    (problem,) = resolve({name: "x"}, strict=True).problems
     assert str(problem.origin) == name
-    assert problem.words.startswith(f"unknown setting; did you mean {meant}")
+    assert problem.message.startswith(f"unknown setting; did you mean {meant}")
 
 
 def test_what_is_for_something_else_is_no_mistake() -> None:
     others = ("SIM", "SIM_STATIC", "CAPTURES", "UPDATE_GOLDEN", "DEBUG", "HUB_SERVICE_PORT_HTTP")
-    assert not gather({f"FLEET_SMI_{name}": "x" for name in others}, strict=True).problems
+    assert not resolve({f"FLEET_SMI_{name}": "x" for name in others}, strict=True).problems
 
 
 def test_a_misspelt_name_of_the_settings_file_is_refused() -> None:
@@ -250,7 +250,7 @@ def test_one_source_may_not_name_a_secret_both_ways(tmp_path: Path) -> None:
 def test_a_secret_file_is_read_only_when_it_is_needed(tmp_path: Path) -> None:
     settings = load({"FLEET_SMI_AGENT_JOIN_FILE": str(tmp_path / "none")})
     with pytest.raises(UsageError, match="none cannot be read: No such file"):
-        settings.agent.read_join()
+        settings.agent.read_join_token()
 
 
 @pytest.mark.parametrize("text", ["", "two\nlines", "two words", "\x1b[31m", "é"])
@@ -265,7 +265,7 @@ def test_no_error_tells_a_secret(tmp_path: Path) -> None:
     long = "p" * 100
     text = f'[client]\ntoken = "a hunter2"\nhub = "http://alice:hunter2{long}@hub:1"\n'
     text += f'[hub]\npull = ["http://alice:hunter2{long}@hub"]\n'
-    problems = gather(settings_file(tmp_path, text)).problems
+    problems = resolve(settings_file(tmp_path, text)).problems
     assert len(problems) == 3
     assert "hunter2" not in str(problems)
 
@@ -273,7 +273,7 @@ def test_no_error_tells_a_secret(tmp_path: Path) -> None:
 def test_every_mistake_is_found_at_once(tmp_path: Path) -> None:
     environment = settings_file(tmp_path, "[node]\nname = 1\nx = 2\n[agnet]\n")
     environment["FLEET_SMI_HUB_LISTEN"] = "nowhere"
-    found = gather(environment).problems
+    found = resolve(environment).problems
     file = f"{tmp_path}/fleet-smi/fleet-smi.toml"
     assert [str(problem.origin) for problem in found] == [
         f"{file}:2", f"{file}:3", f"{file}:4", "FLEET_SMI_HUB_LISTEN",
@@ -288,7 +288,7 @@ def test_state_is_kept_in_the_systems_place_by_root_and_in_the_users_by_others()
 
 def test_no_two_settings_share_a_name_or_variable() -> None:
     assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
-    assert len({setting.variable for setting in SETTINGS}) == len(SETTINGS)
+    assert len({setting.environment_variable for setting in SETTINGS}) == len(SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -310,11 +310,11 @@ def test_nodes_that_want_a_password_and_have_none_are_told_by_a_check_alone(
 ) -> None:
     environment = settings_file(tmp_path, '[hub]\nnode_info = ["gpu01"]\n')
     assert load(environment).hub.node_info == ("gpu01",)
-    (problem,) = gather(environment, strict=True).problems
+    (problem,) = resolve(environment, strict=True).problems
     assert str(problem.origin).endswith("fleet-smi.toml:2")
-    assert "node_info_password_file" in problem.words
+    assert "node_info_password_file" in problem.message
     environment["FLEET_SMI_HUB_NODE_INFO_PASSWORD"] = "8888"
-    assert not gather(environment, strict=True).problems
+    assert not resolve(environment, strict=True).problems
 
 
 @pytest.mark.parametrize("section", ["agent", "hub"])

@@ -12,7 +12,7 @@ from fleet_smi.hub.sources.node_info import NodeInfoSource
 from fleet_smi.hub.sources.nvgpu import NvgpuSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.outlets.serve import ServeOutlet
-from tests.delivery.talker import Talker
+from tests.delivery.talker import FixedResponseServer
 
 INTERVAL_SECONDS = 0.05
 TIMEOUT_SECONDS = 2.0
@@ -24,7 +24,7 @@ class _ServedWay(ABC):
     source: Source
 
     def __init__(self) -> None:
-        self._outlet: ServeOutlet | Talker = self._opened(0)
+        self._outlet: ServeOutlet | FixedResponseServer = self._opened(0)
         self.target = f"127.0.0.1:{self._outlet.port}"
 
     @abstractmethod
@@ -37,24 +37,24 @@ class _ServedWay(ABC):
 
     def send(self, snapshot: Snapshot) -> None:
         assert isinstance(self._outlet, ServeOutlet)
-        self._outlet.offer(snapshot)
+        self._outlet.publish(snapshot)
 
-    def say(self, body: bytes) -> None:
+    def send_raw(self, body: bytes) -> None:
         self._outlet.close()
-        self._outlet = Talker(self._outlet.port, body)
+        self._outlet = FixedResponseServer(self._outlet.port, body)
 
-    def refuse(self) -> None:
+    def block_access(self) -> None:
         self._outlet.close()
         self._outlet = self._closed(self._outlet.port)
 
-    def die(self) -> None:
+    def disconnect(self) -> None:
         self._outlet.close()
 
     def close(self) -> None:
         self._outlet.close()
 
 
-class NvgpuWay(_ServedWay):
+class NvgpuTransport(_ServedWay):
     """A machine as nvgpu's agent tells it."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class NvgpuWay(_ServedWay):
         return ServeOutlet("127.0.0.1", port, token="t" * 40)
 
 
-class NodeInfoWay(_ServedWay):
+class NodeInfoTransport(_ServedWay):
     """A machine as a node of gpu-cluster-monitor tells it."""
 
     def __init__(self) -> None:
@@ -89,5 +89,8 @@ class NodeInfoWay(_ServedWay):
         return ServeOutlet("127.0.0.1", port, get_status_password="another")
 
 
-AncestorWay = NvgpuWay | NodeInfoWay
-ANCESTORS: dict[str, Callable[[], AncestorWay]] = {"nvgpu": NvgpuWay, "node_info": NodeInfoWay}
+CompatTransport = NvgpuTransport | NodeInfoTransport
+COMPAT_TRANSPORTS: dict[str, Callable[[], CompatTransport]] = {
+    "nvgpu": NvgpuTransport,
+    "node_info": NodeInfoTransport,
+}

@@ -15,20 +15,20 @@ from fleet_smi.hub.sources.cluster_smi import ClusterSmiSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.outlets.cluster_smi import ClusterSmiOutlet
 from fleet_smi.wire.dialects.cluster_smi import encode_node
-from fleet_smi.zeromq import listening_at
-from tests.zeromq_peers import Node, Router
+from fleet_smi.zeromq import resolve_bind_endpoint
+from tests.zeromq_peers import ZeromqNode, ZeromqRouter
 
 INTERVAL_SECONDS = 0.05
 TIMEOUT_SECONDS = 0.5
 
 
-class PushedWay:
+class ClusterSmiPushTransport:
     """An agent that pushes, and the hub's port."""
 
     def __init__(self) -> None:
-        endpoint = listening_at("127.0.0.1", 0, open_to_all=False)
+        endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
         self.target = "cluster-smi-gpu01"
-        self.source: Source = ClusterSmiSource(nodes=endpoint)
+        self.source: Source = ClusterSmiSource(listen_endpoint=endpoint)
         self._endpoint = endpoint
         port = int(endpoint.rpartition(":")[2])
         self._outlet = ClusterSmiOutlet("127.0.0.1", port)
@@ -36,20 +36,20 @@ class PushedWay:
     def send(self, snapshot: Snapshot) -> None:
         self._outlet.deliver(snapshot)
 
-    def say(self, *frames: bytes) -> None:
-        with Node(self._endpoint) as node:
+    def send_raw(self, *frames: bytes) -> None:
+        with ZeromqNode(self._endpoint) as node:
             node.push(*frames)
 
     def close(self) -> None:
         self._outlet.close()
 
 
-class RoutedWay:
+class ClusterSmiRouterTransport:
     """A router that knows one node, and a hub that asks it."""
 
     def __init__(self) -> None:
         self._answer: Callable[[], list[bytes]] = lambda: [b""]
-        self._router = Router(self._told)
+        self._router = ZeromqRouter(self._told)
         self.target = f"127.0.0.1:{self._router.clients_port}"
         self.source: Source = ClusterSmiSource(
             routers=[self.target],
@@ -69,15 +69,18 @@ class RoutedWay:
 
         self._answer = cluster
 
-    def say(self, *frames: bytes) -> None:
+    def send_raw(self, *frames: bytes) -> None:
         self._answer = lambda: list(frames)
 
-    def die(self) -> None:
+    def disconnect(self) -> None:
         self._router.close()
 
     def close(self) -> None:
         self._router.close()
 
 
-ZeromqWay = PushedWay | RoutedWay
-ZEROMQ_WAYS: dict[str, Callable[[], ZeromqWay]] = {"pushed": PushedWay, "routed": RoutedWay}
+ZeromqTransport = ClusterSmiPushTransport | ClusterSmiRouterTransport
+ZEROMQ_TRANSPORTS: dict[str, Callable[[], ZeromqTransport]] = {
+    "pushed": ClusterSmiPushTransport,
+    "routed": ClusterSmiRouterTransport,
+}

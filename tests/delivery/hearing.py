@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.hub.delivery import Delivery, Source
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.model.snapshot import Snapshot
 from tests.machines import wait_until
 
 
-class Heard:
+class RecordedDeliveries:
     """What came, in the order in which it came."""
 
     def __init__(self) -> None:
@@ -20,14 +20,14 @@ class Heard:
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        return [each.what for each in self.deliveries if isinstance(each.what, Snapshot)]
+        return [each.result for each in self.deliveries if isinstance(each.result, Snapshot)]
 
-    def sequence(self, number: int, times: int = 1) -> Snapshot:
+    def wait_for_sequence(self, number: int, times: int = 1) -> Snapshot:
         """Wait until a snapshot of this number has come so many times."""
         wait_until(lambda: [each.sequence for each in self.snapshots].count(number) >= times)
         return next(each for each in self.snapshots if each.sequence == number)
 
-    def error(self) -> DeliveryError:
+    def wait_for_error(self) -> DeliveryError:
         """Wait for a failure that was not taken back."""
         wait_until(lambda: bool(self._errors()))
         return self._errors()[-1]
@@ -35,28 +35,30 @@ class Heard:
     def _errors(self) -> list[DeliveryError]:
         told: dict[str, DeliveryError | None] = {}
         for each in self.deliveries:
-            if not isinstance(each.what, Snapshot):
-                told[each.target] = each.what
+            if not isinstance(each.result, Snapshot):
+                told[each.target] = each.result
         return [error for error in told.values() if error is not None]
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> FleetState:
         """What a hub believes after all this."""
-        fleet = Fleet()
+        fleet = FleetState()
         for at, delivery in enumerate(list(self.deliveries)):
-            if isinstance(delivery.what, Snapshot):
-                moment = delivery.what.taken_at
-                fleet.apply(delivery.what, moment, Via(delivery.source, delivery.target))
-            elif delivery.what is None:
-                fleet.unexpect(Via(delivery.source, delivery.target))
+            if isinstance(delivery.result, Snapshot):
+                moment = delivery.result.taken_at
+                fleet.apply(delivery.result, moment, Via(delivery.source, delivery.target))
+            elif delivery.result is None:
+                fleet.drop_target(Via(delivery.source, delivery.target))
             else:
-                fleet.failed(Via(delivery.source, delivery.target), delivery.what.words, at)
+                fleet.record_failure(
+                    Via(delivery.source, delivery.target), delivery.result.message, at
+                )
         return fleet
 
 
 @contextmanager
-def hearing(source: Source) -> Iterator[Heard]:
+def run_source(source: Source) -> Iterator[RecordedDeliveries]:
     """Run a source on a loop of its own until the test is done with it; nothing stays."""
-    heard, loop = Heard(), asyncio.new_event_loop()
+    heard, loop = RecordedDeliveries(), asyncio.new_event_loop()
     task = loop.create_task(source.run(heard.deliveries.append))
 
     def live() -> None:

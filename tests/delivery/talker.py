@@ -4,7 +4,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
-class Talker:
+class FixedResponseServer:
     """Answers every GET and POST with these bytes."""
 
     def __init__(self, port: int, body: bytes) -> None:

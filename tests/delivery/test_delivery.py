@@ -11,13 +11,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, WrongVersion
+from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UnsupportedVersion
 from fleet_smi.hub.sources import SOURCES
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import gpu, process, snapshot
-from tests.delivery.ancestors import ANCESTORS
-from tests.delivery.hearing import Heard, hearing
-from tests.delivery.ways import FilesWay, PullWay, PushWay, SelfWay, SshWay, Way
+from tests.delivery.ancestors import COMPAT_TRANSPORTS
+from tests.delivery.hearing import RecordedDeliveries, run_source
+from tests.delivery.ways import (
+    DeliveryTransport,
+    FilesTransport,
+    PullTransport,
+    PushTransport,
+    SelfTransport,
+    SshTransport,
+)
 from tests.machines import wait_until
 from tests.sshd import SshNetwork
 
@@ -46,7 +53,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("r")))
 
 
-Opened = Callable[[str], Way]
+Opened = Callable[[str], DeliveryTransport]
 
 
 @pytest.fixture
@@ -54,7 +61,7 @@ def opened(tmp_path: Path, request: pytest.FixtureRequest, runtime: None) -> Ite
     """Opens a way by its name, both ends of it."""
     with ExitStack() as stack:
 
-        def make(name: str) -> Way:
+        def make(name: str) -> DeliveryTransport:
             way = _made(name, tmp_path, request)
             stack.callback(way.close)
             return way
@@ -62,36 +69,36 @@ def opened(tmp_path: Path, request: pytest.FixtureRequest, runtime: None) -> Ite
         yield make
 
 
-def _made(name: str, folder: Path, request: pytest.FixtureRequest) -> Way:
+def _made(name: str, folder: Path, request: pytest.FixtureRequest) -> DeliveryTransport:
     if name == "ssh":
         network: SshNetwork = request.getfixturevalue("ssh_network")
-        return SshWay(network, folder)
+        return SshTransport(network, folder)
     if name == "pull":
-        return PullWay()
+        return PullTransport()
     if name == "self":
-        return SelfWay()
-    return FilesWay(folder) if name == "files" else PushWay(folder)
+        return SelfTransport()
+    return FilesTransport(folder) if name == "files" else PushTransport(folder)
 
 
-def failure_after(way: Way, happens: Callable[[], None]) -> DeliveryError:
+def failure_after(way: DeliveryTransport, happens: Callable[[], None]) -> DeliveryError:
     """What is told once this has happened, by the end that is told of it."""
-    if not isinstance(way, PushWay):
+    if not isinstance(way, PushTransport):
         way.send(sent(1))
         happens()
-    with hearing(way.source) as heard:
-        if not isinstance(way, PushWay):
-            error = heard.error()
+    with run_source(way.source) as heard:
+        if not isinstance(way, PushTransport):
+            error = heard.wait_for_error()
             way.close()
             return error
         wait_for_first(way, heard)
         happens()
-        told = way.told()
+        told = way.resend_error()
     assert told is not None
     return told
 
 
 def test_every_source_passes_this_suite_or_one_of_the_ancestors() -> None:
-    assert {*WAYS, *ANCESTORS, "cluster-smi"} == set(SOURCES)
+    assert {*WAYS, *COMPAT_TRANSPORTS, "cluster-smi"} == set(SOURCES)
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -99,10 +106,10 @@ def test_a_snapshot_arrives_as_it_was_sent(name: str, opened: Opened) -> None:
     way = opened(name)
     if name != "push":
         way.send(sent(1))
-    with hearing(way.source) as heard:
+    with run_source(way.source) as heard:
         if name == "push":
             way.send(sent(1))
-        got = heard.sequence(1)
+        got = heard.wait_for_sequence(1)
         # By ssh the node has no pace of its own: it is asked at the hub's.
         assert (replace(got, interval_seconds=1.0) if name == "ssh" else got) == sent(1)
         assert heard.deliveries[0].target == way.target
@@ -113,10 +120,10 @@ def test_a_snapshot_arrives_as_it_was_sent(name: str, opened: Opened) -> None:
 def test_late_doubled_and_reordered_reports_are_harmless(name: str, opened: Opened) -> None:
     way = opened(name)
     way.send(sent(1)) if name != "push" else None
-    with hearing(way.source) as heard:
+    with run_source(way.source) as heard:
         for number, times in ((1, 1), (3, 1), (2, 1), (3, 2), (4, 1)):
             way.send(sent(number))
-            heard.sequence(number, times)
+            heard.wait_for_sequence(number, times)
         fleet = heard.fleet()
     (node,) = fleet.view(sent(4).taken_at).nodes
     assert (node.sequence, node.missing_reports, node.silent) == (4, 0, False)
@@ -126,8 +133,8 @@ def test_late_doubled_and_reordered_reports_are_harmless(name: str, opened: Open
 @pytest.mark.parametrize("name", WITH_A_KEY)
 def test_a_refused_key_is_told_as_such(name: str, opened: Opened) -> None:
     way = opened(name)
-    assert not isinstance(way, SelfWay)
-    error = failure_after(way, way.refuse)
+    assert not isinstance(way, SelfTransport)
+    error = failure_after(way, way.block_access)
     assert isinstance(error, Refused)
     assert is_about(error, way)
 
@@ -135,7 +142,7 @@ def test_a_refused_key_is_told_as_such(name: str, opened: Opened) -> None:
 @pytest.mark.parametrize("name", WAYS)
 def test_a_dead_node_is_told_as_such(name: str, opened: Opened) -> None:
     way = opened(name)
-    error = failure_after(way, way.die)
+    error = failure_after(way, way.disconnect)
     assert isinstance(error, Unreachable)
     assert is_about(error, way)
 
@@ -146,7 +153,7 @@ def test_a_dead_node_is_told_as_such(name: str, opened: Opened) -> None:
     [
         (Undecodable, b"{ this is no report"),
         (Undecodable, {}),
-        (WrongVersion, {"version": 2, "snapshots": []}),
+        (UnsupportedVersion, {"version": 2, "snapshots": []}),
     ],
     ids=["garbage", "nothing", "wrong version"],
 )
@@ -154,11 +161,11 @@ def test_what_is_no_report_of_ours_is_told_as_such(
     name: str, kind: type[DeliveryError], garbage: object, opened: Opened
 ) -> None:
     way = opened(name)
-    with hearing(way.source) as heard:
+    with run_source(way.source) as heard:
         wait_for_first(way, heard)
-        assert not isinstance(way, SelfWay)
-        way.say(garbage if isinstance(garbage, bytes) else encoded(garbage, name))
-        error = heard.error()
+        assert not isinstance(way, SelfTransport)
+        way.send_raw(garbage if isinstance(garbage, bytes) else encoded(garbage, name))
+        error = heard.wait_for_error()
     assert type(error) is kind
     assert error.node == way.target
     assert way.target in str(error)
@@ -167,10 +174,10 @@ def test_what_is_no_report_of_ours_is_told_as_such(
 @pytest.mark.parametrize("name", WAYS)
 def test_closing_leaves_no_task_thread_process_or_descriptor(name: str, opened: Opened) -> None:
     way = opened(name)
-    with hearing(way.source) as heard:
+    with run_source(way.source) as heard:
         wait_for_first(way, heard)
     before = held()
-    with hearing(way.source) as heard:
+    with run_source(way.source) as heard:
         if name != "files":  # which has nothing new to tell
             wait_for_first(way, heard)
     # Less is fine: the other end may still have been closing when the first count was made.
@@ -181,14 +188,14 @@ def encoded(value: object, name: str) -> bytes:
     return msgspec.json.encode(value) if name == "ssh" else msgspec.msgpack.encode(value)
 
 
-def wait_for_first(way: Way, heard: Heard) -> None:
+def wait_for_first(way: DeliveryTransport, heard: RecordedDeliveries) -> None:
     way.send(sent(1))
-    heard.sequence(1)
+    heard.wait_for_sequence(1)
 
 
-def is_about(error: DeliveryError, way: Way) -> bool:
+def is_about(error: DeliveryError, way: DeliveryTransport) -> bool:
     """Whether it names the other end: the node, or the hub where it is the node that is told."""
-    return "hub http" in str(error) if isinstance(way, PushWay) else error.node == way.target
+    return "hub http" in str(error) if isinstance(way, PushTransport) else error.node == way.target
 
 
 Kept = Literal["threads", "descriptors", "children"]

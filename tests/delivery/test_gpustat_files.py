@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.errors import CutOff, Refused, Unreachable
+from fleet_smi.errors import Refused, TruncatedReport, Unreachable
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.node.outlets.file import FileOutlet
 from tests.builders import gpu, process, snapshot
-from tests.delivery.hearing import hearing
+from tests.delivery.hearing import run_source
 from tests.delivery.test_delivery import held
 from tests.machines import wait_until
 
@@ -22,18 +22,18 @@ SENT = snapshot(CARD, gpu(1), node="cml10")
 
 @pytest.fixture
 def source(tmp_path: Path) -> FilesSource:
-    return FilesSource(str(tmp_path), interval_seconds=0.02, patience_seconds=0.0)
+    return FilesSource(str(tmp_path), interval_seconds=0.02, grace_seconds=0.0)
 
 
 def send(folder: Path) -> Path:
-    FileOutlet(str(folder), form="gpustat").deliver(SENT)
+    FileOutlet(str(folder), file_format="gpustat").deliver(SENT)
     return folder / "cml10.json"
 
 
 def test_what_gpustat_can_tell_arrives_as_it_was_sent(tmp_path: Path, source: FilesSource) -> None:
     send(tmp_path)
-    with hearing(source) as heard:
-        got = heard.sequence(0)
+    with run_source(source) as heard:
+        got = heard.wait_for_sequence(0)
     assert heard.deliveries[0].target == "cml10"
     assert (got.node_id, got.name) == ("gpustat-cml10", "cml10")
     kept = {"memory_busy_percent": None, "compute_mode": None, "mig_mode": None}
@@ -45,25 +45,25 @@ def test_each_failure_is_told_as_what_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
     path = send(folder)
-    source = FilesSource(str(folder), interval_seconds=0.02, patience_seconds=0.0)
-    with hearing(source) as heard:
-        heard.sequence(0)
+    source = FilesSource(str(folder), interval_seconds=0.02, grace_seconds=0.0)
+    with run_source(source) as heard:
+        heard.wait_for_sequence(0)
         path.write_bytes(path.read_bytes()[:200])
-        wait_until(lambda: isinstance(heard.deliveries[-1].what, CutOff))
+        wait_until(lambda: isinstance(heard.deliveries[-1].result, TruncatedReport))
         path.unlink()
         path.symlink_to("/etc/hostname")
-        wait_until(lambda: isinstance(heard.deliveries[-1].what, Refused))
-        assert heard.error().node == "cml10"
+        wait_until(lambda: isinstance(heard.deliveries[-1].result, Refused))
+        assert heard.wait_for_error().node == "cml10"
         folder.rename(tmp_path / "gone")
-        wait_until(lambda: isinstance(heard.deliveries[-1].what, Unreachable))
-        assert heard.error().node == str(folder)
+        wait_until(lambda: isinstance(heard.deliveries[-1].result, Unreachable))
+        assert heard.wait_for_error().node == str(folder)
 
 
 def test_closing_leaves_nothing(tmp_path: Path, source: FilesSource) -> None:
     send(tmp_path)
-    with hearing(source) as heard:
-        heard.sequence(0)
+    with run_source(source) as heard:
+        heard.wait_for_sequence(0)
     before = held()
-    with hearing(source):
+    with run_source(source):
         pass
     wait_until(lambda: all(count <= before[kind] for kind, count in held().items()))

@@ -10,43 +10,43 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from fleet_smi.client.connection import Connection
+from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import DeliveryError
-from fleet_smi.hub.credentials import Credentials
+from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.delivery import Source
-from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.hub import Hub
-from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.memory import NodeStore
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.hub.sources.pull import PullSource
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.hub.sources.self import SelfSource
 from fleet_smi.hub.sources.ssh import SshSource
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.buffer import Buffer
-from fleet_smi.node.credential import Credentials as OwnCredentials
+from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.credential import CredentialFile as OwnCredentials
 from fleet_smi.node.outlets.file import FileOutlet
 from fleet_smi.node.outlets.push import PushOutlet
 from fleet_smi.node.outlets.serve import ServeOutlet
-from fleet_smi.node.reporting import Reporter
+from fleet_smi.node.reporting import HubSession
 from fleet_smi.node.spool import Spool
 from fleet_smi.server.app import App
-from fleet_smi.server.auth import Access
-from fleet_smi.server.failures import Failures
-from fleet_smi.server.guard import Hosts
+from fleet_smi.server.auth import AccessControl
+from fleet_smi.server.failures import AuthRateLimiter
+from fleet_smi.server.guard import AllowedHosts
 from fleet_smi.server.services import Services
 from fleet_smi.wire.report import encode_report_json
-from tests.delivery.talker import Talker
+from tests.delivery.talker import FixedResponseServer
 from tests.machines import wait_until
-from tests.server.loopback import served
+from tests.server.loopback import serve_app
 from tests.sshd import Sshd, SshNetwork, make_key
 
 INTERVAL_SECONDS = 0.05
 TIMEOUT_SECONDS = 2.0
 
 
-class FilesWay:
+class FilesTransport:
     """A shared folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,17 +62,17 @@ class FilesWay:
         (self._path,) = self._folder.glob("*.fsmi")
         self.target = self._path.stem
 
-    def say(self, body: bytes) -> None:
+    def send_raw(self, body: bytes) -> None:
         draft = self._folder / ".draft"
         draft.write_bytes(body)
         draft.rename(self._path)
 
-    def refuse(self) -> None:
+    def block_access(self) -> None:
         """Something stands there that is not to be followed."""
         self._path.unlink()
         self._path.symlink_to("/etc/hostname")
 
-    def die(self) -> None:
+    def disconnect(self) -> None:
         """The disk goes away."""
         self._folder.rename(self._folder.with_name("gone"))
         self.target = str(self._folder)
@@ -81,30 +81,32 @@ class FilesWay:
         self._outlet.close()
 
 
-class PullWay:
+class PullTransport:
     """An agent that serves, and a hub that asks it."""
 
     TOKEN = "t" * 40
 
     def __init__(self) -> None:
-        self._outlet: ServeOutlet | Talker = ServeOutlet("127.0.0.1", 0, token=self.TOKEN)
+        self._outlet: ServeOutlet | FixedResponseServer = ServeOutlet(
+            "127.0.0.1", 0, token=self.TOKEN
+        )
         self.target = f"127.0.0.1:{self._outlet.port}"
         self.source: Source = self._asking(self.TOKEN)
 
     def send(self, snapshot: Snapshot) -> None:
         assert isinstance(self._outlet, ServeOutlet)
-        self._outlet.offer(snapshot)
+        self._outlet.publish(snapshot)
 
-    def say(self, body: bytes) -> None:
+    def send_raw(self, body: bytes) -> None:
         self._outlet.close()
-        self._outlet = Talker(self._outlet.port, body)
+        self._outlet = FixedResponseServer(self._outlet.port, body)
 
-    def refuse(self) -> None:
+    def block_access(self) -> None:
         """The agent's token is another now."""
         self._outlet.close()
         self._outlet = ServeOutlet("127.0.0.1", self._outlet.port, token="another")
 
-    def die(self) -> None:
+    def disconnect(self) -> None:
         self._outlet.close()
 
     def close(self) -> None:
@@ -119,7 +121,7 @@ class PullWay:
         )
 
 
-class SshWay:
+class SshTransport:
     """A node with fleet-smi on it, asked by ssh: the program there prints what it is to print."""
 
     target = "node"
@@ -132,8 +134,8 @@ class SshWay:
         program = programs / "fleet-smi"
         program.write_text(f"#!/bin/sh\nexec cat {self._printed}\n")
         program.chmod(0o755)
-        self._server: Sshd = network.server(env={"PATH": f"{programs}:/usr/bin:/bin"})
-        network.name(self.target, self._server)
+        self._server: Sshd = network.start_server(env={"PATH": f"{programs}:/usr/bin:/bin"})
+        network.add_host(self.target, self._server)
         self.source: Source = SshSource(
             [self.target],
             interval_seconds=INTERVAL_SECONDS,
@@ -142,18 +144,18 @@ class SshWay:
         )
 
     def send(self, snapshot: Snapshot) -> None:
-        self.say(encode_report_json([snapshot], snapshot.taken_at) + b"\n")
+        self.send_raw(encode_report_json([snapshot], snapshot.taken_at) + b"\n")
 
-    def say(self, body: bytes) -> None:
+    def send_raw(self, body: bytes) -> None:
         draft = self._printed.with_suffix(".draft")
         draft.write_bytes(body)
         draft.rename(self._printed)
 
-    def refuse(self) -> None:
+    def block_access(self) -> None:
         """The node has another host key than the one that is known."""
         self._network.known_hosts.write_text(f"{self.target} {self._another_key()}\n")
 
-    def die(self) -> None:
+    def disconnect(self) -> None:
         self._server.stop()
 
     def close(self) -> None:
@@ -163,7 +165,7 @@ class SshWay:
         return make_key(self._printed.with_name("another"))
 
 
-class SelfWay:
+class SelfTransport:
     """The hub's own machine."""
 
     target = "self"
@@ -176,7 +178,7 @@ class SelfWay:
     def send(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
-    def die(self) -> None:
+    def disconnect(self) -> None:
         """Reading it never returns."""
         self._snapshot = None
 
@@ -190,55 +192,59 @@ class SelfWay:
         return self._snapshot
 
 
-class PushWay:
+class PushTransport:
     """An agent's sender, and the hub's server with a push source behind it."""
 
     def __init__(self, folder: Path) -> None:
         self._stack = ExitStack()
         engine = open_database(folder / "hub")
         self._stack.callback(engine.dispose)
-        credentials = Credentials(engine)
+        credentials = CredentialCache(engine)
         self._stack.callback(credentials.close)
-        memory = Memory(engine, Remembered)
+        memory = NodeStore(engine, NodeCheckpoint)
         self._stack.callback(memory.close)
         push = PushSource()
         self.source: Source = push
         self._push = push
         self._credentials = credentials
         services = Services(
-            hub=Hub(Fleet(), [push], memory),
+            hub=Hub(FleetState(), [push], memory),
             push=push,
             credentials=credentials,
-            access=Access(credentials, Failures(time.time), loopback_only=True),
+            access=AccessControl(credentials, AuthRateLimiter(time.time), loopback_only=True),
         )
         self._serving = ExitStack()
-        port = self._serving.enter_context(served(App(services, Hosts("127.0.0.1"))))
-        self._connection = Connection(f"http://127.0.0.1:{port}", timeout_seconds=TIMEOUT_SECONDS)
+        port = self._serving.enter_context(serve_app(App(services, AllowedHosts("127.0.0.1"))))
+        self._connection = HubConnection(
+            f"http://127.0.0.1:{port}", timeout_seconds=TIMEOUT_SECONDS
+        )
         join = credentials.tokens.add("join").secret
         own = OwnCredentials(str(folder / "agent"))
-        self._reporter = Reporter(self._connection, own, join)
-        self._outlet = PushOutlet(self._reporter, Buffer(Spool(str(folder / "spool"), 1 << 20)))
+        self._reporter = HubSession(self._connection, own, join)
+        self._outlet = PushOutlet(
+            self._reporter, ReportBuffer(Spool(str(folder / "spool"), 1 << 20))
+        )
         self._snapshot: Snapshot | None = None
         self.target = ""
 
     def send(self, snapshot: Snapshot) -> None:
         self._snapshot, self.target = snapshot, snapshot.node_id
-        wait_until(lambda: self._push.listens)
+        wait_until(lambda: self._push.is_running)
         self._outlet.deliver(snapshot)
 
-    def say(self, body: bytes) -> None:
+    def send_raw(self, body: bytes) -> None:
         kind = {"Content-Type": "application/msgpack"}
         assert self._connection.request("POST", "/api/v1/reports", body, kind).status == 400
 
-    def refuse(self) -> None:
+    def block_access(self) -> None:
         """The node's credential is revoked."""
-        assert self._credentials.revoke(self.target)
+        assert self._credentials.revoke_token(self.target)
 
-    def die(self) -> None:
+    def disconnect(self) -> None:
         """It is the hub that is gone: a node that pushes and is gone is only silent."""
         self._serving.close()
 
-    def told(self) -> DeliveryError | None:
+    def resend_error(self) -> DeliveryError | None:
         """What the node's end is told when it sends once more."""
         assert self._snapshot is not None
         try:
@@ -253,4 +259,4 @@ class PushWay:
         self._stack.close()
 
 
-Way = FilesWay | PullWay | SshWay | SelfWay | PushWay
+DeliveryTransport = FilesTransport | PullTransport | SshTransport | SelfTransport | PushTransport

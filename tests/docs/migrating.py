@@ -5,24 +5,26 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.docs.pages import blocks, page, section
-from tests.machines import needs_program
+from tests.docs.pages import code_blocks, page, section
+from tests.machines import require_program
 
 
-def section_of(title: str) -> str:
+def migration_section(title: str) -> str:
     """What is written for who comes from there."""
     return section(page("docs/migrating.md"), title)
 
 
-def lines_of(title: str) -> list[str]:
+def migration_commands(title: str) -> list[str]:
     """Every command of a section."""
-    return [line for block in blocks(section_of(title), "sh") for line in block.splitlines()]
+    return [
+        line for block in code_blocks(migration_section(title), "sh") for line in block.splitlines()
+    ]
 
 
-def settings_in(title: str, places: Mapping[str, str], folder: Path) -> str:
+def write_section_settings(title: str, replacements: Mapping[str, str], folder: Path) -> str:
     """A file with the settings of a section, its machines and files replaced by these."""
-    (text,) = blocks(section_of(title), "toml")
-    for written, real in places.items():
+    (text,) = code_blocks(migration_section(title), "toml")
+    for written, real in replacements.items():
         assert f'"{written}"' in text
         text = text.replace(f'"{written}"', f'"{real}"')
     path = folder / "fleet-smi.toml"
@@ -30,9 +32,9 @@ def settings_in(title: str, places: Mapping[str, str], folder: Path) -> str:
     return str(path)
 
 
-def fetched(command: str, url: str, **variables: str) -> bytes:
+def run_curl(command: str, url: str, **variables: str) -> bytes:
     """What a `curl` of a section prints, when the hub is at this URL."""
-    needs_program("curl")
+    require_program("curl")
     return subprocess.run(
         ["sh", "-c", command.replace("curl ", "curl -s ").replace("http://gpuhub:7070", url)],
         env=os.environ | variables,

@@ -20,19 +20,19 @@ def page(name: str) -> str:
     return (PROJECT / name).read_text(encoding="utf-8")
 
 
-def blocks(text: str, *languages: str) -> list[str]:
+def code_blocks(text: str, *languages: str) -> list[str]:
     """The blocks of code in these languages."""
     return [body for language, body in _FENCE.findall(text) if language in languages]
 
 
-def without_blocks(text: str) -> str:
+def strip_code_blocks(text: str) -> str:
     """The text between the blocks of code."""
     return _FENCE.sub("", text)
 
 
 def headings(text: str, level: int) -> list[str]:
     """The headings of one level, without the marks of code."""
-    found = re.findall(rf"^{'#' * level} (.+)$", without_blocks(text), re.MULTILINE)
+    found = re.findall(rf"^{'#' * level} (.+)$", strip_code_blocks(text), re.MULTILINE)
     return [heading.replace("`", "") for heading in found]
 
 
@@ -46,23 +46,25 @@ def section(text: str, heading: str) -> str:
     return match[2]
 
 
-def rows(text: str, first: str) -> list[list[str]]:
+def table_rows(text: str, first_column: str) -> list[list[str]]:
     """The rows of the table whose first column has this title."""
-    match = re.search(rf"^\| {re.escape(first)} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
-    assert match, f"no table with the column {first!r}"
+    match = re.search(
+        rf"^\| {re.escape(first_column)} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE
+    )
+    assert match, f"no table with the column {first_column!r}"
     return [
         [cell.strip() for cell in line.strip("|").split(" | ")] for line in match[1].splitlines()
     ]
 
 
-def coded(cell: str) -> list[str]:
+def code_spans(cell: str) -> list[str]:
     """What is marked as code in a cell."""
     return _CODE.findall(cell)
 
 
-def links(path: Path) -> Iterator[str]:
+def internal_links(path: Path) -> Iterator[str]:
     """The links of a page that lead to other places of the project."""
-    for target in _LINK.findall(without_blocks(path.read_text(encoding="utf-8"))):
+    for target in _LINK.findall(strip_code_blocks(path.read_text(encoding="utf-8"))):
         if "://" not in target and not target.startswith("mailto:"):
             yield target
 

@@ -12,36 +12,36 @@ from pathlib import Path
 import pytest
 
 from docs.images import make
-from fleet_smi.cli.main import COMMANDS, EXIT_CODES, parser_of
+from fleet_smi.cli.main import COMMANDS, EXIT_CODES, build_parser
 from fleet_smi.client.hub import HubClient
 from fleet_smi.config import SETTINGS, Setting
 from fleet_smi.hub.sources import SOURCES
-from fleet_smi.model.arrange import SORTS
+from fleet_smi.model.arrange import SORT_KEYS
 from fleet_smi.model.fleet import STATES
 from fleet_smi.model.select import POLICIES
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.node.collectors import COLLECTORS
-from fleet_smi.server.app import endpoints
+from fleet_smi.server.app import load_endpoints
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
 from tests.builders import gpu, process
-from tests.cli.program import fleet_smi
+from tests.cli.program import run_fleet_smi
 from tests.docs.pages import (
     PAGES,
     PROJECT,
     anchors,
-    blocks,
-    coded,
+    code_blocks,
+    code_spans,
     headings,
-    links,
+    internal_links,
     page,
-    rows,
     section,
+    table_rows,
 )
-from tests.machines import People, wait_until
-from tests.server.hubs import RunningHub
-from tests.server.routes.nodes_of import now
+from tests.machines import UserProcesses, wait_until
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.nodes_of import snapshot_now
 from tests.sim.fixtures import Simulated
-from tests.trees import kernel_with
+from tests.trees import write_nvidia_kernel_files
 
 COMMAND_PAGE = page("docs/commands.md")
 SETTING_PAGE = page("docs/settings.md")
@@ -56,11 +56,11 @@ def test_every_setting_is_documented_and_no_other() -> None:
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_a_setting_has_the_default_and_variable_that_are_written(setting: Setting) -> None:
     text = section(SETTING_PAGE, setting.name)
-    assert f"- Variable: `{setting.variable}`" in text
+    assert f"- Variable: `{setting.environment_variable}`" in text
     (default,) = re.findall(r"^- Default: (.+)$", text, re.MULTILINE)
-    written = coded(default)
+    written = code_spans(default)
     if written and setting.example is None:
-        assert setting.kind.read(written[0]) == setting.default
+        assert setting.value_type.parse(written[0]) == setting.default
     else:
         assert setting.default in (None, (), {})
 
@@ -77,9 +77,9 @@ def test_every_command_is_documented_and_no_other() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_flag_of_a_command_is_documented_and_no_other(name: str) -> None:
     text = section(COMMAND_PAGE, f"fleet-smi {name}")
-    table = rows(text, "flag") if "| flag |" in text else []
-    written = [word.split()[0] for row in table for word in coded(row[0])]
-    assert sorted(written) == sorted(flags_of(parser_of(name)) - EVERYWHERE)
+    table = table_rows(text, "flag") if "| flag |" in text else []
+    written = [word.split()[0] for row in table for word in code_spans(row[0])]
+    assert sorted(written) == sorted(flags_of(build_parser(name)) - EVERYWHERE)
 
 
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
@@ -87,37 +87,37 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def test_every_order_and_policy_is_documented_and_no_other() -> None:
-    status = dict(rows(section(COMMAND_PAGE, "fleet-smi status"), "flag"))
-    assert coded(status["`--sort ORDER`"]) == list(SORTS)
-    policies = rows(section(COMMAND_PAGE, "fleet-smi free"), "policy")
-    assert [coded(row[0])[0] for row in policies] == list(POLICIES)
+    status = dict(table_rows(section(COMMAND_PAGE, "fleet-smi status"), "flag"))
+    assert code_spans(status["`--sort ORDER`"]) == list(SORT_KEYS)
+    policies = table_rows(section(COMMAND_PAGE, "fleet-smi free"), "policy")
+    assert [code_spans(row[0])[0] for row in policies] == list(POLICIES)
 
 
 def test_every_endpoint_is_documented_and_no_other() -> None:
-    written = [coded(row[0])[0] for row in rows(page("docs/http.md"), "path")]
-    there = [f"{each.method} {each.path.replace(':path', '')}" for each in endpoints()]
+    written = [code_spans(row[0])[0] for row in table_rows(page("docs/http.md"), "path")]
+    there = [f"{each.method} {each.path.replace(':path', '')}" for each in load_endpoints()]
     assert sorted(written) == sorted(there)
 
 
 def test_every_way_is_documented_and_no_other() -> None:
-    written = {row[0] for row in rows(page("docs/fleet.md"), "way")}
+    written = {row[0] for row in table_rows(page("docs/fleet.md"), "way")}
     assert written | {"self"} == set(SOURCES)
 
 
 def test_the_exit_codes_are_those_of_the_help() -> None:
-    written = [coded(row[0])[0] for row in rows(COMMAND_PAGE, "code")]
+    written = [code_spans(row[0])[0] for row in table_rows(COMMAND_PAGE, "code")]
     assert written == re.findall(r"^  (\d+) ", EXIT_CODES, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/verdicts.md"])
 def test_the_states_are_all_there_in_their_order(name: str) -> None:
-    assert tuple(coded(row[0])[0] for row in rows(page(name), "state")) == STATES
+    assert tuple(code_spans(row[0])[0] for row in table_rows(page(name), "state")) == STATES
 
 
 def test_the_thresholds_are_those_of_the_code() -> None:
     law = DEFAULT_THRESHOLDS
     share, size = 100 * law.free_memory_fraction, law.free_memory_bytes // GIB
-    assert [row[1] for row in rows(VERDICT_PAGE, "what")] == [
+    assert [row[1] for row in table_rows(VERDICT_PAGE, "what")] == [
         f"the lesser of {share:g} % and {size} GiB",
         f"under {law.idle_percent:g} %",
         f"{law.idle_window_seconds / 60:g} min",
@@ -130,7 +130,7 @@ def test_the_thresholds_are_those_of_the_code() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(PROJECT)))
 def test_every_link_leads_somewhere(path: Path) -> None:
-    for target in links(path):
+    for target in internal_links(path):
         name, _, anchor = target.partition("#")
         place = path.parent / name if name else path
         assert place.exists(), target
@@ -138,7 +138,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 
 def test_the_index_lists_every_page() -> None:
-    listed = {target for target in links(PROJECT / "docs/index.md") if "/" not in target}
+    listed = {target for target in internal_links(PROJECT / "docs/index.md") if "/" not in target}
     assert listed == {path.name for path in (PROJECT / "docs").glob("*.md")} - {"index.md"}
 
 
@@ -155,7 +155,7 @@ def test_the_picture_is_what_is_printed_now() -> None:
 def shell_examples() -> list[str]:
     """Every call of the command in a shell example of any page."""
     lines = (
-        line for path in PAGES for block in blocks(path.read_text(encoding="utf-8"), "sh")
+        line for path in PAGES for block in code_blocks(path.read_text(encoding="utf-8"), "sh")
         for line in block.splitlines()
     )  # fmt: skip
     calls = (re.search(r"(?:^|[\s(/])fleet-smi\b([^)|>;#\"]*)", line) for line in lines)
@@ -166,11 +166,11 @@ def shell_examples() -> list[str]:
 def test_a_shell_example_makes_sense(example: str) -> None:
     words = shlex.split(example)[1:]
     name = words.pop(0) if words and words[0] in COMMANDS else "status"
-    parser_of(name).parse_args(words)
+    build_parser(name).parse_args(words)
 
 
 @pytest.fixture
-def example_machine(people: People, simulated: Simulated) -> dict[str, str]:
+def example_machine(people: UserProcesses, simulated: Simulated) -> dict[str, str]:
     """The machine that the Python page speaks of."""
     work = SimProcess(pid=people.start(), memory=59 * GIB, sm=95)
     busy = SimGpu(memory_used=60 * GIB, util_gpu=96, power_usage=628_000, processes=[work])
@@ -184,25 +184,25 @@ def test_the_sessions_on_the_python_page_go_as_written(
     example_machine: dict[str, str], tmp_path: Path
 ) -> None:
     sessions = tmp_path / "python.txt"
-    sessions.write_text("\n".join(blocks(page("docs/python.md"), "pycon")), encoding="utf-8")
+    sessions.write_text("\n".join(code_blocks(page("docs/python.md"), "pycon")), encoding="utf-8")
     assert_runs(example_machine, "-m", "doctest", "-o", "ELLIPSIS", str(sessions))
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
 def test_the_programs_run(example_machine: dict[str, str], name: str) -> None:
-    programs = blocks(page(name), "python")
+    programs = code_blocks(page(name), "python")
     assert programs
     for program in programs:
         assert_runs(example_machine, "-c", program)
 
 
 def test_the_programs_that_ask_a_hub_run(tmp_path: Path) -> None:
-    of_now, of_then = blocks(page("docs/python.md"), "py")
-    with RunningHub(tmp_path / "hub", hub__tls="self-signed") as hub:
-        hub.add(now("gpu03", *(gpu(index) for index in range(4))))
+    of_now, of_then = code_blocks(page("docs/python.md"), "py")
+    with ThreadedHub(tmp_path / "hub", hub__tls="self-signed") as hub:
+        hub.join_and_report(snapshot_now("gpu03", *(gpu(index) for index in range(4))))
         taken = gpu(0, uuid="GPU-of-alice", processes=(process(),))
-        earlier = now("gpu04", taken, taken_at=time.time() - 1800.0)
-        hub.add(earlier, now("gpu04", taken, sequence=1))
+        earlier = snapshot_now("gpu04", taken, taken_at=time.time() - 1800.0)
+        hub.join_and_report(earlier, snapshot_now("gpu04", taken, sequence=1))
         printed = asked_of(hub, tmp_path, of_now)
         with closing(HubClient(hub.url, fingerprint=hub.server.fingerprint)) as client:
             wait_until(lambda: bool(client.periods("1h", node="gpu04").rows))
@@ -214,7 +214,7 @@ def test_the_programs_that_ask_a_hub_run(tmp_path: Path) -> None:
     assert "gpu_seconds" in "".join(remembered)
 
 
-def asked_of(hub: RunningHub, home: Path, program: str) -> list[str]:
+def asked_of(hub: ThreadedHub, home: Path, program: str) -> list[str]:
     """What a program of the page prints, with this hub in place of the one that is written."""
     for written, real in (
         ("https://gpuhub:7070", hub.url),
@@ -295,7 +295,7 @@ TROUBLES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
 def test_in_trouble_it_says_what_is_written(simulated: Simulated, words: str) -> None:
     scenario, arguments = TROUBLES[words]
     assert words in page("docs/troubleshooting.md")
-    done = fleet_smi(*arguments, env=simulated(scenario) | {"COLUMNS": "100"})
+    done = run_fleet_smi(*arguments, env=simulated(scenario) | {"COLUMNS": "100"})
     assert words in done.stdout + done.stderr
 
 
@@ -303,25 +303,25 @@ def test_in_trouble_it_says_what_is_written(simulated: Simulated, words: str) ->
 def test_of_a_gpu_that_tells_nothing_it_shows_the_line_that_is_written(
     simulated: Simulated, tmp_path: Path, asleep: bool
 ) -> None:
-    kernel_with(tmp_path / "root", "0000:10:00.0", asleep=asleep)
+    write_nvidia_kernel_files(tmp_path / "root", "0000:10:00.0", asleep=asleep)
     scenario = Scenario(gpus=[SimGpu()], faults={} if asleep else {"*": "never"})
     env = simulated(scenario) | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root"), "COLUMNS": "80"}
-    line = fleet_smi(env=env).stdout.splitlines()[-1]
+    line = run_fleet_smi(env=env).stdout.splitlines()[-1]
     assert line in page("docs/troubleshooting.md").splitlines()
 
 
 def test_a_bad_setting_is_refused_as_written(simulated: Simulated, tmp_path: Path) -> None:
     file = tmp_path / "fleet-smi.toml"
     file.write_text('[verdict]\nidle_windo = "5min"\n')
-    done = fleet_smi(env=simulated(Scenario()) | {"FLEET_SMI_CONFIG": str(file)})
+    done = run_fleet_smi(env=simulated(Scenario()) | {"FLEET_SMI_CONFIG": str(file)})
     assert done.returncode == 2
     for name in ("docs/troubleshooting.md", "docs/settings.md"):
         assert done.stderr in page(name)
 
 
 def test_the_example_of_a_settings_file_is_accepted(simulated: Simulated, tmp_path: Path) -> None:
-    (example,) = blocks(SETTING_PAGE, "toml")
+    (example,) = code_blocks(SETTING_PAGE, "toml")
     file = tmp_path / "fleet-smi.toml"
     file.write_text(example)
     env = simulated(Scenario(gpus=[SimGpu()])) | {"FLEET_SMI_CONFIG": str(file)}
-    assert fleet_smi(env=env).stdout.startswith("gpu01 · ")
+    assert run_fleet_smi(env=env).stdout.startswith("gpu01 · ")

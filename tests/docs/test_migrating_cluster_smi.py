@@ -8,14 +8,14 @@ import pytest
 
 from fleet_smi.wire.dialects.cluster_smi import decode_cluster, decode_node
 from sim.scenario import Scenario, SimGpu
-from tests.cli.program import fleet_smi
-from tests.docs.migrating import lines_of, section_of, settings_in
+from tests.cli.program import run_fleet_smi
+from tests.docs.migrating import migration_commands, migration_section, write_section_settings
 from tests.docs.pages import PROJECT
 from tests.fleet.programs import Lab, LoopbackHub, free_port
 from tests.machines import wait_until
 from tests.sim.fixtures import Simulated
-from tests.wire.dialects.cluster_smi_messages import TIME, device, message, node
-from tests.zeromq_peers import Client, Node, Router
+from tests.wire.dialects.cluster_smi_messages import TIME, device, encode_message, node
+from tests.zeromq_peers import ZeromqClient, ZeromqNode, ZeromqRouter
 
 TITLE = "cluster-smi"
 INSTALL = "pip install 'fleet-smi[zmq]'"
@@ -34,7 +34,7 @@ def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
 
 
 def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
-    assert lines_of(TITLE) == [INSTALL, HUB, AGENT, ALIAS, TABLE, HERE]
+    assert migration_commands(TITLE) == [INSTALL, HUB, AGENT, ALIAS, TABLE, HERE]
 
 
 def test_the_extra_brings_zeromq() -> None:
@@ -48,34 +48,34 @@ def test_side_by_side_the_hub_is_a_router_and_asks_another(lab: Lab, tmp_path: P
 
     def cluster() -> list[bytes]:
         told = node(device(), Name="behind-a-router", Time=[TIME + next(ticks), 0])
-        return [message({"Nodes": [told]})]
+        return [encode_message({"Nodes": [told]})]
 
-    with Router(cluster) as router:
+    with ZeromqRouter(cluster) as router:
         nodes, clients = free_port(), free_port()
         places = {
             ":9080": f"127.0.0.1:{nodes}",
             ":9081": f"127.0.0.1:{clients}",
             "oldhub:9081": f"127.0.0.1:{router.clients_port}",
         }
-        settings = settings_in(TITLE, places, tmp_path)
+        settings = write_section_settings(TITLE, places, tmp_path)
         hub = LoopbackHub(lab, "--config", settings)
-        with Node(f"tcp://127.0.0.1:{nodes}") as pushing:
+        with ZeromqNode(f"tcp://127.0.0.1:{nodes}") as pushing:
 
             def both() -> bool:
-                pushing.push(message(node(device(), Name="pushing")))
+                pushing.push(encode_message(node(device(), Name="pushing")))
                 return hub.reporting() == {"pushing", "behind-a-router"}
 
             wait_until(both)
 
     def told() -> set[str]:
-        with Client(f"tcp://127.0.0.1:{clients}") as client:
-            return {one.name for one in decode_cluster(client.ask())}
+        with ZeromqClient(f"tcp://127.0.0.1:{clients}") as client:
+            return {one.name for one in decode_cluster(client.request())}
 
     wait_until(lambda: told() == {"pushing", "behind-a-router"})
 
 
 def test_an_agent_tells_the_old_router(lab: Lab, simulated: Simulated) -> None:
-    with Router(lambda: [b""]) as router:
+    with ZeromqRouter(lambda: [b""]) as router:
         words = AGENT.replace("oldhub:9080", f"127.0.0.1:{router.nodes_port}").split()[1:]
         env = simulated(Scenario(gpus=[SimGpu()])) | {"FLEET_SMI_NODE_NAME": "gpu07"}
         lab.start(*words, env=env, log=lab.folder / "log")
@@ -87,7 +87,7 @@ def test_its_words_are_understood(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(), SimGpu()]))
     assert shlex.split(ALIAS)[-1] == f"cluster-smi={HERE.removesuffix(' --here')}"
     for command in (TABLE, HERE):
-        shown = fleet_smi(*command.split()[1:], env=env).stdout
+        shown = run_fleet_smi(*command.split()[1:], env=env).stdout
         assert "| Node " in shown
         assert "| 0:NVIDIA" in shown
-    assert "`-color=false`" in section_of(TITLE)
+    assert "`-color=false`" in migration_section(TITLE)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sim.scenario import Scenario, SimGpu
-from tests.cli.program import fleet_smi
-from tests.docs.migrating import fetched, lines_of
+from tests.cli.program import run_fleet_smi
+from tests.docs.migrating import migration_commands, run_curl
 from tests.fleet.programs import Lab, LoopbackHub
 from tests.machines import wait_until
 from tests.sim.fixtures import Simulated
@@ -47,7 +47,7 @@ def words_of(command: str, folder: Path) -> list[str]:
 
 
 def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
-    assert lines_of(TITLE) == [LOOK, HUB, DROP, ALIAS, LINES, DOCUMENT, TEXT, PAGE]
+    assert migration_commands(TITLE) == [LOOK, HUB, DROP, ALIAS, LINES, DOCUMENT, TEXT, PAGE]
 
 
 def test_the_folder_is_read_as_it_is_and_an_agent_can_fill_it(
@@ -59,21 +59,21 @@ def test_the_folder_is_read_as_it_is_and_an_agent_can_fill_it(
     env = simulated(Scenario(gpus=[SimGpu()])) | {"FLEET_SMI_NODE_NAME": "cml11"}
     lab.start(*words_of(DROP, folder), env=env, log=lab.folder / "log")
     wait_until((folder / "cml11.json").exists)
-    shown = fleet_smi(*words_of(LOOK, folder), env=env).stdout
+    shown = run_fleet_smi(*words_of(LOOK, folder), env=env).stdout
     assert "2 of 2 nodes" in shown
 
     hub = LoopbackHub(lab, *words_of(HUB, folder)[1:])
     wait_until(lambda: len(hub.reporting()) == 2)
     token = hub.command("token", "add", "--role", "viewer").stdout.strip()
-    wait_until(lambda: b"cml10" in fetched(TEXT, hub.url, TOKEN=token))
-    assert "\x1b[36m[0]" in fetched(TEXT, hub.url, TOKEN=token).decode()
-    assert b"alice" in fetched(PAGE, hub.url, TOKEN=token)
+    wait_until(lambda: b"cml10" in run_curl(TEXT, hub.url, TOKEN=token))
+    assert "\x1b[36m[0]" in run_curl(TEXT, hub.url, TOKEN=token).decode()
+    assert b"alice" in run_curl(PAGE, hub.url, TOKEN=token)
 
     asked = env | {"FLEET_SMI_CLIENT_HUB": hub.url}
-    lines = fleet_smi(*words_of(LINES, folder), env=asked).stdout
+    lines = run_fleet_smi(*words_of(LINES, folder), env=asked).stdout
     assert "| alice:python/11108(11264M)\n" in lines
     assert without_times(by_its_old_name("-cup", asked)) == without_times(lines)
-    documents = json.loads(fleet_smi(*words_of(DOCUMENT, folder), env=asked).stdout)
+    documents = json.loads(run_fleet_smi(*words_of(DOCUMENT, folder), env=asked).stdout)
     assert [each["hostname"] for each in documents] == ["cml10", "cml11"]
 
 

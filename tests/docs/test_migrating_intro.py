@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import fleet_smi
-from tests.docs.migrating import lines_of
+from tests.cli.program import run_fleet_smi
+from tests.docs.migrating import migration_commands
 from tests.fleet.programs import Lab, LoopbackHub
 
 TITLE = "Coming from another tool"
@@ -33,13 +33,13 @@ def test_one_file_is_made_of_all_and_a_hub_runs_on_it(
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     migrate, check, hub = (
-        [_here(word, tmp_path) for word in each.split()] for each in lines_of(TITLE)
+        [_here(word, tmp_path) for word in each.split()] for each in migration_commands(TITLE)
     )
-    done = fleet_smi(*migrate[1:], env=env)
+    done = run_fleet_smi(*migrate[1:], env=env)
     assert done.returncode == 0, done.stderr
-    assert "node_info_password_file" in fleet_smi(*check[1:], env=env).stdout
+    assert "node_info_password_file" in run_fleet_smi(*check[1:], env=env).stdout
     env["FLEET_SMI_HUB_NODE_INFO_PASSWORD"] = "sesame"
-    assert fleet_smi(*check[1:], env=env).stdout.startswith("fine: ")
+    assert run_fleet_smi(*check[1:], env=env).stdout.startswith("fine: ")
     monkeypatch.setenv("FLEET_SMI_HUB_NODE_INFO_PASSWORD", "sesame")
     running = LoopbackHub(lab, *hub[2:])
     assert len(running.fleet().nodes) >= len(FILES)

@@ -10,7 +10,7 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.dialects.node_info import decode_main_status
 from sim.scenario import Scenario, SimGpu
 from tests.builders import NOON
-from tests.docs.migrating import fetched, lines_of, settings_in
+from tests.docs.migrating import migration_commands, run_curl, write_section_settings
 from tests.fleet.programs import Lab, LoopbackHub, free_port
 from tests.machines import wait_until
 from tests.sim.fixtures import Simulated
@@ -34,7 +34,7 @@ def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
 
 
 def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
-    assert lines_of(TITLE) == [HUB, EXPORT, SERVE, VIEWER, PASSWORD]
+    assert migration_commands(TITLE) == [HUB, EXPORT, SERVE, VIEWER, PASSWORD]
 
 
 def test_in_place_of_a_node_and_of_the_main_node_the_old_questions_are_answered(
@@ -56,14 +56,14 @@ def test_in_place_of_a_node_and_of_the_main_node_the_old_questions_are_answered(
         "192.168.0.2:7080": f"127.0.0.1:{free_port()}",
         "/etc/fleet-smi/node-info-password": str(tmp_path / "get-status-password"),
     }
-    settings = settings_in(TITLE, places, tmp_path)
+    settings = write_section_settings(TITLE, places, tmp_path)
     monkeypatch.setenv("FLEET_SMI_HUB_GET_STATUS_PASSWORD", "open-sesame")
     hub = LoopbackHub(lab, "--config", settings)
     wait_until(lambda: bool(hub.reporting()))
-    wrong = msgspec.json.decode(fetched(PASSWORD, hub.url, PASSWORD="8888"))
+    wrong = msgspec.json.decode(run_curl(PASSWORD, hub.url, PASSWORD="8888"))
     assert wrong["error"]["code"] == "bad_password"
-    told = fetched(PASSWORD, hub.url, PASSWORD="open-sesame")
+    told = run_curl(PASSWORD, hub.url, PASSWORD="open-sesame")
     kinds = [isinstance(each, Snapshot) for each in decode_main_status(told, NOON)]
     assert sorted(kinds) == [False, True]
     token = hub.command("token", "add", "--role", "viewer").stdout.strip()
-    wait_until(lambda: fetched(VIEWER, hub.url, TOKEN=token).startswith(b'{"Nodes"'))
+    wait_until(lambda: run_curl(VIEWER, hub.url, TOKEN=token).startswith(b'{"Nodes"'))

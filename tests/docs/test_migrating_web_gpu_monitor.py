@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import fleet_smi
-from tests.docs.migrating import lines_of, section_of
-from tests.docs.pages import blocks
+from tests.cli.program import run_fleet_smi
+from tests.docs.migrating import migration_commands, migration_section
+from tests.docs.pages import code_blocks
 from tests.fleet.programs import Lab, LoopbackHub
 from tests.machines import wait_until
 from tests.sshd import SshNetwork
@@ -46,14 +46,14 @@ def flags(command: str, folder: Path) -> list[str]:
 
 
 def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
-    assert lines_of(TITLE) == [MIGRATE, ONCE, EVERY, HUB]
+    assert migration_commands(TITLE) == [MIGRATE, ONCE, EVERY, HUB]
 
 
 def test_the_settings_are_what_becomes_of_such_a_file(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "config.ini").write_text(BEFORE)
-    done = fleet_smi(*flags(MIGRATE, tmp_path), env=env)
+    done = run_fleet_smi(*flags(MIGRATE, tmp_path), env=env)
     assert done.returncode == 0, done.stderr
-    (written,) = blocks(section_of(TITLE), "toml")
+    (written,) = code_blocks(migration_section(TITLE), "toml")
     assert (tmp_path / "fleet-smi.toml").read_text().endswith(written)
 
 
@@ -64,7 +64,7 @@ def test_its_hosts_are_on_a_page_and_in_a_hub_without_being_touched(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server = ssh_network.server(env={"PATH": "/usr/bin:/bin"})
+    server = ssh_network.start_server(env={"PATH": "/usr/bin:/bin"})
     ssh_network.known_hosts.write_text(server.known_host())
     config = tmp_path / "plain_config"
     config.write_text(f"UserKnownHostsFile {ssh_network.known_hosts}\nIdentityAgent none\n")
@@ -75,7 +75,7 @@ def test_its_hosts_are_on_a_page_and_in_a_hub_without_being_touched(
     before = before.replace("/home/ubuntu/.ssh/gpu_monitor", str(ssh_network.key))
     (tmp_path / "config.ini").write_text(before)
     for command in (MIGRATE, ONCE):
-        done = fleet_smi(*flags(command, tmp_path), env=env)
+        done = run_fleet_smi(*flags(command, tmp_path), env=env)
         assert done.returncode == 0, done.stderr
 
     page = tmp_path / "gpu-new" / "index.html"

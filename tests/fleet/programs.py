@@ -14,13 +14,13 @@ from pathlib import Path
 from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import DeliveryError
 from fleet_smi.hub.database import open_database
-from fleet_smi.hub.fleet import Remembered
-from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.fleet import NodeCheckpoint
+from fleet_smi.hub.memory import NodeStore
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.server.tls import fingerprint_in
+from fleet_smi.server.tls import read_fingerprint
 from fleet_smi.wire.report import decode_report
 from sim.scenario import Scenario, SimGpu, scenario_env
-from tests.cli.program import fleet_smi
+from tests.cli.program import run_fleet_smi
 from tests.machines import wait_until
 
 INTERVAL_SECONDS = 0.1
@@ -30,14 +30,14 @@ _IN_A_HURRY = {
 }
 
 
-class Program:
+class FleetSmiProcess:
     """A fleet-smi that runs until it is ended; all that it says is in its log."""
 
     def __init__(
-        self, *arguments: str, env: Mapping[str, str], log: Path, within: Sequence[str] = ()
+        self, *arguments: str, env: Mapping[str, str], log: Path, command_prefix: Sequence[str] = ()
     ) -> None:
         self._log = log
-        command = [*within, sys.executable, "-m", "fleet_smi", *arguments]
+        command = [*command_prefix, sys.executable, "-m", "fleet_smi", *arguments]
         with log.open("ab") as file:
             self._process = subprocess.Popen(
                 command, env=dict(env), stdin=subprocess.DEVNULL, stdout=file, stderr=file
@@ -45,7 +45,7 @@ class Program:
         self.pid = self._process.pid
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Its output and its complaints so far."""
         return self._log.read_text()
 
@@ -54,7 +54,7 @@ class Program:
         self._process.kill()
         self._process.wait()
 
-    def end(self) -> tuple[int, float]:
+    def terminate(self) -> tuple[int, float]:
         """Ask it to end: its exit code, and how many seconds it took."""
         began = time.monotonic()
         self._process.send_signal(signal.SIGTERM)
@@ -67,13 +67,15 @@ class Lab:
     def __init__(self, folder: Path, driver: Path) -> None:
         self.folder = folder
         self.driver = driver
-        self._started: list[Program] = []
+        self._started: list[FleetSmiProcess] = []
 
     def start(
-        self, *arguments: str, env: Mapping[str, str], log: Path, within: Sequence[str] = ()
-    ) -> Program:
+        self, *arguments: str, env: Mapping[str, str], log: Path, command_prefix: Sequence[str] = ()
+    ) -> FleetSmiProcess:
         """Start a program."""
-        self._started.append(Program(*arguments, env=env, log=log, within=within))
+        self._started.append(
+            FleetSmiProcess(*arguments, env=env, log=log, command_prefix=command_prefix)
+        )
         return self._started[-1]
 
     def close(self) -> None:
@@ -82,7 +84,7 @@ class Lab:
             program.kill()
 
 
-class Node:
+class AgentMachine:
     """A machine with GPUs of its own, and the agent that may run there."""
 
     def __init__(self, lab: Lab, name: str) -> None:
@@ -94,26 +96,28 @@ class Node:
         self._scenario = self.folder / "scenario"
         self.drop.mkdir(parents=True)
         self.env = os.environ | scenario_env(lab.driver, self._scenario)
-        self.play(Scenario(gpus=[SimGpu(uuid=f"GPU-{name}-{at}") for at in range(2)]))
+        self.set_scenario(Scenario(gpus=[SimGpu(uuid=f"GPU-{name}-{at}") for at in range(2)]))
 
-    def play(self, scenario: Scenario) -> None:
+    def set_scenario(self, scenario: Scenario) -> None:
         """Let its driver say this from now on."""
         scenario.write(self._scenario)
 
-    def agent(self, *flags: str, within: Sequence[str] = ()) -> Program:
+    def start_agent(self, *flags: str, command_prefix: Sequence[str] = ()) -> FleetSmiProcess:
         """Start its agent."""
         interval = () if "--interval" in flags else ("--interval", str(INTERVAL_SECONDS))
         arguments = ("agent", "--state", str(self.state), *interval, *flags)
-        return self._lab.start(*arguments, env=self.env, log=self.folder / "log", within=within)
+        return self._lab.start(
+            *arguments, env=self.env, log=self.folder / "log", command_prefix=command_prefix
+        )
 
-    def taken(self) -> int:
+    def latest_sequence(self) -> int:
         """The number of its latest sample, where its agent drops them as well."""
         for path in self.drop.glob("*.fsmi"):
             return decode_report(path.read_bytes()).snapshots[-1].sequence
         return 0
 
 
-class LoopbackNode(Node):
+class LoopbackMachine(AgentMachine):
     """One that shares this machine with the others, and has only its identity for itself."""
 
     def __init__(self, lab: Lab, name: str) -> None:
@@ -142,9 +146,9 @@ class LoopbackHub:
         """Start it again, on the same state."""
         self.program = self._started()
 
-    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `fleet-smi hub …` on its state."""
-        return fleet_smi("hub", *words, env=self.env)
+        return run_fleet_smi("hub", *arguments, env=self.env)
 
     def join_flags(self) -> tuple[str, ...]:
         """The flags of an agent that may join."""
@@ -153,7 +157,7 @@ class LoopbackHub:
 
     def fleet(self) -> FleetView:
         """The fleet as it believes it now."""
-        client = HubClient(self.url, fingerprint=fingerprint_in(self.state))
+        client = HubClient(self.url, fingerprint=read_fingerprint(self.state))
         try:
             return client.fleet()
         finally:
@@ -163,7 +167,7 @@ class LoopbackHub:
         """One node, if it knows it."""
         return next((node for node in self.fleet().nodes if node.name == name), None)
 
-    def heard(self, name: str) -> int:
+    def latest_sequence(self, name: str) -> int:
         """The latest number of a node; 0 when it was never heard."""
         node = self.node(name)
         return 0 if node is None else node.sequence
@@ -172,17 +176,17 @@ class LoopbackHub:
         """The names of the nodes that are not silent."""
         return {node.name for node in self.fleet().nodes if not node.silent}
 
-    def remembered(self) -> dict[str, Remembered]:
+    def stored_nodes(self) -> dict[str, NodeCheckpoint]:
         """What is in its database, by the nodes' names; the hub itself must be away."""
         engine = open_database(self.state)
-        memory = Memory(engine, Remembered)
+        memory = NodeStore(engine, NodeCheckpoint)
         try:
             return {node.name: node for node in memory.load()}
         finally:
             memory.close()
             engine.dispose()
 
-    def _started(self) -> Program:
+    def _started(self) -> FleetSmiProcess:
         flags = ("--listen", f"127.0.0.1:{self.port}", *self._flags)
         log = self._lab.folder / "hub-log"
         program = self._lab.start("hub", *flags, env=self.env, log=log)
@@ -196,7 +200,7 @@ class LoopbackHub:
         return False
 
 
-def numbers(remembered: Remembered) -> list[tuple[list[int], list[int], int]]:
+def sequence_ranges(remembered: NodeCheckpoint) -> list[tuple[list[int], list[int], int]]:
     """The ranges of numbers that came, and how many were given up, a run of the agent each."""
     return [(run.firsts, run.lasts, run.given_up) for run in remembered.sequences.runs]
 

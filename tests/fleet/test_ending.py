@@ -10,8 +10,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.cli.program import assert_one_line
-from tests.fleet.programs import Lab, LoopbackHub, LoopbackNode, free_port
+from tests.cli.program import assert_error_line
+from tests.fleet.programs import Lab, LoopbackHub, LoopbackMachine, free_port
 from tests.machines import wait_until
 
 
@@ -42,22 +42,22 @@ def names_in(folder: Path) -> set[str]:
 
 
 def node_id_in(hub: LoopbackHub) -> str:
-    return hub.remembered()["node"].node_id
+    return hub.stored_nodes()["node"].node_id
 
 
 @pytest.mark.parametrize("way", ["push", "pull", "files"])
 def test_hub_and_agent_end_within_two_seconds_and_leave_nothing(
     lab: Lab, temporary: Path, way: str
 ) -> None:
-    node, pulled = LoopbackNode(lab, "node"), f"127.0.0.1:{free_port()}"
+    node, pulled = LoopbackMachine(lab, "node"), f"127.0.0.1:{free_port()}"
     hub = LoopbackHub(lab, "--pull", pulled, "--files", str(node.drop), "--include-self")
     flags = {"pull": ("--serve", pulled), "files": ("--drop", str(node.drop))}
-    agent = node.agent(*(flags.get(way) or hub.join_flags()))
-    wait_until(lambda: hub.heard("node") > 0)
+    agent = node.start_agent(*(flags.get(way) or hub.join_flags()))
+    wait_until(lambda: hub.latest_sequence("node") > 0)
 
     for program in (agent, hub.program):
-        code, seconds = program.end()
-        assert (code, seconds < 2) == (0, True), program.said
+        code, seconds = program.terminate()
+        assert (code, seconds < 2) == (0, True), program.output
     wait_until(lambda: not processes_with(str(lab.folder)))
     socket.create_server(("127.0.0.1", hub.port)).close()
     assert list(temporary.iterdir()) == []
@@ -67,11 +67,11 @@ def test_hub_and_agent_end_within_two_seconds_and_leave_nothing(
 
 
 def test_an_agent_ends_within_two_seconds_while_its_hub_hangs(lab: Lab) -> None:
-    hub, node = LoopbackHub(lab), LoopbackNode(lab, "node")
-    agent = node.agent(*hub.join_flags())
-    wait_until(lambda: hub.heard("node") > 0)
+    hub, node = LoopbackHub(lab), LoopbackMachine(lab, "node")
+    agent = node.start_agent(*hub.join_flags())
+    wait_until(lambda: hub.latest_sequence("node") > 0)
     os.kill(hub.program.pid, signal.SIGSTOP)
-    code, seconds = agent.end()
+    code, seconds = agent.terminate()
     assert (code, seconds < 2) == (0, True)
 
 
@@ -79,11 +79,11 @@ def test_a_hub_ends_while_somebody_listens_to_its_stream(lab: Lab) -> None:
     hub = LoopbackHub(lab)
     with urlopen(f"{hub.url}/api/v1/stream", timeout=10) as stream:
         assert stream.readline()
-        code, seconds = hub.program.end()
+        code, seconds = hub.program.terminate()
         assert (code, seconds < 10) == (0, True)
 
 
 def test_two_hubs_on_one_state_are_one_too_many(lab: Lab) -> None:
     hub = LoopbackHub(lab)
-    assert_one_line(hub.command("--listen", "127.0.0.1:0"), 1, "another hub runs on")
+    assert_error_line(hub.command("--listen", "127.0.0.1:0"), 1, "another hub runs on")
     assert hub.fleet().nodes == ()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import assert_one_line, fleet_smi
-from tests.fleet.programs import Lab, LoopbackHub, LoopbackNode
+from tests.cli.program import assert_error_line, run_fleet_smi
+from tests.fleet.programs import Lab, LoopbackHub, LoopbackMachine
 from tests.machines import wait_until
 
 
@@ -24,29 +24,29 @@ def pasted(hub: LoopbackHub) -> list[str]:
 
 
 def test_the_line_that_is_pasted_lets_a_node_in(lab: Lab, hub: LoopbackHub) -> None:
-    node = LoopbackNode(lab, "node")
-    agent = node.agent(*pasted(hub))
-    wait_until(lambda: hub.heard("node") > 2)
-    assert "fault=" not in agent.said
+    node = LoopbackMachine(lab, "node")
+    agent = node.start_agent(*pasted(hub))
+    wait_until(lambda: hub.latest_sequence("node") > 2)
+    assert "fault=" not in agent.output
 
 
 def test_a_node_that_has_joined_needs_the_token_no_more(lab: Lab, hub: LoopbackHub) -> None:
-    node, flags = LoopbackNode(lab, "node"), pasted(hub)
-    first = node.agent(*flags)
+    node, flags = LoopbackMachine(lab, "node"), pasted(hub)
+    first = node.start_agent(*flags)
     wait_until(lambda: "node" in hub.reporting())
     first.kill()
     wait_until(lambda: "node" not in hub.reporting())
     at = flags.index("--join")
-    node.agent(*flags[:at], *flags[at + 2 :])
+    node.start_agent(*flags[:at], *flags[at + 2 :])
     wait_until(lambda: "node" in hub.reporting())
 
 
 def test_a_hub_with_another_certificate_is_told_nothing(lab: Lab, hub: LoopbackHub) -> None:
-    node = LoopbackNode(lab, "node")
+    node = LoopbackMachine(lab, "node")
     other = [re.sub("^sha256:.*", f"sha256:{'0' * 64}", flag) for flag in pasted(hub)]
-    agent = node.agent(*other)
-    wait_until(lambda: "fault=Refused" in agent.said)
-    assert "shows another certificate than the pinned one" in agent.said
+    agent = node.start_agent(*other)
+    wait_until(lambda: "fault=Refused" in agent.output)
+    assert "shows another certificate than the pinned one" in agent.output
     assert hub.node("node") is None
     assert hub.command("token", "list").stdout.count("never") == 1
 
@@ -55,8 +55,10 @@ def test_others_look_at_it_with_the_fingerprint_and_its_own_user_without(
     hub: LoopbackHub, tmp_path: Path
 ) -> None:
     fingerprint = pasted(hub)[-1]
-    assert fleet_smi("--hub", hub.url, env=hub.env).returncode == 0
+    assert run_fleet_smi("--hub", hub.url, env=hub.env).returncode == 0
     other = hub.env | {"FLEET_SMI_HUB_STATE": str(tmp_path / "nothing")}
-    assert_one_line(fleet_smi("--hub", hub.url, env=other), 3, "its certificate is not trusted")
+    assert_error_line(
+        run_fleet_smi("--hub", hub.url, env=other), 3, "its certificate is not trusted"
+    )
     pinned = other | {"FLEET_SMI_CLIENT_FINGERPRINT": fingerprint}
-    assert fleet_smi("--hub", hub.url, env=pinned).returncode == 0
+    assert run_fleet_smi("--hub", hub.url, env=pinned).returncode == 0

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.model.fleet import NodeView
-from tests.cli.program import fleet_smi
-from tests.fleet.programs import Lab, LoopbackHub, LoopbackNode, free_port
+from tests.cli.program import run_fleet_smi
+from tests.fleet.programs import Lab, LoopbackHub, LoopbackMachine, free_port
 from tests.machines import wait_until
 
 PASSWORD = "a-password-of-this-test"
@@ -44,13 +44,13 @@ files_interval = "1s"
 """
     )
     hub = LoopbackHub(lab, "--config", str(settings))
-    nodes = {name: LoopbackNode(lab, name) for name in WAYS}
-    nodes["own"].agent(*hub.join_flags())
-    nodes["old-cluster"].agent("--cluster-smi", f"127.0.0.1:{pushed}")
-    nodes["old-nvgpu"].agent("--serve", f"127.0.0.1:{asked}")
+    nodes = {name: LoopbackMachine(lab, name) for name in WAYS}
+    nodes["own"].start_agent(*hub.join_flags())
+    nodes["old-cluster"].start_agent("--cluster-smi", f"127.0.0.1:{pushed}")
+    nodes["old-nvgpu"].start_agent("--serve", f"127.0.0.1:{asked}")
     nodes["old-monitor"].env |= {"FLEET_SMI_AGENT_GET_STATUS_PASSWORD_FILE": str(password)}
-    nodes["old-monitor"].agent("--serve", f"127.0.0.1:{watched}")
-    nodes["old-gpustat"].agent("--drop", str(folder), "--drop-format", "gpustat")
+    nodes["old-monitor"].start_agent("--serve", f"127.0.0.1:{watched}")
+    nodes["old-gpustat"].start_agent("--drop", str(folder), "--drop-format", "gpustat")
     yield hub
     hub.program.kill()
 
@@ -61,7 +61,7 @@ def test_all_ways_are_in_one_table_that_says_what_each_cannot_tell(hub: Loopback
     assert {name: node.via for name, node in found.items()} == WAYS
     assert all(len(node.gpus) == 2 for node in found.values())
     assert found["own"].limits == ()
-    table = fleet_smi("--hub", hub.url, env=hub.env).stdout
+    table = run_fleet_smi("--hub", hub.url, env=hub.env).stdout
     for name in set(WAYS) - {"own"}:
         assert name in table
         assert " ".join(found[name].limits[0].split()[:3]) in table

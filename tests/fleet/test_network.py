@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from fleet_smi.model.fleet import NodeView
-from tests.cli.program import fleet_smi
-from tests.fleet.programs import Lab, Node
+from tests.cli.program import run_fleet_smi
+from tests.fleet.programs import AgentMachine, Lab
 from tests.machines import wait_until
-from tests.networks import Host, network
+from tests.networks import NetworkHost, network
 from tests.sshd import SshNetwork, find_sshd
 
 WAYS = {"push1": "push", "push2": "push", "pull1": "pull", "files1": "files", "ssh1": "ssh"}
@@ -25,10 +25,12 @@ HUB = "http://hub:7070"
 class Fleet:
     """The hub, its nodes, and a user at a host of their own who looks at them."""
 
-    def __init__(self, lab: Lab, hosts: dict[str, Host], ssh: SshNetwork, runtime: Path) -> None:
+    def __init__(
+        self, lab: Lab, hosts: dict[str, NetworkHost], ssh: SshNetwork, runtime: Path
+    ) -> None:
         self.hosts = hosts
         self.shared = lab.folder / "shared"
-        self.nodes = {name: Node(lab, name) for name in WAYS}
+        self.nodes = {name: AgentMachine(lab, name) for name in WAYS}
         self._lab = lab
         self._ssh = ssh
         self._state = str(lab.folder / "hub")
@@ -55,7 +57,9 @@ class Fleet:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run the command as the user does."""
-        return fleet_smi(*words, env=self._env, within=self.hosts["desk"].within)
+        return run_fleet_smi(
+            *words, env=self._env, command_prefix=self.hosts["desk"].command_prefix
+        )
 
     def look(self) -> dict[str, NodeView]:
         """Every node by its name, as the hub tells it."""
@@ -91,24 +95,28 @@ class Fleet:
         }
         ways = ("--pull", "pull1:7071", "--files", str(self.shared), "--ssh", "ssh1")
         flags = ("--listen", ":7070", "--state", self._state, *ways)
-        log, within = self._lab.folder / "hub-log", self.hosts["hub"].within
-        self.hub = self._lab.start("hub", *flags, env=env, log=log, within=within)
+        log, within = self._lab.folder / "hub-log", self.hosts["hub"].command_prefix
+        self.hub = self._lab.start("hub", *flags, env=env, log=log, command_prefix=within)
 
     def _start_agent(self, name: str, *flags: str) -> None:
         interval = ("--interval", str(INTERVAL_SECONDS))
-        self.nodes[name].agent(*interval, *flags, within=self.hosts[name].within)
+        self.nodes[name].start_agent(
+            *interval, *flags, command_prefix=self.hosts[name].command_prefix
+        )
 
     def _new_token(self, role: str) -> str:
         words = ("hub", "token", "add", "--role", role, "--state", self._state)
-        done = fleet_smi(*words, env=self._env, within=self.hosts["hub"].within)
+        done = run_fleet_smi(*words, env=self._env, command_prefix=self.hosts["hub"].command_prefix)
         return done.stdout.strip()
 
     def _let_in_by_ssh(self, name: str) -> None:
         host, env = self.hosts[name], self.nodes[name].env
         told = {key: env[key] for key in ("FLEET_SMI_SIM", "LD_LIBRARY_PATH")}
         told["PATH"] = f"{self._lab.driver}:/usr/bin:/bin"
-        server = self._ssh.server(env=told, address=host.address, within=host.within)
-        self._ssh.name(name, server)
+        server = self._ssh.start_server(
+            env=told, address=host.address, command_prefix=host.command_prefix
+        )
+        self._ssh.add_host(name, server)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +135,7 @@ def running(sim_lib: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         made = Fleet(lab, hosts, ssh, runtime)
         made.begin()
         yield made
-        assert made.hub.end()[0] == 0
+        assert made.hub.terminate()[0] == 0
         assert list(runtime.iterdir()) == []
 
 
@@ -154,14 +162,14 @@ def test_a_node_that_is_cut_off_is_silent_and_not_offered_until_it_is_back(
     fleet: Fleet, name: str
 ) -> None:
     assert fleet.offered() == set(WAYS)
-    fleet.hosts[name].cut()
+    fleet.hosts[name].disconnect()
     try:
         wait_until(lambda: fleet.sees_silence(name))
         assert fleet.offered() == set(WAYS) - {name}
         assert [gpu.verdict.state for gpu in fleet.look()[name].gpus] == ["unknown"] * 2
         assert f"{name} · 2 × H100 80GB · SILENT for" in fleet.run("--hub", HUB).stdout
     finally:
-        fleet.hosts[name].mend()
+        fleet.hosts[name].reconnect()
     wait_until(lambda: fleet.reporting() == set(WAYS))
     assert fleet.offered() == set(WAYS)
     assert fleet.look()[name].trouble is None
@@ -170,11 +178,11 @@ def test_a_node_that_is_cut_off_is_silent_and_not_offered_until_it_is_back(
 
 def test_what_was_sampled_while_cut_off_is_sent_afterwards(fleet: Fleet) -> None:
     before = fleet.look()["push2"].sequence
-    fleet.hosts["push2"].cut()
+    fleet.hosts["push2"].disconnect()
     try:
         wait_until(lambda: fleet.sees_silence("push2"))
     finally:
-        fleet.hosts["push2"].mend()
+        fleet.hosts["push2"].reconnect()
     wait_until(lambda: fleet.look()["push2"].sequence > before + 3)
     assert fleet.look()["push2"].missing_reports == 0
 

@@ -14,20 +14,20 @@ from urllib.request import urlopen
 
 import pytest
 
-from bench.peers import PEERS, NotAvailable, Peer, clean_environment, install
+from bench.peers import PEERS, NotAvailable, PeerTool, clean_environment, install
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.dialects.nvgpu import decode_cluster_status
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env
 from tests.builders import NOON
 from tests.fleet.programs import Lab, LoopbackHub, free_port
-from tests.machines import People, wait_until
+from tests.machines import UserProcesses, wait_until
 
 pytestmark = pytest.mark.timeout(600)  # the first time it is downloaded
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.fixture(scope="module")
-def peer() -> Peer:
+def peer() -> PeerTool:
     """nvgpu in an environment of its own; skip where it cannot be had, but not in CI."""
     nvgpu = PEERS["nvgpu"]
     try:
@@ -39,7 +39,7 @@ def peer() -> Peer:
 
 
 @pytest.fixture
-def driver(sim_lib: Path, tmp_path: Path, people: People) -> dict[str, str]:
+def driver(sim_lib: Path, tmp_path: Path, people: UserProcesses) -> dict[str, str]:
     """Two GPUs, one of them with somebody on it and a process that is gone."""
     working = SimProcess(pid=people.start("sleep", "600"), memory=30 * GIB)
     gone = SimProcess(pid=4_000_000_000, memory=GIB)
@@ -49,7 +49,7 @@ def driver(sim_lib: Path, tmp_path: Path, people: People) -> dict[str, str]:
 
 
 @contextmanager
-def nvgpu_web(peer: Peer, env: Mapping[str, str], log: Path) -> Iterator[str]:
+def nvgpu_web(peer: PeerTool, env: Mapping[str, str], log: Path) -> Iterator[str]:
     """The web application of nvgpu, which is agent and master in one; its address."""
     own = {"FLASK_APP": "nvgpu.webapp", "PYTHONUNBUFFERED": "1", **peer.environment()}
     with log.open("wb") as file:
@@ -82,7 +82,7 @@ def get(url: str) -> bytes:
 
 
 def test_its_agent_is_heard_by_a_hub(
-    peer: Peer, driver: dict[str, str], lab: Lab, tmp_path: Path
+    peer: PeerTool, driver: dict[str, str], lab: Lab, tmp_path: Path
 ) -> None:
     with nvgpu_web(peer, driver, tmp_path / "nvgpu.log") as agent:
         settings = tmp_path / "fleet-smi.toml"
@@ -103,7 +103,7 @@ def test_its_agent_is_heard_by_a_hub(
 
 
 def test_its_master_is_told_by_an_agent(
-    peer: Peer, driver: dict[str, str], lab: Lab, tmp_path: Path
+    peer: PeerTool, driver: dict[str, str], lab: Lab, tmp_path: Path
 ) -> None:
     port = free_port()
     own = f"http://127.0.0.1:{port}"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.client.connection import Connection
-from fleet_smi.node.buffer import Buffer
-from fleet_smi.node.credential import Credentials
+from fleet_smi.client.connection import HubConnection
+from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.credential import CredentialFile
 from fleet_smi.node.outlets.push import PushOutlet
-from fleet_smi.node.reporting import Reporter
+from fleet_smi.node.reporting import HubSession
 from fleet_smi.wire.report import Receipt, decode_report, encode_receipt
 from tests.builders import gpu, snapshot
 from tests.machines import wait_until
@@ -76,10 +76,10 @@ def door() -> Iterator[Door]:
 def agents(door: Door, folder: Path, stack: ExitStack) -> None:
     """All of them, with a report each to send."""
     for number in range(AGENTS):
-        connection = Connection(f"http://127.0.0.1:{door.port}")
-        outlet = PushOutlet(Reporter(connection, Credentials(str(folder))), Buffer(None))
+        connection = HubConnection(f"http://127.0.0.1:{door.port}")
+        outlet = PushOutlet(HubSession(connection, CredentialFile(str(folder))), ReportBuffer(None))
         stack.callback(outlet.close)
-        outlet.offer(snapshot(gpu(), node=f"node{number}", sequence=1, run_id="life"))
+        outlet.publish(snapshot(gpu(), node=f"node{number}", sequence=1, run_id="life"))
 
 
 def test_agents_that_return_at_once_are_spread(door: Door, tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """A hub's tokens and people for tests, with a clock that they move."""
 
-from fleet_smi.hub.credentials import Credentials
+from fleet_smi.hub.credentials import CredentialCache
 
 DAY = 86400.0
 PASSWORD = "correct horse battery"
 
 
-class Clock:
+class ManualClock:
     """A clock that the test moves."""
 
     def __init__(self) -> None:
@@ -16,9 +16,9 @@ class Clock:
         return self.now
 
 
-def joined(credentials: Credentials, node_id: str = "id-1") -> str:
+def join_node(credentials: CredentialCache, node_id: str = "id-1") -> str:
     """The token of a node that has joined and reported."""
     key = credentials.tokens.add("join").secret
-    token = credentials.join(key, node_id, "gpu1").secret
-    assert credentials.identify(token) is not None
+    token = credentials.redeem_join_token(key, node_id, "gpu1").secret
+    assert credentials.identify_token(token) is not None
     return token

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from fleet_smi.hub.credentials import Credentials
+from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
-from fleet_smi.hub.fleet import Remembered
-from fleet_smi.hub.memory import Memory
-from tests.hub.accounts import Clock
+from fleet_smi.hub.fleet import NodeCheckpoint
+from fleet_smi.hub.memory import NodeStore
+from tests.hub.accounts import ManualClock
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock() -> ManualClock:
     """A clock that stands still until it is moved."""
-    return Clock()
+    return ManualClock()
 
 
 @pytest.fixture
@@ -28,16 +28,16 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def memory(engine: Engine) -> Iterator[Memory[Remembered]]:
+def memory(engine: Engine) -> Iterator[NodeStore[NodeCheckpoint]]:
     """What outlives the hub: nothing yet."""
-    opened = Memory(engine, Remembered)
+    opened = NodeStore(engine, NodeCheckpoint)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def credentials(engine: Engine, clock: Clock) -> Iterator[Credentials]:
+def credentials(engine: Engine, clock: ManualClock) -> Iterator[CredentialCache]:
     """Nobody is known yet, but the machine's own admin."""
-    opened = Credentials(engine, local_admin="fsmi_local_x", clock=clock)
+    opened = CredentialCache(engine, local_admin_token="fsmi_local_x", clock=clock)
     yield opened
     opened.close()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from fleet_smi.hub.delivery import Deliver, Delivery
+from fleet_smi.hub.delivery import DeliverCallback, Delivery
 
 
 class ScriptedSource:
@@ -11,21 +11,21 @@ class ScriptedSource:
 
     name = "scripted"
 
-    def __init__(self, targets: Sequence[str] = (), breaks: Exception | None = None) -> None:
+    def __init__(self, targets: Sequence[str] = (), bug: Exception | None = None) -> None:
         self.targets = targets
         self.runs = 0
-        self._breaks = breaks
+        self._breaks = bug
         self._waiting: asyncio.Queue[Delivery] = asyncio.Queue()
 
     def put(self, delivery: Delivery) -> None:
         """Let this be delivered next."""
         self._waiting.put_nowait(delivery)
 
-    async def look(self) -> Sequence[Delivery]:
+    async def poll(self) -> Sequence[Delivery]:
         """All that was put in."""
         return [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
 
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, deliver: DeliverCallback) -> None:
         """Deliver until cancelled."""
         self.runs += 1
         breaks, self._breaks = self._breaks, None

@@ -5,7 +5,7 @@ import socket
 import threading
 
 
-class Silent:
+class SilentServer:
     """Takes connections and never says a word."""
 
     def __init__(self) -> None:
@@ -16,14 +16,14 @@ class Silent:
         self._listener.close()
 
 
-class Says:
+class OneResponseServer:
     """Answers one question with these bytes, whatever they are."""
 
-    def __init__(self, said: bytes) -> None:
-        self._said = said
+    def __init__(self, response: bytes) -> None:
+        self._said = response
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self.heard = b""
+        self.request = b""
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
@@ -34,7 +34,7 @@ class Says:
             return
         # Who asks may have heard enough before all is said.
         with sock, contextlib.suppress(ConnectionError):
-            self.heard = sock.recv(65536)
+            self.request = sock.recv(65536)
             sock.sendall(self._said)
 
     def close(self) -> None:

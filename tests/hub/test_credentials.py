@@ -9,60 +9,60 @@ import pytest
 from sqlalchemy import Engine, text
 
 from fleet_smi.errors import Refused, UsageError
-from fleet_smi.hub.credentials import Credentials, Identity
-from fleet_smi.hub.database import FILE, writing
-from fleet_smi.hub.tokens import Tokens
-from tests.hub.accounts import DAY, PASSWORD, Clock, joined
+from fleet_smi.hub.credentials import CredentialCache, Identity
+from fleet_smi.hub.database import DATABASE_FILE, write_transaction
+from fleet_smi.hub.tokens import TokenStore
+from tests.hub.accounts import DAY, PASSWORD, ManualClock, join_node
 
 
-def test_a_token_says_who_holds_it(credentials: Credentials) -> None:
+def test_a_token_says_who_holds_it(credentials: CredentialCache) -> None:
     issued = credentials.tokens.add("viewer", "bob's laptop")
     credentials.refresh()
     assert issued.secret.startswith("fsmi_viewer_")
-    assert credentials.identify(issued.secret) == Identity(
+    assert credentials.identify_token(issued.secret) == Identity(
         role="viewer", name="bob's laptop", token_id=issued.id
     )
 
 
-def test_tokens_are_stored_only_as_their_hash(credentials: Credentials, tmp_path: Path) -> None:
-    secrets = [credentials.tokens.add("admin").secret, joined(credentials)]
+def test_tokens_are_stored_only_as_their_hash(credentials: CredentialCache, tmp_path: Path) -> None:
+    secrets = [credentials.tokens.add("admin").secret, join_node(credentials)]
     credentials.refresh()
-    stored = b"".join(path.read_bytes() for path in (tmp_path / "state").glob(f"{FILE}*"))
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "state").glob(f"{DATABASE_FILE}*"))
     assert not any(secret.encode() in stored for secret in secrets)
     assert b"fsmi_local_x" not in stored
 
 
 @pytest.mark.parametrize("token", ["", "fsmi_viewer_", "x" * 100_000, "\ud800", "é"])
-def test_what_is_no_token_is_nobody(credentials: Credentials, token: str) -> None:
-    assert credentials.identify(token) is None
+def test_what_is_no_token_is_nobody(credentials: CredentialCache, token: str) -> None:
+    assert credentials.identify_token(token) is None
 
 
-def test_a_join_token_is_no_credential(credentials: Credentials) -> None:
+def test_a_join_token_is_no_credential(credentials: CredentialCache) -> None:
     key = credentials.tokens.add("join").secret
     credentials.refresh()
-    assert credentials.identify(key) is None
-    assert not credentials.has_viewers
+    assert credentials.identify_token(key) is None
+    assert not credentials.has_viewer_credentials
 
 
-def test_a_token_ends_when_it_expires(credentials: Credentials, clock: Clock) -> None:
-    token = credentials.tokens.add("viewer", for_seconds=DAY).secret
+def test_a_token_ends_when_it_expires(credentials: CredentialCache, clock: ManualClock) -> None:
+    token = credentials.tokens.add("viewer", lifetime_seconds=DAY).secret
     credentials.refresh()
     clock.now += DAY - 1
-    assert credentials.identify(token) is not None
+    assert credentials.identify_token(token) is not None
     clock.now += 1
-    assert credentials.identify(token) is None
+    assert credentials.identify_token(token) is None
 
 
-def test_a_token_revoked_by_the_hub_ends_at_once(credentials: Credentials) -> None:
+def test_a_token_revoked_by_the_hub_ends_at_once(credentials: CredentialCache) -> None:
     issued = credentials.tokens.add("viewer")
     credentials.refresh()
-    assert credentials.revoke(issued.id)
-    assert credentials.identify(issued.secret) is None
-    assert not credentials.revoke(issued.id)
+    assert credentials.revoke_token(issued.id)
+    assert credentials.identify_token(issued.secret) is None
+    assert not credentials.revoke_token(issued.id)
 
 
 def test_what_another_process_changes_is_seen_at_the_next_refresh(
-    credentials: Credentials, tmp_path: Path
+    credentials: CredentialCache, tmp_path: Path
 ) -> None:
     def elsewhere(code: str) -> str:
         program = (
@@ -77,123 +77,123 @@ def test_what_another_process_changes_is_seen_at_the_next_refresh(
         return done.stdout.strip()
 
     token_id, token = elsewhere("t = tokens.add('viewer'); print(t.id, t.secret)").split()
-    assert credentials.identify(token) is None
+    assert credentials.identify_token(token) is None
     credentials.refresh()
-    assert credentials.identify(token) is not None
+    assert credentials.identify_token(token) is not None
     elsewhere(f"tokens.revoke({token_id!r})")
     credentials.refresh()
-    assert credentials.identify(token) is None
+    assert credentials.identify_token(token) is None
 
 
 def test_while_the_database_cannot_be_read_what_was_known_stays(
-    credentials: Credentials, engine: Engine, caplog: pytest.LogCaptureFixture
+    credentials: CredentialCache, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = credentials.tokens.add("viewer").secret
     credentials.refresh()
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(text("ALTER TABLE facts RENAME TO lost"))
     credentials.refresh()
     credentials.refresh()
-    assert credentials.failures == 2
+    assert credentials.consecutive_failures == 2
     assert len(caplog.records) == 1
-    assert credentials.identify(token) is not None
-    with writing(engine) as connection:
+    assert credentials.identify_token(token) is not None
+    with write_transaction(engine) as connection:
         connection.execute(text("ALTER TABLE lost RENAME TO facts"))
     credentials.refresh()
-    assert credentials.failures == 0
+    assert credentials.consecutive_failures == 0
 
 
-def test_the_machines_own_admin_is_in_no_database(credentials: Credentials) -> None:
-    assert credentials.identify("fsmi_local_x") == Identity(role="admin", name="this machine")
-    assert credentials.tokens.all() == []
-    assert not credentials.has_viewers
+def test_the_machines_own_admin_is_in_no_database(credentials: CredentialCache) -> None:
+    assert credentials.identify_token("fsmi_local_x") == Identity(role="admin", name="this machine")
+    assert credentials.tokens.list_all() == []
+    assert not credentials.has_viewer_credentials
 
 
 def test_somebody_can_look_once_there_is_a_viewer_an_admin_or_a_person(
-    credentials: Credentials,
+    credentials: CredentialCache,
 ) -> None:
     def seen() -> bool:
         credentials.refresh()
-        return credentials.has_viewers
+        return credentials.has_viewer_credentials
 
-    joined(credentials)
+    join_node(credentials)
     assert not seen()
     for role in ("viewer", "admin"):
         issued = credentials.tokens.add(role)
         assert seen()
-        credentials.revoke(issued.id)
+        credentials.revoke_token(issued.id)
         assert not seen()
     credentials.users.add("alice", PASSWORD)
     assert seen()
 
 
-def test_a_node_that_joins_gets_a_credential_of_its_own(credentials: Credentials) -> None:
+def test_a_node_that_joins_gets_a_credential_of_its_own(credentials: CredentialCache) -> None:
     key = credentials.tokens.add("join").secret
-    one = credentials.join(key, "id-1", "gpu1")
-    two = credentials.join(key, "id-2", "gpu1")
+    one = credentials.redeem_join_token(key, "id-1", "gpu1")
+    two = credentials.redeem_join_token(key, "id-2", "gpu1")
     assert one.secret.startswith("fsmi_node_")
     for node_id, issued in (("id-1", one), ("id-2", two)):
         who = Identity(role="node", name="gpu1", node_id=node_id, token_id=issued.id)
-        assert credentials.identify(issued.secret) == who
+        assert credentials.identify_token(issued.secret) == who
         credentials.refresh()
-        assert credentials.identify(issued.secret) == who
+        assert credentials.identify_token(issued.secret) == who
 
 
-def test_a_join_token_cannot_take_over_a_node_that_has_joined(credentials: Credentials) -> None:
-    token = joined(credentials, "id-1")
+def test_a_join_token_cannot_take_over_a_node_that_has_joined(credentials: CredentialCache) -> None:
+    token = join_node(credentials, "id-1")
     key = credentials.tokens.add("join").secret
     with pytest.raises(Refused, match=r"gpu1: .* `fleet-smi hub token revoke id-1`"):
-        credentials.join(key, "id-1", "gpu1")
+        credentials.redeem_join_token(key, "id-1", "gpu1")
     credentials.refresh()
-    assert credentials.identify(token) is not None
+    assert credentials.identify_token(token) is not None
 
 
-def test_a_node_may_join_again_once_its_credential_is_revoked(credentials: Credentials) -> None:
-    old = joined(credentials, "id-1")
-    assert credentials.has_node("id-1")
-    assert credentials.revoke("id-1")
-    assert not credentials.has_node("id-1")
-    assert credentials.identify(old) is None
-    new = joined(credentials, "id-1")
-    assert credentials.identify(new) is not None
+def test_a_node_may_join_again_once_its_credential_is_revoked(credentials: CredentialCache) -> None:
+    old = join_node(credentials, "id-1")
+    assert credentials.has_node_credential("id-1")
+    assert credentials.revoke_token("id-1")
+    assert not credentials.has_node_credential("id-1")
+    assert credentials.identify_token(old) is None
+    new = join_node(credentials, "id-1")
+    assert credentials.identify_token(new) is not None
 
 
-def test_a_node_that_never_got_the_answer_may_ask_again(credentials: Credentials) -> None:
+def test_a_node_that_never_got_the_answer_may_ask_again(credentials: CredentialCache) -> None:
     key = credentials.tokens.add("join").secret
-    lost = credentials.join(key, "id-1", "gpu1").secret
-    token = credentials.join(key, "id-1", "gpu1").secret
+    lost = credentials.redeem_join_token(key, "id-1", "gpu1").secret
+    token = credentials.redeem_join_token(key, "id-1", "gpu1").secret
     credentials.refresh()
-    assert credentials.identify(lost) is None
-    assert credentials.identify(token) is not None
+    assert credentials.identify_token(lost) is None
+    assert credentials.identify_token(token) is not None
     with pytest.raises(Refused, match="already has a credential"):
-        credentials.join(key, "id-1", "gpu1")
+        credentials.redeem_join_token(key, "id-1", "gpu1")
 
 
 def test_a_credential_that_was_used_stays_taken_after_a_crash_of_the_hub(
-    credentials: Credentials, engine: Engine, clock: Clock
+    credentials: CredentialCache, engine: Engine, clock: ManualClock
 ) -> None:
-    joined(credentials, "id-1")
+    join_node(credentials, "id-1")
     credentials.refresh()  # as the hub does every second; it then dies without closing
-    restarted = Credentials(engine, clock=clock)
+    restarted = CredentialCache(engine, clock=clock)
     key = restarted.tokens.add("join").secret
     with pytest.raises(Refused, match="already has a credential"):
-        restarted.join(key, "id-1", "gpu1")
+        restarted.redeem_join_token(key, "id-1", "gpu1")
     restarted.close()
 
 
 def test_of_many_who_join_as_one_node_at_once_only_one_is_let_in(
-    credentials: Credentials,
+    credentials: CredentialCache,
 ) -> None:
     key = credentials.tokens.add("join").secret
     issued: list[str] = []
 
     def join() -> None:
         try:
-            token = credentials.join(key, "id-1", "gpu1").secret
+            token = credentials.redeem_join_token(key, "id-1", "gpu1").secret
         except Refused:
             return
         issued.append(token)
-        credentials.identify(token)
+        credentials.identify_token(token)
 
     threads = [threading.Thread(target=join) for _ in range(8)]
     for thread in threads:
@@ -201,7 +201,7 @@ def test_of_many_who_join_as_one_node_at_once_only_one_is_let_in(
     for thread in threads:
         thread.join()
     credentials.refresh()
-    assert len([token for token in issued if credentials.identify(token)]) == 1
+    assert len([token for token in issued if credentials.identify_token(token)]) == 1
 
 
 @pytest.mark.parametrize(
@@ -213,72 +213,79 @@ def test_of_many_who_join_as_one_node_at_once_only_one_is_let_in(
     ],
 )
 def test_a_join_token_that_is_no_longer_good_says_why(
-    credentials: Credentials, clock: Clock, spoil: object, why: str
+    credentials: CredentialCache, clock: ManualClock, spoil: object, why: str
 ) -> None:
-    issued = credentials.tokens.add("join", for_seconds=DAY, uses=1)
+    issued = credentials.tokens.add("join", lifetime_seconds=DAY, max_uses=1)
     spoil(credentials.tokens, issued, clock)  # type: ignore[operator]
     with pytest.raises(Refused, match=f"the join token {why}"):
-        credentials.join(issued.secret, "id-1", "gpu1")
+        credentials.redeem_join_token(issued.secret, "id-1", "gpu1")
 
 
-def test_a_refused_join_uses_nothing_up(credentials: Credentials) -> None:
-    joined(credentials, "id-1")
-    key = credentials.tokens.add("join", uses=1).secret
+def test_a_refused_join_uses_nothing_up(credentials: CredentialCache) -> None:
+    join_node(credentials, "id-1")
+    key = credentials.tokens.add("join", max_uses=1).secret
     with pytest.raises(Refused):
-        credentials.join(key, "id-1", "gpu1")
-    assert credentials.join(key, "id-2", "gpu2").secret
+        credentials.redeem_join_token(key, "id-1", "gpu1")
+    assert credentials.redeem_join_token(key, "id-2", "gpu2").secret
 
 
-def test_no_other_token_lets_a_node_join(credentials: Credentials) -> None:
-    for secret in ("", "fsmi_join_x", credentials.tokens.add("admin").secret, joined(credentials)):
+def test_no_other_token_lets_a_node_join(credentials: CredentialCache) -> None:
+    for secret in (
+        "",
+        "fsmi_join_x",
+        credentials.tokens.add("admin").secret,
+        join_node(credentials),
+    ):
         with pytest.raises(Refused, match="is not known here"):
-            credentials.join(secret, "id-7", "gpu7")
+            credentials.redeem_join_token(secret, "id-7", "gpu7")
 
 
 def test_a_join_token_that_got_out_cannot_fill_the_hub(
-    credentials: Credentials, monkeypatch: pytest.MonkeyPatch
+    credentials: CredentialCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fleet_smi.hub.credentials._MOST_NODES", 3)
     key = credentials.tokens.add("join").secret
     for number in range(3):
-        credentials.join(key, f"id-{number}", "gpu")
+        credentials.redeem_join_token(key, f"id-{number}", "gpu")
     with pytest.raises(Refused, match="3 nodes already"):
-        credentials.join(key, "id-3", "gpu")
+        credentials.redeem_join_token(key, "id-3", "gpu")
 
 
 @pytest.mark.parametrize("node_id", ["", "a\nb", "x" * 129, " id", "\x1b[31m"])
 def test_a_node_id_that_would_deceive_people_is_refused(
-    credentials: Credentials, node_id: str
+    credentials: CredentialCache, node_id: str
 ) -> None:
     key = credentials.tokens.add("join").secret
     with pytest.raises(Refused, match="no node id"):
-        credentials.join(key, node_id, "gpu1")
+        credentials.redeem_join_token(key, node_id, "gpu1")
 
 
-def test_only_a_join_token_has_a_number_of_uses(credentials: Credentials) -> None:
+def test_only_a_join_token_has_a_number_of_uses(credentials: CredentialCache) -> None:
     with pytest.raises(UsageError):
-        credentials.tokens.add("viewer", uses=3)
+        credentials.tokens.add("viewer", max_uses=3)
     with pytest.raises(UsageError):
-        credentials.tokens.add("join", uses=0)
+        credentials.tokens.add("join", max_uses=0)
 
 
 def test_when_a_token_was_used_is_noted_now_and_then(
-    credentials: Credentials, clock: Clock
+    credentials: CredentialCache, clock: ManualClock
 ) -> None:
     issued = credentials.tokens.add("viewer")
     credentials.refresh()
 
     def used_at() -> float | None:
-        return next(token.used_at for token in credentials.tokens.all() if token.id == issued.id)
+        return next(
+            token.used_at for token in credentials.tokens.list_all() if token.id == issued.id
+        )
 
     credentials.refresh()
     assert used_at() is None
     first = clock.now
-    credentials.identify(issued.secret)
+    credentials.identify_token(issued.secret)
     credentials.refresh()
     assert used_at() == first
     clock.now += 60
-    credentials.identify(issued.secret)
+    credentials.identify_token(issued.secret)
     credentials.refresh()
     assert used_at() == first
     clock.now += 600
@@ -286,20 +293,20 @@ def test_when_a_token_was_used_is_noted_now_and_then(
     assert used_at() == clock.now
 
 
-def test_hostile_names_are_values_and_never_commands(engine: Engine, clock: Clock) -> None:
-    tokens = Tokens(engine, clock)
+def test_hostile_names_are_values_and_never_commands(engine: Engine, clock: ManualClock) -> None:
+    tokens = TokenStore(engine, clock)
     evil = "x'); DROP TABLE tokens; --"
     tokens.add("viewer", evil)
     assert not tokens.revoke(evil)
     assert not tokens.revoke("' OR '1'='1")
-    (kept,) = tokens.all()
+    (kept,) = tokens.list_all()
     assert (kept.note, kept.revoked_at) == (evil, None)
 
 
-def test_what_is_told_of_tokens_and_people_holds_no_secret(credentials: Credentials) -> None:
+def test_what_is_told_of_tokens_and_people_holds_no_secret(credentials: CredentialCache) -> None:
     issued = credentials.tokens.add("viewer")
     credentials.users.add("alice", PASSWORD)
-    told = repr(credentials.tokens.all()) + repr(credentials.users.all())
+    told = repr(credentials.tokens.list_all()) + repr(credentials.users.list_all())
     assert issued.secret not in told
     assert "digest" not in told
     assert "argon2" not in told

@@ -10,8 +10,14 @@ from sqlalchemy import Connection, Engine, select, text
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub import database
-from fleet_smi.hub.database import FILE, fact, open_database, reading, writing
-from fleet_smi.hub.tokens import Tokens
+from fleet_smi.hub.database import (
+    DATABASE_FILE,
+    open_database,
+    read_fact,
+    read_transaction,
+    write_transaction,
+)
+from fleet_smi.hub.tokens import TokenStore
 
 
 @pytest.fixture
@@ -26,18 +32,22 @@ def mode(path: Path) -> int:
 
 
 def test_only_its_owner_may_read_what_it_holds(engine: Engine, tmp_path: Path) -> None:
-    Tokens(engine).add("viewer")
+    TokenStore(engine).add("viewer")
     state = tmp_path / "state"
     assert mode(state) == 0o700
     found = {path.name: mode(path) for path in state.iterdir()}
-    assert found == {FILE: 0o600, f"{FILE}-wal": 0o600, f"{FILE}-shm": 0o600}
+    assert found == {
+        DATABASE_FILE: 0o600,
+        f"{DATABASE_FILE}-wal": 0o600,
+        f"{DATABASE_FILE}-shm": 0o600,
+    }
 
 
 def test_an_old_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
     open_database(tmp_path / "state").dispose()
-    (tmp_path / "state" / FILE).chmod(0o644)
+    (tmp_path / "state" / DATABASE_FILE).chmod(0o644)
     open_database(tmp_path / "state").dispose()
-    assert mode(tmp_path / "state" / FILE) == 0o600
+    assert mode(tmp_path / "state" / DATABASE_FILE) == 0o600
 
 
 def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
@@ -55,7 +65,7 @@ def test_a_place_that_cannot_be_a_folder_is_named(tmp_path: Path) -> None:
 
 def test_it_is_safe_against_a_crash_and_against_other_processes(engine: Engine) -> None:
     def pragma(name: str) -> object:
-        with reading(engine) as connection:
+        with read_transaction(engine) as connection:
             return connection.scalar(text(f"PRAGMA {name}"))
 
     assert pragma("journal_mode") == "wal"
@@ -66,19 +76,19 @@ def test_it_is_safe_against_a_crash_and_against_other_processes(engine: Engine) 
 
 def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     first = open_database(tmp_path / "state")
-    Tokens(first).add("viewer", "bob")
+    TokenStore(first).add("viewer", "bob")
     first.dispose()
     again = open_database(tmp_path / "state")
-    assert [token.note for token in Tokens(again).all()] == ["bob"]
+    assert [token.note for token in TokenStore(again).list_all()] == ["bob"]
     again.dispose()
 
 
 def test_a_change_is_made_whole_or_not_at_all(engine: Engine) -> None:
-    with pytest.raises(ZeroDivisionError), writing(engine) as connection:
+    with pytest.raises(ZeroDivisionError), write_transaction(engine) as connection:
         connection.execute(text("DELETE FROM facts"))
         _ = 1 / 0
-    with reading(engine) as connection:
-        assert fact(connection, "session_secret")
+    with read_transaction(engine) as connection:
+        assert read_fact(connection, "session_secret")
 
 
 def test_many_may_open_it_for_the_first_time_at_once(tmp_path: Path) -> None:
@@ -88,7 +98,7 @@ def test_many_may_open_it_for_the_first_time_at_once(tmp_path: Path) -> None:
     def open_and_add() -> None:
         together.wait()
         engine = open_database(state)
-        Tokens(engine).add("viewer")
+        TokenStore(engine).add("viewer")
         engine.dispose()
 
     threads = [threading.Thread(target=open_and_add) for _ in range(many)]
@@ -97,21 +107,21 @@ def test_many_may_open_it_for_the_first_time_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     engine = open_database(state)
-    assert len(Tokens(engine).all()) == many
+    assert len(TokenStore(engine).list_all()) == many
     engine.dispose()
-    assert [path.name for path in state.iterdir()] == [FILE]
+    assert [path.name for path in state.iterdir()] == [DATABASE_FILE]
 
 
 def test_one_of_a_newer_fleet_smi_is_refused_and_left_alone(tmp_path: Path) -> None:
     state = tmp_path / "state"
     open_database(state).dispose()
-    with sqlite3.connect(state / FILE) as connection:
+    with sqlite3.connect(state / DATABASE_FILE) as connection:
         connection.execute("UPDATE facts SET value = '99' WHERE name = 'schema'")
     connection.close()
-    before = (state / FILE).read_bytes()
+    before = (state / DATABASE_FILE).read_bytes()
     with pytest.raises(StateError, match=r"is of version 99 .* update fleet-smi"):
         open_database(state)
-    assert (state / FILE).read_bytes() == before
+    assert (state / DATABASE_FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database at all" * 400, None])
@@ -120,7 +130,7 @@ def test_a_damaged_one_is_refused_by_name_and_never_replaced(
 ) -> None:
     state = tmp_path / "state"
     open_database(state).dispose()
-    path = state / FILE
+    path = state / DATABASE_FILE
     damaged = path.read_bytes()[:3000] if content is None else content
     path.write_bytes(damaged)
     with pytest.raises(StateError, match=r"hub\.db.*move it away") as refused:
@@ -132,7 +142,7 @@ def test_a_damaged_one_is_refused_by_name_and_never_replaced(
 
 def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
-    with sqlite3.connect(tmp_path / "state" / FILE) as connection:
+    with sqlite3.connect(tmp_path / "state" / DATABASE_FILE) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
     connection.close()
     with pytest.raises(StateError, match="is no database of fleet-smi"):
@@ -154,8 +164,8 @@ def test_an_older_one_is_brought_up_step_by_step(
     for steps in ((to_2,), (to_2, to_3), (to_2, to_3)):
         monkeypatch.setattr(database, "MIGRATIONS", steps)
         engine = open_database(state)
-        with reading(engine) as connection:
-            assert fact(connection, "schema") == str(1 + len(steps))
+        with read_transaction(engine) as connection:
+            assert read_fact(connection, "schema") == str(1 + len(steps))
             connection.execute(text("SELECT mail FROM users"))
         engine.dispose()
 
@@ -163,13 +173,13 @@ def test_an_older_one_is_brought_up_step_by_step(
 def test_the_first_version_is_brought_up_to_this_one(tmp_path: Path) -> None:
     state = tmp_path / "state"
     open_database(state).dispose()
-    with sqlite3.connect(state / FILE) as connection:
+    with sqlite3.connect(state / DATABASE_FILE) as connection:
         connection.execute("DROP TABLE ended_sessions")
         connection.execute("UPDATE facts SET value = '1' WHERE name = 'schema'")
     connection.close()
     engine = open_database(state)
-    with reading(engine) as connection_now:
-        assert fact(connection_now, "schema") == str(database.version())
+    with read_transaction(engine) as connection_now:
+        assert read_fact(connection_now, "schema") == str(database.schema_version())
         for table in database.metadata.sorted_tables:
             connection_now.execute(select(table))
     engine.dispose()
@@ -190,6 +200,6 @@ def test_a_step_that_fails_leaves_the_old_one(
         open_database(state)
     monkeypatch.setattr(database, "MIGRATIONS", ())
     engine = open_database(state)
-    with reading(engine) as connection, pytest.raises(Exception, match="no such column"):
+    with read_transaction(engine) as connection, pytest.raises(Exception, match="no such column"):
         connection.execute(text("SELECT mail FROM users"))
     engine.dispose()

@@ -5,26 +5,26 @@ from typing import Any
 
 import pytest
 
-from fleet_smi.hub.fleet import Change, Fleet, Via
+from fleet_smi.hub.fleet import FleetChange, FleetState, Via
 from fleet_smi.model.fleet import JudgedGpu, NodeView
 from fleet_smi.model.snapshot import CollectorRun, Fault
 from fleet_smi.model.units import GIB
 from tests.builders import HOUR, NOON, gpu, instance, process, snapshot
 
 
-def only_node(fleet: Fleet, now: float = NOON) -> NodeView:
+def only_node(fleet: FleetState, now: float = NOON) -> NodeView:
     (node,) = fleet.view(now).nodes
     return node
 
 
-def rows(fleet: Fleet, now: float = NOON) -> list[tuple[int, str, str]]:
+def rows(fleet: FleetState, now: float = NOON) -> list[tuple[int, str, str]]:
     return [
         (row.index, row.verdict.state, row.verdict.reason) for row in only_node(fleet, now).gpus
     ]
 
 
-def filled(*reports: Any) -> Fleet:
-    fleet = Fleet()
+def filled(*reports: Any) -> FleetState:
+    fleet = FleetState()
     for report in reports:
         assert fleet.apply(report, report.taken_at) is not None
     return fleet
@@ -60,7 +60,7 @@ def test_a_node_whose_clock_was_set_back_is_heard() -> None:
 
 
 def test_a_clock_that_was_ahead_does_not_lock_its_node_out() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu(), taken_at=NOON + HOUR, sequence=5), NOON)
     right = snapshot(gpu(), taken_at=NOON + 9, sequence=0, boot_id="boot-2")
     assert fleet.apply(right, NOON + 9) is not None
@@ -74,7 +74,7 @@ def test_a_late_report_from_before_a_reboot_is_dropped() -> None:
 
 @pytest.mark.parametrize("taken_at", [math.nan, math.inf, -math.inf])
 def test_a_report_from_no_time_is_dropped(taken_at: float) -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     assert fleet.apply(snapshot(gpu(), taken_at=taken_at), NOON) is None
     assert fleet.view(NOON).nodes == ()
 
@@ -83,17 +83,17 @@ def test_a_change_tells_which_states_turned() -> None:
     fleet = filled(snapshot(gpu(0), gpu(1)))
     taken = gpu(1, processes=(process(),), busy_percent=90.0)
     change = fleet.apply(snapshot(gpu(0), taken, taken_at=NOON + 1), NOON + 1)
-    assert isinstance(change, Change)
-    assert not change.first
-    (turn,) = change.turns
+    assert isinstance(change, FleetChange)
+    assert not change.is_first
+    (turn,) = change.transitions
     assert (turn.uuid, turn.before, turn.after.state) == (taken.uuid, "free", "busy")
 
 
 def test_the_first_change_of_a_node_says_so() -> None:
-    change = Fleet().apply(snapshot(gpu()), NOON)
+    change = FleetState().apply(snapshot(gpu()), NOON)
     assert change is not None
-    assert change.first
-    assert [turn.before for turn in change.turns] == [None]
+    assert change.is_first
+    assert [turn.before for turn in change.transitions] == [None]
 
 
 def test_a_node_is_silent_after_three_missed_intervals() -> None:
@@ -109,7 +109,7 @@ def test_a_node_is_silent_after_three_missed_intervals() -> None:
 
 
 def test_silence_is_by_the_clock_of_the_hub() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu(), taken_at=NOON - HOUR), NOON)
     assert not only_node(fleet, NOON + 1).silent
     assert only_node(fleet, NOON + 1).age_seconds == 1
@@ -201,16 +201,16 @@ def test_a_gpu_without_a_uuid_in_another_slot_hides_none_that_is_missing() -> No
 
 
 def test_a_target_that_is_expected_no_longer_is_listed_no_longer_unless_it_was_heard() -> None:
-    fleet, folder, node = Fleet(), Via("files", "/nfs"), Via("files", "gpu01")
-    fleet.failed(folder, "no node has left a file there", NOON)
+    fleet, folder, node = FleetState(), Via("files", "/nfs"), Via("files", "gpu01")
+    fleet.record_failure(folder, "no node has left a file there", NOON)
     fleet.apply(snapshot(gpu(0)), NOON, node)
     for via in (folder, node, Via("files", "nobody")):
-        fleet.unexpect(via)
+        fleet.drop_target(via)
     assert only_node(fleet).name == "gpu01"
 
 
 def test_a_node_that_invents_gpus_cannot_fill_the_memory() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     for second in range(300):
         card = gpu(0, uuid=f"GPU-{second}")
         fleet.apply(snapshot(card, taken_at=NOON + second), NOON + second)
@@ -244,13 +244,13 @@ def test_one_node_can_be_looked_at_alone() -> None:
 def test_a_node_can_be_had_in_parts() -> None:
     fleet = filled(snapshot(gpu(0), gpu(1)), snapshot(gpu(1), taken_at=NOON + 1))
     for now in (NOON + 1, NOON + HOUR):
-        parts, whole = fleet.parts("id-of-gpu01", now), fleet.node("id-of-gpu01", now)
+        parts, whole = fleet.node_parts("id-of-gpu01", now), fleet.node("id-of-gpu01", now)
         assert parts is not None
         assert whole is not None
         assert parts.node.silent == whole.silent
         rows = [(row.uuid, row.verdict) for row in whole.gpus]
         assert [(card.uuid, verdict) for card, verdict in parts.gpus] == rows
-    assert fleet.parts("never heard of", NOON) is None
+    assert fleet.node_parts("never heard of", NOON) is None
 
 
 def test_the_summary_counts_gpus_by_state_and_nodes_by_voice() -> None:
@@ -263,7 +263,7 @@ def test_the_summary_counts_gpus_by_state_and_nodes_by_voice() -> None:
 
 
 def test_idle_time_is_gathered_from_report_to_report() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     mine = gpu(processes=(process(user="bob"),), memory_used_bytes=17 * GIB)
     for at in range(0, 11_000, 60):
         fleet.apply(snapshot(mine, taken_at=NOON + at, interval_seconds=60.0), NOON + at)

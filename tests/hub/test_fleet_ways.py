@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import GIB
@@ -21,14 +21,14 @@ def numbered(sequence: int, *gpus: Any, run: str = "run-1", **fields: Any) -> Sn
     return snapshot(*(gpus or (gpu(),)), sequence=sequence, run_id=run, **fields)
 
 
-def only_node(fleet: Fleet, now: float = NOON) -> NodeView:
+def only_node(fleet: FleetState, now: float = NOON) -> NodeView:
     (node,) = fleet.view(now).nodes
     return node
 
 
 def test_a_target_is_listed_before_anything_is_heard_of_it() -> None:
-    fleet = Fleet()
-    fleet.expect(SSH)
+    fleet = FleetState()
+    fleet.add_target(SSH)
     node = only_node(fleet)
     assert (node.node_id, node.name, node.via) == ("ssh:gpu01", "gpu01", "ssh")
     assert (node.silent, node.taken_at, node.age_seconds) == (True, None, None)
@@ -36,44 +36,44 @@ def test_a_target_is_listed_before_anything_is_heard_of_it() -> None:
 
 
 def test_a_target_that_is_heard_gives_way_to_its_node() -> None:
-    fleet = Fleet()
-    fleet.expect(SSH)
+    fleet = FleetState()
+    fleet.add_target(SSH)
     fleet.take_dirty()
     fleet.apply(snapshot(gpu()), NOON, SSH)
-    fleet.expect(SSH)
+    fleet.add_target(SSH)
     assert only_node(fleet).node_id == "id-of-gpu01"
     assert only_node(fleet).via == "ssh"
     assert fleet.take_dirty() == {"ssh:gpu01", "id-of-gpu01"}
 
 
 def test_a_node_that_calls_itself_like_a_target_is_not_lost() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu(), node_id="ssh:gpu01"), NOON, PUSH)
-    fleet.expect(SSH)
+    fleet.add_target(SSH)
     assert len(only_node(fleet).gpus) == 1
 
 
 def test_trouble_on_the_way_to_a_target_is_told_until_it_is_heard() -> None:
-    fleet = Fleet()
-    fleet.expect(SSH)
-    fleet.failed(SSH, "connection refused", NOON)
+    fleet = FleetState()
+    fleet.add_target(SSH)
+    fleet.record_failure(SSH, "connection refused", NOON)
     assert only_node(fleet).trouble == "connection refused"
     fleet.apply(snapshot(gpu()), NOON + 1, SSH)
     assert only_node(fleet).trouble is None
 
 
 def test_trouble_does_not_make_a_node_silent() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON, SSH)
-    fleet.failed(SSH, "timed out", NOON + 1)
+    fleet.record_failure(SSH, "timed out", NOON + 1)
     node = only_node(fleet, NOON + 2)
     assert (node.trouble, node.silent, node.gpus[0].verdict.state) == ("timed out", False, "free")
 
 
 def test_a_node_on_two_ways_is_in_trouble_on_one_and_not_silent() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(numbered(1), NOON + 1, SSH)
-    fleet.failed(SSH, "timed out", NOON + 2)
+    fleet.record_failure(SSH, "timed out", NOON + 2)
     fleet.apply(numbered(2), NOON + 2, PUSH)
     node = only_node(fleet, NOON + 2)
     assert (node.trouble, node.silent, node.via) == ("timed out", False, "push")
@@ -82,17 +82,17 @@ def test_a_node_on_two_ways_is_in_trouble_on_one_and_not_silent() -> None:
 
 
 def test_a_failure_from_before_the_last_word_is_no_trouble() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON, SSH)
-    fleet.failed(SSH, "timed out", NOON - 1)
+    fleet.record_failure(SSH, "timed out", NOON - 1)
     assert only_node(fleet).trouble is None
 
 
 def test_a_target_that_is_another_machine_now_leaves_the_old_one_silent() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu(), node_id="old"), NOON, SSH)
     fleet.apply(snapshot(gpu(), node_id="new", taken_at=NOON + HOUR), NOON + HOUR, SSH)
-    fleet.failed(SSH, "timed out", NOON + HOUR + 1)
+    fleet.record_failure(SSH, "timed out", NOON + HOUR + 1)
     by_id = {node.node_id: node for node in fleet.view(NOON + HOUR + 1).nodes}
     assert [(by_id[name].silent, by_id[name].trouble) for name in ("old", "new")] == [
         (True, None),
@@ -101,29 +101,29 @@ def test_a_target_that_is_another_machine_now_leaves_the_old_one_silent() -> Non
 
 
 def test_a_removed_target_is_listed_again_when_it_fails_again() -> None:
-    fleet = Fleet()
-    fleet.expect(SSH)
+    fleet = FleetState()
+    fleet.add_target(SSH)
     assert fleet.remove("ssh:gpu01")
     assert fleet.view(NOON).nodes == ()
-    fleet.failed(SSH, "timed out", NOON)
+    fleet.record_failure(SSH, "timed out", NOON)
     assert only_node(fleet).trouble == "timed out"
 
 
 def test_a_late_report_is_told_and_changes_nothing() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(numbered(1), NOON + 1)
     fleet.apply(numbered(3, gpu(busy_percent=50.0)), NOON + 3)
     before = fleet.view(NOON + 4)
     assert before.nodes[0].missing_reports == 1
     change = fleet.apply(numbered(2), NOON + 2)
     assert change is not None
-    assert (change.late, change.at, change.turns) == (True, NOON + 2, ())
+    assert (change.is_late, change.at, change.transitions) == (True, NOON + 2, ())
     assert only_node(fleet, NOON + 4).missing_reports == 0
     assert fleet.view(NOON + 4).nodes[0].gpus == before.nodes[0].gpus
 
 
 def test_a_doubled_report_is_nothing_at_all() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     for number in (1, 2, 3):
         assert fleet.apply(numbered(number), NOON + number) is not None
     assert fleet.apply(numbered(3), NOON + 4) is None
@@ -131,28 +131,28 @@ def test_a_doubled_report_is_nothing_at_all() -> None:
 
 
 def test_numbers_count_more_than_the_clock_of_the_node() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(numbered(5, gpu(0)), NOON)
     change = fleet.apply(numbered(6, gpu(0), taken_at=NOON - HOUR), NOON + 1)
     assert change is not None
-    assert not change.late
+    assert not change.is_late
     late = fleet.apply(numbered(4, gpu(0), taken_at=NOON + HOUR), NOON - 1)
     assert late is not None
-    assert late.late
+    assert late.is_late
 
 
 def test_an_agent_that_restarts_with_its_clock_set_back_is_heard_at_once() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(numbered(900), NOON)
     set_back = numbered(1, run="run-2", taken_at=NOON - TEN_MINUTES)
     change = fleet.apply(set_back, NOON + 2)
     assert change is not None
-    assert not change.late
+    assert not change.is_late
 
 
 def test_what_was_kept_while_the_hub_was_away_builds_the_window() -> None:
     held = gpu(processes=(process(),), memory_used_bytes=17 * GIB)
-    fleet = Fleet()
+    fleet = FleetState()
     for number in range(0, 1200, 10):
         fleet.apply(numbered(number, held, interval_seconds=10.0), NOON + number)
     node = only_node(fleet, NOON + 1200)
@@ -161,7 +161,7 @@ def test_what_was_kept_while_the_hub_was_away_builds_the_window() -> None:
 
 
 def test_samples_that_come_back_one_after_the_other_are_as_old_as_they_are() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(numbered(1), NOON + 1)
     node = only_node(fleet, NOON + TEN_MINUTES)
     assert (node.silent, node.age_seconds) == (True, TEN_MINUTES - 1)
@@ -169,7 +169,7 @@ def test_samples_that_come_back_one_after_the_other_are_as_old_as_they_are() -> 
 
 def test_a_way_that_is_a_moment_slower_breaks_no_run() -> None:
     idle = gpu(processes=(process(),), memory_used_bytes=17 * GIB)
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(numbered(1, idle), NOON + 1)
     fleet.apply(numbered(2, idle), NOON + 3.5)
     fleet.apply(numbered(3, idle), NOON + 3)
@@ -178,8 +178,8 @@ def test_a_way_that_is_a_moment_slower_breaks_no_run() -> None:
 
 @pytest.mark.parametrize("off", [-TEN_MINUTES, 0.0, 30.0, TEN_MINUTES])
 def test_a_clock_that_is_off_changes_nothing_but_a_warning(off: float) -> None:
-    def reports(skew: float) -> Fleet:
-        fleet = Fleet()
+    def reports(skew: float) -> FleetState:
+        fleet = FleetState()
         young = process(5, "bob", started_at=NOON + 100 - skew)
         for second in range(0, 900, 5):
             crowd = (process(started_at=NOON - HOUR - skew), *([young] if second > 100 else []))
@@ -195,7 +195,7 @@ def test_a_clock_that_is_off_changes_nothing_but_a_warning(off: float) -> None:
 
 
 def test_a_name_and_labels_of_the_administrator_win() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     own = {"rack": "1", "room": "B"}
     fleet.apply(snapshot(gpu(), labels=own), NOON)
     assert only_node(fleet).labels == own
@@ -206,7 +206,7 @@ def test_a_name_and_labels_of_the_administrator_win() -> None:
 
 
 def test_an_empty_name_or_label_gives_the_own_one_back() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu(), labels={"rack": "1"}), NOON)
     fleet.label("id-of-gpu01", name="big one", labels={"rack": "7"})
     fleet.label("id-of-gpu01", labels={"rack": ""})
@@ -216,7 +216,7 @@ def test_an_empty_name_or_label_gives_the_own_one_back() -> None:
 
 
 def test_names_of_the_administrator_are_sorted_by() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(node="a"), NOON)
     fleet.apply(snapshot(node="b"), NOON)
     fleet.label("id-of-a", name="c")
@@ -224,20 +224,20 @@ def test_names_of_the_administrator_are_sorted_by() -> None:
 
 
 def test_what_changed_is_told_once() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON)
     assert fleet.take_dirty() == {"id-of-gpu01"}
     assert fleet.take_dirty() == set()
     fleet.apply(snapshot(gpu()), NOON)
     assert fleet.take_dirty() == set()
-    fleet.failed(PUSH, "refused", NOON)
-    fleet.failed(PUSH, "refused", NOON + 1)
+    fleet.record_failure(PUSH, "refused", NOON)
+    fleet.record_failure(PUSH, "refused", NOON + 1)
     fleet.remove("id-of-gpu01")
     assert fleet.take_dirty() == {"push:id-of-gpu01", "id-of-gpu01"}
 
 
 def test_a_node_that_falls_silent_has_changed_by_time_alone() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON)
     fleet.apply(snapshot(gpu(), node="other", interval_seconds=None), NOON)
     fleet.take_dirty()
@@ -251,7 +251,7 @@ def test_a_node_that_falls_silent_has_changed_by_time_alone() -> None:
 
 @pytest.mark.parametrize(("source", "missing"), [("push", 3), ("pull", 0), ("files", 0)])
 def test_only_a_node_that_sends_every_report_can_miss_one(source: str, missing: int) -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     for sequence in (1, 5):
         fleet.apply(numbered(sequence), NOON + sequence, Via(source, "gpu01"))
     assert only_node(fleet, NOON + 5).missing_reports == missing

@@ -3,12 +3,12 @@
 import pytest
 
 from fleet_smi.errors import UsageError
-from fleet_smi.hub.http_polling import Question, url_of
+from fleet_smi.hub.http_polling import PollRequest, target_url
 from fleet_smi.hub.sources.node_info import NodeInfoSource
 from fleet_smi.hub.sources.nvgpu import NvgpuSource
 from fleet_smi.hub.sources.pull import PullSource
 
-QUESTION = Question(path="/api/v1/report", default_port=7071)
+QUESTION = PollRequest(path="/api/v1/report", default_port=7071)
 WRONG = ("", "gpu01:99999", "ftp://gpu01", "[::1", "http://me@gpu01")
 
 
@@ -22,7 +22,7 @@ WRONG = ("", "gpu01:99999", "ftp://gpu01", "[::1", "http://me@gpu01")
     ],
 )
 def test_an_address_is_a_host_a_port_or_a_url(target: str, url: str) -> None:
-    assert url_of(target, QUESTION) == url
+    assert target_url(target, QUESTION) == url
 
 
 @pytest.mark.parametrize("target", WRONG)

@@ -15,9 +15,9 @@ from fleet_smi.errors import Unreachable
 from fleet_smi.hub import hub as spine
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.delivery import Delivery
-from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.hub import Hub
-from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.memory import NodeStore
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import NOON, gpu, snapshot
 from tests.hub.scripted import ScriptedSource
@@ -32,11 +32,11 @@ def taken(sequence: int, **fields: Any) -> Snapshot:
 
 def heard(sequence: int, age_seconds: float = 0.0, **fields: Any) -> Delivery:
     what = taken(sequence, **fields)
-    return Delivery(source="scripted", target="gpu01", what=what, age_seconds=age_seconds)
+    return Delivery(source="scripted", target="gpu01", result=what, age_seconds=age_seconds)
 
 
 def failed(words: str = "no route to host") -> Delivery:
-    return Delivery(source="scripted", target="gpu01", what=Unreachable(words, "gpu01"))
+    return Delivery(source="scripted", target="gpu01", result=Unreachable(words, "gpu01"))
 
 
 class Life:
@@ -51,13 +51,13 @@ class Life:
         asyncio.run(self._live(story, source or ScriptedSource()))
 
     async def _live(self, story: Story, source: ScriptedSource) -> None:
-        memory = Memory(self._engine, Remembered)
+        memory = NodeStore(self._engine, NodeCheckpoint)
         hub = Hub(
-            Fleet(),
+            FleetState(),
             [source],
             memory,
             publish_seconds=0.01,
-            remember_seconds=0.01,
+            checkpoint_seconds=0.01,
             clock=lambda: self.now,
         )
         running = asyncio.ensure_future(hub.run())
@@ -89,7 +89,7 @@ def life(tmp_path: Path) -> Iterator[Life]:
 def test_after_a_restart_a_node_is_silent_and_not_absent(life: Life) -> None:
     async def first(hub: Hub, source: ScriptedSource) -> None:
         source.put(heard(1, name="gpu01", labels={"rack": "a"}))
-        await until(lambda: hub.reports == 1)
+        await until(lambda: hub.reports_received == 1)
 
     async def second(hub: Hub, _: ScriptedSource) -> None:
         (node,) = hub.fleet.view(life.now).nodes
@@ -117,13 +117,13 @@ def test_a_report_is_called_kept_only_once_the_disk_has_it(life: Life, tmp_path:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         with disk_is_busy(life):
             source.put(heard(1))
-            await until(lambda: hub.reports == 1)
+            await until(lambda: hub.reports_received == 1)
             hub.publish()
-            hub.remember()
-            hub.remember()
+            hub.checkpoint()
+            hub.checkpoint()
             assert hub.receipt(taken(1)).kept is None
         await until(lambda: hub.receipt(taken(1)).kept == 1)
-        assert hub.receipt(taken(1)).hub == hub.life
+        assert hub.receipt(taken(1)).hub == hub.instance_id
 
     life.live(story)
 
@@ -157,7 +157,7 @@ def test_a_late_report_changes_nothing_but_that_it_came(life: Life) -> None:
     async def first(hub: Hub, source: ScriptedSource) -> None:
         for delivery in (heard(1), heard(3), heard(2, age_seconds=1), heard(2, age_seconds=1)):
             source.put(delivery)
-        await until(lambda: hub.reports == 4)
+        await until(lambda: hub.reports_received == 4)
         (node,) = hub.fleet.view(life.now).nodes
         assert (node.sequence, node.missing_reports) == (3, 0)
 
@@ -174,7 +174,7 @@ def test_a_late_report_is_kept_even_if_nothing_else_comes(life: Life) -> None:
         source.put(heard(3))
         await until(lambda: hub.receipt(taken(3)).kept == 3)
         source.put(heard(2, age_seconds=1))
-        await until(lambda: hub.reports == 3)
+        await until(lambda: hub.reports_received == 3)
 
     async def second(hub: Hub, _: ScriptedSource) -> None:
         assert hub.fleet.view(life.now).nodes[0].missing_reports == 0
@@ -188,10 +188,10 @@ def test_what_a_source_cannot_hear_is_told_of_its_node_until_it_can(life: Life) 
         (expected,) = hub.fleet.view(life.now).nodes
         assert (expected.name, expected.silent, expected.age_seconds) == ("gpu01", True, None)
         source.put(failed())
-        await until(lambda: hub.failures == 1)
+        await until(lambda: hub.delivery_failures == 1)
         assert hub.fleet.view(life.now).nodes[0].trouble == "no route to host"
         source.put(heard(1))
-        await until(lambda: hub.reports == 1)
+        await until(lambda: hub.reports_received == 1)
         (node,) = hub.fleet.view(life.now).nodes
         assert (node.trouble, node.silent, node.via) == (None, False, "scripted")
 
@@ -201,7 +201,7 @@ def test_what_a_source_cannot_hear_is_told_of_its_node_until_it_can(life: Life) 
 def test_how_old_a_report_is_decides_and_no_clock_of_its_node(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         source.put(heard(1, age_seconds=2.0, taken_at=NOON - 86_400))
-        await until(lambda: hub.reports == 1)
+        await until(lambda: hub.reports_received == 1)
         (node,) = hub.fleet.view(life.now).nodes
         assert (node.age_seconds, node.silent) == (2.0, False)
         assert node.clock_skew_seconds == pytest.approx(86_398)
@@ -213,13 +213,13 @@ def test_a_bug_in_one_source_silences_neither_the_hub_nor_the_source(
     life: Life, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spine, "_AFTER_A_BUG_SECONDS", 0.01)
-    source = ScriptedSource(["gpu01"], breaks=ZeroDivisionError("oh"))
+    source = ScriptedSource(["gpu01"], bug=ZeroDivisionError("oh"))
 
     async def story(hub: Hub, source: ScriptedSource) -> None:
         await until(lambda: source.runs == 2)
         assert "oh" in (hub.fleet.view(life.now).nodes[0].trouble or "")
         source.put(heard(1))
-        await until(lambda: hub.reports == 1)
+        await until(lambda: hub.reports_received == 1)
 
     with caplog.at_level(logging.ERROR):
         life.live(story, source)
@@ -229,10 +229,10 @@ def test_a_bug_in_one_source_silences_neither_the_hub_nor_the_source(
 def test_a_change_is_told_to_listeners_and_makes_a_new_version(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         before = hub.version
-        listener = hub.stream.listen()
-        assert b"event: fleet" in (await listener.next() or b"")
+        listener = hub.stream.subscribe()
+        assert b"event: fleet" in (await listener.next_chunk() or b"")
         source.put(heard(1))
-        assert b"event: change" in (await listener.next() or b"")
+        assert b"event: change" in (await listener.next_chunk() or b"")
         assert hub.version > before
         assert hub.counts()["listeners"] == 1
         listener.close()
@@ -243,7 +243,7 @@ def test_a_change_is_told_to_listeners_and_makes_a_new_version(life: Life) -> No
 def test_a_node_that_falls_silent_is_news_though_nothing_comes(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         source.put(heard(1))
-        await until(lambda: hub.reports == 1)
+        await until(lambda: hub.reports_received == 1)
         await until(lambda: not hub.fleet._dirty)
         before = hub.version
         life.now += 60

@@ -4,19 +4,19 @@ from typing import Any
 
 import pytest
 
-from fleet_smi.hub.fleet import Fleet, Remembered
-from fleet_smi.hub.history.history import History
-from fleet_smi.hub.keeping import Keeping
-from fleet_smi.hub.memory import Memory
-from fleet_smi.hub.turns import Turns
+from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
+from fleet_smi.hub.history.history import HistoryRecorder
+from fleet_smi.hub.keeping import Checkpointer
+from fleet_smi.hub.memory import NodeStore
+from fleet_smi.hub.turns import TimeSlots
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from tests.builders import NOON, gpu, snapshot
-from tests.hub.history.kept import Kept
-from tests.hub.history.telling import working
+from tests.hub.history.kept import InMemoryHistory
+from tests.hub.history.telling import busy_gpu
 from tests.machines import wait_until
 
 
-class Slow(Kept):
+class Slow(InMemoryHistory):
     """A keeper who has written no more than it is let."""
 
     done = 0
@@ -28,31 +28,31 @@ class Slow(Kept):
 class OneNode:
     """One node, of which all that changes is due at each turn."""
 
-    def __init__(self, memory: Memory[Remembered]) -> None:
+    def __init__(self, memory: NodeStore[NodeCheckpoint]) -> None:
         self.memory = memory
         self.keeper = Slow()
-        self._fleet = Fleet()
-        self.history = History(self._fleet, self.keeper)
-        self.keeping = Keeping(self._fleet, memory, self.history, Turns(1))
+        self._fleet = FleetState()
+        self.history = HistoryRecorder(self._fleet, self.keeper)
+        self.keeping = Checkpointer(self._fleet, memory, self.history, TimeSlots(1))
 
     def report(self, sequence: int) -> int | None:
         """Up to where the node is told that its reports are safe."""
         told = sample(sequence)
         change = self._fleet.apply(told, NOON + sequence)
         assert change is not None
-        self.history.take(change)
-        if change.late:
-            self.keeping.unkeep(told.node_id)
-        return self.keeping.kept(told)
+        self.history.record(change)
+        if change.is_late:
+            self.keeping.invalidate(told.node_id)
+        return self.keeping.durable_sequence(told)
 
     def turn(self) -> None:
         """A turn, and all that it gave to the disk is written."""
-        self.keeping.changed(self._fleet.take_dirty())
-        self.keeping.turn()
-        wait_until(lambda: self.memory.kept == self.memory.given)
+        self.keeping.mark_dirty(self._fleet.take_dirty())
+        self.keeping.run_slot()
+        wait_until(lambda: self.memory.durable_batch == self.memory.last_batch)
 
     def write_history(self) -> None:
-        self.history.hand_on()
+        self.history.flush()
         self.keeper.done = len(self.keeper.batches)
 
 
@@ -66,7 +66,7 @@ def sample(sequence: int, *gpus: Gpu, **fields: Any) -> Snapshot:
 
 
 @pytest.fixture
-def node(memory: Memory[Remembered]) -> OneNode:
+def node(memory: NodeStore[NodeCheckpoint]) -> OneNode:
     return OneNode(memory)
 
 
@@ -75,7 +75,7 @@ def test_a_node_is_remembered_only_when_its_history_is_written(node: OneNode) ->
     node.turn()
     node.report(2)
     node.turn()
-    assert (node.memory.given, node.report(3)) == (0, None)
+    assert (node.memory.last_batch, node.report(3)) == (0, None)
     node.write_history()
     node.turn()
     (remembered,) = node.memory.load()
@@ -86,10 +86,10 @@ def test_while_no_history_is_written_only_a_few_turns_wait_for_it(node: OneNode)
     for sequence in range(1, 21):
         node.report(sequence)
         node.turn()
-    assert node.memory.given == 0
+    assert node.memory.last_batch == 0
     node.write_history()
     node.turn()
-    assert node.memory.given == 5
+    assert node.memory.last_batch == 5
     node.write_history()
     node.turn()
     node.turn()
@@ -124,9 +124,9 @@ def test_what_comes_late_is_done_before_its_node_is_saved(node: OneNode) -> None
 
 def test_who_asks_for_all_at_once_gets_it_and_nothing_is_told_too_early(node: OneNode) -> None:
     node.report(1)
-    node.keeping.changed(["id-of-gpu01"])
-    node.keeping.write_all()
-    wait_until(lambda: node.memory.kept == 1)
+    node.keeping.mark_dirty(["id-of-gpu01"])
+    node.keeping.flush()
+    wait_until(lambda: node.memory.durable_batch == 1)
     node.turn()
     assert node.report(2) is None
     node.write_history()
@@ -135,32 +135,32 @@ def test_who_asks_for_all_at_once_gets_it_and_nothing_is_told_too_early(node: On
 
 
 def test_of_many_those_have_a_turn_first_whose_history_is_written_anyway(
-    memory: Memory[Remembered],
+    memory: NodeStore[NodeCheckpoint],
 ) -> None:
-    fleet = Fleet()
-    keeper = Kept()
-    history = History(fleet, keeper)
-    keeping = Keeping(fleet, memory, history, Turns(1, most=4))
+    fleet = FleetState()
+    keeper = InMemoryHistory()
+    history = HistoryRecorder(fleet, keeper)
+    keeping = Checkpointer(fleet, memory, history, TimeSlots(1, max_per_slot=4))
 
     def report(number: int, sequence: int, *gpus: Gpu) -> Snapshot:
         told = sample(sequence, *gpus, node=f"gpu{number:03}")
         change = fleet.apply(told, NOON + sequence)
         assert change is not None
-        history.take(change)
+        history.record(change)
         return told
 
     first = [report(number, 1, gpu()) for number in range(150)]
     history.close()
     for number in (149, 148, 147):
-        report(number, 2, working(1))
-    keeping.changed([one.node_id for one in first])
-    keeping.turn()
+        report(number, 2, busy_gpu(1))
+    keeping.mark_dirty([one.node_id for one in first])
+    keeping.run_slot()
     assert len(keeper.batches) == 1  # others wait: it is handed on with the next
-    history.hand_on()
+    history.flush()
     for _ in range(2):
-        keeping.turn()
-        wait_until(lambda: memory.kept == memory.given)
-    kept = [number for number, one in enumerate(first) if keeping.kept(one) is not None]
+        keeping.run_slot()
+        wait_until(lambda: memory.durable_batch == memory.last_batch)
+    kept = [number for number, one in enumerate(first) if keeping.durable_sequence(one) is not None]
     assert len(kept) == 4
     assert kept[:2] == [0, 1]
     assert set(kept[2:]) < {147, 148, 149}

@@ -3,9 +3,9 @@
 import pytest
 
 from fleet_smi.hub.delivery import Delivery
-from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.hub import Hub
-from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.memory import NodeStore
 from tests.builders import gpu, snapshot
 from tests.machines import wait_until
 
@@ -13,8 +13,8 @@ from tests.machines import wait_until
 class Reporting:
     """A node that reports to a hub, which writes down when it is told to."""
 
-    def __init__(self, memory: Memory[Remembered]) -> None:
-        self._hub = Hub(Fleet(), [], memory)
+    def __init__(self, memory: NodeStore[NodeCheckpoint]) -> None:
+        self._hub = Hub(FleetState(), [], memory)
         self._memory = memory
         self._batches = 0
 
@@ -22,23 +22,23 @@ class Reporting:
         """Send these; the number up to which the hub then says that it keeps them."""
         sent = [snapshot(gpu(), taken_at=1e9 + at, sequence=at, run_id="life") for at in numbers]
         for one in sent:
-            self._hub.deliver(Delivery(source="push", target=one.node_id, what=one))
+            self._hub.deliver(Delivery(source="push", target=one.node_id, result=one))
         return self._hub.receipt(sent[-1]).kept
 
     def give_to_disk(self) -> None:
         """Have what is known written down, and wait until it is; the hub has not yet looked."""
         self._hub.publish()
-        self._hub.remember()
+        self._hub.checkpoint()
         self._batches += 1
-        wait_until(lambda: self._memory.kept == self._batches)
+        wait_until(lambda: self._memory.durable_batch == self._batches)
 
     def look_at_disk(self) -> None:
         """Let the hub see what has been written."""
-        self._hub.remember()
+        self._hub.checkpoint()
 
 
 @pytest.fixture
-def node(memory: Memory[Remembered]) -> Reporting:
+def node(memory: NodeStore[NodeCheckpoint]) -> Reporting:
     return Reporting(memory)
 
 

@@ -12,8 +12,8 @@ import pytest
 from msgspec import Struct
 from sqlalchemy import Engine, event, text
 
-from fleet_smi.hub.database import FILE, open_database, writing
-from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.database import DATABASE_FILE, open_database, write_transaction
+from fleet_smi.hub.memory import NodeStore
 from tests.machines import wait_until
 
 
@@ -31,8 +31,8 @@ def known(number: int, **values: object) -> Known:
 
 
 @pytest.fixture
-def memory(engine: Engine) -> Iterator[Memory[Known]]:
-    opened = Memory(engine, Known, retry_seconds=0.01)
+def memory(engine: Engine) -> Iterator[NodeStore[Known]]:
+    opened = NodeStore(engine, Known, retry_seconds=0.01)
     yield opened
     opened.close()
 
@@ -40,30 +40,30 @@ def memory(engine: Engine) -> Iterator[Memory[Known]]:
 def test_what_was_saved_is_known_after_a_restart(tmp_path: Path) -> None:
     nodes = [known(1, data=b"\x00\xff"), known(2, at=None)]
     engine = open_database(tmp_path / "state")
-    memory = Memory(engine, Known)
+    memory = NodeStore(engine, Known)
     memory.save(nodes)
     memory.close()
     engine.dispose()
     engine = open_database(tmp_path / "state")
-    memory = Memory(engine, Known)
+    memory = NodeStore(engine, Known)
     assert sorted(memory.load(), key=lambda node: node.node_id) == nodes
     memory.close()
     engine.dispose()
 
 
-def test_the_last_that_was_said_of_a_node_is_what_is_kept(memory: Memory[Known]) -> None:
+def test_the_last_that_was_said_of_a_node_is_what_is_kept(memory: NodeStore[Known]) -> None:
     memory.save([known(1, at=1.0), known(2), known(3)])
     memory.save([known(1, at=2.0)], removed=["id-2"])
     memory.save([], removed=["id-3"])
     number = memory.save([known(3, at=9.0)])
-    wait_until(lambda: memory.kept == number)
+    wait_until(lambda: memory.durable_batch == number)
     assert {node.node_id: node.at for node in memory.load()} == {"id-1": 2.0, "id-3": 9.0}
 
 
 def _save_and_die(state: Path) -> None:
-    memory = Memory(open_database(state), Known)
+    memory = NodeStore(open_database(state), Known)
     number = memory.save([known(each) for each in range(50)])
-    wait_until(lambda: memory.kept >= number)
+    wait_until(lambda: memory.durable_batch >= number)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -75,7 +75,7 @@ def test_what_is_called_kept_outlives_a_kill(tmp_path: Path) -> None:
     process.join()
     assert process.exitcode == -signal.SIGKILL
     engine = open_database(tmp_path / "state")
-    memory = Memory(engine, Known)
+    memory = NodeStore(engine, Known)
     assert len(memory.load()) == 50
     memory.close()
     engine.dispose()
@@ -94,18 +94,18 @@ class Disk:
 
 
 def test_a_lock_makes_nobody_wait_and_the_latest_is_written_when_it_ends(
-    memory: Memory[Known], engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    memory: NodeStore[Known], engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Disk(engine)
-    other = sqlite3.connect(tmp_path / "state" / FILE, isolation_level=None)
+    other = sqlite3.connect(tmp_path / "state" / DATABASE_FILE, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     numbers = [memory.save([known(1, at=float(at))]) for at in range(100)]
-    wait_until(lambda: memory.failures >= 3)
-    assert memory.kept == 0
+    wait_until(lambda: memory.consecutive_failures >= 3)
+    assert memory.durable_batch == 0
     other.execute("ROLLBACK")
     other.close()
-    wait_until(lambda: memory.kept == numbers[-1])
-    assert memory.failures == 0
+    wait_until(lambda: memory.durable_batch == numbers[-1])
+    assert memory.consecutive_failures == 0
     assert [node.at for node in memory.load()] == [99.0]
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2  # once when it begins, once when it ends
@@ -114,16 +114,16 @@ def test_a_lock_makes_nobody_wait_and_the_latest_is_written_when_it_ends(
 
 
 def test_a_full_disk_loses_nothing_that_there_is_room_for_later(
-    memory: Memory[Known], engine: Engine
+    memory: NodeStore[Known], engine: Engine
 ) -> None:
     disk = Disk(engine)
     disk.pages = 1
     memory.save([known(each, data=bytes(6000)) for each in range(40)])
-    wait_until(lambda: memory.failures >= 2)
+    wait_until(lambda: memory.consecutive_failures >= 2)
     number = memory.save([known(0, at=5.0)], removed=["id-1"])
     assert memory.load() == []
     disk.pages = 1 << 30
-    wait_until(lambda: memory.kept == number)
+    wait_until(lambda: memory.durable_batch == number)
     kept = {node.node_id: node.at for node in memory.load()}
     assert len(kept) == 39
     assert kept["id-0"] == 5.0
@@ -131,26 +131,26 @@ def test_a_full_disk_loses_nothing_that_there_is_room_for_later(
 
 def test_closing_on_a_disk_that_stays_full_ends_all_the_same(engine: Engine) -> None:
     Disk(engine).pages = 1
-    memory = Memory(engine, Known, retry_seconds=600.0)
+    memory = NodeStore(engine, Known, retry_seconds=600.0)
     memory.save([known(each, data=bytes(6000)) for each in range(40)])
-    wait_until(lambda: memory.failures > 0)
+    wait_until(lambda: memory.consecutive_failures > 0)
     memory.close()
-    assert memory.kept == 0
+    assert memory.durable_batch == 0
     assert "memory" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_one_row_that_cannot_be_read_hides_no_other(
-    memory: Memory[Known], engine: Engine, caplog: pytest.LogCaptureFixture
+    memory: NodeStore[Known], engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     number = memory.save([known(1), known(2)])
-    wait_until(lambda: memory.kept == number)
-    with writing(engine) as connection:
+    wait_until(lambda: memory.durable_batch == number)
+    with write_transaction(engine) as connection:
         connection.execute(text("UPDATE nodes SET remembered = x'c1' WHERE node_id = 'id-1'"))
     assert memory.load() == [known(2)]
     assert "gpu1: what was kept of it cannot be read" in caplog.text
 
 
-def test_two_thousand_nodes_are_taken_at_once(memory: Memory[Known]) -> None:
+def test_two_thousand_nodes_are_taken_at_once(memory: NodeStore[Known]) -> None:
     number = memory.save([known(each, data=bytes(6000)) for each in range(2000)])
-    wait_until(lambda: memory.kept == number)
+    wait_until(lambda: memory.durable_batch == number)
     assert len(memory.load()) == 2000

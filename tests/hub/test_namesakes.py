@@ -1,6 +1,6 @@
 """Nodes that have one name."""
 
-from fleet_smi.hub.namesakes import Namesakes
+from fleet_smi.hub.namesakes import DuplicateIdResolver
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import gpu, snapshot
 
@@ -12,14 +12,14 @@ def names(node: Snapshot) -> tuple[str, str]:
 
 
 def test_two_machines_with_one_name_stay_two() -> None:
-    known = Namesakes()
-    assert known.told_apart(TWIN, "10.0.0.1:1080") is TWIN
+    known = DuplicateIdResolver()
+    assert known.disambiguate(TWIN, "10.0.0.1:1080") is TWIN
     own = "nvgpu-box@10.0.0.2:1080"
-    assert names(known.told_apart(TWIN, "10.0.0.2:1080")) == (own, f"nvidia-gpu0@{own}")
-    assert known.told_apart(TWIN, "10.0.0.1:1080") is TWIN
+    assert names(known.disambiguate(TWIN, "10.0.0.2:1080")) == (own, f"nvidia-gpu0@{own}")
+    assert known.disambiguate(TWIN, "10.0.0.1:1080") is TWIN
 
 
 def test_a_target_that_is_a_url_is_part_of_an_id_all_the_same() -> None:
-    known = Namesakes()
-    known.told_apart(TWIN, "a")
-    assert names(known.told_apart(TWIN, "http://b/"))[0] == "nvgpu-box@http:--b-"
+    known = DuplicateIdResolver()
+    known.disambiguate(TWIN, "a")
+    assert names(known.disambiguate(TWIN, "http://b/"))[0] == "nvgpu-box@http:--b-"

@@ -26,11 +26,11 @@ def heard(target: str, sequence: int = 0, interval: float | None = None) -> Deli
         taken_at=NOON + sequence,
         interval_seconds=interval,
     )
-    return Delivery(source="scripted", target=target, what=what)
+    return Delivery(source="scripted", target=target, result=what)
 
 
 def failed(target: str) -> Delivery:
-    return Delivery(source="scripted", target=target, what=Unreachable("is away", target))
+    return Delivery(source="scripted", target=target, result=Unreachable("is away", target))
 
 
 def test_every_target_is_listed_whether_it_answers_or_not() -> None:
@@ -38,7 +38,7 @@ def test_every_target_is_listed_whether_it_answers_or_not() -> None:
     fleet = Fleet(source)
     source.put(heard("a"))
     source.put(failed("b"))
-    nodes = {node.name: node for node in fleet.look().nodes}
+    nodes = {node.name: node for node in fleet.view().nodes}
     assert [nodes[name].silent for name in "abc"] == [False, True, True]
     assert [nodes[name].trouble for name in "abc"] == [None, "is away", None]
 
@@ -47,7 +47,7 @@ def test_the_answers_of_all_sources_are_one_fleet() -> None:
     first, second = ScriptedSource(), ScriptedSource()
     first.put(heard("a"))
     second.put(heard("b"))
-    assert [node.name for node in Fleet(first, second).look().nodes] == ["a", "b"]
+    assert [node.name for node in Fleet(first, second).view().nodes] == ["a", "b"]
 
 
 @pytest.mark.parametrize("looks, silent", [(1, False), (4, True)])
@@ -55,11 +55,11 @@ def test_three_looks_without_an_answer_make_a_node_silent(looks: int, silent: bo
     source = ScriptedSource()
     fleet = Fleet(source)
     source.put(heard("a"))
-    assert not fleet.look(2.0).nodes[0].silent
+    assert not fleet.view(2.0).nodes[0].silent
     for _ in range(looks):
         fleet.now += 2.0
         source.put(failed("a"))
-        view = fleet.look(2.0)
+        view = fleet.view(2.0)
     assert view.nodes[0].silent is silent
     assert view.nodes[0].trouble == "is away"
 
@@ -68,6 +68,6 @@ def test_the_pace_of_a_node_itself_counts_more_than_that_of_the_looks() -> None:
     source = ScriptedSource()
     fleet = Fleet(source)
     source.put(heard("a", interval=300.0))
-    fleet.look(2.0)
+    fleet.view(2.0)
     fleet.now += 60.0
-    assert not fleet.look(2.0).nodes[0].silent
+    assert not fleet.view(2.0).nodes[0].silent

@@ -10,105 +10,112 @@ from sqlalchemy import Engine, func, select, text
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub import sessions
-from fleet_smi.hub.credentials import Credentials, Identity
-from fleet_smi.hub.database import ended_sessions, open_database, reading, writing
-from fleet_smi.hub.sessions import SESSION_SECONDS
-from tests.hub.accounts import PASSWORD, Clock
+from fleet_smi.hub.credentials import CredentialCache, Identity
+from fleet_smi.hub.database import (
+    ended_sessions,
+    open_database,
+    read_transaction,
+    write_transaction,
+)
+from fleet_smi.hub.sessions import SESSION_LIFETIME_SECONDS
+from tests.hub.accounts import PASSWORD, ManualClock
 
 
-def login(credentials: Credentials, name: str, password: str) -> str | None:
+def login(credentials: CredentialCache, name: str, password: str) -> str | None:
     return asyncio.run(credentials.login(name, password))
 
 
-def test_the_right_password_begins_a_session(credentials: Credentials) -> None:
+def test_the_right_password_begins_a_session(credentials: CredentialCache) -> None:
     credentials.users.add("alice", PASSWORD, "admin")
     session = login(credentials, "alice", PASSWORD)
     assert session is not None
-    assert credentials.session(session) == Identity(role="admin", name="alice", how="session")
+    assert credentials.identify_session(session) == Identity(
+        role="admin", name="alice", auth_method="session"
+    )
     assert login(credentials, "alice", PASSWORD + "!") is None
     assert login(credentials, "bob", PASSWORD) is None
 
 
-def test_a_session_ends_after_two_weeks(credentials: Credentials, clock: Clock) -> None:
+def test_a_session_ends_after_two_weeks(credentials: CredentialCache, clock: ManualClock) -> None:
     credentials.users.add("alice", PASSWORD)
     session = login(credentials, "alice", PASSWORD) or ""
-    clock.now += SESSION_SECONDS - 1
-    assert credentials.session(session) is not None
+    clock.now += SESSION_LIFETIME_SECONDS - 1
+    assert credentials.identify_session(session) is not None
     clock.now += 1
-    assert credentials.session(session) is None
+    assert credentials.identify_session(session) is None
 
 
-def test_a_session_ends_with_its_password_or_its_person(credentials: Credentials) -> None:
+def test_a_session_ends_with_its_password_or_its_person(credentials: CredentialCache) -> None:
     credentials.users.add("alice", PASSWORD)
     session = login(credentials, "alice", PASSWORD) or ""
     credentials.users.set_password("alice", "another horse entirely")
     credentials.refresh()
-    assert credentials.session(session) is None
+    assert credentials.identify_session(session) is None
     session = login(credentials, "alice", "another horse entirely") or ""
-    assert credentials.session(session) is not None
+    assert credentials.identify_session(session) is not None
     credentials.users.remove("alice")
     credentials.refresh()
-    assert credentials.session(session) is None
+    assert credentials.identify_session(session) is None
     credentials.users.add("alice", PASSWORD)
     credentials.refresh()
-    assert credentials.session(session) is None
+    assert credentials.identify_session(session) is None
 
 
 def test_a_session_outlives_a_restart_of_the_hub(
-    credentials: Credentials, engine: Engine, clock: Clock
+    credentials: CredentialCache, engine: Engine, clock: ManualClock
 ) -> None:
     credentials.users.add("alice", PASSWORD)
     session = login(credentials, "alice", PASSWORD) or ""
-    restarted = Credentials(engine, clock=clock)
-    assert restarted.session(session) is not None
+    restarted = CredentialCache(engine, clock=clock)
+    assert restarted.identify_session(session) is not None
     restarted.close()
 
 
-def logout(credentials: Credentials, session: str) -> None:
+def logout(credentials: CredentialCache, session: str) -> None:
     asyncio.run(credentials.logout(session))
 
 
 def written_down(engine: Engine) -> int:
-    with reading(engine) as connection:
+    with read_transaction(engine) as connection:
         return connection.scalar(select(func.count()).select_from(ended_sessions)) or 0
 
 
 def test_a_session_that_was_signed_out_of_is_over_and_no_other(
-    credentials: Credentials, engine: Engine
+    credentials: CredentialCache, engine: Engine
 ) -> None:
     credentials.users.add("alice", PASSWORD)
     left, other = (login(credentials, "alice", PASSWORD) or "" for _ in range(2))
     logout(credentials, left)
-    assert credentials.session(left) is None
-    assert credentials.session(other) is not None
+    assert credentials.identify_session(left) is None
+    assert credentials.identify_session(other) is not None
     for ended in (left, "nonsense", ""):
         logout(credentials, ended)
     assert written_down(engine) == 1
 
 
 def test_a_restart_of_the_hub_revives_no_session(
-    credentials: Credentials, engine: Engine, clock: Clock
+    credentials: CredentialCache, engine: Engine, clock: ManualClock
 ) -> None:
     credentials.users.add("alice", PASSWORD)
     session = login(credentials, "alice", PASSWORD) or ""
     logout(credentials, session)
-    restarted = Credentials(engine, clock=clock)
-    assert restarted.session(session) is None
+    restarted = CredentialCache(engine, clock=clock)
+    assert restarted.identify_session(session) is None
     restarted.close()
 
 
 def test_an_ended_session_is_forgotten_once_it_would_be_over(
-    credentials: Credentials, engine: Engine, clock: Clock
+    credentials: CredentialCache, engine: Engine, clock: ManualClock
 ) -> None:
     credentials.users.add("alice", PASSWORD)
     logout(credentials, login(credentials, "alice", PASSWORD) or "")
-    clock.now += SESSION_SECONDS
+    clock.now += SESSION_LIFETIME_SECONDS
     logout(credentials, login(credentials, "alice", PASSWORD) or "")
     assert written_down(engine) == 1
 
 
 def test_who_signs_out_without_end_is_signed_out_everywhere(
-    credentials: Credentials, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    credentials: CredentialCache, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "_MOST_ENDED", 2)
     for name in ("alice", "bob"):
@@ -116,21 +123,21 @@ def test_who_signs_out_without_end_is_signed_out_everywhere(
     kept, bobs = (login(credentials, name, PASSWORD) or "" for name in ("alice", "bob"))
     ended = [login(credentials, "alice", PASSWORD) or "" for _ in range(3)]
     for session in ended:
-        assert credentials.session(kept) is not None
+        assert credentials.identify_session(kept) is not None
         logout(credentials, session)
-    assert [credentials.session(each) for each in (kept, *ended)] == [None] * 4
-    assert credentials.session(bobs) is not None
+    assert [credentials.identify_session(each) for each in (kept, *ended)] == [None] * 4
+    assert credentials.identify_session(bobs) is not None
     assert written_down(engine) == 0
 
 
-def test_a_session_of_another_hub_is_nobody(credentials: Credentials, tmp_path: Path) -> None:
+def test_a_session_of_another_hub_is_nobody(credentials: CredentialCache, tmp_path: Path) -> None:
     engine = open_database(tmp_path / "other")
-    other = Credentials(engine)
+    other = CredentialCache(engine)
     for each in (credentials, other):
         each.users.add("alice", PASSWORD)
     session = login(other, "alice", PASSWORD) or ""
-    assert other.session(session) is not None
-    assert credentials.session(session) is None
+    assert other.identify_session(session) is not None
+    assert credentials.identify_session(session) is None
     other.close()
     engine.dispose()
 
@@ -139,19 +146,19 @@ def test_a_session_that_was_tampered_with_is_nobody(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     engine = open_database(tmp_path_factory.mktemp("tampered") / "state")
-    credentials = Credentials(engine)
+    credentials = CredentialCache(engine)
     credentials.users.add("alice", PASSWORD)
     session = login(credentials, "alice", PASSWORD) or ""
 
     @given(st.text(max_size=60), st.integers(0, len(session) - 1))
     def nothing_else_is_believed(junk: str, at: int) -> None:
         changed = session[:at] + junk + session[at + 1 :]
-        found = credentials.session(changed)
+        found = credentials.identify_session(changed)
         # What is signed must be as it was; of its signature, some letters decode to nothing.
         if changed.rpartition(".")[0] != session.rpartition(".")[0]:
             assert found is None
         else:
-            assert found in (None, credentials.session(session))
+            assert found in (None, credentials.identify_session(session))
 
     nothing_else_is_believed()
     credentials.close()
@@ -159,13 +166,13 @@ def test_a_session_that_was_tampered_with_is_nobody(
 
 
 def test_sessions_are_never_signed_with_nothing(engine: Engine) -> None:
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         connection.execute(text("DELETE FROM facts WHERE name = 'session_secret'"))
     with pytest.raises(StateError, match="no secret to sign with"):
-        Credentials(engine)
+        CredentialCache(engine)
 
 
-def test_logging_in_never_holds_up_the_event_loop(credentials: Credentials) -> None:
+def test_logging_in_never_holds_up_the_event_loop(credentials: CredentialCache) -> None:
     credentials.users.add("alice", PASSWORD)
 
     async def scenario() -> int:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import DeliveryError, Refused, Unreachable
-from fleet_smi.hub.ssh_failures import failure_of
-from fleet_smi.model.text import clean
+from fleet_smi.hub.ssh_failures import parse_ssh_error
+from fleet_smi.model.text import sanitize_text
 
 CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
 @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
@@ -46,7 +46,7 @@ Host key verification failed.
 def test_each_failure_has_its_name_and_says_what_to_do(
     complaint: str, kind: type[DeliveryError], words: str
 ) -> None:
-    error = failure_of(complaint)
+    error = parse_ssh_error(complaint)
     assert type(error) is kind
     assert words in str(error)
 
@@ -54,5 +54,5 @@ def test_each_failure_has_its_name_and_says_what_to_do(
 @given(st.text(max_size=300))
 def test_any_words_make_one_harmless_line(complaint: str) -> None:
     for text in (complaint, CHANGED.format("Host key").replace("gpu03", complaint)):
-        words = str(failure_of(text))
-        assert clean(words, 2000) == words
+        words = str(parse_ssh_error(text))
+        assert sanitize_text(words, 2000) == words

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import UsageError
-from fleet_smi.hub.ssh_hosts import checked_host, config_hosts, expand_hosts, read_hosts_file
+from fleet_smi.hub.ssh_hosts import expand_hosts, parse_config_hosts, read_hosts_file, validate_host
 
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,12}", fullmatch=True)
 PATTERNS = st.from_regex(r"!?[a-z0-9]{0,4}[*?][a-z0-9]{0,4}", fullmatch=True)
@@ -22,7 +22,7 @@ def no_includes(_: str) -> Iterable[str]:
     "name", ["gpu01", "alice@gpu01.lab.example", "gpu01:2222", "10.0.0.7", "fd00::7", "gpu_01"]
 )
 def test_names_and_addresses_are_hosts(name: str) -> None:
-    assert checked_host(name) == name
+    assert validate_host(name) == name
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_names_and_addresses_are_hosts(name: str) -> None:
 )
 def test_what_ssh_or_a_shell_could_take_otherwise_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is no host"):
-        checked_host(name)
+        validate_host(name)
 
 
 @given(st.text(max_size=20))
 def test_no_host_begins_like_an_option_or_has_blanks(name: str) -> None:
     try:
-        host = checked_host(name)
+        host = validate_host(name)
     except UsageError:
         return
     assert not host.startswith("-")
@@ -119,9 +119,9 @@ def test_all_names_of_a_config_are_found_in_order(blocks: list[list[str]], line:
         line.format(between.join(words)) + "\n  User x\n\n  # Host y\n" for words in blocks
     )
     named = [word for words in blocks for word in words if "*" not in word and "?" not in word]
-    assert config_hosts(text, no_includes) == named
+    assert parse_config_hosts(text, no_includes) == named
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_read_to_its_end(text: str) -> None:
-    assert all(config_hosts(text, no_includes))
+    assert all(parse_config_hosts(text, no_includes))

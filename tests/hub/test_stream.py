@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import Unmet
-from fleet_smi.hub.fleet import Fleet
-from fleet_smi.hub.stream import Listener, Stream
-from fleet_smi.model.brief import FleetBrief
-from fleet_smi.wire.event import PING, applied, decode_event
+from fleet_smi.hub.fleet import FleetState
+from fleet_smi.hub.stream import Stream, Subscriber
+from fleet_smi.model.brief import FleetPayload
+from fleet_smi.wire.event import KEEPALIVE, apply_event, decode_event
 from tests.builders import NOON, gpu, snapshot
 
 LIFE = "0a1b"
@@ -24,7 +24,7 @@ class Hub:
     """A fleet whose one node draws one watt more with every report, and its stream."""
 
     def __init__(self, **limits: Any) -> None:
-        self.fleet = Fleet()
+        self.fleet = FleetState()
         self.stream = Stream(self.fleet, LIFE, **limits)
         self.at = NOON
 
@@ -32,22 +32,22 @@ class Hub:
         self.at += 1
         card = gpu(power_watts=watts)
         self.fleet.apply(snapshot(card, node=node, taken_at=self.at), self.at)
-        self.stream.note({f"id-of-{node}"}, self.at)
-        self.stream.publish(self.stream.waiting, self.at)
+        self.stream.enqueue({f"id-of-{node}"}, self.at)
+        self.stream.publish(self.stream.pending, self.at)
 
 
 class Screen:
     """What one listener has been told, put together as a page does it."""
 
-    def __init__(self, listener: Listener, *, gzip: bool = False) -> None:
+    def __init__(self, listener: Subscriber, *, gzip: bool = False) -> None:
         self.listener = listener
-        self.fleet: FleetBrief | None = None
+        self.fleet: FleetPayload | None = None
         self.last_id: str | None = None
         self.kinds: list[str] = []
         self._unpacked = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress if gzip else bytes
 
     async def read(self) -> None:
-        frame = await asyncio.wait_for(self.listener.next(), SOON)
+        frame = await asyncio.wait_for(self.listener.next_chunk(), SOON)
         assert frame is not None
         self._take(self._unpacked(frame).decode())
 
@@ -56,7 +56,7 @@ class Screen:
         self.last_id = fields["id"]
         self.kinds.append(fields["event"])
         known = None if fields["event"] == "fleet" else self.fleet
-        self.fleet = applied(known, decode_event(fields["data"]))
+        self.fleet = apply_event(known, decode_event(fields["data"]))
 
     @property
     def watts(self) -> list[int | None]:
@@ -72,7 +72,7 @@ def test_a_new_listener_is_told_everything_at_once_and_then_the_changes() -> Non
     async def scenario() -> None:
         hub = Hub()
         hub.report(100.0)
-        screen = Screen(hub.stream.listen())
+        screen = Screen(hub.stream.subscribe())
         await screen.read()
         assert (screen.kinds, screen.watts, screen.last_id) == (["fleet"], [100], f"{LIFE}-1")
         hub.report(101.0)
@@ -87,9 +87,9 @@ def test_the_first_listener_of_a_large_fleet_is_told_everything_and_holds_up_nob
         hub, turns = Hub(), 0
         for number in range(250):
             hub.report(node=f"gpu{number}")
-        screen = Screen(hub.stream.listen())
+        screen = Screen(hub.stream.subscribe())
         reading = asyncio.ensure_future(screen.read())
-        while hub.stream.waiting:
+        while hub.stream.pending:
             turns += 1
             await asyncio.sleep(0)
         await reading
@@ -104,7 +104,7 @@ def test_the_first_listener_of_a_large_fleet_is_told_everything_and_holds_up_nob
 def test_a_listener_waits_until_there_is_news() -> None:
     async def scenario() -> None:
         hub = Hub()
-        screen = Screen(hub.stream.listen())
+        screen = Screen(hub.stream.subscribe())
         reading = asyncio.create_task(screen.read())
         await asyncio.sleep(0)
         assert not reading.done()
@@ -119,13 +119,13 @@ def test_all_listeners_share_the_very_same_bytes() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report()
-        plain = [hub.stream.listen() for _ in range(2)]
-        packed = [hub.stream.listen(gzip=True) for _ in range(2)]
+        plain = [hub.stream.subscribe() for _ in range(2)]
+        packed = [hub.stream.subscribe(gzip=True) for _ in range(2)]
         for one in (*plain, *packed):
-            await one.next()
+            await one.next_chunk()
         hub.report(101.0)
         for pair in (plain, packed):
-            first, second = [await one.next() for one in pair]
+            first, second = [await one.next_chunk() for one in pair]
             assert first is second
 
     run(scenario())
@@ -135,10 +135,10 @@ def test_a_compressed_stream_says_the_same_wherever_it_begins() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report(100.0)
-        early = Screen(hub.stream.listen(gzip=True), gzip=True)
+        early = Screen(hub.stream.subscribe(gzip=True), gzip=True)
         await early.read()
         hub.report(101.0)
-        late = Screen(hub.stream.listen(f"{LIFE}-1", gzip=True), gzip=True)
+        late = Screen(hub.stream.subscribe(f"{LIFE}-1", gzip=True), gzip=True)
         late.fleet = early.fleet
         hub.report(102.0)
         for _ in range(2):
@@ -154,13 +154,13 @@ def test_a_listener_goes_on_where_it_was_cut() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report(100.0)
-        other = hub.stream.listen()
-        screen = Screen(hub.stream.listen())
+        other = hub.stream.subscribe()
+        screen = Screen(hub.stream.subscribe())
         await screen.read()
         screen.listener.close()
         for watts in (101.0, 102.0):
             hub.report(watts)
-        screen.listener = hub.stream.listen(screen.last_id)
+        screen.listener = hub.stream.subscribe(screen.last_id)
         await screen.read()
         await screen.read()
         assert (screen.kinds, screen.watts) == (["fleet", "change", "change"], [102])
@@ -173,13 +173,13 @@ def test_while_nobody_listens_nothing_is_encoded_and_one_change_tells_it_all() -
     async def scenario() -> None:
         hub = Hub()
         hub.report(100.0)
-        screen = Screen(hub.stream.listen())
+        screen = Screen(hub.stream.subscribe())
         await screen.read()
         screen.listener.close()
         for watts in (101.0, 102.0, 103.0):
             hub.report(watts)
-        assert hub.stream.count == 1
-        screen.listener = hub.stream.listen(screen.last_id)
+        assert hub.stream.sequence == 1
+        screen.listener = hub.stream.subscribe(screen.last_id)
         await screen.read()
         assert (screen.kinds[1:], screen.watts, screen.last_id) == (["change"], [103], f"{LIFE}-2")
 
@@ -191,7 +191,7 @@ def test_an_id_of_another_life_or_of_none_is_answered_with_everything(last_id: s
     async def scenario() -> None:
         hub = Hub()
         hub.report()
-        screen = Screen(hub.stream.listen(last_id))
+        screen = Screen(hub.stream.subscribe(last_id))
         await screen.read()
         assert screen.kinds == ["fleet"]
 
@@ -202,7 +202,7 @@ def test_a_slow_listener_is_told_everything_anew_and_holds_up_nobody() -> None:
     async def scenario() -> None:
         hub = Hub(most_events=3)
         hub.report(0.0)
-        slow, quick = Screen(hub.stream.listen()), Screen(hub.stream.listen())
+        slow, quick = Screen(hub.stream.subscribe()), Screen(hub.stream.subscribe())
         await slow.read()
         await quick.read()
         for watts in range(1, 20):
@@ -220,11 +220,11 @@ def test_the_ring_is_bounded_in_bytes_too() -> None:
     async def scenario() -> None:
         hub = Hub(most_bytes=1000)
         hub.report(0.0)
-        slow = Screen(hub.stream.listen())
+        slow = Screen(hub.stream.subscribe())
         await slow.read()
         for watts in range(1, 20):
             hub.report(float(watts))
-        assert hub.stream.ring.after(1) is None
+        assert hub.stream.replay_buffer.next_after(1) is None
         await slow.read()
         assert slow.kinds == ["fleet", "fleet"]
 
@@ -235,11 +235,11 @@ def test_those_who_come_together_share_one_encoding_of_everything() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report()
-        crowd = [hub.stream.listen() for _ in range(20)]
-        frames = await asyncio.gather(*[one.next() for one in crowd])
+        crowd = [hub.stream.subscribe() for _ in range(20)]
+        frames = await asyncio.gather(*[one.next_chunk() for one in crowd])
         assert all(frame is frames[0] for frame in frames)
         hub.report(101.0)
-        late = Screen(hub.stream.listen())
+        late = Screen(hub.stream.subscribe())
         await late.read()
         await late.read()
         assert (late.kinds, late.watts) == (["fleet", "change"], [101])
@@ -251,8 +251,8 @@ def test_a_listener_that_gives_up_takes_nothing_from_the_others() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report()
-        leaver, stayer = hub.stream.listen(), Screen(hub.stream.listen())
-        leaving = asyncio.create_task(leaver.next())
+        leaver, stayer = hub.stream.subscribe(), Screen(hub.stream.subscribe())
+        leaving = asyncio.create_task(leaver.next_chunk())
         staying = asyncio.create_task(stayer.read())
         await asyncio.sleep(0)
         leaving.cancel()
@@ -266,12 +266,12 @@ def test_when_nothing_happens_there_is_a_sign_of_life() -> None:
     async def scenario() -> None:
         hub = Hub(ping_seconds=0.01)
         hub.report()
-        plain, packed = hub.stream.listen(), hub.stream.listen(gzip=True)
+        plain, packed = hub.stream.subscribe(), hub.stream.subscribe(gzip=True)
         reader = zlib.decompressobj(31)
-        await plain.next()
-        reader.decompress(await packed.next() or b"")
-        assert await plain.next() == PING
-        assert reader.decompress(await packed.next() or b"") == PING
+        await plain.next_chunk()
+        reader.decompress(await packed.next_chunk() or b"")
+        assert await plain.next_chunk() == KEEPALIVE
+        assert reader.decompress(await packed.next_chunk() or b"") == KEEPALIVE
 
     run(scenario())
 
@@ -279,13 +279,13 @@ def test_when_nothing_happens_there_is_a_sign_of_life() -> None:
 def test_there_is_a_limit_and_who_leaves_makes_room() -> None:
     async def scenario() -> None:
         hub = Hub(most_listeners=1)
-        first = hub.stream.listen()
+        first = hub.stream.subscribe()
         with pytest.raises(Unmet, match="1 are listening already"):
-            hub.stream.listen()
+            hub.stream.subscribe()
         first.close()
         first.close()
-        assert hub.stream.listeners == 0
-        hub.stream.listen().close()
+        assert hub.stream.subscriber_count == 0
+        hub.stream.subscribe().close()
 
     run(scenario())
 
@@ -293,10 +293,10 @@ def test_there_is_a_limit_and_who_leaves_makes_room() -> None:
 def test_a_listener_that_is_forgotten_makes_room_too() -> None:
     async def scenario() -> None:
         hub = Hub()
-        listener = hub.stream.listen()
-        assert hub.stream.listeners == 1
+        listener = hub.stream.subscribe()
+        assert hub.stream.subscriber_count == 1
         del listener
-        assert hub.stream.listeners == 0
+        assert hub.stream.subscriber_count == 0
 
     run(scenario())
 
@@ -315,20 +315,20 @@ def test_however_slow_and_often_cut_everybody_ends_up_with_the_same(
     async def scenario() -> None:
         hub = Hub(most_events=3)
         hub.report()
-        screens = [Screen(hub.stream.listen()) for _ in range(3)]
+        screens = [Screen(hub.stream.subscribe()) for _ in range(3)]
         for move, who, watts in played:
             if move == "report":
                 hub.report(float(watts), who)
             elif move == "cut":
                 screens[who].listener.close()
-                screens[who].listener = hub.stream.listen(screens[who].last_id)
-            elif screens[who].last_id != f"{LIFE}-{hub.stream.count}":
+                screens[who].listener = hub.stream.subscribe(screens[who].last_id)
+            elif screens[who].last_id != f"{LIFE}-{hub.stream.sequence}":
                 await screens[who].read()
         for screen in screens:
-            while screen.last_id != f"{LIFE}-{hub.stream.count}":
+            while screen.last_id != f"{LIFE}-{hub.stream.sequence}":
                 await screen.read()
-        newcomer = Screen(hub.stream.listen())
-        while newcomer.last_id != f"{LIFE}-{hub.stream.count}":
+        newcomer = Screen(hub.stream.subscribe())
+        while newcomer.last_id != f"{LIFE}-{hub.stream.sequence}":
             await newcomer.read()
         assert all(screen.fleet == newcomer.fleet for screen in screens)
 
@@ -339,12 +339,12 @@ def test_who_listens_when_the_hub_ends_is_told_so() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report()
-        waiting, behind = hub.stream.listen(), hub.stream.listen()
-        await waiting.next()
-        ending = asyncio.create_task(waiting.next())
+        waiting, behind = hub.stream.subscribe(), hub.stream.subscribe()
+        await waiting.next_chunk()
+        ending = asyncio.create_task(waiting.next_chunk())
         await asyncio.sleep(0)
         hub.stream.close()
         assert await asyncio.wait_for(ending, SOON) is None
-        assert await behind.next() is None
+        assert await behind.next_chunk() is None
 
     run(scenario())

@@ -7,108 +7,108 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fleet_smi.hub.fleet import Fleet
-from fleet_smi.hub.told import Told
-from fleet_smi.model.brief import FleetBrief
-from fleet_smi.model.views import summary_of
-from fleet_smi.wire.event import News, applied, decode_event, encode_event
+from fleet_smi.hub.fleet import FleetState
+from fleet_smi.hub.told import StreamDiff
+from fleet_smi.model.brief import FleetPayload
+from fleet_smi.model.views import summarize_nodes
+from fleet_smi.wire.event import StreamUpdate, apply_event, decode_event, encode_event
 from tests import golden
 from tests.builders import NOON, gpu, instance, process, snapshot
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def after(known: FleetBrief | None, told: News) -> FleetBrief:
+def after(known: FleetPayload | None, told: StreamUpdate) -> FleetPayload:
     """What a listener knows after one more event, through its bytes."""
     frame = encode_event("change", "a-1", NOON, told)
-    return applied(known, decode_event(frame.split(b"data: ")[1].strip()))
+    return apply_event(known, decode_event(frame.split(b"data: ")[1].strip()))
 
 
 def test_a_new_node_is_told_whole_and_then_only_what_moves() -> None:
-    fleet = Fleet()
-    told = Told(fleet)
+    fleet = FleetState()
+    told = StreamDiff(fleet)
     fleet.apply(snapshot(gpu(0), gpu(1)), NOON)
-    first = told.update(["id-of-gpu01"], NOON)
+    first = told.diff(["id-of-gpu01"], NOON)
     assert first is not None
     assert [node.name for node in first.nodes] == ["gpu01"]
     fleet.apply(snapshot(gpu(0, power_watts=90.0), gpu(1), taken_at=NOON + 1), NOON + 1)
-    second = told.update(["id-of-gpu01"], NOON + 1)
+    second = told.diff(["id-of-gpu01"], NOON + 1)
     assert second is not None
     assert not second.nodes
     assert second.figures[0].parts == (("=", "=", "=", 90), "=")
 
 
 def test_the_wire_shape_is_as_it_is_written_down() -> None:
-    fleet = Fleet()
-    told = Told(fleet)
+    fleet = FleetState()
+    told = StreamDiff(fleet)
     labels = {"rack": "r1"}
     mine = gpu(0, processes=(process(),), busy_percent=96.0)
     split = gpu(1, mig_mode=True, instances=(instance(),))
     fleet.apply(snapshot(mine, split, labels=labels), NOON)
-    first = told.update(["id-of-gpu01"], NOON)
+    first = told.diff(["id-of-gpu01"], NOON)
     warmer = replace(mine, temperature_celsius=None, power_watts=300.0)
     fleet.apply(snapshot(warmer, split, labels=labels, taken_at=NOON + 1), NOON + 1)
-    second = told.update(["id-of-gpu01"], NOON + 1)
+    second = told.diff(["id-of-gpu01"], NOON + 1)
     assert first and second
     frames = encode_event("fleet", "a-1", NOON, first), encode_event("change", "a-2", NOON, second)
-    golden.check(GOLDEN / "events.txt", b"".join(frames).decode())
+    golden.assert_matches_golden(GOLDEN / "events.txt", b"".join(frames).decode())
 
 
 def test_nothing_new_is_nothing_told() -> None:
-    fleet = Fleet()
-    told = Told(fleet)
+    fleet = FleetState()
+    told = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
-    assert told.update(["id-of-gpu01"], NOON) is not None
-    assert told.update(["id-of-gpu01", "never heard of"], NOON + 0.5) is None
+    assert told.diff(["id-of-gpu01"], NOON) is not None
+    assert told.diff(["id-of-gpu01", "never heard of"], NOON + 0.5) is None
 
 
 def test_a_turn_is_told_with_the_summary() -> None:
-    fleet = Fleet()
-    told = Told(fleet)
+    fleet = FleetState()
+    told = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
-    told.update(["id-of-gpu01"], NOON)
+    told.diff(["id-of-gpu01"], NOON)
     taken = gpu(processes=(process(),), busy_percent=90.0)
     fleet.apply(snapshot(taken, taken_at=NOON + 1), NOON + 1)
-    turn = told.update(["id-of-gpu01"], NOON + 1)
+    turn = told.diff(["id-of-gpu01"], NOON + 1)
     assert turn is not None
     assert (turn.summary.free, turn.summary.busy) == (0, 1)
     assert turn.nodes[0].gpus[0].verdict.users == ("alice",)
 
 
 def test_a_node_that_falls_silent_is_told_so_and_its_figures_stay() -> None:
-    fleet = Fleet()
-    told = Told(fleet)
+    fleet = FleetState()
+    told = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
-    told.update(["id-of-gpu01"], NOON)
-    silence = told.update(["id-of-gpu01"], NOON + 60)
+    told.diff(["id-of-gpu01"], NOON)
+    silence = told.diff(["id-of-gpu01"], NOON + 60)
     assert silence is not None
     assert silence.nodes[0].silent
     assert (silence.summary.unknown, silence.summary.nodes_reporting) == (1, 0)
     assert silence.figures[0].heard_at == NOON
-    assert told.update(["id-of-gpu01"], NOON + 61) is None
+    assert told.diff(["id-of-gpu01"], NOON + 61) is None
 
 
 def test_a_node_that_comes_back_has_another_number() -> None:
-    fleet = Fleet()
-    told = Told(fleet)
+    fleet = FleetState()
+    told = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
-    first = told.update(["id-of-gpu01"], NOON)
+    first = told.diff(["id-of-gpu01"], NOON)
     fleet.remove("id-of-gpu01")
-    gone = told.update(["id-of-gpu01"], NOON)
+    gone = told.diff(["id-of-gpu01"], NOON)
     fleet.apply(snapshot(gpu(), taken_at=NOON + 1), NOON + 1)
-    back = told.update(["id-of-gpu01"], NOON + 1)
+    back = told.diff(["id-of-gpu01"], NOON + 1)
     assert first and gone and back
     assert gone.removed == [first.nodes[0].number]
     assert back.nodes[0].number not in gone.removed
 
 
 def test_no_command_line_is_ever_told() -> None:
-    fleet = Fleet()
-    told = Told(fleet)
+    fleet = FleetState()
+    told = StreamDiff(fleet)
     mine = process(command="python train.py --password=hunter2", name="secret-name")
     fleet.apply(snapshot(gpu(processes=(mine,), instances=(instance(processes=(mine,)),))), NOON)
-    told.update(["id-of-gpu01"], NOON)
-    frame = encode_event("fleet", "a-1", NOON, told.whole())
+    told.diff(["id-of-gpu01"], NOON)
+    frame = encode_event("fleet", "a-1", NOON, told.full_state())
     assert b"hunter2" not in frame
     assert b"secret-name" not in frame
 
@@ -135,8 +135,8 @@ steps = st.fixed_dictionaries(
 
 @given(st.lists(steps, min_size=1, max_size=12))
 def test_all_changes_on_the_first_news_give_the_last(history: list[dict[str, Any]]) -> None:
-    fleet, at = Fleet(), NOON
-    told, known = Told(fleet), None
+    fleet, at = FleetState(), NOON
+    told, known = StreamDiff(fleet), None
     everybody = ["id-of-gpu01", "id-of-gpu02", "id-of-gpu03"]
     for step in history:
         at += step["pause"]
@@ -145,9 +145,9 @@ def test_all_changes_on_the_first_news_give_the_last(history: list[dict[str, Any
             fleet.remove(node_id)
         else:
             fleet.apply(snapshot(*step["gpus"], node=step["node"], taken_at=at), at)
-        if step["tell"] and (change := told.update(everybody, at)):
+        if step["tell"] and (change := told.diff(everybody, at)):
             known = after(known, change)
     if known is not None:
-        assert known == after(None, told.whole())
+        assert known == after(None, told.full_state())
         assert set(known.nodes) == set(known.figures)
-        assert known.summary == summary_of(known.nodes.values())
+        assert known.summary == summarize_nodes(known.nodes.values())

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fleet_smi.hub.turns import Turns
+from fleet_smi.hub.turns import TimeSlots
 
 
 def rounds(nodes: set[str], count: int) -> list[list[str]]:
-    turns = Turns(count)
+    turns = TimeSlots(count)
     return [turns.due(nodes) for _ in range(count)]
 
 
@@ -18,7 +18,10 @@ def test_everybody_has_one_turn_in_a_round(many: int) -> None:
 
 
 def test_of_too_many_the_longest_waiting_go_first() -> None:
-    turns, line = Turns(10, most=100), dict.fromkeys(f"node-{number}" for number in range(2000))
+    turns, line = (
+        TimeSlots(10, max_per_slot=100),
+        dict.fromkeys(f"node-{number}" for number in range(2000)),
+    )
     had = set[str]()
     for _ in range(30):
         due = turns.due(line)

@@ -13,12 +13,12 @@ from tests.builders import gpu, instance, process
 FILE = Path(__file__).parent.parent / "filter_cases.json"
 
 
-def table() -> Any:
+def load_table() -> Any:
     """The table as it is written."""
     return msgspec.json.decode(FILE.read_bytes())
 
 
-def gpu_of(row: dict[str, Any]) -> tuple[NodeView, JudgedGpu]:
+def gpu_from_row(row: dict[str, Any]) -> tuple[NodeView, JudgedGpu]:
     """A GPU of the table, and its node."""
     node = NodeView(
         node_id=f"id-of-{row['node']}",

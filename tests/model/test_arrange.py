@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from fleet_smi.errors import UsageError
-from fleet_smi.hub.fleet import Fleet
-from fleet_smi.model.arrange import SORTS, Arrangement, parse_node_pattern, parse_states
-from fleet_smi.model.filter import parse
+from fleet_smi.hub.fleet import FleetState
+from fleet_smi.model.arrange import SORT_KEYS, ViewOptions, parse_node_pattern, parse_states
+from fleet_smi.model.filter import parse_filter
 from fleet_smi.model.fleet import FleetView
 from tests.builders import NOON, gpu, process, snapshot
 
@@ -17,7 +17,7 @@ def fleet() -> FleetView:
     """gpu01: free, busy (bob), busy (alice, bob); gpu02: free with unknown figures."""
     both = (process(1, "alice"), process(2, "bob"))
     unknown = gpu(3, busy_percent=None, temperature_celsius=None, power_watts=None)
-    made = Fleet()
+    made = FleetState()
     made.apply(
         snapshot(
             gpu(0),
@@ -31,7 +31,7 @@ def fleet() -> FleetView:
 
 
 def shown(**wishes: object) -> dict[str, list[int]]:
-    view = Arrangement(**wishes).apply(fleet())  # type: ignore[arg-type]
+    view = ViewOptions(**wishes).apply(fleet())  # type: ignore[arg-type]
     return {node.name: [gpu.index for gpu in node.gpus] for node in view.nodes}
 
 
@@ -41,7 +41,7 @@ def test_everything_is_shown_by_index_unless_asked_otherwise() -> None:
 
 def test_a_users_gpus_show_only_his_processes() -> None:
     assert shown(user="alice") == {"gpu01": [2]}
-    view = Arrangement(user="alice").apply(fleet())
+    view = ViewOptions(user="alice").apply(fleet())
     assert [one.user for one in view.nodes[0].gpus[0].processes or ()] == ["alice"]
 
 
@@ -55,14 +55,14 @@ def test_states_are_alternatives() -> None:
 
 
 def test_a_filter_picks_gpus_and_leaves_out_nodes_without_one() -> None:
-    assert shown(filter=parse("user:bob load>95")) == {"gpu01": [2]}
-    assert shown(filter=parse("free"), node=parse_node_pattern("gpu02")) == {"gpu02": [3]}
+    assert shown(filter=parse_filter("user:bob load>95")) == {"gpu01": [2]}
+    assert shown(filter=parse_filter("free"), node=parse_node_pattern("gpu02")) == {"gpu02": [3]}
 
 
 def test_an_empty_filter_leaves_out_nothing() -> None:
     bare = msgspec.structs.replace(fleet().nodes[0], gpus=())
     view = msgspec.structs.replace(fleet(), nodes=(bare,))
-    assert Arrangement(filter=parse("")).apply(view).nodes == (bare,)
+    assert ViewOptions(filter=parse_filter("")).apply(view).nodes == (bare,)
 
 
 def test_states_are_known_in_any_case() -> None:
@@ -77,7 +77,7 @@ def test_gpus_of_a_node_are_sorted(sort: str, order: list[int]) -> None:
     assert shown(sort=sort)["gpu01"] == order
 
 
-@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("sort", SORT_KEYS)
 def test_what_is_not_measured_does_not_stop_a_sort(sort: str) -> None:
     assert shown(sort=sort)["gpu02"] == [3]
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from fleet_smi.model.brief import Figures, GpuBrief, NodeBrief, NodeFigures
-from fleet_smi.model.briefing import everyone, node_brief, node_figures
+from fleet_smi.model.brief import DeviceFigures, GpuPayload, NodeFigures, NodePayload
+from fleet_smi.model.briefing import node_figures, node_payload, unique_processes
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView, Note, Verdict
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host
 from fleet_smi.model.units import GIB
-from fleet_smi.model.views import NodeParts, summary_of
+from fleet_smi.model.views import NodeParts, summarize_nodes
 from tests.builders import MINUTE, NOON, gpu, instance, process
 
 
@@ -38,15 +38,15 @@ def parts(view: NodeView) -> NodeParts:
     )
 
 
-def facts(view: NodeView, now: float = NOON) -> NodeBrief:
-    return node_brief(1, parts(view), now)
+def facts(view: NodeView, now: float = NOON) -> NodePayload:
+    return node_payload(1, parts(view), now)
 
 
 def figures(view: NodeView) -> NodeFigures:
     return node_figures(7, parts(view), NOON)
 
 
-def brief(card: JudgedGpu) -> GpuBrief:
+def brief(card: JudgedGpu) -> GpuPayload:
     (only,) = facts(node(card)).gpus
     return only
 
@@ -54,13 +54,13 @@ def brief(card: JudgedGpu) -> GpuBrief:
 def test_figures_are_whole_numbers_so_that_noise_costs_nothing() -> None:
     card = gpu(busy_percent=96.4, temperature_celsius=64.6, power_watts=311.52)
     told = figures(node(judged(card)))
-    assert told.parts == (Figures(96, 4, 65, 312),)
+    assert told.parts == (DeviceFigures(96, 4, 65, 312),)
     assert (told.number, told.heard_at) == (7, int(NOON) - 2)
 
 
 def test_what_is_not_measured_stays_so_and_zero_is_zero() -> None:
     card = gpu(busy_percent=0.0, temperature_celsius=None, power_watts=None, memory_used_bytes=None)
-    assert figures(node(judged(card))).parts == (Figures(0, None, None, None),)
+    assert figures(node(judged(card))).parts == (DeviceFigures(0, None, None, None),)
 
 
 @pytest.mark.parametrize("impossible", [float("nan"), float("inf"), -1e300])
@@ -99,9 +99,9 @@ def test_everyone_on_a_gpu_and_its_instances_is_there_once_and_unreadable_is_not
     alice, bob = process(pid=1), process(pid=2, user="bob")
     unread, empty = instance(1, processes=None), instance(2, processes=())
     parts = instance(3, processes=(alice, bob)), unread
-    assert everyone(gpu(processes=(alice,), instances=parts)) == (alice, bob)
-    assert everyone(gpu(processes=None, instances=(unread,))) is None
-    assert everyone(gpu(processes=None, instances=(unread, empty))) == ()
+    assert unique_processes(gpu(processes=(alice,), instances=parts)) == (alice, bob)
+    assert unique_processes(gpu(processes=None, instances=(unread,))) is None
+    assert unique_processes(gpu(processes=None, instances=(unread, empty))) == ()
 
 
 def test_a_silent_gpu_says_what_it_was_and_not_for_how_long() -> None:
@@ -158,6 +158,6 @@ def test_warnings_are_counted() -> None:
 def test_the_summary_counts_gpus_by_state_and_nodes_by_voice() -> None:
     busy, free = judged(gpu(0)), judged(gpu(1), "free", "nobody on it")
     nodes = [facts(node(busy, free)), facts(node(silent=True))]
-    summary = summary_of(nodes)
+    summary = summarize_nodes(nodes)
     assert (summary.gpus, summary.busy, summary.free, summary.held) == (2, 1, 1, 0)
     assert (summary.nodes, summary.nodes_reporting) == (2, 1)

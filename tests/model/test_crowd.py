@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from fleet_smi.model.crowd import NOBODY, UNREAD, crowd_of
+from fleet_smi.model.crowd import EMPTY_GROUP, UNREADABLE_GROUP, summarize_processes
 from fleet_smi.model.units import GIB
 from tests.builders import process
 
@@ -14,32 +14,32 @@ ZOMBIE = process(11, "carol", condition="zombie")
 
 
 def test_nobody_there_is_not_the_same_as_a_list_that_could_not_be_read() -> None:
-    assert crowd_of(()) is NOBODY
-    assert crowd_of(None) is UNREAD
-    assert (NOBODY.empty, NOBODY.deserted) == (True, True)
-    assert (UNREAD.empty, UNREAD.deserted) == (False, False)
+    assert summarize_processes(()) is EMPTY_GROUP
+    assert summarize_processes(None) is UNREADABLE_GROUP
+    assert (EMPTY_GROUP.empty, EMPTY_GROUP.unoccupied) == (True, True)
+    assert (UNREADABLE_GROUP.empty, UNREADABLE_GROUP.unoccupied) == (False, False)
 
 
 def test_those_to_be_named_are_alive_and_compute() -> None:
-    crowd = crowd_of((ALICE, BOB, SCREEN, MPS, ZOMBIE))
+    crowd = summarize_processes((ALICE, BOB, SCREEN, MPS, ZOMBIE))
     assert (crowd.name, crowd.named_memory_bytes) == ("bob and alice", 36 * GIB)
     assert (crowd.computes, crowd.living) == (True, True)
     assert [note.words for note in crowd.notes] == ["shared by 3"]
 
 
 def test_a_display_or_an_mps_server_alone_computes_nothing() -> None:
-    assert not crowd_of((SCREEN,)).computes
-    assert crowd_of((MPS,)).deserted
+    assert not summarize_processes((SCREEN,)).computes
+    assert summarize_processes((MPS,)).unoccupied
 
 
 def test_the_same_processes_are_the_same_crowd_whatever_else_moves() -> None:
-    known = crowd_of((ALICE, BOB))
+    known = summarize_processes((ALICE, BOB))
     moved = replace(ALICE, cpu_percent=99.0, host_memory_bytes=1, busy_percent=3.0)
-    assert crowd_of((moved, BOB), known) is known
+    assert summarize_processes((moved, BOB), known) is known
 
 
 def test_another_figure_of_memory_or_another_condition_is_another_crowd() -> None:
-    known = crowd_of((ALICE, BOB))
-    larger = crowd_of((replace(ALICE, gpu_memory_bytes=30 * GIB), BOB), known)
+    known = summarize_processes((ALICE, BOB))
+    larger = summarize_processes((replace(ALICE, gpu_memory_bytes=30 * GIB), BOB), known)
     assert (larger.name, larger.pids) == ("alice and bob", known.pids)
-    assert crowd_of((replace(ALICE, condition="zombie"), BOB), known).name == "bob"
+    assert summarize_processes((replace(ALICE, condition="zombie"), BOB), known).name == "bob"

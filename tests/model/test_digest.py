@@ -7,30 +7,37 @@ from msgspec.structs import replace
 
 from fleet_smi.model.digest import (
     Price,
+    add_sums,
+    build_usage_report,
     busy_percent,
-    digest,
     hours_of_day,
     kilowatt_hours,
     share_percent,
-    total,
 )
-from fleet_smi.model.digest_words import energy, heard, hours, how_many, money, use
+from fleet_smi.model.digest_words import (
+    describe_usage,
+    format_cost,
+    format_count,
+    format_coverage,
+    format_energy,
+    format_hours,
+)
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
-from fleet_smi.model.history import Job, Moment, Ribbon, Sums, Usage, Usages
+from fleet_smi.model.history import Job, Ribbon, RibbonPoint, Sums, Usage, Usages
 from tests.terminal import samples
-from tests.terminal.pasts import PEOPLE, sums, week_of_a_lab
+from tests.terminal.pasts import USER_SUMS, lab_week, sums
 from tests.terminal.samples import HOUR, NOW, fleet, node, utc, verdict
 
 NOTHING = Usages(start=NOW, end=NOW + HOUR, by="gpu", rows=(), total=Sums(), by_state={})
 
 
-def moment(at: float, busy: float, *, nodes: int = 2, reporting: int = 2) -> Moment:
-    return Moment(
+def moment(at: float, busy: float, *, nodes: int = 2, reporting: int = 2) -> RibbonPoint:
+    return RibbonPoint(
         at=at, nodes=nodes, nodes_reporting=reporting, gpus={"busy": busy, "free": 8 - busy}
     )
 
 
-def ribbon(*moments: Moment) -> Ribbon:
+def ribbon(*moments: RibbonPoint) -> Ribbon:
     return Ribbon(start=NOW, end=NOW + 4 * HOUR, moments=moments)
 
 
@@ -54,8 +61,10 @@ def test_an_hour_of_which_nothing_is_known_is_not_told() -> None:
 def test_what_was_not_heard_of_all_gpus_is_missing_whoever_was_away() -> None:
     three = view(node("gpu01", gpu(0, "a"), gpu(1, "b")), node("gpu02", gpu(0, "c"), silent=True))
     seen = replace(NOTHING, by_state={"free": 1.5 * HOUR, "busy": 0.75 * HOUR})
-    assert digest(seen, NOTHING, three, ribbon(), (), local=utc).heard == 0.75
-    assert digest(NOTHING, NOTHING, view(), ribbon(), (), local=utc).heard is None
+    assert build_usage_report(seen, NOTHING, three, ribbon(), (), to_local_time=utc).heard == 0.75
+    assert (
+        build_usage_report(NOTHING, NOTHING, view(), ribbon(), (), to_local_time=utc).heard is None
+    )
 
 
 def test_a_gpu_that_nobody_had_is_the_least_used() -> None:
@@ -65,7 +74,7 @@ def test_a_gpu_that_nobody_had_is_the_least_used() -> None:
         node("gpu1", gpu(0, "c")),
     )
     had = replace(NOTHING, rows=(Usage(name="b", sums=sums(3, 0.5)),))
-    told = digest(NOTHING, had, nodes, ribbon(), (), local=utc)
+    told = build_usage_report(NOTHING, had, nodes, ribbon(), (), to_local_time=utc)
     names = [(each.name, each.sums.gpu_seconds / HOUR) for each in told.least_used]
     assert names == [("gpu1:0", 0), ("gpu2:0", 0), ("gpu10:3", 0), ("gpu2:1", 3)]
 
@@ -75,27 +84,35 @@ def test_a_gpu_whose_load_is_not_told_is_taken_to_have_worked() -> None:
     lazy = Usage(name="b", sums=sums(3, 0.1))
     gpus = replace(NOTHING, rows=(untold, lazy))
     both = view(node("n", gpu(0, "a"), gpu(1, "b")))
-    told = digest(NOTHING, gpus, both, ribbon(), (), local=utc)
+    told = build_usage_report(NOTHING, gpus, both, ribbon(), (), to_local_time=utc)
     assert [each.name for each in told.least_used] == ["n:1", "n:0"]
 
 
 def test_a_gpu_that_is_not_heard_is_not_called_unused() -> None:
     silent = view(node("n", gpu(0, "a"), silent=True))
-    assert digest(NOTHING, NOTHING, silent, ribbon(), (), local=utc).least_used == ()
+    assert (
+        build_usage_report(NOTHING, NOTHING, silent, ribbon(), (), to_local_time=utc).least_used
+        == ()
+    )
 
 
 def test_of_a_gpu_that_is_cut_its_slices_are_told() -> None:
-    told = digest(NOTHING, NOTHING, view(samples.sliced()), ribbon(), (), local=utc)
+    told = build_usage_report(
+        NOTHING, NOTHING, view(samples.sliced()), ribbon(), (), to_local_time=utc
+    )
     names = [each.name for each in told.least_used]
     assert names == ["mig01:0 1g.5gb", "mig01:0 1g.5gb+me", "mig01:0 3g.20gb", "mig01:1"]
 
 
 def test_jobs_that_are_too_many_are_not_told() -> None:
-    assert digest(NOTHING, NOTHING, view(), ribbon(), None, local=utc).waste is None
+    assert (
+        build_usage_report(NOTHING, NOTHING, view(), ribbon(), None, to_local_time=utc).waste
+        is None
+    )
 
 
 def test_the_jobs_that_were_idle_for_an_hour_or_more_are_told_the_worst_first() -> None:
-    assert [job.user for job in week_of_a_lab().waste or ()] == [
+    assert [job.user for job in lab_week().waste or ()] == [
         "hana",
         "山田太郎",
         "dmitri.ivanov",
@@ -104,12 +121,12 @@ def test_the_jobs_that_were_idle_for_an_hour_or_more_are_told_the_worst_first() 
 
 def test_without_a_price_there_is_no_cost() -> None:
     kilowatt_hour = Sums(energy_joules=3.6e6)
-    assert week_of_a_lab().cost(kilowatt_hour) is None
-    assert money(week_of_a_lab(), kilowatt_hour) == ""
-    priced = week_of_a_lab(Price(per_kwh=0.31, currency="EUR"))
+    assert lab_week().cost(kilowatt_hour) is None
+    assert format_cost(lab_week(), kilowatt_hour) == ""
+    priced = lab_week(Price(per_kwh=0.31, currency="EUR"))
     assert priced.cost(kilowatt_hour) == pytest.approx(0.31)
-    assert money(priced, Sums(energy_joules=3.6e9)) == "310.00 EUR"
-    assert money(week_of_a_lab(Price(per_kwh=2.0)), kilowatt_hour) == "2.00"
+    assert format_cost(priced, Sums(energy_joules=3.6e9)) == "310.00 EUR"
+    assert format_cost(lab_week(Price(per_kwh=2.0)), kilowatt_hour) == "2.00"
 
 
 def test_what_is_not_measured_has_no_share() -> None:
@@ -124,15 +141,16 @@ SUMS = st.builds(Sums, *[], **dict.fromkeys(Sums.__struct_fields__, FIGURE))
 
 @given(st.lists(SUMS, max_size=5))
 def test_a_total_is_the_sum_of_each_figure(every: list[Sums]) -> None:
-    found = total(every)
+    found = add_sums(every)
     for field in Sums.__struct_fields__:
         assert getattr(found, field) == pytest.approx(sum(getattr(each, field) for each in every))
 
 
 def test_the_shares_of_people_add_up() -> None:
-    told = week_of_a_lab()
+    told = lab_week()
     shares = [
-        share_percent(each.gpu_seconds, told.usages.total.gpu_seconds) for each in PEOPLE.values()
+        share_percent(each.gpu_seconds, told.usages.total.gpu_seconds)
+        for each in USER_SUMS.values()
     ]
     assert sum(share for share in shares if share is not None) == pytest.approx(100)
 
@@ -142,25 +160,29 @@ def test_the_shares_of_people_add_up() -> None:
     [(0, "0"), (360, "0.1"), (9.9 * HOUR, "9.9"), (9.97 * HOUR, "10"), (2425 * HOUR, "2,425")],
 )
 def test_hours_are_told_to_the_tenth_where_they_are_few(seconds: float, words: str) -> None:
-    assert hours(seconds) == words
+    assert format_hours(seconds) == words
 
 
 @pytest.mark.parametrize("share, words", [(1.0, "all"), (0.99999, "99.9 %"), (0.5, "50.0 %")])
 def test_not_quite_all_of_the_time_is_not_called_all(share: float, words: str) -> None:
-    assert heard(replace(week_of_a_lab(), heard=share)) == words
-    assert heard(replace(week_of_a_lab(), heard=None)) == ""
+    assert format_coverage(replace(lab_week(), heard=share)) == words
+    assert format_coverage(replace(lab_week(), heard=None)) == ""
 
 
 def test_figures_are_told_in_words() -> None:
-    assert energy(Sums(energy_joules=3.6e9)) == "1,000.0 kWh"
+    assert format_energy(Sums(energy_joules=3.6e9)) == "1,000.0 kWh"
     assert kilowatt_hours(Sums(energy_joules=3.6e6)) == 1
-    assert [how_many(count, "user") for count in (0, 1, 2)] == ["0 people", "1 person", "2 people"]
-    assert use(Sums()) == "nobody had it"
-    assert use(sums(12, 0.25)) == "12 h in use, 3.0 h worked"
-    assert use(Sums(gpu_seconds=HOUR)) == "1.0 h in use, load unknown"
+    assert [format_count(count, "user") for count in (0, 1, 2)] == [
+        "0 people",
+        "1 person",
+        "2 people",
+    ]
+    assert describe_usage(Sums()) == "nobody had it"
+    assert describe_usage(sums(12, 0.25)) == "12 h in use, 3.0 h worked"
+    assert describe_usage(Sums(gpu_seconds=HOUR)) == "1.0 h in use, load unknown"
 
 
 def test_a_job_that_still_goes_on_is_wasted_as_well() -> None:
     job = Job(id="1", user="a", command=None, start=NOW, end=None, gpus=1, sums=sums(9, 0, 9))
-    told = digest(NOTHING, NOTHING, view(), ribbon(), [job], local=utc)
+    told = build_usage_report(NOTHING, NOTHING, view(), ribbon(), [job], to_local_time=utc)
     assert told.waste == (job,)

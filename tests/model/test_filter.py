@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.facts import FIGURES, TEXTS
-from fleet_smi.model.filter import KEYS, MOST_CHARACTERS, Filter, parse
+from fleet_smi.model.facts import FIGURE_GETTERS, TEXT_GETTERS
+from fleet_smi.model.filter import FILTER_KEYS, MAX_FILTER_LENGTH, Filter, parse_filter
 from fleet_smi.model.fleet import STATES
-from tests.model.filter_table import gpu_of, table
+from tests.model.filter_table import gpu_from_row, load_table
 
-TABLE = table()
-GPUS = {row["id"]: gpu_of(row) for row in TABLE["gpus"]}
+TABLE = load_table()
+GPUS = {row["id"]: gpu_from_row(row) for row in TABLE["gpus"]}
 WORDS = st.sampled_from([case["text"] for case in TABLE["cases"] if case["text"].strip()])
 
 
@@ -25,33 +25,33 @@ def matching(wanted: Filter) -> set[str]:
 
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["text"])
 def test_a_text_means_these_terms_and_matches_these_gpus(case: Any) -> None:
-    found = parse(case["text"])
+    found = parse_filter(case["text"])
     assert found == msgspec.convert({"terms": case["terms"]}, Filter)
     assert matching(found) == set(case["matches"])
 
 
 @pytest.mark.parametrize("case", TABLE["suggested"], ids=lambda case: case["text"])
 def test_a_word_that_the_page_suggests_means_what_the_page_takes_it_for(case: Any) -> None:
-    assert parse(case["text"]) == msgspec.convert({"terms": case["terms"]}, Filter)
+    assert parse_filter(case["text"]) == msgspec.convert({"terms": case["terms"]}, Filter)
 
 
 @pytest.mark.parametrize("case", TABLE["refused"], ids=lambda case: case["text"])
 def test_a_word_that_means_nothing_is_named_with_what_was_probably_meant(case: Any) -> None:
     with pytest.raises(UsageError) as refusal:
-        parse(case["text"])
+        parse_filter(case["text"])
     assert str(refusal.value) == case["words"]
 
 
 def test_every_key_is_in_the_table() -> None:
     used = {term["key"] for case in TABLE["cases"] for term in case["terms"]}
-    assert used == {*TEXTS, *FIGURES}
+    assert used == {*TEXT_GETTERS, *FIGURE_GETTERS}
 
 
 @given(st.text(max_size=60) | st.text(alphabet='ab:,<>=-*" \t', max_size=30))
-@example("a" * (MOST_CHARACTERS + 1))
+@example("a" * (MAX_FILTER_LENGTH + 1))
 def test_any_text_is_read_or_refused_in_words(text: str) -> None:
     try:
-        found = parse(text)
+        found = parse_filter(text)
     except UsageError as refusal:
         assert str(refusal)
     else:
@@ -61,38 +61,42 @@ def test_any_text_is_read_or_refused_in_words(text: str) -> None:
 
 @given(WORDS, WORDS)
 def test_words_narrow(one: str, other: str) -> None:
-    assert matching(parse(f"{one}  {other}")) == matching(parse(one)) & matching(parse(other))
+    assert matching(parse_filter(f"{one}  {other}")) == matching(parse_filter(one)) & matching(
+        parse_filter(other)
+    )
 
 
 @given(WORDS.filter(lambda text: not text.startswith("-") and len(shlex.split(text)) == 1))
 def test_a_word_and_its_exclusion_share_all_gpus_between_them(word: str) -> None:
-    assert matching(parse(f"-{word}")) == set(GPUS) - matching(parse(word))
+    assert matching(parse_filter(f"-{word}")) == set(GPUS) - matching(parse_filter(word))
 
 
 @given(st.sampled_from(STATES), st.sampled_from(STATES))
 def test_a_comma_widens(one: str, other: str) -> None:
-    widened = matching(parse(f"state:{one},{other}"))
-    assert widened == matching(parse(one)) | matching(parse(other))
+    widened = matching(parse_filter(f"state:{one},{other}"))
+    assert widened == matching(parse_filter(one)) | matching(parse_filter(other))
 
 
-@given(st.sampled_from(list(FIGURES)), st.integers(0, 10**9 - 1))
+@given(st.sampled_from(list(FIGURE_GETTERS)), st.integers(0, 10**9 - 1))
 def test_what_is_not_measured_matches_no_comparison(key: str, bound: int) -> None:
     node, gpu = GPUS["broken"]
     nothing = msgspec.structs.replace(gpu, memory_total_bytes=None)
-    assert not any(parse(f"{key}{sign}{bound}").matches(node, nothing) for sign in ("<", ">="))
+    assert not any(
+        parse_filter(f"{key}{sign}{bound}").matches(node, nothing) for sign in ("<", ">=")
+    )
 
 
 def test_a_pattern_of_many_stars_takes_no_time() -> None:
-    assert matching(parse(f"node:{'*a' * 400}b")) == set()
+    assert matching(parse_filter(f"node:{'*a' * 400}b")) == set()
 
 
 def test_a_long_filter_is_refused_before_it_is_read() -> None:
     with pytest.raises(UsageError, match="at most 1000 characters"):
-        parse("free " * 1000)
+        parse_filter("free " * 1000)
 
 
 def test_keys_are_known_in_any_case() -> None:
-    for key in KEYS:
+    for key in FILTER_KEYS:
         value = "free" if key == "state" else "1"
-        sign = ">" if key in FIGURES else ":"
-        assert parse(f"{key.upper()}{sign}{value}").terms[0].key == key
+        sign = ">" if key in FIGURE_GETTERS else ":"
+        assert parse_filter(f"{key.upper()}{sign}{value}").terms[0].key == key

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.moment import for_another_clock, parse_moment, parse_since
+from fleet_smi.model.moment import parse_moment, parse_since, to_remote_moment
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = st.sampled_from(
@@ -169,13 +169,13 @@ def test_any_text_is_a_moment_that_has_been_or_refused(text: str, zone: ZoneInfo
 def test_another_machine_means_the_same_in_its_own_zone(
     said: str, ours: ZoneInfo, theirs: ZoneInfo
 ) -> None:
-    assert parse_moment(for_another_clock(said, NOW, ours), NOW, theirs) == parse_since(
+    assert parse_moment(to_remote_moment(said, NOW, ours), NOW, theirs) == parse_since(
         said, NOW, ours
     )
 
 
 def test_what_counts_from_now_counts_by_the_other_machine_s_clock() -> None:
-    assert parse_moment(for_another_clock("24h", NOW, BERLIN), NOW - 500, UTC) == NOW - 86900
+    assert parse_moment(to_remote_moment("24h", NOW, BERLIN), NOW - 500, UTC) == NOW - 86900
 
 
 def test_without_a_zone_it_is_that_of_this_machine() -> None:

@@ -14,8 +14,12 @@ from fleet_smi.model.history import (
     Period,
     Sums,
 )
-from fleet_smi.model.past_privacy import job_shown, occupancies_shown, periods_shown
-from fleet_smi.model.privacy import Commands
+from fleet_smi.model.past_privacy import (
+    mask_job_commands,
+    mask_occupancy_commands,
+    mask_period_commands,
+)
+from fleet_smi.model.privacy import CommandVisibility
 
 HOLDER = Holder(pid=1, user="bob", name="python", command="python secret.py")
 GPU = GpuOfNode(uuid="GPU-1", node_id="one", node="gpu01", index=0)
@@ -29,11 +33,11 @@ JOB = Job(
 
 
 @pytest.mark.parametrize("commands", ["full", "name", "hidden"])
-def test_as_much_is_shown_as_may_be_seen(commands: Commands) -> None:
+def test_as_much_is_shown_as_may_be_seen(commands: CommandVisibility) -> None:
     for shown in (
-        periods_shown([GpuPeriods(gpu=GPU, periods=(EMPTY, PERIOD))], commands),
-        occupancies_shown([GpuOccupancies(gpu=GPU, occupancies=(OCCUPANCY,))], commands),
-        job_shown(JOB, commands),
+        mask_period_commands([GpuPeriods(gpu=GPU, periods=(EMPTY, PERIOD))], commands),
+        mask_occupancy_commands([GpuOccupancies(gpu=GPU, occupancies=(OCCUPANCY,))], commands),
+        mask_job_commands(JOB, commands),
     ):
         text = msgspec.json.encode(shown).decode()
         assert ("secret.py" in text) == (commands == "full")
@@ -42,6 +46,6 @@ def test_as_much_is_shown_as_may_be_seen(commands: Commands) -> None:
 
 
 def test_a_job_goes_by_the_name_of_its_program() -> None:
-    assert job_shown(JOB, "full").command == "python secret.py"
-    assert job_shown(JOB, "name").command == "python"
-    assert job_shown(JOB, "hidden").command is None
+    assert mask_job_commands(JOB, "full").command == "python secret.py"
+    assert mask_job_commands(JOB, "name").command == "python"
+    assert mask_job_commands(JOB, "hidden").command is None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.model.pci import normal_pci
+from fleet_smi.model.pci import normalize_pci_address
 
 
 @pytest.mark.parametrize(
@@ -12,15 +12,15 @@ from fleet_smi.model.pci import normal_pci
     ["0000:0a:1f.0", "00000000:0A:1F.0", "0A:1f.0", "0000:0A:1F", " 0000:0a:1f.0\n"],
 )
 def test_every_spelling_of_an_address_becomes_one(written: str) -> None:
-    assert normal_pci(written) == "00000000:0A:1F.0"
+    assert normalize_pci_address(written) == "00000000:0A:1F.0"
 
 
 @pytest.mark.parametrize("written", ["", "N/A", "0000:0g:00.0", "0000:00:00.8", "GPU-1", "1:2:3:4"])
 def test_what_is_no_address_is_none(written: str) -> None:
-    assert normal_pci(written) is None
+    assert normalize_pci_address(written) is None
 
 
 @given(st.text())
 def test_a_normal_address_stays_as_it_is(text: str) -> None:
-    normal = normal_pci(text)
-    assert normal is None or normal_pci(normal) == normal
+    normal = normalize_pci_address(text)
+    assert normal is None or normalize_pci_address(normal) == normal

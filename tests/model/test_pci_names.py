@@ -1,6 +1,6 @@
 """Names by PCI id."""
 
-from fleet_smi.model.pci_names import is_in_a_processor, pci_name
+from fleet_smi.model.pci_names import is_integrated_gpu, pci_name
 
 
 def test_an_id_is_known_in_either_case() -> None:
@@ -12,4 +12,4 @@ def test_an_unknown_id_has_no_name() -> None:
 
 
 def test_a_processors_gpu_is_known_by_its_id() -> None:
-    assert (is_in_a_processor("1002:150E"), is_in_a_processor("1002:73FF")) == (True, False)
+    assert (is_integrated_gpu("1002:150E"), is_integrated_gpu("1002:73FF")) == (True, False)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import fields
 
-from fleet_smi.model.plausible import RANGES, plausible, plausible_temperature
+from fleet_smi.model.plausible import RANGES, check_range, check_temperature
 from fleet_smi.model.snapshot import Gpu, Instance, Process
 
 
@@ -39,7 +39,7 @@ def test_every_number_of_the_model_has_a_range() -> None:
 )
 def test_what_can_be_is_kept(field: str, value: float) -> None:
     unread: dict[str, str] = {}
-    assert plausible(field, value, unread) == value
+    assert check_range(field, value, unread) == value
     assert unread == {}
 
 
@@ -61,13 +61,13 @@ def test_what_can_be_is_kept(field: str, value: float) -> None:
 )
 def test_what_cannot_be_is_unknown_and_says_why(field: str, value: float, said: str) -> None:
     unread: dict[str, str] = {}
-    assert plausible(field, value, unread) is None
+    assert check_range(field, value, unread) is None
     assert unread == {field: said}
 
 
 def test_what_was_not_measured_needs_no_reason() -> None:
     unread: dict[str, str] = {}
-    assert plausible("busy_percent", None, unread) is None
+    assert check_range("busy_percent", None, unread) is None
     assert unread == {}
 
 
@@ -76,13 +76,13 @@ def test_minus_one_degree_is_a_sentinel_only_under_load(
     busy: float | None, expected: int | None
 ) -> None:
     unread: dict[str, str] = {}
-    assert plausible_temperature(-1, busy, unread) == expected
+    assert check_temperature(-1, busy, unread) == expected
     assert bool(unread) == (expected is None)
 
 
 @given(st.sampled_from(sorted(RANGES)), st.integers() | st.floats())
 def test_a_value_is_kept_as_it_is_or_left_out_with_a_reason(field: str, value: float) -> None:
     unread: dict[str, str] = {}
-    kept = plausible(field, value, unread)
+    kept = check_range(field, value, unread)
     assert (kept is None) == (field in unread)
     assert kept is None or kept is value

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.privacy import Commands, redacted, shown_to
+from fleet_smi.model.privacy import CommandVisibility, mask_commands, redact_snapshot
 from fleet_smi.model.snapshot import Process
 from tests.builders import gpu, instance, process, snapshot
 from tests.terminal import samples
@@ -24,10 +24,10 @@ def processes(view: FleetView | NodeView) -> list[Process]:
 
 def test_secrets_are_taken_out_of_a_snapshot_wherever_they_are() -> None:
     told = snapshot(gpu(0, processes=(SECRET,)), gpu(1, instances=(instance(processes=(SECRET,)),)))
-    shown = redacted(told)
+    shown = redact_snapshot(told)
     assert shown.gpus[0].processes[0].command == "app --password=•••"  # type: ignore[index]
     assert shown.gpus[1].instances[0].processes[0].command == "app --password=•••"  # type: ignore[index]
-    assert redacted(shown) is shown
+    assert redact_snapshot(shown) is shown
 
 
 @settings(
@@ -37,18 +37,18 @@ def test_secrets_are_taken_out_of_a_snapshot_wherever_they_are() -> None:
 )
 @given(FLEET)
 def test_only_who_may_see_commands_sees_them(view: FleetView) -> None:
-    assert shown_to(view, "full") is view
-    named = shown_to(view, "name")
+    assert mask_commands(view, "full") is view
+    named = mask_commands(view, "name")
     assert [each.command for each in processes(named)] == [None] * len(processes(view))
     assert [each.name for each in processes(named)] == [each.name for each in processes(view)]
-    hidden = shown_to(view, "hidden")
+    hidden = mask_commands(view, "hidden")
     assert all(each.command is None and each.name is None for each in processes(hidden))
     assert hidden.summary == view.summary
-    assert tuple(shown_to(node, "hidden") for node in view.nodes) == hidden.nodes
+    assert tuple(mask_commands(node, "hidden") for node in view.nodes) == hidden.nodes
 
 
 @pytest.mark.parametrize("commands", ["name", "hidden"])
-def test_what_has_nothing_to_hide_is_not_copied(commands: Commands) -> None:
-    once = shown_to(samples.lab(), commands)
-    assert shown_to(once, commands) is once
-    assert shown_to(once.nodes[0], commands) is once.nodes[0]
+def test_what_has_nothing_to_hide_is_not_copied(commands: CommandVisibility) -> None:
+    once = mask_commands(samples.lab(), commands)
+    assert mask_commands(once, commands) is once
+    assert mask_commands(once.nodes[0], commands) is once.nodes[0]

@@ -8,9 +8,9 @@ from msgspec.structs import asdict
 from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, State, Verdict
 from fleet_smi.model.policies import POLICIES
-from fleet_smi.model.select import Request, offer, require
+from fleet_smi.model.select import GpuRequest, find_offer, require_offer
 from fleet_smi.model.units import GIB, MIB
-from fleet_smi.model.views import summary_of
+from fleet_smi.model.views import summarize_nodes
 from tests.builders import NOON, gpu, instance, process
 
 BUSY: dict[str, Any] = {"processes": (process(),), "memory_used_bytes": 17 * GIB}
@@ -36,15 +36,15 @@ def node(name: str, *gpus: JudgedGpu, **fields: Any) -> NodeView:
 
 
 def fleet(*nodes: NodeView) -> FleetView:
-    return FleetView(taken_at=NOON, summary=summary_of(nodes), nodes=nodes)
+    return FleetView(taken_at=NOON, summary=summarize_nodes(nodes), nodes=nodes)
 
 
 def labels(view: FleetView, **asked: Any) -> list[str]:
-    return [one.label for one in offer(view, Request(**asked)).offered]
+    return [one.label for one in find_offer(view, GpuRequest(**asked)).offered]
 
 
 def refusals(view: FleetView, **asked: Any) -> list[tuple[str, int | None, str]]:
-    refused = offer(view, Request(**asked)).refused
+    refused = find_offer(view, GpuRequest(**asked)).refused
     return [(one.node, one.index, one.words) for one in refused]
 
 
@@ -122,7 +122,7 @@ def test_nodes_are_asked_for_by_a_pattern() -> None:
     view = fleet(node("gpu01", card(0)), node("gpu02", card(0)))
     assert labels(view, node="0[2-9]") == ["gpu02:0"]
     with pytest.raises(UsageError, match="not a pattern"):
-        offer(view, Request(node="("))
+        find_offer(view, GpuRequest(node="("))
 
 
 def test_a_silent_node_is_refused_as_a_whole() -> None:
@@ -143,7 +143,7 @@ def test_refusals_say_why() -> None:
 def test_instances_are_offered_by_their_own_uuid_and_their_gpu_never() -> None:
     parts = (slice_of(1), slice_of(2, "busy"))
     view = fleet(node("gpu01", card(0, "free", instances=parts, mig_mode=True)))
-    (found,) = offer(view, Request()).offered
+    (found,) = find_offer(view, GpuRequest()).offered
     assert (found.uuid, found.label) == ("MIG-00000001", "gpu01:0:0")
     assert labels(view, model="1g.10gb") == ["gpu01:0:0"]
 
@@ -151,7 +151,7 @@ def test_instances_are_offered_by_their_own_uuid_and_their_gpu_never() -> None:
 def test_two_nodes_with_one_name_and_one_uuid_stay_apart() -> None:
     twin = node("gpu01", card(0, "busy", **BUSY))
     other = NodeView(node_id="other", name="gpu01", taken_at=NOON, age_seconds=1.0, gpus=(card(0),))
-    (found,) = offer(fleet(twin, other), Request()).offered
+    (found,) = find_offer(fleet(twin, other), GpuRequest()).offered
     assert found.node_id == "other"
 
 
@@ -159,7 +159,7 @@ def test_the_same_node_gives_all_or_the_request_is_unmet() -> None:
     view = fleet(node("gpu01", card(0, temperature_celsius=20.0)), node("gpu02", card(0), card(1)))
     assert labels(view, count=2, same_node=True) == ["gpu02:0", "gpu02:1"]
     assert labels(view, count=1, same_node=True) == ["gpu01:0"]
-    short = offer(view, Request(count=3, same_node=True))
+    short = find_offer(view, GpuRequest(count=3, same_node=True))
     assert short.unmet == "3 GPUs are free, 2 of them on one node, 3 were asked for"
 
 
@@ -168,19 +168,19 @@ def test_too_few_gpus_are_told_with_the_next_likely_one() -> None:
     long = card(1, "held", idle_seconds=9000.0, **BUSY)
     view = fleet(node("gpu01", card(2), card(3)), node("gpu02", short, long))
     with pytest.raises(Unmet) as told:
-        require(view, Request(count=16))
+        require_offer(view, GpuRequest(count=16))
     assert str(told.value) == ("2 GPUs are free, 16 were asked for; the next likely one is gpu02:1")
 
 
 def test_without_a_held_gpu_the_least_busy_is_the_next_likely() -> None:
     hard, light = card(0, "busy", busy_percent=97.0), card(1, "busy", busy_percent=30.0)
-    found = offer(fleet(node("gpu01", hard, light)), Request(count=1))
+    found = find_offer(fleet(node("gpu01", hard, light)), GpuRequest(count=1))
     assert found.unmet == "no GPU is free, 1 was asked for; the next likely one is gpu01:1"
 
 
 def test_nothing_at_all_is_unmet_even_when_all_were_asked_for() -> None:
-    assert offer(fleet(), Request()).unmet == "no GPU is free"
-    assert offer(fleet(), Request(model="H100", count=2)).unmet == (
+    assert find_offer(fleet(), GpuRequest()).unmet == "no GPU is free"
+    assert find_offer(fleet(), GpuRequest(model="H100", count=2)).unmet == (
         "no fitting GPU is free, 2 were asked for"
     )
 
@@ -190,13 +190,13 @@ def test_what_is_there_is_offered_though_it_is_too_little() -> None:
 
 
 def test_a_met_request_is_returned() -> None:
-    assert len(require(fleet(node("gpu01", card(0))), Request(count=1)).offered) == 1
+    assert len(require_offer(fleet(node("gpu01", card(0))), GpuRequest(count=1)).offered) == 1
 
 
 @pytest.mark.parametrize("asked", [{"count": -1}, {"policy": "astrology"}])
 def test_a_request_without_sense_is_refused(asked: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        offer(fleet(), Request(**asked))
+        find_offer(fleet(), GpuRequest(**asked))
 
 
 BARE: dict[str, Any] = {
@@ -245,5 +245,5 @@ def test_the_memory_policy_takes_another_share() -> None:
 
 def test_a_gpu_whose_memory_is_never_told_is_no_likely_one() -> None:
     blind = card(0, "busy", memory_used_bytes=None, memory_total_bytes=None)
-    found = offer(fleet(node("gpu01", blind)), Request(count=1))
+    found = find_offer(fleet(node("gpu01", blind)), GpuRequest(count=1))
     assert found.unmet == "no GPU is free, 1 was asked for"

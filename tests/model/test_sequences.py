@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.model.sequences import Sequences
+from fleet_smi.model.sequences import SequenceTracker
 
 
-def heard(*numbers: int, run: str = "run") -> Sequences:
-    sequences = Sequences()
+def heard(*numbers: int, run: str = "run") -> SequenceTracker:
+    sequences = SequenceTracker()
     for number in numbers:
         sequences.add(run, number)
     return sequences
@@ -50,7 +50,7 @@ def test_a_node_that_skips_every_other_number_cannot_fill_the_memory() -> None:
 
 
 def test_a_node_that_invents_runs_cannot_fill_the_memory() -> None:
-    sequences = Sequences()
+    sequences = SequenceTracker()
     for number in range(100):
         sequences.add(f"run-{number}", 1)
     assert len(sequences.runs) < 10
@@ -70,7 +70,7 @@ def test_a_copy_does_not_change_with_the_original() -> None:
 
 @given(st.lists(st.integers(0, 40)))
 def test_what_is_missing_is_what_did_not_come_in_between(numbers: list[int]) -> None:
-    sequences, came = Sequences(), set[int]()
+    sequences, came = SequenceTracker(), set[int]()
     for number in numbers:
         assert sequences.add("run", number) == (number not in came)
         came.add(number)

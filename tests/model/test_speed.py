@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet_smi.model.speed import RANKED, UNRANKED, speed_rank
+from fleet_smi.model.speed import MODELS_BY_SPEED, UNRANKED_MODEL, speed_rank
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ from fleet_smi.model.speed import RANKED, UNRANKED, speed_rank
     ],
 )
 def test_the_faster_model_ranks_before_the_slower(faster: str, slower: str) -> None:
-    assert speed_rank(faster) < speed_rank(slower) < UNRANKED
+    assert speed_rank(faster) < speed_rank(slower) < UNRANKED_MODEL
 
 
 @pytest.mark.parametrize("name", [None, "", "NVIDIA Z9999", "A1000000"])
 def test_an_unknown_model_comes_last(name: str | None) -> None:
-    assert speed_rank(name) == UNRANKED
+    assert speed_rank(name) == UNRANKED_MODEL
 
 
 def test_every_ranked_model_finds_its_own_place() -> None:
-    assert [speed_rank(name) for name in RANKED] == list(range(len(RANKED)))
+    assert [speed_rank(name) for name in MODELS_BY_SPEED] == list(range(len(MODELS_BY_SPEED)))

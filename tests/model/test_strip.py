@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fleet_smi.model import strip
 from fleet_smi.model.fleet import STATES, State
-from fleet_smi.model.history import NOBODY, Holder, Period, Run
+from fleet_smi.model.history import NO_USER, Holder, Period, StripRun
 
 START = 1_000_000.0
 GIB = 1 << 30
@@ -36,12 +36,12 @@ def runs(
     start: float,
     end: float,
     columns: int,
-) -> tuple[Run, ...]:
-    stood = [(one.start, one.end, strip.look_of(one), one.busy_percent) for one in periods]
-    return strip.runs(stood, start, end, columns)
+) -> tuple[StripRun, ...]:
+    stood = [(one.start, one.end, strip.period_look(one), one.busy_percent) for one in periods]
+    return strip.strip_runs(stood, start, end, columns)
 
 
-def told(found: Sequence[Run]) -> list[tuple[float, float, str, str, int]]:
+def told(found: Sequence[StripRun]) -> list[tuple[float, float, str, str, int]]:
     return [(r.start - START, r.end - START, r.state, r.user, r.others) for r in found]
 
 
@@ -49,7 +49,7 @@ def test_neighbouring_columns_that_look_alike_are_one_run() -> None:
     day = [period(-50, 200, "busy", "alice"), period(200, 900), period(900, None, "held", "bob")]
     assert told(runs(day, START, START + 1000, 10)) == [
         (0, 200, "busy", "alice", 0),
-        (200, 900, "free", NOBODY, 0),
+        (200, 900, "free", NO_USER, 0),
         (900, 1000, "held", "bob", 0),
     ]
 
@@ -61,7 +61,7 @@ def test_the_same_look_in_two_periods_is_one_run() -> None:
 
 def test_a_column_shows_what_had_most_of_it() -> None:
     brief = [period(0, 60), period(60, 90, "busy", "alice"), period(90, 100, "busy", "bob")]
-    assert told(runs(brief, START, START + 100, 1)) == [(0, 100, "free", NOBODY, 0)]
+    assert told(runs(brief, START, START + 100, 1)) == [(0, 100, "free", NO_USER, 0)]
 
 
 def test_a_user_s_time_alone_and_with_others_is_theirs_together() -> None:
@@ -76,15 +76,15 @@ def test_a_user_s_time_alone_and_with_others_is_theirs_together() -> None:
 def test_nothing_is_shown_where_nobody_heard_the_node() -> None:
     silent = [period(0, 240), period(560, 1000)]
     assert told(runs(silent, START, START + 1000, 10)) == [
-        (0, 200, "free", NOBODY, 0),
-        (600, 1000, "free", NOBODY, 0),
+        (0, 200, "free", NO_USER, 0),
+        (600, 1000, "free", NO_USER, 0),
     ]
     assert runs([], START, START + 1000, 10) == ()
     assert runs([period(-9, 0), period(1000, None)], START, START + 1000, 10) == ()
 
 
 def test_heard_for_half_of_a_column_is_heard() -> None:
-    assert told(runs([period(0, 250)], START, START + 1000, 10)) == [(0, 300, "free", NOBODY, 0)]
+    assert told(runs([period(0, 250)], START, START + 1000, 10)) == [(0, 300, "free", NO_USER, 0)]
 
 
 def test_whoever_has_the_most_memory_gives_the_name() -> None:
@@ -101,7 +101,7 @@ def test_whoever_has_the_most_memory_gives_the_name() -> None:
 @pytest.mark.parametrize("state", ["free", "leased", "broken", "unknown"])
 def test_a_display_on_a_gpu_that_nobody_has_is_not_told(state: State) -> None:
     found = runs([period(0, None, state, "root")], START, START + 10, 1)
-    assert told(found) == [(0, 10, state, NOBODY, 0)]
+    assert told(found) == [(0, 10, state, NO_USER, 0)]
 
 
 def test_the_load_of_a_run_is_the_mean_of_its_columns() -> None:
@@ -116,25 +116,25 @@ def test_the_load_of_a_run_is_the_mean_of_its_columns() -> None:
 
 
 def test_a_column_of_three_samples_shows_what_two_of_them_do() -> None:
-    looks: dict[int, strip.Look] = {3: ("free", NOBODY, 0), 7: ("busy", "alice", 1)}
-    between = strip.edges(START, START + 400, 4)
-    samples = strip.Samples(
+    looks: dict[int, strip.StripLook] = {3: ("free", NO_USER, 0), 7: ("busy", "alice", 1)}
+    between = strip.column_edges(START, START + 400, 4)
+    samples = strip.LookSamples(
         looks=[3, 3, 7, 7, 3, 7, 7, 3, 0, 0, 7, 0],
-        loads=bytearray([0, 10, 0, 0, 80, 0, 0, strip.UNTOLD, 0, 0, 0, 0]),
+        loads=bytearray([0, 10, 0, 0, 80, 0, 0, strip.UNKNOWN_LOAD, 0, 0, 0, 0]),
     )
-    found = strip.sampled_runs(samples, looks, between)
+    found = strip.strip_runs_from_samples(samples, looks, between)
     assert told(found) == [
-        (0, 100, "free", NOBODY, 0),
+        (0, 100, "free", NO_USER, 0),
         (100, 200, "busy", "alice", 1),
-        (200, 300, "free", NOBODY, 0),
+        (200, 300, "free", NO_USER, 0),
     ]
     assert [run.busy_percent for run in found] == [10.0, 80.0, None]
-    assert strip.sampled_runs(strip.unheard(12), looks, between) == ()
+    assert strip.strip_runs_from_samples(strip.unknown_samples(12), looks, between) == ()
 
 
 def test_columns_are_sampled_in_order_and_within_themselves() -> None:
-    between = strip.edges(START, START + 600, 2)
-    assert strip.sampled_at(between) == pytest.approx(
+    between = strip.column_edges(START, START + 600, 2)
+    assert strip.sample_times(between) == pytest.approx(
         [START + at for at in (50, 150, 250, 350, 450, 550)]
     )
 
@@ -170,7 +170,7 @@ def second_by_second(
             for each in periods:
                 if each.start <= START + second and (each.end or 1e18) > START + second:
                     taken = each.state in ("busy", "held", "ghost") and each.holders
-                    count[each.state, each.holders[0].user if taken else NOBODY] += 1
+                    count[each.state, each.holders[0].user if taken else NO_USER] += 1
         heard = 2 * count.total() >= width
         most = max(count.values(), default=0)
         found.append({look for look in count if count[look] == most} if heard else None)

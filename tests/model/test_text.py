@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet_smi.model.text import clean, natural
+from fleet_smi.model.text import natural_sort_key, sanitize_text
 
 
 @pytest.mark.parametrize(
@@ -18,17 +18,17 @@ from fleet_smi.model.text import clean, natural
     ],
 )
 def test_what_could_steer_a_terminal_becomes_a_blank(text: str, cleaned: str) -> None:
-    assert clean(text, 100) == cleaned
+    assert sanitize_text(text, 100) == cleaned
 
 
 def test_long_text_is_cut_and_says_so() -> None:
-    assert clean("abcdef", 6) == "abcdef"
-    assert clean("abcdefg", 6) == "abcde…"
-    assert clean("x" * 1_000_000, 10) == "x" * 9 + "…"
+    assert sanitize_text("abcdef", 6) == "abcdef"
+    assert sanitize_text("abcdefg", 6) == "abcde…"
+    assert sanitize_text("x" * 1_000_000, 10) == "x" * 9 + "…"
 
 
 def test_a_cut_is_told_even_where_blanks_made_room() -> None:
-    assert clean("ab\x00\x00\x00\x00cdefgh", 8).endswith("…")
+    assert sanitize_text("ab\x00\x00\x00\x00cdefgh", 8).endswith("…")
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_a_cut_is_told_even_where_blanks_made_room() -> None:
     ],
 )
 def test_numbers_in_names_sort_by_size(names: list[str]) -> None:
-    assert sorted({*names}, key=natural) == names
+    assert sorted({*names}, key=natural_sort_key) == names
 
 
 def test_a_number_of_any_length_can_be_sorted() -> None:
-    assert natural("9" * 10_000) < natural("1" + "0" * 10_000)
+    assert natural_sort_key("9" * 10_000) < natural_sort_key("1" + "0" * 10_000)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.model.uuids import told_apart, uuids_of
+from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
 from tests.builders import gpu, instance, snapshot
 
 UUIDS = st.sampled_from(["", "GPU-a", "GPU-a#2", "GPU-b", "x" * 128])
@@ -11,8 +11,8 @@ UUIDS = st.sampled_from(["", "GPU-a", "GPU-a#2", "GPU-b", "x" * 128])
 
 def test_the_second_of_a_name_is_numbered_and_takes_nobody_elses() -> None:
     cards = [gpu(place, uuid=uuid) for place, uuid in enumerate(["GPU-a", "GPU-a", "GPU-a#2", ""])]
-    apart = told_apart(snapshot(*cards))
-    assert uuids_of(apart) == ["GPU-a", "GPU-a#3", "GPU-a#2", "of-unknown-uuid#2"]
+    apart = with_unique_uuids(snapshot(*cards))
+    assert snapshot_uuids(apart) == ["GPU-a", "GPU-a#3", "GPU-a#2", "of-unknown-uuid#2"]
     assert [card.uuid_is_made for card in apart.gpus] == [False, True, False, True]
 
 
@@ -25,8 +25,8 @@ def test_every_part_has_an_id_of_its_own_and_the_first_keeps_its(
         for place, (uuid, parts) in enumerate(told)
     ]
     before = snapshot(*cards)
-    uuids = uuids_of(told_apart(before))
-    assert len(set(uuids)) == len(uuids) == len(uuids_of(before))
-    assert set(uuids_of(before)) - {""} <= set(uuids)
+    uuids = snapshot_uuids(with_unique_uuids(before))
+    assert len(set(uuids)) == len(uuids) == len(snapshot_uuids(before))
+    assert set(snapshot_uuids(before)) - {""} <= set(uuids)
     assert all(0 < len(uuid) <= 128 for uuid in uuids)
-    assert uuids_of(told_apart(told_apart(before))) == uuids
+    assert snapshot_uuids(with_unique_uuids(with_unique_uuids(before))) == uuids

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet_smi.model.fleet import STATES, State, Verdict
-from fleet_smi.model.settle import Sampled, Standing, follow
+from fleet_smi.model.settle import SampleTiming, Standing, apply_sample
 from fleet_smi.model.snapshot import Fault, Gpu, Instance, Process
 from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.model.units import GIB, MIB
 from fleet_smi.model.verdict import judge, judge_instance
-from fleet_smi.model.window import Seen, observe
+from fleet_smi.model.window import Window, observe
 from tests.builders import NOON, gpu, process
 
 LAW = Thresholds()
@@ -103,7 +103,7 @@ sound_gpus = st.builds(
 paces = st.sampled_from([1.0, 30.0, 119.0])
 
 
-def samples_of(cards: list[Gpu], pace: float) -> Seen:
+def samples_of(cards: list[Gpu], pace: float) -> Window:
     seen = None
     for number, card in enumerate(cards):
         seen = observe(seen, card, NOON + number * pace, LAW)
@@ -119,7 +119,9 @@ def standings_of(cards: list[Gpu], pace: float) -> list[Standing]:
     standings: list[Standing] = []
     for number, card in enumerate(cards):
         known = standings[-1] if standings else None
-        standings.append(follow(known, card, card, Sampled(NOON + number * pace, pace), LAW))
+        standings.append(
+            apply_sample(known, card, card, SampleTiming(NOON + number * pace, pace), LAW)
+        )
     return standings
 
 

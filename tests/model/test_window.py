@@ -6,9 +6,9 @@ import pytest
 
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.thresholds import Thresholds
-from fleet_smi.model.unexplained import Over
+from fleet_smi.model.unexplained import OverThreshold
 from fleet_smi.model.units import MIB
-from fleet_smi.model.window import RECENT, Seen, observe
+from fleet_smi.model.window import RECENT_SAMPLES, Window, observe
 from tests.builders import HOUR, NOON, gpu, process
 
 SETTINGS = Thresholds()
@@ -17,7 +17,7 @@ AT_WORK = gpu(processes=(process(),), busy_percent=90.0, power_watts=600.0)
 FULL = gpu(processes=(process(),), busy_percent=100.0)
 
 
-def see(*samples: tuple[float, Gpu], interval: float | None = None) -> Seen:
+def see(*samples: tuple[float, Gpu], interval: float | None = None) -> Window:
     seen = None
     for seconds, card in samples:
         seen = observe(seen, card, NOON + seconds, SETTINGS, interval_seconds=interval)
@@ -71,7 +71,7 @@ def test_utilisation_that_stays_away_is_not_measurable() -> None:
 def test_only_the_last_few_utilisations_are_kept() -> None:
     loads = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]
     seen = see(*[(at, gpu(busy_percent=load)) for at, load in enumerate(loads)])
-    assert seen.recent == tuple(loads[-RECENT:])
+    assert seen.recent == tuple(loads[-RECENT_SAMPLES:])
     assert seen.median == 55.0
 
 
@@ -79,7 +79,7 @@ def test_only_the_last_few_utilisations_are_kept() -> None:
 def test_the_median_is_the_middle_of_what_was_measured(
     loads: list[float], median: float | None
 ) -> None:
-    assert Seen(last_at=NOON, recent=tuple(loads)).median == median
+    assert Window(last_at=NOON, recent=tuple(loads)).median == median
 
 
 def test_idle_time_counts_from_when_the_youngest_process_came() -> None:
@@ -129,8 +129,8 @@ def test_memory_over_its_ceiling_is_high_until_well_under() -> None:
 def test_what_was_over_a_threshold_is_forgotten_with_the_processes() -> None:
     small = gpu(processes=(process(),), memory_used_bytes=1000 * MIB)
     large = gpu(memory_used_bytes=1060 * MIB, busy_percent=50.0, power_watts=600.0)
-    assert see((0, large)).over == Over(memory=True, load=True, power=True)
-    assert see((0, large), (1, small)).over == Over()
+    assert see((0, large)).over == OverThreshold(memory=True, load=True, power=True)
+    assert see((0, large), (1, small)).over == OverThreshold()
 
 
 def test_changes_of_processes_and_faults_are_marked_and_readings_are_not() -> None:

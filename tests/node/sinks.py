@@ -13,24 +13,24 @@ from fleet_smi.wire.report import Receipt, decode_report
 from tests.machines import wait_until
 
 
-class Sink:
+class FakeHub:
     """Answers reports as the hub does; what is `kept` survives `die`, the rest does not.
 
     `reached` tells that somebody has asked; they wait while it `hangs`.
     """
 
     def __init__(self) -> None:
-        self.kept: list[Snapshot] = []
-        self.heard: list[Snapshot] = []
+        self.durable: list[Snapshot] = []
+        self.received: list[Snapshot] = []
         self.batches: list[int] = []
-        self.asked: list[tuple[str, str]] = []
-        self.keeps = True
+        self.requests: list[tuple[str, str]] = []
+        self.stores_reports = True
         self.interval_seconds: float | None = None
-        self.refusal: tuple[int, str] | None = None
-        self.unwanted: Callable[[Snapshot], bool] = lambda _: False
-        self.reached = threading.Event()
-        self.hangs = threading.Event()
-        self.life = 1
+        self.error: tuple[int, str] | None = None
+        self.rejects: Callable[[Snapshot], bool] = lambda _: False
+        self.request_received = threading.Event()
+        self.hanging = threading.Event()
+        self.instance_number = 1
         self.port = 0
         self._server: _Server | None = None
         self.start()
@@ -39,8 +39,8 @@ class Sink:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.hangs.clear()
-        self.die()
+        self.hanging.clear()
+        self.kill()
 
     @property
     def url(self) -> str:
@@ -52,36 +52,36 @@ class Sink:
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.01,)).start()
 
-    def die(self) -> None:
+    def kill(self) -> None:
         """End at once: connections are cut, and what was not kept is forgotten."""
         server, self._server = self._server, None
         if server is not None:
             server.end()
-        self.heard = list(self.kept)
-        self.life += 1
+        self.received = list(self.durable)
+        self.instance_number += 1
 
     def sequences(self, run_id: str | None = None) -> set[int]:
         """What it knows of one run, or of all."""
-        return {each.sequence for each in self.heard if run_id in (None, each.run_id)}
+        return {each.sequence for each in self.received if run_id in (None, each.run_id)}
 
-    def take(self, path: str, authorization: str, body: bytes) -> tuple[int, Any]:
-        self.asked.append((path, authorization))
-        if self.refusal is not None:
-            status, code = self.refusal
+    def handle(self, path: str, authorization: str, body: bytes) -> tuple[int, Any]:
+        self.requests.append((path, authorization))
+        if self.error is not None:
+            status, code = self.error
             return status, {"error": {"code": code, "message": f"said {code}"}}
         if path == "/api/v1/join":
             return 200, {"token": f"own-token-of-{msgspec.json.decode(body)['node_id']}"}
         snapshots = decode_report(body).snapshots
-        if any(self.unwanted(each) for each in snapshots):
+        if any(self.rejects(each) for each in snapshots):
             return 422, {"error": {"code": "undecodable", "message": "not a report"}}
         self.batches.append(len(snapshots))
-        self.heard += snapshots
-        if self.keeps:
-            self.kept = list(self.heard)
+        self.received += snapshots
+        if self.stores_reports:
+            self.durable = list(self.received)
         last = snapshots[-1]
-        kept = [each.sequence for each in self.kept if each.run_id == last.run_id]
+        kept = [each.sequence for each in self.durable if each.run_id == last.run_id]
         return 200, Receipt(
-            hub=f"life {self.life}",
+            hub=f"life {self.instance_number}",
             kept=max(kept, default=None),
             interval_seconds=self.interval_seconds,
         )
@@ -91,7 +91,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, sink: Sink, port: int) -> None:
+    def __init__(self, sink: FakeHub, port: int) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.sink = sink
         self.open: list[socket.socket] = []
@@ -121,9 +121,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         sink = self.server.sink
-        sink.reached.set()
-        wait_until(lambda: not sink.hangs.is_set(), seconds=60.0)
-        status, answer = sink.take(self.path, self.headers.get("Authorization", ""), body)
+        sink.request_received.set()
+        wait_until(lambda: not sink.hanging.is_set(), seconds=60.0)
+        status, answer = sink.handle(self.path, self.headers.get("Authorization", ""), body)
         data = msgspec.json.encode(answer)
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.agent import MOST_INTERVAL_SECONDS, Agent, Ticks
+from fleet_smi.node.agent import MAX_INTERVAL_SECONDS, Agent, Ticker
 from fleet_smi.node.collecting import Sampler
-from fleet_smi.node.reader import Reader, spawn
+from fleet_smi.node.reader import Reader, spawn_worker
 
 
 def test_ticks_do_not_drift() -> None:
-    ticks, now = Ticks(0.1, 50.0), 50.0
+    ticks, now = Ticker(0.1, 50.0), 50.0
     for count in range(1, 1001):
-        now = ticks.after(now + 0.0004)
+        now = ticks.next_after(now + 0.0004)
         assert now == 50.0 + count * 0.1
 
 
 def test_ticks_that_were_missed_are_gone() -> None:
-    ticks = Ticks(2.0, 0.0)
-    assert [ticks.after(now) for now in (0.5, 9.1, 9.2)] == [2.0, 10.0, 12.0]
+    ticks = Ticker(2.0, 0.0)
+    assert [ticks.next_after(now) for now in (0.5, 9.1, 9.2)] == [2.0, 10.0, 12.0]
 
 
 @given(
@@ -32,10 +32,10 @@ def test_ticks_that_were_missed_are_gone() -> None:
 def test_a_tick_is_in_the_future_and_comes_once(
     interval: float, anchor: float, delays: list[float]
 ) -> None:
-    ticks, now, before = Ticks(interval, anchor), anchor, anchor
+    ticks, now, before = Ticker(interval, anchor), anchor, anchor
     for delay in delays:
         now = max(now, before) + delay
-        due = ticks.after(now)
+        due = ticks.next_after(now)
         assert due > before
         assert now - 1e-6 <= due <= now + 2 * interval + 1e-6
         before = due
@@ -50,13 +50,13 @@ class Listener:
 
     name = "listener"
 
-    def __init__(self, enough: int, asked_interval_seconds: float | None = None) -> None:
-        self.asked_interval_seconds = asked_interval_seconds
+    def __init__(self, enough: int, requested_interval_seconds: float | None = None) -> None:
+        self.requested_interval_seconds = requested_interval_seconds
         self.heard: list[Snapshot] = []
         self.at: list[float] = []
         self._enough = enough
 
-    def offer(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot) -> None:
         self.heard.append(snapshot)
         self.at.append(time.monotonic())
         if len(self.heard) == self._enough:
@@ -70,7 +70,9 @@ class Listener:
 
 
 def lived(listener: Listener, interval_seconds: float) -> Listener:
-    sampler = Sampler(Reader(spawn), subjects=("host",), run_id="one life", labels={"rack": "a"})
+    sampler = Sampler(
+        Reader(spawn_worker), subjects=("host",), run_id="one life", labels={"rack": "a"}
+    )
     agent = Agent(sampler, [listener], interval_seconds=interval_seconds)
     with pytest.raises(Enough):
         agent.run()
@@ -92,5 +94,5 @@ def test_the_other_end_may_ask_for_slower_but_not_for_faster() -> None:
 
 
 def test_nobody_can_silence_an_agent_by_asking() -> None:
-    agent = Agent(Sampler(Reader(spawn)), [Listener(1, 1e9)], interval_seconds=2.0)
-    assert agent._wanted_interval_seconds() == MOST_INTERVAL_SECONDS
+    agent = Agent(Sampler(Reader(spawn_worker)), [Listener(1, 1e9)], interval_seconds=2.0)
+    assert agent._wanted_interval_seconds() == MAX_INTERVAL_SECONDS

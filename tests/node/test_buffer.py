@@ -12,26 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import UsageError
-from fleet_smi.node.buffer import Buffer
-from fleet_smi.node.spool import MOST_SAMPLES, Sample, Spool
+from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.spool import MAX_BATCH_SAMPLES, EncodedSample, Spool
 
 
-def sample(sequence: int, run_id: str = "run", weight: int = 0) -> Sample:
+def sample(sequence: int, run_id: str = "run", weight: int = 0) -> EncodedSample:
     # What does not compress, so that a bound is reached with few of them.
     body = {"run_id": run_id, "sequence": sequence, "rest": os.urandom(weight)}
-    return Sample(run_id, sequence, msgspec.msgpack.encode(body))
+    return EncodedSample(run_id, sequence, msgspec.msgpack.encode(body))
 
 
-def sequences(samples: list[Sample]) -> list[int]:
+def sequences(samples: list[EncodedSample]) -> list[int]:
     return [each.sequence for each in samples]
 
 
-def drained(buffer: Buffer) -> list[int]:
+def drained(buffer: ReportBuffer) -> list[int]:
     """All that goes out, in order, to a hub that keeps everything at once."""
     sent: list[int] = []
-    while batch := buffer.take():
+    while batch := buffer.next_batch():
         sent += sequences(batch)
-        buffer.delivered(batch[-1].sequence)
+        buffer.acknowledge(batch[-1].sequence)
     return sent
 
 
@@ -49,7 +49,7 @@ def stored(folder: Path) -> list[Path]:
 def test_samples_go_out_in_order_and_nothing_is_written_while_the_hub_is_there(
     spool: Spool, tmp_path: Path
 ) -> None:
-    buffer = Buffer(spool)
+    buffer = ReportBuffer(spool)
     for sequence in range(1, 6):
         buffer.add(sample(sequence))
     assert drained(buffer) == [1, 2, 3, 4, 5]
@@ -57,27 +57,27 @@ def test_samples_go_out_in_order_and_nothing_is_written_while_the_hub_is_there(
 
 
 def test_what_was_sent_and_not_kept_goes_out_again(spool: Spool) -> None:
-    buffer = Buffer(spool)
+    buffer = ReportBuffer(spool)
     for sequence in range(1, 6):
         buffer.add(sample(sequence))
-        buffer.take()
-        buffer.delivered(min(sequence, 3))
-    buffer.returned()
+        buffer.next_batch()
+        buffer.acknowledge(min(sequence, 3))
+    buffer.requeue()
     buffer.add(sample(6))
     assert drained(buffer) == [4, 5, 6]
 
 
 def test_what_was_taken_and_never_answered_goes_out_again(spool: Spool) -> None:
-    buffer = Buffer(spool)
+    buffer = ReportBuffer(spool)
     buffer.add(sample(1))
-    buffer.take()
-    buffer.returned()
+    buffer.next_batch()
+    buffer.requeue()
     assert drained(buffer) == [1]
 
 
 def test_while_the_hub_is_away_every_sample_is_on_disk_at_once(tmp_path: Path) -> None:
-    buffer = Buffer(Spool(str(tmp_path / "spool")))
-    buffer.returned()
+    buffer = ReportBuffer(Spool(str(tmp_path / "spool")))
+    buffer.requeue()
     for sequence in range(1, 4):
         buffer.add(sample(sequence))
     # Nobody closes it: this is what a killed agent leaves behind.
@@ -85,63 +85,63 @@ def test_while_the_hub_is_away_every_sample_is_on_disk_at_once(tmp_path: Path) -
     copy.mkdir(mode=0o700)
     for path in stored(tmp_path):
         (copy / path.name).write_bytes(path.read_bytes())
-    after = Buffer(Spool(str(copy)))
+    after = ReportBuffer(Spool(str(copy)))
     assert drained(after) == [1, 2, 3]
     after.close()
     buffer.close()
 
 
 def test_a_restarted_agent_sends_the_old_life_first(tmp_path: Path) -> None:
-    before = Buffer(Spool(str(tmp_path / "spool")))
+    before = ReportBuffer(Spool(str(tmp_path / "spool")))
     for sequence in range(1, 251):
         before.add(sample(sequence, "old"))
     before.close()
-    after = Buffer(Spool(str(tmp_path / "spool")))
+    after = ReportBuffer(Spool(str(tmp_path / "spool")))
     after.add(sample(1, "new"))
     sent = []
-    while batch := after.take():
+    while batch := after.next_batch():
         sent += [(each.run_id, each.sequence) for each in batch]
-        after.delivered(batch[-1].sequence)
+        after.acknowledge(batch[-1].sequence)
     assert sent == [*(("old", number) for number in range(1, 251)), ("new", 1)]
     after.close()
     assert stored(tmp_path) == []
 
 
 def test_what_was_back_filled_and_not_kept_goes_out_again_before_all_else(spool: Spool) -> None:
-    buffer = Buffer(spool)
+    buffer = ReportBuffer(spool)
     buffer.add(sample(1))
-    buffer.take()
-    buffer.delivered(None)
-    buffer.returned()
-    for sequence in range(2, 2 * MOST_SAMPLES):
+    buffer.next_batch()
+    buffer.acknowledge(None)
+    buffer.requeue()
+    for sequence in range(2, 2 * MAX_BATCH_SAMPLES):
         buffer.add(sample(sequence))
-    buffer.take()
-    buffer.delivered(None)
-    buffer.returned()
-    assert drained(buffer) == list(range(1, 2 * MOST_SAMPLES))
+    buffer.next_batch()
+    buffer.acknowledge(None)
+    buffer.requeue()
+    assert drained(buffer) == list(range(1, 2 * MAX_BATCH_SAMPLES))
 
 
 def test_a_sample_that_the_hub_will_never_have_is_given_up(spool: Spool) -> None:
-    buffer = Buffer(spool)
+    buffer = ReportBuffer(spool)
     buffer.add(sample(1))
-    buffer.take()
-    buffer.refused()
-    buffer.returned()
+    buffer.next_batch()
+    buffer.discard()
+    buffer.requeue()
     assert drained(buffer) == []
 
 
 def test_a_report_carries_no_more_than_its_bound(spool: Spool) -> None:
-    buffer = Buffer(spool)
+    buffer = ReportBuffer(spool)
     for sequence in range(1, 4):
         buffer.add(sample(sequence, weight=600_000))
-    assert sequences(buffer.take()) == [1]
+    assert sequences(buffer.next_batch()) == [1]
 
 
 def test_where_the_disk_is_full_samples_stay_in_memory_thinned_to_fit(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buffer = Buffer(spool)
-    buffer.returned()
+    buffer = ReportBuffer(spool)
+    buffer.requeue()
     monkeypatch.setattr(spool, "append", full)
     for sequence in range(1, 401):
         buffer.add(sample(sequence, weight=10_000))
@@ -152,17 +152,17 @@ def test_where_the_disk_is_full_samples_stay_in_memory_thinned_to_fit(
     assert sent == sorted(sent)
 
 
-def full(_: Sample) -> None:
+def full(_: EncodedSample) -> None:
     raise OSError(28, "No space left on device")
 
 
 def test_a_long_outage_is_thinned_not_cut_off(tmp_path: Path) -> None:
-    spool = Spool(str(tmp_path / "spool"), most_bytes=400_000)
-    buffer = Buffer(spool)
-    buffer.returned()
+    spool = Spool(str(tmp_path / "spool"), max_bytes=400_000)
+    buffer = ReportBuffer(spool)
+    buffer.requeue()
     for sequence in range(1, 2001):
         buffer.add(sample(sequence, weight=1000))
-    assert spool.stored_bytes <= 400_000
+    assert spool.size_bytes <= 400_000
     sent = drained(buffer)
     gaps = [later - earlier for earlier, later in pairwise(sent)]
     assert sent[0] == 1, "the beginning of the outage is still there"
@@ -171,8 +171,8 @@ def test_a_long_outage_is_thinned_not_cut_off(tmp_path: Path) -> None:
 
 
 def test_an_hour_at_two_seconds_fits_unthinned(spool: Spool) -> None:
-    buffer = Buffer(spool)
-    buffer.returned()
+    buffer = ReportBuffer(spool)
+    buffer.requeue()
     for sequence in range(1, 1801):
         buffer.add(sample(sequence, weight=2000))  # more than 8 GPUs and 10 processes take, packed
     assert drained(buffer) == list(range(1, 1801))
@@ -190,7 +190,7 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "spool").mkdir()
     (tmp_path / "spool" / "0000000000000007.samples").symlink_to(secret)
     spool = Spool(str(tmp_path / "spool"))
-    assert spool.load(7) == []
+    assert spool.load_segment(7) == []
     spool.close()
 
 
@@ -219,9 +219,9 @@ def test_a_torn_tail_costs_only_what_was_torn(
     kept = cut % (len(whole) + 1)
     segment.write_bytes(whole[:kept] + broken)
     again = Spool(str(folder / "spool"))
-    number = again.after(None)
+    number = again.next_segment(None)
     assert number is not None
-    found = sequences(again.load(number))
+    found = sequences(again.load_segment(number))
     again.close()
     assert found == list(range(1, len(found) + 1))
     assert len(found) >= 5 * kept // len(whole) - 1
@@ -232,26 +232,26 @@ def test_whatever_happens_no_sample_is_missing_in_the_end(
     tmp_path_factory: pytest.TempPathFactory, events: list[str]
 ) -> None:
     folder = str(tmp_path_factory.mktemp("any") / "spool")
-    buffer, known, flying, added = Buffer(Spool(folder)), set[int](), list[int](), 0
+    buffer, known, flying, added = ReportBuffer(Spool(folder)), set[int](), list[int](), 0
     safe: set[int] = set()
     for event in [*events, "lose"]:
         if event == "add":
             added += 1
             buffer.add(sample(added))
         elif event in ("send", "keep"):
-            batch = sequences(buffer.take())
+            batch = sequences(buffer.next_batch())
             known |= set(batch)
             flying += batch
             if event == "keep":
                 safe |= known
             if batch:
-                buffer.delivered(batch[-1] if event == "keep" else None)
+                buffer.acknowledge(batch[-1] if event == "keep" else None)
         elif event == "lose":
             known = set(safe)
-            buffer.returned()
+            buffer.requeue()
         else:
             buffer.close()
-            buffer = Buffer(Spool(folder))
+            buffer = ReportBuffer(Spool(folder))
     known |= set(drained(buffer))
     buffer.close()
     assert known == set(range(1, added + 1))

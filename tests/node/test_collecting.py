@@ -13,11 +13,11 @@ from msgspec.structs import asdict
 from fleet_smi.errors import CollectError, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.node import collecting
-from fleet_smi.node.collecting import QUICK, Sampler
-from fleet_smi.node.reader import Answer, Child, Reader, spawn
-from fleet_smi.node.reading import Request
+from fleet_smi.node.collecting import QUICK_SUBJECTS, Sampler
+from fleet_smi.node.reader import ProcessWorker, Reader, ReadResult, spawn_worker
+from fleet_smi.node.reading import ReadRequest
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
-from tests.machines import Machine, People, wait_until
+from tests.machines import SimulatedMachine, UserProcesses, wait_until
 
 
 class ScriptedReader(Reader):
@@ -28,20 +28,20 @@ class ScriptedReader(Reader):
         self.answers = answers
         self.asked: list[str] = []
 
-    def ask(
-        self, requests: Sequence[Request], patience_seconds: float, whole_seconds: float
-    ) -> list[Answer]:
+    def read(
+        self, requests: Sequence[ReadRequest], timeout_seconds: float, total_timeout_seconds: float
+    ) -> list[ReadResult]:
         return [self._answer(subject) for subject, _ in requests]
 
-    def _answer(self, subject: str) -> Answer:
+    def _answer(self, subject: str) -> ReadResult:
         self.asked.append(subject)
         answer = self.answers.get(subject, NotPresent(f"no {subject} here"))
         if isinstance(answer, CollectError):
-            return Answer(None, answer, 0.001)
-        return Answer(answer, None, 0.001)
+            return ReadResult(None, answer, 0.001)
+        return ReadResult(answer, None, 0.001)
 
     @staticmethod
-    def _nobody() -> Child:
+    def _nobody() -> ProcessWorker:
         raise AssertionError("a scripted reader starts no child")
 
 
@@ -90,13 +90,13 @@ def outcomes(snapshot: Snapshot) -> dict[str, str]:
 
 def test_people_are_joined_to_their_pids() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), processes={7: facts(time.time() - 60)})
-    (gpu,) = Sampler(reader).take().gpus
+    (gpu,) = Sampler(reader).sample().gpus
     assert [(one.user, one.gpu_memory_bytes) for one in gpu.processes or ()] == [("alice", GIB)]
 
 
 def test_a_pid_that_is_gone_or_reused_is_hidden_and_nobody_is_blamed() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), processes={7: None})
-    (gpu,) = Sampler(reader).take().gpus
+    (gpu,) = Sampler(reader).sample().gpus
     assert gpu.processes is not None
     (process,) = gpu.processes
     assert (process.hidden, process.user, process.uid, process.command) == (True, None, None, None)
@@ -105,14 +105,14 @@ def test_a_pid_that_is_gone_or_reused_is_hidden_and_nobody_is_blamed() -> None:
 
 def test_when_nobody_can_be_asked_about_pids_they_are_hidden() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), processes=ReadFailed("no /proc"))
-    snapshot = Sampler(reader).take()
+    snapshot = Sampler(reader).sample()
     assert [one.hidden for one in snapshot.gpus[0].processes or ()] == [True]
     assert outcomes(snapshot)["processes"] == "failed"
 
 
 def test_a_bug_in_one_collector_does_not_blind_the_node() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), amd={"nonsense": 1})
-    snapshot = Sampler(reader).take()
+    snapshot = Sampler(reader).sample()
     assert len(snapshot.gpus) == 1
     assert outcomes(snapshot)["amd"] == "failed"
     assert "bug" in next(run.detail for run in snapshot.runs if run.name == "amd")
@@ -120,16 +120,16 @@ def test_a_bug_in_one_collector_does_not_blind_the_node() -> None:
 
 def test_where_nvml_tells_nothing_else_is_asked() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)))
-    Sampler(reader).take()
+    Sampler(reader).sample()
     assert not {"nvidia_smi", "nvidia_kernel"} & set(reader.asked)
 
 
 def test_a_driver_that_fails_when_no_time_is_left_is_told_by_its_own_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collecting, "WHOLE_SECONDS", 0.0)
+    monkeypatch.setattr(collecting, "SAMPLE_TIMEOUT_SECONDS", 0.0)
     reader = ScriptedReader(nvidia=ReadFailed("NVML does not work"))
-    runs = {run.name: run.detail for run in Sampler(reader).take().runs}
+    runs = {run.name: run.detail for run in Sampler(reader).sample().runs}
     assert runs["nvidia"] == "NVML does not work"
     assert "nvidia_smi" not in runs
 
@@ -138,7 +138,7 @@ def test_a_device_without_a_uuid_is_its_nodes_own() -> None:
     unnamed = device(7)
     del unnamed["values"]["uuid"]
     reader = ScriptedReader(nvidia=nvidia(unnamed), host=HOST)
-    snapshot = Sampler(reader).take()
+    snapshot = Sampler(reader).sample()
     assert snapshot.gpus[0].uuid == f"GPU-of-unknown-uuid-0@{snapshot.node_id}"
     assert snapshot.gpus[0].uuid_is_made
 
@@ -146,14 +146,14 @@ def test_a_device_without_a_uuid_is_its_nodes_own() -> None:
 def test_a_node_that_does_not_tell_who_it_is_once_is_still_the_same() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), host=HOST)
     sampler = Sampler(reader)
-    first = sampler.take()
+    first = sampler.sample()
     reader.answers["host"] = NotAnswering("did not answer")
-    second = sampler.take()
+    second = sampler.sample()
     assert (second.node_id, second.name) == (first.node_id, first.name)
 
 
 def test_nvidia_smi_gives_up_before_it_is_given_up(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: SimulatedMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # NVML takes its time to fail, and then nvidia-smi hangs.
     folder = tmp_path / "bin"
@@ -162,15 +162,15 @@ def test_nvidia_smi_gives_up_before_it_is_given_up(
     program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    machine.play(Scenario(init="unknown", faults={"nvmlInit": "slow=1500"}))
+    machine.set_scenario(Scenario(init="unknown", faults={"nvmlInit": "slow=1500"}))
     snapshot = machine.snapshot()
     assert outcomes(snapshot)["nvidia_smi"] == "failed"
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
 
-def test_snapshots_are_numbered_and_carry_the_machines_name(machine: Machine) -> None:
-    machine.play(SimGpu())
+def test_snapshots_are_numbered_and_carry_the_machines_name(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu())
     first, second = machine.snapshot(), machine.snapshot()
     assert (first.sequence, second.sequence) == (1, 2)
     assert first.name == os.uname().nodename
@@ -197,8 +197,8 @@ def comparable(gpu: Gpu) -> dict[str, Any]:
 
 @pytest.mark.parametrize("driver", ["470.82.01", "535.161.07", "570.86.15", "590.48.01"])
 def test_nvml_and_nvidia_smi_tell_the_same(
-    machine: Machine,
-    people: People,
+    machine: SimulatedMachine,
+    people: UserProcesses,
     sim_lib: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -215,11 +215,11 @@ def test_nvml_and_nvidia_smi_tell_the_same(
         throttle="sw-power-cap",
         processes=[SimProcess(pid=people.start(), memory=19 * GIB)],
     )
-    machine.play(Scenario(gpus=[busy, SimGpu(memory_used=4 * MIB)], driver=driver))
+    machine.set_scenario(Scenario(gpus=[busy, SimGpu(memory_used=4 * MIB)], driver=driver))
     by_nvml = machine.snapshot()
     only_nvidia_smi(sim_lib, tmp_path / "bin", monkeypatch)
-    by_program = Sampler(Reader(spawn), subjects=QUICK)
-    second = by_program.take()
+    by_program = Sampler(Reader(spawn_worker), subjects=QUICK_SUBJECTS)
+    second = by_program.sample()
     by_program.close()
     assert outcomes(by_nvml)["nvidia"] == "ok"
     assert (outcomes(second)["nvidia"], outcomes(second)["nvidia_smi"]) == ("absent", "ok")
@@ -229,6 +229,6 @@ def test_nvml_and_nvidia_smi_tell_the_same(
 
 def test_a_hostile_name_of_the_node_is_cleaned() -> None:
     sampler = Sampler(ScriptedReader(host=HOST), name="gpu\x1b[31m\n07\udcff" + "x" * 100_000)
-    name = sampler.take().name
+    name = sampler.sample().name
     assert name.startswith("gpu [31m 07 xxx")
     assert len(name) <= 128

@@ -5,29 +5,29 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.errors import UsageError
-from fleet_smi.node.credential import Credentials
+from fleet_smi.node.credential import CredentialFile
 
 
 def test_a_credential_goes_to_no_other_hub(tmp_path: Path) -> None:
-    credentials = Credentials(str(tmp_path))
+    credentials = CredentialFile(str(tmp_path))
     credentials.store("https://one:7070", "secret")
-    assert credentials.of("https://one:7070") == "secret"
-    assert credentials.of("https://other:7070") is None
+    assert credentials.get("https://one:7070") == "secret"
+    assert credentials.get("https://other:7070") is None
 
 
 def test_a_credential_that_others_can_read_is_not_used(tmp_path: Path) -> None:
-    credentials = Credentials(str(tmp_path))
+    credentials = CredentialFile(str(tmp_path))
     credentials.store("https://one:7070", "secret")
     (tmp_path / "credential.json").chmod(0o644)
     with pytest.raises(UsageError, match="chmod 600"):
-        credentials.of("https://one:7070")
+        credentials.get("https://one:7070")
 
 
 def test_a_second_hub_does_not_cost_the_first_its_credential(tmp_path: Path) -> None:
-    credentials = Credentials(str(tmp_path / "state"))
+    credentials = CredentialFile(str(tmp_path / "state"))
     credentials.store("https://one:7070", "first")
     credentials.store("https://other:7070", "second")
-    assert credentials.of("https://one:7070") == "first"
+    assert credentials.get("https://one:7070") == "first"
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["credential.json"]
 
 
@@ -37,4 +37,4 @@ def test_a_file_that_is_not_what_it_was_is_told(tmp_path: Path, written: bytes) 
     path.write_bytes(written)
     path.chmod(0o600)
     with pytest.raises(UsageError, match="remove it and join anew"):
-        Credentials(str(tmp_path)).of("https://one:7070")
+        CredentialFile(str(tmp_path)).get("https://one:7070")

@@ -7,10 +7,10 @@ import subprocess
 import sys
 import threading
 
-from fleet_smi.node.inside import Inside
+from fleet_smi.node.inside import ThreadWorker
 from fleet_smi.node.reader import Reader
 from sim.scenario import Scenario, SimGpu
-from tests.machines import Machine, wait_until
+from tests.machines import SimulatedMachine, wait_until
 
 _BEGIN = """
 import sys
@@ -44,10 +44,10 @@ print("devices", len(answer.value["devices"]), flush=True)
 """
 
 
-def _played(machine: Machine, script: str, *scenarios: Scenario) -> list[str]:
+def _played(machine: SimulatedMachine, script: str, *scenarios: Scenario) -> list[str]:
     """What a program prints, which looks at one scenario after the other."""
     first, *others = scenarios
-    machine.play(first)
+    machine.set_scenario(first)
     with subprocess.Popen(
         [sys.executable, "-c", _BEGIN + script + "reader.close()"],
         env=machine.environment,
@@ -59,7 +59,7 @@ def _played(machine: Machine, script: str, *scenarios: Scenario) -> list[str]:
         assert running.stdout is not None
         lines = [running.stdout.readline().strip()]
         for scenario in others:
-            machine.play(scenario)
+            machine.set_scenario(scenario)
             running.stdin.write("\n")
             running.stdin.flush()
             lines.append(running.stdout.readline().strip())
@@ -67,13 +67,15 @@ def _played(machine: Machine, script: str, *scenarios: Scenario) -> list[str]:
     return lines
 
 
-def test_after_a_hang_a_process_asks_the_others_and_later_the_same(machine: Machine) -> None:
+def test_after_a_hang_a_process_asks_the_others_and_later_the_same(
+    machine: SimulatedMachine,
+) -> None:
     hung = Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"})
     answers = Scenario(gpus=[SimGpu(), SimGpu()])
     assert _played(machine, _AFTER_A_HANG, hung, answers) == ["hung", "devices 2"]
 
 
-def test_after_a_mismatch_a_process_loads_the_new_library(machine: Machine) -> None:
+def test_after_a_mismatch_a_process_loads_the_new_library(machine: SimulatedMachine) -> None:
     lines = _played(
         machine, _AFTER_A_MISMATCH, Scenario(init="mismatch"), Scenario(gpus=[SimGpu()])
     )
@@ -82,8 +84,8 @@ def test_after_a_mismatch_a_process_loads_the_new_library(machine: Machine) -> N
 
 def test_closing_leaves_no_thread() -> None:
     before = threading.active_count()
-    reader = Reader(Inside)
-    reader.ask([("host", {"root": "/"})], 10.0, 10.0)
+    reader = Reader(ThreadWorker)
+    reader.read([("host", {"root": "/"})], 10.0, 10.0)
     assert threading.active_count() == before + 1
     reader.close()
     wait_until(lambda: threading.active_count() == before)

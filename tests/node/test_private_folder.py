@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.errors import UsageError
-from fleet_smi.node.private_folder import private_folder
+from fleet_smi.node.private_folder import ensure_private_folder
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def mode(path: Path) -> int:
 def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     folder = tmp_path / "above" / "agent"
     for _ in range(2):
-        private_folder(str(folder))
+        ensure_private_folder(str(folder))
         assert mode(folder) == 0o700
 
 
@@ -31,10 +31,10 @@ def test_one_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "agent"
     folder.mkdir(0o777)
     with pytest.raises(UsageError, match=f"chmod go-w {folder}"):
-        private_folder(str(folder))
+        ensure_private_folder(str(folder))
 
 
 def test_what_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="give another --state"):
-        private_folder(str(tmp_path / "file" / "agent"))
+        ensure_private_folder(str(tmp_path / "file" / "agent"))

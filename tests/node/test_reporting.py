@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.client.connection import Connection
+from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import Unreachable
-from fleet_smi.node.credential import Credentials
-from fleet_smi.node.reporting import Reporter
-from tests.client.peers import Peer, said
+from fleet_smi.node.credential import CredentialFile
+from fleet_smi.node.reporting import HubSession
+from tests.client.peers import ScriptedServer, http_response
 
 BODIES = [b"", b"<html>", b"[]", b"\xff", b'{"hub":1}', b'{"error":' * 5000, bytes(1 << 17)]
 
@@ -20,8 +20,11 @@ BODIES = [b"", b"<html>", b"[]", b"\xff", b'{"hub":1}', b'{"error":' * 5000, byt
 def test_what_is_no_hub_is_unreachable(
     tmp_path: Path, status: str, body: bytes, join_token: str | None
 ) -> None:
-    with Peer([said(body, status)]) as peer, closing(Connection(peer.url)) as connection:
-        reporter = Reporter(connection, Credentials(str(tmp_path)), join_token)
+    with (
+        ScriptedServer([http_response(body, status)]) as peer,
+        closing(HubConnection(peer.url)) as connection,
+    ):
+        reporter = HubSession(connection, CredentialFile(str(tmp_path)), join_token)
         with pytest.raises(Unreachable, match=f"^hub {peer.url}"):
-            reporter.report([], "id", "name")
+            reporter.send_report([], "id", "name")
     assert not any(tmp_path.iterdir())

@@ -10,7 +10,7 @@ Content = str | bytes | Path | None
 """A file's text or bytes, a link's target, or `None` for a folder."""
 
 
-def plant(root: Path, files: Mapping[str, Content]) -> str:
+def write_tree(root: Path, files: Mapping[str, Content]) -> str:
     """Make the files below `root` and return it as a binding takes it."""
     for name, content in files.items():
         path = root / name
@@ -24,7 +24,7 @@ def plant(root: Path, files: Mapping[str, Content]) -> str:
     return str(root)
 
 
-def card(
+def drm_card(
     driver: str,
     pci_id: str = "1002:744C",
     pci: str = "0000:03:00.0",
@@ -44,7 +44,7 @@ def card(
     return found | {f"{device}/{name}": content for name, content in (files or {}).items()}
 
 
-def client(pid: int, node: str, descriptor: int = 5, **fields: str) -> dict[str, Content]:
+def drm_client(pid: int, node: str, descriptor: int = 5, **fields: str) -> dict[str, Content]:
     """Return the files of a process that has a GPU's device file open."""
     written = {"drm-client-id": "7", **{k.replace("_", "-"): v for k, v in fields.items()}}
     text = "pos:\t0\nflags:\t02100002\n" + "".join(f"{k}:\t{v}\n" for k, v in written.items())
@@ -56,21 +56,21 @@ def client(pid: int, node: str, descriptor: int = 5, **fields: str) -> dict[str,
     }
 
 
-def captured(folder: str) -> list[Path]:
+def capture_paths(folder: str) -> list[Path]:
     """Return what is in a folder of captures; none where there are no captures."""
     captures = os.environ.get("FLEET_SMI_CAPTURES")
     path = Path(captures or "/nonexistent", folder)
     return sorted(path.iterdir()) if captures and path.is_dir() else []
 
 
-def machine(root: Path, capture: Path) -> str:
+def link_capture(root: Path, capture: Path) -> str:
     """Put a captured machine's cards and compute driver where they were."""
     cards = {f"sys/class/drm/{path.name}": path for path in capture.glob("card*")}
     kfd = {"sys/class/kfd/kfd": capture / "kfd"} if (capture / "kfd").is_dir() else {}
-    return plant(root, cards | kfd)
+    return write_tree(root, cards | kfd)
 
 
-def watch_opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def record_opened_paths(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that every path opened from now on is added to."""
     opened: list[str] = []
     real = os.open

@@ -5,15 +5,15 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-GRAVE = ("serious", "critical")
+BLOCKING_IMPACTS = ("serious", "critical")
 
 
-def barriers(page: Page, part: str | None = None) -> list[str]:
+def accessibility_violations(page: Page, selector: str | None = None) -> list[str]:
     """What axe finds on the page, or a part of it, that would shut somebody out."""
-    found: list[dict[str, Any]] = Axe().run(page, part).response["violations"]
+    found: list[dict[str, Any]] = Axe().run(page, selector).response["violations"]
     return [
         f"{one['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
         for one in found
-        if one["impact"] in GRAVE
+        if one["impact"] in BLOCKING_IMPACTS
         for node in one["nodes"]
     ]

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
-from fleet_smi.server.page_files import INDEX, page_files
+from fleet_smi.server.page_files import INDEX_FILE, page_files
 from tests.page import fleets, people
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 NewPage = Callable[..., Page]
-DESK = {"width": 1440, "height": 900}
+DESKTOP_VIEWPORT = {"width": 1440, "height": 900}
 CLIPBOARD = ["clipboard-read", "clipboard-write"]
 
 
@@ -34,7 +34,7 @@ def browser() -> Iterator[Browser]:
     """
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     _unless(program is not None, "no Chromium on this machine: install it to test the page")
-    _unless(INDEX in page_files(), "the page is not built: `make page` builds it")
+    _unless(INDEX_FILE in page_files(), "the page is not built: `make page` builds it")
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-gpu"]
@@ -44,36 +44,38 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
     """A hub that knows nobody yet."""
-    with RunningHub(tmp_path / "hub") as running:
+    with ThreadedHub(tmp_path / "hub") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     """A hub with one of everything, for tests that only look."""
-    with RunningHub(tmp_path_factory.mktemp("lab")) as running:
-        fleets.fill(running)
-        people.welcome(running)
+    with ThreadedHub(tmp_path_factory.mktemp("lab")) as running:
+        fleets.report_fleet(running)
+        people.add_accounts(running)
         yield running
 
 
 @pytest.fixture
 def new_page(browser: Browser) -> Iterator[NewPage]:
     """Opens pages of the test's own."""
-    with watched(browser) as opened:
+    with checked_pages(browser) as opened:
         yield opened
 
 
 @contextmanager
-def watched(browser: Browser) -> Iterator[NewPage]:
+def checked_pages(browser: Browser) -> Iterator[NewPage]:
     """Opens pages on which nothing may go wrong unseen: no error, no refusal by the policy."""
     contexts = []
     wrong: list[str] = []
 
     def opened(**options: Any) -> Page:
-        context = browser.new_context(**({"viewport": DESK, "permissions": CLIPBOARD} | options))
+        context = browser.new_context(
+            **({"viewport": DESKTOP_VIEWPORT, "permissions": CLIPBOARD} | options)
+        )
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)

@@ -10,7 +10,7 @@ from fleet_smi.model.units import GIB
 from tests.builders import HOUR, MINUTE, gpu, instance, process, snapshot
 from tests.hub.scripted import ScriptedSource
 from tests.machines import wait_until
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 COMMAND = "python train.py --data /home/alice/secret-project"
 COUNTS = {"free": 3, "busy": 2, "held": 1, "ghost": 1, "broken": 1, "unknown": 1, "leased": 1}
@@ -20,27 +20,27 @@ _A100 = {"name": "NVIDIA A100-SXM4-40GB", "memory_total_bytes": 40 * GIB}
 _MINUTES_IDLE = 12
 
 
-def fill(hub: RunningHub) -> None:
+def report_fleet(hub: ThreadedHub) -> None:
     """Let the whole lab report to a hub, and wait until it has judged it."""
     hub.report(*_idle_for_minutes(_first()), token=hub.join("id-of-gpu01", "gpu01"))
-    hub.add(_report(_a100(0), _a100(1), node="gpu02", labels={"rack": "a"}))
-    hub.add(_report(_broken(), _ghost(), _closed(), node="gpu03", labels={"rack": "b"}))
-    hub.add(_report(gpu(0, uuid="GPU-silent"), node="gpu04", interval_seconds=0.1))
-    hub.add(_report(node="cpu01"))
-    wait_until(lambda: counts(hub) == COUNTS)
+    hub.join_and_report(_report(_a100(0), _a100(1), node="gpu02", labels={"rack": "a"}))
+    hub.join_and_report(_report(_broken(), _ghost(), _closed(), node="gpu03", labels={"rack": "b"}))
+    hub.join_and_report(_report(gpu(0, uuid="GPU-silent"), node="gpu04", interval_seconds=0.1))
+    hub.join_and_report(_report(node="cpu01"))
+    wait_until(lambda: state_counts(hub) == COUNTS)
 
 
-def crowd(folder: Path, nodes: int) -> RunningHub:
+def hub_with_nodes(folder: Path, nodes: int) -> ThreadedHub:
     """A hub with so many nodes, each with a GPU that somebody of its own is on."""
     source = ScriptedSource()
     for at in range(nodes):
         on_it = gpu(0, uuid=f"GPU-{at}", processes=(process(user=f"user{at}"),))
         report = _report(on_it, node=f"gpu{at:03}")
-        source.put(Delivery(source=source.name, target=report.name, what=report))
-    return RunningHub(folder, [source])
+        source.put(Delivery(source=source.name, target=report.name, result=report))
+    return ThreadedHub(folder, [source])
 
 
-def counts(hub: RunningHub) -> dict[str, int]:
+def state_counts(hub: ThreadedHub) -> dict[str, int]:
     """How many GPUs of each state the hub itself tells."""
     summary = hub.fleet().summary
     return {state: getattr(summary, state) for state in COUNTS}

@@ -10,7 +10,7 @@ from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 from fleet_smi.model.units import GIB
 from tests.builders import HOUR, MINUTE, gpu, process, snapshot
 from tests.machines import wait_until
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 HOURS = 3
 COMMAND = "python train.py --large"
@@ -19,7 +19,7 @@ _AWAY = range(60, 90)
 """So many minutes ago the second node was not heard."""
 
 
-def fill(hub: RunningHub) -> None:
+def report_history(hub: ThreadedHub) -> None:
     """Let two nodes tell what they saw, and wait until it is written down."""
     now = time.time()
     hub.report(
@@ -33,13 +33,13 @@ def fill(hub: RunningHub) -> None:
     wait_until(lambda: _rows(hub) == 4)
 
 
-def latest() -> Snapshot:
+def latest_snapshot() -> Snapshot:
     """What the first node says now."""
     return _first(time.time(), 0)
 
 
-def _rows(hub: RunningHub) -> int:
-    answer = hub.ask("GET", "/api/v1/history/strips?since=3h&columns=60")
+def _rows(hub: ThreadedHub) -> int:
+    answer = hub.request("GET", "/api/v1/history/strips?since=3h&columns=60")
     if answer.status != 200:
         return 0
     told = msgspec.json.decode(answer.body, type=Strips)

@@ -2,20 +2,20 @@
 
 from playwright.sync_api import Page
 
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 ADMIN, VIEWER = "ada", "vic"
 PASSWORD = "correct horse battery"
 
 
-def welcome(hub: RunningHub) -> None:
+def add_accounts(hub: ThreadedHub) -> None:
     """Give both an account."""
     hub.server.credentials.users.add(ADMIN, PASSWORD, "admin")
     hub.server.credentials.users.add(VIEWER, PASSWORD, "viewer")
     hub.server.credentials.refresh()
 
 
-def sign_in(page: Page, hub: RunningHub, name: str) -> None:
+def sign_in(page: Page, hub: ThreadedHub, name: str) -> None:
     """Sign in without the form, and open the grid."""
     answer = page.request.post(
         f"{hub.url}/api/v1/session",
@@ -26,7 +26,7 @@ def sign_in(page: Page, hub: RunningHub, name: str) -> None:
     page.goto(hub.url)
 
 
-def fill_in(page: Page, name: str, password: str) -> None:
+def submit_sign_in(page: Page, name: str, password: str) -> None:
     """Fill in the form, and send it."""
     page.get_by_label("Name").fill(name)
     page.get_by_label("Password").fill(password)

@@ -6,7 +6,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.page.fleets import COMMAND
 from tests.page.people import ADMIN, sign_in
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 
 def _fact(page: Page, name: str) -> Locator:
@@ -14,7 +14,7 @@ def _fact(page: Page, name: str) -> Locator:
     return page.locator("dl.facts > div").filter(has=page.get_by_text(name, exact=True))
 
 
-def test_a_node_tells_its_facts(lab: RunningHub, page: Page) -> None:
+def test_a_node_tells_its_facts(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     page.get_by_role("grid").get_by_role("link", name="gpu01").click()
     expect(page.get_by_role("heading", name="gpu01", level=1)).to_be_visible()
@@ -29,7 +29,7 @@ def test_a_node_tells_its_facts(lab: RunningHub, page: Page) -> None:
         expect(_fact(page, name)).to_contain_text(words)
 
 
-def test_a_node_has_its_last_hour_as_plots_and_who_had_it(lab: RunningHub, page: Page) -> None:
+def test_a_node_has_its_last_hour_as_plots_and_who_had_it(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu01")
     for title in ("Utilisation", "Memory", "Power", "Temperature", "CPU", "Host memory"):
         figure = page.get_by_role("figure").filter(has=page.get_by_text(title, exact=True))
@@ -37,7 +37,7 @@ def test_a_node_has_its_last_hour_as_plots_and_who_had_it(lab: RunningHub, page:
     expect(page.get_by_role("img", name=re.compile("^GPU 2: bob, "))).not_to_have_count(0)
 
 
-def test_a_node_lists_its_processes_and_how_it_was_read(lab: RunningHub, page: Page) -> None:
+def test_a_node_lists_its_processes_and_how_it_was_read(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu01")
     processes = page.get_by_role("region", name="Processes")
     for user, memory in {"alice": "16 G", "bob": "16 G", "carol": "4 G"}.items():
@@ -45,7 +45,7 @@ def test_a_node_lists_its_processes_and_how_it_was_read(lab: RunningHub, page: P
     expect(page.get_by_role("listitem").filter(has_text="nvidia")).to_contain_text("read in 4.0 ms")
 
 
-def test_another_gpu_of_a_node_is_chosen_by_a_click(lab: RunningHub, page: Page) -> None:
+def test_another_gpu_of_a_node_is_chosen_by_a_click(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu01")
     chosen = page.get_by_role("group", name="Choose a GPU")
     expect(chosen.get_by_role("button", pressed=True)).to_have_accessible_name(
@@ -57,7 +57,7 @@ def test_another_gpu_of_a_node_is_chosen_by_a_click(lab: RunningHub, page: Page)
     expect(page.get_by_role("heading", name="gpu01 GPU 1", level=1)).to_be_visible()
 
 
-def test_a_gpu_tells_its_facts_its_people_and_its_last_hour(lab: RunningHub, page: Page) -> None:
+def test_a_gpu_tells_its_facts_its_people_and_its_last_hour(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/gpu/GPU-of-alice")
     facts = {"Memory": "16 / 80 GiB", "Power": "512 / 700 W", "Temperature": "33 °C"}
     for name, words in facts.items():
@@ -66,13 +66,13 @@ def test_a_gpu_tells_its_facts_its_people_and_its_last_hour(lab: RunningHub, pag
     expect(page.get_by_role("figure").locator("canvas")).to_have_count(5)
 
 
-def test_a_gpu_in_parts_tells_of_each_part(lab: RunningHub, page: Page) -> None:
+def test_a_gpu_in_parts_tells_of_each_part(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/gpu/GPU-in-parts")
     expect(page.get_by_role("listitem").filter(has_text="1g.10gb, busy")).to_be_visible()
     expect(page.get_by_role("listitem").filter(has_text="2g.20gb, free")).to_be_visible()
 
 
-def test_the_command_line_of_a_process_is_for_admins(lab: RunningHub, page: Page) -> None:
+def test_the_command_line_of_a_process_is_for_admins(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/gpu/GPU-of-alice")
     row = page.get_by_role("row").filter(has_text="alice")
     expect(row).to_contain_text("python")
@@ -82,13 +82,13 @@ def test_the_command_line_of_a_process_is_for_admins(lab: RunningHub, page: Page
     expect(row).to_contain_text(COMMAND)
 
 
-def test_a_node_without_a_gpu_has_a_page_too(lab: RunningHub, page: Page) -> None:
+def test_a_node_without_a_gpu_has_a_page_too(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-cpu01")
     expect(_fact(page, "Model")).to_contain_text("no GPU")
     expect(page.get_by_text("The machine itself")).to_be_visible()
 
 
-def test_a_gpu_in_parts_is_in_parts_on_the_page_of_its_node(lab: RunningHub, page: Page) -> None:
+def test_a_gpu_in_parts_is_in_parts_on_the_page_of_its_node(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu01")
     parts = page.get_by_role("button", name=re.compile("GPU 3, busy, carol.*2 instances"))
     expect(parts.locator(".glyph")).to_have_count(2)
@@ -97,14 +97,14 @@ def test_a_gpu_in_parts_is_in_parts_on_the_page_of_its_node(lab: RunningHub, pag
     expect(page.get_by_text("GPU 3 cannot tell, its siblings are behind")).to_be_visible()
 
 
-def test_a_silent_node_keeps_its_page_and_says_so(lab: RunningHub, page: Page) -> None:
+def test_a_silent_node_keeps_its_page_and_says_so(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu04")
     expect(_fact(page, "Last report")).to_contain_text("silent")
     expect(page.get_by_role("button", name="gpu04 GPU 0, unknown")).to_contain_text("was free")
     expect(page.get_by_text(re.compile("^GPU 0 is unknown: silent for"))).to_be_visible()
 
 
-def test_what_is_not_there_is_said_with_a_way_back(lab: RunningHub, page: Page) -> None:
+def test_what_is_not_there_is_said_with_a_way_back(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/nowhere")
     expect(page.get_by_role("heading", name="There is no such machine here")).to_be_visible()
     page.goto(f"{lab.url}/#/gpu/GPU-nowhere")

@@ -9,16 +9,18 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.builders import gpu, process
-from tests.server.hubs import RunningHub
-from tests.server.routes.nodes_of import now
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.nodes_of import snapshot_now
 
 
 @pytest.fixture
-def shown(hub: RunningHub, page: Page) -> Iterator[Page]:
+def shown(hub: ThreadedHub, page: Page) -> Iterator[Page]:
     """The table of four GPUs: two of gpu01 free, two of gpu02 with alice and with nobody."""
-    hub.add(now("gpu01", gpu(0), gpu(1), labels={"rack": "a"}))
+    hub.join_and_report(snapshot_now("gpu01", gpu(0), gpu(1), labels={"rack": "a"}))
     busy = gpu(0, uuid="GPU-busy", name="NVIDIA A100-SXM4-80GB", processes=(process(),))
-    hub.add(now("gpu02", busy, gpu(1, uuid="GPU-last", name="=A100"), labels={"rack": "b"}))
+    hub.join_and_report(
+        snapshot_now("gpu02", busy, gpu(1, uuid="GPU-last", name="=A100"), labels={"rack": "b"})
+    )
     page.goto(f"{hub.url}/#/table")
     expect(rows(page)).to_have_count(4)
     yield page
@@ -44,7 +46,7 @@ def test_a_slash_leads_to_the_box_and_what_is_typed_narrows_and_is_in_the_addres
     expect(box(shown)).not_to_be_focused()
 
 
-def test_an_address_with_a_filter_shows_what_it_showed(hub: RunningHub, shown: Page) -> None:
+def test_an_address_with_a_filter_shows_what_it_showed(hub: ThreadedHub, shown: Page) -> None:
     shown.goto(f"{hub.url}/#/table?q=user:alice")
     shown.reload()
     expect(rows(shown)).to_have_count(1)
@@ -133,10 +135,12 @@ def read(page: Page) -> str:
     return text
 
 
-def test_of_thousands_of_gpus_only_the_rows_in_sight_are_drawn(hub: RunningHub, page: Page) -> None:
+def test_of_thousands_of_gpus_only_the_rows_in_sight_are_drawn(
+    hub: ThreadedHub, page: Page
+) -> None:
     for at in range(20):
         cards = [gpu(index, uuid=f"GPU-{at}-{index}") for index in range(64)]
-        hub.add(now(f"big{at:02}", *cards))
+        hub.join_and_report(snapshot_now(f"big{at:02}", *cards))
     page.goto(f"{hub.url}/#/table")
     expect(page.get_by_text("1,280 GPUs")).to_be_visible()
     assert rows(page).count() < 80

@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.page.fleets import COMMAND, COUNTS
 from tests.page.people import ADMIN, sign_in
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 INKED = """canvas => {
     const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
@@ -16,7 +16,7 @@ INKED = """canvas => {
 
 
 @pytest.fixture
-def grid(lab: RunningHub, page: Page) -> Locator:
+def grid(lab: ThreadedHub, page: Page) -> Locator:
     """The grid of the lab, with all its cells."""
     page.goto(lab.url)
     found = page.get_by_role("grid", name="GPUs by node")
@@ -104,7 +104,7 @@ def test_a_viewer_sees_the_name_of_a_program_and_no_more(grid: Locator, page: Pa
     expect(process).not_to_contain_text("train.py")
 
 
-def test_an_admin_sees_the_whole_command(lab: RunningHub, page: Page) -> None:
+def test_an_admin_sees_the_whole_command(lab: ThreadedHub, page: Page) -> None:
     sign_in(page, lab, ADMIN)
     _cell(page, "gpu01 GPU 1").click()
     expect(_card(page, "gpu01 GPU 1")).to_contain_text(COMMAND)
@@ -215,7 +215,7 @@ def test_the_heat_map_is_drawn_and_walked_by_keys(grid: Locator, page: Page) -> 
     expect(page).to_have_url(re.compile("#/gpu/GPU-of-alice$"))
 
 
-def test_what_does_not_match_the_filter_steps_back(lab: RunningHub, page: Page) -> None:
+def test_what_does_not_match_the_filter_steps_back(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/?q=user:alice")
     expect(page.locator(".cell.dimmed")).to_have_count(sum(COUNTS.values()) - 1)
     expect(_cell(page, "gpu01 GPU 1")).not_to_have_class(re.compile("dimmed"))

@@ -12,32 +12,32 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.builders import MINUTE
 from tests.page import pasts
-from tests.page.barriers import barriers
-from tests.page.conftest import NewPage, watched
-from tests.page.views import fits
-from tests.server.hubs import RunningHub
+from tests.page.barriers import accessibility_violations
+from tests.page.conftest import NewPage, checked_pages
+from tests.page.views import fits_viewport
+from tests.server.hubs import ThreadedHub
 
 DAY = 86400.0
 PNG = b"\x89PNG"
 
 
 @pytest.fixture(scope="module")
-def remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+def remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     """A hub that knows what happened in the last three hours."""
-    with RunningHub(tmp_path_factory.mktemp("remembered")) as hub:
-        pasts.fill(hub)
+    with ThreadedHub(tmp_path_factory.mktemp("remembered")) as hub:
+        pasts.report_history(hub)
         yield hub
 
 
 @pytest.fixture(scope="module")
 def desk(browser: Browser) -> Iterator[Page]:
     """One page for all tests: another address of the same hub does not load it anew."""
-    with watched(browser) as opened:
+    with checked_pages(browser) as opened:
         yield opened()
 
 
 @pytest.fixture
-def page(desk: Page, remembered: RunningHub) -> Page:
+def page(desk: Page, remembered: ThreadedHub) -> Page:
     """The page as it stands before the whole fleet, whatever was looked at before."""
     desk.goto(f"{remembered.url}/#/")
     return desk
@@ -46,7 +46,7 @@ def page(desk: Page, remembered: RunningHub) -> Page:
 @pytest.fixture(scope="module")
 def phone(browser: Browser) -> Iterator[Page]:
     """The same on a phone."""
-    with watched(browser) as opened:
+    with checked_pages(browser) as opened:
         yield opened(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
 
 
@@ -65,7 +65,7 @@ def _blocks(page: Page, words: str) -> Locator:
     return page.get_by_role("img", name=re.compile(words))
 
 
-def test_the_heat_strip_tells_who_had_what(remembered: RunningHub, page: Page) -> None:
+def test_the_heat_strip_tells_who_had_what(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/history?range=6h")
     expect(_blocks(page, "gpu01 GPU 0–1: alice, busy")).to_have_text("alice")
     expect(_blocks(page, "gpu01 GPU 0: bob, held")).to_have_text("bob idle")
@@ -74,13 +74,13 @@ def test_the_heat_strip_tells_who_had_what(remembered: RunningHub, page: Page) -
     expect(gpu02.get_by_role("link", name="carol")).to_be_visible()
 
 
-def test_the_strip_is_of_what_the_filter_leaves(remembered: RunningHub, page: Page) -> None:
+def test_the_strip_is_of_what_the_filter_leaves(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/history?range=6h&q=user:carol")
     expect(page.get_by_role("region", name="gpu02")).to_be_visible()
     expect(page.get_by_role("region", name="gpu01")).to_have_count(0)
 
 
-def test_a_click_on_the_strip_shows_that_moment(remembered: RunningHub, page: Page) -> None:
+def test_a_click_on_the_strip_shows_that_moment(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/history?range=6h")
     _blocks(page, "gpu01 GPU 0–1: alice, busy").click()
     expect(page).to_have_url(re.compile(r"#/history\?at=[-\dT:]+Z&range=6h$"))
@@ -89,7 +89,7 @@ def test_a_click_on_the_strip_shows_that_moment(remembered: RunningHub, page: Pa
     expect(gpu01.get_by_role("link", name="alice")).to_have_count(2)
 
 
-def test_keys_step_through_time_and_lead_back(remembered: RunningHub, page: Page) -> None:
+def test_keys_step_through_time_and_lead_back(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/history?range=1h")
     expect(_blocks(page, "carol").first).to_be_visible()
     page.keyboard.press("ArrowLeft")
@@ -104,7 +104,7 @@ def test_keys_step_through_time_and_lead_back(remembered: RunningHub, page: Page
     expect(page.get_by_text("Viewing")).to_have_count(0)
 
 
-def test_playing_goes_on_to_now(remembered: RunningHub, page: Page) -> None:
+def test_playing_goes_on_to_now(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/history?range=1h&at={_ago(1)}")
     past = page.get_by_role("region", name="The past")
     expect(past).to_contain_text("2 of 2 nodes were reporting")
@@ -113,7 +113,7 @@ def test_playing_goes_on_to_now(remembered: RunningHub, page: Page) -> None:
     expect(past).to_have_count(0)
 
 
-def test_every_view_shows_the_moment_of_the_address(remembered: RunningHub, page: Page) -> None:
+def test_every_view_shows_the_moment_of_the_address(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/?at={_ago(75)}")
     expect(page.get_by_text(re.compile("1 of 2 nodes was reporting"))).to_be_visible()
     expect(page.get_by_role("gridcell", name="gpu01 GPU 1, busy, alice")).to_be_visible()
@@ -127,7 +127,7 @@ def test_every_view_shows_the_moment_of_the_address(remembered: RunningHub, page
     expect(page.get_by_text("2 people have 2 GPUs now.")).to_be_visible()
 
 
-def test_the_slider_is_a_way_into_the_past(remembered: RunningHub, page: Page) -> None:
+def test_the_slider_is_a_way_into_the_past(remembered: ThreadedHub, page: Page) -> None:
     page.goto(remembered.url)
     slider = page.get_by_role("slider", name="The moment that is shown")
     slider.press("ArrowLeft")
@@ -137,7 +137,7 @@ def test_the_slider_is_a_way_into_the_past(remembered: RunningHub, page: Page) -
     expect(page.get_by_role("region", name="The past")).to_have_count(0)
 
 
-def test_nothing_moves_when_the_slider_comes(remembered: RunningHub, new_page: NewPage) -> None:
+def test_nothing_moves_when_the_slider_comes(remembered: ThreadedHub, new_page: NewPage) -> None:
     page = new_page()
     asked: list[Route] = []
 
@@ -155,13 +155,13 @@ def test_nothing_moves_when_the_slider_comes(remembered: RunningHub, new_page: N
 
 
 def test_a_moment_before_all_that_is_kept_is_said_to_be_so(
-    remembered: RunningHub, page: Page
+    remembered: ThreadedHub, page: Page
 ) -> None:
     page.goto(f"{remembered.url}/#/?at=2020-01-01T00:00Z")
     expect(page.get_by_text("nothing is kept from before")).to_be_visible()
 
 
-def test_a_node_has_plots_of_any_range_with_who_had_it(remembered: RunningHub, page: Page) -> None:
+def test_a_node_has_plots_of_any_range_with_who_had_it(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/node/id-of-gpu01")
     expect(page.get_by_text("last hour").first).to_be_visible()
     page.get_by_role("button", name="6 h").click()
@@ -173,7 +173,7 @@ def test_a_node_has_plots_of_any_range_with_who_had_it(remembered: RunningHub, p
         expect(figure.locator("canvas")).to_be_visible()
 
 
-def test_a_part_of_a_plot_is_looked_at_more_closely(remembered: RunningHub, page: Page) -> None:
+def test_a_part_of_a_plot_is_looked_at_more_closely(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/gpu/GPU-0-of-gpu01?range=6h")
     plot = page.locator(".u-over").first
     plot.scroll_into_view_if_needed()
@@ -187,7 +187,7 @@ def test_a_part_of_a_plot_is_looked_at_more_closely(remembered: RunningHub, page
     expect(page.get_by_role("button", name="All of it")).to_have_count(0)
 
 
-def test_what_is_plotted_can_be_saved(remembered: RunningHub, page: Page, tmp_path: Path) -> None:
+def test_what_is_plotted_can_be_saved(remembered: ThreadedHub, page: Page, tmp_path: Path) -> None:
     page.goto(f"{remembered.url}/#/gpu/GPU-0-of-gpu01?range=6h")
     expect(page.locator("figure canvas").first).to_be_visible()
     for name in ("CSV", "PNG"):
@@ -200,7 +200,7 @@ def test_what_is_plotted_can_be_saved(remembered: RunningHub, page: Page, tmp_pa
     assert (tmp_path / "PNG").read_bytes().startswith(PNG)
 
 
-def test_people_are_told_with_what_they_came_to(remembered: RunningHub, page: Page) -> None:
+def test_people_are_told_with_what_they_came_to(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/people?range=24h")
     alice = page.get_by_role("row").filter(has_text="alice")
     expect(alice).to_contain_text("4.0")
@@ -210,7 +210,7 @@ def test_people_are_told_with_what_they_came_to(remembered: RunningHub, page: Pa
     expect(page.get_by_role("row").filter(has_text="gpu02")).to_contain_text("2.5")
 
 
-def test_people_are_told_of_any_days(remembered: RunningHub, page: Page) -> None:
+def test_people_are_told_of_any_days(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/people")
     page.get_by_role("button", name="Range…").click()
     first, last = (_day(time.time() - days * DAY) for days in (2, 0))
@@ -220,7 +220,7 @@ def test_people_are_told_of_any_days(remembered: RunningHub, page: Page) -> None
     expect(page.get_by_role("row").filter(has_text="alice")).to_contain_text("4.0")
 
 
-def test_a_person_has_jobs_and_a_job_has_advice(remembered: RunningHub, page: Page) -> None:
+def test_a_person_has_jobs_and_a_job_has_advice(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/people")
     page.get_by_role("link", name="bob").click()
     expect(page.get_by_role("heading", name="bob", level=1)).to_be_visible()
@@ -231,36 +231,36 @@ def test_a_person_has_jobs_and_a_job_has_advice(remembered: RunningHub, page: Pa
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_neither_the_past_nor_a_job_shuts_anybody_out(
-    remembered: RunningHub, page: Page, theme: Literal["light", "dark"]
+    remembered: ThreadedHub, page: Page, theme: Literal["light", "dark"]
 ) -> None:
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     page.goto(f"{remembered.url}/#/history?range=6h&at={_ago(75)}")
     expect(page.get_by_text(re.compile("1 of 2 nodes was reporting"))).to_be_visible()
     expect(_blocks(page, "alice").first).to_be_visible()
-    assert barriers(page) == []
+    assert accessibility_violations(page) == []
     page.goto(f"{remembered.url}/#/person/alice")
     page.get_by_role("listitem").get_by_role("link", name="python").click()
     expect(page.get_by_role("region", name="Its GPUs")).to_be_visible()
-    assert barriers(page) == []
+    assert accessibility_violations(page) == []
 
 
 @pytest.mark.parametrize("address", ["history?range=6h&at={}", "?at={}", "people?at={}"])
 def test_on_a_phone_nothing_of_the_past_runs_out_of_the_screen(
-    remembered: RunningHub, phone: Page, address: str
+    remembered: ThreadedHub, phone: Page, address: str
 ) -> None:
     phone.goto(f"{remembered.url}/#/{address.format(_ago(75))}")
     expect(phone.get_by_text(re.compile("1 of 2 nodes was reporting"))).to_be_visible()
     expect(phone.get_by_text("alice").first).to_be_visible()
-    assert fits(phone)
+    assert fits_viewport(phone)
 
 
-def test_a_job_that_is_not_there_is_said_so(remembered: RunningHub, page: Page) -> None:
+def test_a_job_that_is_not_there_is_said_so(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/job/0-nothing")
     expect(page.get_by_role("heading", name="There is no such job here")).to_be_visible()
 
 
 def test_the_card_of_a_gpu_has_its_last_hour_and_asks_for_it_once_a_node(
-    remembered: RunningHub, page: Page
+    remembered: ThreadedHub, page: Page
 ) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -274,8 +274,8 @@ def test_the_card_of_a_gpu_has_its_last_hour_and_asks_for_it_once_a_node(
 
 
 def test_a_hub_that_keeps_no_history_says_so_quietly(tmp_path: Path, page: Page) -> None:
-    with RunningHub(tmp_path, hub__history="off") as hub:
-        hub.add(pasts.latest())
+    with ThreadedHub(tmp_path, hub__history="off") as hub:
+        hub.join_and_report(pasts.latest_snapshot())
         for view in ("history", "node/id-of-gpu01"):
             page.goto(f"{hub.url}/#/{view}")
             expect(page.get_by_text("hub.history is off")).to_be_visible()

@@ -9,9 +9,9 @@ from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, process, snapshot
 from tests.page.conftest import NewPage
-from tests.page.people import ADMIN, sign_in, welcome
-from tests.page.views import fits
-from tests.server.hubs import RunningHub
+from tests.page.people import ADMIN, add_accounts, sign_in
+from tests.page.views import fits_viewport
+from tests.server.hubs import ThreadedHub
 
 MARKUP = "<img src=x onerror=alert(1)>"
 SHOWN = {
@@ -26,12 +26,12 @@ UNSEEN = "[\x1b\u202a-\u202e\u2066-\u2069]"
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     """A hub to which every name that a machine can choose is chosen to do harm."""
-    with RunningHub(tmp_path_factory.mktemp("hostile")) as hub:
+    with ThreadedHub(tmp_path_factory.mktemp("hostile")) as hub:
         for at, name in enumerate(SHOWN):
             _report(hub, at, name)
-        welcome(hub)
+        add_accounts(hub)
         yield hub
 
 
@@ -41,7 +41,7 @@ def _is_harmless(page: Page) -> bool:
     return page.locator("img").count() == 0 and not unseen
 
 
-def _report(hub: RunningHub, at: int, name: str) -> None:
+def _report(hub: ThreadedHub, at: int, name: str) -> None:
     running = process(user=name, name=name, command=name, container=name, slurm_job=name)
     card = gpu(0, uuid=f"GPU-{at}", name=name, busy_percent=80.0, processes=(running,))
     report = snapshot(
@@ -57,26 +57,30 @@ def _report(hub: RunningHub, at: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("view", ["", "table", "people", "setup"])
-def test_a_name_can_do_nothing_in_a_view_of_all(hostile: RunningHub, page: Page, view: str) -> None:
+def test_a_name_can_do_nothing_in_a_view_of_all(
+    hostile: ThreadedHub, page: Page, view: str
+) -> None:
     sign_in(page, hostile, ADMIN)
     page.goto(f"{hostile.url}/#/{view}")
     for words in SHOWN.values():
         expect(page.get_by_role("main")).to_contain_text(words)
     assert _is_harmless(page)
-    assert fits(page)
+    assert fits_viewport(page)
 
 
 @pytest.mark.parametrize("view", ["node/hostile-", "gpu/GPU-"])
-def test_a_name_can_do_nothing_in_a_view_of_one(hostile: RunningHub, page: Page, view: str) -> None:
+def test_a_name_can_do_nothing_in_a_view_of_one(
+    hostile: ThreadedHub, page: Page, view: str
+) -> None:
     for at, words in enumerate(SHOWN.values()):
         page.goto(f"{hostile.url}/#/{view}{at}")
         expect(page.get_by_role("heading", level=1)).to_contain_text(words)
         expect(page.locator("figure canvas").first).to_be_visible()
         assert _is_harmless(page)
-        assert fits(page), words
+        assert fits_viewport(page), words
 
 
-def test_a_name_can_do_nothing_in_the_card(hostile: RunningHub, page: Page) -> None:
+def test_a_name_can_do_nothing_in_the_card(hostile: ThreadedHub, page: Page) -> None:
     sign_in(page, hostile, ADMIN)
     expect(page.get_by_role("gridcell")).to_have_count(len(SHOWN))
     for cell in page.get_by_role("gridcell").all():
@@ -91,25 +95,25 @@ def test_a_name_can_do_nothing_in_the_card(hostile: RunningHub, page: Page) -> N
     assert _is_harmless(page)
 
 
-def test_a_name_can_do_nothing_on_a_phone(hostile: RunningHub, new_page: NewPage) -> None:
+def test_a_name_can_do_nothing_on_a_phone(hostile: ThreadedHub, new_page: NewPage) -> None:
     page = new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page.goto(hostile.url)
     for words in SHOWN.values():
         expect(page.get_by_role("main")).to_contain_text(words)
     assert _is_harmless(page)
-    assert fits(page)
+    assert fits_viewport(page)
 
 
-def test_a_name_can_do_nothing_among_the_suggestions(hostile: RunningHub, page: Page) -> None:
+def test_a_name_can_do_nothing_among_the_suggestions(hostile: ThreadedHub, page: Page) -> None:
     page.goto(hostile.url)
     page.get_by_role("combobox", name="Find").fill("user:")
     expect(page.get_by_role("option").filter(has_text=MARKUP)).to_be_visible()
     assert _is_harmless(page)
-    assert fits(page)
+    assert fits_viewport(page)
 
 
-def test_a_filter_in_an_address_is_text_too(hub: RunningHub, page: Page) -> None:
-    hub.add(snapshot(gpu(0)))
+def test_a_filter_in_an_address_is_text_too(hub: ThreadedHub, page: Page) -> None:
+    hub.join_and_report(snapshot(gpu(0)))
     page.goto(f"{hub.url}/#/?q=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E")
     expect(page.get_by_role("gridcell")).to_have_count(1)
     assert _is_harmless(page)
@@ -118,7 +122,7 @@ def test_a_filter_in_an_address_is_text_too(hub: RunningHub, page: Page) -> None
 def test_a_line_to_a_node_with_a_hostile_name_is_one_word_for_the_shell(
     tmp_path: Path, page: Page
 ) -> None:
-    with RunningHub(tmp_path / "hub") as hub:
+    with ThreadedHub(tmp_path / "hub") as hub:
         hub.report(
             snapshot(gpu(0), name="a; rm -rf ~", interval_seconds=60.0),
             token=hub.join("id-of-gpu01", "a"),

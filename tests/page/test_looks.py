@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.barriers import barriers
+from tests.page.barriers import accessibility_violations
 from tests.page.conftest import NewPage
 from tests.page.people import ADMIN, sign_in
-from tests.page.views import VIEWS, fits, show
-from tests.server.hubs import RunningHub
+from tests.page.views import VIEWS, fits_viewport, open_view
+from tests.server.hubs import ThreadedHub
 
 SHOTS = Path(__file__).parents[2] / "build" / "page-shots"
 THEMES = ("light", "dark")
@@ -22,56 +22,56 @@ def _shoot(page: Page, name: str) -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_no_view_shuts_anybody_out(lab: RunningHub, new_page: NewPage, theme: str) -> None:
+def test_no_view_shuts_anybody_out(lab: ThreadedHub, new_page: NewPage, theme: str) -> None:
     page = new_page(color_scheme=theme, reduced_motion="reduce")
     sign_in(page, lab, ADMIN)
     found = []
     for name in VIEWS:
-        show(page, lab, name)
+        open_view(page, lab, name)
         _shoot(page, f"{name} {theme}")
-        found += [f"{name}: {barrier}" for barrier in barriers(page)]
-        assert fits(page), name
+        found += [f"{name}: {barrier}" for barrier in accessibility_violations(page)]
+        assert fits_viewport(page), name
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_neither_does_the_card_nor_the_list_of_keys_nor_the_search(
-    lab: RunningHub, new_page: NewPage, theme: str
+    lab: ThreadedHub, new_page: NewPage, theme: str
 ) -> None:
     page = new_page(color_scheme=theme, reduced_motion="reduce")
-    show(page, lab, "grid")
+    open_view(page, lab, "grid")
     page.get_by_role("gridcell", name="gpu01 GPU 1").click()
     expect(page.get_by_role("dialog")).to_contain_text("python")
     _shoot(page, f"card {theme}")
-    found = barriers(page, "[role=dialog]")
+    found = accessibility_violations(page, "[role=dialog]")
     page.keyboard.press("Escape")
     page.get_by_role("combobox", name="Find").focus()
     expect(page.get_by_role("option").first).to_be_visible()
     _shoot(page, f"find {theme}")
-    found += barriers(page, "[role=search]")
+    found += accessibility_violations(page, "[role=search]")
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     _shoot(page, f"keys {theme}")
-    found += barriers(page, "dialog")
+    found += accessibility_violations(page, "dialog")
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_nor_does_the_phone(lab: RunningHub, new_page: NewPage, theme: str) -> None:
+def test_nor_does_the_phone(lab: ThreadedHub, new_page: NewPage, theme: str) -> None:
     page = new_page(color_scheme=theme, viewport=PHONE, has_touch=True, is_mobile=True)
     page.goto(lab.url)
     expect(page.get_by_role("heading", name="Free now")).to_be_visible()
     _shoot(page, f"phone {theme}")
-    found = barriers(page)
+    found = accessibility_violations(page)
     assert not found, "\n".join(found)
 
 
 def test_light_and_dark_are_as_the_system_says_until_somebody_chooses(
-    lab: RunningHub, new_page: NewPage
+    lab: ThreadedHub, new_page: NewPage
 ) -> None:
     page = new_page(color_scheme="dark")
-    show(page, lab, "grid")
+    open_view(page, lab, "grid")
     dark = _ground(page)
     page.get_by_role("button", name="Theme:").click()
     expect(page.get_by_role("button", name="Theme: Light", exact=True)).to_be_visible()

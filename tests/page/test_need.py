@@ -7,18 +7,18 @@ import msgspec
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 
 @pytest.fixture
-def need(lab: RunningHub, page: Page) -> Locator:
+def need(lab: ThreadedHub, page: Page) -> Locator:
     """The card that asks and answers."""
     page.goto(lab.url)
     return page.get_by_role("region", name="I need a GPU")
 
 
-def _offered(hub: RunningHub, question: str) -> list[dict[str, Any]]:
-    answer = hub.ask("GET", f"/api/v1/free?{question}")
+def _offered(hub: ThreadedHub, question: str) -> list[dict[str, Any]]:
+    answer = hub.request("GET", f"/api/v1/free?{question}")
     offered: list[dict[str, Any]] = msgspec.json.decode(answer.body)["offered"]
     return offered
 
@@ -32,13 +32,13 @@ def _copied(page: Page, need: Locator, what: str) -> str:
     return text
 
 
-def test_the_answer_is_that_of_the_hub(lab: RunningHub, need: Locator) -> None:
+def test_the_answer_is_that_of_the_hub(lab: ThreadedHub, need: Locator) -> None:
     [best] = _offered(lab, "n=1&same_node=true")
     expect(need).to_contain_text(f"{best['node']}: GPU {best['index']}")
 
 
 def test_two_with_much_memory_on_one_node_are_asked_for_as_such(
-    lab: RunningHub, need: Locator
+    lab: ThreadedHub, need: Locator
 ) -> None:
     need.get_by_role("button", name="One more").click()
     need.get_by_label("Free memory each").select_option(label="≥ 24 GiB")
@@ -58,14 +58,14 @@ def test_where_one_node_has_too_few_several_are_offered(need: Locator) -> None:
 
 
 def test_what_cannot_be_had_is_said_with_the_reason_of_the_hub(
-    lab: RunningHub, need: Locator
+    lab: ThreadedHub, need: Locator
 ) -> None:
     need.get_by_label("Free memory each").select_option(label="≥ 120 GiB")
-    answer = lab.ask("GET", "/api/v1/free?n=1&min_free=120GiB&same_node=true")
+    answer = lab.request("GET", "/api/v1/free?n=1&min_free=120GiB&same_node=true")
     expect(need).to_contain_text(msgspec.json.decode(answer.body)["unmet"])
 
 
-def test_each_line_is_copied_and_that_is_said(lab: RunningHub, need: Locator, page: Page) -> None:
+def test_each_line_is_copied_and_that_is_said(lab: ThreadedHub, need: Locator, page: Page) -> None:
     need.get_by_label("Free memory each").select_option(label="≥ 40 GiB")
     expect(need).to_contain_text("gpu01: GPU 0")
     assert _copied(page, need, "the line that leads there") == "ssh gpu01"

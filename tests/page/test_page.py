@@ -6,26 +6,26 @@ from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, process, snapshot
 from tests.page.fleets import COUNTS
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 
-def test_what_the_hub_hears_is_on_the_page_at_once(hub: RunningHub, page: Page) -> None:
-    hub.add(snapshot(gpu(0), gpu(1, processes=(process(user="alice"),))))
+def test_what_the_hub_hears_is_on_the_page_at_once(hub: ThreadedHub, page: Page) -> None:
+    hub.join_and_report(snapshot(gpu(0), gpu(1, processes=(process(user="alice"),))))
     page.goto(hub.url)
     expect(page.get_by_text("gpu01").first).to_be_visible()
     expect(page.get_by_text("alice").first).to_be_visible()
-    hub.add(snapshot(gpu(0, uuid="GPU-second"), node="gpu02"))
+    hub.join_and_report(snapshot(gpu(0, uuid="GPU-second"), node="gpu02"))
     expect(page.get_by_text("gpu02").first).to_be_visible()
 
 
-def test_the_tab_says_how_many_gpus_are_free(lab: RunningHub, page: Page) -> None:
+def test_the_tab_says_how_many_gpus_are_free(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     expect(page).to_have_title(f"{COUNTS['free']} free · fleet-smi")
     icon = page.locator("link[rel=icon]").get_attribute("href") or ""
     assert f">{COUNTS['free']}</text>" in unquote(icon)
 
 
-def test_a_key_leads_to_each_view(lab: RunningHub, page: Page) -> None:
+def test_a_key_leads_to_each_view(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     expect(page.get_by_role("grid")).to_be_visible()
     for key, view in {"t": "table", "h": "heat", "p": "people", "g": ""}.items():
@@ -33,7 +33,9 @@ def test_a_key_leads_to_each_view(lab: RunningHub, page: Page) -> None:
         expect(page).to_have_url(f"{lab.url}/#/{view}")
 
 
-def test_a_question_mark_lists_the_keys_and_escape_closes_them(lab: RunningHub, page: Page) -> None:
+def test_a_question_mark_lists_the_keys_and_escape_closes_them(
+    lab: ThreadedHub, page: Page
+) -> None:
     page.goto(lab.url)
     expect(page.get_by_role("grid")).to_be_visible()
     page.keyboard.press("?")
@@ -44,7 +46,7 @@ def test_a_question_mark_lists_the_keys_and_escape_closes_them(lab: RunningHub, 
 
 
 def test_the_tabulator_reaches_everything_that_can_be_pressed_outside_the_grid(
-    lab: RunningHub, page: Page
+    lab: ThreadedHub, page: Page
 ) -> None:
     page.goto(lab.url)
     expect(page.get_by_role("button", name="Copy the line that leads there")).to_be_visible()
@@ -57,7 +59,7 @@ def test_the_tabulator_reaches_everything_that_can_be_pressed_outside_the_grid(
         assert any(words in each for each in reached), words
 
 
-def test_the_grid_is_one_stop_of_the_tabulator(lab: RunningHub, page: Page) -> None:
+def test_the_grid_is_one_stop_of_the_tabulator(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     expect(page.get_by_role("gridcell").first).to_be_visible()
     assert page.locator('[role=grid] [tabindex="0"]').count() == 1

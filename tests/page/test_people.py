@@ -7,15 +7,15 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.fleets import COUNTS
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 PEOPLE = ("alice", "bob", "carol")
 
 
 def test_everybody_whom_the_hub_tells_is_listed_with_what_they_have(
-    lab: RunningHub, page: Page
+    lab: ThreadedHub, page: Page
 ) -> None:
-    told = msgspec.json.decode(lab.ask("GET", "/api/v1/people").body)["people"]
+    told = msgspec.json.decode(lab.request("GET", "/api/v1/people").body)["people"]
     assert {person["user"] for person in told if person["seen"]} == set(PEOPLE)
     page.goto(f"{lab.url}/#/people")
     for person in told:
@@ -28,7 +28,7 @@ def test_everybody_whom_the_hub_tells_is_listed_with_what_they_have(
 
 @pytest.mark.parametrize(("place", "link"), [("", "bob"), ("person/bob", "what bob has now")])
 def test_a_click_on_a_name_shows_what_they_have(
-    lab: RunningHub, page: Page, place: str, link: str
+    lab: ThreadedHub, page: Page, place: str, link: str
 ) -> None:
     page.goto(f"{lab.url}/#/{place}")
     page.get_by_role("link", name=link).click()
@@ -37,6 +37,6 @@ def test_a_click_on_a_name_shows_what_they_have(
     expect(page.locator(".cell.dimmed")).to_have_count(sum(COUNTS.values()) - 1)
 
 
-def test_where_nobody_has_a_gpu_that_is_said(hub: RunningHub, page: Page) -> None:
+def test_where_nobody_has_a_gpu_that_is_said(hub: ThreadedHub, page: Page) -> None:
     page.goto(f"{hub.url}/#/people")
     expect(page.get_by_text("Nobody holds a GPU now.")).to_be_visible()

@@ -8,8 +8,8 @@ from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, snapshot
 from tests.page.conftest import NewPage
-from tests.page.views import VIEWS, fits, show
-from tests.server.hubs import RunningHub
+from tests.page.views import VIEWS, fits_viewport, open_view
+from tests.server.hubs import ThreadedHub
 
 SIZE = {"width": 390, "height": 844}
 
@@ -20,7 +20,7 @@ def phone(new_page: NewPage) -> Page:
     return new_page(viewport=SIZE, has_touch=True, is_mobile=True)
 
 
-def test_free_gpus_stand_above_the_nodes(lab: RunningHub, phone: Page) -> None:
+def test_free_gpus_stand_above_the_nodes(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     free = phone.get_by_role("region", name=re.compile("^Free now"))
     expect(free.get_by_role("listitem")).to_have_count(2)
@@ -32,7 +32,7 @@ def test_free_gpus_stand_above_the_nodes(lab: RunningHub, phone: Page) -> None:
     assert above["y"] < min(below["y"], SIZE["height"])
 
 
-def test_the_line_to_a_free_gpu_is_copied_by_a_tap(lab: RunningHub, phone: Page) -> None:
+def test_the_line_to_a_free_gpu_is_copied_by_a_tap(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     button = phone.get_by_role("button", name="the ssh line to gpu02")
     button.tap()
@@ -40,13 +40,13 @@ def test_the_line_to_a_free_gpu_is_copied_by_a_tap(lab: RunningHub, phone: Page)
     assert phone.evaluate("navigator.clipboard.readText()") == "ssh gpu02"
 
 
-def test_whoever_holds_a_gpu_and_does_nothing_can_be_asked(lab: RunningHub, phone: Page) -> None:
+def test_whoever_holds_a_gpu_and_does_nothing_can_be_asked(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     held = phone.get_by_role("region", name=re.compile("^Held, doing nothing"))
     expect(held.get_by_role("listitem")).to_contain_text("bob")
 
 
-def test_a_tap_on_a_gpu_opens_its_card_as_a_sheet(lab: RunningHub, phone: Page) -> None:
+def test_a_tap_on_a_gpu_opens_its_card_as_a_sheet(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     phone.get_by_role("button", name="gpu01 GPU 1, busy").tap()
     card = phone.get_by_role("dialog", name="gpu01 GPU 1")
@@ -60,8 +60,8 @@ def test_a_tap_on_a_gpu_opens_its_card_as_a_sheet(lab: RunningHub, phone: Page) 
 
 
 def test_a_sheet_stays_at_the_foot_when_the_hub_is_lost(tmp_path: Path, phone: Page) -> None:
-    with RunningHub(tmp_path / "hub") as hub:
-        hub.add(snapshot(gpu(0), interval_seconds=60.0))
+    with ThreadedHub(tmp_path / "hub") as hub:
+        hub.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
         phone.goto(hub.url)
         phone.get_by_role("button", name="gpu01 GPU 0, free").tap()
         card = phone.get_by_role("dialog", name="gpu01 GPU 0")
@@ -72,12 +72,12 @@ def test_a_sheet_stays_at_the_foot_when_the_hub_is_lost(tmp_path: Path, phone: P
     assert box["y"] + box["height"] == pytest.approx(SIZE["height"], abs=1)
 
 
-def test_the_table_is_not_below_what_is_free(lab: RunningHub, phone: Page) -> None:
-    show(phone, lab, "table")
+def test_the_table_is_not_below_what_is_free(lab: ThreadedHub, phone: Page) -> None:
+    open_view(phone, lab, "table")
     expect(phone.get_by_role("heading", name="Free now")).to_have_count(0)
 
 
-def test_the_way_to_each_section_is_at_hand(lab: RunningHub, phone: Page) -> None:
+def test_the_way_to_each_section_is_at_hand(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     sections = phone.get_by_role("navigation", name="Sections")
     sections.get_by_role("link", name="People").tap()
@@ -85,11 +85,11 @@ def test_the_way_to_each_section_is_at_hand(lab: RunningHub, phone: Page) -> Non
     expect(sections.get_by_role("link", name="Fleet")).to_be_in_viewport()
 
 
-def test_no_view_has_to_be_scrolled_sideways(lab: RunningHub, phone: Page) -> None:
+def test_no_view_has_to_be_scrolled_sideways(lab: ThreadedHub, phone: Page) -> None:
     for view in VIEWS:
         if view not in ("grid", "set-up"):
-            show(phone, lab, view)
-            assert fits(phone), view
+            open_view(phone, lab, view)
+            assert fits_viewport(phone), view
     phone.goto(lab.url)
     expect(phone.get_by_role("heading", name="Free now")).to_be_visible()
-    assert fits(phone)
+    assert fits_viewport(phone)

@@ -7,9 +7,9 @@ from playwright.sync_api import Page, expect
 
 from tests.machines import wait_until
 from tests.page.conftest import NewPage
-from tests.page.fleets import COUNTS, crowd
-from tests.page.views import fits, show
-from tests.server.hubs import RunningHub
+from tests.page.fleets import COUNTS, hub_with_nodes
+from tests.page.views import fits_viewport, open_view
+from tests.server.hubs import ThreadedHub
 
 SHEET = {"width": 1046, "height": 717}
 """A4, broad, without its margins."""
@@ -28,10 +28,10 @@ def _ground(page: Page) -> str:
 
 
 def test_paper_is_white_and_the_screen_dark_again_after_it(
-    lab: RunningHub, new_page: NewPage
+    lab: ThreadedHub, new_page: NewPage
 ) -> None:
     page = new_page(color_scheme="dark")
-    show(page, lab, "grid")
+    open_view(page, lab, "grid")
     dark = _ground(page)
     _print(page)
     assert _ground(page) == "rgb(255, 255, 255)"
@@ -42,12 +42,12 @@ def test_paper_is_white_and_the_screen_dark_again_after_it(
 
 
 def test_the_heat_map_of_a_dark_screen_is_light_on_paper(
-    lab: RunningHub, new_page: NewPage
+    lab: ThreadedHub, new_page: NewPage
 ) -> None:
     drawn = "document.querySelector('canvas').toDataURL()"
     light, dark = new_page(color_scheme="light"), new_page(color_scheme="dark")
     for page in (light, dark):
-        show(page, lab, "heat map")
+        open_view(page, lab, "heat map")
         expect(page.locator("canvas").first).to_have_attribute("style", re.compile("width"))
     assert dark.evaluate(drawn) != light.evaluate(drawn)
     on_paper = dark.evaluate(f"dispatchEvent(new Event('beforeprint')), {drawn}")
@@ -55,7 +55,7 @@ def test_the_heat_map_of_a_dark_screen_is_light_on_paper(
 
 
 def test_a_sheet_says_of_which_hub_it_is_when_that_was_and_what_is_left_out(
-    lab: RunningHub, page: Page
+    lab: ThreadedHub, page: Page
 ) -> None:
     page.goto(f"{lab.url}/#/?q=free")
     expect(page.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))
@@ -66,21 +66,21 @@ def test_a_sheet_says_of_which_hub_it_is_when_that_was_and_what_is_left_out(
     expect(words).to_be_visible()
 
 
-def test_nothing_is_on_paper_that_can_only_be_pressed(lab: RunningHub, new_page: NewPage) -> None:
+def test_nothing_is_on_paper_that_can_only_be_pressed(lab: ThreadedHub, new_page: NewPage) -> None:
     page = new_page(viewport=SHEET)
     for view in ("grid", "table", "people", "person", "history", "node"):
         page.emulate_media(media="screen")
-        show(page, lab, view)
+        open_view(page, lab, view)
         _print(page)
         expect(page.get_by_role("search")).to_be_hidden()
         expect(page.get_by_role("navigation", name="Sections")).to_be_hidden()
         pressed = ".button:visible, .icon-button:visible, .segments:visible"
         expect(page.locator(pressed)).to_have_count(0)
-        wait_until(lambda: fits(page))
+        wait_until(lambda: fits_viewport(page))
 
 
 def test_every_node_is_on_paper_and_not_only_those_in_sight(tmp_path: Path, page: Page) -> None:
-    with crowd(tmp_path / "hub", NODES) as hub:
+    with hub_with_nodes(tmp_path / "hub", NODES) as hub:
         page.goto(hub.url)
         expect(page.get_by_text(f"{NODES} of {NODES}")).to_be_visible()
         assert page.get_by_role("gridcell").count() < NODES

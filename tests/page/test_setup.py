@@ -5,15 +5,15 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.builders import gpu, snapshot
 from tests.machines import wait_until
-from tests.page.people import ADMIN, VIEWER, sign_in, welcome
-from tests.server.hubs import RunningHub
+from tests.page.people import ADMIN, VIEWER, add_accounts, sign_in
+from tests.server.hubs import ThreadedHub
 
 
 @pytest.fixture
-def setup(hub: RunningHub, page: Page) -> Page:
+def setup(hub: ThreadedHub, page: Page) -> Page:
     """The set-up page of a hub with one node, before its admin."""
-    hub.add(snapshot(gpu(0), interval_seconds=60.0))
-    welcome(hub)
+    hub.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
+    add_accounts(hub)
     sign_in(page, hub, ADMIN)
     page.get_by_role("link", name="Set-up").click()
     expect(page.get_by_role("heading", name="Set-up")).to_be_visible()
@@ -24,7 +24,7 @@ def _row(setup: Page, text: str) -> Locator:
     return setup.get_by_role("listitem").filter(has_text=text)
 
 
-def test_the_line_that_lets_a_machine_join_works(hub: RunningHub, setup: Page) -> None:
+def test_the_line_that_lets_a_machine_join_works(hub: ThreadedHub, setup: Page) -> None:
     setup.get_by_role("button", name="Make the line").click()
     line = setup.locator("code").filter(has_text="--join").inner_text()
     words = line.split()
@@ -33,27 +33,27 @@ def test_the_line_that_lets_a_machine_join_works(hub: RunningHub, setup: Page) -
 
 
 def test_a_token_is_made_shown_once_and_revoked_once_confirmed(
-    hub: RunningHub, setup: Page
+    hub: ThreadedHub, setup: Page
 ) -> None:
     setup.get_by_label("Note").fill("for the dashboard")
     setup.get_by_role("button", name="Make a token").click()
     expect(setup.get_by_text("It is shown this once.")).to_be_visible()
     secret = setup.get_by_role("region", name="Tokens").locator("code").inner_text()
-    assert hub.ask("GET", "/api/v1/fleet", token=secret).status == 200
+    assert hub.request("GET", "/api/v1/fleet", token=secret).status == 200
     row = _row(setup, "for the dashboard")
     row.get_by_role("button", name="Revoke for the dashboard").click()
     row.get_by_role("button", name="Keep").click()
     row.get_by_role("button", name="Revoke for the dashboard").click()
     row.get_by_role("button", name="Revoke", exact=True).click()
     expect(row).to_have_count(0)
-    assert hub.ask("GET", "/api/v1/fleet", token=secret).status == 401
+    assert hub.request("GET", "/api/v1/fleet", token=secret).status == 401
 
 
 def test_the_keys_of_the_machines_are_counted(setup: Page) -> None:
     expect(setup.get_by_text("has a key of its own, 1 in all")).to_be_visible()
 
 
-def test_a_node_is_renamed_and_labelled(hub: RunningHub, setup: Page) -> None:
+def test_a_node_is_renamed_and_labelled(hub: ThreadedHub, setup: Page) -> None:
     setup.get_by_role("button", name="Change gpu01").click()
     setup.get_by_label("Name").fill("big-one")
     setup.get_by_label("Labels").fill("rack=a, room=2")
@@ -70,7 +70,7 @@ def test_a_label_that_makes_no_sense_is_refused_with_a_reason(setup: Page) -> No
     expect(setup.get_by_role("alert")).to_be_visible()
 
 
-def test_a_node_is_removed_only_when_that_is_confirmed(hub: RunningHub, setup: Page) -> None:
+def test_a_node_is_removed_only_when_that_is_confirmed(hub: ThreadedHub, setup: Page) -> None:
     setup.get_by_role("button", name="Remove gpu01").click()
     expect(setup.get_by_text("Remove gpu01?")).to_be_visible()
     setup.get_by_role("button", name="Keep").click()
@@ -83,7 +83,7 @@ def test_a_node_is_removed_only_when_that_is_confirmed(hub: RunningHub, setup: P
 
 @pytest.mark.parametrize("name", [VIEWER, None])
 def test_somebody_who_is_no_admin_does_not_see_it(
-    lab: RunningHub, page: Page, name: str | None
+    lab: ThreadedHub, page: Page, name: str | None
 ) -> None:
     if name:
         sign_in(page, lab, name)

@@ -7,20 +7,20 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, snapshot
-from tests.page.people import PASSWORD, VIEWER, fill_in, welcome
-from tests.server.hubs import RunningHub
+from tests.page.people import PASSWORD, VIEWER, add_accounts, submit_sign_in
+from tests.server.hubs import ThreadedHub
 
 
 @pytest.fixture
-def closed(tmp_path: Path) -> Iterator[RunningHub]:
+def closed(tmp_path: Path) -> Iterator[ThreadedHub]:
     """A hub that shows its fleet to nobody it does not know: it is behind a proxy."""
-    with RunningHub(tmp_path / "hub", hub__trusted_proxies=["127.0.0.1"]) as hub:
-        hub.add(snapshot(gpu(0), interval_seconds=60.0))
-        welcome(hub)
+    with ThreadedHub(tmp_path / "hub", hub__trusted_proxies=["127.0.0.1"]) as hub:
+        hub.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
+        add_accounts(hub)
         yield hub
 
 
-def test_a_closed_hub_shows_nothing_but_the_form(closed: RunningHub, page: Page) -> None:
+def test_a_closed_hub_shows_nothing_but_the_form(closed: ThreadedHub, page: Page) -> None:
     page.goto(closed.url)
     expect(page.get_by_text("This hub shows its fleet to those it knows.")).to_be_visible()
     expect(page.get_by_label("Name")).to_be_focused()
@@ -28,19 +28,19 @@ def test_a_closed_hub_shows_nothing_but_the_form(closed: RunningHub, page: Page)
     expect(page.get_by_text("gpu01")).to_have_count(0)
 
 
-def test_a_wrong_password_is_said_and_the_name_stays(closed: RunningHub, page: Page) -> None:
+def test_a_wrong_password_is_said_and_the_name_stays(closed: ThreadedHub, page: Page) -> None:
     page.goto(closed.url)
-    fill_in(page, VIEWER, "wrong horse battery")
+    submit_sign_in(page, VIEWER, "wrong horse battery")
     expect(page.get_by_role("alert")).to_contain_text("not the name and password of anybody here")
     expect(page.get_by_label("Name")).to_have_value(VIEWER)
     expect(page.get_by_label("Password")).to_have_value("")
-    fill_in(page, VIEWER, PASSWORD)
+    submit_sign_in(page, VIEWER, PASSWORD)
     expect(page.get_by_role("gridcell")).to_have_count(1)
 
 
-def test_whoever_signs_out_leaves_nothing_on_the_screen(closed: RunningHub, page: Page) -> None:
+def test_whoever_signs_out_leaves_nothing_on_the_screen(closed: ThreadedHub, page: Page) -> None:
     page.goto(closed.url)
-    fill_in(page, VIEWER, PASSWORD)
+    submit_sign_in(page, VIEWER, PASSWORD)
     expect(page.get_by_role("gridcell")).to_have_count(1)
     expect(page.get_by_role("banner")).to_contain_text(VIEWER)
     page.get_by_role("button", name="Sign out").click()
@@ -50,7 +50,7 @@ def test_whoever_signs_out_leaves_nothing_on_the_screen(closed: RunningHub, page
     expect(page.get_by_label("Password")).to_be_visible()
 
 
-def test_signing_in_works_by_keys_alone(closed: RunningHub, page: Page) -> None:
+def test_signing_in_works_by_keys_alone(closed: ThreadedHub, page: Page) -> None:
     page.goto(closed.url)
     expect(page.get_by_label("Name")).to_be_focused()
     page.keyboard.type(VIEWER)

@@ -7,9 +7,9 @@ from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, snapshot
 from tests.page.conftest import NewPage
-from tests.page.fleets import crowd
-from tests.page.views import VIEWS, fits, show
-from tests.server.hubs import RunningHub
+from tests.page.fleets import hub_with_nodes
+from tests.page.views import VIEWS, fits_viewport, open_view
+from tests.server.hubs import ThreadedHub
 
 NARROW = {"width": 320, "height": 640}
 WALL = {"width": 2560, "height": 1300}
@@ -35,42 +35,42 @@ UNEXPLAINED = r"""() => {
 
 @pytest.mark.parametrize("size", [NARROW, WALL], ids=["narrow", "wall"])
 def test_no_window_is_too_small_or_too_large(
-    lab: RunningHub, new_page: NewPage, size: dict[str, int]
+    lab: ThreadedHub, new_page: NewPage, size: dict[str, int]
 ) -> None:
     page = new_page(viewport=size)
     for view in VIEWS:
         if view not in ("grid", "set-up"):
-            show(page, lab, view)
-            assert fits(page), view
+            open_view(page, lab, view)
+            assert fits_viewport(page), view
     page.goto(lab.url)
     expect(page.get_by_text("nodes reporting")).to_be_visible()
-    assert fits(page)
+    assert fits_viewport(page)
 
 
-def test_nothing_moves_for_whoever_asked_for_that(lab: RunningHub, new_page: NewPage) -> None:
+def test_nothing_moves_for_whoever_asked_for_that(lab: ThreadedHub, new_page: NewPage) -> None:
     page = new_page(reduced_motion="reduce")
     for view in ("grid", "table", "people", "node"):
-        show(page, lab, view)
+        open_view(page, lab, view)
         assert page.evaluate(MOVES) == 0, view
 
 
 def test_every_abbreviation_is_explained_to_whoever_points_at_it(
-    lab: RunningHub, page: Page
+    lab: ThreadedHub, page: Page
 ) -> None:
     for view in ("grid", "table", "people", "node"):
-        show(page, lab, view)
+        open_view(page, lab, view)
         assert page.evaluate(UNEXPLAINED) == [], view
     page.goto(f"{lab.url}/#/gpu/GPU-in-parts")
     expect(page.get_by_text("2g.20gb")).to_be_visible()
     assert page.evaluate(UNEXPLAINED) == []
-    show(page, lab, "grid")
+    open_view(page, lab, "grid")
     page.get_by_role("gridcell", name="gpu01 GPU 3").click()
     expect(page.get_by_role("dialog").get_by_text("SM clock")).to_be_visible()
     assert page.evaluate(UNEXPLAINED) == []
 
 
-def test_one_gpu_is_a_fleet(hub: RunningHub, page: Page) -> None:
-    hub.add(snapshot(gpu(0)))
+def test_one_gpu_is_a_fleet(hub: ThreadedHub, page: Page) -> None:
+    hub.join_and_report(snapshot(gpu(0)))
     page.goto(hub.url)
     expect(page.get_by_role("gridcell", name="gpu01 GPU 0, free")).to_be_visible()
     expect(page.get_by_role("columnheader")).to_have_count(2)
@@ -79,7 +79,7 @@ def test_one_gpu_is_a_fleet(hub: RunningHub, page: Page) -> None:
 def test_of_hundreds_of_nodes_only_those_in_sight_are_drawn_and_the_last_is_a_key_away(
     tmp_path: Path, page: Page
 ) -> None:
-    with crowd(tmp_path / "hub", 300) as hub:
+    with hub_with_nodes(tmp_path / "hub", 300) as hub:
         page.goto(hub.url)
         expect(page.get_by_text("300 of 300")).to_be_visible()
         assert page.get_by_role("gridcell").count() < 60

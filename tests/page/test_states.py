@@ -3,27 +3,27 @@
 from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, snapshot
-from tests.page.people import ADMIN, sign_in, welcome
-from tests.server.hubs import RunningHub
+from tests.page.people import ADMIN, add_accounts, sign_in
+from tests.server.hubs import ThreadedHub
 
 
-def test_an_empty_fleet_says_how_the_first_machine_comes(hub: RunningHub, page: Page) -> None:
+def test_an_empty_fleet_says_how_the_first_machine_comes(hub: ThreadedHub, page: Page) -> None:
     page.goto(hub.url)
     expect(page.get_by_role("heading", name="No machine reports yet")).to_be_visible()
     expect(page.get_by_text("fleet-smi hub join-command", exact=True)).to_be_visible()
-    hub.add(snapshot(gpu(0)))
+    hub.join_and_report(snapshot(gpu(0)))
     expect(page.get_by_role("gridcell")).to_have_count(1)
 
 
-def test_an_admin_of_an_empty_fleet_is_led_to_the_line(hub: RunningHub, page: Page) -> None:
-    welcome(hub)
+def test_an_admin_of_an_empty_fleet_is_led_to_the_line(hub: ThreadedHub, page: Page) -> None:
+    add_accounts(hub)
     sign_in(page, hub, ADMIN)
     page.get_by_role("link", name="Get the line to run on a GPU machine").click()
     expect(page.get_by_role("button", name="Make the line")).to_be_visible()
 
 
 def test_where_nothing_matches_that_is_said_and_the_filter_can_go(
-    lab: RunningHub, page: Page
+    lab: ThreadedHub, page: Page
 ) -> None:
     page.goto(f"{lab.url}/#/?q=user:nobody-here")
     expect(page.get_by_role("heading", name="No GPU matches")).to_be_visible()
@@ -33,8 +33,8 @@ def test_where_nothing_matches_that_is_said_and_the_filter_can_go(
     expect(page).to_have_url(f"{lab.url}/#/")
 
 
-def test_a_fleet_without_any_gpu_is_still_a_fleet(hub: RunningHub, page: Page) -> None:
-    hub.add(snapshot(node="cpu01"))
+def test_a_fleet_without_any_gpu_is_still_a_fleet(hub: ThreadedHub, page: Page) -> None:
+    hub.join_and_report(snapshot(node="cpu01"))
     page.goto(hub.url)
     expect(page.get_by_role("row").filter(has_text="cpu01")).to_contain_text("no GPU")
     expect(page).to_have_title("0 free · fleet-smi")

@@ -8,8 +8,8 @@ import msgspec
 from playwright.sync_api import Locator, Page, expect
 
 from tests.builders import gpu, snapshot
-from tests.page.fleets import COUNTS, counts
-from tests.server.hubs import RunningHub
+from tests.page.fleets import COUNTS, state_counts
+from tests.server.hubs import ThreadedHub
 
 LOST = "Connection to the hub lost."
 GREY = ".grey"
@@ -20,19 +20,19 @@ def _chip(page: Page, state: str, count: int) -> Locator:
     return strip.get_by_role("button", name=re.compile(rf"^{count}\s*{state}$"))
 
 
-def _found(hub: RunningHub, words: str) -> int:
-    answer = hub.ask("GET", f"/api/v1/fleet?filter={words}")
+def _found(hub: ThreadedHub, words: str) -> int:
+    answer = hub.request("GET", f"/api/v1/fleet?filter={words}")
     return sum(len(node["gpus"]) for node in msgspec.json.decode(answer.body)["nodes"])
 
 
-def test_the_counts_are_those_of_the_hub(lab: RunningHub, page: Page) -> None:
+def test_the_counts_are_those_of_the_hub(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
-    for state, count in counts(lab).items():
+    for state, count in state_counts(lab).items():
         expect(_chip(page, state, count)).to_be_visible()
 
 
 def test_each_count_shows_what_the_hub_finds_by_it_and_all_again(
-    lab: RunningHub, page: Page
+    lab: ThreadedHub, page: Page
 ) -> None:
     page.goto(f"{lab.url}/#/table")
     rows = page.locator("tbody tr[aria-rowindex]")
@@ -46,7 +46,7 @@ def test_each_count_shows_what_the_hub_finds_by_it_and_all_again(
 
 
 def test_it_says_how_many_nodes_report_what_they_draw_and_what_is_free(
-    lab: RunningHub, page: Page
+    lab: ThreadedHub, page: Page
 ) -> None:
     page.goto(lab.url)
     strip = page.get_by_role("region", name="The fleet now")
@@ -57,9 +57,9 @@ def test_it_says_how_many_nodes_report_what_they_draw_and_what_is_free(
 
 
 def test_a_lost_hub_is_said_at_once_and_what_is_shown_turns_grey(
-    hub: RunningHub, page: Page
+    hub: ThreadedHub, page: Page
 ) -> None:
-    hub.add(snapshot(gpu(0), interval_seconds=60.0))
+    hub.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
     page.goto(hub.url)
     expect(page).to_have_title("1 free · fleet-smi")
     hub.stop()
@@ -72,15 +72,15 @@ def test_a_lost_hub_is_said_at_once_and_what_is_shown_turns_grey(
 def test_a_hub_that_comes_back_is_found_again_and_its_news_are_shown(
     tmp_path: Path, page: Page
 ) -> None:
-    with RunningHub(tmp_path / "hub") as before:
-        before.add(snapshot(gpu(0), interval_seconds=60.0))
+    with ThreadedHub(tmp_path / "hub") as before:
+        before.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
         page.goto(before.url)
         expect(page.get_by_role("gridcell")).to_have_count(1)
         address = before.url.removeprefix("http://")
     expect(page.get_by_text(LOST)).to_be_visible()
-    with RunningHub(tmp_path / "hub", hub__listen=address) as after:
+    with ThreadedHub(tmp_path / "hub", hub__listen=address) as after:
         expect(page.get_by_text(LOST)).to_be_hidden()
-        after.add(snapshot(gpu(0, uuid="GPU-new"), node="gpu02", interval_seconds=60.0))
+        after.join_and_report(snapshot(gpu(0, uuid="GPU-new"), node="gpu02", interval_seconds=60.0))
         expect(page.get_by_role("gridcell", name="gpu02 GPU 0")).to_be_visible()
         expect(page.get_by_role("gridcell")).to_have_count(2)
         expect(page.locator(GREY)).to_have_count(0)
@@ -89,14 +89,14 @@ def test_a_hub_that_comes_back_is_found_again_and_its_news_are_shown(
 
 def test_somebody_who_cannot_wait_can_have_it_tried_now(tmp_path: Path, page: Page) -> None:
     page.clock.install()
-    with RunningHub(tmp_path / "hub") as before:
-        before.add(snapshot(gpu(0), interval_seconds=60.0))
+    with ThreadedHub(tmp_path / "hub") as before:
+        before.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
         page.goto(before.url)
         expect(page.get_by_role("gridcell")).to_have_count(1)
         address = before.url.removeprefix("http://")
         # With its clock stopped the page does not try again by itself.
         page.clock.pause_at(time.time() + 1)
     expect(page.get_by_text(LOST)).to_be_visible()
-    with RunningHub(tmp_path / "hub", hub__listen=address):
+    with ThreadedHub(tmp_path / "hub", hub__listen=address):
         page.get_by_role("button", name="Try now").click()
         expect(page.get_by_text(LOST)).to_be_hidden()

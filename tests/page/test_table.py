@@ -8,14 +8,14 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.page.conftest import NewPage
 from tests.page.fleets import COUNTS
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 COLUMNS = ("State", "Node", "GPU", "Model", "Who", "Load", "Memory", "Temp.", "Power", "Since")
 MORE_COLUMNS = ("Why this state", "Driver", "Labels", "UUID")
 
 
 @pytest.fixture
-def table(lab: RunningHub, page: Page) -> Locator:
+def table(lab: ThreadedHub, page: Page) -> Locator:
     """The table of the lab, with all its rows."""
     page.goto(f"{lab.url}/#/table")
     expect(_rows(page)).to_have_count(sum(COUNTS.values()))

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 VIEWS = {
     "grid": ("", "role=gridcell >> visible=true"),
@@ -19,14 +19,14 @@ VIEWS = {
 """By name: the address, and what is there once it is drawn."""
 
 
-def show(page: Page, hub: RunningHub, name: str) -> None:
+def open_view(page: Page, hub: ThreadedHub, name: str) -> None:
     """Open a view, and wait until it is drawn."""
     address, drawn = VIEWS[name]
     page.goto(f"{hub.url}/#/{address}")
     expect(page.locator(drawn).first).to_be_visible()
 
 
-def fits(page: Page) -> bool:
+def fits_viewport(page: Page) -> bool:
     """Whether nothing has to be scrolled sideways."""
     inside: bool = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     return inside

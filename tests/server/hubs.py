@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 import msgspec
 
 from fleet_smi import config
-from fleet_smi.client.answers import token_in
-from fleet_smi.client.connection import Connection, Response
+from fleet_smi.client.answers import decode_join_token
+from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.hub import HubClient
 from fleet_smi.hub.delivery import Source
 from fleet_smi.model.fleet import FleetView
@@ -20,17 +20,17 @@ from fleet_smi.server.hub_server import HubServer
 from fleet_smi.wire.report import encode_report_json
 from tests.machines import wait_until
 
-REPORTS = "/api/v1/reports"
-QUICK = {"hub.stream_interval": "0.1s", "hub.remember_interval": "1s"}
+REPORTS_PATH = "/api/v1/reports"
+FAST_SETTINGS = {"hub.stream_interval": "0.1s", "hub.remember_interval": "1s"}
 
 
-class RunningHub:
+class ThreadedHub:
     """Runs in a thread of its own until `stop`; settings are as in a file, by their names."""
 
     def __init__(self, folder: Path, sources: Sequence[Source] = (), **settings: Any) -> None:
         self.folder = folder
         named = {name.replace("__", "."): value for name, value in settings.items()}
-        flags = {"hub.listen": "127.0.0.1:0", "hub.state": str(folder), **QUICK, **named}
+        flags = {"hub.listen": "127.0.0.1:0", "hub.state": str(folder), **FAST_SETTINGS, **named}
         self.settings = config.load({"HOME": str(folder)}, flags=flags)
         self.server = HubServer(self.settings.hub, sources, self.settings.thresholds)
         self.url = self.server.url
@@ -63,11 +63,11 @@ class RunningHub:
         """A node's own token, for this join token or one that is used up with it."""
         token = join_token or self.token("join", uses=1)
         wanted = {"node_id": node_id, "name": name}
-        answer = self.change("POST", "/api/v1/join", wanted, token=token)
+        answer = self.request_json("POST", "/api/v1/join", wanted, token=token)
         assert answer.status == 200, answer
-        return token_in(answer.body)
+        return decode_join_token(answer.body)
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -79,27 +79,31 @@ class RunningHub:
         """One question on a connection of its own."""
         told = {name.replace("_", "-"): value for name, value in headers.items()}
         pin = self.server.fingerprint
-        with closing(Connection(self.url, token=token, fingerprint=pin)) as connection:
+        with closing(HubConnection(self.url, token=token, fingerprint=pin)) as connection:
             return connection.request(method, path, body, told)
 
-    def change(self, method: str, path: str, value: Any, *, token: str | None = None) -> Response:
+    def request_json(
+        self, method: str, path: str, value: Any, *, token: str | None = None
+    ) -> Response:
         """The same with JSON."""
         body = msgspec.json.encode(value)
-        return self.ask(method, path, body, token=token, Content_Type="application/json")
+        return self.request(method, path, body, token=token, Content_Type="application/json")
 
     def report(self, *snapshots: Snapshot, token: str, sent_at: float | None = None) -> Response:
         """What a node sends of itself, the oldest first."""
         body = encode_report_json(snapshots, sent_at or snapshots[-1].taken_at)
-        return self.ask("POST", REPORTS, body, token=token, Content_Type="application/json")
+        return self.request(
+            "POST", REPORTS_PATH, body, token=token, Content_Type="application/json"
+        )
 
-    def add(self, *snapshots: Snapshot) -> str:
+    def join_and_report(self, *snapshots: Snapshot) -> str:
         """Let a node join and report; its token."""
         token = self.join(snapshots[0].node_id, snapshots[0].name)
         answer = self.report(*snapshots, token=token)
         assert answer.status == 200, answer
         return token
 
-    def settle(self) -> None:
+    def wait_until_published(self) -> None:
         """Wait until all that was heard is told."""
         wait_until(lambda: not self.server.hub.fleet._dirty)
 
@@ -117,7 +121,7 @@ class RunningHub:
             self._loop.close()
 
 
-def error_of(answer: Response) -> str:
+def error_code(answer: Response) -> str:
     """The code of a refusal, which has the one shape of all errors."""
     assert answer.headers["content-type"] == "application/json"
     told = msgspec.json.decode(answer.body)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from fleet_smi.server.guard import App
-from fleet_smi.server.running import Tls, bound, serve
+from fleet_smi.server.guard import AsgiApp
+from fleet_smi.server.running import TlsFiles, bind_socket, serve
 
 
-class Answer(NamedTuple):
+class LoopbackResponse(NamedTuple):
     """What came back: all of it."""
 
     status: int
@@ -20,9 +20,9 @@ class Answer(NamedTuple):
 
 
 @contextmanager
-def served(app: App, tls: Tls | None = None) -> Iterator[int]:
+def serve_app(app: AsgiApp, tls: TlsFiles | None = None) -> Iterator[int]:
     """Serve the app from a thread of its own; its port."""
-    listening = bound("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     loop = asyncio.new_event_loop()
     task = loop.create_task(serve(app, [listening], tls))
 
@@ -42,7 +42,7 @@ def served(app: App, tls: Tls | None = None) -> Iterator[int]:
         listening.close()
 
 
-def ask(port: int, *headers: str, request: str = "GET / HTTP/1.1") -> Answer:
+def send_raw_request(port: int, *headers: str, request: str = "GET / HTTP/1.1") -> LoopbackResponse:
     """Send exactly these lines, and read until the other end closes."""
     lines = [request, *headers, "Connection: close", "", ""]
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
@@ -53,4 +53,6 @@ def ask(port: int, *headers: str, request: str = "GET / HTTP/1.1") -> Answer:
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *rest = head.decode("latin-1").split("\r\n")
     pairs = (line.partition(": ") for line in rest)
-    return Answer(int(first.split()[1]), {name.lower(): value for name, _, value in pairs}, body)
+    return LoopbackResponse(
+        int(first.split()[1]), {name.lower(): value for name, _, value in pairs}, body
+    )

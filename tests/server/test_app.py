@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from fleet_smi.server.app import endpoints
+from fleet_smi.server.app import load_endpoints
 from fleet_smi.server.routes import ROUTES
-from tests.server.hubs import RunningHub, error_of
-from tests.server.loopback import ask
+from tests.server.hubs import ThreadedHub, error_code
+from tests.server.loopback import send_raw_request
 from tests.test_architecture import modules_in
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path_factory.mktemp("hub")) as running:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path_factory.mktemp("hub")) as running:
         yield running
 
 
@@ -22,12 +22,12 @@ def test_every_file_of_routes_is_listed_under_its_own_name() -> None:
 
 
 def test_every_endpoint_says_who_may_ask() -> None:
-    for endpoint in endpoints():
+    for endpoint in load_endpoints():
         changes = endpoint.method != "GET" and endpoint.path not in (
             "/api/v1/join",
             "/api/v1/session",
         )
-        assert endpoint.may != "view" or not changes, endpoint.path
+        assert endpoint.required_action != "view" or not changes, endpoint.path
 
 
 @pytest.mark.parametrize(
@@ -44,54 +44,54 @@ def test_every_endpoint_says_who_may_ask() -> None:
     ],
 )
 def test_what_is_not_there_has_the_one_shape(
-    hub: RunningHub, method: str, path: str, status: int, code: str
+    hub: ThreadedHub, method: str, path: str, status: int, code: str
 ) -> None:
-    answer = hub.ask(method, path)
-    assert (answer.status, error_of(answer)) == (status, code)
+    answer = hub.request(method, path)
+    assert (answer.status, error_code(answer)) == (status, code)
     assert ("allow" in answer.headers) == (status == 405)
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_a_name_that_is_not_the_hubs_is_refused(hub: RunningHub) -> None:
+def test_a_name_that_is_not_the_hubs_is_refused(hub: ThreadedHub) -> None:
     port = int(hub.url.rpartition(":")[2])
     for path in ("/", "/api/v1/reports", "/metrics", "/healthz"):
-        answer = ask(port, "Host: evil.example", request=f"GET {path} HTTP/1.1")
+        answer = send_raw_request(port, "Host: evil.example", request=f"GET {path} HTTP/1.1")
         assert answer.status == 421
         assert b"unknown_host" in answer.body
-    assert ask(port, "Host: 127.0.0.1", "Host: evil.example").status == 400
+    assert send_raw_request(port, "Host: 127.0.0.1", "Host: evil.example").status == 400
 
 
-def test_a_body_must_be_json_and_say_so(hub: RunningHub) -> None:
+def test_a_body_must_be_json_and_say_so(hub: ThreadedHub) -> None:
     admin, path = hub.token("admin"), "/api/v1/nodes/x"
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
-        answer = hub.ask("PATCH", path, b"{}", token=admin, Content_Type=kind)
-        assert (answer.status, error_of(answer)) == (415, "not_json")
-    answer = hub.ask("PATCH", path, b"x" * 70_000, token=admin, Content_Type="application/json")
-    assert (answer.status, error_of(answer)) == (413, "too_large")
+        answer = hub.request("PATCH", path, b"{}", token=admin, Content_Type=kind)
+        assert (answer.status, error_code(answer)) == (415, "not_json")
+    answer = hub.request("PATCH", path, b"x" * 70_000, token=admin, Content_Type="application/json")
+    assert (answer.status, error_code(answer)) == (413, "too_large")
 
 
 def test_a_bug_is_told_to_the_log_and_not_to_the_asker(
-    hub: RunningHub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    hub: ThreadedHub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: object) -> None:
         raise ZeroDivisionError("the secret of the house")
 
     with monkeypatch.context() as patched:
         patched.setattr(hub.server.hub.fleet, "nodes", broken)
-        patched.setattr(hub.server.credentials, "identify", broken)
-        looked = hub.ask("GET", "/api/v1/fleet")
-        reported = hub.ask("POST", "/api/v1/reports", b"x", token="any")
+        patched.setattr(hub.server.credentials, "identify_token", broken)
+        looked = hub.request("GET", "/api/v1/fleet")
+        reported = hub.request("POST", "/api/v1/reports", b"x", token="any")
     # A report that finds a bug is not to be sent again.
     for answer, status in ((looked, 500), (reported, 422)):
-        assert (answer.status, error_of(answer)) == (status, "bug")
+        assert (answer.status, error_code(answer)) == (status, "bug")
         assert b"secret" not in answer.body
     assert caplog.text.count("ZeroDivisionError: the secret of the house") == 2
-    assert hub.ask("GET", "/api/v1/fleet").status == 200
+    assert hub.request("GET", "/api/v1/fleet").status == 200
 
 
-def test_a_head_is_the_answer_without_its_body(hub: RunningHub) -> None:
+def test_a_head_is_the_answer_without_its_body(hub: ThreadedHub) -> None:
     port = int(hub.url.rpartition(":")[2])
-    answer = ask(port, "Host: localhost", request="HEAD / HTTP/1.1")
+    answer = send_raw_request(port, "Host: localhost", request="HEAD / HTTP/1.1")
     assert (answer.status, answer.body) == (200, b"")
     assert int(answer.headers["content-length"]) > 0

@@ -13,7 +13,7 @@ import pytest
 from fleet_smi.server import impatient
 from fleet_smi.wire.report import decode_receipt, encode_report_json
 from tests.builders import gpu, snapshot
-from tests.server.hubs import REPORTS, RunningHub
+from tests.server.hubs import REPORTS_PATH, ThreadedHub
 
 
 class Answer(NamedTuple):
@@ -25,18 +25,18 @@ class Answer(NamedTuple):
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path / "state") as hub:
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path / "state") as hub:
         yield hub
 
 
 @pytest.fixture
-def token(hub: RunningHub) -> str:
+def token(hub: ThreadedHub) -> str:
     return hub.join("id-of-gpu01", "gpu01")
 
 
 @pytest.fixture
-def line(hub: RunningHub) -> Iterator[socket.socket]:
+def line(hub: ThreadedHub) -> Iterator[socket.socket]:
     port = int(hub.url.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         yield connection
@@ -48,7 +48,7 @@ def body(sequence: int) -> bytes:
     return encode_report_json([taken], at)
 
 
-def head(token: str, *more: str, version: str = "1.1", path: str = REPORTS) -> bytes:
+def head(token: str, *more: str, version: str = "1.1", path: str = REPORTS_PATH) -> bytes:
     lines = [f"POST {path} HTTP/{version}", "Host: 127.0.0.1", f"Authorization: Bearer {token}"]
     return "\r\n".join([*lines, "Content-Type: application/json", *more, "", ""]).encode()
 
@@ -75,12 +75,12 @@ def answers(line: socket.socket, count: int) -> bytes:
     return heard
 
 
-def sequence_of(hub: RunningHub) -> int:
+def sequence_of(hub: ThreadedHub) -> int:
     return hub.fleet().nodes[0].sequence
 
 
 def test_a_report_in_many_pieces_is_one_report(
-    hub: RunningHub, token: str, line: socket.socket
+    hub: ThreadedHub, token: str, line: socket.socket
 ) -> None:
     whole = request(token, 1)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -91,7 +91,7 @@ def test_a_report_in_many_pieces_is_one_report(
 
 
 def test_reports_that_come_together_are_answered_one_by_one(
-    hub: RunningHub, token: str, line: socket.socket
+    hub: ThreadedHub, token: str, line: socket.socket
 ) -> None:
     line.sendall(request(token, 1) + request(token, 2) + request(token, 3))
     assert answers(line, 3).count(b"HTTP/1.1 200 OK") == 3
@@ -99,7 +99,7 @@ def test_reports_that_come_together_are_answered_one_by_one(
 
 
 def test_a_report_behind_another_request_waits_for_its_turn(
-    hub: RunningHub, token: str, line: socket.socket
+    hub: ThreadedHub, token: str, line: socket.socket
 ) -> None:
     line.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + request(token, 1))
     heard = answers(line, 2)
@@ -114,7 +114,7 @@ def test_another_request_behind_a_report_is_answered_too(token: str, line: socke
 
 
 def test_who_is_refused_hears_so_before_the_body_and_may_try_again(
-    hub: RunningHub, token: str, line: socket.socket
+    hub: ThreadedHub, token: str, line: socket.socket
 ) -> None:
     line.sendall(head("wrong", "Content-Length: 5"))
     assert answer(line).status == 401
@@ -164,8 +164,8 @@ def test_who_asks_first_is_told_to_go_on(token: str, line: socket.socket) -> Non
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """All who connect from now on must be quick."""
-    monkeypatch.setattr(impatient, "REQUEST_SECONDS", 0.05)
-    monkeypatch.setattr(impatient, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(impatient, "REQUEST_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(impatient, "IDLE_TIMEOUT_SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("hasty")

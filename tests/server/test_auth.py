@@ -8,11 +8,18 @@ from typing import Any
 import pytest
 
 from fleet_smi.errors import UsageError
-from fleet_smi.hub.credentials import Credentials, Identity
+from fleet_smi.hub.credentials import CredentialCache, Identity
 from fleet_smi.hub.database import open_database
-from fleet_smi.server.auth import ANYBODY, COOKIE, Access, Action, check_bind, cross_site
-from fleet_smi.server.failures import Failures
-from fleet_smi.server.refusal import Headers, Refusal
+from fleet_smi.server.auth import (
+    ANONYMOUS,
+    SESSION_COOKIE,
+    AccessControl,
+    Action,
+    check_bind,
+    check_same_origin,
+)
+from fleet_smi.server.failures import AuthRateLimiter
+from fleet_smi.server.refusal import Headers, HttpError
 
 HERE, PROXY, FAR = "127.0.0.1", "10.0.0.9", "203.0.113.7"
 PASSWORD = "correct horse battery"
@@ -33,25 +40,25 @@ class House:
 
     def __init__(self, state: Path) -> None:
         self._engine = open_database(state)
-        self.credentials = Credentials(self._engine, local_admin="fsmi_local_x")
+        self.credentials = CredentialCache(self._engine, local_admin_token="fsmi_local_x")
         add = self.credentials.tokens.add
         self.viewer, self.admin = add("viewer", "bob").secret, add("admin", "eve").secret
-        self.node = self.credentials.join(add("join").secret, "id-1", "gpu1").secret
+        self.node = self.credentials.redeem_join_token(add("join").secret, "id-1", "gpu1").secret
         self.credentials.users.add("alice", PASSWORD, "admin")
         self.credentials.refresh()
 
-    def access(self, **rules: Any) -> Access:
+    def access(self, **rules: Any) -> AccessControl:
         rules = {"loopback_only": False, **rules}
-        return Access(self.credentials, Failures(lambda: 1000.0), **rules)
+        return AccessControl(self.credentials, AuthRateLimiter(lambda: 1000.0), **rules)
 
-    def login(self, access: Access, **headers: str) -> Refusal | tuple[bytes, bytes]:
+    def login(self, access: AccessControl, **headers: str) -> HttpError | tuple[bytes, bytes]:
         asked = access.login(head({**OWN_PAGE, **headers}), FAR, "alice", PASSWORD)
         return asyncio.run(asked)
 
     def session(self) -> str:
         """What a browser sends back once alice has logged in."""
         answer = self.login(self.access())
-        assert not isinstance(answer, Refusal)
+        assert not isinstance(answer, HttpError)
         return answer[1].decode().partition(";")[0]
 
     def close(self) -> None:
@@ -66,12 +73,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     built.close()
 
 
-def told(refusal: Identity | Refusal | None) -> str | None:
-    return refusal.code if isinstance(refusal, Refusal) else None
+def told(refusal: Identity | HttpError | None) -> str | None:
+    return refusal.code if isinstance(refusal, HttpError) else None
 
 
-def asker(access: Access, headers: Headers, peer: str = FAR, method: str = "GET") -> Identity:
-    who = access.asker(headers, peer, method)
+def asker(
+    access: AccessControl, headers: Headers, peer: str = FAR, method: str = "GET"
+) -> Identity:
+    who = access.authenticate(headers, peer, method)
     assert isinstance(who, Identity)
     return who
 
@@ -87,13 +96,13 @@ def test_a_token_says_who_asks_in_any_way_of_asking(house: House) -> None:
 @pytest.mark.parametrize("value", ["Bearer nonsense", "Bearer", "Basic YWxpY2U6eA==", ""])
 def test_a_wrong_token_is_refused_even_where_anybody_may_look(house: House, value: str) -> None:
     for rules in ({}, {"loopback_only": True}, {"insecure_open": True}):
-        refusal = house.access(**rules).asker(head(authorization=value), HERE, "GET")
+        refusal = house.access(**rules).authenticate(head(authorization=value), HERE, "GET")
         assert told(refusal) == "bad_token"
 
 
 def test_nobody_known_is_refused_beyond_this_machine(house: House) -> None:
-    refusal = house.access().asker([], FAR, "GET")
-    assert isinstance(refusal, Refusal)
+    refusal = house.access().authenticate([], FAR, "GET")
+    assert isinstance(refusal, HttpError)
     assert refusal.status == 401
     assert (b"www-authenticate", b"Bearer") in refusal.headers
 
@@ -116,10 +125,10 @@ NODE = Identity(role="node", name="n", node_id="id-1")
         (NODE, "report", "id-1", True, True),
         (NODE, "report", "id-2", False, False),
         (NODE, "administrate", None, False, False),
-        (ANYBODY, "view", None, True, True),
-        (ANYBODY, "report", "id-2", False, True),
-        (ANYBODY, "report", "id-1", False, False),
-        (ANYBODY, "administrate", None, False, False),
+        (ANONYMOUS, "view", None, True, True),
+        (ANONYMOUS, "report", "id-2", False, True),
+        (ANONYMOUS, "report", "id-1", False, False),
+        (ANONYMOUS, "administrate", None, False, False),
     ],
 )
 def test_what_each_may_do(
@@ -130,16 +139,16 @@ def test_what_each_may_do(
     allowed: bool,
     allowed_when_open: bool,
 ) -> None:
-    assert (house.access().refusal(who, action, node_id) is None) == allowed
+    assert (house.access().authorize(who, action, node_id) is None) == allowed
     opened = house.access(insecure_open=True)
-    assert (opened.refusal(who, action, node_id) is None) == allowed_when_open
+    assert (opened.authorize(who, action, node_id) is None) == allowed_when_open
 
 
 def test_a_refusal_says_whether_to_log_in_or_to_give_up(house: House) -> None:
     access = house.access(loopback_only=True)
-    nobody = access.refusal(ANYBODY, "administrate")
-    viewer = access.refusal(VIEWER, "administrate")
-    other = access.refusal(NODE, "report", "id-2")
+    nobody = access.authorize(ANONYMOUS, "administrate")
+    viewer = access.authorize(VIEWER, "administrate")
+    other = access.authorize(NODE, "report", "id-2")
     assert nobody is not None
     assert viewer is not None
     assert other is not None
@@ -149,7 +158,7 @@ def test_a_refusal_says_whether_to_log_in_or_to_give_up(house: House) -> None:
 
 def test_on_this_machine_anybody_may_look(house: House) -> None:
     access = house.access(loopback_only=True)
-    assert access.asker([], HERE, "GET") is ANYBODY
+    assert access.authenticate([], HERE, "GET") is ANONYMOUS
 
 
 @pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host"])
@@ -157,9 +166,9 @@ def test_who_comes_through_a_proxy_on_this_machine_does_not_sit_at_it(
     house: House, name: str
 ) -> None:
     access = house.access(loopback_only=True)
-    assert told(access.asker(head({name: FAR}), HERE, "GET")) == "unauthenticated"
+    assert told(access.authenticate(head({name: FAR}), HERE, "GET")) == "unauthenticated"
     access = house.access(loopback_only=True, trusted_proxies=[HERE], user_header="X-User")
-    assert told(access.asker([], HERE, "GET")) == "unauthenticated"
+    assert told(access.authenticate([], HERE, "GET")) == "unauthenticated"
 
 
 def test_a_trusted_proxy_says_who_asks(house: House) -> None:
@@ -167,7 +176,7 @@ def test_a_trusted_proxy_says_who_asks(house: House) -> None:
         trusted_proxies=["10.0.0.0/24"], user_header="X-Remote-User", admins=["root"]
     )
     who = asker(access, head(x_remote_user="carol"), PROXY)
-    assert who == Identity(role="viewer", name="carol", how="proxy")
+    assert who == Identity(role="viewer", name="carol", auth_method="proxy")
     assert asker(access, head(x_remote_user="root"), PROXY).role == "admin"
     assert asker(access, head(x_remote_user="root"), f"::ffff:{PROXY}").role == "admin"
 
@@ -175,9 +184,11 @@ def test_a_trusted_proxy_says_who_asks(house: House) -> None:
 def test_nobody_else_is_believed_about_who_asks(house: House) -> None:
     access = house.access(trusted_proxies=[PROXY], user_header="X-Remote-User", admins=["root"])
     for peer in (FAR, HERE, "10.0.0.10", "", "proxy.example"):
-        assert told(access.asker(head(x_remote_user="root"), peer, "GET")) == "unauthenticated"
+        assert (
+            told(access.authenticate(head(x_remote_user="root"), peer, "GET")) == "unauthenticated"
+        )
     silent = house.access(trusted_proxies=[PROXY])
-    assert told(silent.asker(head(x_remote_user="root"), PROXY, "GET")) == "unauthenticated"
+    assert told(silent.authenticate(head(x_remote_user="root"), PROXY, "GET")) == "unauthenticated"
 
 
 def test_a_network_that_is_none_is_an_error_and_trusts_nobody(house: House) -> None:
@@ -188,19 +199,19 @@ def test_a_network_that_is_none_is_an_error_and_trusts_nobody(house: House) -> N
 def test_behind_a_trusted_proxy_failures_count_against_who_is_before_it(house: House) -> None:
     access = house.access(trusted_proxies=[PROXY])
     forwarded = head(x_forwarded_for=f"198.51.100.1, {FAR}, {PROXY}")
-    assert access.address(forwarded, PROXY) == FAR
-    assert access.address(forwarded, HERE) == HERE
-    assert access.address([], PROXY) == PROXY
+    assert access.client_address(forwarded, PROXY) == FAR
+    assert access.client_address(forwarded, HERE) == HERE
+    assert access.client_address([], PROXY) == PROXY
 
 
 def test_a_session_is_a_cookie_that_no_script_and_no_other_site_gets(house: House) -> None:
     for tls in (False, True):
         answer = house.login(house.access(tls=tls))
-        assert not isinstance(answer, Refusal)
+        assert not isinstance(answer, HttpError)
         name, value = answer
         assert name == b"set-cookie"
         pair, *attributes = value.decode().split("; ")
-        assert pair.startswith(f"{COOKIE}=")
+        assert pair.startswith(f"{SESSION_COOKIE}=")
         assert {"Path=/", "Max-Age=1209600", "HttpOnly", "SameSite=Strict"} <= set(attributes)
         assert ("Secure" in attributes) == tls
 
@@ -208,26 +219,26 @@ def test_a_session_is_a_cookie_that_no_script_and_no_other_site_gets(house: Hous
 def test_a_session_says_who_asks(house: House) -> None:
     access = house.access()
     who = asker(access, head(cookie=f"other=1; {house.session()}; more=2"))
-    assert who == Identity(role="admin", name="alice", how="session")
+    assert who == Identity(role="admin", name="alice", auth_method="session")
 
 
 def test_a_session_that_is_over_is_nobody(house: House) -> None:
-    stale = head(cookie=f"{COOKIE}=stale")
-    assert told(house.access().asker(stale, FAR, "GET")) == "unauthenticated"
-    assert house.access(loopback_only=True).asker(stale, HERE, "GET") is ANYBODY
+    stale = head(cookie=f"{SESSION_COOKIE}=stale")
+    assert told(house.access().authenticate(stale, FAR, "GET")) == "unauthenticated"
+    assert house.access(loopback_only=True).authenticate(stale, HERE, "GET") is ANONYMOUS
 
 
 def test_logging_out_takes_the_cookie_away(house: House) -> None:
-    for headers in ([], head(cookie=f"{COOKIE}=stale"), head(cookie=house.session())):
+    for headers in ([], head(cookie=f"{SESSION_COOKIE}=stale"), head(cookie=house.session())):
         _, value = asyncio.run(house.access().logout(headers))
-        assert value.startswith(f"{COOKIE}=;".encode())
+        assert value.startswith(f"{SESSION_COOKIE}=;".encode())
         assert b"Max-Age=0" in value
 
 
 def test_whoever_copied_the_cookie_is_signed_out_too(house: House) -> None:
     access, copied, other = house.access(), head(cookie=house.session()), house.session()
     asyncio.run(access.logout(list(copied)))
-    assert told(access.asker(copied, FAR, "GET")) == "unauthenticated"
+    assert told(access.authenticate(copied, FAR, "GET")) == "unauthenticated"
     assert asker(access, head(cookie=other)).name == "alice"
 
 
@@ -254,23 +265,23 @@ def test_a_change_asked_for_with_a_cookie_must_come_from_our_own_page(
 ) -> None:
     asked = head({**headers, "cookie": house.session()})
     for method in ("POST", "PATCH", "DELETE"):
-        assert told(house.access().asker(asked, FAR, method)) == code
+        assert told(house.access().authenticate(asked, FAR, method)) == code
     assert asker(house.access(), asked).name == "alice"
 
 
 def test_so_must_one_that_a_proxy_vouches_for(house: House) -> None:
     access = house.access(trusted_proxies=[PROXY], user_header="x-user")
     evil = head(OWN_PAGE, origin="http://evil.example", x_user="carol")
-    assert told(access.asker(evil, PROXY, "POST")) == "cross_site"
+    assert told(access.authenticate(evil, PROXY, "POST")) == "cross_site"
     assert asker(access, head(OWN_PAGE, x_user="carol"), PROXY, "POST").name == "carol"
 
 
 def test_a_page_elsewhere_cannot_report_through_a_browser_to_an_open_hub(house: House) -> None:
     access = house.access(insecure_open=True)
-    assert access.asker([], FAR, "POST") is ANYBODY
+    assert access.authenticate([], FAR, "POST") is ANONYMOUS
     evil = head(host="localhost:7070", origin="http://evil.example")
-    assert told(access.asker(evil, HERE, "POST")) == "cross_site"
-    assert cross_site(head(host="hub"), ambient=False) is None
+    assert told(access.authenticate(evil, HERE, "POST")) == "cross_site"
+    assert check_same_origin(head(host="hub"), has_ambient_credentials=False) is None
 
 
 def test_a_wrong_password_is_refused_and_soon_not_even_looked_at(house: House) -> None:
@@ -289,22 +300,22 @@ def test_a_wrong_password_is_refused_and_soon_not_even_looked_at(house: House) -
 def test_logging_in_rightly_is_never_counted(house: House) -> None:
     access = house.access()
     for _ in range(12):
-        assert not isinstance(house.login(access), Refusal)
+        assert not isinstance(house.login(access), HttpError)
 
 
 def test_a_page_elsewhere_cannot_log_a_browser_in(house: House) -> None:
     answer = house.login(house.access(), origin="http://evil.example")
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, HttpError)
     assert answer.code == "cross_site"
 
 
 def test_guessing_tokens_is_slowed_and_good_tokens_never_are(house: House) -> None:
     access = house.access()
-    codes = [told(access.asker(with_token("wrong"), FAR, "GET")) for _ in range(12)]
+    codes = [told(access.authenticate(with_token("wrong"), FAR, "GET")) for _ in range(12)]
     assert codes == ["bad_token"] * 10 + ["too_many_failures"] * 2
     assert asker(access, with_token(house.viewer)).name == "bob"
     assert asker(access, with_token(house.node)).node_id == "id-1"
-    assert told(access.asker(with_token("wrong"), PROXY, "GET")) == "bad_token"
+    assert told(access.authenticate(with_token("wrong"), PROXY, "GET")) == "bad_token"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.2"])

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.server.guard import Guard, Hosts, Message, Receive, Send, security_headers
-from tests.server.loopback import ask, served
+from fleet_smi.server.guard import (
+    AllowedHosts,
+    Message,
+    Receive,
+    SecurityMiddleware,
+    Send,
+    security_headers,
+)
+from tests.server.loopback import send_raw_request, serve_app
 
 
 async def hello(scope: Message, receive: Receive, send: Send) -> None:
@@ -20,8 +27,8 @@ async def hello(scope: Message, receive: Receive, send: Send) -> None:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    hosts = Hosts("127.0.0.1", ["Hub.Lab.Example", "gpus.example"])
-    with served(Guard(hello, hosts, tls=False)) as number:
+    hosts = AllowedHosts("127.0.0.1", ["Hub.Lab.Example", "gpus.example"])
+    with serve_app(SecurityMiddleware(hello, hosts, tls=False)) as number:
         yield number
 
 
@@ -42,7 +49,7 @@ def port() -> Iterator[int]:
     ],
 )
 def test_the_hub_answers_to_its_own_names(port: int, host: str) -> None:
-    assert ask(port, f"Host: {host}").body == b"hello"
+    assert send_raw_request(port, f"Host: {host}").body == b"hello"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +70,7 @@ def test_the_hub_answers_to_its_own_names(port: int, host: str) -> None:
     ],
 )
 def test_a_name_that_is_not_ours_is_refused(port: int, host: str) -> None:
-    answer = ask(port, f"Host: {host}")
+    answer = send_raw_request(port, f"Host: {host}")
     assert answer.status == 421
     error = msgspec.json.decode(answer.body)["error"]
     assert error["code"] == "unknown_host"
@@ -73,44 +80,44 @@ def test_a_name_that_is_not_ours_is_refused(port: int, host: str) -> None:
 
 def test_a_request_must_name_one_host(port: int) -> None:
     for headers in ((), ("Host: localhost", "Host: localhost")):
-        answer = ask(port, *headers)
+        answer = send_raw_request(port, *headers)
         assert answer.status == 400
         assert b"hello" not in answer.body
 
 
 def test_bare_addresses_will_do_where_the_hub_listens_on_all_of_them() -> None:
     for bind in ("", "0.0.0.0", "::"):
-        hosts = Hosts(bind, ["hub"])
-        assert hosts.refusal([(b"host", b"192.168.1.5:7070")]) is None
-        assert hosts.refusal([(b"host", b"[2001:db8::5]:7070")]) is None
-        assert hosts.refusal([(b"host", b"evil.example")]) is not None
+        hosts = AllowedHosts(bind, ["hub"])
+        assert hosts.check([(b"host", b"192.168.1.5:7070")]) is None
+        assert hosts.check([(b"host", b"[2001:db8::5]:7070")]) is None
+        assert hosts.check([(b"host", b"evil.example")]) is not None
 
 
 def test_the_address_it_listens_on_is_its_name() -> None:
-    hosts = Hosts("10.1.2.3")
-    assert hosts.refusal([(b"host", b"10.1.2.3:7070")]) is None
-    assert hosts.refusal([(b"host", b"10.1.2.4:7070")]) is not None
-    assert hosts.refusal([(b"host", b"10:7070")]) is not None
+    hosts = AllowedHosts("10.1.2.3")
+    assert hosts.check([(b"host", b"10.1.2.3:7070")]) is None
+    assert hosts.check([(b"host", b"10.1.2.4:7070")]) is not None
+    assert hosts.check([(b"host", b"10:7070")]) is not None
 
 
 @given(st.binary(max_size=80))
 def test_no_host_that_a_stranger_writes_is_ours(host: bytes) -> None:
-    hosts = Hosts("10.1.2.3", ["hub.lab.example"])
-    if hosts.refusal([(b"host", host)]) is None:
+    hosts = AllowedHosts("10.1.2.3", ["hub.lab.example"])
+    if hosts.check([(b"host", host)]) is None:
         name = host.decode("latin-1").lower()
         assert name.startswith(("localhost", "127.", "10.1.2.3", "hub", "[", "::1", " ", "\t"))
 
 
 def test_what_is_remembered_of_hosts_does_not_grow() -> None:
-    hosts = Hosts("127.0.0.1")
+    hosts = AllowedHosts("127.0.0.1")
     for number in range(10_000):
-        assert hosts.refusal([(b"host", f"localhost:{number}".encode())]) is None
+        assert hosts.check([(b"host", f"localhost:{number}".encode())]) is None
     assert len(hosts._known) == 64
 
 
 @pytest.mark.parametrize("host", ["localhost", "evil.example"])
 def test_every_answer_tells_browsers_to_be_careful(port: int, host: str) -> None:
-    headers = ask(port, f"Host: {host}", "Origin: https://evil.example").headers
+    headers = send_raw_request(port, f"Host: {host}", "Origin: https://evil.example").headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
@@ -124,7 +131,7 @@ def test_every_answer_tells_browsers_to_be_careful(port: int, host: str) -> None
 
 
 def test_the_apps_own_headers_stay(port: int) -> None:
-    assert ask(port, "Host: localhost").headers["x-own"] == "1"
+    assert send_raw_request(port, "Host: localhost").headers["x-own"] == "1"
 
 
 def test_only_under_tls_are_browsers_told_to_stay_with_it() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.client.connection import Connection
+from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import StateError, UsageError
-from fleet_smi.hub.state import ADMIN_TOKEN, local_admin_token
+from fleet_smi.hub.state import ADMIN_TOKEN_FILE, read_local_admin_token
 from tests.builders import gpu
 from tests.machines import wait_until
-from tests.server.hubs import RunningHub
-from tests.server.routes.nodes_of import now
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.nodes_of import snapshot_now
 
 
 def held() -> tuple[int, int]:
@@ -22,10 +22,10 @@ def held() -> tuple[int, int]:
 
 def test_the_end_leaves_no_thread_descriptor_or_admin_token(tmp_path: Path) -> None:
     def life() -> None:
-        with RunningHub(tmp_path) as hub:
-            hub.ask("GET", "/")
-            assert (tmp_path / ADMIN_TOKEN).stat().st_mode & 0o777 == 0o600
-        assert not (tmp_path / ADMIN_TOKEN).exists()
+        with ThreadedHub(tmp_path) as hub:
+            hub.request("GET", "/")
+            assert (tmp_path / ADMIN_TOKEN_FILE).stat().st_mode & 0o777 == 0o600
+        assert not (tmp_path / ADMIN_TOKEN_FILE).exists()
 
     life()
     before = held()
@@ -34,68 +34,68 @@ def test_the_end_leaves_no_thread_descriptor_or_admin_token(tmp_path: Path) -> N
 
 
 def test_a_restart_remembers_nodes_credentials_and_names(tmp_path: Path) -> None:
-    with RunningHub(tmp_path) as hub:
-        token, admin = hub.add(now("gpu01", gpu(0))), hub.token("admin")
-        hub.change("PATCH", "/api/v1/nodes/id-of-gpu01", {"name": "big-one"}, token=admin)
-        first = hub.server.hub.life
-    with RunningHub(tmp_path) as again:
+    with ThreadedHub(tmp_path) as hub:
+        token, admin = hub.join_and_report(snapshot_now("gpu01", gpu(0))), hub.token("admin")
+        hub.request_json("PATCH", "/api/v1/nodes/id-of-gpu01", {"name": "big-one"}, token=admin)
+        first = hub.server.hub.instance_id
+    with ThreadedHub(tmp_path) as again:
         assert [node.name for node in again.fleet().nodes] == ["big-one"]
-        assert again.server.hub.life != first
-        assert again.report(now("gpu01", gpu(0), sequence=1), token=token).status == 200
+        assert again.server.hub.instance_id != first
+        assert again.report(snapshot_now("gpu01", gpu(0), sequence=1), token=token).status == 200
         assert again.fleet().nodes[0].sequence == 1
 
 
 def test_two_hubs_never_share_a_state(tmp_path: Path) -> None:
-    with RunningHub(tmp_path) as hub:
+    with ThreadedHub(tmp_path) as hub:
         with pytest.raises(StateError, match="another hub runs"):
-            RunningHub(tmp_path)
-        assert local_admin_token(tmp_path) is not None
-        assert hub.ask("GET", "/healthz").status == 200
+            ThreadedHub(tmp_path)
+        assert read_local_admin_token(tmp_path) is not None
+        assert hub.request("GET", "/healthz").status == 200
 
 
 def test_a_port_that_is_taken_is_told_and_nothing_is_left(tmp_path: Path) -> None:
-    with RunningHub(tmp_path / "first") as hub:
+    with ThreadedHub(tmp_path / "first") as hub:
         before = held()
         with pytest.raises(UsageError, match=r"cannot listen on .* in use"):
-            RunningHub(tmp_path / "second", hub__listen=hub.url.removeprefix("http://"))
+            ThreadedHub(tmp_path / "second", hub__listen=hub.url.removeprefix("http://"))
         assert held() == before
-        assert not (tmp_path / "second" / ADMIN_TOKEN).exists()
+        assert not (tmp_path / "second" / ADMIN_TOKEN_FILE).exists()
 
 
 def test_to_listen_for_others_somebody_must_be_known(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs a token or user who may look"):
-        RunningHub(tmp_path, hub__listen="0.0.0.0:0")
-    with RunningHub(tmp_path, hub__listen="0.0.0.0:0", hub__insecure_open=True) as hub:
+        ThreadedHub(tmp_path, hub__listen="0.0.0.0:0")
+    with ThreadedHub(tmp_path, hub__listen="0.0.0.0:0", hub__insecure_open=True) as hub:
         assert hub.server.warning is None
-    assert not (tmp_path / ADMIN_TOKEN).exists()
+    assert not (tmp_path / ADMIN_TOKEN_FILE).exists()
 
 
 def test_a_token_made_beside_the_running_hub_is_good_within_moments(tmp_path: Path) -> None:
-    with RunningHub(tmp_path) as hub:
+    with ThreadedHub(tmp_path) as hub:
         known, path = hub.server.credentials, "/api/v1/session"
         issued = known.tokens.add("viewer")  # as another process does
-        wait_until(lambda: known.identify(issued.secret) is not None)
-        assert hub.ask("GET", path, token=issued.secret).status == 200
+        wait_until(lambda: known.identify_token(issued.secret) is not None)
+        assert hub.request("GET", path, token=issued.secret).status == 200
         known.tokens.revoke(issued.id)
-        wait_until(lambda: known.identify(issued.secret) is None)
-        assert hub.ask("GET", path, token=issued.secret).status == 401
+        wait_until(lambda: known.identify_token(issued.secret) is None)
+        assert hub.request("GET", path, token=issued.secret).status == 401
 
 
 def test_the_local_admin_is_whoever_may_read_the_state(tmp_path: Path) -> None:
-    with RunningHub(tmp_path) as hub:
-        token = local_admin_token(tmp_path)
-        assert hub.ask("DELETE", "/api/v1/nodes/nobody", token=token).status == 404
-    with RunningHub(tmp_path) as again:
-        assert again.ask("GET", "/api/v1/session", token=token).status == 401
+    with ThreadedHub(tmp_path) as hub:
+        token = read_local_admin_token(tmp_path)
+        assert hub.request("DELETE", "/api/v1/nodes/nobody", token=token).status == 404
+    with ThreadedHub(tmp_path) as again:
+        assert again.request("GET", "/api/v1/session", token=token).status == 401
 
 
 def test_a_certificate_of_its_own_is_the_same_after_a_restart(tmp_path: Path) -> None:
     prints = set()
     for _ in range(2):
-        with RunningHub(tmp_path, hub__tls="self-signed") as hub:
+        with ThreadedHub(tmp_path, hub__tls="self-signed") as hub:
             prints.add(hub.server.fingerprint)
             assert hub.url.startswith("https://")
-            connection = Connection(hub.url, fingerprint=hub.server.fingerprint)
+            connection = HubConnection(hub.url, fingerprint=hub.server.fingerprint)
             with closing(connection):
                 answer = connection.request("GET", "/healthz")
             assert (answer.status, "strict-transport-security" in answer.headers) == (200, True)
@@ -103,7 +103,7 @@ def test_a_certificate_of_its_own_is_the_same_after_a_restart(tmp_path: Path) ->
 
 
 def test_the_state_is_closed_to_others(tmp_path: Path) -> None:
-    with RunningHub(tmp_path / "state"):
+    with ThreadedHub(tmp_path / "state"):
         assert (tmp_path / "state").stat().st_mode & 0o077 == 0
         for path in (tmp_path / "state").iterdir():
             assert path.stat().st_mode & 0o077 == 0, path
@@ -111,4 +111,4 @@ def test_the_state_is_closed_to_others(tmp_path: Path) -> None:
     open_to_all.mkdir()
     os.chmod(open_to_all, 0o777)  # noqa: PTH101
     with pytest.raises(StateError, match="others may write"):
-        RunningHub(open_to_all)
+        ThreadedHub(open_to_all)

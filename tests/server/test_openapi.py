@@ -11,16 +11,18 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import load_all_checks
 
 from fleet_smi import __version__
-from fleet_smi.model.arrange import SORTS
+from fleet_smi.model.arrange import SORT_KEYS
 from fleet_smi.model.policies import POLICIES
-from fleet_smi.server.app import endpoints
-from fleet_smi.server.openapi import document
+from fleet_smi.server.app import load_endpoints
+from fleet_smi.server.openapi import build_document
 from tests.builders import gpu, process, snapshot
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 TOKENS: dict[str | None, str] = {}
 """Who may do it, so that the requests get as far as they can."""
-ACTIONS = {(each.method, each.path.replace(":path", "")): each.may for each in endpoints()}
+ACTIONS = {
+    (each.method, each.path.replace(":path", "")): each.required_action for each in load_endpoints()
+}
 load_all_checks()
 NAMED = schemathesis.checks.CHECKS.get_by_names(
     [
@@ -33,7 +35,7 @@ NAMED = schemathesis.checks.CHECKS.get_by_names(
         "unsupported_method",
     ]
 )
-WRITTEN = msgspec.json.encode(document(endpoints()))
+WRITTEN = msgspec.json.encode(build_document(load_endpoints()))
 DOCUMENT: dict[str, Any] = msgspec.json.decode(WRITTEN)
 # Its answer never ends: the tests of the stream read it.
 SCHEMA = schemathesis.openapi.from_dict(
@@ -50,11 +52,13 @@ def packed(_: Any, value: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     """A hub with one node."""
-    with RunningHub(tmp_path_factory.mktemp("hub")) as running:
+    with ThreadedHub(tmp_path_factory.mktemp("hub")) as running:
         busy = gpu(0, processes=(process(),))
-        node = running.add(snapshot(busy, gpu(1), taken_at=time.time(), interval_seconds=3600.0))
+        node = running.join_and_report(
+            snapshot(busy, gpu(1), taken_at=time.time(), interval_seconds=3600.0)
+        )
         TOKENS.update(administrate=running.token("admin"), report=node)
         yield running
 
@@ -66,7 +70,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_every_answer_is_one_that_the_document_has(case: Any, hub: RunningHub) -> None:
+def test_every_answer_is_one_that_the_document_has(case: Any, hub: ThreadedHub) -> None:
     token = TOKENS.get(ACTIONS[case.operation.method.upper(), case.operation.path])
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     case.call_and_validate(base_url=hub.url, headers=headers, checks=NAMED, timeout=10)
@@ -95,8 +99,8 @@ def test_every_error_has_the_one_shape() -> None:
                     assert shape == {"$ref": "#/components/schemas/ErrorBody"}
 
 
-def test_the_hub_answers_with_the_document_of_its_own_code(hub: RunningHub) -> None:
-    assert hub.ask("GET", "/api/v1/openapi.json").body == WRITTEN
+def test_the_hub_answers_with_the_document_of_its_own_code(hub: ThreadedHub) -> None:
+    assert hub.request("GET", "/api/v1/openapi.json").body == WRITTEN
 
 
 def test_the_choices_are_those_of_the_model() -> None:
@@ -104,5 +108,5 @@ def test_the_choices_are_those_of_the_model() -> None:
         parameters = DOCUMENT["paths"][path]["get"]["parameters"]
         return set(next(each for each in parameters if each["name"] == name)["schema"]["enum"])
 
-    assert choices("/api/v1/fleet", "sort") == set(SORTS)
+    assert choices("/api/v1/fleet", "sort") == set(SORT_KEYS)
     assert choices("/api/v1/free", "policy") == set(POLICIES)

@@ -16,7 +16,7 @@ from fleet_smi.wire.listing import fleet_csv
 from fleet_smi.wire.report import decode_receipt, encode_report_json
 from tests.builders import gpu, process, snapshot
 from tests.machines import wait_until
-from tests.server.hubs import REPORTS, RunningHub, error_of
+from tests.server.hubs import REPORTS_PATH, ThreadedHub, error_code
 
 ID = "id-of-gpu01"
 HOSTILE = "<script>alert(1)</script>\x1b[31mred\x1b[0m\r\n\u202e=cmd|' /C calc'!A0\"\\"
@@ -24,14 +24,14 @@ FACES = ("/", "/?why=true&processes=true", "/?overview=true", "/metrics", "/api/
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path / "state") as running:
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path / "state") as running:
         yield running
 
 
 @pytest.fixture
-def token(hub: RunningHub) -> str:
-    return hub.add(now())
+def token(hub: ThreadedHub) -> str:
+    return hub.join_and_report(now())
 
 
 def now(*gpus: Any, sequence: int = 0, **fields: Any) -> Snapshot:
@@ -47,49 +47,49 @@ def plain(**changes: Any) -> dict[str, Any]:
     return report
 
 
-def send(hub: RunningHub, token: str, body: bytes, kind: str = "application/json") -> Any:
-    return hub.ask("POST", REPORTS, body, token=token, Content_Type=kind)
+def send(hub: ThreadedHub, token: str, body: bytes, kind: str = "application/json") -> Any:
+    return hub.request("POST", REPORTS_PATH, body, token=token, Content_Type=kind)
 
 
-def assert_goes_on(hub: RunningHub, token: str) -> None:
+def assert_goes_on(hub: ThreadedHub, token: str) -> None:
     answer = hub.report(now(sequence=99), token=token)
     assert answer.status == 200, answer
     assert hub.fleet().nodes[0].sequence == 99
 
 
-def test_the_receipt_names_the_hub_and_what_it_keeps(hub: RunningHub, token: str) -> None:
+def test_the_receipt_names_the_hub_and_what_it_keeps(hub: ThreadedHub, token: str) -> None:
     def receipt(sequence: int) -> Any:
         answer = hub.report(now(sequence=sequence), token=token)
         assert answer.headers["content-type"] == "application/json"
         return decode_receipt(answer.body)
 
     first = receipt(1)
-    assert first.hub == hub.server.hub.life
+    assert first.hub == hub.server.hub.instance_id
     sequences = iter(range(2, 10_000))
     wait_until(lambda: (receipt(next(sequences)).kept or 0) >= 1)
 
 
-def test_msgpack_is_read_as_json_is(hub: RunningHub, token: str) -> None:
+def test_msgpack_is_read_as_json_is(hub: ThreadedHub, token: str) -> None:
     body = msgspec.msgpack.encode(plain())
     assert send(hub, token, body, "application/msgpack").status == 200
     assert hub.fleet().nodes[0].sequence == 1
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told in its head", "in pieces without end"])
-def test_ten_megabytes_are_refused(hub: RunningHub, token: str, told: bool) -> None:
+def test_ten_megabytes_are_refused(hub: ThreadedHub, token: str, told: bool) -> None:
     if told:
         answer = send(hub, token, b" " * 10_000_000)
-        assert (answer.status, error_of(answer)) == (413, "too_large")
+        assert (answer.status, error_code(answer)) == (413, "too_large")
     else:
         assert b"413" in in_pieces(hub, token, 10_000_000)
     assert_goes_on(hub, token)
 
 
-def in_pieces(hub: RunningHub, token: str, size: int) -> bytes:
+def in_pieces(hub: ThreadedHub, token: str, size: int) -> bytes:
     """Send so much in chunks, without telling how much it will be; the first line that comes."""
     port = int(hub.url.rpartition(":")[2])
     head = (
-        f"POST {REPORTS} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+        f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
         "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
@@ -102,10 +102,10 @@ def in_pieces(hub: RunningHub, token: str, size: int) -> bytes:
 
 
 def test_not_a_number_is_no_report_in_json_and_no_figure_in_msgpack(
-    hub: RunningHub, token: str
+    hub: ThreadedHub, token: str
 ) -> None:
     answer = send(hub, token, msgspec.json.encode(plain()).replace(b":71.0", b":NaN"))
-    assert (answer.status, error_of(answer)) == (400, "undecodable")
+    assert (answer.status, error_code(answer)) == (400, "undecodable")
     packed = msgspec.msgpack.encode(plain(power_watts=float("nan")))
     assert send(hub, token, packed, "application/msgpack").status == 200
     (card,) = hub.fleet().nodes[0].gpus
@@ -114,7 +114,7 @@ def test_not_a_number_is_no_report_in_json_and_no_figure_in_msgpack(
     assert_goes_on(hub, token)
 
 
-def test_negative_memory_is_not_known_and_never_free(hub: RunningHub) -> None:
+def test_negative_memory_is_not_known_and_never_free(hub: ThreadedHub) -> None:
     token = hub.join(ID, "gpu01")
     assert send(hub, token, msgspec.json.encode(plain(memory_used_bytes=-1))).status == 200
     (card,) = hub.fleet().nodes[0].gpus
@@ -123,7 +123,9 @@ def test_negative_memory_is_not_known_and_never_free(hub: RunningHub) -> None:
     assert card.verdict.state != "free"
 
 
-def test_five_thousand_processes_are_cut_and_the_rest_is_shown(hub: RunningHub, token: str) -> None:
+def test_five_thousand_processes_are_cut_and_the_rest_is_shown(
+    hub: ThreadedHub, token: str
+) -> None:
     crowd = tuple(process(pid) for pid in range(1, 5_001))
     assert hub.report(now(gpu(0, processes=crowd), gpu(1), sequence=1), token=token).status == 200
     first, second = hub.fleet().nodes[0].gpus
@@ -131,75 +133,75 @@ def test_five_thousand_processes_are_cut_and_the_rest_is_shown(hub: RunningHub, 
     assert (first.verdict.state, second.verdict.state) == ("busy", "free")
 
 
-def test_markup_and_terminal_codes_in_names_reach_nobody(hub: RunningHub, token: str) -> None:
+def test_markup_and_terminal_codes_in_names_reach_nobody(hub: ThreadedHub, token: str) -> None:
     hostile = gpu(
         0, name=HOSTILE, processes=(process(user=HOSTILE, name=HOSTILE, command=HOSTILE),)
     )
     assert hub.report(now(hostile, sequence=1, name=HOSTILE), token=token).status == 200
     for path in FACES:
-        body = hub.ask("GET", path).body.decode()
+        body = hub.request("GET", path).body.decode()
         assert not set(body) & {"\x1b", "\r", "\u202e"}, path
-    page = hub.ask("GET", "/gpustat.html").body.decode()
+    page = hub.request("GET", "/gpustat.html").body.decode()
     assert "<script" not in page
     assert "&lt;script" in page
-    assert "\nalert" not in hub.ask("GET", "/metrics").body.decode()
+    assert "\nalert" not in hub.request("GET", "/metrics").body.decode()
     for line in fleet_csv(hub.fleet()).splitlines():
         assert not line.startswith(("=", "+", "-", "@"))
         assert ',"=' not in line
         assert ",=" not in line
 
 
-def test_a_wrong_token_is_refused_and_counted(hub: RunningHub, token: str) -> None:
+def test_a_wrong_token_is_refused_and_counted(hub: ThreadedHub, token: str) -> None:
     answers = [hub.report(now(sequence=1), token="fsmi_node_" + "x" * 43) for _ in range(12)]
     assert {each.status for each in answers} == {401, 429}
-    assert error_of(answers[0]) == "bad_token"
+    assert error_code(answers[0]) == "bad_token"
     assert answers[0].headers["www-authenticate"] == "Bearer"
     assert int(answers[-1].headers["retry-after"]) > 0
     assert_goes_on(hub, token)  # whoever has a good one is not held up
 
 
-def test_no_token_at_all_is_refused(hub: RunningHub, token: str) -> None:
+def test_no_token_at_all_is_refused(hub: ThreadedHub, token: str) -> None:
     body = encode_report_json([now(sequence=5)], time.time())
-    answer = hub.ask("POST", REPORTS, body, Content_Type="application/json")
-    assert (answer.status, error_of(answer)) == (401, "unauthenticated")
+    answer = hub.request("POST", REPORTS_PATH, body, Content_Type="application/json")
+    assert (answer.status, error_code(answer)) == (401, "unauthenticated")
     assert hub.fleet().nodes[0].sequence == 0
 
 
-def test_nobody_reports_as_another_node(hub: RunningHub, token: str) -> None:
-    hub.add(now(node="gpu02"))
+def test_nobody_reports_as_another_node(hub: ThreadedHub, token: str) -> None:
+    hub.join_and_report(now(node="gpu02"))
     answer = hub.report(now(node="gpu02", sequence=7), token=token)
-    assert (answer.status, error_of(answer)) == (403, "not_that_node")
+    assert (answer.status, error_code(answer)) == (403, "not_that_node")
     for someone in (hub.token("viewer"), hub.token("admin")):
         other = hub.report(now(sequence=7), token=someone)
-        assert (other.status, error_of(other)) == (403, "forbidden")
+        assert (other.status, error_code(other)) == (403, "forbidden")
     assert {node.sequence for node in hub.fleet().nodes} == {0}
     assert_goes_on(hub, token)
 
 
 @pytest.mark.parametrize("role", ["viewer", "admin"])
 def test_of_somebody_who_is_no_node_nothing_is_read(
-    hub: RunningHub, role: Literal["viewer", "admin"]
+    hub: ThreadedHub, role: Literal["viewer", "admin"]
 ) -> None:
     answer = send(hub, hub.token(role), b"no report at all")
-    assert (answer.status, error_of(answer)) == (403, "forbidden")
+    assert (answer.status, error_code(answer)) == (403, "forbidden")
     assert b"only a node may do this" in answer.body
     port = int(hub.url.rpartition(":")[2])
     head = (
-        f"POST {REPORTS} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {hub.token(role)}"
-        "\r\nContent-Length: 1000\r\n\r\n"
+        f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"Authorization: Bearer {hub.token(role)}\r\nContent-Length: 1000\r\n\r\n"
     )
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(head.encode())
         assert connection.recv(12) == b"HTTP/1.1 403"  # and not a byte of the report was sent
 
 
-def test_a_batch_with_another_node_in_it_is_refused_whole(hub: RunningHub, token: str) -> None:
+def test_a_batch_with_another_node_in_it_is_refused_whole(hub: ThreadedHub, token: str) -> None:
     answer = hub.report(now(node="gpu02", sequence=6), now(sequence=7), token=token)
-    assert (answer.status, error_of(answer)) == (400, "undecodable")
+    assert (answer.status, error_code(answer)) == (400, "undecodable")
     assert [node.sequence for node in hub.fleet().nodes] == [0]
 
 
-def test_a_batch_lands_in_the_order_in_which_it_was_lived(hub: RunningHub, token: str) -> None:
+def test_a_batch_lands_in_the_order_in_which_it_was_lived(hub: ThreadedHub, token: str) -> None:
     batch = [now(sequence=number, taken_at=1000.0 + number) for number in range(1, 101)]
     assert hub.report(*batch, token=token).status == 200
     (node,) = hub.fleet().nodes
@@ -221,29 +223,29 @@ def test_a_batch_lands_in_the_order_in_which_it_was_lived(hub: RunningHub, token
     ids=["nothing", "half", "another", "empty", "deep", "newer"],
 )
 def test_what_is_no_report_is_refused_and_told_of_its_node(
-    hub: RunningHub, token: str, body: bytes, code: str
+    hub: ThreadedHub, token: str, body: bytes, code: str
 ) -> None:
     answer = send(hub, token, body)
-    assert (answer.status, error_of(answer)) == (400, code)
+    assert (answer.status, error_code(answer)) == (400, code)
     assert hub.fleet().nodes[0].trouble is not None
     assert_goes_on(hub, token)
     assert hub.fleet().nodes[0].trouble is None
 
 
-def test_only_what_can_be_read_is_taken(hub: RunningHub, token: str) -> None:
+def test_only_what_can_be_read_is_taken(hub: ThreadedHub, token: str) -> None:
     answer = send(hub, token, b"x", "text/plain")
-    assert (answer.status, error_of(answer)) == (415, "wrong_kind")
-    answer = hub.ask("POST", REPORTS, b"x", token=token, Content_Encoding="gzip")
-    assert (answer.status, error_of(answer)) == (415, "wrong_kind")
-    answer = hub.ask("GET", REPORTS, token=token)
-    assert (answer.status, error_of(answer)) == (405, "wrong_method")
+    assert (answer.status, error_code(answer)) == (415, "wrong_kind")
+    answer = hub.request("POST", REPORTS_PATH, b"x", token=token, Content_Encoding="gzip")
+    assert (answer.status, error_code(answer)) == (415, "wrong_kind")
+    answer = hub.request("GET", REPORTS_PATH, token=token)
+    assert (answer.status, error_code(answer)) == (405, "wrong_method")
     assert answer.headers["allow"] == "POST"
 
 
-def test_a_report_that_breaks_off_is_no_trouble_of_its_node(hub: RunningHub, token: str) -> None:
+def test_a_report_that_breaks_off_is_no_trouble_of_its_node(hub: ThreadedHub, token: str) -> None:
     port = int(hub.url.rpartition(":")[2])
     head = (
-        f"POST {REPORTS} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+        f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
         "Content-Length: 1000\r\n\r\nhalf"
     )
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:

@@ -8,28 +8,28 @@ import pytest
 from fleet_smi.errors import UsageError
 from fleet_smi.server import impatient
 from fleet_smi.server.guard import Message, Receive, Send
-from fleet_smi.server.running import bound, serve
-from tests.server.loopback import served
+from fleet_smi.server.running import bind_socket, serve
+from tests.server.loopback import serve_app
 
 
 def test_it_listens_where_it_is_told_to() -> None:
-    with bound("127.0.0.1", 0) as listening:
+    with bind_socket("127.0.0.1", 0) as listening:
         assert listening.getsockname()[0] == "127.0.0.1"
-    with bound("localhost", 0) as listening:
+    with bind_socket("localhost", 0) as listening:
         assert listening.getsockname()[1] > 0
 
 
 @pytest.mark.parametrize("host", ["no-such-machine.invalid", "192.0.2.1"])
 def test_where_it_cannot_listen_is_told(host: str) -> None:
     with pytest.raises(UsageError, match=f"cannot listen on {host}:0: "):
-        bound(host, 0)
+        bind_socket(host, 0)
 
 
 def test_a_port_that_is_taken_is_told() -> None:
-    with bound("127.0.0.1", 0) as listening:
+    with bind_socket("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
-            bound("127.0.0.1", port)
+            bind_socket("127.0.0.1", port)
 
 
 def test_an_answer_without_end_does_not_keep_the_server_from_ending() -> None:
@@ -39,7 +39,7 @@ def test_an_answer_without_end_does_not_keep_the_server_from_ending() -> None:
         await asyncio.Event().wait()
 
     async def scenario() -> float:
-        loop, listening = asyncio.get_running_loop(), bound("127.0.0.1", 0)
+        loop, listening = asyncio.get_running_loop(), bind_socket("127.0.0.1", 0)
         serving = asyncio.ensure_future(serve(endless, [listening]))
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -60,7 +60,7 @@ def test_nothing_answers_once_it_has_ended() -> None:
         await send({"type": "http.response.body"})
 
     async def scenario() -> int:
-        listening = bound("127.0.0.1", 0)
+        listening = bind_socket("127.0.0.1", 0)
         port: int = listening.getsockname()[1]
         serving = asyncio.ensure_future(serve(app, [listening]))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -83,12 +83,12 @@ def test_nothing_answers_once_it_has_ended() -> None:
 def test_who_does_not_come_to_the_point_is_hung_up_on(
     said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(impatient, "REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(impatient, "REQUEST_TIMEOUT_SECONDS", 0.05)
 
     async def patient(scope: Message, receive: Receive, send: Send) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    with served(patient) as port, socket.create_connection(("127.0.0.1", port), 10) as slow:
+    with serve_app(patient) as port, socket.create_connection(("127.0.0.1", port), 10) as slow:
         slow.sendall(said)
         assert slow.recv(1) == b""

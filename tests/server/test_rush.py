@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.server import rush
-from fleet_smi.server.rush import Rush
-from tests.server.hubs import RunningHub
+from fleet_smi.server.rush import Backpressure
+from tests.server.hubs import ThreadedHub
 from tests.server.test_at_once import answer, request
 
 
@@ -18,19 +18,19 @@ def test_others_have_their_turn_while_reports_wait(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(rush, "_TURN_SECONDS", 0.001)
 
     async def scenario() -> list[int | str]:
-        line, done, loop = Rush(), list[int | str](), asyncio.get_running_loop()
+        line, done, loop = Backpressure(), list[int | str](), asyncio.get_running_loop()
 
         def take(number: int) -> None:
             time.sleep(0.002)  # the work that it is
             done.append(number)
 
         for number in range(4):
-            if line.has_time():
+            if line.has_capacity():
                 take(number)
             else:
-                line.wait(lambda number=number: take(number))  # type: ignore[misc]
+                line.defer(lambda number=number: take(number))  # type: ignore[misc]
         loop.call_soon(done.append, "another")
-        while len(done) < 5 or not line.has_time():
+        while len(done) < 5 or not line.has_capacity():
             await asyncio.sleep(0)
         return done
 
@@ -41,7 +41,7 @@ def test_a_crowd_of_reports_is_answered_to_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rush, "_TURN_SECONDS", 0.0)
-    with RunningHub(tmp_path / "state") as hub, ExitStack() as open_lines:
+    with ThreadedHub(tmp_path / "state") as hub, ExitStack() as open_lines:
         token = hub.join("id-of-gpu01", "gpu01")
         place = "127.0.0.1", int(hub.url.rpartition(":")[2])
         crowd = [

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.server import shared
-from fleet_smi.server.shared import Shared, in_turns
+from fleet_smi.server.shared import SingleFlightCache, iterate_cooperatively
 from tests.builders import gpu, process
-from tests.server.hubs import RunningHub
-from tests.server.routes.nodes_of import now
+from tests.server.hubs import ThreadedHub
+from tests.server.routes.nodes_of import snapshot_now
 
 
 class Kitchen:
     """Makes numbered things, each of which takes this much of the processor's time."""
 
     def __init__(self, seconds: float) -> None:
-        self.shared = Shared()
+        self.shared = SingleFlightCache()
         self.made = 0
         self._seconds = seconds
 
@@ -30,7 +30,7 @@ class Kitchen:
         return self.made
 
     async def ask(self, for_what: str = "soup") -> int:
-        return await self.shared.once(for_what, self.make)
+        return await self.shared.get_or_compute(for_what, self.make)
 
 
 def test_those_who_ask_the_same_at_once_share_it_however_cheap() -> None:
@@ -49,7 +49,7 @@ def test_what_was_dear_is_kept_for_a_while_and_then_let_go() -> None:
         while kitchen.shared._kept:
             await asyncio.sleep(0.01)
         assert await kitchen.ask() == 3
-        kitchen.shared.forget()
+        kitchen.shared.clear()
         assert await kitchen.ask() == 4
 
     asyncio.run(scenario())
@@ -62,7 +62,7 @@ def test_a_failure_is_everybodys_who_waits_and_is_not_kept() -> None:
 
     async def scenario() -> None:
         kitchen = Kitchen(0.0)
-        asking = [kitchen.shared.once("soup", broken) for _ in range(2)]
+        asking = [kitchen.shared.get_or_compute("soup", broken) for _ in range(2)]
         failures = await asyncio.gather(*asking, return_exceptions=True)
         assert [type(each) for each in failures] == [ZeroDivisionError] * 2
         assert await kitchen.ask() == 1
@@ -87,7 +87,7 @@ def test_others_have_their_turn_in_between(monkeypatch: pytest.MonkeyPatch) -> N
     async def scenario() -> list[object]:
         done: list[object] = []
         asyncio.get_running_loop().call_soon(done.append, "another")
-        async for each in in_turns([1, 2, 3]):
+        async for each in iterate_cooperatively([1, 2, 3]):
             done.append(each)
         return done
 
@@ -101,20 +101,20 @@ def test_of_a_large_fleet_all_who_may_see_the_same_are_told_the_same(
     monkeypatch.setattr(shared, "_TURN_SECONDS", 0.0)
     monkeypatch.setattr(shared, "_LASTS_TIMES", 1e9)
     monkeypatch.setattr(shared, "_LASTS_AT_MOST_SECONDS", 600.0)
-    with RunningHub(tmp_path) as hub:
+    with ThreadedHub(tmp_path) as hub:
         secret = process(command="python secret.py")
         cards = [gpu(at, uuid=f"GPU-{at}", processes=(secret,)) for at in range(9)]
-        token = hub.add(now("gpu01", *cards, gpu(9, uuid="GPU-9")))
+        token = hub.join_and_report(snapshot_now("gpu01", *cards, gpu(9, uuid="GPU-9")))
         viewer, admin = hub.token("viewer"), hub.token("admin")
-        first = hub.ask("GET", f"/api/v1/{path}", token=viewer)
-        whole = hub.ask("GET", f"/api/v1/{path}", token=admin)
-        hub.report(now("gpu01", *cards, sequence=2), token=token)
-        assert b'"sequence":2' in hub.ask("GET", "/api/v1/nodes/id-of-gpu01").body
-        again = hub.ask("GET", f"/api/v1/{path}")
+        first = hub.request("GET", f"/api/v1/{path}", token=viewer)
+        whole = hub.request("GET", f"/api/v1/{path}", token=admin)
+        hub.report(snapshot_now("gpu01", *cards, sequence=2), token=token)
+        assert b'"sequence":2' in hub.request("GET", "/api/v1/nodes/id-of-gpu01").body
+        again = hub.request("GET", f"/api/v1/{path}")
         assert again.body == first.body
         assert b"secret.py" not in again.body
         tag = again.headers["etag"]
         assert tag == first.headers["etag"] != whole.headers["etag"]
-        assert hub.ask("GET", f"/api/v1/{path}", If_None_Match=tag).status == 304
-        hub.change("PATCH", "/api/v1/nodes/id-of-gpu01", {"name": "ada"}, token=admin)
-        assert hub.ask("GET", f"/api/v1/{path}").body != first.body
+        assert hub.request("GET", f"/api/v1/{path}", If_None_Match=tag).status == 304
+        hub.request_json("PATCH", "/api/v1/nodes/id-of-gpu01", {"name": "ada"}, token=admin)
+        assert hub.request("GET", f"/api/v1/{path}").body != first.body

@@ -21,13 +21,21 @@ import pytest
 from sqlalchemy import Engine
 
 from fleet_smi.errors import Refused, UsageError
-from fleet_smi.hub.credentials import Credentials
+from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
-from fleet_smi.server.auth import Access, check_bind
-from fleet_smi.server.failures import Failures
-from fleet_smi.server.guard import App, Guard, Hosts, Message, Receive, Send, refuse
-from fleet_smi.server.refusal import Refusal
-from tests.server.loopback import ask, served
+from fleet_smi.server.auth import AccessControl, check_bind
+from fleet_smi.server.failures import AuthRateLimiter
+from fleet_smi.server.guard import (
+    AllowedHosts,
+    AsgiApp,
+    Message,
+    Receive,
+    SecurityMiddleware,
+    Send,
+    send_error,
+)
+from fleet_smi.server.refusal import HttpError
+from tests.server.loopback import send_raw_request, serve_app
 
 PROJECT = Path(__file__).parents[2]
 
@@ -40,43 +48,43 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def credentials(engine: Engine) -> Iterator[Credentials]:
-    opened = Credentials(engine)
+def credentials(engine: Engine) -> Iterator[CredentialCache]:
+    opened = CredentialCache(engine)
     yield opened
     opened.close()
 
 
-def guarded(access: Access) -> App:
+def guarded(access: AccessControl) -> AsgiApp:
     """An app that tells a secret to whoever may look."""
 
     async def secret(scope: Message, receive: Receive, send: Send) -> None:
-        who = access.asker(scope["headers"], scope["client"][0], scope["method"])
-        refusal = who if isinstance(who, Refusal) else access.refusal(who, "view")
+        who = access.authenticate(scope["headers"], scope["client"][0], scope["method"])
+        refusal = who if isinstance(who, HttpError) else access.authorize(who, "view")
         if refusal is not None:
-            await refuse(refusal, send)
+            await send_error(refusal, send)
             return
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"the secret"})
 
-    return Guard(secret, Hosts("127.0.0.1"), tls=False)
+    return SecurityMiddleware(secret, AllowedHosts("127.0.0.1"), tls=False)
 
 
 @pytest.fixture
-def port(credentials: Credentials) -> Iterator[int]:
-    access = Access(credentials, Failures(lambda: 1.0), loopback_only=False)
-    with served(guarded(access)) as number:
+def port(credentials: CredentialCache) -> Iterator[int]:
+    access = AccessControl(credentials, AuthRateLimiter(lambda: 1.0), loopback_only=False)
+    with serve_app(guarded(access)) as number:
         yield number
 
 
 def test_a_hub_that_others_reach_tells_nothing_without_a_token(
-    port: int, credentials: Credentials
+    port: int, credentials: CredentialCache
 ) -> None:
-    answer = ask(port, "Host: localhost")
+    answer = send_raw_request(port, "Host: localhost")
     assert answer.status == 401
     assert msgspec.json.decode(answer.body)["error"]["code"] == "unauthenticated"
     token = credentials.tokens.add("viewer").secret
     credentials.refresh()
-    answer = ask(port, "Host: localhost", f"Authorization: Bearer {token}")
+    answer = send_raw_request(port, "Host: localhost", f"Authorization: Bearer {token}")
     assert b"the secret" in answer.body
 
 
@@ -92,7 +100,7 @@ def test_a_hub_does_not_start_open_by_accident() -> None:
 def test_no_answer_ever_lets_another_origin_read_it(
     port: int, request_line: str, origin: str
 ) -> None:
-    answer = ask(
+    answer = send_raw_request(
         port,
         "Host: localhost",
         f"Origin: {origin}",
@@ -105,42 +113,42 @@ def test_no_answer_ever_lets_another_origin_read_it(
 
 
 def test_a_rebound_name_gets_nothing_even_with_a_good_token(
-    port: int, credentials: Credentials
+    port: int, credentials: CredentialCache
 ) -> None:
     token = credentials.tokens.add("admin").secret
     credentials.refresh()
-    answer = ask(port, "Host: evil.example:7070", f"Authorization: Bearer {token}")
+    answer = send_raw_request(port, "Host: evil.example:7070", f"Authorization: Bearer {token}")
     assert answer.status == 421
     assert b"the secret" not in answer.body
 
 
-def test_nothing_that_is_listed_holds_a_secret(credentials: Credentials) -> None:
+def test_nothing_that_is_listed_holds_a_secret(credentials: CredentialCache) -> None:
     credentials.tokens.add("admin")
     credentials.users.add("alice", "correct horse battery")
-    told = msgspec.json.encode([credentials.tokens.all(), credentials.users.all()])
+    told = msgspec.json.encode([credentials.tokens.list_all(), credentials.users.list_all()])
     assert not any(word in told for word in (b"digest", b"hash", b"argon2", b"stamp", b"fsmi_"))
 
 
-def test_a_nodes_credential_is_good_for_that_node_alone(credentials: Credentials) -> None:
-    access = Access(credentials, Failures(lambda: 1.0), loopback_only=False)
+def test_a_nodes_credential_is_good_for_that_node_alone(credentials: CredentialCache) -> None:
+    access = AccessControl(credentials, AuthRateLimiter(lambda: 1.0), loopback_only=False)
     key = credentials.tokens.add("join").secret
-    who = credentials.identify(credentials.join(key, "id-1", "gpu1").secret)
+    who = credentials.identify_token(credentials.redeem_join_token(key, "id-1", "gpu1").secret)
     assert who is not None
-    assert access.refusal(who, "report", "id-1") is None
+    assert access.authorize(who, "report", "id-1") is None
     for action, node_id in (("report", "id-2"), ("view", None), ("administrate", None)):
-        assert access.refusal(who, action, node_id) is not None  # type: ignore[arg-type]
+        assert access.authorize(who, action, node_id) is not None  # type: ignore[arg-type]
     with pytest.raises(Refused):
-        credentials.join(key, "id-1", "gpu1")
+        credentials.redeem_join_token(key, "id-1", "gpu1")
 
 
-def test_sql_in_names_is_text(credentials: Credentials, engine: Engine) -> None:
+def test_sql_in_names_is_text(credentials: CredentialCache, engine: Engine) -> None:
     evil = "'; DROP TABLE users; --"
     key = credentials.tokens.add("join", evil).secret
-    credentials.join(key, evil, evil)
+    credentials.redeem_join_token(key, evil, evil)
     credentials.users.add(evil, "correct horse battery")
-    assert [user.name for user in credentials.users.all()] == [evil]
-    assert credentials.has_node(evil)
-    assert credentials.revoke(evil)
+    assert [user.name for user in credentials.users.list_all()] == [evil]
+    assert credentials.has_node_credential(evil)
+    assert credentials.revoke_token(evil)
 
 
 def test_the_linter_refuses_pickle_and_a_database_outside_its_files() -> None:

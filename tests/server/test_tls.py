@@ -13,10 +13,10 @@ from cryptography import x509
 
 from fleet_smi.errors import StateError
 from fleet_smi.server import tls
-from fleet_smi.server.guard import Guard, Hosts, Message, Receive, Send
-from fleet_smi.server.running import Tls
-from fleet_smi.server.tls import fingerprint_in, fingerprint_of, join_command, self_signed
-from tests.server.loopback import served
+from fleet_smi.server.guard import AllowedHosts, Message, Receive, SecurityMiddleware, Send
+from fleet_smi.server.running import TlsFiles
+from fleet_smi.server.tls import ensure_self_signed, fingerprint_of, join_command, read_fingerprint
+from tests.server.loopback import serve_app
 
 NAMES = ["gpuhub", "gpuhub.lab.example", "127.0.0.1", "::1"]
 
@@ -30,29 +30,31 @@ async def hello(scope: Message, receive: Receive, send: Send) -> None:
 def test_it_stays_the_same_across_restarts_and_new_names(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = self_signed(tmp_path, NAMES)
+    first = ensure_self_signed(tmp_path, NAMES)
     with caplog.at_level(logging.WARNING):
-        assert self_signed(tmp_path, NAMES) == first
+        assert ensure_self_signed(tmp_path, NAMES) == first
         assert caplog.text == ""
-        assert self_signed(tmp_path, [*NAMES, "10.0.0.7"]) == first
+        assert ensure_self_signed(tmp_path, [*NAMES, "10.0.0.7"]) == first
     assert "does not name 10.0.0.7" in caplog.text
-    assert fingerprint_in(tmp_path) == first.fingerprint
+    assert read_fingerprint(tmp_path) == first.fingerprint
 
 
 def test_another_hub_has_another(tmp_path: Path) -> None:
-    assert fingerprint_in(tmp_path / "two") is None
-    one, two = (self_signed(tmp_path / name, NAMES) for name in ("one", "two"))
+    assert read_fingerprint(tmp_path / "two") is None
+    one, two = (ensure_self_signed(tmp_path / name, NAMES) for name in ("one", "two"))
     assert one.fingerprint != two.fingerprint
 
 
 def test_only_its_owner_may_read_the_key(tmp_path: Path) -> None:
-    made = self_signed(tmp_path, NAMES)
+    made = ensure_self_signed(tmp_path, NAMES)
     assert made.path.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["tls.pem"]
 
 
 def test_it_names_the_hub_and_lasts_ten_years(tmp_path: Path) -> None:
-    certificate = x509.load_pem_x509_certificate(self_signed(tmp_path, NAMES).path.read_bytes())
+    certificate = x509.load_pem_x509_certificate(
+        ensure_self_signed(tmp_path, NAMES).path.read_bytes()
+    )
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == NAMES[:2]
     assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == NAMES[2:]
@@ -62,11 +64,11 @@ def test_it_names_the_hub_and_lasts_ten_years(tmp_path: Path) -> None:
 
 
 def test_a_client_that_trusts_it_reaches_the_hub_and_sees_the_pinned_one(tmp_path: Path) -> None:
-    made = self_signed(tmp_path, NAMES)
-    guarded = Guard(hello, Hosts("127.0.0.1"), tls=True)
+    made = ensure_self_signed(tmp_path, NAMES)
+    guarded = SecurityMiddleware(hello, AllowedHosts("127.0.0.1"), tls=True)
     trusting = ssl.create_default_context(cafile=str(made.path))
     with (
-        served(guarded, Tls(str(made.path), str(made.path))) as port,
+        serve_app(guarded, TlsFiles(str(made.path), str(made.path))) as port,
         socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
         trusting.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
     ):
@@ -80,14 +82,14 @@ def test_a_client_that_trusts_it_reaches_the_hub_and_sees_the_pinned_one(tmp_pat
 
 
 def test_a_damaged_one_is_refused_by_name_and_left_alone(tmp_path: Path) -> None:
-    path = self_signed(tmp_path, NAMES).path
-    other = self_signed(tmp_path / "other", NAMES).path
+    path = ensure_self_signed(tmp_path, NAMES).path
+    other = ensure_self_signed(tmp_path / "other", NAMES).path
     key, mark, certificate = path.read_bytes().partition(b"-----BEGIN CERTIFICATE")
     _, _, foreign = other.read_bytes().partition(b"-----BEGIN CERTIFICATE")
     for content in (b"", b"junk", key, mark + certificate, key + mark + foreign):
         path.write_bytes(content)
         with pytest.raises(StateError, match=r"tls\.pem") as refused:
-            self_signed(tmp_path, NAMES)
+            ensure_self_signed(tmp_path, NAMES)
         assert "\n" not in str(refused.value)
         assert path.read_bytes() == content
 
@@ -97,7 +99,7 @@ def test_one_that_has_expired_is_not_silently_replaced(
 ) -> None:
     monkeypatch.setattr(tls, "_DAYS", -0.5)
     with pytest.raises(StateError, match=r"tls\.pem has expired.*new fingerprint"):
-        self_signed(tmp_path, NAMES)
+        ensure_self_signed(tmp_path, NAMES)
 
 
 def test_the_join_line_is_what_an_agent_understands() -> None:

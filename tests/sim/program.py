@@ -44,7 +44,7 @@ class NvmlFailed(Exception):
         self.code = code
 
 
-class Program:
+class NvmlProgram:
     """A Python process with `pynvml` as `N` and handles by `gpu(index)`."""
 
     def __init__(self, env: dict[str, str], *, start: bool = True) -> None:
@@ -57,7 +57,7 @@ class Program:
             stderr=subprocess.PIPE,
         )
         if start:
-            self.ask("N.nvmlInit()")
+            self.evaluate("N.nvmlInit()")
 
     def __enter__(self) -> Self:
         return self
@@ -71,13 +71,13 @@ class Program:
         self.process.kill()
         self.process.communicate()
 
-    def say(self, expression: str) -> None:
+    def send(self, expression: str) -> None:
         """Have it evaluate this, without waiting."""
         assert self.process.stdin is not None
         self.process.stdin.write(expression + "\n")
         self.process.stdin.flush()
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         """The next answer."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -88,15 +88,15 @@ class Program:
             raise NvmlFailed(answer["error"])
         return answer["value"]
 
-    def ask(self, expression: str) -> Any:
+    def evaluate(self, expression: str) -> Any:
         """Evaluate this there and return the answer."""
-        self.say(expression)
-        return self.hear()
+        self.send(expression)
+        return self.receive()
 
-    def code(self, expression: str) -> int:
+    def error_code(self, expression: str) -> int:
         """The error code that this answers; 0 when all is well."""
         try:
-            self.ask(expression)
+            self.evaluate(expression)
         except NvmlFailed as failed:
             return failed.code
         return 0

@@ -8,40 +8,40 @@ from pathlib import Path
 
 from sim.scenario import Scenario, SimGpu
 from tests.sim.fixtures import Simulated
-from tests.sim.program import Program
+from tests.sim.program import NvmlProgram
 
 LOST = 15
 A, B = (f"GPU-00000000-0000-0000-0000-00000000000{letter}" for letter in "ab")
 
 
 def test_the_next_call_sees_the_new_scenario(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(gpus=[SimGpu(util_gpu=1)]))) as program:
-        program.ask("(kept := gpu(0)) and None")
+    with NvmlProgram(simulated(Scenario(gpus=[SimGpu(util_gpu=1)]))) as program:
+        program.evaluate("(kept := gpu(0)) and None")
         for load in range(2, 30):
             simulated(Scenario(gpus=[SimGpu(util_gpu=load)]))
-            assert program.ask("N.nvmlDeviceGetUtilizationRates(kept).gpu") == load
+            assert program.evaluate("N.nvmlDeviceGetUtilizationRates(kept).gpu") == load
 
 
 def test_a_gpu_that_vanished_is_lost_and_the_others_keep_their_handles(
     simulated: Simulated,
 ) -> None:
-    with Program(simulated(Scenario(gpus=[SimGpu(uuid=A), SimGpu(uuid=B)]))) as program:
-        program.ask("(a := gpu(0)) and (b := gpu(1)) and None")
+    with NvmlProgram(simulated(Scenario(gpus=[SimGpu(uuid=A), SimGpu(uuid=B)]))) as program:
+        program.evaluate("(a := gpu(0)) and (b := gpu(1)) and None")
         simulated(Scenario(gpus=[SimGpu(uuid=B, power_usage=5)]))
-        assert program.code("N.nvmlDeviceGetPowerUsage(a)") == LOST
-        assert program.ask("N.nvmlDeviceGetPowerUsage(b)") == 5
-        assert program.ask("N.nvmlDeviceGetIndex(b)") == 0
+        assert program.error_code("N.nvmlDeviceGetPowerUsage(a)") == LOST
+        assert program.evaluate("N.nvmlDeviceGetPowerUsage(b)") == 5
+        assert program.evaluate("N.nvmlDeviceGetIndex(b)") == 0
         simulated(Scenario(gpus=[SimGpu(uuid=A, power_usage=6), SimGpu(uuid=B)]))
-        assert program.ask("N.nvmlDeviceGetPowerUsage(a)") == 6
+        assert program.evaluate("N.nvmlDeviceGetPowerUsage(a)") == 6
 
 
 def test_a_file_that_cannot_be_understood_leaves_the_last_one_in_force(
     simulated: Simulated,
 ) -> None:
     env = simulated(Scenario(gpus=[SimGpu(temperature=55)]))
-    with Program(env) as program:
+    with NvmlProgram(env) as program:
         Path(env["FLEET_SMI_SIM"]).write_text("gpu\ntemprature 60\n")
-        assert program.ask("N.nvmlDeviceGetTemperature(gpu(0), 0)") == 55
+        assert program.evaluate("N.nvmlDeviceGetTemperature(gpu(0), 0)") == 55
         program.process.kill()
         _, errors = program.process.communicate()
     assert ":2: cannot understand: temprature 60" in errors
@@ -82,6 +82,6 @@ def test_threads_read_whole_answers_while_the_scenario_changes(simulated: Simula
 
 def test_a_static_scenario_is_read_once(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(util_gpu=1)])) | {"FLEET_SMI_SIM_STATIC": "1"}
-    with Program(env) as program:
+    with NvmlProgram(env) as program:
         simulated(Scenario(gpus=[SimGpu(util_gpu=2)]))
-        assert program.ask("N.nvmlDeviceGetUtilizationRates(gpu(0)).gpu") == 1
+        assert program.evaluate("N.nvmlDeviceGetUtilizationRates(gpu(0)).gpu") == 1

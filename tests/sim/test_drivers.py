@@ -12,7 +12,7 @@ import pytest
 from sim import build as building
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env
 from tests.sim.fixtures import Simulated
-from tests.sim.program import Program
+from tests.sim.program import NvmlProgram
 
 FUNCTION_NOT_FOUND = 13
 PROCESSES = "N.nvmlDeviceGetComputeRunningProcesses{}(gpu(0))"
@@ -31,19 +31,19 @@ TWO = [SimProcess(pid=7, memory=1 * GIB), SimProcess(pid=8, memory=2 * GIB)]
 def test_functions_that_came_later_are_not_found(
     simulated: Simulated, driver: str, second: int, third: int, memory: int
 ) -> None:
-    with Program(simulated(Scenario(driver=driver))) as program:
-        assert program.code(PROCESSES.format("_v2")) == second
-        assert program.code(PROCESSES.format("_v3")) == third
-        assert program.code(MEMORY_V2) == memory
-        assert program.ask("N.nvmlDeviceGetMemoryInfo(gpu(0)).total") > 0
+    with NvmlProgram(simulated(Scenario(driver=driver))) as program:
+        assert program.error_code(PROCESSES.format("_v2")) == second
+        assert program.error_code(PROCESSES.format("_v3")) == third
+        assert program.error_code(MEMORY_V2) == memory
+        assert program.evaluate("N.nvmlDeviceGetMemoryInfo(gpu(0)).total") > 0
 
 
 def test_a_library_of_an_old_branch_lacks_the_symbols_themselves(tmp_path: Path) -> None:
     building.build(tmp_path, 418)
     Scenario(driver="418.87.01", gpus=[SimGpu(processes=TWO)]).write(tmp_path / "scenario")
     env = os.environ | scenario_env(tmp_path, tmp_path / "scenario")
-    with Program(env) as program:
-        found = program.ask(
+    with NvmlProgram(env) as program:
+        found = program.evaluate(
             "[hasattr(N.nvmlLib, f'nvmlDeviceGetComputeRunningProcesses{v}')"
             " for v in ('', '_v2', '_v3')]"
         )
@@ -52,16 +52,18 @@ def test_a_library_of_an_old_branch_lacks_the_symbols_themselves(tmp_path: Path)
 
 def test_one_release_had_longer_process_entries(simulated: Simulated) -> None:
     odd = Scenario(driver="535.54.03", quirks=["wide-v3"], gpus=[SimGpu(processes=TWO)])
-    with Program(simulated(odd)) as program:
-        scrambled = program.ask(PROCESSES.format("_v3"))
-        right = program.ask(PROCESSES.format("_v2"))
+    with NvmlProgram(simulated(odd)) as program:
+        scrambled = program.evaluate(PROCESSES.format("_v3"))
+        right = program.evaluate(PROCESSES.format("_v2"))
     assert [process["pid"] for process in right] == [7, 8]
     assert [process["pid"] for process in scrambled] != [7, 8]
 
 
 def test_a_function_can_be_left_out() -> None:
     name = "nvmlDeviceGetRunningProcessDetailList"
-    assert set(building.exported(535)) - set(building.exported(535, (name,))) == {name}
+    assert set(building.exported_functions(535)) - set(
+        building.exported_functions(535, (name,))
+    ) == {name}
 
 
 def test_what_is_built_is_not_built_again(tmp_path: Path) -> None:

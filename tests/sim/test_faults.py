@@ -10,7 +10,7 @@ import pytest
 
 from sim.scenario import Scenario, SimGpu, SimProcess
 from tests.sim.fixtures import Simulated
-from tests.sim.program import NvmlFailed, Program
+from tests.sim.program import NvmlFailed, NvmlProgram
 
 LOST, UNKNOWN = 15, 999
 POWER = "N.nvmlDeviceGetPowerUsage(gpu({}))"
@@ -34,10 +34,10 @@ def one_of_two(faults: Mapping[str, str]) -> Scenario:
 def test_a_call_fails_on_the_gpu_that_has_the_fault(
     simulated: Simulated, what: str, code: int
 ) -> None:
-    with Program(simulated(one_of_two({"nvmlDeviceGetPowerUsage": what}))) as program:
-        assert program.code(POWER.format(1)) == code
-        assert program.code(POWER.format(0)) == 0
-        assert program.code("N.nvmlDeviceGetName(gpu(1))") == 0
+    with NvmlProgram(simulated(one_of_two({"nvmlDeviceGetPowerUsage": what}))) as program:
+        assert program.error_code(POWER.format(1)) == code
+        assert program.error_code(POWER.format(0)) == 0
+        assert program.error_code("N.nvmlDeviceGetName(gpu(1))") == 0
 
 
 @pytest.mark.parametrize(
@@ -51,31 +51,31 @@ def test_a_call_fails_on_the_gpu_that_has_the_fault(
 def test_a_name_without_a_version_is_every_version(
     simulated: Simulated, name: str, hit: tuple[int, int]
 ) -> None:
-    with Program(simulated(Scenario(gpus=[SimGpu(faults={name: "lost"})]))) as program:
-        first = program.code("N.nvmlDeviceGetMemoryInfo(gpu(0))")
-        second = program.code("N.nvmlDeviceGetMemoryInfo(gpu(0), version=N.nvmlMemory_v2)")
+    with NvmlProgram(simulated(Scenario(gpus=[SimGpu(faults={name: "lost"})]))) as program:
+        first = program.error_code("N.nvmlDeviceGetMemoryInfo(gpu(0))")
+        second = program.error_code("N.nvmlDeviceGetMemoryInfo(gpu(0), version=N.nvmlMemory_v2)")
     assert (first, second) == hit
 
 
 def test_one_star_leaves_the_handle_two_stars_do_not(simulated: Simulated) -> None:
     gpus = [SimGpu(faults={"*": "lost"}), SimGpu(faults={"**": "lost"}), SimGpu()]
-    with Program(simulated(Scenario(gpus=gpus))) as program:
-        assert program.code("gpu(0)") == 0
-        assert program.code("N.nvmlDeviceGetUUID(gpu(0))") == LOST
-        assert program.code("gpu(1)") == LOST
-        assert program.code("N.nvmlDeviceGetUUID(gpu(2))") == 0
-        assert program.ask("N.nvmlDeviceGetCount()") == 3
+    with NvmlProgram(simulated(Scenario(gpus=gpus))) as program:
+        assert program.error_code("gpu(0)") == 0
+        assert program.error_code("N.nvmlDeviceGetUUID(gpu(0))") == LOST
+        assert program.error_code("gpu(1)") == LOST
+        assert program.error_code("N.nvmlDeviceGetUUID(gpu(2))") == 0
+        assert program.evaluate("N.nvmlDeviceGetCount()") == 3
 
 
 def test_a_fault_of_the_machine_is_one_of_every_gpu(simulated: Simulated) -> None:
     scenario = Scenario(gpus=[SimGpu(), SimGpu()], faults={"PowerUsage": "unknown"})
-    with Program(simulated(scenario)) as program:
-        assert [program.code(POWER.format(index)) for index in (0, 1)] == [UNKNOWN, UNKNOWN]
+    with NvmlProgram(simulated(scenario)) as program:
+        assert [program.error_code(POWER.format(index)) for index in (0, 1)] == [UNKNOWN, UNKNOWN]
 
 
 def test_a_call_without_a_device_can_fail(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(faults={"nvmlDeviceGetCount": "unknown"}))) as program:
-        assert program.code("N.nvmlDeviceGetCount()") == UNKNOWN
+    with NvmlProgram(simulated(Scenario(faults={"nvmlDeviceGetCount": "unknown"}))) as program:
+        assert program.error_code("N.nvmlDeviceGetCount()") == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_a_call_without_a_device_can_fail(simulated: Simulated) -> None:
     [("mismatch", 18), ("no-driver", 9), ("no-permission", 4), ("unknown", 999), ("blocked", 17)],
 )
 def test_init_answers_as_the_scenario_says(simulated: Simulated, init: str, code: int) -> None:
-    with Program(simulated(Scenario(init=init)), start=False) as program:
-        assert program.code("N.nvmlInit()") == code
+    with NvmlProgram(simulated(Scenario(init=init)), start=False) as program:
+        assert program.error_code("N.nvmlInit()") == code
 
 
 def test_without_a_scenario_no_driver_is_loaded(simulated: Simulated) -> None:
     env = simulated(Scenario())
     del env["FLEET_SMI_SIM"]
-    with Program(env, start=False) as program:
-        assert program.code("N.nvmlInit()") == 9
+    with NvmlProgram(env, start=False) as program:
+        assert program.error_code("N.nvmlInit()") == 9
 
 
 def test_a_raw_value_stands_in_every_number_of_the_answer(simulated: Simulated) -> None:
@@ -99,19 +99,22 @@ def test_a_raw_value_stands_in_every_number_of_the_answer(simulated: Simulated) 
     raw["MemoryInfo"] = "value=18446744073709551615"
     raw["ComputeRunningProcesses"] = "value=1"
     gpu = SimGpu(faults=raw, processes=[SimProcess(pid=5)])
-    with Program(simulated(Scenario(gpus=[gpu]))) as program:
-        assert program.ask(POWER.format(0)) == 4294967295
-        assert program.ask("N.nvmlDeviceGetUtilizationRates(gpu(0))") == {"gpu": 250, "memory": 250}
-        memory = program.ask("N.nvmlDeviceGetMemoryInfo(gpu(0))")
+    with NvmlProgram(simulated(Scenario(gpus=[gpu]))) as program:
+        assert program.evaluate(POWER.format(0)) == 4294967295
+        assert program.evaluate("N.nvmlDeviceGetUtilizationRates(gpu(0))") == {
+            "gpu": 250,
+            "memory": 250,
+        }
+        memory = program.evaluate("N.nvmlDeviceGetMemoryInfo(gpu(0))")
         assert set(memory.values()) == {18446744073709551615}
-        (process,) = program.ask("N.nvmlDeviceGetComputeRunningProcesses(gpu(0))")
+        (process,) = program.evaluate("N.nvmlDeviceGetComputeRunningProcesses(gpu(0))")
         assert (process["pid"], process["usedGpuMemory"]) == (5, 1)
 
 
 def test_a_slow_call_takes_its_time_and_then_answers(simulated: Simulated) -> None:
-    with Program(simulated(one_of_two({"PowerUsage": "slow=120"}))) as program:
+    with NvmlProgram(simulated(one_of_two({"PowerUsage": "slow=120"}))) as program:
         started = time.monotonic()
-        assert program.ask(POWER.format(1)) == 70_000
+        assert program.evaluate(POWER.format(1)) == 70_000
         assert time.monotonic() - started >= 0.12
 
 
@@ -119,38 +122,40 @@ def test_a_slow_call_takes_its_time_and_then_answers(simulated: Simulated) -> No
 def test_a_call_that_never_returns_blocks_until_the_program_is_killed(
     simulated: Simulated, number: signal.Signals
 ) -> None:
-    with Program(simulated(one_of_two({"PowerUsage": "never"}))) as program:
-        assert program.ask(POWER.format(0)) == 70_000
-        program.say(POWER.format(1))
+    with NvmlProgram(simulated(one_of_two({"PowerUsage": "never"}))) as program:
+        assert program.evaluate(POWER.format(0)) == 70_000
+        program.send(POWER.format(1))
         assert program.is_silent(0.3)
         program.process.send_signal(number)
         assert program.process.wait(timeout=10) == -number
 
 
 def test_other_threads_go_on_beside_a_call_that_never_returns(simulated: Simulated) -> None:
-    with Program(simulated(one_of_two({"PowerUsage": "never"}))) as program:
+    with NvmlProgram(simulated(one_of_two({"PowerUsage": "never"}))) as program:
         stuck = "threading.Thread(target=N.nvmlDeviceGetPowerUsage, args=(gpu(1),), daemon=True)"
-        program.ask("(threading := __import__('threading')) and None")
-        program.ask(f"(stuck := {stuck}) and stuck.start()")
-        assert program.ask("[N.nvmlDeviceGetPowerUsage(gpu(0)) for _ in range(50)][-1]") == 70_000
-        assert program.ask("stuck.is_alive()")
+        program.evaluate("(threading := __import__('threading')) and None")
+        program.evaluate(f"(stuck := {stuck}) and stuck.start()")
+        assert (
+            program.evaluate("[N.nvmlDeviceGetPowerUsage(gpu(0)) for _ in range(50)][-1]") == 70_000
+        )
+        assert program.evaluate("stuck.is_alive()")
 
 
 def test_a_driver_that_hung_answers_when_the_scenario_says_so(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(faults={"*": "never"}))) as program:
-        program.say("N.nvmlDeviceGetCount()")
+    with NvmlProgram(simulated(Scenario(faults={"*": "never"}))) as program:
+        program.send("N.nvmlDeviceGetCount()")
         assert program.is_silent(0.2)
         simulated(Scenario(gpus=[SimGpu(), SimGpu()]))
-        assert program.hear() == 2
+        assert program.receive() == 2
 
 
 def test_init_can_hang_too(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(faults={"nvmlInit": "never"})), start=False) as program:
-        program.say("N.nvmlInit()")
+    with NvmlProgram(simulated(Scenario(faults={"nvmlInit": "never"})), start=False) as program:
+        program.send("N.nvmlInit()")
         assert program.is_silent(0.2)
         simulated(Scenario(init="mismatch"))
         with pytest.raises(NvmlFailed, match="18"):
-            program.hear()
+            program.receive()
 
 
 def test_the_builder_refuses_a_fault_of_a_call_that_does_not_exist() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.scenario import GIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.sim.fixtures import Simulated
-from tests.sim.program import Program
+from tests.sim.program import NvmlProgram
 
 NOT_SUPPORTED, NOT_FOUND, INVALID_ARGUMENT = 3, 6, 2
 BIG = SimInstance(
@@ -50,14 +50,14 @@ READINGS = {
 
 
 def test_an_instance_answers_for_itself(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(gpus=[SPLIT]))) as program:
-        assert {asked: program.ask(asked) for asked in READINGS} == READINGS
+    with NvmlProgram(simulated(Scenario(gpus=[SPLIT]))) as program:
+        assert {asked: program.evaluate(asked) for asked in READINGS} == READINGS
 
 
 def test_each_instance_lists_its_own_processes_and_the_gpu_lists_all(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(gpus=[SPLIT]))) as program:
+    with NvmlProgram(simulated(Scenario(gpus=[SPLIT]))) as program:
         lists = [
-            program.ask(f"N.nvmlDeviceGetComputeRunningProcesses({device})")
+            program.evaluate(f"N.nvmlDeviceGetComputeRunningProcesses({device})")
             for device in ("gpu(0)", MIG.format(0), MIG.format(1))
         ]
     places = [[(p["pid"], p["gpuInstanceId"], p["computeInstanceId"]) for p in of] for of in lists]
@@ -77,11 +77,11 @@ REFUSED = {
 
 
 def test_what_cannot_be_asked_of_a_split_gpu_or_of_an_instance(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(gpus=[SPLIT]))) as program:
-        assert {asked: program.code(asked) for asked in REFUSED} == REFUSED
+    with NvmlProgram(simulated(Scenario(gpus=[SPLIT]))) as program:
+        assert {asked: program.error_code(asked) for asked in REFUSED} == REFUSED
 
 
 def test_a_fault_of_the_gpu_is_one_of_its_instances(simulated: Simulated) -> None:
     gpu = SimGpu(mig=True, instances=[SMALL], faults={"MemoryInfo": "lost"})
-    with Program(simulated(Scenario(gpus=[gpu]))) as program:
-        assert program.code(f"N.nvmlDeviceGetMemoryInfo({MIG.format(0)})") == 15
+    with NvmlProgram(simulated(Scenario(gpus=[gpu]))) as program:
+        assert program.error_code(f"N.nvmlDeviceGetMemoryInfo({MIG.format(0)})") == 15

@@ -8,7 +8,7 @@ import pytest
 
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
 from tests.sim.fixtures import Simulated
-from tests.sim.program import Program
+from tests.sim.program import NvmlProgram
 
 NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE = 3, 6, 7
 UNINITIALIZED, VERSION_MISMATCH = 1, 25
@@ -105,23 +105,23 @@ READINGS = {
 
 
 def test_every_reading_equals_the_scenario(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(gpus=[SimGpu(), BUSY]))) as program:
-        assert {asked: program.ask(asked) for asked in READINGS} == READINGS
+    with NvmlProgram(simulated(Scenario(gpus=[SimGpu(), BUSY]))) as program:
+        assert {asked: program.evaluate(asked) for asked in READINGS} == READINGS
 
 
 def test_field_values_answer_one_by_one(simulated: Simulated) -> None:
     fields = "[N.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, N.NVML_FI_DEV_MEMORY_TEMP, 1]"
-    with Program(simulated(Scenario(gpus=[BUSY]))) as program:
-        answer = program.ask(
+    with NvmlProgram(simulated(Scenario(gpus=[BUSY]))) as program:
+        answer = program.evaluate(
             f"[(v.nvmlReturn, v.value.uiVal) for v in N.nvmlDeviceGetFieldValues(gpu(0), {fields})]"
         )
     assert answer == [[0, 4], [0, 71], [NOT_SUPPORTED, 0]]
 
 
 def test_only_the_newer_memory_call_tells_reserved_from_used(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(gpus=[BUSY]))) as program:
-        old = program.ask("N.nvmlDeviceGetMemoryInfo(gpu(0))")
-        new = program.ask("N.nvmlDeviceGetMemoryInfo(gpu(0), version=N.nvmlMemory_v2)")
+    with NvmlProgram(simulated(Scenario(gpus=[BUSY]))) as program:
+        old = program.evaluate("N.nvmlDeviceGetMemoryInfo(gpu(0))")
+        new = program.evaluate("N.nvmlDeviceGetMemoryInfo(gpu(0), version=N.nvmlMemory_v2)")
     assert old["used"] == 12 * GIB + 600 * MIB
     assert (new["used"], new["reserved"]) == (12 * GIB, 600 * MIB)
     assert new["free"] == old["free"] == 80 * GIB - old["used"]
@@ -148,8 +148,8 @@ def test_what_a_card_does_not_give_is_not_supported(
     # Every field of the builder takes None, which a type checker cannot see by name.
     gpu: Any = SimGpu()
     setattr(gpu, absent, None)
-    with Program(simulated(Scenario(gpus=[gpu]))) as program:
-        assert program.code(expression) == NOT_SUPPORTED
+    with NvmlProgram(simulated(Scenario(gpus=[gpu]))) as program:
+        assert program.error_code(expression) == NOT_SUPPORTED
 
 
 @pytest.mark.parametrize(
@@ -162,28 +162,28 @@ def test_what_a_card_does_not_give_is_not_supported(
     ],
 )
 def test_a_handle_can_be_had_by_every_name(simulated: Simulated, expression: str) -> None:
-    with Program(simulated(Scenario(gpus=[SimGpu(), BUSY]))) as program:
-        assert program.ask(f"N.nvmlDeviceGetIndex({expression})") == 1
+    with NvmlProgram(simulated(Scenario(gpus=[SimGpu(), BUSY]))) as program:
+        assert program.evaluate(f"N.nvmlDeviceGetIndex({expression})") == 1
 
 
 def test_an_unknown_uuid_is_not_found(simulated: Simulated) -> None:
-    with Program(simulated(Scenario())) as program:
-        assert program.code("N.nvmlDeviceGetHandleByUUID('GPU-none')") == NOT_FOUND
+    with NvmlProgram(simulated(Scenario())) as program:
+        assert program.error_code("N.nvmlDeviceGetHandleByUUID('GPU-none')") == NOT_FOUND
 
 
 def test_calls_after_shutdown_are_refused_until_the_next_init(simulated: Simulated) -> None:
-    with Program(simulated(Scenario())) as program:
-        program.ask("N.nvmlShutdown()")
-        assert program.code("N.nvmlDeviceGetCount()") == UNINITIALIZED
-        program.ask("N.nvmlInit()")
-        assert program.ask("N.nvmlDeviceGetCount()") == 1
+    with NvmlProgram(simulated(Scenario())) as program:
+        program.evaluate("N.nvmlShutdown()")
+        assert program.error_code("N.nvmlDeviceGetCount()") == UNINITIALIZED
+        program.evaluate("N.nvmlInit()")
+        assert program.evaluate("N.nvmlDeviceGetCount()") == 1
 
 
 def test_a_struct_of_another_version_is_refused(simulated: Simulated) -> None:
-    with Program(simulated(Scenario())) as program:
+    with NvmlProgram(simulated(Scenario())) as program:
         call = "N._nvmlGetFunctionPointer('nvmlDeviceGetMemoryInfo_v2')"
         memory = "ctypes.byref(N.c_nvmlMemory_v2_t(version=0x03000030))"
-        assert program.ask(f"{call}(gpu(0), {memory})") == VERSION_MISMATCH
+        assert program.evaluate(f"{call}(gpu(0), {memory})") == VERSION_MISMATCH
 
 
 PROCESSES = [
@@ -206,8 +206,8 @@ PROCESSES = [
 def test_processes_are_listed_by_kind(
     simulated: Simulated, kind: str, version: str, expected: list[tuple[int, int | None]]
 ) -> None:
-    with Program(simulated(Scenario(gpus=[SimGpu(processes=PROCESSES)]))) as program:
-        found = program.ask(f"N.nvmlDeviceGet{kind}RunningProcesses{version}(gpu(0))")
+    with NvmlProgram(simulated(Scenario(gpus=[SimGpu(processes=PROCESSES)]))) as program:
+        found = program.evaluate(f"N.nvmlDeviceGet{kind}RunningProcesses{version}(gpu(0))")
     assert [(process["pid"], process["usedGpuMemory"]) for process in found] == expected
     assert {process["gpuInstanceId"] for process in found} == {0xFFFFFFFF}
 
@@ -216,26 +216,26 @@ def test_processes_are_listed_by_kind(
 def test_a_list_that_is_too_short_is_told_the_length_needed(
     simulated: Simulated, room: int, code: int
 ) -> None:
-    with Program(simulated(Scenario(gpus=[SimGpu(processes=PROCESSES)]))) as program:
-        program.ask(f"(count := ctypes.c_uint({room})) and None")
-        program.ask(f"(room := (N.c_nvmlProcessInfo_v2_t * {room})()) and None")
+    with NvmlProgram(simulated(Scenario(gpus=[SimGpu(processes=PROCESSES)]))) as program:
+        program.evaluate(f"(count := ctypes.c_uint({room})) and None")
+        program.evaluate(f"(room := (N.c_nvmlProcessInfo_v2_t * {room})()) and None")
         call = "N._nvmlGetFunctionPointer('nvmlDeviceGetComputeRunningProcesses_v3')"
-        assert program.ask(f"{call}(gpu(0), ctypes.byref(count), room)") == code
-        assert program.ask("count.value") == 2
+        assert program.evaluate(f"{call}(gpu(0), ctypes.byref(count), room)") == code
+        assert program.evaluate("count.value") == 2
 
 
 def test_the_first_form_of_the_process_list_has_no_instances(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(gpus=[SimGpu(processes=PROCESSES)]))) as program:
-        program.ask("(count := ctypes.c_uint(8)) and None")
-        program.ask("(room := (ctypes.c_ulonglong * 16)()) and None")
+    with NvmlProgram(simulated(Scenario(gpus=[SimGpu(processes=PROCESSES)]))) as program:
+        program.evaluate("(count := ctypes.c_uint(8)) and None")
+        program.evaluate("(room := (ctypes.c_ulonglong * 16)()) and None")
         call = "N._nvmlGetFunctionPointer('nvmlDeviceGetComputeRunningProcesses')"
-        assert program.ask(f"{call}(gpu(0), ctypes.byref(count), room)") == 0
-        assert program.ask("list(room)[:5]") == [100, 3 * GIB, 0, 1 * GIB, 0]
+        assert program.evaluate(f"{call}(gpu(0), ctypes.byref(count), room)") == 0
+        assert program.evaluate("list(room)[:5]") == [100, 3 * GIB, 0, 1 * GIB, 0]
 
 
 def test_only_processes_with_a_known_load_have_samples(simulated: Simulated) -> None:
-    with Program(simulated(Scenario(gpus=[SimGpu(processes=PROCESSES)]))) as program:
-        found = program.ask("N.nvmlDeviceGetProcessUtilization(gpu(0), 0)")
+    with NvmlProgram(simulated(Scenario(gpus=[SimGpu(processes=PROCESSES)]))) as program:
+        found = program.evaluate("N.nvmlDeviceGetProcessUtilization(gpu(0), 0)")
     loads = {sample["pid"]: (sample["smUtil"], sample["memUtil"]) for sample in found}
     assert loads == {100: (50, 20), 102: (9, 0)}
 
@@ -247,5 +247,7 @@ def test_only_processes_with_a_known_load_have_samples(simulated: Simulated) -> 
 def test_without_newer_samples_there_is_nothing_to_be_found(
     simulated: Simulated, processes: list[SimProcess], since: str
 ) -> None:
-    with Program(simulated(Scenario(gpus=[SimGpu(processes=processes)]))) as program:
-        assert program.code(f"N.nvmlDeviceGetProcessUtilization(gpu(0), {since})") == NOT_FOUND
+    with NvmlProgram(simulated(Scenario(gpus=[SimGpu(processes=processes)]))) as program:
+        assert (
+            program.error_code(f"N.nvmlDeviceGetProcessUtilization(gpu(0), {since})") == NOT_FOUND
+        )

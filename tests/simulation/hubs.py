@@ -24,7 +24,7 @@ class RecordingHub:
         self.tokens: list[str | None] = []
         self.statuses: list[int] = []
         self.join_statuses: list[int] = []
-        self.tokens_given: dict[str, str] = {}
+        self.issued_tokens: dict[str, str] = {}
         self.open_to_all = True
 
     @property
@@ -52,11 +52,11 @@ class RecordingHub:
         if path == "/api/v1/join":
             return self._join(msgspec.json.decode(body), token)
         if self.statuses:
-            return self.statuses.pop(0), refusal("not now")
+            return self.statuses.pop(0), error_body("not now")
         report = decode_report(body)
-        known = self.tokens_given.get(report.snapshots[-1].node_id)
+        known = self.issued_tokens.get(report.snapshots[-1].node_id)
         if not self.open_to_all and token != (known or ""):
-            return 401, refusal("this token is not known here")
+            return 401, error_body("this token is not known here")
         self.reports.append(report)
         self.tokens.append(token)
         return 200, msgspec.msgpack.encode(Receipt(hub="one"))
@@ -64,14 +64,14 @@ class RecordingHub:
     def _join(self, who: dict[str, str], token: str | None) -> tuple[int, bytes]:
         status = self.join_statuses.pop(0) if self.join_statuses else 200
         if status != 200:
-            return status, refusal("not now")
+            return status, error_body("not now")
         if token != JOIN_TOKEN:
-            return 403, refusal("this join token is not good")
-        own = self.tokens_given[who["node_id"]] = f"own-of-{who['name']}"
+            return 403, error_body("this join token is not good")
+        own = self.issued_tokens[who["node_id"]] = f"own-of-{who['name']}"
         return 200, msgspec.json.encode({"token": own})
 
 
-def refusal(message: str) -> bytes:
+def error_body(message: str) -> bytes:
     return msgspec.json.encode({"error": {"code": "refused", "message": message}})
 
 
@@ -81,11 +81,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def listening(port: int = 0) -> socket.socket:
+def open_listener(port: int = 0) -> socket.socket:
     return socket.create_server(("127.0.0.1", port))
 
 
-def url_of(listener: socket.socket) -> str:
+def listener_url(listener: socket.socket) -> str:
     return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
@@ -102,7 +102,7 @@ def _server(hub: RecordingHub) -> _Server:
 
 
 @asynccontextmanager
-async def served(hub: RecordingHub, listener: socket.socket) -> AsyncIterator[None]:
+async def serve_hub(hub: RecordingHub, listener: socket.socket) -> AsyncIterator[None]:
     """The hub on this socket until the block ends; then its connections are cut."""
     server = _server(hub)
     task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -114,16 +114,16 @@ async def served(hub: RecordingHub, listener: socket.socket) -> AsyncIterator[No
 
 
 @contextmanager
-def served_beside(hub: RecordingHub) -> Iterator[str]:
+def serve_hub_in_thread(hub: RecordingHub) -> Iterator[str]:
     """The hub in a thread of its own, for programs; its address."""
-    with listening() as listener:
+    with open_listener() as listener:
         server = _server(hub)
         thread = threading.Thread(
             target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True
         )
         thread.start()
         try:
-            yield url_of(listener)
+            yield listener_url(listener)
         finally:
             server.should_exit = True
             thread.join()

@@ -11,9 +11,9 @@ import pytest
 
 from fleet_smi.client.hub import HubClient
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo
-from fleet_smi.simulation.load import Load
-from fleet_smi.simulation.story import hour_before
+from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo_fleet
+from fleet_smi.simulation.load import LoadGenerator
+from fleet_smi.simulation.story import last_hour
 
 HUB = (sys.executable, "-m", "fleet_smi", "hub")
 
@@ -35,7 +35,7 @@ def hub_url(tmp_path: Path, join_token: str) -> Iterator[str]:
         hub.terminate()
 
 
-async def watched(load: Load, url: str, seconds: float = 30.0) -> FleetView:
+async def watched(load: LoadGenerator, url: str, seconds: float = 30.0) -> FleetView:
     """The fleet once one node has fallen silent, while the others report."""
     client, running = HubClient(url), asyncio.create_task(load.run())
     until = time.monotonic() + seconds
@@ -57,8 +57,8 @@ def test_a_hub_that_was_told_the_hour_before_knows_every_state(
     hub_url: str, join_token: str
 ) -> None:
     began = time.time() - SILENT_AFTER_SECONDS + 4.0
-    story = demo(seed=1, began=began, interval_seconds=0.5)
-    load = Load(story, hub_url, join_token=join_token, past=hour_before)
+    story = demo_fleet(seed=1, start=began, interval_seconds=0.5)
+    load = LoadGenerator(story, hub_url, join_token=join_token, backfill=last_hour)
     view = asyncio.run(watched(load, hub_url))
     counts = view.summary
     assert (counts.held, counts.ghost, counts.broken, counts.unknown) == (1, 1, 1, 4)
@@ -66,4 +66,4 @@ def test_a_hub_that_was_told_the_hour_before_knows_every_state(
     assert counts.busy > 20
     assert [node.name for node in view.nodes if node.silent] == ["ada03"]
     assert all(node.missing_reports == 0 for node in view.nodes)
-    assert load.tally.failed == 0
+    assert load.counters.failed == 0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.simulation.line import Answer, take_answer
+from fleet_smi.simulation.line import RawResponse, split_response
 
 STATUSES, BODIES = st.integers(200, 599), st.binary(max_size=200)
 
@@ -20,18 +20,18 @@ def written(status: int, body: bytes) -> bytes:
 
 @given(STATUSES, BODIES, BODIES)
 def test_an_answer_ends_where_it_says(status: int, body: bytes, after: bytes) -> None:
-    assert take_answer(written(status, body) + after) == (Answer(status, body), after)
+    assert split_response(written(status, body) + after) == (RawResponse(status, body), after)
 
 
 @given(STATUSES, BODIES, st.data())
 def test_half_an_answer_is_none_yet(status: int, body: bytes, data: st.DataObject) -> None:
     whole = written(status, body)
     part = whole[: data.draw(st.integers(0, len(whole) - 1))]
-    assert take_answer(part) == (None, part)
+    assert split_response(part) == (None, part)
 
 
 def test_an_answer_without_a_body_has_none() -> None:
-    assert take_answer(b"HTTP/1.1 204 No Content\r\n\r\n") == (Answer(204, b""), b"")
+    assert split_response(b"HTTP/1.1 204 No Content\r\n\r\n") == (RawResponse(204, b""), b"")
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_an_answer_without_a_body_has_none() -> None:
 )
 def test_what_is_no_answer_is_told(said: bytes) -> None:
     with pytest.raises(Undecodable):
-        take_answer(said)
+        split_response(said)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_an_answer_or_none_or_refused(data: bytes) -> None:
     try:
-        answer, rest = take_answer(data)
+        answer, rest = split_response(data)
     except Undecodable:
         return
     assert answer is not None or rest == data

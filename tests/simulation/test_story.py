@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_smi.hub.fleet import Fleet
+from fleet_smi.hub.fleet import FleetState
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.plausible import RANGES
 from fleet_smi.model.snapshot import Gpu, Instance, Process, Snapshot
-from fleet_smi.simulation.crowd import crowd
-from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo
-from fleet_smi.simulation.story import Moment, Story, hour_before, week_before
+from fleet_smi.simulation.crowd import large_fleet
+from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo_fleet
+from fleet_smi.simulation.story import BackfillPoint, FleetScenario, last_hour, last_week
 from fleet_smi.wire.report import decode_report, encode_report, encode_snapshot
 from tests.builders import HOUR, NOON
 
@@ -22,10 +22,10 @@ LIVE_SECONDS = 60.0
 
 
 @cache
-def a_story(kind: str, seed: int) -> Story:
+def a_story(kind: str, seed: int) -> FleetScenario:
     if kind == "demo":
-        return demo(seed=seed, began=NOON)
-    return crowd(3, 8, seed=seed, began=NOON)
+        return demo_fleet(seed=seed, start=NOON)
+    return large_fleet(3, 8, seed=seed, start=NOON)
 
 
 SNAPSHOTS = st.builds(
@@ -77,26 +77,29 @@ def test_nobody_is_seen_before_they_came(snapshot: Snapshot) -> None:
 @settings(max_examples=25)
 @given(st.integers(0, 20), st.lists(st.floats(NOON - HOUR, NOON + HOUR), min_size=1, max_size=8))
 def test_what_was_asked_before_changes_nothing(seed: int, moments: list[float]) -> None:
-    asked = demo(seed=seed, began=NOON)
+    asked = demo_fleet(seed=seed, start=NOON)
     for index in range(len(asked.nodes)):
         for at in moments:
             last = asked.snapshot(index, at, 1)
-        assert last == demo(seed=seed, began=NOON).snapshot(index, moments[-1], 1)
+        assert last == demo_fleet(seed=seed, start=NOON).snapshot(index, moments[-1], 1)
 
 
 def test_another_seed_is_another_fleet() -> None:
-    ids = [{node.node_id for node in demo(seed=seed, began=NOON).nodes} for seed in (1, 2)]
+    ids = [{node.node_id for node in demo_fleet(seed=seed, start=NOON).nodes} for seed in (1, 2)]
     assert not ids[0] & ids[1]
 
 
 def test_another_beginning_is_another_run_of_the_same_nodes() -> None:
-    one, other = demo(seed=1, began=NOON).nodes[0], demo(seed=1, began=NOON + 1).nodes[0]
+    one, other = (
+        demo_fleet(seed=1, start=NOON).nodes[0],
+        demo_fleet(seed=1, start=NOON + 1).nodes[0],
+    )
     assert one.node_id == other.node_id
     assert one.run_id != other.run_id
 
 
 def test_no_two_gpus_or_nodes_are_the_same() -> None:
-    story = crowd(50, 8, seed=1, began=NOON)
+    story = large_fleet(50, 8, seed=1, start=NOON)
     snapshots = [story.snapshot(index, NOON, 1) for index in range(50)]
     assert len({one.node_id for one in snapshots}) == 50
     assert len({gpu.uuid for one in snapshots for gpu in one.gpus}) == 400
@@ -105,15 +108,15 @@ def test_no_two_gpus_or_nodes_are_the_same() -> None:
 @pytest.fixture(scope="module", params=(1, 2, 3))
 def lab(request: pytest.FixtureRequest) -> FleetView:
     """The demo fleet as a hub judges it after the hour before and a minute of reports."""
-    return watched(demo(seed=request.param, began=NOON), LIVE_SECONDS)
+    return watched(demo_fleet(seed=request.param, start=NOON), LIVE_SECONDS)
 
 
-def watched(story: Story, seconds: float) -> FleetView:
-    fleet, pace = Fleet(), story.interval_seconds
-    live = (Moment(NOON + pace * step, pace) for step in range(int(seconds / pace) + 1))
-    for sequence, (at, interval) in enumerate((*hour_before(NOON), *live), start=1):
+def watched(story: FleetScenario, seconds: float) -> FleetView:
+    fleet, pace = FleetState(), story.interval_seconds
+    live = (BackfillPoint(NOON + pace * step, pace) for step in range(int(seconds / pace) + 1))
+    for sequence, (at, interval) in enumerate((*last_hour(NOON), *live), start=1):
         for index in range(len(story.nodes)):
-            if story.speaks(index, at):
+            if story.is_reporting(index, at):
                 fleet.apply(story.snapshot(index, at, sequence, interval), at)
     return fleet.view(NOON + seconds)
 
@@ -155,7 +158,7 @@ def test_there_is_nothing_that_its_processes_do_not_account_for(lab: FleetView) 
 
 
 def test_people_come_and_go_within_two_minutes() -> None:
-    story = demo(seed=1, began=NOON)
+    story = demo_fleet(seed=1, start=NOON)
     for minutes in range(0, 60, 2):
         before, after = (people(story, NOON + 60.0 * (minutes + more)) for more in (0, 2))
         assert before - after, "nobody left"
@@ -163,7 +166,7 @@ def test_people_come_and_go_within_two_minutes() -> None:
 
 
 def test_in_the_week_before_people_stayed_for_hours_and_came_by_day() -> None:
-    story, day = demo(seed=1, began=NOON), 24 * HOUR
+    story, day = demo_fleet(seed=1, start=NOON), 24 * HOUR
     midnight = NOON - NOON % day
     noons, nights = 0, 0
     for days in range(2, 7):
@@ -175,16 +178,16 @@ def test_in_the_week_before_people_stayed_for_hours_and_came_by_day() -> None:
 
 
 def test_the_week_before_is_told_without_a_hole_but_where_a_node_was_away() -> None:
-    moments, story = week_before(NOON), demo(seed=1, began=NOON)
+    moments, story = last_week(NOON), demo_fleet(seed=1, start=NOON)
     ends = [at + interval for at, interval in moments]
     assert ends[:-1] == pytest.approx([at for at, _ in moments[1:]])
     assert (moments[0].at, ends[-1]) == (NOON - 7 * 24 * HOUR, NOON)
-    heard = [sum(story.speaks(index, at) for at, _ in moments) for index in range(12)]
+    heard = [sum(story.is_reporting(index, at) for at, _ in moments) for index in range(12)]
     assert sorted(heard)[:2] == [len(moments) - 9, len(moments)]
 
 
 def test_utilisation_moves_from_report_to_report() -> None:
-    story = demo(seed=1, began=NOON)
+    story = demo_fleet(seed=1, start=NOON)
     readings = {
         tuple(gpu.busy_percent for gpu in story.snapshot(0, NOON + 2.0 * step, 1).gpus)
         for step in range(10)
@@ -193,13 +196,13 @@ def test_utilisation_moves_from_report_to_report() -> None:
 
 
 def test_a_job_on_several_cards_is_one_job_of_one_person() -> None:
-    snapshot = demo(seed=1, began=NOON).snapshot(0, NOON, 1)
+    snapshot = demo_fleet(seed=1, start=NOON).snapshot(0, NOON, 1)
     processes = [one for gpu in snapshot.gpus for one in gpu.processes or ()]
     assert len({one.pid for one in processes}) == 8
     assert {(one.user, one.slurm_job) for one in processes} == {("maria", processes[0].slurm_job)}
 
 
-def people(story: Story, at: float) -> set[tuple[str, int]]:
+def people(story: FleetScenario, at: float) -> set[tuple[str, int]]:
     snapshots = (story.snapshot(index, at, 1) for index in range(len(story.nodes)))
     return {
         (gpu.uuid, process.pid)

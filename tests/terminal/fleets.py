@@ -34,7 +34,7 @@ HOSTILE = st.sampled_from(
     ]
 )
 TEXT = ANY_TEXT | HOSTILE
-PERHAPS_TEXT = st.none() | TEXT
+OPTIONAL_TEXT = st.none() | TEXT
 BYTES = st.none() | st.integers(0, 1 << 38) | st.integers(0, 1 << 64)
 PERCENT = st.none() | st.floats(0, 100) | st.floats(0, 1e12)
 TIME = st.floats(0, 2 * NOW) | st.floats(0, 1e18)
@@ -46,16 +46,16 @@ PROCESS = st.builds(
     pid=st.integers(0, 1 << 31),
     kind=st.sampled_from(["compute", "graphics", "compute+graphics", "mps"]),
     gpu_memory_bytes=BYTES,
-    user=PERHAPS_TEXT,
+    user=OPTIONAL_TEXT,
     uid=SMALL,
-    group=PERHAPS_TEXT,
-    name=PERHAPS_TEXT,
-    command=PERHAPS_TEXT,
+    group=OPTIONAL_TEXT,
+    name=OPTIONAL_TEXT,
+    command=OPTIONAL_TEXT,
     started_at=st.none() | TIME,
     busy_percent=PERCENT,
-    container=PERHAPS_TEXT,
-    pod=PERHAPS_TEXT,
-    slurm_job=PERHAPS_TEXT,
+    container=OPTIONAL_TEXT,
+    pod=OPTIONAL_TEXT,
+    slurm_job=OPTIONAL_TEXT,
     condition=st.sampled_from([None, "zombie", "uninterruptible"]),
     hidden=st.booleans(),
 )
@@ -74,7 +74,7 @@ VERDICT = st.builds(
 INSTANCE = st.builds(
     JudgedInstance,
     uuid=TEXT,
-    profile=PERHAPS_TEXT,
+    profile=OPTIONAL_TEXT,
     memory_used_bytes=BYTES,
     memory_total_bytes=BYTES,
     busy_percent=PERCENT,
@@ -86,14 +86,14 @@ FAULT = st.builds(
     Fault,
     kind=st.sampled_from(["lost", "needs_reset", "not_answering", "mismatch", "missing"]),
     detail=TEXT,
-    remedy=PERHAPS_TEXT,
+    remedy=OPTIONAL_TEXT,
 )
 GPU = st.builds(
     JudgedGpu,
     uuid=TEXT,
     index=st.integers(0, 2000),
     vendor=st.sampled_from(["nvidia", "amd", "intel"]),
-    name=PERHAPS_TEXT,
+    name=OPTIONAL_TEXT,
     memory_used_bytes=BYTES,
     memory_total_bytes=BYTES,
     memory_shared=st.booleans(),
@@ -104,7 +104,7 @@ GPU = st.builds(
     power_limit_watts=PERCENT,
     sm_clock_mhz=SMALL,
     memory_clock_mhz=SMALL,
-    performance_state=PERHAPS_TEXT,
+    performance_state=OPTIONAL_TEXT,
     throttle_reasons=st.none() | st.lists(TEXT, max_size=2).map(tuple),
     ecc_uncorrected=SMALL,
     pcie_generation=SMALL,
@@ -123,7 +123,7 @@ NODE = st.builds(
     taken_at=TIME,
     age_seconds=TIME,
     silent=st.booleans(),
-    host=st.builds(Host, driver_version=PERHAPS_TEXT),
+    host=st.builds(Host, driver_version=OPTIONAL_TEXT),
     runs=st.lists(
         st.builds(
             CollectorRun,

@@ -2,17 +2,17 @@
 
 from msgspec.structs import replace
 
-from fleet_smi.model.digest import Digest, Price, digest, total
+from fleet_smi.model.digest import Price, UsageReport, add_sums, build_usage_report
 from fleet_smi.model.fleet import JudgedGpu, State
 from fleet_smi.model.history import (
-    NOBODY,
+    NO_USER,
     Gap,
     GpuOfNode,
     Job,
-    Moment,
     Ribbon,
-    Run,
+    RibbonPoint,
     Strip,
+    StripRun,
     Strips,
     Sums,
     Usage,
@@ -21,7 +21,7 @@ from fleet_smi.model.history import (
 from tests.terminal import samples
 from tests.terminal.samples import H100, HOUR, NOW, gib, utc
 
-Told = tuple[float, State, str, int, float | None]
+RunSpec = tuple[float, State, str, int, float | None]
 """Up to which share of the range, how, whose, with how many others, and how busy."""
 
 
@@ -39,14 +39,16 @@ def gpu(
     )
 
 
-def row(where: GpuOfNode, start: float, end: float, *told: Told | float) -> Strip:
+def make_strip(
+    gpu_of_node: GpuOfNode, start: float, end: float, *runs_spec: RunSpec | float
+) -> Strip:
     """A row; a bare number is how far nobody heard the node."""
     runs, at = [], 0.0
-    for each in told:
+    for each in runs_spec:
         if isinstance(each, tuple):
             share, state, user, others, load = each
             runs.append(
-                Run(
+                StripRun(
                     start=start + at * (end - start),
                     end=start + share * (end - start),
                     state=state,
@@ -58,17 +60,17 @@ def row(where: GpuOfNode, start: float, end: float, *told: Told | float) -> Stri
             at = share
         else:
             at = each
-    return Strip(gpu=where, runs=tuple(runs))
+    return Strip(gpu=gpu_of_node, runs=tuple(runs))
 
 
-def hour_of_a_lab(columns: int, *, end: float = NOW, hours: float = 1.0) -> Strips:
+def lab_hour(columns: int, *, end: float = NOW, hours: float = 1.0) -> Strips:
     """The strip of the sketch, a node that fell silent, people who share, one cut in slices."""
     start = end - hours * HOUR
 
-    def of(where: GpuOfNode, *told: Told | float) -> Strip:
-        return row(where, start, end, *told)
+    def of(where: GpuOfNode, *told: RunSpec | float) -> Strip:
+        return make_strip(where, start, end, *told)
 
-    free: Told = (1.0, "free", NOBODY, 0, 0.0)
+    free: RunSpec = (1.0, "free", NO_USER, 0, 0.0)
     rtx = "NVIDIA GeForce RTX 4090"
     return Strips(
         start=start,
@@ -78,18 +80,18 @@ def hour_of_a_lab(columns: int, *, end: float = NOW, hours: float = 1.0) -> Stri
             of(gpu(0), (1.0, "busy", "alice", 0, 96.6)),
             of(
                 gpu(1),
-                (0.45, "free", NOBODY, 0, 0.0),
+                (0.45, "free", NO_USER, 0, 0.0),
                 (0.75, "busy", "bob", 0, 80.2),
                 (1.0, "held", "bob", 0, 0.4),
             ),
             of(gpu(2), free),
-            of(gpu(3), (0.33, "busy", "carol", 0, 55.0), (1.0, "broken", NOBODY, 0, None)),
-            of(gpu(4), (0.5, "ghost", NOBODY, 0, 0.0), (0.8, "leased", NOBODY, 0, 0.0), free),
+            of(gpu(3), (0.33, "busy", "carol", 0, 55.0), (1.0, "broken", NO_USER, 0, None)),
+            of(gpu(4), (0.5, "ghost", NO_USER, 0, 0.0), (0.8, "leased", NO_USER, 0, 0.0), free),
             of(gpu(5), (0.6, "busy", "dmitri.ivanov", 2, 71.0), (1.0, "busy", "eve", 0, None)),
             of(gpu(6), (0.05, "busy", "eve", 0, 90.0), (0.1, "busy", "bob", 0, 90.0), free),
-            of(gpu(10, "gpu10", None), (0.4, "unknown", NOBODY, 0, None), free),
+            of(gpu(10, "gpu10", None), (0.4, "unknown", NO_USER, 0, None), free),
             of(gpu(0, "gpu02", rtx), (0.4, "busy", "山田太郎", 0, 62.0), 0.6, free),
-            of(gpu(1, "gpu02", rtx), (0.4, "free", NOBODY, 0, 0.0)),
+            of(gpu(1, "gpu02", rtx), (0.4, "free", NO_USER, 0, 0.0)),
             of(gpu(2, "gpu02", rtx)),
             of(gpu(2, "gpu02", "1g.10gb", parent="GPU-gpu02-2"), (1.0, "busy", "eve", 0, None)),
         ),
@@ -107,7 +109,7 @@ def sums(hours: float, busy: float, idle: float = 0.0, watts: float = 400.0) -> 
     )
 
 
-PEOPLE = {
+USER_SUMS = {
     "priya": sums(2425, 0.99, 13),
     "svc-chat": sums(844, 0.35),
     "hana": sums(696, 0.24, 412, 220),
@@ -117,21 +119,21 @@ PEOPLE = {
 }
 
 
-def week_of_a_lab(price: Price | None = None, *, by: str = "user") -> Digest:
+def lab_week(price: Price | None = None, *, by: str = "user") -> UsageReport:
     """Seven days of 96 GPUs: people, hours of the day, what was wasted."""
     start = NOW - NOW % HOUR - 168 * HOUR
     rows = tuple(
         Usage(
             name=name, sums=each, daily=tuple(each.gpu_seconds * (at + 1) / 28 for at in range(7))
         )
-        for name, each in PEOPLE.items()
+        for name, each in USER_SUMS.items()
     )
     usages = Usages(
         start=start,
         end=start + 168 * HOUR,
         by=by,
         rows=rows,
-        total=total(PEOPLE.values()),
+        total=add_sums(USER_SUMS.values()),
         by_state={
             "busy": 3938.8 * HOUR,
             "held": 639 * HOUR,
@@ -144,7 +146,7 @@ def week_of_a_lab(price: Price | None = None, *, by: str = "user") -> Digest:
     lazy = {"GPU-00000001-aaaa-bbbb-cccc-000000000000": sums(12, 0.03), "MIG-0": sums(40, 0.1)}
     gpus = tuple(Usage(name=uuid, sums=each) for uuid, each in lazy.items())
     view = samples.fleet(samples.node("gpu07", *map(free_gpu, range(2))), samples.sliced())
-    return digest(
+    return build_usage_report(
         usages,
         replace(usages, by="gpu", rows=gpus),
         replace(view, summary=replace(view.summary, gpus=96)),
@@ -155,7 +157,7 @@ def week_of_a_lab(price: Price | None = None, *, by: str = "user") -> Digest:
             gaps=(Gap(start=start, end=start + 2 * HOUR, why="no space left on the disk"),),
         ),
         _wasted(start),
-        local=utc,
+        to_local_time=utc,
         price=price,
     )
 
@@ -164,10 +166,12 @@ def free_gpu(index: int) -> JudgedGpu:
     return samples.gpu(index, samples.verdict("free"))
 
 
-def _moment(at: float) -> Moment:
+def _moment(at: float) -> RibbonPoint:
     hour = utc(at).hour
     busy = 20 + 4 * min(hour, 24 - hour)
-    return Moment(at=at, nodes=12, nodes_reporting=11, gpus={"busy": busy, "free": 96.0 - busy})
+    return RibbonPoint(
+        at=at, nodes=12, nodes_reporting=11, gpus={"busy": busy, "free": 96.0 - busy}
+    )
 
 
 def _wasted(start: float) -> list[Job]:

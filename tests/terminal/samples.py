@@ -48,7 +48,7 @@ def process(user: str | None, memory: float | None = 1.0, **fields: Any) -> Proc
     return Process(**(shown | fields))
 
 
-def hidden(pid: int = 7001, memory: float = 30.0) -> Process:
+def hidden_process(pid: int = 7001, memory: float = 30.0) -> Process:
     return Process(pid=pid, kind="compute", gpu_memory_bytes=gib(memory), hidden=True)
 
 
@@ -75,7 +75,7 @@ def gpu(index: int, judged: Verdict, used: float | None = 0.0, **fields: Any) ->
     return JudgedGpu(verdict=judged, **(measured | fields))
 
 
-def busy(
+def busy_gpu(
     index: int,
     *processes: Process,
     used: float = 60.0,
@@ -123,8 +123,8 @@ def eight() -> NodeView:
     alice = process("alice", 54.1)
     return node(
         "gpu01",
-        busy(0, alice, process("alice", 5.2, pid=19031, command="python eval.py")),
-        busy(1, process("alice", 59.4, pid=19029), temperature_celsius=67.0),
+        busy_gpu(0, alice, process("alice", 5.2, pid=19031, command="python eval.py")),
+        busy_gpu(1, process("alice", 59.4, pid=19029), temperature_celsius=67.0),
         gpu(
             2,
             verdict("held", "bob, idle for 3 h, 16.2 GiB kept", idle_seconds=3 * HOUR),
@@ -135,7 +135,7 @@ def eight() -> NodeView:
         ),
         gpu(3, verdict("free", "nobody on it")),
         gpu(4, verdict("ghost", "71.1 GiB used, no process accounts for it"), 71.1),
-        busy(
+        busy_gpu(
             5,
             process("carol", 25.0, pid=801),
             process("root", 4.8, pid=802, command=None, name="dcgmproftester"),
@@ -145,12 +145,12 @@ def eight() -> NodeView:
             temperature_celsius=58.0,
             unread={"busy_percent": "not supported while profiling"},
         ),
-        lost(6),
+        lost_gpu(6),
         gpu(7, verdict("free", "nobody on it"), temperature_celsius=32.0, power_watts=70.0),
     )
 
 
-def lost(index: int) -> JudgedGpu:
+def lost_gpu(index: int) -> JudgedGpu:
     return JudgedGpu(
         uuid=f"GPU-lost-{index}",
         index=index,
@@ -168,7 +168,7 @@ def mixed() -> NodeView:
     )
     return node(
         "desk",
-        busy(
+        busy_gpu(
             0,
             process("alice", 20.0),
             used=20.4,
@@ -230,7 +230,7 @@ def sliced() -> NodeView:
     held = verdict("held", "bob, idle for 3 h, judged by power", idle_seconds=3 * HOUR)
     return node(
         "mig01",
-        busy(
+        busy_gpu(
             0,
             used=22.0,
             judged=verdict("busy", "1 of 3 instances free; alice and bob"),
@@ -252,7 +252,7 @@ def unified() -> NodeView:
     """A machine whose GPU has no memory of its own."""
     return node(
         "spark",
-        busy(
+        busy_gpu(
             0,
             process("alice", 30.0),
             used=41.3,
@@ -300,12 +300,19 @@ def crowd() -> NodeView:
     people = [process(name, 4.0 - at / 2, pid=100 + at) for at, name in enumerate(names)]
     return node(
         "gpu02",
-        busy(0, *people, used=17.0, **rtx),
-        busy(1, process("alice", 9.0), hidden(7001, 3), hidden(7002, 2), used=14.2, **rtx),
-        busy(2, hidden(7003, 20.0), used=20.1, busy_percent=55.0, **rtx),
-        busy(3, process("eve", 4.0), used=4.2, judged=note, **rtx),
-        busy(4, process("eve", 4.0), used=20.2, judged=extra, **rtx),
-        busy(5, used=11.0, judged=unread, **(rtx | {"processes": None})),
+        busy_gpu(0, *people, used=17.0, **rtx),
+        busy_gpu(
+            1,
+            process("alice", 9.0),
+            hidden_process(7001, 3),
+            hidden_process(7002, 2),
+            used=14.2,
+            **rtx,
+        ),
+        busy_gpu(2, hidden_process(7003, 20.0), used=20.1, busy_percent=55.0, **rtx),
+        busy_gpu(3, process("eve", 4.0), used=4.2, judged=note, **rtx),
+        busy_gpu(4, process("eve", 4.0), used=20.2, judged=extra, **rtx),
+        busy_gpu(5, used=11.0, judged=unread, **(rtx | {"processes": None})),
         gpu(6, verdict("leased", "taken by grace 40 s ago"), **rtx),
         gpu(7, verdict("unknown", "memory not readable: cannot tell"), None, **rtx),
     )

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.model.fleet import STATES
-from fleet_smi.terminal.paint import Paint, Span, fit, left, printable, right, width, wrap
+from fleet_smi.terminal.paint import (
+    Paint,
+    Span,
+    align_left,
+    align_right,
+    display_width,
+    strip_unprintable,
+    truncate,
+    wrap,
+)
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=40)
 
@@ -29,7 +38,7 @@ def room(text: str) -> int:
     [("alice", 5), ("山田", 4), ("françois", 8), ("franc\u0327ois", 8), ("▓░ 66°", 6), ("", 0)],
 )
 def test_wide_characters_take_two_columns_and_combining_marks_none(text: str, columns: int) -> None:
-    assert width(text) == columns
+    assert display_width(text) == columns
 
 
 @pytest.mark.parametrize(
@@ -44,56 +53,56 @@ def test_wide_characters_take_two_columns_and_combining_marks_none(text: str, co
     ],
 )
 def test_text_that_is_too_wide_ends_in_an_ellipsis(text: str, columns: int, cut: str) -> None:
-    assert fit(text, columns) == cut
+    assert truncate(text, columns) == cut
 
 
 def test_padding_counts_columns_not_characters() -> None:
-    assert left("山田", 6) + "|" == "山田  |"
-    assert right("山田", 6) == "  山田"
+    assert align_left("山田", 6) + "|" == "山田  |"
+    assert align_right("山田", 6) == "  山田"
 
 
 @given(ANYTHING, st.integers(0, 60))
 def test_padded_text_takes_exactly_its_room(text: str, columns: int) -> None:
-    assert room(left(text, columns)) == room(right(text, columns)) == columns
+    assert room(align_left(text, columns)) == room(align_right(text, columns)) == columns
 
 
 @given(ANYTHING)
 def test_nothing_a_terminal_obeys_survives(text: str) -> None:
-    assert printable(text).isprintable()
+    assert strip_unprintable(text).isprintable()
 
 
 def test_escape_codes_lose_their_escape() -> None:
-    assert printable("\x1b[31mred\x07\u202e\u200b") == " [31mred "
+    assert strip_unprintable("\x1b[31mred\x07\u202e\u200b") == " [31mred "
 
 
 @given(
     st.lists(st.tuples(ANYTHING, st.sampled_from([None, *STATES])), max_size=5), st.integers(0, 60)
 )
 def test_no_line_is_wider_than_its_columns(spans: list[Span], columns: int) -> None:
-    line = Paint(on=False).line(spans, columns)
+    line = Paint(enabled=False).line(spans, columns)
     assert room(line) <= columns
     assert line.isprintable()
     assert line == line.rstrip()
 
 
 def test_a_cut_line_says_so_even_where_a_span_just_fills_it() -> None:
-    assert Paint(on=False).line([("abcd", None), ("e", None)], 4) == "abc…"
-    assert Paint(on=False).line([("abcd", None), ("   ", None)], 4) == "abcd"
+    assert Paint(enabled=False).line([("abcd", None), ("e", None)], 4) == "abc…"
+    assert Paint(enabled=False).line([("abcd", None), ("   ", None)], 4) == "abcd"
 
 
 def test_colour_is_only_put_on_when_it_is_on() -> None:
-    assert Paint(on=True).line([("free", "free")], 10) == "\x1b[32mfree\x1b[0m"
-    assert Paint(on=False).line([("free", "free")], 10) == "free"
+    assert Paint(enabled=True).line([("free", "free")], 10) == "\x1b[32mfree\x1b[0m"
+    assert Paint(enabled=False).line([("free", "free")], 10) == "free"
 
 
 def test_red_is_for_broken_alone() -> None:
-    paint = Paint(on=True)
+    paint = Paint(enabled=True)
     red = [state for state in STATES if "31m" in paint.text("x", state)]
     assert red == ["broken"]
 
 
 def test_every_state_looks_different() -> None:
-    paint = Paint(on=True)
+    paint = Paint(enabled=True)
     assert len({paint.text("x", state) for state in STATES}) == len(STATES)
 
 
@@ -101,4 +110,6 @@ def test_every_state_looks_different() -> None:
 def test_folded_text_fits_and_keeps_every_word_that_fits(text: str, columns: int) -> None:
     lines = wrap(text, columns)
     assert all(room(line) <= columns for line in lines)
-    assert " ".join(lines).split() == [fit(word, columns) for word in printable(text).split()]
+    assert " ".join(lines).split() == [
+        truncate(word, columns) for word in strip_unprintable(text).split()
+    ]

@@ -9,24 +9,30 @@ from msgspec.structs import replace
 
 from fleet_smi.model.plausible import RANGES
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
-from fleet_smi.wire.bounds import FIGURES, LONGEST, MOST, bounded, narrowed
+from fleet_smi.wire.bounds import (
+    FIELD_RANGES,
+    MAX_ITEMS,
+    MAX_LENGTH_BY_FIELD,
+    constrained_fields,
+    constrained_type,
+)
 from fleet_smi.wire.report import Report
 from tests.builders import gpu, process
 from tests.wire.test_report import everything
 
 
 def test_every_field_of_a_report_has_its_bound() -> None:
-    assert [field.name for field, _ in bounded(Report)] == list(Report.__struct_fields__)
-    assert FIGURES.items() >= RANGES.items()
+    assert [field.name for field, _ in constrained_fields(Report)] == list(Report.__struct_fields__)
+    assert FIELD_RANGES.items() >= RANGES.items()
 
 
 def test_no_bound_is_of_a_field_that_is_gone() -> None:
     shapes: set[type[Struct]] = {Report, Snapshot, Gpu}
     for shape in (Snapshot, Gpu):
-        for field, _ in bounded(shape):
+        for field, _ in constrained_fields(shape):
             shapes |= _structs(field.type)
     names = {name for shape in shapes for name in shape.__struct_fields__}
-    assert names >= {*FIGURES, *LONGEST, *MOST}
+    assert names >= {*FIELD_RANGES, *MAX_LENGTH_BY_FIELD, *MAX_ITEMS}
 
 
 def _structs(kind: object) -> set[type[Struct]]:
@@ -36,7 +42,7 @@ def _structs(kind: object) -> set[type[Struct]]:
 
 def test_what_is_read_equals_what_was_made_and_differs_where_it_differs() -> None:
     made = everything()
-    read = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=narrowed(Snapshot))
+    read = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=constrained_type(Snapshot))
     assert read == made and made == read
     assert read.gpus[0] != made.gpus[1] and made.gpus[1] != read.gpus[0]
     assert read != "text"
@@ -46,6 +52,6 @@ def test_what_is_read_equals_what_was_made_and_differs_where_it_differs() -> Non
 @pytest.mark.parametrize("field, value", [("busy_percent", 101.0), ("name", "x" * 129)])
 def test_only_a_decoder_keeps_the_bounds(field: str, value: Any) -> None:
     made = replace(gpu(processes=(process(),)), **{field: value})
-    assert narrowed(Process) is narrowed(Process)
+    assert constrained_type(Process) is constrained_type(Process)
     with pytest.raises(msgspec.ValidationError, match=field):
-        msgspec.convert(msgspec.to_builtins(made), narrowed(Gpu))
+        msgspec.convert(msgspec.to_builtins(made), constrained_type(Gpu))

@@ -9,32 +9,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.model.brief import Figures, FleetBrief, NodeBrief, NodeFigures
-from fleet_smi.model.views import summary_of
+from fleet_smi.model.brief import DeviceFigures, FleetPayload, NodeFigures, NodePayload
+from fleet_smi.model.views import summarize_nodes
 from fleet_smi.wire.event import (
     GZIP_HEADER,
-    News,
-    applied,
-    count_of,
+    StreamUpdate,
+    apply_event,
     decode_event,
+    diff_figures,
     encode_event,
-    event_id,
+    format_event_id,
     gzip_block,
-    moved,
+    parse_event_id,
 )
 from tests.builders import NOON
 
 figure = st.none() | st.integers(0, 3)
-row = st.builds(Figures, figure, figure, figure, figure)
+row = st.builds(DeviceFigures, figure, figure, figure, figure)
 
 
-def node(number: int = 1, name: str = "gpu01") -> NodeBrief:
-    return NodeBrief(number=number, node_id=f"id-{number}", name=name)
+def node(number: int = 1, name: str = "gpu01") -> NodePayload:
+    return NodePayload(number=number, node_id=f"id-{number}", name=name)
 
 
-def news(**fields: Any) -> News:
-    nothing: dict[str, Any] = {"summary": summary_of(()), "nodes": (), "figures": ()}
-    return News(**(nothing | fields))
+def news(**fields: Any) -> StreamUpdate:
+    nothing: dict[str, Any] = {"summary": summarize_nodes(()), "nodes": (), "figures": ()}
+    return StreamUpdate(**(nothing | fields))
 
 
 def data_of(frame: bytes) -> bytes:
@@ -46,9 +46,9 @@ def data_of(frame: bytes) -> bytes:
     return fields["data"].encode()
 
 
-def seen(told: News, fleet: FleetBrief | None = None) -> FleetBrief:
+def seen(told: StreamUpdate, fleet: FleetPayload | None = None) -> FleetPayload:
     """What a listener knows after one more event."""
-    return applied(fleet, decode_event(data_of(encode_event("change", "a-1", NOON, told))))
+    return apply_event(fleet, decode_event(data_of(encode_event("change", "a-1", NOON, told))))
 
 
 def test_an_event_is_three_lines_and_a_blank_one() -> None:
@@ -67,29 +67,33 @@ def test_no_name_breaks_out_of_its_event(name: str) -> None:
 
 
 def test_figures_are_rows_in_a_fixed_order() -> None:
-    whole = NodeFigures(7, 1_750_000_000, 53, None, (Figures(96, 71026, 65, 365),))
+    whole = NodeFigures(7, 1_750_000_000, 53, None, (DeviceFigures(96, 71026, 65, 365),))
     document = json.loads(data_of(encode_event("fleet", "a-1", NOON, news(figures=(whole,)))))
     assert document["figures"] == [[7, 1_750_000_000, 53, None, [[96, 71026, 65, 365]]]]
 
 
 def test_a_change_repeats_no_figure_and_tells_unknown_from_unchanged() -> None:
-    before = NodeFigures(7, 10, 53, 40, (Figures(96, 71026, 65, 365), Figures(0, 4, 33, 71)))
-    after = NodeFigures(7, 11, 53, 41, (Figures(95, 71026, None, 365), Figures(0, 4, 33, 71)))
-    frame = encode_event("change", "a-2", NOON, news(figures=(moved(before, after),)))
+    before = NodeFigures(
+        7, 10, 53, 40, (DeviceFigures(96, 71026, 65, 365), DeviceFigures(0, 4, 33, 71))
+    )
+    after = NodeFigures(
+        7, 11, 53, 41, (DeviceFigures(95, 71026, None, 365), DeviceFigures(0, 4, 33, 71))
+    )
+    frame = encode_event("change", "a-2", NOON, news(figures=(diff_figures(before, after),)))
     rows = json.loads(data_of(frame))["figures"]
     assert rows == [[7, 11, "=", 41, [[95, "=", None, "="], "="]]]
 
 
 @given(st.lists(st.tuples(row, row), max_size=4), row, row)
 def test_figures_and_what_moved_of_them_give_the_later_ones(
-    pairs: list[tuple[Figures, Figures]], one: Figures, other: Figures
+    pairs: list[tuple[DeviceFigures, DeviceFigures]], one: DeviceFigures, other: DeviceFigures
 ) -> None:
     parts = tuple([old for old, _ in pairs]), tuple([new for _, new in pairs])
     before = NodeFigures(1, 10, one.busy_percent, one.power_watts, parts[0])
     after = NodeFigures(1, None, other.busy_percent, other.power_watts, parts[1])
     known = seen(news(nodes=(node(),), figures=(before,)))
     assert known.figures == {1: before}
-    assert seen(news(figures=(moved(before, after),)), known).figures == {1: after}
+    assert seen(news(figures=(diff_figures(before, after),)), known).figures == {1: after}
 
 
 def test_removed_nodes_are_gone_with_their_figures() -> None:
@@ -101,12 +105,16 @@ def test_removed_nodes_are_gone_with_their_figures() -> None:
 
 
 def test_a_change_of_what_is_not_known_makes_nothing_up() -> None:
-    before = NodeFigures(7, 10, 53, 40, (Figures(96, 71026, 65, 365), Figures(0, 4, 33, 71)))
-    after = NodeFigures(7, 11, 53, 40, (Figures(95, 71026, 65, 365), Figures(0, 4, 33, 71)))
-    lost = seen(news(figures=(moved(before, after),)))
-    unknown = Figures(None, None, None, None)
+    before = NodeFigures(
+        7, 10, 53, 40, (DeviceFigures(96, 71026, 65, 365), DeviceFigures(0, 4, 33, 71))
+    )
+    after = NodeFigures(
+        7, 11, 53, 40, (DeviceFigures(95, 71026, 65, 365), DeviceFigures(0, 4, 33, 71))
+    )
+    lost = seen(news(figures=(diff_figures(before, after),)))
+    unknown = DeviceFigures(None, None, None, None)
     assert lost.figures == {
-        7: NodeFigures(7, 11, None, None, (Figures(95, None, None, None), unknown))
+        7: NodeFigures(7, 11, None, None, (DeviceFigures(95, None, None, None), unknown))
     }
 
 
@@ -120,7 +128,7 @@ def test_garbage_is_no_event(garbage: bytes) -> None:
 
 
 def test_an_id_is_known_by_the_life_that_gave_it() -> None:
-    assert count_of(event_id("abc-1", 42), "abc-1") == 42
+    assert parse_event_id(format_event_id("abc-1", 42), "abc-1") == 42
     for other in (
         "abd-1-42",
         "abc-1-",
@@ -131,7 +139,7 @@ def test_an_id_is_known_by_the_life_that_gave_it() -> None:
         "abc-1--4",
         "abc-1-" + "9" * 99,
     ):
-        assert count_of(other, "abc-1") is None
+        assert parse_event_id(other, "abc-1") is None
 
 
 @given(st.lists(st.binary(max_size=300), max_size=6), st.data())

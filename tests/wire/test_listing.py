@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.people import Person, people
+from fleet_smi.model.people import Person, people_in_view
 from fleet_smi.wire.listing import COLUMNS, fleet_csv, fleet_json, people_json, to_json
 from tests.terminal import samples
 from tests.terminal.fleets import FLEET
@@ -57,7 +57,7 @@ def test_any_fleet_reads_back_from_json(view: FleetView) -> None:
 
 
 def test_people_read_back_from_json() -> None:
-    everyone = people(samples.lab())
+    everyone = people_in_view(samples.lab())
     read = msgspec.json.decode(people_json(everyone), type=dict[str, tuple[Person, ...]])
     assert read == {"people": everyone}
 
@@ -105,7 +105,7 @@ def test_an_instance_is_a_row_with_its_parent_and_without_the_parent_s_figures()
 
 
 def test_lines_end_as_rfc_4180_asks_and_commas_are_quoted() -> None:
-    shared = samples.busy(0, process("bob", 1.0, pid=1), process("alice", 2.0, pid=2))
+    shared = samples.busy_gpu(0, process("bob", 1.0, pid=1), process("alice", 2.0, pid=2))
     text = fleet_csv(fleet(node("n", shared)))
     assert text.count("\r\n") == 2 and text.endswith("\r\n")
     assert '"alice, bob"' in text

@@ -7,8 +7,8 @@ import pytest
 
 from fleet_smi.model.digest import Price
 from fleet_smi.wire.past_listing import digest_csv, strips_csv
-from fleet_smi.wire.spreadsheet import plain
-from tests.terminal.pasts import PEOPLE, hour_of_a_lab, week_of_a_lab
+from fleet_smi.wire.spreadsheet import unescape_formula
+from tests.terminal.pasts import USER_SUMS, lab_hour, lab_week
 from tests.terminal.samples import HOUR, NOW
 
 
@@ -17,7 +17,7 @@ def read(text: str) -> list[dict[str, str]]:
 
 
 def test_a_strip_has_one_row_a_run() -> None:
-    strips = hour_of_a_lab(60)
+    strips = lab_hour(60)
     rows = read(strips_csv(strips))
     assert len(rows) == sum(len(row.runs) for row in strips.rows)
     first, second = rows[0], rows[1]
@@ -33,12 +33,12 @@ def test_a_strip_has_one_row_a_run() -> None:
 
 
 def test_a_report_has_one_row_each_and_a_cost_where_there_is_a_price() -> None:
-    rows = read(digest_csv(week_of_a_lab(Price(per_kwh=0.5, currency="EUR"))))
-    assert [plain(row["user"]) for row in rows] == list(PEOPLE)
+    rows = read(digest_csv(lab_week(Price(per_kwh=0.5, currency="EUR"))))
+    assert [unescape_formula(row["user"]) for row in rows] == list(USER_SUMS)
     assert float(rows[0]["gpu_seconds"]) == 2425 * HOUR
     assert float(rows[0]["cost"]) == pytest.approx(485.0)
-    assert "cost" not in read(digest_csv(week_of_a_lab()))[0]
+    assert "cost" not in read(digest_csv(lab_week()))[0]
 
 
 def test_no_name_is_a_formula() -> None:
-    assert "'=HYPERLINK(1)," in digest_csv(week_of_a_lab())
+    assert "'=HYPERLINK(1)," in digest_csv(lab_week())

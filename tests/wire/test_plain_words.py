@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
-from fleet_smi.wire.plain_words import plain_words
+from fleet_smi.wire.plain_words import describe_error
 
 JARGON = ("`", "$", "Expected", "got ", "Object", "malformed", "truncated", "regex")
 
@@ -32,7 +32,7 @@ class Whole(Struct):
 def why(body: bytes, kind: Any = Whole, *, json: bool = True) -> str:
     with pytest.raises((ValueError, RecursionError)) as refused:
         (msgspec.json if json else msgspec.msgpack).decode(body, type=kind)
-    return plain_words(refused.value)
+    return describe_error(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_no_mistake_is_told_in_a_decoders_words(value: Any, json: bool) -> None:
         try:
             coder.decode(coder.encode(message), type=Whole)
         except ValueError as error:
-            told = plain_words(error).replace("'^[a-z]+$'", "")
+            told = describe_error(error).replace("'^[a-z]+$'", "")
             assert not any(word in told for word in JARGON), told

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fleet_smi.errors import ReadFailed
-from fleet_smi.wire.printed import json_in, number, size, whole, words
+from fleet_smi.wire.printed import extract_json, parse_bytes, parse_int, parse_number, parse_text
 
 
 @pytest.mark.parametrize(
@@ -18,13 +18,13 @@ from fleet_smi.wire.printed import json_in, number, size, whole, words
     ],
 )
 def test_json_is_found_behind_what_is_printed_before_it(text: str) -> None:
-    assert json_in(text, "a program") == {"a": 1}
+    assert extract_json(text, "a program") == {"a": 1}
 
 
 @pytest.mark.parametrize("text", ["", "no such command", '{"a": ', "[" * 100_000, "a {1}"])
 def test_what_holds_no_json_fails_in_one_line(text: str) -> None:
     with pytest.raises(ReadFailed, match="a program printed no whole JSON") as caught:
-        json_in(text, "a program")
+        extract_json(text, "a program")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
 
@@ -51,12 +51,12 @@ def test_what_holds_no_json_fails_in_one_line(text: str) -> None:
     ],
 )
 def test_a_number_is_taken_from_the_front_or_not_at_all(value: Any, expected: float | None) -> None:
-    assert number(value) == expected
+    assert parse_number(value) == expected
 
 
 def test_bytes_keep_their_last_digit() -> None:
-    assert whole("9007199254740993") == 9007199254740993
-    assert size("9007199254740993", "B") == 9007199254740993
+    assert parse_int("9007199254740993") == 9007199254740993
+    assert parse_bytes("9007199254740993", "B") == 9007199254740993
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_bytes_keep_their_last_digit() -> None:
     ],
 )
 def test_a_size_needs_its_unit(value: Any, unit: str | None, expected: int | None) -> None:
-    assert size(value, unit) == expected
+    assert parse_bytes(value, unit) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_a_size_needs_its_unit(value: Any, unit: str | None, expected: int | Non
     [("MI300X", "MI300X"), ("N/A", None), ("", None), (7, None), ("a\x1b[2Jb", "a [2Jb")],
 )
 def test_words_that_say_nothing_are_unknown(value: Any, expected: str | None) -> None:
-    assert words(value) == expected
+    assert parse_text(value) == expected

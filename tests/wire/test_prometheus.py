@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.text import clean
-from fleet_smi.wire.prometheus import metrics
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.wire.prometheus import encode_metrics
 from tests import golden
 from tests.terminal.samples import (
-    busy,
+    busy_gpu,
     fleet,
     gpu,
     lab,
@@ -34,7 +34,7 @@ COUNTS = {"reports_total": 42, "listeners": 3, "something_new": 1}
 
 
 def text(view: FleetView, counts: dict[str, float] | None = None) -> str:
-    return metrics(view, counts or {}).decode()
+    return encode_metrics(view, counts or {}).decode()
 
 
 def samples(view: FleetView, name: str) -> list[Sample]:
@@ -48,7 +48,9 @@ def values(view: FleetView, name: str) -> list[float]:
 
 
 def test_a_lab_reads_as_it_is_written_down() -> None:
-    golden.check(GOLDEN / "metrics.txt", text(fleet(*lab().nodes, sliced()), dict(COUNTS)))
+    golden.assert_matches_golden(
+        GOLDEN / "metrics.txt", text(fleet(*lab().nodes, sliced()), dict(COUNTS))
+    )
 
 
 def test_every_family_is_described_once_and_stands_together() -> None:
@@ -60,7 +62,7 @@ def test_every_family_is_described_once_and_stands_together() -> None:
 
 
 def test_a_gpu_is_known_by_its_place_and_its_uuid() -> None:
-    card = busy(3, process("alice"), uuid="GPU-1", name="NVIDIA H100", power_watts=312.5)
+    card = busy_gpu(3, process("alice"), uuid="GPU-1", name="NVIDIA H100", power_watts=312.5)
     (sample,) = samples(fleet(node("gpu01", card)), "gpu_power_watts")
     assert sample.value == 312.5
     assert sample.labels == {
@@ -73,7 +75,7 @@ def test_a_gpu_is_known_by_its_place_and_its_uuid() -> None:
 
 
 def test_percent_are_ratios_and_megahertz_hertz() -> None:
-    view = fleet(node("gpu01", busy(0, process("alice"), busy_percent=97.0, sm_clock_mhz=1980)))
+    view = fleet(node("gpu01", busy_gpu(0, process("alice"), busy_percent=97.0, sm_clock_mhz=1980)))
     assert values(view, "gpu_busy_ratio") == [0.97]
     assert values(view, "gpu_sm_clock_hertz") == [1_980_000_000]
 
@@ -114,7 +116,7 @@ def test_a_node_without_gpus_is_up_and_a_failed_collector_counts() -> None:
 
 def test_people_are_counted_and_no_process_is_named() -> None:
     mine = process("alice", command="python secret.py", name="secret", pid=987654)
-    view = fleet(node("gpu01", busy(0, mine), busy(1, mine, process("bob"))))
+    view = fleet(node("gpu01", busy_gpu(0, mine), busy_gpu(1, mine, process("bob"))))
     owned = {one.labels["user"]: one.value for one in samples(view, "user_gpus")}
     assert owned == {"alice": 2, "bob": 1}
     assert values(view, "gpu_users") == [1, 2]
@@ -142,9 +144,9 @@ hostile = st.text(st.sampled_from('ab"\\\n\r\t{}=, #\u2028\x1b\x00é')) | st.tex
 @given(hostile, hostile, hostile, hostile)
 def test_no_name_breaks_out_of_its_label(name: str, uuid: str, model: str, user: str) -> None:
     card: dict[str, Any] = {"uuid": uuid, "name": model}
-    view = fleet(node(name, busy(0, process(user or "x"), **card), node_id="id"))
+    view = fleet(node(name, busy_gpu(0, process(user or "x"), **card), node_id="id"))
     (sample,) = samples(view, "gpu_power_watts")
-    assert sample.labels["node"] == clean(name, 200)
-    assert sample.labels["uuid"] == clean(uuid, 200)
-    assert sample.labels["model"] == clean(model, 200)
+    assert sample.labels["node"] == sanitize_text(name, 200)
+    assert sample.labels["uuid"] == sanitize_text(uuid, 200)
+    assert sample.labels["model"] == sanitize_text(model, 200)
     assert values(view, "user_gpus") == [1]

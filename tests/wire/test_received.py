@@ -7,7 +7,7 @@ import pytest
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
-from fleet_smi.wire.bounds import LONGEST, LONGEST_TEXT, MOST
+from fleet_smi.wire.bounds import MAX_ITEMS, MAX_LENGTH_BY_FIELD, MAX_TEXT_LENGTH
 from fleet_smi.wire.report import decode_report
 from tests.builders import NOON, gpu, instance, process, snapshot
 
@@ -138,7 +138,9 @@ def test_of_too_many_processes_the_largest_are_kept() -> None:
     ]
     first, second = received(told).gpus
     assert first.processes is not None
-    assert [each.pid for each in first.processes] == [*range(4999, 4999 - MOST["processes"], -1)]
+    assert [each.pid for each in first.processes] == [
+        *range(4999, 4999 - MAX_ITEMS["processes"], -1)
+    ]
     assert first.unread == {"processes": "5000 were told; the largest 1000 are kept"}
     assert second == gpu(1)
 
@@ -152,9 +154,9 @@ def test_what_is_wrong_all_over_is_not_worth_the_time() -> None:
 
 
 def test_of_too_many_gpus_the_first_are_kept_and_the_node_says_so() -> None:
-    told = plain(*(gpu(index) for index in range(MOST["gpus"] + 1)))
+    told = plain(*(gpu(index) for index in range(MAX_ITEMS["gpus"] + 1)))
     read = received(told)
-    assert [each.index for each in read.gpus] == [*range(MOST["gpus"])]
+    assert [each.index for each in read.gpus] == [*range(MAX_ITEMS["gpus"])]
     (run,) = read.runs
     assert (run.name, run.outcome) == ("report", "failed")
     assert run.detail == "gpus: 129 were told; the first 128 are kept"
@@ -216,13 +218,13 @@ def test_a_run_whose_outcome_is_not_known_here_has_failed() -> None:
 def test_a_label_is_cleaned_and_cut_in_name_and_value() -> None:
     told = plain(labels={"\x1brack" * 100: "\n" + "x" * 1000})
     ((name, value),) = received(told).labels.items()
-    assert name.startswith("rack rack") and len(name) <= LONGEST_TEXT
-    assert value == "x" * (LONGEST["labels"] - 1) + "…"
+    assert name.startswith("rack rack") and len(name) <= MAX_TEXT_LENGTH
+    assert value == "x" * (MAX_LENGTH_BY_FIELD["labels"] - 1) + "…"
 
 
 def test_too_many_labels_are_cut_to_the_first() -> None:
     told = plain(labels={f"label{number}": "x" for number in range(1000)})
-    assert len(received(told).labels) == MOST["labels"]
+    assert len(received(told).labels) == MAX_ITEMS["labels"]
 
 
 def test_one_bad_label_does_not_hide_the_others() -> None:

@@ -12,10 +12,10 @@ from msgspec.structs import fields, replace
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.bounds import FIGURES, IDENTITIES, known, narrowed
-from fleet_smi.wire.received import harmless
+from fleet_smi.wire.bounds import FIELD_RANGES, ID_FIELDS, constrained_type, unwrap_optional
+from fleet_smi.wire.received import sanitize_snapshot
 from fleet_smi.wire.report import Report, decode_report, encode_report, encode_snapshot
-from fleet_smi.wire.salvage import Salvage
+from fleet_smi.wire.salvage import LenientDecoder
 from tests.builders import NOON
 from tests.wire.test_report import everything
 
@@ -52,12 +52,12 @@ def all_of(shape: type[Struct]) -> st.SearchStrategy[Any]:
 
 
 def values_of(name: str, kind: Any) -> st.SearchStrategy[Any]:
-    if known(kind) is not kind:
-        return st.none() | values_of(name, known(kind))
-    if name in IDENTITIES:
+    if unwrap_optional(kind) is not kind:
+        return st.none() | values_of(name, unwrap_optional(kind))
+    if name in ID_FIELDS:
         return st.from_regex(r"[0-9a-f]{32}|name-[a-z0-9.-]{1,63}", fullmatch=True)
     if kind in (int, float):
-        low, high = FIGURES[name]
+        low, high = FIELD_RANGES[name]
         return st.integers(int(low), int(high)) if kind is int else st.floats(low, high)
     if get_origin(kind) is Literal:
         return st.sampled_from(get_args(kind))
@@ -88,7 +88,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def assert_harmless(report: Report) -> None:
-    msgspec.convert(msgspec.to_builtins(report), narrowed(Report))  # within all bounds
+    msgspec.convert(msgspec.to_builtins(report), constrained_type(Report))  # within all bounds
     for text in texts(msgspec.to_builtins(report)):
         assert not any(unicodedata.category(each) in HARMFUL or each in BIDI for each in text)
     assert len({snapshot.node_id for snapshot in report.snapshots}) == 1
@@ -170,7 +170,7 @@ def without_poison(value: Any) -> Any:
 def test_read_at_once_and_read_part_by_part_are_the_same(told: Snapshot) -> None:
     at_once = decode_report(encode_report([encode_snapshot(told)], NOON)).snapshots[0]
     poison = msgspec.msgpack.encode(poisoned(msgspec.to_builtins(told)) | {"interval_seconds": ""})
-    by_parts = harmless(Salvage(json=False).snapshot(Raw(poison)))
+    by_parts = sanitize_snapshot(LenientDecoder(json=False).decode_snapshot(Raw(poison)))
     expected = replace(at_once, interval_seconds=None, runs=by_parts.runs)
     assert by_parts.runs[1:] == at_once.runs
     assert without_poison(msgspec.to_builtins(by_parts)) == without_poison(

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from fleet_smi.errors import Undecodable, WrongVersion
+from fleet_smi.errors import Undecodable, UnsupportedVersion
 from fleet_smi.model.snapshot import CollectorRun, Fault, Host, Snapshot
 from fleet_smi.wire.report import (
-    MOST_BYTES,
-    MOST_SNAPSHOTS,
-    VERSION,
+    MAX_REPORT_BYTES,
+    MAX_SNAPSHOTS,
+    REPORT_VERSION,
     Receipt,
     Report,
     decode_receipt,
@@ -43,14 +43,14 @@ def everything() -> Snapshot:
 
 def report_of(*snapshots: Any, **fields: Any) -> bytes:
     """A report of snapshots as plain values."""
-    told = {"version": VERSION, "sent_at": NOON, "snapshots": snapshots}
+    told = {"version": REPORT_VERSION, "sent_at": NOON, "snapshots": snapshots}
     return msgspec.msgpack.encode(told | fields)
 
 
 def test_a_snapshot_reads_back_as_it_was() -> None:
     sent = everything()
     read = decode_report(encode_report([encode_snapshot(sent)], NOON + 2))
-    assert read == Report(version=VERSION, sent_at=NOON + 2, snapshots=(sent,))
+    assert read == Report(version=REPORT_VERSION, sent_at=NOON + 2, snapshots=(sent,))
     assert sent == read.snapshots[0]
 
 
@@ -98,7 +98,9 @@ def test_of_a_doubled_field_the_last_counts() -> None:
 )
 def test_another_version_names_both_and_says_what_to_do(version: int, remedy: str) -> None:
     for body in (report_of({"node_id": 7}, version=version), report_of(version=version)):
-        with pytest.raises(WrongVersion, match=f"version {version}; .* knows {VERSION}: {remedy}"):
+        with pytest.raises(
+            UnsupportedVersion, match=f"version {version}; .* knows {REPORT_VERSION}: {remedy}"
+        ):
             decode_report(body)
 
 
@@ -109,7 +111,7 @@ VALID = encode_report([encode_snapshot(everything())], NOON)
     "body, words",
     [
         (b"", "an empty message"),
-        (b"\x00" * (MOST_BYTES + 1), f"a message of {MOST_BYTES + 1} bytes"),
+        (b"\x00" * (MAX_REPORT_BYTES + 1), f"a message of {MAX_REPORT_BYTES + 1} bytes"),
         (VALID[:-5], "breaks off"),
         (VALID + b"\x01", "trailing"),
         (b"\x91" * 100_000, "object"),
@@ -119,7 +121,7 @@ VALID = encode_report([encode_snapshot(everything())], NOON)
         (b"\xff garbage", "not a report"),
         (b"\x81\xa3\xff\xff\xff\x01", "not UTF-8|not a report"),
         (report_of(), "without a snapshot"),
-        (report_of(*[{}] * (MOST_SNAPSHOTS + 1)), f"no longer than {MOST_SNAPSHOTS}"),
+        (report_of(*[{}] * (MAX_SNAPSHOTS + 1)), f"no longer than {MAX_SNAPSHOTS}"),
         (report_of(7), "not a snapshot"),
         (report_of({"name": "n", "taken_at": NOON}), "node_id"),
         (report_of({"node_id": "n", "name": "n"}), "taken_at"),

@@ -30,7 +30,7 @@ def print_json(value: Any) -> None:
 def _token_row(token: "Token", now: float) -> tuple[str, ...]:
     from fleet_smi.model.units import format_duration
 
-    state = token.trouble(now) or "good"
+    state = token.invalid_reason(now) or "good"
     if state == "good" and token.expires_at is not None:
         state = f"good for {format_duration(token.expires_at - now)}"
     if token.uses_left:

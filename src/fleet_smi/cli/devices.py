@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from fleet_smi.model.select import Candidate
 
 
-def devices(offered: "Sequence[Candidate]", *, uuid: bool = False) -> list[str]:
+def cuda_devices(candidates: "Sequence[Candidate]", *, uuid: bool = False) -> list[str]:
     """What CUDA takes: indices or UUIDs, never both; an instance has only a UUID."""
-    if not uuid and all(one.part is None for one in offered):
-        return [str(one.index) for one in offered]
-    for one in offered:
+    if not uuid and all(one.part is None for one in candidates):
+        return [str(one.index) for one in candidates]
+    for one in candidates:
         if one.judged.uuid_is_made:
             raise Unmet(f"{one.label} tells no UUID of its own: it can only go by its index")
-    return [one.uuid for one in offered]
+    return [one.uuid for one in candidates]
 
 
-def labels(offered: "Sequence[Candidate]", view: "FleetView") -> list[str]:
+def candidate_labels(candidates: "Sequence[Candidate]", view: "FleetView") -> list[str]:
     """How people call them: "gpu03:1"."""
-    from fleet_smi.model.naming import names_of
+    from fleet_smi.model.naming import unique_node_names
 
-    names = names_of(view.nodes)
-    return [_label(one, names[one.node_id].removeprefix(one.node)) for one in offered]
+    names = unique_node_names(view.nodes)
+    return [_label(one, names[one.node_id].removeprefix(one.node)) for one in candidates]
 
 
 def _label(one: "Candidate", mark: str) -> str:
@@ -40,7 +40,7 @@ def _label(one: "Candidate", mark: str) -> str:
     return name + mark + one.label.removeprefix(one.node)
 
 
-def warn_of_order(view: "FleetView", instead: str = "--uuid") -> None:
+def warn_about_device_order(view: "FleetView", alternative: str = "--uuid") -> None:
     """Say so where the indices of this machine may be others to CUDA."""
     models = {
         gpu.name for node in view.nodes for gpu in node.gpus if gpu.name and gpu.vendor == "nvidia"
@@ -48,6 +48,6 @@ def warn_of_order(view: "FleetView", instead: str = "--uuid") -> None:
     if len(models) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         print(
             "fleet-smi: CUDA counts mixed GPUs in another order: "
-            f"set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use {instead}",
+            f"set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use {alternative}",
             file=sys.stderr,
         )

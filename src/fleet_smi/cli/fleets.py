@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from fleet_smi.client.hub import HubClient
     from fleet_smi.config import Settings
     from fleet_smi.hub.delivery import Source
-    from fleet_smi.hub.state import Standing
+    from fleet_smi.hub.state import RunningHub
     from fleet_smi.model.fleet import FleetView
     from fleet_smi.model.thresholds import Thresholds
 
 
-class LookedAt(Protocol):
+class FleetSource(Protocol):
     """A fleet that can be looked at, again and again."""
 
-    here: bool
+    is_local: bool
     """Whether it is this machine alone."""
     thresholds: "Thresholds"
 
-    def look(self, interval_seconds: float | None = None) -> "FleetView":
+    def view(self, interval_seconds: float | None = None) -> "FleetView":
         """The fleet as it is now."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags that choose a fleet."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--hub", metavar="URL", help="ask this hub (default: client.hub)")
@@ -46,12 +46,12 @@ def add_at_argument(parser: argparse.ArgumentParser) -> None:
 
 def _readable(path: str) -> str:
     """A folder, or a pattern of files in one."""
-    from fleet_smi.config.kinds import require_pattern_at_end
+    from fleet_smi.config.kinds import require_glob_at_end
 
     if not path:
         raise argparse.ArgumentTypeError("name a folder, or files like '/nfs/status/cml*'")
     try:
-        require_pattern_at_end(path)
+        require_glob_at_end(path)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{path} {error}") from None
     return path
@@ -67,14 +67,14 @@ def _is_here(args: argparse.Namespace) -> bool:
     return not may_be_set or _settings(args).client.hub is None
 
 
-def chosen(args: argparse.Namespace, *, full: bool = False) -> LookedAt:
+def select_fleet(args: argparse.Namespace, *, full: bool = False) -> FleetSource:
     """The fleet that the flags and the settings name."""
     if getattr(args, "at", None) is not None:
         return _past(args)
     if _is_here(args):
-        from fleet_smi.cli.machine import begin, this_machine
+        from fleet_smi.cli.machine import open_local_fleet, start_reader
 
-        return this_machine(begin(), full=full)
+        return open_local_fleet(start_reader(), full=full)
     settings = _settings(args)
     if args.ssh or args.dir:
         from fleet_smi.hub.polled import PolledFleet
@@ -83,16 +83,16 @@ def chosen(args: argparse.Namespace, *, full: bool = False) -> LookedAt:
     return _HubFleet(settings.thresholds, _client(settings))
 
 
-def _past(args: argparse.Namespace) -> LookedAt:
+def _past(args: argparse.Namespace) -> FleetSource:
     """A hub's fleet as it was: nobody else keeps the past."""
     if args.here or args.ssh or args.dir:
         raise UsageError("--at: only a hub keeps the past: give --hub URL, or set client.hub")
-    return _HubFleet(_settings(args).thresholds, hub(args), args.at)
+    return _HubFleet(_settings(args).thresholds, hub_client(args), args.at)
 
 
-def refuse_without_driver(view: "FleetView", program: str, *, here: bool) -> None:
+def require_driver(view: "FleetView", program: str, *, is_local: bool) -> None:
     """As on its own machine a program fails that finds no driver; no fleet ends for one node."""
-    for run in view.nodes[0].runs if here else ():
+    for run in view.nodes[0].runs if is_local else ():
         if run.name == "nvidia" and run.outcome != "ok" and not view.nodes[0].gpus:
             raise Unmet(f"{program}: cannot ask the NVIDIA driver: {run.detail}")
 
@@ -102,7 +102,7 @@ def add_hub_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hub", metavar="URL", help="ask this hub (default: client.hub)")
 
 
-def hub(args: argparse.Namespace) -> "HubClient":
+def hub_client(args: argparse.Namespace) -> "HubClient":
     """The hub that is named, else the one that this user runs here."""
     return _client(_settings(args), own_if_unnamed=True)
 
@@ -112,36 +112,36 @@ def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient
     from pathlib import Path
 
     from fleet_smi.client.hub import HubClient
-    from fleet_smi.hub.state import left_standing, local_admin_token
+    from fleet_smi.hub.state import read_local_admin_token, read_running_hub
 
     client, folder = settings.client, Path(settings.hub.state)
-    own = left_standing(folder)
+    own = read_running_hub(folder)
     url = own.local_url if own is not None and own_if_unnamed and not client.hub else client.hub
     if url is None:
         raise UsageError("no hub is named: give --hub URL, or set client.hub in fleet-smi.toml")
     token, fingerprint = client.read_token(), client.fingerprint
     if own is not None and _is_safely_own(url, own):
-        token = token or local_admin_token(folder)
+        token = token or read_local_admin_token(folder)
         fingerprint = fingerprint or own.fingerprint
     return HubClient(url, token=token, fingerprint=fingerprint)
 
 
-def _is_safely_own(url: str, own: "Standing") -> bool:
+def _is_safely_own(url: str, own: "RunningHub") -> bool:
     """Whether this is our own hub, by a way on which nobody else can hear its token."""
-    from fleet_smi.client.connection import address_of
+    from fleet_smi.client.connection import parse_hub_url
     from fleet_smi.server.addresses import is_loopback
 
-    scheme, host, port, _ = address_of(url)
-    if (scheme, port) != (address_of(own.url)[0], address_of(own.url)[2]):
+    scheme, host, port, _ = parse_hub_url(url)
+    if (scheme, port) != (parse_hub_url(own.url)[0], parse_hub_url(own.url)[2]):
         return False
-    named = host in (address_of(own.url)[1], address_of(own.local_url)[1])
+    named = host in (parse_hub_url(own.url)[1], parse_hub_url(own.local_url)[1])
     return is_loopback(host) or (named and own.fingerprint is not None)
 
 
 class _HubFleet:
     """A hub's fleet, asked for anew at every look; as it was at a moment, where one is named."""
 
-    here = False
+    is_local = False
 
     def __init__(
         self, thresholds: "Thresholds", client: "HubClient", at: str | None = None
@@ -150,7 +150,7 @@ class _HubFleet:
         self._client = client
         self._at = at
 
-    def look(self, interval_seconds: float | None = None) -> "FleetView":
+    def view(self, interval_seconds: float | None = None) -> "FleetView":
         return self._client.fleet(self._at)
 
 

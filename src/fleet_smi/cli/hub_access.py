@@ -19,8 +19,8 @@ from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.config import Settings
-    from fleet_smi.hub.tokens import Tokens
-    from fleet_smi.hub.users import Users
+    from fleet_smi.hub.tokens import TokenStore
+    from fleet_smi.hub.users import UserStore
 
 _JOIN_DAYS = "7d"
 
@@ -46,10 +46,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _require_state(args: argparse.Namespace) -> None:
-    from fleet_smi.hub.database import FILE
+    from fleet_smi.hub.database import DATABASE_FILE
 
     folder = Path(_settings(args).hub.state)
-    if not (folder / FILE).exists():
+    if not (folder / DATABASE_FILE).exists():
         raise UsageError(f"there is no hub's state in {folder}: name its folder with --state")
 
 
@@ -115,7 +115,7 @@ def _add_token(args: argparse.Namespace) -> None:
 def _list_tokens(args: argparse.Namespace) -> None:
     now = time.time()
     with _tokens(args) as tokens:
-        listed = [each for each in tokens.all() if args.all or not each.trouble(now)]
+        listed = [each for each in tokens.list_all() if args.all or not each.invalid_reason(now)]
     if args.json:
         print_json({"tokens": listed})
     else:
@@ -140,7 +140,7 @@ def _add_user(args: argparse.Namespace) -> None:
 
 def _list_users(args: argparse.Namespace) -> None:
     with _users(args) as users:
-        listed = users.all()
+        listed = users.list_all()
     if args.json:
         print_json({"users": listed})
     else:
@@ -160,13 +160,13 @@ def _set_password(args: argparse.Namespace) -> None:
 
 
 def _join_command(args: argparse.Namespace) -> None:
-    from fleet_smi.hub.state import left_standing
-    from fleet_smi.server.tls import fingerprint_in, join_command
+    from fleet_smi.hub.state import read_running_hub
+    from fleet_smi.server.tls import join_command, read_fingerprint
 
     settings = _settings(args)
     folder = Path(settings.hub.state)
-    running = left_standing(folder)
-    made = None if settings.hub.tls_cert else fingerprint_in(folder)
+    running = read_running_hub(folder)
+    made = None if settings.hub.tls_cert else read_fingerprint(folder)
     url = args.url or (running.url if running else _own_url(settings, made))
     with _tokens(args) as tokens:
         limits = {"for_seconds": _seconds(args.expires), "uses": args.uses}
@@ -190,25 +190,25 @@ def _own_url(settings: "Settings", made: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _tokens(args: argparse.Namespace) -> Iterator["Tokens"]:
+def _tokens(args: argparse.Namespace) -> Iterator["TokenStore"]:
     from fleet_smi.hub.database import open_database
-    from fleet_smi.hub.tokens import Tokens
+    from fleet_smi.hub.tokens import TokenStore
 
     with contextlib.ExitStack() as stack:
         engine = open_database(Path(_settings(args).hub.state))
         stack.callback(engine.dispose)
-        yield Tokens(engine)
+        yield TokenStore(engine)
 
 
 @contextlib.contextmanager
-def _users(args: argparse.Namespace) -> Iterator["Users"]:
+def _users(args: argparse.Namespace) -> Iterator["UserStore"]:
     from fleet_smi.hub.database import open_database
-    from fleet_smi.hub.users import Users
+    from fleet_smi.hub.users import UserStore
 
     with contextlib.ExitStack() as stack:
         engine = open_database(Path(_settings(args).hub.state))
         stack.callback(engine.dispose)
-        yield Users(engine)
+        yield UserStore(engine)
 
 
 def _settings(args: argparse.Namespace) -> "Settings":

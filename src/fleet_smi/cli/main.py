@@ -51,7 +51,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30, width=96)
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """A parser that takes `--config`; so do those below it. Its errors are one line each."""
 
     def __init__(self, **options: Any) -> None:
@@ -81,10 +81,10 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
-def parser_of(name: str) -> Parser:
+def build_parser(name: str) -> CommandParser:
     """The parser of one command, built from its file."""
     command = import_module(f"fleet_smi.cli.commands.{name}")
-    parser = Parser(
+    parser = CommandParser(
         prog="fleet-smi" if name == "status" else f"fleet-smi {name}",
         description=command.HELP,
         epilog=_epilog(name, command),
@@ -98,9 +98,9 @@ def parser_of(name: str) -> Parser:
     return parser
 
 
-def parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
+def parse_command_line(parser: CommandParser, argv: list[str]) -> argparse.Namespace:
     """The arguments; the settings file that they name is that of the whole run."""
-    args = parser.parse_args(words)
+    args = parser.parse_args(argv)
     if file := getattr(args, "config", None):
         os.environ["FLEET_SMI_CONFIG"] = file
     return args
@@ -145,7 +145,7 @@ def _run(argv: list[str]) -> int:
     name = argv[0] if argv and argv[0] in COMMANDS else "status"
     try:
         _refuse_unknown(name, argv)
-        args = parsed(parser_of(name), argv[1:] if argv[:1] == [name] else argv)
+        args = parse_command_line(build_parser(name), argv[1:] if argv[:1] == [name] else argv)
         code: int = import_module(f"fleet_smi.cli.commands.{name}").run(args)
     except FleetError as error:
         return _say(str(error), _code(error))

@@ -24,7 +24,7 @@ def add_colour_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-color", action="store_true", help="no colour (also: NO_COLOR=1)")
 
 
-def takes_colour(args: argparse.Namespace) -> bool:
+def use_colour(args: argparse.Namespace) -> bool:
     """Colour on a terminal, unless somebody said otherwise."""
     if args.no_color or (os.environ.get("NO_COLOR") and not args.color):
         return False
@@ -36,7 +36,7 @@ def _is_screen() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def columns() -> int:
+def output_columns() -> int:
     """The width to fill: COLUMNS where set, the terminal's, and a steady one when piped."""
     named = os.environ.get("COLUMNS", "")
     if named.isdecimal() and len(named) <= _MOST_DIGITS and int(named) > 0:
@@ -47,18 +47,18 @@ def columns() -> int:
         return PIPED_COLUMNS
 
 
-def past_banner(args: argparse.Namespace, view: "FleetView", paint: "Paint") -> str:
+def history_banner(args: argparse.Namespace, view: "FleetView", paint: "Paint") -> str:
     """What stands above a screen of the past: of when it is. Above one of now, nothing."""
     if args.at is None:
         return ""
     from fleet_smi.terminal.view.past import banner
 
-    return banner(view, columns(), paint, now=time.time())
+    return banner(view, output_columns(), paint, now=time.time())
 
 
-def repeat(interval_seconds: float, text: Callable[[], str], *, for_eyes: bool) -> None:
+def repeat(interval_seconds: float, render: Callable[[], str], *, interactive: bool) -> None:
     """Show the text again and again until interrupted: in turn, or in place for eyes."""
-    on_screen = for_eyes and _is_screen()
+    on_screen = interactive and _is_screen()
     for number in (signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _end)
@@ -67,7 +67,7 @@ def repeat(interval_seconds: float, text: Callable[[], str], *, for_eyes: bool) 
         sys.stdout.write(_HIDE_CURSOR + _CLEAR)
     try:
         while True:
-            shown = text()
+            shown = render()
             sys.stdout.write(_in_place(shown) if on_screen else shown)
             sys.stdout.flush()
             # Due times are counted from the start: a slow look does not make the next one drift.

@@ -32,7 +32,7 @@ _FLAGS = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_hub_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of a hub; all else is in its settings."""
     add = parser.add_argument
     add("--listen", metavar="[HOST]:PORT", help="where (default: 127.0.0.1:7070, this machine)")
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--include-self", action="store_true", default=None, help="this machine as well")
 
 
-def settings_of(args: argparse.Namespace) -> "Settings":
+def load_settings(args: argparse.Namespace) -> "Settings":
     """The settings, with these flags over them."""
     from fleet_smi import config
 
@@ -58,16 +58,18 @@ def run(settings: "Settings") -> int:
     """Run a hub until told to end."""
     from fleet_smi.server.hub_server import HubServer
 
-    begin_logging()
-    with HubServer(settings.hub, sources_of(settings), settings.thresholds) as server:
+    configure_logging()
+    with HubServer(settings.hub, build_sources(settings), settings.thresholds) as server:
         print(f"fleet-smi hub: {server.url}", flush=True)
         if server.warning:
             logger.warning('warning="%s"', server.warning)
-        live(server)
+        serve_until_signal(server)
     return 0
 
 
-def live(server: "HubServer", *others: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def serve_until_signal(
+    server: "HubServer", *tasks: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
     """The hub and what runs beside it on its event loop, until a signal ends them all."""
     import uvloop
 
@@ -76,7 +78,7 @@ def live(server: "HubServer", *others: Callable[[], Coroutine[Any, Any, None]]) 
     gc.freeze()
     gc.set_threshold(*_SELDOM)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_told(server.run, *others))
+        runner.run(_until_told(server.run, *tasks))
 
 
 async def _until_told(*parts: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -101,7 +103,7 @@ def _allow_connections() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def begin_logging() -> None:
+def configure_logging() -> None:
     """Log lines of `key=value` to the error stream, as journals like them."""
     logging.basicConfig(
         level=logging.INFO,
@@ -113,7 +115,7 @@ def begin_logging() -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
-def sources_of(settings: "Settings") -> list["Source"]:
+def build_sources(settings: "Settings") -> list["Source"]:
     """The ways that the settings name, beside reports that come by themselves."""
     hub = settings.hub
     sources: list[Source] = []
@@ -155,12 +157,12 @@ def _node_info(settings: "Settings") -> "Source":
 
 def _cluster_smi(settings: "Settings") -> "Source":
     from fleet_smi.hub.sources.cluster_smi import ClusterSmiSource
-    from fleet_smi.zeromq import listening_at
+    from fleet_smi.zeromq import resolve_bind_endpoint
 
     hub = settings.hub
     nodes = hub.cluster_smi_nodes
     return ClusterSmiSource(
-        nodes=nodes and listening_at(*nodes, open_to_all=hub.cluster_smi_open),
+        listen_endpoint=nodes and resolve_bind_endpoint(*nodes, open_to_all=hub.cluster_smi_open),
         routers=hub.cluster_smi_routers,
         interval_seconds=hub.cluster_smi_interval,
     )
@@ -180,8 +182,8 @@ def _ssh(settings: "Settings") -> "Source":
 def _this_machine(settings: "Settings") -> "Source":
     from fleet_smi.hub.sources.self import SelfSource
     from fleet_smi.node.collecting import Sampler
-    from fleet_smi.node.reader import Reader, spawn
+    from fleet_smi.node.reader import Reader, spawn_worker
 
     node = settings.node
-    sampler = Sampler(Reader(spawn), root=node.root, name=node.name, labels=node.labels)
-    return SelfSource(sampler.take, settings.agent.interval)
+    sampler = Sampler(Reader(spawn_worker), root=node.root, name=node.name, labels=node.labels)
+    return SelfSource(sampler.sample, settings.agent.interval)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-STATE = "/var/lib/fleet-smi"
+STATE_DIR = "/var/lib/fleet-smi"
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 _ABOUT = {
     "agent": "tells a hub about the GPUs of this machine",
@@ -38,15 +38,15 @@ SystemCallErrorNumber=EPERM
 UMask=0077"""
 
 
-class Service(Struct, frozen=True, kw_only=True):
+class ServiceUnit(Struct, frozen=True, kw_only=True):
     """What one unit turns on; `state` is `None` where the settings name another folder."""
 
     role: str
     command: tuple[str, ...]
     user: str
     groups: tuple[str, ...] = ()
-    state: str | None = None
-    writable: tuple[str, ...] = ()
+    state_dir: str | None = None
+    writable_paths: tuple[str, ...] = ()
 
 
 def unit_name(role: str) -> str:
@@ -54,34 +54,34 @@ def unit_name(role: str) -> str:
     return f"fleet-smi-{role}.service"
 
 
-def variables_path(role: str) -> str:
+def env_file_path(role: str) -> str:
     """The file with variables for the service; only root can read it, so tokens may be there."""
     return f"/etc/fleet-smi/{role}.env"
 
 
-def unit(service: Service) -> str:
+def render_unit(service: ServiceUnit) -> str:
     """The whole unit."""
     return "\n".join([*_beginning(service), *_running(service), *_access(service), *_end()]) + "\n"
 
 
-def _beginning(service: Service) -> Iterator[str]:
+def _beginning(service: ServiceUnit) -> Iterator[str]:
     yield "# Written by `fleet-smi service install`. Change it with `systemctl edit`."
     yield "[Unit]"
     yield f"Description=fleet-smi {service.role}: {_ABOUT[service.role]}"
     yield "Wants=network-online.target"
     yield "After=network-online.target nvidia-persistenced.service"
-    if service.writable:
-        yield f"RequiresMountsFor={_words(service.writable)}"
+    if service.writable_paths:
+        yield f"RequiresMountsFor={_words(service.writable_paths)}"
     yield "# It never gives up: the waits below grow instead."
     yield "StartLimitIntervalSec=0"
     yield ""
 
 
-def _running(service: Service) -> Iterator[str]:
+def _running(service: ServiceUnit) -> Iterator[str]:
     yield "[Service]"
     # A $ would begin the name of a variable here, and only here.
     yield f"ExecStart={_words([word.replace('$', '$$') for word in service.command])}"
-    yield f"EnvironmentFile=-{variables_path(service.role)}"
+    yield f"EnvironmentFile=-{env_file_path(service.role)}"
     yield "Restart=always"
     yield "RestartSec=2s"
     yield "# From 2 s to a minute; a systemd before 254 does not know these two and waits 2 s."
@@ -94,16 +94,16 @@ def _running(service: Service) -> Iterator[str]:
     yield ""
 
 
-def _access(service: Service) -> Iterator[str]:
+def _access(service: ServiceUnit) -> Iterator[str]:
     yield f"User={service.user}"
     if service.groups:
         yield f"SupplementaryGroups={' '.join(service.groups)}"
-    if service.state:
-        yield f"StateDirectory={service.state.removeprefix('/var/lib/')}"
+    if service.state_dir:
+        yield f"StateDirectory={service.state_dir.removeprefix('/var/lib/')}"
         yield "StateDirectoryMode=0700"
-        yield f"Environment=FLEET_SMI_{service.role.upper()}_STATE={service.state}"
-    if service.writable:
-        yield f"ReadWritePaths={_words(service.writable)}"
+        yield f"Environment=FLEET_SMI_{service.role.upper()}_STATE={service.state_dir}"
+    if service.writable_paths:
+        yield f"ReadWritePaths={_words(service.writable_paths)}"
     yield ""
     yield _HARDENING
     yield ""
@@ -114,7 +114,7 @@ def _end() -> Iterator[str]:
     yield "WantedBy=multi-user.target"
 
 
-def variables_file(values: dict[str, str]) -> str:
+def render_env_file(values: dict[str, str]) -> str:
     """The text of a file with variables, as systemd reads it."""
     return "".join(f"{name}={_in_quotes(value)}\n" for name, value in values.items())
 

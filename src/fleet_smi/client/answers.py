@@ -7,14 +7,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.model.text import clean
-from fleet_smi.wire.plain_words import plain_words
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.wire.plain_words import describe_error
 
 _T = TypeVar("_T")
 _MOST_WORDS = 300
 
 
-class Refusal(Struct, frozen=True):
+class ErrorResponse(Struct, frozen=True):
     """Why a hub did not do what it was asked: by name, and in words."""
 
     code: str
@@ -22,32 +22,33 @@ class Refusal(Struct, frozen=True):
 
 
 class _Refused(Struct):
-    error: Refusal
+    error: ErrorResponse
 
 
 class _Joined(Struct):
     token: str
 
 
-def read(body: bytes, shape: type[_T]) -> _T:
+def decode_response(body: bytes, response_type: type[_T]) -> _T:
     """The noun in these bytes; raise `Undecodable` when it is not there."""
     try:
-        return msgspec.json.decode(body, type=shape)
+        return msgspec.json.decode(body, type=response_type)
     except (ValueError, RecursionError) as error:  # broken, not UTF-8, or nested too deep
         raise Undecodable(
-            f"the hub's answer is not understood ({plain_words(error)}): are both of one version?"
+            f"cannot parse the hub's response ({describe_error(error)}): "
+            "check that client and hub have the same version"
         ) from None
 
 
-def token_in(body: bytes) -> str:
+def decode_join_token(body: bytes) -> str:
     """The token of a node that has joined; raise `Undecodable` when it is not there."""
-    return read(body, _Joined).token
+    return decode_response(body, _Joined).token
 
 
-def refusal_in(body: bytes) -> Refusal | None:
+def decode_error(body: bytes) -> ErrorResponse | None:
     """The refusal in these bytes, its words made harmless; `None` when no hub wrote them."""
     try:
-        refusal = read(body, _Refused).error
+        refusal = decode_response(body, _Refused).error
     except Undecodable:
         return None
-    return replace(refusal, message=clean(refusal.message, _MOST_WORDS))
+    return replace(refusal, message=sanitize_text(refusal.message, _MOST_WORDS))

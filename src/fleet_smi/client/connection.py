@@ -3,16 +3,16 @@
 import socket
 from urllib.parse import urlsplit
 
-from fleet_smi.client.exchange import Exchange, NotHttp, Response
+from fleet_smi.client.exchange import Http1Connection, ProtocolError, Response
 from fleet_smi.errors import Refused, Undecodable, Unreachable, UsageError
 
-__all__ = ["DEFAULT_PORT", "Connection", "Response", "address_of"]
+__all__ = ["DEFAULT_PORT", "HubConnection", "Response", "parse_hub_url"]
 
 DEFAULT_PORT = 7070
 _MOST_BYTES = 1 << 28
 
 
-class Connection:
+class HubConnection:
     """Asks one hub, over one connection that is kept and opened anew when it was closed.
 
     With a `fingerprint` ("sha256:…") the hub must show that very certificate, and no
@@ -31,8 +31,8 @@ class Connection:
         self.token = token
         self._fingerprint = fingerprint
         self._timeout_seconds = timeout_seconds
-        self._scheme, self._host, self._port, self._base = address_of(url)
-        self._open: Exchange | None = None
+        self._scheme, self._host, self._port, self._base = parse_hub_url(url)
+        self._open: Http1Connection | None = None
 
     def request(
         self,
@@ -40,7 +40,7 @@ class Connection:
         path: str,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
-        most_bytes: int = _MOST_BYTES,
+        max_bytes: int = _MOST_BYTES,
     ) -> Response:
         """Ask once; raise `Unreachable`, `Refused` (its certificate) or `Undecodable`.
 
@@ -51,8 +51,8 @@ class Connection:
             told["Authorization"] = f"Bearer {self.token}"
         kept = self._open is not None
         try:
-            return self._ask(method, path, body, told, most_bytes)
-        except (ConnectionError, NotHttp) as error:
+            return self._ask(method, path, body, told, max_bytes)
+        except (ConnectionError, ProtocolError) as error:
             hung_up = self._open is None  # by another thread of ours, which wants this to end
             self.close()
             if hung_up or not kept:
@@ -62,8 +62,8 @@ class Connection:
             raise self._translated(error) from None
         # The hub may close a connection that was quiet for long: that says nothing about it.
         try:
-            return self._ask(method, path, body, told, most_bytes)
-        except (OSError, NotHttp) as error:
+            return self._ask(method, path, body, told, max_bytes)
+        except (OSError, ProtocolError) as error:
             self.close()
             raise self._translated(error) from None
 
@@ -79,21 +79,21 @@ class Connection:
         opened = self._open
         if opened is None:
             opened = self._open = self._connected()
-        answer = opened.ask(method, self._base + path, body, headers, most_bytes)
-        if opened.is_over:
+        answer = opened.request(method, self._base + path, body, headers, most_bytes)
+        if opened.must_close:
             self.close()
         if answer.headers.get("content-encoding") != "gzip":
             return answer
         return answer._replace(body=_unpacked(answer.body, most_bytes))
 
-    def _connected(self) -> Exchange:
+    def _connected(self) -> Http1Connection:
         sock = _socket(self._host, self._port, self._timeout_seconds)
         if self._scheme == "https":
-            from fleet_smi.client.secure import secured
+            from fleet_smi.client.secure import wrap_tls
 
-            sock = secured(sock, self._host, self.url, self._fingerprint)
+            sock = wrap_tls(sock, self._host, self.url, self._fingerprint)
         name = f"[{self._host}]" if ":" in self._host else self._host
-        return Exchange(sock, f"{name}:{self._port}", self._timeout_seconds)
+        return Http1Connection(sock, f"{name}:{self._port}", self._timeout_seconds)
 
     def _translated(self, error: Exception) -> Unreachable | Refused | Undecodable:
         where = f"hub {self.url}"
@@ -103,7 +103,7 @@ class Connection:
             return Unreachable(f"{where} did not answer in {self._timeout_seconds:g} s")
         if isinstance(error, ConnectionRefusedError):
             return Unreachable(f"{where}: nobody listens there; is `fleet-smi hub` running?")
-        if isinstance(error, NotHttp):
+        if isinstance(error, ProtocolError):
             return Undecodable(
                 f"{where} does not answer as a hub does ({error}): check the port and http/https"
             )
@@ -122,7 +122,7 @@ class Connection:
         return Undecodable(f"{where} does not speak TLS there: is it http instead of https?")
 
 
-def address_of(url: str) -> tuple[str, str, int, str]:
+def parse_hub_url(url: str) -> tuple[str, str, int, str]:
     """The scheme, host, port and base path of a hub; raise `UsageError` when it is none."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -148,7 +148,7 @@ def _unpacked(data: bytes, most_bytes: int) -> bytes:
     try:
         unpacked = unpacker.decompress(data, most_bytes)
     except zlib.error:
-        raise NotHttp("broken compression") from None
+        raise ProtocolError("broken compression") from None
     if not unpacker.eof:
-        raise NotHttp("an answer without an end")
+        raise ProtocolError("an answer without an end")
     return unpacked

@@ -16,7 +16,7 @@ _HEAD_PART = 4 << 10
 """A head and a receipt fit in: a large buffer costs a small answer more than the answer."""
 
 
-class NotHttp(Exception):
+class ProtocolError(Exception):
     """The other end does not speak HTTP, or says more than is listened to."""
 
 
@@ -28,7 +28,7 @@ class Response(NamedTuple):
     body: bytes
 
 
-class Exchange:
+class Http1Connection:
     """Asks over one open socket, again and again; raise `OSError` or `NotHttp` and it is over.
 
     The time is for a question and all of its answer: one that comes a byte at a time is not
@@ -43,10 +43,10 @@ class Exchange:
         self._timeout_seconds = timeout_seconds
         self._deadline = 0.0
         self._buffer = b""
-        self.is_over = False
+        self.must_close = False
 
-    def ask(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], most_bytes: int
+    def request(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], max_bytes: int
     ) -> Response:
         """The answer to one question, whole; more than `most_bytes` of it is `NotHttp`."""
         self._deadline = time.monotonic() + self._timeout_seconds
@@ -55,9 +55,9 @@ class Exchange:
             status, told = self._head()
             if status >= 200:
                 break
-        data = b"" if status in (204, 304) else self._body(told, most_bytes)
+        data = b"" if status in (204, 304) else self._body(told, max_bytes)
         # What nobody asked for would be taken for the next answer.
-        self.is_over = "close" in told.get("connection", "").lower() or self._buffer != b""
+        self.must_close = "close" in told.get("connection", "").lower() or self._buffer != b""
         return Response(status, told, data)
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class Exchange:
         version, _, rest = first.partition(" ")
         status = rest.partition(" ")[0]
         if not (version.startswith("HTTP/1.") and status.isdecimal() and len(status) == 3):
-            raise NotHttp("no HTTP is spoken there")
+            raise ProtocolError("no HTTP is spoken there")
         pairs = (line.partition(":") for line in lines)
         return int(status), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
@@ -91,7 +91,7 @@ class Exchange:
             return self._chunks(most_bytes)
         length = headers.get("content-length", "")
         if not length.isdecimal() or len(length) > _MOST_DIGITS or int(length) > most_bytes:
-            raise NotHttp("an answer without an end")
+            raise ProtocolError("an answer without an end")
         return self._exactly(int(length))
 
     def _chunks(self, most_bytes: int) -> bytes:
@@ -99,10 +99,10 @@ class Exchange:
         while length := self._chunk_length():
             size += length
             if size > most_bytes:
-                raise NotHttp("an answer without an end")
+                raise ProtocolError("an answer without an end")
             parts.append(self._exactly(length))
             if self._until(b"\r\n"):
-                raise NotHttp("a chunk longer than its length")
+                raise ProtocolError("a chunk longer than its length")
         while self._until(b"\r\n"):
             pass  # what is told after the last chunk is of no use
         return b"".join(parts)
@@ -110,16 +110,16 @@ class Exchange:
     def _chunk_length(self) -> int:
         digits = self._until(b"\r\n").partition(b";")[0].strip()
         if not digits.isalnum() or len(digits) > _MOST_DIGITS:
-            raise NotHttp("a chunk without a length")
+            raise ProtocolError("a chunk without a length")
         try:
             return int(digits, 16)
         except ValueError:
-            raise NotHttp("a chunk without a length") from None
+            raise ProtocolError("a chunk without a length") from None
 
     def _until(self, mark: bytes) -> bytes:
         while mark not in self._buffer:
             if len(self._buffer) > _MOST_HEAD_BYTES:
-                raise NotHttp("a head without an end")
+                raise ProtocolError("a head without an end")
             self._buffer += self._more(_HEAD_PART)
         found, _, self._buffer = self._buffer.partition(mark)
         return found

@@ -6,16 +6,16 @@ from typing import Any, Literal
 
 from fleet_smi.errors import UsageError
 
-Library = Literal["pandas", "polars"]
-LIBRARIES: tuple[Library, ...] = ("pandas", "polars")
+DataFrameLibrary = Literal["pandas", "polars"]
+LIBRARIES: tuple[DataFrameLibrary, ...] = ("pandas", "polars")
 Columns = dict[str, list[Any]]
 
 
-def framed(
+def to_dataframe(
     columns: Iterable[str],
-    numbers: Collection[str],
+    numeric_columns: Collection[str],
     rows: Iterable[Mapping[str, Any]],
-    library: Library | None,
+    library: DataFrameLibrary | None,
 ) -> Any:
     """A data frame of that library, or of the first that is there; raise `UsageError`.
 
@@ -30,7 +30,7 @@ def framed(
             if error.name != name:  # it is there, and lacks something of its own
                 raise
         else:
-            return _MAKERS[name](module, by_column, numbers)
+            return _MAKERS[name](module, by_column, numeric_columns)
     wanted = " or ".join(LIBRARIES) if library is None else library
     raise UsageError(f"a data frame needs {wanted}: pip install {library or LIBRARIES[0]}")
 
@@ -45,7 +45,7 @@ def _by_polars(polars: Any, columns: Columns, numbers: Collection[str]) -> Any:
     return polars.DataFrame(columns, schema_overrides=dict.fromkeys(numbers, polars.Float64))
 
 
-_MAKERS: dict[Library, Callable[[Any, Columns, Collection[str]], Any]] = {
+_MAKERS: dict[DataFrameLibrary, Callable[[Any, Columns, Collection[str]], Any]] = {
     "pandas": _by_pandas,
     "polars": _by_polars,
 }

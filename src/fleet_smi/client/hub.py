@@ -7,13 +7,13 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from fleet_smi.client.answers import read, refusal_in
-from fleet_smi.client.connection import Connection, Response
+from fleet_smi.client.answers import decode_error, decode_response
+from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import FleetError, Refused, Unreachable, UsageError
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
-from fleet_smi.model.moment import for_another_clock
+from fleet_smi.model.moment import to_remote_moment
 from fleet_smi.model.past import Kept, Occupancies
 
 Moment = str | float | datetime
@@ -32,7 +32,7 @@ class HubClient:
         fingerprint: str | None = None,
         timeout_seconds: float = 10.0,
     ) -> None:
-        self._connection = Connection(
+        self._connection = HubConnection(
             url, token=token, fingerprint=fingerprint, timeout_seconds=timeout_seconds
         )
 
@@ -116,7 +116,7 @@ class HubClient:
     def _get(self, path: str, shape: type[_T], **query: str | int | None) -> _T:
         given = {name: value for name, value in query.items() if value is not None}
         asked = f"{path}?{urlencode(given)}" if given else path
-        return read(self._ask("GET", asked).body, shape)
+        return decode_response(self._ask("GET", asked).body, shape)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Response:
         data = None if body is None else msgspec.json.encode(body)
@@ -132,13 +132,13 @@ def _told(moment: Moment | None) -> str | None:
     if moment is None:
         return None
     if isinstance(moment, str):
-        return for_another_clock(moment, time.time())
+        return to_remote_moment(moment, time.time())
     return f"{moment.timestamp() if isinstance(moment, datetime) else moment:.3f}"
 
 
 def _error(answer: Response, url: str) -> FleetError:
     """What an answer that is no success means, in the hub's own words."""
-    refusal = refusal_in(answer.body)
+    refusal = decode_error(answer.body)
     if refusal is None:
         words = f"answered with status {answer.status}; is it a fleet-smi hub?"
     else:

@@ -8,7 +8,9 @@ import ssl
 from fleet_smi.errors import Refused
 
 
-def secured(sock: socket.socket, host: str, where: str, fingerprint: str | None) -> ssl.SSLSocket:
+def wrap_tls(
+    sock: socket.socket, host: str, hub_url: str, fingerprint: str | None
+) -> ssl.SSLSocket:
     """The same connection, its other end known; raise `Refused` when it is not who is pinned."""
     context = ssl.create_default_context()
     if fingerprint is not None:
@@ -22,7 +24,7 @@ def secured(sock: socket.socket, host: str, where: str, fingerprint: str | None)
     if fingerprint is not None and not _shows(wrapped, fingerprint):
         wrapped.close()
         raise Refused(
-            f"hub {where} shows another certificate than the pinned one: ask its admin for "
+            f"hub {hub_url} shows another certificate than the pinned one: ask its admin for "
             "`fleet-smi hub join-command`, or somebody is in between"
         )
     return wrapped

@@ -11,8 +11,14 @@ from typing import Any
 
 from fleet_smi import places
 from fleet_smi.config import kinds
-from fleet_smi.config.files import read_file
-from fleet_smi.config.reading import DEFAULT, Found, Layer, Origin, checked
+from fleet_smi.config.files import read_settings_file
+from fleet_smi.config.reading import (
+    DEFAULT_ORIGIN,
+    Origin,
+    SettingsLayer,
+    SettingValue,
+    parse_setting,
+)
 from fleet_smi.config.settings import (
     AgentSettings,
     ClientSettings,
@@ -23,7 +29,7 @@ from fleet_smi.config.settings import (
 from fleet_smi.config.table import SETTINGS, Setting
 from fleet_smi.model.thresholds import Thresholds
 
-__all__ = ["SETTINGS", "Setting", "Settings", "gather", "load"]
+__all__ = ["SETTINGS", "Setting", "Settings", "load", "resolve"]
 
 _PREFIX = "FLEET_SMI_"
 _NAMED = {setting.name: setting for setting in SETTINGS}
@@ -48,14 +54,14 @@ def load(
     `flags` are those of a command, by the name of the setting each stands for ("agent.to");
     `None` is a flag that was not given.
     """
-    read = gather(environment, flags)
-    read.require_sound()
-    return _settings({name: found.value for name, found in read.found.items()})
+    read = resolve(environment, flags)
+    read.raise_if_invalid()
+    return _settings({name: found.value for name, found in read.values.items()})
 
 
-def gather(
+def resolve(
     environment: Mapping[str, str], flags: Mapping[str, Any] | None = None, *, strict: bool = False
-) -> Layer:
+) -> SettingsLayer:
     """Every setting with its origin, and all that is wrong with any source.
 
     A variable that is not known is wrong when it is a misspelt setting; or, if `strict`,
@@ -63,47 +69,53 @@ def gather(
     """
     joined = _defaults(environment)
     for path in places.settings_files(environment):
-        joined.cover(read_file(path))
-    joined.cover(_from_environment(environment, strict=strict))
-    joined.cover(_from_flags(flags or {}))
+        joined.merge(read_settings_file(path))
+    joined.merge(_from_environment(environment, strict=strict))
+    joined.merge(_from_flags(flags or {}))
     _refuse_half_a_certificate(joined)
     if strict:
         _refuse_nodes_without_password(joined)
     return joined
 
 
-def _refuse_half_a_certificate(joined: Layer) -> None:
-    halves = (joined.found["hub.tls_cert"], joined.found["hub.tls_key"])
+def _refuse_half_a_certificate(joined: SettingsLayer) -> None:
+    halves = (joined.values["hub.tls_cert"], joined.values["hub.tls_key"])
     given = [half.origin for half in halves if half.value is not None]
     if len(given) == 1:
-        joined.refuse(given[0], "tls_cert and tls_key belong together: set both")
+        joined.add_problem(given[0], "tls_cert and tls_key belong together: set both")
 
 
-def _refuse_nodes_without_password(joined: Layer) -> None:
-    nodes = joined.found["hub.node_info"]
+def _refuse_nodes_without_password(joined: SettingsLayer) -> None:
+    nodes = joined.values["hub.node_info"]
     keys = ("hub.node_info_password", "hub.node_info_password_file")
-    if nodes.value and all(joined.found[key].value is None for key in keys):
-        joined.refuse(nodes.origin, "node_info needs node_info_password_file: these nodes want it")
+    if nodes.value and all(joined.values[key].value is None for key in keys):
+        joined.add_problem(
+            nodes.origin, "node_info needs node_info_password_file: these nodes want it"
+        )
 
 
-def _defaults(environment: Mapping[str, str]) -> Layer:
-    layer = Layer()
-    layer.found = {setting.name: Found(setting.default, DEFAULT) for setting in SETTINGS}
+def _defaults(environment: Mapping[str, str]) -> SettingsLayer:
+    layer = SettingsLayer()
+    layer.values = {
+        setting.name: SettingValue(setting.default, DEFAULT_ORIGIN) for setting in SETTINGS
+    }
     state = places.state_folder(environment)
     for section in ("agent", "hub"):
-        layer.found[f"{section}.state"] = Found(os.path.join(state, section), DEFAULT)
+        layer.values[f"{section}.state"] = SettingValue(
+            os.path.join(state, section), DEFAULT_ORIGIN
+        )
     return layer
 
 
-def _from_environment(environment: Mapping[str, str], *, strict: bool) -> Layer:
-    layer = Layer()
-    known = {setting.variable: setting for setting in SETTINGS}
+def _from_environment(environment: Mapping[str, str], *, strict: bool) -> SettingsLayer:
+    layer = SettingsLayer()
+    known = {setting.environment_variable: setting for setting in SETTINGS}
     strange = []
     for name in environment:
         if not name.startswith(_PREFIX) or name in (*_OWN, *_FOR_TESTS):
             continue
         if name in known:
-            checked(known[name], environment[name], Origin(name), layer)
+            parse_setting(known[name], environment[name], Origin(name), layer)
         else:
             strange.append(name)
     if strange:
@@ -112,7 +124,7 @@ def _from_environment(environment: Mapping[str, str], *, strict: bool) -> Layer:
 
 
 def _refuse_unknown(
-    names: list[str], known: Sequence[str], layer: Layer, least_likeness: float
+    names: list[str], known: Sequence[str], layer: SettingsLayer, least_likeness: float
 ) -> None:
     """A misspelt variable is an error; one that only starts alike may be somebody else's."""
     from difflib import get_close_matches
@@ -120,25 +132,25 @@ def _refuse_unknown(
     for name in names:
         close = get_close_matches(name, known, 1, least_likeness)
         if close and not re.fullmatch(_SERVICE, name):
-            layer.refuse(Origin(name), f"unknown setting; did you mean {close[0]}?")
+            layer.add_problem(Origin(name), f"unknown setting; did you mean {close[0]}?")
 
 
-def _from_flags(flags: Mapping[str, Any]) -> Layer:
-    layer = Layer()
+def _from_flags(flags: Mapping[str, Any]) -> SettingsLayer:
+    layer = SettingsLayer()
     for name, value in flags.items():
         if value is None:
             continue
         setting = _NAMED[name]
         origin = Origin(f"--{setting.key.replace('_', '-')}")
-        checked(setting, _from_here(setting, value), origin, layer)
+        parse_setting(setting, _from_here(setting, value), origin, layer)
     return layer
 
 
 def _from_here(setting: Setting, value: Any) -> Any:
     """Whoever types a path means it from where they are."""
-    if setting.kind is kinds.PATHS:
+    if setting.value_type is kinds.PATHS:
         return [os.path.abspath(path) for path in value.split(",") if path]
-    return os.path.abspath(value) if value and setting.kind is kinds.PATH else value
+    return os.path.abspath(value) if value and setting.value_type is kinds.PATH else value
 
 
 def _settings(values: Mapping[str, Any]) -> Settings:

@@ -13,7 +13,7 @@ _FINGERPRINT = r"[0-9a-f]{64}"
 _MOST_PORT = 65535
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where to listen; no host is every address of the machine."""
 
     host: str
@@ -23,16 +23,16 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def address(value: Any) -> Address:
+def parse_listen_address(value: Any) -> ListenAddress:
     """An address to listen on; a port alone is this machine's alone, ":7070" is everybody's."""
     match = None if isinstance(value, bool) else re.fullmatch(_ADDRESS, str(value))
     if match is None:
         raise ValueError("is not an address: write it like 127.0.0.1:7070, :7070 or [::1]:7070")
     alone = ":" not in match[0]
-    return Address("127.0.0.1" if alone else match[1] or _ipv6(match[2]), _port(match[3]))
+    return ListenAddress("127.0.0.1" if alone else match[1] or _ipv6(match[2]), _port(match[3]))
 
 
-def url(value: Any) -> str:
+def parse_url(value: Any) -> str:
     """The URL of a hub, without a slash at its end."""
     written = str(value)
     if "@" in written:
@@ -44,10 +44,10 @@ def url(value: Any) -> str:
     return written.rstrip("/")
 
 
-def target(value: Any) -> str:
+def parse_target(value: Any) -> str:
     """A machine to ask: a URL, host:port, or a host alone."""
     if "://" in str(value):
-        return url(value)
+        return parse_url(value)
     match = re.fullmatch(_TARGET, str(value))
     if match is None:
         raise ValueError("is not a machine to ask: write it like gpu01:7071")
@@ -55,7 +55,7 @@ def target(value: Any) -> str:
     return match[0]
 
 
-def host(value: Any) -> str:
+def parse_host(value: Any) -> str:
     """The name or IP address of a host, without a port."""
     match = re.fullmatch(rf"{_HOST}|\[({_IPV6})\]", str(value))
     if match is None:
@@ -63,7 +63,7 @@ def host(value: Any) -> str:
     return _ipv6(match[1]) or match[0].lower()
 
 
-def network(value: Any) -> str:
+def parse_network(value: Any) -> str:
     """An IP address, or a network like 10.0.0.0/8."""
     import ipaddress
 
@@ -75,7 +75,7 @@ def network(value: Any) -> str:
     raise ValueError("is not an IP address or a network, like 10.0.0.0/8")
 
 
-def fingerprint(value: Any) -> str:
+def parse_fingerprint(value: Any) -> str:
     """The SHA-256 of a certificate as "sha256:…", whichever way it was written."""
     digits = str(value).strip().lower().removeprefix("sha256:").replace(":", "")
     if not re.fullmatch(_FINGERPRINT, digits):

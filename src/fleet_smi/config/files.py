@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleet_smi.config.reading import Layer, Origin, checked
+from fleet_smi.config.reading import Origin, SettingsLayer, parse_setting
 from fleet_smi.config.table import SETTINGS
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _PATH = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
@@ -17,22 +17,22 @@ _KEY = rf"\s*({_PATH})\s*="
 _PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"
 
 
-def read_file(path: str) -> Layer:
+def read_settings_file(path: str) -> SettingsLayer:
     """All that a file says, and all that is wrong with it."""
     import tomllib
 
-    layer = Layer()
+    layer = SettingsLayer()
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        layer.refuse(Origin(path), f"cannot be read: {error}")
+        layer.add_problem(Origin(path), f"cannot be read: {error}")
         return layer
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # not TOML, or a number or nesting without end
         line, words = _where_and_why(str(error), text)
-        layer.refuse(Origin(path, line), words)
+        layer.add_problem(Origin(path, line), words)
         return layer
     for section, keys in tables.items():
         _read_section(_Lines(path, text), section, keys, layer)
@@ -43,8 +43,8 @@ def _where_and_why(words: str, text: str) -> tuple[int | None, str]:
     """Where a file stops being TOML, as the parser tells it."""
     place = re.search(_PLACE, words)
     if place is None:
-        return None, clean(words, 200)
-    return int(place[1] or text.count("\n") + 1), clean(words[: place.start()], 200)
+        return None, sanitize_text(words, 200)
+    return int(place[1] or text.count("\n") + 1), sanitize_text(words[: place.start()], 200)
 
 
 class _Lines(Struct, frozen=True):
@@ -75,27 +75,27 @@ def _parts(path: str) -> tuple[str, ...]:
     return tuple(part.strip("\"'") for part in re.findall(_PART, path))
 
 
-def _read_section(lines: _Lines, section: str, keys: Any, layer: Layer) -> None:
+def _read_section(lines: _Lines, section: str, keys: Any, layer: SettingsLayer) -> None:
     known = {setting.key: setting for setting in SETTINGS if setting.section == section}
     if not known:
-        layer.refuse(lines.origin(section), _unknown_section(section))
+        layer.add_problem(lines.origin(section), _unknown_section(section))
     elif not isinstance(keys, dict):
-        layer.refuse(lines.origin(section), f"[{section}] must be a section")
+        layer.add_problem(lines.origin(section), f"[{section}] must be a section")
     else:
         for key, value in keys.items():
             if key in known:
-                checked(known[key], value, lines.origin(section, key), layer)
+                parse_setting(known[key], value, lines.origin(section, key), layer)
             else:
-                layer.refuse(lines.origin(section, key), _unknown_key(section, key, known))
+                layer.add_problem(lines.origin(section, key), _unknown_key(section, key, known))
 
 
 def _unknown_section(section: str) -> str:
     sections = dict.fromkeys(setting.section for setting in SETTINGS)
-    return f"unknown section [{clean(section, 64)}]; {_nearest(section, sections, '[{}]')}"
+    return f"unknown section [{sanitize_text(section, 64)}]; {_nearest(section, sections, '[{}]')}"
 
 
 def _unknown_key(section: str, key: str, keys: Iterable[str]) -> str:
-    return f"unknown key `{clean(key, 64)}` in [{section}]; {_nearest(key, keys, '`{}`')}"
+    return f"unknown key `{sanitize_text(key, 64)}` in [{section}]; {_nearest(key, keys, '`{}`')}"
 
 
 def _nearest(word: str, words: Iterable[str], style: str) -> str:

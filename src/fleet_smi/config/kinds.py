@@ -12,8 +12,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleet_smi.config.addresses import Address, address, fingerprint, host, network, target, url
-from fleet_smi.model.text import clean
+from fleet_smi.config.addresses import (
+    ListenAddress,
+    parse_fingerprint,
+    parse_host,
+    parse_listen_address,
+    parse_network,
+    parse_target,
+    parse_url,
+)
+from fleet_smi.model.text import sanitize_text
 from fleet_smi.model.units import GIB, KIB, MIB, TIB, parse_duration, parse_size
 
 _LONGEST_SHOWN = 64
@@ -32,17 +40,17 @@ def _as_is(value: Any) -> Any:
     return value
 
 
-class Kind(Struct, frozen=True):
+class ValueType(Struct, frozen=True):
     """How a value is read, and how it is written in a file, where that differs."""
 
-    read: Callable[[Any], Any]
-    write: Callable[[Any], Any] = _as_is
+    parse: Callable[[Any], Any]
+    format: Callable[[Any], Any] = _as_is
 
 
-def shown(value: Any) -> str:
+def format_for_error(value: Any) -> str:
     """A value as an error tells it: short, harmless, and without the password of a URL."""
     try:
-        return clean(re.sub(r"//\S*@", "//…@", repr(value)), _LONGEST_SHOWN)
+        return sanitize_text(re.sub(r"//\S*@", "//…@", repr(value)), _LONGEST_SHOWN)
     except (ValueError, RecursionError):  # a number or a nesting without end
         return "…"
 
@@ -119,7 +127,7 @@ def _text(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    name = clean(_text(value), _LONGEST_NAME)
+    name = sanitize_text(_text(value), _LONGEST_NAME)
     if not name:
         raise ValueError("must not be empty")
     return name
@@ -132,7 +140,7 @@ def _path(value: Any) -> str:
     return os.path.normpath(path)
 
 
-def require_pattern_at_end(path: str) -> None:
+def require_glob_at_end(path: str) -> None:
     """Raise where `*`, `?` or `[` stand for several folders: only files can be meant so."""
     folder = os.path.dirname(path)
     if any(sign in folder for sign in "*?[") and not os.path.isdir(folder):
@@ -141,7 +149,7 @@ def require_pattern_at_end(path: str) -> None:
 
 def _folder_or_pattern(value: Any) -> str:
     path = _path(value)
-    require_pattern_at_end(path)
+    require_glob_at_end(path)
     return path
 
 
@@ -201,16 +209,16 @@ def _header(value: Any) -> str:
     return name
 
 
-def _one_of(*words: str) -> Kind:
+def _one_of(*words: str) -> ValueType:
     def read(value: Any) -> str:
         if value not in words:
             raise ValueError(f"must be {' or '.join(words)}")
         return str(value)
 
-    return Kind(read)
+    return ValueType(read)
 
 
-def _several(read_one: Callable[[Any], Any]) -> Kind:
+def _several(read_one: Callable[[Any], Any]) -> ValueType:
     """A list in a file; words with commas between them elsewhere."""
 
     def read(value: Any) -> tuple[Any, ...]:
@@ -220,14 +228,14 @@ def _several(read_one: Callable[[Any], Any]) -> Kind:
             raise TypeError('must be a list, like ["this", "that"]')
         return tuple(_read_item(read_one, item) for item in value)
 
-    return Kind(read, list)
+    return ValueType(read, list)
 
 
 def _read_item(read: Callable[[Any], Any], item: Any) -> Any:
     try:
         return read(item)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{shown(item)} {error}") from None
+        raise ValueError(f"{format_for_error(item)} {error}") from None
 
 
 def _labels(value: Any) -> dict[str, str]:
@@ -243,36 +251,36 @@ def _labels(value: Any) -> dict[str, str]:
 
 def _label_name(key: str) -> str:
     if not (key.isascii() and key.replace("-", "_").isidentifier() and len(key) <= _LONGEST_NAME):
-        raise ValueError(f"{shown(key)} is not a name for a label, like rack")
+        raise ValueError(f"{format_for_error(key)} is not a name for a label, like rack")
     return key
 
 
-NAME = Kind(_name)
+NAME = ValueType(_name)
 NAMES = _several(_name)
-PATH = Kind(_path)
+PATH = ValueType(_path)
 PATHS = _several(_folder_or_pattern)
-FOLDER = Kind(_folder)
-SECRET = Kind(_secret)
-PASSWORD = Kind(_password)
-LABELS = Kind(_labels, dict)
-URL = Kind(url)
-ADDRESS: Kind = Kind(address, Address.__str__)
-FINGERPRINT = Kind(fingerprint)
-HOSTS = _several(host)
-TARGETS = _several(target)
-NETWORKS = _several(network)
+FOLDER = ValueType(_folder)
+SECRET = ValueType(_secret)
+PASSWORD = ValueType(_password)
+LABELS = ValueType(_labels, dict)
+URL = ValueType(parse_url)
+ADDRESS: ValueType = ValueType(parse_listen_address, ListenAddress.__str__)
+FINGERPRINT = ValueType(parse_fingerprint)
+HOSTS = _several(parse_host)
+TARGETS = _several(parse_target)
+NETWORKS = _several(parse_network)
 SSH_HOSTS = _several(_ssh_host)
-HEADER = Kind(_header)
-SIZE = Kind(_size, _written_size)
-DURATION = Kind(_duration, _written_duration)
-INTERVAL = Kind(_interval, _written_duration)
-FRACTION = Kind(_within(0, 1))
-PERCENT = Kind(_within(0, 100))
-COUNT = Kind(_count)
-SWITCH = Kind(_yes_or_no)
-HISTORY = Kind(_history)
-PRICE = Kind(_within(0, 1_000_000))
-MODE = Kind(_mode, "{:04o}".format)
+HEADER = ValueType(_header)
+SIZE = ValueType(_size, _written_size)
+DURATION = ValueType(_duration, _written_duration)
+INTERVAL = ValueType(_interval, _written_duration)
+FRACTION = ValueType(_within(0, 1))
+PERCENT = ValueType(_within(0, 100))
+COUNT = ValueType(_count)
+BOOLEAN = ValueType(_yes_or_no)
+HISTORY = ValueType(_history)
+PRICE = ValueType(_within(0, 1_000_000))
+MODE = ValueType(_mode, "{:04o}".format)
 COMMANDS = _one_of("full", "name", "hidden")
 TLS = _one_of("self-signed")
 DROP_FORMAT = _one_of("report", "gpustat")

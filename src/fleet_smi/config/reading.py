@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleet_smi.config.kinds import shown
-from fleet_smi.config.table import RIVALS, Setting
+from fleet_smi.config.kinds import format_for_error
+from fleet_smi.config.table import MUTUALLY_EXCLUSIVE, Setting
 from fleet_smi.errors import UsageError
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 
 _LONGEST_REASON = 200
 
@@ -28,60 +28,64 @@ class Origin(Struct, frozen=True):
         return str(Origin(os.path.basename(self.source), self.line))
 
 
-DEFAULT = Origin("default")
+DEFAULT_ORIGIN = Origin("default")
 
 
-class Found(Struct, frozen=True):
+class SettingValue(Struct, frozen=True):
     """A value, and where it comes from."""
 
     value: Any
     origin: Origin
 
 
-class Problem(Struct, frozen=True):
+class SettingProblem(Struct, frozen=True):
     """What is wrong, and where."""
 
     origin: Origin
-    words: str
+    message: str
 
 
-class Layer:
+class SettingsLayer:
     """All values of one source, or of all of them joined."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Found] = {}
-        self.problems: list[Problem] = []
+        self.values: dict[str, SettingValue] = {}
+        self.problems: list[SettingProblem] = []
 
-    def refuse(self, origin: Origin, words: str) -> None:
+    def add_problem(self, origin: Origin, message: str) -> None:
         """Note what is wrong; the rest is still read."""
-        self.problems.append(Problem(origin, words))
+        self.problems.append(SettingProblem(origin, message))
 
-    def require_sound(self) -> None:
+    def raise_if_invalid(self) -> None:
         """Raise `UsageError` with the first thing that is wrong, if anything is."""
         if self.problems:
             first = self.problems[0]
-            raise UsageError(f"{first.origin.short}: {first.words}")
+            raise UsageError(f"{first.origin.short}: {first.message}")
 
-    def cover(self, stronger: "Layer") -> None:
+    def merge(self, overrides: "SettingsLayer") -> None:
         """Let a stronger source have its say."""
-        self.problems += stronger.problems
-        for pair in RIVALS:
-            self._settle(stronger, *pair)
-        self.found.update(stronger.found)
+        self.problems += overrides.problems
+        for pair in MUTUALLY_EXCLUSIVE:
+            self._settle(overrides, *pair)
+        self.values.update(overrides.values)
 
-    def _settle(self, stronger: "Layer", one: tuple[str, ...], other: tuple[str, ...]) -> None:
-        said = [[name for name in names if name in stronger.found] for names in (one, other)]
+    def _settle(
+        self, stronger: "SettingsLayer", one: tuple[str, ...], other: tuple[str, ...]
+    ) -> None:
+        said = [[name for name in names if name in stronger.values] for names in (one, other)]
         if said[0] and said[1]:
             words = f"{said[1][0]} and {said[0][0]} cannot both be set: choose one"
-            self.refuse(stronger.found[said[1][0]].origin, words)
+            self.add_problem(stronger.values[said[1][0]].origin, words)
         for name in (*(other if said[0] else ()), *(one if said[1] else ())):
-            self.found[name] = Found(None, DEFAULT)
+            self.values[name] = SettingValue(None, DEFAULT_ORIGIN)
 
 
-def checked(setting: Setting, value: Any, origin: Origin, layer: Layer) -> None:
+def parse_setting(setting: Setting, value: Any, origin: Origin, layer: SettingsLayer) -> None:
     """Read one value into the layer, or note what is wrong with it."""
     try:
-        layer.found[setting.name] = Found(setting.kind.read(value), origin)
+        layer.values[setting.name] = SettingValue(setting.value_type.parse(value), origin)
     except (ValueError, TypeError, OverflowError, RecursionError, UsageError) as error:
-        said = "…" if setting.is_secret else shown(value)
-        layer.refuse(origin, f"{setting.key} = {said}: {clean(str(error), _LONGEST_REASON)}")
+        said = "…" if setting.is_secret else format_for_error(value)
+        layer.add_problem(
+            origin, f"{setting.key} = {said}: {sanitize_text(str(error), _LONGEST_REASON)}"
+        )

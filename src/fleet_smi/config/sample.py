@@ -10,10 +10,10 @@ _HEAD = """\
 # where there is none: take the # away and change what stands there.
 # Lengths of time are written like "90s" or "10min", sizes like "512MiB".
 """
-NOT_SHOWN = "set, not shown"
+REDACTED = "set, not shown"
 
 
-def sample() -> str:
+def render_template() -> str:
     """The text of the file."""
     lines = [_HEAD]
     section = None
@@ -21,32 +21,36 @@ def sample() -> str:
         if setting.section != section:
             section = setting.section
             lines.append(f"[{section}]")
-        lines.append(f"# {_sentence(setting)}\n#{setting.key} = {literal(_shown(setting))}\n")
+        lines.append(
+            f"# {_sentence(setting)}\n#{setting.key} = {to_toml_literal(_shown(setting))}\n"
+        )
     return "\n".join(lines)
 
 
-def written(setting: Setting, value: Any) -> Any:
+def format_value(setting: Setting, value: Any) -> Any:
     """A value as it would stand in a file; a secret does not leave."""
     if value is None:
         return None
-    return NOT_SHOWN if setting.is_secret else setting.kind.write(value)
+    return REDACTED if setting.is_secret else setting.value_type.format(value)
 
 
-def literal(plain: Any) -> str:
+def to_toml_literal(plain: Any) -> str:
     """A plain value as TOML."""
     if isinstance(plain, dict):
-        pairs = ", ".join(f"{key} = {literal(value)}" for key, value in plain.items())
+        pairs = ", ".join(f"{key} = {to_toml_literal(value)}" for key, value in plain.items())
         return f"{{ {pairs} }}" if pairs else "{}"
     if isinstance(plain, list):
-        return f"[{', '.join(map(literal, plain))}]"
+        return f"[{', '.join(map(to_toml_literal, plain))}]"
     # Text, numbers and truth are written in TOML as they are in JSON.
     return json.dumps(plain, ensure_ascii=False)
 
 
 def _sentence(setting: Setting) -> str:
-    words = setting.meaning[0].upper() + setting.meaning[1:]
+    words = setting.description[0].upper() + setting.description[1:]
     return f"{words}." if setting.example is None else f"{words}. Not set; for example:"
 
 
 def _shown(setting: Setting) -> Any:
-    return setting.kind.write(setting.default if setting.example is None else setting.example)
+    return setting.value_type.format(
+        setting.default if setting.example is None else setting.example
+    )

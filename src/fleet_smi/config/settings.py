@@ -6,12 +6,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-from fleet_smi.config.addresses import Address
-from fleet_smi.config.kinds import PASSWORD, SECRET, Kind
+from fleet_smi.config.addresses import ListenAddress
+from fleet_smi.config.kinds import PASSWORD, SECRET, ValueType
 from fleet_smi.errors import UsageError
 from fleet_smi.model.thresholds import Thresholds
 
-Commands = Literal["full", "name", "hidden"]
+CommandVisibility = Literal["full", "name", "hidden"]
 _LONGEST_SECRET = 4096
 
 
@@ -21,21 +21,21 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
     name: str | None
     root: str
     labels: dict[str, str]
-    commands: Commands
+    commands: CommandVisibility
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):
     """How this machine reports."""
 
     to: str | None
-    serve: Address | None
+    serve: ListenAddress | None
     serve_token: str | None
     serve_token_file: str | None
     hosts: tuple[str, ...]
     drop: str | None
     drop_mode: int
     drop_format: Literal["report", "gpustat"]
-    cluster_smi: Address | None
+    cluster_smi: ListenAddress | None
     get_status_password: str | None
     get_status_password_file: str | None
     interval: float
@@ -45,7 +45,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     state: str
     spool: int
 
-    def read_join(self) -> str | None:
+    def read_join_token(self) -> str | None:
         """The token to join with, from its file where it is in one."""
         return self.join or _secret_in(self.join_file)
 
@@ -61,7 +61,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
 class HubSettings(Struct, frozen=True, kw_only=True):
     """How the hub listens, whom it asks, and what it tells whom."""
 
-    listen: Address
+    listen: ListenAddress
     hosts: tuple[str, ...]
     state: str
     tls: Literal["self-signed"] | None
@@ -87,8 +87,8 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     node_info_interval: float
     node_info_password: str | None
     node_info_password_file: str | None
-    cluster_smi_nodes: Address | None
-    cluster_smi_clients: Address | None
+    cluster_smi_nodes: ListenAddress | None
+    cluster_smi_clients: ListenAddress | None
     cluster_smi_open: bool
     cluster_smi_routers: tuple[str, ...]
     cluster_smi_interval: float
@@ -97,8 +97,8 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     trusted_proxies: tuple[str, ...]
     user_header: str | None
     admins: tuple[str, ...]
-    commands_for_viewers: Commands
-    commands_for_admins: Commands
+    commands_for_viewers: CommandVisibility
+    commands_for_admins: CommandVisibility
     stream_interval: float
     remember_interval: float
     history: str | None
@@ -146,7 +146,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     thresholds: Thresholds
 
 
-def _secret_in(path: str | None, kind: Kind = SECRET) -> str | None:
+def _secret_in(path: str | None, kind: ValueType = SECRET) -> str | None:
     """A secret from its file: read when it is needed, for not every user may."""
     if path is None:
         return None
@@ -154,13 +154,13 @@ def _secret_in(path: str | None, kind: Kind = SECRET) -> str | None:
         with open(path, encoding="ascii") as file:
             if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
                 _warn_of_readers(path)
-            written = str(SECRET.read(file.read(_LONGEST_SECRET)))
+            written = str(SECRET.parse(file.read(_LONGEST_SECRET)))
     except OSError as error:
         raise UsageError(f"the token in {path} cannot be read: {error.strerror}") from None
     except ValueError:
         raise UsageError(f"{path} has no token in it, or more than one line") from None
     try:
-        return str(kind.read(written))
+        return str(kind.parse(written))
     except ValueError as error:
         raise UsageError(f"the password in {path} {error}") from None
 

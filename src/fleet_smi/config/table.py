@@ -5,8 +5,8 @@ from typing import Any
 from msgspec import Struct
 
 from fleet_smi.config import kinds
-from fleet_smi.config.addresses import Address
-from fleet_smi.config.kinds import Kind
+from fleet_smi.config.addresses import ListenAddress
+from fleet_smi.config.kinds import ValueType
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS as LAW
 from fleet_smi.model.units import GIB, MIB
 
@@ -16,9 +16,9 @@ class Setting(Struct, frozen=True):
 
     section: str
     key: str
-    kind: Kind
+    value_type: ValueType
     default: Any
-    meaning: str
+    description: str
     example: Any = None
     """What could stand there, for a setting whose default is nothing."""
 
@@ -27,16 +27,16 @@ class Setting(Struct, frozen=True):
         return f"{self.section}.{self.key}"
 
     @property
-    def variable(self) -> str:
+    def environment_variable(self) -> str:
         return f"FLEET_SMI_{self.section}_{self.key}".upper()
 
     @property
     def is_secret(self) -> bool:
-        return self.kind in (kinds.SECRET, kinds.PASSWORD)
+        return self.value_type in (kinds.SECRET, kinds.PASSWORD)
 
 
 def _secret(
-    section: str, key: str, meaning: str, kind: Kind = kinds.SECRET
+    section: str, key: str, meaning: str, kind: ValueType = kinds.SECRET
 ) -> tuple[Setting, Setting]:
     """A secret has two rows: itself, and the file that it may be in instead."""
     file = f"/etc/fleet-smi/{key.replace('_', '-')}"
@@ -49,7 +49,11 @@ def _secret(
 _OFF = False
 _HOUR, _DAY = 3600.0, 86400.0
 _WORDS = "how much of command lines is told: full, name or hidden"
-_ROUTER, _NODES, _CLIENTS = Address("old", 9080), Address("", 9080), Address("", 9081)
+_ROUTER, _NODES, _CLIENTS = (
+    ListenAddress("old", 9080),
+    ListenAddress("", 9080),
+    ListenAddress("", 9081),
+)
 _GET_STATUS = "the password of POST /get-status, served if set"
 _PIN = "the hub's certificate, from its join line"
 
@@ -59,7 +63,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("node", "labels", kinds.LABELS, {}, "labels of this machine", {"rack": "a"}),
     Setting("node", "commands", kinds.COMMANDS, "full", _WORDS),
     Setting("agent", "to", kinds.URL, None, "the hub to report to", "https://hub:7070"),
-    Setting("agent", "serve", kinds.ADDRESS, None, "where hubs may ask", Address("", 7071)),
+    Setting("agent", "serve", kinds.ADDRESS, None, "where hubs may ask", ListenAddress("", 7071)),
     *_secret("agent", "serve_token", "the token that a hub must show to ask"),
     Setting("agent", "hosts", kinds.HOSTS, (), "more names it is asked by", ("gpu-a.example.org",)),
     Setting("agent", "drop", kinds.PATH, None, "a folder for reports", "/nfs/gpu-status"),
@@ -76,15 +80,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("agent", "fingerprint", kinds.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),
     Setting("agent", "state", kinds.PATH, None, "what it keeps", "/var/lib/fleet-smi/agent"),
     Setting("agent", "spool", kinds.SIZE, 32 * MIB, "how much to keep while the hub is away"),
-    Setting("hub", "listen", kinds.ADDRESS, Address("127.0.0.1", 7070), "where to listen"),
+    Setting("hub", "listen", kinds.ADDRESS, ListenAddress("127.0.0.1", 7070), "where to listen"),
     Setting("hub", "hosts", kinds.HOSTS, (), "more names it is called by", ("gpu.example.org",)),
     Setting("hub", "state", kinds.PATH, None, "what it keeps", "/var/lib/fleet-smi/hub"),
     Setting("hub", "tls", kinds.TLS, None, "a certificate of its own making", "self-signed"),
     Setting("hub", "tls_cert", kinds.PATH, None, "its certificate", "/etc/fleet-smi/cert.pem"),
     Setting("hub", "tls_key", kinds.PATH, None, "the key of that", "/etc/fleet-smi/key.pem"),
-    Setting("hub", "insecure_open", kinds.SWITCH, _OFF, "open to all who reach it"),
+    Setting("hub", "insecure_open", kinds.BOOLEAN, _OFF, "open to all who reach it"),
     Setting("hub", "interval", kinds.INTERVAL, None, "what agents are asked for", 10.0),
-    Setting("hub", "include_self", kinds.SWITCH, _OFF, "its own machine is in the fleet"),
+    Setting("hub", "include_self", kinds.BOOLEAN, _OFF, "its own machine is in the fleet"),
     Setting("hub", "pull", kinds.TARGETS, (), "agents to ask", ("gpu01:7071", "gpu02:7071")),
     Setting("hub", "pull_interval", kinds.INTERVAL, 2.0, "how often to ask them"),
     *_secret("hub", "pull_token", "the token that these agents want to see"),
@@ -102,7 +106,7 @@ SETTINGS: tuple[Setting, ...] = (
     *_secret("hub", "node_info_password", "the password that these nodes want"),
     Setting("hub", "cluster_smi_nodes", kinds.ADDRESS, None, "where its nodes push", _NODES),
     Setting("hub", "cluster_smi_clients", kinds.ADDRESS, None, "where its clients ask", _CLIENTS),
-    Setting("hub", "cluster_smi_open", kinds.SWITCH, _OFF, "these two to all who reach them"),
+    Setting("hub", "cluster_smi_open", kinds.BOOLEAN, _OFF, "these two to all who reach them"),
     Setting("hub", "cluster_smi_routers", kinds.TARGETS, (), "its routers to ask", ("old:9081",)),
     Setting("hub", "cluster_smi_interval", kinds.INTERVAL, 3.0, "how often to ask them"),
     *_secret("hub", "get_status_password", _GET_STATUS, kinds.PASSWORD),
@@ -153,7 +157,7 @@ SETTINGS: tuple[Setting, ...] = (
 )
 """More about each is in docs/settings.md; a test keeps the two equal."""
 
-RIVALS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+MUTUALLY_EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     *(((setting.name,), (f"{setting.name}_file",)) for setting in SETTINGS if setting.is_secret),
     (("hub.tls",), ("hub.tls_cert", "hub.tls_key")),
 )

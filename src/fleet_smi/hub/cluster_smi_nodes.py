@@ -9,7 +9,12 @@ from msgspec import Struct
 
 from fleet_smi.errors import Refused
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.dialects.cluster_smi import MOST_NODES, ToldNode, node_id_of, snapshot_of
+from fleet_smi.wire.dialects.cluster_smi import (
+    MAX_NODES,
+    NodeMessage,
+    node_id_from_name,
+    to_snapshot,
+)
 
 # A node does not tell its pace. By 60 s it is silent after 3 minutes, as for cluster-smi itself.
 _PACES = (3.0, 10.0)
@@ -25,35 +30,35 @@ class _Pushing(Struct, gc=False):
     count: int = 0
 
 
-class Pushed:
+class PushedNodes:
     """The nodes that push by themselves. Two of one name are told apart by their addresses."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Pushing] = {}
         self._owners: dict[str, str] = {}
 
-    def snapshot(self, told: ToldNode, address: str, now: float) -> Snapshot:
+    def snapshot(self, node: NodeMessage, address: str, now: float) -> Snapshot:
         """What a node tells, as a snapshot of that very node; raise `Refused`."""
-        known = self._known.get((told.name, address))
+        known = self._known.get((node.name, address))
         if known is None:
-            known, pace = self._met(told.name, address, now), _UNKNOWN_PACE
+            known, pace = self._met(node.name, address, now), _UNKNOWN_PACE
         else:
             pace = _pace(now - known.heard_at)
             known.heard_at = now
         known.count += 1
-        return snapshot_of(
-            told, now, interval_seconds=pace, sequence=known.count, node_id=known.node_id
+        return to_snapshot(
+            node, now, interval_seconds=pace, sequence=known.count, node_id=known.node_id
         )
 
     def _met(self, name: str, address: str, now: float) -> _Pushing:
-        if len(self._known) >= MOST_NODES:
-            raise Refused(f"more than {MOST_NODES} nodes of cluster-smi push here")
+        if len(self._known) >= MAX_NODES:
+            raise Refused(f"more than {MAX_NODES} nodes of cluster-smi push here")
         owner = (name, self._owners.setdefault(name, address))
         former = self._known.get(owner)
-        node_id = node_id_of(name)
+        node_id = node_id_from_name(name)
         if former is not None and former.node_id == node_id:
             if now - former.heard_at < _STILL_THERE_SECONDS:
-                node_id = node_id_of(name, address)
+                node_id = node_id_from_name(name, address)
             else:  # it has moved to another address
                 del self._known[owner]
                 self._owners[name] = address
@@ -67,33 +72,35 @@ class _Stamped(Struct, gc=False):
     count: int = 0
 
 
-class Routed:
+class RouterNodes:
     """The nodes of one router, which tells old news for ever: only a new stamp is news.
 
     A node whose stamp has not yet been seen to change may be dead: it is told of once there
     was time for that, as old as it is known to be.
     """
 
-    def __init__(self, patience_seconds: float = _PATIENCE_SECONDS) -> None:
-        self._patience_seconds = patience_seconds
+    def __init__(self, grace_seconds: float = _PATIENCE_SECONDS) -> None:
+        self._patience_seconds = grace_seconds
         self._known: dict[str, _Stamped] = {}
 
-    def news(self, nodes: Iterable[ToldNode], now: float) -> Iterator[tuple[Snapshot, float]]:
+    def new_snapshots(
+        self, nodes: Iterable[NodeMessage], now: float
+    ) -> Iterator[tuple[Snapshot, float]]:
         """What is new in an answer, and how many seconds old it is."""
         for told in nodes:
             known = self._known.get(told.name)
             if known is None:
-                known = self._known[told.name] = _Stamped(told.stamp, now)
+                known = self._known[told.name] = _Stamped(told.timestamp, now)
             waited = now - known.since
-            if told.stamp is None or told.stamp != known.stamp:
-                known.stamp, known.since = told.stamp, now
+            if told.timestamp is None or told.timestamp != known.stamp:
+                known.stamp, known.since = told.timestamp, now
                 pace, age = _pace(waited), 0.0
             elif not known.count and waited >= self._patience_seconds:
                 pace, age = _PACES[0], _PATIENCE_SECONDS
             else:
                 continue
             known.count += 1
-            yield snapshot_of(told, now, interval_seconds=pace, sequence=known.count), age
+            yield to_snapshot(told, now, interval_seconds=pace, sequence=known.count), age
 
 
 def _pace(gap_seconds: float) -> float:

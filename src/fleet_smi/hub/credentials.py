@@ -19,11 +19,11 @@ from msgspec import Struct
 from sqlalchemy import Engine
 
 from fleet_smi.errors import Refused, StateError
-from fleet_smi.hub.database import fact, reading
-from fleet_smi.hub.sessions import Sessions
-from fleet_smi.hub.tokens import Issued, Token, Tokens, digest_of
-from fleet_smi.hub.users import UserRole, Users
-from fleet_smi.model.text import clean
+from fleet_smi.hub.database import read_fact, read_transaction
+from fleet_smi.hub.sessions import SessionStore
+from fleet_smi.hub.tokens import IssuedToken, Token, TokenStore, token_digest
+from fleet_smi.hub.users import UserRole, UserStore
+from fleet_smi.model.text import sanitize_text
 
 logger = logging.getLogger(__name__)
 Role = Literal["node", "viewer", "admin"]
@@ -36,7 +36,7 @@ class Identity(Struct, frozen=True, kw_only=True, gc=False):
 
     role: Role
     name: str
-    how: Literal["token", "session", "proxy", "open"] = "token"
+    auth_method: Literal["token", "session", "proxy", "open"] = "token"
     node_id: str | None = None
     token_id: str | None = None
 
@@ -47,24 +47,24 @@ class _Entry(Struct, frozen=True, gc=False):
     expires_at: float | None
 
 
-class Credentials:
+class CredentialCache:
     """The tokens and people of one hub."""
 
     def __init__(
         self,
         engine: Engine,
         *,
-        local_admin: str | None = None,
+        local_admin_token: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.failures = 0
+        self.consecutive_failures = 0
         """How many times in a row the database could not be read."""
-        self.tokens = Tokens(engine, clock)
-        self.users = Users(engine, clock)
-        self._sessions = Sessions(engine, clock)
+        self.tokens = TokenStore(engine, clock)
+        self.users = UserStore(engine, clock)
+        self._sessions = SessionStore(engine, clock)
         self._engine = engine
         self._clock = clock
-        self._local = {} if local_admin is None else _local_entry(local_admin)
+        self._local = {} if local_admin_token is None else _local_entry(local_admin_token)
         self._lock = threading.Lock()
         # Each password costs 19 MiB and a good part of a tenth of a second: one at a time.
         self._checking = ThreadPoolExecutor(1, "password")
@@ -78,20 +78,20 @@ class Credentials:
         self._read()
 
     @property
-    def has_viewers(self) -> bool:
+    def has_viewer_credentials(self) -> bool:
         """Whether anybody but the machine's own admin can look: a token or a person."""
         tokens = (entry.identity for entry in self._entries.values())
         return bool(self._people) or any(
             who.role != "node" and who.token_id is not None for who in tokens
         )
 
-    def has_node(self, node_id: str) -> bool:
+    def has_node_credential(self, node_id: str) -> bool:
         """Whether this node has a credential of its own."""
         return node_id in self._nodes
 
-    def identify(self, token: str) -> Identity | None:
+    def identify_token(self, token: str) -> Identity | None:
         """Whose token this is; `None` when it is not known, expired or revoked."""
-        digest = digest_of(token)
+        digest = token_digest(token)
         entry = self._entries.get(digest)
         if entry is None or not compare_digest(entry.digest, digest):
             return None
@@ -101,65 +101,67 @@ class Credentials:
             self._used.add(entry.identity.token_id)
         return entry.identity
 
-    def session(self, cookie: str) -> Identity | None:
+    def identify_session(self, cookie: str) -> Identity | None:
         """Whose session this is; `None` when it is not ours, over, or ended by a new password."""
-        session = self._sessions.read(cookie)
+        session = self._sessions.verify(cookie)
         if session is None:
             return None
         role, right = self._people.get(session.name, ("viewer", ""))
         if not compare_digest(session.stamp, right):
             return None
-        return Identity(role=role, name=session.name, how="session")
+        return Identity(role=role, name=session.name, auth_method="session")
 
     async def login(self, name: str, password: str) -> str | None:
         """A new session for the right name and password, as a cookie's value."""
         loop = asyncio.get_running_loop()
-        if not await loop.run_in_executor(self._checking, self.users.verify, name, password):
+        if not await loop.run_in_executor(
+            self._checking, self.users.verify_password, name, password
+        ):
             return None
         await loop.run_in_executor(self._checking, self.refresh)
         if name not in self._people:
             return None  # removed just now
-        return self._sessions.begin(name, self._people[name][1])
+        return self._sessions.create(name, self._people[name][1])
 
     async def logout(self, cookie: str) -> None:
         """End the session of this cookie, wherever the cookie was copied to."""
-        session = self._sessions.read(cookie)
+        session = self._sessions.verify(cookie)
         if session is not None:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._checking, self._sessions.end, session)
+            await loop.run_in_executor(self._checking, self._sessions.revoke, session)
             await loop.run_in_executor(self._checking, self.refresh)
 
-    def join(self, join_token: str, node_id: str, name: str) -> Issued:
+    def redeem_join_token(self, join_token: str, node_id: str, name: str) -> IssuedToken:
         """A node's own credential for a join token; raise `Refused`. Waits for the disk."""
-        name = clean(name, 128) or node_id
+        name = sanitize_text(name, 128) or node_id
         if len(self._nodes) >= _MOST_NODES:
             raise Refused(f"this hub has {_MOST_NODES} nodes already", name)
         with self._lock:
             self._mark()
-            issued = self.tokens.join(join_token, node_id, name)
+            issued = self.tokens.redeem_join_token(join_token, node_id, name)
             who = Identity(role="node", name=name, node_id=node_id, token_id=issued.id)
-            digest = digest_of(issued.secret)
+            digest = token_digest(issued.secret)
             self._entries[digest] = _Entry(digest, who, None)
             self._never_used.add(issued.id)
             self._nodes |= {node_id}
         return issued
 
-    def issue(
+    def issue_token(
         self,
         role: Literal["viewer", "admin", "join"],
         note: str = "",
         *,
-        for_seconds: float | None = None,
-        uses: int | None = None,
-    ) -> Issued:
+        lifetime_seconds: float | None = None,
+        max_uses: int | None = None,
+    ) -> IssuedToken:
         """Make a token that is good at once. Waits for the disk."""
-        issued = self.tokens.add(role, note, for_seconds=for_seconds, uses=uses)
+        issued = self.tokens.add(role, note, lifetime_seconds=lifetime_seconds, max_uses=max_uses)
         self._read()
         return issued
 
-    def revoke(self, which: str) -> bool:
+    def revoke_token(self, token_or_node_id: str) -> bool:
         """End a token by its id, or a node's by the node's; whether there was one. Waits."""
-        ended = self.tokens.revoke(which)
+        ended = self.tokens.revoke(token_or_node_id)
         self._read()
         return ended
 
@@ -171,11 +173,11 @@ class Credentials:
         try:
             self._read()
         except StateError as error:
-            self.failures += 1
-            if self.failures == 1:
+            self.consecutive_failures += 1
+            if self.consecutive_failures == 1:
                 logger.warning("tokens and users cannot be read; those known stay: %s", error)
         else:
-            self.failures = 0
+            self.consecutive_failures = 0
 
     def close(self) -> None:
         """Note what was used, and end the thread."""
@@ -188,12 +190,12 @@ class Credentials:
             due = self._clock() >= self._marked_at + _MARK_SECONDS
             if due or self._used & self._never_used:
                 self._mark()
-            with reading(self._engine) as connection:
-                revision = fact(connection, "credentials_revision")
+            with read_transaction(self._engine) as connection:
+                revision = read_fact(connection, "credentials_revision")
                 if revision == self._revision:
                     return
-                self._people = self.users.by_name(connection)
-                self._take_tokens(self.tokens.by_digest(connection))
+                self._people = self.users.roles_and_stamps(connection)
+                self._take_tokens(self.tokens.active_by_digest(connection))
                 self._revision = revision
 
     def _take_tokens(self, known: Mapping[bytes, Token]) -> None:
@@ -224,5 +226,5 @@ def _entry(digest: bytes, token: Token) -> _Entry | None:
 
 
 def _local_entry(token: str) -> dict[bytes, _Entry]:
-    digest = digest_of(token)
+    digest = token_digest(token)
     return {digest: _Entry(digest, Identity(role="admin", name="this machine"), None)}

@@ -33,11 +33,11 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.state import give_to_owner, private_folder
+from fleet_smi.hub.state import chown_to_folder_owner, ensure_private_folder
 
-FILE = "hub.db"
+DATABASE_FILE = "hub.db"
 _BUSY_SECONDS = 5.0
-DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+CORRUPTION_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 _REMEDY = (
     "stop the hub and put a good copy in its place; if you have none, move it away: "
@@ -103,14 +103,14 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (ended_sessions.create,)
 """The first brings version 1 to 2, the next 2 to 3. A new database is made whole, by `metadata`."""
 
 
-def version() -> int:
+def schema_version() -> int:
     """The version of the tables above."""
     return 1 + len(MIGRATIONS)
 
 
 def open_database(folder: Path) -> Engine:
     """The database in this state folder, made where there is none; raise `StateError`."""
-    path = private_folder(folder) / FILE
+    path = ensure_private_folder(folder) / DATABASE_FILE
     try:
         if not path.exists():
             _create(path)
@@ -147,44 +147,44 @@ def sqlite_engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
+def read_transaction(engine: Engine) -> Iterator[Connection]:
     """A look at one moment of the database; raise `StateError` when it cannot be had."""
     with _told_plainly(engine), engine.connect() as connection:
         yield connection
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def write_transaction(engine: Engine) -> Iterator[Connection]:
     """A change that is made whole or not at all; waits for other writers."""
     with _told_plainly(engine), engine.execution_options(writes=True).begin() as connection:
         yield connection
 
 
-def fact(connection: Connection, name: str) -> str | None:
+def read_fact(connection: Connection, name: str) -> str | None:
     """One of the few things that are kept by name."""
     return connection.scalar(select(facts.c.value).where(facts.c.name == name))
 
 
-def take_steps(
+def migrate_schema(
     connection: Connection,
-    name: str,
-    steps: Sequence[Callable[[Connection], None]],
-    too_new: type[StateError] = StateError,
+    database_name: str,
+    migrations: Sequence[Callable[[Connection], None]],
+    too_new_error: type[StateError] = StateError,
 ) -> None:
     """Bring a database that tells its version up; the first step brings version 1 to 2."""
-    found, known = int(fact(connection, "schema") or 0), 1 + len(steps)
+    found, known = int(read_fact(connection, "schema") or 0), 1 + len(migrations)
     if found > known:
-        raise too_new(
-            f"{name} is of version {found} and this fleet-smi knows {known}: "
+        raise too_new_error(
+            f"{database_name} is of version {found} and this fleet-smi knows {known}: "
             "update fleet-smi on this machine"
         )
-    for step in steps[found - 1 :]:
+    for step in migrations[found - 1 :]:
         step(connection)
     if found < known:
         _set_fact(connection, "schema", str(known))
 
 
-def credentials_changed(connection: Connection) -> None:
+def bump_credentials_revision(connection: Connection) -> None:
     """Let the running hub see that it must read its tokens and users again."""
     _set_fact(connection, "credentials_revision", secrets.token_hex(8))
 
@@ -199,18 +199,18 @@ def _create(path: Path) -> None:
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
     engine = sqlite_engine(draft, _PRAGMAS)
     try:
-        with writing(engine) as connection:
+        with write_transaction(engine) as connection:
             metadata.create_all(connection)
             connection.execute(
                 insert(facts),
                 [
-                    {"name": "schema", "value": str(version())},
+                    {"name": "schema", "value": str(schema_version())},
                     {"name": "session_secret", "value": secrets.token_urlsafe(32)},
                     {"name": "credentials_revision", "value": secrets.token_hex(8)},
                 ],
             )
         engine.dispose()
-        give_to_owner(draft)
+        chown_to_folder_owner(draft)
         os.link(draft, path)
     except FileExistsError:
         pass  # another process was first
@@ -221,10 +221,10 @@ def _create(path: Path) -> None:
 
 def _bring_up_to_date(engine: Engine) -> None:
     path = str(engine.url.database)
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         if not inspect(connection).has_table("facts"):
             raise StateError(f"{path} is no database of fleet-smi: {_REMEDY}")
-        take_steps(connection, path, MIGRATIONS)
+        migrate_schema(connection, path, MIGRATIONS)
 
 
 @contextmanager
@@ -235,5 +235,5 @@ def _told_plainly(engine: Engine) -> Iterator[None]:
         raise  # whoever breaks a rule of the tables knows which
     except DBAPIError as error:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
-        remedy = f": {_REMEDY}" if code in DAMAGED else ""
+        remedy = f": {_REMEDY}" if code in CORRUPTION_CODES else ""
         raise StateError(f"{engine.url.database}: {error.orig}{remedy}") from None

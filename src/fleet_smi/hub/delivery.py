@@ -21,14 +21,14 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
     source: str
     target: str
-    what: Snapshot | DeliveryError | None
+    result: Snapshot | DeliveryError | None
     age_seconds: float = 0.0
 
 
 _UNTOLD_INTERVAL_SECONDS = 300.0
 
 
-def paced(snapshot: Snapshot) -> Snapshot:
+def with_default_interval(snapshot: Snapshot) -> Snapshot:
     """The snapshot with a pace: one that tells none (a run from cron) is old after 15 minutes.
 
     Without it a node would never be silent, and its GPUs free for ever.
@@ -38,7 +38,7 @@ def paced(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, interval_seconds=_UNTOLD_INTERVAL_SECONDS)
 
 
-Deliver = Callable[[Delivery], None]
+DeliverCallback = Callable[[Delivery], None]
 """Takes one delivery in; quick, never blocks, to be called on the event loop only."""
 
 
@@ -51,13 +51,13 @@ class Source(Protocol):
     def targets(self) -> Sequence[str]:
         """The nodes that are known to be there before anything is heard of them."""
 
-    async def look(self) -> Sequence[Delivery]:
+    async def poll(self) -> Sequence[Delivery]:
         """One delivery for each target, now. A source that only listens has none.
 
         Raise a `DeliveryError` when there is no place to look at, and so no target.
         """
 
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, deliver: DeliverCallback) -> None:
         """Deliver what comes, failures included, until cancelled.
 
         A target that fails never delays another. When this ends, no task, thread, process or

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
-from fleet_smi.model.text import clean
-from fleet_smi.wire.report import FILE_SUFFIX, MOST_BYTES
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.wire.report import FILE_SUFFIX, MAX_REPORT_BYTES
 
 _MOST_FILES = 20_000
 _ENDINGS = (FILE_SUFFIX, ".json", ".txt", ".ansi")
@@ -22,47 +22,47 @@ _PASSED_OVER = re.compile(
 )
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """By what a file is known to be the one that was read before."""
 
     inode: int
     size: int
-    written_ns: int
+    modified_ns: int
 
 
-class LeftFile:
+class SharedFile:
     """A file that is open: what it is, before it is read."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._status = os.fstat(descriptor)
         status = self._status
-        self.stamp = Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
-        self.written_at: float = status.st_mtime
+        self.stamp = FileStamp(status.st_ino, status.st_size, status.st_mtime_ns)
+        self.modified_at: float = status.st_mtime
         """By the clock of whoever keeps the folder."""
 
-    def content(self) -> bytes:
+    def read(self) -> bytes:
         """All of it; raise unless it is a plain file of a size that a report can have."""
         if not stat.S_ISREG(self._status.st_mode):
             raise Refused("is no plain file")
-        if self._status.st_size > MOST_BYTES:
-            raise Undecodable(f"is larger than {MOST_BYTES >> 20} MiB")
+        if self._status.st_size > MAX_REPORT_BYTES:
+            raise Undecodable(f"is larger than {MAX_REPORT_BYTES >> 20} MiB")
         with open(self._descriptor, "rb", closefd=False) as file:
-            return file.read(MOST_BYTES + 1)
+            return file.read(MAX_REPORT_BYTES + 1)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[LeftFile]:
+def open_shared_file(path: Path) -> Iterator[SharedFile]:
     """The file, to be read; raise `OSError` where it cannot be."""
     # Whoever can write here could put a link or a pipe: neither is followed or waited for.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        yield LeftFile(descriptor)
+        yield SharedFile(descriptor)
     finally:
         os.close(descriptor)
 
 
-def left_in(path: Path) -> list[Path]:
+def list_node_files(path: Path) -> list[Path]:
     """The files of nodes in a folder, or those that a pattern like `/nfs/status/cml*` names.
 
     Raise `Unreachable` where there is none.
@@ -82,7 +82,7 @@ def _one_each(paths: list[Path]) -> list[Path]:
     """The newest file of each host: one that went from text to JSON has left its old one there."""
     hosts: dict[str, list[Path]] = {}
     for path in paths:
-        hosts.setdefault(target_of(path), []).append(path)
+        hosts.setdefault(target_from_path(path), []).append(path)
     return [files[0] if len(files) == 1 else max(files, key=_newness) for files in hosts.values()]
 
 
@@ -94,13 +94,13 @@ def _newness(path: Path) -> tuple[bool, int]:
     return stat.S_ISREG(status.st_mode), status.st_mtime_ns
 
 
-def target_of(path: Path) -> str:
+def target_from_path(path: Path) -> str:
     """What the node is called that left this file: the file's name without its ending."""
     name = next((path.stem for ending in _ENDINGS if path.suffix == ending), path.name)
-    return clean(name, 128) or "unnamed"
+    return sanitize_text(name, 128) or "unnamed"
 
 
-def unreadable(error: OSError, target: str) -> DeliveryError:
+def open_error_to_failure(error: OSError, target: str) -> DeliveryError:
     """Why a file could not be opened."""
     if error.errno == errno.ELOOP:
         return Refused("is a link, which is not followed", target)

@@ -9,17 +9,17 @@ import httpx
 from msgspec import Struct
 
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UsageError
-from fleet_smi.hub.delivery import Deliver, Delivery
-from fleet_smi.hub.sources.polling import Ask, ask_all, keep_asking
-from fleet_smi.wire.report import MOST_BYTES
+from fleet_smi.hub.delivery import DeliverCallback, Delivery
+from fleet_smi.hub.sources.polling import PollTarget, poll_all, poll_on_interval
+from fleet_smi.wire.report import MAX_REPORT_BYTES
 
 _AT_ONCE = 256
 
-Read = Callable[[str, bytes], Delivery]
+ParseResponse = Callable[[str, bytes], Delivery]
 """The delivery in what a target answered; raise a `DeliveryError` when there is none."""
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class PollRequest(Struct, frozen=True, kw_only=True):
     """What is asked, and in which words it is told that it was not answered.
 
     `refusals` are for the statuses by which a server says that it will not have us, and
@@ -31,40 +31,40 @@ class Question(Struct, frozen=True, kw_only=True):
     method: str = "GET"
     headers: Mapping[str, str] = {}
     body: bytes | None = None
-    refusals: Mapping[int, str] = {}
-    failures: Mapping[int, str] = {}
+    refusal_messages: Mapping[int, str] = {}
+    failure_messages: Mapping[int, str] = {}
 
 
-class HttpPolling:
+class HttpPoller:
     """Asks every target once, or on its own ticks."""
 
     def __init__(
         self,
         source: str,
         targets: Sequence[str],
-        question: Question,
-        read: Read,
+        request: PollRequest,
+        parse: ParseResponse,
         timeout_seconds: float,
     ) -> None:
         self._source = source
         self._targets = tuple(targets)
-        self._urls = {target: url_of(target, question) for target in targets}
-        self._question = question
-        self._read = read
+        self._urls = {target: target_url(target, request) for target in targets}
+        self._question = request
+        self._read = parse
         self._timeout_seconds = timeout_seconds
 
-    async def once(self) -> Sequence[Delivery]:
+    async def poll_once(self) -> Sequence[Delivery]:
         """One delivery of each target."""
         async with self._asking() as ask:
-            return await ask_all(self._targets, ask)
+            return await poll_all(self._targets, ask)
 
-    async def again_and_again(self, deliver: Deliver, interval_seconds: float) -> None:
+    async def poll_until_cancelled(self, deliver: DeliverCallback, interval_seconds: float) -> None:
         """Ask each target on its own ticks until cancelled."""
         async with self._asking() as ask:
-            await keep_asking(self._targets, ask, deliver, interval_seconds)
+            await poll_on_interval(self._targets, ask, deliver, interval_seconds)
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[Ask]:
+    async def _asking(self) -> AsyncIterator[PollTarget]:
         # No redirects, no proxies of the environment: secrets go to these servers alone.
         async with httpx.AsyncClient(
             headers=dict(self._question.headers),
@@ -87,33 +87,33 @@ class HttpPolling:
             failure = Unreachable(f"no agent answers there ({said})")
         except DeliveryError as error:
             failure = error
-        named = type(failure)(failure.words, target)
-        return Delivery(source=self._source, target=target, what=named)
+        named = type(failure)(failure.message, target)
+        return Delivery(source=self._source, target=target, result=named)
 
     async def _fetched(self, client: httpx.AsyncClient, url: str) -> bytes:
         question = self._question
         async with client.stream(question.method, url, content=question.body) as answer:
             status = answer.status_code
-            if status in question.refusals:
-                raise Refused(question.refusals[status])
+            if status in question.refusal_messages:
+                raise Refused(question.refusal_messages[status])
             if status != httpx.codes.OK:
                 usual = f"answered with status {status}, not with a report"
-                raise Undecodable(question.failures.get(status, usual))
+                raise Undecodable(question.failure_messages.get(status, usual))
             body = bytearray()
             async for part in answer.aiter_bytes():
                 body += part
-                if len(body) > MOST_BYTES:
-                    raise Undecodable(f"its report is larger than {MOST_BYTES >> 20} MiB")
+                if len(body) > MAX_REPORT_BYTES:
+                    raise Undecodable(f"its report is larger than {MAX_REPORT_BYTES >> 20} MiB")
             return bytes(body)
 
 
-def url_of(target: str, question: Question) -> str:
+def target_url(target: str, request: PollRequest) -> str:
     """Where a target is asked; raise `UsageError` for what is no address."""
     try:
         parts = urlsplit(target if "://" in target else f"http://{target}")
-        host, port = parts.hostname or "", parts.port or question.default_port
+        host, port = parts.hostname or "", parts.port or request.default_port
     except ValueError:
         raise UsageError(f"{target!r} is no address of an agent: give host:port") from None
     if parts.scheme not in ("http", "https") or not host or parts.username:
         raise UsageError(f"{target!r} is no address of an agent: give host:port")
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{question.path}"
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{request.path}"

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from fleet_smi.errors import DeliveryError
-from fleet_smi.faults import Faults
+from fleet_smi.faults import FailureLog
 from fleet_smi.hub.delivery import Delivery, Source
-from fleet_smi.hub.fleet import Fleet, Remembered, Via
-from fleet_smi.hub.history.history import History
-from fleet_smi.hub.keeping import Keeping
-from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.fleet import FleetState, NodeCheckpoint, Via
+from fleet_smi.hub.history.history import HistoryRecorder
+from fleet_smi.hub.keeping import Checkpointer
+from fleet_smi.hub.memory import NodeStore
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.stream import Stream
-from fleet_smi.hub.turns import Turns
+from fleet_smi.hub.turns import TimeSlots
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import Receipt
 
@@ -29,10 +29,10 @@ _AFTER_A_BUG_SECONDS = 30.0
 _MOST_FAULTS = 10_000
 
 
-def keeping_turns(remember_seconds: float) -> Turns:
+def checkpoint_slots(checkpoint_seconds: float) -> TimeSlots:
     """How nodes take turns to be written down, each once in so many seconds if that can be."""
-    most = max(1, round(_MOST_KEPT_A_SECOND * remember_seconds / _KEEPING_TURNS))
-    return Turns(_KEEPING_TURNS, most)
+    most = max(1, round(_MOST_KEPT_A_SECOND * checkpoint_seconds / _KEEPING_TURNS))
+    return TimeSlots(_KEEPING_TURNS, most)
 
 
 class Hub:
@@ -40,29 +40,31 @@ class Hub:
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: FleetState,
         sources: Sequence[Source],
-        memory: Memory[Remembered],
-        history: History | None = None,
+        node_store: NodeStore[NodeCheckpoint],
+        history: HistoryRecorder | None = None,
         *,
         interval_seconds: float | None = None,
         publish_seconds: float = 1.0,
-        remember_seconds: float = 5.0,
+        checkpoint_seconds: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.life = secrets.token_hex(8)
+        self.instance_id = secrets.token_hex(8)
         self.fleet = fleet
         self.history = history
-        self.stream = Stream(fleet, self.life)
+        self.stream = Stream(fleet, self.instance_id)
         self.clock = clock
         self.ready = False
-        self.version = self.reports = self.failures = 0
+        self.version = self.reports_received = self.delivery_failures = 0
         self._sources = sources
-        self._faults: dict[Via, Faults] = {}
-        self._keeping = Keeping(fleet, memory, history, keeping_turns(remember_seconds))
+        self._faults: dict[Via, FailureLog] = {}
+        self._keeping = Checkpointer(
+            fleet, node_store, history, checkpoint_slots(checkpoint_seconds)
+        )
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
-        self._remember_seconds = remember_seconds
+        self._remember_seconds = checkpoint_seconds
 
     async def run(self) -> None:
         """Hear and tell until cancelled; what is not yet remembered is written at the end."""
@@ -77,7 +79,7 @@ class Hub:
         finally:
             self.ready = False
             self.publish()
-            self.remember()
+            self.checkpoint()
             if self.history is not None:
                 self.history.close()
             self.stream.close()
@@ -85,29 +87,29 @@ class Hub:
     def deliver(self, delivery: Delivery) -> None:
         """Take in what a source heard, or why it heard nothing."""
         via, now = Via(delivery.source, delivery.target), self.clock()
-        if isinstance(delivery.what, DeliveryError):
-            self.failures += 1
-            self.fleet.failed(via, delivery.what.words, now)
-            self._faults_of(via).failed(delivery.what)
+        if isinstance(delivery.result, DeliveryError):
+            self.delivery_failures += 1
+            self.fleet.record_failure(via, delivery.result.message, now)
+            self._faults_of(via).record_failure(delivery.result)
             return
         if self._faults:
             self._heard_again(via)
-        if delivery.what is None:
-            self.fleet.unexpect(via)
+        if delivery.result is None:
+            self.fleet.drop_target(via)
         else:
-            self.reports += 1
-            change = self.fleet.apply(delivery.what, now - delivery.age_seconds, via)
+            self.reports_received += 1
+            change = self.fleet.apply(delivery.result, now - delivery.age_seconds, via)
             if change is not None:
                 if self.history is not None:
-                    self.history.take(change)
-                if change.late:
-                    self._keeping.unkeep(change.snapshot.node_id)
+                    self.history.record(change)
+                if change.is_late:
+                    self._keeping.invalidate(change.snapshot.node_id)
 
     def receipt(self, snapshot: Snapshot) -> Receipt:
         """What the node that sent this is told: up to where its reports are safe."""
         return Receipt(
-            hub=self.life,
-            kept=self._keeping.kept(snapshot),
+            hub=self.instance_id,
+            kept=self._keeping.durable_sequence(snapshot),
             interval_seconds=self._interval_seconds,
         )
 
@@ -115,11 +117,11 @@ class Hub:
         """Forget a node, on the disk as well; whether there was one."""
         known = self.fleet.remove(node_id)
         if self.history is not None:
-            self.history.forget(node_id, self.clock())
-        self._keeping.unkeep(node_id)
+            self.history.remove_node(node_id, self.clock())
+        self._keeping.invalidate(node_id)
         self.publish()
-        self.remember()
-        await self._keeping.written()
+        self.checkpoint()
+        await self._keeping.wait_until_durable()
         return known
 
     async def label(
@@ -128,48 +130,48 @@ class Hub:
         """Give a node a name and labels that win over its own; whether there is such a node."""
         known = self.fleet.label(node_id, name, labels)
         if self.history is not None:
-            self.history.renamed(node_id)
+            self.history.mark_renamed(node_id)
         self.publish()
-        self.remember()
-        await self._keeping.written()
+        self.checkpoint()
+        await self._keeping.wait_until_durable()
         return known
 
     def counts(self) -> Mapping[str, float]:
         """How the hub itself fares, for whoever watches it."""
         return {
-            "reports_total": self.reports,
-            "delivery_failures_total": self.failures,
-            "listeners": self.stream.listeners,
-            "memory_failures_total": self._keeping.failures,
+            "reports_total": self.reports_received,
+            "delivery_failures_total": self.delivery_failures,
+            "listeners": self.stream.subscriber_count,
+            "memory_failures_total": self._keeping.consecutive_failures,
             **({} if self.history is None else self.history.counts()),
         }
 
     def publish(self) -> None:
         """Tell the listeners all that has changed since this was last done."""
         self._take_changes()
-        self.stream.publish(self.stream.waiting, self.clock())
+        self.stream.publish(self.stream.pending, self.clock())
 
-    def remember(self) -> None:
+    def checkpoint(self) -> None:
         """Have all that has changed written down, and see what has been."""
-        self._keeping.write_all()
+        self._keeping.flush()
 
     def _recall(self) -> None:
-        self._keeping.recall()
+        self._keeping.restore()
         if self.history is not None:
-            self.history.recall()
+            self.history.restore()
         for source in self._sources:
             for target in source.targets:
-                self.fleet.expect(Via(source.name, target))
+                self.fleet.add_target(Via(source.name, target))
 
-    def _faults_of(self, via: Via) -> Faults:
+    def _faults_of(self, via: Via) -> FailureLog:
         if len(self._faults) >= _MOST_FAULTS:
             self._faults.clear()
-        return self._faults.setdefault(via, Faults(logger, f"{via.source}:{via.target}"))
+        return self._faults.setdefault(via, FailureLog(logger, f"{via.source}:{via.target}"))
 
     def _heard_again(self, via: Via) -> None:
         faults = self._faults.pop(via, None)
         if faults is not None:
-            faults.went_well()
+            faults.record_success()
 
     async def _hear(self, source: Source) -> None:
         while True:
@@ -178,7 +180,9 @@ class Hub:
             except Exception as error:  # a bug in one source must not silence the others
                 logger.exception("source=%s has a bug", source.name)
                 for target in source.targets:
-                    self.fleet.failed(Via(source.name, target), f"bug: {error!r}", self.clock())
+                    self.fleet.record_failure(
+                        Via(source.name, target), f"bug: {error!r}", self.clock()
+                    )
             await asyncio.sleep(_AFTER_A_BUG_SECONDS)
 
     def _take_changes(self) -> None:
@@ -188,15 +192,15 @@ class Hub:
             self.history.tick(now)
         if changed := self.fleet.take_dirty():
             self.version += 1
-            self.stream.note(changed, now)
-            self._keeping.changed(changed)
+            self.stream.enqueue(changed, now)
+            self._keeping.mark_dirty(changed)
 
     async def _publish(self) -> None:
-        turns = Turns(_TURNS, _MOST_TOLD)
+        turns = TimeSlots(_TURNS, _MOST_TOLD)
         async for _ in ticks(self._publish_seconds / _TURNS):
             self._take_changes()
-            self.stream.publish(turns.due(self.stream.waiting), self.clock())
+            self.stream.publish(turns.due(self.stream.pending), self.clock())
 
     async def _remember(self) -> None:
         async for _ in ticks(self._remember_seconds / _KEEPING_TURNS):
-            self._keeping.turn()
+            self._keeping.run_slot()

@@ -13,7 +13,7 @@ _MOST_MISSING = 64
 Device = TypeVar("Device", Gpu, Instance)
 
 
-class Missing(Struct, frozen=True, gc=False):
+class MissingGpu(Struct, frozen=True, gc=False):
     """A GPU that is no longer there, and when it was last seen by the hub's clock."""
 
     gpu: Gpu
@@ -24,20 +24,20 @@ class Inventory(Struct, omit_defaults=True):
     """The GPUs of one node: since when each is here, and those that are gone."""
 
     claims: dict[str, float] = {}
-    missing: dict[str, Missing] = {}
+    missing: dict[str, MissingGpu] = {}
 
     def copy(self) -> "Inventory":
         """The same, to be kept while this one goes on changing."""
         return Inventory(dict(self.claims), dict(self.missing))
 
 
-class Inventories:
+class InventoryIndex:
     """The GPUs of every node, and where each was claimed last."""
 
     def __init__(self) -> None:
         self._homes: dict[str, tuple[str, float]] = {}
 
-    def recall(self, node_id: str, inventory: Inventory) -> None:
+    def restore(self, node_id: str, inventory: Inventory) -> None:
         """Take in what was remembered of a node."""
         for uuid, since in inventory.claims.items():
             if uuid not in self._homes or self._homes[uuid][1] < since:
@@ -49,11 +49,11 @@ class Inventories:
             if self._homes.get(uuid, ("", 0.0))[0] == node_id:
                 del self._homes[uuid]
 
-    def change(
+    def update(
         self,
         node_id: str,
         inventory: Inventory,
-        gone: Sequence[Missing],
+        gone: Sequence[MissingGpu],
         snapshot: Snapshot,
         at: float,
     ) -> None:
@@ -70,7 +70,7 @@ class Inventories:
         renamed = [uuid for uuid, one in missing if _is_renamed(one.gpu, here)]
         self._stop_missing(node_id, inventory, renamed)
 
-    def drop(self, node_id: str, inventory: Inventory) -> None:
+    def prune(self, node_id: str, inventory: Inventory) -> None:
         """Stop missing what has moved to another node, and what is too much."""
         missing, claims = inventory.missing, inventory.claims
         moved = [uuid for uuid, one in missing.items() if self._moved(node_id, uuid, one)]
@@ -83,7 +83,7 @@ class Inventories:
             del inventory.missing[uuid], inventory.claims[uuid]
         self.forget(node_id, uuids)
 
-    def _moved(self, node_id: str, uuid: str, missing: Missing) -> bool:
+    def _moved(self, node_id: str, uuid: str, missing: MissingGpu) -> bool:
         # Two nodes that claim one GPU at the same time are no move: two agents on one machine.
         home, since = self._homes.get(uuid, (node_id, 0.0))
         return home != node_id and since > missing.seen_at
@@ -101,12 +101,12 @@ def _is_renamed(gone: Gpu, here: dict[tuple[str, int], Gpu]) -> bool:
     return None in (now.pci_bus_id, gone.pci_bus_id) or now.pci_bus_id == gone.pci_bus_id
 
 
-def missing_from(snapshot: Snapshot, seen_at: float) -> list[Missing]:
+def missing_gpus_from(snapshot: Snapshot, seen_at: float) -> list[MissingGpu]:
     """The GPUs of a snapshot as they are to be shown when the next has them no more."""
-    return [Missing(_gone(gpu, snapshot.taken_at), seen_at) for gpu in snapshot.gpus]
+    return [MissingGpu(_gone(gpu, snapshot.taken_at), seen_at) for gpu in snapshot.gpus]
 
 
-def rows_of(snapshot: Snapshot, inventory: Inventory) -> tuple[Gpu, ...]:
+def gpus_with_missing(snapshot: Snapshot, inventory: Inventory) -> tuple[Gpu, ...]:
     """The GPUs of a snapshot, and those that it should have had."""
     if not inventory.missing:
         return snapshot.gpus

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from fleet_smi.hub.fleet import Fleet, Remembered
-from fleet_smi.hub.history.history import History
-from fleet_smi.hub.memory import Memory
-from fleet_smi.hub.turns import Turns
+from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
+from fleet_smi.hub.history.history import HistoryRecorder
+from fleet_smi.hub.memory import NodeStore
+from fleet_smi.hub.turns import TimeSlots
 from fleet_smi.model.snapshot import Snapshot
 
 _Sequence = tuple[str | None, int]
@@ -31,42 +31,46 @@ class _Page(Struct):
     """
 
     noted: int
-    nodes: list[Remembered]
+    nodes: list[NodeCheckpoint]
     gone: list[str]
     sequences: dict[str, _Sequence]
     saved: int = 0
 
 
-class Keeping:
+class Checkpointer:
     """Has every node that changes written down once in so many turns."""
 
     def __init__(
-        self, fleet: Fleet, memory: Memory[Remembered], history: History | None, turns: Turns
+        self,
+        fleet: FleetState,
+        node_store: NodeStore[NodeCheckpoint],
+        history: HistoryRecorder | None,
+        slots: TimeSlots,
     ) -> None:
         self._fleet = fleet
-        self._memory = memory
+        self._memory = node_store
         self._history = history
-        self._turns = turns
+        self._turns = slots
         self._changed: dict[str, None] = {}  # who has waited longest is first
         self._noting: deque[_Page] = deque()  # their history is being written
         self._saving: deque[_Page] = deque()
         self._kept: dict[str, _Sequence] = {}
 
     @property
-    def failures(self) -> int:
+    def consecutive_failures(self) -> int:
         """How many times in a row the disk would not take what there was to keep."""
-        return self._memory.failures
+        return self._memory.consecutive_failures
 
-    def recall(self) -> None:
+    def restore(self) -> None:
         """Tell the fleet what was kept."""
         for remembered in self._memory.load():
             self._fleet.restore(remembered)
 
-    def changed(self, node_ids: Iterable[str]) -> None:
+    def mark_dirty(self, node_ids: Iterable[str]) -> None:
         """These are no longer as they were written."""
         self._changed.update(dict.fromkeys(node_ids))
 
-    def turn(self) -> None:
+    def run_slot(self) -> None:
         """Have those written whose turn it is, and see what has been."""
         self._see()
         due = self._due()
@@ -75,7 +79,7 @@ class Keeping:
             if not self._changed:
                 self._hand_on()  # else the history is written with that of the next
 
-    def write_all(self) -> None:
+    def flush(self) -> None:
         """Have all that has changed written at once, and see what has been."""
         self._see()
         if self._changed:
@@ -84,20 +88,20 @@ class Keeping:
             self._save(self._noting.popleft())
         self._hand_on()
 
-    async def written(self) -> None:
+    async def wait_until_durable(self) -> None:
         """Wait until all that was given to be written is on the disk, if the disk takes it."""
-        given = self._memory.given
+        given = self._memory.last_batch
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                while self._memory.kept < given:
+                while self._memory.durable_batch < given:
                     await asyncio.sleep(_GLANCE_SECONDS)
 
-    def kept(self, snapshot: Snapshot) -> int | None:
+    def durable_sequence(self, snapshot: Snapshot) -> int | None:
         """The highest sequence of this snapshot's run that is on the disk, with all before it."""
         run_id, sequence = self._kept.get(snapshot.node_id, (None, 0))
         return sequence if run_id == snapshot.run_id else None
 
-    def unkeep(self, node_id: str) -> None:
+    def invalidate(self, node_id: str) -> None:
         """What was written of it no longer stands for all that it sent up to that number."""
         pages = [*self._saving, *self._noting]
         for kept in (self._kept, *[page.sequences for page in pages]):
@@ -110,12 +114,12 @@ class Keeping:
             return due
         some = [node_id for node_id in history.unsaved if node_id in self._changed]
         both = dict.fromkeys([*some[: len(due) // 2], *due])
-        return [node_id for node_id in both if not history.holds(node_id)][: len(due)]
+        return [node_id for node_id in both if not history.has_late_reports(node_id)][: len(due)]
 
     def _begun(self, node_ids: Collection[str]) -> _Page:
         """Let the history of these be written, and put by how they are now."""
-        noted = 0 if self._history is None else self._history.save(node_ids)
-        found = {node_id: self._fleet.remembered(node_id) for node_id in node_ids}
+        noted = 0 if self._history is None else self._history.schedule_save(node_ids)
+        found = {node_id: self._fleet.checkpoint(node_id) for node_id in node_ids}
         for node_id in node_ids:
             del self._changed[node_id]
         known = [node for node in found.values() if node is not None]
@@ -124,7 +128,7 @@ class Keeping:
 
     def _hand_on(self) -> None:
         if self._history is not None:
-            self._history.hand_on()
+            self._history.flush()
 
     def _see(self) -> None:
         while self._noting and self._is_noted(self._noting[0]):
@@ -136,12 +140,12 @@ class Keeping:
         return self._history is None or self._history.is_saved(page.noted)
 
     def _is_safe(self, page: _Page) -> bool:
-        return page.saved <= self._memory.kept and self._is_noted(page)
+        return page.saved <= self._memory.durable_batch and self._is_noted(page)
 
     def _save(self, page: _Page) -> None:
         page.saved, page.nodes = self._memory.save(page.nodes, page.gone), []
         self._saving.append(page)
 
 
-def _sequences(nodes: Iterable[Remembered]) -> dict[str, _Sequence]:
+def _sequences(nodes: Iterable[NodeCheckpoint]) -> dict[str, _Sequence]:
     return {node.node_id: (node.snapshot.run_id, node.snapshot.sequence) for node in nodes}

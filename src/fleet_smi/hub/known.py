@@ -6,16 +6,16 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.hub.inventory import Inventory, rows_of
-from fleet_smi.model.crowd import NOBODY
+from fleet_smi.hub.inventory import Inventory, gpus_with_missing
+from fleet_smi.model.crowd import EMPTY_GROUP
 from fleet_smi.model.fleet import NodeView, State, Verdict
-from fleet_smi.model.sequences import Sequences
-from fleet_smi.model.settle import Sampled, Standing, follow
+from fleet_smi.model.sequences import SequenceTracker
+from fleet_smi.model.settle import SampleTiming, Standing, apply_sample
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
-from fleet_smi.model.text import natural
+from fleet_smi.model.text import natural_sort_key
 from fleet_smi.model.thresholds import Thresholds
-from fleet_smi.model.uuids import uuids_of
-from fleet_smi.model.verdict import silenced, silent_after
+from fleet_smi.model.uuids import snapshot_uuids
+from fleet_smi.model.verdict import apply_silence, silence_timeout
 from fleet_smi.model.views import NodeParts
 
 _IN_ORDER = attrgetter("index", "uuid")
@@ -32,7 +32,7 @@ class Via(Struct, frozen=True, gc=False):
     target: str
 
 
-class Turn(Struct, frozen=True, kw_only=True, gc=False):
+class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
     """A GPU or instance whose state is another than before; `before` is `None` for a new one."""
 
     uuid: str
@@ -40,14 +40,14 @@ class Turn(Struct, frozen=True, kw_only=True, gc=False):
     after: Verdict
 
 
-class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All of one node that outlives the hub; `given_…` is what the administrator calls it."""
 
     node_id: str
     name: str
     snapshot: Snapshot
     at: float
-    sequences: Sequences
+    sequences: SequenceTracker
     inventory: Inventory
     via: Via | None = None
     ways: tuple[Via, ...] = ()
@@ -56,7 +56,7 @@ class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     standings: dict[str, Standing] = {}
 
 
-class Node:
+class NodeState:
     """The latest of one node; one that was never heard of has no snapshot.
 
     `at` is when the latest snapshot was taken, by the hub's clock, and `wake_at` when time
@@ -66,21 +66,21 @@ class Node:
 
     __slots__ = (
         "at",
+        "failures",
         "given_labels",
         "given_name",
         "gpus",
         "inventory",
         "node_id",
-        "order",
-        "reported",
+        "occupancy_changed",
+        "reported_uuids",
         "sequences",
         "snapshot",
+        "sort_key",
         "standings",
-        "stirred",
-        "troubles",
         "via",
+        "vias",
         "wake_at",
-        "ways",
     )
 
     def __init__(self, node_id: str, via: Via | None = None) -> None:
@@ -91,15 +91,15 @@ class Node:
         self.wake_at = inf
         self.given_name: str | None = None
         self.given_labels: dict[str, str] = {}
-        self.sequences = Sequences()
-        self.ways: set[Via] = set()
-        self.troubles: dict[Via, str] = {}
-        self.reported: list[str] = []
+        self.sequences = SequenceTracker()
+        self.vias: set[Via] = set()
+        self.failures: dict[Via, str] = {}
+        self.reported_uuids: list[str] = []
         self.gpus: tuple[Gpu, ...] = ()
         self.standings: dict[str, Standing] = {}
-        self.stirred: tuple[str, ...] = ()
+        self.occupancy_changed: tuple[str, ...] = ()
         self.inventory = Inventory()
-        self.arrange()
+        self.update_sort_key()
 
     @property
     def name(self) -> str:
@@ -111,11 +111,11 @@ class Node:
         return self.node_id if self.via is None else self.via.target
 
     @property
-    def trouble(self) -> str | None:
+    def failure_message(self) -> str | None:
         """What keeps sources from hearing it."""
-        return "; ".join(dict.fromkeys(self.troubles.values())) or None
+        return "; ".join(dict.fromkeys(self.failures.values())) or None
 
-    def precedes(self, snapshot: Snapshot, at: float) -> bool:
+    def is_older_than(self, snapshot: Snapshot, at: float) -> bool:
         """Whether a snapshot that was taken at `at` is newer than the latest."""
         known = self.snapshot
         if known is None:
@@ -132,57 +132,61 @@ class Node:
         ahead = known.taken_at > self.at + _CLOCK_AHEAD_SECONDS
         return ahead and snapshot.taken_at < known.taken_at
 
-    def take(self, snapshot: Snapshot, at: float, settings: Thresholds) -> tuple[Turn, ...]:
+    def update(
+        self, snapshot: Snapshot, at: float, thresholds: Thresholds
+    ) -> tuple[StateTransition, ...]:
         """Let a newer snapshot be the latest, and judge it."""
         renamed = self.snapshot is None or snapshot.name != self.snapshot.name
         self.snapshot, self.at = snapshot, at
-        self.gpus = rows_of(snapshot, self.inventory)
-        self.wake_at = self.silent_from(settings)
+        self.gpus = gpus_with_missing(snapshot, self.inventory)
+        self.wake_at = self.silent_at(thresholds)
         if renamed:
-            self.arrange()
-        return self._judge(snapshot, settings)
+            self.update_sort_key()
+        return self._judge(snapshot, thresholds)
 
-    def arrange(self) -> None:
+    def update_sort_key(self) -> None:
         """Find its place anew after its name changed."""
-        self.order = natural(self.name), self.node_id
+        self.sort_key = natural_sort_key(self.name), self.node_id
 
-    def _judge(self, snapshot: Snapshot, settings: Thresholds) -> tuple[Turn, ...]:
+    def _judge(self, snapshot: Snapshot, settings: Thresholds) -> tuple[StateTransition, ...]:
         """Judge every GPU and instance of its latest, by what is remembered of each."""
-        sampled = Sampled(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
+        sampled = SampleTiming(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
         known, standings = self.standings, dict[str, Standing]()
         for gpu in self.gpus:
             verdicts: tuple[Verdict, ...] = ()
             for part in gpu.instances:
-                after = follow(known.get(part.uuid), part, gpu, sampled, settings)
+                after = apply_sample(known.get(part.uuid), part, gpu, sampled, settings)
                 standings[part.uuid] = after
                 verdicts += (after.verdict,)
             before = known.get(gpu.uuid)
-            standings[gpu.uuid] = follow(before, gpu, gpu, sampled, settings, verdicts)
+            standings[gpu.uuid] = apply_sample(before, gpu, gpu, sampled, settings, verdicts)
         self.standings = standings
-        turns, self.stirred = _turns(known, standings)
+        turns, self.occupancy_changed = _turns(known, standings)
         return turns
 
-    def silent_from(self, settings: Thresholds) -> float:
+    def silent_at(self, thresholds: Thresholds) -> float:
         """When it falls silent, unless it is heard of before."""
         pace = None if self.snapshot is None else self.snapshot.interval_seconds
-        limit = silent_after(pace, settings)
+        limit = silence_timeout(pace, thresholds)
         return inf if limit is None else self.at + limit
 
     def _verdicts(self, now: float, settings: Thresholds) -> dict[str, Verdict]:
         """The verdict on each GPU and instance; on a silent node there is none but what it was."""
-        since = self.silent_from(settings)
+        since = self.silent_at(settings)
         if now <= since:
             return {uuid: standing.verdict for uuid, standing in self.standings.items()}
         subjects: list[Gpu | Instance] = [*self.gpus]
         subjects += [part for gpu in self.gpus for part in gpu.instances]
         age, known = now - self.at, self.standings
-        return {one.uuid: silenced(known[one.uuid].verdict, one, age, since) for one in subjects}
+        return {
+            one.uuid: apply_silence(known[one.uuid].verdict, one, age, since) for one in subjects
+        }
 
-    def parts(self, now: float, settings: Thresholds) -> NodeParts:
+    def parts(self, now: float, thresholds: Thresholds) -> NodeParts:
         """What is believed of it at one moment."""
-        verdicts = self._verdicts(now, settings)
+        verdicts = self._verdicts(now, thresholds)
         gpus = [(gpu, verdicts[gpu.uuid]) for gpu in sorted(self.gpus, key=_IN_ORDER)]
-        node = self._without_gpus(now, settings)
+        node = self._without_gpus(now, thresholds)
         return NodeParts(node=node, gpus=tuple(gpus), verdicts=verdicts)
 
     def _without_gpus(self, now: float, settings: Thresholds) -> NodeView:
@@ -195,7 +199,7 @@ class Node:
                 age_seconds=None,
                 silent=True,
                 via=via,
-                trouble=self.trouble,
+                trouble=self.failure_message,
                 labels=self.given_labels,
             )
         skew = self.at - snapshot.taken_at
@@ -204,9 +208,9 @@ class Node:
             name=self.name,
             taken_at=snapshot.taken_at,
             age_seconds=max(0.0, now - self.at),
-            silent=now > self.silent_from(settings),
+            silent=now > self.silent_at(settings),
             via=via,
-            trouble=self.trouble,
+            trouble=self.failure_message,
             clock_skew_seconds=skew if abs(skew) > _SKEW_WORTH_A_WARNING_SECONDS else None,
             missing_reports=0 if via in _LATEST_ALONE else self.sequences.missing,
             labels=snapshot.labels | self.given_labels,
@@ -218,12 +222,12 @@ class Node:
             runs=snapshot.runs,
         )
 
-    def remembered(self) -> Remembered | None:
+    def checkpoint(self) -> NodeCheckpoint | None:
         """What outlives the hub; safe to be encoded while reports go on coming."""
         if self.snapshot is None:
             return None
         standings = self.standings.items()
-        return Remembered(
+        return NodeCheckpoint(
             node_id=self.node_id,
             name=self.name,
             snapshot=self.snapshot,
@@ -232,15 +236,15 @@ class Node:
             sequences=self.sequences.copy(),
             given_name=self.given_name,
             given_labels=self.given_labels,
-            standings={uuid: replace(standing, crowd=NOBODY) for uuid, standing in standings},
+            standings={uuid: replace(standing, crowd=EMPTY_GROUP) for uuid, standing in standings},
             inventory=self.inventory.copy(),
-            ways=tuple(self.ways),
+            ways=tuple(self.vias),
         )
 
 
 def _turns(
     before: dict[str, Standing], after: dict[str, Standing]
-) -> tuple[tuple[Turn, ...], tuple[str, ...]]:
+) -> tuple[tuple[StateTransition, ...], tuple[str, ...]]:
     """Whose state is another, and where others are than before; what is gone is among these."""
     turns, stirred = [], []
     for uuid, standing in after.items():
@@ -249,22 +253,22 @@ def _turns(
         if crowd is not standing.crowd:
             stirred.append(uuid)
         if state != verdict.state:
-            turns.append(Turn(uuid=uuid, before=state, after=verdict))
+            turns.append(StateTransition(uuid=uuid, before=state, after=verdict))
     if len(before) != len(after):
         stirred += before.keys() - after.keys()
     return tuple(turns), tuple(stirred)
 
 
-def recalled(remembered: Remembered, settings: Thresholds) -> Node:
+def restore_node(checkpoint: NodeCheckpoint, thresholds: Thresholds) -> NodeState:
     """A node as it was remembered."""
-    node = Node(remembered.node_id, remembered.via)
-    node.snapshot, node.at = remembered.snapshot, remembered.at
-    node.given_name, node.given_labels = remembered.given_name, remembered.given_labels
-    node.sequences, node.ways = remembered.sequences, set(remembered.ways)
-    node.standings = remembered.standings
-    node.inventory = remembered.inventory
-    node.reported = uuids_of(remembered.snapshot)
-    node.gpus = rows_of(remembered.snapshot, remembered.inventory)
-    node.wake_at = node.silent_from(settings)
-    node.arrange()
+    node = NodeState(checkpoint.node_id, checkpoint.via)
+    node.snapshot, node.at = checkpoint.snapshot, checkpoint.at
+    node.given_name, node.given_labels = checkpoint.given_name, checkpoint.given_labels
+    node.sequences, node.vias = checkpoint.sequences, set(checkpoint.ways)
+    node.standings = checkpoint.standings
+    node.inventory = checkpoint.inventory
+    node.reported_uuids = snapshot_uuids(checkpoint.snapshot)
+    node.gpus = gpus_with_missing(checkpoint.snapshot, checkpoint.inventory)
+    node.wake_at = node.silent_at(thresholds)
+    node.update_sort_key()
     return node

@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import Engine, delete, select, text
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.database import nodes, reading, writing
+from fleet_smi.hub.database import nodes, read_transaction, write_transaction
 
 logger = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 30.0
@@ -25,7 +25,7 @@ _KEEP = text(
 )
 
 
-class Rememberable(Protocol):
+class Storable(Protocol):
     """A struct that can be encoded, and says which node it is of."""
 
     @property
@@ -36,42 +36,44 @@ class Rememberable(Protocol):
     def at(self) -> float | None: ...
 
 
-Node = TypeVar("Node", bound=Rememberable)
+NodeT = TypeVar("NodeT", bound=Storable)
 
 
-class Memory(Generic[Node]):
+class NodeStore(Generic[NodeT]):
     """The nodes in the database; `kind` is what each is decoded to."""
 
-    def __init__(self, engine: Engine, kind: type[Node], *, retry_seconds: float = 1.0) -> None:
-        self.failures = 0
+    def __init__(
+        self, engine: Engine, node_type: type[NodeT], *, retry_seconds: float = 1.0
+    ) -> None:
+        self.consecutive_failures = 0
         """How many times in a row the disk would not take what there was to keep."""
-        self.kept = 0
+        self.durable_batch = 0
         """The number of the last batch that is on the disk, with all before it."""
         self._engine = engine
-        self._kind = kind
+        self._kind = node_type
         self._retry_seconds = retry_seconds
-        self.given = 0
+        self.last_batch = 0
         """The number of the last batch that there was to keep."""
-        self._waiting: dict[str, Node | None] = {}
+        self._waiting: dict[str, NodeT | None] = {}
         self._closing = False
         self._news = threading.Condition()
         self._writer = threading.Thread(target=self._write_all, name="memory", daemon=True)
         self._writer.start()
 
-    def load(self) -> list[Node]:
+    def load(self) -> list[NodeT]:
         """All that was kept; a node that cannot be read is left out, and said so."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(select(nodes.c.name, nodes.c.remembered)).all()
         return [node for name, kept in rows if (node := self._decoded(name, kept)) is not None]
 
-    def save(self, changed: Iterable[Node], removed: Iterable[str] = ()) -> int:
+    def save(self, changed: Iterable[NodeT], removed: Iterable[str] = ()) -> int:
         """Let these be kept soon, and those forgotten; the number of this batch. Never waits."""
         with self._news:
             self._waiting.update((node.node_id, node) for node in changed)
             self._waiting.update((node_id, None) for node_id in removed)
-            self.given += 1
+            self.last_batch += 1
             self._news.notify()
-            return self.given
+            return self.last_batch
 
     def close(self) -> None:
         """Write what is left, and end the thread."""
@@ -83,29 +85,31 @@ class Memory(Generic[Node]):
     def _write_all(self) -> None:
         while True:
             with self._news:
-                self._news.wait_for(lambda: self._closing or self.kept < self.given)
-                closing, number = self._closing, self.given
+                self._news.wait_for(lambda: self._closing or self.durable_batch < self.last_batch)
+                closing, number = self._closing, self.last_batch
                 batch, self._waiting = self._waiting, {}
-            if number > self.kept:
+            if number > self.durable_batch:
                 self._write_or_wait(batch, number)
             if closing:
                 return
 
-    def _write_or_wait(self, batch: dict[str, Node | None], number: int) -> None:
+    def _write_or_wait(self, batch: dict[str, NodeT | None], number: int) -> None:
         try:
             self._write(batch)
         except StateError as error:
             self._failed(error)
             with self._news:
                 self._waiting = batch | self._waiting
-                wait_seconds = min(_LONGEST_WAIT_SECONDS, self._retry_seconds * self.failures)
+                wait_seconds = min(
+                    _LONGEST_WAIT_SECONDS, self._retry_seconds * self.consecutive_failures
+                )
                 self._news.wait_for(lambda: self._closing, wait_seconds)
         else:
-            if self.failures:
-                logger.warning("nodes are kept again, after %d failures", self.failures)
-            self.failures, self.kept = 0, number
+            if self.consecutive_failures:
+                logger.warning("nodes are kept again, after %d failures", self.consecutive_failures)
+            self.consecutive_failures, self.durable_batch = 0, number
 
-    def _write(self, batch: dict[str, Node | None]) -> None:
+    def _write(self, batch: dict[str, NodeT | None]) -> None:
         encode = msgspec.msgpack.Encoder().encode
         rows = [
             {"node_id": node_id, "name": node.name, "at": node.at, "remembered": encode(node)}
@@ -113,18 +117,18 @@ class Memory(Generic[Node]):
             if node is not None
         ]
         gone = [node_id for node_id, node in batch.items() if node is None]
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             if rows:
                 connection.execute(_KEEP, rows)
             for node_id in gone:
                 connection.execute(delete(nodes).where(nodes.c.node_id == node_id))
 
     def _failed(self, error: StateError) -> None:
-        self.failures += 1
-        if self.failures == 1:
+        self.consecutive_failures += 1
+        if self.consecutive_failures == 1:
             logger.warning("nodes are not kept; what is shown goes on: %s", error)
 
-    def _decoded(self, name: str, kept: bytes) -> Node | None:
+    def _decoded(self, name: str, kept: bytes) -> NodeT | None:
         try:
             return msgspec.msgpack.decode(kept, type=self._kind)
         except (ValueError, RecursionError) as error:

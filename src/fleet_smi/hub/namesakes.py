@@ -4,20 +4,20 @@ import re
 
 from msgspec.structs import replace
 
-from fleet_smi.model.joining import with_own_uuid
+from fleet_smi.model.joining import with_node_scoped_uuid
 from fleet_smi.model.snapshot import Gpu, Snapshot
 
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z.:-]")
 _LONGEST_ID = 160
 
 
-class Namesakes:
+class DuplicateIdResolver:
     """Remembers by which target each node was first heard."""
 
     def __init__(self) -> None:
         self._targets: dict[str, str] = {}
 
-    def told_apart(self, snapshot: Snapshot, target: str) -> Snapshot:
+    def disambiguate(self, snapshot: Snapshot, target: str) -> Snapshot:
         """The snapshot as it is, or under an id of its own when its name is another target's."""
         node_id = snapshot.node_id
         if self._targets.setdefault(node_id, target) == target:
@@ -30,4 +30,4 @@ class Namesakes:
 def _moved(gpu: Gpu, node_id: str, own: str) -> Gpu:
     """A GPU that goes by its place, which is on another node now."""
     bare = replace(gpu, uuid=gpu.uuid.removesuffix(f"@{node_id}"))
-    return with_own_uuid(bare, own)
+    return with_node_scoped_uuid(bare, own)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.hub.delivery import Delivery, Source
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.thresholds import Thresholds
@@ -17,7 +17,7 @@ from fleet_smi.model.thresholds import Thresholds
 class PolledFleet:
     """Stands in for a hub; remembers what it saw for as long as it lives."""
 
-    here = False
+    is_local = False
 
     def __init__(
         self,
@@ -27,13 +27,13 @@ class PolledFleet:
     ) -> None:
         self.thresholds = thresholds
         self._sources = sources
-        self._fleet = Fleet(thresholds)
+        self._fleet = FleetState(thresholds)
         self._clock = clock
         for source in sources:
             for target in source.targets:
-                self._fleet.expect(Via(source.name, target))
+                self._fleet.add_target(Via(source.name, target))
 
-    def look(self, interval_seconds: float | None = None) -> FleetView:
+    def view(self, interval_seconds: float | None = None) -> FleetView:
         """Ask every node once and judge what they say."""
         for delivery in asyncio.run(self._asked()):
             self._take(delivery, interval_seconds)
@@ -46,20 +46,20 @@ class PolledFleet:
     async def _looked(self, source: Source) -> Sequence[Delivery]:
         """What one source finds; that it has no place to look at is a value beside others."""
         try:
-            return await source.look()
+            return await source.poll()
         except DeliveryError as error:
             if len(self._sources) == 1:
                 raise
-            return [Delivery(source=source.name, target=error.node or source.name, what=error)]
+            return [Delivery(source=source.name, target=error.node or source.name, result=error)]
 
     def _take(self, delivery: Delivery, interval_seconds: float | None) -> None:
         via, now = Via(delivery.source, delivery.target), self._clock()
-        if isinstance(delivery.what, DeliveryError):
-            self._fleet.failed(via, delivery.what.words, now)
-        elif delivery.what is None:
-            self._fleet.unexpect(via)
+        if isinstance(delivery.result, DeliveryError):
+            self._fleet.record_failure(via, delivery.result.message, now)
+        elif delivery.result is None:
+            self._fleet.drop_target(via)
         else:
-            snapshot = _at_this_pace(delivery.what, interval_seconds)
+            snapshot = _at_this_pace(delivery.result, interval_seconds)
             self._fleet.apply(snapshot, now - delivery.age_seconds, via)
 
 

@@ -15,10 +15,10 @@ from itsdangerous import BadData, URLSafeSerializer
 from sqlalchemy import Connection, Engine, delete, func, insert, select
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.database import ended_sessions, fact, reading, writing
-from fleet_smi.hub.users import end_sessions
+from fleet_smi.hub.database import ended_sessions, read_fact, read_transaction, write_transaction
+from fleet_smi.hub.users import revoke_sessions
 
-SESSION_SECONDS = 14 * 86400.0
+SESSION_LIFETIME_SECONDS = 14 * 86400.0
 _MOST_ENDED = 200
 
 
@@ -31,22 +31,22 @@ class Session(NamedTuple):
     expires_at: float
 
 
-class Sessions:
+class SessionStore:
     """The sessions of one hub."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.time) -> None:
         self._engine = engine
         self._clock = clock
-        with reading(engine) as connection:
+        with read_transaction(engine) as connection:
             self._signer = _signer(connection, str(engine.url.database))
             self._ended = _ended(connection)
 
-    def begin(self, name: str, stamp: str) -> str:
+    def create(self, name: str, stamp: str) -> str:
         """A new session, as a cookie's value."""
-        until = self._clock() + SESSION_SECONDS
+        until = self._clock() + SESSION_LIFETIME_SECONDS
         return str(self._signer.dumps(Session(secrets.token_hex(16), name, stamp, until)))
 
-    def read(self, cookie: str) -> Session | None:
+    def verify(self, cookie: str) -> Session | None:
         """The session of this cookie; `None` when it is not ours, over, or was ended."""
         try:
             session = Session(*self._signer.loads(cookie))
@@ -55,20 +55,20 @@ class Sessions:
         over = self._clock() >= session.expires_at or session.id in self._ended
         return None if over else session
 
-    def end(self, session: Session) -> None:
+    def revoke(self, session: Session) -> None:
         """End it for whoever has its cookie. Waits for the disk.
 
         Who signs out more often than can be written down is signed out everywhere.
         """
         table = ended_sessions
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             connection.execute(delete(table).where(table.c.expires_at <= self._clock()))
             if session.id not in _ended(connection):
                 row = {"id": session.id, "name": session.name, "expires_at": session.expires_at}
                 connection.execute(insert(table).values(row))
             theirs = table.c.name == session.name
             if (connection.scalar(select(func.count()).where(theirs)) or 0) > _MOST_ENDED:
-                end_sessions(connection, session.name)
+                revoke_sessions(connection, session.name)
                 connection.execute(delete(table).where(theirs))
             self._ended = _ended(connection)
 
@@ -78,7 +78,7 @@ def _ended(connection: Connection) -> frozenset[str]:
 
 
 def _signer(connection: Connection, database: str) -> URLSafeSerializer:
-    secret = fact(connection, "session_secret")
+    secret = read_fact(connection, "session_secret")
     if not secret:
         raise StateError(f"{database} has no secret to sign with: put back a good copy")
     return URLSafeSerializer(secret, "session", signer_kwargs={"digest_method": sha256})

@@ -3,7 +3,7 @@
 import re
 
 from fleet_smi.errors import DeliveryError, Refused, Unreachable
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 
 _CHANGED = re.compile(r"host key for (\S{1,255}) has changed", re.IGNORECASE)
 _REMEDY = re.compile(r"^\s*(ssh-keygen .{0,400}-R .{1,300})$", re.MULTILINE)
@@ -42,17 +42,17 @@ _BY_WORDS: tuple[tuple[str, type[DeliveryError], str], ...] = (
 )
 
 
-def failure_of(complaint: str) -> DeliveryError:
+def parse_ssh_error(stderr: str) -> DeliveryError:
     """The error that ssh's words name, with what to do about it."""
-    if error := _host_key(complaint):
+    if error := _host_key(stderr):
         return error
-    if denied := _DENIED.search(complaint):
-        methods = clean(denied[1], 100)
+    if denied := _DENIED.search(stderr):
+        methods = sanitize_text(denied[1], 100)
         return Refused(f"permission denied ({methods}): let the hub's key in, or load it")
     for pattern, kind, message in _BY_WORDS:
-        if re.search(pattern, complaint):
+        if re.search(pattern, stderr):
             return kind(message)
-    lines = [line for said in complaint.splitlines() if (line := clean(said, 200))]
+    lines = [line for said in stderr.splitlines() if (line := sanitize_text(said, 200))]
     return Unreachable(f"ssh failed: {lines[-1] if lines else 'it does not say why'}")
 
 
@@ -61,10 +61,11 @@ def _host_key(complaint: str) -> DeliveryError | None:
         remedy = _REMEDY.search(complaint)
         line = remedy[1] if remedy else f"ssh-keygen -R {changed[1]}"
         return Refused(
-            f"the host key of {clean(changed[1], 255)} has changed: it was installed anew, or "
-            f"somebody is in between; compare the keys, then {clean(line, 700)}"
+            f"the host key of {sanitize_text(changed[1], 255)} has changed: it was "
+            "reinstalled, or somebody is in between; compare the keys, then "
+            f"{sanitize_text(line, 700)}"
         )
     if unknown := _UNKNOWN.search(complaint):
-        host = clean(unknown[1], 255)
+        host = sanitize_text(unknown[1], 255)
         return Refused(f"{host} is not in known_hosts: ssh to it once by hand")
     return None

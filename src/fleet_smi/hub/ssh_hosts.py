@@ -6,7 +6,7 @@ from fnmatch import translate
 from pathlib import Path
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 
 # Nothing that ssh takes for an option, nor anything that means something to a shell: a
 # ProxyCommand of the user's may hand the name to one.
@@ -16,14 +16,16 @@ _LINE = re.compile(r"\s*([A-Za-z]+)(?:\s*=\s*|\s+)(.*)")
 _WORD = re.compile(r'"([^"]*)"|(\S+)')
 _MOST_NESTED = 16
 
-Include = Callable[[str], Iterable[str]]
+ReadInclude = Callable[[str], Iterable[str]]
 """The texts of the files that the word behind `Include` stands for."""
 
 
-def checked_host(name: str) -> str:
+def validate_host(name: str) -> str:
     """The name, if it can be one: `host`, `user@host`, `host:port` or an address."""
     if not _HOST.fullmatch(name):
-        raise UsageError(f"{clean(name, 80)!r} is no host: give a name, user@name or name:port")
+        raise UsageError(
+            f"{sanitize_text(name, 80)!r} is no host: give a name, user@name or name:port"
+        )
     return name
 
 
@@ -37,7 +39,7 @@ def read_hosts_file(path: str) -> list[str]:
     for number, line in enumerate(lines, 1):
         if name := line.partition("#")[0].strip():
             try:
-                hosts[checked_host(name)] = None
+                hosts[validate_host(name)] = None
             except UsageError as error:
                 raise UsageError(f"{path}, line {number}: {error}") from None
     return list(hosts)
@@ -48,7 +50,7 @@ def expand_hosts(names: Sequence[str], config_path: str | None = None) -> list[s
     hosts: dict[str, None] = {}
     for name in names:
         found = _matching(name, config_path) if _is_pattern(name) else [name]
-        hosts.update(dict.fromkeys(map(checked_host, found)))
+        hosts.update(dict.fromkeys(map(validate_host, found)))
     return list(hosts)
 
 
@@ -56,15 +58,15 @@ def _matching(pattern: str, config_path: str | None) -> list[str]:
     files = [config_path] if config_path else ["~/.ssh/config", "/etc/ssh/ssh_config"]
     matches = re.compile(translate(pattern.replace("[", "[[]"))).fullmatch
     listed = (
-        host for file in files for text in _texts(file) for host in config_hosts(text, _texts)
+        host for file in files for text in _texts(file) for host in parse_config_hosts(text, _texts)
     )
     found = [host for host in listed if matches(host) and _HOST.fullmatch(host)]
     if not found:
-        raise UsageError(f"no Host in {' or '.join(files)} is like {clean(pattern, 80)!r}")
+        raise UsageError(f"no Host in {' or '.join(files)} is like {sanitize_text(pattern, 80)!r}")
     return found
 
 
-def config_hosts(text: str, include: Include, depth: int = 0) -> list[str]:
+def parse_config_hosts(text: str, include: ReadInclude, depth: int = 0) -> list[str]:
     """The names of hosts in an ssh_config, in order; patterns there name no host."""
     hosts: list[str] = []
     for keyword, words in _lines(text):
@@ -72,7 +74,7 @@ def config_hosts(text: str, include: Include, depth: int = 0) -> list[str]:
             hosts += [word for word in words if not _is_pattern(word) and not word.startswith("!")]
         elif keyword == "include" and depth < _MOST_NESTED:
             for included in (text for word in words for text in include(word)):
-                hosts += config_hosts(included, include, depth + 1)
+                hosts += parse_config_hosts(included, include, depth + 1)
     return hosts
 
 

@@ -38,11 +38,11 @@ _CLOSE_SECONDS = 2.0
 _MOST_COMPLAINT = 1 << 16
 
 
-class Output(NamedTuple):
+class SshOutput(NamedTuple):
     """What ssh printed and complained of; without a code it was ended at its deadline."""
 
-    body: bytes
-    complaint: str
+    stdout: bytes
+    stderr: str
     exit_code: int | None
 
 
@@ -60,16 +60,16 @@ class SshProgram:
         config: str | None,
         key: str | None,
         timeout_seconds: float,
-        most_bytes: int,
-        most_at_once: int,
-        keep_seconds: int | None = None,
+        max_output_bytes: int,
+        max_concurrent: int,
+        persist_seconds: int | None = None,
     ) -> None:
         self._includes = _USERS_CONFIGS if config is None else (config,)
         self._login = () if key is None else ("-i", key, "-o", "IdentitiesOnly=yes")
         self._timeout_seconds = timeout_seconds
-        self._most_bytes = most_bytes
-        self._turns = asyncio.Semaphore(most_at_once)
-        self._keep_seconds = keep_seconds
+        self._most_bytes = max_output_bytes
+        self._turns = asyncio.Semaphore(max_concurrent)
+        self._keep_seconds = persist_seconds
 
     async def __aenter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="fleet-smi-", dir=_short_folder()))
@@ -83,13 +83,13 @@ class SshProgram:
         await asyncio.gather(*map(self._close, sockets))
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def run(self, host: str, command: str, script: bytes) -> Output:
+    async def run(self, host: str, command: str, script: bytes) -> SshOutput:
         """Run a command on a host and give it a script; ended when it takes or tells too much."""
         async with self._turns:
             with _pipe() as (complaints, write_end):
                 child = await self._start(host, command, write_end)
                 body, exit_code = await self._talk(child, script)
-                output = Output(body, _complaint(complaints), exit_code)
+                output = SshOutput(body, _complaint(complaints), exit_code)
             if exit_code is None and self._keep_seconds is not None:
                 # Whatever hangs there, the next call has a new connection.
                 await self._end_master(self._control_path, host)
@@ -191,12 +191,12 @@ def _place(host: str) -> str:
     return f"ssh://{host}" if host.count(":") == 1 else host
 
 
-def checked_config(path: str) -> str:
+def resolve_config_path(path: str) -> str:
     """The whole path of an ssh_config that is there: ssh itself does not mind one that is not."""
     return _readable(path, "ssh_config")
 
 
-def checked_key(path: str) -> str:
+def resolve_key_path(path: str) -> str:
     """The whole path of a key that can be read: without it ssh would try others."""
     return _readable(path, "ssh key")
 

@@ -16,8 +16,13 @@ from sqlalchemy import Connection, Engine, Row, bindparam, delete, insert, selec
 from sqlalchemy.exc import IntegrityError
 
 from fleet_smi.errors import Refused, UsageError
-from fleet_smi.hub.database import credentials_changed, reading, tokens, writing
-from fleet_smi.model.text import clean
+from fleet_smi.hub.database import (
+    bump_credentials_revision,
+    read_transaction,
+    tokens,
+    write_transaction,
+)
+from fleet_smi.model.text import sanitize_text
 
 TokenRole = Literal["node", "viewer", "admin", "join"]
 _MOST_LETTERS = 128
@@ -37,7 +42,7 @@ class Token(Struct, frozen=True, kw_only=True):
     uses_left: int | None
     revoked_at: float | None
 
-    def trouble(self, now: float) -> str | None:
+    def invalid_reason(self, now: float) -> str | None:
         """Why it is no longer good; `None` while it is."""
         if self.revoked_at is not None:
             return "was revoked"
@@ -46,32 +51,32 @@ class Token(Struct, frozen=True, kw_only=True):
         return "is used up" if self.uses_left == 0 else None
 
 
-class Issued(Struct, frozen=True):
+class IssuedToken(Struct, frozen=True):
     """A new token, shown this once."""
 
     id: str
     secret: str
 
 
-def digest_of(secret: str) -> bytes:
+def token_digest(secret: str) -> bytes:
     """What is stored in place of the token."""
     return sha256(secret.encode(errors="replace")).digest()
 
 
-class Tokens:
+class TokenStore:
     """The tokens in the database; every call waits for the disk."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.time) -> None:
         self._engine = engine
         self._clock = clock
 
-    def all(self) -> list[Token]:
+    def list_all(self) -> list[Token]:
         """Every token ever made, the oldest first."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(select(tokens).order_by(tokens.c.created_at, tokens.c.id))
             return [_token(row) for row in rows]
 
-    def by_digest(self, connection: Connection) -> dict[bytes, Token]:
+    def active_by_digest(self, connection: Connection) -> dict[bytes, Token]:
         """The tokens that are not revoked, by what is stored of them."""
         rows = connection.execute(select(tokens).where(tokens.c.revoked_at.is_(None)))
         return {row.digest: _token(row) for row in rows}
@@ -81,58 +86,60 @@ class Tokens:
         role: Literal["viewer", "admin", "join"],
         note: str = "",
         *,
-        for_seconds: float | None = None,
-        uses: int | None = None,
-    ) -> Issued:
+        lifetime_seconds: float | None = None,
+        max_uses: int | None = None,
+    ) -> IssuedToken:
         """Make a token; a join token may be limited in how often it is used."""
-        if uses is not None and (role != "join" or uses < 1):
+        if max_uses is not None and (role != "join" or max_uses < 1):
             raise UsageError("only a join token has a number of uses, and at least 1")
-        with writing(self._engine) as connection:
-            return self._add(connection, role, note, for_seconds=for_seconds, uses_left=uses)
+        with write_transaction(self._engine) as connection:
+            return self._add(
+                connection, role, note, for_seconds=lifetime_seconds, uses_left=max_uses
+            )
 
-    def revoke(self, which: str) -> bool:
+    def revoke(self, token_or_node_id: str) -> bool:
         """End the token of this id, or the credential of this node; whether there was one."""
-        meant = (tokens.c.id == which) | (tokens.c.node_id == which)
-        with writing(self._engine) as connection:
+        meant = (tokens.c.id == token_or_node_id) | (tokens.c.node_id == token_or_node_id)
+        with write_transaction(self._engine) as connection:
             live = update(tokens).where(meant, tokens.c.revoked_at.is_(None))
             ended = connection.execute(live.values(revoked_at=self._clock())).rowcount
-            credentials_changed(connection)
+            bump_credentials_revision(connection)
         return ended > 0
 
-    def join(self, secret: str, node_id: str, name: str) -> Issued:
+    def redeem_join_token(self, join_token: str, node_id: str, name: str) -> IssuedToken:
         """Trade a join token for the node's own credential; raise `Refused`.
 
         A node that has one keeps it, whoever holds the join token. One that was never used
         is replaced: its node may not have got the answer.
         """
-        if not node_id or clean(node_id, _MOST_LETTERS) != node_id:
+        if not node_id or sanitize_text(node_id, _MOST_LETTERS) != node_id:
             raise Refused("that is no node id")
         try:
-            with writing(self._engine) as connection:
-                self._spend(connection, secret)
+            with write_transaction(self._engine) as connection:
+                self._spend(connection, join_token)
                 _withdraw_unused(connection, node_id)
                 return self._add(connection, "node", name, node_id=node_id)
         except IntegrityError:
             raise Refused(
                 "this node id already has a credential; if the node has lost it, run "
                 f"`fleet-smi hub token revoke {node_id}` on the hub's machine and join again",
-                clean(name, _MOST_LETTERS) or node_id,
+                sanitize_text(name, _MOST_LETTERS) or node_id,
             ) from None
 
     def mark_used(self, ids: Iterable[str]) -> None:
         """Note that these have been presented by now."""
         rows = [{"used": token_id, "at": self._clock()} for token_id in ids]
         if rows:
-            with writing(self._engine) as connection:
+            with write_transaction(self._engine) as connection:
                 connection.execute(_MARK, rows)
 
     def _spend(self, connection: Connection, secret: str) -> None:
-        digest = digest_of(secret)
+        digest = token_digest(secret)
         row = connection.execute(select(tokens).where(tokens.c.digest == digest)).first()
         if row is None or row.role != "join" or not compare_digest(row.digest, digest):
             trouble: str | None = "is not known here"
         else:
-            trouble = _token(row).trouble(self._clock())
+            trouble = _token(row).invalid_reason(self._clock())
         if row is None or trouble is not None:
             raise Refused(
                 f"the join token {trouble}: get a new one with `fleet-smi hub join-command`"
@@ -149,21 +156,21 @@ class Tokens:
         *,
         for_seconds: float | None = None,
         **columns: Any,
-    ) -> Issued:
+    ) -> IssuedToken:
         now = self._clock()
-        issued = Issued(secrets.token_hex(4), f"fsmi_{role}_{secrets.token_urlsafe(32)}")
+        issued = IssuedToken(secrets.token_hex(4), f"fsmi_{role}_{secrets.token_urlsafe(32)}")
         connection.execute(
             insert(tokens).values(
                 id=issued.id,
-                digest=digest_of(issued.secret),
+                digest=token_digest(issued.secret),
                 role=role,
-                note=clean(note, _MOST_LETTERS),
+                note=sanitize_text(note, _MOST_LETTERS),
                 created_at=now,
                 expires_at=None if for_seconds is None else now + for_seconds,
                 **columns,
             )
         )
-        credentials_changed(connection)
+        bump_credentials_revision(connection)
         return issued
 
 

@@ -3,58 +3,58 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from fleet_smi.hub.fleet import Fleet
-from fleet_smi.model.brief import NodeBrief, NodeFigures
-from fleet_smi.model.briefing import node_brief, node_figures
+from fleet_smi.hub.fleet import FleetState
+from fleet_smi.model.brief import NodeFigures, NodePayload
+from fleet_smi.model.briefing import node_figures, node_payload
 from fleet_smi.model.fleet import State
-from fleet_smi.model.views import summary
-from fleet_smi.wire.event import Moved, News, moved
+from fleet_smi.model.views import build_summary
+from fleet_smi.wire.event import NodeFiguresDiff, StreamUpdate, diff_figures
 
 
-class Told:
+class StreamDiff:
     """The fleet in brief, as it was last told."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
         self._numbers: dict[str, int] = {}
         self._last_number = 0
-        self._nodes: dict[int, NodeBrief] = {}
+        self._nodes: dict[int, NodePayload] = {}
         self._figures: dict[int, NodeFigures] = {}
         # Counted as nodes change: a look at every GPU would cost more than all that is told.
         self._states = Counter[State]()
         self._reporting = 0
-        self._summary = summary(self._states, 0, 0)
+        self._summary = build_summary(self._states, 0, 0)
 
-    def whole(self) -> News:
+    def full_state(self) -> StreamUpdate:
         """Everything, for one who knows nothing."""
         nodes, figures = tuple(self._nodes.values()), tuple(self._figures.values())
-        return News(summary=self._summary, nodes=nodes, figures=figures)
+        return StreamUpdate(summary=self._summary, nodes=nodes, figures=figures)
 
-    def update(self, changed: Iterable[str], now: float) -> News | None:
+    def diff(self, node_ids: Iterable[str], now: float) -> StreamUpdate | None:
         """Look at these nodes anew; `None` when there is nothing to tell of them."""
-        nodes: list[NodeBrief] = []
-        figures: list[NodeFigures | Moved] = []
+        nodes: list[NodePayload] = []
+        figures: list[NodeFigures | NodeFiguresDiff] = []
         removed: list[int] = []
-        for node_id in changed:
-            parts = self._fleet.parts(node_id, now)
+        for node_id in node_ids:
+            parts = self._fleet.node_parts(node_id, now)
             if parts is None:
                 removed += self._forget(node_id)
                 continue
             number = self._number(node_id)
-            brief, row = node_brief(number, parts, now), node_figures(number, parts, now)
+            brief, row = node_payload(number, parts, now), node_figures(number, parts, now)
             if brief != self._nodes.get(number):
                 self._drop(number)
                 self._add(brief)
                 nodes.append(brief)
                 figures.append(row)
             elif row != self._figures[number]:
-                figures.append(moved(self._figures[number], row))
+                figures.append(diff_figures(self._figures[number], row))
             self._figures[number] = row
         if nodes or removed:
-            self._summary = summary(self._states, len(self._nodes), self._reporting)
+            self._summary = build_summary(self._states, len(self._nodes), self._reporting)
         elif not figures:
             return None
-        return News(summary=self._summary, nodes=nodes, figures=figures, removed=removed)
+        return StreamUpdate(summary=self._summary, nodes=nodes, figures=figures, removed=removed)
 
     def _number(self, node_id: str) -> int:
         """What this node goes by; one that was removed and comes back is another."""
@@ -71,7 +71,7 @@ class Told:
         del self._figures[number]
         return [number]
 
-    def _add(self, brief: NodeBrief) -> None:
+    def _add(self, brief: NodePayload) -> None:
         self._nodes[brief.number] = brief
         self._states.update([gpu.verdict.state for gpu in brief.gpus])
         self._reporting += not brief.silent

@@ -13,11 +13,16 @@ from sqlalchemy import Connection, Engine, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from fleet_smi.errors import UsageError
-from fleet_smi.hub.database import credentials_changed, reading, users, writing
-from fleet_smi.model.text import clean
+from fleet_smi.hub.database import (
+    bump_credentials_revision,
+    read_transaction,
+    users,
+    write_transaction,
+)
+from fleet_smi.model.text import sanitize_text
 
 UserRole = Literal["viewer", "admin"]
-LEAST_PASSWORD = 10
+MIN_PASSWORD_LENGTH = 10
 _MOST_PASSWORD = 1024
 _MOST_LETTERS = 64
 
@@ -30,7 +35,7 @@ class User(Struct, frozen=True, kw_only=True):
     created_at: float
 
 
-class Users:
+class UserStore:
     """The people in the database; every call waits for the disk, `verify` for the processor too."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.time) -> None:
@@ -39,26 +44,26 @@ class Users:
         # As OWASP advises for Argon2id; passwords are long, and attempts are limited.
         self._hasher = PasswordHasher(time_cost=2, memory_cost=19 << 10, parallelism=1)
 
-    def all(self) -> list[User]:
+    def list_all(self) -> list[User]:
         """Everybody, by name."""
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             rows = connection.execute(select(users).order_by(users.c.name))
             return [User(name=row.name, role=row.role, created_at=row.created_at) for row in rows]
 
-    def by_name(self, connection: Connection) -> dict[str, tuple[UserRole, str]]:
+    def roles_and_stamps(self, connection: Connection) -> dict[str, tuple[UserRole, str]]:
         """The role of each, and the stamp that their sessions must carry."""
         rows = connection.execute(select(users.c.name, users.c.role, users.c.session_stamp))
         return {row.name: (row.role, row.session_stamp) for row in rows}
 
     def add(self, name: str, password: str, role: UserRole = "viewer") -> None:
         """Let somebody in; raise `UsageError` when they are there already."""
-        if not name or clean(name, _MOST_LETTERS) != name:
+        if not name or sanitize_text(name, _MOST_LETTERS) != name:
             raise UsageError(f"a name has 1 to {_MOST_LETTERS} letters")
         row = {"name": name, "role": role, "created_at": self._clock(), **self._proof(password)}
         try:
-            with writing(self._engine) as connection:
+            with write_transaction(self._engine) as connection:
                 connection.execute(insert(users).values(row))
-                credentials_changed(connection)
+                bump_credentials_revision(connection)
         except IntegrityError:
             raise UsageError(
                 f"{name} is there already; to change it: `fleet-smi hub user password {name}`"
@@ -67,22 +72,22 @@ class Users:
     def set_password(self, name: str, password: str) -> None:
         """Change a password; whoever was logged in by the old one no longer is."""
         proof = self._proof(password)
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             found = connection.execute(update(users).where(users.c.name == name).values(proof))
-            credentials_changed(connection)
+            bump_credentials_revision(connection)
         _refuse_unknown(found.rowcount, name)
 
     def remove(self, name: str) -> None:
         """Let somebody in no longer, from now on."""
-        with writing(self._engine) as connection:
+        with write_transaction(self._engine) as connection:
             found = connection.execute(delete(users).where(users.c.name == name))
-            credentials_changed(connection)
+            bump_credentials_revision(connection)
         _refuse_unknown(found.rowcount, name)
 
-    def verify(self, name: str, password: str) -> bool:
+    def verify_password(self, name: str, password: str) -> bool:
         """Whether that is the password; takes as long for somebody unknown."""
         nobody = self._nobody
-        with reading(self._engine) as connection:
+        with read_transaction(self._engine) as connection:
             known = connection.scalar(select(users.c.password_hash).where(users.c.name == name))
         try:
             self._hasher.verify(known or nobody, _bytes(password))
@@ -95,19 +100,19 @@ class Users:
         return self._hasher.hash(secrets.token_urlsafe(32))
 
     def _proof(self, password: str) -> dict[str, str]:
-        if not LEAST_PASSWORD <= len(password) <= _MOST_PASSWORD:
-            raise UsageError(f"a password has {LEAST_PASSWORD} to {_MOST_PASSWORD} characters")
+        if not MIN_PASSWORD_LENGTH <= len(password) <= _MOST_PASSWORD:
+            raise UsageError(f"a password has {MIN_PASSWORD_LENGTH} to {_MOST_PASSWORD} characters")
         return {
             "password_hash": self._hasher.hash(_bytes(password)),
             "session_stamp": _new_stamp(),
         }
 
 
-def end_sessions(connection: Connection, name: str) -> None:
+def revoke_sessions(connection: Connection, name: str) -> None:
     """Sign somebody out everywhere: no session that there is carries their new stamp."""
     stamped = update(users).where(users.c.name == name).values(session_stamp=_new_stamp())
     connection.execute(stamped)
-    credentials_changed(connection)
+    bump_credentials_revision(connection)
 
 
 def _new_stamp() -> str:

@@ -31,7 +31,7 @@ def _falling(field: str) -> Callable[[JudgedGpu], Any]:
     return key
 
 
-SORTS: dict[str, Callable[[JudgedGpu], Any]] = {
+SORT_KEYS: dict[str, Callable[[JudgedGpu], Any]] = {
     "index": lambda gpu: gpu.index,
     "attention": lambda gpu: _ATTENTION.index(gpu.verdict.state),
     "state": lambda gpu: STATES.index(gpu.verdict.state),
@@ -43,7 +43,7 @@ SORTS: dict[str, Callable[[JudgedGpu], Any]] = {
 }
 
 
-class Arrangement(Struct, frozen=True, kw_only=True):
+class ViewOptions(Struct, frozen=True, kw_only=True):
     """What the user asked to see."""
 
     user: str | None = None
@@ -54,9 +54,9 @@ class Arrangement(Struct, frozen=True, kw_only=True):
 
     def apply(self, view: FleetView) -> FleetView:
         """The part of the fleet that was asked for, sorted within each node."""
-        return replace(view, nodes=tuple(self.nodes(view.nodes)))
+        return replace(view, nodes=tuple(self.apply_to_nodes(view.nodes)))
 
-    def nodes(self, nodes: Iterable[NodeView]) -> Iterator[NodeView]:
+    def apply_to_nodes(self, nodes: Iterable[NodeView]) -> Iterator[NodeView]:
         """The same of these nodes, one after the other."""
         if self == _EVERYTHING:
             yield from nodes
@@ -74,7 +74,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
     def _node(self, node: NodeView) -> NodeView:
         gpus = [self._of_user(gpu) for gpu in node.gpus if self._has_gpu(node, gpu)]
         # Stable: equal GPUs stay in index order.
-        return replace(node, gpus=tuple(sorted(gpus, key=SORTS[self.sort])))
+        return replace(node, gpus=tuple(sorted(gpus, key=SORT_KEYS[self.sort])))
 
     def _has_gpu(self, node: NodeView, gpu: JudgedGpu) -> bool:
         if self.filter is not None and not self.filter.matches(node, gpu):
@@ -96,7 +96,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         )
 
 
-_EVERYTHING = Arrangement()
+_EVERYTHING = ViewOptions()
 
 
 def parse_node_pattern(text: str) -> re.Pattern[str]:

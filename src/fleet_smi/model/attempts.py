@@ -5,28 +5,28 @@ from collections import OrderedDict
 _MOST_NAMES = 4096
 
 
-class Attempts:
+class TokenBucket:
     """A bucket of `burst` tries for each name; the caller brings the time."""
 
-    def __init__(self, *, burst: int = 10, every_seconds: float = 6.0) -> None:
+    def __init__(self, *, burst: int = 10, refill_seconds: float = 6.0) -> None:
         self._burst = burst
-        self._every_seconds = every_seconds
+        self._every_seconds = refill_seconds
         # When each bucket will be full again; who tried last stands last.
         self._full_at: OrderedDict[str, float] = OrderedDict()
 
-    def wait_seconds(self, name: str, now: float) -> float:
+    def acquire(self, key: str, now: float) -> float:
         """Use up one try; how long to wait for one where there is none left, else 0."""
-        full_at = max(now, self._full_at.get(name, now)) + self._every_seconds
+        full_at = max(now, self._full_at.get(key, now)) + self._every_seconds
         wait_seconds = full_at - now - self._burst * self._every_seconds
         if wait_seconds > 0:
             return wait_seconds
-        self._full_at[name] = full_at
-        self._full_at.move_to_end(name)
+        self._full_at[key] = full_at
+        self._full_at.move_to_end(key)
         if len(self._full_at) > _MOST_NAMES:
             self._full_at.popitem(last=False)
         return 0.0
 
-    def give_back(self, name: str) -> None:
+    def refund(self, key: str) -> None:
         """It was no such try."""
-        if name in self._full_at:
-            self._full_at[name] -= self._every_seconds
+        if key in self._full_at:
+            self._full_at[key] -= self._every_seconds

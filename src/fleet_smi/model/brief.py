@@ -10,7 +10,7 @@ from msgspec import Struct
 from fleet_smi.model.fleet import NoteKind, State, Summary
 
 
-class VerdictBrief(Struct, frozen=True, kw_only=True, gc=False):
+class VerdictPayload(Struct, frozen=True, kw_only=True, gc=False):
     """The judgement on one GPU or instance, without words for what moves.
 
     `since` and `idle_since` are times by the hub's clock, in seconds since 1970. `users` is
@@ -29,27 +29,27 @@ class VerdictBrief(Struct, frozen=True, kw_only=True, gc=False):
     notes: tuple[NoteKind, ...] = ()
 
 
-class InstanceBrief(Struct, frozen=True, kw_only=True, gc=False):
+class InstancePayload(Struct, frozen=True, kw_only=True, gc=False):
     """What is to be known of one MIG instance."""
 
     uuid: str
     profile: str | None
     memory_total_mebibytes: int | None
-    verdict: VerdictBrief
+    verdict: VerdictPayload
 
 
-class GpuBrief(Struct, frozen=True, kw_only=True, gc=False):
+class GpuPayload(Struct, frozen=True, kw_only=True, gc=False):
     """What is to be known of one GPU."""
 
     uuid: str
     index: int
     name: str | None
     memory_total_mebibytes: int | None
-    verdict: VerdictBrief
-    instances: tuple[InstanceBrief, ...] = ()
+    verdict: VerdictPayload
+    instances: tuple[InstancePayload, ...] = ()
 
 
-class NodeBrief(Struct, frozen=True, kw_only=True, gc=False):
+class NodePayload(Struct, frozen=True, kw_only=True, gc=False):
     """What is to be known of one node.
 
     `number` is what its figures go by; it means nothing outside one stream. `warnings` counts
@@ -66,10 +66,10 @@ class NodeBrief(Struct, frozen=True, kw_only=True, gc=False):
     warnings: int = 0
     labels: dict[str, str] = {}
     driver_version: str | None = None
-    gpus: tuple[GpuBrief, ...] = ()
+    gpus: tuple[GpuPayload, ...] = ()
 
 
-class Figures(Struct, frozen=True, array_like=True, gc=False):
+class DeviceFigures(Struct, frozen=True, array_like=True, gc=False):
     """The moving figures of one GPU or instance; `None` is not measured."""
 
     busy_percent: int | None
@@ -89,13 +89,13 @@ class NodeFigures(Struct, frozen=True, array_like=True, gc=False):
     heard_at: int | None
     cpu_percent: int | None
     memory_percent: int | None
-    parts: tuple[Figures, ...]
+    parts: tuple[DeviceFigures, ...]
 
 
-class FleetBrief(Struct, frozen=True, kw_only=True):
+class FleetPayload(Struct, frozen=True, kw_only=True):
     """The fleet in brief at one moment; nodes and figures by the numbers of the nodes."""
 
     taken_at: float
     summary: Summary
-    nodes: dict[int, NodeBrief]
+    nodes: dict[int, NodePayload]
     figures: dict[int, NodeFigures]

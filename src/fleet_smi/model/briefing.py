@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from fleet_smi.model.brief import (
-    Figures,
-    GpuBrief,
-    InstanceBrief,
-    NodeBrief,
+    DeviceFigures,
+    GpuPayload,
+    InstancePayload,
     NodeFigures,
-    VerdictBrief,
+    NodePayload,
+    VerdictPayload,
 )
 from fleet_smi.model.fleet import NodeView, State, Verdict
 from fleet_smi.model.people import owners
@@ -20,11 +20,11 @@ _MEBIBYTE_BITS = 20
 _MOST = 1e9
 
 
-def node_brief(number: int, parts: NodeParts, now: float) -> NodeBrief:
+def node_payload(number: int, parts: NodeParts, now: float) -> NodePayload:
     """The facts of a node as it is at this moment."""
     node, verdicts = parts.node, parts.verdicts
     heard_at = _heard_at(node, now) or 0.0
-    return NodeBrief(
+    return NodePayload(
         number=number,
         node_id=node.node_id,
         name=node.name,
@@ -41,24 +41,24 @@ def node_brief(number: int, parts: NodeParts, now: float) -> NodeBrief:
 def node_figures(number: int, parts: NodeParts, now: float) -> NodeFigures:
     """The figures of a node and its GPUs, as they are shown."""
     heard_at, host = _heard_at(parts.node, now), parts.node.host
-    rows: list[Figures] = []
+    rows: list[DeviceFigures] = []
     for gpu, _ in parts.gpus:
         rows.append(_figures(gpu))
         if gpu.instances:
             rows += [
-                Figures(whole(one.busy_percent), mebibytes(one.memory_used_bytes))
+                DeviceFigures(round_finite(one.busy_percent), to_mebibytes(one.memory_used_bytes))
                 for one in gpu.instances
             ]
     return NodeFigures(
         number,
         None if heard_at is None else int(heard_at),
-        whole(host.cpu_percent),
+        round_finite(host.cpu_percent),
         _share(host.memory_used_bytes, host.memory_total_bytes),
         tuple(rows),
     )
 
 
-def everyone(gpu: Gpu) -> tuple[Process, ...] | None:
+def unique_processes(gpu: Gpu) -> tuple[Process, ...] | None:
     """The processes on a GPU and on its instances, each once; `None` when not readable."""
     if not gpu.instances:
         return gpu.processes
@@ -71,25 +71,27 @@ def _heard_at(node: NodeView, now: float) -> float | None:
     return None if node.age_seconds is None else now - node.age_seconds
 
 
-def _gpu(gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict], heard_at: float) -> GpuBrief:
-    return GpuBrief(
+def _gpu(
+    gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict], heard_at: float
+) -> GpuPayload:
+    return GpuPayload(
         uuid=gpu.uuid,
         index=gpu.index,
         name=gpu.name,
-        memory_total_mebibytes=mebibytes(gpu.memory_total_bytes),
-        verdict=_verdict(verdict, everyone(gpu), heard_at),
+        memory_total_mebibytes=to_mebibytes(gpu.memory_total_bytes),
+        verdict=_verdict(verdict, unique_processes(gpu), heard_at),
         instances=_instances(gpu, verdicts, heard_at) if gpu.instances else (),
     )
 
 
 def _instances(
     gpu: Gpu, verdicts: Mapping[str, Verdict], heard_at: float
-) -> tuple[InstanceBrief, ...]:
+) -> tuple[InstancePayload, ...]:
     return tuple(
-        InstanceBrief(
+        InstancePayload(
             uuid=instance.uuid,
             profile=instance.profile,
-            memory_total_mebibytes=mebibytes(instance.memory_total_bytes),
+            memory_total_mebibytes=to_mebibytes(instance.memory_total_bytes),
             verdict=_verdict(verdicts[instance.uuid], instance.processes, heard_at),
         )
         for instance in gpu.instances
@@ -98,11 +100,11 @@ def _instances(
 
 def _verdict(
     verdict: Verdict, processes: Sequence[Process] | None, heard_at: float
-) -> VerdictBrief:
+) -> VerdictPayload:
     state, was, idle = verdict.state, verdict.was, verdict.idle_seconds
-    its_users = users(state, processes)
+    its_users = visible_users(state, processes)
     told = was is not None or (its_users and state in ("busy", "held"))
-    return VerdictBrief(
+    return VerdictPayload(
         state=state,
         since=verdict.since,
         reason=None if told else verdict.reason,
@@ -113,7 +115,7 @@ def _verdict(
     )
 
 
-def users(state: State, processes: Sequence[Process] | None) -> tuple[str, ...] | None:
+def visible_users(state: State, processes: Sequence[Process] | None) -> tuple[str, ...] | None:
     """Who is there, the one with the most memory first; a display on a free GPU is nobody."""
     if state == "free":
         return ()
@@ -124,21 +126,21 @@ def users(state: State, processes: Sequence[Process] | None) -> tuple[str, ...] 
     return owners(processes)
 
 
-def _figures(gpu: Gpu) -> Figures:
-    return Figures(
-        whole(gpu.busy_percent),
-        mebibytes(gpu.memory_used_bytes),
-        whole(gpu.temperature_celsius),
-        whole(gpu.power_watts),
+def _figures(gpu: Gpu) -> DeviceFigures:
+    return DeviceFigures(
+        round_finite(gpu.busy_percent),
+        to_mebibytes(gpu.memory_used_bytes),
+        round_finite(gpu.temperature_celsius),
+        round_finite(gpu.power_watts),
     )
 
 
-def mebibytes(count: int | None) -> int | None:
+def to_mebibytes(count: int | None) -> int | None:
     """Whole mebibytes of bytes."""
     return None if count is None else count >> _MEBIBYTE_BITS
 
 
-def whole(value: float | None) -> int | None:
+def round_finite(value: float | None) -> int | None:
     """The nearest whole number; none where there can be none: not a number, infinite."""
     return round(value) if value is not None and -_MOST < value < _MOST else None
 

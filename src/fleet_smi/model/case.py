@@ -2,14 +2,14 @@
 
 from msgspec import Struct
 
-from fleet_smi.model.crowd import Crowd
+from fleet_smi.model.crowd import ProcessGroup
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.snapshot import Gpu, Instance
 from fleet_smi.model.thresholds import Thresholds
-from fleet_smi.model.window import Seen
+from fleet_smi.model.window import Window
 
 
-class Ruling(Struct, frozen=True, gc=False):
+class RuleResult(Struct, frozen=True, gc=False):
     """What a rule says: a state, why, and for how long its processes have done nothing."""
 
     state: State
@@ -17,7 +17,7 @@ class Ruling(Struct, frozen=True, gc=False):
     idle_seconds: float | None = None
 
 
-class Case(Struct, frozen=True, gc=False):
+class VerdictInput(Struct, frozen=True, gc=False):
     """What is judged: `subject` is `gpu` itself, or one of its instances.
 
     `crowd` is who is on it, and `verdicts` those on the instances when a whole GPU is judged.
@@ -25,19 +25,19 @@ class Case(Struct, frozen=True, gc=False):
 
     subject: Gpu | Instance
     gpu: Gpu
-    seen: Seen
+    window: Window
     now: float
     settings: Thresholds
-    crowd: Crowd
-    verdicts: tuple[Verdict, ...] = ()
+    group: ProcessGroup
+    instance_verdicts: tuple[Verdict, ...] = ()
 
     @property
     def measured(self) -> bool:
         """Whether its utilisation can be told."""
-        return self.seen.measured_at is not None
+        return self.window.measured_at is not None
 
     @property
-    def works_unexplained(self) -> bool:
+    def has_unattributed_load(self) -> bool:
         """Whether it works harder than a display would; by its power where nothing else tells."""
-        seen = self.seen
+        seen = self.window
         return seen.over.load or (seen.measured_at is None and seen.over.power)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleet_smi.model import reasons
 from fleet_smi.model.fleet import Note
-from fleet_smi.model.readings import is_display, is_mps_server, is_windowed, processes_memory
+from fleet_smi.model.readings import is_display, is_mps_server, is_windowed, total_process_memory
 from fleet_smi.model.snapshot import Process
 
 # All of a process that a judgement asks for, but for its start.
@@ -19,7 +19,7 @@ _TRAITS = attrgetter(
 )
 
 
-class Crowd(Struct, frozen=True, kw_only=True, gc=False):
+class ProcessGroup(Struct, frozen=True, kw_only=True, gc=False):
     """The processes of one sample, seen as one; MPS servers count for nobody.
 
     `pids` is `None` when they could not be read. Somebody `computes` who is no display, and
@@ -45,41 +45,43 @@ class Crowd(Struct, frozen=True, kw_only=True, gc=False):
         return self.pids is not None and not self.pids
 
     @property
-    def deserted(self) -> bool:
+    def unoccupied(self) -> bool:
         """Whether they could be read and nobody is there: at most an MPS server."""
         return self.pids is not None and not self.somebody
 
 
-NOBODY = Crowd()
-UNREAD = Crowd(pids=None, memory_bytes=None)
+EMPTY_GROUP = ProcessGroup()
+UNREADABLE_GROUP = ProcessGroup(pids=None, memory_bytes=None)
 
 
-def crowd_of(processes: tuple[Process, ...] | None, known: Crowd = NOBODY) -> Crowd:
+def summarize_processes(
+    processes: tuple[Process, ...] | None, previous: ProcessGroup = EMPTY_GROUP
+) -> ProcessGroup:
     """What these processes are together: the crowd already `known` where nothing changed."""
     if not processes:
-        return UNREAD if processes is None else NOBODY
+        return UNREADABLE_GROUP if processes is None else EMPTY_GROUP
     traits = tuple(map(_TRAITS, processes))
-    return known if traits == known.traits else _gathered(processes, traits)
+    return previous if traits == previous.traits else _gathered(processes, traits)
 
 
-def _gathered(processes: tuple[Process, ...], traits: tuple[object, ...]) -> Crowd:
-    members = members_of(processes)
+def _gathered(processes: tuple[Process, ...], traits: tuple[object, ...]) -> ProcessGroup:
+    members = without_mps_servers(processes)
     named = _named(members)
-    return Crowd(
+    return ProcessGroup(
         traits=traits,
         pids=frozenset([process.pid for process in processes]),
         somebody=bool(members),
         computes=not all(map(is_display, members)),
         living=any(process.condition is None for process in members),
         windowed=any(map(is_windowed, members)),
-        name=reasons.who(named) if named else "",
-        named_memory_bytes=processes_memory(named),
-        memory_bytes=processes_memory(processes),
+        name=reasons.describe_owners(named) if named else "",
+        named_memory_bytes=total_process_memory(named),
+        memory_bytes=total_process_memory(processes),
         notes=_notes(members) if len(members) > 1 else (),
     )
 
 
-def members_of(processes: Iterable[Process] | None) -> list[Process]:
+def without_mps_servers(processes: Iterable[Process] | None) -> list[Process]:
     """Those who are somebody: all but MPS servers."""
     return [one for one in processes or () if not is_mps_server(one)]
 

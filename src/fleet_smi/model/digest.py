@@ -6,8 +6,8 @@ from datetime import datetime
 from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, State
-from fleet_smi.model.history import Gap, Job, Moment, Ribbon, Sums, Usage, Usages
-from fleet_smi.model.text import natural
+from fleet_smi.model.history import Gap, Job, Ribbon, RibbonPoint, Sums, Usage, Usages
+from fleet_smi.model.text import natural_sort_key
 
 HOUR_SECONDS = 3600.0
 _JOULES = 3.6e6  # a kilowatt-hour
@@ -32,7 +32,7 @@ class Price(Struct, frozen=True, kw_only=True):
     currency: str = ""
 
 
-class Digest(Struct, frozen=True, kw_only=True):
+class UsageReport(Struct, frozen=True, kw_only=True):
     """What a report tells.
 
     `heard` is how much of the time nodes were heard, as a share of the time of their GPUs; of
@@ -58,24 +58,24 @@ class Digest(Struct, frozen=True, kw_only=True):
         return None if self.price is None else kilowatt_hours(sums) * self.price.per_kwh
 
 
-def digest(
+def build_usage_report(
     usages: Usages,
     gpus: Usages,
     fleet: FleetView,
     ribbon: Ribbon,
     jobs: Iterable[Job] | None,
     *,
-    local: Callable[[float], datetime],
+    to_local_time: Callable[[float], datetime],
     price: Price | None = None,
-) -> Digest:
+) -> UsageReport:
     """All answers about one range, put together.
 
     `gpus` are the usages of each GPU by its UUID, and `fleet` is how things stood at the end:
     it has the GPUs that nobody had, too. Where there are too many jobs to tell, they are `None`.
     """
-    return Digest(
+    return UsageReport(
         usages=usages,
-        hours=hours_of_day(ribbon.moments, local),
+        hours=hours_of_day(ribbon.moments, to_local_time),
         least_used=_least_used(gpus, fleet.nodes),
         waste=None if jobs is None else _waste(jobs),
         heard=_heard(usages, fleet),
@@ -100,7 +100,13 @@ def _least_used(gpus: Usages, nodes: Iterable[NodeView]) -> tuple[Usage, ...]:
         for gpu in node.gpus
         for name, uuid in _parts(f"{node.name}:{gpu.index}", gpu)
     ]
-    found.sort(key=lambda row: (_worked_seconds(row.sums), row.sums.gpu_seconds, natural(row.name)))
+    found.sort(
+        key=lambda row: (
+            _worked_seconds(row.sums),
+            row.sums.gpu_seconds,
+            natural_sort_key(row.name),
+        )
+    )
     return tuple(found[:_LEAST_USED])
 
 
@@ -115,7 +121,7 @@ def _worked_seconds(sums: Sums) -> float:
     return sums.busy_seconds + max(0.0, sums.gpu_seconds - sums.measured_seconds)
 
 
-def total(sums: Iterable[Sums]) -> Sums:
+def add_sums(sums: Iterable[Sums]) -> Sums:
     """Sums added up."""
     every = tuple(sums)
     if len(every) == 1:
@@ -145,13 +151,13 @@ def share_percent(part: float, whole: float) -> float | None:
 
 
 def hours_of_day(
-    moments: Iterable[Moment], local: Callable[[float], datetime]
+    moments: Iterable[RibbonPoint], to_local_time: Callable[[float], datetime]
 ) -> tuple[HourOfDay, ...]:
     """The mean of all moments in each hour of the day in which any was known."""
-    found: dict[int, list[Moment]] = {}
+    found: dict[int, list[RibbonPoint]] = {}
     for moment in moments:
         if moment.nodes_reporting:
-            found.setdefault(local(moment.at).hour, []).append(moment)
+            found.setdefault(to_local_time(moment.at).hour, []).append(moment)
     return tuple(
         HourOfDay(
             hour=hour,

@@ -7,14 +7,14 @@ the same. The moving figures of a silent node are of another time: they are not 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
-from fleet_smi.model.briefing import everyone, mebibytes, users, whole
+from fleet_smi.model.briefing import round_finite, to_mebibytes, unique_processes, visible_users
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView
 from fleet_smi.model.units import MIB
 
 TextKey = Literal["word", "state", "node", "model", "user", "label", "why", "driver", "gpu", "uuid"]
 FigureKey = Literal["mem", "used", "total", "load", "temp", "power", "idle"]
-Figure = Callable[[NodeView, JudgedGpu], float | None]
-Texts = Callable[[NodeView, JudgedGpu], Iterable[str]]
+FigureGetter = Callable[[NodeView, JudgedGpu], float | None]
+TextGetter = Callable[[NodeView, JudgedGpu], Iterable[str]]
 
 
 def _known(*texts: str | None) -> list[str]:
@@ -22,7 +22,7 @@ def _known(*texts: str | None) -> list[str]:
 
 
 def _users(gpu: JudgedGpu) -> tuple[str, ...]:
-    return users(gpu.verdict.state, everyone(gpu)) or ()
+    return visible_users(gpu.verdict.state, unique_processes(gpu)) or ()
 
 
 def _parts(gpu: JudgedGpu) -> tuple[JudgedGpu | JudgedInstance, ...]:
@@ -34,7 +34,7 @@ def _labels(node: NodeView) -> list[str]:
 
 
 def _bytes(count: int | None) -> int | None:
-    shown = mebibytes(count)
+    shown = to_mebibytes(count)
     return None if shown is None else shown * MIB
 
 
@@ -43,11 +43,11 @@ def _free_bytes(gpu: JudgedGpu) -> int | None:
     return None if total is None or used is None or used > total else total - used
 
 
-def _moving(figure: Callable[[JudgedGpu], float | None]) -> Figure:
+def _moving(figure: Callable[[JudgedGpu], float | None]) -> FigureGetter:
     return lambda node, gpu: None if node.silent else figure(gpu)
 
 
-TEXTS: Mapping[TextKey, Texts] = {
+TEXT_GETTERS: Mapping[TextKey, TextGetter] = {
     "word": lambda node, gpu: (*_known(node.name, gpu.name), *_users(gpu)),
     "state": lambda _, gpu: [part.verdict.state for part in _parts(gpu)],
     "node": lambda node, _: (node.name,),
@@ -59,12 +59,12 @@ TEXTS: Mapping[TextKey, Texts] = {
     "gpu": lambda _, gpu: (str(gpu.index),),
     "uuid": lambda _, gpu: [part.uuid for part in _parts(gpu)],
 }
-FIGURES: Mapping[FigureKey, Figure] = {
+FIGURE_GETTERS: Mapping[FigureKey, FigureGetter] = {
     "mem": _moving(_free_bytes),
     "used": _moving(lambda gpu: _bytes(gpu.memory_used_bytes)),
     "total": lambda _, gpu: _bytes(gpu.memory_total_bytes),
-    "load": _moving(lambda gpu: whole(gpu.busy_percent)),
-    "temp": _moving(lambda gpu: whole(gpu.temperature_celsius)),
-    "power": _moving(lambda gpu: whole(gpu.power_watts)),
-    "idle": _moving(lambda gpu: whole(gpu.verdict.idle_seconds)),
+    "load": _moving(lambda gpu: round_finite(gpu.busy_percent)),
+    "temp": _moving(lambda gpu: round_finite(gpu.temperature_celsius)),
+    "power": _moving(lambda gpu: round_finite(gpu.power_watts)),
+    "idle": _moving(lambda gpu: round_finite(gpu.verdict.idle_seconds)),
 }

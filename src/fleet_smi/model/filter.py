@@ -12,13 +12,13 @@ from typing import Literal, cast
 from msgspec import Struct
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.facts import FIGURES, TEXTS, FigureKey, TextKey
+from fleet_smi.model.facts import FIGURE_GETTERS, TEXT_GETTERS, FigureKey, TextKey
 from fleet_smi.model.fleet import STATES, JudgedGpu, NodeView
 from fleet_smi.model.units import parse_duration, parse_size
 
 Operator = Literal[":", "<", "<=", ">", ">="]
-MOST_CHARACTERS = 1000
-KEYS: tuple[str, ...] = (*[key for key in TEXTS if key != "word"], *FIGURES)
+MAX_FILTER_LENGTH = 1000
+FILTER_KEYS: tuple[str, ...] = (*[key for key in TEXT_GETTERS if key != "word"], *FIGURE_GETTERS)
 
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _KEYED = re.compile(r"(?P<key>[A-Za-z_]+)(?P<sign>:|<=|>=|<|>|=)(?P<value>.*)", re.DOTALL)
@@ -55,9 +55,9 @@ class Term(Struct, frozen=True, kw_only=True):
 
     def _fits(self, node: NodeView, gpu: JudgedGpu) -> bool:
         if self.bound is not None:
-            figure = FIGURES[cast("FigureKey", self.key)](node, gpu)
+            figure = FIGURE_GETTERS[cast("FigureKey", self.key)](node, gpu)
             return figure is not None and _COMPARE[self.op](figure, self.bound)
-        texts = [text.lower() for text in TEXTS[cast("TextKey", self.key)](node, gpu)]
+        texts = [text.lower() for text in TEXT_GETTERS[cast("TextKey", self.key)](node, gpu)]
         return any(_is_like(text, value) for value in self.values for text in texts)
 
 
@@ -71,10 +71,10 @@ class Filter(Struct, frozen=True):
         return all(term.matches(node, gpu) for term in self.terms)
 
 
-def parse(text: str) -> Filter:
+def parse_filter(text: str) -> Filter:
     """The filter that a text means; a `UsageError` names the word that makes no sense."""
-    if len(text) > MOST_CHARACTERS:
-        raise UsageError(f"a filter has at most {MOST_CHARACTERS} characters")
+    if len(text) > MAX_FILTER_LENGTH:
+        raise UsageError(f"a filter has at most {MAX_FILTER_LENGTH} characters")
     if text.count('"') % 2:
         raise UsageError('a quote (") is not closed')
     return Filter(tuple(_term(word) for word in _WORD.findall(text)))
@@ -87,12 +87,12 @@ def _term(word: str) -> Term:
         key, values = _bare(word, body)
         return Term(key=key, op=":", values=values, negated=negated)
     name, sign, value = keyed["key"].lower(), keyed["sign"], keyed["value"]
-    if name in FIGURES:
+    if name in FIGURE_GETTERS:
         bound = _bound(word, name, sign, value)
         op, figure = cast("Operator", sign), cast("FigureKey", name)
         return Term(key=figure, op=op, bound=bound, negated=negated)
-    if name not in KEYS:
-        label = f"; a label is label:{body}" if sign == "=" else _nearest(name, KEYS)
+    if name not in FILTER_KEYS:
+        label = f"; a label is label:{body}" if sign == "=" else _nearest(name, FILTER_KEYS)
         raise UsageError(f"{word!r}: there is no key {name!r}{label}")
     if sign != ":":
         raise UsageError(f"{word!r}: {name} is no number; write {name}:{value or '…'}")

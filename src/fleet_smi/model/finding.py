@@ -4,13 +4,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-FindingStatus = Literal["PASS", "WARN", "FAIL", "SKIP"]
+DoctorStatus = Literal["PASS", "WARN", "FAIL", "SKIP"]
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class DoctorResult(Struct, frozen=True, kw_only=True):
     """The result of one check; `id` is stable ("nvidia.driver"), `words` are for people."""
 
     id: str
-    status: FindingStatus
+    status: DoctorStatus
     words: str
     remedy: str | None = None

@@ -10,7 +10,7 @@ from msgspec import Struct
 from fleet_smi.model.fleet import State
 from fleet_smi.model.snapshot import Vendor
 
-NOBODY = ""
+NO_USER = ""
 """The `user` of time in which nobody was on a GPU."""
 
 
@@ -97,13 +97,13 @@ class GpuOccupancies(Struct, frozen=True, kw_only=True):
     occupancies: tuple[Occupancy, ...]
 
 
-class Run(Struct, frozen=True, kw_only=True, gc=False):
+class StripRun(Struct, frozen=True, kw_only=True, gc=False):
     """Neighbouring columns of a heat strip that look alike; `others` shared it with `user`."""
 
     start: float
     end: float
     state: State
-    user: str = NOBODY
+    user: str = NO_USER
     others: int = 0
     busy_percent: float | None = None
 
@@ -112,7 +112,7 @@ class Strip(Struct, frozen=True, kw_only=True):
     """One GPU as a row of a heat strip."""
 
     gpu: GpuOfNode
-    runs: tuple[Run, ...]
+    runs: tuple[StripRun, ...]
 
 
 class Strips(Struct, frozen=True, kw_only=True):
@@ -169,7 +169,7 @@ class Usages(Struct, frozen=True, kw_only=True):
     """The GPU-seconds in each state, those of nobody among them."""
 
 
-class Moment(Struct, frozen=True, kw_only=True, gc=False):
+class RibbonPoint(Struct, frozen=True, kw_only=True, gc=False):
     """The whole fleet at one minute: how many GPUs stood how, and how many nodes said so."""
 
     at: float
@@ -191,7 +191,7 @@ class Ribbon(Struct, frozen=True, kw_only=True):
 
     start: float
     end: float
-    moments: tuple[Moment, ...]
+    moments: tuple[RibbonPoint, ...]
     gaps: tuple[Gap, ...] = ()
 
 

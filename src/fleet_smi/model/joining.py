@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from fleet_smi.errors import CollectError, Mismatch, NotAnswering
-from fleet_smi.model.snapshot import REMEDY_OF_SILENCE, Fault, FaultKind, Gpu, Host, Process
+from fleet_smi.errors import CollectError, DriverMismatch, NotAnswering
+from fleet_smi.model.snapshot import NOT_ANSWERING_REMEDY, Fault, FaultKind, Gpu, Host, Process
 
 
 def all_processes(gpu: Gpu) -> Iterable[Process]:
@@ -15,21 +15,21 @@ def all_processes(gpu: Gpu) -> Iterable[Process]:
         yield from instance.processes or ()
 
 
-def with_people(gpu: Gpu, people: dict[int, Process]) -> Gpu:
+def with_process_details(gpu: Gpu, details: dict[int, Process]) -> Gpu:
     """Join owners and commands to the pids that the driver named."""
     if not (gpu.processes or gpu.instances):
         return gpu
     return replace(
         gpu,
-        processes=_named(gpu.processes, people),
+        processes=_named(gpu.processes, details),
         instances=tuple(
-            replace(instance, processes=_named(instance.processes, people))
+            replace(instance, processes=_named(instance.processes, details))
             for instance in gpu.instances
         ),
     )
 
 
-def with_shared_memory(gpu: Gpu, host: Host) -> Gpu:
+def with_host_memory(gpu: Gpu, host: Host) -> Gpu:
     """A device without memory of its own has the host's."""
     if not gpu.memory_shared or gpu.memory_total_bytes is not None:
         return gpu
@@ -40,7 +40,7 @@ def with_shared_memory(gpu: Gpu, host: Host) -> Gpu:
     )
 
 
-def with_own_uuid(gpu: Gpu, node_id: str) -> Gpu:
+def with_node_scoped_uuid(gpu: Gpu, node_id: str) -> Gpu:
     """A device without a UUID goes by its place, which is its own only with the node's id."""
     return replace(gpu, uuid=f"{gpu.uuid}@{node_id}") if gpu.uuid_is_made else gpu
 
@@ -49,16 +49,16 @@ def fault_kind(error: CollectError) -> FaultKind:
     """What a failed reading means for the devices that it should have read."""
     if isinstance(error, NotAnswering):
         return "not_answering"
-    return "mismatch" if isinstance(error, Mismatch) else "unreadable"
+    return "mismatch" if isinstance(error, DriverMismatch) else "unreadable"
 
 
-def fault_of(error: CollectError) -> Fault:
+def fault_from_error(error: CollectError) -> Fault:
     """The same, as the fault of one of these devices."""
     if isinstance(error, NotAnswering):
         return Fault(
             kind="not_answering",
             detail="driver not answering",
-            remedy=REMEDY_OF_SILENCE,
+            remedy=NOT_ANSWERING_REMEDY,
             since=error.since,
         )
     return Fault(kind=fault_kind(error), detail=str(error))

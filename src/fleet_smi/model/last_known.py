@@ -3,15 +3,15 @@
 from msgspec.structs import replace
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
-from fleet_smi.model.verdict import silenced
-from fleet_smi.model.views import summary_of
+from fleet_smi.model.verdict import apply_silence
+from fleet_smi.model.views import summarize_nodes
 
 
-def last_known(view: FleetView, later_seconds: float) -> FleetView:
+def mark_all_silent(view: FleetView, elapsed_seconds: float) -> FleetView:
     """The view, so much later, with every node silent: none of its GPUs is known to be free."""
-    now = view.taken_at + later_seconds
-    nodes = tuple(_silent(node, later_seconds, now) for node in view.nodes)
-    return FleetView(taken_at=now, summary=summary_of(nodes), nodes=nodes)
+    now = view.taken_at + elapsed_seconds
+    nodes = tuple(_silent(node, elapsed_seconds, now) for node in view.nodes)
+    return FleetView(taken_at=now, summary=summarize_nodes(nodes), nodes=nodes)
 
 
 def _silent(node: NodeView, later_seconds: float, now: float) -> NodeView:
@@ -24,8 +24,8 @@ def _silent(node: NodeView, later_seconds: float, now: float) -> NodeView:
 
 def _gpu(gpu: JudgedGpu, age: float, since: float) -> JudgedGpu:
     instances = tuple(_instance(one, age, since) for one in gpu.instances)
-    return replace(gpu, verdict=silenced(gpu.verdict, gpu, age, since), instances=instances)
+    return replace(gpu, verdict=apply_silence(gpu.verdict, gpu, age, since), instances=instances)
 
 
 def _instance(one: JudgedInstance, age: float, since: float) -> JudgedInstance:
-    return replace(one, verdict=silenced(one.verdict, one, age, since))
+    return replace(one, verdict=apply_silence(one.verdict, one, age, since))

@@ -8,7 +8,7 @@ _FIRST = 1 << 31  # Linux has no pid above 4,194,304
 _COUNT = 1 << 30
 
 
-def made_pid(*traits: str | int | None) -> int:
+def synthetic_pid(*traits: str | int | None) -> int:
     """The number for a process of which this is known; other traits have another number."""
     from zlib import crc32  # most commands never need it
 

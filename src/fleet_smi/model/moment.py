@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 from fleet_smi.model.units import parse_duration
 
 _EPOCH = re.compile(r"@?([0-9]{9,11}(?:\.[0-9]{1,6})?)")
@@ -47,7 +47,7 @@ def parse_since(text: str, now: float, zone: tzinfo | None = None) -> float:
     return parse_moment(f"-{said}" if _LENGTH.fullmatch(said) else said, now, zone)
 
 
-def for_another_clock(text: str, now: float, zone: tzinfo | None = None) -> str:
+def to_remote_moment(text: str, now: float, zone: tzinfo | None = None) -> str:
     """The same for another machine: what counts back from now, counts by that one's clock."""
     said = text.strip().lower()
     at = parse_since(said, now, zone)
@@ -110,4 +110,4 @@ def _been(at: float, text: str, now: float) -> float:
 
 
 def _shown(text: str) -> str:
-    return repr(clean(text, _LONGEST_SAID))
+    return repr(sanitize_text(text, _LONGEST_SAID))

@@ -8,7 +8,7 @@ from fleet_smi.model.fleet import NodeView
 _ENOUGH_OF_AN_ID = 8
 
 
-def names_of(nodes: Sequence[NodeView]) -> dict[str, str]:
+def unique_node_names(nodes: Sequence[NodeView]) -> dict[str, str]:
     """What each node is called, by its id: its name, or "gpu01~10.0.0.2:1080" beside a namesake."""
     counts = Counter([node.name for node in nodes])
     return {

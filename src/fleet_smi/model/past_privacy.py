@@ -5,18 +5,20 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from fleet_smi.model.history import GpuOccupancies, GpuPeriods, Holder, Job, JobPart, Occupancy
-from fleet_smi.model.privacy import Commands
+from fleet_smi.model.privacy import CommandVisibility
 
 
-def periods_shown(rows: Iterable[GpuPeriods], commands: Commands) -> tuple[GpuPeriods, ...]:
+def mask_period_commands(
+    rows: Iterable[GpuPeriods], visibility: CommandVisibility
+) -> tuple[GpuPeriods, ...]:
     """How GPUs stood, with as much of the command lines as may be seen."""
-    if commands == "full":
+    if visibility == "full":
         return tuple(rows)
     return tuple(
         replace(
             row,
             periods=tuple(
-                replace(period, holders=tuple(_holder(one, commands) for one in period.holders))
+                replace(period, holders=tuple(_holder(one, visibility) for one in period.holders))
                 if period.holders
                 else period
                 for period in row.periods
@@ -26,35 +28,35 @@ def periods_shown(rows: Iterable[GpuPeriods], commands: Commands) -> tuple[GpuPe
     )
 
 
-def occupancies_shown(
-    rows: Iterable[GpuOccupancies], commands: Commands
+def mask_occupancy_commands(
+    rows: Iterable[GpuOccupancies], visibility: CommandVisibility
 ) -> tuple[GpuOccupancies, ...]:
     """Who was on GPUs, with as much of the command lines as may be seen."""
-    if commands == "full":
+    if visibility == "full":
         return tuple(rows)
     return tuple(
-        replace(row, occupancies=tuple(_occupancy(one, commands) for one in row.occupancies))
+        replace(row, occupancies=tuple(_occupancy(one, visibility) for one in row.occupancies))
         for row in rows
     )
 
 
-def job_shown(job: Job, commands: Commands) -> Job:
+def mask_job_commands(job: Job, visibility: CommandVisibility) -> Job:
     """A job with its command line, the name of its program, or neither."""
-    if commands == "full":
+    if visibility == "full":
         return job
-    parts = tuple(_part(part, commands) for part in job.parts)
+    parts = tuple(_part(part, visibility) for part in job.parts)
     name = parts[0].occupancy.holder.name if parts else None
     return replace(job, command=name, parts=parts)
 
 
-def _part(part: JobPart, commands: Commands) -> JobPart:
+def _part(part: JobPart, commands: CommandVisibility) -> JobPart:
     return replace(part, occupancy=_occupancy(part.occupancy, commands))
 
 
-def _occupancy(occupancy: Occupancy, commands: Commands) -> Occupancy:
+def _occupancy(occupancy: Occupancy, commands: CommandVisibility) -> Occupancy:
     return replace(occupancy, holder=_holder(occupancy.holder, commands))
 
 
-def _holder(holder: Holder, commands: Commands) -> Holder:
+def _holder(holder: Holder, commands: CommandVisibility) -> Holder:
     name = holder.name if commands == "name" else None
     return replace(holder, command=None, name=name)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 _ADDRESS = r"(?:([0-9A-F]{1,8}):)?([0-9A-F]{1,2}):([0-9A-F]{1,2})(?:\.([0-7]))?"
 
 
-def normal_pci(text: str) -> str | None:
+def normalize_pci_address(text: str) -> str | None:
     """Return the address as "00000000:04:00.0", upper case, or `None` when it is not one."""
     match = re.fullmatch(_ADDRESS, text.strip().upper())
     if match is None:
@@ -17,7 +17,7 @@ def normal_pci(text: str) -> str | None:
     return f"{domain or '':0>8}:{bus:0>2}:{device:0>2}.{function or '0'}"
 
 
-def known_by(candidates: Iterable[str | None], taken: set[str]) -> str:
+def first_unused_id(candidates: Iterable[str | None], taken: set[str]) -> str:
     """Return the first id that is known and not another's: partitions of a card share one."""
     chosen = next(c for c in candidates if c is not None and c not in taken)
     taken.add(chosen)

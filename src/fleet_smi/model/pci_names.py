@@ -48,6 +48,6 @@ def pci_name(pci_id: str) -> str | None:
     return _NAMES.get(pci_id.lower())
 
 
-def is_in_a_processor(pci_id: str) -> bool:
+def is_integrated_gpu(pci_id: str) -> bool:
     """Say whether the id is known to be of a GPU that lives in the host's memory."""
     return pci_id.lower() in _IN_A_PROCESSOR

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
-from fleet_smi.model.readings import is_display, is_mps_server, processes_memory
+from fleet_smi.model.readings import is_display, is_mps_server, total_process_memory
 from fleet_smi.model.snapshot import Process
 
-UNSEEN = "(unseen)"
+HIDDEN_USER = "(unseen)"
 _TAKEN = ("busy", "held", "ghost")
 
 
@@ -39,26 +39,26 @@ class Person(Struct, frozen=True, kw_only=True):
     since: float | None
 
 
-def people(view: FleetView) -> tuple[Person, ...]:
+def people_in_view(view: FleetView) -> tuple[Person, ...]:
     """Everyone who holds a GPU of a node that reports, those with the most GPUs first."""
-    return holders(holdings(view))
+    return people_from_holdings(holdings_in_view(view))
 
 
-def holders(held: Iterable[Holding]) -> tuple[Person, ...]:
+def people_from_holdings(holdings: Iterable[Holding]) -> tuple[Person, ...]:
     """Everyone who has a part of this, those with the most GPUs first."""
     by_user: dict[str, list[Holding]] = {}
-    for holding in held:
+    for holding in holdings:
         by_user.setdefault(holding.user, []).append(holding)
     everyone = (_person(user, theirs) for user, theirs in by_user.items())
     return tuple(sorted(everyone, key=lambda one: (not one.seen, -one.gpus, one.user)))
 
 
-def holdings(view: FleetView) -> tuple[Holding, ...]:
+def holdings_in_view(view: FleetView) -> tuple[Holding, ...]:
     """Every person's part of every GPU, in the fleet's order."""
-    return tuple(holding for node in view.nodes for holding in holdings_on(node))
+    return tuple(holding for node in view.nodes for holding in node_holdings(node))
 
 
-def holdings_on(node: NodeView) -> list[Holding]:
+def node_holdings(node: NodeView) -> list[Holding]:
     """Every person's part of every GPU of a node, which must report."""
     gpus = () if node.silent else node.gpus
     return [holding for gpu in gpus for holding in _holdings(node, gpu)]
@@ -67,8 +67,8 @@ def holdings_on(node: NodeView) -> list[Holding]:
 def owners(processes: Iterable[Process]) -> tuple[str, ...]:
     """The users who can be seen, the one with the most memory first."""
     memory: dict[str, int] = {}
-    for process in workers(processes):
-        if (user := owner(process)) != UNSEEN:
+    for process in compute_or_all_processes(processes):
+        if (user := owner(process)) != HIDDEN_USER:
             memory[user] = memory.get(user, 0) + (process.gpu_memory_bytes or 0)
     return tuple(sorted(memory, key=lambda user: (-memory[user], user)))
 
@@ -77,10 +77,10 @@ def owner(process: Process) -> str:
     """Whose process it is, as well as that can be told."""
     if process.user:
         return process.user
-    return UNSEEN if process.uid is None else f"uid {process.uid}"
+    return HIDDEN_USER if process.uid is None else f"uid {process.uid}"
 
 
-def workers(processes: Iterable[Process]) -> tuple[Process, ...]:
+def compute_or_all_processes(processes: Iterable[Process]) -> tuple[Process, ...]:
     """The processes that compute, or all of them when none does: a display is nobody's job."""
     everything = tuple(processes)
     return tuple(one for one in everything if not _is_service(one)) or everything
@@ -119,10 +119,10 @@ def _holdings_of_part(
     if part.verdict.state not in _TAKEN:
         return
     by_user: dict[str, list[Process]] = {}
-    for process in workers(processes):
+    for process in compute_or_all_processes(processes):
         by_user.setdefault(owner(process), []).append(process)
     if not by_user and part.verdict.state != "ghost":
-        by_user[UNSEEN] = []
+        by_user[HIDDEN_USER] = []
     for user, theirs in by_user.items():
         idle = part.verdict.state == "held"
         yield Holding(
@@ -140,7 +140,7 @@ def _holdings_of_part(
 def _memory(part: JudgedGpu | JudgedInstance, theirs: list[Process]) -> int | None:
     if not theirs:
         return part.memory_used_bytes
-    return processes_memory(theirs)
+    return total_process_memory(theirs)
 
 
 def _busy(part: JudgedGpu | JudgedInstance, theirs: list[Process], *, alone: bool) -> float | None:
@@ -174,7 +174,7 @@ def _person(user: str, theirs: list[Holding]) -> Person:
     starts = [process.started_at for one in theirs for process in one.processes]
     return Person(
         user=user,
-        seen=user != UNSEEN,
+        seen=user != HIDDEN_USER,
         gpus=len(theirs),
         nodes=tuple(dict.fromkeys(holding.node.name for holding in theirs)),
         memory_bytes=_total(holding.memory_bytes for holding in theirs),

@@ -50,7 +50,7 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 
 
-def plausible(field: str, value: Number | None, unread: dict[str, str]) -> Number | None:
+def check_range(field: str, value: Number | None, unread: dict[str, str]) -> Number | None:
     """Return `value`, or `None` with the reason in `unread` when `field` cannot be that."""
     if value is None:
         return None
@@ -62,25 +62,25 @@ def plausible(field: str, value: Number | None, unread: dict[str, str]) -> Numbe
     return None
 
 
-def plausible_temperature(
+def check_temperature(
     value: Number | None, busy_percent: float | None, unread: dict[str, str]
 ) -> Number | None:
     """Check a temperature, knowing how busy the device is: −1 °C under load is a sentinel."""
     if value == -1 and busy_percent:
         unread["temperature_celsius"] = "out of range: -1 under load"
         return None
-    return plausible("temperature_celsius", value, unread)
+    return check_range("temperature_celsius", value, unread)
 
 
-def plausible_memory(used: int | None, total: int | None, unread: dict[str, str]) -> int | None:
+def check_memory_used(used: int | None, total: int | None, unread: dict[str, str]) -> int | None:
     """Check the memory used, knowing how much there is."""
     if used is not None and total is not None and used > total:
         unread["memory_used_bytes"] = "out of range: more than there is"
         return None
-    return plausible("memory_used_bytes", used, unread)
+    return check_range("memory_used_bytes", used, unread)
 
 
-def checked(fields: dict[str, Any], unread: dict[str, str]) -> dict[str, Any]:
+def check_fields(fields: dict[str, Any], unread: dict[str, str]) -> dict[str, Any]:
     """Return the fields of a `Gpu`, without what cannot be true."""
     known = dict(fields)
     for name, value in fields.items():
@@ -88,14 +88,14 @@ def checked(fields: dict[str, Any], unread: dict[str, str]) -> dict[str, Any]:
             low, high = RANGES[name]
             # Nearly all are: a call for each would be most of the cost.
             if not low <= value <= high:
-                known[name] = plausible(name, value, unread)
+                known[name] = check_range(name, value, unread)
     if "memory_used_bytes" in known:
         used, total = known["memory_used_bytes"], known.get("memory_total_bytes")
-        known["memory_used_bytes"] = plausible_memory(used, total, unread)
+        known["memory_used_bytes"] = check_memory_used(used, total, unread)
     return known
 
 
-def first(*values: Any) -> Any:
+def first_known(*values: Any) -> Any:
     """Return the first that is known."""
     return next((value for value in values if value is not None), None)
 

@@ -3,49 +3,51 @@
 from collections.abc import Callable
 
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, State
-from fleet_smi.model.readings import memory_level, percent, total_memory, used_memory
+from fleet_smi.model.readings import memory_level, total_memory, used_memory, valid_percent
 from fleet_smi.model.thresholds import Thresholds
 
-Judged = JudgedGpu | JudgedInstance
+JudgedDevice = JudgedGpu | JudgedInstance
 
 _NEVER: tuple[State, ...] = ("broken", "unknown", "leased")
 
 
-Policy = Callable[[Judged, float, Thresholds], bool]
+Policy = Callable[[JudgedDevice, float, Thresholds], bool]
 """Whether it is offered, told how many percent of memory may be used, and the thresholds."""
 
 
-def is_offered(judged: Judged, policy: str, max_used_percent: float, settings: Thresholds) -> bool:
+def is_offered(
+    judged: JudgedDevice, policy: str, max_used_percent: float, settings: Thresholds
+) -> bool:
     """Whether a policy offers it; none offers what is broken, unknown or leased."""
     if judged.verdict.state in _NEVER:
         return False
     return POLICIES[policy](judged, max_used_percent, settings)
 
 
-def _free(judged: Judged, _percent: float, _settings: Thresholds) -> bool:
+def _free(judged: JudgedDevice, _percent: float, _settings: Thresholds) -> bool:
     return judged.verdict.state == "free"
 
 
-def _no_process(judged: Judged, _percent: float, _settings: Thresholds) -> bool:
+def _no_process(judged: JudgedDevice, _percent: float, _settings: Thresholds) -> bool:
     processes = judged.processes
     return processes is not None and all(one.kind == "graphics" for one in processes)
 
 
-def _memory(judged: Judged, max_used_percent: float, _settings: Thresholds) -> bool:
+def _memory(judged: JudgedDevice, max_used_percent: float, _settings: Thresholds) -> bool:
     used, total = used_memory(judged), total_memory(judged)
     if used is None or total is None:
         return False
     return used * 100 <= max_used_percent * total
 
 
-def _load(judged: Judged, _percent: float, _settings: Thresholds) -> bool:
+def _load(judged: JudgedDevice, _percent: float, _settings: Thresholds) -> bool:
     if isinstance(judged, JudgedInstance) or judged.processes is None or judged.processes:
         return False
-    load, memory = percent(judged.busy_percent), percent(judged.memory_busy_percent)
+    load, memory = valid_percent(judged.busy_percent), valid_percent(judged.memory_busy_percent)
     return load is not None and load < 5 and memory is not None and memory <= 2
 
 
-def _context(judged: Judged, _percent: float, settings: Thresholds) -> bool:
+def _context(judged: JudgedDevice, _percent: float, settings: Thresholds) -> bool:
     if judged.verdict.state == "free":
         return True
     shared = isinstance(judged, JudgedGpu) and judged.memory_shared

@@ -12,24 +12,24 @@ from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import Gpu, Instance, Process, Snapshot
 
-Commands = Literal["full", "name", "hidden"]
-Change = Callable[[Process], Process]
+CommandVisibility = Literal["full", "name", "hidden"]
+ProcessTransform = Callable[[Process], Process]
 View = TypeVar("View", FleetView, NodeView, Snapshot)
 _Machine = TypeVar("_Machine", Snapshot, NodeView)
 _Part = TypeVar("_Part", bound=Gpu | Instance)
 _Thing = TypeVar("_Thing")
 
 
-def redacted(snapshot: Snapshot) -> Snapshot:
+def redact_snapshot(snapshot: Snapshot) -> Snapshot:
     """The snapshot without secrets in its command lines; our own agents send none."""
     return _machine(snapshot, _without_secrets)
 
 
-def shown_to(view: View, commands: Commands) -> View:
+def mask_commands(view: View, visibility: CommandVisibility) -> View:
     """The view with command lines in full, as program names only, or without either."""
-    if commands == "full":
+    if visibility == "full":
         return view
-    change = _name_only if commands == "name" else _nothing
+    change = _name_only if visibility == "name" else _nothing
     if isinstance(view, FleetView):
         nodes = _kept(view.nodes, [_machine(node, change) for node in view.nodes])
         return view if nodes is view.nodes else replace(view, nodes=nodes)
@@ -51,19 +51,19 @@ def _nothing(process: Process) -> Process:
     return replace(process, command=None, name=None)
 
 
-def _machine(machine: _Machine, change: Change) -> _Machine:
+def _machine(machine: _Machine, change: ProcessTransform) -> _Machine:
     gpus = _kept(machine.gpus, [_gpu(gpu, change) for gpu in machine.gpus])
     return machine if gpus is machine.gpus else replace(machine, gpus=gpus)
 
 
-def _gpu(gpu: Gpu, change: Change) -> Gpu:
+def _gpu(gpu: Gpu, change: ProcessTransform) -> Gpu:
     if gpu.instances:
         parts = _kept(gpu.instances, [_part(part, change) for part in gpu.instances])
         gpu = gpu if parts is gpu.instances else replace(gpu, instances=parts)
     return _part(gpu, change)
 
 
-def _part(part: _Part, change: Change) -> _Part:
+def _part(part: _Part, change: ProcessTransform) -> _Part:
     if not part.processes:
         return part
     processes = _kept(part.processes, [change(process) for process in part.processes])

@@ -7,7 +7,7 @@ from fleet_smi.model.plausible import RANGES
 from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.thresholds import Thresholds
 
-Level = Literal["low", "high", "unknown"]
+MemoryLevel = Literal["low", "high", "unknown"]
 
 _MOST_BYTES = RANGES["memory_used_bytes"][1]
 _MOST_WATTS = RANGES["power_watts"][1]
@@ -17,14 +17,14 @@ _MEMORY_KEPT = 0.8
 _MPS_PROGRAMS = ("nvidia-cuda-mps-server", "nvidia-cuda-mps-control")
 
 
-def percent(value: float | None) -> float | None:
+def valid_percent(value: float | None) -> float | None:
     """A share of 100, or `None` where the figure cannot be one."""
     return value if value is not None and 0 <= value <= 100 else None
 
 
-def is_over(value: float, threshold: float, was: bool, kept: float) -> bool:
+def is_over(value: float, threshold: float, was_over: bool, release_fraction: float) -> bool:
     """Whether `value` is over `threshold`; once it `was`, until it is under `kept` of that."""
-    return value >= (kept * threshold if was else threshold)
+    return value >= (release_fraction * threshold if was_over else threshold)
 
 
 def utilisation(gpu: Gpu | Instance, settings: Thresholds) -> float | None:
@@ -43,7 +43,9 @@ def utilisation(gpu: Gpu | Instance, settings: Thresholds) -> float | None:
 def video_percent(gpu: Gpu | Instance) -> float:
     """How hard its video engines work; 0 where that cannot be told."""
     if isinstance(gpu, Gpu):
-        return max(percent(gpu.encoder_percent) or 0.0, percent(gpu.decoder_percent) or 0.0)
+        return max(
+            valid_percent(gpu.encoder_percent) or 0.0, valid_percent(gpu.decoder_percent) or 0.0
+        )
     return 0.0
 
 
@@ -71,7 +73,7 @@ def process_memory(process: Process) -> int | None:
     return held if held is not None and 0 <= held <= _MOST_BYTES else None
 
 
-def processes_memory(processes: Iterable[Process]) -> int | None:
+def total_process_memory(processes: Iterable[Process]) -> int | None:
     """Bytes that processes hold together; `None` unless each of them has a figure."""
     total = 0
     for process in processes:
@@ -84,7 +86,7 @@ def processes_memory(processes: Iterable[Process]) -> int | None:
 
 def memory_level(
     gpu: Gpu | Instance, settings: Thresholds, *, shared: bool = False, was_high: bool = False
-) -> Level:
+) -> MemoryLevel:
     """Whether so little memory is used that nobody need be there."""
     total, used = total_memory(gpu), gpu.memory_used_bytes
     if shared:
@@ -112,7 +114,7 @@ def power_share(gpu: Gpu) -> float | None:
     return watts / limit
 
 
-def lent_power_share(gpu: Gpu, instance: Instance) -> float | None:
+def instance_power_share(gpu: Gpu, instance: Instance) -> float | None:
     """The GPU's power as evidence for one instance: only while nobody is on another."""
     if any(one.processes for one in gpu.instances if one is not instance):
         return None

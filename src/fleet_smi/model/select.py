@@ -8,23 +8,23 @@ from msgspec import Struct
 from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
 from fleet_smi.model.policies import POLICIES, is_offered
-from fleet_smi.model.readings import free_memory, percent, total_memory
+from fleet_smi.model.readings import free_memory, total_memory, valid_percent
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.speed import speed_rank
-from fleet_smi.model.text import natural
+from fleet_smi.model.text import natural_sort_key
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.units import GIB, format_duration, format_size
 
 __all__ = [
     "POLICIES",
     "Candidate",
+    "GpuRequest",
     "Offer",
-    "Refusal",
-    "Request",
-    "candidates",
-    "choose",
-    "offer",
-    "require",
+    "Rejection",
+    "choose_offer",
+    "find_offer",
+    "node_candidates",
+    "require_offer",
 ]
 
 _MOST_CELSIUS = 150.0
@@ -32,7 +32,7 @@ _OTHER_KIND = "free, but whole GPUs and MIG instances are not mixed"
 _VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class GpuRequest(Struct, frozen=True, kw_only=True):
     """What is asked for; a `count` of 0 asks for all there are.
 
     `model` is words that the model's name must contain, `node` a pattern for node names.
@@ -81,7 +81,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
         return label if self.part is None else f"{label}:{self.part}"
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class Rejection(Struct, frozen=True, kw_only=True):
     """Why something was not offered; without an index it is a whole node."""
 
     node: str
@@ -91,7 +91,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
     part: int | None = None
 
 
-Refused = tuple[Candidate, str]
+RejectedCandidate = tuple[Candidate, str]
 
 
 class Offer(Struct, frozen=True, kw_only=True):
@@ -99,26 +99,28 @@ class Offer(Struct, frozen=True, kw_only=True):
 
     wanted: int
     offered: tuple[Candidate, ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[Rejection, ...] = ()
     unmet: str | None = None
 
 
-def offer(view: FleetView, request: Request, settings: Thresholds = DEFAULT_THRESHOLDS) -> Offer:
+def find_offer(
+    view: FleetView, request: GpuRequest, settings: Thresholds = DEFAULT_THRESHOLDS
+) -> Offer:
     """What of the fleet meets a request; when too little does, all of it and a sentence."""
-    there = (one for node in view.nodes for one in candidates(node, request))
-    return choose(view.nodes, sorted(there, key=_place), request, settings)
+    there = (one for node in view.nodes for one in node_candidates(node, request))
+    return choose_offer(view.nodes, sorted(there, key=_place), request, settings)
 
 
-def choose(
+def choose_offer(
     nodes: Iterable[NodeView],
-    there: Sequence[Candidate],
-    request: Request,
+    pool: Sequence[Candidate],
+    request: GpuRequest,
     settings: Thresholds = DEFAULT_THRESHOLDS,
 ) -> Offer:
     """The same of candidates that are there in the order of their nodes' names and of indices."""
     _check(request)
-    vendor = request.vendor or _usual_vendor(there)
-    answers = [(one, _why_not(one, request, vendor, settings)) for one in there]
+    vendor = request.vendor or _usual_vendor(pool)
+    answers = [(one, _why_not(one, request, vendor, settings)) for one in pool]
     fitting = sorted((one for one, words in answers if words is None), key=_order)
     chosen = _one_kind(fitting, request.count)
     kept = set(map(id, chosen))  # to compare them would take the square of a large fleet
@@ -134,15 +136,17 @@ def choose(
     )
 
 
-def require(view: FleetView, request: Request, settings: Thresholds = DEFAULT_THRESHOLDS) -> Offer:
+def require_offer(
+    view: FleetView, request: GpuRequest, settings: Thresholds = DEFAULT_THRESHOLDS
+) -> Offer:
     """What meets the request; raise `Unmet` when not enough does."""
-    found = offer(view, request, settings)
+    found = find_offer(view, request, settings)
     if found.unmet is not None:
         raise Unmet(found.unmet)
     return found
 
 
-def _check(request: Request) -> None:
+def _check(request: GpuRequest) -> None:
     if request.count < 0:
         raise UsageError(f"{request.count} GPUs cannot be offered: ask for one or more")
     if request.policy not in POLICIES:
@@ -150,7 +154,7 @@ def _check(request: Request) -> None:
         raise UsageError(f"unknown policy {request.policy!r}: there are {known}")
 
 
-def _is_asked_for(node: NodeView, request: Request) -> bool:
+def _is_asked_for(node: NodeView, request: GpuRequest) -> bool:
     if request.node is None:
         return True
     try:
@@ -159,7 +163,7 @@ def _is_asked_for(node: NodeView, request: Request) -> bool:
         raise UsageError(f"{request.node!r} is not a pattern: {exc}") from None
 
 
-def candidates(node: NodeView, request: Request) -> Iterator[Candidate]:
+def node_candidates(node: NodeView, request: GpuRequest) -> Iterator[Candidate]:
     """Everything on a node that is of the model asked for, whatever its state."""
     if node.silent or not _is_asked_for(node, request):
         return
@@ -213,7 +217,7 @@ def _usual_vendor(there: Iterable[Candidate]) -> Vendor | None:
 
 
 def _why_not(
-    one: Candidate, request: Request, vendor: Vendor | None, settings: Thresholds
+    one: Candidate, request: GpuRequest, vendor: Vendor | None, settings: Thresholds
 ) -> str | None:
     """Why a candidate is not offered; `None` when it is."""
     if one.vendor != vendor:
@@ -249,7 +253,7 @@ def _order(one: Candidate) -> tuple[object, ...]:
 
 
 def _place(one: Candidate) -> tuple[object, ...]:
-    return natural(one.node), one.node_id, one.index, -1 if one.part is None else one.part
+    return natural_sort_key(one.node), one.node_id, one.index, -1 if one.part is None else one.part
 
 
 def _one_kind(fitting: list[Candidate], count: int) -> list[Candidate]:
@@ -269,13 +273,13 @@ def _one_node(fitting: list[Candidate], count: int) -> list[Candidate]:
 
 
 def _refusals(
-    nodes: Iterable[NodeView], refused: list[Refused], request: Request
-) -> Iterator[Refusal]:
+    nodes: Iterable[NodeView], refused: list[RejectedCandidate], request: GpuRequest
+) -> Iterator[Rejection]:
     for one, words in refused:
-        yield Refusal(node=one.node, index=one.index, uuid=one.uuid, part=one.part, words=words)
+        yield Rejection(node=one.node, index=one.index, uuid=one.uuid, part=one.part, words=words)
     for node in nodes:
         if node.silent and _is_asked_for(node, request):
-            yield Refusal(node=node.name, words=_silence(node))
+            yield Rejection(node=node.name, words=_silence(node))
 
 
 def _silence(node: NodeView) -> str:
@@ -284,7 +288,7 @@ def _silence(node: NodeView) -> str:
     return f"node silent for {format_duration(node.age_seconds)}"
 
 
-def _unmet(request: Request, free: int, together: int, refused: list[Refused]) -> str:
+def _unmet(request: GpuRequest, free: int, together: int, refused: list[RejectedCandidate]) -> str:
     fitting = "fitting " if request.model or request.min_free_bytes or request.node else ""
     count = "no" if not free else str(free)
     words = f"{count} {fitting}{'GPU is' if free < 2 else 'GPUs are'} free"
@@ -296,7 +300,7 @@ def _unmet(request: Request, free: int, together: int, refused: list[Refused]) -
     return words if likely is None else f"{words}; the next likely one is {likely.label}"
 
 
-def _next_likely(rest: list[Candidate], request: Request) -> Candidate | None:
+def _next_likely(rest: list[Candidate], request: GpuRequest) -> Candidate | None:
     """What is held and was idle longest, or else what is busy and works least."""
     # One whose memory is never told is never free.
     told = [one for one in rest if one.free_memory_bytes is not None]
@@ -309,5 +313,5 @@ def _next_likely(rest: list[Candidate], request: Request) -> Candidate | None:
 
 
 def _load(one: Candidate) -> float:
-    load = percent(one.judged.busy_percent)
+    load = valid_percent(one.judged.busy_percent)
     return float("inf") if load is None else load

@@ -11,7 +11,7 @@ _MOST_RANGES = 32
 _MOST_MISSING = 1 << 53
 
 
-class Run(Struct, omit_defaults=True):
+class RunSequences(Struct, omit_defaults=True):
     """The numbers that came from one life of an agent.
 
     `firsts` and `lasts` are the ends of the ranges, in rising order. `given_up` counts the
@@ -58,14 +58,14 @@ class Run(Struct, omit_defaults=True):
         del self.lasts[0], self.firsts[1]
 
 
-class Sequences(Struct):
+class SequenceTracker(Struct):
     """The numbers that came from a node, by the runs of its agent; the latest run is last."""
 
-    runs: list[Run] = []
+    runs: list[RunSequences] = []
 
-    def copy(self) -> "Sequences":
+    def copy(self) -> "SequenceTracker":
         """The same, to be kept while this one goes on changing."""
-        return Sequences(
+        return SequenceTracker(
             [replace(run, firsts=[*run.firsts], lasts=[*run.lasts]) for run in self.runs]
         )
 
@@ -77,7 +77,7 @@ class Sequences(Struct):
         for run in runs:
             if run.run_id == run_id:
                 return run.add(sequence)
-        runs.append(Run(run_id, [sequence], [sequence]))
+        runs.append(RunSequences(run_id, [sequence], [sequence]))
         del runs[:-_MOST_RUNS]
         return True
 

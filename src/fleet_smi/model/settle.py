@@ -3,13 +3,13 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.model.case import Case
-from fleet_smi.model.crowd import NOBODY, Crowd, crowd_of
+from fleet_smi.model.case import VerdictInput
+from fleet_smi.model.crowd import EMPTY_GROUP, ProcessGroup, summarize_processes
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.snapshot import Gpu, Instance
 from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.model.verdict import decide
-from fleet_smi.model.window import Seen, observe
+from fleet_smi.model.window import Window, observe
 
 
 class Standing(Struct, frozen=True, gc=False):
@@ -19,15 +19,15 @@ class Standing(Struct, frozen=True, gc=False):
     standing one; `candidate` is what the last of them says, and since when.
     """
 
-    seen: Seen
+    seen: Window
     verdict: Verdict
-    crowd: Crowd = NOBODY
+    crowd: ProcessGroup = EMPTY_GROUP
     disagreed: int = 0
     candidate: State | None = None
     candidate_from: float = 0.0
 
 
-class Sampled(Struct, frozen=True, gc=False):
+class SampleTiming(Struct, frozen=True, gc=False):
     """When a sample came, by the watcher's clock, how often they come, and by how much that
     clock is ahead of the node's."""
 
@@ -36,47 +36,53 @@ class Sampled(Struct, frozen=True, gc=False):
     skew: float = 0.0
 
 
-def follow(
-    known: Standing | None,
+def apply_sample(
+    standing: Standing | None,
     subject: Gpu | Instance,
     gpu: Gpu,
-    sampled: Sampled,
+    timing: SampleTiming,
     settings: Thresholds,
-    instances: tuple[Verdict, ...] = (),
+    instance_verdicts: tuple[Verdict, ...] = (),
 ) -> Standing:
     """Take in one more sample: remember it, judge it, and let the verdict settle.
 
     `subject` is `gpu` itself, with the verdicts on its `instances`, or one of these.
     """
-    at, pace, skew = sampled.at, sampled.interval_seconds, sampled.skew
-    if known is None:
-        seen, previous, crowd = None, None, crowd_of(subject.processes)
+    at, pace, skew = timing.at, timing.interval_seconds, timing.skew
+    if standing is None:
+        seen, previous, crowd = None, None, summarize_processes(subject.processes)
     else:
-        crowd = crowd_of(subject.processes, known.crowd)
-        seen, previous = known.seen, known.verdict
+        crowd = summarize_processes(subject.processes, standing.crowd)
+        seen, previous = standing.seen, standing.verdict
     seen = observe(seen, subject, at, settings, gpu, pace, skew, crowd)
-    verdict = decide(Case(subject, gpu, seen, at, settings, crowd, instances), previous)
-    return settle(known, seen, verdict, crowd, settings)
+    verdict = decide(
+        VerdictInput(subject, gpu, seen, at, settings, crowd, instance_verdicts), previous
+    )
+    return apply_hysteresis(standing, seen, verdict, crowd, settings)
 
 
-def settle(
-    known: Standing | None, seen: Seen, verdict: Verdict, crowd: Crowd, settings: Thresholds
+def apply_hysteresis(
+    standing: Standing | None,
+    window: Window,
+    verdict: Verdict,
+    group: ProcessGroup,
+    settings: Thresholds,
 ) -> Standing:
     """Let a verdict stand, or keep the one before until the new state has lasted.
 
     What people and machines do (processes, faults, modes) acts at once; what a threshold
     does must disagree with the standing state `settle_samples` times in a row.
     """
-    if known is None or verdict.state == known.verdict.state or seen.samples == 1:
-        return Standing(seen, verdict, crowd)
-    if seen.changed and not _may_be_an_exit(known.verdict, verdict):
-        return Standing(seen, verdict, crowd)
-    goes_on = known.candidate == verdict.state
-    candidate_from = known.candidate_from if goes_on else seen.last_at
-    disagreed = known.disagreed + 1
+    if standing is None or verdict.state == standing.verdict.state or window.samples == 1:
+        return Standing(window, verdict, group)
+    if window.changed and not _may_be_an_exit(standing.verdict, verdict):
+        return Standing(window, verdict, group)
+    goes_on = standing.candidate == verdict.state
+    candidate_from = standing.candidate_from if goes_on else window.last_at
+    disagreed = standing.disagreed + 1
     if disagreed >= settings.settle_samples:
-        return Standing(seen, replace(verdict, since=candidate_from), crowd)
-    return Standing(seen, known.verdict, crowd, disagreed, verdict.state, candidate_from)
+        return Standing(window, replace(verdict, since=candidate_from), group)
+    return Standing(window, standing.verdict, group, disagreed, verdict.state, candidate_from)
 
 
 def _may_be_an_exit(before: Verdict, now: Verdict) -> bool:

@@ -13,7 +13,7 @@ ProcessKind = Literal["compute", "graphics", "compute+graphics", "mps"]
 Condition = Literal["zombie", "uninterruptible"]
 FaultKind = Literal["lost", "needs_reset", "not_answering", "mismatch", "missing", "unreadable"]
 Outcome = Literal["ok", "absent", "failed"]
-REMEDY_OF_SILENCE = "look for Xid in the kernel log (dmesg); a reboot is likely needed"
+NOT_ANSWERING_REMEDY = "look for Xid in the kernel log (dmesg); a reboot is likely needed"
 
 
 class Process(Struct, frozen=True, kw_only=True, gc=False):

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 # Fastest first, by what matters for training and inference on tensors. A name is matched by
 # whole words, and by the entry with the most letters among those that fit.
-RANKED: tuple[str, ...] = (
+MODELS_BY_SPEED: tuple[str, ...] = (
     "GB300",
     "B300",
     "MI355X",
@@ -149,7 +149,7 @@ RANKED: tuple[str, ...] = (
     "GT 710",
 )
 
-UNRANKED = len(RANKED)
+UNRANKED_MODEL = len(MODELS_BY_SPEED)
 
 
 def _words(text: str) -> str:
@@ -157,7 +157,7 @@ def _words(text: str) -> str:
 
 
 _BY_LENGTH = sorted(
-    ((_words(fragment), rank) for rank, fragment in enumerate(RANKED)),
+    ((_words(fragment), rank) for rank, fragment in enumerate(MODELS_BY_SPEED)),
     key=lambda entry: -len(entry[0]),
 )
 
@@ -166,4 +166,4 @@ _BY_LENGTH = sorted(
 def speed_rank(name: str | None) -> int:
     """The place of a model in the ranking, 0 for the fastest; an unknown one comes last."""
     words = _words(name or "")
-    return next((rank for fragment, rank in _BY_LENGTH if fragment in words), UNRANKED)
+    return next((rank for fragment, rank in _BY_LENGTH if fragment in words), UNRANKED_MODEL)

@@ -8,26 +8,26 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from fleet_smi.model.fleet import State
-from fleet_smi.model.history import NOBODY, Holder, Period, Run
+from fleet_smi.model.history import NO_USER, Holder, Period, StripRun
 
 _TAKEN = ("busy", "held", "ghost")
 _HALF = 0.5 - 1e-9  # of a column, whatever the division left over
-Look = tuple[State, str, int]
+StripLook = tuple[State, str, int]
 """A state, whose it is, and with how many others."""
-Stood = tuple[float, float | None, Look, float | None]
+StripInterval = tuple[float, float | None, StripLook, float | None]
 """From when to when a GPU looked so, and its load; the end is `None` while it does."""
-_Part = tuple[float, Look, float | None]
+_Part = tuple[float, StripLook, float | None]
 """What a period has of a column, how it looked and its load."""
 _share = itemgetter(0)
 _SAMPLED = (1 / 6, 1 / 2, 5 / 6)
 """Where columns are looked at, as parts of them."""
-UNHEARD, UNTOLD = 0, 255
+UNKNOWN_LOOK, UNKNOWN_LOAD = 0, 255
 """The look and the load of a sample of which nothing is known."""
-_UNTOLD_AS_ZERO = bytes([*range(UNTOLD), 0])
-_TOLD_AS_ONE = bytes([1] * UNTOLD + [0])
+_UNTOLD_AS_ZERO = bytes([*range(UNKNOWN_LOAD), 0])
+_TOLD_AS_ONE = bytes([1] * UNKNOWN_LOAD + [0])
 
 
-class Samples(NamedTuple):
+class LookSamples(NamedTuple):
     """How a GPU looked at some moments, by the numbers of looks, and its loads in percent."""
 
     looks: list[int]
@@ -39,12 +39,14 @@ class _Stretch(Struct, gc=False):
 
     first: int
     last: int
-    look: Look
+    look: StripLook
     told: int = 0
     load: float = 0.0
 
 
-def runs(stood: Iterable[Stood], start: float, end: float, columns: int) -> tuple[Run, ...]:
+def strip_runs(
+    intervals: Iterable[StripInterval], start: float, end: float, columns: int
+) -> tuple[StripRun, ...]:
     """What is shown from `start` to `end` in so many columns, neighbours that look alike joined.
 
     A column shows the state and user that had most of it; one in which the node was not heard
@@ -53,7 +55,7 @@ def runs(stood: Iterable[Stood], start: float, end: float, columns: int) -> tupl
     """
     width = (end - start) / columns
     return tuple(
-        Run(
+        StripRun(
             start=start + one.first * width,
             end=start + one.last * width,
             state=one.look[0],
@@ -61,29 +63,29 @@ def runs(stood: Iterable[Stood], start: float, end: float, columns: int) -> tupl
             others=one.look[2],
             busy_percent=one.load / one.told if one.told else None,
         )
-        for one in _stretches(stood, start, end, width)
+        for one in _stretches(intervals, start, end, width)
     )
 
 
-def edges(start: float, end: float, columns: int) -> list[float]:
+def column_edges(start: float, end: float, columns: int) -> list[float]:
     """Where columns begin, and where the last one ends."""
     width = (end - start) / columns
     return [start + column * width for column in range(columns + 1)]
 
 
-def sampled_at(between: Sequence[float]) -> list[float]:
+def sample_times(edges: Sequence[float]) -> list[float]:
     """The moments that columns are judged by where there are too many periods to look at."""
-    return [start + part * (end - start) for start, end in pairwise(between) for part in _SAMPLED]
+    return [start + part * (end - start) for start, end in pairwise(edges) for part in _SAMPLED]
 
 
-def unheard(count: int) -> Samples:
+def unknown_samples(count: int) -> LookSamples:
     """So many samples of which nothing is known."""
-    return Samples([UNHEARD] * count, bytearray([UNTOLD]) * count)
+    return LookSamples([UNKNOWN_LOOK] * count, bytearray([UNKNOWN_LOAD]) * count)
 
 
-def sampled_runs(
-    samples: Samples, looks: Mapping[int, Look], between: Sequence[float]
-) -> tuple[Run, ...]:
+def strip_runs_from_samples(
+    samples: LookSamples, looks: Mapping[int, StripLook], edges: Sequence[float]
+) -> tuple[StripRun, ...]:
     """What is shown where a GPU is known at the moments of `sampled_at` alone.
 
     A column shows what two of its three samples do, or else the one in its middle.
@@ -99,9 +101,9 @@ def sampled_runs(
     told = [*accumulate(loads.translate(_TOLD_AS_ONE), initial=0)]
     return tuple(
         [
-            Run(
-                start=between[first],
-                end=between[last],
+            StripRun(
+                start=edges[first],
+                end=edges[last],
                 state=look[0],
                 user=look[1],
                 others=look[2],
@@ -114,11 +116,11 @@ def sampled_runs(
     )
 
 
-def look_of(period: Period) -> Look:
+def period_look(period: Period) -> StripLook:
     """How a period looks: whoever has the most memory gives the name."""
     holders = period.holders
     if not holders or period.state not in _TAKEN:
-        return period.state, NOBODY, 0
+        return period.state, NO_USER, 0
     if len(holders) == 1:
         return period.state, holders[0].user, 0
     users = _owners(holders)
@@ -133,7 +135,9 @@ def _owners(holders: Iterable[Holder]) -> list[str]:
     return sorted(memory, key=lambda user: (-memory[user], user))
 
 
-def _stretches(stood: Iterable[Stood], start: float, end: float, width: float) -> list[_Stretch]:
+def _stretches(
+    stood: Iterable[StripInterval], start: float, end: float, width: float
+) -> list[_Stretch]:
     """Columns as they look, neighbours joined; those that several periods share are settled."""
     found: list[_Stretch] = []
     parts: list[_Part] = []
@@ -170,7 +174,7 @@ def _settle(found: list[_Stretch], column: int, parts: Sequence[_Part]) -> None:
 def _most(parts: Sequence[_Part]) -> _Part:
     """The largest part of the state and user that had the most, alone and with others."""
     totals: dict[tuple[State, str], float] = {}
-    by_look: dict[Look, float] = {}
+    by_look: dict[StripLook, float] = {}
     for share, look, _ in parts:
         totals[look[:2]] = totals.get(look[:2], 0.0) + share
         by_look[look] = by_look.get(look, 0.0) + share
@@ -179,7 +183,9 @@ def _most(parts: Sequence[_Part]) -> _Part:
     return max((part for part in parts if part[1] == alike), key=_share)
 
 
-def _join(found: list[_Stretch], first: int, last: int, look: Look, load: float | None) -> None:
+def _join(
+    found: list[_Stretch], first: int, last: int, look: StripLook, load: float | None
+) -> None:
     if not found or found[-1].last != first or found[-1].look != look:
         found.append(_Stretch(first, last, look))
     stretch = found[-1]

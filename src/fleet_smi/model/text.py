@@ -10,14 +10,14 @@ _UNSAFE = re.compile(
 _DIGITS = re.compile("([0-9]+)")
 
 
-def clean(text: str, limit: int) -> str:
+def sanitize_text(text: str, limit: int) -> str:
     """Replace each run of unsafe characters by one blank and cut at `limit` characters."""
     # Cut first: a hostile megabyte must not cost a pass over all of it.
     shown = _UNSAFE.sub(" ", text[:limit]).strip()
     return shown if len(text) <= limit else shown[: limit - 1] + "…"
 
 
-def natural(text: str) -> tuple[tuple[int, str], ...]:
+def natural_sort_key(text: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts numbers inside names by their size: gpu2 before gpu10."""
     # A number is its length and its digits: no need to trust it to int().
     parts = _DIGITS.split(text)

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from fleet_smi.model.crowd import Crowd
+from fleet_smi.model.crowd import ProcessGroup
 from fleet_smi.model.readings import (
-    Level,
+    MemoryLevel,
     is_over,
     memory_level,
-    percent,
+    valid_percent,
     video_percent,
 )
 from fleet_smi.model.snapshot import Gpu, Instance
@@ -20,7 +20,7 @@ _LOAD_KEPT = 0.5
 _POWER_KEPT = 0.8
 
 
-class Over(NamedTuple):
+class OverThreshold(NamedTuple):
     """What is over its threshold: once it is, it stays so until it is well under."""
 
     memory: bool = False
@@ -28,39 +28,39 @@ class Over(NamedTuple):
     power: bool = False
 
 
-NOTHING_OVER = Over()
+NONE_OVER_THRESHOLD = OverThreshold()
 
 
-def weigh(
-    was: Over,
+def check_thresholds(
+    previous: OverThreshold,
     gpu: Gpu | Instance,
     card: Gpu,
-    crowd: Crowd,
+    group: ProcessGroup,
     recent: tuple[float, ...],
     power_share: float | None,
     settings: Thresholds,
-) -> tuple[Level, Over]:
+) -> tuple[MemoryLevel, OverThreshold]:
     """How much memory is used, and what is over its threshold now, knowing what `was`."""
-    level = memory_level(gpu, settings, shared=card.memory_shared, was_high=was.memory)
-    memory = was.memory if level == "unknown" else level == "high"
+    level = memory_level(gpu, settings, shared=card.memory_shared, was_high=previous.memory)
+    memory = previous.memory if level == "unknown" else level == "high"
     load = power = low_power = False
     if power_share is not None:
         idle_share = settings.idle_power_fraction
         low_power = power_share < idle_share
         # The power of a whole card says nothing about one of its instances.
-        power = gpu is card and is_over(power_share, idle_share, was.power, _POWER_KEPT)
+        power = gpu is card and is_over(power_share, idle_share, previous.power, _POWER_KEPT)
     # Where no sample comes near the lowest threshold, the median cannot.
     if recent and max(recent) >= _LOAD_KEPT * settings.idle_percent:
         doubtful = level != "high" and low_power
-        load = _is_loud(was, gpu, crowd, recent, settings, doubtful=doubtful)
+        load = _is_loud(previous, gpu, group, recent, settings, doubtful=doubtful)
     over = memory, load, power
-    return level, was if over == was else Over(*over)
+    return level, previous if over == previous else OverThreshold(*over)
 
 
 def _is_loud(
-    was: Over,
+    was: OverThreshold,
     gpu: Gpu | Instance,
-    crowd: Crowd,
+    crowd: ProcessGroup,
     recent: tuple[float, ...],
     settings: Thresholds,
     *,
@@ -71,15 +71,15 @@ def _is_loud(
     A few samples on an empty GPU are `doubtful` at idle power: a first read is a known artefact.
     """
     video = video_percent(gpu) >= settings.idle_percent
-    if doubtful and len(recent) < _TRUSTED_SAMPLES and crowd.deserted and not video:
+    if doubtful and len(recent) < _TRUSTED_SAMPLES and crowd.unoccupied and not video:
         return False
     # Where the cores cannot be told, video engines at work are all the evidence there is.
-    only_video = video and percent(gpu.busy_percent) is None
+    only_video = video and valid_percent(gpu.busy_percent) is None
     threshold = settings.idle_percent if only_video else settings.display_percent
-    return is_over(median_of(recent) or 0.0, threshold, was.load, _LOAD_KEPT)
+    return is_over(median_load(recent) or 0.0, threshold, was.load, _LOAD_KEPT)
 
 
-def median_of(loads: tuple[float, ...]) -> float | None:
+def median_load(loads: tuple[float, ...]) -> float | None:
     """The middle of these utilisations; `None` when there are none."""
     ordered = sorted(loads)
     count = len(ordered)

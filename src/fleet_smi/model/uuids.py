@@ -11,7 +11,7 @@ _LONGEST_STEM = 120
 _Device = TypeVar("_Device", Gpu, Instance)
 
 
-def uuids_of(snapshot: Snapshot) -> list[str]:
+def snapshot_uuids(snapshot: Snapshot) -> list[str]:
     """The UUIDs of all GPUs and instances, as they are reported."""
     uuids = []
     for gpu in snapshot.gpus:
@@ -21,9 +21,9 @@ def uuids_of(snapshot: Snapshot) -> list[str]:
     return uuids
 
 
-def told_apart(snapshot: Snapshot) -> Snapshot:
+def with_unique_uuids(snapshot: Snapshot) -> Snapshot:
     """The snapshot with every UUID once: the second that is called "GPU-a" is "GPU-a#2"."""
-    reported, taken, counts = set(uuids_of(snapshot)), {""}, Counter[str]()
+    reported, taken, counts = set(snapshot_uuids(snapshot)), {""}, Counter[str]()
 
     def own(uuid: str) -> str:
         name, stem = uuid, uuid[:_LONGEST_STEM] or "of-unknown-uuid"

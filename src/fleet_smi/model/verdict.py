@@ -9,26 +9,26 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from fleet_smi.model import activity, reasons
-from fleet_smi.model.case import Case, Ruling
-from fleet_smi.model.crowd import crowd_of, members_of
+from fleet_smi.model.case import RuleResult, VerdictInput
+from fleet_smi.model.crowd import summarize_processes, without_mps_servers
 from fleet_smi.model.fleet import State, Verdict
-from fleet_smi.model.notes import notes_on
+from fleet_smi.model.notes import notes_for
 from fleet_smi.model.readings import is_display, uncorrected_errors
 from fleet_smi.model.snapshot import FaultKind, Gpu, Instance, Process
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.units import format_duration
-from fleet_smi.model.window import Seen, observe
+from fleet_smi.model.window import Window, observe
 
 __all__ = [
     "DEFAULT_THRESHOLDS",
     "Lease",
     "Thresholds",
+    "apply_lease",
+    "apply_silence",
     "decide",
     "judge",
     "judge_instance",
-    "leased",
-    "silenced",
-    "silent_after",
+    "silence_timeout",
 ]
 
 _UNKNOWN_FAULTS: tuple[FaultKind, ...] = ("mismatch", "unreadable")
@@ -45,11 +45,11 @@ class Lease(Struct, frozen=True, kw_only=True, gc=False):
 
 def judge(
     gpu: Gpu,
-    seen: Seen,
+    window: Window,
     now: float,
     settings: Thresholds = DEFAULT_THRESHOLDS,
     *,
-    instances: Sequence[Verdict] | None = None,
+    instance_verdicts: Sequence[Verdict] | None = None,
     lease: Lease | None = None,
     silent_seconds: float | None = None,
     previous: Verdict | None = None,
@@ -62,16 +62,18 @@ def judge(
     """
     verdicts: tuple[Verdict, ...] = ()
     if gpu.instances:
-        known = instances is not None and len(instances) == len(gpu.instances)
-        verdicts = tuple(instances or ()) if known else _judge_each(gpu, now, settings)
-    case = Case(gpu, gpu, seen, now, settings, crowd_of(gpu.processes), verdicts)
+        known = instance_verdicts is not None and len(instance_verdicts) == len(gpu.instances)
+        verdicts = tuple(instance_verdicts or ()) if known else _judge_each(gpu, now, settings)
+    case = VerdictInput(
+        gpu, gpu, window, now, settings, summarize_processes(gpu.processes), verdicts
+    )
     return _covered(decide(case, previous), case, previous, lease, silent_seconds)
 
 
 def judge_instance(
     instance: Instance,
     gpu: Gpu,
-    seen: Seen,
+    window: Window,
     now: float,
     settings: Thresholds = DEFAULT_THRESHOLDS,
     *,
@@ -80,34 +82,38 @@ def judge_instance(
     previous: Verdict | None = None,
 ) -> Verdict:
     """Judge one MIG instance of `gpu`; what ails the GPU ails each of its instances."""
-    case = Case(instance, gpu, seen, now, settings, crowd_of(instance.processes))
+    case = VerdictInput(
+        instance, gpu, window, now, settings, summarize_processes(instance.processes)
+    )
     return _covered(decide(case, previous), case, previous, lease, silent_seconds)
 
 
-def decide(case: Case, previous: Verdict | None) -> Verdict:
+def decide(inputs: VerdictInput, previous: Verdict | None) -> Verdict:
     """Judge a case: the first rule that has something to say decides."""
-    ruling = _card(case) or _mig(case) or activity.ruling(case)
+    ruling = _card(inputs) or _mig(inputs) or activity.apply_rules(inputs)
     same = previous is not None and previous.state == ruling.state
     return Verdict(
         state=ruling.state,
         reason=ruling.reason,
-        since=previous.since if previous is not None and same else case.now,
-        notes=() if case.verdicts else notes_on(case),
+        since=previous.since if previous is not None and same else inputs.now,
+        notes=() if inputs.instance_verdicts else notes_for(inputs),
         idle_seconds=ruling.idle_seconds,
     )
 
 
-def silenced(verdict: Verdict, subject: Gpu | Instance, seconds: float, since: float) -> Verdict:
+def apply_silence(
+    verdict: Verdict, subject: Gpu | Instance, seconds: float, since: float
+) -> Verdict:
     """What remains of a verdict when the node falls silent: broken stays, all else is unknown."""
     if verdict.state == "broken":
         return verdict
-    was = reasons.last_known(verdict.state, _everyone(subject))
+    was = reasons.describe_last_known(verdict.state, _everyone(subject))
     reason = f"silent for {format_duration(seconds)}; was {was}"
     since = verdict.since if verdict.state == "unknown" else since
     return Verdict(state="unknown", reason=reason, since=since, was=was)
 
 
-def leased(verdict: Verdict, lease: Lease, now: float) -> Verdict:
+def apply_lease(verdict: Verdict, lease: Lease, now: float) -> Verdict:
     """A verdict under a lease: where no work is visible yet, the GPU is taken all the same."""
     if verdict.state not in ("free", "unknown"):
         return verdict
@@ -116,64 +122,65 @@ def leased(verdict: Verdict, lease: Lease, now: float) -> Verdict:
     return Verdict(state="leased", reason=reason, since=since)
 
 
-def silent_after(interval_seconds: float | None, settings: Thresholds) -> float | None:
+def silence_timeout(interval_seconds: float | None, settings: Thresholds) -> float | None:
     """Seconds after which a node that reports so often is silent; `None` when it never is."""
     if interval_seconds is None or not interval_seconds > 0:
         return None
     return interval_seconds * settings.silent_after_intervals
 
 
-def _fault(case: Case) -> Ruling | None:
+def _fault(case: VerdictInput) -> RuleResult | None:
     gpu = case.gpu
     if gpu.fault is not None:
         state: State = "unknown" if gpu.fault.kind in _UNKNOWN_FAULTS else "broken"
-        return Ruling(state, reasons.fault(gpu.fault, _fault_seconds(case)))
+        return RuleResult(state, reasons.describe_fault(gpu.fault, _fault_seconds(case)))
     errors = uncorrected_errors(gpu)
-    return Ruling("broken", reasons.memory_errors(errors)) if errors else None
+    return RuleResult("broken", reasons.describe_memory_errors(errors)) if errors else None
 
 
-def _fault_seconds(case: Case) -> float | None:
+def _fault_seconds(case: VerdictInput) -> float | None:
     if case.gpu.fault is None or case.gpu.fault.since is None:
         return None
-    since = case.gpu.fault.since + case.seen.skew
+    since = case.gpu.fault.since + case.window.skew
     return case.now - since if 0 <= since <= case.now else None
 
 
-def _closed(case: Case) -> Ruling | None:
+def _closed(case: VerdictInput) -> RuleResult | None:
     mode = case.gpu.compute_mode
     if mode is None or mode.casefold() != "prohibited":
         return None
     people = _everyone(case.subject)
-    still = f"; {reasons.who(people)} still on it" if people else ""
-    return Ruling("leased", f"closed by the administrator{still}")
+    still = f"; {reasons.describe_owners(people)} still on it" if people else ""
+    return RuleResult("leased", f"closed by the administrator{still}")
 
 
-def _asleep(case: Case) -> Ruling | None:
+def _asleep(case: VerdictInput) -> RuleResult | None:
     if case.gpu.asleep and not _everyone(case.gpu):
-        return Ruling("free", "asleep; not woken")
+        return RuleResult("free", "asleep; not woken")
     return None
 
 
-def _mig(case: Case) -> Ruling | None:
+def _mig(case: VerdictInput) -> RuleResult | None:
     """A GPU cut into instances is the sum of them."""
-    if not case.verdicts:
-        if not case.gpu.mig_mode or case.crowd.computes or case.subject is not case.gpu:
+    if not case.instance_verdicts:
+        if not case.gpu.mig_mode or case.group.computes or case.subject is not case.gpu:
             return None
         unread = case.gpu.unread.get("instances")
         if unread is not None:
-            return Ruling("unknown", f"MIG instances not readable ({unread}): cannot tell")
-        return Ruling("leased", reasons.NO_INSTANCE)
-    states = [verdict.state for verdict in case.verdicts]
+            return RuleResult("unknown", f"MIG instances not readable ({unread}): cannot tell")
+        return RuleResult("leased", reasons.NO_MIG_INSTANCE)
+    states = [verdict.state for verdict in case.instance_verdicts]
     inside = {one.pid for part in case.gpu.instances for one in part.processes or ()}
     outside = any(
-        one.pid not in inside and not is_display(one) for one in members_of(case.gpu.processes)
+        one.pid not in inside and not is_display(one)
+        for one in without_mps_servers(case.gpu.processes)
     )
     state = "busy" if outside else next(one for one in _LOUDEST if one in states)
-    words = reasons.instances(states.count("free"), len(states), _everyone(case.gpu))
-    return Ruling(state, words)
+    words = reasons.describe_instances(states.count("free"), len(states), _everyone(case.gpu))
+    return RuleResult(state, words)
 
 
-def _card(case: Case) -> Ruling | None:
+def _card(case: VerdictInput) -> RuleResult | None:
     """What is the matter with the card itself; for most there is nothing to ask."""
     gpu = case.gpu
     sound = gpu.fault is None and not gpu.ecc_uncorrected and not gpu.asleep
@@ -184,14 +191,14 @@ def _card(case: Case) -> Ruling | None:
 
 def _covered(
     verdict: Verdict,
-    case: Case,
+    case: VerdictInput,
     previous: Verdict | None,
     lease: Lease | None,
     silent_seconds: float | None,
 ) -> Verdict:
     if silent_seconds is not None:
-        return silenced(previous or verdict, case.subject, silent_seconds, case.now)
-    return verdict if lease is None else leased(verdict, lease, case.now)
+        return apply_silence(previous or verdict, case.subject, silent_seconds, case.now)
+    return verdict if lease is None else apply_lease(verdict, lease, case.now)
 
 
 def _everyone(subject: Gpu | Instance) -> tuple[Process, ...]:

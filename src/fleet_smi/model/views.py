@@ -19,7 +19,7 @@ from fleet_smi.model.fleet import (
 from fleet_smi.model.snapshot import Gpu
 
 if TYPE_CHECKING:
-    from fleet_smi.model.brief import NodeBrief
+    from fleet_smi.model.brief import NodePayload
 
 
 class NodeParts(Struct, frozen=True, kw_only=True, gc=False):
@@ -34,20 +34,20 @@ class NodeParts(Struct, frozen=True, kw_only=True, gc=False):
     verdicts: dict[str, Verdict] = {}
 
 
-def view_of(parts: NodeParts) -> NodeView:
+def build_node_view(parts: NodeParts) -> NodeView:
     """The view of a node, with its GPUs."""
     gpus = [_judged(gpu, verdict, parts.verdicts) for gpu, verdict in parts.gpus]
     return replace(parts.node, gpus=tuple(gpus))
 
 
-def summary_of(nodes: "Iterable[NodeView | NodeBrief]") -> Summary:
+def summarize_nodes(nodes: "Iterable[NodeView | NodePayload]") -> Summary:
     """The strip of truth over these nodes, whole or in brief."""
     nodes = tuple(nodes)
     states = Counter([gpu.verdict.state for node in nodes for gpu in node.gpus])
-    return summary(states, len(nodes), sum([not node.silent for node in nodes]))
+    return build_summary(states, len(nodes), sum([not node.silent for node in nodes]))
 
 
-def summary(states: Counter[State], nodes: int, nodes_reporting: int) -> Summary:
+def build_summary(states: Counter[State], nodes: int, nodes_reporting: int) -> Summary:
     """The strip of truth over what was counted."""
     counts = {state: states[state] for state in STATES}
     return Summary(gpus=states.total(), nodes=nodes, nodes_reporting=nodes_reporting, **counts)

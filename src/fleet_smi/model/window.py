@@ -2,22 +2,27 @@
 
 from msgspec import Struct
 
-from fleet_smi.model.crowd import Crowd, crowd_of
-from fleet_smi.model.readings import Level, lent_power_share, power_share, utilisation
+from fleet_smi.model.crowd import ProcessGroup, summarize_processes
+from fleet_smi.model.readings import MemoryLevel, instance_power_share, power_share, utilisation
 from fleet_smi.model.snapshot import FaultKind, Gpu, Instance, Process
 from fleet_smi.model.thresholds import Thresholds
-from fleet_smi.model.unexplained import NOTHING_OVER, Over, median_of, weigh
+from fleet_smi.model.unexplained import (
+    NONE_OVER_THRESHOLD,
+    OverThreshold,
+    check_thresholds,
+    median_load,
+)
 
-RECENT = 6
+RECENT_SAMPLES = 6
 _FULL_PERCENT = 99.5
 _HOLE_INTERVALS = 3
 _ROUNDING_SECONDS = 5.0
 
-Mark = tuple[FaultKind | None, bool, str | None, bool | None, int]
+HardwareState = tuple[FaultKind | None, bool, str | None, bool | None, int]
 """All but the processes that acts at once: fault, asleep, compute mode, MIG, instances."""
 
 
-class Seen(Struct, frozen=True, gc=False):
+class Window(Struct, frozen=True, gc=False):
     """What the samples of one GPU or instance so far amount to.
 
     Every time is by the watcher's clock. A `…_from` is the start of a run that still
@@ -41,16 +46,16 @@ class Seen(Struct, frozen=True, gc=False):
     pids: frozenset[int] | None = None
     joined_at: float | None = None
     recent: tuple[float, ...] = ()
-    level: Level = "unknown"
-    over: Over = NOTHING_OVER
-    mark: Mark | None = None
+    level: MemoryLevel = "unknown"
+    over: OverThreshold = NONE_OVER_THRESHOLD
+    mark: HardwareState | None = None
     changed: bool = True
     skew: float = 0.0
 
     @property
     def median(self) -> float | None:
         """The middle of the last few utilisations; `None` when none was measured lately."""
-        return median_of(self.recent)
+        return median_load(self.recent)
 
     @property
     def idle_seconds(self) -> float | None:
@@ -77,15 +82,15 @@ class Seen(Struct, frozen=True, gc=False):
 
 
 def observe(
-    seen: Seen | None,
+    window: Window | None,
     gpu: Gpu | Instance,
     at: float,
     settings: Thresholds,
     parent: Gpu | None = None,
     interval_seconds: float | None = None,
     skew: float = 0.0,
-    crowd: Crowd | None = None,
-) -> Seen:
+    group: ProcessGroup | None = None,
+) -> Window:
     """Take one more sample in; an instance comes with the GPU that is its `parent`.
 
     `crowd` is who is on it, where that is worked out already.
@@ -93,56 +98,62 @@ def observe(
     card = gpu if isinstance(gpu, Gpu) else parent
     if card is None:
         raise TypeError("an instance is observed with the GPU that it is a part of")
-    crowd = crowd or crowd_of(gpu.processes)
-    pids, hole = crowd.pids, settings.hole_seconds
+    group = group or summarize_processes(gpu.processes)
+    pids, hole = group.pids, settings.hole_seconds
     if interval_seconds is not None and interval_seconds * _HOLE_INTERVALS > hole:
         hole = interval_seconds * _HOLE_INTERVALS
-    if seen is None:
+    if window is None:
         moved, joined_at = False, _joined_at(None, gpu.processes, at, skew)
     else:
-        moved = pids is not seen.pids and pids != seen.pids
-        joined_at = _joined_at(seen, gpu.processes, at, skew) if moved else seen.joined_at
-    before = seen if seen is not None and 0 <= at - seen.last_at <= hole else _anew(seen, at)
+        moved = pids is not window.pids and pids != window.pids
+        joined_at = _joined_at(window, gpu.processes, at, skew) if moved else window.joined_at
+    before = (
+        window if window is not None and 0 <= at - window.last_at <= hole else _anew(window, at)
+    )
     load = utilisation(gpu, settings)
     if load is None:
         runs = _unmeasured(before, at, hole, moved)
     else:
         runs = _measured(before, load, at, settings)
-    share = power_share(card) if isinstance(gpu, Gpu) else lent_power_share(card, gpu)
-    if moved and crowd.empty:
+    share = power_share(card) if isinstance(gpu, Gpu) else instance_power_share(card, gpu)
+    if moved and group.empty:
         runs = *runs[:3], None, runs[4]  # that was the work of those who have left
     weighed = _EXPLAINED
-    if not crowd.computes:
-        recent = _recent(before, load, runs[1], crowd, moved)
-        was = NOTHING_OVER if moved else before.over
-        weighed = recent, *weigh(was, gpu, card, crowd, recent, share, settings)
+    if not group.computes:
+        recent = _recent(before, load, runs[1], group, moved)
+        was = NONE_OVER_THRESHOLD if moved else before.over
+        weighed = recent, *check_thresholds(was, gpu, card, group, recent, share, settings)
     low_from = None
     if share is not None and share < settings.idle_power_fraction:
         low_from = at if before.low_power_from is None else before.low_power_from
     mark = _mark(card)
-    changed = seen is None or moved or mark != seen.mark
-    return Seen(
+    changed = window is None or moved or mark != window.mark
+    return Window(
         at, before.samples + 1, *runs, low_from, pids, joined_at, *weighed, mark, changed, skew
     )
 
 
 # In the order of the fields of `Seen`: recent, level, over.
-_EXPLAINED: tuple[tuple[float, ...], Level, Over] = ((), "unknown", NOTHING_OVER)
+_EXPLAINED: tuple[tuple[float, ...], MemoryLevel, OverThreshold] = (
+    (),
+    "unknown",
+    NONE_OVER_THRESHOLD,
+)
 _Runs = tuple[float | None, float | None, float | None, float | None, float | None]
 """The load and when it was measured; idle from, worked at, full from: in that order too."""
 
 
-def _mark(card: Gpu) -> Mark:
+def _mark(card: Gpu) -> HardwareState:
     kind = None if card.fault is None else card.fault.kind
     return kind, card.asleep, card.compute_mode, card.mig_mode, len(card.instances)
 
 
-def _anew(seen: Seen | None, at: float) -> Seen:
+def _anew(seen: Window | None, at: float) -> Window:
     """Nothing seen yet; after a long hole only the last work is remembered."""
-    return Seen(at, 0, worked_at=None if seen is None else seen.worked_at)
+    return Window(at, 0, worked_at=None if seen is None else seen.worked_at)
 
 
-def _measured(before: Seen, load: float, at: float, settings: Thresholds) -> _Runs:
+def _measured(before: Window, load: float, at: float, settings: Thresholds) -> _Runs:
     if load < settings.idle_percent:
         idle_from = before.idle_from
         return load, at, at if idle_from is None else idle_from, before.worked_at, None
@@ -152,7 +163,7 @@ def _measured(before: Seen, load: float, at: float, settings: Thresholds) -> _Ru
     return load, at, None, at, full_from
 
 
-def _unmeasured(before: Seen, at: float, hole: float, moved: bool) -> _Runs:
+def _unmeasured(before: Window, at: float, hole: float, moved: bool) -> _Runs:
     """Let the runs go on over a missed reading, unless it is missed for long."""
     measured_at = before.measured_at
     if measured_at is None or at - measured_at > hole:
@@ -162,18 +173,18 @@ def _unmeasured(before: Seen, at: float, hole: float, moved: bool) -> _Runs:
 
 
 def _recent(
-    before: Seen, load: float | None, measured_at: float | None, crowd: Crowd, moved: bool
+    before: Window, load: float | None, measured_at: float | None, crowd: ProcessGroup, moved: bool
 ) -> tuple[float, ...]:
     """The last few utilisations; those of another set of processes say nothing."""
     if moved:
         return () if load is None or crowd.empty else (load,)
     if load is None:
         return () if measured_at is None else before.recent
-    return (*before.recent[1 - RECENT :], load)
+    return (*before.recent[1 - RECENT_SAMPLES :], load)
 
 
 def _joined_at(
-    seen: Seen | None, processes: tuple[Process, ...] | None, at: float, skew: float
+    seen: Window | None, processes: tuple[Process, ...] | None, at: float, skew: float
 ) -> float | None:
     """When the youngest process came: by its own start, else by when it was first seen."""
     if not processes:

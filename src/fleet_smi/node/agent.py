@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.collecting import Sampler
 
-MOST_INTERVAL_SECONDS = 300.0
+MAX_INTERVAL_SECONDS = 300.0
 """However slow a hub asks for: an agent that is heard of less often would look dead."""
 
 
@@ -19,10 +19,10 @@ class Outlet(Protocol):
     name: str
 
     @property
-    def asked_interval_seconds(self) -> float | None:
+    def requested_interval_seconds(self) -> float | None:
         """How often the other end wants to hear, if it has said so."""
 
-    def offer(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot) -> None:
         """Take one snapshot in; quick, whatever the other end does."""
 
     def deliver(self, snapshot: Snapshot) -> None:
@@ -32,7 +32,7 @@ class Outlet(Protocol):
         """Let go within a second, even where the other end hangs."""
 
 
-class Ticks:
+class Ticker:
     """Points in time at a fixed distance: never later by summing up, never two for one missed."""
 
     def __init__(self, interval_seconds: float, anchor: float) -> None:
@@ -40,7 +40,7 @@ class Ticks:
         self._anchor = anchor
         self._count = 0
 
-    def after(self, now: float) -> float:
+    def next_after(self, now: float) -> float:
         """The next point, which is in the future; those that were missed are gone."""
         passed = math.floor((now - self._anchor) / self.interval_seconds)
         self._count = max(self._count, passed) + 1
@@ -56,10 +56,10 @@ class Agent:
         outlets: Sequence[Outlet],
         *,
         interval_seconds: float,
-        commands: Literal["full", "name", "hidden"] = "full",
+        command_visibility: Literal["full", "name", "hidden"] = "full",
     ) -> None:
         self._sampler = sampler
-        self._commands = commands
+        self._commands = command_visibility
         self._outlets = outlets
         self._interval_seconds = interval_seconds
         self._offering = False
@@ -69,13 +69,13 @@ class Agent:
         """Sample until `stop`, or until an outlet raises because its reader is gone."""
         # Machines that were switched on together must not all report at the same moment.
         started = time.monotonic() - random.random() * self._interval_seconds  # noqa: S311
-        ticks = Ticks(self._interval_seconds, started)
+        ticks = Ticker(self._interval_seconds, started)
         while True:
             snapshot = self._take(ticks.interval_seconds)
             self._offer(snapshot)
             if (wanted := self._wanted_interval_seconds()) != ticks.interval_seconds:
-                ticks = Ticks(wanted, time.monotonic())
-            time.sleep(max(0.0, ticks.after(now := time.monotonic()) - now))
+                ticks = Ticker(wanted, time.monotonic())
+            time.sleep(max(0.0, ticks.next_after(now := time.monotonic()) - now))
 
     def stop(self, *_: object) -> None:
         """End by `KeyboardInterrupt`: at once, but not in the middle of an offer.
@@ -86,7 +86,7 @@ class Agent:
         if not self._offering:
             raise KeyboardInterrupt
 
-    def once(self) -> None:
+    def run_once(self) -> None:
         """Sample once and bring it to every outlet."""
         snapshot = self._take(None)
         for outlet in self._outlets:
@@ -99,22 +99,22 @@ class Agent:
         self._sampler.close()
 
     def _take(self, interval_seconds: float | None) -> Snapshot:
-        snapshot = self._sampler.take(interval_seconds)
+        snapshot = self._sampler.sample(interval_seconds)
         if self._commands == "full":
             return snapshot
-        from fleet_smi.model.privacy import shown_to
+        from fleet_smi.model.privacy import mask_commands
 
-        return shown_to(snapshot, self._commands)
+        return mask_commands(snapshot, self._commands)
 
     def _offer(self, snapshot: Snapshot) -> None:
         self._offering = True
         for outlet in self._outlets:
-            outlet.offer(snapshot)
+            outlet.publish(snapshot)
         self._offering = False
         if self._stopping:
             raise KeyboardInterrupt
 
     def _wanted_interval_seconds(self) -> float:
         """The agent's own interval, or a slower one that somebody asks for."""
-        asked = [outlet.asked_interval_seconds or 0.0 for outlet in self._outlets]
-        return max(self._interval_seconds, min(max(asked), MOST_INTERVAL_SECONDS))
+        asked = [outlet.requested_interval_seconds or 0.0 for outlet in self._outlets]
+        return max(self._interval_seconds, min(max(asked), MAX_INTERVAL_SECONDS))

@@ -12,8 +12,14 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import NamedTuple
 
-from fleet_smi.faults import Faults
-from fleet_smi.node.spool import MOST_BYTES, MOST_SAMPLES, Sample, Spool, thinned
+from fleet_smi.faults import FailureLog
+from fleet_smi.node.spool import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_SAMPLES,
+    EncodedSample,
+    Spool,
+    every_second,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -21,29 +27,29 @@ _MOST_WAITING_BYTES = 2 << 20
 _MOST_UNKEPT_BYTES = 512 << 10
 
 
-class Batch(NamedTuple):
+class ReportBatch(NamedTuple):
     """Samples that go out together; from a segment of the spool, or from memory."""
 
-    samples: list[Sample]
+    samples: list[EncodedSample]
     segment: int | None
     run_id: str | None
     sequence: int
 
 
-class Buffer:
+class ReportBuffer:
     """The samples of one agent on their way to one hub. Not for several threads at once."""
 
     def __init__(self, spool: Spool | None) -> None:
         self._spool = spool
-        self._waiting: deque[Sample] = deque()  # newer than all that lies in the spool
-        self._flying: Batch | None = None
-        self._sent: deque[Batch] = deque()
+        self._waiting: deque[EncodedSample] = deque()  # newer than all that lies in the spool
+        self._flying: ReportBatch | None = None
+        self._sent: deque[ReportBatch] = deque()
         self._reached: int | None = None  # the last segment that was taken out to be sent
         self._away = False
         self._grain = 1  # while the hub is away every so many-th sample is kept
-        self._faults = Faults(logger, "spool")
+        self._faults = FailureLog(logger, "spool")
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: EncodedSample) -> None:
         """Take one more sample in, the newest."""
         if self._away and sample.sequence % self._grain:
             return
@@ -51,28 +57,28 @@ class Buffer:
         if self._away or self._next_segment() is not None:
             self._store()
         if _bytes(self._waiting) > _MOST_WAITING_BYTES:
-            self._waiting = deque(thinned([*self._waiting]))
+            self._waiting = deque(every_second([*self._waiting]))
             self._grain *= 2
 
-    def take(self) -> list[Sample]:
+    def next_batch(self) -> list[EncodedSample]:
         """The oldest that are to go out, as many as one report carries; none if none are left.
 
         Tell afterwards what became of them: `delivered`, `refused` or `returned`.
         """
         while self._spool is not None and (number := self._next_segment()) is not None:
             self._reached = number
-            if samples := self._spool.load(number):
+            if samples := self._spool.load_segment(number):
                 return self._fly(samples, number)
-            self._spool.drop(number)
+            self._spool.drop_segment(number)
         samples, size = [], 0
-        while self._waiting and len(samples) < MOST_SAMPLES:
+        while self._waiting and len(samples) < MAX_BATCH_SAMPLES:
             size += len(self._waiting[0].data)
-            if samples and size > MOST_BYTES:
+            if samples and size > MAX_BATCH_BYTES:
                 break
             samples.append(self._waiting.popleft())
         return self._fly(samples, None) if samples else []
 
-    def delivered(self, kept: int | None) -> None:
+    def acknowledge(self, durable_sequence: int | None) -> None:
         """The hub has what was taken, and keeps its run for good up to that sequence."""
         batch, self._away, self._grain = self._landed(), False, 1
         # What is on disk need not be held in memory too.
@@ -80,18 +86,20 @@ class Buffer:
         known = [
             at
             for at, sent in enumerate(self._sent, 1)
-            if kept is not None and sent.run_id == batch.run_id and sent.sequence <= kept
+            if durable_sequence is not None
+            and sent.run_id == batch.run_id
+            and sent.sequence <= durable_sequence
         ]
         for _ in range(max(known, default=0)):
             self._forget(self._sent.popleft())
         while _bytes(_samples(self._sent)) > _MOST_UNKEPT_BYTES:
             self._forget(self._sent.popleft())
 
-    def refused(self) -> None:
+    def discard(self) -> None:
         """The hub will never have what was taken: it is given up."""
         self._forget(self._landed())
 
-    def returned(self) -> None:
+    def requeue(self) -> None:
         """The hub is away, or may have forgotten: what it does not keep goes out again."""
         unkept = [*self._sent, *([self._flying] if self._flying else [])]
         self._sent.clear()
@@ -105,28 +113,28 @@ class Buffer:
 
     def close(self) -> None:
         """Write down all that the hub does not keep."""
-        self.returned()
+        self.requeue()
         spool, self._spool = self._spool, None
         if spool is not None:
             spool.close()
 
     def _next_segment(self) -> int | None:
-        return None if self._spool is None else self._spool.after(self._reached)
+        return None if self._spool is None else self._spool.next_segment(self._reached)
 
-    def _fly(self, samples: list[Sample], segment: int | None) -> list[Sample]:
+    def _fly(self, samples: list[EncodedSample], segment: int | None) -> list[EncodedSample]:
         last = samples[-1]
-        self._flying = Batch(samples, segment, last.run_id, last.sequence)
+        self._flying = ReportBatch(samples, segment, last.run_id, last.sequence)
         return samples
 
-    def _landed(self) -> Batch:
+    def _landed(self) -> ReportBatch:
         batch, self._flying = self._flying, None
         if batch is None:
             raise RuntimeError("nothing was taken")
         return batch
 
-    def _forget(self, batch: Batch) -> None:
+    def _forget(self, batch: ReportBatch) -> None:
         if self._spool is not None and batch.segment is not None:
-            self._spool.drop(batch.segment)
+            self._spool.drop_segment(batch.segment)
 
     def _store(self) -> None:
         """Move what waits to the spool, as far as that can be written."""
@@ -136,26 +144,26 @@ class Buffer:
             while self._waiting:
                 self._spool.append(self._waiting[0])
                 self._waiting.popleft()
-            if self._reached is None and self._spool.keep_within_bound():
+            if self._reached is None and self._spool.thin_to_limit():
                 self._grain *= 2
         except OSError as error:
-            self._faults.failed(error)
+            self._faults.record_failure(error)
         else:
-            self._faults.went_well()
+            self._faults.record_success()
 
-    def _store_first(self, samples: list[Sample]) -> bool:
+    def _store_first(self, samples: list[EncodedSample]) -> bool:
         try:
             if self._spool is not None and samples:
                 self._spool.prepend(samples)
         except OSError as error:
-            self._faults.failed(error)
+            self._faults.record_failure(error)
             return False
         return True
 
 
-def _samples(batches: Iterable[Batch]) -> list[Sample]:
+def _samples(batches: Iterable[ReportBatch]) -> list[EncodedSample]:
     return [sample for batch in batches for sample in batch.samples]
 
 
-def _bytes(samples: Iterable[Sample]) -> int:
+def _bytes(samples: Iterable[EncodedSample]) -> int:
     return sum(len(sample.data) for sample in samples)

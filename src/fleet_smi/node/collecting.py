@@ -8,35 +8,35 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from fleet_smi import __version__
-from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent, ReadFailed
+from fleet_smi.errors import CollectError, DriverMismatch, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.joining import (
     all_processes,
+    fault_from_error,
     fault_kind,
-    fault_of,
-    with_own_uuid,
-    with_people,
-    with_shared_memory,
+    with_host_memory,
+    with_node_scoped_uuid,
+    with_process_details,
 )
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Process, Snapshot
-from fleet_smi.model.text import clean
-from fleet_smi.node.collectors import COLLECTORS, collector
-from fleet_smi.node.reader import Answer, Reader
-from fleet_smi.node.reading import Request
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.node.collectors import COLLECTORS, load_collector
+from fleet_smi.node.reader import Reader, ReadResult
+from fleet_smi.node.reading import ReadRequest
 
-PATIENCE_SECONDS = 3.0
+READ_TIMEOUT_SECONDS = 3.0
 """How long a look waits for its subjects before it gives up the one that does not answer."""
 
-WHOLE_SECONDS = 4.0
+SAMPLE_TIMEOUT_SECONDS = 4.0
 """How long a look may take in all, whatever the machine does."""
 
-QUICK = ("nvidia", "amd", "intel", "host")
-FULL = (*QUICK, "network")
+QUICK_SUBJECTS = ("nvidia", "amd", "intel", "host")
+ALL_SUBJECTS = (*QUICK_SUBJECTS, "network")
 _OTHER_VENDORS = ("amd", "intel")
 _LOOKS_FOR_VENDORS = 30
 _DRIVERS = ("nvidia", "nvidia_smi", "amd", "intel")
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class SnapshotPart(Struct, frozen=True, kw_only=True):
     """What one collector adds to a snapshot."""
 
     gpus: tuple[Gpu, ...] = ()
@@ -44,7 +44,7 @@ class Part(Struct, frozen=True, kw_only=True):
     node_id: str | None = None
     name: str | None = None
     boot_id: str | None = None
-    people: dict[int, Process] = {}
+    processes: dict[int, Process] = {}
 
 
 class Collector(Protocol):
@@ -57,7 +57,7 @@ class Collector(Protocol):
 
     name: str
 
-    def part(self, raw: Any) -> Part:
+    def parse(self, raw: Any) -> SnapshotPart:
         """Make the typed part of what was read. Pure; never a made-up value."""
 
 
@@ -69,7 +69,7 @@ class Sampler:
         reader: Reader,
         *,
         root: str = "/",
-        subjects: tuple[str, ...] = FULL,
+        subjects: tuple[str, ...] = ALL_SUBJECTS,
         traffic: bool = False,
         name: str | None = None,
         run_id: str | None = None,
@@ -84,13 +84,13 @@ class Sampler:
         self._labels = dict(labels or {})
         self._sequence = 0
         self._absent: dict[str, CollectorRun] = {}  # vendors whose cards this machine has not
-        self._own = Part()  # who the node is, from the last look that told
+        self._own = SnapshotPart()  # who the node is, from the last look that told
 
-    def prepare(self) -> None:
+    def prefetch(self) -> None:
         """Ask ahead, so that the machine is read while the caller does something else."""
-        self._reader.post(self._requests())
+        self._reader.prefetch(self._requests())
 
-    def take(self, interval_seconds: float | None = None) -> Snapshot:
+    def sample(self, interval_seconds: float | None = None) -> Snapshot:
         """One snapshot, now; answers in time whatever the machine does."""
         look = _Look(self._reader, self._root, self._absent)
         look.at(self._requests())
@@ -110,15 +110,15 @@ class Sampler:
             labels=self._labels,
         )
 
-    def abandon(self) -> None:
+    def detach(self) -> None:
         """Let go of a reader that a fork of this process has inherited."""
-        self._reader.abandon()
+        self._reader.detach()
 
     def close(self) -> None:
         """Let go of the reader."""
         self._reader.close()
 
-    def _requests(self) -> list[Request]:
+    def _requests(self) -> list[ReadRequest]:
         more: dict[str, dict[str, Any]] = {
             "nvidia": {"traffic": self._traffic},
             "processes": {"pids": None},
@@ -136,27 +136,27 @@ class _Look:
     def __init__(self, reader: Reader, root: str, absent: Mapping[str, CollectorRun]) -> None:
         self._reader = reader
         self._root = root
-        self._until = time.monotonic() + WHOLE_SECONDS
+        self._until = time.monotonic() + SAMPLE_TIMEOUT_SECONDS
         self._taken_at = time.time()
-        self._parts: list[Part] = []
+        self._parts: list[SnapshotPart] = []
         self._gpus: list[Gpu] = []
         self._runs: dict[str, CollectorRun] = dict(absent)
         self._failures: dict[str, CollectError] = {}
 
-    def at(self, requests: list[Request]) -> bool:
+    def at(self, requests: list[ReadRequest]) -> bool:
         """Read these subjects; whether all of them answered."""
         left = self._until - time.monotonic()
-        answers = self._reader.ask(requests, PATIENCE_SECONDS, max(0.1, left))
+        answers = self._reader.read(requests, READ_TIMEOUT_SECONDS, max(0.1, left))
         for (name, _), answer in zip(requests, answers, strict=True):
             self._take(name, answer)
         return not any(name in self._failures for name, _ in requests)
 
-    def _take(self, name: str, answer: Answer) -> None:
+    def _take(self, name: str, answer: ReadResult) -> None:
         """Make a part of an answer; how each fared is data, not only a log line."""
         error = answer.error
         if error is None:
             try:
-                part = collector(name).part(answer.value)
+                part = load_collector(name).parse(answer.value)
             except CollectError as failure:
                 error = failure
             except Exception as bug:  # noqa: BLE001  # a bug in one collector must not blind the node
@@ -179,15 +179,17 @@ class _Look:
         # It must give up by itself before it is given up, or it would be left behind.
         seconds = self._until - time.monotonic() - 0.5
         # With a hung or mismatched driver nvidia-smi would fare alike.
-        hopeless = isinstance(error, (Mismatch, NotAnswering)) or seconds < 0.5
-        if not hopeless and self.at([("nvidia_smi", {"root": self._root, "seconds": seconds})]):
+        hopeless = isinstance(error, (DriverMismatch, NotAnswering)) or seconds < 0.5
+        if not hopeless and self.at(
+            [("nvidia_smi", {"root": self._root, "timeout_seconds": seconds})]
+        ):
             self._ask_for_people()
             return
         known = len(self._gpus)
         self.at([("nvidia_kernel", {"root": self._root})])
         if len(self._gpus) == known and isinstance(error, NotAnswering):
             self._gpus.extend(_met(error))
-        fault = fault_of(self._first_cause(error))
+        fault = fault_from_error(self._first_cause(error))
         self._gpus[known:] = [
             gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in self._gpus[known:]
         ]
@@ -206,8 +208,8 @@ class _Look:
 
     def join_people(self) -> None:
         """Join owners and commands to the pids that the drivers named."""
-        people = {pid: person for part in self._parts for pid, person in part.people.items()}
-        self._gpus = [with_people(gpu, people) for gpu in self._gpus]
+        people = {pid: person for part in self._parts for pid, person in part.processes.items()}
+        self._gpus = [with_process_details(gpu, people) for gpu in self._gpus]
 
     def absent(self, subjects: Iterable[str]) -> dict[str, CollectorRun]:
         """How those of these subjects fared that this machine has not."""
@@ -215,15 +217,15 @@ class _Look:
         return {name: run for name, run in found.items() if run.outcome == "absent"}
 
     @property
-    def own(self) -> Part | None:
+    def own(self) -> SnapshotPart | None:
         """The part that tells who this node is."""
         return next((part for part in self._parts if part.node_id), None)
 
-    def snapshot(self, own: Part, name: str | None) -> Snapshot:
+    def snapshot(self, own: SnapshotPart, name: str | None) -> Snapshot:
         host = _joined(part.host for part in self._parts)
-        name = clean(name or own.name or "", 128) or "localhost"
+        name = sanitize_text(name or own.name or "", 128) or "localhost"
         node_id = own.node_id or f"name-{name}"
-        gpus = (with_own_uuid(with_shared_memory(gpu, host), node_id) for gpu in self._gpus)
+        gpus = (with_node_scoped_uuid(with_host_memory(gpu, host), node_id) for gpu in self._gpus)
         return Snapshot(
             node_id=node_id,
             name=name,
@@ -250,10 +252,12 @@ class _Look:
 
 def _met(error: NotAnswering) -> tuple[Gpu, ...]:
     """The GPUs that the driver had named before it fell silent."""
-    places = range(error.met.get("count", 0))
+    places = range(error.partial_result.get("count", 0))
     nameless = {"pci": None, "uuid": None, "name": None}
-    devices = [{**nameless, **error.met.get(place, {}), "asleep": False} for place in places]
-    return collector("nvidia_kernel").part({"version": None, "devices": devices}).gpus
+    devices = [
+        {**nameless, **error.partial_result.get(place, {}), "asleep": False} for place in places
+    ]
+    return load_collector("nvidia_kernel").parse({"version": None, "devices": devices}).gpus
 
 
 def _joined(hosts: Iterable[Host]) -> Host:

@@ -11,14 +11,14 @@ _NAME = "credential.json"
 _MOST_BYTES = 1 << 20
 
 
-class Credentials:
+class CredentialFile:
     """Tokens by the hub's address: one hub's is never sent to another."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self.path = f"{folder}/{_NAME}"
 
-    def of(self, hub: str) -> str | None:
+    def get(self, hub: str) -> str | None:
         """The token for that hub, if it was joined before."""
         return self._read().get(hub)
 

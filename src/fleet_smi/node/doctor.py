@@ -3,32 +3,32 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fleet_smi.model.finding import Finding, FindingStatus
+from fleet_smi.model.finding import DoctorResult, DoctorStatus
 from fleet_smi.model.readings import uncorrected_errors
-from fleet_smi.model.snapshot import REMEDY_OF_SILENCE, CollectorRun, Gpu, Snapshot
+from fleet_smi.model.snapshot import NOT_ANSWERING_REMEDY, CollectorRun, Gpu, Snapshot
 
 _SLOW_SECONDS = 1.0
-_Check = Callable[[Snapshot, dict[str, Any]], Iterator[Finding]]
+_Check = Callable[[Snapshot, dict[str, Any]], Iterator[DoctorResult]]
 
 
-def findings(snapshot: Snapshot, environment: dict[str, Any]) -> tuple[Finding, ...]:
+def diagnose(snapshot: Snapshot, environment: dict[str, Any]) -> tuple[DoctorResult, ...]:
     """Every check's findings, in the order of the checks."""
     return tuple(found for check in CHECKS for found in check(snapshot, environment))
 
 
-def _found(name: str, status: FindingStatus, words: str, remedy: str | None = None) -> Finding:
-    return Finding(id=name, status=status, words=words, remedy=remedy)
+def _found(name: str, status: DoctorStatus, words: str, remedy: str | None = None) -> DoctorResult:
+    return DoctorResult(id=name, status=status, words=words, remedy=remedy)
 
 
 def _run(snapshot: Snapshot, name: str) -> CollectorRun | None:
     return next((run for run in snapshot.runs if run.name == name), None)
 
 
-def _python(_: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
+def _python(_: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
     yield _found("python.version", "PASS", f"Python {environment.get('python', 'unknown')}")
 
 
-def _nvidia_driver(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
+def _nvidia_driver(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
     run = _run(snapshot, "nvidia")
     if run is None:
         return
@@ -59,10 +59,10 @@ def _driver_words(snapshot: Snapshot) -> str:
 
 def _remedy(run: CollectorRun) -> str | None:
     """What to do; most failures say so themselves."""
-    return REMEDY_OF_SILENCE if run.fault == "not_answering" else None
+    return NOT_ANSWERING_REMEDY if run.fault == "not_answering" else None
 
 
-def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     run = _run(snapshot, "nvidia")
     if run is None or run.outcome != "ok":
         return
@@ -77,7 +77,7 @@ def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
         )
 
 
-def _gpus(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+def _gpus(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     run = _run(snapshot, "nvidia")
     if run is not None and run.outcome == "failed":
         return  # the driver's own failure has said it
@@ -92,7 +92,7 @@ def _gpus(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
         yield _found("gpu.fault", "FAIL", f"GPU {index}: {fault.detail}", fault.remedy)
 
 
-def _memory_errors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+def _memory_errors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     for gpu in snapshot.gpus:
         if errors := uncorrected_errors(gpu):
             yield _found(
@@ -103,7 +103,7 @@ def _memory_errors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _persistence(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
+def _persistence(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
     asked = [gpu for gpu in snapshot.gpus if gpu.persistence is not None]
     off = [gpu.index for gpu in asked if not gpu.persistence]
     if not asked:
@@ -125,7 +125,7 @@ def _numbers(indexes: list[int]) -> str:
     return ", ".join(map(str, indexes))
 
 
-def _permissions(_: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
+def _permissions(_: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
     devices: dict[str, bool] = environment.get("devices", {})
     closed = [path for path, may in devices.items() if not may]
     if closed:
@@ -139,7 +139,7 @@ def _permissions(_: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
         yield _found("devices.permission", "PASS", "the device files can be opened")
 
 
-def _people(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Finding]:
+def _people(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
     if environment.get("hidepid") not in (None, "0", "off") and environment.get("user") != 0:
         yield _found(
             "processes.visible",
@@ -167,7 +167,7 @@ def _processes(count: int) -> str:
     return "1 process" if count == 1 else f"{count} processes"
 
 
-def _links(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+def _links(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     for gpu in snapshot.gpus:
         if _is_narrow(gpu):
             yield _found(
@@ -183,7 +183,7 @@ def _is_narrow(gpu: Gpu) -> bool:
     return bool(gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max)
 
 
-def _collectors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[Finding]:
+def _collectors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     for run in snapshot.runs:
         if run.outcome == "failed" and run.name != "nvidia":
             yield _found(f"collector.{run.name}", "FAIL", f"{run.name}: {run.detail}")

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fleet_smi.model.pci import normal_pci
-from fleet_smi.model.plausible import plausible
+from fleet_smi.model.pci import normalize_pci_address
+from fleet_smi.model.plausible import check_range
 from fleet_smi.model.snapshot import Fault, Process, ProcessKind
 
 _WHOLE = re.compile(r"-?[0-9]{1,20}", re.ASCII)
@@ -22,35 +22,35 @@ _ANSWERS = {
 # What a driver answers for a device that no longer does.
 _DEAD = frozenset({"EIO", "ENXIO", "ENODEV", "ETIME", "ETIMEDOUT"})
 
-Checked = dict[str, Any]
+GpuFields = dict[str, Any]
 
 
-def whole(text: str | None) -> int | None:
+def parse_int(text: str | None) -> int | None:
     """Return the integer that `text` is, if it is nothing else."""
     return int(text) if text is not None and _WHOLE.fullmatch(text.strip()) else None
 
 
-def divided(text: str | None, by: int) -> float | None:
+def parse_scaled(text: str | None, divisor: int) -> float | None:
     """Return an integer of a small unit in a `by` times bigger one."""
-    value = whole(text)
-    return None if value is None else value / by
+    value = parse_int(text)
+    return None if value is None else value / divisor
 
 
-def rounded(text: str | None, by: int) -> int | None:
+def parse_scaled_int(text: str | None, divisor: int) -> int | None:
     """Return the same, as an integer."""
-    value = divided(text, by)
+    value = parse_scaled(text, divisor)
     return None if value is None else round(value)
 
 
-def sensor(
+def sensor_value(
     hwmon: dict[str, str], kind: str, label: str | None, suffix: str = "input"
 ) -> str | None:
     """Return the reading of the sensor with this label; with `None`, of the first without one."""
-    name = sensor_name(hwmon, kind, label, suffix)
+    name = find_sensor(hwmon, kind, label, suffix)
     return hwmon[name] if name else None
 
 
-def sensor_name(hwmon: dict[str, str], kind: str, label: str | None, suffix: str) -> str | None:
+def find_sensor(hwmon: dict[str, str], kind: str, label: str | None, suffix: str) -> str | None:
     """Return the file of the sensor with this label; with `None`, of the first without one."""
     for number in range(1, 17):
         name = f"{kind}{number}_{suffix}"
@@ -59,7 +59,7 @@ def sensor_name(hwmon: dict[str, str], kind: str, label: str | None, suffix: str
     return None
 
 
-def link_fields(link: dict[str, str]) -> dict[str, int | None]:
+def pcie_link_fields(link: dict[str, str]) -> dict[str, int | None]:
     """Return the PCIe fields of a `Gpu`."""
     return {
         "pcie_generation": _generation(link.get("current_link_speed")),
@@ -76,23 +76,23 @@ def _generation(text: str | None) -> int | None:
 
 def _width(text: str | None) -> int | None:
     # 0 is written for a GPU that is not on a link, all bits (63) for one that is gone.
-    width = whole(text)
+    width = parse_int(text)
     return width if width is not None and 0 < width <= 32 else None
 
 
-def fault(card: dict[str, Any], figures: Iterable[Any]) -> Fault | None:
+def detect_fault(card: dict[str, Any], values: Iterable[Any]) -> Fault | None:
     """Say why a card cannot be read, if it is clear that it cannot."""
     link = card["link"]
     if link.get("current_link_width") == "63" and not _generation(link.get("current_link_speed")):
         return Fault(kind="lost", detail="its PCIe link reads as all ones: off the bus")
     dead = sorted(f"{name}: {error}" for name, error in card["refused"].items() if error in _DEAD)
-    if dead and all(figure is None for figure in figures):
+    if dead and all(figure is None for figure in values):
         return Fault(kind="unreadable", detail=f"the driver cannot read the device ({dead[0]})")
     return None
 
 
-def note_refusals(
-    card: dict[str, Any], fields: Checked, sources: dict[str, str], unread: dict[str, str]
+def explain_read_errors(
+    card: dict[str, Any], fields: GpuFields, sources: dict[str, str], unread: dict[str, str]
 ) -> None:
     """Say why a field is not known where the driver refused the file that it comes from."""
     for name, field in sources.items():
@@ -103,24 +103,24 @@ def note_refusals(
 
 def pci_bus_id(card: dict[str, Any]) -> str | None:
     """Return the card's address in the model's spelling."""
-    return normal_pci(card["pci"]) if card["pci"] else None
+    return normalize_pci_address(card["pci"]) if card["pci"] else None
 
 
 def client_processes(
-    raw: dict[str, Any], pci: str | None, regions: Callable[[str], bool]
+    raw: dict[str, Any], pci: str | None, counts_region: Callable[[str], bool]
 ) -> dict[int, Process]:
     """Return the processes that have the card's device file open, by pid."""
     by_pid: dict[int, list[dict[str, Any]]] = {}
     for client in raw["clients"]:
         if client["pci"] == pci:
             by_pid.setdefault(client["pid"], []).append(client)
-    return {pid: _process(pid, clients, regions) for pid, clients in by_pid.items()}
+    return {pid: _process(pid, clients, counts_region) for pid, clients in by_pid.items()}
 
 
 def _process(pid: int, clients: list[dict[str, Any]], regions: Callable[[str], bool]) -> Process:
     sizes = [_bytes(t) for c in clients for region, t in c["memory"].items() if regions(region)]
     known = [size for size in sizes if size is not None]
-    memory = plausible("gpu_memory_bytes", sum(known), {}) if known else None
+    memory = check_range("gpu_memory_bytes", sum(known), {}) if known else None
     return Process(pid=pid, kind=_kind(clients), gpu_memory_bytes=memory)
 
 
@@ -137,7 +137,7 @@ def _bytes(text: str) -> int | None:
     return int(match[1]) * _UNITS[match[2]] if match else None
 
 
-def missing_clients(raw: dict[str, Any]) -> str | None:
+def missing_clients_reason(raw: dict[str, Any]) -> str | None:
     """Say why the list of clients is not all of them, `None` when it is."""
     if not raw["listed"]:
         return "no list of processes"

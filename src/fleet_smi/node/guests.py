@@ -11,16 +11,16 @@ _QUIET_SECONDS = 30.0
 _ASKING_SECONDS = 5.0
 
 
-class Places:
+class ConnectionLimits:
     """So many at a time, and of one address a quarter of that: the rest is for others."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._most_each = most // 4
+    def __init__(self, max_connections: int) -> None:
+        self._most = max_connections
+        self._most_each = max_connections // 4
         self._taken: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def take(self, address: str) -> bool:
+    def acquire(self, address: str) -> bool:
         """Whether there was a place for one more from there."""
         with self._lock:
             full = self._taken.total() >= self._most or self._taken[address] >= self._most_each
@@ -28,13 +28,13 @@ class Places:
                 self._taken[address] += 1
         return not full
 
-    def give_back(self, address: str) -> None:
+    def release(self, address: str) -> None:
         """One from there has left."""
         with self._lock:
             self._taken -= Counter([address])
 
 
-class Hearing(io.RawIOBase):
+class DeadlineSocketReader(io.RawIOBase):
     """What a guest says; a whole question has one deadline, however slowly it comes."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -42,7 +42,7 @@ class Hearing(io.RawIOBase):
         self._until = time.monotonic() + _ASKING_SECONDS
         self._quiet = False
 
-    def answered(self) -> None:
+    def start_idle_timeout(self) -> None:
         """Who was answered may stay for a while before asking again."""
         self._quiet = True
         self._until = time.monotonic() + _QUIET_SECONDS

@@ -13,62 +13,62 @@ from itertools import chain, repeat
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from fleet_smi.node.reader import Asked, spawn
-from fleet_smi.node.reading import Look, Readings, Request
+from fleet_smi.node.reader import ReaderWorker, spawn_worker
+from fleet_smi.node.reading import BindingRunner, RawResults, ReadRequest
 
 _GRACE_SECONDS = 0.2
 
 
-class Inside:
+class ThreadWorker:
     """What `reader.Child` is, with a thread in place of the process and queues for pipes."""
 
     def __init__(self) -> None:
-        self._requests: SimpleQueue[Sequence[Request] | None] = SimpleQueue()
-        self._answers: SimpleQueue[Look] = SimpleQueue()
+        self._requests: SimpleQueue[Sequence[ReadRequest] | None] = SimpleQueue()
+        self._answers: SimpleQueue[RawResults] = SimpleQueue()
         self._marks: deque[tuple[str, Any]] = deque()
         self._thread = threading.Thread(target=self._serve, name="reader", daemon=True)
         self._thread.start()
 
-    def post(self, requests: Sequence[Request]) -> None:
+    def send(self, requests: Sequence[ReadRequest]) -> None:
         self._requests.put(requests)
 
-    def answer(self, deadline: float) -> Look:
+    def receive(self, deadline: float) -> RawResults:
         """The next answer; raise `TimeoutError` at the deadline."""
         try:
             return self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
             raise TimeoutError from None
 
-    def hear(self) -> list[tuple[str, Any]]:
+    def read_progress(self) -> list[tuple[str, Any]]:
         """The marks that were made since this was last asked."""
         return [self._marks.popleft() for _ in range(len(self._marks))]
 
-    def is_gone(self) -> bool:
+    def has_exited(self) -> bool:
         """Whether it no longer sits in the kernel, where a second one would get stuck too."""
         return not self._thread.is_alive() or _state(self._thread.native_id) != b"D"
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Let the thread end, once it has nothing to do."""
         self._requests.put(None)
 
-    def end(self) -> bool:
+    def terminate(self) -> bool:
         """Let it end and wait a moment for that; say whether it is gone."""
-        self.let_go()
+        self.detach()
         self._thread.join(_GRACE_SECONDS)
-        return self.is_gone()
+        return self.has_exited()
 
     def _serve(self) -> None:
-        readings = Readings(lambda subject, found: self._marks.append((subject, found)))
+        readings = BindingRunner(lambda subject, found: self._marks.append((subject, found)))
         while (asked := self._requests.get()) is not None:
-            if answers := readings.look(asked):
+            if answers := readings.run(asked):
                 self._answers.put(answers)
 
 
-def inside_first() -> Callable[[], Asked]:
+def thread_then_process() -> Callable[[], ReaderWorker]:
     """Starts a thread; once that has hung, or the library is another, a process each time."""
-    ways: Iterator[Callable[[], Asked]] = chain([Inside], repeat(spawn))
+    ways: Iterator[Callable[[], ReaderWorker]] = chain([ThreadWorker], repeat(spawn_worker))
 
-    def start() -> Asked:
+    def start() -> ReaderWorker:
         return next(ways)()
 
     return start

@@ -7,7 +7,7 @@ from fleet_smi.errors import UsageError
 _OTHERS_MAY_WRITE = 0o022
 
 
-def private_folder(path: str) -> None:
+def ensure_private_folder(path: str) -> None:
     """Make the folder where it is missing; raise `UsageError` when it cannot be private."""
     try:
         os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103  # pathlib is memory of the agent

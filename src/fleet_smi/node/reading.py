@@ -12,46 +12,46 @@ from typing import Any, NoReturn
 
 from fleet_smi.errors import CollectError
 
-READINGS: dict[str, tuple[str, str]] = {
-    "nvidia": ("nvml", "Nvml"),
+BINDINGS: dict[str, tuple[str, str]] = {
+    "nvidia": ("nvml", "NvmlReader"),
     "nvidia_smi": ("nvidia_smi", "read"),
     "nvidia_kernel": ("nvidia_kernel", "read"),
     "amd": ("amdgpu", "read"),
     "intel": ("intel_gpu", "read"),
-    "host": ("procfs", "Host"),
-    "network": ("network", "Network"),
-    "processes": ("procfs", "Processes"),
+    "host": ("procfs", "HostReader"),
+    "network": ("network", "NetworkReader"),
+    "processes": ("procfs", "ProcessReader"),
     "environment": ("environment", "read"),
 }
 """Subject -> binding module and the function, or the class whose object is kept."""
 
-Request = tuple[str, dict[str, Any] | None]
+ReadRequest = tuple[str, dict[str, Any] | None]
 """A subject and the arguments of its reading; without arguments it is only loaded.
 
 `pids=None` stands for those that the subjects before it in the same look have found.
 """
 
 
-Look = list[tuple[str, Any, float]]
+RawResults = list[tuple[str, Any, float]]
 """For each request the outcome (`ok`, or the name of an error), the value, and the seconds."""
 
-Mark = Callable[[str, Any], None]
+ProgressCallback = Callable[[str, Any], None]
 """Tells that a subject was begun, or what it has found so far."""
 
 
-class Readings:
+class BindingRunner:
     """The bindings that were asked so far, each loaded when it is first asked for."""
 
-    def __init__(self, mark: Mark) -> None:
-        self._mark = mark
+    def __init__(self, on_progress: ProgressCallback) -> None:
+        self._mark = on_progress
         self._loaded: dict[str, Callable[..., Any]] = {}
 
-    def look(self, asked: Sequence[Request]) -> Look:
+    def run(self, requests: Sequence[ReadRequest]) -> RawResults:
         """One answer for each request that has arguments; the others are only loaded."""
-        answers: Look = []
+        answers: RawResults = []
         pids: set[int] = set()
         listed_at = 0.0
-        for subject, arguments in asked:
+        for subject, arguments in requests:
             self._mark(subject, None)
             if arguments is None:
                 self._warm(subject)
@@ -78,12 +78,12 @@ class Readings:
 
     def _reading(self, subject: str) -> Callable[..., Any]:
         if subject not in self._loaded:
-            module, name = READINGS[subject]
+            module, name = BINDINGS[subject]
             found = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)
             if isinstance(found, type):
                 made: Any = found()
-                if hasattr(made, "tell"):
-                    made.tell = partial(self._mark, subject)
+                if hasattr(made, "on_progress"):
+                    made.on_progress = partial(self._mark, subject)
                 found = made.read
             self._loaded[subject] = found
         return self._loaded[subject]
@@ -93,17 +93,17 @@ class Readings:
             self._reading(subject)
 
 
-def serve(requests: int, answers: int, marks: int) -> NoReturn:
+def serve(requests_fd: int, results_fd: int, progress_fd: int) -> NoReturn:
     """Answer requests until there are no more; never returns."""
     try:
         _let_go_of_terminal()
-        os.set_blocking(marks, False)
-        readings = Readings(partial(_mark, marks))
-        while size := os.read(requests, 4):
-            asked = marshal.loads(_exactly(requests, int.from_bytes(size, "big")))
-            if read := readings.look(asked):
+        os.set_blocking(progress_fd, False)
+        readings = BindingRunner(partial(_mark, progress_fd))
+        while size := os.read(requests_fd, 4):
+            asked = marshal.loads(_exactly(requests_fd, int.from_bytes(size, "big")))
+            if read := readings.run(asked):
                 data = marshal.dumps(read)
-                _write_all(answers, len(data).to_bytes(4, "big") + data)
+                _write_all(results_fd, len(data).to_bytes(4, "big") + data)
     finally:
         os._exit(0)
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fleet_smi.client.answers import refusal_in, token_in
-from fleet_smi.client.connection import Connection, Response
-from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, WrongVersion
-from fleet_smi.model.text import clean
-from fleet_smi.node.credential import Credentials
+from fleet_smi.client.answers import decode_error, decode_join_token
+from fleet_smi.client.connection import HubConnection, Response
+from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UnsupportedVersion
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.node.credential import CredentialFile
 from fleet_smi.wire.report import Receipt, decode_receipt, encode_report
 
 logger = logging.getLogger(__name__)
@@ -19,21 +19,24 @@ _NEVER = (400, 413, 422)
 """The answers that will be the same however often this report is sent."""
 
 
-class Reporter:
+class HubSession:
     """Reports to one hub with the credential that was given for it.
 
     A stored credential wins over the join token, which goes to no other hub than this.
     """
 
     def __init__(
-        self, connection: Connection, credentials: Credentials, join_token: str | None = None
+        self,
+        connection: HubConnection,
+        credential_file: CredentialFile,
+        join_token: str | None = None,
     ) -> None:
         self._connection = connection
-        self._credentials = credentials
+        self._credentials = credential_file
         self._join_token = join_token
-        connection.token = credentials.of(connection.url)
+        connection.token = credential_file.get(connection.url)
 
-    def report(self, snapshots: Sequence[bytes], node_id: str, name: str) -> Receipt:
+    def send_report(self, snapshots: Sequence[bytes], node_id: str, name: str) -> Receipt:
         """Send encoded snapshots; raise `Undecodable` only if the hub will never have them."""
         if self._connection.token is None and self._join_token is not None:
             self._join(self._join_token, node_id, name)
@@ -54,22 +57,22 @@ class Reporter:
         try:
             own = self._token_for(body)
             self._credentials.store(self._connection.url, own)
-            logger.info('joined="%s" name="%s"', self._connection.url, clean(name, 128))
+            logger.info('joined="%s" name="%s"', self._connection.url, sanitize_text(name, 128))
         except OSError as error:
             path = self._credentials.path
             raise Refused(f"joined, but {path} cannot be written: {error.strerror}") from None
         finally:
-            self._connection.token = self._credentials.of(self._connection.url)
+            self._connection.token = self._credentials.get(self._connection.url)
 
     def _token_for(self, body: bytes) -> str:
         try:
             answer = self._ask("/api/v1/join", body, "application/json")
         except Undecodable as error:
-            raise Refused(error.words) from None
+            raise Refused(error.message) from None
         try:
-            return token_in(answer.body)
+            return decode_join_token(answer.body)
         except Undecodable as error:
-            raise Unreachable(f"{self._where} gives no credential: {error.words}") from None
+            raise Unreachable(f"{self._where} gives no credential: {error.message}") from None
 
     def _ask(self, path: str, body: bytes, kind: str) -> Response:
         try:
@@ -77,25 +80,25 @@ class Reporter:
                 "POST", path, body, {"Content-Type": kind}, _MOST_ANSWER_BYTES
             )
         except Undecodable as error:  # no hub speaks there
-            raise Unreachable(error.words) from None
+            raise Unreachable(error.message) from None
         if answer.status >= 300:
             raise self._refusal(answer)
         return answer
 
     def _refusal(self, answer: Response) -> DeliveryError:
-        said = refusal_in(answer.body)
+        said = decode_error(answer.body)
         if said is None:
             return Unreachable(f"{self._where} answers {answer.status}: is it a fleet-smi hub?")
         words = f"{self._where}: {said.message}"
         if said.code == "wrong_version":
-            return WrongVersion(f"{words}; bring agent and hub to one version")
+            return UnsupportedVersion(f"{words}; bring agent and hub to one version")
         if answer.status in (401, 403):
             return Refused(f"{words}; {self._remedy}")
         return Undecodable(words) if answer.status in _NEVER else Unreachable(words)
 
     @property
     def _remedy(self) -> str:
-        if self._credentials.of(self._connection.url) is not None:
+        if self._credentials.get(self._connection.url) is not None:
             return f"to join anew, remove {self._credentials.path} and use a new join line"
         return "`fleet-smi hub join-command` on the hub prints the line to start this agent with"
 

@@ -14,50 +14,54 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fleet_smi.node.guests import Hearing, Places
+from fleet_smi.node.guests import ConnectionLimits, DeadlineSocketReader
 
 _MOST_CONNECTIONS = 16
 _MOST_BODY_BYTES = 4096
 
 
-class Asked(NamedTuple):
+class AgentRequest(NamedTuple):
     """One question, from a machine of this address; `kind` is what the body is said to be."""
 
     method: str
     path: str
     authorization: str
     accept: str
-    kind: str
+    content_type: str
     body: bytes
     address: str
 
 
-class Answer(NamedTuple):
+class AgentResponse(NamedTuple):
     """What is told."""
 
     status: HTTPStatus
-    kind: str
+    content_type: str
     body: bytes
     retry_after_seconds: int | None = None
 
 
-def refusal(status: HTTPStatus, message: str) -> Answer:
+def error_response(status: HTTPStatus, message: str) -> AgentResponse:
     """An answer in the one shape that all errors have."""
     error = {"error": {"code": status.phrase.lower().replace(" ", "_"), "message": message}}
-    return Answer(status, "application/json", msgspec.json.encode(error))
+    return AgentResponse(status, "application/json", msgspec.json.encode(error))
 
 
-class SmallServer:
+class AgentHttpServer:
     """Listens from when it is made until `close`; raise `OSError` when it cannot.
 
     It answers to its own name and to these `hosts`, whole names in small letters.
     """
 
     def __init__(
-        self, host: str, port: int, answer: Callable[[Asked], Answer], hosts: Iterable[str] = ()
+        self,
+        host: str,
+        port: int,
+        handler: Callable[[AgentRequest], AgentResponse],
+        hosts: Iterable[str] = (),
     ) -> None:
         names = frozenset() if is_loopback(host) else _own_names()
-        self._server = _Server(host, port, answer, names, frozenset(hosts))
+        self._server = _Server(host, port, handler, names, frozenset(hosts))
         self.port: int = self._server.server_address[1]
         self._closing = False
         self._thread = threading.Thread(target=self._serve_on, name="serve", daemon=True)
@@ -89,7 +93,7 @@ class _Server(ThreadingMixIn, HTTPServer):
         self,
         host: str,
         port: int,
-        answer: Callable[[Asked], Answer],
+        answer: Callable[[AgentRequest], AgentResponse],
         names: frozenset[str],
         hosts: frozenset[str],
     ) -> None:
@@ -97,7 +101,7 @@ class _Server(ThreadingMixIn, HTTPServer):
         super().__init__((host, port), _Handler)
         self.answer = answer
         self._names, self._hosts = names, hosts
-        self._places = Places(_MOST_CONNECTIONS)
+        self._places = ConnectionLimits(_MOST_CONNECTIONS)
         self._open: set[socket.socket] = set()
 
     def server_bind(self) -> None:
@@ -107,7 +111,7 @@ class _Server(ThreadingMixIn, HTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, or hang up when too many are being answered."""
-        if self._places.take(client_address[0]):
+        if self._places.acquire(client_address[0]):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -119,7 +123,7 @@ class _Server(ThreadingMixIn, HTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self._open.discard(request)
-            self._places.give_back(client_address[0])
+            self._places.release(client_address[0])
 
     def hang_up(self) -> None:
         """Cut off everybody who is connected."""
@@ -151,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Hear what is said, for as long as there is time to say it."""
         super().setup()
         self.rfile.close()
-        self._hearing = Hearing(self.connection)
+        self._hearing = DeadlineSocketReader(self.connection)
         self.rfile = io.BufferedReader(self._hearing)
 
     def do_GET(self) -> None:
@@ -164,28 +168,28 @@ class _Handler(BaseHTTPRequestHandler):
         if not length.isdecimal() or len(length) > 9 or int(length) > _MOST_BODY_BYTES:
             self.close_connection = True  # what follows is not read
             words = f"a body of at most {_MOST_BODY_BYTES} bytes is read, of a length that is told"
-            self._tell(refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, words))
+            self._tell(error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, words))
         else:
             self._tell(self._answered(self.rfile.read(int(length))))
 
-    def _answered(self, body: bytes) -> Answer:
+    def _answered(self, body: bytes) -> AgentResponse:
         if not self.server.goes_by(self.headers.get("Host", "")):
             words = "this machine has another name: add the one you use to its agent.hosts"
-            return refusal(HTTPStatus.MISDIRECTED_REQUEST, words)
-        asked = Asked(
+            return error_response(HTTPStatus.MISDIRECTED_REQUEST, words)
+        asked = AgentRequest(
             method=self.command,
             path=self.path,
             authorization=self.headers.get("Authorization", ""),
             accept=self.headers.get("Accept", ""),
-            kind=self.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
+            content_type=self.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
             body=body,
             address=self.client_address[0],
         )
         return self.server.answer(asked)
 
-    def _tell(self, answer: Answer) -> None:
+    def _tell(self, answer: AgentResponse) -> None:
         self.send_response(answer.status)
-        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-store")
@@ -193,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", str(answer.retry_after_seconds))
         self.end_headers()
         self.wfile.write(answer.body)
-        self._hearing.answered()
+        self._hearing.start_idle_timeout()
 
     def version_string(self) -> str:
         """Who answers."""

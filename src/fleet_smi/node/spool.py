@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from fleet_smi.errors import UsageError
 
-MOST_SAMPLES = 100
-MOST_BYTES = 1 << 20
+MAX_BATCH_SAMPLES = 100
+MAX_BATCH_BYTES = 1 << 20
 """What one segment may hold, and one report: so many samples, and so many bytes of them."""
 
 _SUFFIX = ".samples"
@@ -31,7 +31,7 @@ _SPEED = 1
 _T = TypeVar("_T")
 
 
-class Sample(NamedTuple):
+class EncodedSample(NamedTuple):
     """One encoded snapshot, known by the agent's life and its number in it."""
 
     run_id: str | None
@@ -56,8 +56,8 @@ class _Open(NamedTuple):
 class Spool:
     """The segments in one folder, which is this process's alone while it lives."""
 
-    def __init__(self, folder: str, most_bytes: int = 32 << 20) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, folder: str, max_bytes: int = 32 << 20) -> None:
+        self._most_bytes = max_bytes
         self._folder = _own_folder(folder)
         names = os.listdir(self._folder)  # noqa: PTH208
         self._sizes = {
@@ -68,15 +68,15 @@ class Spool:
         self._open: _Open | None = None
 
     @property
-    def stored_bytes(self) -> int:
+    def size_bytes(self) -> int:
         """What all segments take."""
         return sum(self._sizes.values())
 
-    def after(self, number: int | None) -> int | None:
+    def next_segment(self, number: int | None) -> int | None:
         """The segment that comes next, or the first of all."""
         return next((one for one in self._sizes if number is None or one > number), None)
 
-    def append(self, sample: Sample) -> None:
+    def append(self, sample: EncodedSample) -> None:
         """Write a sample that is newer than all that is here; raise `OSError` if it cannot."""
         into, record = self._room_for(len(sample.data)), _record(sample.data)
         written = os.write(into.descriptor, record)
@@ -86,19 +86,19 @@ class Spool:
             self._seal()  # nothing behind a torn record would be read
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def prepend(self, samples: Iterable[Sample]) -> None:
+    def prepend(self, samples: Iterable[EncodedSample]) -> None:
         """Write samples that are older than all that is here."""
         number = min(self._sizes, default=_FIRST) - 1
         self._write(number, [_record(sample.data) for sample in samples])
         self._sizes = dict(sorted(self._sizes.items()))
 
-    def load(self, number: int) -> list[Sample]:
+    def load_segment(self, number: int) -> list[EncodedSample]:
         """What a segment holds, as far as it is whole; it is not written to any more."""
         if self._open is not None and self._open.number == number:
             self._seal()
         return [sample for record in self._records(number) if (sample := _sample(record))]
 
-    def drop(self, number: int) -> None:
+    def drop_segment(self, number: int) -> None:
         """Forget a segment."""
         if self._sizes.pop(number, None) is not None:
             if self._open is not None and self._open.number == number:
@@ -106,16 +106,16 @@ class Spool:
             with contextlib.suppress(OSError):  # what cannot be removed is sent twice: harmless
                 os.unlink(_name(number), dir_fd=self._folder)
 
-    def keep_within_bound(self) -> bool:
+    def thin_to_limit(self) -> bool:
         """Drop every second sample if all of them are too many; whether they were."""
-        too_many = self.stored_bytes > self._most_bytes and len(self._sizes) > 1
+        too_many = self.size_bytes > self._most_bytes and len(self._sizes) > 1
         if too_many:
             self._seal()
             numbers = list(self._sizes)
             for first, second in zip(numbers[::2], numbers[1::2], strict=False):
                 records = [*self._records(first), *self._records(second)]
-                self._write(first, [_HEAD.pack(*_mark(one)) + one for one in thinned(records)])
-                self.drop(second)
+                self._write(first, [_HEAD.pack(*_mark(one)) + one for one in every_second(records)])
+                self.drop_segment(second)
         return too_many
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class Spool:
     def _room_for(self, size: int) -> _Open:
         opened = self._open
         if opened is not None and (
-            opened.samples >= MOST_SAMPLES or opened.size + size > MOST_BYTES
+            opened.samples >= MAX_BATCH_SAMPLES or opened.size + size > MAX_BATCH_BYTES
         ):
             self._seal()
         if self._open is None:
@@ -172,7 +172,7 @@ class Spool:
         return os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_size
 
 
-def thinned(items: list[_T]) -> list[_T]:
+def every_second(items: list[_T]) -> list[_T]:
     """Every second one; the first of all stays."""
     return items[::2]
 
@@ -208,10 +208,10 @@ def _record(data: bytes) -> bytes:
     return _HEAD.pack(*_mark(packed)) + packed
 
 
-def _sample(record: bytes) -> Sample | None:
+def _sample(record: bytes) -> EncodedSample | None:
     try:
         data = zlib.decompressobj().decompress(record, _LARGEST)
         key = msgspec.msgpack.decode(data, type=_Key)
     except (zlib.error, ValueError, RecursionError):
         return None
-    return Sample(key.run_id, key.sequence, data)
+    return EncodedSample(key.run_id, key.sequence, data)

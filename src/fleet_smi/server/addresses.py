@@ -5,11 +5,11 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from fleet_smi.errors import UsageError
 
-Address = IPv4Address | IPv6Address
+IpAddress = IPv4Address | IPv6Address
 WILDCARDS = ("", "*", "0.0.0.0", "::")  # noqa: S104  # to be recognised, not bound
 
 
-def parse_address(text: str) -> Address | None:
+def parse_address(text: str) -> IpAddress | None:
     """The address written there, `None` for a name; an IPv4 one inside IPv6 is the IPv4 one."""
     try:
         address = ip_address(text.strip().removeprefix("[").removesuffix("]").partition("%")[0])
@@ -25,12 +25,12 @@ def is_loopback(host: str) -> bool:
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
-class Networks:
+class IpNetworks:
     """A few networks, written like 10.0.0.0/8 or as single addresses."""
 
-    def __init__(self, written: Iterable[str]) -> None:
+    def __init__(self, networks: Iterable[str]) -> None:
         try:
-            self._networks = [ip_network(each, strict=False) for each in written]
+            self._networks = [ip_network(each, strict=False) for each in networks]
         except ValueError as error:
             raise UsageError(f"trusted proxies: {error}") from None
 
@@ -41,7 +41,7 @@ class Networks:
         return address is not None and any(address in network for network in self._networks)
 
 
-def neighbourhood(host: str) -> str:
+def rate_limit_key(host: str) -> str:
     """Who counts as one: an IPv4 address, or the /64 that one IPv6 subscriber has."""
     address = parse_address(host)
     if isinstance(address, IPv6Address):

@@ -9,35 +9,35 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from fleet_smi.server.impatient import Impatient
-from fleet_smi.server.refusal import Refusal
-from fleet_smi.server.reports import Answer, Reports, Sender
+from fleet_smi.server.impatient import TimeoutProtocol
+from fleet_smi.server.refusal import HttpError
+from fleet_smi.server.reports import ReportHandler, ReportResponse, ReportSender
 
-_URL = Reports.path.encode()
+_URL = ReportHandler.path.encode()
 _BEGINNING = b"POST %b " % _URL
 
 
-class AtOnce(Impatient):
+class ReportProtocol(TimeoutProtocol):
     """Speaks HTTP; reports are for the `reports` of its app, if it has them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._reports: Reports | None = getattr(self.app, "reports", None)
-        self._sender: Sender | Refusal | None = None
+        self._reports: ReportHandler | None = getattr(self.app, "reports", None)
+        self._sender: ReportSender | HttpError | None = None
         self._body: list[bytes] = []
         self._in_line: list[bytes] = []
 
     def data_received(self, data: bytes) -> None:
         """Something has come; a report waits while there are too many of them."""
-        rush = None if self._reports is None else self._reports.rush
+        rush = None if self._reports is None else self._reports.backpressure
         if self._in_line:
             self.transport.pause_reading()
             self._in_line.append(data)
-        elif rush is None or not data.startswith(_BEGINNING) or rush.has_time():
+        elif rush is None or not data.startswith(_BEGINNING) or rush.has_capacity():
             super().data_received(data)
         else:
             self._in_line.append(data)
-            rush.wait(self._go_on)
+            rush.defer(self._go_on)
 
     def _go_on(self) -> None:
         waiting, self._in_line = self._in_line, []
@@ -51,7 +51,7 @@ class AtOnce(Impatient):
     def on_message_begin(self) -> None:
         """A request begins: what an app needs to know of it is put together only for the app."""
         self.url, self.headers, self.expect_100_continue = b"", [], False
-        self.await_request()
+        self.start_request_timeout()
 
     def on_headers_complete(self) -> None:
         """The head is there: whose report is it, if it is one?"""
@@ -62,14 +62,14 @@ class AtOnce(Impatient):
         method = self.parser.get_method().decode("ascii")
         peer = "" if self.client is None else self.client[0]
         self._sender = self._reports.admit(method, self.headers, peer)
-        if isinstance(self._sender, Refusal):
+        if isinstance(self._sender, HttpError):
             self.transport.write(_encoded(self._sender))
 
     def on_body(self, body: bytes) -> None:
         """A part of the body; that of a refused report is not kept."""
         if self._sender is None:
             super().on_body(body)
-        elif isinstance(self._sender, Sender):
+        elif isinstance(self._sender, ReportSender):
             self._body.append(body)
 
     def on_message_complete(self) -> None:
@@ -77,10 +77,10 @@ class AtOnce(Impatient):
         if self._sender is None or self._reports is None:
             super().on_message_complete()
             return
-        if isinstance(self._sender, Sender):
+        if isinstance(self._sender, ReportSender):
             body, self._body = b"".join(self._body), []
-            self.transport.write(_encoded(self._reports.answer(body, self._sender)))
-        self.await_next()
+            self.transport.write(_encoded(self._reports.handle(body, self._sender)))
+        self.start_idle_timeout()
 
     def _ask_the_app(self) -> None:
         url, headers, expecting = self.url, self.headers, self.expect_100_continue
@@ -99,6 +99,6 @@ class AtOnce(Impatient):
         return self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
 
 
-def _encoded(answer: Answer | Refusal) -> bytes:
+def _encoded(answer: ReportResponse | HttpError) -> bytes:
     head = b"".join([b"%b: %b\r\n" % header for header in answer.headers])
     return b"%b%b\r\n%b" % (STATUS_LINE[answer.status], head, answer.body)

@@ -5,25 +5,27 @@ from collections.abc import Sequence
 from typing import Literal
 
 from fleet_smi.errors import UsageError
-from fleet_smi.hub.credentials import Credentials, Identity, Role
-from fleet_smi.hub.sessions import SESSION_SECONDS
-from fleet_smi.model.text import clean
-from fleet_smi.server.addresses import Networks, is_loopback
-from fleet_smi.server.failures import Failures
-from fleet_smi.server.refusal import Headers, Refusal
+from fleet_smi.hub.credentials import CredentialCache, Identity, Role
+from fleet_smi.hub.sessions import SESSION_LIFETIME_SECONDS
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.server.addresses import IpNetworks, is_loopback
+from fleet_smi.server.failures import AuthRateLimiter
+from fleet_smi.server.refusal import Headers, HttpError
 
 Action = Literal["view", "report", "administrate"]
-COOKIE = "fleet_smi_session"
-ANYBODY = Identity(role="viewer", name="anybody", how="open")
+SESSION_COOKIE = "fleet_smi_session"
+ANONYMOUS = Identity(role="viewer", name="anybody", auth_method="open")
 _NEEDED = {"view": "a viewer", "report": "a node", "administrate": "an admin"}
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"x-forwarded-host")
-_BAD_TOKEN = Refusal(401, "bad_token", "this token is not known here: expired, revoked or mistyped")
-_NOBODY = Refusal(401, "unauthenticated", "say who you are: with a token, or by logging in")
-_BAD_LOGIN = Refusal(401, "bad_login", "that is not the name and password of anybody here")
-_BAD_PASSWORD = Refusal(403, "bad_password", "that is not the password")
-_CROSS_SITE = Refusal(403, "cross_site", "a page of another origin may not ask for this")
-_NOT_JSON = Refusal(415, "not_json", "send this as application/json")
+_BAD_TOKEN = HttpError(
+    401, "bad_token", "this token is not known here: expired, revoked or mistyped"
+)
+_NOBODY = HttpError(401, "unauthenticated", "say who you are: with a token, or by logging in")
+_BAD_LOGIN = HttpError(401, "bad_login", "that is not the name and password of anybody here")
+_BAD_PASSWORD = HttpError(403, "bad_password", "that is not the password")
+_CROSS_SITE = HttpError(403, "cross_site", "a page of another origin may not ask for this")
+_NOT_JSON = HttpError(415, "not_json", "send this as application/json")
 
 
 def check_bind(
@@ -42,13 +44,13 @@ def check_bind(
     return "tokens and passwords travel unencrypted: use --tls self-signed, or a proxy with TLS"
 
 
-class Access:
+class AccessControl:
     """The rules of one hub: from headers and an address to somebody, and to what they may do."""
 
     def __init__(
         self,
-        credentials: Credentials,
-        failures: Failures,
+        credentials: CredentialCache,
+        rate_limiter: AuthRateLimiter,
         *,
         loopback_only: bool,
         insecure_open: bool = False,
@@ -58,67 +60,71 @@ class Access:
         admins: Sequence[str] = (),
     ) -> None:
         self._credentials = credentials
-        self._failures = failures
+        self._failures = rate_limiter
         self._loopback_only = loopback_only
         self._insecure_open = insecure_open
         self._tls = tls
-        self._proxies = Networks(trusted_proxies)
+        self._proxies = IpNetworks(trusted_proxies)
         self._user_header = (user_header or "").lower().encode()
         self._admins = frozenset(admins)
 
-    def asker(self, headers: Headers, peer: str, method: str) -> Identity | Refusal:
+    def authenticate(self, headers: Headers, peer: str, method: str) -> Identity | HttpError:
         """Who asks. A token is all that programs need; browsers must also be on our own page."""
-        token = bearer(headers)
+        token = bearer_token(headers)
         if token is not None:
-            return self._credentials.identify(token) or self.failed(headers, peer, _BAD_TOKEN)
+            return self._credentials.identify_token(token) or self.record_failure(
+                headers, peer, _BAD_TOKEN
+            )
         who = self._session(headers) or self._proxied(headers, peer)
         if method not in _SAFE:
-            refusal = cross_site(headers, ambient=who is not None)
+            refusal = check_same_origin(headers, has_ambient_credentials=who is not None)
             if refusal is not None:
                 return refusal
         if who is None and self._is_open(headers, peer):
-            return ANYBODY
+            return ANONYMOUS
         return who or _NOBODY
 
-    def refusal(self, who: Identity, action: Action, node_id: str | None = None) -> Refusal | None:
+    def authorize(
+        self, identity: Identity, action: Action, node_id: str | None = None
+    ) -> HttpError | None:
         """Why somebody may not do this; `None` when they may.
 
         To report, without a node's id, is to report as whichever node they may be.
         """
-        if self._may(who, action, node_id):
+        if self._may(identity, action, node_id):
             return None
-        if who.how == "open":
+        if identity.auth_method == "open":
             return _NOBODY
-        if action == "report" and who.role == "node":
-            return Refusal(403, "not_that_node", f"{who.name} may not report as that node")
-        words = f"only {_NEEDED[action]} may do this; your role here is {who.role}"
-        return Refusal(403, "forbidden", words)
+        if action == "report" and identity.role == "node":
+            return HttpError(403, "not_that_node", f"{identity.name} may not report as that node")
+        words = f"only {_NEEDED[action]} may do this; your role here is {identity.role}"
+        return HttpError(403, "forbidden", words)
 
     async def login(
         self, headers: Headers, peer: str, name: str, password: str
-    ) -> Refusal | tuple[bytes, bytes]:
+    ) -> HttpError | tuple[bytes, bytes]:
         """The header that sets the session's cookie, for the right password."""
-        refusal = cross_site(headers, ambient=True)
+        refusal = check_same_origin(headers, has_ambient_credentials=True)
         # Counted before it is looked at: many at once get no more tries than one by one.
-        refusal = refusal or self._failures.failed(self.address(headers, peer))
+        refusal = refusal or self._failures.record_failure(self.client_address(headers, peer))
         if refusal is not None:
             return refusal
         session = await self._credentials.login(name, password)
         if session is None:
             return _BAD_LOGIN
-        self._failures.forgive(self.address(headers, peer))
-        return self._cookie(session, SESSION_SECONDS)
+        self._failures.refund(self.client_address(headers, peer))
+        return self._cookie(session, SESSION_LIFETIME_SECONDS)
 
-    def password_refusal(
-        self, headers: Headers, peer: str, shown: str, right: str
-    ) -> Refusal | None:
+    def check_shared_password(
+        self, headers: Headers, peer: str, password: str, expected: str
+    ) -> HttpError | None:
         """Why a password that many share is not the right one; guesses are counted as at login."""
-        refusal = self._failures.failed(self.address(headers, peer))
+        refusal = self._failures.record_failure(self.client_address(headers, peer))
         if refusal is not None:
             return refusal
-        if not hmac.compare_digest(shown.encode(), right.encode()):
+        if not hmac.compare_digest(password.encode(), expected.encode()):
             return _BAD_PASSWORD
-        self._failures.forgive(self.address(headers, peer))
+        self._failures.refund(self.client_address(headers, peer))
         return None
 
     async def logout(self, headers: Headers) -> tuple[bytes, bytes]:
@@ -128,11 +134,11 @@ class Access:
             await self._credentials.logout(cookie)
         return self._cookie("", 0)
 
-    def failed(self, headers: Headers, peer: str, why: Refusal) -> Refusal:
+    def record_failure(self, headers: Headers, peer: str, error: HttpError) -> HttpError:
         """Count a failure against where it comes from: `why`, or to come back later."""
-        return self._failures.failed(self.address(headers, peer)) or why
+        return self._failures.record_failure(self.client_address(headers, peer)) or error
 
-    def address(self, headers: Headers, peer: str) -> str:
+    def client_address(self, headers: Headers, peer: str) -> str:
         """Where a request comes from: the peer, or whom a trusted proxy has it from."""
         if peer in self._proxies:
             for hop in reversed(_value(headers, b"x-forwarded-for").split(",")):
@@ -145,9 +151,9 @@ class Access:
             return who.role == "admin"
         if action == "view":
             return who.role != "node"
-        if who.how == "open":
+        if who.auth_method == "open":
             # Open is no way to speak for a node that has a credential of its own.
-            return self._insecure_open and not self._credentials.has_node(node_id or "")
+            return self._insecure_open and not self._credentials.has_node_credential(node_id or "")
         return who.role == "node" and node_id in (None, who.node_id)
 
     def _is_open(self, headers: Headers, peer: str) -> bool:
@@ -159,22 +165,24 @@ class Access:
 
     def _session(self, headers: Headers) -> Identity | None:
         cookie = _session_cookie(headers)
-        return None if cookie is None else self._credentials.session(cookie)
+        return None if cookie is None else self._credentials.identify_session(cookie)
 
     def _proxied(self, headers: Headers, peer: str) -> Identity | None:
-        name = clean(_value(headers, self._user_header), 64)
+        name = sanitize_text(_value(headers, self._user_header), 64)
         if not name or peer not in self._proxies:
             return None
         role: Role = "admin" if name in self._admins else "viewer"
-        return Identity(role=role, name=name, how="proxy")
+        return Identity(role=role, name=name, auth_method="proxy")
 
     def _cookie(self, value: str, seconds: float) -> tuple[bytes, bytes]:
         secure = "; Secure" if self._tls else ""
-        cookie = f"{COOKIE}={value}; Path=/; Max-Age={seconds:.0f}; HttpOnly; SameSite=Strict"
+        cookie = (
+            f"{SESSION_COOKIE}={value}; Path=/; Max-Age={seconds:.0f}; HttpOnly; SameSite=Strict"
+        )
         return b"set-cookie", (cookie + secure).encode()
 
 
-def cross_site(headers: Headers, *, ambient: bool) -> Refusal | None:
+def check_same_origin(headers: Headers, *, has_ambient_credentials: bool) -> HttpError | None:
     """Why a change may not be asked for from there; `None` when it may.
 
     `ambient` is authority that a browser sends along unasked, whichever page it shows: then
@@ -186,14 +194,14 @@ def cross_site(headers: Headers, *, ambient: bool) -> Refusal | None:
     elif origin:
         ours = origin.partition("://")[2] == _value(headers, b"host")
     else:
-        ours = not ambient
+        ours = not has_ambient_credentials
     if not ours:
         return _CROSS_SITE
     kind = _value(headers, b"content-type").partition(";")[0].strip().lower()
-    return _NOT_JSON if ambient and kind != "application/json" else None
+    return _NOT_JSON if has_ambient_credentials and kind != "application/json" else None
 
 
-def bearer(headers: Headers) -> str | None:
+def bearer_token(headers: Headers) -> str | None:
     """The token that came along; empty for another kind of authorization, `None` for none."""
     for name, value in headers:
         if name == b"authorization":
@@ -205,7 +213,7 @@ def _session_cookie(headers: Headers) -> str | None:
     """The value of our cookie; `None` when it did not come along."""
     for part in _value(headers, b"cookie").split(";"):
         name, _, value = part.strip().partition("=")
-        if name == COOKIE:
+        if name == SESSION_COOKIE:
             return value
     return None
 

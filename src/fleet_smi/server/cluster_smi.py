@@ -7,8 +7,8 @@ from fleet_smi import zeromq
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.errors import Undecodable, UsageError
 from fleet_smi.hub.hub import Hub
-from fleet_smi.hub.sources.cluster_smi import endpoint_of
-from fleet_smi.model.privacy import Commands, shown_to
+from fleet_smi.hub.sources.cluster_smi import router_endpoint
+from fleet_smi.model.privacy import CommandVisibility, mask_commands
 from fleet_smi.wire.dialects.cluster_smi import encode_cluster
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _MOST_WAITING = 10_000
 _AT_MOST_EVERY_SECONDS = 1.0
 
 
-def clients_of(settings: HubSettings, hub: Hub) -> "ClusterSmiClients | None":
+def cluster_smi_server_from_settings(settings: HubSettings, hub: Hub) -> "ClusterSmiServer | None":
     """The port that the settings name, if any; raise `UsageError` where it cannot be."""
     where, nodes = settings.cluster_smi_clients, settings.cluster_smi_nodes
     if where is None:
@@ -27,23 +27,23 @@ def clients_of(settings: HubSettings, hub: Hub) -> "ClusterSmiClients | None":
     if nodes is not None and nodes.port == where.port != 0:
         raise UsageError(f"hub.cluster_smi_nodes and hub.cluster_smi_clients are both {where.port}")
     for router in settings.cluster_smi_routers:
-        asked = endpoint_of(router)
-        if asked.endswith(f":{where.port}") and zeromq.is_here(asked):
+        asked = router_endpoint(router)
+        if asked.endswith(f":{where.port}") and zeromq.is_local_endpoint(asked):
             raise UsageError(
                 f"the hub would ask itself: hub.cluster_smi_routers has {router}, "
                 "where hub.cluster_smi_clients is"
             )
-    endpoint = zeromq.listening_at(*where, open_to_all=settings.cluster_smi_open)
-    return ClusterSmiClients(endpoint, hub, settings.commands_for_viewers)
+    endpoint = zeromq.resolve_bind_endpoint(*where, open_to_all=settings.cluster_smi_open)
+    return ClusterSmiServer(endpoint, hub, settings.commands_for_viewers)
 
 
-class ClusterSmiClients:
+class ClusterSmiServer:
     """Answers at `endpoint`; an answer is made once for all who ask within a second."""
 
-    def __init__(self, endpoint: str, hub: Hub, commands: Commands) -> None:
-        self.port = zeromq.Port("ROUTER", endpoint, _MOST_REQUEST_BYTES)
+    def __init__(self, endpoint: str, hub: Hub, command_visibility: CommandVisibility) -> None:
+        self.port = zeromq.BoundSocket("ROUTER", endpoint, _MOST_REQUEST_BYTES)
         self._hub = hub
-        self._commands = commands
+        self._commands = command_visibility
         self._answer: bytes | None = None
         self._version = -1
         self._made_at = 0.0
@@ -61,7 +61,7 @@ class ClusterSmiClients:
 
     def _take(self, socket: "Socket") -> None:
         """One request: who asks, an empty frame, and whatever they say."""
-        asker, *said = zeromq.frames(socket)
+        asker, *said = zeromq.receive_frames(socket)
         if not said or said[0]:
             raise Undecodable("a message that is no request")
         if self._answer is not None and self._is_fresh():
@@ -79,7 +79,7 @@ class ClusterSmiClients:
         """Make the answer anew, for all who wait for it."""
         try:
             self._version = self._hub.version
-            view = shown_to(self._hub.fleet.view(self._hub.clock()), self._commands)
+            view = mask_commands(self._hub.fleet.view(self._hub.clock()), self._commands)
             # Thousands of nodes take a while: not on the event loop.
             self._answer = await asyncio.to_thread(encode_cluster, view)
             self._made_at = asyncio.get_running_loop().time()

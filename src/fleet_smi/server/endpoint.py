@@ -16,12 +16,12 @@ from starlette.responses import Response
 from fleet_smi.hub.credentials import Identity
 from fleet_smi.hub.hub import Hub
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.privacy import Commands, shown_to
-from fleet_smi.model.views import summary_of
+from fleet_smi.model.privacy import CommandVisibility, mask_commands
+from fleet_smi.model.views import summarize_nodes
 from fleet_smi.server.auth import Action
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.refusal import HttpError
 from fleet_smi.server.services import Services
-from fleet_smi.server.shared import in_turns
+from fleet_smi.server.shared import iterate_cooperatively
 
 _T = TypeVar("_T")
 
@@ -36,49 +36,49 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
     summary: str
-    may: Action | None
-    handle: Callable[["Asked"], Awaitable[Response]]
+    required_action: Action | None
+    handler: Callable[["RequestContext"], Awaitable[Response]]
     query: type[Struct] | None = None
     body: Any = None
-    takes: tuple[str, ...] = ("application/json",)
-    answer: Any = None
-    answers_with: tuple[str, ...] = ("application/json",)
+    request_media_types: tuple[str, ...] = ("application/json",)
+    response: Any = None
+    response_media_types: tuple[str, ...] = ("application/json",)
     status: int = 200
-    also: tuple[int, ...] = ()
+    extra_statuses: tuple[int, ...] = ()
 
 
 class ApiError(Exception):
     """Thrown by a route: an answer that is no success."""
 
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
+    def __init__(self, http_error: HttpError) -> None:
+        super().__init__(http_error.message)
+        self.http_error = http_error
 
 
-def admitted(request: Request, services: Services, action: Action) -> Identity:
+def authorize_request(request: Request, services: Services, action: Action) -> Identity:
     """Who asks; raise `ApiError` unless they may do that."""
     peer = "" if request.client is None else request.client.host
-    who = services.access.asker(request.scope["headers"], peer, request.method)
-    if isinstance(who, Refusal):
+    who = services.access.authenticate(request.scope["headers"], peer, request.method)
+    if isinstance(who, HttpError):
         raise ApiError(who)
-    refusal = services.access.refusal(who, action)
+    refusal = services.access.authorize(who, action)
     if refusal is not None:
         raise ApiError(refusal)
     return who
 
 
-class Asked:
+class RequestContext:
     """One request, once it is known who asks and that they may."""
 
     def __init__(
-        self, request: Request, services: Services, who: Identity | None, query: Any, body: Any
+        self, request: Request, services: Services, identity: Identity | None, query: Any, body: Any
     ) -> None:
         self.services = services
         self.hub = services.hub
-        self.who = who
+        self.identity = identity
         self.query = query
         self.body = body
-        self.path: dict[str, str] = request.path_params
+        self.path_params: dict[str, str] = request.path_params
         self.request = request
 
     @property
@@ -88,16 +88,16 @@ class Asked:
         return "" if client is None else client.host
 
     @property
-    def may_still(self) -> bool:
+    def is_still_authorized(self) -> bool:
         """Whether the asker is still who they were: sessions end, and tokens are revoked."""
         request = self.request
-        who = self.services.access.asker(request.scope["headers"], self.peer, request.method)
-        return who == self.who
+        who = self.services.access.authenticate(request.scope["headers"], self.peer, request.method)
+        return who == self.identity
 
     @property
-    def commands(self) -> Commands:
+    def command_visibility(self) -> CommandVisibility:
         """How much of a command line the asker may see."""
-        admin = self.who is not None and self.who.role == "admin"
+        admin = self.identity is not None and self.identity.role == "admin"
         return self.services.commands_for_admins if admin else self.services.commands_for_viewers
 
     def header(self, name: str) -> str:
@@ -105,30 +105,32 @@ class Asked:
         return str(self.request.headers.get(name, ""))
 
     @property
-    def takes_gzip(self) -> bool:
+    def accepts_gzip(self) -> bool:
         """Whether the asker can unpack it."""
         offers = self.header("accept-encoding").replace(" ", "").lower().split(",")
         weights = dict(offer.partition(";q=")[::2] for offer in offers)
         return "gzip" in weights and not re.fullmatch(r"0[.0]*", weights["gzip"])
 
-    async def fleet(self) -> FleetView:
+    async def fleet_view(self) -> FleetView:
         """The fleet as the asker may see it, or as it was a moment ago for one who may as much."""
-        seen = partial(_seen, self.hub, self.commands)
-        return await self.services.shared.once(self.commands, seen)
+        seen = partial(_seen, self.hub, self.command_visibility)
+        return await self.services.cache.get_or_compute(self.command_visibility, seen)
 
-    def node(self, node_id: str) -> NodeView | None:
+    def node_view(self, node_id: str) -> NodeView | None:
         """One node as the asker may see it; `None` when there is none of that id."""
         view = self.hub.fleet.node(node_id, self.hub.clock())
-        return None if view is None else shown_to(view, self.commands)
+        return None if view is None else mask_commands(view, self.command_visibility)
 
 
-async def _seen(hub: Hub, commands: Commands) -> FleetView:
+async def _seen(hub: Hub, commands: CommandVisibility) -> FleetView:
     now = hub.clock()
-    nodes = [shown_to(node, commands) async for node in in_turns(hub.fleet.nodes(now))]
-    return FleetView(taken_at=now, summary=summary_of(nodes), nodes=tuple(nodes))
+    nodes = [
+        mask_commands(node, commands) async for node in iterate_cooperatively(hub.fleet.nodes(now))
+    ]
+    return FleetView(taken_at=now, summary=summarize_nodes(nodes), nodes=tuple(nodes))
 
 
-def given(value: _T | UnsetType) -> _T | None:
+def unset_to_none(value: _T | UnsetType) -> _T | None:
     """What a query says, `None` where it says nothing: the text "null" is a text like any."""
     return None if value is UNSET else value
 

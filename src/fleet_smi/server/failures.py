@@ -3,30 +3,30 @@
 import math
 from collections.abc import Callable
 
-from fleet_smi.model.attempts import Attempts
-from fleet_smi.server.addresses import neighbourhood
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.model.attempts import TokenBucket
+from fleet_smi.server.addresses import rate_limit_key
+from fleet_smi.server.refusal import HttpError
 
 
-class Failures:
+class AuthRateLimiter:
     """Some failures for each address, and one more every few seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._attempts = Attempts()
+        self._attempts = TokenBucket()
 
-    def failed(self, address: str) -> Refusal | None:
+    def record_failure(self, address: str) -> HttpError | None:
         """Count one failure; a refusal once there were too many."""
-        wait_seconds = self._attempts.wait_seconds(neighbourhood(address), self._clock())
+        wait_seconds = self._attempts.acquire(rate_limit_key(address), self._clock())
         if not wait_seconds:
             return None
-        return Refusal(
+        return HttpError(
             429,
             "too_many_failures",
             "too many failed attempts from this address: wait and try again",
             math.ceil(wait_seconds),
         )
 
-    def forgive(self, address: str) -> None:
+    def refund(self, address: str) -> None:
         """Take back what was counted: it was none."""
-        self._attempts.give_back(neighbourhood(address))
+        self._attempts.refund(rate_limit_key(address))

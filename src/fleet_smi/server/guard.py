@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from fleet_smi.server.addresses import WILDCARDS, is_loopback, parse_address
-from fleet_smi.server.refusal import Headers, Refusal
+from fleet_smi.server.refusal import Headers, HttpError
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _MOST_KNOWN_HOSTS = 64
 _MOST_HOST_BYTES = 262
@@ -37,7 +37,7 @@ def security_headers(*, tls: bool) -> Headers:
     return headers
 
 
-class Hosts:
+class AllowedHosts:
     """The names by which this hub may be called.
 
     A page elsewhere can let its own name point here (DNS rebinding) and would then be this
@@ -45,21 +45,21 @@ class Hosts:
     where the hub listens on all of the machine's, any of them will do.
     """
 
-    def __init__(self, bind: str, names: Iterable[str] = ()) -> None:
-        self._any_address = bind in WILDCARDS
-        full = {_bare(name) for name in (bind, *names)} - {""}
+    def __init__(self, bind_host: str, names: Iterable[str] = ()) -> None:
+        self._any_address = bind_host in WILDCARDS
+        full = {_bare(name) for name in (bind_host, *names)} - {""}
         self._names = full | {name.partition(".")[0] for name in full if not parse_address(name)}
         self._known: set[bytes] = set()
 
-    def refusal(self, headers: Headers) -> Refusal | None:
+    def check(self, headers: Headers) -> HttpError | None:
         """Why a request with these headers is not for this hub; `None` when it is."""
         named = [value for name, value in headers if name == b"host"]
         if len(named) != 1:
-            return Refusal(400, "bad_host", "the request must have one Host header")
+            return HttpError(400, "bad_host", "the request must have one Host header")
         if named[0] in self._known:
             return None
         if not self._is_ours(named[0]):
-            return Refusal(
+            return HttpError(
                 421,
                 "unknown_host",
                 "this hub is not called that: add the name to its setting `hub.hosts`",
@@ -77,10 +77,10 @@ class Hosts:
         return self._any_address and parse_address(name) is not None
 
 
-class Guard:
+class SecurityMiddleware:
     """ASGI: refuses what is not for this hub, and adds the security headers to every answer."""
 
-    def __init__(self, app: App, hosts: Hosts, *, tls: bool) -> None:
+    def __init__(self, app: AsgiApp, hosts: AllowedHosts, *, tls: bool) -> None:
         self._app = app
         self._hosts = hosts
         self._headers = security_headers(tls=tls)
@@ -98,18 +98,18 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *self._headers]
             await send(message)
 
-        refusal = self._hosts.refusal(scope["headers"])
+        refusal = self._hosts.check(scope["headers"])
         if refusal is None:
             await self._app(scope, receive, send_guarded)
         else:
-            await refuse(refusal, send_guarded)
+            await send_error(refusal, send_guarded)
 
 
-async def refuse(refusal: Refusal, send: Send) -> None:
+async def send_error(error: HttpError, send: Send) -> None:
     """Answer with the refusal."""
-    start = {"type": "http.response.start", "status": refusal.status, "headers": refusal.headers}
+    start = {"type": "http.response.start", "status": error.status, "headers": error.headers}
     await send(start)
-    await send({"type": "http.response.body", "body": refusal.body})
+    await send({"type": "http.response.body", "body": error.body})
 
 
 def _without_port(host: str) -> str:

@@ -12,28 +12,28 @@ from typing import Self
 from fleet_smi.config.kinds import OFF
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.hub import state
-from fleet_smi.hub.credentials import Credentials
+from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.delivery import Source
-from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.history import store
 from fleet_smi.hub.history.archive import Archive
-from fleet_smi.hub.history.history import History
-from fleet_smi.hub.history.retention import Keep
+from fleet_smi.hub.history.history import HistoryRecorder
+from fleet_smi.hub.history.retention import RetentionPolicy
 from fleet_smi.hub.hub import Hub
-from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.memory import NodeStore
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.server.addresses import WILDCARDS, is_loopback
 from fleet_smi.server.app import App
-from fleet_smi.server.auth import Access, check_bind
-from fleet_smi.server.cluster_smi import clients_of
-from fleet_smi.server.failures import Failures
-from fleet_smi.server.guard import Hosts
-from fleet_smi.server.running import Tls, bound, serve
+from fleet_smi.server.auth import AccessControl, check_bind
+from fleet_smi.server.cluster_smi import cluster_smi_server_from_settings
+from fleet_smi.server.failures import AuthRateLimiter
+from fleet_smi.server.guard import AllowedHosts
+from fleet_smi.server.running import TlsFiles, bind_socket, serve
 from fleet_smi.server.services import Services
-from fleet_smi.server.tls import self_signed
+from fleet_smi.server.tls import ensure_self_signed
 
 _REFRESH_SECONDS = 1.0
 
@@ -44,32 +44,34 @@ class HubServer:
     def __init__(
         self, settings: HubSettings, sources: Sequence[Source], thresholds: Thresholds
     ) -> None:
-        self.folder = state.private_folder(Path(settings.state))
+        self.state_folder = state.ensure_private_folder(Path(settings.state))
         with ExitStack() as stack:
-            stack.callback(os.close, state.locked(self.folder))
-            self._engine = open_database(self.folder)
+            stack.callback(os.close, state.lock_folder(self.state_folder))
+            self._engine = open_database(self.state_folder)
             stack.callback(self._engine.dispose)
-            stack.callback(state.remove_local_admin_token, self.folder)
+            stack.callback(state.remove_runtime_files, self.state_folder)
             self.credentials = self._credentials()
             stack.callback(self.credentials.close)
-            self.tls, self.fingerprint = _certificate(settings, self.folder)
+            self.tls, self.fingerprint = _certificate(settings, self.state_folder)
             self.warning = self._checked(settings)
-            memory = Memory(self._engine, Remembered)
+            memory = NodeStore(self._engine, NodeCheckpoint)
             stack.callback(memory.close)
             self._push = PushSource()
-            fleet = Fleet(thresholds)
-            self.archive = _archive(settings, self.folder, fleet)
+            fleet = FleetState(thresholds)
+            self.archive = _archive(settings, self.state_folder, fleet)
             if self.archive is not None:
                 stack.callback(self.archive.close)
-            history = None if self.archive is None else self.archive.history
+            history = None if self.archive is None else self.archive.recorder
             self.hub = _hub(settings, [self._push, *sources], memory, fleet, history)
-            self._socket = bound(settings.listen.host, settings.listen.port)
+            self._socket = bind_socket(settings.listen.host, settings.listen.port)
             stack.callback(self._socket.close)
             self._app = self._answering(settings)
-            self.cluster_smi = clients_of(settings, self.hub)
+            self.cluster_smi = cluster_smi_server_from_settings(settings, self.hub)
             self.url = self._url(settings.listen.host, socket.gethostname())
             local_url = self._url(settings.listen.host, "127.0.0.1")
-            state.leave_standing(self.folder, state.Standing(self.url, local_url, self.fingerprint))
+            state.write_running_hub(
+                self.state_folder, state.RunningHub(self.url, local_url, self.fingerprint)
+            )
             self._held = stack.pop_all()
 
     async def run(self) -> None:
@@ -91,22 +93,24 @@ class HubServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _credentials(self) -> Credentials:
-        return Credentials(self._engine, local_admin=state.new_local_admin_token(self.folder))
+    def _credentials(self) -> CredentialCache:
+        return CredentialCache(
+            self._engine, local_admin_token=state.create_local_admin_token(self.state_folder)
+        )
 
     def _checked(self, settings: HubSettings) -> str | None:
         return check_bind(
             settings.listen.host,
-            has_viewers=self.credentials.has_viewers,
+            has_viewers=self.credentials.has_viewer_credentials,
             insecure_open=settings.insecure_open,
             tls=self.tls is not None,
             proxied=bool(settings.trusted_proxies),
         )
 
     def _answering(self, settings: HubSettings) -> App:
-        failures = Failures(time.monotonic)
+        failures = AuthRateLimiter(time.monotonic)
         host = settings.listen.host
-        access = Access(
+        access = AccessControl(
             self.credentials,
             failures,
             loopback_only=is_loopback(host),
@@ -126,11 +130,13 @@ class HubServer:
             tls=self.tls is not None,
             fingerprint=self.fingerprint,
             get_status_password=settings.read_get_status_password(),
-            past=None if self.archive is None else self.archive.answers,
+            history=None if self.archive is None else self.archive.queries,
             energy_price=settings.energy_price,
             currency=settings.currency,
         )
-        return App(services, Hosts(host, [socket.getfqdn(), socket.gethostname(), *settings.hosts]))
+        return App(
+            services, AllowedHosts(host, [socket.getfqdn(), socket.gethostname(), *settings.hosts])
+        )
 
     def _url(self, host: str, when_all: str) -> str:
         """Its address; one that listens everywhere is called by one of its names."""
@@ -148,9 +154,9 @@ class HubServer:
 def _hub(
     settings: HubSettings,
     sources: Sequence[Source],
-    memory: Memory[Remembered],
-    fleet: Fleet,
-    history: History | None,
+    memory: NodeStore[NodeCheckpoint],
+    fleet: FleetState,
+    history: HistoryRecorder | None,
 ) -> Hub:
     return Hub(
         fleet,
@@ -159,32 +165,32 @@ def _hub(
         history=history,
         interval_seconds=settings.interval,
         publish_seconds=settings.stream_interval,
-        remember_seconds=settings.remember_interval,
+        checkpoint_seconds=settings.remember_interval,
     )
 
 
-def _archive(settings: HubSettings, folder: Path, fleet: Fleet) -> Archive | None:
+def _archive(settings: HubSettings, folder: Path, fleet: FleetState) -> Archive | None:
     """Where the past is kept, unless it is not."""
     if settings.history == OFF:
         return None
-    keep = Keep(
-        grains={
+    keep = RetentionPolicy(
+        series_seconds={
             10: settings.history_keep_10s,
             60: settings.history_keep_1m,
             900: settings.history_keep_15m,
             10800: settings.history_keep_ledger,
         },
         ledger_seconds=settings.history_keep_ledger,
-        most_bytes=settings.history_most,
+        max_bytes=settings.history_most,
     )
-    return Archive(settings.history or folder / store.FILE, keep, fleet)
+    return Archive(settings.history or folder / store.HISTORY_FILE, keep, fleet)
 
 
-def _certificate(settings: HubSettings, folder: Path) -> tuple[Tls | None, str | None]:
+def _certificate(settings: HubSettings, folder: Path) -> tuple[TlsFiles | None, str | None]:
     if settings.tls_cert is not None and settings.tls_key is not None:
-        return Tls(settings.tls_cert, settings.tls_key), None
+        return TlsFiles(settings.tls_cert, settings.tls_key), None
     if settings.tls is None:
         return None, None
     names = sorted({"localhost", "127.0.0.1", socket.gethostname(), *settings.hosts})
-    own = self_signed(folder, names)
-    return Tls(str(own.path), str(own.path)), own.fingerprint
+    own = ensure_self_signed(folder, names)
+    return TlsFiles(str(own.path), str(own.path)), own.fingerprint

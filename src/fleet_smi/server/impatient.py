@@ -9,11 +9,11 @@ from math import inf
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-REQUEST_SECONDS = 30.0
-IDLE_SECONDS = 75
+REQUEST_TIMEOUT_SECONDS = 30.0
+IDLE_TIMEOUT_SECONDS = 75
 
 
-class Impatient(HttpToolsProtocol):
+class TimeoutProtocol(HttpToolsProtocol):
     """Speaks HTTP as uvicorn does; a request must be there within `REQUEST_SECONDS`."""
 
     _closed_at = inf
@@ -22,13 +22,13 @@ class Impatient(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody is there; what do they want?"""
         super().connection_made(transport)
-        self.await_request()
+        self.start_request_timeout()
         self._look()
 
     def on_message_begin(self) -> None:
         """A request begins; it must not take for ever."""
         super().on_message_begin()
-        self.await_request()
+        self.start_request_timeout()
 
     def on_message_complete(self) -> None:
         """All of it is there."""
@@ -41,17 +41,17 @@ class Impatient(HttpToolsProtocol):
             self._bell.cancel()
         super().connection_lost(exc)
 
-    def await_request(self) -> None:
+    def start_request_timeout(self) -> None:
         """From now on a request must come, or go on, within its time."""
-        self._closed_at = self.loop.time() + REQUEST_SECONDS
+        self._closed_at = self.loop.time() + REQUEST_TIMEOUT_SECONDS
 
-    def await_next(self) -> None:
+    def start_idle_timeout(self) -> None:
         """One is answered: the next may take longer to begin."""
-        self._closed_at = self.loop.time() + IDLE_SECONDS
+        self._closed_at = self.loop.time() + IDLE_TIMEOUT_SECONDS
 
     def _look(self) -> None:
         left = self._closed_at - self.loop.time()
         if left <= 0:
             self.transport.close()
         else:
-            self._bell = self.loop.call_later(min(left, REQUEST_SECONDS), self._look)
+            self._bell = self.loop.call_later(min(left, REQUEST_TIMEOUT_SECONDS), self._look)

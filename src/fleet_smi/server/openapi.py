@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from fleet_smi import __version__
-from fleet_smi.server.auth import COOKIE
+from fleet_smi.server.auth import SESSION_COOKIE
 from fleet_smi.server.endpoint import Endpoint
 from fleet_smi.server.refusal import ErrorBody
 
@@ -36,10 +36,10 @@ _WORDS = {
 }
 
 
-def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+def build_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """The whole document, as plain values."""
     paths: dict[str, dict[str, Any]] = {}
-    types = [kind for each in endpoints for kind in (each.body, each.answer) if kind is not None]
+    types = [kind for each in endpoints for kind in (each.body, each.response) if kind is not None]
     schemas, components = msgspec.json.schema_components(
         [*types, ErrorBody], ref_template=_REFERENCE
     )
@@ -54,7 +54,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "schemas": components,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+                "session": {"type": "apiKey", "in": "cookie", "name": SESSION_COOKIE},
             },
         },
     }
@@ -70,13 +70,13 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
         "operationId": f"{endpoint.method.lower()}{re.sub('[^a-z0-9]+', '_', path)}",
-        "security": _SECURITY[endpoint.may],
+        "security": _SECURITY[endpoint.required_action],
         "parameters": [*_places(path), *_parameters(endpoint.query)],
         "responses": _responses(endpoint, schemas),
     }
     if endpoint.body is not None:
         schema = schemas[repr(endpoint.body)]
-        content = {kind: {"schema": schema} for kind in endpoint.takes}
+        content = {kind: {"schema": schema} for kind in endpoint.request_media_types}
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
@@ -100,9 +100,9 @@ def _parameters(query: type[Struct] | None) -> list[dict[str, Any]]:
 
 def _responses(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     fine: dict[str, Any] = {"description": _WORDS[endpoint.status]}
-    if endpoint.answer is not None:
-        schema = {"schema": schemas[repr(endpoint.answer)]}
-        fine["content"] = dict.fromkeys(endpoint.answers_with, schema)
+    if endpoint.response is not None:
+        schema = {"schema": schemas[repr(endpoint.response)]}
+        fine["content"] = dict.fromkeys(endpoint.response_media_types, schema)
     others = {str(status): _other(status, schemas) for status in sorted(_statuses(endpoint))}
     return {str(endpoint.status): fine, **others}
 
@@ -116,8 +116,8 @@ def _other(status: int, schemas: dict[str, Any]) -> dict[str, Any]:
 
 def _statuses(endpoint: Endpoint) -> set[int]:
     """What may come instead of success."""
-    statuses = {400, 421, *endpoint.also}
-    if endpoint.may is not None:
+    statuses = {400, 421, *endpoint.extra_statuses}
+    if endpoint.required_action is not None:
         statuses |= {401, 403, 429}
         if endpoint.method != "GET":
             statuses.add(415)  # from a page, only what no form of another page can send

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-FOLDER = Path(__file__).with_name("page")
-INDEX = "index.html"
+PAGE_FOLDER = Path(__file__).with_name("page")
+INDEX_FILE = "index.html"
 _KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -25,15 +25,15 @@ class PageFile(Struct, frozen=True):
     """One file, plain and packed; one whose name changes with its content may be kept for ever."""
 
     body: bytes
-    packed: bytes
-    kind: str
-    lasting: bool
+    gzipped: bytes
+    media_type: str
+    immutable: bool
 
 
 @cache
 def page_files() -> Mapping[str, PageFile]:
     """Every file of the page by its path; none where the page was not built."""
-    return _read(FOLDER)
+    return _read(PAGE_FOLDER)
 
 
 def _read(folder: Path) -> dict[str, PageFile]:

@@ -12,21 +12,21 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from fleet_smi.errors import UsageError
-from fleet_smi.hub.history.answers import Answers
+from fleet_smi.hub.history.answers import HistoryService
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOfNode
 from fleet_smi.model.moment import parse_moment, parse_since
-from fleet_smi.model.privacy import shown_to
-from fleet_smi.server.answers import pack, unpacked
-from fleet_smi.server.endpoint import ApiError, Asked
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.model.privacy import mask_commands
+from fleet_smi.server.answers import compress_body, encoded_json_response
+from fleet_smi.server.endpoint import ApiError, RequestContext
+from fleet_smi.server.refusal import HttpError
 
 _JUST_NOW_SECONDS = 5.0
 """What changed since is still on its way to the disk, and hardly anything did."""
 _LONGEST_SECONDS = 400 * 86400.0
-_NOT_KEPT = Refusal(404, "not_kept", "this hub keeps no history: hub.history is off")
+_NOT_KEPT = HttpError(404, "not_kept", "this hub keeps no history: hub.history is off")
 MomentText = Annotated[str, Meta(max_length=64)]
-Pattern = Annotated[str, Meta(max_length=128)]
+GlobText = Annotated[str, Meta(max_length=128)]
 
 
 class RangeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,65 +36,65 @@ class RangeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     until: MomentText = "now"
 
 
-class PlacesQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LedgerQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """And of what: `node` is a pattern of names or an id, `gpu` a UUID."""
 
-    node: Pattern | UnsetType = UNSET
-    gpu: Pattern | UnsetType = UNSET
-    user: Pattern | UnsetType = UNSET
+    node: GlobText | UnsetType = UNSET
+    gpu: GlobText | UnsetType = UNSET
+    user: GlobText | UnsetType = UNSET
 
-    def wants(self, gpu: GpuOfNode) -> bool:
+    def matches(self, gpu: GpuOfNode) -> bool:
         """Whether this GPU is asked for."""
         if self.gpu is not UNSET and gpu.uuid != self.gpu:
             return False
-        return self.node is UNSET or is_named(gpu, self.node)
+        return self.node is UNSET or matches_node(gpu, self.node)
 
 
-class Range(NamedTuple):
+class TimeRange(NamedTuple):
     """A part of the past, in seconds since 1970."""
 
     start: float
     end: float
 
 
-def is_named(gpu: GpuOfNode, node: str) -> bool:
+def matches_node(gpu: GpuOfNode, node: str) -> bool:
     """Whether this is the node's id, or a pattern of its name."""
     return gpu.node_id == node or fnmatch.fnmatchcase(gpu.node, node)
 
 
-def past_of(asked: Asked) -> Answers:
+def require_history(context: RequestContext) -> HistoryService:
     """What the hub has written down; an `ApiError` where it writes nothing."""
-    past = asked.services.past
+    past = context.services.history
     if past is None:
         raise ApiError(_NOT_KEPT)
     return past
 
 
-async def range_of(asked: Asked, query: RangeQuery) -> Range:
+async def parse_range(context: RequestContext, query: RangeQuery) -> TimeRange:
     """The range that is asked for; raise `UsageError` where nothing of it can be known."""
-    now = asked.hub.clock()
+    now = context.hub.clock()
     start, end = parse_since(query.since, now), parse_moment(query.until, now)
     if not 0 < end - start <= _LONGEST_SECONDS:
         days = round(_LONGEST_SECONDS / 86400)
         raise UsageError(f"since must be before until, by {days} days at most")
-    await _require_kept(asked, end)
-    return Range(start, end)
+    await _require_kept(context, end)
+    return TimeRange(start, end)
 
 
-async def fleet_then(asked: Asked, at: str | UnsetType) -> FleetView:
+async def fleet_at(context: RequestContext, at: str | UnsetType) -> FleetView:
     """The fleet as the asker may see it: now or, where a moment is named, as it stood then."""
     if at is UNSET:
-        return await asked.fleet()
-    moment, past = parse_moment(at, asked.hub.clock()), past_of(asked)
-    if asked.hub.clock() - moment < _JUST_NOW_SECONDS:
-        return await asked.fleet()
-    await _require_kept(asked, moment)
+        return await context.fleet_view()
+    moment, past = parse_moment(at, context.hub.clock()), require_history(context)
+    if context.hub.clock() - moment < _JUST_NOW_SECONDS:
+        return await context.fleet_view()
+    await _require_kept(context, moment)
     view = await past.fleet(moment)
-    return await asyncio.to_thread(shown_to, view, asked.commands)
+    return await asyncio.to_thread(mask_commands, view, context.command_visibility)
 
 
-async def _require_kept(asked: Asked, moment: float) -> None:
-    begins = await past_of(asked).begins_after(moment)
+async def _require_kept(asked: RequestContext, moment: float) -> None:
+    begins = await require_history(asked).oldest_after(moment)
     if begins is not None:
         raise UsageError(f"nothing is kept from before {_said(begins)}")
 
@@ -105,19 +105,19 @@ def _said(moment: float) -> str:
     return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
-async def told(asked: Asked, make: Callable[[], Any]) -> Response:
+async def threaded_json_response(context: RequestContext, build: Callable[[], Any]) -> Response:
     """What this makes as JSON; made, written and compressed beside the event loop."""
-    body = await asyncio.to_thread(lambda: msgspec.json.encode(make()))
+    body = await asyncio.to_thread(lambda: msgspec.json.encode(build()))
     headers = {"Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
-    return await unpacked(asked, await pack(body), headers)
+    return await encoded_json_response(context, await compress_body(body), headers)
 
 
-def within(count: int, most: int, words: str, remedy: str) -> None:
+def check_limit(count: int, limit: int, noun: str, remedy: str) -> None:
     """Raise `UsageError` where an answer would be too large."""
-    if count > most:
-        raise UsageError(f"these are {count} {words}, and {most} are told at once: {remedy}")
+    if count > limit:
+        raise UsageError(f"these are {count} {noun}, and {limit} are told at once: {remedy}")
 
 
-def bounded(rows: Iterable[Any], count: Callable[[Any], int], most: int) -> None:
+def check_row_limit(rows: Iterable[Any], row_count: Callable[[Any], int], limit: int) -> None:
     """Raise `UsageError` where there are too many rows."""
-    within(sum(map(count, rows)), most, "rows", "ask for a shorter time, or for one node")
+    check_limit(sum(map(row_count, rows)), limit, "rows", "ask for a shorter time, or for one node")

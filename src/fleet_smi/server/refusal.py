@@ -19,7 +19,7 @@ class ErrorBody(Struct, frozen=True):
     error: ErrorDetail
 
 
-class Refusal(Struct, frozen=True):
+class HttpError(Struct, frozen=True):
     """Refusals are values: a status, a code for programs and a sentence for people."""
 
     status: int
@@ -49,4 +49,4 @@ class Refusal(Struct, frozen=True):
         return headers
 
 
-BUG = Refusal(500, "bug", "this is a bug in fleet-smi; the hub's log says more")
+INTERNAL_ERROR = HttpError(500, "bug", "this is a bug in fleet-smi; the hub's log says more")

@@ -10,14 +10,14 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from fleet_smi.errors import UsageError
-from fleet_smi.server.at_once import AtOnce
-from fleet_smi.server.impatient import IDLE_SECONDS
+from fleet_smi.server.at_once import ReportProtocol
+from fleet_smi.server.impatient import IDLE_TIMEOUT_SECONDS
 
 _GRACE_SECONDS = 1
 _BACKLOG = 2048
 
 
-class Tls(NamedTuple):
+class TlsFiles(NamedTuple):
     """The files of a certificate and its key."""
 
     certificate: str
@@ -31,7 +31,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket that listens there; raise `UsageError` that says why it cannot."""
     try:
         everywhere = socket.AI_PASSIVE
@@ -48,12 +48,14 @@ def bound(host: str, port: int) -> socket.socket:
         raise UsageError(f"cannot listen on {host}:{port}: {why}") from None
 
 
-async def serve(app: ASGIApp, sockets: Sequence[socket.socket], tls: Tls | None = None) -> None:
+async def serve(
+    app: ASGIApp, sockets: Sequence[socket.socket], tls: TlsFiles | None = None
+) -> None:
     """Answer on these sockets until cancelled; whoever is being answered gets a moment."""
     config = uvicorn.Config(
         app,
         loop="none",
-        http=AtOnce,
+        http=ReportProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -61,7 +63,7 @@ async def serve(app: ASGIApp, sockets: Sequence[socket.socket], tls: Tls | None 
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        timeout_keep_alive=IDLE_SECONDS,
+        timeout_keep_alive=IDLE_TIMEOUT_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else tls.key,

@@ -2,13 +2,13 @@
 
 from msgspec import Struct, field
 
-from fleet_smi.hub.credentials import Credentials
-from fleet_smi.hub.history.answers import Answers
+from fleet_smi.hub.credentials import CredentialCache
+from fleet_smi.hub.history.answers import HistoryService
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.sources.push import PushSource
-from fleet_smi.model.privacy import Commands
-from fleet_smi.server.auth import Access
-from fleet_smi.server.shared import Shared
+from fleet_smi.model.privacy import CommandVisibility
+from fleet_smi.server.auth import AccessControl
+from fleet_smi.server.shared import SingleFlightCache
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -16,14 +16,14 @@ class Services(Struct, frozen=True, kw_only=True):
 
     hub: Hub
     push: PushSource
-    credentials: Credentials
-    access: Access
-    commands_for_viewers: Commands = "name"
-    commands_for_admins: Commands = "full"
+    credentials: CredentialCache
+    access: AccessControl
+    commands_for_viewers: CommandVisibility = "name"
+    commands_for_admins: CommandVisibility = "full"
     tls: bool = False
     fingerprint: str | None = None
     get_status_password: str | None = None
-    past: Answers | None = None
+    history: HistoryService | None = None
     energy_price: float | None = None
     currency: str | None = None
-    shared: Shared = field(default_factory=Shared)
+    cache: SingleFlightCache = field(default_factory=SingleFlightCache)

@@ -17,20 +17,20 @@ _LASTS_TIMES = 5
 _LASTS_AT_MOST_SECONDS = 2.0
 
 
-class Shared:
+class SingleFlightCache:
     """Things by what was asked for; lives on one event loop."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, asyncio.Future[Any]] = {}
 
-    async def once(self, asked: Hashable, make: Callable[[], Awaitable[_T]]) -> _T:
+    async def get_or_compute(self, key: Hashable, compute: Callable[[], Awaitable[_T]]) -> _T:
         """What this makes, or is making or has just made for another who asked the same."""
-        found: asyncio.Future[_T] | None = self._kept.get(asked)
+        found: asyncio.Future[_T] | None = self._kept.get(key)
         if found is None:
-            found = self._kept[asked] = asyncio.ensure_future(self._made(asked, make))
+            found = self._kept[key] = asyncio.ensure_future(self._made(key, compute))
         return await asyncio.shield(found)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Make everything anew from now on."""
         self._kept = {}
 
@@ -51,10 +51,10 @@ class Shared:
         return made
 
 
-async def in_turns(things: Iterable[_T]) -> AsyncIterator[_T]:
+async def iterate_cooperatively(items: Iterable[_T]) -> AsyncIterator[_T]:
     """Each of these; every few milliseconds all others on the event loop have their turn."""
     over_at = time.monotonic() + _TURN_SECONDS
-    for thing in things:
+    for thing in items:
         yield thing
         if time.monotonic() >= over_at:
             await asyncio.sleep(0)

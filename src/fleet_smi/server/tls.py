@@ -25,26 +25,26 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.state import write_private
+from fleet_smi.hub.state import write_private_file
 
 logger = logging.getLogger(__name__)
-FILE = "tls.pem"
+CERTIFICATE_FILE = "tls.pem"
 _DAYS = 3650
 _CLOCKS_BEHIND = timedelta(days=1)
 
 
-class SelfSigned(NamedTuple):
+class SelfSignedCertificate(NamedTuple):
     """Where key and certificate are, and what nodes know the certificate by."""
 
     path: Path
     fingerprint: str
 
 
-def self_signed(folder: Path, names: Sequence[str]) -> SelfSigned:
+def ensure_self_signed(folder: Path, names: Sequence[str]) -> SelfSignedCertificate:
     """The hub's own certificate, made for these names and addresses where there is none yet."""
-    path = folder / FILE
+    path = folder / CERTIFICATE_FILE
     if not path.exists():
-        write_private(path, _make(names))
+        write_private_file(path, _make(names))
     certificate = _load(path)
     missing = sorted(set(names) - set(_names_in(certificate)))
     if missing:
@@ -54,12 +54,12 @@ def self_signed(folder: Path, names: Sequence[str]) -> SelfSigned:
             path,
             ", ".join(missing),
         )
-    return SelfSigned(path, fingerprint_of(certificate.public_bytes(Encoding.DER)))
+    return SelfSignedCertificate(path, fingerprint_of(certificate.public_bytes(Encoding.DER)))
 
 
-def fingerprint_in(folder: Path) -> str | None:
+def read_fingerprint(folder: Path) -> str | None:
     """What the certificate that was made there is known by; `None` when there is none."""
-    path = folder / FILE
+    path = folder / CERTIFICATE_FILE
     if not path.exists():
         return None
     return fingerprint_of(_load(path).public_bytes(Encoding.DER))

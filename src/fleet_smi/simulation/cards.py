@@ -8,7 +8,7 @@ from fleet_smi.model.units import MIB
 RESERVED_BYTES = 4 * MIB
 
 
-class Card(Struct, frozen=True, kw_only=True, gc=False):
+class GpuModel(Struct, frozen=True, kw_only=True, gc=False):
     """A model of GPU: what it can do, and what it shows at rest and at work."""
 
     name: str
@@ -23,15 +23,15 @@ class Card(Struct, frozen=True, kw_only=True, gc=False):
     memory_clock_max_mhz: int
     pcie_generation: int
     pcie_generation_idle: int
-    idle_state: str = "P0"
-    busy_state: str = "P0"
+    idle_pstate: str = "P0"
+    busy_pstate: str = "P0"
     has_fans: bool = False
-    counts_errors: bool = True
+    has_ecc: bool = True
     has_mig: bool = False
     persistence: bool = True
 
 
-H100 = Card(
+H100 = GpuModel(
     name="NVIDIA H100 80GB HBM3",
     memory_total_bytes=81_559 * MIB,
     idle_watts=70.0,
@@ -46,7 +46,7 @@ H100 = Card(
     pcie_generation_idle=5,
     has_mig=True,
 )
-A100 = Card(
+A100 = GpuModel(
     name="NVIDIA A100-SXM4-40GB",
     memory_total_bytes=40_960 * MIB,
     idle_watts=54.0,
@@ -61,7 +61,7 @@ A100 = Card(
     pcie_generation_idle=4,
     has_mig=True,
 )
-L40S = Card(
+L40S = GpuModel(
     name="NVIDIA L40S",
     memory_total_bytes=46_068 * MIB,
     idle_watts=34.0,
@@ -74,9 +74,9 @@ L40S = Card(
     memory_clock_max_mhz=9001,
     pcie_generation=4,
     pcie_generation_idle=1,
-    idle_state="P8",
+    idle_pstate="P8",
 )
-RTX_4090 = Card(
+RTX_4090 = GpuModel(
     name="NVIDIA GeForce RTX 4090",
     memory_total_bytes=24_564 * MIB,
     idle_watts=19.0,
@@ -89,49 +89,49 @@ RTX_4090 = Card(
     memory_clock_max_mhz=10_501,
     pcie_generation=4,
     pcie_generation_idle=1,
-    idle_state="P8",
-    busy_state="P2",
+    idle_pstate="P8",
+    busy_pstate="P2",
     has_fans=True,
-    counts_errors=False,
+    has_ecc=False,
     persistence=False,
 )
 
 
-def at_rest(card: Card, uuid: str, index: int) -> Gpu:
+def make_idle_gpu(model: GpuModel, uuid: str, index: int) -> Gpu:
     """A card with nobody on it."""
-    errors = 0 if card.counts_errors else None
+    errors = 0 if model.has_ecc else None
     return Gpu(
         uuid=uuid,
         index=index,
         vendor="nvidia",
-        name=card.name,
+        name=model.name,
         pci_bus_id=f"00000000:{0x1B + 0x1B * index:02X}:00.0",
         memory_used_bytes=RESERVED_BYTES,
-        memory_total_bytes=card.memory_total_bytes,
+        memory_total_bytes=model.memory_total_bytes,
         busy_percent=0.0,
         memory_busy_percent=0.0,
         encoder_percent=0.0,
         decoder_percent=0.0,
-        temperature_celsius=card.idle_celsius,
-        fan_percent=0.0 if card.has_fans else None,
-        power_watts=card.idle_watts,
-        power_limit_watts=card.power_limit_watts,
-        sm_clock_mhz=card.sm_clock_idle_mhz,
-        sm_clock_max_mhz=card.sm_clock_max_mhz,
-        memory_clock_mhz=card.memory_clock_idle_mhz,
-        memory_clock_max_mhz=card.memory_clock_max_mhz,
-        performance_state=card.idle_state,
+        temperature_celsius=model.idle_celsius,
+        fan_percent=0.0 if model.has_fans else None,
+        power_watts=model.idle_watts,
+        power_limit_watts=model.power_limit_watts,
+        sm_clock_mhz=model.sm_clock_idle_mhz,
+        sm_clock_max_mhz=model.sm_clock_max_mhz,
+        memory_clock_mhz=model.memory_clock_idle_mhz,
+        memory_clock_max_mhz=model.memory_clock_max_mhz,
+        performance_state=model.idle_pstate,
         throttle_reasons=("gpu_idle",),
         ecc_corrected=errors,
         ecc_uncorrected=errors,
-        pcie_generation=card.pcie_generation_idle,
-        pcie_generation_max=card.pcie_generation,
+        pcie_generation=model.pcie_generation_idle,
+        pcie_generation_max=model.pcie_generation,
         pcie_width=16,
         pcie_width_max=16,
         pcie_rx_bytes_per_second=0,
         pcie_tx_bytes_per_second=0,
-        persistence=card.persistence,
+        persistence=model.persistence,
         compute_mode="default",
-        mig_mode=False if card.has_mig else None,
+        mig_mode=False if model.has_mig else None,
         processes=(),
     )

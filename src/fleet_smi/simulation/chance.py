@@ -5,16 +5,16 @@ from random import Random
 _PLACES = 1024
 
 
-def dice(*key: object) -> Random:
+def seeded_rng(*key: object) -> Random:
     """Dice that fall the same way whenever they are thrown for the same key."""
     return Random("/".join(map(str, key)))  # noqa: S311  # a story, not a secret
 
 
-_THROWN = dice("wander")
+_THROWN = seeded_rng("wander")
 _POINTS = tuple(_THROWN.random() for _ in range(_PLACES))
 
 
-def wander(at: float) -> float:
+def smooth_noise(at: float) -> float:
     """A curve between 0 and 1 that drifts from one chance value to the next, one a unit."""
     whole = int(at)
     before, after = _POINTS[whole % _PLACES], _POINTS[(whole + 1) % _PLACES]

@@ -3,57 +3,57 @@
 from collections.abc import Iterator
 
 from fleet_smi.model.units import GIB
-from fleet_smi.simulation.cards import A100, H100, L40S, RTX_4090, at_rest
-from fleet_smi.simulation.chance import dice
-from fleet_smi.simulation.seats import Custom, Seat, Visited
-from fleet_smi.simulation.story import Chassis, Node, Story, node
-from fleet_smi.simulation.work import hyphenated
+from fleet_smi.simulation.cards import A100, H100, L40S, RTX_4090, make_idle_gpu
+from fleet_smi.simulation.chance import seeded_rng
+from fleet_smi.simulation.seats import GpuSlot, SharedSlot, UsagePattern
+from fleet_smi.simulation.story import FleetScenario, MachineModel, SimulatedNode, make_node
+from fleet_smi.simulation.work import random_uuid
 
 _CHASSIS = (
-    Chassis(card=H100, cpu_count=192, memory_total_bytes=2016 * GIB),
-    Chassis(card=A100, cpu_count=128, memory_total_bytes=1008 * GIB),
-    Chassis(card=L40S, cpu_count=96, memory_total_bytes=755 * GIB),
-    Chassis(card=RTX_4090, cpu_count=64, memory_total_bytes=503 * GIB),
+    MachineModel(gpu_model=H100, cpu_count=192, memory_total_bytes=2016 * GIB),
+    MachineModel(gpu_model=A100, cpu_count=128, memory_total_bytes=1008 * GIB),
+    MachineModel(gpu_model=L40S, cpu_count=96, memory_total_bytes=755 * GIB),
+    MachineModel(gpu_model=RTX_4090, cpu_count=64, memory_total_bytes=503 * GIB),
 )
 _GROUPS = (1, 1, 2, 4, 8)
 _RACK = 32
 
 
-def crowd(
-    nodes: int, gpus: int, *, seed: int, began: float, interval_seconds: float = 1.0
-) -> Story:
+def large_fleet(
+    nodes: int, gpus: int, *, seed: int, start: float, interval_seconds: float = 1.0
+) -> FleetScenario:
     """So many nodes with so many GPUs each, on which people come and go."""
-    everyone = [_node(index, gpus, f"crowd-{seed}-{index}", began) for index in range(nodes)]
-    story = Story(everyone, interval_seconds)
+    everyone = [_node(index, gpus, f"crowd-{seed}-{index}", start) for index in range(nodes)]
+    story = FleetScenario(everyone, interval_seconds)
     for index in range(nodes):
-        story.snapshot(index, began, 0)  # who is where now is thrown before the first second
+        story.snapshot(index, start, 0)  # who is where now is thrown before the first second
     return story
 
 
-def _node(index: int, gpus: int, key: str, began: float) -> Node:
+def _node(index: int, gpus: int, key: str, began: float) -> SimulatedNode:
     chassis = _CHASSIS[index % len(_CHASSIS)]
-    return node(
+    return make_node(
         f"node{index + 1:05d}",
         chassis,
         tuple(_seats(key, chassis, gpus)),
         key=key,
-        began=began,
+        start=began,
         labels={"rack": f"r{index // _RACK + 1:03d}", "room": f"hall-{index // 512 + 1}"},
     )
 
 
-def _seats(key: str, chassis: Chassis, gpus: int) -> Iterator[Seat]:
-    thrown, index = dice(key, "seats"), 0
+def _seats(key: str, chassis: MachineModel, gpus: int) -> Iterator[GpuSlot]:
+    thrown, index = seeded_rng(key, "seats"), 0
     while index < gpus:
         group = min(thrown.choice(_GROUPS), gpus - index)
-        custom = Custom(
+        custom = UsagePattern(
             key=f"{key}-{index}",
             period_seconds=thrown.uniform(240.0, 2400.0),
-            cards=group,
-            keenness=0.85,
+            gpu_count=group,
+            probability=0.85,
             manager=thrown.choice(("slurm", "pod", "bare")),
         )
         for rank in range(group):
-            resting = at_rest(chassis.card, f"GPU-{hyphenated(thrown)}", index + rank)
-            yield Visited(chassis.card, resting, custom, rank)
+            resting = make_idle_gpu(chassis.gpu_model, f"GPU-{random_uuid(thrown)}", index + rank)
+            yield SharedSlot(chassis.gpu_model, resting, custom, rank)
         index += group

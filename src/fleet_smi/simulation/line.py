@@ -9,18 +9,20 @@ from fleet_smi.errors import Undecodable
 _MOST_BYTES = 1 << 20
 
 
-class Answer(NamedTuple):
+class RawResponse(NamedTuple):
     """What came back."""
 
     status: int
     body: bytes
 
 
-class Line(asyncio.Protocol):
+class RawConnection(asyncio.Protocol):
     """A connection to a hub; `answered` is told each answer, `lost` that it is gone."""
 
-    def __init__(self, answered: Callable[[Answer], None], lost: Callable[[], None]) -> None:
-        self._answered, self._lost = answered, lost
+    def __init__(
+        self, on_response: Callable[[RawResponse], None], on_lost: Callable[[], None]
+    ) -> None:
+        self._answered, self._lost = on_response, on_lost
         self._transport: asyncio.Transport | None = None
         self._received = b""
 
@@ -37,7 +39,7 @@ class Line(asyncio.Protocol):
         """Take in what came; what is no answer ends the connection."""
         self._received = self._received + data if self._received else data
         try:
-            answer, self._received = take_answer(self._received)
+            answer, self._received = split_response(self._received)
         except Undecodable:
             self.close()
             return
@@ -49,7 +51,7 @@ class Line(asyncio.Protocol):
         self._transport = None
         self._lost()
 
-    def ask(self, request: bytes) -> None:
+    def send_request(self, request: bytes) -> None:
         """Send one request; there is no other under way."""
         if self._transport is not None:
             self._transport.write(request)
@@ -60,7 +62,7 @@ class Line(asyncio.Protocol):
             self._transport.abort()
 
 
-def take_answer(data: bytes) -> tuple[Answer | None, bytes]:
+def split_response(data: bytes) -> tuple[RawResponse | None, bytes]:
     """The answer at the front of these bytes, if it is whole, and what comes after it."""
     end = data.find(b"\r\n\r\n")
     if end < 0:
@@ -71,7 +73,7 @@ def take_answer(data: bytes) -> tuple[Answer | None, bytes]:
     whole = end + 4 + length
     if len(data) < whole:
         return None, data
-    return Answer(int(data[9:12]), data[end + 4 : whole]), data[whole:]
+    return RawResponse(int(data[9:12]), data[end + 4 : whole]), data[whole:]
 
 
 def _content_length(head: bytes) -> int:

@@ -4,10 +4,10 @@ import asyncio
 from itertools import count
 
 from fleet_smi.errors import DeliveryError, Unreachable
-from fleet_smi.simulation.chance import dice
-from fleet_smi.simulation.reporter import HubAddress, Past, Reporter, nothing_before
-from fleet_smi.simulation.story import Story
-from fleet_smi.simulation.tally import Tally
+from fleet_smi.simulation.chance import seeded_rng
+from fleet_smi.simulation.reporter import Backfill, HubEndpoint, SimulatedAgent, no_backfill
+from fleet_smi.simulation.story import FleetScenario
+from fleet_smi.simulation.tally import LoadCounters
 
 _OPENING_AT_ONCE = 64
 _TICK_SECONDS = 0.004
@@ -15,7 +15,7 @@ _LAST_ANSWERS_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 15.0
 
 
-class Load:
+class LoadGenerator:
     """Every node of a story, reporting at its pace, all turns spread evenly.
 
     With a `join_token` each node joins first and then reports with the token that it got;
@@ -25,35 +25,35 @@ class Load:
 
     def __init__(
         self,
-        story: Story,
+        scenario: FleetScenario,
         url: str,
         *,
         join_token: str | None = None,
         token: str | None = None,
-        past: Past = nothing_before,
+        backfill: Backfill = no_backfill,
     ) -> None:
-        self.tally = Tally()
-        self._interval_seconds = story.interval_seconds
+        self.counters = LoadCounters()
+        self._interval_seconds = scenario.interval_seconds
         self._join_token = join_token
-        self._chance = dice(url, len(story.nodes))
+        self._chance = seeded_rng(url, len(scenario.nodes))
         self._refusal: DeliveryError | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        hub = HubAddress.parse(url)
+        hub = HubEndpoint.parse(url)
         self._reporters = [
-            Reporter(
-                story,
+            SimulatedAgent(
+                scenario,
                 index,
                 hub,
-                self.tally,
-                lost=self._lost,
-                refused=self._refused,
+                self.counters,
+                on_lost=self._lost,
+                on_refused=self._refused,
                 token=token,
-                past=past,
+                backfill=backfill,
             )
-            for index in range(len(story.nodes))
+            for index in range(len(scenario.nodes))
         ]
 
-    async def run(self, seconds: float | None = None) -> None:
+    async def run(self, duration_seconds: float | None = None) -> None:
         """Report for so long, or until cancelled; raise `Unreachable` or `Refused` at the start.
 
         A hub that goes away later is looked for until it is back. One that refuses a node
@@ -61,7 +61,7 @@ class Load:
         """
         try:
             await self._open_all()
-            await self._pace(seconds)
+            await self._pace(duration_seconds)
             await self._last_answers()
         finally:
             for task in self._tasks:
@@ -72,14 +72,14 @@ class Load:
 
     async def _open_all(self) -> None:
         # The first alone: if the hub is not there or refuses us, that is one line and not 2,000.
-        await self._reporters[0].open(self._join_token)
+        await self._reporters[0].connect(self._join_token)
         few = asyncio.Semaphore(_OPENING_AT_ONCE)
 
-        async def open_one(reporter: Reporter) -> None:
+        async def open_one(reporter: SimulatedAgent) -> None:
             async with few:
                 try:
                     if self._refusal is None:
-                        await reporter.open(self._join_token)
+                        await reporter.connect(self._join_token)
                 except Unreachable:
                     self._lost(reporter)
                 except DeliveryError as error:
@@ -94,7 +94,7 @@ class Load:
         while seconds is None or clock() - began < seconds:
             due = int((clock() - began) * nodes / self._interval_seconds) + 1
             for turn in range(given, due):
-                self._reporters[turn % nodes].turn()
+                self._reporters[turn % nodes].send_report()
             given = due
             if self._refusal is not None:
                 raise self._refusal
@@ -105,24 +105,24 @@ class Load:
         """Wait a little for what is still out; what never comes has failed for good."""
         clock = asyncio.get_running_loop().time
         until = clock() + _LAST_ANSWERS_SECONDS
-        while clock() < until and any(one.is_waiting for one in self._reporters):
+        while clock() < until and any(one.is_awaiting_response for one in self._reporters):
             await asyncio.sleep(_TICK_SECONDS)
         if self._refusal is not None:
             raise self._refusal
-        self.tally.failed += sum(one.is_owing for one in self._reporters)
+        self.counters.failed += sum(one.has_unacknowledged for one in self._reporters)
 
-    def _lost(self, reporter: Reporter) -> None:
-        self.tally.lost_connections += 1
+    def _lost(self, reporter: SimulatedAgent) -> None:
+        self.counters.lost_connections += 1
         task = asyncio.get_running_loop().create_task(self._open_again(reporter))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _open_again(self, reporter: Reporter) -> None:
+    async def _open_again(self, reporter: SimulatedAgent) -> None:
         for attempt in count():
             pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(attempt, 16))
             await asyncio.sleep(pause * (0.5 + self._chance.random()))
             try:
-                await reporter.open(self._join_token)
+                await reporter.connect(self._join_token)
             except Unreachable:
                 continue
             except DeliveryError as error:

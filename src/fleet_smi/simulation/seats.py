@@ -8,10 +8,16 @@ from msgspec.structs import replace
 
 from fleet_smi.model.snapshot import Fault, Gpu, Instance
 from fleet_smi.model.units import GIB, MIB
-from fleet_smi.simulation.cards import Card
-from fleet_smi.simulation.chance import dice, wander
-from fleet_smi.simulation.tenants import Occupied, Tenant, fan_percent, tenant
-from fleet_smi.simulation.work import JOINT_VISITS, PEOPLE, VISITS, Manager, hyphenated
+from fleet_smi.simulation.cards import GpuModel
+from fleet_smi.simulation.chance import seeded_rng, smooth_noise
+from fleet_smi.simulation.tenants import OccupiedSlot, SimulatedProcess, fan_percent, make_process
+from fleet_smi.simulation.work import (
+    MULTI_GPU_WORKLOADS,
+    SINGLE_GPU_WORKLOADS,
+    USERS,
+    JobManager,
+    random_uuid,
+)
 
 _COOLING_SECONDS = 60.0
 _COOLING_DEGREES = 22.0
@@ -20,32 +26,32 @@ _AT_NIGHT = 0.45
 _STILL_SECONDS = 4.0  # how long the figures of a card at rest stay the same
 
 
-class Seat(Protocol):
+class GpuSlot(Protocol):
     """The story of one GPU."""
 
     def gpu(self, at: float) -> Gpu:
         """The GPU as it is read at any moment, past or to come."""
 
 
-class Still:
+class IdleSlot:
     """A card that nobody touches: its memory may be used all the same."""
 
-    def __init__(self, card: Card, resting: Gpu) -> None:
-        self._card, self._resting = card, resting
-        self._phase = 1000.0 * dice(resting.uuid).random()
-        self._step, self._gpu = -1, resting
+    def __init__(self, model: GpuModel, idle_gpu: Gpu) -> None:
+        self._card, self._resting = model, idle_gpu
+        self._phase = 1000.0 * seeded_rng(idle_gpu.uuid).random()
+        self._step, self._gpu = -1, idle_gpu
 
-    def gpu(self, at: float, deserted_seconds: float = _COOLING_SECONDS) -> Gpu:
+    def gpu(self, at: float, vacant_seconds: float = _COOLING_SECONDS) -> Gpu:
         """The card at one moment, cooling down if it was left a moment ago."""
-        if deserted_seconds < _COOLING_SECONDS:
-            return self._at(at, deserted_seconds)
+        if vacant_seconds < _COOLING_SECONDS:
+            return self._at(at, vacant_seconds)
         step = int(at / _STILL_SECONDS)
         if step != self._step:
-            self._step, self._gpu = step, self._at(step * _STILL_SECONDS, deserted_seconds)
+            self._step, self._gpu = step, self._at(step * _STILL_SECONDS, vacant_seconds)
         return self._gpu
 
     def _at(self, at: float, deserted_seconds: float) -> Gpu:
-        drift = wander(at / 8.0 + self._phase)
+        drift = smooth_noise(at / 8.0 + self._phase)
         warm = max(0.0, 1.0 - deserted_seconds / _COOLING_SECONDS)
         celsius = self._card.idle_celsius + 3.0 * drift + _COOLING_DEGREES * warm
         return replace(
@@ -56,15 +62,15 @@ class Still:
         )
 
 
-def ghost(card: Card, resting: Gpu, used_bytes: int) -> Still:
+def ghost_slot(model: GpuModel, idle_gpu: Gpu, used_bytes: int) -> IdleSlot:
     """A card whose memory is used and on which no process is to be seen."""
-    return Still(card, replace(resting, memory_used_bytes=used_bytes))
+    return IdleSlot(model, replace(idle_gpu, memory_used_bytes=used_bytes))
 
 
-class Followed:
+class TransitionSlot:
     """A card with one story up to a moment, and another from then on."""
 
-    def __init__(self, before: Seat, since: float, after: Seat) -> None:
+    def __init__(self, before: GpuSlot, since: float, after: GpuSlot) -> None:
         self._before, self._since, self._after = before, since, after
 
     def gpu(self, at: float) -> Gpu:
@@ -72,16 +78,16 @@ class Followed:
         return (self._before if at < self._since else self._after).gpu(at)
 
 
-class Lost:
+class LostSlot:
     """A card that fell off the bus; all that is still known is what it was."""
 
-    def __init__(self, resting: Gpu, since: float) -> None:
+    def __init__(self, idle_gpu: Gpu, since: float) -> None:
         self._gpu = Gpu(
-            uuid=resting.uuid,
-            index=resting.index,
-            vendor=resting.vendor,
-            name=resting.name,
-            pci_bus_id=resting.pci_bus_id,
+            uuid=idle_gpu.uuid,
+            index=idle_gpu.index,
+            vendor=idle_gpu.vendor,
+            name=idle_gpu.name,
+            pci_bus_id=idle_gpu.pci_bus_id,
             fault=Fault(
                 kind="lost",
                 detail="lost: fell off the bus",
@@ -95,7 +101,7 @@ class Lost:
         return self._gpu
 
 
-class Custom(Struct, frozen=True, kw_only=True, gc=False):
+class UsagePattern(Struct, frozen=True, kw_only=True, gc=False):
     """How people come to a group of cards: a turn each `period_seconds`.
 
     In a turn comes nobody, or somebody who takes every card of the group, at its start,
@@ -105,27 +111,31 @@ class Custom(Struct, frozen=True, kw_only=True, gc=False):
 
     key: str
     period_seconds: float
-    cards: int = 1
-    people: tuple[str, ...] = tuple(PEOPLE)
-    keenness: float = 0.8
-    manager: Manager = "bare"
-    sleep: bool = False
+    gpu_count: int = 1
+    users: tuple[str, ...] = tuple(USERS)
+    probability: float = 0.8
+    manager: JobManager = "bare"
+    quieter_at_night: bool = False
 
-    def keenness_at(self, moment: float) -> float:
+    def probability_at(self, moment: float) -> float:
         """The chance that somebody comes then."""
         hour = moment / _HOUR % 24.0
-        return self.keenness * (_AT_NIGHT if self.sleep and not 7.0 <= hour < 21.0 else 1.0)
+        return self.probability * (
+            _AT_NIGHT if self.quieter_at_night and not 7.0 <= hour < 21.0 else 1.0
+        )
 
 
-class Visited:
+class SharedSlot:
     """A card that people come to and leave; `rank` is its place in its group."""
 
-    def __init__(self, card: Card, resting: Gpu, custom: Custom, rank: int = 0) -> None:
-        self._card, self._resting, self._custom, self._rank = card, resting, custom, rank
-        self._empty = Still(card, resting)
-        self._offset = custom.period_seconds * dice(custom.key).random()
+    def __init__(
+        self, model: GpuModel, idle_gpu: Gpu, pattern: UsagePattern, rank: int = 0
+    ) -> None:
+        self._card, self._resting, self._custom, self._rank = model, idle_gpu, pattern, rank
+        self._empty = IdleSlot(model, idle_gpu)
+        self._offset = pattern.period_seconds * seeded_rng(pattern.key).random()
         self._turn: int | None = None
-        self._visit: Occupied | None = None
+        self._visit: OccupiedSlot | None = None
         self._leaves_at = 0.0
 
     def gpu(self, at: float) -> Gpu:
@@ -141,51 +151,55 @@ class Visited:
 
     def _begin(self, turn: int) -> None:
         custom = self._custom
-        thrown = dice(custom.key, turn)
+        thrown = seeded_rng(custom.key, turn)
         begins_at = turn * custom.period_seconds - self._offset
         stays = custom.period_seconds * (0.6 + 0.3 * thrown.random())
         self._turn, self._leaves_at, self._visit = turn, begins_at + stays, None
-        if thrown.random() < custom.keenness_at(begins_at):
-            somebody = tenant(
+        if thrown.random() < custom.probability_at(begins_at):
+            somebody = make_process(
                 custom.key,
-                thrown.choice(custom.people),
-                thrown.choice(VISITS if custom.cards == 1 else JOINT_VISITS),
+                thrown.choice(custom.users),
+                thrown.choice(
+                    SINGLE_GPU_WORKLOADS if custom.gpu_count == 1 else MULTI_GPU_WORKLOADS
+                ),
                 self._card.memory_total_bytes,
                 begins_at,
                 manager=custom.manager,
                 rank=self._rank,
             )
-            self._visit = Occupied(self._card, self._resting, (somebody,))
+            self._visit = OccupiedSlot(self._card, self._resting, (somebody,))
 
 
-class Slice(Struct, frozen=True, kw_only=True):
+class MigSlice(Struct, frozen=True, kw_only=True):
     """A MIG instance and who has it, if anybody."""
 
     instance: Instance
-    tenant: Tenant | None = None
+    occupant: SimulatedProcess | None = None
 
-    def at(self, moment: float) -> Instance:
+    def instance_at(self, moment: float) -> Instance:
         """The instance as it is read at that moment."""
-        if self.tenant is None or moment < self.tenant.begins_at:
+        if self.occupant is None or moment < self.occupant.started_at:
             return self.instance
         # The driver tells no utilisation of a slice, nor of one process in it.
-        process = replace(self.tenant.seen(moment), busy_percent=None)
+        process = replace(self.occupant.process_at(moment), busy_percent=None)
         used = (self.instance.memory_used_bytes or 0) + (process.gpu_memory_bytes or 0)
         return replace(self.instance, memory_used_bytes=used, processes=(process,))
 
 
-class Sliced:
+class MigSlot:
     """A card cut into MIG instances."""
 
-    def __init__(self, card: Card, resting: Gpu, slices: Sequence[Slice]) -> None:
-        self._card, self._slices = card, tuple(slices)
-        self._taken = sum(one.tenant is not None for one in slices) / len(slices)
-        self._resting = replace(resting, mig_mode=True, busy_percent=None, memory_busy_percent=None)
+    def __init__(self, model: GpuModel, idle_gpu: Gpu, slices: Sequence[MigSlice]) -> None:
+        self._card, self._slices = model, tuple(slices)
+        self._taken = sum(one.occupant is not None for one in slices) / len(slices)
+        self._resting = replace(
+            idle_gpu, mig_mode=True, busy_percent=None, memory_busy_percent=None
+        )
 
     def gpu(self, at: float) -> Gpu:
         """The card and its instances at one moment."""
-        instances = tuple([one.at(at) for one in self._slices])
-        drift = wander(at / 4.0)
+        instances = tuple([one.instance_at(at) for one in self._slices])
+        drift = smooth_noise(at / 4.0)
         share = 0.6 * self._taken * (0.8 + 0.2 * drift)
         span = self._card.power_limit_watts - self._card.idle_watts
         degrees = self._card.hot_celsius - self._card.idle_celsius
@@ -201,11 +215,11 @@ class Sliced:
         )
 
 
-def instance(key: object, number: int, profile: str) -> Instance:
+def make_instance(key: object, number: int, profile: str) -> Instance:
     """An empty MIG instance of a profile such as "2g.10gb"."""
     memory = int(profile.partition(".")[2].removesuffix("gb")) * GIB
     return Instance(
-        uuid=f"MIG-{hyphenated(dice(key, 'instance', number))}",
+        uuid=f"MIG-{random_uuid(seeded_rng(key, 'instance', number))}",
         gpu_instance_id=number + 1,
         compute_instance_id=0,
         profile=profile,

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from fleet_smi import __version__
 from fleet_smi.model.snapshot import CollectorRun, Host, Snapshot
 from fleet_smi.model.units import GIB
-from fleet_smi.simulation.cards import Card
-from fleet_smi.simulation.chance import dice, wander
-from fleet_smi.simulation.seats import Seat
+from fleet_smi.simulation.cards import GpuModel
+from fleet_smi.simulation.chance import seeded_rng, smooth_noise
+from fleet_smi.simulation.seats import GpuSlot
 
-PAST_SECONDS = 3600.0
+RECENT_SECONDS = 3600.0
 _DAY = 86400.0
 WEEK_SECONDS = 7 * _DAY
 _HOUR_STEP, _DAY_STEP, _WEEK_STEP = 10.0, 900.0, 3600.0
@@ -35,40 +35,40 @@ _RUNS = tuple(
 )
 
 
-class Chassis(Struct, frozen=True, kw_only=True, gc=False):
+class MachineModel(Struct, frozen=True, kw_only=True, gc=False):
     """A kind of machine: which cards it has, and what is around them."""
 
-    card: Card
+    gpu_model: GpuModel
     cpu_count: int
     memory_total_bytes: int
 
 
-class Moment(NamedTuple):
+class BackfillPoint(NamedTuple):
     """A moment of the past that is told, and how long it is until the next."""
 
     at: float
     interval_seconds: float
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class SimulatedNode(Struct, frozen=True, kw_only=True):
     """One machine of the story; from `silent_from` on, and while `away`, nothing is heard of it."""
 
     node_id: str
     name: str
-    seats: tuple[Seat, ...]
+    slots: tuple[GpuSlot, ...]
     host: Host
     run_id: str
     boot_id: str
     labels: dict[str, str] = {}
     silent_from: float | None = None
-    away: tuple[float, float] | None = None
+    outage: tuple[float, float] | None = None
     phase: float = 0.0
 
 
-class Story:
+class FleetScenario:
     """What every node of a simulated fleet says, moment by moment."""
 
-    def __init__(self, nodes: Sequence[Node], interval_seconds: float) -> None:
+    def __init__(self, nodes: Sequence[SimulatedNode], interval_seconds: float) -> None:
         self.nodes = tuple(nodes)
         self.interval_seconds = interval_seconds
 
@@ -88,85 +88,85 @@ class Story:
             agent_version=__version__,
             labels=node.labels,
             host=_host(node, at),
-            gpus=tuple([seat.gpu(at) for seat in node.seats]),
+            gpus=tuple([seat.gpu(at) for seat in node.slots]),
             runs=_RUNS,
         )
 
-    def speaks(self, index: int, at: float) -> bool:
+    def is_reporting(self, index: int, at: float) -> bool:
         """Whether a node can be heard at that moment."""
         node = self.nodes[index]
-        if node.away is not None and node.away[0] <= at < node.away[1]:
+        if node.outage is not None and node.outage[0] <= at < node.outage[1]:
             return False
         return node.silent_from is None or at < node.silent_from
 
 
-def hour_before(now: float) -> tuple[Moment, ...]:
+def last_hour(now: float) -> tuple[BackfillPoint, ...]:
     """The moments of the last hour that a watcher is told of, the oldest first."""
-    return tuple(_moments(now, PAST_SECONDS, 0.0, _HOUR_STEP))
+    return tuple(_moments(now, RECENT_SECONDS, 0.0, _HOUR_STEP))
 
 
-def week_before(now: float) -> tuple[Moment, ...]:
+def last_week(now: float) -> tuple[BackfillPoint, ...]:
     """The moments of the last week that a watcher is told of, the oldest first."""
     return (
         *_moments(now, WEEK_SECONDS, _DAY, _WEEK_STEP),
-        *_moments(now, _DAY, PAST_SECONDS, _DAY_STEP),
-        *hour_before(now),
+        *_moments(now, _DAY, RECENT_SECONDS, _DAY_STEP),
+        *last_hour(now),
     )
 
 
-def _moments(now: float, first: float, last: float, step: float) -> Iterator[Moment]:
+def _moments(now: float, first: float, last: float, step: float) -> Iterator[BackfillPoint]:
     """Moments so many seconds ago, from the first up to but not at the last."""
     for number in range(int((first - last) / step)):
-        yield Moment(now - first + number * step, step)
+        yield BackfillPoint(now - first + number * step, step)
 
 
-def node(
+def make_node(
     name: str,
-    chassis: Chassis,
-    seats: Sequence[Seat],
+    machine_model: MachineModel,
+    slots: Sequence[GpuSlot],
     *,
     key: object,
-    began: float,
+    start: float,
     labels: dict[str, str],
     silent_from: float | None = None,
-    away: tuple[float, float] | None = None,
-) -> Node:
+    outage: tuple[float, float] | None = None,
+) -> SimulatedNode:
     """A machine of that kind; `key` tells it from every other of any story."""
-    thrown = dice(key, "node")
+    thrown = seeded_rng(key, "node")
     driver, cuda = thrown.choice(_DRIVERS)
     host = Host(
         addresses=(f"10.20.{thrown.randrange(256)}.{thrown.randrange(1, 255)}",),
         kernel="6.8.0-85-generic",
         driver_version=driver,
         cuda_version=cuda,
-        booted_at=began - _DAY * (2 + 90 * thrown.random()),
-        cpu_count=chassis.cpu_count,
-        memory_total_bytes=chassis.memory_total_bytes,
+        booted_at=start - _DAY * (2 + 90 * thrown.random()),
+        cpu_count=machine_model.cpu_count,
+        memory_total_bytes=machine_model.memory_total_bytes,
     )
-    return Node(
+    return SimulatedNode(
         node_id=f"{thrown.getrandbits(128):032x}",
         name=name,
-        seats=tuple(seats),
+        slots=tuple(slots),
         host=host,
-        run_id=f"{dice(key, 'run', began).getrandbits(64):016x}",
+        run_id=f"{seeded_rng(key, 'run', start).getrandbits(64):016x}",
         boot_id=f"{thrown.getrandbits(128):032x}",
         labels=labels,
         silent_from=silent_from,
-        away=away,
+        outage=outage,
         phase=1000.0 * thrown.random(),
     )
 
 
-def _host(node: Node, at: float) -> Host:
+def _host(node: SimulatedNode, at: float) -> Host:
     """The machine around the cards: its figures drift, each over its own time."""
     cpus, total = node.host.cpu_count or 1, node.host.memory_total_bytes or GIB
-    percent = 6.0 + 34.0 * wander(at / 5.0 + node.phase)
-    lately = cpus * (0.06 + 0.34 * wander(at / 60.0 + node.phase))
+    percent = 6.0 + 34.0 * smooth_noise(at / 5.0 + node.phase)
+    lately = cpus * (0.06 + 0.34 * smooth_noise(at / 60.0 + node.phase))
     return replace(
         node.host,
         cpu_percent=int(10.0 * percent) / 10.0,
         load_1_minute=int(cpus * percent) / 100.0,
         load_5_minutes=int(100.0 * lately) / 100.0,
         load_15_minutes=int(90.0 * lately) / 100.0,
-        memory_used_bytes=int(total * (0.11 + 0.24 * wander(at / 45.0 + node.phase))),
+        memory_used_bytes=int(total * (0.11 + 0.24 * smooth_noise(at / 45.0 + node.phase))),
     )

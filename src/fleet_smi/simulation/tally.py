@@ -12,7 +12,7 @@ _LOG_GROWTH = log(_GROWTH)
 _BUCKETS = 340  # the last holds whatever took five minutes and more
 
 
-class Tally(Struct, kw_only=True):
+class LoadCounters(Struct, kw_only=True):
     """Counts of reports; `late` are turns that passed while an earlier one was still out.
 
     `failed` were refused for good. `spread` counts the acknowledged by how long they took,
@@ -24,33 +24,36 @@ class Tally(Struct, kw_only=True):
     failed: int = 0
     late: int = 0
     lost_connections: int = 0
-    spread: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
+    latency_histogram: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
 
     def acknowledge(self, seconds: float) -> None:
         """Count one report that the hub has taken."""
         self.acknowledged += 1
         step = int(log(max(seconds, _LEAST_SECONDS) / _LEAST_SECONDS) / _LOG_GROWTH)
-        self.spread[min(step, _BUCKETS - 1)] += 1
+        self.latency_histogram[min(step, _BUCKETS - 1)] += 1
 
-    def quantile_seconds(self, share: float) -> float | None:
+    def latency_quantile_seconds(self, quantile: float) -> float | None:
         """How soon that share of the acknowledged came back; `None` when there are none."""
-        up_to = list(accumulate(self.spread))
+        up_to = list(accumulate(self.latency_histogram))
         if not up_to[-1]:
             return None
-        step = bisect_left(up_to, share * up_to[-1])
+        step = bisect_left(up_to, quantile * up_to[-1])
         return float(_LEAST_SECONDS * _GROWTH ** (step + 1))
 
-    def copy(self) -> "Tally":
+    def copy(self) -> "LoadCounters":
         """As it is now."""
-        return self.since(Tally())
+        return self.since(LoadCounters())
 
-    def since(self, before: "Tally") -> "Tally":
+    def since(self, before: "LoadCounters") -> "LoadCounters":
         """What was counted after `before` was copied."""
-        return Tally(
+        return LoadCounters(
             sent=self.sent - before.sent,
             acknowledged=self.acknowledged - before.acknowledged,
             failed=self.failed - before.failed,
             late=self.late - before.late,
             lost_connections=self.lost_connections - before.lost_connections,
-            spread=[now - then for now, then in zip(self.spread, before.spread, strict=True)],
+            latency_histogram=[
+                now - then
+                for now, then in zip(self.latency_histogram, before.latency_histogram, strict=True)
+            ],
         )

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.model.units import GIB, MIB
-from fleet_smi.simulation.cards import Card
-from fleet_smi.simulation.chance import dice, jitter, wander
-from fleet_smi.simulation.work import PEOPLE, Manager, Work, wrapping
+from fleet_smi.simulation.cards import GpuModel
+from fleet_smi.simulation.chance import jitter, seeded_rng, smooth_noise
+from fleet_smi.simulation.work import USERS, JobManager, Workload, make_process_context
 
-CONTEXT_BYTES = 420 * MIB
+CONTEXT_OVERHEAD_BYTES = 420 * MIB
 """What the driver keeps for a card in use, beyond what its processes are booked for."""
 
 _WARM_UP_SECONDS = 80.0
@@ -20,97 +20,101 @@ _LOADING_PERCENT = 5.0
 _CAPPED, _CAPPED_SHARE = ("sw_power_cap",), 0.9
 
 
-class Tenant(Struct, frozen=True, kw_only=True, gc=False):
+class SimulatedProcess(Struct, frozen=True, kw_only=True, gc=False):
     """One process and its work; `phase` tells it from others who do the same."""
 
     process: Process
-    work: Work
+    workload: Workload
     memory_bytes: int
-    begins_at: float
+    started_at: float
     phase: float
 
     def busy_percent(self, at: float) -> float:
         """How much of the card it uses now, as whole a number as drivers tell."""
-        work, age = self.work, at - self.begins_at
-        drift = wander(at / work.stride_seconds + self.phase)
+        work, age = self.workload, at - self.started_at
+        drift = smooth_noise(at / work.variation_seconds + self.phase)
         if age < work.loading_seconds:
             return float(int(_LOADING_PERCENT * drift))
         if age % work.rest_every_seconds > work.rest_every_seconds - work.rest_seconds:
             return float(int(work.rest_percent * drift))
-        percent = work.busy_percent + work.swing_percent * (2.0 * drift - 1.0)
+        percent = work.busy_percent + work.variation_percent * (2.0 * drift - 1.0)
         return 100.0 if percent > 100.0 else float(int(percent)) if percent > 0.0 else 0.0
 
-    def seen(self, at: float) -> Process:
+    def process_at(self, at: float) -> Process:
         """Its process as it is listed now."""
-        cpu = int(self.work.cpu_percent * (9.0 + 2.0 * jitter(at + self.phase))) / 10.0
-        busy, loaded = self.busy_percent(at), (at - self.begins_at) / self.work.loading_seconds
+        cpu = int(self.workload.cpu_percent * (9.0 + 2.0 * jitter(at + self.phase))) / 10.0
+        busy, loaded = self.busy_percent(at), (at - self.started_at) / self.workload.loading_seconds
         if loaded >= 1.0:
             return replace(self.process, busy_percent=busy, cpu_percent=cpu)
         held = int(self.memory_bytes * max(0.02, loaded)) // MIB * MIB
         return replace(self.process, gpu_memory_bytes=held, busy_percent=busy, cpu_percent=cpu)
 
 
-def tenant(
+def make_process(
     key: object,
     user: str,
-    work: Work,
-    card_bytes: int,
-    begins_at: float,
+    workload: Workload,
+    gpu_total_bytes: int,
+    started_at: float,
     *,
-    manager: Manager = "bare",
+    manager: JobManager = "bare",
     rank: int = 0,
-) -> Tenant:
+) -> SimulatedProcess:
     """Somebody on a card; those of one `key` are one job with a process on each card."""
-    thrown = dice(key, begins_at)
-    low, high = work.memory_share
+    thrown = seeded_rng(key, started_at)
+    low, high = workload.memory_share
     share = low + (high - low) * thrown.random() - 0.004 * (rank % 4)
-    memory = int(card_bytes * share) // (2 * MIB) * 2 * MIB
+    memory = int(gpu_total_bytes * share) // (2 * MIB) * 2 * MIB
     pid = thrown.randrange(4_000, 3_900_000) + rank
-    within = wrapping(manager, thrown, begins_at)
+    within = make_process_context(manager, thrown, started_at)
     process = Process(
         pid=pid,
         kind="compute",
         gpu_memory_bytes=memory,
         user=user,
-        uid=PEOPLE.get(user, 998),
-        name=work.program,
-        command=work.command,
-        started_at=begins_at,
+        uid=USERS.get(user, 998),
+        name=workload.program,
+        command=workload.command,
+        started_at=started_at,
         busy_percent=0.0,
-        cpu_percent=work.cpu_percent,
+        cpu_percent=workload.cpu_percent,
         host_memory_bytes=thrown.randrange(3 * GIB, 21 * GIB),
         container=within.container,
         pod=within.pod,
         slurm_job=within.slurm_job,
     )
     phase = 1000.0 * thrown.random() + 13.0 * rank
-    return Tenant(process=process, work=work, memory_bytes=memory, begins_at=begins_at, phase=phase)
+    return SimulatedProcess(
+        process=process, workload=workload, memory_bytes=memory, started_at=started_at, phase=phase
+    )
 
 
-class Occupied:
+class OccupiedSlot:
     """A card with people on it, beside what else is always there, such as a screen."""
 
-    def __init__(self, card: Card, resting: Gpu, tenants: Sequence[Tenant]) -> None:
-        self._card = card
-        self._tenants = tuple(tenants)
-        self._always = resting.processes or ()
+    def __init__(
+        self, model: GpuModel, idle_gpu: Gpu, occupants: Sequence[SimulatedProcess]
+    ) -> None:
+        self._card = model
+        self._tenants = tuple(occupants)
+        self._always = idle_gpu.processes or ()
         self._phase = self._tenants[0].phase
-        self._used_bytes = (resting.memory_used_bytes or 0) + CONTEXT_BYTES
-        self._warm_at = max(one.begins_at for one in tenants) + _WARM_UP_SECONDS
-        self._heat = max(one.work.heat for one in tenants)
-        typical = min(100.0, sum(one.work.busy_percent for one in tenants)) / 100.0
-        self._warmth = (card.hot_celsius - card.idle_celsius) * self._heat * typical
-        self._idle = replace(resting, power_watts=card.idle_watts * _IDLE_CONTEXT)
+        self._used_bytes = (idle_gpu.memory_used_bytes or 0) + CONTEXT_OVERHEAD_BYTES
+        self._warm_at = max(one.started_at for one in occupants) + _WARM_UP_SECONDS
+        self._heat = max(one.workload.heat for one in occupants)
+        typical = min(100.0, sum(one.workload.busy_percent for one in occupants)) / 100.0
+        self._warmth = (model.hot_celsius - model.idle_celsius) * self._heat * typical
+        self._idle = replace(idle_gpu, power_watts=model.idle_watts * _IDLE_CONTEXT)
         self._busy = replace(
-            resting,
-            memory_clock_mhz=card.memory_clock_max_mhz,
-            performance_state=card.busy_state,
-            pcie_generation=card.pcie_generation,
+            idle_gpu,
+            memory_clock_mhz=model.memory_clock_max_mhz,
+            performance_state=model.busy_pstate,
+            pcie_generation=model.pcie_generation,
         )
 
     def gpu(self, at: float) -> Gpu:
         """The card at one moment."""
-        seen = [one.seen(at) for one in self._tenants]
+        seen = [one.process_at(at) for one in self._tenants]
         if len(seen) == 1:
             (only,) = seen
             busy, used = only.busy_percent or 0.0, only.gpu_memory_bytes or 0

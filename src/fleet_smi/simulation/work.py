@@ -5,9 +5,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-Manager = Literal["slurm", "container", "pod", "bare"]
+JobManager = Literal["slurm", "container", "pod", "bare"]
 
-PEOPLE: dict[str, int] = {
+USERS: dict[str, int] = {
     "maria": 1003,
     "kenji": 1007,
     "amara": 1012,
@@ -24,7 +24,7 @@ PEOPLE: dict[str, int] = {
 """Who uses the fleet, and their user ids."""
 
 
-class Work(Struct, frozen=True, kw_only=True, gc=False):
+class Workload(Struct, frozen=True, kw_only=True, gc=False):
     """One kind of work.
 
     It loads for a while, then works at about `busy_percent`, wandering up to
@@ -35,8 +35,8 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
     command: str
     memory_share: tuple[float, float]
     busy_percent: float
-    swing_percent: float = 3.0
-    stride_seconds: float = 2.0
+    variation_percent: float = 3.0
+    variation_seconds: float = 2.0
     rest_every_seconds: float = 3600.0
     rest_seconds: float = 0.0
     rest_percent: float = 0.0
@@ -50,7 +50,7 @@ class Work(Struct, frozen=True, kw_only=True, gc=False):
         return self.command.split(maxsplit=1)[0].rpartition("/")[2]
 
 
-PRETRAINING = Work(
+PRETRAINING = Workload(
     command="python -u train.py --config configs/llama-8b.yaml --fsdp full_shard --bf16",
     memory_share=(0.86, 0.93),
     busy_percent=97.0,
@@ -59,89 +59,89 @@ PRETRAINING = Work(
     rest_percent=12.0,
     heat=0.97,
 )
-FINE_TUNING = Work(
+FINE_TUNING = Workload(
     command="python finetune.py --model mistral-7b --lora-rank 64 --batch-size 16",
     memory_share=(0.62, 0.81),
     busy_percent=93.0,
-    swing_percent=5.0,
+    variation_percent=5.0,
     rest_every_seconds=75.0,
     rest_seconds=6.0,
     rest_percent=30.0,
 )
-SERVING = Work(
+SERVING = Workload(
     command="vllm serve Qwen2.5-72B-Instruct --tensor-parallel-size 2 --port 8000",
     memory_share=(0.90, 0.92),
     busy_percent=52.0,
-    swing_percent=44.0,
-    stride_seconds=5.0,
+    variation_percent=44.0,
+    variation_seconds=5.0,
     heat=0.72,
     cpu_percent=131.0,
 )
-NOTEBOOK = Work(
+NOTEBOOK = Workload(
     command="python -m ipykernel_launcher -f /run/user/jupyter/kernel-7f3a.json",
     memory_share=(0.12, 0.45),
     busy_percent=0.0,
-    swing_percent=0.0,
+    variation_percent=0.0,
     cpu_percent=0.3,
 )
-EXPLORING = Work(
+EXPLORING = Workload(
     command="python -m ipykernel_launcher -f /run/user/jupyter/kernel-2c91.json",
     memory_share=(0.08, 0.30),
     busy_percent=71.0,
-    swing_percent=24.0,
+    variation_percent=24.0,
     rest_every_seconds=38.0,
     rest_seconds=24.0,
     loading_seconds=3.0,
     heat=0.7,
     cpu_percent=38.0,
 )
-SWEEPING = Work(
+SWEEPING = Workload(
     command="python sweep.py --dataset imagenet --arch vit_b16 --lr 3e-4",
     memory_share=(0.42, 0.60),
     busy_percent=88.0,
-    swing_percent=8.0,
+    variation_percent=8.0,
     rest_every_seconds=52.0,
     rest_seconds=5.0,
     rest_percent=22.0,
 )
-FITTING = Work(
+FITTING = Workload(
     command="julia --project=. --threads=8 scripts/fit_posterior.jl",
     memory_share=(0.15, 0.36),
     busy_percent=57.0,
-    swing_percent=27.0,
+    variation_percent=27.0,
     rest_every_seconds=33.0,
     rest_seconds=7.0,
     heat=0.7,
     cpu_percent=412.0,
 )
-VISITS: tuple[Work, ...] = (
+SINGLE_GPU_WORKLOADS: tuple[Workload, ...] = (
     FINE_TUNING,
     EXPLORING,
     SWEEPING,
     FITTING,
-    Work(
+    Workload(
         command="python eval.py --checkpoint runs/0417/step_48000.pt --suite mmlu",
         memory_share=(0.28, 0.52),
         busy_percent=64.0,
-        swing_percent=20.0,
-        stride_seconds=3.0,
+        variation_percent=20.0,
+        variation_seconds=3.0,
         loading_seconds=16.0,
         heat=0.75,
     ),
-    Work(
+    Workload(
         command="gmx mdrun -deffnm npt -nb gpu -pme gpu -ntomp 8",
         memory_share=(0.03, 0.06),
         busy_percent=81.0,
-        swing_percent=4.0,
+        variation_percent=4.0,
         loading_seconds=4.0,
         heat=0.66,
         cpu_percent=790.0,
     ),
-    Work(
+    Workload(
         command="python generate.py --model sdxl-turbo --prompts prompts.txt --steps 30",
         memory_share=(0.30, 0.40),
         busy_percent=98.0,
-        swing_percent=2.0,
+        variation_percent=2.0,
         rest_every_seconds=17.0,
         rest_seconds=2.0,
         rest_percent=35.0,
@@ -150,11 +150,11 @@ VISITS: tuple[Work, ...] = (
 )
 """What somebody may come for who wants one card."""
 
-JOINT_VISITS: tuple[Work, ...] = (PRETRAINING, FINE_TUNING, SWEEPING)
+MULTI_GPU_WORKLOADS: tuple[Workload, ...] = (PRETRAINING, FINE_TUNING, SWEEPING)
 """What somebody may come for who wants several."""
 
 
-class Wrapping(Struct, frozen=True, kw_only=True, gc=False):
+class ProcessContext(Struct, frozen=True, kw_only=True, gc=False):
     """What a process runs in, as its control group tells."""
 
     container: str | None = None
@@ -162,16 +162,16 @@ class Wrapping(Struct, frozen=True, kw_only=True, gc=False):
     slurm_job: str | None = None
 
 
-def wrapping(manager: Manager, thrown: Random, begins_at: float) -> Wrapping:
+def make_process_context(manager: JobManager, rng: Random, started_at: float) -> ProcessContext:
     """What starts a process at that time under this manager."""
     if manager == "slurm":
-        return Wrapping(slurm_job=str(int(begins_at / 60) % 1_000_000))
-    container = None if manager == "bare" else f"{thrown.getrandbits(48):012x}"
-    pod = hyphenated(thrown) if manager == "pod" else None
-    return Wrapping(container=container, pod=pod)
+        return ProcessContext(slurm_job=str(int(started_at / 60) % 1_000_000))
+    container = None if manager == "bare" else f"{rng.getrandbits(48):012x}"
+    pod = random_uuid(rng) if manager == "pod" else None
+    return ProcessContext(container=container, pod=pod)
 
 
-def hyphenated(thrown: Random) -> str:
+def random_uuid(rng: Random) -> str:
     """A UUID, as drivers and clusters write it."""
-    digits = f"{thrown.getrandbits(128):032x}"
+    digits = f"{rng.getrandbits(128):032x}"
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

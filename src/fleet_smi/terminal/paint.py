@@ -7,12 +7,12 @@ from typing import Literal
 
 from fleet_smi.model.fleet import State
 
-Role = State | Literal["title", "head", "dim", "warn", "good"]
-Span = tuple[str, Role | None]
+TextRole = State | Literal["title", "head", "dim", "warn", "good"]
+Span = tuple[str, TextRole | None]
 
 # The 16 colours every terminal has. Faint instead of "bright black" for grey: some well-known
 # palettes draw bright black in the colour of their background. Red is for broken alone.
-_SGR: dict[Role, str] = {
+_SGR: dict[TextRole, str] = {
     "free": "32",
     "leased": "94",
     "busy": "35",
@@ -34,20 +34,20 @@ ELLIPSIS = "…"
 class Paint:
     """Puts colour on text, or leaves it plain when not `on`."""
 
-    def __init__(self, *, on: bool) -> None:
-        self.on = on
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled = enabled
 
-    def text(self, text: str, role: Role | None) -> str:
+    def text(self, text: str, role: TextRole | None) -> str:
         """The text in the colour of its role; blanks around it stay plain."""
         inner = text.strip(" ")
-        if not self.on or role is None or not inner:
+        if not self.enabled or role is None or not inner:
             return text
         before, _, after = text.partition(inner)
         return f"{before}\x1b[{_SGR[role]}m{inner}\x1b[0m{after}"
 
     def line(self, spans: Iterable[Span], columns: int) -> str:
         """Spans joined to one harmless line of at most `columns`, without trailing blanks."""
-        kept = _without_trailing_blanks([(printable(text), role) for text, role in spans])
+        kept = _without_trailing_blanks([(strip_unprintable(text), role) for text, role in spans])
         return "".join(self.text(text, role) for text, role in _cut(kept, columns))
 
 
@@ -61,11 +61,11 @@ def _without_trailing_blanks(spans: list[Span]) -> list[Span]:
 
 
 def _cut(spans: list[Span], columns: int) -> list[Span]:
-    if sum(width(text) for text, _ in spans) <= columns:
+    if sum(display_width(text) for text, _ in spans) <= columns:
         return spans
     kept: list[Span] = []
     for text, role in spans:
-        taken = width(text)
+        taken = display_width(text)
         # A span that just fills the line gives way too: something follows it.
         if taken >= columns:
             kept.append((_cut_text(text, columns), role))
@@ -88,7 +88,7 @@ def _cut_text(text: str, columns: int) -> str:
     return "".join(kept) + ELLIPSIS
 
 
-def printable(text: str) -> str:
+def strip_unprintable(text: str) -> str:
     """The text without anything a terminal would obey instead of show."""
     if text.isprintable():
         return text
@@ -99,7 +99,7 @@ def _replacement(character: str) -> str:
     return _REPLACED.get(unicodedata.category(character), "?")
 
 
-def width(text: str) -> int:
+def display_width(text: str) -> int:
     """How many columns the text takes: wide characters two, combining marks none."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
@@ -111,30 +111,30 @@ def _character_width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
 
 
-def fit(text: str, columns: int) -> str:
+def truncate(text: str, columns: int) -> str:
     """The text made harmless and, where it is too wide, cut with an ellipsis."""
-    text = printable(text)
-    return text if width(text) <= columns else _cut_text(text, columns)
+    text = strip_unprintable(text)
+    return text if display_width(text) <= columns else _cut_text(text, columns)
 
 
-def left(text: str, columns: int) -> str:
+def align_left(text: str, columns: int) -> str:
     """The text at the left of exactly `columns`."""
-    text = fit(text, columns)
-    return text + " " * (columns - width(text))
+    text = truncate(text, columns)
+    return text + " " * (columns - display_width(text))
 
 
-def right(text: str, columns: int) -> str:
+def align_right(text: str, columns: int) -> str:
     """The text at the right of exactly `columns`."""
-    text = fit(text, columns)
-    return " " * (columns - width(text)) + text
+    text = truncate(text, columns)
+    return " " * (columns - display_width(text)) + text
 
 
 def wrap(text: str, columns: int) -> list[str]:
     """The text in lines of at most `columns`, broken at blanks where there are any."""
     lines: list[str] = []
-    for word in printable(text).split():
-        if lines and width(lines[-1]) + 1 + width(word) <= columns:
+    for word in strip_unprintable(text).split():
+        if lines and display_width(lines[-1]) + 1 + display_width(word) <= columns:
             lines[-1] += " " + word
         else:
-            lines.append(fit(word, columns))
+            lines.append(truncate(word, columns))
     return lines

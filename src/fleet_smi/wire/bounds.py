@@ -18,7 +18,7 @@ _T = TypeVar("_T", bound=Struct)
 
 _TIME = (0, 2**33)  # the year 2242
 _LOAD = (0, 1_000_000)
-FIGURES: dict[str, tuple[float, float]] = RANGES | {
+FIELD_RANGES: dict[str, tuple[float, float]] = RANGES | {
     "taken_at": _TIME,
     "sent_at": _TIME,
     "booted_at": _TIME,
@@ -32,15 +32,15 @@ FIGURES: dict[str, tuple[float, float]] = RANGES | {
     "seconds": (0, 86_400),
     "version": (0, 65_535),
 }
-LONGEST_TEXT = 128
-LONGEST: dict[str, int] = {
+MAX_TEXT_LENGTH = 128
+MAX_LENGTH_BY_FIELD: dict[str, int] = {
     "command": 4096,
     "detail": 512,
     "remedy": 512,
     "unread": 512,
     "labels": 256,
 }
-MOST: dict[str, int] = {
+MAX_ITEMS: dict[str, int] = {
     "snapshots": 500,
     "gpus": 128,
     "instances": 32,
@@ -52,45 +52,45 @@ MOST: dict[str, int] = {
     "unread": 64,
 }
 # A node's id and that of an agent's life are part of paths, files and addresses.
-IDENTITY = r"\A[0-9A-Za-z][0-9A-Za-z._:@-]{0,159}\Z"
-IDENTITIES = ("node_id", "run_id")
+ID_PATTERN = r"\A[0-9A-Za-z][0-9A-Za-z._:@-]{0,159}\Z"
+ID_FIELDS = ("node_id", "run_id")
 
 
-def longest(field: str) -> int:
+def max_length(field: str) -> int:
     """How many characters a text of this field may have."""
-    return LONGEST.get(field, LONGEST_TEXT)
+    return MAX_LENGTH_BY_FIELD.get(field, MAX_TEXT_LENGTH)
 
 
 @cache
-def narrowed(shape: type[_T]) -> type[_T]:
+def constrained_type(struct_type: type[_T]) -> type[_T]:
     """The struct with bounds on every field; one that is read equals one that was made."""
 
     def equal(self: Any, other: object) -> Any:
-        return astuple(self) == astuple(other) if isinstance(other, shape) else NotImplemented
+        return astuple(self) == astuple(other) if isinstance(other, struct_type) else NotImplemented
 
     made: Any = msgspec.defstruct(
-        shape.__name__,
-        [(field.name, kind, _default(field)) for field, kind in bounded(shape)],
-        bases=(shape,),
-        namespace={"__eq__": equal, "__hash__": shape.__hash__},
+        struct_type.__name__,
+        [(field.name, kind, _default(field)) for field, kind in constrained_fields(struct_type)],
+        bases=(struct_type,),
+        namespace={"__eq__": equal, "__hash__": struct_type.__hash__},
         frozen=True,
         kw_only=True,
-        gc=shape.__struct_config__.gc,
+        gc=struct_type.__struct_config__.gc,
     )
     return cast(type[_T], made)
 
 
 @cache
-def bounded(shape: type[Struct]) -> tuple[tuple[FieldInfo, Any], ...]:
+def constrained_fields(struct_type: type[Struct]) -> tuple[tuple[FieldInfo, Any], ...]:
     """Each field of the struct, and its type with bounds."""
-    return tuple([(field, _bounded(field.name, field.type)) for field in fields(shape)])
+    return tuple([(field, _bounded(field.name, field.type)) for field in fields(struct_type)])
 
 
-def known(kind: Any) -> Any:
+def unwrap_optional(annotation: Any) -> Any:
     """The type of what may be `None`, when it is not."""
-    if get_origin(kind) in (Union, UnionType):
-        return next(one for one in get_args(kind) if one is not type(None))
-    return kind
+    if get_origin(annotation) in (Union, UnionType):
+        return next(one for one in get_args(annotation) if one is not type(None))
+    return annotation
 
 
 def _default(field: FieldInfo) -> Any:
@@ -100,22 +100,22 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _bounded(name: str, kind: Any) -> Any:
-    if known(kind) is not kind:
-        return _bounded(name, known(kind)) | None
+    if unwrap_optional(kind) is not kind:
+        return _bounded(name, unwrap_optional(kind)) | None
     if kind in (int, float):
-        low, high = FIGURES[name]
+        low, high = FIELD_RANGES[name]
         return Annotated[kind, Meta(ge=low, le=high)]
     if kind is str:
         return _text(name)
     if get_origin(kind) is tuple:
         element: Any = _bounded(name, get_args(kind)[0])
-        return Annotated[tuple[element, ...], Meta(max_length=MOST[name])]
+        return Annotated[tuple[element, ...], Meta(max_length=MAX_ITEMS[name])]
     if get_origin(kind) is dict:
         texts: Any = GenericAlias(dict, (_text("key"), _text(name)))
-        return Annotated[texts, Meta(max_length=MOST[name])]
-    return narrowed(kind) if isinstance(kind, type) and issubclass(kind, Struct) else kind
+        return Annotated[texts, Meta(max_length=MAX_ITEMS[name])]
+    return constrained_type(kind) if isinstance(kind, type) and issubclass(kind, Struct) else kind
 
 
 def _text(name: str) -> Any:
-    limit = Meta(pattern=IDENTITY) if name in IDENTITIES else Meta(max_length=longest(name))
+    limit = Meta(pattern=ID_PATTERN) if name in ID_FIELDS else Meta(max_length=max_length(name))
     return Annotated[str, limit]

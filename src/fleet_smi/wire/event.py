@@ -39,42 +39,42 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.model.brief import Figures, FleetBrief, NodeBrief, NodeFigures
+from fleet_smi.model.brief import DeviceFigures, FleetPayload, NodeFigures, NodePayload
 from fleet_smi.model.fleet import Summary
-from fleet_smi.wire.plain_words import plain_words
+from fleet_smi.wire.plain_words import describe_error
 
-Kind = Literal["fleet", "change"]
-Same = Literal["="]
-Figure = int | Same | None
-Row = tuple[Figure, Figure, Figure, Figure]
+EventKind = Literal["fleet", "change"]
+Unchanged = Literal["="]
+FigureDiff = int | Unchanged | None
+RowDiff = tuple[FigureDiff, FigureDiff, FigureDiff, FigureDiff]
 
-SAME: Same = "="
-PING = b":\n\n"
+UNCHANGED: Unchanged = "="
+KEEPALIVE = b":\n\n"
 GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _RAW_DEFLATE = -15
 # Figures are mostly random digits: more effort finds little more, at several times the cost.
 _LEVEL = 3
 _MOST_DIGITS = 15
 _TIME_DECIMALS = 3
-_UNKNOWN = Figures(None, None)
+_UNKNOWN = DeviceFigures(None, None)
 
 
-class Moved(Struct, frozen=True, array_like=True, gc=False):
+class NodeFiguresDiff(Struct, frozen=True, array_like=True, gc=False):
     """The figures of one node that are other than before."""
 
     number: int
     heard_at: int | None
-    cpu_percent: Figure
-    memory_percent: Figure
-    parts: tuple[Row | Same, ...]
+    cpu_percent: FigureDiff
+    memory_percent: FigureDiff
+    parts: tuple[RowDiff | Unchanged, ...]
 
 
-class News(Struct, frozen=True, kw_only=True):
+class StreamUpdate(Struct, frozen=True, kw_only=True):
     """What is to be told: the whole fleet, or what has changed of it."""
 
     summary: Summary
-    nodes: Sequence[NodeBrief]
-    figures: Sequence[NodeFigures | Moved]
+    nodes: Sequence[NodePayload]
+    figures: Sequence[NodeFigures | NodeFiguresDiff]
     removed: Sequence[int] = ()
 
 
@@ -83,35 +83,35 @@ class Event(Struct, frozen=True, kw_only=True):
 
     taken_at: float
     summary: Summary
-    nodes: tuple[NodeBrief, ...] = ()
+    nodes: tuple[NodePayload, ...] = ()
     removed: tuple[int, ...] = ()
-    figures: tuple[Moved, ...] = ()
+    figures: tuple[NodeFiguresDiff, ...] = ()
 
 
-def event_id(life: str, count: int) -> str:
+def format_event_id(epoch: str, sequence: int) -> str:
     """The id of an event: which life of the hub, and which event of it."""
-    return f"{life}-{count}"
+    return f"{epoch}-{sequence}"
 
 
-def count_of(identity: str, life: str) -> int | None:
+def parse_event_id(event_id: str, epoch: str) -> int | None:
     """The count in the id of an event; `None` when it is of another life, or is no id."""
-    its_life, _, count = identity.rpartition("-")
-    known = its_life == life and count.isascii() and count.isdigit()
+    its_life, _, count = event_id.rpartition("-")
+    known = its_life == epoch and count.isascii() and count.isdigit()
     return int(count) if known and len(count) <= _MOST_DIGITS else None
 
 
-def encode_event(kind: Kind, identity: str, taken_at: float, news: News) -> bytes:
+def encode_event(kind: EventKind, event_id: str, taken_at: float, update: StreamUpdate) -> bytes:
     """One event, framed."""
     data = msgspec.json.encode(
         {
             "taken_at": round(taken_at, _TIME_DECIMALS),
-            "summary": news.summary,
-            "nodes": news.nodes,
-            "removed": news.removed,
-            "figures": news.figures,
+            "summary": update.summary,
+            "nodes": update.nodes,
+            "removed": update.removed,
+            "figures": update.figures,
         }
     )
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (identity.encode(), kind.encode(), data)
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode(), kind.encode(), data)
 
 
 def decode_event(data: bytes | str) -> Event:
@@ -119,7 +119,7 @@ def decode_event(data: bytes | str) -> Event:
     try:
         return msgspec.json.decode(data, type=Event)
     except (ValueError, RecursionError) as error:
-        raise Undecodable(f"not an event: {plain_words(error)}") from None
+        raise Undecodable(f"not an event: {describe_error(error)}") from None
 
 
 def gzip_block(data: bytes) -> bytes:
@@ -132,19 +132,19 @@ def gzip_block(data: bytes) -> bytes:
     return compressor.compress(data) + compressor.flush(zlib.Z_FULL_FLUSH)
 
 
-def moved(before: NodeFigures, after: NodeFigures) -> Moved:
+def diff_figures(before: NodeFigures, after: NodeFigures) -> NodeFiguresDiff:
     """What of a node's figures is other than before; it has as many parts as it had."""
     parts = zip(before.parts, after.parts, strict=True)
-    return Moved(
+    return NodeFiguresDiff(
         after.number,
         after.heard_at,
-        SAME if before.cpu_percent == after.cpu_percent else after.cpu_percent,
-        SAME if before.memory_percent == after.memory_percent else after.memory_percent,
-        tuple([SAME if old == new else _row(old, new) for old, new in parts]),
+        UNCHANGED if before.cpu_percent == after.cpu_percent else after.cpu_percent,
+        UNCHANGED if before.memory_percent == after.memory_percent else after.memory_percent,
+        tuple([UNCHANGED if old == new else _row(old, new) for old, new in parts]),
     )
 
 
-def applied(fleet: FleetBrief | None, event: Event) -> FleetBrief:
+def apply_event(fleet: FleetPayload | None, event: Event) -> FleetPayload:
     """The fleet after a change; or, where none is known yet, what a `fleet` event says."""
     nodes = {} if fleet is None else dict(fleet.nodes)
     figures = {} if fleet is None else dict(fleet.figures)
@@ -153,32 +153,34 @@ def applied(fleet: FleetBrief | None, event: Event) -> FleetBrief:
         figures.pop(number, None)
     nodes.update((node.number, node) for node in event.nodes)
     figures.update((row.number, _merged(figures.get(row.number), row)) for row in event.figures)
-    return FleetBrief(taken_at=event.taken_at, summary=event.summary, nodes=nodes, figures=figures)
-
-
-def _row(old: Figures, new: Figures) -> Row:
-    busy, memory = new.busy_percent, new.memory_used_mebibytes
-    temperature, power = new.temperature_celsius, new.power_watts
-    return (
-        SAME if busy == old.busy_percent else busy,
-        SAME if memory == old.memory_used_mebibytes else memory,
-        SAME if temperature == old.temperature_celsius else temperature,
-        SAME if power == old.power_watts else power,
+    return FleetPayload(
+        taken_at=event.taken_at, summary=event.summary, nodes=nodes, figures=figures
     )
 
 
-def _merged(known: NodeFigures | None, row: Moved) -> NodeFigures:
+def _row(old: DeviceFigures, new: DeviceFigures) -> RowDiff:
+    busy, memory = new.busy_percent, new.memory_used_mebibytes
+    temperature, power = new.temperature_celsius, new.power_watts
+    return (
+        UNCHANGED if busy == old.busy_percent else busy,
+        UNCHANGED if memory == old.memory_used_mebibytes else memory,
+        UNCHANGED if temperature == old.temperature_celsius else temperature,
+        UNCHANGED if power == old.power_watts else power,
+    )
+
+
+def _merged(known: NodeFigures | None, row: NodeFiguresDiff) -> NodeFigures:
     before = known or NodeFigures(row.number, None, None, None, ())
     parts = zip(row.parts, chain(before.parts, repeat(_UNKNOWN)), strict=False)
     return NodeFigures(
         row.number,
         row.heard_at,
-        before.cpu_percent if row.cpu_percent == SAME else row.cpu_percent,
-        before.memory_percent if row.memory_percent == SAME else row.memory_percent,
-        tuple([old if new == SAME else _figures(old, new) for new, old in parts]),
+        before.cpu_percent if row.cpu_percent == UNCHANGED else row.cpu_percent,
+        before.memory_percent if row.memory_percent == UNCHANGED else row.memory_percent,
+        tuple([old if new == UNCHANGED else _figures(old, new) for new, old in parts]),
     )
 
 
-def _figures(old: Figures, new: Row) -> Figures:
+def _figures(old: DeviceFigures, new: RowDiff) -> DeviceFigures:
     pairs = zip(astuple(old), new, strict=True)
-    return Figures(*[before if now == SAME else now for before, now in pairs])
+    return DeviceFigures(*[before if now == UNCHANGED else now for before, now in pairs])

@@ -4,10 +4,10 @@ import re
 from math import isfinite
 from typing import Any
 
-from fleet_smi.model.plausible import plausible
+from fleet_smi.model.plausible import check_range
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import Condition, Process
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 
 # As `random` does in the standard library: `hashlib` would load OpenSSL, 6 ms for one hash.
 try:
@@ -38,14 +38,14 @@ _POD = r"pod([0-9a-f]{8}[-_](?:[0-9a-f]{4}[-_]){3}[0-9a-f]{12})"
 _SLURM = r"/job_(\d+)"
 
 
-def node_id_of(machine_id: str | None, name: str) -> str:
+def node_id_from_machine_id(machine_id: str | None, name: str) -> str:
     """A node is known by its machine-id, hashed because the bare one is a secret."""
     if not machine_id:
         return f"name-{name}"
     return str(sha256(b"fleet-smi\0" + machine_id.encode("utf-8", "replace")).hexdigest()[:32])
 
 
-def load_of(text: str) -> tuple[float | None, float | None, float | None]:
+def parse_loadavg(text: str) -> tuple[float | None, float | None, float | None]:
     """The load over 1, 5 and 15 minutes, from the text of loadavg."""
     try:
         one, five, fifteen = (float(word) for word in text.split()[:3])
@@ -56,7 +56,7 @@ def load_of(text: str) -> tuple[float | None, float | None, float | None]:
     return one, five, fifteen
 
 
-def memory_of(text: str) -> tuple[int | None, int | None]:
+def parse_meminfo(text: str) -> tuple[int | None, int | None]:
     """The bytes used and in all, from the text of meminfo."""
     total, available = _kibibytes(text, "MemTotal:"), _kibibytes(text, "MemAvailable:")
     return (total - available if total and available is not None else None), total
@@ -70,21 +70,21 @@ def _kibibytes(text: str, key: str) -> int | None:
     )
 
 
-def person_of(pid: int, facts: dict[str, Any]) -> Process:
+def process_from_procfs(pid: int, facts: dict[str, Any]) -> Process:
     """The person behind a pid; names and commands are bytes, as the kernel has them."""
-    name = clean(_name(facts["name"], facts["command"] or b""), 64)
+    name = sanitize_text(_name(facts["name"], facts["command"] or b""), 64)
     cgroup = facts["cgroup"] or ""
     return Process(
         pid=pid,
         kind="compute",
-        user=clean(facts["user"], 64) if facts["user"] else None,
+        user=sanitize_text(facts["user"], 64) if facts["user"] else None,
         uid=facts["uid"],
-        group=clean(facts["group"], 64) if facts["group"] else None,
+        group=sanitize_text(facts["group"], 64) if facts["group"] else None,
         name=name,
         # A kernel thread or a zombie has no command line: its name stands for it.
-        command=clean(redact(_words(facts["command"] or b"")), 4096) or name,
+        command=sanitize_text(redact(_words(facts["command"] or b"")), 4096) or name,
         started_at=facts["started_at"],
-        cpu_percent=plausible("cpu_percent", facts["cpu_percent"], {}),
+        cpu_percent=check_range("cpu_percent", facts["cpu_percent"], {}),
         host_memory_bytes=facts["memory"],
         container=_container(cgroup),
         pod=_pod(cgroup),

@@ -11,9 +11,9 @@ import msgspec
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, Summary
 from fleet_smi.model.people import Person, owners
-from fleet_smi.wire.spreadsheet import Cell, csv_text
+from fleet_smi.wire.spreadsheet import CsvValue, encode_csv
 
-Part = JudgedGpu | JudgedInstance
+GpuOrInstance = JudgedGpu | JudgedInstance
 _INDENT = 2
 
 
@@ -28,7 +28,7 @@ def fleet_json(view: FleetView, *, pretty: bool = False) -> bytes:
     return to_json(view, pretty=pretty)
 
 
-def fleet_of_nodes_json(taken_at: float, summary: Summary, nodes: Sequence[bytes]) -> bytes:
+def fleet_json_from_encoded(taken_at: float, summary: Summary, nodes: Sequence[bytes]) -> bytes:
     """The same, of nodes that are JSON already."""
     encoded = [msgspec.Raw(node) for node in nodes]
     return to_json({"taken_at": taken_at, "summary": summary, "nodes": encoded})
@@ -41,13 +41,13 @@ def people_json(people: Iterable[Person], *, pretty: bool = False) -> bytes:
 
 def fleet_csv(view: FleetView) -> str:
     """The fleet as RFC 4180 text with a header row."""
-    return csv_text([list(COLUMNS), *_rows(view)])
+    return encode_csv([list(COLUMNS), *_rows(view)])
 
 
-def _rows(view: FleetView) -> Iterator[list[Cell]]:
+def _rows(view: FleetView) -> Iterator[list[CsvValue]]:
     for node in view.nodes:
         for gpu in node.gpus:
-            parts: tuple[Part, ...] = (gpu, *gpu.instances)
+            parts: tuple[GpuOrInstance, ...] = (gpu, *gpu.instances)
             yield from ([column(node, gpu, part) for column in COLUMNS.values()] for part in parts)
 
 
@@ -55,16 +55,16 @@ def _text(values: Sequence[str] | None) -> str | None:
     return None if values is None else ", ".join(values)
 
 
-def _own(name: str) -> Callable[[NodeView, JudgedGpu, Part], Cell]:
+def _own(name: str) -> Callable[[NodeView, JudgedGpu, GpuOrInstance], CsvValue]:
     """A figure of the part itself: what only a whole GPU has is empty for an instance."""
     return lambda _, __, part: getattr(part, name, None)
 
 
-def _of_gpu(name: str) -> Callable[[NodeView, JudgedGpu, Part], Cell]:
+def _of_gpu(name: str) -> Callable[[NodeView, JudgedGpu, GpuOrInstance], CsvValue]:
     return lambda _, gpu, __: getattr(gpu, name)
 
 
-COLUMNS: dict[str, Callable[[NodeView, JudgedGpu, Part], Cell]] = {
+COLUMNS: dict[str, Callable[[NodeView, JudgedGpu, GpuOrInstance], CsvValue]] = {
     "node": lambda node, _, __: node.name,
     "node_id": lambda node, _, __: node.node_id,
     "age_seconds": lambda node, _, __: node.age_seconds,

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from fleet_smi.model.digest import Digest
+from fleet_smi.model.digest import UsageReport
 from fleet_smi.model.history import Strips, Sums
-from fleet_smi.wire.spreadsheet import Cell, csv_text
+from fleet_smi.wire.spreadsheet import CsvValue, encode_csv
 
 _RUNS = (
     "node",
@@ -24,10 +24,10 @@ _RUNS = (
 
 def strips_csv(strips: Strips) -> str:
     """One row a run of a heat strip: how a GPU stood, from when to when."""
-    return csv_text([_RUNS, *_runs(strips)])
+    return encode_csv([_RUNS, *_runs(strips)])
 
 
-def _runs(strips: Strips) -> Iterator[tuple[Cell, ...]]:
+def _runs(strips: Strips) -> Iterator[tuple[CsvValue, ...]]:
     for row in strips.rows:
         gpu = row.gpu
         where = (gpu.node, gpu.node_id, gpu.index, gpu.uuid, gpu.parent, gpu.model)
@@ -36,13 +36,13 @@ def _runs(strips: Strips) -> Iterator[tuple[Cell, ...]]:
             yield (*where, run.start, run.end, run.state, user, run.others, run.busy_percent)
 
 
-def digest_csv(told: Digest) -> str:
+def digest_csv(digest: UsageReport) -> str:
     """One row a user, group, node or model; the cost is there where a price is."""
-    usages = told.usages
-    heads = (usages.by, *Sums.__struct_fields__, *(("cost",) if told.price else ()))
-    return csv_text([heads, *(_sums(told, row.name, row.sums) for row in usages.rows)])
+    usages = digest.usages
+    heads = (usages.by, *Sums.__struct_fields__, *(("cost",) if digest.price else ()))
+    return encode_csv([heads, *(_sums(digest, row.name, row.sums) for row in usages.rows)])
 
 
-def _sums(told: Digest, name: str, sums: Sums) -> tuple[Cell, ...]:
+def _sums(told: UsageReport, name: str, sums: Sums) -> tuple[CsvValue, ...]:
     figures = [getattr(sums, field) for field in Sums.__struct_fields__]
     return (name, *figures, *((told.cost(sums),) if told.price else ()))

@@ -2,7 +2,7 @@
 
 import re
 
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 
 _LONGEST = 200
 _PLACE = r" - at (`key` in )?`(?:\$\.?)?([^`]*)`$"
@@ -34,7 +34,7 @@ _FAULTS = (
 )
 
 
-def plain_words(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Why bytes could not be read; of a field that is wrong, its path comes first."""
     if isinstance(error, RecursionError):
         return "it is nested too deep"
@@ -43,9 +43,9 @@ def plain_words(error: Exception) -> str:
     said = str(error)
     place = re.search(_PLACE, said)
     if place is None:
-        return clean(_sentence("", said), _LONGEST)
+        return sanitize_text(_sentence("", said), _LONGEST)
     path = f"a name in {place[2] or 'it'}" if place[1] else place[2]
-    return clean(_sentence(path, said[: place.start()]), _LONGEST)
+    return sanitize_text(_sentence(path, said[: place.start()]), _LONGEST)
 
 
 def _sentence(path: str, fault: str) -> str:

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from fleet_smi.errors import ReadFailed
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 
 _MOST_CHARACTERS = 16 << 20
 _MOST_ATTEMPTS = 16
@@ -25,7 +25,7 @@ _UNITS = {
 }
 
 
-def json_in(text: str, program: str) -> Any:
+def extract_json(text: str, program: str) -> Any:
     """Return the first JSON object or list in what `program` printed, warnings or not before it."""
     if len(text) > _MOST_CHARACTERS:
         raise ReadFailed(f"{program} printed more than {_MOST_CHARACTERS >> 20} MiB")
@@ -41,11 +41,11 @@ def json_in(text: str, program: str) -> Any:
 
 def excerpt(text: str) -> str:
     """Return the first line that says something, fit for a message."""
-    lines = (clean(line, 120) for line in text[:4096].splitlines())
+    lines = (sanitize_text(line, 120) for line in text[:4096].splitlines())
     return next((line for line in lines if line.strip("=-+| \t")), "nothing")
 
 
-def number(value: Any) -> float | None:
+def parse_number(value: Any) -> float | None:
     """Return the number at the front of what was printed, or in {"value", "unit"}."""
     if isinstance(value, dict):
         value = value.get("value")
@@ -58,12 +58,12 @@ def number(value: Any) -> float | None:
     return None
 
 
-def whole(value: Any) -> int | None:
+def parse_int(value: Any) -> int | None:
     """Return the same as an integer; bytes keep their last digit."""
     exact = _exact(value)
     if exact is not None:
         return exact
-    found = number(value)
+    found = parse_number(value)
     return round(found) if found is not None and abs(found) < 1 << 70 else None
 
 
@@ -75,20 +75,20 @@ def _exact(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
-def size(value: Any, unit: str | None = None) -> int | None:
+def parse_bytes(value: Any, unit: str | None = None) -> int | None:
     """Return bytes; these programs write MB for 2²⁰ bytes."""
     if unit is None and isinstance(value, dict):
         unit = value.get("unit")
     factor = _UNITS.get(unit.upper()) if isinstance(unit, str) else None
     if factor is None:
         return None
-    exact, amount = _exact(value), number(value)
+    exact, amount = _exact(value), parse_number(value)
     if exact is not None:
         return exact * factor
-    return None if amount is None else whole(amount * factor)
+    return None if amount is None else parse_int(amount * factor)
 
 
-def words(value: Any, limit: int = 128) -> str | None:
+def parse_text(value: Any, max_length: int = 128) -> str | None:
     """Return text that says something, made harmless."""
-    text = clean(value, limit) if isinstance(value, str) else ""
+    text = sanitize_text(value, max_length) if isinstance(value, str) else ""
     return None if text.lower() in _UNKNOWN else text

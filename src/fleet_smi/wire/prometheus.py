@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleet_smi.model.briefing import everyone
+from fleet_smi.model.briefing import unique_processes
 from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, JudgedInstance, NodeView
-from fleet_smi.model.people import owners, people
-from fleet_smi.model.text import clean
+from fleet_smi.model.people import owners, people_in_view
+from fleet_smi.model.text import sanitize_text
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MOST = 1e18
@@ -40,10 +40,10 @@ class Metric(Struct, frozen=True):
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
-def metrics(view: FleetView, counts: Mapping[str, float]) -> bytes:
+def encode_metrics(view: FleetView, hub_metrics: Mapping[str, float]) -> bytes:
     """The fleet as one document; `counts` are the hub's own, by their names."""
     lines: list[str] = []
-    for metric, rows in _families(view, counts):
+    for metric, rows in _families(view, hub_metrics):
         lines += _lines(metric, rows)
     return "\n".join([*lines, ""]).encode("utf-8", "replace")
 
@@ -53,15 +53,18 @@ def _families(view: FleetView, counts: Mapping[str, float]) -> Iterator[tuple[Me
     heard = [(labels, node) for labels, node in nodes if not node.silent]
     measured = _gpus(heard)
     gpus = measured + _gpus([(labels, node) for labels, node in nodes if node.silent])
-    yield GPUS, [(_label("state", one), getattr(view.summary, one)) for one in STATES]
+    yield GPUS_BY_STATE, [(_label("state", one), getattr(view.summary, one)) for one in STATES]
     for table, rows in (
-        (FLEET, [("", view.summary)]),
+        (FLEET_METRICS, [("", view.summary)]),
         (_hub(counts), [("", counts)]),
-        (PEOPLE, [(_label("user", one.user), one) for one in people(view) if one.seen]),
-        (NODES, nodes),
-        (NODE_FIGURES, heard),
-        (GPU_FIGURES, measured),
-        (INSTANCE_FIGURES, _instances(measured)),
+        (
+            USER_METRICS,
+            [(_label("user", one.user), one) for one in people_in_view(view) if one.seen],
+        ),
+        (NODE_STATUS_METRICS, nodes),
+        (NODE_METRICS, heard),
+        (GPU_METRICS, measured),
+        (INSTANCE_METRICS, _instances(measured)),
     ):
         yield from ((metric, rows) for metric in table)
     yield GPU_STATE, _states(gpus)
@@ -110,13 +113,13 @@ def _node_labels(node: NodeView) -> str:
 @lru_cache(maxsize=_MOST_LABELS_KEPT)
 def _label(name: str, value: str | None) -> str:
     """A label whose value cannot break out of it; an unknown one is empty, as if it were absent."""
-    text = clean(value or "", _MOST_CHARACTERS).replace("\\", "\\\\").replace('"', '\\"')
+    text = sanitize_text(value or "", _MOST_CHARACTERS).replace("\\", "\\\\").replace('"', '\\"')
     return f'{name}="{text}"'
 
 
 def _hub(counts: Mapping[str, float]) -> list[Metric]:
     """A family for each of the hub's own counts."""
-    return [_metric(f"hub_{name}", itemgetter(name), HUB_WORDS.get(name, "")) for name in counts]
+    return [_metric(f"hub_{name}", itemgetter(name), HUB_HELP.get(name, "")) for name in counts]
 
 
 def _metric(name: str, read: str | Callable[[Any], Value], words: str) -> Metric:
@@ -139,49 +142,49 @@ def _number_of(field: str) -> Callable[[Any], Value]:
 
 
 def _processes(gpu: JudgedGpu) -> Value:
-    return None if (processes := everyone(gpu)) is None else len(processes)
+    return None if (processes := unique_processes(gpu)) is None else len(processes)
 
 
 def _users(gpu: JudgedGpu) -> Value:
-    return None if (processes := everyone(gpu)) is None else len(owners(processes))
+    return None if (processes := unique_processes(gpu)) is None else len(owners(processes))
 
 
 def _itself(value: Value) -> Value:
     return value
 
 
-HUB_WORDS = {
+HUB_HELP = {
     "reports_total": "Snapshots taken in.",
     "delivery_failures_total": "Times that a source heard no report.",
     "refused_total": "Requests refused.",
     "listeners": "Listeners to the stream.",
     "history_spacing_seconds": "Seconds between samples of figures; 0 where every report is one.",
 }
-GPUS = _metric("gpus", _itself, "GPUs in each state.")
+GPUS_BY_STATE = _metric("gpus", _itself, "GPUs in each state.")
 GPU_STATE = _metric("gpu_state", _itself, "Always 1; the label says the state.")
 INSTANCE_STATE = _metric("mig_state", _itself, "Always 1; the label says the state.")
 
-FLEET = (
+FLEET_METRICS = (
     _metric("nodes", "nodes", "Nodes that are known."),
     _metric("nodes_reporting", "nodes_reporting", "Nodes that are not silent."),
 )
-PEOPLE = (
+USER_METRICS = (
     _metric("user_gpus", "gpus", "GPUs that somebody has."),
     _metric("user_idle_gpus", "idle_gpus", "GPUs that somebody has and does nothing with."),
 )
-NODES = (
+NODE_STATUS_METRICS = (
     _metric("node_up", lambda node: int(not node.silent), "1, or 0 for a silent node."),
     _metric("node_age_seconds", "age_seconds", "Time since it was last heard."),
     _metric("node_missing_reports", "missing_reports", "Holes in its numbered reports."),
 )
-NODE_FIGURES = (
+NODE_METRICS = (
     _metric("node_failed_collectors", _number_of("failures"), "Subjects that it cannot read."),
     _metric("node_cpu_ratio", _ratio("host.cpu_percent"), "CPU in use."),
     _metric("node_load1", "host.load_1_minute", "Load over one minute."),
     _metric("node_memory_used_bytes", "host.memory_used_bytes", "Memory in use."),
     _metric("node_memory_total_bytes", "host.memory_total_bytes", "Memory there is."),
 )
-GPU_FIGURES = (
+GPU_METRICS = (
     _metric("gpu_memory_used_bytes", "memory_used_bytes", "Memory in use."),
     _metric("gpu_memory_total_bytes", "memory_total_bytes", "Memory there is."),
     _metric("gpu_busy_ratio", _ratio("busy_percent"), "Time in which a kernel ran."),
@@ -199,7 +202,7 @@ GPU_FIGURES = (
     _metric("gpu_users", _users, "People on it who can be seen."),
     _metric("gpu_idle_seconds", "verdict.idle_seconds", "Time its processes have done nothing."),
 )
-INSTANCE_FIGURES = (
+INSTANCE_METRICS = (
     _metric("mig_memory_used_bytes", "memory_used_bytes", "Memory in use."),
     _metric("mig_memory_total_bytes", "memory_total_bytes", "Memory there is."),
     _metric("mig_busy_ratio", _ratio("busy_percent"), "Time in which a kernel ran."),

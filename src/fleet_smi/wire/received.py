@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from fleet_smi.model.privacy import redacted
+from fleet_smi.model.privacy import redact_snapshot
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
-from fleet_smi.model.text import clean
-from fleet_smi.model.uuids import told_apart, uuids_of
-from fleet_smi.wire.bounds import MOST, narrowed
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
+from fleet_smi.wire.bounds import MAX_ITEMS, constrained_type
 
 _Part = TypeVar("_Part", Gpu, Instance)
 _ASCII = bytes(range(128))
@@ -22,20 +22,20 @@ _HARMLESS_ESCAPES = {b'"', b"\\"}
 _json = msgspec.json.Encoder()
 
 
-def harmless(snapshot: Snapshot) -> Snapshot:
+def sanitize_snapshot(snapshot: Snapshot) -> Snapshot:
     """A snapshot within its bounds, with clean texts and with each part known by its own id."""
     if not _is_clean(_json.encode(snapshot)):
         plain = _cleaned(msgspec.to_builtins(snapshot))
-        snapshot = msgspec.convert(plain, narrowed(Snapshot))
+        snapshot = msgspec.convert(plain, constrained_type(Snapshot))
     if not snapshot.name:
         snapshot = replace(snapshot, name=snapshot.node_id)
     if _is_overfull(snapshot):
         snapshot = replace(snapshot, gpus=tuple([_mended(gpu) for gpu in snapshot.gpus]))
-    uuids = uuids_of(snapshot)
+    uuids = snapshot_uuids(snapshot)
     if len(set(uuids)) < len(uuids) or "" in uuids:
-        snapshot = told_apart(snapshot)
+        snapshot = with_unique_uuids(snapshot)
     # Our own agents have taken the secrets out before anything left their machine.
-    return redacted(snapshot) if snapshot.agent_version is None else snapshot
+    return redact_snapshot(snapshot) if snapshot.agent_version is None else snapshot
 
 
 def _is_clean(encoded: bytes) -> bool:
@@ -59,7 +59,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def _clean_text(text: str) -> str:
-    return text if text.isprintable() else clean(text, len(text))
+    return text if text.isprintable() else sanitize_text(text, len(text))
 
 
 def _is_overfull(snapshot: Snapshot) -> bool:
@@ -86,4 +86,4 @@ def _mended_part(part: _Part) -> _Part:
 
 def _overfull_told(unread: dict[str, str]) -> dict[str, str]:
     told = {"memory_used_bytes": "out of range: more than there is"} | unread
-    return dict([*told.items()][: MOST["unread"]])
+    return dict([*told.items()][: MAX_ITEMS["unread"]])

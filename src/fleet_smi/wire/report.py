@@ -12,18 +12,18 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from fleet_smi.errors import Undecodable, WrongVersion
+from fleet_smi.errors import Undecodable, UnsupportedVersion
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.bounds import MOST, narrowed
-from fleet_smi.wire.plain_words import plain_words
-from fleet_smi.wire.received import harmless
-from fleet_smi.wire.salvage import UNREADABLE, Salvage, decoder
+from fleet_smi.wire.bounds import MAX_ITEMS, constrained_type
+from fleet_smi.wire.plain_words import describe_error
+from fleet_smi.wire.received import sanitize_snapshot
+from fleet_smi.wire.salvage import DECODE_ERRORS, LenientDecoder, cached_decoder
 
-VERSION = 1
-MOST_BYTES = 8 << 20
+REPORT_VERSION = 1
+MAX_REPORT_BYTES = 8 << 20
 FILE_SUFFIX = ".fsmi"
 """By this a report is known in a shared folder."""
-MOST_SNAPSHOTS = MOST["snapshots"]
+MAX_SNAPSHOTS = MAX_ITEMS["snapshots"]
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -59,12 +59,14 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 def encode_report(snapshots: Sequence[bytes], sent_at: float) -> bytes:
     """A report of snapshots that are encoded already."""
     parts = [Raw(each) for each in snapshots]
-    return _encoder.encode({"version": VERSION, "sent_at": sent_at, "snapshots": parts})
+    return _encoder.encode({"version": REPORT_VERSION, "sent_at": sent_at, "snapshots": parts})
 
 
 def encode_report_json(snapshots: Sequence[Snapshot], sent_at: float) -> bytes:
     """The same report as JSON in one line, for eyes and for programs without msgpack."""
-    return msgspec.json.encode({"version": VERSION, "sent_at": sent_at, "snapshots": snapshots})
+    return msgspec.json.encode(
+        {"version": REPORT_VERSION, "sent_at": sent_at, "snapshots": snapshots}
+    )
 
 
 def decode_report(body: bytes, *, json: bool = False) -> Report:
@@ -76,15 +78,17 @@ def decode_report(body: bytes, *, json: bool = False) -> Report:
     """
     if not body:
         raise Undecodable("an empty message")
-    if len(body) > MOST_BYTES:
-        raise Undecodable(f"a message of {len(body)} bytes; a report has at most {MOST_BYTES}")
+    if len(body) > MAX_REPORT_BYTES:
+        raise Undecodable(
+            f"a message of {len(body)} bytes; a report has at most {MAX_REPORT_BYTES}"
+        )
     try:
         report: Report = _strict(json).decode(body)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         report = _salvaged(body, json=json)
     _check_version(report.version)
     _check_snapshots(report.snapshots)
-    snapshots = tuple([harmless(snapshot) for snapshot in report.snapshots])
+    snapshots = tuple([sanitize_snapshot(snapshot) for snapshot in report.snapshots])
     return Report(version=report.version, sent_at=report.sent_at, snapshots=snapshots)
 
 
@@ -97,15 +101,15 @@ def decode_receipt(body: bytes) -> Receipt:
     """The hub's answer in these bytes; raise `Undecodable`."""
     try:
         return _receipt_decoder.decode(body)
-    except UNREADABLE as error:
-        raise Undecodable(f"the hub's answer is no receipt: {plain_words(error)}") from None
+    except DECODE_ERRORS as error:
+        raise Undecodable(f"the hub's answer is no receipt: {describe_error(error)}") from None
 
 
 class _Envelope(Struct):
     """A report with its parts as the bytes that they came in."""
 
     sent_at: Raw = Raw()
-    snapshots: Annotated[tuple[Raw, ...], Meta(max_length=MOST_SNAPSHOTS)] = ()
+    snapshots: Annotated[tuple[Raw, ...], Meta(max_length=MAX_SNAPSHOTS)] = ()
 
 
 class _Versioned(Struct):
@@ -119,34 +123,36 @@ _receipt_decoder = msgspec.json.Decoder(Receipt)
 @cache
 def _strict(json: bool) -> Any:
     """Reads a report that keeps all bounds; made when first needed, for agents read none."""
-    shape: Any = narrowed(Report)
-    return decoder(shape, json)
+    shape: Any = constrained_type(Report)
+    return cached_decoder(shape, json)
 
 
 def _salvaged(body: bytes, *, json: bool) -> Report:
     """What is right in a report that breaks the bounds somewhere."""
-    salvage = Salvage(json=json)
+    salvage = LenientDecoder(json=json)
     try:
-        _check_version(salvage.read(body, _Versioned).version)
-        envelope = salvage.read(body, _Envelope)
-    except UNREADABLE as error:
-        raise Undecodable(f"not a report: {plain_words(error)}") from None
+        _check_version(salvage.decode(body, _Versioned).version)
+        envelope = salvage.decode(body, _Envelope)
+    except DECODE_ERRORS as error:
+        raise Undecodable(f"not a report: {describe_error(error)}") from None
     found, errors = [], []
     for raw in envelope.snapshots:
         try:
-            found.append(salvage.snapshot(raw))
+            found.append(salvage.decode_snapshot(raw))
         except Undecodable as error:
             errors.append(error)
     if errors and not found:
         raise errors[0]
-    sent_at = salvage.figure(envelope.sent_at, "sent_at")
-    return Report(version=VERSION, sent_at=sent_at, snapshots=tuple(found))
+    sent_at = salvage.decode_number(envelope.sent_at, "sent_at")
+    return Report(version=REPORT_VERSION, sent_at=sent_at, snapshots=tuple(found))
 
 
 def _check_version(version: int) -> None:
-    if version != VERSION:
-        remedy = "update the hub" if version > VERSION else "update the agent"
-        raise WrongVersion(f"a report of version {version}; this hub knows {VERSION}: {remedy}")
+    if version != REPORT_VERSION:
+        remedy = "update the hub" if version > REPORT_VERSION else "update the agent"
+        raise UnsupportedVersion(
+            f"a report of version {version}; this hub knows {REPORT_VERSION}: {remedy}"
+        )
 
 
 def _check_snapshots(snapshots: tuple[Snapshot, ...]) -> None:

@@ -15,22 +15,22 @@ from msgspec.structs import FieldInfo, replace
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Instance, Process, Snapshot
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 from fleet_smi.wire.bounds import (
-    FIGURES,
-    IDENTITIES,
-    LONGEST_TEXT,
-    MOST,
-    bounded,
-    known,
-    longest,
-    narrowed,
+    FIELD_RANGES,
+    ID_FIELDS,
+    MAX_ITEMS,
+    MAX_TEXT_LENGTH,
+    constrained_fields,
+    constrained_type,
+    max_length,
+    unwrap_optional,
 )
-from fleet_smi.wire.plain_words import plain_words
+from fleet_smi.wire.plain_words import describe_error
 
-Unread = dict[str, str]
+UnreadReasons = dict[str, str]
 _T = TypeVar("_T", bound=Struct)
-UNREADABLE = (ValueError, RecursionError)
+DECODE_ERRORS = (ValueError, RecursionError)
 # Half a second of work: what is wrong in more places than this is not worth it.
 _MOST_PARTS = 20_000
 _LIST = Annotated[list[Raw], Meta(max_length=_MOST_PARTS)]
@@ -46,52 +46,54 @@ class _Sized(Struct):
     gpu_memory_bytes: int | None = None
 
 
-class Salvage:
+class LenientDecoder:
     """Reads the snapshots of one report, and notes what it could not keep."""
 
     def __init__(self, *, json: bool) -> None:
         self._json = json
-        self._notes: Unread = {}
+        self._notes: UnreadReasons = {}
         self._parts = 0
 
-    def snapshot(self, raw: Raw) -> Snapshot:
+    def decode_snapshot(self, raw: Raw) -> Snapshot:
         """The snapshot in these bytes; raise `Undecodable` when it is nobody's or of no time."""
         self._notes = {}
         try:
             found = self._struct(raw, Snapshot, 0)
-        except UNREADABLE as error:
-            raise Undecodable(f"not a snapshot: {plain_words(error)}") from None
+        except DECODE_ERRORS as error:
+            raise Undecodable(f"not a snapshot: {describe_error(error)}") from None
         if not self._notes:
             return found
-        detail = clean("; ".join(f"{name}: {why}" for name, why in self._notes.items()), 512)
+        detail = sanitize_text(
+            "; ".join(f"{name}: {why}" for name, why in self._notes.items()), 512
+        )
         told = CollectorRun(name="report", outcome="failed", seconds=0.0, detail=detail)
-        return replace(found, runs=(told, *found.runs)[: MOST["runs"]])
+        return replace(found, runs=(told, *found.runs)[: MAX_ITEMS["runs"]])
 
-    def figure(self, raw: Raw, name: str) -> float | None:
+    def decode_number(self, raw: Raw, field: str) -> float | None:
         """A number outside of any struct; `None` when it cannot be true."""
-        low, high = FIGURES[name]
+        low, high = FIELD_RANGES[field]
         try:
-            value: float = self.read(raw, float)
-        except UNREADABLE:
+            value: float = self.decode(raw, float)
+        except DECODE_ERRORS:
             return None
         return value if low <= value <= high else None
 
-    def read(self, raw: Raw | bytes, kind: Any) -> Any:
+    def decode(self, raw: Raw | bytes, type_: Any) -> Any:
         """These bytes as this type; raise one of `UNREADABLE`."""
-        return decoder(kind, self._json).decode(raw)
+        return cached_decoder(type_, self._json).decode(raw)
 
     def _struct(self, raw: Raw, shape: type[_T], place: int) -> _T:
         """One struct, which is the `place`-th of its list."""
         try:
-            return cast(_T, self.read(raw, narrowed(shape)))
-        except UNREADABLE:
-            return self._by_fields(self.read(raw, _loose(shape)), shape, place)
+            return cast(_T, self.decode(raw, constrained_type(shape)))
+        except DECODE_ERRORS:
+            return self._by_fields(self.decode(raw, _loose(shape)), shape, place)
 
     def _by_fields(self, loose: Struct, shape: type[_T], place: int) -> _T:
         values: dict[str, Any] = {}
-        unread: Unread = {}
+        unread: UnreadReasons = {}
         instead = _instead(shape, place)
-        for field, kind in bounded(shape):
+        for field, kind in constrained_fields(shape):
             value = self._field(getattr(loose, field.name), field, kind, unread)
             if value is _DEFAULT and (field.required or field.name in unread):
                 value = instead.get(field.name, _DEFAULT)
@@ -102,25 +104,25 @@ class Salvage:
         if values.get("uuid") == instead.get("uuid", _DEFAULT):
             values["uuid_is_made"] = True
         self._tell(shape, values, unread)
-        return cast(_T, narrowed(shape)(**values))
+        return cast(_T, constrained_type(shape)(**values))
 
-    def _tell(self, shape: type[Struct], values: dict[str, Any], unread: Unread) -> None:
+    def _tell(self, shape: type[Struct], values: dict[str, Any], unread: UnreadReasons) -> None:
         if "unread" in shape.__struct_fields__:
             # Ours come first and last: they are not crowded out, and not overruled.
             told = unread | values.get("unread", {}) | unread
-            values["unread"] = dict([*told.items()][: MOST["unread"]])
+            values["unread"] = dict([*told.items()][: MAX_ITEMS["unread"]])
         else:
             self._notes.update(unread)
 
-    def _field(self, raw: Raw, field: FieldInfo, kind: Any, unread: Unread) -> Any:
+    def _field(self, raw: Raw, field: FieldInfo, kind: Any, unread: UnreadReasons) -> Any:
         if not raw:
             return _DEFAULT
         try:
-            return self.read(raw, kind)
-        except UNREADABLE:
-            return self._mended(raw, field.name, known(field.type), unread)
+            return self.decode(raw, kind)
+        except DECODE_ERRORS:
+            return self._mended(raw, field.name, unwrap_optional(field.type), unread)
 
-    def _mended(self, raw: Raw, name: str, kind: Any, unread: Unread) -> Any:
+    def _mended(self, raw: Raw, name: str, kind: Any, unread: UnreadReasons) -> Any:
         """What can be kept of a field that is not as it should be."""
         try:
             if kind is str:
@@ -131,27 +133,27 @@ class Salvage:
                 return self._several(raw, name, get_args(kind)[0], unread)
             if isinstance(kind, type) and issubclass(kind, Struct):
                 return self._struct(raw, kind, 0)
-        except UNREADABLE:
+        except DECODE_ERRORS:
             unread[name] = "not understood"
         else:
             unread[name] = self._why(raw, name, kind)
         return _DEFAULT
 
     def _text(self, raw: Raw, name: str) -> str:
-        if name in IDENTITIES:
+        if name in ID_FIELDS:
             raise _Lost(f"{name} is none")
-        return clean(self.read(raw, str), longest(name))
+        return sanitize_text(self.decode(raw, str), max_length(name))
 
     def _texts_by_name(self, raw: Raw, name: str) -> dict[str, str]:
-        told: dict[str, Raw] = self.read(raw, _TEXTS_BY_NAME)
+        told: dict[str, Raw] = self.decode(raw, _TEXTS_BY_NAME)
         kept: dict[str, str] = {}
-        for key, value in [*told.items()][: MOST[name]]:
-            with suppress(*UNREADABLE):
-                kept[clean(key, LONGEST_TEXT)] = self._text(value, name)
+        for key, value in [*told.items()][: MAX_ITEMS[name]]:
+            with suppress(*DECODE_ERRORS):
+                kept[sanitize_text(key, MAX_TEXT_LENGTH)] = self._text(value, name)
         return kept
 
-    def _several(self, raw: Raw, name: str, kind: Any, unread: Unread) -> Any:
-        told: list[Raw] = self.read(raw, _LIST)
+    def _several(self, raw: Raw, name: str, kind: Any, unread: UnreadReasons) -> Any:
+        told: list[Raw] = self.decode(raw, _LIST)
         self._parts += len(told)
         if self._parts > _MOST_PARTS:
             raise Undecodable("wrong in more places than is worth mending")
@@ -161,7 +163,7 @@ class Salvage:
                 found.append(
                     self._text(each, name) if kind is str else self._struct(each, kind, place)
                 )
-            except UNREADABLE:
+            except DECODE_ERRORS:
                 unread[name] = "not all could be read"
         if len(told) > len(kept):
             which = "largest" if kind is Process else "first"
@@ -170,31 +172,31 @@ class Salvage:
         return tuple(found) if found or not told else _DEFAULT
 
     def _kept(self, told: list[Raw], name: str) -> list[Raw]:
-        if len(told) > MOST[name] and name == "processes":
+        if len(told) > MAX_ITEMS[name] and name == "processes":
             told = sorted(told, key=self._size, reverse=True)
-        return told[: MOST[name]]
+        return told[: MAX_ITEMS[name]]
 
     def _size(self, raw: Raw) -> int:
         try:
-            return self.read(raw, _Sized).gpu_memory_bytes or 0
-        except UNREADABLE:
+            return self.decode(raw, _Sized).gpu_memory_bytes or 0
+        except DECODE_ERRORS:
             return 0
 
     def _why(self, raw: Raw, name: str, kind: Any) -> str:
         if kind not in (int, float):
             return "not known here"
         try:
-            value: float = self.read(raw, float)
-        except UNREADABLE:
+            value: float = self.decode(raw, float)
+        except DECODE_ERRORS:
             return "not a number"
-        low, high = FIGURES[name]
+        low, high = FIELD_RANGES[name]
         return "not a whole number" if low <= value <= high else f"out of range: {value:g}"
 
 
 @cache
-def decoder(kind: Any, json: bool) -> Any:
+def cached_decoder(type_: Any, json: bool) -> Any:
     """What reads this type from JSON or msgpack, made once."""
-    return msgspec.json.Decoder(kind) if json else msgspec.msgpack.Decoder(kind)
+    return msgspec.json.Decoder(type_) if json else msgspec.msgpack.Decoder(type_)
 
 
 @cache

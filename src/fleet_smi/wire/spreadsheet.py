@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-Cell = str | int | float | bool | None
+CsvValue = str | int | float | bool | None
 # A spreadsheet takes a cell that starts so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def csv_text(rows: Iterable[Sequence[Cell]]) -> str:
+def encode_csv(rows: Iterable[Sequence[CsvValue]]) -> str:
     """The rows as text; unknown is empty, true and false are words."""
     import csv
     import io
@@ -17,12 +17,12 @@ def csv_text(rows: Iterable[Sequence[Cell]]) -> str:
     return text.getvalue()
 
 
-def plain(cell: str) -> str:
+def unescape_formula(cell: str) -> str:
     """A cell as it was before it was made safe."""
     return cell[1:] if cell[:1] == "'" and cell[1:].startswith(_FORMULA) else cell
 
 
-def _safe(cell: Cell) -> Cell:
+def _safe(cell: CsvValue) -> CsvValue:
     if cell is None:
         return ""
     if isinstance(cell, bool):

@@ -10,42 +10,42 @@ from hypothesis import strategies as st
 
 from fleet_smi import config
 from fleet_smi.config import inherited
-from fleet_smi.config.inherited import FORMATS, take_over
-from fleet_smi.config.inherited.taking import HostsAs, Taking
+from fleet_smi.config.inherited import IMPORT_FORMATS, import_settings
+from fleet_smi.config.inherited.taking import HostType, SettingsImporter
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.errors import UsageError
-from tests.seed_samples import sample
+from tests.seed_samples import seed_sample
 
 SHARED = {"taking", "hosts", "router"}
 INI = "[common]\nuser = monitor\nhosts = gpu01, gpu02 ,,gpu01\nkey_filename = /etc/key\n"
 YML = "tick: 3\ntimeout: 180\nrouter_ip: 10.20.0.5\nports:\n  nodes: 9080\n  clients: '9091'\n"
 
 
-def taken(name: str, text: str, hosts_as: HostsAs = "node_info") -> Taking:
-    into = Taking(hosts_as)
-    take_over(name, text, into)
+def taken(name: str, text: str, hosts_as: HostType = "node_info") -> SettingsImporter:
+    into = SettingsImporter(hosts_as)
+    import_settings(name, text, into)
     return into
 
 
-def values(into: Taking, section: str = "hub") -> dict[str, object]:
-    found: dict[str, object] = tomllib.loads(into.toml()).get(section, {})
+def values(into: SettingsImporter, section: str = "hub") -> dict[str, object]:
+    found: dict[str, object] = tomllib.loads(into.to_toml()).get(section, {})
     return found
 
 
-def left(into: Taking) -> str:
-    return "\n".join(remark.words for remark in into.remarks if not remark.taken)
+def left(into: SettingsImporter) -> str:
+    return "\n".join(remark.text for remark in into.notes if not remark.imported)
 
 
-def load(into: Taking, folder: Path) -> HubSettings:
+def load(into: SettingsImporter, folder: Path) -> HubSettings:
     file = folder / "fleet-smi.toml"
-    file.write_text(into.toml(), encoding="utf-8")
+    file.write_text(into.to_toml(), encoding="utf-8")
     return config.load({"FLEET_SMI_CONFIG": str(file), "HOME": str(folder)}).hub
 
 
 def test_every_format_is_listed_and_no_other() -> None:
     folder = Path(inherited.__file__).parent
     there = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    assert there == {*FORMATS} | SHARED
+    assert there == {*IMPORT_FORMATS} | SHARED
 
 
 def test_hosts_with_comments_blanks_and_ports_are_nodes_of_gpu_cluster_monitor(
@@ -60,7 +60,7 @@ def test_hosts_with_comments_blanks_and_ports_are_nodes_of_gpu_cluster_monitor(
 
 
 @pytest.mark.parametrize("way", ["ssh", "pull"])
-def test_a_list_of_hosts_is_for_the_way_that_is_named(way: HostsAs) -> None:
+def test_a_list_of_hosts_is_for_the_way_that_is_named(way: HostType) -> None:
     into = taken("machines", "gpu01\ngpu02:2222\n", way)
     assert values(into) == {way: ["gpu01", "gpu02:2222"]}
     assert "password" not in left(into)
@@ -197,7 +197,7 @@ MAILTO=root
 
 def test_every_line_of_a_crontab_is_taken_over_or_left_with_its_reason() -> None:
     into = taken("crontab", CRONTAB)
-    assert [(remark.taken, remark.words) for remark in into.remarks] == [
+    assert [(remark.imported, remark.text) for remark in into.notes] == [
         (False, "line 2: it is no job of cron"),
         (True, "line 3, the folder in hub.files: /nfs/gpu"),
         (True, 'line 3, the folder as agent.drop = "/nfs/gpu"'),
@@ -230,7 +230,7 @@ JOBS = st.sampled_from(CRONTAB.splitlines()) | st.text(
 def test_no_line_of_a_crontab_goes_without_a_word(jobs: list[str]) -> None:
     lines = ["* * * * * gpustat > /nfs/$(hostname)", *jobs]
     into = taken("crontab", "\n".join(lines))
-    told = "\n".join(remark.words for remark in into.remarks)
+    told = "\n".join(remark.text for remark in into.notes)
     for number, line in enumerate(lines, 1):
         assert line[:1] in ("", "#") or re.search(rf"\bline {number}\b", told), told
 
@@ -249,16 +249,19 @@ def test_a_section_that_web_gpu_monitor_does_not_know_is_told() -> None:
 @pytest.mark.parametrize("agents", ["[]", "()"])
 def test_a_master_of_nvgpu_that_asks_nobody_is_taken_over_as_that(agents: str) -> None:
     into = taken("nvgpu_master.cfg", f"AGENTS = {agents}\n")
-    (remark,) = into.remarks
-    assert (remark.taken, remark.words) == (True, "AGENTS: there is none: this master asks nobody")
-    assert tomllib.loads(into.toml()) == {}
+    (remark,) = into.notes
+    assert (remark.imported, remark.text) == (
+        True,
+        "AGENTS: there is none: this master asks nobody",
+    )
+    assert tomllib.loads(into.to_toml()) == {}
 
 
 def test_several_files_become_one_and_the_first_word_on_a_setting_stands() -> None:
-    into = Taking("ssh")
-    take_over("config.ini", INI, into)
-    take_over("hosts.txt", "gpu03\n", into)
-    take_over("other.ini", INI.replace("/etc/key", "/other/key"), into)
+    into = SettingsImporter("ssh")
+    import_settings("config.ini", INI, into)
+    import_settings("hosts.txt", "gpu03\n", into)
+    import_settings("other.ini", INI.replace("/etc/key", "/other/key"), into)
     assert values(into)["ssh"] == ["monitor@gpu01", "monitor@gpu02", "gpu03"]
     assert 'hub.ssh_key is "/etc/key" already' in left(into)
 
@@ -304,7 +307,7 @@ def test_a_file_of_no_known_kind_is_refused(text: str) -> None:
 def test_the_samples_read_to_what_they_mean(
     name: str, expected: dict[str, object], tmp_path: Path
 ) -> None:
-    into = taken(name, sample(f"config/{name}").decode())
+    into = taken(name, seed_sample(f"config/{name}").decode())
     assert values(into) == expected
     load(into, tmp_path)
 
@@ -330,7 +333,7 @@ TEXTS = st.lists(PIECES | st.text(max_size=12), max_size=12).map("".join)
 @example("x", "AGENTS = " + "[" * 2000, "ssh")
 @example("x", "[common]\nhosts = %(x)s\n[common", "ssh")
 def test_any_text_is_refused_or_becomes_settings_that_are_sound(
-    tmp_path_factory: pytest.TempPathFactory, name: str, text: str, hosts_as: HostsAs
+    tmp_path_factory: pytest.TempPathFactory, name: str, text: str, hosts_as: HostType
 ) -> None:
     try:
         into = taken(name, text, hosts_as)

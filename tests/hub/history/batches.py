@@ -5,25 +5,27 @@ from typing import Any
 
 import numpy as np
 
-from fleet_smi.hub.history.grains import Rows, pack, width
-from fleet_smi.hub.history.retention import Keep
+from fleet_smi.hub.history.grains import SeriesArrays, figure_count, pack
+from fleet_smi.hub.history.retention import RetentionPolicy
 from fleet_smi.hub.history.rows import (
-    Batch,
     Checkpoint,
+    GpuKey,
     NodeRow,
-    Place,
     Presence,
     SeriesRow,
     UsageRow,
+    WriteBatch,
 )
-from fleet_smi.model.history import GpuOfNode, Holder, Moment, Occupancy, Period, Sums
+from fleet_smi.model.history import GpuOfNode, Holder, Occupancy, Period, RibbonPoint, Sums
 from fleet_smi.model.units import GIB
 
 DAY = 1_790_000_000 // 86400 * 86400
 """Midnight of a day, in UTC."""
 HOUR = 3600
 UUIDS = ("GPU-a", "GPU-b")
-KEEP_ALL = Keep(grains={10: 1e12, 60: 1e12, 900: 1e12}, ledger_seconds=1e12, most_bytes=1000 * GIB)
+KEEP_ALL = RetentionPolicy(
+    series_seconds={10: 1e12, 60: 1e12, 900: 1e12}, ledger_seconds=1e12, max_bytes=1000 * GIB
+)
 
 
 def node(number: int = 1, **changed: Any) -> NodeRow:
@@ -38,7 +40,7 @@ def gpu(number: int = 1, index: int = 0, **changed: Any) -> GpuOfNode:
     )
 
 
-def place(number: int = 1, index: int = 0) -> Place:
+def place(number: int = 1, index: int = 0) -> GpuKey:
     return f"id-{number}", UUIDS[index]
 
 
@@ -71,32 +73,32 @@ def usage(hour: int, seconds: float, user: str = "alice", **changed: Any) -> Usa
     return UsageRow(hour=hour, user=user, sums=sums(seconds), **values)
 
 
-def row(start: int, *, grain: int = 10, number: int = 1, busy: float = 50.0) -> SeriesRow:
+def series_row(start: int, *, grain: int = 10, number: int = 1, busy: float = 50.0) -> SeriesRow:
     """A row of both GPUs in which every figure is `busy`."""
-    data = packed((busy,) * width(len(UUIDS)), seconds=float(grain))
+    data = pack_rows((busy,) * figure_count(len(UUIDS)), seconds=float(grain))
     return SeriesRow(
         grain_seconds=grain, node_id=f"id-{number}", start=start, uuids=UUIDS, data=data
     )
 
 
-def packed(*rows: Sequence[float], seconds: float = 10.0) -> bytes:
+def pack_rows(*rows: Sequence[float], seconds: float = 10.0) -> bytes:
     """Rows one after another, each with these as its least, its mean and its most."""
     values = np.array([[row] * 3 for row in rows], np.float32)
     every = np.full(len(rows), seconds)
-    return b"".join(pack(Rows(np.zeros(len(rows)), every, values)))
+    return b"".join(pack(SeriesArrays(np.zeros(len(rows)), every, values)))
 
 
-def numbered(number: int) -> Batch:
+def numbered_batch(number: int) -> WriteBatch:
     """A batch that can be told from others in every table."""
     at = float(DAY + 10 * number)
-    return Batch(
+    return WriteBatch(
         nodes=[node()],
         gpus=[gpu()],
         periods=[(place(), period(at, at + 10, holder()))],
         occupancies=[(place(), occupancy(at, at + 10))],
         presence=[Presence(node_id="id-1", start=at, end=at + 10)],
-        series=[row(int(at))],
+        series=[series_row(int(at))],
         usage=[usage(DAY, 10.0 * number)],
-        moments=[Moment(at=at, nodes=1, nodes_reporting=1, gpus={"busy": 1.0})],
+        moments=[RibbonPoint(at=at, nodes=1, nodes_reporting=1, gpus={"busy": 1.0})],
         checkpoints=[Checkpoint(node_id="id-1", data=str(number).encode())],
     )

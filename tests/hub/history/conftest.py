@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.hub.history.store import Store, open_history
+from fleet_smi.hub.history.store import HistoryStore, open_history
 from tests.postgres import Postgres, postgres_server
 
 
@@ -27,7 +27,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def store(where: str) -> Iterator[Store]:
+def store(where: str) -> Iterator[HistoryStore]:
     """A new history."""
     opened = open_history(where)
     yield opened

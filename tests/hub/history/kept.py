@@ -3,39 +3,39 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fleet_smi.hub.fleet import Change, Fleet
-from fleet_smi.hub.history.grains import ROW_SECONDS, part_at
-from fleet_smi.hub.history.history import History
+from fleet_smi.hub.fleet import FleetChange, FleetState
+from fleet_smi.hub.history.grains import MAX_ROW_SECONDS, slice_row_at
+from fleet_smi.hub.history.history import HistoryRecorder
 from fleet_smi.hub.history.rows import (
-    Batch,
     Checkpoint,
+    GpuKey,
     NodeRow,
-    Place,
     Presence,
     SeriesRow,
     UsageRow,
+    WriteBatch,
 )
-from fleet_smi.model.history import GpuOfNode, Moment, Occupancy, Period
+from fleet_smi.model.history import GpuOfNode, Occupancy, Period, RibbonPoint
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import NOON
 
 
-class Kept:
+class InMemoryHistory:
     """All that was put, by its key."""
 
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
+        self.batches: list[WriteBatch] = []
         self.nodes: dict[str, NodeRow] = {}
-        self.gpus: dict[Place, GpuOfNode] = {}
-        self.moments: dict[float, Moment] = {}
-        self._periods: dict[tuple[Place, float], Period] = {}
-        self._occupancies: dict[tuple[Place, float, int], Occupancy] = {}
+        self.gpus: dict[GpuKey, GpuOfNode] = {}
+        self.moments: dict[float, RibbonPoint] = {}
+        self._periods: dict[tuple[GpuKey, float], Period] = {}
+        self._occupancies: dict[tuple[GpuKey, float, int], Occupancy] = {}
         self._presence: dict[tuple[str, float], Presence] = {}
         self._series: dict[tuple[int, str, int], SeriesRow] = {}
         self._usage: dict[tuple[object, ...], UsageRow] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
 
-    def put(self, batch: Batch) -> int:
+    def put(self, batch: WriteBatch) -> int:
         self.batches.append(batch)
         self.nodes |= {row.node_id: row for row in batch.nodes}
         self.gpus |= {(row.node_id, row.uuid): row for row in batch.gpus}
@@ -46,9 +46,9 @@ class Kept:
         self._presence |= {(row.node_id, row.start): row for row in batch.presence}
         self._series |= {(row.grain_seconds, row.node_id, row.start): row for row in batch.series}
         for one in batch.usage:
-            self._usage[one.hour, one.place, one.user, one.group, one.state] = one
+            self._usage[one.hour, one.gpu_key, one.user, one.group, one.state] = one
         self._checkpoints |= {row.node_id: row for row in batch.checkpoints}
-        for node_id in batch.forgotten:
+        for node_id in batch.removed_nodes:
             self._checkpoints.pop(node_id, None)
         return len(self.batches)
 
@@ -61,8 +61,8 @@ class Kept:
     def checkpoints(self) -> list[Checkpoint]:
         return list(self._checkpoints.values())
 
-    def rows(self, moments: Mapping[str, float]) -> list[SeriesRow]:
-        mine = [one for one in self._series.values() if one.node_id in moments]
+    def unfinished_rows(self, since: Mapping[str, float]) -> list[SeriesRow]:
+        mine = [one for one in self._series.values() if one.node_id in since]
         return sorted(mine, key=lambda one: one.start)
 
     def periods(self, uuid: str, node_id: str = "id-of-gpu01") -> list[Period]:
@@ -82,44 +82,48 @@ class Kept:
         """One for each grain of which anything is known."""
         mine = [one for one in self._series.values() if one.grain_seconds == grain_seconds]
         parts = [
-            part_at(row, start)
+            slice_row_at(row, start)
             for row in mine
-            for start in range(row.start, row.start + ROW_SECONDS + grain_seconds, grain_seconds)
+            for start in range(
+                row.start, row.start + MAX_ROW_SECONDS + grain_seconds, grain_seconds
+            )
         ]
         return sorted([one for one in parts if one is not None], key=lambda one: one.start)
 
     def usage(self) -> list[UsageRow]:
         return list(self._usage.values())
 
-    def seconds(self, **wanted: object) -> float:
+    def gpu_seconds(self, **fields: object) -> float:
         """The GPU-seconds of the usage rows that have these values."""
         return sum(
             row.sums.gpu_seconds
             for row in self._usage.values()
-            if all(getattr(row, name) == value for name, value in wanted.items())
+            if all(getattr(row, name) == value for name, value in fields.items())
         )
 
 
-class Watched:
+class RecordedFleet:
     """A fleet and its history; a hub that is killed and started again goes on from what is kept."""
 
-    def __init__(self, kept: Kept | None = None, fleet: Fleet | None = None) -> None:
-        self.kept = Kept() if kept is None else kept
-        self.fleet = Fleet() if fleet is None else fleet
-        self.history = History(self.fleet, self.kept)
-        self.history.recall()
+    def __init__(
+        self, stored: InMemoryHistory | None = None, fleet: FleetState | None = None
+    ) -> None:
+        self.stored = InMemoryHistory() if stored is None else stored
+        self.fleet = FleetState() if fleet is None else fleet
+        self.history = HistoryRecorder(self.fleet, self.stored)
+        self.history.restore()
 
-    def take(self, snapshot: Snapshot, at: float) -> Change | None:
+    def take(self, snapshot: Snapshot, at: float) -> FleetChange | None:
         change = self.fleet.apply(snapshot, at)
         if change is not None:
-            self.history.take(change)
+            self.history.record(change)
         return change
 
-    def again(self) -> "Watched":
+    def restart(self) -> "RecordedFleet":
         """What comes after a `kill -9`: only what was put is known, and what the fleet believes."""
-        return Watched(self.kept, self.fleet)
+        return RecordedFleet(self.stored, self.fleet)
 
 
-def times(rows: Iterable[Any]) -> list[tuple[float, float | None]]:
+def relative_times(rows: Iterable[Any]) -> list[tuple[float, float | None]]:
     """From when to when, in seconds after noon."""
     return [(one.start - NOON, None if one.end is None else one.end - NOON) for one in rows]

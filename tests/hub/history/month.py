@@ -22,19 +22,19 @@ PROFILE, SLICES = "3g.40gb", 3 / 7
 _CARDS, _LAST_NODE_CARDS, _SPLIT_CARDS = 8, 4, 2
 _LONGEST_HOURS = 60.0
 _HOST = Host(cpu_percent=30.0, memory_used_bytes=200 * GIB, memory_total_bytes=1000 * GIB)
-Span = tuple[float, float]
+TimeSpan = tuple[float, float]
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class SyntheticJob(Struct, frozen=True, kw_only=True):
     """One process, on one or more seats; in `idle` it does nothing."""
 
     pid: int
     user: str
     start: float
     end: float
-    idle: Span | None = None
+    idle: TimeSpan | None = None
 
-    def works(self, at: float) -> bool:
+    def is_busy(self, at: float) -> bool:
         """Whether it computes at a moment in which it is there."""
         return self.idle is None or not self.idle[0] <= at < self.idle[1]
 
@@ -44,7 +44,7 @@ class Outage(Struct, frozen=True):
 
     start: float
     end: float
-    kept: bool
+    buffered: bool
 
 
 class Segment(Struct, frozen=True):
@@ -52,12 +52,12 @@ class Segment(Struct, frozen=True):
 
     start: float
     end: float
-    jobs: tuple[Job, ...]
-    works: bool
-    heard: bool
+    jobs: tuple[SyntheticJob, ...]
+    is_busy: bool
+    reported: bool
 
 
-class Seat(Struct, kw_only=True):
+class SyntheticDevice(Struct, kw_only=True):
     """A GPU or a part of one: what has a state of its own."""
 
     uuid: str
@@ -65,20 +65,20 @@ class Seat(Struct, kw_only=True):
     index: int
     weight: float = 1.0
     parent: str | None = None
-    jobs: list[Job] = []
+    jobs: list[SyntheticJob] = []
     segments: list[Segment] = []
 
-    def segment(self, at: float) -> Segment:
+    def segment_at(self, at: float) -> Segment:
         """The stretch that a moment is in."""
         return self.segments[bisect_right(self.segments, at, key=lambda one: one.start) - 1]
 
 
-class Month(Struct, kw_only=True):
+class SyntheticMonth(Struct, kw_only=True):
     """All that truly happened from `START` to `end`; each node reports every so many seconds."""
 
     end: float
     interval_seconds: float
-    seats: list[list[Seat]]
+    devices: list[list[SyntheticDevice]]
     outages: list[list[Outage]]
 
     def gpu_seconds(self) -> dict[str, float]:
@@ -101,7 +101,7 @@ class Month(Struct, kw_only=True):
         difference of two such delays has a deviation of interval / sqrt(6).
         """
         seats: dict[int, float] = {}
-        for seat in (one for node in self.seats for one in node):
+        for seat in (one for node in self.devices for one in node):
             for job in seat.jobs:
                 if job.user == user:
                     seats[job.pid] = seats.get(job.pid, 0.0) + seat.weight
@@ -109,13 +109,13 @@ class Month(Struct, kw_only=True):
         return float(self.interval_seconds * variance**0.5)
 
     def _heard(self) -> Iterator[tuple[Segment, float]]:
-        for seat in (one for node in self.seats for one in node):
+        for seat in (one for node in self.devices for one in node):
             for segment in seat.segments:
-                if segment.heard:
+                if segment.reported:
                     yield segment, seat.weight
 
 
-class Sample(Struct, frozen=True):
+class SyntheticSample(Struct, frozen=True):
     """What a node saw, and the outage in which it did."""
 
     node: int
@@ -123,14 +123,14 @@ class Sample(Struct, frozen=True):
     outage: Outage | None
 
 
-def made_month(
+def make_month(
     days: float,
     interval_seconds: float,
     *,
     nodes: int = 13,
-    stretched: float = 1.0,
+    time_scale: float = 1.0,
     seed: int = 1,
-) -> Month:
+) -> SyntheticMonth:
     """GPUs of so many nodes, 100 on 13; two of the last node's are split in two.
 
     `stretched`, all that happens lasts so many times as long.
@@ -139,39 +139,41 @@ def made_month(
     end = START + days * DAY
     seats = [_seats(node, last=node == nodes - 1) for node in range(nodes)]
     for node in seats:
-        _fill(node, end, stretched * HOUR, chance)
-    outages = [_outages(end, stretched * HOUR, chance) for _ in seats]
+        _fill(node, end, time_scale * HOUR, chance)
+    outages = [_outages(end, time_scale * HOUR, chance) for _ in seats]
     for node, silences in zip(seats, outages, strict=True):
         for seat in node:
             seat.segments = list(_segments(seat, end, silences))
-    return Month(end=end, interval_seconds=interval_seconds, seats=seats, outages=outages)
+    return SyntheticMonth(
+        end=end, interval_seconds=interval_seconds, devices=seats, outages=outages
+    )
 
 
-def samples(month: Month, seed: int = 2) -> Iterator[list[Sample]]:
+def samples(month: SyntheticMonth, seed: int = 2) -> Iterator[list[SyntheticSample]]:
     """What the nodes see, an interval at a time; of an outage that nobody tells of, nothing."""
     chance = random.Random(seed)
     pace = month.interval_seconds
-    nodes = [_Node(month, number) for number in range(len(month.seats))]
+    nodes = [_Node(month, number) for number in range(len(month.devices))]
     phases = sorted(chance.uniform(0, 0.9 * pace) for _ in nodes)
     for step in range(int((month.end - START) / pace)):
         at = START + step * pace
         delays = [phase + chance.uniform(0, 0.05 * pace) for phase in phases]
         seen = [node.look(step, at + late) for node, late in zip(nodes, delays, strict=True)]
-        yield [one for one in seen if one.outage is None or one.outage.kept]
+        yield [one for one in seen if one.outage is None or one.outage.buffered]
 
 
 class _Node:
     """One node as it sees itself: what is like before is not made again."""
 
-    def __init__(self, month: Month, number: int) -> None:
+    def __init__(self, month: SyntheticMonth, number: int) -> None:
         self._number, self._pace = number, month.interval_seconds
-        self._seats, self._outages = month.seats[number], month.outages[number]
+        self._seats, self._outages = month.devices[number], month.outages[number]
         self._cards: tuple[Gpu, ...] = ()
         self._until = START
 
-    def look(self, step: int, at: float) -> Sample:
+    def look(self, step: int, at: float) -> SyntheticSample:
         if at >= self._until:
-            now = {seat.uuid: seat.segment(at) for seat in self._seats}
+            now = {seat.uuid: seat.segment_at(at) for seat in self._seats}
             self._cards = tuple(_cards(self._seats, now))
             self._until = min(one.end for one in now.values())
         made = snapshot(
@@ -184,25 +186,27 @@ class _Node:
             host=_HOST,
         )
         outages = (one for one in self._outages if one.start <= at < one.end)
-        return Sample(self._number, made, next(outages, None))
+        return SyntheticSample(self._number, made, next(outages, None))
 
 
-def _seats(node: int, *, last: bool) -> list[Seat]:
-    seats: list[Seat] = []
+def _seats(node: int, *, last: bool) -> list[SyntheticDevice]:
+    seats: list[SyntheticDevice] = []
     for index in range(_LAST_NODE_CARDS if last else _CARDS):
         uuid = f"GPU-{node:02d}-{index}"
         if not last or index >= _SPLIT_CARDS:
-            seats.append(Seat(uuid=uuid, node=node, index=index))
+            seats.append(SyntheticDevice(uuid=uuid, node=node, index=index))
             continue
-        seats.append(Seat(uuid=uuid, node=node, index=index, weight=1 - 2 * SLICES))
+        seats.append(SyntheticDevice(uuid=uuid, node=node, index=index, weight=1 - 2 * SLICES))
         seats += [
-            Seat(uuid=f"MIG-{uuid}-{part}", node=node, index=index, weight=SLICES, parent=uuid)
+            SyntheticDevice(
+                uuid=f"MIG-{uuid}-{part}", node=node, index=index, weight=SLICES, parent=uuid
+            )
             for part in (1, 2)
         ]
     return seats
 
 
-def _fill(seats: Sequence[Seat], end: float, hour: float, chance: random.Random) -> None:
+def _fill(seats: Sequence[SyntheticDevice], end: float, hour: float, chance: random.Random) -> None:
     """Give the seats of a node jobs until the month is over."""
     split = {seat.parent for seat in seats}
     free_at = {seat.uuid: START for seat in seats if seat.uuid not in split}
@@ -223,19 +227,19 @@ def _fill(seats: Sequence[Seat], end: float, hour: float, chance: random.Random)
             by_uuid[chosen[0]].jobs.append(_guest(job, chance))
 
 
-def _job(pid: int, start: float, end: float, chance: random.Random) -> Job:
+def _job(pid: int, start: float, end: float, chance: random.Random) -> SyntheticJob:
     idle, kind = None, chance.random()
     if kind < 0.05:
         idle = (start, end)
     elif kind < 0.3:
         idle = (start + 0.4 * (end - start), start + chance.uniform(0.6, 0.9) * (end - start))
-    return Job(pid=pid, user=chance.choice([*USERS]), start=start, end=end, idle=idle)
+    return SyntheticJob(pid=pid, user=chance.choice([*USERS]), start=start, end=end, idle=idle)
 
 
-def _guest(host: Job, chance: random.Random) -> Job:
+def _guest(host: SyntheticJob, chance: random.Random) -> SyntheticJob:
     """Somebody who shares a GPU for a while."""
     first, last = sorted(chance.uniform(host.start, host.end) for _ in range(2))
-    return Job(pid=host.pid + 1, user=chance.choice([*USERS]), start=first, end=last)
+    return SyntheticJob(pid=host.pid + 1, user=chance.choice([*USERS]), start=first, end=last)
 
 
 def _outages(end: float, hour: float, chance: random.Random) -> list[Outage]:
@@ -244,13 +248,13 @@ def _outages(end: float, hour: float, chance: random.Random) -> list[Outage]:
     at = START + chance.uniform(2, 120) * hour
     while at < end - 6 * hour:
         until = min(at + chance.uniform(1, 10) * hour, end - 3 * hour)
-        found.append(Outage(at, until, kept=len(found) % 2 == 0))
+        found.append(Outage(at, until, buffered=len(found) % 2 == 0))
         at = until + chance.uniform(48, 192) * hour
     return found
 
 
-def _segments(seat: Seat, end: float, outages: Sequence[Outage]) -> Iterator[Segment]:
-    lost = [(one.start, one.end) for one in outages if not one.kept]
+def _segments(seat: SyntheticDevice, end: float, outages: Sequence[Outage]) -> Iterator[Segment]:
+    lost = [(one.start, one.end) for one in outages if not one.buffered]
     idle = [job.idle for job in seat.jobs if job.idle is not None]
     spans = [*[(job.start, job.end) for job in seat.jobs], *idle, *lost]
     times = sorted({START, end, *[at for span in spans for at in span if START < at < end]})
@@ -260,17 +264,17 @@ def _segments(seat: Seat, end: float, outages: Sequence[Outage]) -> Iterator[Seg
             start,
             until,
             there,
-            any(job.works(start) for job in there),
+            any(job.is_busy(start) for job in there),
             not any(one[0] <= start < one[1] for one in lost),
         )
 
 
-def _cards(seats: Sequence[Seat], now: dict[str, Segment]) -> Iterator[Gpu]:
+def _cards(seats: Sequence[SyntheticDevice], now: dict[str, Segment]) -> Iterator[Gpu]:
     for seat in seats:
         if seat.parent is not None:
             continue
         parts = [one for one in seats if one.parent == seat.uuid]
-        works = now[seat.uuid].works or any(now[part.uuid].works for part in parts)
+        works = now[seat.uuid].is_busy or any(now[part.uuid].is_busy for part in parts)
         yield gpu(
             seat.index,
             uuid=seat.uuid,
@@ -283,13 +287,13 @@ def _cards(seats: Sequence[Seat], now: dict[str, Segment]) -> Iterator[Gpu]:
         )
 
 
-def _instance(part: Seat, number: int, now: dict[str, Segment]) -> Instance:
+def _instance(part: SyntheticDevice, number: int, now: dict[str, Segment]) -> Instance:
     segment = now[part.uuid]
     return instance(
         number,
         uuid=part.uuid,
         profile=PROFILE,
-        busy_percent=90.0 if segment.works else 0.0,
+        busy_percent=90.0 if segment.is_busy else 0.0,
         processes=_processes(segment),
     )
 

@@ -3,7 +3,7 @@
 from fleet_smi.model.history import GpuOccupancies, GpuOfNode, Holder, Occupancy, Sums
 from fleet_smi.model.units import GIB
 
-BEGAN = 1_790_000_000.0
+START = 1_790_000_000.0
 HOUR = 3600.0
 
 
@@ -34,8 +34,8 @@ def occupancy(
     seconds = (2.0 if hours is None else hours) * HOUR
     return Occupancy(
         holder=Holder(pid=pid, user=user, name="python", command=command, slurm_job=slurm_job),
-        start=BEGAN + start * HOUR,
-        end=None if hours is None else BEGAN + (start + hours) * HOUR,
+        start=START + start * HOUR,
+        end=None if hours is None else START + (start + hours) * HOUR,
         sums=Sums(
             gpu_seconds=seconds,
             measured_seconds=0.0 if load is None else seconds,
@@ -47,5 +47,5 @@ def occupancy(
     )
 
 
-def on(where: GpuOfNode, *occupancies: Occupancy) -> GpuOccupancies:
-    return GpuOccupancies(gpu=where, occupancies=occupancies)
+def gpu_occupancies(gpu_of_node: GpuOfNode, *occupancies: Occupancy) -> GpuOccupancies:
+    return GpuOccupancies(gpu=gpu_of_node, occupancies=occupancies)

@@ -9,22 +9,22 @@ from msgspec import Struct
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import NOON, gpu, process, snapshot
 
-PACE, LIMIT = 1.0, 3.0
+INTERVAL_SECONDS, SILENCE_SECONDS = 1.0, 3.0
 UUIDS = ("GPU-00000000", "GPU-00000001")
 START = NOON // 3600 * 3600 + 3600 - 30  # so that an hour ends soon
 
 
-class Report(Struct, frozen=True):
+class ScriptedReport(Struct, frozen=True):
     """One report: how long after the one before, and who is on each GPU with what figures."""
 
-    after: float
-    people: tuple[tuple[int, ...], ...]
+    delay_seconds: float
+    pids: tuple[tuple[int, ...], ...]
     busy: tuple[float | None, ...]
     watts: tuple[float | None, ...]
 
 
-AFTER = st.sampled_from([0.25, 0.5, 1.0, 1.0, 1.0, 2.0, 3.0, 7.0, 45.0, 5000.0])
-PEOPLE = st.sampled_from([(), (), (1,), (1, 2), (1, 3), (2,), (2, 4)])
+DELAYS = st.sampled_from([0.25, 0.5, 1.0, 1.0, 1.0, 2.0, 3.0, 7.0, 45.0, 5000.0])
+PIDS = st.sampled_from([(), (), (1,), (1, 2), (1, 3), (2,), (2, 4)])
 USERS = {1: "alice", 2: "bob", 3: "alice", 4: "carol"}
 PERCENT = st.sampled_from([None, 0.0, 12.5, 100.0])
 WATTS = st.sampled_from([None, 70.0, 400.0])
@@ -35,25 +35,27 @@ def pairs(of: Any) -> Any:
 
 
 REPORTS = st.lists(
-    st.builds(Report, after=AFTER, people=pairs(PEOPLE), busy=pairs(PERCENT), watts=pairs(WATTS)),
+    st.builds(
+        ScriptedReport, after=DELAYS, people=pairs(PIDS), busy=pairs(PERCENT), watts=pairs(WATTS)
+    ),
     min_size=1,
     max_size=30,
 )
 
 
-def reported(one: Report, number: int) -> Snapshot:
+def to_snapshot(report: ScriptedReport, number: int) -> Snapshot:
     gpus = [
         gpu(
             index,
-            busy_percent=one.busy[index],
-            power_watts=one.watts[index],
-            processes=tuple(process(pid, user=USERS[pid]) for pid in one.people[index]),
+            busy_percent=report.busy[index],
+            power_watts=report.watts[index],
+            processes=tuple(process(pid, user=USERS[pid]) for pid in report.pids[index]),
         )
         for index in range(len(UUIDS))
     ]
     return snapshot(*gpus, sequence=number, run_id="run", taken_at=START + number)
 
 
-def close(expected: Any) -> Any:
+def approx_sum(expected: Any) -> Any:
     """Equal but for the rounding of sums."""
     return pytest.approx(expected, rel=1e-6, abs=1e-5)

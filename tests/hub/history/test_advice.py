@@ -3,18 +3,23 @@
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.jobs import jobs
+from fleet_smi.hub.history.jobs import group_jobs
 from fleet_smi.model.history import GpuOccupancies, GpuOfNode, Occupancy
-from tests.hub.history.occupied import gpu, occupancy, on
+from tests.hub.history.occupied import gpu, gpu_occupancies, occupancy
 
 
 def said(*found: GpuOccupancies) -> tuple[str, ...]:
-    (job,) = jobs(found)
+    (job,) = group_jobs(found)
     return job.advice
 
 
 def held(*loads: float | None, hours: float = 9.0) -> tuple[str, ...]:
-    return said(*(on(gpu(at), occupancy(hours=hours, load=load)) for at, load in enumerate(loads)))
+    return said(
+        *(
+            gpu_occupancies(gpu(at), occupancy(hours=hours, load=load))
+            for at, load in enumerate(loads)
+        )
+    )
 
 
 def test_gpus_that_were_never_used_are_counted() -> None:
@@ -52,23 +57,25 @@ def test_a_short_job_is_left_alone() -> None:
 def test_idle_hours_are_told_where_they_are_many(
     hours: float, idle: float, words: tuple[str, ...]
 ) -> None:
-    assert said(on(gpu(0), occupancy(hours=hours, idle=idle, load=0.2))) == words
+    assert said(gpu_occupancies(gpu(0), occupancy(hours=hours, idle=idle, load=0.2))) == words
 
 
 def test_of_several_gpus_the_idle_hours_are_added_up() -> None:
-    found = [on(gpu(at), occupancy(hours=9, idle=7, load=0.2)) for at in range(4)]
+    found = [gpu_occupancies(gpu(at), occupancy(hours=9, idle=7, load=0.2)) for at in range(4)]
     assert said(*found) == ("idle for 28 of 36 GPU-hours",)
 
 
 def test_a_gpu_that_was_never_used_is_not_told_twice() -> None:
-    used = on(gpu(0), occupancy(hours=9, load=0.9))
-    unused = on(gpu(1), occupancy(hours=9, load=0.0, idle=8.9))
+    used = gpu_occupancies(gpu(0), occupancy(hours=9, load=0.9))
+    unused = gpu_occupancies(gpu(1), occupancy(hours=9, load=0.0, idle=8.9))
     assert said(used, unused) == ("held 2 GPUs, used 1",)
 
 
 def test_a_small_job_on_a_large_gpu_could_have_a_smaller_one() -> None:
     small = occupancy(peak_gib=8.6, load=0.3)
-    assert said(on(gpu(0), small)) == ("used at most 9 of 80 GiB: a smaller GPU would do",)
+    assert said(gpu_occupancies(gpu(0), small)) == (
+        "used at most 9 of 80 GiB: a smaller GPU would do",
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,9 +93,9 @@ def test_a_small_job_on_a_large_gpu_could_have_a_smaller_one() -> None:
          "small already", "a slice"],
 )  # fmt: skip
 def test_a_smaller_gpu_is_named_only_where_it_would_do(where: GpuOfNode, had: Occupancy) -> None:
-    assert said(on(where, had)) == ()
+    assert said(gpu_occupancies(where, had)) == ()
 
 
 def test_processes_on_one_gpu_need_their_memory_together() -> None:
     workers = [occupancy(peak_gib=15, load=0.3, pid=pid) for pid in range(2)]
-    assert said(on(gpu(0), *workers)) == ()
+    assert said(gpu_occupancies(gpu(0), *workers)) == ()

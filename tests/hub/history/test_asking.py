@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet_smi.hub.history import schema
-from fleet_smi.hub.history.asking import Asking
-from fleet_smi.hub.history.grains import width
-from fleet_smi.hub.history.rows import Batch, Presence, SeriesRow
-from fleet_smi.hub.history.store import Store, open_history
-from fleet_smi.hub.history.totals import By
-from fleet_smi.hub.history.writer import Writer
-from fleet_smi.model.history import NOBODY, Moment, Sums
+from fleet_smi.hub.history.asking import HistoryQueries
+from fleet_smi.hub.history.grains import figure_count
+from fleet_smi.hub.history.rows import Presence, SeriesRow, WriteBatch
+from fleet_smi.hub.history.store import HistoryStore, open_history
+from fleet_smi.hub.history.totals import GroupBy
+from fleet_smi.hub.history.writer import HistoryWriter
+from fleet_smi.model.history import NO_USER, RibbonPoint, Sums
 from tests.hub.history.batches import (
     DAY,
     HOUR,
@@ -26,10 +26,10 @@ from tests.hub.history.batches import (
     holder,
     node,
     occupancy,
-    packed,
+    pack_rows,
     period,
     place,
-    row,
+    series_row,
     sums,
     usage,
 )
@@ -37,19 +37,19 @@ from tests.hub.history.batches import (
 ALICE, BOB = holder("alice", 1), holder("bob", 2, group="audio", slurm_job="77", started_at=1.5)
 
 
-def asking(store: Store, *batches: Batch) -> Asking:
+def asking(store: HistoryStore, *batches: WriteBatch) -> HistoryQueries:
     """What can be asked once this is written."""
-    writer = Writer(store, KEEP_ALL)
+    writer = HistoryWriter(store, KEEP_ALL)
     for batch in batches:
         writer.put(batch)
     writer.close()
-    assert writer.written == len(batches)
-    return Asking(store)
+    assert writer.last_written == len(batches)
+    return HistoryQueries(store)
 
 
-def test_nodes_and_gpus_are_as_they_were_last_heard_of(store: Store) -> None:
+def test_nodes_and_gpus_are_as_they_were_last_heard_of(store: HistoryStore) -> None:
     instance = gpu(2, 1, vendor="amd", parent="GPU-a", model=None, memory_total_bytes=None)
-    asked = asking(store, Batch(nodes=[node(1), node(2)], gpus=[gpu(1), instance]))
+    asked = asking(store, WriteBatch(nodes=[node(1), node(2)], gpus=[gpu(1), instance]))
     assert asked.nodes() == [node(1), node(2)]
     assert asked.gpus() == [gpu(1), instance]
     assert asked.gpus(["id-2"]) == [instance]
@@ -71,22 +71,22 @@ def test_nodes_and_gpus_are_as_they_were_last_heard_of(store: Store) -> None:
     ],
 )
 def test_periods_are_those_that_overlap_with_the_range(
-    store: Store, start: float, end: float, expected: list[int]
+    store: HistoryStore, start: float, end: float, expected: list[int]
 ) -> None:
     kept = [
         period(10.0, 20.0),
         period(20.0, 30.0, ALICE, BOB),
         period(40.0, 50.0, ALICE, state="held", certain=False),
     ]
-    told = Batch(nodes=[node()], gpus=[gpu()], periods=[(place(), each) for each in kept])
+    told = WriteBatch(nodes=[node()], gpus=[gpu()], periods=[(place(), each) for each in kept])
     found = asking(store, told).periods(None, start, end)
     assert [each.gpu for each in found] == [gpu()] * bool(expected)
     assert [each for of_gpu in found for each in of_gpu.periods] == [kept[n] for n in expected]
 
 
-def test_periods_of_some_gpus_are_told_alone(store: Store) -> None:
+def test_periods_of_some_gpus_are_told_alone(store: HistoryStore) -> None:
     places = [place(1, 0), place(1, 1), place(2, 0)]
-    told = Batch(
+    told = WriteBatch(
         nodes=[node(1), node(2)],
         gpus=[gpu(1, 0), gpu(1, 1), gpu(2, 0)],
         periods=[(each, period(1.0, 2.0)) for each in places],
@@ -97,32 +97,36 @@ def test_periods_of_some_gpus_are_told_alone(store: Store) -> None:
     assert asked.periods([], 0.0, 9.0) == []
 
 
-def test_looks_are_the_periods_as_far_as_a_strip_shows_them(store: Store) -> None:
+def test_looks_are_the_periods_as_far_as_a_strip_shows_them(store: HistoryStore) -> None:
     bob = holder("bob", 2, memory_bytes=1 << 30)
     shared = period(20.0, 40.0, ALICE, bob, busy_percent=62.5)
     rows = [(place(), period(10.0, 20.0)), (place(), shared), (place(2), period(0.0, 9.0))]
     nodes, gpus = [node(1), node(2)], [gpu(1), gpu(2)]
-    asked = asking(store, Batch(nodes=nodes, gpus=gpus, periods=rows))
+    asked = asking(store, WriteBatch(nodes=nodes, gpus=gpus, periods=rows))
     both = {place(), place(2)}
-    assert asked.looks({place()}, 0.0, 99.0) == [
-        (gpu(1), [(10.0, 20.0, ("free", NOBODY, 0), None), (20.0, 40.0, ("busy", "bob", 1), 62.5)])
+    assert asked.strip_intervals({place()}, 0.0, 99.0) == [
+        (gpu(1), [(10.0, 20.0, ("free", NO_USER, 0), None), (20.0, 40.0, ("busy", "bob", 1), 62.5)])
     ]
-    assert [each.uuid for each, _ in asked.looks(both, 0.0, 10.0)] == [gpu(2).uuid]
-    assert asked.looks(both, 20.0, 20.0) == []
+    assert [each.uuid for each, _ in asked.strip_intervals(both, 0.0, 10.0)] == [gpu(2).uuid]
+    assert asked.strip_intervals(both, 20.0, 20.0) == []
 
 
-def test_a_moment_finds_what_had_begun_last(store: Store) -> None:
+def test_a_moment_finds_what_had_begun_last(store: HistoryStore) -> None:
     stretches = [
         Presence(node_id="id-1", start=5.0, end=9.0),
         Presence(node_id="id-1", start=12.0, end=20.0, certain=False),
     ]
     first, second = period(10.0, 20.0), period(20.0, 30.0, BOB)
-    told = Batch(
+    told = WriteBatch(
         nodes=[node(1), node(2)],
         gpus=[gpu(1, 0), gpu(2, 0)],
         periods=[(place(), first), (place(), second)],
         presence=stretches,
-        series=[row(0, grain=900), row(0, grain=60, number=2), row(0, grain=900, number=2)],
+        series=[
+            series_row(0, grain=900),
+            series_row(0, grain=60, number=2),
+            series_row(0, grain=900, number=2),
+        ],
     )
     asked = asking(store, told)
     assert asked.periods_at(9.9) == []
@@ -137,15 +141,15 @@ def test_a_moment_finds_what_had_begun_last(store: Store) -> None:
     assert [each.node_id for each in asked.series_at(61.0)] == ["id-1", "id-2"]
 
 
-def test_presence_is_told_for_a_range(store: Store) -> None:
+def test_presence_is_told_for_a_range(store: HistoryStore) -> None:
     stretches = [Presence(node_id=f"id-{n}", start=10.0 * n, end=10.0 * n + 5) for n in (1, 2, 3)]
-    assert asking(store, Batch(presence=stretches)).presence(15.0, 30.0) == stretches[1:2]
+    assert asking(store, WriteBatch(presence=stretches)).presence(15.0, 30.0) == stretches[1:2]
 
 
-def test_occupancies_are_told_of_a_user_and_of_a_node(store: Store) -> None:
+def test_occupancies_are_told_of_a_user_and_of_a_node(store: HistoryStore) -> None:
     of_alice = occupancy(10.0, 20.0, ALICE, sums=sums(10.0), peak_memory_bytes=1 << 36)
     of_bob = occupancy(5.0, 30.0, BOB, certain=False, mean_memory_bytes=7)
-    told = Batch(
+    told = WriteBatch(
         nodes=[node(1), node(2)],
         gpus=[gpu(1, 0), gpu(2, 0)],
         occupancies=[(place(1), of_alice), (place(1), of_bob), (place(2), of_alice)],
@@ -162,9 +166,9 @@ def test_occupancies_are_told_of_a_user_and_of_a_node(store: Store) -> None:
     assert asked.occupancies(0.0, 99.0, user="nobody else") == []
 
 
-def test_a_series_has_a_value_or_nothing_for_every_grain(store: Store) -> None:
-    rows = [row(DAY + 10 * n, busy=float(n)) for n in (0, 1, 3)]
-    found = asking(store, Batch(series=rows)).series("id-1", DAY + 5.0, DAY + 50.0)
+def test_a_series_has_a_value_or_nothing_for_every_grain(store: HistoryStore) -> None:
+    rows = [series_row(DAY + 10 * n, busy=float(n)) for n in (0, 1, 3)]
+    found = asking(store, WriteBatch(series=rows)).series("id-1", DAY + 5.0, DAY + 50.0)
     assert (found.start, found.grain_seconds) == (DAY, 10)
     assert found.node["cpu_percent"].mean == [0.0, 1.0, None, 3.0, None]
     assert set(found.gpus) == set(UUIDS)
@@ -179,15 +183,15 @@ def test_a_series_has_a_value_or_nothing_for_every_grain(store: Store) -> None:
     }
 
 
-def test_a_gpu_that_came_later_is_unknown_before(store: Store) -> None:
+def test_a_gpu_that_came_later_is_unknown_before(store: HistoryStore) -> None:
     alone = SeriesRow(
         grain_seconds=10,
         node_id="id-1",
         start=DAY,
         uuids=("GPU-b",),
-        data=packed((7.0,) * width(1)),
+        data=pack_rows((7.0,) * figure_count(1)),
     )
-    found = asking(store, Batch(series=[alone, row(DAY + 10, busy=9.0)])).series(
+    found = asking(store, WriteBatch(series=[alone, series_row(DAY + 10, busy=9.0)])).series(
         "id-1", DAY, DAY + 20.0
     )
     assert found.gpus["GPU-a"]["power_watts"].mean == [None, 9.0]
@@ -199,12 +203,12 @@ def test_a_gpu_that_came_later_is_unknown_before(store: Store) -> None:
     [(600, 1000, 10), (3600, 100, 40), (3600, 80, 60), (86400, 100, 900), (86400, 10, 9000)],
 )
 def test_a_series_has_no_more_points_than_asked_for(
-    store: Store, seconds: int, points: int, expected: int
+    store: HistoryStore, seconds: int, points: int, expected: int
 ) -> None:
-    rows = [row(DAY, grain=grain) for grain in (10, 60, 900)] + [
-        row(DAY + 900, grain=900, busy=100)
+    rows = [series_row(DAY, grain=grain) for grain in (10, 60, 900)] + [
+        series_row(DAY + 900, grain=900, busy=100)
     ]
-    found = asking(store, Batch(series=rows)).series("id-1", DAY, DAY + seconds, points)
+    found = asking(store, WriteBatch(series=rows)).series("id-1", DAY, DAY + seconds, points)
     assert found.grain_seconds == expected
     assert len(found.node["cpu_percent"].mean) <= points
     if expected > 900:
@@ -212,62 +216,69 @@ def test_a_series_has_no_more_points_than_asked_for(
         assert (figure.minimum[0], figure.mean[0], figure.maximum[0]) == (50.0, 75.0, 100.0)
 
 
-def test_a_grain_that_does_not_go_back_so_far_gives_way_to_one_that_does(store: Store) -> None:
-    fine = [row(DAY + 7200 + 10 * n) for n in range(6)]
-    coarse = [row(DAY + 900 * n, grain=900) for n in range(9)]
-    asked = asking(store, Batch(series=fine + coarse))
+def test_a_grain_that_does_not_go_back_so_far_gives_way_to_one_that_does(
+    store: HistoryStore,
+) -> None:
+    fine = [series_row(DAY + 7200 + 10 * n) for n in range(6)]
+    coarse = [series_row(DAY + 900 * n, grain=900) for n in range(9)]
+    asked = asking(store, WriteBatch(series=fine + coarse))
     assert asked.series("id-1", DAY, DAY + 8000.0).grain_seconds == 900
     assert asked.series("id-1", DAY + 7200.0, DAY + 8000.0).grain_seconds == 10
 
 
-def test_months_are_told_by_the_longest_grain_where_it_goes_back_so_far(store: Store) -> None:
-    quarters = [row(DAY + 900 * n, grain=900) for n in range(24)]
-    asked = asking(store, Batch(series=quarters))
+def test_months_are_told_by_the_longest_grain_where_it_goes_back_so_far(
+    store: HistoryStore,
+) -> None:
+    quarters = [series_row(DAY + 900 * n, grain=900) for n in range(24)]
+    asked = asking(store, WriteBatch(series=quarters))
     assert asked.series("id-1", DAY, DAY + 90 * 86400.0).grain_seconds == 9 * 900
-    asked = asking(store, Batch(series=[row(DAY, grain=10800)]))
+    asked = asking(store, WriteBatch(series=[series_row(DAY, grain=10800)]))
     assert asked.series("id-1", DAY, DAY + 90 * 86400.0).grain_seconds == 10800
 
 
-def test_rows_that_are_kept_one_after_another_are_told_one_by_one(store: Store) -> None:
-    values = [(float(busy),) * width(len(UUIDS)) for busy in range(1, 6)]
-    some = replace(row(DAY + 20), data=packed(*values))
-    asked = asking(store, Batch(series=[row(DAY), some]))
+def test_rows_that_are_kept_one_after_another_are_told_one_by_one(store: HistoryStore) -> None:
+    values = [(float(busy),) * figure_count(len(UUIDS)) for busy in range(1, 6)]
+    some = replace(series_row(DAY + 20), data=pack_rows(*values))
+    asked = asking(store, WriteBatch(series=[series_row(DAY), some]))
     found = asked.series("id-1", DAY + 30.0, DAY + 90.0)
     assert found.node["cpu_percent"].mean == [2.0, 3.0, 4.0, 5.0, None, None]
     (then,) = asked.series_at(DAY + 45.0)
-    assert (then.start, then.data) == (DAY + 40, packed(values[2]))
+    assert (then.start, then.data) == (DAY + 40, pack_rows(values[2]))
     assert asked.series_at(DAY + 70.0) == asked.series_at(DAY + 15.0) == []
 
 
-def test_what_is_not_done_yet_is_told_as_it_is_now(store: Store) -> None:
+def test_what_is_not_done_yet_is_told_as_it_is_now(store: HistoryStore) -> None:
     now = DAY + 10800 + 1800
-    undone = [row(DAY + 10800, grain=10800, busy=80.0), row(now - 60, grain=60, busy=99.0)]
-    asked = asking(store, Batch(series=[row(DAY, grain=10800)]))
+    undone = [
+        series_row(DAY + 10800, grain=10800, busy=80.0),
+        series_row(now - 60, grain=60, busy=99.0),
+    ]
+    asked = asking(store, WriteBatch(series=[series_row(DAY, grain=10800)]))
     found = asked.series("id-1", now - 90 * 86400.0, now, 720, undone)
     assert found.grain_seconds == 10800
     assert found.gpus["GPU-a"]["busy_percent"].mean[-2:] == [50.0, 80.0]
 
 
-def test_a_node_without_figures_has_an_empty_series(store: Store) -> None:
+def test_a_node_without_figures_has_an_empty_series(store: HistoryStore) -> None:
     found = asking(store).series("nobody", DAY, DAY + 60.0, 10)
     assert found.gpus == {}
     assert set(found.node["cpu_percent"].mean) == {None}
 
 
-def test_usage_is_summed_by_user_group_node_model_and_gpu(store: Store) -> None:
-    told = Batch(
+def test_usage_is_summed_by_user_group_node_model_and_gpu(store: HistoryStore) -> None:
+    told = WriteBatch(
         nodes=[node(1), node(2)],
         gpus=[gpu(1, 0), gpu(1, 1, model=None), gpu(2, 0)],
         usage=[
             usage(DAY, 100.0),
             usage(DAY + HOUR, 200.0, place=place(2, 0), state="held"),
             usage(DAY + HOUR, 50.0, "bob", place=place(1, 1), group="audio"),
-            usage(DAY + HOUR, 3000.0, NOBODY, group="", state="free"),
+            usage(DAY + HOUR, 3000.0, NO_USER, group="", state="free"),
         ],
     )
     asked = asking(store, told)
 
-    def summed(by: By) -> dict[str, float]:
+    def summed(by: GroupBy) -> dict[str, float]:
         rows = asked.usages(DAY + 5.0, DAY + HOUR + 5.0, by).rows
         return {each.name: each.sums.gpu_seconds for each in rows}
 
@@ -289,7 +300,7 @@ _told = st.lists(
     st.tuples(
         _hours,
         st.sampled_from([place(1, 0), place(1, 1), place(2, 0)]),
-        st.sampled_from(["alice", "bob", NOBODY]),
+        st.sampled_from(["alice", "bob", NO_USER]),
         st.sampled_from(["busy", "held"]),
         st.integers(0, 3600),
     ),
@@ -298,7 +309,7 @@ _told = st.lists(
 
 
 @pytest.fixture
-def file_store(tmp_path: Path) -> Iterator[Store]:
+def file_store(tmp_path: Path) -> Iterator[HistoryStore]:
     store = open_history(tmp_path / "history.db")
     yield store
     store.close()
@@ -307,7 +318,7 @@ def file_store(tmp_path: Path) -> Iterator[Store]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(told=_told, start=_hours, hours=_hours)
 def test_weeks_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
-    file_store: Store,
+    file_store: HistoryStore,
     told: list[tuple[int, tuple[str, str], str, str, int]],
     start: int,
     hours: int,
@@ -317,8 +328,8 @@ def test_weeks_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
         usage(DAY + hour * HOUR, float(seconds), user, place=where, state=state)
         for hour, where, user, state, seconds in told
     ]
-    asked = asking(file_store, *(Batch(usage=rows[n : n + 7]) for n in range(0, len(rows), 7)))
-    last = {(each.hour, each.place, each.user, each.state): each for each in rows}
+    asked = asking(file_store, *(WriteBatch(usage=rows[n : n + 7]) for n in range(0, len(rows), 7)))
+    last = {(each.hour, each.gpu_key, each.user, each.state): each for each in rows}
     by_user: dict[str, float] = defaultdict(float)
     by_day: dict[int, float] = defaultdict(float)
     first = DAY + start * HOUR
@@ -326,10 +337,10 @@ def test_weeks_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
         if first <= each.hour < first + hours * HOUR:
             by_user[each.user] += each.sums.gpu_seconds
             by_day[(each.hour - first // 86400 * 86400) // 86400] += (
-                each.sums.gpu_seconds if each.user != NOBODY else 0.0
+                each.sums.gpu_seconds if each.user != NO_USER else 0.0
             )
     found = asked.usages(first, first + hours * HOUR, "user", daily=True)
-    everybody = {user: seconds for user, seconds in by_user.items() if seconds and user != NOBODY}
+    everybody = {user: seconds for user, seconds in by_user.items() if seconds and user != NO_USER}
     assert {each.name: each.sums.gpu_seconds for each in found.rows} == pytest.approx(everybody)
     assert sum(found.by_state.values()) == pytest.approx(sum(by_user.values()))
     by_gpu = asked.usages(first, first + hours * HOUR, "gpu", daily=True)
@@ -339,30 +350,32 @@ def test_weeks_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
         assert days == pytest.approx([by_day[day] for day in range(len(days))])
 
 
-def forget_all(store: Store) -> None:
-    with store.writing() as connection:
+def forget_all(store: HistoryStore) -> None:
+    with store.write_transaction() as connection:
         for name in ("usage_hours", "person_days", "gpu_days", "person_weeks", "gpu_weeks"):
             connection.execute(schema.metadata.tables[name].delete())
 
 
-def test_a_ribbon_is_the_mean_of_each_part_and_leaves_out_what_nobody_kept(store: Store) -> None:
+def test_a_ribbon_is_the_mean_of_each_part_and_leaves_out_what_nobody_kept(
+    store: HistoryStore,
+) -> None:
     moments = [
-        Moment(at=DAY + 60.0 * n, nodes=2, nodes_reporting=n % 3, gpus={"free": float(n)})
+        RibbonPoint(at=DAY + 60.0 * n, nodes=2, nodes_reporting=n % 3, gpus={"free": float(n)})
         for n in (0, 1, 2, 6, 7)
     ]
-    found = asking(store, Batch(moments=moments)).ribbon(DAY, DAY + 480.0, 4)
+    found = asking(store, WriteBatch(moments=moments)).ribbon(DAY, DAY + 480.0, 4)
     assert [each.at - DAY for each in found.moments] == [0.0, 120.0, 360.0]
     assert [each.gpus["free"] for each in found.moments] == [0.5, 2.0, 6.5]
     assert {each.gpus["busy"] for each in found.moments} == {0.0}
     assert found.gaps == ()
-    assert asking(store).oldest() == DAY
+    assert asking(store).oldest_time() == DAY
 
 
-def test_nothing_is_answered_by_nothing(store: Store) -> None:
-    asked = Asking(store)
+def test_nothing_is_answered_by_nothing(store: HistoryStore) -> None:
+    asked = HistoryQueries(store)
     assert asked.periods(None, 0.0, 1e12) == []
     assert asked.occupancies(0.0, 1e12) == []
     assert asked.usages(0.0, 1e9, "node").total == Sums()
     assert asked.ribbon(0.0, 1e9, 100).moments == ()
-    assert asked.oldest() is None
+    assert asked.oldest_time() is None
     assert asked.gaps(0.0, 1e12) == []

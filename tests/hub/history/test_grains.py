@@ -10,28 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.gathering import Gathering, uuids_in
+from fleet_smi.hub.history.gathering import SampleBuffer, device_uuids
 from fleet_smi.hub.history.grains import (
-    LEAST,
+    MAX,
     MEAN,
-    MOST,
-    Rows,
-    cut,
+    MIN,
+    SeriesArrays,
+    align_gpus,
+    bin_samples,
+    figure_count,
     pack,
     packed_size,
-    part_at,
-    part_of,
-    placed,
-    regrouped,
+    resample,
+    slice_row,
+    slice_row_at,
     unpack,
-    width,
 )
-from fleet_smi.hub.history.rollup import Rollup, Task, roll_up
+from fleet_smi.hub.history.rollup import Rollup, RollupTask, roll_up
 from fleet_smi.hub.history.rows import SeriesRow
 from fleet_smi.model.snapshot import Host
 from fleet_smi.model.units import GIB
 from tests.builders import gpu, snapshot
-from tests.hub.history.batches import packed, row
+from tests.hub.history.batches import pack_rows, series_row
 
 FIGURE = st.just(nan) | st.floats(-100.0, 60_000.0, width=16)
 FIGURES = st.lists(FIGURE, min_size=2, max_size=2)
@@ -69,10 +69,12 @@ def true_of(
     return Truth(min(values), mean, max(values), seconds)
 
 
-def rows(*values: Iterable[float], seconds: float = 10.0) -> Rows:
+def rows(*values: Iterable[float], seconds: float = 10.0) -> SeriesArrays:
     """Rows with these as their least, their mean and their most."""
     every = np.array([[list(row)] * 3 for row in values], np.float32)
-    return Rows(np.arange(0.0, 10.0 * len(every), 10.0), np.full(len(every), seconds), every)
+    return SeriesArrays(
+        np.arange(0.0, 10.0 * len(every), 10.0), np.full(len(every), seconds), every
+    )
 
 
 @given(SAMPLES, st.sampled_from([0.5, 9.0, 33.0]))
@@ -82,16 +84,16 @@ def test_every_sample_weighs_in_every_grain_as_long_as_it_held(
     times = np.cumsum([1003.0, *[after for after, _ in samples[1:]]])
     figures = np.array([values for _, values in samples], np.float32)
     end = float(times[-1]) + last
-    made = cut(times, figures, end, 10)
+    made = bin_samples(times, figures, end, 10)
     assert made.starts.tolist() == list(range(1000, int(-(-end // 10)) * 10, 10))
     for place in range(2):
         column = list(zip(times.tolist(), figures[:, place].tolist(), strict=True))
         for number, start in enumerate(made.starts):
             expected = true_of(column, end, (start, start + 10))
             found = made.values[number, :, place]
-            assert found[LEAST] == pytest.approx(expected.least, nan_ok=True)
+            assert found[MIN] == pytest.approx(expected.least, nan_ok=True)
             assert found[MEAN] == pytest.approx(expected.mean, rel=1e-4, abs=1e-2, nan_ok=True)
-            assert found[MOST] == pytest.approx(expected.most, nan_ok=True)
+            assert found[MAX] == pytest.approx(expected.most, nan_ok=True)
             assert made.seconds[number] >= expected.seconds - 1e-6
 
 
@@ -103,13 +105,20 @@ def test_what_is_joined_is_what_it_would_have_been_at_once(
     # Where a figure is unknown for a while, only the seconds of the others are told of its row.
     figures = np.array([[values[0]] * 2 for _, values in samples], np.float32)
     end = float(times[-1]) + 5.0
-    at_once, joined = cut(times, figures, end, 60), regrouped(cut(times, figures, end, 10), 60)
+    at_once, joined = (
+        bin_samples(times, figures, end, 60),
+        resample(bin_samples(times, figures, end, 10), 60),
+    )
     assert joined.starts.tolist() == at_once.starts.tolist()
     assert joined.seconds == pytest.approx(at_once.seconds)
     assert joined.values == pytest.approx(at_once.values, rel=1e-4, abs=1e-2, nan_ok=True)
 
 
-@given(st.lists(st.lists(FIGURE, min_size=width(1), max_size=width(1)), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.lists(FIGURE, min_size=figure_count(1), max_size=figure_count(1)), min_size=1, max_size=4
+    )
+)
 def test_what_is_packed_comes_back(values: list[list[float]]) -> None:
     data = pack(rows(*values, seconds=9.5))
     assert {len(one) for one in data} == {packed_size(1)}
@@ -125,34 +134,42 @@ def test_more_than_can_be_held_is_unknown() -> None:
 
 
 def test_a_gpu_keeps_its_figures_in_another_place() -> None:
-    moved = placed(rows(map(float, range(12))), ("a", "b"), ("b", "c")).values[0, MEAN]
+    moved = align_gpus(rows(map(float, range(12))), ("a", "b"), ("b", "c")).values[0, MEAN]
     assert moved[:7].tolist() == [0.0, 1.0, 7.0, 8.0, 9.0, 10.0, 11.0]
     assert np.isnan(moved[7:]).all()
 
 
 def test_of_rows_one_after_another_there_are_parts() -> None:
-    some = replace(row(20), data=packed(*[(float(busy),) * width(2) for busy in range(5)]))
-    part = part_of(some, 31.0, 60.0)
+    some = replace(
+        series_row(20), data=pack_rows(*[(float(busy),) * figure_count(2) for busy in range(5)])
+    )
+    part = slice_row(some, 31.0, 60.0)
     assert part is not None
-    assert (part.start, part.data) == (40, packed((2.0,) * width(2), (3.0,) * width(2)))
-    assert part_of(some, 70.0, 90.0) is None
-    assert part_of(some, 0.0, 29.9) is None
-    one = part_at(some, 39.9)
+    assert (part.start, part.data) == (
+        40,
+        pack_rows((2.0,) * figure_count(2), (3.0,) * figure_count(2)),
+    )
+    assert slice_row(some, 70.0, 90.0) is None
+    assert slice_row(some, 0.0, 29.9) is None
+    one = slice_row_at(some, 39.9)
     assert one is not None
-    assert (one.start, one.data) == (30, packed((1.0,) * width(2)))
-    assert part_at(replace(some, data=packed((nan,) * width(2), seconds=0.0)), 25.0) is None
+    assert (one.start, one.data) == (30, pack_rows((1.0,) * figure_count(2)))
+    assert (
+        slice_row_at(replace(some, data=pack_rows((nan,) * figure_count(2), seconds=0.0)), 25.0)
+        is None
+    )
 
 
-def told(gathering: Gathering, at: float, busy: float | None, uuid: str = "GPU-a") -> None:
+def told(gathering: SampleBuffer, at: float, busy: float | None, uuid: str = "GPU-a") -> None:
     host = Host(cpu_percent=12.5, memory_used_bytes=GIB, memory_total_bytes=4 * GIB)
     card = gpu(busy_percent=busy, memory_used_bytes=8 * GIB, sm_clock_mhz=1980, uuid=uuid)
     found = snapshot(card, host=host)
-    gathering.arrange(uuids_in(found))
+    gathering.set_gpus(device_uuids(found))
     gathering.add(at, found)
 
 
-def gathered(*samples: tuple[float, float | None]) -> Gathering:
-    gathering = Gathering()
+def gathered(*samples: tuple[float, float | None]) -> SampleBuffer:
+    gathering = SampleBuffer()
     for at, busy in samples:
         told(gathering, at, busy)
     return gathering
@@ -173,7 +190,7 @@ def of_grain(some: Iterable[SeriesRow], grain: int) -> list[tuple[int, list[floa
 def test_every_figure_has_its_own_place() -> None:
     (minute,) = [
         one
-        for one in roll_up([Task(Rollup("id"), gathered((0.0, 97.0)), 60.0)])
+        for one in roll_up([RollupTask(Rollup("id"), gathered((0.0, 97.0)), 60.0)])
         if one.grain_seconds == 60
     ]
     mean = unpack([0.0], minute.data, 1).values[0, MEAN]
@@ -192,15 +209,15 @@ def test_sums_are_of_the_seconds_in_which_something_is_known() -> None:
 def test_a_figure_that_no_gpu_can_have_is_unknown(load: float) -> None:
     gathering = gathered((0.0, load), (30.0, 50.0))
     assert gathering.sums(0.0, 60.0, [BUSY]) == {BUSY: (30 * 50.0, 30.0)}
-    grains = of_grain(roll_up([Task(Rollup("id"), gathering, 60.0)]), 10)
+    grains = of_grain(roll_up([RollupTask(Rollup("id"), gathering, 60.0)]), 10)
     assert [isnan(values[MEAN]) for _, values in grains] == [True] * 3 + [False] * 3
 
 
 def test_a_minute_is_done_when_its_time_is_over_and_has_all_of_its_grains() -> None:
-    rollup, gathering, done = Rollup("id"), Gathering(), list[SeriesRow]()
+    rollup, gathering, done = Rollup("id"), SampleBuffer(), list[SeriesRow]()
     for start in range(0, 1801, 10):
         told(gathering, float(start), start / 18)
-        done += roll_up([Task(rollup, gathering, float(start))])
+        done += roll_up([RollupTask(rollup, gathering, float(start))])
     assert [len(of_grain(done, grain)) for grain in (10, 60, 900)] == [180, 30, 2]
     start, (least, mean, most) = of_grain(done, 900)[1]
     assert start == 900
@@ -209,16 +226,16 @@ def test_a_minute_is_done_when_its_time_is_over_and_has_all_of_its_grains() -> N
 
 
 def test_many_nodes_at_once_are_each_as_if_they_were_alone() -> None:
-    def tasks() -> list[Task]:
+    def tasks() -> list[RollupTask]:
         starts = (0.0, 7.5, 120.0, 3600.0)
         some = [gathered(*[(at + n, 10.0 * n + at / 100) for n in range(9)]) for at in starts]
         long = gathered((40.0, 77.0))
         return [
             *[
-                Task(Rollup(f"id-{number}"), one, one.since + 200.0)
+                RollupTask(Rollup(f"id-{number}"), one, one.since + 200.0)
                 for number, one in enumerate(some)
             ],
-            Task(Rollup("long"), long, 2000.0, 1960.0),
+            RollupTask(Rollup("long"), long, 2000.0, 1960.0),
         ]
 
     together, alone = roll_up(tasks()), [one for task in tasks() for one in roll_up([task])]
@@ -227,7 +244,7 @@ def test_many_nodes_at_once_are_each_as_if_they_were_alone() -> None:
 
 
 def test_a_sample_that_holds_for_a_minute_is_in_all_grains_of_it() -> None:
-    done = roll_up([Task(Rollup("id"), gathered((5.0, 30.0)), 65.0)])
+    done = roll_up([RollupTask(Rollup("id"), gathered((5.0, 30.0)), 65.0)])
     grains = of_grain(done, 10)
     assert [start for start, _ in grains] == [0, 10, 20, 30, 40, 50]
     assert {tuple(values) for _, values in grains} == {(30.0, 30.0, 30.0)}
@@ -235,11 +252,11 @@ def test_a_sample_that_holds_for_a_minute_is_in_all_grains_of_it() -> None:
 
 def test_a_sample_that_holds_for_long_is_in_the_coarsest_grain_alone() -> None:
     rollup, gathering = Rollup("id"), gathered((0.0, 90.0))
-    before = roll_up([Task(rollup, gathering, 300.0)])
+    before = roll_up([RollupTask(rollup, gathering, 300.0)])
     told(gathering, 300.0, 30.0)
-    done = roll_up([Task(rollup, gathering, 2000.0, 1700.0)])
+    done = roll_up([RollupTask(rollup, gathering, 2000.0, 1700.0)])
     told(gathering, 2000.0, 60.0)
-    done += roll_up([Task(rollup, gathering, 2800.0)])
+    done += roll_up([RollupTask(rollup, gathering, 2800.0)])
     assert {one.grain_seconds for one in before} == {10, 60}
     quarters = of_grain(done, 900)
     assert [start for start, _ in quarters] == [0, 900, 1800]
@@ -252,7 +269,9 @@ def test_a_minute_in_which_the_gpus_changed_has_all_of_them() -> None:
     gathering = gathered((0.0, 30.0))
     told(gathering, 10.0, 60.0, "GPU-b")
     (minute,) = [
-        one for one in roll_up([Task(Rollup("id"), gathering, 60.0)]) if one.grain_seconds == 60
+        one
+        for one in roll_up([RollupTask(Rollup("id"), gathering, 60.0)])
+        if one.grain_seconds == 60
     ]
     assert minute.uuids == ("GPU-b", "GPU-a")
     mean = unpack([0.0], minute.data, 2).values[0, MEAN]
@@ -261,9 +280,9 @@ def test_a_minute_in_which_the_gpus_changed_has_all_of_them() -> None:
 
 
 def test_an_eighth_of_a_day_has_all_of_its_quarters_and_all_gpus_that_were_in_them() -> None:
-    rollup, gathering, done = Rollup("id"), Gathering(), list[SeriesRow]()
+    rollup, gathering, done = Rollup("id"), SampleBuffer(), list[SeriesRow]()
     for start in range(0, 10800 + 1, 300):
-        done += roll_up([Task(rollup, gathering, float(start))])
+        done += roll_up([RollupTask(rollup, gathering, float(start))])
         load, uuid = (start / 300, "GPU-a") if start < 5400 else (50.0, "GPU-b")
         told(gathering, float(start), load, uuid)
     (eighth,) = [one for one in done if one.grain_seconds == 10800]
@@ -272,12 +291,12 @@ def test_an_eighth_of_a_day_has_all_of_its_quarters_and_all_gpus_that_were_in_th
     assert read.seconds.tolist() == [10800.0]
     values = read.values[0]
     assert (values[MEAN, 2], values[MEAN, 7]) == pytest.approx((50.0, 8.5), rel=2e-3)
-    assert (values[LEAST, 7], values[MOST, 7]) == (0.0, 17.0)
+    assert (values[MIN, 7], values[MAX, 7]) == (0.0, 17.0)
 
 
 def test_an_eighth_of_a_day_that_a_node_left_early_is_told_once_its_time_is_over() -> None:
     rollup, gathering = Rollup("id"), gathered((0.0, 40.0))
-    roll_up([Task(rollup, gathering, 900.0)])
+    roll_up([RollupTask(rollup, gathering, 900.0)])
     assert rollup.finish(10799.0) == []
     (eighth,) = rollup.finish(10800.0)
     assert unpack([0.0], eighth.data, 1).seconds.tolist() == [900.0]
@@ -285,14 +304,14 @@ def test_an_eighth_of_a_day_that_a_node_left_early_is_told_once_its_time_is_over
 
 def test_what_goes_on_is_told_in_every_grain_and_changes_nothing() -> None:
     rollup, gathering = Rollup("id"), gathered((0.0, 20.0), (900.0, 40.0))
-    done = roll_up([Task(rollup, gathering, 930.0)])
-    so_far = rollup.so_far(gathering, 945.0)
-    assert so_far == rollup.so_far(gathering, 945.0)
+    done = roll_up([RollupTask(rollup, gathering, 930.0)])
+    so_far = rollup.partial_rows(gathering, 945.0)
+    assert so_far == rollup.partial_rows(gathering, 945.0)
     assert [start for start, _ in of_grain(so_far, 10)] == [900, 910, 920, 930, 940]
     assert {grain: of_grain(so_far, grain)[0][0] for grain in (60, 900, 10800)} == {
         60: 900, 900: 900, 10800: 0,
     }  # fmt: skip
-    assert Rollup("id", done, 930.0).so_far(gathering, 945.0) == so_far
+    assert Rollup("id", done, 930.0).partial_rows(gathering, 945.0) == so_far
 
 
 def test_figures_are_told_of_a_moment_of_which_no_row_is_done() -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.delivery import Delivery
-from fleet_smi.hub.fleet import Fleet, Remembered
-from fleet_smi.hub.history.history import History
+from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
+from fleet_smi.hub.history.history import HistoryRecorder
 from fleet_smi.hub.hub import Hub
-from fleet_smi.hub.memory import Memory
+from fleet_smi.hub.memory import NodeStore
 from tests.builders import NOON, gpu, process, snapshot
-from tests.hub.history.kept import Kept, times
+from tests.hub.history.kept import InMemoryHistory, relative_times
 
 UUID = gpu().uuid
 
@@ -19,20 +19,20 @@ class Lives:
     """Lives of a hub on one state folder, with what is kept of its history."""
 
     def __init__(self, folder: Path) -> None:
-        self.kept = Kept()
+        self.kept = InMemoryHistory()
         self.now = NOON
         self._engine = open_database(folder / "hub.db")
 
     async def live(
         self, start: int, end: int, *, removes: str | None = None, renames: str | None = None
     ) -> None:
-        memory, fleet = Memory(self._engine, Remembered), Fleet()
+        memory, fleet = NodeStore(self._engine, NodeCheckpoint), FleetState()
         hub = Hub(
             fleet,
             [],
             memory,
-            History(fleet, self.kept),
-            remember_seconds=60,
+            HistoryRecorder(fleet, self.kept),
+            checkpoint_seconds=60,
             clock=lambda: self.now,
         )
         running = asyncio.ensure_future(hub.run())
@@ -44,7 +44,7 @@ class Lives:
             self.now = NOON + second
             card = gpu(processes=(process(1),), busy_percent=95.0)
             told = snapshot(card, sequence=second + 1, run_id="run", taken_at=self.now)
-            hub.deliver(Delivery(source="scripted", target="gpu01", what=told))
+            hub.deliver(Delivery(source="scripted", target="gpu01", result=told))
             hub.publish()
         if removes is not None:
             await hub.remove(removes)
@@ -62,9 +62,9 @@ def test_an_occupancy_outlives_the_hub(tmp_path: Path) -> None:
     asyncio.run(lives.live(15, 30, removes="id-of-gpu01"))
     lives.close()
     (occupancy,) = lives.kept.occupancies()
-    assert times([occupancy]) == [(0, 29)]
+    assert relative_times([occupancy]) == [(0, 29)]
     assert occupancy.sums.gpu_seconds == 29.0
-    assert times(lives.kept.periods(UUID)) == [(0, 29)]
+    assert relative_times(lives.kept.periods(UUID)) == [(0, 29)]
     assert lives.kept.checkpoints() == []
 
 

@@ -46,7 +46,7 @@ def test_what_is_called_written_outlives_a_kill_and_nothing_is_half(where: str, 
         told = max([told, *(int(line) for line in child.stdout if line.endswith("\n"))])
     assert child.wait() == -signal.SIGKILL
     store = open_history(where)
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         tables = [schema.metadata.tables[name] for name in _TABLES]
         counts = {
             connection.scalar(select(func.count()).select_from(table)) or 0 for table in tables
@@ -57,5 +57,5 @@ def test_what_is_called_written_outlives_a_kill_and_nothing_is_half(where: str, 
     (count,) = counts
     assert count >= told
     assert (int(checkpoint), hour / 10, round(day / 10)) == (count, count, count)
-    assert store.set_aside is None
+    assert store.damage_message is None
     store.close()

@@ -6,28 +6,28 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 
-from fleet_smi.hub.fleet import Change
-from fleet_smi.model.people import UNSEEN, owner, workers
+from fleet_smi.hub.fleet import FleetChange
+from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner
 from fleet_smi.model.snapshot import Gpu
-from tests.hub.history.kept import Kept, Watched
+from tests.hub.history.kept import InMemoryHistory, RecordedFleet
 from tests.hub.history.stories import (
-    LIMIT,
-    PACE,
+    INTERVAL_SECONDS,
     REPORTS,
+    SILENCE_SECONDS,
     START,
     USERS,
     UUIDS,
-    Report,
-    close,
-    reported,
+    ScriptedReport,
+    approx_sum,
+    to_snapshot,
 )
 
 
-def told(reports: list[Report], watched: Watched) -> list[Change]:
+def told(reports: list[ScriptedReport], watched: RecordedFleet) -> list[FleetChange]:
     at, changes = START, []
     for number, one in enumerate(reports, 1):
-        at += one.after
-        change = watched.take(reported(one, number), at)
+        at += one.delay_seconds
+        change = watched.take(to_snapshot(one, number), at)
         assert change is not None
         changes.append(change)
         watched.history.tick(at)
@@ -38,7 +38,7 @@ def told(reports: list[Report], watched: Watched) -> list[Change]:
 class Truth:
     """The same, one report after the other, with nothing put by."""
 
-    def __init__(self, changes: list[Change]) -> None:
+    def __init__(self, changes: list[FleetChange]) -> None:
         self.seconds: dict[tuple[str, int, str, str], float] = defaultdict(float)
         self.busy: dict[str, float] = defaultdict(float)
         self.measured: dict[str, float] = defaultdict(float)
@@ -48,20 +48,20 @@ class Truth:
         self.observed = 0.0
         ats = [change.at for change in changes]
         for change, at, following in zip(changes, ats, [*ats[1:], float("inf")], strict=True):
-            held = following - at if following - at <= LIMIT else PACE
+            held = following - at if following - at <= SILENCE_SECONDS else INTERVAL_SECONDS
             self.observed += held
             for one in change.snapshot.gpus:
                 self._hold(change, one, at, held)
 
-    def _hold(self, change: Change, one: Gpu, at: float, held: float) -> None:
+    def _hold(self, change: FleetChange, one: Gpu, at: float, held: float) -> None:
         state = change.standings[one.uuid].verdict.state
         self.states[one.uuid, state] += held
         users = defaultdict(list)
         if state in ("busy", "held", "ghost"):
-            for each in workers(one.processes or ()):
+            for each in compute_or_all_processes(one.processes or ()):
                 users[owner(each)].append(each.pid)
             if not users and state != "ghost":
-                users[UNSEEN] = []
+                users[HIDDEN_USER] = []
         for hour, seconds in by_hour(at, held):
             for user in users or {"": []}:
                 self.seconds[one.uuid, hour, user, state] += seconds / max(1, len(users))
@@ -81,53 +81,55 @@ def by_hour(at: float, held: float) -> list[tuple[int, float]]:
     return [(hour, first), *([(hour + 3600, held - first)] if held > first else [])]
 
 
-def kept_of(reports: list[Report]) -> tuple[Kept, Truth]:
-    watched = Watched()
-    return watched.kept, Truth(told(reports, watched))
+def kept_of(reports: list[ScriptedReport]) -> tuple[InMemoryHistory, Truth]:
+    watched = RecordedFleet()
+    return watched.stored, Truth(told(reports, watched))
 
 
 @settings(max_examples=40, deadline=None)
 @given(REPORTS)
-def test_every_second_of_a_gpu_is_in_the_sums_of_an_hour_once(reports: list[Report]) -> None:
+def test_every_second_of_a_gpu_is_in_the_sums_of_an_hour_once(
+    reports: list[ScriptedReport],
+) -> None:
     kept, truth = kept_of(reports)
     sums: dict[tuple[str, int, str, str], float] = defaultdict(float)
     for row in kept.usage():
-        sums[row.place[1], row.hour, row.user, row.state] += row.sums.gpu_seconds
-    assert sums == close(truth.seconds)
+        sums[row.gpu_key[1], row.hour, row.user, row.state] += row.sums.gpu_seconds
+    assert sums == approx_sum(truth.seconds)
     for uuid in UUIDS:
-        assert kept.seconds(place=("id-of-gpu01", uuid)) == close(truth.observed)
+        assert kept.gpu_seconds(place=("id-of-gpu01", uuid)) == approx_sum(truth.observed)
 
 
 @settings(max_examples=40, deadline=None)
 @given(REPORTS)
-def test_load_and_energy_are_those_of_every_report(reports: list[Report]) -> None:
+def test_load_and_energy_are_those_of_every_report(reports: list[ScriptedReport]) -> None:
     kept, truth = kept_of(reports)
     for uuid in UUIDS:
-        sums = [row.sums for row in kept.usage() if row.place[1] == uuid]
-        assert sum(one.measured_seconds for one in sums) == close(truth.measured[uuid])
+        sums = [row.sums for row in kept.usage() if row.gpu_key[1] == uuid]
+        assert sum(one.measured_seconds for one in sums) == approx_sum(truth.measured[uuid])
         assert sum(one.busy_seconds for one in sums) == pytest.approx(truth.busy[uuid], abs=1e-3)
         assert sum(one.energy_joules for one in sums) == pytest.approx(truth.joules[uuid], abs=1.0)
         idle = truth.states[uuid, "held"]
-        assert sum(one.idle_seconds for one in sums) == close(idle)
+        assert sum(one.idle_seconds for one in sums) == approx_sum(idle)
 
 
 @settings(max_examples=40, deadline=None)
 @given(REPORTS)
-def test_each_process_has_its_part_of_that_time(reports: list[Report]) -> None:
+def test_each_process_has_its_part_of_that_time(reports: list[ScriptedReport]) -> None:
     kept, truth = kept_of(reports)
     for uuid in UUIDS:
         by_pid: dict[tuple[str, int], float] = defaultdict(float)
         for one in kept.occupancies(uuid):
             by_pid[uuid, one.holder.pid] += one.sums.gpu_seconds
         for pid in USERS:
-            assert by_pid[uuid, pid] == close(truth.by_pid[uuid, pid])
-        nobody = kept.seconds(place=("id-of-gpu01", uuid), user="")
-        assert sum(by_pid.values()) + nobody == close(truth.observed)
+            assert by_pid[uuid, pid] == approx_sum(truth.by_pid[uuid, pid])
+        nobody = kept.gpu_seconds(place=("id-of-gpu01", uuid), user="")
+        assert sum(by_pid.values()) + nobody == approx_sum(truth.observed)
 
 
 @settings(max_examples=40, deadline=None)
 @given(REPORTS)
-def test_periods_cover_what_was_heard_and_never_overlap(reports: list[Report]) -> None:
+def test_periods_cover_what_was_heard_and_never_overlap(reports: list[ScriptedReport]) -> None:
     kept, truth = kept_of(reports)
     for uuid in UUIDS:
         periods = kept.periods(uuid)
@@ -139,6 +141,6 @@ def test_periods_cover_what_was_heard_and_never_overlap(reports: list[Report]) -
         for one in periods:
             lasting[uuid, one.state] += (one.end or 0.0) - one.start
         expected = {key: held for key, held in truth.states.items() if key[0] == uuid}
-        assert lasting == close(expected)
+        assert lasting == approx_sum(expected)
     heard = sum((one.end or 0.0) - one.start for one in kept.presence())
-    assert heard == close(truth.observed)
+    assert heard == approx_sum(truth.observed)

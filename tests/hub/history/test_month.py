@@ -15,20 +15,30 @@ from typing import get_args
 import pytest
 from msgspec import Struct
 
-from fleet_smi.hub.history.answers import Answers
-from fleet_smi.hub.history.retention import Keep
-from fleet_smi.hub.history.totals import By
+from fleet_smi.hub.history.answers import HistoryService
+from fleet_smi.hub.history.retention import RetentionPolicy
+from fleet_smi.hub.history.totals import GroupBy
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, State
 from fleet_smi.model.history import GpuPeriods, Period, Usages
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.model.units import GIB
 from tests.builders import HOUR
-from tests.hub.history.lives import Agent, Lives
-from tests.hub.history.month import DAY, START, USERS, Month, Seat, made_month, samples
+from tests.hub.history.lives import InProcessAgent, RestartingHub
+from tests.hub.history.month import (
+    DAY,
+    START,
+    USERS,
+    SyntheticDevice,
+    SyntheticMonth,
+    make_month,
+    samples,
+)
 
 MOMENTS, LOOKS = 1000, 20
-KEEP = Keep(
-    grains={10: DAY / 4, 60: 14 * DAY, 900: 365 * DAY}, ledger_seconds=365 * DAY, most_bytes=GIB
+KEEP = RetentionPolicy(
+    series_seconds={10: DAY / 4, 60: 14 * DAY, 900: 365 * DAY},
+    ledger_seconds=365 * DAY,
+    max_bytes=GIB,
 )
 LONG = bool(os.environ.get("FLEET_SMI_LONG"))
 # A state that only a threshold changes must be seen so often before it stands.
@@ -38,16 +48,23 @@ ENDS, TICKS = 0.0005, 0.2
 SETTLING = DEFAULT_THRESHOLDS.settle_samples
 
 
-def lived(month: Month, where: str, folder: Path) -> Lives:
+def lived(month: SyntheticMonth, where: str, folder: Path) -> RestartingHub:
     """A hub that heard all of a month, was stopped now and then, and killed as often."""
-    hub, chance = Lives(where, folder / "memory", KEEP, START, ENDS), random.Random(3)
-    agents = [Agent(hub, folder / f"spool-{number}") for number in range(len(month.seats))]
+    hub, chance = RestartingHub(where, folder / "memory", KEEP, START, ENDS), random.Random(3)
+    agents = [
+        InProcessAgent(hub, folder / f"spool-{number}") for number in range(len(month.devices))
+    ]
     for seen in samples(month):
         for one in seen:
             agent, heard = agents[one.node], one.outage is None
-            if heard and not agent.line.up and hub.knows(one.snapshot) and chance.random() < 0.5:
-                hub.ask(one.snapshot)  # so that what the agent kept comes late
-            agent.line.up = heard
+            if (
+                heard
+                and not agent.session.is_up
+                and hub.has_node(one.snapshot)
+                and chance.random() < 0.5
+            ):
+                hub.poll(one.snapshot)  # so that what the agent kept comes late
+            agent.session.is_up = heard
             agent.report(one.snapshot)
         if chance.random() < TICKS:
             hub.tick()
@@ -65,22 +82,22 @@ class Truth(Struct, frozen=True):
     pids: frozenset[int]
 
 
-def truth(month: Month, seat: Seat, at: float) -> Truth | None:
+def truth(month: SyntheticMonth, seat: SyntheticDevice, at: float) -> Truth | None:
     """What samples show of a moment; `None` where something changed too shortly before it."""
     pace = 1.1 * month.interval_seconds
-    settled, now = SETTLING * pace, seat.segment(at)
+    settled, now = SETTLING * pace, seat.segment_at(at)
     edges = [edge for one in month.outages[seat.node] for edge in (one.start, one.end)]
     # What was heard of before an outage holds for a while; what comes late is judged anew.
     near = any(edge - pace < at < edge + 2 * pace + settled + WINDOW for edge in edges)
-    if not now.heard or near or at - now.start < pace:
+    if not now.reported or near or at - now.start < pace:
         return None
     pids = frozenset(job.pid for job in now.jobs)
     if not now.jobs:
         return Truth("free", pids)
-    before = seat.segment(now.start - 1.0)
+    before = seat.segment_at(now.start - 1.0)
     since = at - now.start
-    if now.works:
-        was_held = before.jobs == now.jobs and not before.works
+    if now.is_busy:
+        was_held = before.jobs == now.jobs and not before.is_busy
         return None if was_held and since < settled else Truth("busy", pids)
     if WINDOW - pace < since < WINDOW + settled + pace:
         return None
@@ -94,13 +111,13 @@ def period_at(periods: Sequence[Period], at: float) -> Period:
     return found
 
 
-def seats_of(month: Month) -> list[Seat]:
+def seats_of(month: SyntheticMonth) -> list[SyntheticDevice]:
     """Those that people sit on."""
-    split = {seat.parent for node in month.seats for seat in node}
-    return [seat for node in month.seats for seat in node if seat.uuid not in split]
+    split = {seat.parent for node in month.devices for seat in node}
+    return [seat for node in month.devices for seat in node if seat.uuid not in split]
 
 
-def check_moments(month: Month, found: Sequence[GpuPeriods]) -> float:
+def check_moments(month: SyntheticMonth, found: Sequence[GpuPeriods]) -> float:
     """All are as they were in truth at random moments; returns how many could not be judged."""
     chance, told = random.Random(4), {each.gpu.uuid: each.periods for each in found}
     skipped = 0
@@ -117,7 +134,7 @@ def check_moments(month: Month, found: Sequence[GpuPeriods]) -> float:
     return skipped / (MOMENTS * len(seats_of(month)))
 
 
-def check_view(month: Month, view: FleetView, at: float) -> None:
+def check_view(month: SyntheticMonth, view: FleetView, at: float) -> None:
     """The fleet as it is shown of a moment is as it was in truth."""
     parts: list[JudgedGpu | JudgedInstance] = []
     for gpu in (gpu for node in view.nodes for gpu in node.gpus):
@@ -131,7 +148,7 @@ def check_view(month: Month, view: FleetView, at: float) -> None:
         assert expected is None or shown[seat.uuid] == expected, (seat.uuid, at - START)
 
 
-def check_hours(month: Month, by_user: Usages, sigmas: float) -> None:
+def check_hours(month: SyntheticMonth, by_user: Usages, sigmas: float) -> None:
     """Everybody's GPU-hours are as in truth: within 1 %, or so much of the sampling error."""
     expected, had = month.gpu_seconds(), {row.name: row.sums for row in by_user.rows}
     assert set(had) == set(USERS)
@@ -141,9 +158,9 @@ def check_hours(month: Month, by_user: Usages, sigmas: float) -> None:
     assert sum(by_user.by_state.values()) == pytest.approx(month.observed_seconds(), rel=0.01)
 
 
-def check_sums(month: Month, found: Sequence[GpuPeriods], sums: Sequence[Usages]) -> None:
+def check_sums(month: SyntheticMonth, found: Sequence[GpuPeriods], sums: Sequence[Usages]) -> None:
     """All sums come to the time in which GPUs were heard, whatever they are made by."""
-    weights = {seat.uuid: seat.weight for node in month.seats for seat in node}
+    weights = {seat.uuid: seat.weight for node in month.devices for seat in node}
     start, end = sums[0].start, sums[0].end
     heard = sum(
         weights[each.gpu.uuid] * max(0.0, min(one.end or end, end) - max(one.start, start))
@@ -164,22 +181,22 @@ class Told(Struct, frozen=True):
     periods: list[GpuPeriods]
 
 
-async def asked(month: Month, answers: Answers) -> Told:
+async def asked(month: SyntheticMonth, answers: HistoryService) -> Told:
     ended = month.end - max(2 * HOUR, 4 * month.interval_seconds)  # what goes on is not counted yet
-    sums = [await answers.usages(START, ended, by, daily=True) for by in get_args(By)]
+    sums = [await answers.usages(START, ended, by, daily=True) for by in get_args(GroupBy)]
     periods = await answers.periods(await answers.gpus(), START, month.end)
     return Told(tuple(sums), periods)
 
 
-def check(month: Month, where: str, folder: Path, sigmas: float = 0.0) -> None:
+def check(month: SyntheticMonth, where: str, folder: Path, sigmas: float = 0.0) -> None:
     """Let a hub hear a month, and ask it; a day has so few jobs that sampling shows."""
 
     async def scenario() -> None:
         hub = lived(month, where, folder)
-        told = await asked(month, hub.answers())
-        assert await asked(month, hub.answers()) == told
-        hub.start_again()
-        answers = hub.answers()
+        told = await asked(month, hub.query_service())
+        assert await asked(month, hub.query_service()) == told
+        hub.restart()
+        answers = hub.query_service()
         assert await asked(month, answers) == told
         check_hours(month, await answers.usages(START, month.end, "user", daily=False), sigmas)
         check_sums(month, told.periods, told.sums)
@@ -188,14 +205,14 @@ def check(month: Month, where: str, folder: Path, sigmas: float = 0.0) -> None:
         for _ in range(LOOKS):
             at = chance.uniform(START, month.end - HOUR)
             check_view(month, await answers.fleet(at), at)
-        hub.end()
+        hub.close()
 
     asyncio.run(scenario())
 
 
 @pytest.mark.timeout(3600 if LONG else 600)
 def test_a_month_of_100_gpus_is_told_as_it_was(tmp_path: Path) -> None:
-    month = made_month(30, 60.0) if LONG else made_month(30, 3600.0, stretched=3.0)
+    month = make_month(30, 60.0) if LONG else make_month(30, 3600.0, time_scale=3.0)
     for user, seconds in month.gpu_seconds().items():
         assert 3 * month.sampling_error(user) < 0.01 * seconds
     check(month, str(tmp_path / "history.db"), tmp_path)
@@ -203,5 +220,5 @@ def test_a_month_of_100_gpus_is_told_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_day_told_every_other_minute_is_told_as_it_was(where: str, tmp_path: Path) -> None:
-    month = made_month(1, 60.0) if LONG else made_month(1, 120.0, nodes=2, stretched=0.5, seed=2)
+    month = make_month(1, 60.0) if LONG else make_month(1, 120.0, nodes=2, time_scale=0.5, seed=2)
     check(month, where, tmp_path, sigmas=5.0)

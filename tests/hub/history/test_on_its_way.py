@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.hub.fleet import Fleet
-from fleet_smi.hub.history.answers import Answers
-from fleet_smi.hub.history.history import History
+from fleet_smi.hub.fleet import FleetState
+from fleet_smi.hub.history.answers import HistoryService
+from fleet_smi.hub.history.history import HistoryRecorder
 from fleet_smi.hub.history.store import open_history
-from fleet_smi.hub.history.writer import Writer
+from fleet_smi.hub.history.writer import HistoryWriter
 from fleet_smi.model.snapshot import Gpu
 from tests.builders import NOON, gpu, process, snapshot
 from tests.hub.history.batches import KEEP_ALL
-from tests.hub.history.kept import times
+from tests.hub.history.kept import relative_times
 
 BUSY, FREE = gpu(processes=(process(1),), busy_percent=95.0), gpu()
 
@@ -27,10 +27,10 @@ class Past:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "history.db"
         self._store = open_history(self._path)
-        self._fleet = Fleet()
-        self._writer = Writer(self._store, KEEP_ALL, retry_seconds=0.01)
-        self.history = History(self._fleet, self._writer)
-        self.answers = Answers(
+        self._fleet = FleetState()
+        self._writer = HistoryWriter(self._store, KEEP_ALL, retry_seconds=0.01)
+        self.history = HistoryRecorder(self._fleet, self._writer)
+        self.answers = HistoryService(
             self.history, self._store, self._writer, KEEP_ALL, clock=lambda: NOON + 20
         )
         self._told = 0
@@ -40,7 +40,7 @@ class Past:
         told = snapshot(card, sequence=self._told, run_id="run", taken_at=at, interval_seconds=10.0)
         change = self._fleet.apply(told, at)
         assert change is not None
-        self.history.take(change)
+        self.history.record(change)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -66,9 +66,9 @@ async def told(past: Past) -> None:
     answers, start, end = past.answers, NOON - 10, NOON + 100
     gpus = await answers.gpus()
     (row,) = await answers.periods(gpus, start, end)
-    assert times(row.periods) == [(0, 20), (20, None)]
+    assert relative_times(row.periods) == [(0, 20), (20, None)]
     (theirs,) = await answers.occupancies(start, end)
-    assert times(theirs.occupancies) == [(0, 20)]
+    assert relative_times(theirs.occupancies) == [(0, 20)]
     (runs,) = (await answers.strips(gpus, start, end, 11)).values()
     assert [(run.start - NOON, run.end - NOON, run.state) for run in runs] == [
         (0, 20, "busy"), (20, 100, "free"),

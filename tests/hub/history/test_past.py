@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.past import GpuThen, NodeThen, fleet_at
+from fleet_smi.hub.history.past import GpuAt, NodeAt, fleet_at
 from fleet_smi.hub.history.rows import NodeRow, Presence
 from fleet_smi.model.fleet import FleetView, JudgedGpu
 from fleet_smi.model.history import GpuOfNode, Holder, Period
-from fleet_smi.model.people import UNSEEN, people
+from fleet_smi.model.people import HIDDEN_USER, people_in_view
 from tests.builders import HOUR, MINUTE, NOON
 
 ALICE = Holder(pid=7, user="alice", name="python", memory_bytes=1 << 30, started_at=NOON - HOUR)
 
 
-def gpu_then(index: int = 0, state: Any = "free", **fields: Any) -> GpuThen:
+def gpu_then(index: int = 0, state: Any = "free", **fields: Any) -> GpuAt:
     gpu = {"uuid": f"GPU-{index}", "parent": None, "model": "H100"} | fields.pop("gpu", {})
     period = {"start": NOON - HOUR, "end": None, "reason": state} | fields.pop("period", {})
-    return GpuThen(
+    return GpuAt(
         gpu=GpuOfNode(node_id="one", node="gpu01", index=index, **gpu),
         period=Period(state=state, **period),
         since=fields.pop("since", NOON - HOUR),
@@ -26,17 +26,17 @@ def gpu_then(index: int = 0, state: Any = "free", **fields: Any) -> GpuThen:
     )
 
 
-def node_then(*gpus: GpuThen, name: str = "gpu01", **presence: Any) -> NodeThen:
+def node_then(*gpus: GpuAt, name: str = "gpu01", **presence: Any) -> NodeAt:
     heard = {"start": NOON - HOUR, "end": None} | presence
     row = NodeRow(node_id=name, name=name, labels={"rack": "a"})
-    return NodeThen(node=row, presence=Presence(node_id=name, **heard), gpus=gpus)
+    return NodeAt(node=row, presence=Presence(node_id=name, **heard), gpus=gpus)
 
 
-def seen(*gpus: GpuThen, **presence: Any) -> tuple[JudgedGpu, ...]:
+def seen(*gpus: GpuAt, **presence: Any) -> tuple[JudgedGpu, ...]:
     return view(node_then(*gpus, **presence)).nodes[0].gpus
 
 
-def view(*nodes: NodeThen) -> FleetView:
+def view(*nodes: NodeAt) -> FleetView:
     return fleet_at(NOON, nodes)
 
 
@@ -52,14 +52,17 @@ def test_figures_are_those_of_the_moment_in_their_units() -> None:
 
 
 def test_holders_are_the_processes_and_people_of_then() -> None:
-    unseen = Holder(pid=8, user=UNSEEN)
+    unseen = Holder(pid=8, user=HIDDEN_USER)
     found = view(
         node_then(
             gpu_then(0, "busy", period={"holders": (ALICE,)}),
             gpu_then(1, "busy", period={"holders": (unseen,)}),
         )
     )
-    assert [(one.user, one.seen) for one in people(found)] == [("alice", True), (UNSEEN, False)]
+    assert [(one.user, one.seen) for one in people_in_view(found)] == [
+        ("alice", True),
+        (HIDDEN_USER, False),
+    ]
     (process,) = found.nodes[0].gpus[0].processes or ()
     assert (process.pid, process.hidden) == (7, False)
 

@@ -8,19 +8,19 @@ from msgspec.structs import replace
 from sqlalchemy import select
 
 from fleet_smi.hub.history import retention, schema
-from fleet_smi.hub.history.retention import Keep, turns
-from fleet_smi.hub.history.rows import Batch, SeriesRow
-from fleet_smi.hub.history.store import Store, open_history
-from fleet_smi.hub.history.writer import Writer
+from fleet_smi.hub.history.retention import RetentionPolicy, prune_steps
+from fleet_smi.hub.history.rows import SeriesRow, WriteBatch
+from fleet_smi.hub.history.store import HistoryStore, open_history
+from fleet_smi.hub.history.writer import HistoryWriter
 from tests.hub.history.batches import (
     DAY,
     HOUR,
     KEEP_ALL,
     UUIDS,
-    numbered,
+    numbered_batch,
     period,
     place,
-    row,
+    series_row,
     usage,
 )
 from tests.machines import wait_until
@@ -28,26 +28,26 @@ from tests.machines import wait_until
 NOW = float(DAY + 100_000)
 
 
-def write(store: Store, *batches: Batch) -> None:
-    writer = Writer(store, KEEP_ALL)
+def write(store: HistoryStore, *batches: WriteBatch) -> None:
+    writer = HistoryWriter(store, KEEP_ALL)
     for batch in batches:
         writer.put(batch)
     writer.close()
-    assert writer.written == len(batches)
+    assert writer.last_written == len(batches)
 
 
-def rows_by_grain(store: Store) -> Counter[int]:
-    with store.reading() as connection:
+def rows_by_grain(store: HistoryStore) -> Counter[int]:
+    with store.read_transaction() as connection:
         return Counter(connection.scalars(select(schema.series.c.grain)))
 
 
-def rows_in(store: Store) -> dict[str, int]:
-    with store.reading() as connection:
+def rows_in(store: HistoryStore) -> dict[str, int]:
+    with store.read_transaction() as connection:
         tables = schema.metadata.tables.items()
         return {name: len(connection.execute(table.select()).all()) for name, table in tables}
 
 
-def heavy(grain: int, count: int) -> Batch:
+def heavy(grain: int, count: int) -> WriteBatch:
     """Rows of one grain until now, of about 300 bytes each."""
     first = int(NOW) - count * grain
     made = [
@@ -60,34 +60,36 @@ def heavy(grain: int, count: int) -> Batch:
         )
         for each in range(count)
     ]
-    return Batch(series=made)
+    return WriteBatch(series=made)
 
 
-def test_each_grain_is_kept_as_long_as_it_shall_be(store: Store) -> None:
+def test_each_grain_is_kept_as_long_as_it_shall_be(store: HistoryStore) -> None:
     series = [
-        row(int(NOW) - age, grain=grain) for grain in (10, 60, 900) for age in (50, 500, 5000)
+        series_row(int(NOW) - age, grain=grain)
+        for grain in (10, 60, 900)
+        for age in (50, 500, 5000)
     ]
-    write(store, Batch(series=series))
-    keep = replace(KEEP_ALL, grains={10: 100.0, 60: 1000.0, 900: 10_000.0})
-    assert list(turns(store, keep, NOW)) != []
+    write(store, WriteBatch(series=series))
+    keep = replace(KEEP_ALL, series_seconds={10: 100.0, 60: 1000.0, 900: 10_000.0})
+    assert list(prune_steps(store, keep, NOW)) != []
     assert rows_by_grain(store) == {10: 1, 60: 2, 900: 3}
 
 
 def test_what_longer_rows_may_still_be_made_of_stays_however_short_it_is_to_be_kept(
-    store: Store,
+    store: HistoryStore,
 ) -> None:
     ages = {10: (50,), 60: (50, 1700, 1900), 900: (50, 21_500, 21_700), 10800: (50,)}
-    rows = [row(int(NOW) - age, grain=grain) for grain in ages for age in ages[grain]]
-    write(store, Batch(series=rows))
-    for _ in turns(store, replace(KEEP_ALL, grains=dict.fromkeys(ages, 1.0)), NOW):
+    rows = [series_row(int(NOW) - age, grain=grain) for grain in ages for age in ages[grain]]
+    write(store, WriteBatch(series=rows))
+    for _ in prune_steps(store, replace(KEEP_ALL, series_seconds=dict.fromkeys(ages, 1.0)), NOW):
         pass
     assert rows_by_grain(store) == {60: 2, 900: 2}
 
 
-def test_the_ledger_goes_by_when_it_ended_and_what_is_open_stays(store: Store) -> None:
-    write(store, *(numbered(number) for number in range(1, 11)))
+def test_the_ledger_goes_by_when_it_ended_and_what_is_open_stays(store: HistoryStore) -> None:
+    write(store, *(numbered_batch(number) for number in range(1, 11)))
     keep = replace(KEEP_ALL, ledger_seconds=NOW - DAY - 65.0)
-    for _ in turns(store, keep, NOW):
+    for _ in prune_steps(store, keep, NOW):
         pass
     found = rows_in(store)
     assert {found[name] for name in ("periods", "occupancies", "presence")} == {5}
@@ -98,41 +100,41 @@ def test_the_ledger_goes_by_when_it_ended_and_what_is_open_stays(store: Store) -
     assert found["series"] == 10
 
 
-def test_samples_and_weeks_go_when_all_of_them_is_too_old(store: Store) -> None:
+def test_samples_and_weeks_go_when_all_of_them_is_too_old(store: HistoryStore) -> None:
     long = period(DAY, DAY + 4 * 86400.0)
-    write(store, Batch(periods=[(place(), long)], usage=[usage(DAY, 10.0)]))
+    write(store, WriteBatch(periods=[(place(), long)], usage=[usage(DAY, 10.0)]))
     assert rows_in(store)["samples"] > 4
-    for _ in turns(store, replace(KEEP_ALL, ledger_seconds=86400.0), DAY + 20 * 86400.0):
+    for _ in prune_steps(store, replace(KEEP_ALL, ledger_seconds=86400.0), DAY + 20 * 86400.0):
         pass
     found = rows_in(store)
     assert found["samples"] == found["gpu_weeks"] == found["person_weeks"] == 0
 
 
-def test_a_turn_is_small(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_is_small(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "_ROWS_A_TURN", 20)
     write(store, heavy(10, 100))
     left = [100]
-    for _ in turns(store, replace(KEEP_ALL, grains={10: 0.0}), NOW):
+    for _ in prune_steps(store, replace(KEEP_ALL, series_seconds={10: 0.0}), NOW):
         left.append(rows_by_grain(store)[10])
     assert left == [100, 79, 58, 37, 16, 0]
 
 
 def test_what_is_too_much_goes_oldest_and_finest_first(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: HistoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "_ROWS_A_TURN", 100)
-    write(store, heavy(10, 3000), heavy(60, 3000), Batch(usage=[usage(DAY, 10.0)]))
+    write(store, heavy(10, 3000), heavy(60, 3000), WriteBatch(usage=[usage(DAY, 10.0)]))
     if store.kind == "postgresql":
-        with store.writing() as connection:
+        with store.write_transaction() as connection:
             connection.exec_driver_sql("SELECT pg_stat_force_next_flush()")
-    filled = store.bytes() - store.free_bytes()
-    tight = replace(KEEP_ALL, most_bytes=filled - 300_000)
-    for _ in turns(store, tight, NOW):
+    filled = store.size_bytes() - store.free_bytes()
+    tight = replace(KEEP_ALL, max_bytes=filled - 300_000)
+    for _ in prune_steps(store, tight, NOW):
         pass
     found = rows_by_grain(store)
     assert 1000 < found[10] < 2500
     assert found[60] == 3000
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         newest = connection.scalars(
             select(schema.series.c.start).where(schema.series.c.grain == 10)
         ).all()
@@ -140,10 +142,10 @@ def test_what_is_too_much_goes_oldest_and_finest_first(
     assert rows_in(store)["usage_hours"] == 1
 
 
-def test_the_ledger_goes_last_a_day_at_a_time(store: Store) -> None:
+def test_the_ledger_goes_last_a_day_at_a_time(store: HistoryStore) -> None:
     hours = [usage(DAY + hour * HOUR, 10.0) for hour in (0, 5, 23, 24, 50)]
-    write(store, heavy(10, 10), Batch(usage=hours))
-    for _ in turns(store, replace(KEEP_ALL, most_bytes=0), NOW):
+    write(store, heavy(10, 10), WriteBatch(usage=hours))
+    for _ in prune_steps(store, replace(KEEP_ALL, max_bytes=0), NOW):
         pass
     found = rows_in(store)
     assert (found["series"], found["usage_hours"]) == (0, 2)
@@ -154,25 +156,25 @@ def test_space_that_is_free_is_given_back(tmp_path: Path, monkeypatch: pytest.Mo
     store = open_history(tmp_path / "history.db")
     write(store, heavy(10, 5000))
     before = checkpointed(store)
-    for _ in turns(store, replace(KEEP_ALL, grains={10: 0.0}), NOW):
+    for _ in prune_steps(store, replace(KEEP_ALL, series_seconds={10: 0.0}), NOW):
         pass
     assert checkpointed(store) < before / 4
     store.close()
 
 
-def checkpointed(store: Store) -> int:
+def checkpointed(store: HistoryStore) -> int:
     """What it takes once all is in the file itself."""
     with store.engine.connect() as connection:
         raw = connection.connection.dbapi_connection
         assert raw is not None
         raw.rollback()
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    return store.bytes()
+    return store.size_bytes()
 
 
-def test_the_writer_takes_away_what_is_old_between_batches(store: Store) -> None:
-    keep = Keep(grains={10: 3600.0}, ledger_seconds=1e12, most_bytes=1 << 40)
-    writer = Writer(store, keep, clock=lambda: NOW, upkeep_seconds=0.01)
-    writer.put(Batch(series=[row(int(NOW) - 7200), row(int(NOW) - 1800)]))
-    wait_until(lambda: writer.written == 1 and rows_by_grain(store)[10] == 1)
+def test_the_writer_takes_away_what_is_old_between_batches(store: HistoryStore) -> None:
+    keep = RetentionPolicy(series_seconds={10: 3600.0}, ledger_seconds=1e12, max_bytes=1 << 40)
+    writer = HistoryWriter(store, keep, clock=lambda: NOW, prune_interval_seconds=0.01)
+    writer.put(WriteBatch(series=[series_row(int(NOW) - 7200), series_row(int(NOW) - 1800)]))
+    wait_until(lambda: writer.last_written == 1 and rows_by_grain(store)[10] == 1)
     writer.close()

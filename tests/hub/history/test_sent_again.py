@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.hub.fleet import Fleet, Remembered
+from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import HOUR, NOON, gpu, process, snapshot
-from tests.hub.history.kept import Watched
+from tests.hub.history.kept import RecordedFleet
 
 NODE, UUID = "id-of-gpu01", gpu().uuid
 
@@ -18,33 +18,33 @@ def sample(number: int, pace: float = 1.0) -> Snapshot:
     return replace(made, interval_seconds=pace)
 
 
-def remembered(watched: Watched) -> Remembered:
-    found = watched.fleet.remembered(NODE)
+def remembered(watched: RecordedFleet) -> NodeCheckpoint:
+    found = watched.fleet.checkpoint(NODE)
     assert found is not None
     return found
 
 
-def killed(watched: Watched, memory: Remembered) -> Watched:
+def killed(watched: RecordedFleet, memory: NodeCheckpoint) -> RecordedFleet:
     """The next life of a hub that remembers less of the node than its history knows."""
-    watched.history.save([NODE])
-    watched.history.hand_on()
-    fleet = Fleet()
+    watched.history.schedule_save([NODE])
+    watched.history.flush()
+    fleet = FleetState()
     fleet.restore(memory)
-    return Watched(watched.kept, fleet)
+    return RecordedFleet(watched.stored, fleet)
 
 
-def ended(watched: Watched, at: float) -> float:
+def ended(watched: RecordedFleet, at: float) -> float:
     """The seconds of the GPU, once nothing more comes."""
     for _ in range(2):  # what came late is done
         watched.history.tick(at)
         at += 2.0
-    watched.history.forget(NODE, at)
+    watched.history.remove_node(NODE, at)
     watched.history.tick(at + 2.0)
-    return watched.kept.seconds(place=(NODE, UUID))
+    return watched.stored.gpu_seconds(place=(NODE, UUID))
 
 
 def test_a_hub_that_is_killed_within_a_backlog_is_sent_the_rest_of_it() -> None:
-    watched = Watched()
+    watched = RecordedFleet()
     for number in range(10):
         watched.take(sample(number), NOON + number)
     before = remembered(watched)
@@ -53,12 +53,12 @@ def test_a_hub_that_is_killed_within_a_backlog_is_sent_the_rest_of_it() -> None:
     for number in range(10, 110):
         after.take(sample(number), NOON + number + 0.01)
     assert ended(after, NOON + 109.5) == pytest.approx(110.0, abs=4.0)
-    for one, following in pairwise(after.kept.periods(UUID)):
+    for one, following in pairwise(after.stored.periods(UUID)):
         assert following.start - (one.end or 0.0) == pytest.approx(0.0, abs=0.05)
 
 
 def test_one_that_comes_a_moment_later_the_second_time_hides_none_that_follow() -> None:
-    watched = Watched()
+    watched = RecordedFleet()
     for number in range(10):
         watched.take(sample(number), NOON + number)
     after = killed(watched, remembered(watched))
@@ -67,14 +67,14 @@ def test_one_that_comes_a_moment_later_the_second_time_hides_none_that_follow() 
     after.take(replace(sample(11), sequence=10), NOON + 9.01)
     after.take(replace(busy, sequence=11), NOON + 9.99)
     after.take(replace(busy, sequence=12), NOON + 11.0)
-    after.history.save([NODE])
-    after.history.hand_on()
-    (going_on,) = [one for _, one in after.history.open().periods]
+    after.history.schedule_save([NODE])
+    after.history.flush()
+    (going_on,) = [one for _, one in after.history.open_batch().periods]
     assert (going_on.state, going_on.start) == ("busy", NOON + 10)
 
 
 def test_what_comes_late_stays_in_the_hour_in_which_a_node_is_heard_again() -> None:
-    watched = Watched()
+    watched = RecordedFleet()
     watched.take(sample(0, HOUR), NOON)
     watched.take(sample(6, HOUR), NOON + 6 * HOUR)
     for number in range(1, 6):
@@ -82,13 +82,13 @@ def test_what_comes_late_stays_in_the_hour_in_which_a_node_is_heard_again() -> N
     for seconds in (1.0, 4.0):
         watched.history.tick(NOON + 6 * HOUR + seconds)
     watched.take(sample(7, HOUR), NOON + 7 * HOUR)
-    watched.history.forget(NODE, NOON + 7 * HOUR)
+    watched.history.remove_node(NODE, NOON + 7 * HOUR)
     watched.history.tick(NOON + 7 * HOUR + 9)
-    assert watched.kept.seconds(place=(NODE, UUID)) == pytest.approx(7 * HOUR)
+    assert watched.stored.gpu_seconds(place=(NODE, UUID)) == pytest.approx(7 * HOUR)
 
 
 def test_a_long_backlog_that_is_sent_again_is_no_clock_that_was_set_back() -> None:
-    watched = Watched()
+    watched = RecordedFleet()
     watched.take(sample(0, 60.0), NOON)
     before = remembered(watched)
     for number in range(1, 500):
@@ -97,5 +97,5 @@ def test_a_long_backlog_that_is_sent_again_is_no_clock_that_was_set_back() -> No
     for number in range(1, 510):
         after.take(sample(number, 60.0), NOON + 60 * number + 0.5)
     assert ended(after, NOON + 60 * 509) == pytest.approx(60 * 510, abs=120)
-    for one, following in pairwise(after.kept.periods(UUID)):
+    for one, following in pairwise(after.stored.periods(UUID)):
         assert one.end == following.start

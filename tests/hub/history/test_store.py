@@ -10,17 +10,17 @@ from sqlalchemy import Connection, inspect, select, text
 
 from fleet_smi.errors import StateError, UsageError
 from fleet_smi.hub.history import schema, versions
-from fleet_smi.hub.history.store import Store, open_history
+from fleet_smi.hub.history.store import HistoryStore, open_history
 from tests.postgres import Postgres
 
 
-def version_in(store: Store) -> str:
-    with store.reading() as connection:
+def version_in(store: HistoryStore) -> str:
+    with store.read_transaction() as connection:
         return str(connection.scalar(select(schema.facts.c.value)))
 
 
-def columns_in(store: Store) -> dict[str, set[str]]:
-    with store.reading() as connection:
+def columns_in(store: HistoryStore) -> dict[str, set[str]]:
+    with store.read_transaction() as connection:
         found = inspect(connection)
         return {
             name: {column["name"] for column in found.get_columns(name)}
@@ -28,23 +28,23 @@ def columns_in(store: Store) -> dict[str, set[str]]:
         }
 
 
-def test_a_new_one_has_every_table_and_takes_little(store: Store) -> None:
+def test_a_new_one_has_every_table_and_takes_little(store: HistoryStore) -> None:
     assert set(columns_in(store)) == set(schema.metadata.tables)
-    assert 0 < store.bytes() < 1 << 20
-    assert store.free_bytes() <= store.bytes()
-    assert store.set_aside is None
+    assert 0 < store.size_bytes() < 1 << 20
+    assert store.free_bytes() <= store.size_bytes()
+    assert store.damage_message is None
 
 
 def test_one_that_is_there_is_opened_again(where: str) -> None:
     for _ in range(2):
         store = open_history(where)
-        assert version_in(store) == str(versions.version())
+        assert version_in(store) == str(versions.schema_version())
         store.close()
 
 
 def test_one_of_a_newer_version_is_refused_and_left_alone(where: str) -> None:
     store = open_history(where)
-    with store.writing() as connection:
+    with store.write_transaction() as connection:
         connection.execute(schema.facts.update().values(value="99"))
     store.close()
     with pytest.raises(StateError, match=r"is of version 99 and this fleet-smi knows \d+: update"):
@@ -53,7 +53,7 @@ def test_one_of_a_newer_version_is_refused_and_left_alone(where: str) -> None:
 
 def test_a_database_of_something_else_is_refused(where: str) -> None:
     store = open_history(where)
-    with store.writing() as connection:
+    with store.write_transaction() as connection:
         schema.metadata.drop_all(connection)
         connection.execute(text("CREATE TABLE recipes (name TEXT)"))
     store.close()
@@ -92,7 +92,7 @@ def test_a_step_that_fails_leaves_the_old_one(
     monkeypatch.setattr(versions, "MIGRATIONS", (fails,))
     store = open_history(where)
     assert "nowhere" in caplog.text
-    with pytest.raises(StateError, match="nowhere"), store.reading():
+    with pytest.raises(StateError, match="nowhere"), store.read_transaction():
         pass
     monkeypatch.setattr(versions, "MIGRATIONS", ())
     store.prepare()
@@ -106,9 +106,9 @@ def test_who_begins_to_read_never_waits_for_who_writes(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "history.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("INSERT INTO facts VALUES ('not', 'yet')")
-        assert version_in(store) == str(versions.version())
+        assert version_in(store) == str(versions.schema_version())
         other.execute("ROLLBACK")
-    assert store.give_back()
+    assert store.vacuum_step()
     store.close()
 
 
@@ -130,9 +130,9 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
     store = open_history(path)
     (aside,) = tmp_path.glob("history.db.damaged-*[0-9]")
     assert aside.read_bytes() == damaged
-    assert store.set_aside == f"history.db was damaged and is set aside as {aside.name}"
-    assert store.set_aside in caplog.text
-    assert version_in(store) == str(versions.version())
+    assert store.damage_message == f"history.db was damaged and is set aside as {aside.name}"
+    assert store.damage_message in caplog.text
+    assert version_in(store) == str(versions.schema_version())
     store.close()
 
 
@@ -144,7 +144,7 @@ def test_a_place_that_cannot_be_used_now_is_said_and_used_later(
     assert "no history for now" in caplog.text
     (tmp_path / "state").unlink()
     store.prepare()
-    assert store.bytes() > 0
+    assert store.size_bytes() > 0
     store.close()
 
 
@@ -160,36 +160,36 @@ def test_a_server_that_is_away_is_used_when_it_is_back(
         finally:
             postgres.start()
         store.prepare()
-        assert version_in(store) == str(versions.version())
+        assert version_in(store) == str(versions.schema_version())
         store.close()
 
 
 def test_two_hubs_do_not_write_to_one_history(where: str, caplog: pytest.LogCaptureFixture) -> None:
     first = open_history(where)
-    second = open_history(where, patience_seconds=0.0)
+    second = open_history(where, lock_timeout_seconds=0.0)
     assert f"another hub writes to {second.name}: give this one" in caplog.text
-    for use in (second.writing, second.reading):
+    for use in (second.write_transaction, second.read_transaction):
         with pytest.raises(StateError, match="another hub writes"), use():
             pass
-    with first.writing() as connection:
+    with first.write_transaction() as connection:
         assert connection.scalar(select(schema.facts.c.value)) is not None
     first.close()
-    with second.writing():
-        assert version_in(second) == str(versions.version())
+    with second.write_transaction():
+        assert version_in(second) == str(versions.schema_version())
     second.close()
 
 
 def test_who_comes_first_after_the_server_came_back_writes(postgres: Postgres) -> None:
     with postgres.database() as url:
-        first, second = open_history(url), open_history(url, patience_seconds=0.0)
+        first, second = open_history(url), open_history(url, lock_timeout_seconds=0.0)
         postgres.stop()
         postgres.start()
-        with second.writing():
+        with second.write_transaction():
             pass
-        with pytest.raises(StateError, match="another hub writes"), first.writing():
+        with pytest.raises(StateError, match="another hub writes"), first.write_transaction():
             pass
         second.close()
-        with first.writing():
+        with first.write_transaction():
             pass
         first.close()
 

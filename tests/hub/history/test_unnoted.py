@@ -1,8 +1,8 @@
 """What the hub learned later is in the ribbon all the same."""
 
 from fleet_smi.hub.history.rows import Presence
-from fleet_smi.hub.history.unnoted import made_up, missing
-from fleet_smi.model.history import GpuOfNode, GpuPeriods, Moment, Period
+from fleet_smi.hub.history.unnoted import backfill_points, missing_starts
+from fleet_smi.model.history import GpuOfNode, GpuPeriods, Period, RibbonPoint
 
 GPU = GpuOfNode(uuid="GPU-1", node_id="one", node="gpu01", index=0)
 PART = GpuOfNode(uuid="MIG-1", node_id="one", node="gpu01", index=0, parent="GPU-1")
@@ -18,18 +18,18 @@ HEARD = (
 )
 
 
-def moment(at: float) -> Moment:
-    return Moment(at=at, nodes=1, nodes_reporting=1, gpus={})
+def moment(at: float) -> RibbonPoint:
+    return RibbonPoint(at=at, nodes=1, nodes_reporting=1, gpus={})
 
 
 def test_only_what_was_not_noted_is_missing() -> None:
     noted = [moment(100.0), moment(300.0)]
-    assert missing(noted, 0.0, 500.0, 100.0) == [0.0, 200.0, 400.0]
+    assert missing_starts(noted, 0.0, 500.0, 100.0) == [0.0, 200.0, 400.0]
 
 
 def test_parts_are_told_as_the_ledger_has_their_middle() -> None:
     found = [GpuPeriods(gpu=GPU, periods=PERIODS), GpuPeriods(gpu=PART, periods=PERIODS)]
-    told = list(made_up([0.0, 100.0, 200.0, 400.0, 900.0], 100.0, found, HEARD))
+    told = list(backfill_points([0.0, 100.0, 200.0, 400.0, 900.0], 100.0, found, HEARD))
     assert [each.at for each in told] == [0.0, 100.0, 200.0, 400.0, 900.0]
     assert [(each.nodes_reporting, each.nodes) for each in told] == [
         (1, 1), (2, 2), (1, 2), (2, 2), (1, 2),
@@ -39,4 +39,4 @@ def test_parts_are_told_as_the_ledger_has_their_middle() -> None:
 
 
 def test_where_nobody_was_heard_there_is_nothing_to_tell() -> None:
-    assert list(made_up([600.0], 100.0, [], HEARD[1:])) == []
+    assert list(backfill_points([600.0], 100.0, [], HEARD[1:])) == []

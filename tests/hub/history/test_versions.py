@@ -6,11 +6,11 @@ from typing import get_args
 from sqlalchemy import create_engine, inspect, make_url, text
 
 from fleet_smi.hub.history import schema, versions
-from fleet_smi.hub.history.asking import Asking
-from fleet_smi.hub.history.drawing import strips
-from fleet_smi.hub.history.rows import Batch
-from fleet_smi.hub.history.store import Store, open_history
-from fleet_smi.hub.history.totals import By
+from fleet_smi.hub.history.asking import HistoryQueries
+from fleet_smi.hub.history.drawing import build_strips
+from fleet_smi.hub.history.rows import WriteBatch
+from fleet_smi.hub.history.store import HistoryStore, open_history
+from fleet_smi.hub.history.totals import GroupBy
 
 VERSION_1 = Path(__file__).with_name("history-v1.sql").read_text()
 IN_WORDS_OF_A_SERVER = (
@@ -37,7 +37,7 @@ KNOWN = (
 )
 
 
-def of_version_1(where: str) -> Store:
+def of_version_1(where: str) -> HistoryStore:
     """A history that was written by the first version, opened by this one."""
     statements = [*filter(str.strip, VERSION_1.split(";")), *KNOWN]
     if where.startswith("/"):
@@ -55,8 +55,8 @@ def of_version_1(where: str) -> Store:
     return open_history(where)
 
 
-def indexes_in(store: Store) -> set[str | None]:
-    with store.reading() as connection:
+def indexes_in(store: HistoryStore) -> set[str | None]:
+    with store.read_transaction() as connection:
         seen = inspect(connection)
         return {
             index["name"] for name in seen.get_table_names() for index in seen.get_indexes(name)
@@ -65,17 +65,17 @@ def indexes_in(store: Store) -> set[str | None]:
 
 def test_the_first_version_becomes_what_a_new_one_is(where: str) -> None:
     store = of_version_1(where)
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         seen = inspect(connection)
         columns = {
             name: {column["name"] for column in seen.get_columns(name)}
             for name in seen.get_table_names()
         }
         value = connection.scalar(schema.facts.select().with_only_columns(schema.facts.c.value))
-    assert value == str(versions.version())
+    assert value == str(versions.schema_version())
     assert columns == {name: {*table.c.keys()} for name, table in schema.metadata.tables.items()}
     brought_up = indexes_in(store)
-    with store.writing() as connection:
+    with store.write_transaction() as connection:
         schema.metadata.drop_all(connection)
     store.close()
     anew = open_history(where)
@@ -84,12 +84,12 @@ def test_the_first_version_becomes_what_a_new_one_is(where: str) -> None:
 
 
 def test_what_the_first_version_knew_is_told_by_this_one(where: str) -> None:
-    asking = Asking(store := of_version_1(where))
-    found = strips(asking, {("id-1", "GPU-a")}, START, START + 12 * 3600, 12, Batch())
+    asking = HistoryQueries(store := of_version_1(where))
+    found = build_strips(asking, {("id-1", "GPU-a")}, START, START + 12 * 3600, 12, WriteBatch())
     (run,) = found["id-1", "GPU-a"]
     assert (run.start, run.end, run.state, run.user) == (START, START + 7200, "held", "alice")
     assert (run.others, run.busy_percent) == (1, None)
-    for by in get_args(By):
+    for by in get_args(GroupBy):
         usages = asking.usages(START, START + 14 * DAY, by, daily=True)
         (row,) = usages.rows
         assert row.daily == (60.0, 60.0, *[0.0] * 5, 60.0, *[0.0] * 6)

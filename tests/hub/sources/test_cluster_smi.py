@@ -10,41 +10,47 @@ import pytest
 import uvloop
 
 from fleet_smi.errors import Undecodable, Unreachable, UsageError
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.hub.sources import cluster_smi
 from fleet_smi.hub.sources.cluster_smi import ClusterSmiSource
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.dialects.cluster_smi import MOST_BYTES
-from fleet_smi.zeromq import listening_at
-from tests.delivery.hearing import Heard, hearing
+from fleet_smi.wire.dialects.cluster_smi import MAX_NODE_BYTES
+from fleet_smi.zeromq import resolve_bind_endpoint
+from tests.delivery.hearing import RecordedDeliveries, run_source
 from tests.machines import wait_until
-from tests.wire.dialects.cluster_smi_messages import TIME, device, message, node, node_of_2018
-from tests.zeromq_peers import Node, Router, router
+from tests.wire.dialects.cluster_smi_messages import (
+    TIME,
+    device,
+    encode_message,
+    node,
+    node_of_2018,
+)
+from tests.zeromq_peers import ZeromqNode, ZeromqRouter, running_router
 
 INTERVAL_SECONDS = 0.05
 
 
 @contextmanager
-def listening() -> Iterator[tuple[ClusterSmiSource, str, Heard]]:
+def listening() -> Iterator[tuple[ClusterSmiSource, str, RecordedDeliveries]]:
     """A source whose port is open."""
-    endpoint = listening_at("127.0.0.1", 0, open_to_all=False)
-    source = ClusterSmiSource(nodes=endpoint)
-    with hearing(source) as heard:
+    endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
+    source = ClusterSmiSource(listen_endpoint=endpoint)
+    with run_source(source) as heard:
         yield source, endpoint, heard
 
 
 def named(name: str, **fields: object) -> bytes:
-    return message(node(device(), Name=name, **fields))
+    return encode_message(node(device(), Name=name, **fields))
 
 
-def names(heard: Heard) -> list[str]:
+def names(heard: RecordedDeliveries) -> list[str]:
     return [snapshot.name for snapshot in heard.snapshots]
 
 
 def test_nodes_of_every_age_push_to_one_port() -> None:
-    with listening() as (_, endpoint, heard), Node(endpoint) as pushing:
+    with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as pushing:
         pushing.push(named("new"))
-        pushing.push(message(node_of_2018("TITAN X")))
+        pushing.push(encode_message(node_of_2018("TITAN X")))
         pushing.push(named("fork", Comment="rack 3", CPUUtil=0.5))
         wait_until(lambda: len(heard.snapshots) == 3)
     assert names(heard) == ["new", "old01", "fork"]
@@ -62,10 +68,10 @@ def test_what_is_no_node_is_dropped_counted_and_harmless() -> None:
         [b"\xc1"],
         [named("a"), named("b")],
         [b"", b"", b""],
-        [b"x" * (MOST_BYTES + 1)],
+        [b"x" * (MAX_NODE_BYTES + 1)],
         [b"\x91" * 10_000],
     ]
-    with listening() as (source, endpoint, heard), Node(endpoint) as pushing:
+    with listening() as (source, endpoint, heard), ZeromqNode(endpoint) as pushing:
         assert source.port is not None
         for frames in wrong:
             pushing.push(*frames)
@@ -75,9 +81,9 @@ def test_what_is_no_node_is_dropped_counted_and_harmless() -> None:
 
 
 def test_a_message_beyond_all_bounds_ends_its_connection_and_no_other() -> None:
-    with listening() as (_, endpoint, heard), Node(endpoint) as good:
-        with Node(endpoint) as bad:
-            bad.push(b"x" * (3 * MOST_BYTES))
+    with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as good:
+        with ZeromqNode(endpoint) as bad:
+            bad.push(b"x" * (3 * MAX_NODE_BYTES))
             good.push(named("first"))
             wait_until(lambda: "first" in names(heard))
         good.push(named("second"))
@@ -85,7 +91,7 @@ def test_a_message_beyond_all_bounds_ends_its_connection_and_no_other() -> None:
 
 
 def test_a_repeating_fault_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    with listening() as (source, endpoint, heard), Node(endpoint) as pushing:
+    with listening() as (source, endpoint, heard), ZeromqNode(endpoint) as pushing:
         assert source.port is not None
         for _ in range(500):
             pushing.push(b"\xc1")
@@ -98,7 +104,7 @@ def test_a_repeating_fault_is_logged_once(caplog: pytest.LogCaptureFixture) -> N
 def test_two_hosts_with_one_name_are_two_nodes() -> None:
     with listening() as (_, endpoint, heard):
         for address in ("127.0.0.1", "127.0.0.2"):
-            with Node(endpoint, address) as pushing:
+            with ZeromqNode(endpoint, address) as pushing:
                 pushing.push(named("gpu01"))
                 pushing.close()
                 wait_until(lambda: bool(heard.snapshots))
@@ -106,15 +112,15 @@ def test_two_hosts_with_one_name_are_two_nodes() -> None:
 
 
 def test_thousands_at_once_are_all_taken_in_and_the_loop_goes_on() -> None:
-    with listening() as (_, endpoint, heard), Node(endpoint) as pushing:
+    with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as pushing:
         for number in range(3000):
             pushing.push(named(f"node{number % 100}"))
         wait_until(lambda: len(heard.snapshots) == 3000)
 
 
 def test_it_lives_on_the_event_loop_that_the_hub_has() -> None:
-    endpoint = listening_at("127.0.0.1", 0, open_to_all=False)
-    source, heard = ClusterSmiSource(nodes=endpoint), Heard()
+    endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
+    source, heard = ClusterSmiSource(listen_endpoint=endpoint), RecordedDeliveries()
 
     async def scenario() -> None:
         task = asyncio.ensure_future(source.run(heard.deliveries.append))
@@ -123,7 +129,7 @@ def test_it_lives_on_the_event_loop_that_the_hub_has() -> None:
         task.cancel()
         await asyncio.wait([task])
 
-    with Node(endpoint) as pushing:
+    with ZeromqNode(endpoint) as pushing:
         for number in range(1000):
             pushing.push(named(f"node{number}"))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -141,53 +147,55 @@ class Cluster:
         self._ticks += 1
         nodes = [node(device(), Name=name, Time=[TIME + self._ticks, 0]) for name in self._living]
         nodes += [node(device(), Name=name) for name in self._dead]
-        return message({"Nodes": nodes or None})
+        return encode_message({"Nodes": nodes or None})
 
 
 @contextmanager
 def asking(
-    *routers: Router, timeout_seconds: float = 5.0
-) -> Iterator[tuple[ClusterSmiSource, Heard]]:
+    *routers: ZeromqRouter, timeout_seconds: float = 5.0
+) -> Iterator[tuple[ClusterSmiSource, RecordedDeliveries]]:
     targets = [f"127.0.0.1:{one.clients_port}" for one in routers]
     source = ClusterSmiSource(
         routers=targets, interval_seconds=INTERVAL_SECONDS, timeout_seconds=timeout_seconds
     )
-    with hearing(source) as heard:
+    with run_source(source) as heard:
         yield source, heard
 
 
 def test_the_nodes_of_a_router_are_heard_and_its_dead_are_not_alive() -> None:
-    with router(Cluster("a", "b", dead=("c",))) as old, asking(old) as (_, heard):
+    with running_router(Cluster("a", "b", dead=("c",))) as old, asking(old) as (_, heard):
         wait_until(lambda: names(heard).count("b") >= 3)
     assert set(names(heard)) == {"a", "b"}
-    assert old.asked[0].startswith(b"\x81\xa8Identity")
+    assert old.requests[0].startswith(b"\x81\xa8Identity")
 
 
 def test_the_first_node_stands_for_its_router_so_that_none_is_listed_beside_it() -> None:
-    with router(Cluster("a", "b")) as old, asking(old) as (source, heard):
+    with running_router(Cluster("a", "b")) as old, asking(old) as (source, heard):
         wait_until(lambda: {"a", "b"} <= set(names(heard)))
-    fleet = Fleet()
+    fleet = FleetState()
     for target in source.targets:
-        fleet.expect(Via(source.name, target))
+        fleet.add_target(Via(source.name, target))
     for delivery in heard.deliveries:
-        assert isinstance(delivery.what, Snapshot)
-        fleet.apply(delivery.what, delivery.what.taken_at, Via(delivery.source, delivery.target))
+        assert isinstance(delivery.result, Snapshot)
+        fleet.apply(
+            delivery.result, delivery.result.taken_at, Via(delivery.source, delivery.target)
+        )
     assert [one.name for one in fleet.view(TIME).nodes] == ["a", "b"]
 
 
 def test_a_router_that_does_not_answer_is_told_and_heard_again_when_it_does() -> None:
-    with router(Cluster("a")) as old:
+    with running_router(Cluster("a")) as old:
         port = old.clients_port
     source = ClusterSmiSource(
         routers=[f"127.0.0.1:{port}"], interval_seconds=INTERVAL_SECONDS, timeout_seconds=0.2
     )
-    with hearing(source) as heard:
-        error = heard.error()
+    with run_source(source) as heard:
+        error = heard.wait_for_error()
         assert isinstance(error, Unreachable)
         assert "did not answer in 0.2 s" in str(error)
         assert error.node == f"127.0.0.1:{port}"
         cluster = Cluster("a")
-        with Router(lambda: [cluster()], port):
+        with ZeromqRouter(lambda: [cluster()], port):
             wait_until(lambda: "a" in names(heard))
 
 
@@ -202,8 +210,8 @@ def test_a_router_that_does_not_answer_is_told_and_heard_again_when_it_does() ->
 def test_what_is_no_cluster_is_told_as_such(
     answer: list[bytes], kind: type[Exception], words: str
 ) -> None:
-    with Router(lambda: answer) as old, asking(old) as (_, heard):
-        error = heard.error()
+    with ZeromqRouter(lambda: answer) as old, asking(old) as (_, heard):
+        error = heard.wait_for_error()
     assert type(error) is kind
     assert words in str(error)
 
@@ -215,7 +223,7 @@ def test_one_router_that_hangs_delays_no_other() -> None:
         hung.wait()
         return [b""]
 
-    with Router(never) as bad, router(Cluster("a")) as good:
+    with ZeromqRouter(never) as bad, running_router(Cluster("a")) as good:
         try:
             with asking(bad, good) as (_, heard):
                 wait_until(lambda: names(heard).count("a") >= 3)
@@ -227,10 +235,10 @@ def test_a_look_asks_twice_and_takes_none_for_alive_that_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster_smi, "_SECOND_LOOK_SECONDS", 0.2)
-    with router(Cluster("a", dead=("b",))) as old:
+    with running_router(Cluster("a", dead=("b",))) as old:
         source = ClusterSmiSource(routers=[f"127.0.0.1:{old.clients_port}"])
-        heard = asyncio.run(source.look())
-    told = [(each.what, each.age_seconds) for each in heard]
+        heard = asyncio.run(source.poll())
+    told = [(each.result, each.age_seconds) for each in heard]
     assert [(what.name, age > 9) for what, age in told if isinstance(what, Snapshot)] == [
         ("a", False),
         ("b", True),

@@ -11,9 +11,14 @@ from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.hub.delivery import Delivery
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.report import MOST_BYTES, encode_report, encode_report_json, encode_snapshot
+from fleet_smi.wire.report import (
+    MAX_REPORT_BYTES,
+    encode_report,
+    encode_report_json,
+    encode_snapshot,
+)
 from tests.builders import NOON, gpu, snapshot
-from tests.delivery.hearing import hearing
+from tests.delivery.hearing import run_source
 from tests.machines import wait_until
 
 
@@ -31,12 +36,12 @@ def leave(folder: Path, name: str, body: bytes, written_at: float = NOON) -> Pat
 
 
 def look(folder: Path, *, now: float = NOON) -> Sequence[Delivery]:
-    return asyncio.run(FilesSource(str(folder), clock=lambda: now).look())
+    return asyncio.run(FilesSource(str(folder), clock=lambda: now).poll())
 
 
 def failure(delivery: Delivery) -> DeliveryError:
-    assert isinstance(delivery.what, DeliveryError)
-    return delivery.what
+    assert isinstance(delivery.result, DeliveryError)
+    return delivery.result
 
 
 def test_every_file_is_a_node_and_nothing_else_is(tmp_path: Path) -> None:
@@ -45,7 +50,7 @@ def test_every_file_is_a_node_and_nothing_else_is(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("not a report")
     (tmp_path / ".gpu03.fsmi").write_bytes(report())
     assert [each.target for each in look(tmp_path)] == ["gpu01", "gpu02"]
-    assert all(isinstance(each.what, Snapshot) for each in look(tmp_path))
+    assert all(isinstance(each.result, Snapshot) for each in look(tmp_path))
 
 
 def test_how_old_it_is_is_when_it_was_taken_and_when_it_was_written(tmp_path: Path) -> None:
@@ -66,7 +71,7 @@ def test_a_file_dated_far_ahead_has_no_age_and_its_gpus_are_not_free(tmp_path: P
     leave(tmp_path, "gpu01", report(taken_at=NOON), written_at=NOON + 7200)
     source = FilesSource(str(tmp_path), clock=lambda: NOON)
     for _ in range(2):
-        (delivery,) = asyncio.run(source.look())
+        (delivery,) = asyncio.run(source.poll())
         words = "gpu01: is dated 2 h from now: its age is unknown until it changes"
         assert str(failure(delivery)) == words
 
@@ -74,10 +79,10 @@ def test_a_file_dated_far_ahead_has_no_age_and_its_gpus_are_not_free(tmp_path: P
 def test_a_file_dated_far_ahead_is_believed_once_it_is_seen_to_change(tmp_path: Path) -> None:
     source = FilesSource(str(tmp_path), interval_seconds=0.01, clock=lambda: NOON)
     leave(tmp_path, "gpu01", report(1, taken_at=NOON), written_at=NOON + 7200)
-    with hearing(source) as heard:
-        heard.error()
+    with run_source(source) as heard:
+        heard.wait_for_error()
         leave(tmp_path, "gpu01", report(2, taken_at=NOON), written_at=NOON + 7260)
-        heard.sequence(2)
+        heard.wait_for_sequence(2)
     assert heard.deliveries[-1].age_seconds == 0.0
 
 
@@ -87,21 +92,21 @@ def test_a_file_server_whose_clock_is_behind_ages_only_what_was_there_at_the_sta
     now = NOON
     source = FilesSource(str(tmp_path), interval_seconds=0.01, clock=lambda: now)
     leave(tmp_path, "gpu01", report(1, taken_at=NOON), written_at=NOON - 3600)
-    with hearing(source) as heard:
-        heard.sequence(1)
+    with run_source(source) as heard:
+        heard.wait_for_sequence(1)
         leave(tmp_path, "gpu01", report(2, taken_at=NOON), written_at=NOON - 3599)
-        heard.sequence(2)
+        heard.wait_for_sequence(2)
     assert [each.age_seconds for each in heard.deliveries] == [3600.0, 0.0]
 
 
 def test_a_file_that_has_not_changed_is_told_once(tmp_path: Path) -> None:
     leave(tmp_path, "gpu01", report(1))
-    with hearing(FilesSource(str(tmp_path), interval_seconds=0.01)) as heard:
-        heard.sequence(1)
+    with run_source(FilesSource(str(tmp_path), interval_seconds=0.01)) as heard:
+        heard.wait_for_sequence(1)
         leave(tmp_path, "gpu02", report(5))
-        heard.sequence(5)
+        heard.wait_for_sequence(5)
         leave(tmp_path, "gpu02", report(6))
-        heard.sequence(6)
+        heard.wait_for_sequence(6)
     assert [each.sequence for each in heard.snapshots] == [1, 5, 6]
 
 
@@ -110,16 +115,16 @@ def test_a_report_is_whole_so_a_gpu_that_it_lacks_is_missing_at_once(tmp_path: P
     for cards in ((gpu(0), gpu(1)), (gpu(0),)):
         sent = encode_report([encode_snapshot(snapshot(*cards))], NOON)
         leave(tmp_path, "gpu01", sent, written_at=NOON - len(cards))
-        (delivery,) = asyncio.run(source.look())
-        assert isinstance(delivery.what, Snapshot)
-        assert len(delivery.what.gpus) == len(cards)
+        (delivery,) = asyncio.run(source.poll())
+        assert isinstance(delivery.result, Snapshot)
+        assert len(delivery.result.gpus) == len(cards)
 
 
 def test_a_node_that_tells_no_pace_is_old_after_a_quarter_of_an_hour(tmp_path: Path) -> None:
     leave(tmp_path, "gpu01", report(interval_seconds=None))
     (delivery,) = look(tmp_path)
-    assert isinstance(delivery.what, Snapshot)
-    assert delivery.what.interval_seconds == 300.0
+    assert isinstance(delivery.result, Snapshot)
+    assert delivery.result.interval_seconds == 300.0
 
 
 def test_what_is_no_plain_file_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
@@ -127,7 +132,7 @@ def test_what_is_no_plain_file_is_neither_followed_nor_waited_for(tmp_path: Path
     os.mkfifo(tmp_path / "pipe.fsmi")
     (tmp_path / "folder.fsmi").mkdir()
     leave(tmp_path, "right", report())
-    found = {each.target: each.what for each in look(tmp_path)}
+    found = {each.target: each.result for each in look(tmp_path)}
     assert {name for name, what in found.items() if isinstance(what, Refused)} == {
         "link",
         "pipe",
@@ -142,7 +147,7 @@ def test_what_is_no_plain_file_is_neither_followed_nor_waited_for(tmp_path: Path
         (b"", "is empty"),
         (report()[:-9], "not a report"),
         (b"\xff" * 20, "not a report"),
-        (b"x" * (MOST_BYTES + 1), "is larger than 8 MiB"),
+        (b"x" * (MAX_REPORT_BYTES + 1), "is larger than 8 MiB"),
     ],
     ids=["empty", "half-written", "garbage", "huge"],
 )
@@ -155,7 +160,7 @@ def test_what_is_no_report_is_told_of_its_node_and_hides_no_other(
     assert isinstance(failure(bad), Undecodable)
     assert str(failure(bad)).startswith("bad: ")
     assert words in str(failure(bad))
-    assert isinstance(good.what, Snapshot)
+    assert isinstance(good.result, Snapshot)
 
 
 def test_a_folder_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
@@ -163,19 +168,19 @@ def test_a_folder_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
     words = f"{gone}: the folder cannot be read: No such file or directory"
     with pytest.raises(Unreachable, match=words):
         look(gone)
-    with hearing(FilesSource(str(gone), interval_seconds=0.01)) as heard:
-        assert isinstance(heard.error(), Unreachable)
-        assert str(heard.error()) == words
+    with run_source(FilesSource(str(gone), interval_seconds=0.01)) as heard:
+        assert isinstance(heard.wait_for_error(), Unreachable)
+        assert str(heard.wait_for_error()) == words
 
 
 def test_a_folder_that_comes_back_is_read_again_and_its_failure_taken_back(tmp_path: Path) -> None:
     folder = tmp_path / "nfs"
-    with hearing(FilesSource(str(folder), interval_seconds=0.01)) as heard:
-        heard.error()
+    with run_source(FilesSource(str(folder), interval_seconds=0.01)) as heard:
+        heard.wait_for_error()
         folder.mkdir()
-        wait_until(lambda: "no node has left a file there" in str(heard.error()))
+        wait_until(lambda: "no node has left a file there" in str(heard.wait_for_error()))
         leave(folder, "gpu01", report(1))
-        heard.sequence(1)
-    back = next(each for each in heard.deliveries if each.what is None)
+        heard.wait_for_sequence(1)
+    back = next(each for each in heard.deliveries if each.result is None)
     assert back.target == str(folder)
     assert [each.name for each in heard.fleet().view(NOON).nodes] == ["gpu01"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.errors import CutOff, DeliveryError, Empty, Unreachable
+from fleet_smi.errors import DeliveryError, EmptyReport, TruncatedReport, Unreachable
 from fleet_smi.hub.delivery import Delivery
 from fleet_smi.hub.polled import PolledFleet
 from fleet_smi.hub.sources.files import FilesSource
@@ -17,8 +17,8 @@ from fleet_smi.model.snapshot import Fault, Gpu, Snapshot
 from fleet_smi.model.thresholds import Thresholds
 from fleet_smi.wire.dialects.gpustat import node_json
 from tests.builders import NOON, gpu, snapshot
-from tests.delivery.hearing import hearing
-from tests.seed_samples import sample_folder
+from tests.delivery.hearing import run_source
+from tests.seed_samples import seed_sample_path
 
 TEXT = (
     "cml10                       Sun Nov 15 19:30:14 2026  550.90.07\n"
@@ -44,7 +44,7 @@ def write(path: Path, text: str | bytes, at: float = NOON) -> None:
 
 
 def look(path: Path | str, now: float = NOON) -> Sequence[Delivery]:
-    return asyncio.run(FilesSource(str(path), clock=lambda: now).look())
+    return asyncio.run(FilesSource(str(path), clock=lambda: now).poll())
 
 
 def fleet_of(path: Path | str, clock: Clock) -> PolledFleet:
@@ -60,7 +60,7 @@ def test_files_of_reports_text_and_json_lie_side_by_side(tmp_path: Path) -> None
     write(tmp_path / "cml10", TEXT)
     write(tmp_path / "cml11.json", node_json(snapshot(gpu()), "2026-11-15T19:30:14"))
     write(tmp_path / "cml12.txt", TEXT)
-    found = {each.target: each.what for each in look(tmp_path)}
+    found = {each.target: each.result for each in look(tmp_path)}
     assert {name: what.node_id for name, what in found.items() if isinstance(what, Snapshot)} == {
         name: f"gpustat-{name}" for name in ("cml10", "cml11", "cml12")
     }
@@ -100,16 +100,16 @@ def test_a_name_that_is_no_text_does_no_harm(tmp_path: Path) -> None:
     write(tmp_path / os.fsdecode(b"c\xffml\n10"), TEXT)
     (delivery,) = look(tmp_path)
     assert delivery.target == "c ml 10"
-    assert isinstance(delivery.what, Snapshot)
+    assert isinstance(delivery.result, Snapshot)
 
 
 @pytest.mark.parametrize(
     "body, kind, words",
     [
-        ("", Empty, "cml14: is empty"),
-        (TEXT[:150], CutOff, "cml14: breaks off"),
-        ('{"hostname": "cml14", "gpus": [', CutOff, "cml14: it breaks off"),
-        ("[0] A100 | \x1b[0;", CutOff, "half an escape code"),
+        ("", EmptyReport, "cml14: is empty"),
+        (TEXT[:150], TruncatedReport, "cml14: breaks off"),
+        ('{"hostname": "cml14", "gpus": [', TruncatedReport, "cml14: it breaks off"),
+        ("[0] A100 | \x1b[0;", TruncatedReport, "half an escape code"),
     ],
     ids=["empty", "text", "json", "escape"],
 )
@@ -119,10 +119,10 @@ def test_an_empty_or_truncated_file_is_named_and_hides_no_other(
     write(tmp_path / "cml10", TEXT)
     write(tmp_path / "cml14", body)
     good, bad = look(tmp_path)
-    assert isinstance(good.what, Snapshot)
-    assert type(bad.what) is kind
-    assert words in str(bad.what)
-    view = fleet_of(tmp_path, Clock()).look()
+    assert isinstance(good.result, Snapshot)
+    assert type(bad.result) is kind
+    assert words in str(bad.result)
+    view = fleet_of(tmp_path, Clock()).view()
     assert [each.name for each in view.nodes] == ["cml10", "cml14"]
     assert node(view, "cml14").silent
 
@@ -131,11 +131,11 @@ def test_a_dead_hosts_last_file_looks_dead(tmp_path: Path) -> None:
     clock = Clock()
     write(tmp_path / "cml10", TEXT)
     fleet = fleet_of(tmp_path, clock)
-    assert node(fleet.look(), "cml10").silent is False
+    assert node(fleet.view(), "cml10").silent is False
     clock.now += 179.0
-    assert node(fleet.look(), "cml10").silent is False
+    assert node(fleet.view(), "cml10").silent is False
     clock.now += 2.0
-    old = node(fleet.look(), "cml10")
+    old = node(fleet.view(), "cml10")
     assert old.silent
     assert old.age_seconds == pytest.approx(181.0)
     assert {each.verdict.state for each in old.gpus} == {"unknown"}
@@ -145,7 +145,7 @@ def test_age_is_by_when_it_was_written_whatever_date_it_says(tmp_path: Path) -> 
     write(tmp_path / "cml10", TEXT.replace("2026", "1999"), at=NOON - 50)
     (delivery,) = look(tmp_path)
     assert delivery.age_seconds == pytest.approx(50.0)
-    (seen,) = fleet_of(tmp_path, Clock()).look().nodes
+    (seen,) = fleet_of(tmp_path, Clock()).view().nodes
     assert (seen.clock_skew_seconds, seen.interval_seconds) == (None, 60.0)
 
 
@@ -153,31 +153,31 @@ def test_a_file_that_is_just_being_written_is_no_flash_of_garbage(tmp_path: Path
     clock = Clock()
     write(tmp_path / "cml10", TEXT)
     fleet = fleet_of(tmp_path, clock)
-    fleet.look()
+    fleet.view()
     for half in ("", TEXT[:100], TEXT[:180]):
         clock.now += 3.0
         write(tmp_path / "cml10", half, at=clock.now)
-        seen = node(fleet.look(), "cml10")
+        seen = node(fleet.view(), "cml10")
         assert (len(seen.gpus), seen.trouble, seen.silent) == (2, None, False)
     clock.now += 3.0
     write(tmp_path / "cml10", TEXT.replace("97 %", "12 %"), at=clock.now)
-    assert node(fleet.look(), "cml10").gpus[1].busy_percent == 12
+    assert node(fleet.view(), "cml10").gpus[1].busy_percent == 12
 
 
 def test_a_file_that_stays_half_is_told_and_the_last_good_one_is_kept(tmp_path: Path) -> None:
     clock = Clock()
     write(tmp_path / "cml10", TEXT)
     fleet = fleet_of(tmp_path, clock)
-    fleet.look()
+    fleet.view()
     write(tmp_path / "cml10", "", at=clock.now)
-    assert node(fleet.look(), "cml10").trouble is None
+    assert node(fleet.view(), "cml10").trouble is None
     clock.now += 11.0
-    seen = node(fleet.look(), "cml10")
+    seen = node(fleet.view(), "cml10")
     assert seen.trouble is not None
     assert "is empty" in seen.trouble
     assert [each.verdict.state for each in seen.gpus] == ["free", "busy"]
     write(tmp_path / "cml10", TEXT, at=clock.now)
-    assert node(fleet.look(), "cml10").trouble is None
+    assert node(fleet.view(), "cml10").trouble is None
 
 
 FOUR = TEXT + TEXT.partition("\n")[2].replace("[0]", "[2]").replace("[1]", "[3]")
@@ -187,27 +187,27 @@ def test_a_text_cut_at_the_end_of_a_line_breaks_no_gpu(tmp_path: Path) -> None:
     clock = Clock()
     write(tmp_path / "cml10", FOUR)
     fleet = fleet_of(tmp_path, clock)
-    fleet.look()
+    fleet.view()
     for lines in (2, 4):
         clock.now += 3.0
         write(tmp_path / "cml10", "".join(FOUR.splitlines(keepends=True)[:lines]), at=clock.now)
-        seen = node(fleet.look(), "cml10")
+        seen = node(fleet.view(), "cml10")
         assert [each.fault for each in seen.gpus] == [None] * 4
     clock.now += 3.0
     write(tmp_path / "cml10", FOUR.replace("97 %", "12 %"), at=clock.now)
-    assert node(fleet.look(), "cml10").gpus[3].busy_percent == 12
+    assert node(fleet.view(), "cml10").gpus[3].busy_percent == 12
 
 
 def test_a_gpu_that_stays_away_from_a_text_is_missing_after_a_while(tmp_path: Path) -> None:
     clock = Clock()
     write(tmp_path / "cml10", FOUR)
     fleet = fleet_of(tmp_path, clock)
-    fleet.look()
+    fleet.view()
     write(tmp_path / "cml10", TEXT, at=clock.now + 1)
     clock.now += 5.0
-    assert {each.fault for each in node(fleet.look(), "cml10").gpus} == {None}
+    assert {each.fault for each in node(fleet.view(), "cml10").gpus} == {None}
     clock.now += 11.0
-    states = [each.verdict.state for each in node(fleet.look(), "cml10").gpus]
+    states = [each.verdict.state for each in node(fleet.view(), "cml10").gpus]
     assert states == ["free", "busy", "broken", "broken"]
 
 
@@ -215,10 +215,10 @@ def test_a_gpu_that_is_gone_from_between_others_is_missing_at_once(tmp_path: Pat
     clock = Clock()
     write(tmp_path / "cml10", FOUR)
     fleet = fleet_of(tmp_path, clock)
-    fleet.look()
+    fleet.view()
     clock.now += 1.0
     write(tmp_path / "cml10", FOUR.replace("[1] NVIDIA", "# NVIDIA"), at=clock.now)
-    assert node(fleet.look(), "cml10").gpus[1].verdict.state == "broken"
+    assert node(fleet.view(), "cml10").gpus[1].verdict.state == "broken"
 
 
 def document(*cards: Gpu) -> bytes:
@@ -230,7 +230,7 @@ def test_of_two_files_of_one_host_the_newest_is_read(tmp_path: Path) -> None:
     write(tmp_path / "vm", TEXT, at=NOON - 30)
     write(tmp_path / "vm.json", document(gpu(0)), at=NOON - 10)
     fleet = fleet_of(tmp_path, clock)
-    assert [each.uuid for each in node(fleet.look(), "vm").gpus] == [gpu(0).uuid]
+    assert [each.uuid for each in node(fleet.view(), "vm").gpus] == [gpu(0).uuid]
     (delivery,) = look(tmp_path)
     assert delivery.age_seconds == pytest.approx(10.0)
     write(tmp_path / "vm", TEXT, at=NOON - 5)
@@ -242,17 +242,17 @@ def test_a_folder_beside_a_hosts_file_does_not_hide_it(tmp_path: Path) -> None:
     write(tmp_path / "vm.json", document(gpu(0)), at=NOON - 10)
     (tmp_path / "vm").mkdir()
     (delivery,) = look(tmp_path)
-    assert isinstance(delivery.what, Snapshot)
+    assert isinstance(delivery.result, Snapshot)
 
 
 def test_a_host_that_goes_from_text_to_json_keeps_its_gpus(tmp_path: Path) -> None:
     clock = Clock()
     write(tmp_path / "vm", TEXT)
     fleet = fleet_of(tmp_path, clock)
-    fleet.look()
+    fleet.view()
     clock.now += 60.0
     write(tmp_path / "vm.json", document(gpu(0), gpu(1)), at=clock.now)
-    seen = node(fleet.look(), "vm")
+    seen = node(fleet.view(), "vm")
     assert [each.uuid for each in seen.gpus] == [gpu(0).uuid, gpu(1).uuid]
     assert [each.fault for each in seen.gpus] == [None, None]
 
@@ -261,22 +261,22 @@ def test_a_gpu_that_json_tells_as_lost_is_one_gpu(tmp_path: Path) -> None:
     clock = Clock()
     write(tmp_path / "vm.json", document(gpu(0), gpu(1)))
     fleet = fleet_of(tmp_path, clock)
-    fleet.look()
+    fleet.view()
     clock.now += 60.0
     lost = replace(gpu(1), fault=Fault(kind="lost", detail="GPU is lost"))
     write(tmp_path / "vm.json", document(gpu(0), lost), at=clock.now)
-    kinds = [each.fault and each.fault.kind for each in node(fleet.look(), "vm").gpus]
+    kinds = [each.fault and each.fault.kind for each in node(fleet.view(), "vm").gpus]
     assert kinds == [None, "lost"]
 
 
 def test_a_hub_takes_each_minutes_file_once(tmp_path: Path) -> None:
     write(tmp_path / "cml10", TEXT)
-    with hearing(FilesSource(str(tmp_path), interval_seconds=0.01, patience_seconds=0.0)) as heard:
-        heard.sequence(0)
+    with run_source(FilesSource(str(tmp_path), interval_seconds=0.01, grace_seconds=0.0)) as heard:
+        heard.wait_for_sequence(0)
         write(tmp_path / "cml10", "")
-        assert isinstance(heard.error(), Empty)
+        assert isinstance(heard.wait_for_error(), EmptyReport)
         write(tmp_path / "cml10", TEXT, at=NOON + 60)
-        heard.sequence(0, times=2)
+        heard.wait_for_sequence(0, times=2)
     assert len(heard.snapshots) == 2
     assert heard.snapshots[0].taken_at < heard.snapshots[1].taken_at
 
@@ -284,15 +284,15 @@ def test_a_hub_takes_each_minutes_file_once(tmp_path: Path) -> None:
 def test_what_gpustat_web_serves_is_a_node_for_each_of_its_hosts(tmp_path: Path) -> None:
     text = TEXT.replace("cml10", "gpu01") + TEXT.replace("cml10", "gpu02") + "(gpu03) Timeout\n"
     write(tmp_path / "gpustat.txt", text)
-    found = {each.target: each.what for each in look(tmp_path)}
+    found = {each.target: each.result for each in look(tmp_path)}
     assert set(found) == {"gpu01", "gpu02", "gpu03"}
     assert isinstance(found["gpu03"], Unreachable)
 
 
 def test_the_blogs_own_folder_shows_every_host_and_what_ails_it(tmp_path: Path) -> None:
-    for path in sample_folder("nfs-status-gpu").iterdir():
+    for path in seed_sample_path("nfs-status-gpu").iterdir():
         write(tmp_path / path.name, path.read_bytes())
-    view = fleet_of(f"{tmp_path}/cml*", Clock()).look()
+    view = fleet_of(f"{tmp_path}/cml*", Clock()).view()
     assert [each.name for each in view.nodes] == ["cml10", "cml11", "cml14", "cml16", "cml19"]
     assert view.summary.nodes_reporting == 3
     assert {each.name: each.trouble for each in view.nodes if each.trouble}.keys() == {

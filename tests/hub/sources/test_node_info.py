@@ -12,11 +12,11 @@ import pytest
 
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.hub.delivery import Delivery
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.hub.sources.node_info import NodeInfoSource
 from fleet_smi.model.snapshot import Snapshot
-from tests.hub.accounts import Clock
-from tests.hub.servers import Says, Silent
+from tests.hub.accounts import ManualClock
+from tests.hub.servers import OneResponseServer, SilentServer
 
 CARD = {"index": 0, "name": "T4", "temp": 30, "tot_mem": 100, "use_mem": 1, "utilize": 0}
 
@@ -73,36 +73,36 @@ def node() -> Iterator[Node]:
 
 
 def look(source: NodeInfoSource) -> Delivery:
-    (delivery,) = asyncio.run(source.look())
+    (delivery,) = asyncio.run(source.poll())
     return delivery
 
 
-def asking(node: Node, clock: Clock) -> NodeInfoSource:
+def asking(node: Node, clock: ManualClock) -> NodeInfoSource:
     return NodeInfoSource([node.target], password="sesame", clock=clock)
 
 
-def heard(fleet: Fleet, delivery: Delivery, now: float) -> None:
+def heard(fleet: FleetState, delivery: Delivery, now: float) -> None:
     via = Via(delivery.source, delivery.target)
-    if isinstance(delivery.what, DeliveryError):
-        fleet.failed(via, delivery.what.words, now)
-    elif delivery.what is not None:
-        fleet.apply(delivery.what, now - delivery.age_seconds, via)
+    if isinstance(delivery.result, DeliveryError):
+        fleet.record_failure(via, delivery.result.message, now)
+    elif delivery.result is not None:
+        fleet.apply(delivery.result, now - delivery.age_seconds, via)
 
 
 def test_the_right_password_is_shown(node: Node) -> None:
     delivery = look(NodeInfoSource([node.target], password="sesame"))
-    assert isinstance(delivery.what, Snapshot)
-    assert delivery.what.name == "gpu01"
+    assert isinstance(delivery.result, Snapshot)
+    assert delivery.result.name == "gpu01"
 
 
 def test_a_wrong_password_is_told_plainly_though_the_node_says_not_found(node: Node) -> None:
     delivery = look(NodeInfoSource([node.target], password="8888"))
-    assert isinstance(delivery.what, Refused)
-    assert delivery.what.words.startswith("refused the password: give the hub")
+    assert isinstance(delivery.result, Refused)
+    assert delivery.result.message.startswith("refused the password: give the hub")
 
 
 def test_a_node_that_answers_but_has_stopped_to_look_is_stale(node: Node) -> None:
-    clock, fleet = Clock(), Fleet()
+    clock, fleet = ManualClock(), FleetState()
     source, began = asking(node, clock), clock()
     for _ in range(10):
         heard(fleet, look(source), clock())
@@ -114,7 +114,7 @@ def test_a_node_that_answers_but_has_stopped_to_look_is_stale(node: Node) -> Non
 
 
 def test_a_node_that_looks_again_is_live_whatever_its_clock_says(node: Node) -> None:
-    clock, fleet = Clock(), Fleet()
+    clock, fleet = ManualClock(), FleetState()
     source = asking(node, clock)
     for stamp in ("2031-01-01T00:00:00", "2020-01-01T00:00:00", "1999-12-31T23:59:59.5"):
         node.last_update = stamp
@@ -127,7 +127,7 @@ def test_a_node_that_looks_again_is_live_whatever_its_clock_says(node: Node) -> 
 
 
 def test_a_null_last_update_and_then_silence_stops_nothing(node: Node) -> None:
-    clock, fleet = Clock(), Fleet()
+    clock, fleet = ManualClock(), FleetState()
     source = asking(node, clock)
     node.last_update = None
     heard(fleet, look(source), clock())
@@ -144,7 +144,7 @@ def test_a_null_last_update_and_then_silence_stops_nothing(node: Node) -> None:
 
 
 def test_being_asked_more_often_than_it_looks_makes_no_node_silent(node: Node) -> None:
-    clock, fleet = Clock(), Fleet()
+    clock, fleet = ManualClock(), FleetState()
     source = NodeInfoSource([node.target], password="sesame", interval_seconds=0.5, clock=clock)
     heard(fleet, look(source), clock())
     assert not fleet.view(clock() + 8).nodes[0].silent
@@ -152,35 +152,35 @@ def test_being_asked_more_often_than_it_looks_makes_no_node_silent(node: Node) -
 
 def test_a_black_hole_delays_no_other(node: Node) -> None:
     with ExitStack() as stack:
-        hung = Silent()
+        hung = SilentServer()
         stack.callback(hung.close)
         targets = [f"127.0.0.1:{hung.port}", node.target]
         source = NodeInfoSource(targets, password="sesame", timeout_seconds=0.3)
         began = time.monotonic()
-        dead, alive = asyncio.run(source.look())
+        dead, alive = asyncio.run(source.poll())
     assert time.monotonic() - began < 5
-    assert isinstance(dead.what, Unreachable)
-    assert isinstance(alive.what, Snapshot)
+    assert isinstance(dead.result, Unreachable)
+    assert isinstance(alive.result, Snapshot)
 
 
 def test_the_password_is_not_sent_to_where_a_node_points(node: Node) -> None:
     words = f"HTTP/1.1 307 x\r\nLocation: http://{node.target}/\r\nContent-Length: 0\r\n\r\n"
-    astray = Says(words.encode())
+    astray = OneResponseServer(words.encode())
     try:
         delivery = look(NodeInfoSource([f"127.0.0.1:{astray.port}"], password="sesame"))
     finally:
         astray.close()
-    assert isinstance(delivery.what, Undecodable)
-    assert "status 307" in str(delivery.what)
+    assert isinstance(delivery.result, Undecodable)
+    assert "status 307" in str(delivery.result)
 
 
 def test_the_time_of_a_sample_is_when_it_was_first_heard(node: Node) -> None:
-    clock = Clock()
+    clock = ManualClock()
     source = asking(node, clock)
     first = look(source)
     clock.now += 3.0
     second = look(source)
-    assert isinstance(first.what, Snapshot)
-    assert isinstance(second.what, Snapshot)
-    assert first.what.taken_at == second.what.taken_at == clock() - 3.0
+    assert isinstance(first.result, Snapshot)
+    assert isinstance(second.result, Snapshot)
+    assert first.result.taken_at == second.result.taken_at == clock() - 3.0
     assert (first.age_seconds, second.age_seconds) == (0.0, 3.0)

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.hub.sources.nvgpu import NvgpuSource
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import NOON
-from tests.delivery.talker import Talker
-from tests.hub.servers import Says, Silent
+from tests.delivery.talker import FixedResponseServer
+from tests.hub.servers import OneResponseServer, SilentServer
 
 IDLE = {"type": "NVIDIA T4", "is_available": True, "pids": "", "users": "", "utilization": 0}
 
@@ -27,19 +27,19 @@ def stack() -> Iterator[ExitStack]:
 
 def agent(stack: ExitStack, hostname: str = "gpu01") -> str:
     """The address of an agent with one idle GPU."""
-    talker = Talker(0, msgspec.json.encode({"hostname": hostname, "gpus": [IDLE]}))
+    talker = FixedResponseServer(0, msgspec.json.encode({"hostname": hostname, "gpus": [IDLE]}))
     stack.callback(talker.close)
     return f"127.0.0.1:{talker.port}"
 
 
 def says(stack: ExitStack, words: bytes) -> str:
-    server = Says(words)
+    server = OneResponseServer(words)
     stack.callback(server.close)
     return f"127.0.0.1:{server.port}"
 
 
 def asked(source: NvgpuSource) -> list[Snapshot | DeliveryError | None]:
-    return [each.what for each in asyncio.run(source.look())]
+    return [each.result for each in asyncio.run(source.poll())]
 
 
 def test_a_machine_is_heard_at_the_pace_at_which_it_is_asked(stack: ExitStack) -> None:
@@ -49,7 +49,7 @@ def test_a_machine_is_heard_at_the_pace_at_which_it_is_asked(stack: ExitStack) -
 
 
 def test_what_a_machine_said_is_stale_once_it_says_no_more(stack: ExitStack) -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     target = agent(stack)
     source = NvgpuSource([target], interval_seconds=5.0, clock=lambda: NOON)
     (node,) = asked(source)
@@ -60,7 +60,7 @@ def test_what_a_machine_said_is_stale_once_it_says_no_more(stack: ExitStack) -> 
 
 
 def test_a_dead_machine_delays_no_other(stack: ExitStack) -> None:
-    hung = Silent()
+    hung = SilentServer()
     stack.callback(hung.close)
     targets = [f"127.0.0.1:{hung.port}", agent(stack)]
     began = time.monotonic()

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from fleet_smi.errors import Unreachable
 from fleet_smi.hub.delivery import Delivery
-from fleet_smi.hub.sources.polling import _next, ask_all, keep_asking
+from fleet_smi.hub.sources.polling import _next, poll_all, poll_on_interval
 from tests.builders import snapshot
 
 
 def delivery(target: str) -> Delivery:
-    return Delivery(source="test", target=target, what=snapshot())
+    return Delivery(source="test", target=target, result=snapshot())
 
 
 def failure(target: str) -> Delivery:
-    return Delivery(source="test", target=target, what=Unreachable("away", target))
+    return Delivery(source="test", target=target, result=Unreachable("away", target))
 
 
 @given(
@@ -68,7 +68,7 @@ def test_one_that_hangs_delays_no_other() -> None:
             if len(seen) == 2:
                 enough.set()
 
-        asking = asyncio.ensure_future(keep_asking(["a", "hung", "b"], ask, deliver, 0.01))
+        asking = asyncio.ensure_future(poll_on_interval(["a", "hung", "b"], ask, deliver, 0.01))
         async with asyncio.timeout(5):
             await enough.wait()
         asking.cancel()
@@ -91,14 +91,14 @@ def test_a_target_that_fails_is_told_of_and_asked_again() -> None:
             if len(seen) == 3:
                 enough.set()
 
-        asking = asyncio.ensure_future(keep_asking(["a"], ask, deliver, 0.01))
+        asking = asyncio.ensure_future(poll_on_interval(["a"], ask, deliver, 0.01))
         async with asyncio.timeout(5):
             await enough.wait()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         return seen
 
-    assert [isinstance(each.what, Unreachable) for each in asyncio.run(scenario())] == [
+    assert [isinstance(each.result, Unreachable) for each in asyncio.run(scenario())] == [
         True,
         True,
         False,
@@ -114,6 +114,6 @@ def test_all_are_asked_at_once_and_answer_in_order() -> None:
             return delivery(target)
 
         async with asyncio.timeout(5):
-            return [each.target for each in await ask_all(["a", "b", "c"], ask)]
+            return [each.target for each in await poll_all(["a", "b", "c"], ask)]
 
     assert asyncio.run(scenario()) == ["a", "b", "c"]

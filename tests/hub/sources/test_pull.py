@@ -12,7 +12,7 @@ from fleet_smi.hub.sources.pull import PullSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.outlets.serve import ServeOutlet
 from tests.builders import gpu, snapshot
-from tests.hub.servers import Says, Silent
+from tests.hub.servers import OneResponseServer, SilentServer
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def asked(source: PullSource) -> dict[str, Snapshot | DeliveryError | None]:
-    return {each.target: each.what for each in asyncio.run(source.look())}
+    return {each.target: each.result for each in asyncio.run(source.poll())}
 
 
 def test_each_wrong_answer_has_its_own_error_and_its_nodes_name(stack: ExitStack) -> None:
@@ -33,7 +33,7 @@ def test_each_wrong_answer_has_its_own_error_and_its_nodes_name(stack: ExitStack
         "closed": b"",
         "endless": b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (9 << 20),
     }
-    servers = {name: Says(words) for name, words in said.items()}
+    servers = {name: OneResponseServer(words) for name, words in said.items()}
     for server in servers.values():
         stack.callback(server.close)
     source = PullSource([f"127.0.0.1:{each.port}" for each in servers.values()], timeout_seconds=5)
@@ -51,10 +51,10 @@ def test_each_wrong_answer_has_its_own_error_and_its_nodes_name(stack: ExitStack
 
 
 def test_one_that_never_answers_is_given_up_and_delays_no_other(stack: ExitStack) -> None:
-    hung, agent = Silent(), ServeOutlet("127.0.0.1", 0, token="t" * 40)
+    hung, agent = SilentServer(), ServeOutlet("127.0.0.1", 0, token="t" * 40)
     stack.callback(hung.close)
     stack.callback(agent.close)
-    agent.offer(snapshot(gpu(0)))
+    agent.publish(snapshot(gpu(0)))
     targets = [f"127.0.0.1:{hung.port}", f"127.0.0.1:{agent.port}"]
     began = time.monotonic()
     first, second = asked(PullSource(targets, token="t" * 40, timeout_seconds=0.3)).values()
@@ -65,7 +65,7 @@ def test_one_that_never_answers_is_given_up_and_delays_no_other(stack: ExitStack
 
 
 def test_many_are_asked_at_once(stack: ExitStack) -> None:
-    hung = [Silent() for _ in range(50)]
+    hung = [SilentServer() for _ in range(50)]
     for server in hung:
         stack.callback(server.close)
     began = time.monotonic()
@@ -77,9 +77,9 @@ def test_many_are_asked_at_once(stack: ExitStack) -> None:
 def test_the_token_goes_to_the_agent_and_no_proxy(
     stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent = Says(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n")
+    agent = OneResponseServer(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n")
     stack.callback(agent.close)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     (error,) = asked(PullSource([f"127.0.0.1:{agent.port}"], token="secret")).values()
     assert isinstance(error, Undecodable)
-    assert b"Authorization: Bearer secret" in agent.heard
+    assert b"Authorization: Bearer secret" in agent.request

@@ -18,16 +18,16 @@ def report(*sequences: int) -> Report:
 def delivered(*reports: Report) -> list[Delivery]:
     async def scenario() -> list[Delivery]:
         source, found = PushSource(), list[Delivery]()
-        assert not source.listens
+        assert not source.is_running
         source.receive(report(0))  # nobody is there to hear it
         running = asyncio.ensure_future(source.run(found.append))
         await asyncio.sleep(0)  # it listens from its first step on
         for each in reports:
             source.receive(each)
-        source.refuse("id-of-gpu01", Undecodable("not a report"))
+        source.reject("id-of-gpu01", Undecodable("not a report"))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert not source.listens
+        assert not source.is_running
         return found
 
     return asyncio.run(scenario())
@@ -35,20 +35,25 @@ def delivered(*reports: Report) -> list[Delivery]:
 
 def test_a_batch_is_handed_on_as_it_was_lived_each_with_its_age() -> None:
     *taken, failed = delivered(report(1, 2, 3), report(4))
-    assert [each.what.sequence for each in taken if isinstance(each.what, Snapshot)] == [1, 2, 3, 4]
+    assert [each.result.sequence for each in taken if isinstance(each.result, Snapshot)] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     assert [each.age_seconds for each in taken] == [9.0, 8.0, 7.0, 6.0]
     assert {each.target for each in taken} == {"id-of-gpu01"}
-    assert str(failed.what) == "id-of-gpu01: not a report"
+    assert str(failed.result) == "id-of-gpu01: not a report"
 
 
 def test_there_is_nobody_to_ask() -> None:
     source = PushSource()
-    assert asyncio.run(source.look()) == ()
+    assert asyncio.run(source.poll()) == ()
     assert source.targets == ()
 
 
 def test_a_node_that_does_not_tell_its_pace_falls_silent_all_the_same() -> None:
     untold = snapshot(gpu(0), interval_seconds=None)
     (taken, _) = delivered(Report(version=1, sent_at=NOON, snapshots=(untold,)))
-    assert isinstance(taken.what, Snapshot)
-    assert taken.what.interval_seconds == 300.0
+    assert isinstance(taken.result, Snapshot)
+    assert taken.result.interval_seconds == 300.0

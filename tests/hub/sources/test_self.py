@@ -9,7 +9,7 @@ from fleet_smi.errors import Unreachable
 from fleet_smi.hub.sources.self import SelfSource
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import gpu, snapshot
-from tests.delivery.hearing import hearing
+from tests.delivery.hearing import run_source
 from tests.machines import wait_until
 
 
@@ -20,8 +20,8 @@ def test_it_is_read_at_the_pace_that_is_told_to_it() -> None:
         paces.append(interval_seconds)
         return snapshot(gpu(0), sequence=len(paces))
 
-    with hearing(SelfSource(take, 0.01)) as heard:
-        heard.sequence(3)
+    with run_source(SelfSource(take, 0.01)) as heard:
+        heard.wait_for_sequence(3)
     assert set(paces) == {0.01}
     assert heard.deliveries[0].age_seconds == 0.0
 
@@ -34,19 +34,19 @@ def test_a_driver_that_hangs_is_told_and_never_asked_twice() -> None:
         let_go.wait(20)
         return snapshot(gpu(0), sequence=7)
 
-    with hearing(SelfSource(take, 0.01, timeout_seconds=0.05)) as heard:
-        assert isinstance(heard.error(), Unreachable)
+    with run_source(SelfSource(take, 0.01, timeout_seconds=0.05)) as heard:
+        assert isinstance(heard.wait_for_error(), Unreachable)
         wait_until(lambda: len(heard.deliveries) >= 3)
         assert len(begun) == 1
         let_go.set()
-        heard.sequence(7)
-    assert "could not be read in 0.05 s" in str(heard.error())
+        heard.wait_for_sequence(7)
+    assert "could not be read in 0.05 s" in str(heard.wait_for_error())
 
 
 def test_one_look_leaves_no_thread() -> None:
     before = threading.active_count()
-    (delivery,) = asyncio.run(SelfSource(lambda _: snapshot(gpu(0))).look())
-    assert isinstance(delivery.what, Snapshot)
+    (delivery,) = asyncio.run(SelfSource(lambda _: snapshot(gpu(0))).poll())
+    assert isinstance(delivery.result, Snapshot)
     assert threading.active_count() == before
 
 
@@ -55,4 +55,4 @@ def test_a_bug_in_reading_is_no_failure_of_the_machine() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(SelfSource(take).look())
+        asyncio.run(SelfSource(take).poll())

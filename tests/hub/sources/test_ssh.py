@@ -19,14 +19,14 @@ from fleet_smi.errors import (
     Refused,
     Undecodable,
     Unreachable,
+    UnsupportedVersion,
     UsageError,
-    WrongVersion,
 )
 from fleet_smi.hub.delivery import Delivery
 from fleet_smi.hub.sources.ssh import SshSource
 from fleet_smi.model.snapshot import Snapshot
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env
-from tests.machines import People, wait_until
+from tests.machines import UserProcesses, wait_until
 from tests.sshd import SshNetwork
 
 PLAIN = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
@@ -53,7 +53,7 @@ def hung(tmp_path: Path) -> Iterator[str]:
 
 def look(network: SshNetwork, *hosts: str, timeout_seconds: float = 10.0) -> list[Delivery]:
     source = SshSource(hosts, timeout_seconds=timeout_seconds, config=str(network.config))
-    return list(asyncio.run(source.look()))
+    return list(asyncio.run(source.poll()))
 
 
 def listen(
@@ -80,15 +80,15 @@ def listen(
 
 def only(deliveries: list[Delivery]) -> Snapshot:
     (delivery,) = deliveries
-    assert isinstance(delivery.what, Snapshot), delivery.what
-    return delivery.what
+    assert isinstance(delivery.result, Snapshot), delivery.result
+    return delivery.result
 
 
 def error(deliveries: list[Delivery]) -> DeliveryError:
     (delivery,) = deliveries
-    assert isinstance(delivery.what, DeliveryError), delivery.what
-    assert delivery.what.node == delivery.target
-    return delivery.what
+    assert isinstance(delivery.result, DeliveryError), delivery.result
+    assert delivery.result.node == delivery.target
+    return delivery.result
 
 
 def programs(runtime: Path) -> list[str]:
@@ -109,7 +109,7 @@ def descriptors() -> set[str]:
 
 
 def test_gpus_and_their_people_come_through_whole(
-    ssh_network: SshNetwork, sim_lib: Path, tmp_path: Path, people: People
+    ssh_network: SshNetwork, sim_lib: Path, tmp_path: Path, people: UserProcesses
 ) -> None:
     pids = [people.start("sleep", "600", user=user) for user in ("nobody", "games")]
     holders = [SimProcess(pid=pid, memory=GIB, sm=40) for pid in pids]
@@ -117,7 +117,7 @@ def test_gpus_and_their_people_come_through_whole(
     Scenario(gpus=gpus).write(tmp_path / "scenario")
     env = scenario_env(sim_lib, tmp_path / "scenario")
     env = {**PLAIN, **env, "PATH": f"{sim_lib}:/usr/bin:/bin"}
-    ssh_network.name("gpu01", ssh_network.server(env=env))
+    ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
     found = only(look(ssh_network, "gpu01"))
     busy, idle = found.gpus
     assert (busy.memory_used_bytes, busy.busy_percent, idle.processes) == (3 * GIB, 80.0, ())
@@ -129,16 +129,16 @@ def test_gpus_and_their_people_come_through_whole(
 
 
 def test_a_jump_host_of_ssh_config_is_used(ssh_network: SshNetwork) -> None:
-    bastion = ssh_network.server()
-    ssh_network.name("bastion", bastion)
-    ssh_network.name("gpu01", ssh_network.server(env=PLAIN), "ProxyJump bastion")
+    bastion = ssh_network.start_server()
+    ssh_network.add_host("bastion", bastion)
+    ssh_network.add_host("gpu01", ssh_network.start_server(env=PLAIN), "ProxyJump bastion")
     assert only(look(ssh_network, "gpu01")).name == os.uname().nodename
     assert bastion.logins() == 1
 
 
 def test_a_changed_host_key_is_refused_and_says_what_to_do(ssh_network: SshNetwork) -> None:
-    server, former = ssh_network.server(), ssh_network.server()
-    ssh_network.name("gpu01", server, known=former.known_host("gpu01"))
+    server, former = ssh_network.start_server(), ssh_network.start_server()
+    ssh_network.add_host("gpu01", server, known_hosts_line=former.known_host("gpu01"))
     failure = error(look(ssh_network, "gpu01"))
     assert isinstance(failure, Refused)
     assert str(failure).startswith("gpu01: the host key of gpu01 has changed")
@@ -150,9 +150,9 @@ def test_a_changed_host_key_is_refused_and_says_what_to_do(ssh_network: SshNetwo
 def test_an_unknown_host_key_is_never_taken_whatever_ssh_config_says(
     ssh_network: SshNetwork, jump: bool
 ) -> None:
-    unknown = ssh_network.server()
-    ssh_network.name("new", unknown, "StrictHostKeyChecking no", known="")
-    ssh_network.name("behind", ssh_network.server(), "ProxyJump new")
+    unknown = ssh_network.start_server()
+    ssh_network.add_host("new", unknown, "StrictHostKeyChecking no", known_hosts_line="")
+    ssh_network.add_host("behind", ssh_network.start_server(), "ProxyJump new")
     before = ssh_network.known_hosts.read_text()
     failure = error(look(ssh_network, "behind" if jump else "new"))
     assert isinstance(failure, Refused)
@@ -162,15 +162,15 @@ def test_an_unknown_host_key_is_never_taken_whatever_ssh_config_says(
 
 
 def test_a_key_that_is_not_let_in_is_refused(ssh_network: SshNetwork) -> None:
-    ssh_network.name("gpu01", ssh_network.server("DenyUsers *"))
+    ssh_network.add_host("gpu01", ssh_network.start_server("DenyUsers *"))
     failure = error(look(ssh_network, "gpu01"))
     assert isinstance(failure, Refused)
     assert "permission denied" in str(failure)
 
 
 def test_a_host_that_is_not_there_is_unreachable(ssh_network: SshNetwork) -> None:
-    gone = ssh_network.server()
-    ssh_network.name("gpu01", gone)
+    gone = ssh_network.start_server()
+    ssh_network.add_host("gpu01", gone)
     gone.stop()
     failure = error(look(ssh_network, "gpu01"))
     assert isinstance(failure, Unreachable)
@@ -178,15 +178,15 @@ def test_a_host_that_is_not_there_is_unreachable(ssh_network: SshNetwork) -> Non
 
 
 def test_a_host_with_a_port_needs_no_ssh_config(ssh_network: SshNetwork) -> None:
-    server = ssh_network.server(env=PLAIN)
-    ssh_network.name("gpu01", server, known=server.known_host())
+    server = ssh_network.start_server(env=PLAIN)
+    ssh_network.add_host("gpu01", server, known_hosts_line=server.known_host())
     assert only(look(ssh_network, f"127.0.0.1:{server.port}")).name == os.uname().nodename
 
 
 def test_a_hung_remote_command_is_bounded_and_leaves_no_program(
     ssh_network: SshNetwork, hung: str, runtime: Path
 ) -> None:
-    ssh_network.name("gpu01", ssh_network.server(f"ForceCommand {hung}"))
+    ssh_network.add_host("gpu01", ssh_network.start_server(f"ForceCommand {hung}"))
     began, before = time.monotonic(), descriptors()
     failure = error(look(ssh_network, "gpu01", timeout_seconds=1.5))
     assert isinstance(failure, Unreachable)
@@ -204,7 +204,7 @@ def test_a_driver_that_cannot_be_ended_is_told_of_its_node(
         (tmp_path / name).write_text(f"#!/bin/sh\n{hung}\n")
         (tmp_path / name).chmod(0o755)
     env = {**PLAIN, "PATH": f"{tmp_path}:/usr/bin:/bin"}
-    ssh_network.name("gpu01", ssh_network.server(env=env))
+    ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
     found = only(look(ssh_network, "gpu01", timeout_seconds=2.0))
     run = next(run for run in found.runs if run.name == "nvidia_smi")
     assert (run.outcome, run.fault) == ("failed", "not_answering")
@@ -221,7 +221,7 @@ def test_a_driver_that_cannot_be_ended_is_told_of_its_node(
 def test_what_is_no_report_has_its_own_error(
     ssh_network: SshNetwork, command: str, kind: type[DeliveryError], words: str
 ) -> None:
-    ssh_network.name("gpu01", ssh_network.server(f"ForceCommand {command}"))
+    ssh_network.add_host("gpu01", ssh_network.start_server(f"ForceCommand {command}"))
     before = descriptors()
     failure = error(look(ssh_network, "gpu01"))
     assert type(failure) is kind
@@ -231,14 +231,14 @@ def test_what_is_no_report_has_its_own_error(
 
 def test_what_a_login_prints_is_not_in_the_way(ssh_network: SshNetwork) -> None:
     noisy = 'ForceCommand printf "Welcome to gpu01\\nno newline here"; exec sh'
-    ssh_network.name("gpu01", ssh_network.server(noisy, env=PLAIN))
+    ssh_network.add_host("gpu01", ssh_network.start_server(noisy, env=PLAIN))
     assert only(look(ssh_network, "gpu01")).name == os.uname().nodename
 
 
 def test_a_fleet_smi_on_the_node_is_asked_itself(ssh_network: SshNetwork) -> None:
     env = {**PLAIN, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
-    ssh_network.name("gpu01", ssh_network.server(env=env))
-    ssh_network.name("gpu02", ssh_network.server(env=PLAIN))
+    ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
+    ssh_network.add_host("gpu02", ssh_network.start_server(env=PLAIN))
     installed, plain = (only(look(ssh_network, host)) for host in ("gpu01", "gpu02"))
     assert (installed.agent_version, plain.agent_version) == (__version__, None)
     assert installed.node_id == plain.node_id
@@ -250,17 +250,17 @@ def test_a_report_of_a_later_fleet_smi_has_its_own_error(
     (tmp_path / "fleet-smi").write_text('#!/bin/sh\necho \'{"version":99,"snapshots":[]}\'\n')
     (tmp_path / "fleet-smi").chmod(0o755)
     env = {**PLAIN, "PATH": f"{tmp_path}:/usr/bin:/bin"}
-    ssh_network.name("gpu01", ssh_network.server(env=env))
-    assert isinstance(error(look(ssh_network, "gpu01")), WrongVersion)
+    ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
+    assert isinstance(error(look(ssh_network, "gpu01")), UnsupportedVersion)
 
 
 def test_fifty_hosts_are_asked_in_parallel_and_never_more_than_allowed_at_once(
     ssh_network: SshNetwork, runtime: Path
 ) -> None:
-    server = ssh_network.server(env=PLAIN)
+    server = ssh_network.start_server(env=PLAIN)
     hosts = [f"gpu{number:02}" for number in range(50)]
     for host in hosts:
-        ssh_network.name(host, server)
+        ssh_network.add_host(host, server)
     source = SshSource(hosts, concurrency=8, timeout_seconds=30, config=str(ssh_network.config))
     at_once: list[int] = []
 
@@ -271,13 +271,13 @@ def test_fifty_hosts_are_asked_in_parallel_and_never_more_than_allowed_at_once(
 
     async def scenario() -> list[Delivery]:
         watching = asyncio.create_task(watch())
-        deliveries = await source.look()
+        deliveries = await source.poll()
         watching.cancel()
         return list(deliveries)
 
     deliveries = asyncio.run(scenario())
     assert [delivery.target for delivery in deliveries] == hosts
-    assert all(isinstance(delivery.what, Snapshot) for delivery in deliveries)
+    assert all(isinstance(delivery.result, Snapshot) for delivery in deliveries)
     assert server.logins() == 50
     assert 1 < max(at_once) <= 8
 
@@ -285,9 +285,9 @@ def test_fifty_hosts_are_asked_in_parallel_and_never_more_than_allowed_at_once(
 def test_many_samples_go_over_one_connection_and_nothing_is_left(
     ssh_network: SshNetwork, runtime: Path
 ) -> None:
-    servers = [ssh_network.server(env=PLAIN) for _ in range(2)]
-    ssh_network.name("gpu00", servers[0])
-    ssh_network.name("gpu01", servers[1], "ProxyJump gpu00")
+    servers = [ssh_network.start_server(env=PLAIN) for _ in range(2)]
+    ssh_network.add_host("gpu00", servers[0])
+    ssh_network.add_host("gpu01", servers[1], "ProxyJump gpu00")
     source = SshSource(["gpu00", "gpu01"], interval_seconds=0.1, config=str(ssh_network.config))
     before, threads = descriptors(), threading.active_count()
 
@@ -299,7 +299,7 @@ def test_many_samples_go_over_one_connection_and_nothing_is_left(
         assert folder.stat().st_mode & 0o777 == 0o700
         assert sum("[mux]" in program for program in programs(runtime)) == 2
 
-    came = [delivery.what for delivery in listen(source, five_of_each, is_private_and_connected)]
+    came = [delivery.result for delivery in listen(source, five_of_each, is_private_and_connected)]
     assert all(isinstance(what, Snapshot) and what.interval_seconds == 0.1 for what in came)
     assert [server.logins() for server in servers] == [2, 1]  # its own, and as a jump host
     wait_until(lambda: programs(runtime) == [])
@@ -314,11 +314,11 @@ def test_a_folder_too_deep_for_a_socket_is_not_used(
     deep.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
     monkeypatch.setattr(tempfile, "tempdir", str(runtime))
-    server = ssh_network.server(env=PLAIN)
-    ssh_network.name("gpu01", server)
+    server = ssh_network.start_server(env=PLAIN)
+    ssh_network.add_host("gpu01", server)
     source = SshSource(["gpu01"], interval_seconds=0.1, config=str(ssh_network.config))
     came = listen(source, lambda came: len(came) >= 2)
-    assert all(isinstance(delivery.what, Snapshot) for delivery in came)
+    assert all(isinstance(delivery.result, Snapshot) for delivery in came)
     assert server.logins() == 1
     assert list(deep.iterdir()) == []
 
@@ -326,8 +326,8 @@ def test_a_folder_too_deep_for_a_socket_is_not_used(
 def test_a_hung_host_neither_delays_another_nor_outlives_a_cancel(
     ssh_network: SshNetwork, hung: str, runtime: Path
 ) -> None:
-    ssh_network.name("slow", ssh_network.server(f"ForceCommand {hung}"))
-    ssh_network.name("quick", ssh_network.server(env=PLAIN))
+    ssh_network.add_host("slow", ssh_network.start_server(f"ForceCommand {hung}"))
+    ssh_network.add_host("quick", ssh_network.start_server(env=PLAIN))
     source = SshSource(["slow", "quick"], interval_seconds=0.1, config=str(ssh_network.config))
     came = listen(source, lambda came: len(came) >= 4)
     assert {delivery.target for delivery in came} == {"quick"}
@@ -338,8 +338,8 @@ def test_after_a_timeout_the_next_sample_has_a_new_connection(
     ssh_network: SshNetwork, hung: str, tmp_path: Path
 ) -> None:
     well = tmp_path / "well"
-    server = ssh_network.server(f"ForceCommand [ -e {well} ] && exec sh; {hung}", env=PLAIN)
-    ssh_network.name("gpu01", server)
+    server = ssh_network.start_server(f"ForceCommand [ -e {well} ] && exec sh; {hung}", env=PLAIN)
+    ssh_network.add_host("gpu01", server)
     source = SshSource(
         ["gpu01"], interval_seconds=0.1, timeout_seconds=1, config=str(ssh_network.config)
     )
@@ -347,10 +347,10 @@ def test_after_a_timeout_the_next_sample_has_a_new_connection(
     def one_of_each_kind(came: list[Delivery]) -> bool:
         if came:
             well.touch()
-        return any(isinstance(delivery.what, Snapshot) for delivery in came)
+        return any(isinstance(delivery.result, Snapshot) for delivery in came)
 
     came = listen(source, one_of_each_kind)
-    assert isinstance(came[0].what, Unreachable)
+    assert isinstance(came[0].result, Unreachable)
     assert server.logins() == len(came)
 
 
@@ -367,7 +367,7 @@ def test_an_ssh_config_that_is_not_there_is_an_error() -> None:
 def test_without_ssh_on_this_machine_that_is_said(
     ssh_network: SshNetwork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    ssh_network.name("gpu01", ssh_network.server())
+    ssh_network.add_host("gpu01", ssh_network.start_server())
     monkeypatch.setenv("PATH", str(tmp_path))
     assert shutil.which("ssh") is None
     assert "install the OpenSSH client" in str(error(look(ssh_network, "gpu01")))

@@ -31,38 +31,38 @@ def ssh_config(network: SshNetwork, folder: Path, *servers: Sshd) -> str:
 
 def look(config: str, key: Path | None, *hosts: str) -> list[Delivery]:
     source = SshSource(hosts, config=config, key=None if key is None else str(key))
-    return list(asyncio.run(source.look()))
+    return list(asyncio.run(source.poll()))
 
 
 def test_the_key_of_the_settings_logs_in_where_the_user_s_own_does_not(
     ssh_network: SshNetwork, tmp_path: Path
 ) -> None:
-    server = ssh_network.server(env=PLAIN)
+    server = ssh_network.start_server(env=PLAIN)
     config, host = ssh_config(ssh_network, tmp_path, server), f"{USER}@127.0.0.1:{server.port}"
     (without,) = look(config, None, host)
     (with_key,) = look(config, ssh_network.key, host)
-    assert isinstance(without.what, Refused)
-    assert isinstance(with_key.what, Snapshot)
+    assert isinstance(without.result, Refused)
+    assert isinstance(with_key.result, Snapshot)
 
 
 def test_an_unknown_host_key_is_refused_with_a_key_of_ours_too(
     ssh_network: SshNetwork, tmp_path: Path
 ) -> None:
-    server = ssh_network.server(env=PLAIN)
+    server = ssh_network.start_server(env=PLAIN)
     config = ssh_config(ssh_network, tmp_path)
     (delivery,) = look(config, ssh_network.key, f"{USER}@127.0.0.1:{server.port}")
-    assert isinstance(delivery.what, Refused)
+    assert isinstance(delivery.result, Refused)
     assert server.logins() == 0
 
 
 def test_one_host_is_asked_over_one_connection_and_a_dead_one_beside_it_does_not_matter(
     ssh_network: SshNetwork, tmp_path: Path
 ) -> None:
-    alive, dead = ssh_network.server(env=PLAIN), ssh_network.server()
+    alive, dead = ssh_network.start_server(env=PLAIN), ssh_network.start_server()
     dead.stop()
     config = ssh_config(ssh_network, tmp_path, alive, dead)
     hosts = [f"{USER}@127.0.0.1:{server.port}" for server in (dead, alive)]
-    by_target = {one.target: one.what for one in look(config, ssh_network.key, *hosts)}
+    by_target = {one.target: one.result for one in look(config, ssh_network.key, *hosts)}
     assert "connection refused" in str(by_target[hosts[0]])
     assert isinstance(by_target[hosts[1]], Snapshot)
     assert alive.logins() == 1

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from fleet_smi.hub.sources.worker import Worker
+from fleet_smi.hub.sources.worker import BlockingWorker
 from tests.machines import wait_until
 
 
@@ -31,7 +31,7 @@ def test_what_work_returns_or_raises_is_handed_on() -> None:
         raise OSError(5, "Input/output error")
 
     async def scenario() -> None:
-        worker = Worker("test")
+        worker = BlockingWorker("test")
         assert await worker.call(lambda: 42, 5.0) == 42
         with pytest.raises(OSError, match="Input/output"):
             await worker.call(broken, 5.0)
@@ -46,13 +46,13 @@ def test_while_work_hangs_no_other_is_begun_and_then_it_goes_on() -> None:
     hang = Hang()
 
     async def scenario() -> None:
-        worker = Worker("test")
+        worker = BlockingWorker("test")
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await worker.call(hang, 0.02)
-        assert (hang.begun, threads(), worker.hangs) == (1, 1, True)
+        assert (hang.begun, threads(), worker.is_stuck) == (1, 1, True)
         hang.let_go.set()
-        wait_until(lambda: not worker.hangs)
+        wait_until(lambda: not worker.is_stuck)
         assert await worker.call(lambda: "fine", 5.0) == "fine"
         worker.close()
 
@@ -61,7 +61,7 @@ def test_while_work_hangs_no_other_is_begun_and_then_it_goes_on() -> None:
 
 
 def test_work_that_comes_back_after_its_loop_is_gone_is_no_hang_for_ever() -> None:
-    hang, worker = Hang(), Worker("test")
+    hang, worker = Hang(), BlockingWorker("test")
 
     async def given_up() -> None:
         with pytest.raises(TimeoutError):
@@ -71,7 +71,7 @@ def test_work_that_comes_back_after_its_loop_is_gone_is_no_hang_for_ever() -> No
     asyncio.run(given_up())
     asyncio.run(given_up())
     hang.let_go.set()
-    wait_until(lambda: not worker.hangs)
+    wait_until(lambda: not worker.is_stuck)
 
     async def again() -> str:
         try:
@@ -84,7 +84,7 @@ def test_work_that_comes_back_after_its_loop_is_gone_is_no_hang_for_ever() -> No
 
 
 def test_who_stops_waiting_leaves_the_work_to_end_by_itself() -> None:
-    hang, worker = Hang(), Worker("test")
+    hang, worker = Hang(), BlockingWorker("test")
 
     async def scenario() -> None:
         waiting = asyncio.ensure_future(worker.call(hang, 5.0))
@@ -92,9 +92,9 @@ def test_who_stops_waiting_leaves_the_work_to_end_by_itself() -> None:
             await asyncio.sleep(0.001)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        assert worker.hangs
+        assert worker.is_stuck
         hang.let_go.set()
-        wait_until(lambda: not worker.hangs)
+        wait_until(lambda: not worker.is_stuck)
         worker.close()
 
     asyncio.run(scenario())

@@ -6,12 +6,14 @@ import pytest
 
 from fleet_smi.errors import NotPresent
 from fleet_smi.node.bindings import amdgpu
-from tests.node.trees import card, client, plant, watch_opened
+from tests.node.trees import drm_card, drm_client, record_opened_paths, write_tree
 
 
 def test_a_machine_without_amd_cards_says_so(tmp_path: Path) -> None:
     with pytest.raises(NotPresent, match="no AMD GPU"):
-        amdgpu.read(plant(tmp_path, card("xe") | card("radeon", number=2, pci="0000:04:00.0")))
+        amdgpu.read(
+            write_tree(tmp_path, drm_card("xe") | drm_card("radeon", number=2, pci="0000:04:00.0"))
+        )
 
 
 def test_figures_come_as_they_are_written(tmp_path: Path) -> None:
@@ -23,7 +25,7 @@ def test_figures_come_as_they_are_written(tmp_path: Path) -> None:
         "ras/umc_err_count": "ue: 0\nce: 3\n",
         "ras/features": "feature mask: 0x5\n",
     }
-    (found,) = amdgpu.read(plant(tmp_path, card("amdgpu", files=files)))["cards"]
+    (found,) = amdgpu.read(write_tree(tmp_path, drm_card("amdgpu", files=files)))["cards"]
     assert found["files"] == {"gpu_busy_percent": "11", "mem_info_vram_used": "536870912"}
     assert found["hwmon"] == {"temp1_input": "44000"}
     assert found["link"] == {"current_link_width": "16"}
@@ -39,8 +41,8 @@ def test_a_sleeping_card_is_not_woken(tmp_path: Path, monkeypatch: pytest.Monkey
         "current_link_speed": "8.0 GT/s PCIe\n",
         "ras/umc_err_count": "ue: 0\nce: 0\n",
     }
-    root = plant(tmp_path, card("amdgpu", files=files) | client(41, "renderD128"))
-    opened = watch_opened(monkeypatch)
+    root = write_tree(tmp_path, drm_card("amdgpu", files=files) | drm_client(41, "renderD128"))
+    opened = record_opened_paths(monkeypatch)
     raw = amdgpu.read(root)
     below = {path.removeprefix(f"{root}/sys/class/drm/card1/device/") for path in opened}
     assert raw["cards"][0]["files"] == {"unique_id": "249220e172fc1a88"}
@@ -55,7 +57,7 @@ def test_a_sleeping_card_is_not_woken(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_who_computes_is_read_without_rocm(tmp_path: Path) -> None:
     kfd = "sys/class/kfd/kfd"
-    tree = card("amdgpu") | {
+    tree = drm_card("amdgpu") | {
         f"{kfd}/topology/nodes/1/gpu_id": "35218\n",
         f"{kfd}/topology/nodes/1/properties": "simd_count 24\nlocation_id 768\nunique_id 5\n",
         f"{kfd}/proc/4242/vram_35218": "1048576\n",
@@ -63,7 +65,7 @@ def test_who_computes_is_read_without_rocm(tmp_path: Path) -> None:
         f"{kfd}/proc/4242/queues/0/gpuid": "35218\n",
         f"{kfd}/proc/not-a-pid/vram_1": "1\n",
     }
-    raw = amdgpu.read(plant(tmp_path, tree))
+    raw = amdgpu.read(write_tree(tmp_path, tree))
     assert raw["kfd_nodes"] == [
         {
             "node": 1,
@@ -79,4 +81,4 @@ def test_who_computes_is_read_without_rocm(tmp_path: Path) -> None:
 
 
 def test_without_the_compute_driver_who_computes_is_not_known(tmp_path: Path) -> None:
-    assert amdgpu.read(plant(tmp_path, card("amdgpu")))["kfd_processes"] is None
+    assert amdgpu.read(write_tree(tmp_path, drm_card("amdgpu")))["kfd_processes"] is None

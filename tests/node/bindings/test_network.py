@@ -4,12 +4,12 @@ import ipaddress
 import socket
 from pathlib import Path
 
-from fleet_smi.node.bindings.network import Network
+from fleet_smi.node.bindings.network import NetworkReader
 
 
 def test_every_address_belongs_to_an_interface_of_this_machine() -> None:
     names = {name for _, name in socket.if_nameindex()}
-    for interface, address in Network().read():
+    for interface, address in NetworkReader().read():
         assert interface in names - {"lo"}
         assert not ipaddress.ip_address(address).is_loopback
 
@@ -21,7 +21,9 @@ def test_the_newer_addresses_are_those_that_the_kernel_lists() -> None:
         for digits, _, _, _, _, interface in listed
         if interface != "lo" and _is_up(interface)
     }
-    found = {(interface, address) for interface, address in Network().read() if ":" in address}
+    found = {
+        (interface, address) for interface, address in NetworkReader().read() if ":" in address
+    }
     assert found == expected
 
 
@@ -32,7 +34,9 @@ def test_an_address_that_others_would_see_is_among_them() -> None:
         except OSError:
             return  # a machine without a network has none
         outward = probe.getsockname()[0]
-    assert outward in [address for _, address in Network().read()] or outward.startswith("127.")
+    assert outward in [address for _, address in NetworkReader().read()] or outward.startswith(
+        "127."
+    )
 
 
 def _is_up(interface: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.errors import CollectError, Mismatch, NotAnswering, NotPresent, ReadFailed
+from fleet_smi.errors import CollectError, DriverMismatch, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.node.bindings import nvidia_smi
 from fleet_smi.node.collectors.nvidia_smi import NvidiaSmiCollector
 from fleet_smi.wire.dialects.nvidia_smi import classify_failure
@@ -115,7 +115,7 @@ def test_a_failure_is_told_under_the_name_the_dialect_gives_it(machine: Machine,
     machine.prints(text, 255)
     expected = classify_failure(text)
     with pytest.raises(CollectError) as raised:
-        NvidiaSmiCollector().part(machine.read())
+        NvidiaSmiCollector().parse(machine.read())
     assert (type(raised.value), str(raised.value)) == (type(expected), str(expected))
 
 
@@ -124,14 +124,16 @@ def test_a_mismatch_tells_both_versions(machine: Machine) -> None:
     version = machine.root / "sys/module/nvidia/version"
     version.parent.mkdir(parents=True)
     version.write_text("550.54.14\n")
-    with pytest.raises(Mismatch, match=r"driver \(550\.54\.14\) and its library \(535\.161\)"):
-        NvidiaSmiCollector().part(machine.read())
+    with pytest.raises(
+        DriverMismatch, match=r"driver \(550\.54\.14\) and its library \(535\.161\)"
+    ):
+        NvidiaSmiCollector().parse(machine.read())
 
 
 def test_an_unheard_of_failure_is_told_in_its_own_words(machine: Machine) -> None:
     machine.runs("echo 'the moon is full' >&2; exit 77")
     with pytest.raises(ReadFailed, match=r"exit 77.*the moon is full"):
-        NvidiaSmiCollector().part(machine.read())
+        NvidiaSmiCollector().parse(machine.read())
 
 
 def test_no_program_is_no_nvidia(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +155,7 @@ def test_a_program_that_may_not_be_run_is_told(
 def test_a_document_without_devices_is_no_nvidia(machine: Machine) -> None:
     machine.prints("<nvidia_smi_log><attached_gpus>0</attached_gpus></nvidia_smi_log>")
     with pytest.raises(NotPresent):
-        NvidiaSmiCollector().part(machine.read())
+        NvidiaSmiCollector().parse(machine.read())
 
 
 def test_a_document_that_breaks_off_is_passed_on(machine: Machine) -> None:

@@ -12,17 +12,17 @@ from fleet_smi.model.plausible import RANGES
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.node.bindings import amdgpu
 from fleet_smi.node.collectors.amd import AmdCollector
-from tests.node.trees import Content, card, client, plant
+from tests.node.trees import Content, drm_card, drm_client, write_tree
 
 KFD = "sys/class/kfd/kfd"
 
 
 def gpus(root: str) -> tuple[Gpu, ...]:
-    return AmdCollector().part(amdgpu.read(root)).gpus
+    return AmdCollector().parse(amdgpu.read(root)).gpus
 
 
 def only(tmp_path: Path, files: dict[str, Content], **extra: Any) -> Gpu:
-    (gpu,) = gpus(plant(tmp_path, card("amdgpu", files=files, **extra)))
+    (gpu,) = gpus(write_tree(tmp_path, drm_card("amdgpu", files=files, **extra)))
     return gpu
 
 
@@ -52,8 +52,10 @@ def test_a_card_is_known_by_its_unique_id_or_else_its_address(
 
 def test_two_cards_with_one_id_stay_two(tmp_path: Path) -> None:
     same: dict[str, Content] = {"unique_id": "249220e172fc1a88\n"}
-    tree = card("amdgpu", files=same) | card("amdgpu", number=2, pci="0000:04:00.0", files=same)
-    assert [gpu.uuid for gpu in gpus(plant(tmp_path, tree))] == [
+    tree = drm_card("amdgpu", files=same) | drm_card(
+        "amdgpu", number=2, pci="0000:04:00.0", files=same
+    )
+    assert [gpu.uuid for gpu in gpus(write_tree(tmp_path, tree))] == [
         "GPU-249220e172fc1a88",
         "amd-0000:04:00.0",
     ]
@@ -194,26 +196,26 @@ def test_a_value_that_cannot_be_is_not_known_and_says_why(tmp_path: Path) -> Non
 
 
 def test_a_refused_figure_says_why(tmp_path: Path) -> None:
-    raw = amdgpu.read(plant(tmp_path, card("amdgpu", files={"mem_busy_percent": "3\n"})))
+    raw = amdgpu.read(write_tree(tmp_path, drm_card("amdgpu", files={"mem_busy_percent": "3\n"})))
     raw["cards"][0]["refused"] = {"gpu_busy_percent": "EBUSY", "temp1_input": "EPERM"}
-    (gpu,) = AmdCollector().part(raw).gpus
+    (gpu,) = AmdCollector().parse(raw).gpus
     assert gpu.unread["busy_percent"] == "the device is busy"
     assert gpu.unread["temperature_celsius"] == "not permitted"
     assert gpu.fault is None
 
 
 def test_a_card_whose_every_figure_fails_is_unreadable(tmp_path: Path) -> None:
-    raw = amdgpu.read(plant(tmp_path, card("amdgpu")))
+    raw = amdgpu.read(write_tree(tmp_path, drm_card("amdgpu")))
     raw["cards"][0]["refused"] = {"gpu_busy_percent": "EIO", "temp1_input": "ETIMEDOUT"}
-    (gpu,) = AmdCollector().part(raw).gpus
+    (gpu,) = AmdCollector().parse(raw).gpus
     assert gpu.fault is not None
     assert (gpu.fault.kind, "EIO" in gpu.fault.detail) == ("unreadable", True)
 
 
 def test_one_dead_sensor_does_not_make_a_card_unreadable(tmp_path: Path) -> None:
-    raw = amdgpu.read(plant(tmp_path, card("amdgpu", files={"gpu_busy_percent": "3\n"})))
+    raw = amdgpu.read(write_tree(tmp_path, drm_card("amdgpu", files={"gpu_busy_percent": "3\n"})))
     raw["cards"][0]["refused"] = {"temp1_input": "EIO"}
-    (gpu,) = AmdCollector().part(raw).gpus
+    (gpu,) = AmdCollector().parse(raw).gpus
     assert (gpu.fault, gpu.busy_percent) == (None, 3)
     assert gpu.unread["temperature_celsius"] == "the driver answered EIO"
 
@@ -239,7 +241,7 @@ def compute_nodes(*locations: int) -> dict[str, Content]:
     return tree | {f"{KFD}/proc": None}
 
 
-TWO_CARDS = card("amdgpu") | card("amdgpu", number=2, pci="0000:04:00.0")
+TWO_CARDS = drm_card("amdgpu") | drm_card("amdgpu", number=2, pci="0000:04:00.0")
 
 
 def test_a_process_is_on_the_gpus_it_holds_memory_or_queues_of(tmp_path: Path) -> None:
@@ -254,7 +256,7 @@ def test_a_process_is_on_the_gpus_it_holds_memory_or_queues_of(tmp_path: Path) -
             "proc/1/fd/0": Path("/dev/null"),
         }
     )
-    first, second = gpus(plant(tmp_path, tree))
+    first, second = gpus(write_tree(tmp_path, tree))
     assert first.processes == (Process(pid=41, kind="compute", gpu_memory_bytes=1048576),)
     assert second.processes == (Process(pid=42, kind="compute", gpu_memory_bytes=0),)
     assert "processes" not in first.unread
@@ -262,13 +264,13 @@ def test_a_process_is_on_the_gpus_it_holds_memory_or_queues_of(tmp_path: Path) -
 
 def test_gpus_are_counted_as_hip_counts_them(tmp_path: Path) -> None:
     tree = TWO_CARDS | compute_nodes(0x400, 0x300)
-    found = gpus(plant(tmp_path, tree))
+    found = gpus(write_tree(tmp_path, tree))
     assert [(g.index, g.uuid) for g in found] == [(0, "amd-0000:04:00.0"), (1, "amd-0000:03:00.0")]
 
 
 def test_processes_on_partitions_are_on_the_card(tmp_path: Path) -> None:
     tree = (
-        card("amdgpu")
+        drm_card("amdgpu")
         | compute_nodes(0x300, 0x301, 0x302)
         | {
             f"{KFD}/proc/41/vram_1002": "100\n",
@@ -276,14 +278,14 @@ def test_processes_on_partitions_are_on_the_card(tmp_path: Path) -> None:
             "proc/1/fd/0": Path("/dev/null"),
         }
     )
-    (gpu,) = gpus(plant(tmp_path, tree))
+    (gpu,) = gpus(write_tree(tmp_path, tree))
     assert gpu.processes == (Process(pid=41, kind="compute", gpu_memory_bytes=120),)
 
 
 def test_memory_that_both_drivers_count_is_not_added(tmp_path: Path) -> None:
-    tree = card("amdgpu") | compute_nodes(0x300) | {f"{KFD}/proc/41/vram_1001": "4096\n"}
-    tree |= client(41, "renderD128", drm_memory_vram="5 KiB", drm_memory_gtt="9 KiB")
-    (gpu,) = gpus(plant(tmp_path, tree))
+    tree = drm_card("amdgpu") | compute_nodes(0x300) | {f"{KFD}/proc/41/vram_1001": "4096\n"}
+    tree |= drm_client(41, "renderD128", drm_memory_vram="5 KiB", drm_memory_gtt="9 KiB")
+    (gpu,) = gpus(write_tree(tmp_path, tree))
     assert gpu.processes == (Process(pid=41, kind="compute", gpu_memory_bytes=5120),)
 
 
@@ -299,22 +301,24 @@ def test_memory_that_both_drivers_count_is_not_added(tmp_path: Path) -> None:
 def test_a_client_is_told_by_the_engines_it_used(
     tmp_path: Path, engines: dict[str, str], kind: str
 ) -> None:
-    tree = card("amdgpu") | client(41, "renderD128", 5, drm_memory_vram="2 MiB", **engines)
-    (gpu,) = gpus(plant(tmp_path, tree))
+    tree = drm_card("amdgpu") | drm_client(41, "renderD128", 5, drm_memory_vram="2 MiB", **engines)
+    (gpu,) = gpus(write_tree(tmp_path, tree))
     assert gpu.processes is not None
     assert [(p.kind, p.gpu_memory_bytes) for p in gpu.processes] == [(kind, 2 << 20)]
 
 
 def test_nobody_there_is_not_the_same_as_nothing_learned(tmp_path: Path) -> None:
-    looked = plant(tmp_path / "looked", card("amdgpu") | {"proc/1/fd/0": Path("/dev/null")})
-    blind = plant(tmp_path / "blind", card("amdgpu"))
+    looked = write_tree(
+        tmp_path / "looked", drm_card("amdgpu") | {"proc/1/fd/0": Path("/dev/null")}
+    )
+    blind = write_tree(tmp_path / "blind", drm_card("amdgpu"))
     assert [gpus(root)[0].processes for root in (looked, blind)] == [(), None]
 
 
 def test_clients_that_may_not_be_seen_are_told_beside_those_that_compute(tmp_path: Path) -> None:
-    raw = amdgpu.read(plant(tmp_path, card("amdgpu") | compute_nodes(0x300)))
+    raw = amdgpu.read(write_tree(tmp_path, drm_card("amdgpu") | compute_nodes(0x300)))
     raw["drm"] = {"clients": [], "refused": 300, "whole": True, "listed": True}
-    (gpu,) = AmdCollector().part(raw).gpus
+    (gpu,) = AmdCollector().parse(raw).gpus
     assert gpu.processes == ()
     assert "300 processes may not be looked at" in gpu.unread["processes"]
 
@@ -388,8 +392,8 @@ def test_hostile_files_give_no_error_and_no_value_out_of_range(
     files: dict[str, Content], others: dict[str, Content]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        tree = card("amdgpu", files=files) | compute_nodes(0x300) | client(41, "renderD128")
-        (gpu,) = gpus(plant(Path(folder), tree | others))
+        tree = drm_card("amdgpu", files=files) | compute_nodes(0x300) | drm_client(41, "renderD128")
+        (gpu,) = gpus(write_tree(Path(folder), tree | others))
     for field, (low, high) in RANGES.items():
         value = getattr(gpu, field, None)
         assert value is None or low <= value <= high

@@ -9,13 +9,13 @@ from fleet_smi.errors import NotPresent
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.node.bindings import amdgpu
 from fleet_smi.node.collectors.amd import AmdCollector
-from tests.node.trees import Content, captured, card, machine, plant
+from tests.node.trees import Content, capture_paths, drm_card, link_capture, write_tree
 
 KFD = "sys/class/kfd/kfd"
 
 
 def gpus(root: str) -> tuple[Gpu, ...]:
-    return AmdCollector().part(amdgpu.read(root)).gpus
+    return AmdCollector().parse(amdgpu.read(root)).gpus
 
 
 def text(path: Path) -> str | None:
@@ -27,9 +27,9 @@ def number(path: Path, factor: float = 1.0) -> float | None:
     return float(found) * factor if found else None
 
 
-@pytest.mark.parametrize("capture", captured("amd/sysfs"), ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", capture_paths("amd/sysfs"), ids=lambda path: path.name)
 def test_captured_machines_read_as_their_files_say(tmp_path: Path, capture: Path) -> None:
-    root = machine(tmp_path, capture)
+    root = link_capture(tmp_path, capture)
     if capture.name == "hd7870":
         with pytest.raises(NotPresent):
             amdgpu.read(root)
@@ -59,7 +59,7 @@ def test_captured_machines_read_as_their_files_say(tmp_path: Path, capture: Path
     assert gpu.fault is None
 
 
-@pytest.mark.parametrize("capture", captured("amd/kfd-topology"), ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", capture_paths("amd/kfd-topology"), ids=lambda path: path.name)
 def test_captured_topologies_find_their_cards(tmp_path: Path, capture: Path) -> None:
     nodes = next(path for path in capture.rglob("nodes"))
     read = [
@@ -77,16 +77,16 @@ def test_captured_topologies_find_their_cards(tmp_path: Path, capture: Path) -> 
         # One capture has two cards at one address.
         domain = int(first.get("domain", place))
         number = int(first["drm_render_minor"]) - 127
-        tree |= card("amdgpu", number=number, pci=f"{domain:04x}:{bus:02x}:00.0")
-    found = gpus(plant(tmp_path, tree))
+        tree |= drm_card("amdgpu", number=number, pci=f"{domain:04x}:{bus:02x}:00.0")
+    found = gpus(write_tree(tmp_path, tree))
     assert {gpu.uuid for gpu in found} == {f"GPU-{int(u):016x}" for u in unique_ids}
 
 
-@pytest.mark.parametrize("archive", captured("amd/sysfs-ttar"), ids=lambda path: path.name)
+@pytest.mark.parametrize("archive", capture_paths("amd/sysfs-ttar"), ids=lambda path: path.name)
 def test_the_captured_archive_reads_as_its_files_say(tmp_path: Path, archive: Path) -> None:
     entry = re.compile(r"^Path: fixtures/(\S+)\nLines: (\d+)\n((?:(?!Mode: ).*\n)*)", re.MULTILINE)
     tree: dict[str, Content] = {m[1]: m[3] for m in entry.finditer(archive.read_text())}
-    (gpu,) = gpus(plant(tmp_path, tree))
+    (gpu,) = gpus(write_tree(tmp_path, tree))
     assert (gpu.uuid, gpu.name) == ("GPU-0123456789abcdef", "AMD Radeon RX Vega 56/64")
     assert (gpu.busy_percent, gpu.memory_used_bytes) == (4, 1490378752)
     assert (gpu.pcie_generation, gpu.pcie_width, gpu.sm_clock_mhz) == (3, 16, 852)

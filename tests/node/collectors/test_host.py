@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import NotPresent
-from fleet_smi.node.bindings.procfs import Host
-from fleet_smi.node.collecting import Part
+from fleet_smi.node.bindings.procfs import HostReader
+from fleet_smi.node.collecting import SnapshotPart
 from fleet_smi.node.collectors.host import HostCollector
 
 
-def part(**facts: Any) -> Part:
+def part(**facts: Any) -> SnapshotPart:
     known: dict[str, Any] = {
         "hostname": "gpu07",
         "kernel": "6.8.0",
@@ -26,7 +26,7 @@ def part(**facts: Any) -> Part:
         "cpu_count": 64,
         "cpu_percent": 12.5,
     }
-    return HostCollector().part(known | facts)
+    return HostCollector().parse(known | facts)
 
 
 def test_figures_come_in_their_units() -> None:
@@ -54,8 +54,8 @@ def test_without_a_machine_id_the_name_stands_for_it() -> None:
 
 
 def test_this_machine_is_read() -> None:
-    raw = Host().read("/")
-    host = HostCollector().part(raw).host
+    raw = HostReader().read("/")
+    host = HostCollector().parse(raw).host
     assert host.kernel == os.uname().release
     assert host.memory_total_bytes is not None
     assert host.memory_total_bytes > 0
@@ -65,16 +65,16 @@ def test_the_load_needs_two_looks(tmp_path: Path) -> None:
     stat = tmp_path / "proc/stat"
     stat.parent.mkdir()
     stat.write_text("cpu 100 0 0 900 0 0 0 0 0 0\nbtime 1750000000\n")
-    host = Host(kept_seconds=0)
+    host = HostReader(cache_seconds=0)
     assert host.read(str(tmp_path))["cpu_percent"] is None
     stat.write_text("cpu 150 0 0 950 0 0 0 0 0 0\nbtime 1750000000\n")
     assert host.read(str(tmp_path))["cpu_percent"] == 50.0
 
 
-def host_of(root: Path, stat: bytes) -> Part:
+def host_of(root: Path, stat: bytes) -> SnapshotPart:
     (root / "proc").mkdir(exist_ok=True)
     (root / "proc/stat").write_bytes(stat)
-    return HostCollector().part(Host().read(str(root)))
+    return HostCollector().parse(HostReader().read(str(root)))
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_whatever_the_kernel_writes_the_host_keeps_its_name(
 
 def test_a_machine_without_proc_is_not_present(tmp_path: Path) -> None:
     with pytest.raises(NotPresent):
-        Host().read(str(tmp_path))
+        HostReader().read(str(tmp_path))

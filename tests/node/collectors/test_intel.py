@@ -12,17 +12,17 @@ from fleet_smi.model.plausible import RANGES
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.node.bindings import intel_gpu
 from fleet_smi.node.collectors.intel import IntelCollector
-from tests.node.trees import Content, captured, card, client, machine, plant
+from tests.node.trees import Content, capture_paths, drm_card, drm_client, link_capture, write_tree
 
 ARC = "8086:56A5"
 
 
 def gpus(root: str, at: float = 0.0) -> tuple[Gpu, ...]:
-    return IntelCollector().part(intel_gpu.read(root, clock=lambda: at)).gpus
+    return IntelCollector().parse(intel_gpu.read(root, clock=lambda: at)).gpus
 
 
 def only(tmp_path: Path, files: dict[str, Content], driver: str = "xe", **extra: Any) -> Gpu:
-    (gpu,) = gpus(plant(tmp_path, card(driver, ARC, files=files, **extra)))
+    (gpu,) = gpus(write_tree(tmp_path, drm_card(driver, ARC, files=files, **extra)))
     return gpu
 
 
@@ -44,9 +44,9 @@ def test_a_gpu_in_the_processor_shares_the_hosts_memory(tmp_path: Path) -> None:
 
 def test_power_is_what_was_drawn_between_two_readings(tmp_path: Path) -> None:
     counter = "sys/class/drm/card1/device/hwmon/hwmon1/energy1_input"
-    root = plant(tmp_path, card("i915", ARC) | {counter: "25637161804\n"})
+    root = write_tree(tmp_path, drm_card("i915", ARC) | {counter: "25637161804\n"})
     (first,) = gpus(root, at=100.0)
-    plant(tmp_path, {counter: "25717161804\n"})
+    write_tree(tmp_path, {counter: "25717161804\n"})
     (second,) = gpus(root, at=102.0)
     assert (first.power_watts, second.power_watts) == (None, 40.0)
 
@@ -59,18 +59,18 @@ def test_a_card_counter_that_stays_at_zero_gives_way_to_the_packages(tmp_path: P
         f"{hwmon}/energy2_label": "pkg\n",
         f"{hwmon}/energy2_input": "1000000\n",
     }
-    root = plant(tmp_path, card("xe", ARC) | labels)
+    root = write_tree(tmp_path, drm_card("xe", ARC) | labels)
     gpus(root, at=0.0)
-    plant(tmp_path, {f"{hwmon}/energy2_input": "31000000\n"})
+    write_tree(tmp_path, {f"{hwmon}/energy2_input": "31000000\n"})
     assert gpus(root, at=2.0)[0].power_watts == 15.0
 
 
 @pytest.mark.parametrize("now, at", [("999\n", 2.0), ("31000000\n", 0.01), ("x\n", 2.0)])
 def test_a_counter_that_tells_nothing_gives_no_power(tmp_path: Path, now: str, at: float) -> None:
     counter = "sys/class/drm/card1/device/hwmon/hwmon1/energy1_input"
-    root = plant(tmp_path, card("i915", ARC) | {counter: "1000000\n"})
+    root = write_tree(tmp_path, drm_card("i915", ARC) | {counter: "1000000\n"})
     gpus(root, at=0.0)
-    plant(tmp_path, {counter: now})
+    write_tree(tmp_path, {counter: now})
     (gpu,) = gpus(root, at=at)
     assert gpu.power_watts is None
     assert "power_watts" not in gpu.unread
@@ -116,19 +116,19 @@ def test_reasons_to_throttle_are_named(tmp_path: Path) -> None:
 
 def test_the_sum_of_i915s_reasons_is_not_one_of_them(tmp_path: Path) -> None:
     folder = "sys/class/drm/card1/gt/gt0"
-    tree = card("i915", ARC) | {
+    tree = drm_card("i915", ARC) | {
         f"{folder}/throttle_reason_status": "1\n",
         f"{folder}/throttle_reason_pl1": "1\n",
     }
-    assert gpus(plant(tmp_path, tree))[0].throttle_reasons == ("pl1",)
+    assert gpus(write_tree(tmp_path, tree))[0].throttle_reasons == ("pl1",)
 
 
 def test_memory_of_the_card_is_read_where_a_kernel_tells_it(tmp_path: Path) -> None:
-    tree = card("i915", ARC) | {
+    tree = drm_card("i915", ARC) | {
         "sys/class/drm/card1/lmem_total_bytes": "6000\n",
         "sys/class/drm/card1/lmem_avail_bytes": "1000\n",
     }
-    (gpu,) = gpus(plant(tmp_path, tree))
+    (gpu,) = gpus(write_tree(tmp_path, tree))
     assert (gpu.memory_total_bytes, gpu.memory_used_bytes) == (6000, 5000)
     tiles: dict[str, Content] = {
         "tile0/physical_vram_size_bytes": "500\n",
@@ -143,7 +143,7 @@ def test_memory_of_the_card_is_read_where_a_kernel_tells_it(tmp_path: Path) -> N
 def test_a_clients_memory_is_where_the_gpu_has_its_own(
     tmp_path: Path, pci: str, expected: int
 ) -> None:
-    tree = card("xe", ARC, pci=pci) | client(
+    tree = drm_card("xe", ARC, pci=pci) | drm_client(
         41,
         "renderD128",
         drm_pdev=pci,
@@ -152,16 +152,16 @@ def test_a_clients_memory_is_where_the_gpu_has_its_own(
         drm_cycles_ccs="55",
         drm_total_cycles_ccs="66",
     )
-    (gpu,) = gpus(plant(tmp_path, tree))
+    (gpu,) = gpus(write_tree(tmp_path, tree))
     assert gpu.processes == (Process(pid=41, kind="compute", gpu_memory_bytes=expected),)
 
 
 def test_clients_that_may_not_be_seen_make_the_list_unknown(tmp_path: Path) -> None:
-    raw = intel_gpu.read(plant(tmp_path, card("xe", ARC) | client(41, "renderD128")))
+    raw = intel_gpu.read(write_tree(tmp_path, drm_card("xe", ARC) | drm_client(41, "renderD128")))
     raw["drm"]["refused"] = 3
-    (some,) = IntelCollector().part(raw).gpus
+    (some,) = IntelCollector().parse(raw).gpus
     raw["drm"]["clients"] = []
-    (none,) = IntelCollector().part(raw).gpus
+    (none,) = IntelCollector().parse(raw).gpus
     assert [process.pid for process in some.processes or ()] == [41]
     assert none.processes is None
     assert "3 processes" in none.unread["processes"]
@@ -186,9 +186,9 @@ def number(path: Path) -> int:
     return int(path.read_bytes().replace(b"\0", b""))
 
 
-@pytest.mark.parametrize("capture", captured("intel/sysfs"), ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", capture_paths("intel/sysfs"), ids=lambda path: path.name)
 def test_captured_machines_read_as_their_files_say(tmp_path: Path, capture: Path) -> None:
-    (gpu,) = gpus(machine(tmp_path, capture))
+    (gpu,) = gpus(link_capture(tmp_path, capture))
     clock, most = CLOCKS[capture.name]
     assert gpu.sm_clock_mhz == number(capture / clock)
     assert gpu.sm_clock_max_mhz == number(capture / most)
@@ -237,15 +237,15 @@ def test_hostile_files_give_no_error_and_no_value_out_of_range(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tree = (
-            card("xe", ARC, files=files)
-            | client(41, "renderD128")
+            drm_card("xe", ARC, files=files)
+            | drm_client(41, "renderD128")
             | {
                 "sys/class/drm/card1/lmem_total_bytes": total,
                 "sys/class/drm/card1/lmem_avail_bytes": free,
                 "proc/41/fdinfo/5": b"drm-client-id: 7\ndrm-total-vram0: " + client_text,
             }
         )
-        root = plant(Path(folder), tree)
+        root = write_tree(Path(folder), tree)
         gpus(root, at=0.0)
         (gpu,) = gpus(root, at=1.0)
     for field, (low, high) in RANGES.items():

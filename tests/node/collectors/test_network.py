@@ -11,6 +11,6 @@ def test_wifi_is_told_and_what_only_containers_of_this_machine_reach_is_not() ->
         ("br-1a2b3c", "172.18.0.1"),
         ("eno1", "fe80::1"),
     ]
-    part = NetworkCollector().part(raw)
+    part = NetworkCollector().parse(raw)
     assert part.host is not None
     assert part.host.addresses == ("192.168.0.7", "192.168.0.3")

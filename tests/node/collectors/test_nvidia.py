@@ -6,26 +6,28 @@ import pytest
 from msgspec.structs import asdict
 
 from fleet_smi.node.collecting import Sampler
-from fleet_smi.node.reader import Reader, spawn
+from fleet_smi.node.reader import Reader, spawn_worker
 from sim.build import build
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
-from tests.machines import Machine, People
-from tests.trees import kernel_with
+from tests.machines import SimulatedMachine, UserProcesses
+from tests.trees import write_nvidia_kernel_files
 
 
-def test_instances_without_a_uuid_are_told_apart(machine: Machine) -> None:
+def test_instances_without_a_uuid_are_told_apart(machine: SimulatedMachine) -> None:
     def card() -> SimGpu:
         return SimGpu(mig=True, instances=[SimInstance(profile="1g.10gb", gi=1)])
 
     untold = card()
     untold.faults = {"UUID": "no-permission"}
-    machine.play(Scenario(gpus=[untold, untold]))
+    machine.set_scenario(Scenario(gpus=[untold, untold]))
     uuids = [one.uuid for gpu in machine.snapshot().gpus for one in gpu.instances]
     assert len(set(uuids)) == 2
 
 
-def test_memory_shared_with_the_host_is_given_as_the_hosts(machine: Machine) -> None:
-    machine.play(SimGpu(name="NVIDIA GB10", memory_total=None, memory_used=None, addressing="ATS"))
+def test_memory_shared_with_the_host_is_given_as_the_hosts(machine: SimulatedMachine) -> None:
+    machine.set_scenario(
+        SimGpu(name="NVIDIA GB10", memory_total=None, memory_used=None, addressing="ATS")
+    )
     snapshot = machine.snapshot()
     (gpu,) = snapshot.gpus
     assert gpu.memory_shared
@@ -33,22 +35,22 @@ def test_memory_shared_with_the_host_is_given_as_the_hosts(machine: Machine) -> 
     assert gpu.memory_used_bytes == snapshot.host.memory_used_bytes
 
 
-def test_a_lost_gpu_is_never_taken_for_one_that_shares_memory(machine: Machine) -> None:
-    machine.play(SimGpu(name="NVIDIA GB10", addressing="ATS", faults={"*": "lost"}))
+def test_a_lost_gpu_is_never_taken_for_one_that_shares_memory(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu(name="NVIDIA GB10", addressing="ATS", faults={"*": "lost"}))
     (gpu,) = machine.snapshot().gpus
     assert gpu.fault is not None
     assert not gpu.memory_shared
     assert gpu.memory_total_bytes is None
 
 
-def test_one_gpu_may_sleep_while_others_are_read(machine: Machine) -> None:
-    kernel_with(machine.root, "0000:10:00.0", "0000:11:00.0")
+def test_one_gpu_may_sleep_while_others_are_read(machine: SimulatedMachine) -> None:
+    write_nvidia_kernel_files(machine.root, "0000:10:00.0", "0000:11:00.0")
     power = machine.root / "sys/bus/pci/devices/0000:10:00.0/power"
     (power / "runtime_status").write_text("suspended\n")
     (power / "control").write_text("auto\n")
     # Whoever touched the sleeping one would hang.
     sleeping = SimGpu(pci="00000000:10:00.0", faults={"**": "never"})
-    machine.play(Scenario(gpus=[sleeping, SimGpu(pci="00000000:11:00.0", util_gpu=42)]))
+    machine.set_scenario(Scenario(gpus=[sleeping, SimGpu(pci="00000000:11:00.0", util_gpu=42)]))
     asleep, awake = machine.snapshot().gpus
     assert (asleep.asleep, asleep.uuid, asleep.temperature_celsius) == (True, "GPU-kernel-0", None)
     assert (awake.asleep, awake.busy_percent, awake.index) == (False, 42, 1)
@@ -83,10 +85,10 @@ SENTINEL = "value=4294967295"
         "MaxMigDeviceCount",
     ],
 )
-def test_a_sentinel_is_believed_in_no_field(machine: Machine, call: str) -> None:
-    machine.play(SimGpu(memory_used=4 * MIB, faults={call: SENTINEL}))
-    sampler = Sampler(Reader(spawn), traffic=True)
-    snapshot = sampler.take()
+def test_a_sentinel_is_believed_in_no_field(machine: SimulatedMachine, call: str) -> None:
+    machine.set_scenario(SimGpu(memory_used=4 * MIB, faults={call: SENTINEL}))
+    sampler = Sampler(Reader(spawn_worker), traffic=True)
+    snapshot = sampler.sample()
     sampler.close()
     (gpu,) = snapshot.gpus
     assert gpu.fault is None
@@ -95,48 +97,48 @@ def test_a_sentinel_is_believed_in_no_field(machine: Machine, call: str) -> None
     assert machine.verdict().state == "free"
 
 
-def test_more_memory_used_than_there_is_is_not_believed(machine: Machine) -> None:
-    machine.play(SimGpu(memory_used=90 * GIB))
+def test_more_memory_used_than_there_is_is_not_believed(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu(memory_used=90 * GIB))
     (gpu,) = machine.snapshot().gpus
     assert gpu.memory_used_bytes is None
     assert gpu.unread["memory_used_bytes"] == "out of range: more than there is"
 
 
-def test_a_cuda_version_that_cannot_be_is_unknown(machine: Machine) -> None:
-    machine.play(Scenario(gpus=[SimGpu()], faults={"CudaDriverVersion": SENTINEL}))
+def test_a_cuda_version_that_cannot_be_is_unknown(machine: SimulatedMachine) -> None:
+    machine.set_scenario(Scenario(gpus=[SimGpu()], faults={"CudaDriverVersion": SENTINEL}))
     assert machine.snapshot().host.cuda_version is None
 
 
 @pytest.mark.parametrize("fault", ["unknown", SENTINEL, "not-supported"])
 @pytest.mark.parametrize("call", ["MaxMigDeviceCount", "MigDeviceHandleByIndex"])
 def test_what_is_wrong_with_mig_on_one_gpu_leaves_the_others_whole(
-    machine: Machine, call: str, fault: str
+    machine: SimulatedMachine, call: str, fault: str
 ) -> None:
     instances = [SimInstance(profile="1g.10gb", gi=1)]
     ailing = SimGpu(mig=True, instances=instances, faults={call: fault})
-    machine.play(Scenario(gpus=[SimGpu(), ailing, SimGpu()]))
-    first, second, third = machine.look().nodes[0].gpus
+    machine.set_scenario(Scenario(gpus=[SimGpu(), ailing, SimGpu()]))
+    first, second, third = machine.poll().nodes[0].gpus
     assert (first.verdict.state, third.verdict.state) == ("free", "free")
     assert second.uuid
 
 
-def test_devices_that_come_and_go_are_told_apart_by_uuid(machine: Machine) -> None:
+def test_devices_that_come_and_go_are_told_apart_by_uuid(machine: SimulatedMachine) -> None:
     a, b, c = (SimGpu(uuid=f"GPU-{name}") for name in "abc")
 
     def seen() -> list[str]:
         return [gpu.uuid for gpu in machine.snapshot().gpus]
 
-    machine.play(Scenario(gpus=[a, b, c]))
+    machine.set_scenario(Scenario(gpus=[a, b, c]))
     assert seen() == ["GPU-a", "GPU-b", "GPU-c"]
-    machine.play(Scenario(gpus=[b, c]))
+    machine.set_scenario(Scenario(gpus=[b, c]))
     assert seen() == ["GPU-b", "GPU-c"]
-    machine.play(Scenario(gpus=[a, b, c]))
+    machine.set_scenario(Scenario(gpus=[a, b, c]))
     assert seen() == ["GPU-a", "GPU-b", "GPU-c"]
 
 
-def test_a_gpu_that_wakes_is_read(machine: Machine) -> None:
-    kernel_with(machine.root, "0000:10:00.0", asleep=True)
-    machine.play(SimGpu(pci="00000000:10:00.0", util_gpu=42))
+def test_a_gpu_that_wakes_is_read(machine: SimulatedMachine) -> None:
+    write_nvidia_kernel_files(machine.root, "0000:10:00.0", asleep=True)
+    machine.set_scenario(SimGpu(pci="00000000:10:00.0", util_gpu=42))
     assert machine.snapshot().gpus[0].asleep
     power = machine.root / "sys/bus/pci/devices/0000:10:00.0/power"
     (power / "runtime_status").write_text("active\n")
@@ -144,21 +146,23 @@ def test_a_gpu_that_wakes_is_read(machine: Machine) -> None:
     assert (gpu.asleep, gpu.busy_percent, gpu.fault) == (False, 42, None)
 
 
-def test_a_driver_exchanged_under_a_watcher_is_a_mismatch(machine: Machine) -> None:
-    machine.play(SimGpu())
-    machine.look()
-    machine.play(SimGpu(faults={"*": "18"}))
-    (gpu,) = machine.look(10).nodes[0].gpus
+def test_a_driver_exchanged_under_a_watcher_is_a_mismatch(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu())
+    machine.poll()
+    machine.set_scenario(SimGpu(faults={"*": "18"}))
+    (gpu,) = machine.poll(10).nodes[0].gpus
     assert gpu.verdict.state == "unknown"
     assert "do not match: reload the driver or reboot" in gpu.verdict.reason
 
 
-def test_a_count_of_devices_that_cannot_be_is_bounded(machine: Machine) -> None:
-    machine.play(Scenario(gpus=[SimGpu()], faults={"Count": "value=100000"}))
+def test_a_count_of_devices_that_cannot_be_is_bounded(machine: SimulatedMachine) -> None:
+    machine.set_scenario(Scenario(gpus=[SimGpu()], faults={"Count": "value=100000"}))
     assert len(machine.snapshot().gpus) <= 256
 
 
-def test_mig_instances_come_with_their_processes(machine: Machine, people: People) -> None:
+def test_mig_instances_come_with_their_processes(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
     pid = people.start()
     gpu = SimGpu(
         mig=True,
@@ -168,7 +172,7 @@ def test_mig_instances_come_with_their_processes(machine: Machine, people: Peopl
         ],
         processes=[SimProcess(pid=pid, memory=2 * GIB, gi=7, ci=0)],
     )
-    machine.play(gpu)
+    machine.set_scenario(gpu)
     (whole,) = machine.snapshot().gpus
     first, second = whole.instances
     assert (first.uuid, first.profile, first.gpu_instance_id) == ("MIG-a", "1g.10gb", 7)
@@ -181,12 +185,16 @@ def test_mig_instances_come_with_their_processes(machine: Machine, people: Peopl
 
 @pytest.mark.parametrize("branch", [418, 470, 535])
 def test_a_library_without_the_newer_functions_gives_the_right_pids(
-    machine: Machine, people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, branch: int
+    machine: SimulatedMachine,
+    people: UserProcesses,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    branch: int,
 ) -> None:
     build(tmp_path / "old", branch)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "old"))
     processes = [SimProcess(pid=people.start(), memory=number * GIB) for number in (1, 2, 3)]
-    machine.play(Scenario(driver=f"{branch}.99.01", gpus=[SimGpu(processes=processes)]))
+    machine.set_scenario(Scenario(driver=f"{branch}.99.01", gpus=[SimGpu(processes=processes)]))
     (gpu,) = machine.snapshot().gpus
     assert {(one.pid, one.gpu_memory_bytes) for one in gpu.processes or ()} == {
         (one.pid, one.memory) for one in processes
@@ -194,13 +202,13 @@ def test_a_library_without_the_newer_functions_gives_the_right_pids(
 
 
 def test_more_processes_than_there_was_room_for_are_all_told(
-    machine: Machine, people: People
+    machine: SimulatedMachine, people: UserProcesses
 ) -> None:
     pid = people.start()
     crowd = [
         SimProcess(pid=pid, memory=MIB),
         *(SimProcess(pid=n, memory=MIB) for n in range(400_000, 400_300)),
     ]
-    machine.play(SimGpu(processes=crowd))
+    machine.set_scenario(SimGpu(processes=crowd))
     (gpu,) = machine.snapshot().gpus
     assert len(gpu.processes or ()) == 301

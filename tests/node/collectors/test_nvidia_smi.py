@@ -9,12 +9,12 @@ import pytest
 
 from fleet_smi.errors import NotPresent
 from fleet_smi.model.snapshot import Gpu
-from fleet_smi.node.collecting import QUICK, Sampler
+from fleet_smi.node.collecting import QUICK_SUBJECTS, Sampler
 from fleet_smi.node.collectors.nvidia_smi import NvidiaSmiCollector
-from fleet_smi.node.reader import Reader, spawn
+from fleet_smi.node.reader import Reader, spawn_worker
 from fleet_smi.wire.dialects.nvidia_smi_csv import classify_failure, parse_query_gpu
 from sim.scenario import Scenario, SimGpu
-from tests.machines import Machine
+from tests.machines import SimulatedMachine
 
 
 def document(address: str, uuid: str, more: str = "") -> str:
@@ -42,7 +42,7 @@ def failed(address: str, words: str | None, **more: Any) -> dict[str, Any]:
 
 
 def test_a_document_becomes_gpus_and_the_versions_of_the_host() -> None:
-    part = NvidiaSmiCollector().part(raw(xml=document("00000000:01:00.0", "GPU-a")))
+    part = NvidiaSmiCollector().parse(raw(xml=document("00000000:01:00.0", "GPU-a")))
     assert [(gpu.uuid, gpu.fan_percent) for gpu in part.gpus] == [("GPU-a", 7)]
     assert (part.host.driver_version, part.host.cuda_version) == ("550.54.14", "12.4")
 
@@ -50,12 +50,12 @@ def test_a_document_becomes_gpus_and_the_versions_of_the_host() -> None:
 def test_mig_instances_get_their_uuids_from_the_list() -> None:
     more = "<mig_devices><mig_device><index>0</index></mig_device></mig_devices>"
     listing = "GPU 0: T4 (UUID: GPU-a)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n"
-    part = NvidiaSmiCollector().part(raw(xml=document("01:00.0", "GPU-a", more), list=listing))
+    part = NvidiaSmiCollector().parse(raw(xml=document("01:00.0", "GPU-a", more), list=listing))
     assert [instance.uuid for instance in part.gpus[0].instances] == ["MIG-1"]
 
 
 def test_devices_asked_one_by_one_stand_in_the_order_of_the_bus() -> None:
-    part = NvidiaSmiCollector().part(
+    part = NvidiaSmiCollector().parse(
         raw(
             parts=[document("00000000:0C:00.0", "GPU-c"), document("00000000:0A:00.0", "GPU-a")],
             failed=[failed("0000:0b:00.0", "GPU is lost", uuid="GPU-b", name="NVIDIA T4")],
@@ -85,7 +85,7 @@ def test_devices_asked_one_by_one_stand_in_the_order_of_the_bus() -> None:
     ],
 )
 def test_a_device_that_told_nothing_says_why(words: str | None, kind: str) -> None:
-    (gpu,) = NvidiaSmiCollector().part(raw(failed=[failed("0000:0b:00.0", words)])).gpus
+    (gpu,) = NvidiaSmiCollector().parse(raw(failed=[failed("0000:0b:00.0", words)])).gpus
     assert gpu.uuid == "GPU-at-00000000:0B:00.0"
     assert gpu.fault is not None
     assert gpu.fault.kind == kind
@@ -93,17 +93,17 @@ def test_a_device_that_told_nothing_says_why(words: str | None, kind: str) -> No
 
 
 def test_a_sleeping_device_has_no_fault() -> None:
-    (gpu,) = NvidiaSmiCollector().part(raw(failed=[failed("01:00.0", None, asleep=True)])).gpus
+    (gpu,) = NvidiaSmiCollector().parse(raw(failed=[failed("01:00.0", None, asleep=True)])).gpus
     assert (gpu.asleep, gpu.fault) == (True, None)
 
 
 def test_a_failure_in_place_of_a_document_is_raised_by_name() -> None:
     with pytest.raises(NotPresent):
-        NvidiaSmiCollector().part(raw(xml="No devices were found"))
+        NvidiaSmiCollector().parse(raw(xml="No devices were found"))
 
 
 def test_a_device_without_an_address_keeps_its_number() -> None:
-    part = NvidiaSmiCollector().part(
+    part = NvidiaSmiCollector().parse(
         raw(
             parts=[document("00000000:0A:00.0", "GPU-a"), document("00000000:0D:00.0", "GPU-d")],
             failed=[failed("", None, index=1), failed("", "ERR!", index=2)],
@@ -121,21 +121,21 @@ def memory(used: int, total: int) -> str:
 def test_more_memory_used_than_there_is_is_not_believed() -> None:
     in_xml = raw(xml=document("01:00.0", "GPU-a", memory(900, 800)))
     in_csv = "uuid, memory.total [MiB], memory.used [MiB]\nGPU-a, 800 MiB, 900 MiB\n"
-    for gpu in (*NvidiaSmiCollector().part(in_xml).gpus, *parse_query_gpu(in_csv).gpus):
+    for gpu in (*NvidiaSmiCollector().parse(in_xml).gpus, *parse_query_gpu(in_csv).gpus):
         assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (None, 800 * 2**20)
         assert gpu.unread == {"memory_used_bytes": "out of range: more than there is"}
 
 
 def test_nor_of_an_instance() -> None:
     more = f"<mig_devices><mig_device>{memory(9, 8)}</mig_device></mig_devices>"
-    (gpu,) = NvidiaSmiCollector().part(raw(xml=document("01:00.0", "GPU-a", more))).gpus
+    (gpu,) = NvidiaSmiCollector().parse(raw(xml=document("01:00.0", "GPU-a", more))).gpus
     (instance,) = gpu.instances
     assert (instance.memory_used_bytes, instance.memory_total_bytes) == (None, 8 * 2**20)
     assert instance.unread == {"memory_used_bytes": "out of range: more than there is"}
 
 
 def looked_at_by_program(
-    machine: Machine, lib_dir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    machine: SimulatedMachine, lib_dir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Gpu, ...]:
     """What a machine tells whose NVML library is missing and whose nvidia-smi works."""
     folder.mkdir()
@@ -143,9 +143,9 @@ def looked_at_by_program(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     machine.root.mkdir()
-    sampler = Sampler(Reader(spawn), root=str(machine.root), subjects=QUICK)
+    sampler = Sampler(Reader(spawn_worker), root=str(machine.root), subjects=QUICK_SUBJECTS)
     try:
-        return sampler.take().gpus
+        return sampler.sample().gpus
     finally:
         sampler.close()
 
@@ -161,7 +161,7 @@ def looked_at_by_program(
 )
 @pytest.mark.parametrize("bad", [0, 1, 2])
 def test_a_bad_gpu_hides_no_other_where_nothing_lists_them(
-    machine: Machine,
+    machine: SimulatedMachine,
     sim_lib: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -171,7 +171,7 @@ def test_a_bad_gpu_hides_no_other_where_nothing_lists_them(
     remedy: str,
 ) -> None:
     cards = [SimGpu(faults={"**": fault} if index == bad else {}) for index in range(3)]
-    machine.play(Scenario(gpus=cards))
+    machine.set_scenario(Scenario(gpus=cards))
     gpus = looked_at_by_program(machine, sim_lib, tmp_path / "bin", monkeypatch)
     assert [gpu.index for gpu in gpus] == [0, 1, 2]
     assert [gpu.memory_total_bytes is None for gpu in gpus] == [at == bad for at in range(3)]
@@ -183,9 +183,9 @@ def test_a_bad_gpu_hides_no_other_where_nothing_lists_them(
 
 
 def test_a_gpu_that_may_not_be_opened_is_told_as_nvml_tells_it(
-    machine: Machine, sim_lib: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: SimulatedMachine, sim_lib: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine.play(Scenario(gpus=[SimGpu(), SimGpu(faults={"**": "no-permission"})]))
+    machine.set_scenario(Scenario(gpus=[SimGpu(), SimGpu(faults={"**": "no-permission"})]))
     by_nvml = machine.snapshot().gpus
     by_program = looked_at_by_program(machine, sim_lib, tmp_path / "bin", monkeypatch)
     assert by_program[1].fault == by_nvml[1].fault

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.model.snapshot import Process
-from fleet_smi.node.bindings.procfs import Processes
+from fleet_smi.node.bindings.procfs import ProcessReader
 from fleet_smi.node.collectors.processes import ProcessesCollector
-from tests.machines import People, needs_root, wait_until
+from tests.machines import UserProcesses, require_root, wait_until
 
 ID = "0123456789abcdef" * 4
 HARMFUL = ("Cc", "Cs", "Zl", "Zp")
@@ -37,7 +37,7 @@ def person(**facts: Any) -> Process:
         "cpu_percent": None,
         "memory": 4096,
     }
-    return ProcessesCollector().part({7: known | facts}).people[7]
+    return ProcessesCollector().parse({7: known | facts}).processes[7]
 
 
 def test_arguments_are_joined_by_blanks() -> None:
@@ -118,10 +118,10 @@ def test_any_bytes_become_harmless_text(name: bytes, command: bytes, cgroup: str
 
 
 def test_a_pid_that_is_not_there_has_no_facts() -> None:
-    binding = Processes(kept_seconds=0)
+    binding = ProcessReader(cache_seconds=0)
     facts = binding.read("/", (os.getpid(), 2**22 + 1))
     assert facts[2**22 + 1] is None
-    assert set(ProcessesCollector().part(facts).people) == {os.getpid()}
+    assert set(ProcessesCollector().parse(facts).processes) == {os.getpid()}
 
 
 STAT = b"7 (python) S " + b" ".join(b"%d" % number for number in range(4, 53))
@@ -136,8 +136,8 @@ def facts_of(root: Path, stat: bytes, status: bytes) -> dict[int, Any]:
         folder.mkdir(exist_ok=True)
         for name, data in zip(("stat", "status"), files, strict=True):
             (folder / name).write_bytes(data)
-    raw = Processes().read(str(root), (7, 8))
-    assert 8 in ProcessesCollector().part(raw).people
+    raw = ProcessReader().read(str(root), (7, 8))
+    assert 8 in ProcessesCollector().parse(raw).processes
     return raw
 
 
@@ -178,14 +178,14 @@ def test_whatever_the_kernel_writes_of_one_process_the_others_are_seen(
         facts_of(root, stat, b"Uid:\t" + uid)
 
 
-def test_a_process_that_started_after_its_pid_was_listed_is_another(people: People) -> None:
+def test_a_process_that_started_after_its_pid_was_listed_is_another(people: UserProcesses) -> None:
     listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
     while time.clock_gettime(time.CLOCK_BOOTTIME) < listed_at + 0.05:
         pass  # the kernel counts starts in ticks of 10 ms
     pid = people.start()
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    assert Processes().read("/", (pid,), listed_at=listed_at)[pid] is None
-    assert Processes().read("/", (pid,), listed_at=now)[pid] is not None
+    assert ProcessReader().read("/", (pid,), listed_at=listed_at)[pid] is None
+    assert ProcessReader().read("/", (pid,), listed_at=now)[pid] is not None
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_process_that_started_after_its_pid_was_listed_is_another(people: Peop
     ],
 )
 def test_in_a_container_with_gpus_only_a_process_that_has_one_open_is_believed(
-    tmp_path: Path, people: People, namespace: str, device: bool, opened: str, believed: bool
+    tmp_path: Path, people: UserProcesses, namespace: str, device: bool, opened: str, believed: bool
 ) -> None:
     pid = people.start()
     (tmp_path / "proc/self/ns").mkdir(parents=True)
@@ -211,21 +211,21 @@ def test_in_a_container_with_gpus_only_a_process_that_has_one_open_is_believed(
     if device:
         (tmp_path / "dev").mkdir()
         (tmp_path / "dev/nvidiactl").touch()
-    facts = Processes().read(str(tmp_path), (pid,))[pid]
+    facts = ProcessReader().read(str(tmp_path), (pid,))[pid]
     assert (facts is not None) is believed
 
 
-def test_a_living_process_is_told_as_the_kernel_knows_it(people: People) -> None:
+def test_a_living_process_is_told_as_the_kernel_knows_it(people: UserProcesses) -> None:
     pid = people.start("sleep", "601")
-    found = ProcessesCollector().part(Processes().read("/", (pid,))).people[pid]
+    found = ProcessesCollector().parse(ProcessReader().read("/", (pid,))).processes[pid]
     assert found.user == pwd.getpwuid(os.getuid()).pw_name
     assert found.group == grp.getgrgid(pwd.getpwuid(os.getuid()).pw_gid).gr_name
     assert (found.uid, found.name, found.command) == (os.getuid(), "sleep", "sleep 601")
 
 
-def test_the_load_of_a_process_needs_two_looks(people: People) -> None:
+def test_the_load_of_a_process_needs_two_looks(people: UserProcesses) -> None:
     spin = people.start("sh", "-c", "while :; do :; done")
-    binding = Processes(kept_seconds=0)
+    binding = ProcessReader(cache_seconds=0)
     first = binding.read("/", (spin,))[spin]["cpu_percent"]
     assert first is None
     load = None
@@ -234,8 +234,8 @@ def test_the_load_of_a_process_needs_two_looks(people: People) -> None:
     assert 0 < load < 1000
 
 
-def test_who_looks_often_is_told_the_same_again_until_somebody_comes(people: People) -> None:
-    first, binding = people.start("sleep", "603"), Processes(kept_seconds=1000)
+def test_who_looks_often_is_told_the_same_again_until_somebody_comes(people: UserProcesses) -> None:
+    first, binding = people.start("sleep", "603"), ProcessReader(cache_seconds=1000)
     told = binding.read("/", (first,))
     assert binding.read("/", (first,)) is told
     second = people.start("sleep", "604")
@@ -243,7 +243,7 @@ def test_who_looks_often_is_told_the_same_again_until_somebody_comes(people: Peo
 
 
 def test_a_process_that_becomes_another_program_is_known_at_once() -> None:
-    binding = Processes(kept_seconds=0)
+    binding = ProcessReader(cache_seconds=0)
     running = subprocess.Popen(["sh", "-c", "read line; exec sleep 602"], stdin=subprocess.PIPE)
 
     def command() -> bytes:
@@ -262,8 +262,11 @@ def test_a_process_that_becomes_another_program_is_known_at_once() -> None:
 
 
 def test_a_user_without_a_name_goes_by_number() -> None:
-    needs_root()
+    require_root()
     with subprocess.Popen(["sleep", "600"], user=54_321) as running:
-        found = ProcessesCollector().part(Processes().read("/", (running.pid,)))
+        found = ProcessesCollector().parse(ProcessReader().read("/", (running.pid,)))
         running.kill()
-    assert (found.people[running.pid].user, found.people[running.pid].uid) == ("54321", 54_321)
+    assert (found.processes[running.pid].user, found.processes[running.pid].uid) == (
+        "54321",
+        54_321,
+    )

@@ -13,20 +13,20 @@ import pytest
 from fleet_smi.errors import Unreachable
 from fleet_smi.node.outlets import cluster_smi
 from fleet_smi.node.outlets.cluster_smi import ClusterSmiOutlet
-from fleet_smi.wire.dialects.cluster_smi import decode_node, snapshot_of
+from fleet_smi.wire.dialects.cluster_smi import decode_node, to_snapshot
 from tests.builders import gpu, process, snapshot
 from tests.fleet.programs import free_port
 from tests.machines import wait_until
-from tests.zeromq_peers import Router
+from tests.zeromq_peers import ZeromqRouter
 
 
 def test_a_router_is_told_what_its_own_node_would_tell() -> None:
     told = snapshot(gpu(processes=(process(command="python train.py"),)))
-    with Router(lambda: [b""]) as router:
+    with ZeromqRouter(lambda: [b""]) as router:
         with closing(ClusterSmiOutlet("127.0.0.1", router.nodes_port)) as outlet:
             outlet.deliver(told)
         wait_until(lambda: bool(router.pushed))
-    got = snapshot_of(decode_node(router.pushed[0]), 0.0)
+    got = to_snapshot(decode_node(router.pushed[0]), 0.0)
     assert (got.name, got.taken_at) == (told.name, told.taken_at)
     assert [one.user for one in got.gpus[0].processes or ()] == ["alice"]
 
@@ -36,17 +36,17 @@ def test_a_router_that_is_away_costs_no_time() -> None:
     with closing(ClusterSmiOutlet("127.0.0.1", port)) as outlet:
         began = time.monotonic()
         for _ in range(200):
-            outlet.offer(snapshot(gpu()))
+            outlet.publish(snapshot(gpu()))
         assert time.monotonic() - began < 5
 
 
 def test_a_router_that_comes_later_is_told_what_is_new_then() -> None:
     with closing(ClusterSmiOutlet("127.0.0.1", port := free_port())) as outlet:
-        outlet.offer(snapshot(gpu(), node="too-early"))
-        with Router(lambda: [b""], nodes_port=port) as router:
+        outlet.publish(snapshot(gpu(), node="too-early"))
+        with ZeromqRouter(lambda: [b""], nodes_port=port) as router:
 
             def told() -> bool:
-                outlet.offer(snapshot(gpu(), node="now"))
+                outlet.publish(snapshot(gpu(), node="now"))
                 return bool(router.pushed)
 
             wait_until(told)
@@ -62,7 +62,7 @@ def test_a_router_that_is_not_there_is_told_by_once(monkeypatch: pytest.MonkeyPa
 
 def test_closing_waits_for_nobody() -> None:
     outlet = ClusterSmiOutlet("127.0.0.1", free_port())
-    outlet.offer(snapshot(gpu()))
+    outlet.publish(snapshot(gpu()))
     began = time.monotonic()
     outlet.close()
     assert time.monotonic() - began < 5
@@ -71,7 +71,7 @@ def test_closing_waits_for_nobody() -> None:
 def test_it_goes_through_the_proxy_that_the_variable_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with Router(lambda: [b""]) as router, socks_proxy() as (port, asked):
+    with ZeromqRouter(lambda: [b""]) as router, socks_proxy() as (port, asked):
         monkeypatch.setenv("ZEROMQ_SOCKS_PROXY", f"127.0.0.1:{port}")
         with closing(ClusterSmiOutlet("127.0.0.1", router.nodes_port)) as outlet:
             outlet.deliver(snapshot(gpu()))

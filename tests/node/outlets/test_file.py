@@ -96,10 +96,10 @@ def test_a_folder_that_comes_back_is_written_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     outlet = FileOutlet(str(tmp_path / "away"))
-    outlet.offer(TAKEN)
+    outlet.publish(TAKEN)
     wait_until(lambda: "No such file" in caplog.text)
     (tmp_path / "away").mkdir()
-    outlet.offer(TAKEN)
+    outlet.publish(TAKEN)
     wait_until(lambda: names(tmp_path / "away") == [NAME])
     outlet.close()
     assert caplog.text.count("No such file") == 1
@@ -114,7 +114,7 @@ def test_a_disk_that_hangs_delays_neither_a_tick_nor_the_end(
     outlet = FileOutlet(str(tmp_path))
     began = time.monotonic()
     for sequence in range(5):
-        outlet.offer(replace(TAKEN, sequence=sequence))
+        outlet.publish(replace(TAKEN, sequence=sequence))
     outlet.close()
     assert time.monotonic() - began < 5
     hangs.set()
@@ -122,7 +122,7 @@ def test_a_disk_that_hangs_delays_neither_a_tick_nor_the_end(
 
 
 def test_a_file_for_readers_of_gpustat_is_its_json_under_the_hosts_name(tmp_path: Path) -> None:
-    outlet = FileOutlet(str(tmp_path), form="gpustat")
+    outlet = FileOutlet(str(tmp_path), file_format="gpustat")
     outlet.deliver(replace(TAKEN, name="cml10.lab.example"))
     outlet.deliver(replace(TAKEN, name="cml10.lab.example"))
     assert names(tmp_path) == ["cml10.lab.example.json"]
@@ -135,14 +135,14 @@ def test_a_file_for_readers_of_gpustat_is_its_json_under_the_hosts_name(tmp_path
 def test_no_hosts_name_leaves_the_folder_or_hides_in_it(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "drop"
     folder.mkdir()
-    FileOutlet(str(folder), form="gpustat").deliver(replace(TAKEN, name=name))
+    FileOutlet(str(folder), file_format="gpustat").deliver(replace(TAKEN, name=name))
     (written,) = names(folder)
     assert not written.startswith((".", "-"))
     assert names(tmp_path) == ["drop"]
 
 
 def test_a_reader_of_gpustats_files_never_meets_half_of_one(tmp_path: Path) -> None:
-    outlet = FileOutlet(str(tmp_path), form="gpustat")
+    outlet = FileOutlet(str(tmp_path), file_format="gpustat")
     outlet.deliver(TAKEN)
     done = threading.Event()
 

@@ -8,30 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.client.connection import Connection
+from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import Refused, Unreachable
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.buffer import Buffer
-from fleet_smi.node.credential import Credentials
+from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.credential import CredentialFile
 from fleet_smi.node.outlets import push
-from fleet_smi.node.outlets.push import PushOutlet, longest_wait_seconds
-from fleet_smi.node.reporting import Reporter
+from fleet_smi.node.outlets.push import PushOutlet, max_backoff_seconds
+from fleet_smi.node.reporting import HubSession
 from fleet_smi.node.spool import Spool
 from tests.builders import gpu, snapshot
 from tests.machines import wait_until
-from tests.node.sinks import Sink
+from tests.node.sinks import FakeHub
 
 Start = Callable[..., PushOutlet]
 
 
 @pytest.fixture
-def sink() -> Iterator[Sink]:
-    with Sink() as started:
+def sink() -> Iterator[FakeHub]:
+    with FakeHub() as started:
         yield started
 
 
 @pytest.fixture
-def start(sink: Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+def start(sink: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts the outlet of one agent; its waits are short."""
     monkeypatch.setattr(push, "_FIRST_WAIT_SECONDS", 0.01)
     monkeypatch.setattr(push, "_LONGEST_WAIT_SECONDS", 0.05)
@@ -40,8 +40,8 @@ def start(sink: Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     started: list[PushOutlet] = []
 
     def outlet(join: str | None = None) -> PushOutlet:
-        reporter = Reporter(Connection(sink.url), Credentials(str(tmp_path)), join)
-        started.append(PushOutlet(reporter, Buffer(Spool(str(tmp_path / "spool")))))
+        reporter = HubSession(HubConnection(sink.url), CredentialFile(str(tmp_path)), join)
+        started.append(PushOutlet(reporter, ReportBuffer(Spool(str(tmp_path / "spool")))))
         return started[-1]
 
     yield outlet
@@ -53,104 +53,106 @@ def taken(sequence: int, run_id: str = "run") -> Snapshot:
     return snapshot(gpu(), sequence=sequence, run_id=run_id, taken_at=time.time())
 
 
-def test_a_snapshot_arrives_as_it_was_taken(sink: Sink, start: Start) -> None:
+def test_a_snapshot_arrives_as_it_was_taken(sink: FakeHub, start: Start) -> None:
     sent = taken(1)
-    start().offer(sent)
-    wait_until(lambda: sink.heard == [sent])
+    start().publish(sent)
+    wait_until(lambda: sink.received == [sent])
 
 
 def test_no_sample_is_missing_after_the_hub_was_killed_and_lost_its_last_seconds(
-    sink: Sink, start: Start, tmp_path: Path
+    sink: FakeHub, start: Start, tmp_path: Path
 ) -> None:
     outlet = start()
     for sequence in range(1, 11):
-        outlet.offer(taken(sequence))
+        outlet.publish(taken(sequence))
     wait_until(lambda: sink.sequences() == set(range(1, 11)))
-    sink.keeps = False
+    sink.stores_reports = False
     for sequence in range(11, 21):
-        outlet.offer(taken(sequence))
+        outlet.publish(taken(sequence))
     wait_until(lambda: sink.sequences() == set(range(1, 21)))
-    sink.die()
+    sink.kill()
     assert sink.sequences() == set(range(1, 11)), "it lost what it had not kept"
     for sequence in range(21, 321):  # ten minutes at two seconds
-        outlet.offer(taken(sequence))
+        outlet.publish(taken(sequence))
     wait_until(lambda: any((tmp_path / "spool").iterdir()))
-    sink.keeps = True
+    sink.stores_reports = True
     sink.start()
     wait_until(lambda: sink.sequences() == set(range(1, 321)))
-    order = [each.sequence for each in sink.heard[10:]]
+    order = [each.sequence for each in sink.received[10:]]
     assert order == sorted(order), "back-filled in order"
 
 
 def test_a_hub_that_restarts_between_two_reports_gets_again_what_it_forgot(
-    sink: Sink, start: Start
+    sink: FakeHub, start: Start
 ) -> None:
     outlet = start()
-    sink.keeps = False
-    outlet.offer(taken(1))
+    sink.stores_reports = False
+    outlet.publish(taken(1))
     wait_until(lambda: sink.sequences() == {1})
-    sink.die()
-    sink.keeps = True
+    sink.kill()
+    sink.stores_reports = True
     sink.start()
-    outlet.offer(taken(2))
+    outlet.publish(taken(2))
     wait_until(lambda: sink.sequences() == {1, 2})
 
 
-def test_back_fill_goes_in_batches_within_the_bound(sink: Sink, start: Start) -> None:
-    sink.die()
+def test_back_fill_goes_in_batches_within_the_bound(sink: FakeHub, start: Start) -> None:
+    sink.kill()
     outlet = start()
     for sequence in range(1, 251):
-        outlet.offer(taken(sequence))
+        outlet.publish(taken(sequence))
     sink.start()
     wait_until(lambda: sink.sequences() == set(range(1, 251)))
     assert max(sink.batches) <= 100
     assert len(sink.batches) < 20
 
 
-def test_what_was_unsent_when_the_agent_ended_is_sent_by_the_next(sink: Sink, start: Start) -> None:
-    sink.die()
+def test_what_was_unsent_when_the_agent_ended_is_sent_by_the_next(
+    sink: FakeHub, start: Start
+) -> None:
+    sink.kill()
     first = start()
     for sequence in range(1, 6):
-        first.offer(taken(sequence, "first"))
+        first.publish(taken(sequence, "first"))
     first.close()
     sink.start()
-    start().offer(taken(1, "second"))
+    start().publish(taken(1, "second"))
     wait_until(lambda: sink.sequences("first") == {1, 2, 3, 4, 5})
     wait_until(lambda: sink.sequences("second") == {1})
 
 
-def test_a_hub_that_hangs_delays_neither_a_tick_nor_the_end(sink: Sink, start: Start) -> None:
-    sink.hangs.set()
+def test_a_hub_that_hangs_delays_neither_a_tick_nor_the_end(sink: FakeHub, start: Start) -> None:
+    sink.hanging.set()
     outlet = start()
-    outlet.offer(taken(1))
-    assert sink.reached.wait(10)
+    outlet.publish(taken(1))
+    assert sink.request_received.wait(10)
     began = time.monotonic()
-    outlet.offer(taken(2))
+    outlet.publish(taken(2))
     outlet.close()
     assert time.monotonic() - began < 5
-    sink.hangs.clear()
+    sink.hanging.clear()
     start().deliver(taken(3))
     assert {1, 2, 3} <= sink.sequences()
 
 
-def test_the_hub_may_ask_for_slower_reports(sink: Sink, start: Start) -> None:
+def test_the_hub_may_ask_for_slower_reports(sink: FakeHub, start: Start) -> None:
     sink.interval_seconds = 30.0
     outlet = start()
     outlet.deliver(taken(1))
-    assert outlet.asked_interval_seconds == 30.0
+    assert outlet.requested_interval_seconds == 30.0
 
 
 def test_a_sample_that_the_hub_cannot_read_does_not_hold_up_the_others(
-    sink: Sink, start: Start
+    sink: FakeHub, start: Start
 ) -> None:
-    sink.unwanted = lambda each: each.sequence == 3
-    sink.die()
+    sink.rejects = lambda each: each.sequence == 3
+    sink.kill()
     outlet = start()
     for sequence in range(1, 6):
-        outlet.offer(taken(sequence))
+        outlet.publish(taken(sequence))
     sink.start()
     wait_until(lambda: sink.sequences() == {1, 2, 4, 5})
-    outlet.offer(taken(6))
+    outlet.publish(taken(6))
     wait_until(lambda: 6 in sink.sequences())
 
 
@@ -164,7 +166,7 @@ def test_a_sample_that_the_hub_cannot_read_does_not_hold_up_the_others(
     ],
 )
 def test_a_refusal_is_told_once_and_then_counted_and_no_sample_is_lost(
-    sink: Sink,
+    sink: FakeHub,
     start: Start,
     caplog: pytest.LogCaptureFixture,
     status: int,
@@ -172,20 +174,20 @@ def test_a_refusal_is_told_once_and_then_counted_and_no_sample_is_lost(
     words: str,
 ) -> None:
     caplog.set_level(logging.INFO)
-    sink.refusal = status, code
+    sink.error = status, code
     outlet = start()
-    outlet.offer(taken(1))
-    wait_until(lambda: len(sink.asked) > 5)
-    outlet.offer(taken(2))
-    sink.refusal = None
+    outlet.publish(taken(1))
+    wait_until(lambda: len(sink.requests) > 5)
+    outlet.publish(taken(2))
+    sink.error = None
     wait_until(lambda: sink.sequences() == {1, 2})
     wait_until(lambda: "recovered=true" in caplog.text)
     assert caplog.text.count(f"fault={words}") == 1
     assert f"said {code}" in caplog.text
 
 
-def test_once_says_why_it_did_not_arrive_and_keeps_the_sample(sink: Sink, start: Start) -> None:
-    sink.die()
+def test_once_says_why_it_did_not_arrive_and_keeps_the_sample(sink: FakeHub, start: Start) -> None:
+    sink.kill()
     outlet = start()
     with pytest.raises(Unreachable, match="is `fleet-smi hub` running"):
         outlet.deliver(taken(1))
@@ -196,14 +198,14 @@ def test_once_says_why_it_did_not_arrive_and_keeps_the_sample(sink: Sink, start:
 
 
 def test_a_node_joins_once_and_then_has_a_credential_of_its_own(
-    sink: Sink, start: Start, tmp_path: Path
+    sink: FakeHub, start: Start, tmp_path: Path
 ) -> None:
     first = start(join="join-token")
     first.deliver(taken(1))
     first.close()
     start(join="join-token").deliver(taken(2))
     own = "Bearer own-token-of-id-of-gpu01"
-    assert sink.asked == [
+    assert sink.requests == [
         ("/api/v1/join", "Bearer join-token"),
         ("/api/v1/reports", own),
         ("/api/v1/reports", own),
@@ -211,23 +213,23 @@ def test_a_node_joins_once_and_then_has_a_credential_of_its_own(
     assert (tmp_path / "credential.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_refused_join_says_what_to_do(sink: Sink, start: Start) -> None:
-    sink.refusal = 401, "unauthorized"
+def test_a_refused_join_says_what_to_do(sink: FakeHub, start: Start) -> None:
+    sink.error = 401, "unauthorized"
     with pytest.raises(Refused, match="join-command"):
         start(join="old").deliver(taken(1))
 
 
 @pytest.mark.parametrize("failures", [1, 2, 5, 100])
 def test_agents_wait_longer_each_time_but_never_longer_than_the_bound(failures: int) -> None:
-    waits = [longest_wait_seconds(Unreachable("away"), count) for count in (failures, failures + 1)]
+    waits = [max_backoff_seconds(Unreachable("away"), count) for count in (failures, failures + 1)]
     assert waits[0] <= waits[1] <= 30
-    assert longest_wait_seconds(Refused("no"), failures) == 60
+    assert max_backoff_seconds(Refused("no"), failures) == 60
 
 
-def test_closing_leaves_no_thread(sink: Sink, start: Start) -> None:
+def test_closing_leaves_no_thread(sink: FakeHub, start: Start) -> None:
     outlet = start()
-    outlet.offer(taken(1))
-    wait_until(lambda: bool(sink.heard))
+    outlet.publish(taken(1))
+    wait_until(lambda: bool(sink.received))
     assert "push" in {thread.name for thread in threading.enumerate()}
     outlet.close()
     wait_until(lambda: "push" not in {thread.name for thread in threading.enumerate()})

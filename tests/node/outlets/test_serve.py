@@ -30,7 +30,7 @@ def serving() -> Iterator[ServeOutlet]:
 @pytest.fixture
 def guarded() -> Iterator[ServeOutlet]:
     outlet = ServeOutlet("0.0.0.0", 0, token="the-agents-token")
-    outlet.offer(TAKEN)
+    outlet.publish(TAKEN)
     yield outlet
     outlet.close()
 
@@ -46,15 +46,15 @@ def ask(outlet: ServeOutlet, path: str = PATH, **headers: str) -> tuple[int, str
 
 
 def test_the_latest_report_is_served(serving: ServeOutlet) -> None:
-    serving.offer(TAKEN)
-    serving.offer(replace(TAKEN, sequence=8))
+    serving.publish(TAKEN)
+    serving.publish(replace(TAKEN, sequence=8))
     status, kind, body = ask(serving)
     assert (status, kind) == (200, "application/msgpack")
     assert decode_report(body).snapshots == (replace(TAKEN, sequence=8),)
 
 
 def test_it_is_json_for_who_asks_for_json(serving: ServeOutlet) -> None:
-    serving.offer(TAKEN)
+    serving.publish(TAKEN)
     _, kind, body = ask(serving, Accept="application/json")
     assert kind == "application/json"
     assert decode_report(body, json=True).snapshots == (TAKEN,)
@@ -95,7 +95,7 @@ def test_with_the_token_it_is(guarded: ServeOutlet) -> None:
 def test_a_name_that_is_not_this_machines_is_refused(
     serving: ServeOutlet, host: str, status: int
 ) -> None:
-    serving.offer(TAKEN)
+    serving.publish(TAKEN)
     assert ask(serving, Host=host)[0] == status
 
 
@@ -111,7 +111,7 @@ def test_an_address_that_others_can_reach_needs_a_token(host: str) -> None:
 
 def test_who_wants_it_open_says_so() -> None:
     outlet = ServeOutlet("0.0.0.0", 0, open_to_all=True)
-    outlet.offer(TAKEN)
+    outlet.publish(TAKEN)
     assert ask(outlet)[0] == 200
     outlet.close()
 
@@ -124,7 +124,7 @@ def test_a_port_that_is_taken_is_told_in_words(serving: ServeOutlet) -> None:
 def test_who_connects_and_says_nothing_does_not_keep_others_out_for_ever(
     serving: ServeOutlet,
 ) -> None:
-    serving.offer(TAKEN)
+    serving.publish(TAKEN)
     with ExitStack() as stack:
         for _ in range(16):
             stack.enter_context(socket.create_connection(("127.0.0.1", serving.port)))
@@ -137,7 +137,7 @@ def test_who_connects_and_says_nothing_does_not_keep_others_out_for_ever(
 def test_who_holds_all_the_places_of_one_address_keeps_no_other_address_out(
     serving: ServeOutlet,
 ) -> None:
-    serving.offer(TAKEN)
+    serving.publish(TAKEN)
     with ExitStack() as stack:
         for _ in range(16):
             stack.enter_context(stalled(serving, "127.0.0.2"))
@@ -194,7 +194,7 @@ def quiet(connection: socket.socket) -> None:
 def test_a_name_in_dns_is_answered_to_where_the_settings_have_it() -> None:
     outlet = ServeOutlet("127.0.0.1", 0, hosts=("gpu-a.example.org",))
     try:
-        outlet.offer(TAKEN)
+        outlet.publish(TAKEN)
         assert ask(outlet, Host="GPU-A.example.org:7071")[0] == 200
         status, _, body = ask(outlet, Host="gpu-b.example.org")
         assert (status, b"agent.hosts" in body) == (421, True)

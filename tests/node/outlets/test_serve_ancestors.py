@@ -12,7 +12,7 @@ from fleet_smi.wire.dialects.node_info import decode_status
 from fleet_smi.wire.dialects.nvgpu import decode_gpu_status
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
 from tests.builders import NOON, gpu, process, snapshot
-from tests.machines import Machine, People
+from tests.machines import SimulatedMachine, UserProcesses
 
 TAKEN = snapshot(gpu(0, processes=(process(7, "alice", command="python train.py"),)), gpu(1))
 PASSWORD = "correct horse battery"
@@ -23,7 +23,7 @@ JSON = {"Content-Type": "application/json"}
 def serving() -> Iterator[ServeOutlet]:
     """Open to all on this machine, and with a password for the main node."""
     outlet = ServeOutlet("127.0.0.1", 0, get_status_password=PASSWORD)
-    outlet.offer(TAKEN)
+    outlet.publish(TAKEN)
     yield outlet
     outlet.close()
 
@@ -32,7 +32,7 @@ def serving() -> Iterator[ServeOutlet]:
 def guarded() -> Iterator[ServeOutlet]:
     """With a token, and without a password."""
     outlet = ServeOutlet("127.0.0.1", 0, token="t" * 40)
-    outlet.offer(TAKEN)
+    outlet.publish(TAKEN)
     yield outlet
     outlet.close()
 
@@ -158,7 +158,7 @@ def test_there_is_no_password_unless_one_is_set(guarded: ServeOutlet) -> None:
     assert get_status(guarded, {"passwd": "8888"})[0] == 401
     open_to_all = ServeOutlet("127.0.0.1", 0)
     try:
-        open_to_all.offer(TAKEN)
+        open_to_all.publish(TAKEN)
         assert get_status(open_to_all, {"passwd": "8888"})[0] == 404
         assert get_status(open_to_all, {})[0] == 404
     finally:
@@ -168,7 +168,7 @@ def test_there_is_no_password_unless_one_is_set(guarded: ServeOutlet) -> None:
 def test_the_status_needs_no_token_but_the_password(guarded: ServeOutlet) -> None:
     both = ServeOutlet("127.0.0.1", 0, token="t" * 40, get_status_password=PASSWORD)
     try:
-        both.offer(TAKEN)
+        both.publish(TAKEN)
         assert get_status(both, {"passwd": PASSWORD})[0] == 200
         assert ask(both, "GET", "/get-status")[0] == 405
     finally:
@@ -204,14 +204,14 @@ def test_before_the_first_sample_they_are_told_so() -> None:
 
 
 def test_cards_without_a_serial_number_and_lost_ones_stop_no_answer(
-    serving: ServeOutlet, machine: Machine, people: People
+    serving: ServeOutlet, machine: SimulatedMachine, people: UserProcesses
 ) -> None:
     pid = people.start("sleep", "600")
     gone = SimProcess(pid=4_000_000_000, memory=GIB)
     busy = SimGpu(serial=None, memory_used=9 * GIB, processes=[SimProcess(pid=pid), gone])
     lost, blind = SimGpu(faults={"*": "lost"}), SimGpu(memory_used=None, memory_total=None)
-    machine.play(Scenario(gpus=[lost, busy, blind]))
-    serving.offer(machine.snapshot())
+    machine.set_scenario(Scenario(gpus=[lost, busy, blind]))
+    serving.publish(machine.snapshot())
 
     told = msgspec.json.decode(ask(serving, "GET", "/gpu_status")[1])["gpus"]
     assert [each["is_available"] for each in told] == [False, False, False]

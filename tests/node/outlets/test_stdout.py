@@ -12,6 +12,6 @@ def test_each_snapshot_is_a_line_of_json() -> None:
     outlet = StdoutOutlet(stream)
     taken = [snapshot(gpu(), sequence=1), snapshot(gpu(name="line\nbreak"), sequence=2)]
     for each in taken:
-        outlet.offer(each)
+        outlet.publish(each)
     lines = stream.getvalue().splitlines()
     assert [decode_report(line, json=True).snapshots[0].sequence for line in lines] == [1, 2]

@@ -7,7 +7,7 @@ from fleet_smi.model.snapshot import Gpu, Snapshot
 from tests.builders import snapshot
 
 
-def now(name: str, *gpus: Gpu, **fields: Any) -> Snapshot:
+def snapshot_now(name: str, *gpus: Gpu, **fields: Any) -> Snapshot:
     """A report of this moment, by a node that is not silent for hours."""
     known: dict[str, Any] = {"taken_at": time.time(), "interval_seconds": 3600.0, "run_id": "run-1"}
     return snapshot(*gpus, node=name, **(known | fields))

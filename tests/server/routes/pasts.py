@@ -11,13 +11,13 @@ from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.model.units import GIB, MIB
 from tests.builders import HOUR, MINUTE, gpu, process, snapshot
 from tests.machines import wait_until
-from tests.server.hubs import RunningHub
+from tests.server.hubs import ThreadedHub
 
 COMMAND = "python train.py --data /home/bob/private"
 STEP = MINUTE
 
 
-def tell(hub: RunningHub) -> float:
+def report_history(hub: ThreadedHub) -> float:
     """Let bob have had a GPU of gpu01 from 90 to 30 minutes ago; gpu02 fell silent an hour ago.
 
     Returns what the time is.
@@ -27,24 +27,24 @@ def tell(hub: RunningHub) -> float:
         token = hub.join(f"id-of-{name}", name)
         answer = hub.report(*shots, token=token, sent_at=now)
         assert answer.status == 200, answer
-    wait_until(lambda: len(get(hub, "history/occupancies?user=bob")["rows"]) == 1)
+    wait_until(lambda: len(get_json(hub, "history/occupancies?user=bob")["rows"]) == 1)
     wait_until(lambda: _has_fallen_silent(hub, "gpu02"))
     return now
 
 
-def _has_fallen_silent(hub: RunningHub, node: str) -> bool:
-    rows = get(hub, f"history/periods?node={node}")["rows"]
+def _has_fallen_silent(hub: ThreadedHub, node: str) -> bool:
+    rows = get_json(hub, f"history/periods?node={node}")["rows"]
     return bool(rows) and rows[0]["periods"][-1]["end"] is not None
 
 
-def get(hub: RunningHub, path: str, **ask: Any) -> Any:
+def get_json(hub: ThreadedHub, path: str, **options: Any) -> Any:
     """The answer to a question, which must be one."""
-    answer = hub.ask("GET", f"/api/v1/{path}", **ask)
+    answer = hub.request("GET", f"/api/v1/{path}", **options)
     assert answer.status == 200, answer
     return msgspec.json.decode(answer.body)
 
 
-def words_of(answer: Response) -> str:
+def error_message(answer: Response) -> str:
     """What a refusal says."""
     words: str = msgspec.json.decode(answer.body)["error"]["message"]
     return words

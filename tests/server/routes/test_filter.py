@@ -8,25 +8,25 @@ import msgspec
 import pytest
 
 from tests.builders import gpu, process
-from tests.server.hubs import RunningHub, error_of
-from tests.server.routes.nodes_of import now
+from tests.server.hubs import ThreadedHub, error_code
+from tests.server.routes.nodes_of import snapshot_now
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     """alice is on the first of two GPUs."""
-    with RunningHub(tmp_path_factory.mktemp("hub")) as running:
-        running.add(now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
+    with ThreadedHub(tmp_path_factory.mktemp("hub")) as running:
+        running.join_and_report(snapshot_now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
         yield running
 
 
-def meaning(hub: RunningHub, text: str) -> Any:
-    answer = hub.ask("GET", f"/api/v1/filter?{urlencode({'text': text})}")
+def meaning(hub: ThreadedHub, text: str) -> Any:
+    answer = hub.request("GET", f"/api/v1/filter?{urlencode({'text': text})}")
     assert answer.status == 200, answer
     return msgspec.json.decode(answer.body)
 
 
-def test_a_filter_is_answered_with_its_terms(hub: RunningHub) -> None:
+def test_a_filter_is_answered_with_its_terms(hub: ThreadedHub) -> None:
     told = meaning(hub, "free mem>40G")
     assert told["error"] is None
     assert [(term["key"], term["op"], term["bound"]) for term in told["terms"]] == [
@@ -35,11 +35,11 @@ def test_a_filter_is_answered_with_its_terms(hub: RunningHub) -> None:
     ]
 
 
-def test_no_filter_has_no_terms(hub: RunningHub) -> None:
+def test_no_filter_has_no_terms(hub: ThreadedHub) -> None:
     assert meaning(hub, "") == {"terms": [], "error": None}
 
 
-def test_what_makes_no_sense_yet_is_told_in_words_and_no_failure(hub: RunningHub) -> None:
+def test_what_makes_no_sense_yet_is_told_in_words_and_no_failure(hub: ThreadedHub) -> None:
     told = meaning(hub, "modle:A100")
     assert told["terms"] == []
     assert "did you mean 'model'" in told["error"]
@@ -49,17 +49,17 @@ def test_what_makes_no_sense_yet_is_told_in_words_and_no_failure(hub: RunningHub
     ("text", "expected"),
     [("free", [1]), ("user:alice", [0]), ("-alice mem>1G", [1]), ("", [0, 1]), ("load>200", [])],
 )
-def test_the_fleet_is_narrowed_by_it(hub: RunningHub, text: str, expected: list[int]) -> None:
-    answer = hub.ask("GET", f"/api/v1/fleet?{urlencode({'filter': text})}")
+def test_the_fleet_is_narrowed_by_it(hub: ThreadedHub, text: str, expected: list[int]) -> None:
+    answer = hub.request("GET", f"/api/v1/fleet?{urlencode({'filter': text})}")
     nodes = msgspec.json.decode(answer.body)["nodes"]
     assert [each["index"] for node in nodes for each in node["gpus"]] == expected
 
 
-def test_a_filter_that_makes_no_sense_is_refused(hub: RunningHub) -> None:
-    answer = hub.ask("GET", "/api/v1/fleet?filter=colour:red")
-    assert (answer.status, error_of(answer)) == (400, "bad_request")
+def test_a_filter_that_makes_no_sense_is_refused(hub: ThreadedHub) -> None:
+    answer = hub.request("GET", "/api/v1/fleet?filter=colour:red")
+    assert (answer.status, error_code(answer)) == (400, "bad_request")
 
 
-def test_a_node_may_not_ask(hub: RunningHub) -> None:
+def test_a_node_may_not_ask(hub: ThreadedHub) -> None:
     token = hub.join("id-of-gpu09", "gpu09")
-    assert hub.ask("GET", "/api/v1/filter?text=free", token=token).status == 403
+    assert hub.request("GET", "/api/v1/filter?text=free", token=token).status == 403

@@ -11,25 +11,27 @@ import pytest
 from fleet_smi.model.fleet import FleetView
 from tests.builders import gpu, process
 from tests.machines import wait_until
-from tests.server.hubs import RunningHub, error_of
-from tests.server.loopback import ask
-from tests.server.routes.nodes_of import now
+from tests.server.hubs import ThreadedHub, error_code
+from tests.server.loopback import send_raw_request
+from tests.server.routes.nodes_of import snapshot_now
 
 FLEET = "/api/v1/fleet"
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     """Two nodes: alice is on a GPU of the first, a user called `null` on one of the second."""
-    with RunningHub(tmp_path_factory.mktemp("hub")) as running:
-        running.add(now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
-        running.add(now("gpu02", gpu(0, uuid="GPU-x", processes=(process(user="null"),))))
+    with ThreadedHub(tmp_path_factory.mktemp("hub")) as running:
+        running.join_and_report(snapshot_now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
+        running.join_and_report(
+            snapshot_now("gpu02", gpu(0, uuid="GPU-x", processes=(process(user="null"),)))
+        )
         yield running
 
 
-def shown(hub: RunningHub, query: str) -> dict[str, list[int]]:
+def shown(hub: ThreadedHub, query: str) -> dict[str, list[int]]:
     """Which GPUs of which nodes are answered with."""
-    answer = hub.ask("GET", f"{FLEET}?{query}")
+    answer = hub.request("GET", f"{FLEET}?{query}")
     assert answer.status == 200, answer
     view = msgspec.json.decode(answer.body, type=FleetView)
     return {node.name: [each.index for each in node.gpus] for node in view.nodes}
@@ -51,48 +53,50 @@ def shown(hub: RunningHub, query: str) -> dict[str, list[int]]:
     ],
 )
 def test_a_query_asks_for_a_part(
-    hub: RunningHub, query: str, expected: dict[str, list[int]]
+    hub: ThreadedHub, query: str, expected: dict[str, list[int]]
 ) -> None:
     assert shown(hub, query) == expected
 
 
-def test_the_summary_is_of_the_whole_fleet_whatever_part_is_shown(hub: RunningHub) -> None:
-    view = msgspec.json.decode(hub.ask("GET", f"{FLEET}?user=nobody").body)
+def test_the_summary_is_of_the_whole_fleet_whatever_part_is_shown(hub: ThreadedHub) -> None:
+    view = msgspec.json.decode(hub.request("GET", f"{FLEET}?user=nobody").body)
     assert (view["nodes"], view["summary"]["nodes"], view["summary"]["gpus"]) == ([], 2, 3)
 
 
 @pytest.mark.parametrize("query", ["state=fine", "sort=colour", "nodes=gpu01", f"node={'*' * 129}"])
-def test_a_query_that_makes_no_sense_is_refused(hub: RunningHub, query: str) -> None:
-    answer = hub.ask("GET", f"{FLEET}?{query}")
+def test_a_query_that_makes_no_sense_is_refused(hub: ThreadedHub, query: str) -> None:
+    answer = hub.request("GET", f"{FLEET}?{query}")
     assert answer.status == 400
-    assert error_of(answer) in ("bad_query", "bad_request")
+    assert error_code(answer) in ("bad_query", "bad_request")
 
 
-def test_a_pattern_of_many_stars_takes_no_time(hub: RunningHub) -> None:
+def test_a_pattern_of_many_stars_takes_no_time(hub: ThreadedHub) -> None:
     assert shown(hub, f"node={'*a' * 60}b") == {}
 
 
-def test_who_has_this_version_already_is_only_told_so(hub: RunningHub) -> None:
-    hub.settle()
-    first = hub.ask("GET", FLEET)
+def test_who_has_this_version_already_is_only_told_so(hub: ThreadedHub) -> None:
+    hub.wait_until_published()
+    first = hub.request("GET", FLEET)
     tag = first.headers["etag"]
-    same = hub.ask("GET", FLEET, If_None_Match=f'"another", {tag}')
+    same = hub.request("GET", FLEET, If_None_Match=f'"another", {tag}')
     assert (same.status, same.body, same.headers["etag"]) == (304, b"", tag)
-    hub.add(now("gpu03", gpu(0, uuid="GPU-y")))
-    wait_until(lambda: hub.ask("GET", FLEET, If_None_Match=tag).status == 200)
+    hub.join_and_report(snapshot_now("gpu03", gpu(0, uuid="GPU-y")))
+    wait_until(lambda: hub.request("GET", FLEET, If_None_Match=tag).status == 200)
 
 
-def test_what_one_role_may_see_is_no_version_of_what_another_may(hub: RunningHub) -> None:
-    admin = hub.ask("GET", FLEET, token=hub.token("admin"))
-    assert hub.ask("GET", FLEET, If_None_Match=admin.headers["etag"]).status == 200
+def test_what_one_role_may_see_is_no_version_of_what_another_may(hub: ThreadedHub) -> None:
+    admin = hub.request("GET", FLEET, token=hub.token("admin"))
+    assert hub.request("GET", FLEET, If_None_Match=admin.headers["etag"]).status == 200
     assert "Authorization" in admin.headers["vary"]
 
 
-def test_a_fleet_is_compressed_for_those_who_take_it(hub: RunningHub) -> None:
+def test_a_fleet_is_compressed_for_those_who_take_it(hub: ThreadedHub) -> None:
     port = int(hub.url.rpartition(":")[2])
 
     def sizes(*headers: str) -> Any:
-        answer = ask(port, "Host: 127.0.0.1", *headers, request=f"GET {FLEET} HTTP/1.1")
+        answer = send_raw_request(
+            port, "Host: 127.0.0.1", *headers, request=f"GET {FLEET} HTTP/1.1"
+        )
         return answer.headers.get("content-encoding"), answer.body
 
     plain, packed = sizes(), sizes("Accept-Encoding: br, gzip;q=0.5")
@@ -105,15 +109,15 @@ def test_a_fleet_is_compressed_for_those_who_take_it(hub: RunningHub) -> None:
 
 def test_command_lines_are_for_admins_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
     secret = process(command="python train.py --data /home/alice")
-    with RunningHub(tmp_path) as hub:
-        hub.add(now("gpu01", gpu(0, processes=(secret,))))
+    with ThreadedHub(tmp_path) as hub:
+        hub.join_and_report(snapshot_now("gpu01", gpu(0, processes=(secret,))))
         path = f"{FLEET}?node=gpu01"
-        assert b"train.py" not in hub.ask("GET", path).body
-        assert b"train.py" not in hub.ask("GET", path, token=hub.token("viewer")).body
-        assert b"train.py" in hub.ask("GET", path, token=hub.token("admin")).body
+        assert b"train.py" not in hub.request("GET", path).body
+        assert b"train.py" not in hub.request("GET", path, token=hub.token("viewer")).body
+        assert b"train.py" in hub.request("GET", path, token=hub.token("admin")).body
 
 
-def test_a_node_may_not_look(hub: RunningHub) -> None:
+def test_a_node_may_not_look(hub: ThreadedHub) -> None:
     token = hub.join("id-of-gpu09", "gpu09")
-    answer = hub.ask("GET", FLEET, token=token)
-    assert (answer.status, error_of(answer)) == (403, "forbidden")
+    answer = hub.request("GET", FLEET, token=token)
+    assert (answer.status, error_code(answer)) == (403, "forbidden")

@@ -11,35 +11,37 @@ from fleet_smi.model.snapshot import Host, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.dialects import gpustat
 from tests.builders import gpu, process
-from tests.server.hubs import RunningHub, error_of
-from tests.server.routes.nodes_of import now
+from tests.server.hubs import ThreadedHub, error_code
+from tests.server.routes.nodes_of import snapshot_now
 
 EVIL = '<script>alert(1)</script> & "x"'
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     """Two nodes that are heard, one with a hostile user; and one that fell silent."""
-    with RunningHub(tmp_path_factory.mktemp("hub")) as running:
+    with ThreadedHub(tmp_path_factory.mktemp("hub")) as running:
         driver = Host(driver_version="550.90.07")
         busy = gpu(0, busy_percent=97.0, memory_used_bytes=16 << 30, processes=(process(),))
         ghost = gpu(1, uuid="GPU-g", memory_used_bytes=9004 * MIB)
-        running.add(now("cml10", busy, ghost, host=driver))
+        running.join_and_report(snapshot_now("cml10", busy, ghost, host=driver))
         evil = process(8, EVIL, name="\x1b[2Jpython", command="python --password hunter2")
-        running.add(now("cml11", gpu(0, uuid="GPU-e", processes=(evil,))))
-        old = now("cml12", gpu(0, uuid="GPU-o"), taken_at=time.time() - 900, interval_seconds=1.0)
+        running.join_and_report(snapshot_now("cml11", gpu(0, uuid="GPU-e", processes=(evil,))))
+        old = snapshot_now(
+            "cml12", gpu(0, uuid="GPU-o"), taken_at=time.time() - 900, interval_seconds=1.0
+        )
         node = running.join(old.node_id, old.name)
         running.report(old, token=node, sent_at=time.time())
         yield running
 
 
-def got(hub: RunningHub, path: str) -> str:
-    answer = hub.ask("GET", path)
+def got(hub: ThreadedHub, path: str) -> str:
+    answer = hub.request("GET", path)
     assert answer.status == 200, answer
     return answer.body.decode()
 
 
-def test_the_text_is_gpustats_with_a_line_for_each_silent_node(hub: RunningHub) -> None:
+def test_the_text_is_gpustats_with_a_line_for_each_silent_node(hub: ThreadedHub) -> None:
     lines = got(hub, "/gpustat.txt").splitlines()
     assert re.fullmatch(r"cml10 +\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}  550\.90\.07", lines[0])
     assert lines[1] == (
@@ -50,8 +52,8 @@ def test_the_text_is_gpustats_with_a_line_for_each_silent_node(hub: RunningHub) 
     assert lines[-1] == "(cml12) silent for 15 min"
 
 
-def test_the_text_reads_back_through_the_same_dialect(hub: RunningHub) -> None:
-    told = gpustat.read(got(hub, "/gpustat.txt").encode(), "hub", 0.0)
+def test_the_text_reads_back_through_the_same_dialect(hub: ThreadedHub) -> None:
+    told = gpustat.decode_gpustat(got(hub, "/gpustat.txt").encode(), "hub", 0.0)
     assert [each.name for each in told if isinstance(each, Snapshot)] == ["cml10", "cml11"]
 
 
@@ -59,11 +61,11 @@ def test_the_text_reads_back_through_the_same_dialect(hub: RunningHub) -> None:
     "query, coloured",
     [("", False), ("?color", True), ("?color=1", True), ("?color=true", True), ("?color=0", False)],
 )
-def test_colour_comes_when_it_is_asked_for(hub: RunningHub, query: str, coloured: bool) -> None:
+def test_colour_comes_when_it_is_asked_for(hub: ThreadedHub, query: str, coloured: bool) -> None:
     assert ("\x1b[36m[0]" in got(hub, f"/gpustat.txt{query}")) == coloured
 
 
-def test_the_faces_have_the_types_that_gpustat_web_gives_them(hub: RunningHub) -> None:
+def test_the_faces_have_the_types_that_gpustat_web_gives_them(hub: ThreadedHub) -> None:
     types = {
         "txt": "text/plain; charset=utf-8",
         "ansi": "text/ansi; charset=utf-8",
@@ -71,19 +73,19 @@ def test_the_faces_have_the_types_that_gpustat_web_gives_them(hub: RunningHub) -
         "css": "text/css; charset=utf-8",
     }
     for name, kind in types.items():
-        assert hub.ask("GET", f"/gpustat.{name}").headers["content-type"] == kind
+        assert hub.request("GET", f"/gpustat.{name}").headers["content-type"] == kind
     assert got(hub, "/gpustat.ansi") == got(hub, "/gpustat.txt?color")
 
 
 @pytest.mark.parametrize("face", ["txt", "ansi", "html"])
-def test_nodes_can_be_chosen_and_unknown_ones_are_said(hub: RunningHub, face: str) -> None:
+def test_nodes_can_be_chosen_and_unknown_ones_are_said(hub: ThreadedHub, face: str) -> None:
     text = got(hub, f"/gpustat.{face}?nodes=cml11,nobody")
     assert "cml11" in text
     assert "cml10" not in text
     assert "(nobody) is not known here" in text
 
 
-def test_the_frame_of_the_page_can_be_left_away_and_text_has_none(hub: RunningHub) -> None:
+def test_the_frame_of_the_page_can_be_left_away_and_text_has_none(hub: ThreadedHub) -> None:
     page, part = got(hub, "/gpustat.html?full=1"), got(hub, "/gpustat.html?full=0")
     assert page.startswith("<!doctype html>")
     assert page == got(hub, "/gpustat.html")
@@ -93,7 +95,7 @@ def test_the_frame_of_the_page_can_be_left_away_and_text_has_none(hub: RunningHu
         assert got(hub, f"/gpustat.{face}?full=0") == got(hub, f"/gpustat.{face}?full=1")
 
 
-def test_the_page_escapes_everything_and_runs_nothing(hub: RunningHub) -> None:
+def test_the_page_escapes_everything_and_runs_nothing(hub: ThreadedHub) -> None:
     page = got(hub, "/gpustat.html")
     assert "<script" not in page
     assert "style=" not in page
@@ -105,26 +107,26 @@ def test_the_page_escapes_everything_and_runs_nothing(hub: RunningHub) -> None:
     assert unescape(re.sub(r"<[^>]+>", "", shown[1])) == got(hub, "/gpustat.txt")
 
 
-def test_no_control_code_of_a_process_reaches_a_terminal(hub: RunningHub) -> None:
+def test_no_control_code_of_a_process_reaches_a_terminal(hub: ThreadedHub) -> None:
     for face in ("txt", "ansi"):
         assert "\x1b[2J" not in got(hub, f"/gpustat.{face}")
 
 
-def test_a_viewer_sees_no_command_line(hub: RunningHub) -> None:
+def test_a_viewer_sees_no_command_line(hub: ThreadedHub) -> None:
     assert "hunter2" not in got(hub, "/gpustat.txt")
 
 
 @pytest.mark.parametrize("query", ["color=maybe", "full=2", f"nodes={'x' * 5000}"])
-def test_a_query_that_makes_no_sense_is_refused(hub: RunningHub, query: str) -> None:
-    answer = hub.ask("GET", f"/gpustat.txt?{query}")
+def test_a_query_that_makes_no_sense_is_refused(hub: ThreadedHub, query: str) -> None:
+    answer = hub.request("GET", f"/gpustat.txt?{query}")
     assert answer.status == 400
-    assert error_of(answer) == "bad_query"
+    assert error_code(answer) == "bad_query"
 
 
-def test_nobody_sees_it_who_may_not_see_the_fleet(hub: RunningHub) -> None:
+def test_nobody_sees_it_who_may_not_see_the_fleet(hub: ThreadedHub) -> None:
     faces = ("txt", "ansi", "html", "css")
     for token in (hub.token("join"), "fsmi_wrong"):
         for face in faces:
-            assert hub.ask("GET", f"/gpustat.{face}", token=token).status in (401, 403)
+            assert hub.request("GET", f"/gpustat.{face}", token=token).status in (401, 403)
     viewer = hub.token("viewer")
-    assert {hub.ask("GET", f"/gpustat.{face}", token=viewer).status for face in faces} == {200}
+    assert {hub.request("GET", f"/gpustat.{face}", token=viewer).status for face in faces} == {200}

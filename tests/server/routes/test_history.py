@@ -5,27 +5,27 @@ from collections.abc import Iterator
 import pytest
 
 from tests.builders import HOUR, MINUTE
-from tests.server.hubs import RunningHub, error_of
-from tests.server.routes.pasts import COMMAND, STEP, get, tell, words_of
+from tests.server.hubs import ThreadedHub, error_code
+from tests.server.routes.pasts import COMMAND, STEP, error_message, get_json, report_history
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path_factory.mktemp("hub")) as running:
-        running.now = tell(running)  # type: ignore[attr-defined]
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path_factory.mktemp("hub")) as running:
+        running.now = report_history(running)  # type: ignore[attr-defined]
         yield running
 
 
 @pytest.fixture
-def now(hub: RunningHub) -> float:
+def now(hub: ThreadedHub) -> float:
     told: float = hub.now  # type: ignore[attr-defined]
     return told
 
 
 def test_the_fleet_of_a_moment_has_its_states_people_and_figures(
-    hub: RunningHub, now: float
+    hub: ThreadedHub, now: float
 ) -> None:
-    told = get(hub, f"fleet?at={now - HOUR - 5 * MINUTE:.0f}")
+    told = get_json(hub, f"fleet?at={now - HOUR - 5 * MINUTE:.0f}")
     taken, free = told["nodes"][0]["gpus"]
     assert (taken["verdict"]["state"], free["verdict"]["state"]) == ("busy", "free")
     assert taken["verdict"]["since"] == pytest.approx(now - 1.5 * HOUR, abs=STEP)
@@ -40,35 +40,37 @@ def test_the_fleet_of_a_moment_has_its_states_people_and_figures(
 
 
 def test_a_node_that_was_silent_then_is_silent_and_its_gpu_not_free(
-    hub: RunningHub, now: float
+    hub: ThreadedHub, now: float
 ) -> None:
-    told = get(hub, f"fleet?at={now - 20 * MINUTE:.0f}")
+    told = get_json(hub, f"fleet?at={now - 20 * MINUTE:.0f}")
     assert told["summary"]["nodes_reporting"] == 1
     silent = told["nodes"][1]
     assert (silent["name"], silent["silent"]) == ("gpu02", True)
     assert silent["age_seconds"] == pytest.approx(39 * MINUTE, abs=2 * STEP)
     verdict = silent["gpus"][0]["verdict"]
     assert (verdict["state"], verdict["was"]) == ("unknown", "free")
-    offered = get(hub, f"free?at={now - 20 * MINUTE:.0f}")["offered"]
+    offered = get_json(hub, f"free?at={now - 20 * MINUTE:.0f}")["offered"]
     assert {each["node"] for each in offered} == {"gpu01"}
 
 
-def test_free_and_people_are_those_of_the_moment(hub: RunningHub) -> None:
-    offered = get(hub, "free?at=-65m")["offered"]
+def test_free_and_people_are_those_of_the_moment(hub: ThreadedHub) -> None:
+    offered = get_json(hub, "free?at=-65m")["offered"]
     assert {(one["node"], one["index"]) for one in offered} == {("gpu01", 1), ("gpu02", 0)}
-    (bob,) = get(hub, "people?at=-1h")["people"]
+    (bob,) = get_json(hub, "people?at=-1h")["people"]
     assert (bob["user"], bob["gpus"]) == ("bob", 1)
-    assert get(hub, "people?at=-10m")["people"] == []
+    assert get_json(hub, "people?at=-10m")["people"] == []
 
 
-def test_a_filter_is_of_the_moment_too(hub: RunningHub) -> None:
-    then, later = (get(hub, f"fleet?filter=user:bob&at={at}")["nodes"] for at in ("-1h", "-10m"))
+def test_a_filter_is_of_the_moment_too(hub: ThreadedHub) -> None:
+    then, later = (
+        get_json(hub, f"fleet?filter=user:bob&at={at}")["nodes"] for at in ("-1h", "-10m")
+    )
     assert [node["name"] for node in then] == ["gpu01"]
     assert later == []
 
 
-def test_a_strip_has_a_row_for_each_gpu_and_a_run_for_each_look(hub: RunningHub) -> None:
-    told = get(hub, "history/strips?since=2h&columns=24")
+def test_a_strip_has_a_row_for_each_gpu_and_a_run_for_each_look(hub: ThreadedHub) -> None:
+    told = get_json(hub, "history/strips?since=2h&columns=24")
     runs = {row["gpu"]["uuid"]: row["runs"] for row in told["rows"]}
     looks = [(run["state"], run["user"]) for run in runs["GPU-00000000"]]
     assert looks == [("free", ""), ("busy", "bob"), ("free", "")]
@@ -77,48 +79,48 @@ def test_a_strip_has_a_row_for_each_gpu_and_a_run_for_each_look(hub: RunningHub)
     assert heard["end"] < told["end"] - 50 * MINUTE
 
 
-def test_rows_are_chosen_by_a_filter_or_a_node(hub: RunningHub) -> None:
-    rows = get(hub, "history/strips?since=2h&filter=node:gpu02")["rows"]
+def test_rows_are_chosen_by_a_filter_or_a_node(hub: ThreadedHub) -> None:
+    rows = get_json(hub, "history/strips?since=2h&filter=node:gpu02")["rows"]
     assert [row["gpu"]["uuid"] for row in rows] == ["GPU-of-2"]
-    rows = get(hub, "history/strips?since=2h&node=gpu01")["rows"]
+    rows = get_json(hub, "history/strips?since=2h&node=gpu01")["rows"]
     assert [row["gpu"]["node"] for row in rows] == ["gpu01", "gpu01"]
 
 
-def test_periods_go_on_until_they_end(hub: RunningHub) -> None:
-    first, second = get(hub, "history/periods?node=gpu01&since=3h")["rows"]
+def test_periods_go_on_until_they_end(hub: ThreadedHub) -> None:
+    first, second = get_json(hub, "history/periods?node=gpu01&since=3h")["rows"]
     assert [one["state"] for one in first["periods"]] == ["free", "busy", "free"]
     assert [one["end"] is None for one in first["periods"]] == [False, False, True]
     assert len(second["periods"]) == 1
-    (row,) = get(hub, "history/periods?gpu=GPU-of-2")["rows"]
+    (row,) = get_json(hub, "history/periods?gpu=GPU-of-2")["rows"]
     (period,) = row["periods"]
     assert not period["certain"]
-    (row,) = get(hub, "history/periods?user=bob")["rows"]
+    (row,) = get_json(hub, "history/periods?user=bob")["rows"]
     assert [one["state"] for one in row["periods"]] == ["busy"]
 
 
-def test_an_occupancy_says_what_was_made_of_it(hub: RunningHub) -> None:
-    (row,) = get(hub, "history/occupancies")["rows"]
+def test_an_occupancy_says_what_was_made_of_it(hub: ThreadedHub) -> None:
+    (row,) = get_json(hub, "history/occupancies")["rows"]
     (bob,) = row["occupancies"]
     assert bob["sums"]["gpu_seconds"] == pytest.approx(HOUR, abs=1.0)
     assert bob["sums"]["busy_seconds"] == pytest.approx(0.8 * HOUR, abs=1.0)
     assert bob["sums"]["energy_joules"] == pytest.approx(500 * HOUR, rel=0.01)
-    assert get(hub, "history/occupancies?user=alice")["rows"] == []
+    assert get_json(hub, "history/occupancies?user=alice")["rows"] == []
 
 
-def test_figures_come_in_as_many_points_as_asked_for(hub: RunningHub) -> None:
-    told = get(hub, "history/series/id-of-gpu01?since=2h&points=10")
+def test_figures_come_in_as_many_points_as_asked_for(hub: ThreadedHub) -> None:
+    told = get_json(hub, "history/series/id-of-gpu01?since=2h&points=10")
     busy = told["gpus"]["GPU-00000000"]["busy_percent"]
     assert told["grain_seconds"] == 900
     assert len(busy["mean"]) <= 10
     assert {*filter(None, busy["maximum"])} == {80.0}
     assert busy["mean"][0] == 0.0
-    assert get(hub, "history/series/gpu01?since=2h&points=10") == told
-    assert error_of(hub.ask("GET", "/api/v1/history/series/gpu03")) == "unknown_node"
+    assert get_json(hub, "history/series/gpu01?since=2h&points=10") == told
+    assert error_code(hub.request("GET", "/api/v1/history/series/gpu03")) == "unknown_node"
 
 
 @pytest.mark.parametrize("by, name", [("user", "bob"), ("node", "gpu01"), ("gpu", "GPU-00000000")])
-def test_usage_adds_up_whoever_it_is_told_of(hub: RunningHub, by: str, name: str) -> None:
-    told = get(hub, f"history/usage?since=3h&by={by}&daily=true")
+def test_usage_adds_up_whoever_it_is_told_of(hub: ThreadedHub, by: str, name: str) -> None:
+    told = get_json(hub, f"history/usage?since=3h&by={by}&daily=true")
     (row,) = told["rows"]
     assert row["name"] == name
     assert row["sums"]["gpu_seconds"] == pytest.approx(HOUR, abs=1.0)
@@ -128,25 +130,25 @@ def test_usage_adds_up_whoever_it_is_told_of(hub: RunningHub, by: str, name: str
     assert sum(told["by_state"].values()) == pytest.approx(heard, abs=4 * STEP)
 
 
-def test_jobs_come_with_their_whole_story(hub: RunningHub) -> None:
-    (row,) = get(hub, "history/jobs?node=gpu01&user=bob")["rows"]
+def test_jobs_come_with_their_whole_story(hub: ThreadedHub) -> None:
+    (row,) = get_json(hub, "history/jobs?node=gpu01&user=bob")["rows"]
     assert (row["user"], row["gpus"], row["parts"]) == ("bob", 1, [])
-    whole = get(hub, f"history/jobs/{row['id']}")
+    whole = get_json(hub, f"history/jobs/{row['id']}")
     assert [part["gpu"]["uuid"] for part in whole["parts"]] == ["GPU-00000000"]
-    assert get(hub, "history/jobs?node=gpu02")["rows"] == []
+    assert get_json(hub, "history/jobs?node=gpu02")["rows"] == []
     for unknown in ("6afa8b27-7a50521f", "nonsense", "f" * 40):
-        answer = hub.ask("GET", f"/api/v1/history/jobs/{unknown}")
-        assert (answer.status, error_of(answer)) == (404, "unknown_job")
+        answer = hub.request("GET", f"/api/v1/history/jobs/{unknown}")
+        assert (answer.status, error_code(answer)) == (404, "unknown_job")
 
 
 @pytest.mark.parametrize(
     "path", ["history/periods", "history/occupancies", "history/jobs", "fleet?at=-1h"]
 )
 def test_command_lines_of_the_past_are_for_those_who_may_see_them(
-    hub: RunningHub, path: str
+    hub: ThreadedHub, path: str
 ) -> None:
     viewer, admin = (
-        hub.ask("GET", f"/api/v1/{path}", token=hub.token(role)).body.decode()
+        hub.request("GET", f"/api/v1/{path}", token=hub.token(role)).body.decode()
         for role in ("viewer", "admin")
     )
     assert COMMAND not in viewer
@@ -154,11 +156,11 @@ def test_command_lines_of_the_past_are_for_those_who_may_see_them(
     assert COMMAND in admin
 
 
-def test_a_moment_before_anything_was_kept_is_refused_with_since_when(hub: RunningHub) -> None:
+def test_a_moment_before_anything_was_kept_is_refused_with_since_when(hub: ThreadedHub) -> None:
     for path in ("fleet?at=-3d", "people?at=-3d", "history/usage?since=9d&until=-3d"):
-        answer = hub.ask("GET", f"/api/v1/{path}")
+        answer = hub.request("GET", f"/api/v1/{path}")
         assert answer.status == 400
-        assert words_of(answer).startswith("nothing is kept from before 20")
+        assert error_message(answer).startswith("nothing is kept from before 20")
 
 
 @pytest.mark.parametrize(
@@ -176,16 +178,16 @@ def test_a_moment_before_anything_was_kept_is_refused_with_since_when(hub: Runni
         ("history/jobs?when=now", "when is not known"),
     ],
 )
-def test_nonsense_is_told_in_one_line(hub: RunningHub, path: str, words: str | None) -> None:
-    answer = hub.ask("GET", f"/api/v1/{path}")
+def test_nonsense_is_told_in_one_line(hub: ThreadedHub, path: str, words: str | None) -> None:
+    answer = hub.request("GET", f"/api/v1/{path}")
     if words is None:
         assert answer.status == 200
     else:
-        assert (answer.status, words in words_of(answer)) == (400, True), answer
+        assert (answer.status, words in error_message(answer)) == (400, True), answer
 
 
-def test_large_answers_are_compressed_for_those_who_take_it(hub: RunningHub) -> None:
+def test_large_answers_are_compressed_for_those_who_take_it(hub: ThreadedHub) -> None:
     path = "/api/v1/history/series/gpu01?since=2h"
-    plain = hub.ask("GET", path, Accept_Encoding="identity")
+    plain = hub.request("GET", path, Accept_Encoding="identity")
     assert "content-encoding" not in plain.headers
-    assert hub.ask("GET", path).headers["content-encoding"] == "gzip"
+    assert hub.request("GET", path).headers["content-encoding"] == "gzip"

@@ -7,17 +7,17 @@ import pytest
 
 from tests.builders import gpu, process
 from tests.machines import wait_until
-from tests.server.hubs import RunningHub, error_of
-from tests.server.routes.nodes_of import now
-from tests.server.routes.pasts import get, words_of
+from tests.server.hubs import ThreadedHub, error_code
+from tests.server.routes.nodes_of import snapshot_now
+from tests.server.routes.pasts import error_message, get_json
 
 
 def test_a_hub_without_history_says_so(tmp_path: Path) -> None:
-    with RunningHub(tmp_path, hub__history="off") as hub:
+    with ThreadedHub(tmp_path, hub__history="off") as hub:
         for path in ("fleet?at=-1h", "history/usage", "history/state"):
-            answer = hub.ask("GET", f"/api/v1/{path}")
-            assert (answer.status, error_of(answer)) == (404, "not_kept")
-        assert hub.ask("GET", "/api/v1/fleet").status == 200
+            answer = hub.request("GET", f"/api/v1/{path}")
+            assert (answer.status, error_code(answer)) == (404, "not_kept")
+        assert hub.request("GET", "/api/v1/fleet").status == 200
     assert not (tmp_path / "history.db").exists()
 
 
@@ -32,8 +32,8 @@ def test_what_is_kept_is_what_the_settings_say(tmp_path: Path) -> None:
         "hub__energy_price": "0.31",
         "hub__currency": "EUR",
     }
-    with RunningHub(tmp_path / "hub", **kept) as hub:
-        told = get(hub, "history/state")
+    with ThreadedHub(tmp_path / "hub", **kept) as hub:
+        told = get_json(hub, "history/state")
     hour, day = 3600.0, 86400.0
     assert [each["keep_seconds"] for each in told["grains"]] == [hour, 2 * day, 30 * day, 90 * day]
     assert told["ledger_keep_seconds"] == 90 * day
@@ -45,34 +45,34 @@ def test_what_is_kept_is_what_the_settings_say(tmp_path: Path) -> None:
 
 
 def test_of_a_hub_that_has_heard_nothing_nothing_is_kept(tmp_path: Path) -> None:
-    with RunningHub(tmp_path) as hub:
-        answer = hub.ask("GET", "/api/v1/fleet?at=-1h")
-        assert (answer.status, words_of(answer)[:15]) == (400, "nothing is kept")
+    with ThreadedHub(tmp_path) as hub:
+        answer = hub.request("GET", "/api/v1/fleet?at=-1h")
+        assert (answer.status, error_message(answer)[:15]) == (400, "nothing is kept")
 
 
 def test_what_goes_on_goes_on_after_the_hub_was_started_again(tmp_path: Path) -> None:
-    shot = now("gpu01", gpu(0, processes=(process(),)))
-    with RunningHub(tmp_path) as hub:
-        hub.add(shot)
-        wait_until(lambda: bool(get(hub, "history/periods")["rows"]))
-    with RunningHub(tmp_path) as hub:
-        (row,) = get(hub, "history/periods")["rows"]
+    shot = snapshot_now("gpu01", gpu(0, processes=(process(),)))
+    with ThreadedHub(tmp_path) as hub:
+        hub.join_and_report(shot)
+        wait_until(lambda: bool(get_json(hub, "history/periods")["rows"]))
+    with ThreadedHub(tmp_path) as hub:
+        (row,) = get_json(hub, "history/periods")["rows"]
         (period,) = row["periods"]
     assert (period["state"], period["end"]) == ("busy", None)
     assert period["start"] == pytest.approx(shot.taken_at, abs=1.0)
 
 
 def test_a_node_that_was_removed_is_gone_from_then_on_and_not_before(tmp_path: Path) -> None:
-    with RunningHub(tmp_path) as hub:
-        shots = [now("gpu01", gpu(0), sequence=each) for each in range(2)]
+    with ThreadedHub(tmp_path) as hub:
+        shots = [snapshot_now("gpu01", gpu(0), sequence=each) for each in range(2)]
         earlier = shots[0].taken_at - 600.0
-        past = now("gpu01", gpu(0), taken_at=earlier, sequence=0)
+        past = snapshot_now("gpu01", gpu(0), taken_at=earlier, sequence=0)
         token = hub.join("id-of-gpu01", "gpu01")
         hub.report(past, shots[1], token=token)
-        wait_until(lambda: bool(get(hub, "history/periods")["rows"]))
+        wait_until(lambda: bool(get_json(hub, "history/periods")["rows"]))
         admin: dict[str, Any] = {"token": hub.token("admin"), "Content_Type": "application/json"}
-        assert hub.ask("DELETE", "/api/v1/nodes/id-of-gpu01", **admin).status == 204
+        assert hub.request("DELETE", "/api/v1/nodes/id-of-gpu01", **admin).status == 204
         then = f"fleet?at={earlier + 60:.0f}"
-        wait_until(lambda: hub.ask("GET", f"/api/v1/{then}").status == 200)
-        assert [node["name"] for node in get(hub, then)["nodes"]] == ["gpu01"]
-        assert get(hub, "fleet")["nodes"] == []
+        wait_until(lambda: hub.request("GET", f"/api/v1/{then}").status == 200)
+        assert [node["name"] for node in get_json(hub, then)["nodes"]] == ["gpu01"]
+        assert get_json(hub, "fleet")["nodes"] == []

@@ -12,8 +12,8 @@ from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.fleet import NodeView
 from tests.builders import gpu
 from tests.machines import wait_until
-from tests.server.hubs import RunningHub, error_of
-from tests.server.routes.nodes_of import now
+from tests.server.hubs import ThreadedHub, error_code
+from tests.server.routes.nodes_of import snapshot_now
 
 PATH = "/api/v1/nodes/id-of-gpu01"
 NONSENSE: tuple[Any, ...] = (
@@ -26,72 +26,76 @@ NONSENSE: tuple[Any, ...] = (
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path) as running:
-        running.add(now("gpu01", gpu(0), labels={"rack": "a", "room": "2"}))
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path) as running:
+        running.join_and_report(snapshot_now("gpu01", gpu(0), labels={"rack": "a", "room": "2"}))
         yield running
 
 
-def node(hub: RunningHub) -> NodeView:
-    return msgspec.json.decode(hub.ask("GET", PATH).body, type=NodeView)
+def node(hub: ThreadedHub) -> NodeView:
+    return msgspec.json.decode(hub.request("GET", PATH).body, type=NodeView)
 
 
-def test_a_node_is_told_in_full(hub: RunningHub) -> None:
+def test_a_node_is_told_in_full(hub: ThreadedHub) -> None:
     assert (node(hub).name, node(hub).via, len(node(hub).gpus)) == ("gpu01", "push", 1)
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
 @pytest.mark.parametrize("node_id", ["nobody", "files:%2Fnfs%2Fgpu-status", "%00%1b"])
-def test_a_node_that_is_not_there_is_told_so(hub: RunningHub, method: str, node_id: str) -> None:
+def test_a_node_that_is_not_there_is_told_so(hub: ThreadedHub, method: str, node_id: str) -> None:
     admin = hub.token("admin")
-    answer = hub.change(method, f"/api/v1/nodes/{node_id}", {}, token=admin)
-    assert (answer.status, error_of(answer)) == (404, "unknown_node")
+    answer = hub.request_json(method, f"/api/v1/nodes/{node_id}", {}, token=admin)
+    assert (answer.status, error_code(answer)) == (404, "unknown_node")
 
 
-def test_an_admin_gives_a_node_a_name_and_labels_that_win(hub: RunningHub) -> None:
+def test_an_admin_gives_a_node_a_name_and_labels_that_win(hub: ThreadedHub) -> None:
     admin = hub.token("admin")
     wanted = {"name": "big-one", "labels": {"rack": "b", "owner": "alice"}}
-    assert hub.change("PATCH", PATH, wanted, token=admin).status == 204
+    assert hub.request_json("PATCH", PATH, wanted, token=admin).status == 204
     assert node(hub).name == "big-one"
     assert node(hub).labels == {"rack": "b", "room": "2", "owner": "alice"}
-    hub.change("PATCH", PATH, {"name": "", "labels": {"rack": "", "owner": ""}}, token=admin)
+    hub.request_json("PATCH", PATH, {"name": "", "labels": {"rack": "", "owner": ""}}, token=admin)
     assert (node(hub).name, node(hub).labels) == ("gpu01", {"rack": "a", "room": "2"})
 
 
-def test_a_name_is_clean_and_of_bounded_length(hub: RunningHub) -> None:
+def test_a_name_is_clean_and_of_bounded_length(hub: ThreadedHub) -> None:
     admin = hub.token("admin")
-    hub.change("PATCH", PATH, {"name": "a\x1b[31mb\u202e", "labels": {"k": "v\r"}}, token=admin)
+    hub.request_json(
+        "PATCH", PATH, {"name": "a\x1b[31mb\u202e", "labels": {"k": "v\r"}}, token=admin
+    )
     assert node(hub).name == "a [31mb"
     assert node(hub).labels["k"] == "v"
     for nonsense in (*NONSENSE, {"labels": {"a,b=c": "x"}}, {"labels": {"../": "x"}}):
-        answer = hub.change("PATCH", PATH, nonsense, token=admin)
-        assert (answer.status, error_of(answer)) == (400, "bad_body")
+        answer = hub.request_json("PATCH", PATH, nonsense, token=admin)
+        assert (answer.status, error_code(answer)) == (400, "bad_body")
 
 
-def test_only_an_admin_changes_anything(hub: RunningHub) -> None:
+def test_only_an_admin_changes_anything(hub: ThreadedHub) -> None:
     for token in (None, hub.token("viewer")):
         for method in ("PATCH", "DELETE"):
-            answer = hub.change(method, PATH, {"name": "mine"}, token=token)
+            answer = hub.request_json(method, PATH, {"name": "mine"}, token=token)
             assert answer.status == (401 if token is None else 403)
-            error_of(answer)
+            error_code(answer)
     assert node(hub).name == "gpu01"
 
 
-def test_a_removed_node_is_gone_with_its_credential(hub: RunningHub, tmp_path: Path) -> None:
-    token = hub.add(now("gpu02", gpu(0, uuid="GPU-x")))
-    assert hub.ask("DELETE", "/api/v1/nodes/id-of-gpu02", token=hub.token("admin")).status == 204
+def test_a_removed_node_is_gone_with_its_credential(hub: ThreadedHub, tmp_path: Path) -> None:
+    token = hub.join_and_report(snapshot_now("gpu02", gpu(0, uuid="GPU-x")))
+    assert (
+        hub.request("DELETE", "/api/v1/nodes/id-of-gpu02", token=hub.token("admin")).status == 204
+    )
     assert [each.name for each in hub.fleet().nodes] == ["gpu01"]
-    refused = hub.report(now("gpu02", gpu(0, uuid="GPU-x"), sequence=1), token=token)
-    assert (refused.status, error_of(refused)) == (401, "bad_token")
+    refused = hub.report(snapshot_now("gpu02", gpu(0, uuid="GPU-x"), sequence=1), token=token)
+    assert (refused.status, error_code(refused)) == (401, "bad_token")
     hub.stop()
-    with RunningHub(tmp_path) as again:
+    with ThreadedHub(tmp_path) as again:
         assert [each.name for each in again.fleet().nodes] == ["gpu01"]
-        again.add(now("gpu02", gpu(0, uuid="GPU-x"), sequence=2))
+        again.join_and_report(snapshot_now("gpu02", gpu(0, uuid="GPU-x"), sequence=2))
         assert [each.name for each in again.fleet().nodes] == ["gpu01", "gpu02"]
 
 
 def test_a_target_that_was_never_heard_can_be_removed_whatever_it_is_called(tmp_path: Path) -> None:
-    with RunningHub(tmp_path / "state", [FilesSource(str(tmp_path / "gone"))]) as hub:
+    with ThreadedHub(tmp_path / "state", [FilesSource(str(tmp_path / "gone"))]) as hub:
         wait_until(lambda: bool(hub.fleet().nodes))
         (silent,) = hub.fleet().nodes
         assert "cannot be read" in (silent.trouble or "")

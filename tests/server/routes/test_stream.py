@@ -13,8 +13,8 @@ import pytest
 from fleet_smi.wire.event import Event, decode_event
 from tests.builders import gpu, process
 from tests.machines import wait_until
-from tests.server.hubs import RunningHub, error_of
-from tests.server.routes.nodes_of import now
+from tests.server.hubs import ThreadedHub, error_code
+from tests.server.routes.nodes_of import snapshot_now
 
 PATH = "/api/v1/stream"
 
@@ -32,7 +32,7 @@ class Listening:
 
     def __init__(
         self,
-        hub: RunningHub,
+        hub: ThreadedHub,
         *,
         last_id: str | None = None,
         gzip: bool = False,
@@ -68,22 +68,22 @@ class Listening:
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path) as running:
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path) as running:
         yield running
 
 
-def renamed(hub: RunningHub, name: str) -> None:
+def renamed(hub: ThreadedHub, name: str) -> None:
     """Make news: the first node is called something else."""
     path = "/api/v1/nodes/id-of-gpu01"
-    assert hub.change("PATCH", path, {"name": name}, token=hub.token("admin")).status == 204
+    assert hub.request_json("PATCH", path, {"name": name}, token=hub.token("admin")).status == 204
 
 
 @pytest.mark.parametrize("gzip", [False, True])
-def test_the_whole_fleet_comes_first_and_then_what_changes(hub: RunningHub, gzip: bool) -> None:
-    hub.add(now("gpu01", gpu(0)))
-    hub.add(now("gpu02", gpu(0, uuid="GPU-x")))
-    hub.settle()
+def test_the_whole_fleet_comes_first_and_then_what_changes(hub: ThreadedHub, gzip: bool) -> None:
+    hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+    hub.join_and_report(snapshot_now("gpu02", gpu(0, uuid="GPU-x")))
+    hub.wait_until_published()
     with Listening(hub, gzip=gzip) as listening:
         assert listening.answer.status == 200
         assert listening.answer.headers["Content-Type"].startswith("text/event-stream")
@@ -98,9 +98,9 @@ def test_the_whole_fleet_comes_first_and_then_what_changes(hub: RunningHub, gzip
         assert [node.name for node in second.event.nodes] == ["big-one"]
 
 
-def test_who_was_cut_off_goes_on_where_it_was(hub: RunningHub) -> None:
-    hub.add(now("gpu01", gpu(0)))
-    hub.settle()
+def test_who_was_cut_off_goes_on_where_it_was(hub: ThreadedHub) -> None:
+    hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+    hub.wait_until_published()
     with Listening(hub) as other:
         with Listening(hub) as listening:
             last = listening.next()
@@ -114,16 +114,16 @@ def test_who_was_cut_off_goes_on_where_it_was(hub: RunningHub) -> None:
 
 
 @pytest.mark.parametrize("last_id", ["", "nonsense", "0-0", "ffffffffffffffff-3", "9" * 5000])
-def test_an_id_of_another_life_gets_the_whole_fleet(hub: RunningHub, last_id: str) -> None:
-    hub.add(now("gpu01", gpu(0)))
-    hub.settle()
+def test_an_id_of_another_life_gets_the_whole_fleet(hub: ThreadedHub, last_id: str) -> None:
+    hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+    hub.wait_until_published()
     with Listening(hub, last_id=last_id) as listening:
         assert listening.next().kind == "fleet"
 
 
-def test_one_who_does_not_read_slows_nobody(hub: RunningHub) -> None:
-    token = hub.add(now("gpu01", *(gpu(each) for each in range(8))))
-    hub.settle()
+def test_one_who_does_not_read_slows_nobody(hub: ThreadedHub) -> None:
+    token = hub.join_and_report(snapshot_now("gpu01", *(gpu(each) for each in range(8))))
+    hub.wait_until_published()
     with ExitStack() as stack:
         for _ in range(5):
             stack.enter_context(Listening(hub))  # and never reads
@@ -132,38 +132,40 @@ def test_one_who_does_not_read_slows_nobody(hub: RunningHub) -> None:
         began = time.monotonic()
         for number in range(1, 6):
             cards = (gpu(each, temperature_celsius=30.0 + number) for each in range(8))
-            hub.report(now("gpu01", *cards, sequence=number), token=token)
+            hub.report(snapshot_now("gpu01", *cards, sequence=number), token=token)
             assert listening.next().kind == "change"
         assert time.monotonic() - began < 5
-        assert hub.server.hub.stream.listeners == 6
+        assert hub.server.hub.stream.subscriber_count == 6
 
 
-def test_a_listener_who_leaves_is_let_go(hub: RunningHub) -> None:
-    hub.add(now("gpu01", gpu(0)))
-    hub.settle()
+def test_a_listener_who_leaves_is_let_go(hub: ThreadedHub) -> None:
+    hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+    hub.wait_until_published()
     with Listening(hub) as listening:
         listening.next()
-        assert hub.server.hub.stream.listeners == 1
+        assert hub.server.hub.stream.subscriber_count == 1
     renamed(hub, "news")  # who is gone is found out by telling them
-    wait_until(lambda: hub.server.hub.stream.listeners == 0)
+    wait_until(lambda: hub.server.hub.stream.subscriber_count == 0)
 
 
-def test_one_listener_too_many_is_told_to_come_back(hub: RunningHub) -> None:
+def test_one_listener_too_many_is_told_to_come_back(hub: ThreadedHub) -> None:
     hub.server.hub.stream._most_listeners = 0
-    answer = hub.ask("GET", PATH)
-    assert (answer.status, error_of(answer)) == (503, "not_now")
+    answer = hub.request("GET", PATH)
+    assert (answer.status, error_code(answer)) == (503, "not_now")
 
 
-def test_no_command_line_is_ever_in_the_stream(hub: RunningHub) -> None:
-    hub.add(now("gpu01", gpu(0, processes=(process(command="python secret-plan.py"),))))
-    hub.settle()
+def test_no_command_line_is_ever_in_the_stream(hub: ThreadedHub) -> None:
+    hub.join_and_report(
+        snapshot_now("gpu01", gpu(0, processes=(process(command="python secret-plan.py"),)))
+    )
+    hub.wait_until_published()
     with Listening(hub) as listening:
         assert "secret-plan" not in repr(listening.next())
 
 
-def test_the_end_of_the_hub_is_the_end_of_the_stream(hub: RunningHub) -> None:
-    hub.add(now("gpu01", gpu(0)))
-    hub.settle()
+def test_the_end_of_the_hub_is_the_end_of_the_stream(hub: ThreadedHub) -> None:
+    hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+    hub.wait_until_published()
     with Listening(hub) as listening:
         listening.next()
         began = time.monotonic()
@@ -171,15 +173,15 @@ def test_the_end_of_the_hub_is_the_end_of_the_stream(hub: RunningHub) -> None:
         assert time.monotonic() - began < 5
 
 
-def test_a_stream_ends_with_the_token_that_it_was_asked_for_with(hub: RunningHub) -> None:
-    hub.add(now("gpu01", gpu(0)))
-    hub.settle()
+def test_a_stream_ends_with_the_token_that_it_was_asked_for_with(hub: ThreadedHub) -> None:
+    hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+    hub.wait_until_published()
     known = hub.server.credentials
     issued = known.tokens.add("viewer")
     known.refresh()
     with Listening(hub, token=issued.secret) as revoked, Listening(hub) as other:
         assert (revoked.next().kind, other.next().kind) == ("fleet", "fleet")
-        known.revoke(issued.id)
+        known.revoke_token(issued.id)
         renamed(hub, "another")
         assert other.next().kind == "change"
         assert revoked.answer.read() == b""

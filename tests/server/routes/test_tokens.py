@@ -10,21 +10,21 @@ import pytest
 
 from fleet_smi.client.connection import Response
 from tests.builders import gpu
-from tests.server.hubs import RunningHub, error_of
-from tests.server.routes.nodes_of import now
+from tests.server.hubs import ThreadedHub, error_code
+from tests.server.routes.nodes_of import snapshot_now
 
 TOKENS = "/api/v1/tokens"
 LINE = "/api/v1/join-command"
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[RunningHub]:
-    with RunningHub(tmp_path) as running:
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
-def admin(hub: RunningHub) -> str:
+def admin(hub: ThreadedHub) -> str:
     return hub.token("admin", note="the admin's")
 
 
@@ -33,21 +33,21 @@ def told(answer: Response) -> Any:
     return msgspec.json.decode(answer.body)
 
 
-def test_a_new_token_is_good_at_once_and_until_it_is_revoked(hub: RunningHub, admin: str) -> None:
-    made = told(hub.change("POST", TOKENS, {"role": "viewer", "note": "cron"}, token=admin))
-    assert told(hub.ask("GET", "/api/v1/session", token=made["token"]))["name"] == "cron"
-    assert hub.ask("DELETE", f"{TOKENS}/{made['id']}", token=admin).status == 204
-    refused = hub.ask("GET", "/api/v1/session", token=made["token"])
-    assert (refused.status, error_of(refused)) == (401, "bad_token")
-    again = hub.ask("DELETE", f"{TOKENS}/{made['id']}", token=admin)
-    assert (again.status, error_of(again)) == (404, "unknown_token")
+def test_a_new_token_is_good_at_once_and_until_it_is_revoked(hub: ThreadedHub, admin: str) -> None:
+    made = told(hub.request_json("POST", TOKENS, {"role": "viewer", "note": "cron"}, token=admin))
+    assert told(hub.request("GET", "/api/v1/session", token=made["token"]))["name"] == "cron"
+    assert hub.request("DELETE", f"{TOKENS}/{made['id']}", token=admin).status == 204
+    refused = hub.request("GET", "/api/v1/session", token=made["token"])
+    assert (refused.status, error_code(refused)) == (401, "bad_token")
+    again = hub.request("DELETE", f"{TOKENS}/{made['id']}", token=admin)
+    assert (again.status, error_code(again)) == (404, "unknown_token")
 
 
-def test_the_list_has_every_good_token_and_no_secret(hub: RunningHub, admin: str) -> None:
-    node = hub.add(now("gpu01", gpu(0)))
-    made = told(hub.change("POST", TOKENS, {"role": "viewer", "expires": "1h"}, token=admin))
-    gone = told(hub.change("POST", TOKENS, {"role": "viewer", "expires": "0s"}, token=admin))
-    answer = hub.ask("GET", TOKENS, token=admin)
+def test_the_list_has_every_good_token_and_no_secret(hub: ThreadedHub, admin: str) -> None:
+    node = hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+    made = told(hub.request_json("POST", TOKENS, {"role": "viewer", "expires": "1h"}, token=admin))
+    gone = told(hub.request_json("POST", TOKENS, {"role": "viewer", "expires": "0s"}, token=admin))
+    answer = hub.request("GET", TOKENS, token=admin)
     listed = {each["id"]: each for each in told(answer)["tokens"]}
     assert gone["id"] not in listed
     viewer = listed[made["id"]]
@@ -61,35 +61,35 @@ def test_the_list_has_every_good_token_and_no_secret(hub: RunningHub, admin: str
 
 
 def test_the_credential_of_a_node_is_revoked_by_the_id_of_the_node(
-    hub: RunningHub, admin: str
+    hub: ThreadedHub, admin: str
 ) -> None:
-    token = hub.add(now("gpu01", gpu(0)))
-    assert hub.ask("DELETE", f"{TOKENS}/id-of-gpu01", token=admin).status == 204
-    assert hub.report(now("gpu01", gpu(0), sequence=1), token=token).status == 401
+    token = hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+    assert hub.request("DELETE", f"{TOKENS}/id-of-gpu01", token=admin).status == 204
+    assert hub.report(snapshot_now("gpu01", gpu(0), sequence=1), token=token).status == 401
 
 
 def test_the_join_line_lets_a_node_in_at_the_address_the_admin_used(
-    hub: RunningHub, admin: str
+    hub: ThreadedHub, admin: str
 ) -> None:
-    made = told(hub.change("POST", LINE, {"uses": 1}, token=admin))
+    made = told(hub.request_json("POST", LINE, {"uses": 1}, token=admin))
     words = shlex.split(made["line"])
     assert words[:5] == ["fleet-smi", "agent", "--to", hub.url, "--join"]
     assert hub.join("id-of-gpu01", "gpu01", words[5])
-    good = told(hub.ask("GET", TOKENS, token=admin))["tokens"]
+    good = told(hub.request("GET", TOKENS, token=admin))["tokens"]
     assert made["id"] not in [each["id"] for each in good]
 
 
 def test_the_join_line_names_a_proxy_that_the_browser_speaks_to(
-    hub: RunningHub, admin: str
+    hub: ThreadedHub, admin: str
 ) -> None:
     asked = {"Origin": "https://gpus.example", "Content_Type": "application/json"}
-    made = told(hub.ask("POST", LINE, b"{}", token=admin, **asked))
+    made = told(hub.request("POST", LINE, b"{}", token=admin, **asked))
     assert shlex.split(made["line"])[3] == "https://gpus.example"
 
 
 def test_the_join_line_of_a_hub_that_made_its_own_certificate_pins_it(tmp_path: Path) -> None:
-    with RunningHub(tmp_path, hub__tls="self-signed") as hub:
-        made = told(hub.change("POST", LINE, {}, token=hub.token("admin")))
+    with ThreadedHub(tmp_path, hub__tls="self-signed") as hub:
+        made = told(hub.request_json("POST", LINE, {}, token=hub.token("admin")))
         words = shlex.split(made["line"])
         assert words[3].startswith("https://127.0.0.1:")
         assert words[6:] == ["--fingerprint", hub.server.fingerprint]
@@ -105,14 +105,14 @@ def test_the_join_line_of_a_hub_that_made_its_own_certificate_pins_it(tmp_path: 
     ],
 )
 def test_only_an_admin_may_know_make_or_end_them(
-    hub: RunningHub, method: str, path: str, body: Any
+    hub: ThreadedHub, method: str, path: str, body: Any
 ) -> None:
-    node = hub.add(now("gpu01", gpu(0)))
+    node = hub.join_and_report(snapshot_now("gpu01", gpu(0)))
     for token, status in ((None, 401), (hub.token("viewer"), 403), (node, 403)):
-        answer = hub.change(method, path, body, token=token)
+        answer = hub.request_json(method, path, body, token=token)
         assert answer.status == status
-        error_of(answer)
-    assert hub.report(now("gpu01", gpu(0), sequence=1), token=node).status == 200
+        error_code(answer)
+    assert hub.report(snapshot_now("gpu01", gpu(0), sequence=1), token=node).status == 200
 
 
 @pytest.mark.parametrize(
@@ -128,29 +128,31 @@ def test_only_an_admin_may_know_make_or_end_them(
     ],
 )
 def test_a_token_that_makes_no_sense_is_not_made(
-    hub: RunningHub, admin: str, nonsense: dict[str, Any]
+    hub: ThreadedHub, admin: str, nonsense: dict[str, Any]
 ) -> None:
-    before = len(told(hub.ask("GET", TOKENS, token=admin))["tokens"])
-    answer = hub.change("POST", TOKENS, nonsense, token=admin)
+    before = len(told(hub.request("GET", TOKENS, token=admin))["tokens"])
+    answer = hub.request_json("POST", TOKENS, nonsense, token=admin)
     assert answer.status == 400
-    error_of(answer)
-    assert len(told(hub.ask("GET", TOKENS, token=admin))["tokens"]) == before
+    error_code(answer)
+    assert len(told(hub.request("GET", TOKENS, token=admin))["tokens"]) == before
 
 
-def test_a_note_is_shown_as_clean_text(hub: RunningHub, admin: str) -> None:
-    hub.change("POST", TOKENS, {"role": "viewer", "note": "a\x1b[31mb\u202e"}, token=admin)
-    notes = [each["note"] for each in told(hub.ask("GET", TOKENS, token=admin))["tokens"]]
+def test_a_note_is_shown_as_clean_text(hub: ThreadedHub, admin: str) -> None:
+    hub.request_json("POST", TOKENS, {"role": "viewer", "note": "a\x1b[31mb\u202e"}, token=admin)
+    notes = [each["note"] for each in told(hub.request("GET", TOKENS, token=admin))["tokens"]]
     assert "a [31mb" in notes
 
 
-def test_a_page_of_another_origin_cannot_make_a_token_with_a_session(hub: RunningHub) -> None:
+def test_a_page_of_another_origin_cannot_make_a_token_with_a_session(hub: ThreadedHub) -> None:
     hub.server.credentials.users.add("alice", "correct horse battery", "admin")
     hub.server.credentials.refresh()
     own = {"Origin": hub.url, "Content_Type": "application/json"}
     login = b'{"name": "alice", "password": "correct horse battery"}'
-    cookie = hub.ask("POST", "/api/v1/session", login, **own).headers["set-cookie"].split(";")[0]
+    cookie = (
+        hub.request("POST", "/api/v1/session", login, **own).headers["set-cookie"].split(";")[0]
+    )
     for path, body in ((TOKENS, b'{"role": "admin"}'), (LINE, b"{}")):
         evil = {**own, "Origin": "http://evil.example", "Cookie": cookie}
-        refused = hub.ask("POST", path, body, **evil)
-        assert (refused.status, error_of(refused)) == (403, "cross_site")
-        assert hub.ask("POST", path, body, **{**own, "Cookie": cookie}).status == 200
+        refused = hub.request("POST", path, body, **evil)
+        assert (refused.status, error_code(refused)) == (403, "cross_site")
+        assert hub.request("POST", path, body, **{**own, "Cookie": cookie}).status == 200

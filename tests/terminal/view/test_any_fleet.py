@@ -37,21 +37,23 @@ def _room(character: str) -> int:
 @thorough
 @given(FLEET, COLUMNS, st.booleans(), st.booleans())
 def test_the_table_fits_its_columns(view: FleetView, columns: int, more: bool, why: bool) -> None:
-    text = status.render(view, columns, Paint(on=False), processes=more, why=why, local=utc)
+    text = status.render(
+        view, columns, Paint(enabled=False), processes=more, show_reasons=why, local=utc
+    )
     assert_fits(text, columns)
 
 
 @thorough
 @given(FLEET, COLUMNS)
 def test_a_coloured_table_is_the_plain_one_with_colours(view: FleetView, columns: int) -> None:
-    coloured = status.render(view, columns, Paint(on=True), local=utc)
-    assert SGR.sub("", coloured) == status.render(view, columns, Paint(on=False), local=utc)
+    coloured = status.render(view, columns, Paint(enabled=True), local=utc)
+    assert SGR.sub("", coloured) == status.render(view, columns, Paint(enabled=False), local=utc)
 
 
 @thorough
 @given(FLEET, COLUMNS)
 def test_every_gpu_has_a_line_with_its_state(view: FleetView, columns: int) -> None:
-    lines = status.render(view, max(columns, 40), Paint(on=False), local=utc).splitlines()
+    lines = status.render(view, max(columns, 40), Paint(enabled=False), local=utc).splitlines()
     for node in view.nodes:
         for gpu in node.gpus:
             start = re.compile(rf" *{gpu.index}  {gpu.verdict.state}\b")
@@ -61,7 +63,7 @@ def test_every_gpu_has_a_line_with_its_state(view: FleetView, columns: int) -> N
 @thorough
 @given(FLEET, COLUMNS)
 def test_the_overview_fits_its_columns(view: FleetView, columns: int) -> None:
-    assert_fits(overview.render(view, columns, Paint(on=False)), columns)
+    assert_fits(overview.render(view, columns, Paint(enabled=False)), columns)
 
 
 @thorough
@@ -69,4 +71,4 @@ def test_the_overview_fits_its_columns(view: FleetView, columns: int) -> None:
 def test_the_list_of_people_fits_its_columns(
     view: FleetView, columns: int, user: str | None
 ) -> None:
-    assert_fits(who.render(view, columns, Paint(on=False), user=user, local=utc), columns)
+    assert_fits(who.render(view, columns, Paint(enabled=False), user=user, local=utc), columns)

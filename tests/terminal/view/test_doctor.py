@@ -4,42 +4,46 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.model.finding import Finding
+from fleet_smi.model.finding import DoctorResult
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import doctor
-from tests.golden import check
+from tests.golden import assert_matches_golden
 
 GOLDEN = Path(__file__).parent / "golden"
 FINDINGS = (
-    Finding(id="nvidia.driver", status="PASS", words="driver 590.48.01 answers in 12 ms"),
-    Finding(
+    DoctorResult(id="nvidia.driver", status="PASS", words="driver 590.48.01 answers in 12 ms"),
+    DoctorResult(
         id="nvidia.persistence",
         status="WARN",
         words="persistence mode is off: the first read after a pause takes a second or more",
         remedy="enable the nvidia-persistenced service, or run `nvidia-smi -pm 1` as root",
     ),
-    Finding(
+    DoctorResult(
         id="processes.visible",
         status="FAIL",
         words="/proc is mounted with hidepid=2: other people's processes have no name",
         remedy="add the user to the group that /proc names in its gid option",
     ),
-    Finding(id="hub", status="SKIP", words="no hub is configured"),
+    DoctorResult(id="hub", status="SKIP", words="no hub is configured"),
 )
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_the_checks_look_as_they_did(columns: int) -> None:
-    check(GOLDEN / f"doctor-{columns}.txt", doctor.render(FINDINGS, columns, Paint(on=False)))
+    assert_matches_golden(
+        GOLDEN / f"doctor-{columns}.txt", doctor.render(FINDINGS, columns, Paint(enabled=False))
+    )
 
 
 def test_the_coloured_checks_look_as_they_did() -> None:
-    check(GOLDEN / "doctor-80-coloured.txt", doctor.render(FINDINGS, 80, Paint(on=True)))
+    assert_matches_golden(
+        GOLDEN / "doctor-80-coloured.txt", doctor.render(FINDINGS, 80, Paint(enabled=True))
+    )
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
 def test_long_sentences_are_folded_and_never_cut(columns: int) -> None:
-    text = doctor.render(FINDINGS, columns, Paint(on=False))
+    text = doctor.render(FINDINGS, columns, Paint(enabled=False))
     assert max(map(len, text.splitlines())) <= columns
     words = text.split()
     for finding in FINDINGS:
@@ -47,7 +51,7 @@ def test_long_sentences_are_folded_and_never_cut(columns: int) -> None:
 
 
 def test_the_last_line_counts() -> None:
-    text = doctor.render(FINDINGS, 80, Paint(on=False))
+    text = doctor.render(FINDINGS, 80, Paint(enabled=False))
     expected = "4 checks · 1 passed · 1 to look at · 1 failed · 1 skipped"
     assert text.splitlines()[-1] == expected
-    assert doctor.render(FINDINGS[:1], 80, Paint(on=False)).endswith("1 check · 1 passed\n")
+    assert doctor.render(FINDINGS[:1], 80, Paint(enabled=False)).endswith("1 check · 1 passed\n")

@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.select import Request, offer
-from fleet_smi.terminal.paint import Paint, width
+from fleet_smi.model.select import GpuRequest, find_offer
+from fleet_smi.terminal.paint import Paint, display_width
 from fleet_smi.terminal.view import free
-from tests.golden import check
+from tests.golden import assert_matches_golden
 from tests.terminal import samples
 from tests.terminal.fleets import FLEET
 from tests.terminal.samples import NOW, fleet, gpu, node, utc, verdict
@@ -21,18 +21,18 @@ GOLDEN = Path(__file__).parent / "golden"
 def screen(
     view: FleetView, columns: int = 100, *, here: str | None = None, on: bool = False
 ) -> str:
-    found = offer(view, Request())
-    return free.render(found, columns, Paint(on=on), now=NOW, here=here, local=utc)
+    found = find_offer(view, GpuRequest())
+    return free.render(found, columns, Paint(enabled=on), now=NOW, local_node_id=here, local=utc)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
 def test_the_offer_looks_as_it_did(columns: int) -> None:
     view = fleet(*samples.lab().nodes, samples.sliced())
-    check(GOLDEN / f"free-{columns}.txt", screen(view, columns))
+    assert_matches_golden(GOLDEN / f"free-{columns}.txt", screen(view, columns))
 
 
 def test_the_coloured_offer_looks_as_it_did() -> None:
-    check(GOLDEN / "free-100-coloured.txt", screen(samples.lab(), on=True))
+    assert_matches_golden(GOLDEN / "free-100-coloured.txt", screen(samples.lab(), on=True))
 
 
 def test_the_way_to_a_gpu_is_shown_unless_it_is_here() -> None:
@@ -71,7 +71,7 @@ def test_a_silent_node_is_one_line_and_none_of_it_is_offered() -> None:
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_every_word_of_a_refusal_is_shown(columns: int) -> None:
     words = screen(samples.lab(), columns).split()
-    for refusal in offer(samples.lab(), Request()).refused:
+    for refusal in find_offer(samples.lab(), GpuRequest()).refused:
         assert set(refusal.words.split()) <= set(words)
 
 
@@ -84,4 +84,4 @@ def test_every_word_of_a_refusal_is_shown(columns: int) -> None:
 def test_any_offer_fits_its_columns(view: FleetView, columns: int) -> None:
     for line in screen(view, columns)[:-1].split("\n"):
         assert line.isprintable()
-        assert width(line) <= columns
+        assert display_width(line) <= columns

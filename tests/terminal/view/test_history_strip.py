@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.model.fleet import STATES, FleetView, Verdict
-from fleet_smi.model.history import GpuOfNode, Run, Strip, Strips
+from fleet_smi.model.history import GpuOfNode, Strip, StripRun, Strips
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import history_strip, time_axis
-from fleet_smi.terminal.view.history_strip import FILLS, strip_columns
-from tests.golden import check
+from fleet_smi.terminal.view.history_strip import STATE_FILLS, strip_columns
+from tests.golden import assert_matches_golden
 from tests.terminal import samples
 from tests.terminal.fleets import TEXT
-from tests.terminal.pasts import gpu, hour_of_a_lab, row
+from tests.terminal.pasts import gpu, lab_hour, make_strip
 from tests.terminal.samples import HOUR, NOW, utc
 from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
 
@@ -27,35 +27,35 @@ UNTOLD = samples.fleet()
 
 
 def shown(strips: Strips, columns: int, *, on: bool = False, then: FleetView = UNTOLD) -> str:
-    return history_strip.render(strips, then, columns, Paint(on=on), now=NOW, local=utc)
+    return history_strip.render(strips, then, columns, Paint(enabled=on), now=NOW, local=utc)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_the_last_hour_looks_as_it_did(columns: int) -> None:
-    text = shown(hour_of_a_lab(strip_columns(columns)), columns)
-    check(GOLDEN / f"history-{columns}.txt", text)
+    text = shown(lab_hour(strip_columns(columns)), columns)
+    assert_matches_golden(GOLDEN / f"history-{columns}.txt", text)
 
 
 def test_the_coloured_hour_looks_as_it_did() -> None:
-    text = shown(hour_of_a_lab(strip_columns(100)), 100, on=True)
-    check(GOLDEN / "history-100-coloured.txt", text)
+    text = shown(lab_hour(strip_columns(100)), 100, on=True)
+    assert_matches_golden(GOLDEN / "history-100-coloured.txt", text)
 
 
 @pytest.mark.parametrize("hours", [24, 168, 2000])
 def test_longer_ranges_look_as_they_did(hours: int) -> None:
-    text = shown(hour_of_a_lab(strip_columns(120), hours=hours), 120)
-    check(GOLDEN / f"history-{hours}h-120.txt", text)
+    text = shown(lab_hour(strip_columns(120), hours=hours), 120)
+    assert_matches_golden(GOLDEN / f"history-{hours}h-120.txt", text)
 
 
 def test_a_range_of_yesterday_is_named_and_does_not_end_now() -> None:
-    text = shown(hour_of_a_lab(strip_columns(100), end=NOW - 24 * HOUR, hours=3), 100)
+    text = shown(lab_hour(strip_columns(100), end=NOW - 24 * HOUR, hours=3), 100)
     assert text.startswith("gpu01, yesterday 11:06 to 14:06 ")
     assert " now\n" not in text
 
 
 def test_a_range_that_ends_at_midnight_says_of_which_day() -> None:
     midnight = NOW - NOW % (24 * HOUR)
-    words = time_axis.range_words(midnight - 24 * HOUR, midnight, NOW, utc)
+    words = time_axis.range_label(midnight - 24 * HOUR, midnight, NOW, utc)
     assert words == "yesterday 00:00 to today 00:00"
 
 
@@ -65,19 +65,19 @@ def test_nothing_is_answered_in_words() -> None:
 
 
 def test_a_strip_for_another_width_is_stretched() -> None:
-    narrow = hour_of_a_lab(10)
-    assert shown(narrow, 120) == shown(hour_of_a_lab(strip_columns(120)), 120)
+    narrow = lab_hour(10)
+    assert shown(narrow, 120) == shown(lab_hour(strip_columns(120)), 120)
 
 
 def test_who_goes_on_in_another_state_is_named_once() -> None:
-    line = shown(hour_of_a_lab(strip_columns(80)), 80).splitlines()[2]
+    line = shown(lab_hour(strip_columns(80)), 80).splitlines()[2]
     strip, at_the_end = line.split("  0%  ")
     assert strip.count("bob") == 1 and "█▒" in strip
     assert at_the_end == "held · bob"
 
 
 def test_what_stands_at_the_end_is_that_moment_and_not_its_column() -> None:
-    strips = hour_of_a_lab(strip_columns(80))
+    strips = lab_hour(strip_columns(80))
     taken = Verdict(state="busy", reason="", since=NOW - 3)
     mei = samples.gpu(
         2, taken, uuid="GPU-gpu01-2", busy_percent=42.0, processes=(samples.process("mei"),)
@@ -93,7 +93,7 @@ def test_what_stands_at_the_end_is_that_moment_and_not_its_column() -> None:
 def test_a_name_is_told_as_a_whole_or_enough_of_it_or_not_at_all(
     columns: int, user: str, said: str
 ) -> None:
-    short = row(gpu(0), NOW - HOUR, NOW, (columns / 45, "busy", user, 0, None))
+    short = make_strip(gpu(0), NOW - HOUR, NOW, (columns / 45, "busy", user, 0, None))
     assert said in shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(short,)), 80)
 
 
@@ -113,7 +113,7 @@ def test_labels_are_in_order_and_have_room(seconds: float, columns: int, ago: in
     found = list(time_axis.ticks(start, start + seconds, columns, utc))
     assert [column for column, _ in found] == sorted({column for column, _ in found})
     assert all(0 <= column < columns for column, _ in found)
-    line = time_axis.line(iter(found), "", columns, "now")
+    line = time_axis.axis_line(iter(found), "", columns, "now")
     assert len(line) <= columns
 
 
@@ -125,7 +125,7 @@ def strips(draw: st.DrawFn) -> Strips:
     for at in range(draw(st.integers(0, 3))):
         edges = sorted(draw(st.lists(st.floats(0, 1), max_size=8, unique=True)))
         runs = [
-            Run(
+            StripRun(
                 start=start + first * (end - start),
                 end=start + last * (end - start),
                 state=draw(st.sampled_from(STATES)),
@@ -164,8 +164,8 @@ def test_a_coloured_strip_is_the_plain_one_with_colours(told: Strips, columns: i
 @pytest.mark.parametrize("state", STATES)
 def test_every_state_has_a_sign_and_its_word(state: str) -> None:
     (one,) = [each for each in STATES if each == state]
-    whole = row(gpu(0), NOW - HOUR, NOW, (1.0, one, "", 0, None))
+    whole = make_strip(gpu(0), NOW - HOUR, NOW, (1.0, one, "", 0, None))
     text = shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(whole,)), 80)
-    assert FILLS[one] * 45 in text
+    assert STATE_FILLS[one] * 45 in text
     assert text.splitlines()[1].endswith(f"  {state}")
-    assert text.splitlines()[-1] == f"{FILLS[one]} {state}"
+    assert text.splitlines()[-1] == f"{STATE_FILLS[one]} {state}"

@@ -11,7 +11,7 @@ from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.snapshot import CollectorRun, Host
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import nodes, status
-from tests.golden import check
+from tests.golden import assert_matches_golden
 from tests.terminal import samples
 from tests.terminal.fleets import FLEET
 from tests.terminal.samples import fleet
@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def screen(view: FleetView, columns: int = 120, *, on: bool = False) -> str:
-    return nodes.render(view, columns, Paint(on=on))
+    return nodes.render(view, columns, Paint(enabled=on))
 
 
 def heard(node: NodeView, via: str, **fields: object) -> NodeView:
@@ -50,11 +50,11 @@ def farm() -> FleetView:
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
 def test_the_nodes_look_as_they_did(columns: int) -> None:
-    check(GOLDEN / f"nodes-{columns}.txt", screen(farm(), columns))
+    assert_matches_golden(GOLDEN / f"nodes-{columns}.txt", screen(farm(), columns))
 
 
 def test_the_coloured_nodes_look_as_they_did() -> None:
-    check(GOLDEN / "nodes-120-coloured.txt", screen(farm(), on=True))
+    assert_matches_golden(GOLDEN / "nodes-120-coloured.txt", screen(farm(), on=True))
 
 
 def test_no_node_at_all_is_said() -> None:
@@ -100,7 +100,7 @@ def test_what_a_way_cannot_tell_is_said_in_both_lists() -> None:
     node = replace(samples.eight(), via="nvgpu", runs=(run,))
     words = "heard through nvgpu, which cannot tell memory"
     assert words in screen(fleet(node))
-    assert words in status.render(fleet(node), 120, Paint(on=False))
+    assert words in status.render(fleet(node), 120, Paint(enabled=False))
 
 
 @pytest.mark.parametrize("columns", [60, 80, 160])
@@ -109,7 +109,7 @@ def test_two_machines_of_one_name_are_told_apart(columns: int) -> None:
     second = replace(first, node_id="nvgpu-box@10.0.0.2:1080")
     for shown in (
         screen(fleet(first, second), columns),
-        status.render(fleet(first, second), columns, Paint(on=False)),
+        status.render(fleet(first, second), columns, Paint(enabled=False)),
     ):
         assert "box~nvgpu-bo " in shown
         assert "box~10.0.0.2:1080 " in shown

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from fleet_smi.terminal.view.nvgpu_table import mark, render
+from fleet_smi.terminal.view.nvgpu_table import render, status_mark
 from fleet_smi.wire.dialects.nvgpu import DeviceStatus, MachineStatus
-from tests.seed_samples import sample
+from tests.seed_samples import seed_sample
 
 IDLE = DeviceStatus(
     type="NVIDIA A100",
@@ -26,11 +26,11 @@ def row(**fields: object) -> DeviceStatus:
 
 @pytest.mark.parametrize("colour, name", [(False, "plain"), (True, "ansi")])
 def test_it_is_the_table_of_nvgpu_to_the_letter(colour: bool, name: str) -> None:
-    body = sample("nvgpu/agent-gpu_status.json")
+    body = seed_sample("nvgpu/agent-gpu_status.json")
     rows = msgspec.json.decode(body, type=MachineStatus).gpus
     assert isinstance(rows, tuple)
     shown = render(rows, colour=colour, memory_used_bytes=None)
-    assert shown.encode() == sample(f"nvgpu/nvgpu-0.9.0-list.{name}.txt")
+    assert shown.encode() == seed_sample(f"nvgpu/nvgpu-0.9.0-list.{name}.txt")
 
 
 def test_each_column_is_as_wide_as_it_must_be() -> None:
@@ -60,7 +60,7 @@ def test_each_column_is_as_wide_as_it_must_be() -> None:
 def test_a_gpu_whose_every_process_has_no_known_owner_is_stuck(
     fields: dict[str, object], shown: str
 ) -> None:
-    assert mark(row(**fields)) == shown
+    assert status_mark(row(**fields)) == shown
 
 
 def test_what_is_not_known_is_blank_or_not_available() -> None:

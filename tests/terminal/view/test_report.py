@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fleet_smi.model.digest import Digest, Price
+from fleet_smi.model.digest import Price, UsageReport
 from fleet_smi.model.history import Sums, Usage, Usages
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import report
 from fleet_smi.terminal.view.past import banner
-from tests.golden import check
+from tests.golden import assert_matches_golden
 from tests.terminal import samples
 from tests.terminal.fleets import TEXT
-from tests.terminal.pasts import week_of_a_lab
+from tests.terminal.pasts import lab_week
 from tests.terminal.samples import HOUR, NOW, utc
 from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
 
@@ -23,34 +23,34 @@ GOLDEN = Path(__file__).parent / "golden"
 EURO = Price(per_kwh=0.31, currency="EUR")
 
 
-def shown(told: Digest, columns: int, *, on: bool = False) -> str:
-    return report.render(told, columns, Paint(on=on), now=NOW, local=utc)
+def shown(told: UsageReport, columns: int, *, on: bool = False) -> str:
+    return report.render(told, columns, Paint(enabled=on), now=NOW, local=utc)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_a_week_looks_as_it_did(columns: int) -> None:
-    check(GOLDEN / f"report-{columns}.txt", shown(week_of_a_lab(EURO), columns))
+    assert_matches_golden(GOLDEN / f"report-{columns}.txt", shown(lab_week(EURO), columns))
 
 
 def test_the_coloured_week_looks_as_it_did() -> None:
-    check(GOLDEN / "report-100-coloured.txt", shown(week_of_a_lab(), 100, on=True))
+    assert_matches_golden(GOLDEN / "report-100-coloured.txt", shown(lab_week(), 100, on=True))
 
 
 @pytest.mark.parametrize("by, head", [("group", "GROUP"), ("node", "NODE"), ("model", "MODEL")])
 def test_it_is_told_by_whom(by: str, head: str) -> None:
-    assert f"\n{head} " in shown(week_of_a_lab(by=by), 80)
+    assert f"\n{head} " in shown(lab_week(by=by), 80)
 
 
 def test_of_nothing_there_is_nothing_to_tell() -> None:
     nothing = Usages(start=NOW - HOUR, end=NOW, by="user", rows=(), total=Sums(), by_state={})
-    told = Digest(usages=nothing, hours=(), least_used=(), waste=(), heard=None)
+    told = UsageReport(usages=nothing, hours=(), least_used=(), waste=(), heard=None)
     assert shown(told, 80).splitlines()[1:] == [
         "0 GPU-hours in use · — of what there was · — busy · 0 h idle-held · 0.0 kWh"
     ]
 
 
 def test_where_there_are_too_many_jobs_it_says_so() -> None:
-    text = shown(replace(week_of_a_lab(), waste=None), 80)
+    text = shown(replace(lab_week(), waste=None), 80)
     assert text.endswith("\nWhich jobs were idle: there are too many; ask for a shorter time.\n")
 
 
@@ -59,13 +59,13 @@ FIGURE = st.floats(0, 1e12)
 
 @pytest.mark.parametrize("minutes, called", [(24 * 60 + 25, "Last 24 h"), (20, "Last 20 min")])
 def test_the_hour_that_goes_on_is_no_part_of_the_name(minutes: int, called: str) -> None:
-    told = week_of_a_lab()
+    told = lab_week()
     usages = replace(told.usages, start=NOW - minutes * 60, end=NOW)
     assert shown(replace(told, usages=usages), 80).startswith(f"{called}  ")
 
 
 def test_a_job_that_wasted_hours_is_told_with_its_place() -> None:
-    told = week_of_a_lab()
+    told = lab_week()
     places = ("gpu01:0", "gpu01:1", "gpu02:0")
     jobs = tuple(replace(job, places=places, advice=("idle",)) for job in told.waste or ())
     assert "  idle (gpu01:0, gpu01:1 and 1 more)\n" in shown(replace(told, waste=jobs), 80)
@@ -81,7 +81,7 @@ def test_a_job_that_wasted_hours_is_told_with_its_place() -> None:
     COLUMNS,
 )  # fmt: skip
 def test_any_report_fits_its_columns(rows: tuple[Usage, ...], name: str, columns: int) -> None:
-    told = week_of_a_lab(Price(per_kwh=0.3, currency=name))
+    told = lab_week(Price(per_kwh=0.3, currency=name))
     jobs = tuple(replace(job, user=name, command=name, advice=(name,)) for job in told.waste or ())
     least = tuple(replace(each, name=name) for each in told.least_used)
     told = replace(told, usages=replace(told.usages, rows=rows), waste=jobs, least_used=least)
@@ -91,9 +91,9 @@ def test_any_report_fits_its_columns(rows: tuple[Usage, ...], name: str, columns
 
 def test_above_the_past_stands_when_it_was_and_who_was_heard() -> None:
     view = samples.lab()
-    text = banner(view, 100, Paint(on=False), now=NOW + 17 * HOUR, local=utc)
+    text = banner(view, 100, Paint(enabled=False), now=NOW + 17 * HOUR, local=utc)
     assert text.startswith("As of yesterday 14:06 · 2026-03-04 14:06:11 · 17 h ago · ")
     assert text.endswith(" · 5 of 6 nodes were reporting\n\n")
-    narrow = banner(view, 80, Paint(on=False), now=NOW + 17 * HOUR, local=utc)
+    narrow = banner(view, 80, Paint(enabled=False), now=NOW + 17 * HOUR, local=utc)
     assert narrow == "As of 2026-03-04 14:06 · 17 h ago · 5 of 6 nodes were reporting\n\n"
-    assert_fits(banner(view, 20, Paint(on=False), now=NOW, local=utc), 20)
+    assert_fits(banner(view, 20, Paint(enabled=False), now=NOW, local=utc), 20)

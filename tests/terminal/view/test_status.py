@@ -11,9 +11,9 @@ from fleet_smi.model.fleet import FleetView, NodeView, Note
 from fleet_smi.model.snapshot import CollectorRun
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import status
-from tests.golden import check
+from tests.golden import assert_matches_golden
 from tests.terminal import samples
-from tests.terminal.samples import busy, fleet, gpu, hidden, node, process, utc, verdict
+from tests.terminal.samples import busy_gpu, fleet, gpu, hidden_process, node, process, utc, verdict
 
 GOLDEN = Path(__file__).parent / "golden"
 MACHINES: tuple[Callable[[], NodeView], ...] = (
@@ -31,7 +31,9 @@ MACHINES: tuple[Callable[[], NodeView], ...] = (
 def screen(
     view: FleetView, columns: int = 100, *, processes: bool = False, why: bool = False
 ) -> str:
-    return status.render(view, columns, Paint(on=False), processes=processes, why=why, local=utc)
+    return status.render(
+        view, columns, Paint(enabled=False), processes=processes, show_reasons=why, local=utc
+    )
 
 
 def row(text: str, index: int) -> str:
@@ -42,28 +44,28 @@ def row(text: str, index: int) -> str:
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 def test_one_machine_looks_as_it_did(machine: Callable[[], NodeView], columns: int) -> None:
     text = screen(fleet(machine()), columns)
-    check(GOLDEN / f"status-{machine.__name__}-{columns}.txt", text)
+    assert_matches_golden(GOLDEN / f"status-{machine.__name__}-{columns}.txt", text)
 
 
 @pytest.mark.parametrize("columns", [50, 80, 100, 120, 160])
 def test_a_fleet_looks_as_it_did(columns: int) -> None:
-    check(GOLDEN / f"status-fleet-{columns}.txt", screen(samples.lab(), columns))
+    assert_matches_golden(GOLDEN / f"status-fleet-{columns}.txt", screen(samples.lab(), columns))
 
 
 def test_a_coloured_fleet_looks_as_it_did() -> None:
-    text = status.render(samples.lab(), 100, Paint(on=True), local=utc)
-    check(GOLDEN / "status-fleet-100-coloured.txt", text)
+    text = status.render(samples.lab(), 100, Paint(enabled=True), local=utc)
+    assert_matches_golden(GOLDEN / "status-fleet-100-coloured.txt", text)
 
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_processes_and_reasons_look_as_they_did(columns: int) -> None:
     view = fleet(samples.eight(), samples.crowd(), samples.sliced(), samples.mixed())
     text = screen(view, columns, processes=True, why=True)
-    check(GOLDEN / f"status-processes-why-{columns}.txt", text)
+    assert_matches_golden(GOLDEN / f"status-processes-why-{columns}.txt", text)
 
 
 def test_colour_adds_nothing_but_colour() -> None:
-    coloured = status.render(samples.lab(), 100, Paint(on=True), local=utc)
+    coloured = status.render(samples.lab(), 100, Paint(enabled=True), local=utc)
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == screen(samples.lab())
 
 
@@ -108,7 +110,7 @@ def test_a_wide_terminal_gets_more_columns(head: str) -> None:
     view = fleet(
         node(
             "n",
-            busy(0, process("alice", container="train-1"), fan_percent=40.0),
+            busy_gpu(0, process("alice", container="train-1"), fan_percent=40.0),
             gpu(1, verdict("free")),
         )
     )
@@ -121,18 +123,27 @@ def test_a_column_that_no_gpu_can_fill_is_not_shown() -> None:
 
 
 def test_unseen_processes_are_announced() -> None:
-    text = screen(fleet(node("n", busy(0, process("alice"), hidden(7), hidden(8), hidden(9)))))
+    text = screen(
+        fleet(
+            node(
+                "n",
+                busy_gpu(
+                    0, process("alice"), hidden_process(7), hidden_process(8), hidden_process(9)
+                ),
+            )
+        )
+    )
     assert "alice · +3 processes you may not see" in row(text, 0)
 
 
 def test_a_display_server_shares_nothing() -> None:
     xorg = process("root", 0.3, kind="graphics", pid=2)
-    text = screen(fleet(node("n", busy(0, process("alice"), xorg))))
+    text = screen(fleet(node("n", busy_gpu(0, process("alice"), xorg))))
     assert row(text, 0).endswith("  alice")
 
 
 def test_people_who_share_are_all_named_the_largest_first() -> None:
-    shared = busy(0, process("bob", 1.0, pid=1), process("alice", 9.0, pid=2))
+    shared = busy_gpu(0, process("bob", 1.0, pid=1), process("alice", 9.0, pid=2))
     assert "alice, bob (shared by 2)" in row(screen(fleet(node("n", shared))), 0)
 
 
@@ -144,7 +155,7 @@ def test_the_notes_of_the_judge_are_shown() -> None:
             Note("stalled", "100 % busy at idle power: probably stalled"),
         ),
     )
-    text = screen(fleet(node("n", busy(0, process("eve"), judged=judged))), 110)
+    text = screen(fleet(node("n", busy_gpu(0, process("eve"), judged=judged))), 110)
     assert "eve · 100 % busy at idle power: probably stalled" in row(text, 0)
 
 
@@ -172,7 +183,7 @@ def test_a_silent_node_shows_its_age_and_what_it_was_and_nothing_as_free() -> No
 
 
 def test_a_broken_gpu_of_a_silent_node_stays_broken() -> None:
-    text = screen(fleet(replace(node("n", samples.lost(0)), silent=True, age_seconds=99.0)))
+    text = screen(fleet(replace(node("n", samples.lost_gpu(0)), silent=True, age_seconds=99.0)))
     assert " 0  broken" in text
 
 

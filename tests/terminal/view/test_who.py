@@ -6,28 +6,28 @@ import pytest
 
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import who
-from tests.golden import check
+from tests.golden import assert_matches_golden
 from tests.terminal import samples
-from tests.terminal.samples import HOUR, NOW, busy, fleet, node, process, utc
+from tests.terminal.samples import HOUR, NOW, busy_gpu, fleet, node, process, utc
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
 def test_the_list_of_people_looks_as_it_did(columns: int) -> None:
-    text = who.render(samples.lab(), columns, Paint(on=False), local=utc)
-    check(GOLDEN / f"who-{columns}.txt", text)
+    text = who.render(samples.lab(), columns, Paint(enabled=False), local=utc)
+    assert_matches_golden(GOLDEN / f"who-{columns}.txt", text)
 
 
 def test_the_coloured_list_of_people_looks_as_it_did() -> None:
-    text = who.render(samples.lab(), 100, Paint(on=True), local=utc)
-    check(GOLDEN / "who-100-coloured.txt", text)
+    text = who.render(samples.lab(), 100, Paint(enabled=True), local=utc)
+    assert_matches_golden(GOLDEN / "who-100-coloured.txt", text)
 
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_one_person_looks_as_they_did(columns: int) -> None:
-    text = who.render(samples.lab(), columns, Paint(on=False), user="alice", local=utc)
-    check(GOLDEN / f"who-alice-{columns}.txt", text)
+    text = who.render(samples.lab(), columns, Paint(enabled=False), user="alice", local=utc)
+    assert_matches_golden(GOLDEN / f"who-alice-{columns}.txt", text)
 
 
 @pytest.mark.parametrize(
@@ -35,30 +35,33 @@ def test_one_person_looks_as_they_did(columns: int) -> None:
     [(1, "13:06"), (15, "yesterday 23:06"), (52, "Mon 10:06"), (24 * 30, "2026-02-02"), (1e9, "—")],
 )
 def test_since_is_as_short_as_it_can_be_understood(hours: float, words: str) -> None:
-    view = fleet(node("n", busy(0, process("alice", started_at=NOW - hours * HOUR))))
-    line = who.render(view, 100, Paint(on=False), local=utc).splitlines()[1]
+    view = fleet(node("n", busy_gpu(0, process("alice", started_at=NOW - hours * HOUR))))
+    line = who.render(view, 100, Paint(enabled=False), local=utc).splitlines()[1]
     assert line.endswith(f"  {words}")
 
 
 def test_nobody_and_an_unknown_person_are_answered_in_words() -> None:
     free = fleet(node("n"))
-    assert who.render(free, 80, Paint(on=False)) == "Nobody holds a GPU now.\n"
-    text = who.render(samples.lab(), 80, Paint(on=False), user="zed")
+    assert who.render(free, 80, Paint(enabled=False)) == "Nobody holds a GPU now.\n"
+    text = who.render(samples.lab(), 80, Paint(enabled=False), user="zed")
     assert text.startswith("zed holds no GPU now on the 5 nodes that report.\n")
 
 
 def test_silent_nodes_are_said_not_to_be_counted() -> None:
-    text = who.render(samples.lab(), 80, Paint(on=False), local=utc)
+    text = who.render(samples.lab(), 80, Paint(enabled=False), local=utc)
     assert text.splitlines()[-1] == "Not counted: gpu07, which is silent."
 
 
 def test_one_person_s_list_has_only_their_processes() -> None:
-    text = who.render(fleet(samples.eight()), 100, Paint(on=False), user="carol", local=utc)
+    text = who.render(fleet(samples.eight()), 100, Paint(enabled=False), user="carol", local=utc)
     assert "801  carol" in text
     assert "root" not in text and "alice" not in text
 
 
 def test_what_was_is_not_said_to_be_now() -> None:
-    assert who.render(fleet(), 80, Paint(on=False), past=True) == "Nobody held a GPU then.\n"
-    text = who.render(samples.lab(), 80, Paint(on=False), past=True, local=utc)
+    assert (
+        who.render(fleet(), 80, Paint(enabled=False), historical=True)
+        == "Nobody held a GPU then.\n"
+    )
+    text = who.render(samples.lab(), 80, Paint(enabled=False), historical=True, local=utc)
     assert "NOW" not in text and text.startswith("WHO")

@@ -5,7 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from fleet_smi.terminal.view.words import counted, duration, local_time, moment, short_model
+from fleet_smi.terminal.view.words import (
+    format_elapsed,
+    format_moment,
+    pluralize,
+    short_model,
+    to_local_time,
+)
 from tests.terminal.samples import NOW
 
 
@@ -20,9 +26,9 @@ def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("tokyo")
 def test_times_are_those_of_the_reader_s_clock() -> None:
-    assert moment(NOW - 3600, NOW, local_time) == "22:06"
-    assert moment(NOW - 15 * 3600, NOW, local_time) == "08:06"
-    assert moment(NOW - 24 * 3600, NOW, local_time) == "yesterday 23:06"
+    assert format_moment(NOW - 3600, NOW, to_local_time) == "22:06"
+    assert format_moment(NOW - 15 * 3600, NOW, to_local_time) == "08:06"
+    assert format_moment(NOW - 24 * 3600, NOW, to_local_time) == "yesterday 23:06"
 
 
 @pytest.mark.parametrize(
@@ -47,9 +53,9 @@ def test_a_model_is_called_as_people_call_it(name: str, short: str) -> None:
     [(1, "process", "1 process"), (3, "process", "3 processes"), (0, "GPU", "0 GPUs")],
 )
 def test_things_are_counted_in_english(count: int, noun: str, words: str) -> None:
-    assert counted(count, noun) == words
+    assert pluralize(count, noun) == words
 
 
 @pytest.mark.parametrize("seconds", [None, 1e300, float("nan"), float("inf")])
 def test_a_time_no_clock_could_give_is_unknown(seconds: float | None) -> None:
-    assert duration(seconds) == "—"
+    assert format_elapsed(seconds) == "—"

@@ -55,6 +55,6 @@ def node_of_2018(*names: str) -> dict[str, Any]:
     return {"Name": "old01", "Devices": [{key: one[key] for key in known} for one in told]}
 
 
-def message(value: Any) -> bytes:
+def encode_message(value: Any) -> bytes:
     """What goes over the wire."""
     return msgspec.msgpack.encode(value)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from fleet_smi.hub.fleet import Fleet
+from fleet_smi.hub.fleet import FleetState
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.wire.dialects.nvgpu import decode_gpu_status
@@ -31,7 +31,7 @@ SHARED = IDLE | {
 }
 
 
-def read(*gpus: Any, hostname: Any = "gpu01") -> Snapshot:
+def read_status(*gpus: Any, hostname: Any = "gpu01") -> Snapshot:
     """A node with these GPUs, as it is read."""
     body = msgspec.json.encode({"hostname": hostname, "gpus": gpus})
     return decode_gpu_status(body, NOON)
@@ -39,13 +39,13 @@ def read(*gpus: Any, hostname: Any = "gpu01") -> Snapshot:
 
 def read_gpu(**fields: Any) -> Gpu:
     """An idle GPU but for these fields, as it is read."""
-    (found,) = read(IDLE | fields).gpus
+    (found,) = read_status(IDLE | fields).gpus
     return found
 
 
-def view_of(*snapshots: Snapshot, now: float = NOON) -> tuple[NodeView, ...]:
+def node_views(*snapshots: Snapshot, now: float = NOON) -> tuple[NodeView, ...]:
     """What a hub makes of these."""
-    fleet = Fleet()
+    fleet = FleetState()
     for each in snapshots:
         fleet.apply(each, each.taken_at)
     return fleet.view(now).nodes

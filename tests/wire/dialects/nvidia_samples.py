@@ -6,7 +6,7 @@ from fleet_smi.wire.dialects.nvidia_smi import parse_xml
 MIB = 1024 * 1024
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 
-NEW = f"""
+GPU_XML = f"""
 <product_name>NVIDIA RTX 9000</product_name>
 <persistence_mode>Enabled</persistence_mode>
 <addressing_mode>HMM</addressing_mode>
@@ -85,7 +85,7 @@ NEW = f"""
 </processes>
 """
 
-MIG = f"""
+MIG_XML = f"""
 <uuid>{UUID}</uuid><mig_mode><current_mig>Enabled</current_mig></mig_mode>
 <mig_devices>
     <mig_device><index>0</index><gpu_instance_id>2</gpu_instance_id>
@@ -122,6 +122,6 @@ def document(*gpus: str, head: str = "") -> str:
     )
 
 
-def read(gpu: str) -> Gpu:
+def read_gpu(gpu: str) -> Gpu:
     (found,) = parse_xml(document(gpu)).gpus
     return found

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.snapshot import Process, Snapshot
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 from fleet_smi.wire.dialects.cluster_smi import (
-    MOST_BYTES,
+    MAX_NODE_BYTES,
     decode_cluster,
     decode_node,
-    node_id_of,
-    snapshot_of,
+    node_id_from_name,
+    to_snapshot,
 )
-from tests.seed_samples import sample
+from tests.seed_samples import seed_sample
 from tests.wire.dialects.cluster_smi_messages import (
     GIB,
     TIME,
     device,
-    message,
+    encode_message,
     node,
     node_of_2018,
     process,
@@ -33,8 +33,8 @@ ARRIVED = 1_700_000_000.0
 
 
 def read(value: Any) -> Snapshot:
-    body = value if isinstance(value, bytes) else message(value)
-    return snapshot_of(decode_node(body), ARRIVED)
+    body = value if isinstance(value, bytes) else encode_message(value)
+    return to_snapshot(decode_node(body), ARRIVED)
 
 
 def read_process(**fields: Any) -> Process:
@@ -182,7 +182,7 @@ def test_a_process_without_a_pid_is_still_somebody() -> None:
 
 
 def test_a_command_line_that_is_not_utf8_costs_nobody_anything() -> None:
-    body = message(node(device(), device(1, Processes=[process(), process(2)])))
+    body = encode_message(node(device(), device(1, Processes=[process(), process(2)])))
     bent = body.replace(b"train.py", b"tr\xff\xfen.py", 1)
     snapshot = read(bent)
     assert len(snapshot.gpus) == 2
@@ -193,7 +193,7 @@ def test_a_command_line_that_is_not_utf8_costs_nobody_anything() -> None:
 
 @pytest.mark.parametrize("length", [10, 100, 300, 70_000])
 def test_texts_of_every_length_may_be_bent(length: int) -> None:
-    body = message(node(device(Processes=[process(ExtendedCommand="~" + "x" * length)])))
+    body = encode_message(node(device(Processes=[process(ExtendedCommand="~" + "x" * length)])))
     (gpu,) = read(body.replace(b"~", b"\xff")).gpus
     (one,) = gpu.processes or ()
     assert one.command is not None
@@ -239,13 +239,13 @@ def test_a_node_without_devices_says_so() -> None:
     [
         (b"", "breaks off"),
         (b"\xc1", "not msgpack"),
-        (message([1, 2]), "must be"),
-        (message({"Name": ""}), "without a name"),
-        (message({"Name": "\x1b\x00"}), "without a name"),
-        (message({"Devices": []}), "without a name"),
-        (message(node(device()))[:-9], "breaks off"),
+        (encode_message([1, 2]), "must be"),
+        (encode_message({"Name": ""}), "without a name"),
+        (encode_message({"Name": "\x1b\x00"}), "without a name"),
+        (encode_message({"Devices": []}), "without a name"),
+        (encode_message(node(device()))[:-9], "breaks off"),
         (b"\x91" * 5000, "must be"),
-        (b"x" * (MOST_BYTES + 1), "at most"),
+        (b"x" * (MAX_NODE_BYTES + 1), "at most"),
     ],
 )
 def test_what_is_no_node_is_said_in_plain_words(body: bytes, words: str) -> None:
@@ -254,23 +254,25 @@ def test_what_is_no_node_is_said_in_plain_words(body: bytes, words: str) -> None
 
 
 def test_a_message_that_is_wrong_everywhere_is_given_up() -> None:
-    wrong = message(node(*(device(Processes=[{"Pid": "x"}] * 1000) for _ in range(100))))
-    assert len(wrong) < MOST_BYTES
+    wrong = encode_message(node(*(device(Processes=[{"Pid": "x"}] * 1000) for _ in range(100))))
+    assert len(wrong) < MAX_NODE_BYTES
     with pytest.raises(Undecodable, match="more places"):
         decode_node(wrong)
 
 
 def test_names_that_read_alike_in_an_id_are_still_two() -> None:
-    ids = [node_id_of(name) for name in ("a b", "a-b", "a\tb", "x" * 200, "x" * 201)]
+    ids = [node_id_from_name(name) for name in ("a b", "a-b", "a\tb", "x" * 200, "x" * 201)]
     assert len(set(ids)) == len(ids)
-    assert node_id_of("gpu01") != node_id_of("gpu01", "10.0.0.2")
+    assert node_id_from_name("gpu01") != node_id_from_name("gpu01", "10.0.0.2")
 
 
 def test_one_bad_node_of_a_cluster_hides_no_other() -> None:
-    told = decode_cluster(message({"Nodes": [node(device()), 7, {"Name": ""}, node(Name="b")]}))
+    told = decode_cluster(
+        encode_message({"Nodes": [node(device()), 7, {"Name": ""}, node(Name="b")]})
+    )
     assert [one.name for one in told] == ["gpu01", "b"]
     with pytest.raises(Undecodable):
-        decode_cluster(message({"Nodes": [7]}))
+        decode_cluster(encode_message({"Nodes": [7]}))
 
 
 def test_an_empty_cluster_has_no_nodes() -> None:
@@ -278,7 +280,7 @@ def test_an_empty_cluster_has_no_nodes() -> None:
 
 
 def test_what_is_no_cluster_is_refused() -> None:
-    for body in (b"", message(node(device())), message({"Nodes": 5}), b"\xff"):
+    for body in (b"", encode_message(node(device())), encode_message({"Nodes": 5}), b"\xff"):
         with pytest.raises(Undecodable, match="not an answer"):
             decode_cluster(body)
 
@@ -324,10 +326,10 @@ def test_any_node_becomes_a_harmless_snapshot(
     except Undecodable:
         name = told["Name"]
         name = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
-        assert not isinstance(name, str) or not clean(name, 128)
+        assert not isinstance(name, str) or not sanitize_text(name, 128)
         return
     texts = msgspec.json.encode(snapshot).decode()
-    assert clean(texts, len(texts)) == texts
+    assert sanitize_text(texts, len(texts)) == texts
     assert snapshot.node_id.isascii()
     if "Devices" not in in_node:
         assert [gpu.uuid for gpu in snapshot.gpus[1:]] == [f"gpu1@{snapshot.node_id}"]
@@ -343,8 +345,8 @@ def test_any_node_becomes_a_harmless_snapshot(
     ],
 )
 def test_every_sample_of_a_node_reads_to_what_it_says(name: str, gpus: int) -> None:
-    snapshot = read(sample(f"cluster-smi/{name}.bin"))
-    said = msgspec.json.decode(sample(f"cluster-smi/{name}.decoded.json"))
+    snapshot = read(seed_sample(f"cluster-smi/{name}.bin"))
+    said = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))
     assert snapshot.name == said["Name"]
     assert len(snapshot.gpus) == len(said["Devices"]) == gpus
     for gpu, told in zip(snapshot.gpus, said["Devices"], strict=True):
@@ -370,13 +372,13 @@ def test_every_sample_of_a_node_reads_to_what_it_says(name: str, gpus: int) -> N
 
 @pytest.mark.parametrize("name", ["router-to-client.mixed", "router-to-client.real"])
 def test_every_sample_of_a_cluster_reads_to_what_it_says(name: str) -> None:
-    nodes = decode_cluster(sample(f"cluster-smi/{name}.bin"))
-    said = msgspec.json.decode(sample(f"cluster-smi/{name}.decoded.json"))["Nodes"]
+    nodes = decode_cluster(seed_sample(f"cluster-smi/{name}.bin"))
+    said = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))["Nodes"]
     assert [one.name for one in nodes] == [one["Name"] for one in said]
     for told, of in zip(nodes, said, strict=True):
         seconds, nanoseconds = of["Time"]["__msgpack_timestamp__"]
         wanted = None if seconds < 0 else pytest.approx(seconds + nanoseconds / 1e9)
-        assert told.stamp == wanted
+        assert told.timestamp == wanted
         assert len(told.devices or ()) == len(of["Devices"] or ())
 
 

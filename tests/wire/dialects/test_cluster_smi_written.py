@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.last_known import last_known
+from fleet_smi.model.last_known import mark_all_silent
 from fleet_smi.model.snapshot import Fault, Gpu, Process, Snapshot
 from fleet_smi.model.units import GIB
 from fleet_smi.wire.dialects.cluster_smi import (
@@ -20,11 +20,11 @@ from fleet_smi.wire.dialects.cluster_smi import (
     encode_cluster,
     encode_node,
     encode_request,
-    node_id_of,
-    snapshot_of,
+    node_id_from_name,
+    to_snapshot,
 )
 from tests.builders import NOON, gpu, instance, process, snapshot
-from tests.seed_samples import sample
+from tests.seed_samples import seed_sample
 from tests.terminal.fleets import FLEET
 
 
@@ -33,7 +33,7 @@ def raw(body: bytes) -> Any:
 
 
 def believed(*snapshots: Snapshot, at: float = NOON, now: float = NOON) -> FleetView:
-    fleet = Fleet()
+    fleet = FleetState()
     for one in snapshots:
         fleet.apply(one, at)
     return fleet.view(now)
@@ -80,16 +80,16 @@ def test_nobody_and_nothing_are_nil_as_go_has_them() -> None:
 
 def test_a_request_is_what_a_client_sends() -> None:
     assert encode_request("REQ 3004").hex() == "81a84964656e74697479a85245512033303034"
-    assert encode_request("REQ 3004") == sample("cluster-smi/client-to-router.bin")
+    assert encode_request("REQ 3004") == seed_sample("cluster-smi/client-to-router.bin")
 
 
 @pytest.mark.parametrize("name", ["node-to-router.real", "node-to-router.synthetic"])
 def test_a_sample_that_is_read_is_written_the_same_again(name: str) -> None:
-    body = sample(f"cluster-smi/{name}.bin")
+    body = seed_sample(f"cluster-smi/{name}.bin")
     told = decode_node(body)
-    again = decode_node(encode_node(snapshot_of(told, NOON)))
-    assert snapshot_of(again, NOON) == snapshot_of(told, NOON)
-    was, now = raw(body), raw(encode_node(snapshot_of(told, NOON)))
+    again = decode_node(encode_node(to_snapshot(told, NOON)))
+    assert to_snapshot(again, NOON) == to_snapshot(told, NOON)
+    was, now = raw(body), raw(encode_node(to_snapshot(told, NOON)))
     for device in was["Devices"]:
         for one in device["Processes"] or ():
             one["ExtendedCommand"] = one["ExtendedCommand"].strip("\0").replace("\0", " ")
@@ -104,7 +104,7 @@ def test_no_total_is_zero_for_clients_would_divide_by_it(total: int | None) -> N
         raw(encode_cluster(believed(snapshot(unknown))))["Nodes"][0],
     ):
         assert told["Devices"][0]["MemoryUtilization"]["Total"] == 1
-    (back,) = snapshot_of(decode_node(encode_node(snapshot(unknown))), NOON).gpus
+    (back,) = to_snapshot(decode_node(encode_node(snapshot(unknown))), NOON).gpus
     assert (back.memory_used_bytes, back.memory_total_bytes) == (None, None)
 
 
@@ -135,7 +135,7 @@ def test_a_card_that_looks_free_to_clients_and_is_not_says_so_by_its_name() -> N
         return [device["Name"].removeprefix(ghost.name or "") for device in devices]
 
     assert remarks(view) == [" (ghost)", "", ""]
-    assert remarks(last_known(view, 60.0)) == [" (unknown)", " (unknown)", ""]
+    assert remarks(mark_all_silent(view, 60.0)) == [" (unknown)", " (unknown)", ""]
 
 
 def test_processes_of_instances_are_those_of_their_card_and_displays_are_left_out() -> None:
@@ -150,12 +150,12 @@ def test_a_silent_node_keeps_the_time_at_which_the_hub_heard_it() -> None:
     skewed = snapshot(gpu(), taken_at=NOON - 5_000)
     for later in (0, 10_000):
         (node,) = decode_cluster(encode_cluster(believed(skewed, now=NOON + later)))
-        assert node.stamp == NOON
+        assert node.timestamp == NOON
 
 
 def test_a_node_that_was_never_heard_of_is_offline_to_clients() -> None:
-    fleet = Fleet()
-    fleet.expect(Via("pull", "gpu09:7071"))
+    fleet = FleetState()
+    fleet.add_target(Via("pull", "gpu09:7071"))
     (told,) = raw(encode_cluster(fleet.view(NOON)))["Nodes"]
     assert (told["Name"], told["Devices"]) == ("gpu09:7071", None)
     assert told["Time"].timestamp() == 0
@@ -200,14 +200,14 @@ CARDS = st.builds(
 
 @given(TEXT, st.lists(CARDS, min_size=1, max_size=3))
 def test_what_can_be_told_comes_back_as_it_was(name: str, cards: list[Gpu]) -> None:
-    node_id = node_id_of(name)
+    node_id = node_id_from_name(name)
     own = tuple(replace(card, uuid=f"gpu{card.index}@{node_id}") for card in cards)
     sent = snapshot(*own, node=name, node_id=node_id)
-    got = snapshot_of(decode_node(encode_node(sent)), 0.0, interval_seconds=1.0)
+    got = to_snapshot(decode_node(encode_node(sent)), 0.0, interval_seconds=1.0)
     assert (got.gpus, got.name, got.node_id) == (sent.gpus, name, node_id)
     assert got.taken_at == sent.taken_at
     (through_a_hub,) = decode_cluster(encode_cluster(believed(sent)))
-    told = sorted(snapshot_of(through_a_hub, 0.0).gpus, key=lambda card: card.index)
+    told = sorted(to_snapshot(through_a_hub, 0.0).gpus, key=lambda card: card.index)
     assert [card.index for card in told] == sorted(card.index for card in own)
 
 

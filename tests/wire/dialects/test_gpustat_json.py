@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.errors import CutOff, Undecodable
+from fleet_smi.errors import TruncatedReport, Undecodable
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.dialects import gpustat
@@ -53,7 +53,7 @@ def document(*gpus: Any, **fields: Any) -> bytes:
 
 
 def read(body: bytes) -> Snapshot:
-    (told,) = gpustat.read(body, "cml10", NOON)
+    (told,) = gpustat.decode_gpustat(body, "cml10", NOON)
     assert isinstance(told, Snapshot)
     return told
 
@@ -121,8 +121,8 @@ def test_what_cannot_be_is_unknown(value: Any) -> None:
 @pytest.mark.parametrize(
     "body, kind, words",
     [
-        (document(CARD)[:-20], CutOff, "it breaks off"),
-        (b"{", CutOff, "it breaks off"),
+        (document(CARD)[:-20], TruncatedReport, "it breaks off"),
+        (b"{", TruncatedReport, "it breaks off"),
         (b'{"hostname": }', Undecodable, "no JSON"),
         (b'{"gpus": 3}', Undecodable, "no list of GPUs"),
         (b"[]", Undecodable, "empty list"),

@@ -7,33 +7,37 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.errors import CutOff, DeliveryError, Empty, Undecodable, Unreachable
+from fleet_smi.errors import DeliveryError, EmptyReport, TruncatedReport, Undecodable, Unreachable
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.dialects import gpustat
-from fleet_smi.wire.dialects.gpustat import Options
+from fleet_smi.wire.dialects.gpustat import GpustatOptions
 from tests.builders import NOON
-from tests.judging import look
-from tests.seed_samples import sample
+from tests.judging import judge_once
+from tests.seed_samples import seed_sample
 
-PCU = Options(command=True, user=True, pid=True)
+PCU = GpustatOptions(command=True, user=True, pid=True)
 ALL = replace(PCU, fan=True, encoder=True, decoder=True, power="limit")
 TEXTS = [
-    ("1.1.1.json", "1.1.1-default.txt", Options()),
+    ("1.1.1.json", "1.1.1-default.txt", GpustatOptions()),
     ("1.1.1.json", "1.1.1-pcu.txt", PCU),
     ("1.1.1.json", "1.1.1-pcu.ansi.txt", replace(PCU, colour=True)),
     ("1.1.1.json", "1.1.1-a.txt", ALL),
     ("1.1.1.json", "1.1.1-full.txt", replace(ALL, full_command=True)),
-    ("1.1.1.json", "1.1.1-P-draw.txt", Options(power="draw")),
-    ("1.1.1.json", "1.1.1-gpuname-width-10.txt", Options(name_width=10)),
-    ("1.1.1.json", "1.1.1-no-header-no-processes.txt", Options(header=False, processes=False)),
+    ("1.1.1.json", "1.1.1-P-draw.txt", GpustatOptions(power="draw")),
+    ("1.1.1.json", "1.1.1-gpuname-width-10.txt", GpustatOptions(name_width=10)),
+    (
+        "1.1.1.json",
+        "1.1.1-no-header-no-processes.txt",
+        GpustatOptions(header=False, processes=False),
+    ),
     ("1.1.1-lost-gpu.json", "1.1.1-lost-gpu.txt", PCU),
     ("1.1.1-na-values.json", "1.1.1-na-values.txt", ALL),
 ]
 
 
 def read(name: str, host: str = "cml10") -> Snapshot:
-    (told,) = gpustat.read(sample(name), host, NOON)
+    (told,) = gpustat.decode_gpustat(seed_sample(name), host, NOON)
     assert isinstance(told, Snapshot)
     return told
 
@@ -72,7 +76,7 @@ def test_every_form_tells_of_the_same_machine(name: str, program: str) -> None:
     assert (fourth.memory_used_bytes, fourth.memory_total_bytes) == (9004 * MIB, 81920 * MIB)
     assert crowd(second) == [("alice", program, 11108, 11264), ("bob", program, 11109, 2310)]
     assert crowd(third) == [("alice", program, 11110, 40960), ("carol", program, 11112, 512)]
-    assert [look(card).state for card in (first, second, third, fourth)] == [
+    assert [judge_once(card).state for card in (first, second, third, fourth)] == [
         "free",
         "busy",
         "busy",
@@ -81,8 +85,10 @@ def test_every_form_tells_of_the_same_machine(name: str, program: str) -> None:
 
 
 @pytest.mark.parametrize("document, text, options", TEXTS, ids=[text for _, text, _ in TEXTS])
-def test_text_is_written_as_gpustat_writes_it(document: str, text: str, options: Options) -> None:
-    wanted = sample(f"gpustat/gpustat-{text}").decode()
+def test_text_is_written_as_gpustat_writes_it(
+    document: str, text: str, options: GpustatOptions
+) -> None:
+    wanted = seed_sample(f"gpustat/gpustat-{text}").decode()
     date = re.search(r"Sun \S+ \d+ [\d:]+ 2026", wanted)
     # Grey is faint here: bold black is the background of many a terminal.
     wanted = wanted.replace("\x1b[1m\x1b[30m", "\x1b[2m")
@@ -92,7 +98,7 @@ def test_text_is_written_as_gpustat_writes_it(document: str, text: str, options:
 
 @pytest.mark.parametrize("name", ["1.1.1", "1.1.1-lost-gpu", "1.1.1-na-values"])
 def test_json_is_written_as_gpustat_writes_it(name: str) -> None:
-    body = sample(f"gpustat/gpustat-{name}.json")
+    body = seed_sample(f"gpustat/gpustat-{name}.json")
     document = msgspec.json.decode(body)
     written = gpustat.node_json(read(f"gpustat/gpustat-{name}.json"), document["query_time"])
     assert _joined(msgspec.json.decode(written)) == _joined(document)
@@ -110,7 +116,7 @@ def _joined(value: Any) -> Any:
 @pytest.mark.parametrize("form", ["txt", "json"])
 def test_the_lost_gpu_is_broken_and_the_others_are_there(form: str) -> None:
     cards = read(f"gpustat/gpustat-1.1.1-lost-gpu.{form}").gpus
-    assert [look(card).state for card in cards] == ["free", "busy", "broken", "ghost"]
+    assert [judge_once(card).state for card in cards] == ["free", "busy", "broken", "ghost"]
 
 
 def test_values_that_are_not_supported_are_unknown() -> None:
@@ -127,9 +133,9 @@ def test_no_gpu_is_an_answer_and_some_are_the_ones_that_were_asked_for() -> None
 @pytest.mark.parametrize(
     "name, kind, words",
     [
-        ("nfs-status-gpu/cml14", Empty, "is empty"),
-        ("nfs-status-gpu/cml19", CutOff, "half an escape code"),
-        ("gpustat/gpustat-1.1.1-no-driver.stdout.txt", Empty, "is empty"),
+        ("nfs-status-gpu/cml14", EmptyReport, "is empty"),
+        ("nfs-status-gpu/cml19", TruncatedReport, "half an escape code"),
+        ("gpustat/gpustat-1.1.1-no-driver.stdout.txt", EmptyReport, "is empty"),
         ("gpustat/gpustat-1.1.1-no-driver.stderr.txt", Undecodable, "NVML Shared Library Not"),
     ],
 )
@@ -142,7 +148,7 @@ def test_what_is_not_whole_is_called_what_it_is(
 
 @pytest.mark.parametrize("name", ["gpustat.txt", "gpustat.ansi"])
 def test_what_gpustat_web_serves_is_its_hosts_and_its_failures(name: str) -> None:
-    host, failed = gpustat.read(sample(f"gpustat-web/{name}"), "gpustat", NOON)
+    host, failed = gpustat.decode_gpustat(seed_sample(f"gpustat-web/{name}"), "gpustat", NOON)
     assert isinstance(host, Snapshot)
     assert (host.name, len(host.gpus), host.gpus[1].power_watts) == ("gpu01", 4, 341)
     assert isinstance(failed, Unreachable)

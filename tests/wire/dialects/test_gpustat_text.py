@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.errors import CutOff, Empty, Undecodable, Unreachable
+from fleet_smi.errors import EmptyReport, TruncatedReport, Undecodable, Unreachable
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 from fleet_smi.model.units import KIB, MIB
 from fleet_smi.wire.dialects import gpustat
 from tests.builders import NOON
-from tests.judging import look
+from tests.judging import judge_once
 
 HEADER = "cml10                    Sun Nov  5 19:30:14 2026  550.90.07\n"
 LINE = "[1] RTX 3090 | 71°C,  97 % | 13578 / 24576 MB |"
@@ -19,7 +19,7 @@ LINE = "[1] RTX 3090 | 71°C,  97 % | 13578 / 24576 MB |"
 
 def read(text: str | bytes, host: str = "cml10") -> Snapshot:
     body = text.encode() if isinstance(text, str) else text
-    (told,) = gpustat.read(body, host, NOON)
+    (told,) = gpustat.decode_gpustat(body, host, NOON)
     assert isinstance(told, Snapshot)
     return told
 
@@ -100,7 +100,7 @@ def test_a_lost_gpu_stays_listed_and_is_called_so(name: str, kind: str, state: s
         f"[0] {name} |  ?°C,   ? % |     ? /     ? MB | (Not Supported)\n{LINE}\n"
     ).gpus
     assert lost.fault is not None
-    assert (lost.fault.kind, lost.name, look(lost).state) == (kind, None, state)
+    assert (lost.fault.kind, lost.name, judge_once(lost).state) == (kind, None, state)
     assert fine.fault is None
 
 
@@ -171,7 +171,7 @@ def test_a_display_server_makes_no_gpu_taken() -> None:
 def test_memory_whose_process_gpustat_dropped_is_not_free() -> None:
     gpu = gpu_in("[3] A100 | 29°C,   0 % |  9004 / 81920 MB |")
     assert gpu.processes == ()
-    assert look(gpu).state == "ghost"
+    assert judge_once(gpu).state == "ghost"
 
 
 def test_without_processes_their_list_is_unknown_and_the_way_says_so() -> None:
@@ -210,12 +210,12 @@ def test_several_hosts_in_one_text_go_by_their_headers_and_failures_by_their_own
         f"gpu02  Sun Nov 15 19:33:01 2026  550.90.07\n{LINE}\n"
         "(gpu03) [Errno 111] Connect call failed\n"
     )
-    first, second, failed = gpustat.read(text.encode(), "gpustat", NOON)
+    first, second, failed = gpustat.decode_gpustat(text.encode(), "gpustat", NOON)
     assert isinstance(first, Snapshot)
     assert isinstance(second, Snapshot)
     assert (first.node_id, second.node_id) == ("gpustat-gpu01", "gpustat-gpu02")
     assert isinstance(failed, Unreachable)
-    assert (failed.node, failed.words) == ("gpu03", "[Errno 111] Connect call failed")
+    assert (failed.node, failed.message) == ("gpu03", "[Errno 111] Connect call failed")
 
 
 def test_a_line_that_is_not_understood_hides_no_other_gpu() -> None:
@@ -234,12 +234,12 @@ def test_a_gpu_that_is_told_twice_is_what_was_told_first() -> None:
 @pytest.mark.parametrize(
     "body, kind, words",
     [
-        (b"", Empty, "is empty"),
-        (b" \n", Empty, "is empty"),
-        (f"{HEADER}{LINE} alice:pyth".encode(), CutOff, "breaks off"),
-        (f"{HEADER}{LINE}\n\x1b[0;".encode(), CutOff, "half an escape code"),
-        (HEADER.encode(), CutOff, "breaks off after its header"),
-        (HEADER.encode() + b"\0" * 200, CutOff, "has a hole in it"),
+        (b"", EmptyReport, "is empty"),
+        (b" \n", EmptyReport, "is empty"),
+        (f"{HEADER}{LINE} alice:pyth".encode(), TruncatedReport, "breaks off"),
+        (f"{HEADER}{LINE}\n\x1b[0;".encode(), TruncatedReport, "half an escape code"),
+        (HEADER.encode(), TruncatedReport, "breaks off after its header"),
+        (HEADER.encode() + b"\0" * 200, TruncatedReport, "has a hole in it"),
         (b"\xff\xfe\x01 binary\n", Undecodable, "is no output of gpustat"),
         (b"bash: gpustat: command not found\n", Undecodable, "gpustat: command not found"),
         (WITHOUT_DRIVER, Undecodable, "gpustat failed on it: NVML Shared Library Not Found"),
@@ -277,7 +277,7 @@ _PIECES = st.sampled_from(
 @given(st.lists(_PIECES | st.text(max_size=20), max_size=30).map("".join))
 def test_whatever_is_in_a_file_it_is_read_or_refused(text: str) -> None:
     try:
-        told = gpustat.read(text.encode("utf-8", "replace"), "cml10", NOON)
+        told = gpustat.decode_gpustat(text.encode("utf-8", "replace"), "cml10", NOON)
     except Undecodable:
         return
     assert all(isinstance(each, Snapshot | Unreachable) for each in told)

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.model.snapshot import Fault, Gpu, Host, Process, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.dialects import gpustat
-from fleet_smi.wire.dialects.gpustat import Options
+from fleet_smi.wire.dialects.gpustat import GpustatOptions
 from tests.builders import NOON, gpu, instance, process, snapshot
 
 WHEN = "Sun Nov 15 19:30:14 2026"
-ALL = Options(
+ALL = GpustatOptions(
     command=True,
     user=True,
     pid=True,
@@ -27,11 +27,11 @@ ALL = Options(
     decoder=True,
     power="limit",
 )
-CUP = Options(command=True, user=True, pid=True)
-PLAIN = Options(header=False, processes=False)
+CUP = GpustatOptions(command=True, user=True, pid=True)
+PLAIN = GpustatOptions(header=False, processes=False)
 
 
-def line_of(card: Gpu, options: Options = PLAIN) -> str:
+def line_of(card: Gpu, options: GpustatOptions = PLAIN) -> str:
     return gpustat.node_text(snapshot(card), WHEN, replace(options, header=False)).rstrip("\n")
 
 
@@ -85,7 +85,7 @@ def numbered(cards: list[Gpu]) -> Snapshot:
 def test_text_reads_back_as_it_was_written(cards: list[Gpu], colour: bool) -> None:
     node = numbered(cards)
     text = gpustat.node_text(node, WHEN, replace(ALL, colour=colour))
-    (read,) = gpustat.read(text.encode(), "cml10", NOON)
+    (read,) = gpustat.decode_gpustat(text.encode(), "cml10", NOON)
     assert isinstance(read, Snapshot)
     unknown = {"uuid": "", "uuid_is_made": True}
     assert [replace(each, **unknown) for each in read.gpus] == [
@@ -96,14 +96,14 @@ def test_text_reads_back_as_it_was_written(cards: list[Gpu], colour: bool) -> No
 @given(st.lists(GPUS, min_size=1, max_size=4))
 def test_json_reads_back_as_it_was_written(cards: list[Gpu]) -> None:
     node = numbered(cards)
-    (read,) = gpustat.read(gpustat.node_json(node, "2026-11-15T19:30:14"), "cml10", NOON)
+    (read,) = gpustat.decode_gpustat(gpustat.node_json(node, "2026-11-15T19:30:14"), "cml10", NOON)
     assert isinstance(read, Snapshot)
     assert read.gpus == node.gpus
 
 
 @given(
     st.builds(
-        Options,
+        GpustatOptions,
         command=st.booleans(),
         user=st.booleans(),
         pid=st.booleans(),
@@ -118,10 +118,10 @@ def test_json_reads_back_as_it_was_written(cards: list[Gpu]) -> None:
     GPUS,
 )
 def test_with_any_options_nothing_that_is_shown_is_read_as_something_else(
-    options: Options, card: Gpu
+    options: GpustatOptions, card: Gpu
 ) -> None:
     text = gpustat.node_text(snapshot(card, node="cml10"), WHEN, options)
-    (read,) = gpustat.read(text.encode(), "cml10", NOON)
+    (read,) = gpustat.decode_gpustat(text.encode(), "cml10", NOON)
     assert isinstance(read, Snapshot)
     (seen,) = read.gpus
     for field in ("busy_percent", "temperature_celsius", "memory_used_bytes"):
@@ -135,8 +135,11 @@ def test_with_any_options_nothing_that_is_shown_is_read_as_something_else(
 @pytest.mark.parametrize(
     "options, line",
     [
-        (Options(), "[0] A100 | 33°C,   7 % | 16384 / 81559 MB | alice(16384M)"),
-        (Options(command=True), "[0] A100 | 33°C,   7 % | 16384 / 81559 MB | python(16384M)"),
+        (GpustatOptions(), "[0] A100 | 33°C,   7 % | 16384 / 81559 MB | alice(16384M)"),
+        (
+            GpustatOptions(command=True),
+            "[0] A100 | 33°C,   7 % | 16384 / 81559 MB | python(16384M)",
+        ),
         (CUP, "[0] A100 | 33°C,   7 % | 16384 / 81559 MB | alice:python/4711(16384M)"),
         (
             replace(PLAIN, fan=True, power="draw"),
@@ -151,31 +154,33 @@ def test_with_any_options_nothing_that_is_shown_is_read_as_something_else(
         (replace(PLAIN, name_width=0), "[0]  33°C,   7 % | 16384 / 81559 MB"),
     ],
 )
-def test_the_line_is_gpustats_own(options: Options, line: str) -> None:
+def test_the_line_is_gpustats_own(options: GpustatOptions, line: str) -> None:
     card = gpu(name="A100", busy_percent=7.0, memory_used_bytes=16 << 30, processes=(process(),))
     assert line_of(card, options) == line
 
 
 def test_the_header_has_host_date_and_driver() -> None:
     node = replace(snapshot(gpu(name="A100")), host=replace(snapshot().host, driver_version="550"))
-    text = gpustat.node_text(node, WHEN, Options())
+    text = gpustat.node_text(node, WHEN, GpustatOptions())
     assert text.splitlines()[0] == f"gpu01    {WHEN}  550"
 
 
 def test_a_driver_that_is_not_known_is_left_out_of_the_header() -> None:
-    header, *_ = gpustat.node_text(snapshot(gpu(), host=Host()), WHEN, Options()).splitlines()
+    header, *_ = gpustat.node_text(
+        snapshot(gpu(), host=Host()), WHEN, GpustatOptions()
+    ).splitlines()
     assert header.endswith(f"  {WHEN}")
 
 
 def test_what_is_not_known_of_a_process_is_neither_zero_nor_a_command() -> None:
     unseen = process(4711, None, name=None, hidden=True, host_memory_bytes=None, cpu_percent=None)
     sent = snapshot(gpu(processes=(unseen,)))
-    text = gpustat.node_text(sent, WHEN, Options(full_command=True))
+    text = gpustat.node_text(sent, WHEN, GpustatOptions(full_command=True))
     assert text.endswith(" └─   4711 (  --%,     ?B): ?\n")
     document = gpustat.node_json(sent, "2026-11-15T19:30:14")
     assert msgspec.json.decode(document)["gpus"][0]["processes"][0]["full_command"] == []
     for body in (text.encode(), document):
-        (read,) = gpustat.read(body, "gpu01", NOON)
+        (read,) = gpustat.decode_gpustat(body, "gpu01", NOON)
         assert isinstance(read, Snapshot)
         (found,) = read.gpus[0].processes or ()
         assert (found.command, found.host_memory_bytes, found.cpu_percent) == (None, None, None)
@@ -196,7 +201,7 @@ def test_a_node_without_gpus_says_so() -> None:
 def test_a_gpu_with_a_fault_stops_no_report(kind: Any, name: str) -> None:
     card = gpu(fault=Fault(kind=kind, detail="x"))
     line = f"[0] {name} |  ?°C,   ? % |     ? /     ? MB | (Not Supported)"
-    assert line_of(card, Options()) == line
+    assert line_of(card, GpustatOptions()) == line
 
 
 @pytest.mark.parametrize(
@@ -240,12 +245,12 @@ def test_somebody_who_may_not_be_seen_is_shown_as_unknown_and_not_dropped() -> N
 
 
 def test_memory_that_no_process_accounts_for_is_said_and_stays_a_ghost_when_read() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu(memory_used_bytes=9004 * MIB)), NOON)
     (node,) = fleet.view(NOON).nodes
     text = gpustat.node_text(node, WHEN, CUP)
     assert text.endswith("| (9004M unaccounted)\n")
-    (read,) = gpustat.read(text.encode(), "gpu01", NOON)
+    (read,) = gpustat.decode_gpustat(text.encode(), "gpu01", NOON)
     assert isinstance(read, Snapshot)
     fleet.apply(read, NOON)
     assert [one.gpus[0].verdict.state for one in fleet.view(NOON).nodes] == ["ghost", "ghost"]
@@ -257,9 +262,9 @@ def test_who_is_on_an_instance_is_on_its_gpu() -> None:
 
 
 def test_a_silent_node_is_a_line_that_says_why_and_never_old_figures() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON - 600, Via("files", "gpu01"))
-    fleet.failed(Via("files", "gpu01"), "is empty", NOON)
+    fleet.record_failure(Via("files", "gpu01"), "is empty", NOON)
     text = gpustat.fleet_text(fleet.view(NOON), lambda _: WHEN, CUP)
     assert text == "(gpu01) silent for 10 min: is empty\n"
 
@@ -272,10 +277,12 @@ def test_what_no_line_may_hold_is_not_in_it() -> None:
 
 
 def test_several_nodes_are_a_list_and_a_pid_that_is_not_known_is_null() -> None:
-    (one,) = gpustat.read(b"[0] A100 | 1'C,  0 % |  5 / 9 MB | alice(5M)\n", "a", NOON)
+    (one,) = gpustat.decode_gpustat(b"[0] A100 | 1'C,  0 % |  5 / 9 MB | alice(5M)\n", "a", NOON)
     assert isinstance(one, Snapshot)
     other = replace(one, name="b", node_id="gpustat-b")
-    first, second = gpustat.read(gpustat.nodes_json([(one, "x"), (other, "y")]), "file", NOON)
+    first, second = gpustat.decode_gpustat(
+        gpustat.nodes_json([(one, "x"), (other, "y")]), "file", NOON
+    )
     assert isinstance(first, Snapshot)
     assert isinstance(second, Snapshot)
     assert (first.name, second.name) == ("a", "b")

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, State
-from fleet_smi.model.last_known import last_known
+from fleet_smi.model.last_known import mark_all_silent
 from fleet_smi.model.snapshot import Gpu
-from fleet_smi.model.uuids import told_apart
-from fleet_smi.wire.dialects.load_data import COLUMNS, read, write
+from fleet_smi.model.uuids import with_unique_uuids
+from fleet_smi.wire.dialects.load_data import COLUMNS, decode_load_data, encode_load_data
 from fleet_smi.wire.report import decode_report, encode_report, encode_snapshot
-from tests.seed_samples import sample
+from tests.seed_samples import seed_sample
 from tests.terminal import samples
 from tests.terminal.fleets import FLEET
-from tests.terminal.samples import busy, fleet, gpu, hidden, node, process, verdict
+from tests.terminal.samples import busy_gpu, fleet, gpu, hidden_process, node, process, verdict
 
 HEADER = ",load,load_mem,gpu_idx,gpu_name,gpu_uuid,hostname,username\n"
 thorough = settings(
@@ -26,11 +26,11 @@ thorough = settings(
 
 
 def rows(view: FleetView) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(write(view), newline="")))
+    return list(csv.reader(io.StringIO(encode_load_data(view), newline="")))
 
 
 def gpus(*lines: str) -> tuple[Gpu, ...]:
-    (snapshot,) = read((HEADER + "\n".join(lines) + "\n").encode(), 1.0)
+    (snapshot,) = decode_load_data((HEADER + "\n".join(lines) + "\n").encode(), 1.0)
     return snapshot.gpus
 
 
@@ -39,7 +39,7 @@ def users(one: Gpu) -> list[str | None]:
 
 
 def test_the_sample_of_the_real_program_reads_to_its_two_hosts() -> None:
-    first, second = read(sample("web-gpu-monitor/load_data.csv"), 5.0)
+    first, second = decode_load_data(seed_sample("web-gpu-monitor/load_data.csv"), 5.0)
     assert (first.name, first.taken_at) == ("gpu01.lab.example.org", 5.0)
     assert first.node_id == "load_data-gpu01.lab.example.org"
     assert [gpu.busy_percent for gpu in first.gpus] == [0.0, 97.0, 43.0, 0.0]
@@ -66,7 +66,7 @@ def test_a_zombie_is_a_process_whose_owner_cannot_be_seen() -> None:
 
 
 def test_it_says_what_it_cannot_tell() -> None:
-    (snapshot,) = read((HEADER + "0,1,2,0,A100,GPU-1,gpu01,\n").encode(), 1.0)
+    (snapshot,) = decode_load_data((HEADER + "0,1,2,0,A100,GPU-1,gpu01,\n").encode(), 1.0)
     (run,) = snapshot.runs
     assert run.name == "load_data" and run.detail.startswith("cannot tell memory in use")
 
@@ -84,7 +84,7 @@ def test_a_load_that_is_none_is_unknown_and_does_not_hide_the_gpu(
 
 def test_one_bad_row_hides_no_other_and_is_told() -> None:
     body = HEADER + "0,1,2,zero,A100,GPU-0,gpu01,\n1,1,2,1,A100,GPU-1,gpu01,\n2,5\n"
-    (snapshot,) = read(body.encode(), 1.0)
+    (snapshot,) = decode_load_data(body.encode(), 1.0)
     assert [gpu.index for gpu in snapshot.gpus] == [1]
     assert "1 of its rows could not be read" in snapshot.runs[0].detail
 
@@ -97,13 +97,15 @@ def test_a_gpu_without_a_uuid_goes_by_its_place() -> None:
 @pytest.mark.parametrize("body", [b"", b"load,gpu_idx\n1,2\n", b"<html>", b"\x00\xff\xfe"])
 def test_what_is_no_load_data_says_which_column_is_missing(body: bytes) -> None:
     with pytest.raises(Undecodable, match=r"no load_data\.csv: it has no column load"):
-        read(body, 1.0)
+        decode_load_data(body, 1.0)
 
 
 def test_it_is_written_with_the_columns_and_rows_of_the_real_program() -> None:
     view = fleet(
-        node("gpu01", gpu(0, verdict("free")), busy(1, process("bob"), memory_busy_percent=41.4)),
-        node("gpu02", busy(0, process("eve", pid=1), process("eve", pid=2), hidden())),
+        node(
+            "gpu01", gpu(0, verdict("free")), busy_gpu(1, process("bob"), memory_busy_percent=41.4)
+        ),
+        node("gpu02", busy_gpu(0, process("eve", pid=1), process("eve", pid=2), hidden_process())),
     )
     header, *body = rows(view)
     assert tuple(header) == COLUMNS == tuple(HEADER.strip().split(","))
@@ -122,7 +124,7 @@ def test_unknown_is_written_as_nothing_and_zero_as_zero() -> None:
 def test_a_gpu_that_cannot_be_heard_has_no_load_and_keeps_its_users() -> None:
     silent = node(
         "gone",
-        busy(0, process("alice"), judged=verdict("unknown", was="busy (alice)")),
+        busy_gpu(0, process("alice"), judged=verdict("unknown", was="busy (alice)")),
         gpu(1, verdict("unknown", was="free"), memory_busy_percent=0.0),
         gpu(2, verdict("broken"), memory_busy_percent=0.0),
         silent=True,
@@ -133,8 +135,8 @@ def test_a_gpu_that_cannot_be_heard_has_no_load_and_keeps_its_users() -> None:
 
 
 def test_once_the_hub_is_gone_no_gpu_has_a_load_or_reads_as_free() -> None:
-    view = fleet(node("n", gpu(0, verdict("free")), busy(1, process("bob"))))
-    _, *body = rows(last_known(view, 60.0))
+    view = fleet(node("n", gpu(0, verdict("free")), busy_gpu(1, process("bob"))))
+    _, *body = rows(mark_all_silent(view, 60.0))
     assert [(*row[1:3], row[-1]) for row in body] == [("", "", "Zombie"), ("", "", "bob")]
 
 
@@ -151,17 +153,17 @@ def test_a_display_is_nobody_s_work() -> None:
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(1)"])
 def test_a_name_that_looks_like_a_formula_is_quoted_and_reads_back(name: str) -> None:
-    view = fleet(node(name, busy(0, process(name), name=name)))
+    view = fleet(node(name, busy_gpu(0, process(name), name=name)))
     (row,) = rows(view)[1:]
     assert [row[4], row[6], row[7]] == [f"'{name}"] * 3
-    (snapshot,) = read(write(view).encode(), 1.0)
+    (snapshot,) = decode_load_data(encode_load_data(view).encode(), 1.0)
     assert (snapshot.name, snapshot.gpus[0].name, users(snapshot.gpus[0])) == (name, name, [name])
 
 
 NAMES = st.from_regex(r"[a-z=+@-][a-z0-9._-]{1,20}", fullmatch=True)
 CARDS = st.lists(
     st.builds(
-        lambda load, people: busy(
+        lambda load, people: busy_gpu(
             0, *(process(user, pid=pid) for pid, user in enumerate(people)), busy_percent=load
         ),
         st.none() | st.integers(0, 100).map(float),
@@ -176,7 +178,7 @@ CARDS = st.lists(
 @given(CARDS)
 def test_what_is_written_reads_back(cards: list[JudgedGpu]) -> None:
     view = fleet(node("gpu01", *cards))
-    (snapshot,) = read(write(view).encode(), 1.0)
+    (snapshot,) = decode_load_data(encode_load_data(view).encode(), 1.0)
     assert [(gpu.busy_percent, users(gpu)) for gpu in snapshot.gpus] == [
         (card.busy_percent, [process.user for process in card.processes or ()] or [None])
         for card in cards
@@ -189,7 +191,7 @@ def test_any_fleet_can_be_written_without_a_formula_and_read(view: FleetView) ->
     for row in rows(view)[1:]:
         assert len(row) == len(COLUMNS)
         assert not any(cell.startswith(("=", "+", "-", "@", "\t")) for cell in row)
-    read(write(view).encode(), 1.0)
+    decode_load_data(encode_load_data(view).encode(), 1.0)
 
 
 CELLS = st.text(max_size=8) | st.integers(0, 9).map(str) | st.just("x" * 200)
@@ -200,9 +202,9 @@ LINES = st.lists(st.lists(CELLS, max_size=9).map(",".join), max_size=6)
 @given(LINES, st.binary(max_size=60))
 def test_any_bytes_are_refused_or_read_into_sound_reports(lines: list[str], tail: bytes) -> None:
     try:
-        found = read((HEADER + "\n".join(lines)).encode("utf-8", "replace") + tail, 1.0)
+        found = decode_load_data((HEADER + "\n".join(lines)).encode("utf-8", "replace") + tail, 1.0)
     except Undecodable:
         return
     for snapshot in found:
         (taken,) = decode_report(encode_report([encode_snapshot(snapshot)], 1.0)).snapshots
-        assert taken == told_apart(snapshot)
+        assert taken == with_unique_uuids(snapshot)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
-from fleet_smi.hub.fleet import Fleet, Via
+from fleet_smi.hub.fleet import FleetState, Via
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.privacy import shown_to
+from fleet_smi.model.privacy import mask_commands
 from fleet_smi.model.snapshot import Fault, Gpu, Host, Process, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.dialects.node_info import (
@@ -23,7 +23,7 @@ from fleet_smi.wire.dialects.node_info import (
 )
 from fleet_smi.wire.report import decode_report, encode_report_json
 from tests.builders import NOON, gpu, process, snapshot
-from tests.seed_samples import sample
+from tests.seed_samples import seed_sample
 
 BOB = {"command": "python evaluate.py", "mem(MiB)": 2310, "pid": 1259, "username": "bob"}
 BUSY = {
@@ -63,7 +63,7 @@ def main_of(view: FleetView) -> list[dict[str, Any]]:
 
 
 def test_a_node_is_read_as_it_was_captured() -> None:
-    node, last_update = decode_status(sample("node_info/get-status.json"), NOON)
+    node, last_update = decode_status(seed_sample("node_info/get-status.json"), NOON)
     assert (node.node_id, node.name, node.taken_at) == ("node_info-gpu01", "gpu01", NOON)
     assert node.host.addresses == ("192.168.0.3",)
     assert last_update == "2026-11-15T19:26:06.867498"
@@ -76,7 +76,7 @@ def test_a_node_is_read_as_it_was_captured() -> None:
 
 
 def test_a_main_node_is_read_as_it_was_captured_the_lost_host_included() -> None:
-    node, lost = decode_main_status(sample("node_info/api-get-status.json"), NOON)
+    node, lost = decode_main_status(seed_sample("node_info/api-get-status.json"), NOON)
     assert isinstance(node, Snapshot)
     assert len(node.gpus) == 4
     assert isinstance(lost, Unreachable)
@@ -85,7 +85,7 @@ def test_a_main_node_is_read_as_it_was_captured_the_lost_host_included() -> None
 
 @pytest.mark.parametrize("name", ["get-status", "get-status.pretty"])
 def test_what_is_written_of_a_captured_node_is_what_it_said(name: str) -> None:
-    body = sample(f"node_info/{name}.json")
+    body = seed_sample(f"node_info/{name}.json")
     told = written(decode_status(body, NOON).snapshot)
     said = msgspec.json.decode(body)
     assert told["gpus"] == said["gpus"]
@@ -112,7 +112,9 @@ def test_a_process_is_read_with_its_memory_owner_and_command() -> None:
 
 def test_who_may_see_programs_alone_sees_the_program() -> None:
     users = [BOB | {"command": "/usr/bin/python3 evaluate.py"}, BOB | {"command": ""}]
-    bob, nameless = shown_to(read(gpus=[BUSY | {"users": users}]), "name").gpus[0].processes or ()
+    bob, nameless = (
+        mask_commands(read(gpus=[BUSY | {"users": users}]), "name").gpus[0].processes or ()
+    )
     assert (bob.name, bob.command) == ("python3", None)
     assert (nameless.name, nameless.command) == (None, None)
 
@@ -238,10 +240,10 @@ def test_a_command_is_cut_at_500_characters() -> None:
 
 
 def test_a_main_node_tells_silent_and_unreached_nodes_as_lost() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu(0), node="a", interval_seconds=600.0), NOON)
     fleet.apply(snapshot(gpu(1), node="b"), NOON)
-    fleet.expect(Via("node_info", "c"))
+    fleet.add_target(Via("node_info", "c"))
     here, silent, never = main_of(fleet.view(NOON + 60))
     assert (here["status"], here["version"]) == (True, "NVIDIA H100 80GB HBM3")
     assert (silent["status"], len(silent["gpus"])) == (False, 1)
@@ -249,7 +251,7 @@ def test_a_main_node_tells_silent_and_unreached_nodes_as_lost() -> None:
 
 
 def test_when_a_main_node_last_heard_a_node_is_told_by_its_own_clock() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     behind = snapshot(gpu(0), taken_at=NOON - 86_400.0, interval_seconds=600.0)
     fleet.apply(behind, NOON)
     (told,) = main_of(fleet.view(NOON + 60))
@@ -299,7 +301,7 @@ def _known_by_index(told: Gpu) -> Gpu:
 
 
 def test_what_is_written_of_a_fleet_reads_back_the_silent_as_lost() -> None:
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu(0), node="a", interval_seconds=600.0), NOON)
     fleet.apply(snapshot(gpu(1), node="b"), NOON)
     kinds = [

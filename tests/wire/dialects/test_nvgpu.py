@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
-from fleet_smi.model.privacy import shown_to
+from fleet_smi.model.privacy import mask_commands
 from fleet_smi.model.snapshot import Fault, Snapshot
 from fleet_smi.wire.dialects.nvgpu import decode_cluster_status, decode_gpu_status
 from fleet_smi.wire.report import decode_report, encode_report_json
 from tests.builders import NOON
-from tests.seed_samples import sample
-from tests.wire.dialects.nvgpu_statuses import IDLE, SHARED, read, read_gpu, view_of
+from tests.seed_samples import seed_sample
+from tests.wire.dialects.nvgpu_statuses import IDLE, SHARED, node_views, read_gpu, read_status
 
 
 def test_an_agent_of_0_9_is_read_as_it_was_captured() -> None:
-    node = decode_gpu_status(sample("nvgpu/agent-gpu_status.json"), NOON)
+    node = decode_gpu_status(seed_sample("nvgpu/agent-gpu_status.json"), NOON)
     assert (node.node_id, node.name, node.taken_at) == ("nvgpu-gpu01", "gpu01", NOON)
     assert [each.index for each in node.gpus] == [0, 1, 2, 3]
     assert [each.busy_percent for each in node.gpus] == [0, 97, 43, 0]
@@ -31,29 +31,29 @@ def test_an_agent_of_0_9_is_read_as_it_was_captured() -> None:
 
 
 def test_a_master_is_read_as_it_was_captured_its_errors_included() -> None:
-    one, same, error = decode_cluster_status(sample("nvgpu/master-cluster_status.json"), NOON)
-    assert one == same == decode_gpu_status(sample("nvgpu/agent-gpu_status.json"), NOON)
+    one, same, error = decode_cluster_status(seed_sample("nvgpu/master-cluster_status.json"), NOON)
+    assert one == same == decode_gpu_status(seed_sample("nvgpu/agent-gpu_status.json"), NOON)
     assert isinstance(error, Unreachable)
-    assert "Host not available" in error.words
+    assert "Host not available" in error.message
 
 
 def test_a_gpu_goes_by_its_place_and_nothing_unknown_is_zero() -> None:
-    first, second = read(IDLE, SHARED).gpus
+    first, second = read_status(IDLE, SHARED).gpus
     assert (first.uuid, first.uuid_is_made) == ("nvidia-gpu0@nvgpu-gpu01", True)
     assert second.index == 1
     assert first.memory_used_bytes is first.memory_total_bytes is first.power_watts is None
 
 
 def test_it_says_once_what_this_way_cannot_tell() -> None:
-    (run,) = read(IDLE, SHARED).runs
+    (run,) = read_status(IDLE, SHARED).runs
     assert (run.name, run.outcome) == ("nvgpu", "ok")
     assert run.detail == "cannot tell memory, power, UUIDs, or when a process was started"
-    (run,) = read(IDLE | {"memory": {"used": 4, "total": 8, "free": 4}}).runs
+    (run,) = read_status(IDLE | {"memory": {"used": 4, "total": 8, "free": 4}}).runs
     assert run.detail == "cannot tell power, UUIDs, or when a process was started"
 
 
 def test_the_command_is_the_first_process_and_prose_is_not_a_time() -> None:
-    first, second = read(SHARED).gpus[0].processes or ()
+    first, second = read_status(SHARED).gpus[0].processes or ()
     assert (first.command, second.command) == ("train.py", None)
     assert first.started_at is second.started_at is None
 
@@ -68,8 +68,8 @@ def test_the_command_is_the_first_process_and_prose_is_not_a_time() -> None:
     ],
 )
 def test_who_may_see_programs_alone_sees_the_program(cmd: str, name: str) -> None:
-    (node,) = view_of(read(SHARED | {"cmd": cmd}))
-    (first, _) = shown_to(node, "name").gpus[0].processes or ()
+    (node,) = node_views(read_status(SHARED | {"cmd": cmd}))
+    (first, _) = mask_commands(node, "name").gpus[0].processes or ()
     assert (first.name, first.command) == (name, None)
 
 
@@ -119,7 +119,7 @@ def test_a_figure_that_is_none_is_unknown_and_hides_no_other(unknown: object) ->
 
 
 def test_one_gpu_that_makes_no_sense_hides_no_other() -> None:
-    broken, fine = read("lost", IDLE).gpus
+    broken, fine = read_status("lost", IDLE).gpus
     assert broken.fault == Fault(kind="unreadable", detail="its status is no object")
     assert fine.busy_percent == 0
 

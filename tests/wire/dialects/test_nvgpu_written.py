@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fleet_smi.hub.fleet import Fleet
+from fleet_smi.hub.fleet import FleetState
 from fleet_smi.model.snapshot import Fault, Gpu, Process, Snapshot
 from fleet_smi.wire.dialects.nvgpu import (
     decode_cluster_status,
@@ -18,8 +18,8 @@ from fleet_smi.wire.dialects.nvgpu import (
     machine_status,
 )
 from tests.builders import HOUR, MINUTE, NOON, gpu, instance, process, snapshot
-from tests.seed_samples import sample
-from tests.wire.dialects.nvgpu_statuses import IDLE, view_of
+from tests.seed_samples import seed_sample
+from tests.wire.dialects.nvgpu_statuses import IDLE, node_views
 
 
 def written(*gpus: Gpu) -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ def written(*gpus: Gpu) -> list[dict[str, Any]]:
 
 
 def test_what_is_written_of_a_captured_agent_is_what_it_said() -> None:
-    body = sample("nvgpu/agent-gpu_status.json")
+    body = seed_sample("nvgpu/agent-gpu_status.json")
     said = msgspec.json.decode(body)
     for each in said["gpus"]:
         each["running_since"] = None  # prose is not a time
@@ -78,7 +78,7 @@ def test_a_gpu_that_is_lost_or_not_readable_is_not_available_and_stops_no_other(
 def test_what_nobody_is_seen_on_is_available_only_if_it_is_free(fields: dict[str, Any]) -> None:
     card = gpu(0, **fields)
     assert written(card)[0]["is_available"] is False
-    (node,) = view_of(snapshot(card))
+    (node,) = node_views(snapshot(card))
     status = machine_status(node)
     assert isinstance(status.gpus, tuple)
     assert status.gpus[0].is_available is False
@@ -118,7 +118,7 @@ def test_since_is_that_of_the_oldest_process_in_words(seconds: float, words: str
 
 def test_since_is_told_by_the_nodes_own_clock_however_wrong() -> None:
     begun = process(1, started_at=NOON - HOUR)
-    fleet = Fleet()
+    fleet = FleetState()
     fleet.apply(snapshot(gpu(0, processes=(begun,)), interval_seconds=600.0), NOON + 9 * HOUR)
     (node,) = fleet.view(NOON + 9 * HOUR + 120.0).nodes
     status = machine_status(node)
@@ -146,8 +146,8 @@ def test_without_a_command_line_the_name_of_the_program_will_do() -> None:
 
 
 def test_a_silent_node_is_an_error_in_its_place() -> None:
-    nodes = view_of(snapshot(gpu(0), node="a"), snapshot(gpu(0), node="b", taken_at=NOON + 600))
-    late = view_of(
+    nodes = node_views(snapshot(gpu(0), node="a"), snapshot(gpu(0), node="b", taken_at=NOON + 600))
+    late = node_views(
         snapshot(gpu(0), node="a"), snapshot(gpu(1), node="b", taken_at=NOON + 600), now=NOON + 600
     )
     first, second = msgspec.json.decode(encode_cluster_status(late))

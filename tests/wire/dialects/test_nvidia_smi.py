@@ -9,11 +9,19 @@ from fleet_smi.wire.dialects.nvidia_smi import (
 )
 from tests.captures import capture_files, capture_text
 from tests.wire.dialects.nvidia_check import CHECKS, check_xml
-from tests.wire.dialects.nvidia_samples import LISTING, MIB, MIG, NEW, UUID, document, read
+from tests.wire.dialects.nvidia_samples import (
+    GPU_XML,
+    LISTING,
+    MIB,
+    MIG_XML,
+    UUID,
+    document,
+    read_gpu,
+)
 
 
 def test_every_field_of_a_new_driver_is_read() -> None:
-    assert read(NEW) == Gpu(
+    assert read_gpu(GPU_XML) == Gpu(
         uuid=UUID,
         index=0,
         vendor="nvidia",
@@ -60,18 +68,18 @@ def test_every_field_of_a_new_driver_is_read() -> None:
 
 
 def test_the_versions_of_driver_and_cuda_are_read() -> None:
-    reading = parse_xml(document(NEW))
+    reading = parse_xml(document(GPU_XML))
     assert (reading.driver_version, reading.cuda_version) == ("590.48.01", "13.1")
 
 
 def test_a_version_that_was_not_found_is_unknown() -> None:
-    text = document(NEW).replace(">13.1<", ">Not Found<").replace(">590.48.01<", ">N/A<")
+    text = document(GPU_XML).replace(">13.1<", ">Not Found<").replace(">590.48.01<", ">N/A<")
     reading = parse_xml(text)
     assert (reading.driver_version, reading.cuda_version) == (None, None)
 
 
 def test_the_oldest_layout_is_read() -> None:
-    gpu = read(
+    gpu = read_gpu(
         "<product_name>Tesla K20</product_name><pci><pci_bus_id>0000:04:00.0</pci_bus_id></pci>"
         "<clocks_throttle_reasons>N/A</clocks_throttle_reasons>"
         "<ecc_errors><volatile><single_bit><device_memory>3</device_memory><total>5</total>"
@@ -92,14 +100,14 @@ def test_the_oldest_layout_is_read() -> None:
 
 @pytest.mark.parametrize("word", ["N/A", "", "None", "Not Supported", "[N/A]", "Not Found"])
 def test_a_value_that_the_card_does_not_have_is_none_and_needs_no_reason(word: str) -> None:
-    gpu = read(f"<utilization><gpu_util>{word}</gpu_util></utilization>")
+    gpu = read_gpu(f"<utilization><gpu_util>{word}</gpu_util></utilization>")
     assert gpu.busy_percent is None
     assert gpu.unread == {}
 
 
 @pytest.mark.parametrize("word", ["Unknown Error", "Insufficient Permissions", "ERR!"])
 def test_a_failed_reading_is_none_with_the_drivers_word(word: str) -> None:
-    gpu = read(f"<utilization><gpu_util>{word}</gpu_util></utilization>")
+    gpu = read_gpu(f"<utilization><gpu_util>{word}</gpu_util></utilization>")
     assert gpu.busy_percent is None
     assert gpu.unread == {"busy_percent": word}
 
@@ -121,14 +129,14 @@ def test_what_cannot_be_is_unknown_and_says_so(
     path: str, field: str, written: str, said: str
 ) -> None:
     outer, inner = path.split("/")
-    gpu = read(f"<{outer}><{inner}>{written}</{inner}></{outer}>")
+    gpu = read_gpu(f"<{outer}><{inner}>{written}</{inner}></{outer}>")
     assert getattr(gpu, field) is None
     assert gpu.unread[field] == said
 
 
 @pytest.mark.parametrize("busy, expected", [("0 %", -1), ("50 %", None)])
 def test_minus_one_degree_is_a_sentinel_only_under_load(busy: str, expected: int | None) -> None:
-    gpu = read(
+    gpu = read_gpu(
         f"<utilization><gpu_util>{busy}</gpu_util></utilization>"
         "<temperature><gpu_temp>-1 C</gpu_temp></temperature>"
     )
@@ -148,21 +156,21 @@ def test_minus_one_degree_is_a_sentinel_only_under_load(busy: str, expected: int
 def test_a_refused_list_of_processes_is_not_an_empty_one(
     written: str, expected: tuple[Process, ...] | None
 ) -> None:
-    assert read(written).processes == expected
+    assert read_gpu(written).processes == expected
 
 
 def test_a_process_whose_id_is_not_told_is_counted_not_dropped() -> None:
     row = "<process_info><pid>{}</pid><used_memory>1 MiB</used_memory></process_info>"
     rows = row.format(5) + row.format("[Insufficient Permissions]")
-    some = read(f"<processes>{rows}</processes>")
-    none = read(f"<processes>{row.format('[Insufficient Permissions]')}</processes>")
+    some = read_gpu(f"<processes>{rows}</processes>")
+    none = read_gpu(f"<processes>{row.format('[Insufficient Permissions]')}</processes>")
     assert [process.pid for process in some.processes or ()] == [5]
     assert some.unread["processes"] == "1 of 2 not told: Insufficient Permissions"
     assert none.processes is None
 
 
 def test_a_lost_card_is_lost_and_its_memory_is_not_the_hosts() -> None:
-    gpu = read(
+    gpu = read_gpu(
         "<product_name>NVIDIA GB10</product_name><addressing_mode>ATS</addressing_mode>"
         "<fb_memory_usage><total>GPU is lost</total></fb_memory_usage><processes></processes>"
     )
@@ -175,7 +183,7 @@ def test_a_lost_card_is_lost_and_its_memory_is_not_the_hosts() -> None:
 
 
 def test_a_lost_card_that_tells_no_memory_does_not_share_the_hosts() -> None:
-    gpu = read(
+    gpu = read_gpu(
         "<product_name>NVIDIA GB10</product_name><fb_memory_usage><total>N/A</total>"
         "</fb_memory_usage><utilization><gpu_util>GPU is lost</gpu_util></utilization>"
     )
@@ -184,12 +192,12 @@ def test_a_lost_card_that_tells_no_memory_does_not_share_the_hosts() -> None:
 
 def test_a_card_without_memory_of_its_own_shares_the_hosts() -> None:
     fb = "<fb_memory_usage><total>N/A</total><used>N/A</used></fb_memory_usage>"
-    assert read(f"<product_name>NVIDIA GB10</product_name>{fb}").memory_shared
-    assert read(f"<product_name>Orin (nvgpu)</product_name>{fb}").memory_shared
-    assert read(f"<addressing_mode>ATS</addressing_mode>{fb}").memory_shared
-    assert not read(f"<product_name>NVIDIA GB100</product_name>{fb}").memory_shared
-    assert not read("<product_name>NVIDIA GB10</product_name>").memory_shared
-    none = read(f"<product_name>NVIDIA Thor</product_name>{fb.replace('N/A', '0 MiB')}")
+    assert read_gpu(f"<product_name>NVIDIA GB10</product_name>{fb}").memory_shared
+    assert read_gpu(f"<product_name>Orin (nvgpu)</product_name>{fb}").memory_shared
+    assert read_gpu(f"<addressing_mode>ATS</addressing_mode>{fb}").memory_shared
+    assert not read_gpu(f"<product_name>NVIDIA GB100</product_name>{fb}").memory_shared
+    assert not read_gpu("<product_name>NVIDIA GB10</product_name>").memory_shared
+    none = read_gpu(f"<product_name>NVIDIA Thor</product_name>{fb.replace('N/A', '0 MiB')}")
     assert (none.memory_shared, none.memory_total_bytes, none.memory_used_bytes) == (
         True,
         None,
@@ -224,7 +232,7 @@ def test_a_card_without_memory_of_its_own_shares_the_hosts() -> None:
     ],
 )
 def test_a_card_that_asks_for_a_reset_says_why_and_what_to_do(written: str, detail: str) -> None:
-    fault = read(written).fault
+    fault = read_gpu(written).fault
     assert fault is not None
     assert (fault.kind, fault.detail) == ("needs_reset", detail)
     assert fault.remedy
@@ -234,11 +242,11 @@ def test_a_card_that_asks_for_a_reset_says_why_and_what_to_do(written: str, deta
     "action", ["None", "N/A", "Requested functionality has been deprecated", "Unknown Error"]
 )
 def test_a_card_that_asks_for_nothing_has_no_fault(action: str) -> None:
-    assert read(f"<gpu_recovery_action>{action}</gpu_recovery_action>").fault is None
+    assert read_gpu(f"<gpu_recovery_action>{action}</gpu_recovery_action>").fault is None
 
 
 def test_each_mig_instance_has_its_memory_its_processes_and_its_uuid() -> None:
-    (gpu,) = parse_xml(document(MIG), LISTING).gpus
+    (gpu,) = parse_xml(document(MIG_XML), LISTING).gpus
     first, second = gpu.instances
     assert (first.uuid, first.profile, second.uuid, second.profile) == (
         "MIG-aaaa",
@@ -260,7 +268,7 @@ def test_each_mig_instance_has_its_memory_its_processes_and_its_uuid() -> None:
 
 @pytest.mark.parametrize("listing", ["", "garbage", LISTING.replace(UUID, "GPU-another")])
 def test_without_its_listing_a_mig_instance_has_a_stable_made_id(listing: str) -> None:
-    (gpu,) = parse_xml(document(MIG), listing).gpus
+    (gpu,) = parse_xml(document(MIG_XML), listing).gpus
     assert [instance.uuid for instance in gpu.instances] == [f"{UUID}/2/0", f"{UUID}/9/0"]
 
 

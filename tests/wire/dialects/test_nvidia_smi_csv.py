@@ -13,10 +13,10 @@ from fleet_smi.wire.dialects.nvidia_smi_csv import (
     FIELDS,
     ListedGpu,
     ListedInstance,
+    drop_invalid_field,
     parse_compute_apps,
     parse_list,
     parse_query_gpu,
-    without_invalid,
 )
 from tests.captures import capture_files, capture_text
 from tests.wire.dialects.nvidia_check import CHECKS
@@ -219,9 +219,9 @@ def test_a_failure_in_place_of_csv_is_raised_by_name() -> None:
 def test_a_field_that_the_driver_does_not_know_is_left_out_next_time() -> None:
     fields = ("uuid", "addressing_mode", "name")
     refusal = 'Field "addressing_mode" is not a valid field to query.\n\n'
-    assert without_invalid(fields, refusal) == ("uuid", "name")
-    assert without_invalid(("uuid",), refusal) is None
-    assert without_invalid(fields, "No devices were found") is None
+    assert drop_invalid_field(fields, refusal) == ("uuid", "name")
+    assert drop_invalid_field(("uuid",), refusal) is None
+    assert drop_invalid_field(fields, "No devices were found") is None
 
 
 def test_a_list_names_devices_and_their_mig_instances() -> None:

@@ -15,7 +15,7 @@ from fleet_smi.wire.dialects.nvidia_smi import (
     parse_xml,
 )
 from tests.captures import capture_files, capture_text
-from tests.wire.dialects.nvidia_samples import MIB, MIG, NEW, UUID, document, read
+from tests.wire.dialects.nvidia_samples import GPU_XML, MIB, MIG_XML, UUID, document, read_gpu
 
 
 def test_devices_are_numbered_in_the_order_of_the_document() -> None:
@@ -29,7 +29,7 @@ def test_devices_with_one_masked_uuid_stay_two_devices() -> None:
 
 
 def test_a_device_without_a_uuid_is_known_by_its_place() -> None:
-    assert read("<uuid>N/A</uuid>").uuid == "GPU-at-00000000:00:00.0"
+    assert read_gpu("<uuid>N/A</uuid>").uuid == "GPU-at-00000000:00:00.0"
 
 
 def test_the_last_whole_document_of_a_stream_is_read() -> None:
@@ -42,12 +42,12 @@ def test_the_last_whole_document_of_a_stream_is_read() -> None:
 
 
 def test_text_before_and_after_the_document_does_no_harm() -> None:
-    text = "\nMon: a banner\n" + document(NEW) + "WARNING: infoROM is corrupted\n"
-    assert parse_xml(text).gpus == parse_xml(document(NEW)).gpus
+    text = "\nMon: a banner\n" + document(GPU_XML) + "WARNING: infoROM is corrupted\n"
+    assert parse_xml(text).gpus == parse_xml(document(GPU_XML)).gpus
 
 
 def test_a_name_of_raw_bytes_and_control_characters_does_not_hide_the_gpu() -> None:
-    broken = NEW.replace("/opt/bin/python3", "\x1b[31m\x00\ufffda<b&\ud800")
+    broken = GPU_XML.replace("/opt/bin/python3", "\x1b[31m\x00\ufffda<b&\ud800")
     (gpu,) = parse_xml(document(broken)).gpus
     assert gpu.memory_used_bytes == 1000 * MIB
     assert gpu.fault is None
@@ -104,7 +104,7 @@ def test_a_hostile_or_hollow_document_is_refused(text: str, said: str) -> None:
 
 
 def test_a_dtd_inside_the_document_is_passed_over() -> None:
-    text = document(NEW).replace(
+    text = document(GPU_XML).replace(
         'SYSTEM "nvsmi_device_v13.dtd"', "[<!ELEMENT nvidia_smi_log (timestamp)>]"
     )
     assert parse_xml(text).gpus[0].uuid == UUID
@@ -137,7 +137,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert isinstance(failed_devices(text), dict)
 
 
-FRAGMENTS = re.split(r"(?<=>)", document(NEW, MIG))
+FRAGMENTS = re.split(r"(?<=>)", document(GPU_XML, MIG_XML))
 
 
 @given(
@@ -159,7 +159,7 @@ def test_a_document_of_pieces_is_read_or_refused(pieces: list[str], rooted: bool
 @cache
 def whole_documents() -> list[str]:
     paths = [path for path in capture_files("nvidia/xml") if path.stat().st_size < 30_000]
-    return [document(NEW, MIG), *map(capture_text, paths)]
+    return [document(GPU_XML, MIG_XML), *map(capture_text, paths)]
 
 
 @given(st.data())

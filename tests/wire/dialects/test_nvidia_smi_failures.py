@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fleet_smi.errors import CollectError, Mismatch, NotPresent, ReadFailed
+from fleet_smi.errors import CollectError, DriverMismatch, NotPresent, ReadFailed
 from fleet_smi.wire.dialects.nvidia_smi import (
     classify_failure,
     failed_devices,
@@ -29,7 +29,7 @@ from tests.wire.dialects.nvidia_samples import document
                 "Failed to initialize NVML: Driver/library version mismatch\n"
                 "NVML library version: 535.161\n"
             ),
-            Mismatch,
+            DriverMismatch,
             "library (535.161)",
         ),
         (
@@ -37,7 +37,7 @@ from tests.wire.dialects.nvidia_samples import document
                 "API mismatch: the client has the version 2, but\nthis kernel module has the "
                 "version 550.54.14.  Please\nNVML library version: 550.90"
             ),
-            Mismatch,
+            DriverMismatch,
             "driver (550.54.14) and its library (550.90)",
         ),
         ("Failed to initialize NVML: Unknown Error", ReadFailed, "container"),
@@ -68,7 +68,7 @@ def test_a_failure_is_known_by_name_and_says_what_to_do(
 
 @pytest.mark.parametrize(
     "code, kind",
-    [(6, NotPresent), (9, NotPresent), (15, ReadFailed), (18, Mismatch), (77, ReadFailed)],
+    [(6, NotPresent), (9, NotPresent), (15, ReadFailed), (18, DriverMismatch), (77, ReadFailed)],
 )
 def test_a_failure_without_words_is_known_by_its_exit_code(
     code: int, kind: type[CollectError]

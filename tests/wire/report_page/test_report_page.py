@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from fleet_smi.model.digest import Digest, Price
+from fleet_smi.model.digest import Price, UsageReport
 from fleet_smi.model.history import Sums, Usages
 from fleet_smi.wire import report_page
-from fleet_smi.wire.report_page import page
+from fleet_smi.wire.report_page import render_report
 from tests import golden
 from tests.terminal.fleets import TEXT
-from tests.terminal.pasts import week_of_a_lab
+from tests.terminal.pasts import lab_week
 from tests.terminal.samples import HOUR, NOW, utc
 from tests.terminal.view.test_any_fleet import thorough
 from tests.wire.static_page.test_page import HOSTILE, Read
@@ -27,17 +27,17 @@ TAGS = re.compile(
 )
 
 
-def made(told: Digest) -> str:
-    return page(told, style=STYLE, local=utc, now=NOW)
+def made(told: UsageReport) -> str:
+    return render_report(told, style=STYLE, to_local_time=utc, now=NOW)
 
 
 def words(text: str) -> str:
     return " ".join("".join(Read(text).words).split())
 
 
-def named(name: str) -> Digest:
+def named(name: str) -> UsageReport:
     """A report in which every name is this one."""
-    told = week_of_a_lab(Price(per_kwh=0.3, currency=name))
+    told = lab_week(Price(per_kwh=0.3, currency=name))
     rows = tuple(replace(row, name=name) for row in told.usages.rows)
     return replace(
         told,
@@ -51,7 +51,9 @@ def named(name: str) -> Digest:
 
 
 def test_the_page_is_what_it_was() -> None:
-    golden.check(GOLDEN / "week.html", page(week_of_a_lab(EURO), style="", local=utc, now=NOW))
+    golden.assert_matches_golden(
+        GOLDEN / "week.html", render_report(lab_week(EURO), style="", to_local_time=utc, now=NOW)
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,12 +73,12 @@ def test_the_page_is_what_it_was() -> None:
     ],
 )
 def test_without_style_and_drawings_the_figures_are_all_there(told: str) -> None:
-    bare = re.sub("<style>.*?</style>|<svg.*?</svg>", "", made(week_of_a_lab(EURO)), flags=re.S)
+    bare = re.sub("<style>.*?</style>|<svg.*?</svg>", "", made(lab_week(EURO)), flags=re.S)
     assert told in words(bare)
 
 
 def test_it_runs_nothing_and_asks_for_nothing() -> None:
-    text = made(week_of_a_lab(EURO))
+    text = made(lab_week(EURO))
     read = Read(text)
     assert all(TAGS.fullmatch(tag) for tag in read.tags)
     assert not [pair for pair in read.attributes if pair[0] in ("href", "src", "style")]
@@ -101,17 +103,17 @@ def test_any_name_makes_a_whole_page(name: str) -> None:
 
 def test_of_nothing_there_is_a_page_too() -> None:
     nothing = Usages(start=NOW - HOUR, end=NOW, by="user", rows=(), total=Sums(), by_state={})
-    told = Digest(usages=nothing, hours=(), least_used=(), waste=(), heard=None)
+    told = UsageReport(usages=nothing, hours=(), least_used=(), waste=(), heard=None)
     assert "no price is set" in words(made(told))
     assert "NaN" not in made(told)
 
 
 def test_where_there_are_too_many_jobs_it_says_so() -> None:
-    assert "there are too many" in words(made(replace(week_of_a_lab(), waste=None)))
+    assert "there are too many" in words(made(replace(lab_week(), waste=None)))
 
 
 def test_every_drawing_has_its_words() -> None:
-    drawings = re.findall(r"<svg[^>]*>(<title>[^<]+</title>)?", made(week_of_a_lab()))
-    keys = made(week_of_a_lab()).count('aria-hidden="true"')
+    drawings = re.findall(r"<svg[^>]*>(<title>[^<]+</title>)?", made(lab_week()))
+    keys = made(lab_week()).count('aria-hidden="true"')
     assert len([title for title in drawings if title]) == 3
     assert len([title for title in drawings if not title]) == keys

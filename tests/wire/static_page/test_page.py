@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from fleet_smi.model.fleet import STATES, FleetView
-from fleet_smi.model.last_known import last_known
+from fleet_smi.model.last_known import mark_all_silent
 from fleet_smi.wire import static_page
-from fleet_smi.wire.static_page import page
+from fleet_smi.wire.static_page import render_page
 from tests import golden
 from tests.terminal import samples
 from tests.terminal.fleets import FLEET
-from tests.terminal.samples import busy, fleet, gpu, node, process, utc, verdict
+from tests.terminal.samples import busy_gpu, fleet, gpu, node, process, utc, verdict
 
 GOLDEN = Path(__file__).parent / "golden"
 STYLE = Path(static_page.__file__).with_name("style.css").read_text("utf-8")
@@ -70,7 +70,7 @@ class Read(HTMLParser):
 
 
 def written(view: FleetView, every: float | None = None, trouble: str | None = None) -> str:
-    return page(view, style=STYLE, local=utc, every_seconds=every, trouble=trouble)
+    return render_page(view, style=STYLE, to_local_time=utc, interval_seconds=every, error=trouble)
 
 
 def words(view: FleetView, every: float | None = None, trouble: str | None = None) -> str:
@@ -79,8 +79,8 @@ def words(view: FleetView, every: float | None = None, trouble: str | None = Non
 
 def test_a_small_fleet_is_written_like_this() -> None:
     view = fleet(samples.eight(), samples.sliced(), samples.silent(), samples.no_gpu())
-    text = page(view, style="/* the style */", local=utc, every_seconds=300)
-    golden.check(GOLDEN / "page.html", re.sub(r">(?=<)", ">\n", text))
+    text = render_page(view, style="/* the style */", to_local_time=utc, interval_seconds=300)
+    golden.assert_matches_golden(GOLDEN / "page.html", re.sub(r">(?=<)", ">\n", text))
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -93,7 +93,7 @@ def test_a_state_is_a_word_and_a_shape_beside_its_colour(state: str) -> None:
 
 
 def test_hover_and_focus_tell_users_and_the_memory_that_is_really_used() -> None:
-    shared = busy(
+    shared = busy_gpu(
         0,
         process("alice", 50.0, pid=1),
         process("alice", 4.0, pid=2),
@@ -115,7 +115,7 @@ def test_a_full_gpu_that_does_nothing_is_seen_to_be_full() -> None:
 
 def test_a_zombie_and_a_process_that_cannot_be_seen_are_told() -> None:
     dead = process("bob", 6.0, pid=3, condition="zombie")
-    text = words(fleet(node("n", busy(0, dead, samples.hidden()))))
+    text = words(fleet(node("n", busy_gpu(0, dead, samples.hidden_process()))))
     assert "6.0 GiB, 1 process, 1 a zombie" in text
     assert "bob +1 unseen" in text and "not visible 30.0 GiB, 1 process" in text
 
@@ -149,7 +149,7 @@ def test_one_dead_host_is_shown_as_such_beside_the_others() -> None:
 
 
 def test_a_page_without_news_says_so_and_offers_nothing() -> None:
-    old = last_known(fleet(samples.eight()), 600)
+    old = mark_all_silent(fleet(samples.eight()), 600)
     text = words(old, trouble="http://hub:7070 does not answer")
     assert "No news: http://hub:7070 does not answer." in text
     assert "None is known to be free." in text
@@ -166,8 +166,8 @@ def test_it_reloads_itself_and_asks_for_nothing_else() -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_stays_text(name: str) -> None:
     odd = verdict("busy", name)
-    hostile = busy(0, process(name, 1.0), judged=odd, name=name, uuid=name)
-    bare = written(fleet(node("n", busy(0, process("a", 1.0)))))
+    hostile = busy_gpu(0, process(name, 1.0), judged=odd, name=name, uuid=name)
+    bare = written(fleet(node("n", busy_gpu(0, process("a", 1.0)))))
     text = written(fleet(node(name, hostile, trouble=name)), trouble=name)
     assert Read(text).tags == Read(bare).tags
     assert all(shape in text for shape in ("</style>", "</html>"))

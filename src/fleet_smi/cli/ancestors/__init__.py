@@ -4,5 +4,5 @@ A file has `HELP`, `EXAMPLES`, `add_arguments(parser)` with the ancestor's own f
 `run(args)`; the flags that choose a fleet are added for it.
 """
 
-ANCESTORS = {"cluster-smi": "cluster_smi", "gpustat": "gpustat", "nvgpu": "nvgpu"}
+COMPAT_COMMANDS = {"cluster-smi": "cluster_smi", "gpustat": "gpustat", "nvgpu": "nvgpu"}
 """Every ancestor that has a command, and the file that stands in for it."""

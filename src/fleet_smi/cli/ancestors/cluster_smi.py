@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from fleet_smi.cli import fleets, output
 
 if TYPE_CHECKING:
-    from fleet_smi.model.arrange import Arrangement
+    from fleet_smi.model.arrange import ViewOptions
     from fleet_smi.model.fleet import FleetView
-    from fleet_smi.terminal.view.cluster_smi_table import Wanted
+    from fleet_smi.terminal.view.cluster_smi_table import TableOptions
 
 HELP = "the table of cluster-smi: again every 3 seconds on a terminal, once when piped"
 EXAMPLES = """\
@@ -46,41 +46,41 @@ def _add_switch(parser: argparse.ArgumentParser, name: str, words: str) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the table: once when piped, else again and again."""
     arrangement, wanted = _arrangement(args), _wanted(args)
-    fleet = fleets.chosen(args)
+    fleet = fleets.select_fleet(args)
     if not sys.stdout.isatty():
-        sys.stdout.write(_text(fleet.look(), arrangement, wanted))
+        sys.stdout.write(_text(fleet.view(), arrangement, wanted))
         return 0
     output.repeat(
         _TICK_SECONDS,
-        lambda: _text(fleet.look(_TICK_SECONDS), arrangement, wanted),
-        for_eyes=True,
+        lambda: _text(fleet.view(_TICK_SECONDS), arrangement, wanted),
+        interactive=True,
     )
     return 0
 
 
-def _text(view: "FleetView", arrangement: "Arrangement", wanted: "Wanted") -> str:
+def _text(view: "FleetView", arrangement: "ViewOptions", wanted: "TableOptions") -> str:
     from fleet_smi.terminal.view import cluster_smi_table
 
     return cluster_smi_table.render(arrangement.apply(view), wanted)
 
 
-def _arrangement(args: argparse.Namespace) -> "Arrangement":
-    from fleet_smi.model.arrange import Arrangement, parse_node_pattern
+def _arrangement(args: argparse.Namespace) -> "ViewOptions":
+    from fleet_smi.model.arrange import ViewOptions, parse_node_pattern
 
-    return Arrangement(node=parse_node_pattern(args.n), user=args.u or None)
+    return ViewOptions(node=parse_node_pattern(args.n), user=args.u or None)
 
 
-def _wanted(args: argparse.Namespace) -> "Wanted":
-    from fleet_smi.terminal.view.cluster_smi_table import Wanted
+def _wanted(args: argparse.Namespace) -> "TableOptions":
+    from fleet_smi.terminal.view.cluster_smi_table import TableOptions
 
     colour = argparse.Namespace(color=args.color is True, no_color=args.color is False)
-    return Wanted(
+    return TableOptions(
         processes=bool(args.p),
-        times=bool(args.t),
-        whole_commands=bool(args.e),
+        last_seen=bool(args.t),
+        full_commands=bool(args.e),
         details=bool(args.d),
-        colour=output.takes_colour(colour),
-        own_user=_own_name(),
+        colour=output.use_colour(colour),
+        highlighted_user=_own_name(),
     )
 
 

@@ -10,7 +10,7 @@ from fleet_smi.errors import Unmet, UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView
-    from fleet_smi.wire.dialects.gpustat import Options
+    from fleet_smi.wire.dialects.gpustat import GpustatOptions
 
 HELP = "what gpustat prints, of every node"
 EXAMPLES = """\
@@ -55,17 +55,17 @@ def run(args: argparse.Namespace) -> int:
     seconds = None if args.interval is None else _seconds(args.interval)
     indexes = None if args.id is None else _indexes(args.id)
     options = _options(args)
-    fleet = fleets.chosen(args)
+    fleet = fleets.select_fleet(args)
 
     def text() -> str:
-        view = fleet.look(seconds)
-        fleets.refuse_without_driver(view, "gpustat", here=fleet.here)
+        view = fleet.view(seconds)
+        fleets.require_driver(view, "gpustat", is_local=fleet.is_local)
         return _text(args, view, indexes, options)
 
     if seconds is None:
         sys.stdout.write(text())
     else:
-        output.repeat(seconds, text, for_eyes=True)
+        output.repeat(seconds, text, interactive=True)
     return 0
 
 
@@ -82,13 +82,13 @@ def _indexes(written: str) -> frozenset[int]:
     return frozenset(int(word) for word in words)
 
 
-def _options(args: argparse.Namespace) -> "Options":
-    from fleet_smi.wire.dialects.gpustat import Options
+def _options(args: argparse.Namespace) -> "GpustatOptions":
+    from fleet_smi.wire.dialects.gpustat import GpustatOptions
 
     if args.gpuname_width is not None and args.gpuname_width < 0:
         raise UsageError("--gpuname-width: only non-negative integers are allowed")
     everything = args.show_all
-    return Options(
+    return GpustatOptions(
         command=everything or args.show_cmd,
         user=everything or args.show_user,
         pid=everything or args.show_pid,
@@ -100,7 +100,7 @@ def _options(args: argparse.Namespace) -> "Options":
         name_width=args.gpuname_width,
         header=not args.no_header,
         processes=not args.no_processes,
-        colour=output.takes_colour(args),
+        colour=output.use_colour(args),
     )
 
 
@@ -114,7 +114,7 @@ def _text(
     args: argparse.Namespace,
     view: "FleetView",
     indexes: frozenset[int] | None,
-    options: "Options",
+    options: "GpustatOptions",
 ) -> str:
     from fleet_smi.terminal.view.gpustat import render, render_json
 

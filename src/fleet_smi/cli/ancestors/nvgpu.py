@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleets, output
-from fleet_smi.cli.devices import devices, labels, warn_of_order
+from fleet_smi.cli.devices import candidate_labels, cuda_devices, warn_about_device_order
 from fleet_smi.errors import Unmet, UsageError
 
 if TYPE_CHECKING:
@@ -47,58 +47,58 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _available(args: argparse.Namespace) -> str:
-    fleet = fleets.chosen(args)
-    from fleet_smi.model.select import Request, offer
-    from fleet_smi.model.text import natural
+    fleet = fleets.select_fleet(args)
+    from fleet_smi.model.select import GpuRequest, find_offer
+    from fleet_smi.model.text import natural_sort_key
 
-    request = Request(count=0, policy="memory", max_used_percent=args.max_used)
-    view = fleet.look()
-    fleets.refuse_without_driver(view, "nvgpu", here=fleet.here)
-    found = offer(view, request, fleet.thresholds).offered
+    request = GpuRequest(count=0, policy="memory", max_used_percent=args.max_used)
+    view = fleet.view()
+    fleets.require_driver(view, "nvgpu", is_local=fleet.is_local)
+    found = find_offer(view, request, fleet.thresholds).offered
     if not found:
-        failures = [each for node in view.nodes for each in node.failures] if fleet.here else ()
+        failures = [each for node in view.nodes for each in node.failures] if fleet.is_local else ()
         words = f"no GPU has at most {args.max_used:g} % of its memory in use"
         raise Unmet("; ".join([words, *failures]))
     in_order = sorted(
-        found, key=lambda one: (natural(one.node), one.node_id, one.index, one.part or 0)
+        found, key=lambda one: (natural_sort_key(one.node), one.node_id, one.index, one.part or 0)
     )
     chosen = in_order[: args.limit]
-    if not fleet.here:
-        return ",".join(labels(chosen, view))
-    warn_of_order(view, instead="`fleet-smi free --uuid`")
-    return ",".join(devices(chosen))
+    if not fleet.is_local:
+        return ",".join(candidate_labels(chosen, view))
+    warn_about_device_order(view, alternative="`fleet-smi free --uuid`")
+    return ",".join(cuda_devices(chosen))
 
 
 def _listed(args: argparse.Namespace) -> str:
-    fleet = fleets.chosen(args)
-    view = fleet.look()
-    fleets.refuse_without_driver(view, "nvgpu", here=fleet.here)
-    colour = output.takes_colour(args)
-    if fleet.here:
+    fleet = fleets.select_fleet(args)
+    view = fleet.view()
+    fleets.require_driver(view, "nvgpu", is_local=fleet.is_local)
+    colour = output.use_colour(args)
+    if fleet.is_local:
         return "".join([_table(node, colour=colour, memory=args.memory) for node in view.nodes])
     return _tables(view, colour=colour, memory=args.memory)
 
 
 def _tables(view: "FleetView", *, colour: bool, memory: bool) -> str:
     """As its master shows many machines: each under its name."""
-    from fleet_smi.model.naming import names_of
-    from fleet_smi.terminal.paint import printable
+    from fleet_smi.model.naming import unique_node_names
+    from fleet_smi.terminal.paint import strip_unprintable
 
-    names = names_of(view.nodes)
+    names = unique_node_names(view.nodes)
     tables = [
-        f"{printable(names[node.node_id])}\n{_table(node, colour=colour, memory=memory)}"
+        f"{strip_unprintable(names[node.node_id])}\n{_table(node, colour=colour, memory=memory)}"
         for node in view.nodes
     ]
     return "\n".join(tables)
 
 
 def _table(node: "NodeView", *, colour: bool, memory: bool) -> str:
-    from fleet_smi.terminal.paint import printable
+    from fleet_smi.terminal.paint import strip_unprintable
     from fleet_smi.terminal.view import nvgpu_table
     from fleet_smi.wire.dialects.nvgpu import machine_status
 
     status = machine_status(node)
     if not isinstance(status.gpus, tuple):
-        return f"{printable(str(status.error))}\n"
+        return f"{strip_unprintable(str(status.error))}\n"
     used = [gpu.memory_used_bytes for gpu in node.gpus] if memory else None
     return nvgpu_table.render(status.gpus, colour=colour, memory_used_bytes=used)

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from fleet_smi.errors import UsageError
-from fleet_smi.node.inside import inside_first
+from fleet_smi.node.inside import thread_then_process
 from fleet_smi.node.reader import Reader
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ def run(args: argparse.Namespace) -> int:
     if args.jitter and not args.once:
         raise UsageError("--jitter goes with --once: ticks have their own")
     time.sleep(max(0.0, args.jitter) * random.random())  # noqa: S311
-    reader = Reader(inside_first())
-    reader.warm("nvidia")
+    reader = Reader(thread_then_process())
+    reader.preload("nvidia")
     agent = _agent(args, reader)
     try:
         # Not before: an interrupted import can crash.
         for ending in _ENDINGS:
             signal.signal(ending, agent.stop)
-        agent.once() if args.once else agent.run()
+        agent.run_once() if args.once else agent.run()
     except KeyboardInterrupt:
         return 0
     finally:
@@ -84,14 +84,14 @@ def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
         run_id=os.urandom(8).hex(),
         labels=settings.node.labels,
     )
-    sampler.prepare()
+    sampler.prefetch()
     _log_to_stderr()
     outlets = _outlets(args, settings)
     return Agent(
         sampler,
         outlets,
         interval_seconds=settings.agent.interval,
-        commands=settings.node.commands,
+        command_visibility=settings.node.commands,
     )
 
 
@@ -136,7 +136,7 @@ def _outlets(args: argparse.Namespace, settings: "Settings") -> "list[Outlet]":
     if agent.drop and (args.drop or not named):
         from fleet_smi.node.outlets.file import FileOutlet
 
-        outlets.append(FileOutlet(agent.drop, mode=agent.drop_mode, form=agent.drop_format))
+        outlets.append(FileOutlet(agent.drop, mode=agent.drop_mode, file_format=agent.drop_format))
     if agent.cluster_smi and (args.cluster_smi or not named):
         from fleet_smi.node.outlets.cluster_smi import ClusterSmiOutlet
 
@@ -151,15 +151,15 @@ def _outlets(args: argparse.Namespace, settings: "Settings") -> "list[Outlet]":
 
 
 def _push(settings: "AgentSettings", hub: str) -> "Outlet":
-    from fleet_smi.client.connection import Connection
-    from fleet_smi.node.buffer import Buffer
-    from fleet_smi.node.credential import Credentials
+    from fleet_smi.client.connection import HubConnection
+    from fleet_smi.node.buffer import ReportBuffer
+    from fleet_smi.node.credential import CredentialFile
     from fleet_smi.node.outlets.push import PushOutlet
-    from fleet_smi.node.private_folder import private_folder
-    from fleet_smi.node.reporting import Reporter
+    from fleet_smi.node.private_folder import ensure_private_folder
+    from fleet_smi.node.reporting import HubSession
     from fleet_smi.node.spool import Spool
 
-    private_folder(settings.state)
-    connection = Connection(hub, fingerprint=settings.fingerprint)
-    reporter = Reporter(connection, Credentials(settings.state), settings.read_join())
-    return PushOutlet(reporter, Buffer(Spool(f"{settings.state}/spool", settings.spool)))
+    ensure_private_folder(settings.state)
+    connection = HubConnection(hub, fingerprint=settings.fingerprint)
+    reporter = HubSession(connection, CredentialFile(settings.state), settings.read_join_token())
+    return PushOutlet(reporter, ReportBuffer(Spool(f"{settings.state}/spool", settings.spool)))

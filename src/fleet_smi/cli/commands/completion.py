@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    from fleet_smi.cli.main import COMMANDS, parser_of
+    from fleet_smi.cli.main import COMMANDS, build_parser
 
-    commands = {name: _command(line, parser_of(name)) for name, line in COMMANDS.items()}
+    commands = {name: _command(line, build_parser(name)) for name, line in COMMANDS.items()}
     script = _fish(commands) if args.shell == "fish" else _bash(commands)
     sys.stdout.write(_ZSH + script if args.shell == "zsh" else script)
     return 0

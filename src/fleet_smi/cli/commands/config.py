@@ -28,12 +28,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(*, as_json: bool) -> int:
     from fleet_smi import config
-    from fleet_smi.config.sample import literal, written
+    from fleet_smi.config.sample import format_value, to_toml_literal
 
-    read = config.gather(os.environ)
-    read.require_sound()
-    found = [(setting, read.found[setting.name]) for setting in config.SETTINGS]
-    rows = [(each.name, written(each, one.value), str(one.origin)) for each, one in found]
+    read = config.resolve(os.environ)
+    read.raise_if_invalid()
+    found = [(setting, read.values[setting.name]) for setting in config.SETTINGS]
+    rows = [(each.name, format_value(each, one.value), str(one.origin)) for each, one in found]
     if as_json:
         from fleet_smi.wire.listing import to_json
 
@@ -41,7 +41,7 @@ def _show(*, as_json: bool) -> int:
         sys.stdout.write(to_json({"settings": told}, pretty=True).decode() + "\n")
     else:
         cells = [
-            (name, "not set" if value is None else literal(value), origin)
+            (name, "not set" if value is None else to_toml_literal(value), origin)
             for name, value, origin in rows
         ]
         sys.stdout.write(_table([("SETTING", "VALUE", "FROM"), *cells]))
@@ -59,9 +59,9 @@ def _check() -> int:
     from fleet_smi import config
     from fleet_smi.places import settings_files
 
-    problems = config.gather(os.environ, strict=True).problems
+    problems = config.resolve(os.environ, strict=True).problems
     for problem in problems:
-        print(f"{problem.origin}: {problem.words}")
+        print(f"{problem.origin}: {problem.message}")
     if problems:
         return 2
     print(f"fine: {', '.join(settings_files(os.environ)) or 'no settings file, only defaults'}")
@@ -72,15 +72,20 @@ def _init(path: str | None) -> int:
     from pathlib import Path
 
     from fleet_smi.cli.writing import write_file
-    from fleet_smi.config.sample import sample
+    from fleet_smi.config.sample import render_template
     from fleet_smi.errors import UsageError
-    from fleet_smi.places import SYSTEM_FILE, user_file
+    from fleet_smi.places import SYSTEM_SETTINGS_FILE, user_settings_file
 
-    own = SYSTEM_FILE if os.geteuid() == 0 else user_file(os.environ)
+    own = SYSTEM_SETTINGS_FILE if os.geteuid() == 0 else user_settings_file(os.environ)
     if not (path or own):
         raise UsageError("there is no home to write to: name a file with --path")
     file = Path(path or own or "")
     # The system's file is for everybody's eyes; tokens there stand in files of their own.
-    write_file(file, sample(), 0o644 if str(file) == SYSTEM_FILE else 0o600, replace=False)
+    write_file(
+        file,
+        render_template(),
+        0o644 if str(file) == SYSTEM_SETTINGS_FILE else 0o600,
+        replace=False,
+    )
     print(f"wrote {file}")
     return 0

@@ -15,7 +15,7 @@ from fleet_smi.errors import UsageError
 if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView
     from fleet_smi.server.hub_server import HubServer
-    from fleet_smi.simulation.story import Story
+    from fleet_smi.simulation.story import FleetScenario
 
 HELP = "a simulated fleet and a real hub, to see what fleet-smi looks like without a GPU"
 EXAMPLES = """\
@@ -43,25 +43,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run a hub with a fleet that does not exist, until told to end."""
-    from fleet_smi.simulation.demo import demo
+    from fleet_smi.simulation.demo import demo_fleet
 
     if args.unless_gpus and _has_gpus():
         os.execv(sys.executable, [sys.executable, "-m", "fleet_smi", "up"])  # noqa: S606
-    story = demo(seed=_SEED, began=time.time())
+    story = demo_fleet(seed=_SEED, start=time.time())
     with (
         tempfile.TemporaryDirectory(prefix="fleet-smi-demo-") as folder,
         _server(args.listen, folder) as server,
     ):
-        serving.live(
+        serving.serve_until_signal(
             server, partial(_tell, args, server, story), partial(_show, args, server, story)
         )
     return 0
 
 
 def _has_gpus() -> bool:
-    from fleet_smi.cli.machine import begin, this_machine
+    from fleet_smi.cli.machine import open_local_fleet, start_reader
 
-    return this_machine(begin(), full=False).look().summary.gpus > 0
+    return open_local_fleet(start_reader(), full=False).view().summary.gpus > 0
 
 
 def _server(port: str | None, folder: str) -> "HubServer":
@@ -80,19 +80,19 @@ def _server(port: str | None, folder: str) -> "HubServer":
     raise AssertionError
 
 
-async def _tell(args: argparse.Namespace, server: "HubServer", story: "Story") -> None:
+async def _tell(args: argparse.Namespace, server: "HubServer", story: "FleetScenario") -> None:
     """Let every simulated machine join and report, as real ones do."""
-    from fleet_smi.simulation.load import Load
-    from fleet_smi.simulation.story import hour_before, week_before
+    from fleet_smi.simulation.load import LoadGenerator
+    from fleet_smi.simulation.story import last_hour, last_week
 
     while not server.hub.ready:
         await asyncio.sleep(0.01)
     token = server.credentials.tokens.add("join").secret
-    past = hour_before if _is_one_look(args) else week_before
-    await Load(story, server.url, join_token=token, past=past).run()
+    past = last_hour if _is_one_look(args) else last_week
+    await LoadGenerator(story, server.url, join_token=token, backfill=past).run()
 
 
-async def _show(args: argparse.Namespace, server: "HubServer", story: "Story") -> None:
+async def _show(args: argparse.Namespace, server: "HubServer", story: "FleetScenario") -> None:
     """Show the table once everybody has reported; go on only if nobody wants to end here."""
     fleet = server.hub.fleet
     if not _is_one_look(args):
@@ -112,9 +112,9 @@ async def _show(args: argparse.Namespace, server: "HubServer", story: "Story") -
         await asyncio.Event().wait()
 
 
-def _is_up_to_date(view: "FleetView", story: "Story") -> bool:
+def _is_up_to_date(view: "FleetView", story: "FleetScenario") -> bool:
     """Whether all have told of the past, but for whoever has fallen silent by now."""
-    silent = sum(not story.speaks(index, view.taken_at) for index in range(len(story.nodes)))
+    silent = sum(not story.is_reporting(index, view.taken_at) for index in range(len(story.nodes)))
     counts = view.summary
     return counts.nodes == len(story.nodes) and counts.nodes_reporting >= counts.nodes - silent
 
@@ -132,7 +132,9 @@ def _text(args: argparse.Namespace, view: "FleetView") -> str:
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import overview, status
 
-    paint = Paint(on=output.takes_colour(args))
+    paint = Paint(enabled=output.use_colour(args))
     if args.overview:
-        return overview.render(view, output.columns(), paint)
-    return status.render(view, output.columns(), paint, processes=args.processes, why=args.why)
+        return overview.render(view, output.output_columns(), paint)
+    return status.render(
+        view, output.output_columns(), paint, processes=args.processes, show_reasons=args.why
+    )

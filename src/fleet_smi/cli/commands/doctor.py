@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from fleet_smi.cli import output
-from fleet_smi.cli.machine import begin, this_machine
+from fleet_smi.cli.machine import open_local_fleet, start_reader
 
 HELP = "check driver, library, permissions and GPUs of this machine and say what to do"
 EXAMPLES = """\
@@ -21,14 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check, print, and fail if a check failed."""
-    reader = begin()
-    machine = this_machine(reader, full=True)
+    reader = start_reader()
+    machine = open_local_fleet(reader, full=True)
     from fleet_smi import config
-    from fleet_smi.node.doctor import findings
+    from fleet_smi.node.doctor import diagnose
 
     snapshot, root = machine.snapshot(), config.load().node.root
-    (environment,) = reader.ask([("environment", {"root": root})], 0.5, 0.5)
-    found = findings(snapshot, environment.value or {})
+    (environment,) = reader.read([("environment", {"root": root})], 0.5, 0.5)
+    found = diagnose(snapshot, environment.value or {})
     if args.json:
         from fleet_smi.wire.listing import to_json
 
@@ -37,6 +37,6 @@ def run(args: argparse.Namespace) -> int:
         from fleet_smi.terminal.paint import Paint
         from fleet_smi.terminal.view import doctor
 
-        paint = Paint(on=output.takes_colour(args))
-        sys.stdout.write(doctor.render(found, output.columns(), paint))
+        paint = Paint(enabled=output.use_colour(args))
+        sys.stdout.write(doctor.render(found, output.output_columns(), paint))
     return 1 if any(finding.status == "FAIL" for finding in found) else 0

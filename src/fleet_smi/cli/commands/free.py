@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleets, output
-from fleet_smi.cli.devices import devices, labels, warn_of_order
+from fleet_smi.cli.devices import candidate_labels, cuda_devices, warn_about_device_order
 from fleet_smi.errors import Unmet, UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-v", "--why", action="store_true", help="explain each GPU")
     add("--json", action="store_true", help="the offer and the refusals, as JSON")
     fleets.add_at_argument(parser)
-    fleets.add_arguments(parser)
+    fleets.add_fleet_arguments(parser)
     output.add_colour_arguments(parser)
 
 
@@ -60,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-n {args.count}: ask for one GPU or more")
     if not 0 <= args.max_used <= 100:
         raise UsageError(f"--max-used {args.max_used:g}: give 0 to 100 percent")
-    fleet = fleets.chosen(args)
-    from fleet_smi.model.select import Request, offer
+    fleet = fleets.select_fleet(args)
+    from fleet_smi.model.select import GpuRequest, find_offer
     from fleet_smi.model.units import parse_size
 
-    request = Request(
+    request = GpuRequest(
         count=args.count or 0,
         min_free_bytes=parse_size(args.min_free),
         model=args.model,
@@ -73,18 +73,18 @@ def run(args: argparse.Namespace) -> int:
         max_used_percent=args.max_used,
         same_node=args.same_node,
     )
-    view = fleet.look()
-    found = offer(view, request, fleet.thresholds)
+    view = fleet.view()
+    found = find_offer(view, request, fleet.thresholds)
     if args.json:
         from fleet_smi.wire.listing import to_json
 
         sys.stdout.write(to_json(found, pretty=True).decode() + "\n")
     elif args.why:
-        sys.stdout.write(_explained(args, view, found, here=fleet.here))
+        sys.stdout.write(_explained(args, view, found, here=fleet.is_local))
     elif found.unmet is None:
-        print(_answer(args, view, found, here=fleet.here))
+        print(_answer(args, view, found, here=fleet.is_local))
     if found.unmet is not None:
-        failures = [each for node in view.nodes for each in node.failures] if fleet.here else ()
+        failures = [each for node in view.nodes for each in node.failures] if fleet.is_local else ()
         raise Unmet("; ".join([found.unmet, *failures]))
     return 0
 
@@ -94,9 +94,9 @@ def _answer(args: argparse.Namespace, view: "FleetView", found: "Offer", *, here
         return "\n".join(_ssh_lines(args, found.offered))
     if here or args.uuid:
         if here and not args.uuid:
-            warn_of_order(view)
-        return ",".join(devices(found.offered, uuid=args.uuid))
-    return ",".join(labels(found.offered, view))
+            warn_about_device_order(view)
+        return ",".join(cuda_devices(found.offered, uuid=args.uuid))
+    return ",".join(candidate_labels(found.offered, view))
 
 
 def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Iterator[str]":
@@ -107,7 +107,7 @@ def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Ite
     for one in offered:
         by_node.setdefault(one.node_id, []).append(one)
     for theirs in by_node.values():
-        visible = quote(",".join(devices(theirs, uuid=args.uuid)))
+        visible = quote(",".join(cuda_devices(theirs, uuid=args.uuid)))
         order = "" if args.uuid else "CUDA_DEVICE_ORDER=PCI_BUS_ID "
         shell = quote(f"{order}CUDA_VISIBLE_DEVICES={visible} exec $SHELL -l")
         yield f"ssh -t -- {quote(theirs[0].node)} {shell}"
@@ -117,7 +117,9 @@ def _explained(args: argparse.Namespace, view: "FleetView", found: "Offer", *, h
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import free
 
-    paint = Paint(on=output.takes_colour(args))
+    paint = Paint(enabled=output.use_colour(args))
     own = view.nodes[0].node_id if here and view.nodes else None
-    banner = output.past_banner(args, view, paint)
-    return banner + free.render(found, output.columns(), paint, now=view.taken_at, here=own)
+    banner = output.history_banner(args, view, paint)
+    return banner + free.render(
+        found, output.output_columns(), paint, now=view.taken_at, local_node_id=own
+    )

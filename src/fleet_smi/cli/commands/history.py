@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
     from fleet_smi.terminal.view.history_strip import strip_columns
 
     for_eyes = not (args.json or args.format)
-    columns = strip_columns(output.columns()) if for_eyes else _COLUMNS_FOR_PROGRAMS
-    hub = fleets.hub(args)
+    columns = strip_columns(output.output_columns()) if for_eyes else _COLUMNS_FOR_PROGRAMS
+    hub = fleets.hub_client(args)
     strips = hub.strips(args.since, args.until, columns=columns, filter=_filter(args))
     if for_eyes:
         sys.stdout.write(_screen(args, strips, hub.fleet(args.until)))
@@ -77,5 +77,5 @@ def _screen(args: argparse.Namespace, strips: "Strips", then: "FleetView") -> st
 
     # By the hub's clock, where the strip ends now.
     now = strips.end if args.until == "now" else time.time()
-    paint = Paint(on=output.takes_colour(args))
-    return history_strip.render(strips, then, output.columns(), paint, now=now)
+    paint = Paint(enabled=output.use_colour(args))
+    return history_strip.render(strips, then, output.output_columns(), paint, now=now)

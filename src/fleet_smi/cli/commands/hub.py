@@ -16,7 +16,7 @@ EXAMPLES = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the hub, and the commands about its users."""
-    serving.add_arguments(parser)
+    serving.add_hub_arguments(parser)
     hub_access.add_parsers(parser.add_subparsers(dest="action", metavar="ACTION"))
 
 
@@ -24,4 +24,4 @@ def run(args: argparse.Namespace) -> int:
     """Run the hub until told to end, or change who may use it."""
     if args.action is not None:
         return hub_access.run(args)
-    return serving.run(serving.settings_of(args))
+    return serving.run(serving.load_settings(args))

@@ -4,7 +4,7 @@ import argparse
 from importlib import import_module
 
 from fleet_smi.cli import fleets
-from fleet_smi.cli.ancestors import ANCESTORS
+from fleet_smi.cli.ancestors import COMPAT_COMMANDS
 from fleet_smi.errors import UsageError
 
 HELP = "print what gpustat, nvgpu or cluster-smi prints, with its own flags, over this fleet"
@@ -18,16 +18,16 @@ EXAMPLES = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The tool, and whatever it is given."""
-    parser.add_argument("tool", choices=sorted(ANCESTORS), help="the tool to stand in for")
+    parser.add_argument("tool", choices=sorted(COMPAT_COMMANDS), help="the tool to stand in for")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its own flags, or --help")
 
 
 def run(args: argparse.Namespace) -> int:
     """Do as that tool does."""
-    from fleet_smi.cli.main import Parser, parsed
+    from fleet_smi.cli.main import CommandParser, parse_command_line
 
-    tool = import_module(f"fleet_smi.cli.ancestors.{ANCESTORS[args.tool]}")
-    parser = Parser(
+    tool = import_module(f"fleet_smi.cli.ancestors.{COMPAT_COMMANDS[args.tool]}")
+    parser = CommandParser(
         prog=f"fleet-smi like {args.tool}",
         description=tool.HELP,
         epilog=f"examples:\n{tool.EXAMPLES}",
@@ -35,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
         allow_abbrev=False,
     )
     tool.add_arguments(parser)
-    fleets.add_arguments(parser)
+    fleets.add_fleet_arguments(parser)
     try:
-        code: int = tool.run(parsed(parser, args.arguments))
+        code: int = tool.run(parse_command_line(parser, args.arguments))
     except UsageError as error:
         raise UsageError(f"{args.tool}: {error}") from None
     return code

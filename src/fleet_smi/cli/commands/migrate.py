@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fleet_smi.errors import Unmet, UsageError
 
 if TYPE_CHECKING:
-    from fleet_smi.config.inherited.taking import Taking
+    from fleet_smi.config.inherited.taking import SettingsImporter
 
 HELP = "make a fleet-smi.toml of the settings of web-gpu-monitor, nvgpu, cluster-smi and others"
 EXAMPLES = """\
@@ -38,14 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the settings, and tell what was taken over and what was not."""
-    from fleet_smi.config.inherited import take_over
-    from fleet_smi.config.inherited.taking import Taking
+    from fleet_smi.config.inherited import import_settings
+    from fleet_smi.config.inherited.taking import SettingsImporter
 
-    taking = Taking(args.hosts_as)
+    taking = SettingsImporter(args.hosts_as)
     for file in dict.fromkeys(args.files):
-        take_over(file, _text(file), taking)
-    if any(remark.taken for remark in taking.remarks):
-        _write(taking.toml(), args.out)
+        import_settings(file, _text(file), taking)
+    if any(remark.imported for remark in taking.notes):
+        _write(taking.to_toml(), args.out)
     _report(taking, args.out)
     return 0
 
@@ -72,16 +72,16 @@ def _write(toml: str, out: str | None) -> None:
     write_file(Path(out), toml, _FOR_ALL, replace=False)
 
 
-def _report(taking: "Taking", out: str | None) -> None:
+def _report(taking: "SettingsImporter", out: str | None) -> None:
     """What became of each part, file by file, apart from the settings themselves."""
     sys.stdout.flush()
     for file in taking.files:
         print(file, file=sys.stderr)
-        for remark in taking.remarks:
+        for remark in taking.notes:
             if remark.file == file:
-                mark = "taken over" if remark.taken else "left      "
-                print(f"  {mark}  {remark.words}", file=sys.stderr)
-    if not any(remark.taken for remark in taking.remarks):
+                mark = "taken over" if remark.imported else "left      "
+                print(f"  {mark}  {remark.text}", file=sys.stderr)
+    if not any(remark.imported for remark in taking.notes):
         raise Unmet("nothing of it can be taken over")
     if out is not None:
         print(f"wrote {out}; next: fleet-smi hub --config {out}", file=sys.stderr)

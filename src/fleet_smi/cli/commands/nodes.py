@@ -22,7 +22,7 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the list, and what can be done to a node."""
     parser.add_argument("--json", action="store_true", help="as JSON")
-    fleets.add_arguments(parser)
+    fleets.add_fleet_arguments(parser)
     output.add_colour_arguments(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     remove = actions.add_parser("remove", help="forget a node, its data and its credential")
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """List the nodes, or do something to one of them."""
     if args.action is not None:
         return _change(args)
-    view = fleets.chosen(args).look()
+    view = fleets.select_fleet(args).view()
     if args.json:
         from fleet_smi.wire.listing import to_json
 
@@ -49,12 +49,14 @@ def run(args: argparse.Namespace) -> int:
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import nodes
 
-    sys.stdout.write(nodes.render(view, output.columns(), Paint(on=output.takes_colour(args))))
+    sys.stdout.write(
+        nodes.render(view, output.output_columns(), Paint(enabled=output.use_colour(args)))
+    )
     return 0
 
 
 def _change(args: argparse.Namespace) -> int:
-    hub = fleets.hub(args)
+    hub = fleets.hub_client(args)
     node = _meant(hub.fleet(), args.node)
     if args.action == "remove":
         hub.remove(node.node_id)

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--out", metavar="DIR", required=True, help="the folder; made if it is missing")
     add("--every", metavar="TIME", help="again after so long (30s, 5m), until stopped")
-    fleets.add_arguments(parser)
+    fleets.add_fleet_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,30 +40,30 @@ def run(args: argparse.Namespace) -> int:
         site.write(site.look())
         site.require_news()
     else:
-        output.repeat(every_seconds, site.round, for_eyes=False)
+        output.repeat(every_seconds, site.round, interactive=False)
     return 0
 
 
-def _fleet(args: argparse.Namespace) -> fleets.LookedAt:
+def _fleet(args: argparse.Namespace) -> fleets.FleetSource:
     """The fleet that is named; where none is, whom a hub with these settings would ask."""
     if not (args.hub or args.ssh or args.dir or args.here):
         from fleet_smi import config
-        from fleet_smi.cli.serving import sources_of
+        from fleet_smi.cli.serving import build_sources
 
         settings = config.load()
-        sources = [] if settings.client.hub else sources_of(settings)
+        sources = [] if settings.client.hub else build_sources(settings)
         if sources:
             from fleet_smi.hub.polled import PolledFleet
 
             return PolledFleet(sources, settings.thresholds)
-    return fleets.chosen(args)
+    return fleets.select_fleet(args)
 
 
 def _seconds(written: str) -> float:
     from fleet_smi.config.kinds import INTERVAL
 
     try:
-        seconds: float = INTERVAL.read(written)
+        seconds: float = INTERVAL.parse(written)
     except ValueError as error:
         raise UsageError(f"--every {written}: {error}") from None
     return seconds
@@ -83,7 +83,9 @@ def _require_writable(folder: Path) -> None:
 class _Site:
     """The folder, and the fleet that it shows."""
 
-    def __init__(self, folder: Path, fleet: fleets.LookedAt, every_seconds: float | None) -> None:
+    def __init__(
+        self, folder: Path, fleet: fleets.FleetSource, every_seconds: float | None
+    ) -> None:
         self._folder = folder
         self._fleet = fleet
         self._every_seconds = every_seconds
@@ -93,7 +95,7 @@ class _Site:
 
     def look(self) -> "FleetView":
         """The fleet as it is now; who has fallen silent is told."""
-        self._latest = self._fleet.look(self._every_seconds)
+        self._latest = self._fleet.view(self._every_seconds)
         self._looked_at = time.monotonic()  # its own time may be another machine's
         dead = {node.node_id: node for node in self._latest.nodes if _is_dead(node)}
         for node in dead.values():
@@ -122,11 +124,11 @@ class _Site:
         except DeliveryError as error:
             if self._latest is None:
                 raise
-            from fleet_smi.model.last_known import last_known
+            from fleet_smi.model.last_known import mark_all_silent
 
             _complain(str(error))
             later_seconds = time.monotonic() - self._looked_at
-            self.write(last_known(self._latest, later_seconds), str(error))
+            self.write(mark_all_silent(self._latest, later_seconds), str(error))
         else:
             self.write(view)
 
@@ -134,16 +136,19 @@ class _Site:
         """Replace both files, each as a whole."""
         from fleet_smi.cli.writing import write_file
         from fleet_smi.wire.dialects import load_data
-        from fleet_smi.wire.static_page import page
+        from fleet_smi.wire.static_page import render_page
 
-        shown = page(
+        shown = render_page(
             view,
             style=_style(),
-            local=_local,
-            every_seconds=self._every_seconds,
-            trouble=trouble,
+            to_local_time=_local,
+            interval_seconds=self._every_seconds,
+            error=trouble,
         )
-        for name, text in (("load_data.csv", load_data.write(view)), ("index.html", shown)):
+        for name, text in (
+            ("load_data.csv", load_data.encode_load_data(view)),
+            ("index.html", shown),
+        ):
             write_file(self._folder / name, text, _FOR_ALL, replace=True)
 
 

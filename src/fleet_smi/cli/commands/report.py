@@ -13,7 +13,7 @@ from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.client.hub import HubClient
-    from fleet_smi.model.digest import Digest, Price
+    from fleet_smi.model.digest import Price, UsageReport
     from fleet_smi.model.history import Job
 
 HELP = "GPU-hours, load, idle time, energy and cost of a range, by person, group, node or model"
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask for the figures, put them together, and write them."""
     price = None if args.price is None else _price(args.price)
-    told = _gathered(args, fleets.hub(args), price)
+    told = _gathered(args, fleets.hub_client(args), price)
     text = _written(args, told)
     if args.out is None:
         sys.stdout.write(text)
@@ -64,20 +64,20 @@ def _price(written: str) -> "Price":
     return Price(per_kwh=float(found[1]), currency=found[2])
 
 
-def _gathered(args: argparse.Namespace, hub: "HubClient", price: "Price | None") -> "Digest":
-    from fleet_smi.model.digest import HOUR_SECONDS, digest
+def _gathered(args: argparse.Namespace, hub: "HubClient", price: "Price | None") -> "UsageReport":
+    from fleet_smi.model.digest import HOUR_SECONDS, build_usage_report
 
     usages = hub.usages(args.since, args.until, by=args.by, daily=True)
     # The range that was counted: whole hours, by the hub's clock.
     since = usages.start
     parts = min(_MOST_PARTS, max(1, round((usages.end - usages.start) / HOUR_SECONDS)))
-    return digest(
+    return build_usage_report(
         usages,
         hub.usages(since, args.until, by="gpu"),
         hub.fleet(None if args.until == "now" else args.until),
         hub.ribbon(since, args.until, columns=parts),
         _jobs(hub, since, args.until),
-        local=_local,
+        to_local_time=_local,
         price=price or _hub_price(hub),
     )
 
@@ -99,7 +99,7 @@ def _hub_price(hub: "HubClient") -> "Price | None":
     return Price(per_kwh=kept.energy_price, currency=kept.currency or "")
 
 
-def _written(args: argparse.Namespace, told: "Digest") -> str:
+def _written(args: argparse.Namespace, told: "UsageReport") -> str:
     if args.format == "csv":
         from fleet_smi.wire.past_listing import digest_csv
 
@@ -112,12 +112,12 @@ def _written(args: argparse.Namespace, told: "Digest") -> str:
         from fleet_smi.wire import report_page
 
         style = Path(report_page.__file__).with_name("style.css").read_text("utf-8")
-        return report_page.page(told, style=style, local=_local, now=time.time())
+        return report_page.render_report(told, style=style, to_local_time=_local, now=time.time())
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import report
 
-    on = args.out is None and output.takes_colour(args)
-    return report.render(told, output.columns(), Paint(on=on), now=time.time())
+    on = args.out is None and output.use_colour(args)
+    return report.render(told, output.output_columns(), Paint(enabled=on), now=time.time())
 
 
 def _local(at: float) -> datetime:

@@ -14,18 +14,18 @@ from typing import NamedTuple
 import fleet_smi
 from fleet_smi import config
 from fleet_smi.cli.units import (
-    STATE,
-    Service,
-    unit,
+    STATE_DIR,
+    ServiceUnit,
+    env_file_path,
+    render_env_file,
+    render_unit,
     unit_name,
-    variables_file,
-    variables_path,
 )
 from fleet_smi.cli.writing import write_file
-from fleet_smi.config.reading import DEFAULT, Layer
+from fleet_smi.config.reading import DEFAULT_ORIGIN, SettingsLayer
 from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.node.bindings import systemd
-from fleet_smi.places import SYSTEM_FILE
+from fleet_smi.places import SYSTEM_SETTINGS_FILE
 
 HELP = "run the agent or the hub as a service: hardened, under a user of its own (systemd)"
 EXAMPLES = """\
@@ -40,7 +40,7 @@ _USER_NAME = r"[a-z_][a-z0-9_-]{0,31}"
 _SEARCHABLE = 0o001
 
 
-class Write(NamedTuple):
+class WriteFile(NamedTuple):
     """A file to write."""
 
     path: str
@@ -48,19 +48,19 @@ class Write(NamedTuple):
     mode: int
 
 
-class Remove(NamedTuple):
+class RemoveFile(NamedTuple):
     """A file to remove, if it is there."""
 
     path: str
 
 
-class Run(NamedTuple):
+class RunCommand(NamedTuple):
     """A program to run."""
 
     command: Sequence[str]
 
 
-Step = Write | Remove | Run
+Step = WriteFile | RemoveFile | RunCommand
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,90 +78,90 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do the steps, or print them."""
     name = unit_name(args.role)
-    steps = list(installing(args) if args.action == "install" else uninstalling(args.role))
+    steps = list(install_steps(args) if args.action == "install" else uninstall_steps(args.role))
     if args.dry_run:
         sys.stdout.write("".join(map(_told, steps)))
         return 0
     _refuse_unable()
     if args.action == "install":
-        refuse_out_of_reach(_program_files())
-    perform(steps, systemd.run)
+        require_reachable(_program_files())
+    run_steps(steps, systemd.run)
     if args.action == "install":
         print(f"{name} runs; `journalctl -u {name}` shows what it says")
     else:
-        print(f"{name} is gone; what it kept in {STATE} is still there")
+        print(f"{name} is gone; what it kept in {STATE_DIR} is still there")
     return 0
 
 
-def perform(
-    steps: Sequence[Step], execute: Callable[[Sequence[str]], None], root: Path = Path("/")
+def run_steps(
+    steps: Sequence[Step], run_command: Callable[[Sequence[str]], None], root: Path = Path("/")
 ) -> None:
     """Do each step in turn, with files below `root`; the first that fails ends it."""
     for step in steps:
-        if isinstance(step, Run):
-            execute(step.command)
+        if isinstance(step, RunCommand):
+            run_command(step.command)
             continue
         path = root / step.path.removeprefix("/")
-        if isinstance(step, Write):
+        if isinstance(step, WriteFile):
             write_file(path, step.text, step.mode, replace=True)
         else:
             path.unlink(missing_ok=True)
 
 
-def installing(args: argparse.Namespace) -> Iterator[Step]:
+def install_steps(args: argparse.Namespace) -> Iterator[Step]:
     """All that makes a service of it, in order."""
     read = _settings_of_the_service(args)
     if not _has_user(args.user_name):
-        yield Run(_new_user(args.user_name))
+        yield RunCommand(_new_user(args.user_name))
     variables = _variables(args)
     if variables:
-        yield Write(variables_path(args.role), variables_file(variables), 0o600)
+        yield WriteFile(env_file_path(args.role), render_env_file(variables), 0o600)
     name = unit_name(args.role)
-    yield Write(f"{_UNITS}/{name}", unit(_service(args, read)), 0o644)
-    yield Run(("systemctl", "daemon-reload"))
-    yield Run(("systemctl", "enable", name))
-    yield Run(("systemctl", "restart", name))
+    yield WriteFile(f"{_UNITS}/{name}", render_unit(_service(args, read)), 0o644)
+    yield RunCommand(("systemctl", "daemon-reload"))
+    yield RunCommand(("systemctl", "enable", name))
+    yield RunCommand(("systemctl", "restart", name))
 
 
-def uninstalling(role: str) -> Iterator[Step]:
+def uninstall_steps(role: str) -> Iterator[Step]:
     """All that takes it away again, in order."""
     name = unit_name(role)
-    yield Run(("systemctl", "disable", "--now", name))
-    yield Remove(f"{_UNITS}/{name}")
-    yield Remove(variables_path(role))
-    yield Run(("systemctl", "daemon-reload"))
+    yield RunCommand(("systemctl", "disable", "--now", name))
+    yield RemoveFile(f"{_UNITS}/{name}")
+    yield RemoveFile(env_file_path(role))
+    yield RunCommand(("systemctl", "daemon-reload"))
 
 
-def _settings_of_the_service(args: argparse.Namespace) -> Layer:
+def _settings_of_the_service(args: argparse.Namespace) -> SettingsLayer:
     """What the service will find: the system's file or the named one, and the flags given here."""
     told = {"agent.to": args.to, "agent.join": args.join, "agent.fingerprint": args.fingerprint}
     if args.role == "hub" and _variables(args):
         raise UsageError("--to, --join and --fingerprint are for an agent: leave them out")
     if args.user_name == "root" or not re.fullmatch(_USER_NAME, args.user_name):
         raise UsageError("--user-name must name a user who is not root: the service needs no more")
-    read = config.gather({"FLEET_SMI_CONFIG": args.config} if args.config else {}, told)
-    read.require_sound()
+    read = config.resolve({"FLEET_SMI_CONFIG": args.config} if args.config else {}, told)
+    read.raise_if_invalid()
     outlets = ("agent.to", "agent.serve", "agent.drop")
-    if args.role == "agent" and all(read.found[outlet].value is None for outlet in outlets):
+    if args.role == "agent" and all(read.values[outlet].value is None for outlet in outlets):
         raise UsageError(
             "nothing says where the agent reports: give --to URL, or set agent.to, agent.serve "
-            f"or agent.drop in {args.config or SYSTEM_FILE}"
+            f"or agent.drop in {args.config or SYSTEM_SETTINGS_FILE}"
         )
     return read
 
 
-def _service(args: argparse.Namespace, read: Layer) -> Service:
-    state = read.found[f"{args.role}.state"]
-    own_state = None if state.origin == DEFAULT else state.value
-    drop = read.found["agent.drop"].value if args.role == "agent" else None
+def _service(args: argparse.Namespace, read: SettingsLayer) -> ServiceUnit:
+    state = read.values[f"{args.role}.state"]
+    own_state = None if state.origin == DEFAULT_ORIGIN else state.value
+    drop = read.values["agent.drop"].value if args.role == "agent" else None
     named = ("--config", args.config) if args.config else ()
-    return Service(
+    return ServiceUnit(
         role=args.role,
         command=(*_program(), args.role, *named),
         user=args.user_name,
         groups=tuple(group for group in _GROUPS if _has_group(group)),
-        state=None if own_state else f"{STATE}/{args.role}",
-        writable=tuple(path for path in (own_state, drop) if path),
+        state_dir=None if own_state else f"{STATE_DIR}/{args.role}",
+        writable_paths=tuple(path for path in (own_state, drop) if path),
     )
 
 
@@ -182,7 +182,7 @@ def _program_files() -> tuple[str, ...]:
     return (str(Path(sys.executable).resolve()), fleet_smi.__file__, _program()[0])
 
 
-def refuse_out_of_reach(files: Sequence[str]) -> None:
+def require_reachable(files: Sequence[str]) -> None:
     """Raise `Unmet` where a file is in a folder that others may not enter."""
     for file in files:
         for folder in Path(file).parents:
@@ -221,14 +221,14 @@ def _has_group(name: str) -> bool:
 
 def _new_user(name: str) -> tuple[str, ...]:
     nologin = "/usr/sbin/nologin"
-    home = ("--home-dir", STATE, "--no-create-home")
+    home = ("--home-dir", STATE_DIR, "--no-create-home")
     return ("useradd", "--system", "--user-group", *home, "--shell", nologin, name)
 
 
 def _told(step: Step) -> str:
-    if isinstance(step, Run):
+    if isinstance(step, RunCommand):
         return f"# run\n{shlex.join(step.command)}\n\n"
-    if isinstance(step, Remove):
+    if isinstance(step, RemoveFile):
         return f"# remove {step.path}\n\n"
     secret = step.mode & 0o077 == 0
     text = "(has the token in it: not shown)\n" if secret else step.text

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
-    from fleet_smi.simulation.load import Load
-    from fleet_smi.simulation.tally import Tally
+    from fleet_smi.simulation.load import LoadGenerator
+    from fleet_smi.simulation.tally import LoadCounters
 
 HELP = "a simulated fleet that reports to a hub over the real wire, to see what it can bear"
 EXAMPLES = """\
@@ -43,29 +43,29 @@ def run(args: argparse.Namespace) -> int:
 
     import uvloop
 
-    from fleet_smi.simulation.crowd import crowd
-    from fleet_smi.simulation.load import Load
+    from fleet_smi.simulation.crowd import large_fleet
+    from fleet_smi.simulation.load import LoadGenerator
 
     _check(args)
     _allow_files(args.nodes + _OTHER_FILES)
-    story = crowd(
+    story = large_fleet(
         args.nodes,
         args.gpus,
         seed=args.seed,
-        began=time.time(),
+        start=time.time(),
         interval_seconds=args.interval,
     )
-    load = Load(story, args.to, join_token=args.join, token=args.token)
+    load = LoadGenerator(story, args.to, join_token=args.join, token=args.token)
     gc.freeze()  # the story stays for good: not worth looking through again and again
     try:
         uvloop.run(_told(load, args.seconds))
     except KeyboardInterrupt:
         print(file=sys.stderr)
-    print(f"in all: {summed_up(load.tally)}")
-    return 1 if load.tally.failed else 0
+    print(f"in all: {format_counters(load.counters)}")
+    return 1 if load.counters.failed else 0
 
 
-async def _told(load: "Load", seconds: float | None) -> None:
+async def _told(load: "LoadGenerator", seconds: float | None) -> None:
     """Run it, and say how it goes every few seconds."""
     import asyncio
 
@@ -77,27 +77,32 @@ async def _told(load: "Load", seconds: float | None) -> None:
         await asyncio.gather(speaking, return_exceptions=True)
 
 
-async def _speak(load: "Load") -> None:
+async def _speak(load: "LoadGenerator") -> None:
     import asyncio
 
     clock = asyncio.get_running_loop().time
     while True:
-        before, began = load.tally.copy(), clock()
+        before, began = load.counters.copy(), clock()
         await asyncio.sleep(_SAY_EVERY_SECONDS)
-        lately = load.tally.since(before)
+        lately = load.counters.since(before)
         if lately.sent or lately.late:
             rate = lately.acknowledged / (clock() - began)
-            print(f"{rate:6.0f} reports/s: {summed_up(lately)}", flush=True)
+            print(f"{rate:6.0f} reports/s: {format_counters(lately)}", flush=True)
 
 
-def summed_up(tally: "Tally") -> str:
+def format_counters(counters: "LoadCounters") -> str:
     """What became of the reports, in one line."""
-    parts = [f"{tally.sent} sent, {tally.acknowledged} acknowledged, {tally.failed} failed"]
-    if tally.late:
-        parts.append(f"{tally.late} late")
-    if tally.lost_connections:
-        parts.append(f"{tally.lost_connections} connections lost")
-    middle, slowest = tally.quantile_seconds(0.5), tally.quantile_seconds(0.99)
+    parts = [
+        f"{counters.sent} sent, {counters.acknowledged} acknowledged, {counters.failed} failed"
+    ]
+    if counters.late:
+        parts.append(f"{counters.late} late")
+    if counters.lost_connections:
+        parts.append(f"{counters.lost_connections} connections lost")
+    middle, slowest = (
+        counters.latency_quantile_seconds(0.5),
+        counters.latency_quantile_seconds(0.99),
+    )
     if middle is not None and slowest is not None:
         parts.append(f"p50 {1000 * middle:.1f} ms, p99 {1000 * slowest:.1f} ms")
     return ", ".join(parts)

@@ -8,7 +8,7 @@ from fleet_smi.cli import fleets, output
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
-    from fleet_smi.model.arrange import Arrangement
+    from fleet_smi.model.arrange import ViewOptions
     from fleet_smi.model.filter import Filter
     from fleet_smi.model.fleet import FleetView
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--format", choices=("gpustat",), help="lines as gpustat -cup prints them")
     form.add_argument("--style", choices=("box",), help="a boxed table as cluster-smi draws it")
     fleets.add_at_argument(parser)
-    fleets.add_arguments(parser)
+    fleets.add_fleet_arguments(parser)
     output.add_colour_arguments(parser)
 
 
@@ -56,23 +56,23 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-i {args.interval:g}: give 0.1 to 86400 seconds")
     if args.interval is not None and args.at is not None:
         raise UsageError("-i and --at: what has been does not change; give one of them")
-    fleet = fleets.chosen(args, full=args.json)
+    fleet = fleets.select_fleet(args, full=args.json)
     arrangement = _arrangement(args)
     if args.interval is None:
-        sys.stdout.write(_text(args, fleet.look(), arrangement))
+        sys.stdout.write(_text(args, fleet.view(), arrangement))
     else:
         output.repeat(
             args.interval,
-            lambda: _text(args, fleet.look(args.interval), arrangement),
-            for_eyes=not (args.json or args.csv),
+            lambda: _text(args, fleet.view(args.interval), arrangement),
+            interactive=not (args.json or args.csv),
         )
     return 0
 
 
-def _arrangement(args: argparse.Namespace) -> "Arrangement":
-    from fleet_smi.model.arrange import Arrangement, parse_node_pattern, parse_states
+def _arrangement(args: argparse.Namespace) -> "ViewOptions":
+    from fleet_smi.model.arrange import ViewOptions, parse_node_pattern, parse_states
 
-    return Arrangement(
+    return ViewOptions(
         user=args.user,
         node=parse_node_pattern(args.node) if args.node else None,
         states=parse_states(args.state) if args.state is not None else None,
@@ -82,15 +82,15 @@ def _arrangement(args: argparse.Namespace) -> "Arrangement":
 
 
 def _filter(text: str) -> "Filter":
-    from fleet_smi.model.filter import parse
+    from fleet_smi.model.filter import parse_filter
 
     try:
-        return parse(text)
+        return parse_filter(text)
     except UsageError as error:
         raise UsageError(f"--filter: {error}") from None
 
 
-def _text(args: argparse.Namespace, view: "FleetView", arrangement: "Arrangement") -> str:
+def _text(args: argparse.Namespace, view: "FleetView", arrangement: "ViewOptions") -> str:
     shown = arrangement.apply(view)
     if args.json or args.csv:
         from fleet_smi.wire import listing
@@ -107,16 +107,16 @@ def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
 
     if args.format or args.style:
         return _as_others_do(args, shown)
-    paint = Paint(on=output.takes_colour(args))
-    banner = output.past_banner(args, shown, paint)
+    paint = Paint(enabled=output.use_colour(args))
+    banner = output.history_banner(args, shown, paint)
     if args.overview:
         from fleet_smi.terminal.view import overview
 
-        return banner + overview.render(shown, output.columns(), paint)
+        return banner + overview.render(shown, output.output_columns(), paint)
     from fleet_smi.terminal.view import status
 
     return banner + status.render(
-        shown, output.columns(), paint, processes=args.processes, why=args.why
+        shown, output.output_columns(), paint, processes=args.processes, show_reasons=args.why
     )
 
 
@@ -126,10 +126,10 @@ def _as_others_do(args: argparse.Namespace, shown: "FleetView") -> str:
 
         return cluster_smi_table.render_2018(shown)
     from fleet_smi.terminal.view import gpustat
-    from fleet_smi.wire.dialects.gpustat import Options
+    from fleet_smi.wire.dialects.gpustat import GpustatOptions
 
     return gpustat.render(
-        shown, Options(command=True, user=True, pid=True, colour=output.takes_colour(args))
+        shown, GpustatOptions(command=True, user=True, pid=True, colour=output.use_colour(args))
     )
 
 

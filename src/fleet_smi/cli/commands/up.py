@@ -20,7 +20,7 @@ _JOIN_SECONDS = 7 * 86400.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the hub."""
-    serving.add_arguments(parser)
+    serving.add_hub_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,13 +28,13 @@ def run(args: argparse.Namespace) -> int:
     from fleet_smi.server.hub_server import HubServer
 
     args.include_self = True
-    settings = serving.settings_of(args)
-    serving.begin_logging()
+    settings = serving.load_settings(args)
+    serving.configure_logging()
     _make_first_token(settings)
-    sources = serving.sources_of(settings)
+    sources = serving.build_sources(settings)
     with HubServer(settings.hub, sources, settings.thresholds) as server:
         _greet(server, settings)
-        serving.live(server)
+        serving.serve_until_signal(server)
     return 0
 
 
@@ -43,21 +43,21 @@ def _make_first_token(settings: "Settings") -> None:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from fleet_smi.hub.credentials import Credentials
+    from fleet_smi.hub.credentials import CredentialCache
     from fleet_smi.hub.database import open_database
     from fleet_smi.server.addresses import is_loopback
-    from fleet_smi.server.running import bound
+    from fleet_smi.server.running import bind_socket
 
     if is_loopback(settings.hub.listen.host) or settings.hub.insecure_open:
         return
     with ExitStack() as stack:
         # What is shown once must not be shown for nothing.
-        bound(*settings.hub.listen).close()
+        bind_socket(*settings.hub.listen).close()
         engine = open_database(Path(settings.hub.state))
         stack.callback(engine.dispose)
-        credentials = Credentials(engine)
+        credentials = CredentialCache(engine)
         stack.callback(credentials.close)
-        if not credentials.has_viewers and not settings.hub.trusted_proxies:
+        if not credentials.has_viewer_credentials and not settings.hub.trusted_proxies:
             issued = credentials.tokens.add("viewer", "made by `fleet-smi up`")
             print(f"a token to look with, shown this once: {issued.secret}")
 
@@ -71,7 +71,7 @@ def _greet(server: "HubServer", settings: "Settings") -> None:
         print("other machines cannot reach it: `fleet-smi up --listen :7070` lets them")
     else:
         join = server.credentials.tokens.add(
-            "join", "made by `fleet-smi up`", for_seconds=_JOIN_SECONDS
+            "join", "made by `fleet-smi up`", lifetime_seconds=_JOIN_SECONDS
         )
         line = join_command(server.url, join.secret, server.fingerprint)
         print(f"to add another machine, run there (good for 7 days):\n  {line}")

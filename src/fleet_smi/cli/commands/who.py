@@ -19,26 +19,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("user", nargs="?", help="only this person, with every process")
     parser.add_argument("--json", action="store_true", help="as JSON")
     fleets.add_at_argument(parser)
-    fleets.add_arguments(parser)
+    fleets.add_fleet_arguments(parser)
     output.add_colour_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show who holds what."""
-    view = fleets.chosen(args).look()
+    view = fleets.select_fleet(args).view()
     if args.json:
-        from fleet_smi.model.people import people
+        from fleet_smi.model.people import people_in_view
         from fleet_smi.wire.listing import people_json
 
-        persons = [person for person in people(view) if args.user in (None, person.user)]
+        persons = [person for person in people_in_view(view) if args.user in (None, person.user)]
         sys.stdout.write(people_json(persons, pretty=True).decode() + "\n")
         return 0
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import who
 
-    paint = Paint(on=output.takes_colour(args))
-    banner = output.past_banner(args, view, paint)
+    paint = Paint(enabled=output.use_colour(args))
+    banner = output.history_banner(args, view, paint)
     past = args.at is not None
-    text = who.render(view, output.columns(), paint, user=args.user, past=past)
+    text = who.render(view, output.output_columns(), paint, user=args.user, historical=past)
     sys.stdout.write(banner + text)
     return 0

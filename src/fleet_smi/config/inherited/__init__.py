@@ -7,10 +7,10 @@ All of them are read as data: nothing is executed, nothing is looked up.
 from importlib import import_module
 from typing import Any
 
-from fleet_smi.config.inherited.taking import Taking
+from fleet_smi.config.inherited.taking import SettingsImporter
 from fleet_smi.errors import UsageError
 
-FORMATS: tuple[str, ...] = (
+IMPORT_FORMATS: tuple[str, ...] = (
     "web_gpu_monitor",
     "cluster_smi_env",
     "cluster_smi_yml",
@@ -22,7 +22,7 @@ FORMATS: tuple[str, ...] = (
 """In the order in which they are tried: a list of hosts says least about itself."""
 
 
-def take_over(name: str, text: str, into: Taking) -> None:
+def import_settings(name: str, text: str, importer: SettingsImporter) -> None:
     """Read one file into `into`; raise `UsageError` where it is of no kind that is known."""
     reader = _reader(name, text)
     if reader is None:
@@ -30,10 +30,10 @@ def take_over(name: str, text: str, into: Taking) -> None:
             f"{name} is no settings file that is known: give a hosts.txt, a config.ini of "
             "web-gpu-monitor, the AGENTS file of nvgpu, cluster-smi.env or .yml, or a crontab"
         )
-    into.begin(name, reader.SYSTEM)
-    reader.read(text, into)
+    importer.start_file(name, reader.SYSTEM)
+    reader.read(text, importer)
 
 
 def _reader(name: str, text: str) -> Any:
-    modules = (import_module(f"fleet_smi.config.inherited.{each}") for each in FORMATS)
+    modules = (import_module(f"fleet_smi.config.inherited.{each}") for each in IMPORT_FORMATS)
     return next((each for each in modules if each.looks_like(name, text)), None)

@@ -2,17 +2,17 @@
 
 import re
 
-from fleet_smi.config.inherited.router import take_router
-from fleet_smi.config.inherited.taking import Taking
+from fleet_smi.config.inherited.router import import_router
+from fleet_smi.config.inherited.taking import SettingsImporter
 
-SYSTEM = "cluster-smi of 2019"
+SYSTEM_NAME = "cluster-smi of 2019"
 _KEYS = ("tick", "timeout", "router_ip", "ports.nodes", "ports.clients")
 _LINE = re.compile(r"""(\s*)([\w-]+)\s*:(?:\s+(["']?)(.*?)\3)?\s*""")
 _PAIR = re.compile(r"""\s*["']?(\w+)["']?\s*:\s*["']?([\w.-]+)["']?\s*""")
 _SILENCE = "here a node is silent after verdict.silent_after missed reports"
 
 
-def looks_like(name: str, text: str) -> bool:
+def matches(name: str, text: str) -> bool:
     """Whether it names a router, or ports under a YAML's name."""
     wanted = (
         r"^(router_ip|ports|tick)\s*:" if name.endswith((".yml", ".yaml")) else r"^router_ip\s*:"
@@ -20,24 +20,24 @@ def looks_like(name: str, text: str) -> bool:
     return re.search(wanted, text, re.MULTILINE) is not None
 
 
-def read(text: str, into: Taking) -> None:
+def import_file(text: str, importer: SettingsImporter) -> None:
     """The router becomes one to ask."""
-    found = _pairs(text, into)
+    found = _pairs(text, importer)
     for key in found.keys() - set(_KEYS):
-        into.leave(key, "cluster-smi has no such setting")
+        importer.skip(key, "cluster-smi has no such setting")
     tick = found.get("tick")
-    take_router(
-        into,
+    import_router(
+        importer,
         address=found.get("router_ip"),
-        nodes=found.get("ports.nodes"),
-        clients=found.get("ports.clients"),
-        tick=None if tick is None else f"{tick}s",
+        nodes_port=found.get("ports.nodes"),
+        clients_port=found.get("ports.clients"),
+        interval=None if tick is None else f"{tick}s",
     )
     if "timeout" in found:
-        into.leave(f"timeout {found['timeout']}", _SILENCE)
+        importer.skip(f"timeout {found['timeout']}", _SILENCE)
 
 
-def _pairs(text: str, into: Taking) -> dict[str, str]:
+def _pairs(text: str, into: SettingsImporter) -> dict[str, str]:
     """Keys and values, those below another key with its name before theirs."""
     found: dict[str, str] = {}
     above = ""
@@ -46,7 +46,7 @@ def _pairs(text: str, into: Taking) -> dict[str, str]:
         match = _LINE.fullmatch(written)
         if match is None:
             if written.strip() not in ("", "---"):
-                into.leave(f"line {number}", f"only {', '.join(_KEYS)} can be read")
+                into.skip(f"line {number}", f"only {', '.join(_KEYS)} can be read")
             continue
         indent, key, value = match[1], match[2], match[4] or ""
         above = above if indent else ""

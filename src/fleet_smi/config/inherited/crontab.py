@@ -3,9 +3,9 @@
 import re
 
 from fleet_smi.config.inherited import gpustat_web
-from fleet_smi.config.inherited.taking import Taking
+from fleet_smi.config.inherited.taking import SettingsImporter
 
-SYSTEM = "crontab"
+SYSTEM_NAME = "crontab"
 _TIMES = r"(?:[\d*][\d*/,-]*\s+){3}(?:[\w*][\w*/,-]*\s+){2}|@\w+\s+"
 _LINE = re.compile(rf"\s*({_TIMES})(.+)")
 _DROP = re.compile(
@@ -19,49 +19,49 @@ _NO_INTERVAL = "only every so many minutes is an interval: set agent.interval"
 _ELSEWHERE = "gpustat does not write into a file that is named after its host"
 
 
-def looks_like(name: str, text: str) -> bool:
+def matches(name: str, text: str) -> bool:
     """Whether a line of it starts one of these programs at times."""
     found = (_LINE.fullmatch(line) for line in text.splitlines())
     return any(line and _is_ours(line[2]) for line in found)
 
 
 def _is_ours(command: str) -> bool:
-    calls = gpustat_web.call_in(command) is not None
+    calls = gpustat_web.find_arguments(command) is not None
     return calls or any(job.search(command) for job in (_DROP, _PAGE))
 
 
-def read(text: str, into: Taking) -> None:
+def import_file(text: str, importer: SettingsImporter) -> None:
     """A folder of gpustat's files becomes one to read, and one to drop into."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _LINE.fullmatch(line)
         if match is None:
-            into.leave(f"line {number}", "it is no job of cron")
+            importer.skip(f"line {number}", "it is no job of cron")
         else:
-            _read_job(f"line {number}", match[1], match[2], into)
+            _read_job(f"line {number}", match[1], match[2], importer)
 
 
-def _read_job(where: str, times: str, command: str, into: Taking) -> None:
+def _read_job(where: str, times: str, command: str, into: SettingsImporter) -> None:
     """Take one job over, or tell why not."""
     if drop := _DROP.search(command):
         _take_drop(where, times, drop[1], into)
-    elif (words := gpustat_web.call_in(command)) is not None:
-        gpustat_web.read_call(f"{where}, ", words, into)
+    elif (words := gpustat_web.find_arguments(command)) is not None:
+        gpustat_web.import_command_line(f"{where}, ", words, into)
     elif _PAGE.search(command):
         if joined := _JOIN.search(command):
-            into.take_all(f"{where}, the files", "hub.files", [joined[1]])
-        into.leave(f"{where}, the page", _STANDS_IN)
+            into.extend_list(f"{where}, the files", "hub.files", [joined[1]])
+        into.skip(f"{where}, the page", _STANDS_IN)
     else:
         is_close = re.search(r"\bgpustat\b", command)
-        into.leave(where, _ELSEWHERE if is_close else "it has nothing to do with GPUs")
+        into.skip(where, _ELSEWHERE if is_close else "it has nothing to do with GPUs")
 
 
-def _take_drop(where: str, times: str, folder: str, into: Taking) -> None:
-    into.take_all(f"{where}, the folder", "hub.files", [folder])
-    into.take(f"{where}, the folder", "agent.drop", folder)
-    into.take(f"{where}, the format", "agent.drop_format", "gpustat")
+def _take_drop(where: str, times: str, folder: str, into: SettingsImporter) -> None:
+    into.extend_list(f"{where}, the folder", "hub.files", [folder])
+    into.set_value(f"{where}, the folder", "agent.drop", folder)
+    into.set_value(f"{where}, the format", "agent.drop_format", "gpustat")
     if every := _EVERY_FEW_MINUTES.fullmatch(times):
-        into.take(f"{where}, the times", "agent.interval", f"{every[1] or 1}min")
+        into.set_value(f"{where}, the times", "agent.interval", f"{every[1] or 1}min")
     else:
-        into.leave(f"{where}, the times", _NO_INTERVAL)
+        into.skip(f"{where}, the times", _NO_INTERVAL)

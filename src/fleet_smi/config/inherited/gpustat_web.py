@@ -4,12 +4,12 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from fleet_smi.config.inherited.hosts import to_log_in
-from fleet_smi.config.inherited.taking import Taking
-from fleet_smi.config.kinds import shown
+from fleet_smi.config.inherited.hosts import to_ssh_target
+from fleet_smi.config.inherited.taking import SettingsImporter
+from fleet_smi.config.kinds import format_for_error
 from fleet_smi.errors import UsageError
 
-SYSTEM = "gpustat-web"
+SYSTEM_NAME = "gpustat-web"
 _CALL = re.compile(r"(?:^|[\s/=])gpustat-web(?=\s|$)(.*)")
 _SETTINGS = {"--ssl-certfile": "hub.tls_cert", "--ssl-keyfile": "hub.tls_key"}
 _VALUED = ("--port", "--ssh-port", "--interval", "--exec", *_SETTINGS)
@@ -21,48 +21,48 @@ _REASONS = {
     "--verbose": "the hub logs what matters by itself",
 }
 
-Option = tuple[str, str]
+CommandLineOption = tuple[str, str]
 
 
-def looks_like(name: str, text: str) -> bool:
+def matches(name: str, text: str) -> bool:
     """Whether it is called there, and not in a comment."""
-    return any(call_in(line) is not None for line in text.splitlines())
+    return any(find_arguments(line) is not None for line in text.splitlines())
 
 
-def call_in(line: str) -> str | None:
+def find_arguments(line: str) -> str | None:
     """What gpustat-web is called with there, if it is."""
     call = _CALL.search(line.partition("#")[0])
     return None if call is None else call[1]
 
 
-def read(text: str, into: Taking) -> None:
+def import_file(text: str, importer: SettingsImporter) -> None:
     """The hosts become ones to log in at."""
     for number, line in enumerate(text.splitlines(), 1):
-        words = call_in(line)
+        words = find_arguments(line)
         if words is not None:
-            read_call("", words, into)
+            import_command_line("", words, importer)
         elif line.partition("#")[0].strip():
-            into.leave(f"line {number}", "it does not call gpustat-web")
+            importer.skip(f"line {number}", "it does not call gpustat-web")
 
 
-def read_call(where: str, words: str, into: Taking) -> None:
+def import_command_line(location: str, arguments: str, importer: SettingsImporter) -> None:
     """Take over what one call says; `where` stands before each remark on it."""
-    options, hosts = _sorted_out(words)
+    options, hosts = _sorted_out(arguments)
     given = dict(options)
-    logins = _logins(hosts, given.get("--ssh-port"), f"{where}hosts", into)
-    into.take_all(f"{where}hosts", "hub.ssh", logins)
+    logins = _logins(hosts, given.get("--ssh-port"), f"{location}hosts", importer)
+    importer.extend_list(f"{location}hosts", "hub.ssh", logins)
     whole = all(name in given for name in _SETTINGS)
     for name, value in options:
         if name in _SETTINGS and whole:
-            into.take(f"{where}{name}", _SETTINGS[name], value)
+            importer.set_value(f"{location}{name}", _SETTINGS[name], value)
         elif name == "--interval":
-            into.take(f"{where}{name}", "hub.ssh_interval", f"{value}s")
+            importer.set_value(f"{location}{name}", "hub.ssh_interval", f"{value}s")
         elif name != "--ssh-port":
-            into.leave(f"{where}{name}", _REASONS.get(name, "gpustat-web has no such flag"))
+            importer.skip(f"{location}{name}", _REASONS.get(name, "gpustat-web has no such flag"))
 
 
-def _sorted_out(words: str) -> tuple[list[Option], list[str]]:
-    options: list[Option] = []
+def _sorted_out(words: str) -> tuple[list[CommandLineOption], list[str]]:
+    options: list[CommandLineOption] = []
     hosts: list[str] = []
     try:
         rest = iter(shlex.split(words))
@@ -76,16 +76,16 @@ def _sorted_out(words: str) -> tuple[list[Option], list[str]]:
     return options, hosts
 
 
-def _option(word: str, rest: Iterator[str]) -> Option:
+def _option(word: str, rest: Iterator[str]) -> CommandLineOption:
     name, equals, value = word.partition("=")
     return name, value if equals or name not in _VALUED else next(rest, "")
 
 
-def _logins(hosts: list[str], port: str | None, what: str, into: Taking) -> list[str]:
+def _logins(hosts: list[str], port: str | None, what: str, into: SettingsImporter) -> list[str]:
     logins = []
     for host in hosts:
         try:
-            logins.append(to_log_in(host, port=port))
+            logins.append(to_ssh_target(host, port=port))
         except ValueError as error:
-            into.leave(what, f"{shown(host)} {error}")
+            into.skip(what, f"{format_for_error(host)} {error}")
     return logins

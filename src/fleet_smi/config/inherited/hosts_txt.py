@@ -2,11 +2,11 @@
 
 import re
 
-from fleet_smi.config.inherited.hosts import ADDRESSES, to_ask, to_log_in
-from fleet_smi.config.inherited.taking import Taking
-from fleet_smi.config.kinds import shown
+from fleet_smi.config.inherited.hosts import SETTING_BY_HOST_TYPE, to_http_target, to_ssh_target
+from fleet_smi.config.inherited.taking import SettingsImporter
+from fleet_smi.config.kinds import format_for_error
 
-SYSTEM = "a list of hosts"
+SYSTEM_NAME = "a list of hosts"
 _HOST = re.compile(r"(?:[\w.+-]+@)?[\w.:\[\]-]+(?:\s*#.*)?")
 _ITS_PLACE = (
     "it stands in node_info.py (PASSWD), the same for all: write it into a file that only the hub "
@@ -14,7 +14,7 @@ _ITS_PLACE = (
 )
 
 
-def looks_like(name: str, text: str) -> bool:
+def matches(name: str, text: str) -> bool:
     """Whether every line that says something is a host; by its name alone, whatever is in it."""
     lines = [line.strip() for line in text.splitlines()]
     said = [line for line in lines if line and not line.startswith("#")]
@@ -22,25 +22,25 @@ def looks_like(name: str, text: str) -> bool:
     return named or (bool(said) and all(_HOST.fullmatch(line) for line in said))
 
 
-def read(text: str, into: Taking) -> None:
+def import_file(text: str, importer: SettingsImporter) -> None:
     """Each host becomes one to ask, in the way that the user says."""
     hosts = []
     for number, line in enumerate(text.splitlines(), 1):
         written, comment, _ = line.partition("#")
         if written.strip():
-            hosts += _host(written.strip(), f"line {number}", into)
+            hosts += _host(written.strip(), f"line {number}", importer)
         elif not comment:
-            into.leave(f"line {number}", "it is blank, and no host")
-    into.take_all("hosts", ADDRESSES[into.hosts_as], hosts)
-    if into.hosts_as == "node_info":
-        into.leave("the password", _ITS_PLACE)
+            importer.skip(f"line {number}", "it is blank, and no host")
+    importer.extend_list("hosts", SETTING_BY_HOST_TYPE[importer.host_type], hosts)
+    if importer.host_type == "node_info":
+        importer.skip("the password", _ITS_PLACE)
 
 
-def _host(written: str, where: str, into: Taking) -> list[str]:
-    if into.hosts_as != "ssh":
-        return [to_ask(written)]
+def _host(written: str, where: str, into: SettingsImporter) -> list[str]:
+    if into.host_type != "ssh":
+        return [to_http_target(written)]
     try:
-        return [to_log_in(written)]
+        return [to_ssh_target(written)]
     except ValueError as error:
-        into.leave(where, f"{shown(written)} {error}")
+        into.skip(where, f"{format_for_error(written)} {error}")
         return []

@@ -5,34 +5,34 @@ import re
 import warnings
 from typing import Any
 
-from fleet_smi.config.inherited.taking import Taking
+from fleet_smi.config.inherited.taking import SettingsImporter
 from fleet_smi.errors import UsageError
 
-SYSTEM = "nvgpu"
+SYSTEM_NAME = "nvgpu"
 _SELF = "self"
 _NOT_RUN = "it is code, and is not run here"
 
 
-def looks_like(name: str, text: str) -> bool:
+def matches(name: str, text: str) -> bool:
     """Whether it sets AGENTS."""
     return re.search(r"^AGENTS\s*(?::[^=\n]+)?=", text, re.MULTILINE) is not None
 
 
-def read(text: str, into: Taking) -> None:
+def import_file(text: str, importer: SettingsImporter) -> None:
     """Each agent becomes one to ask, and 'self' the hub's own machine."""
     agents: Any = ()
     for statement in _parsed(text).body:
         value = _agents(statement)
         if value is not None:
-            agents = _literal(value, into)
+            agents = _literal(value, importer)
         elif not _is_remark(statement):
-            into.leave(f"line {statement.lineno}", _NOT_RUN)
+            importer.skip(f"line {statement.lineno}", _NOT_RUN)
     names = [agent for agent in agents if isinstance(agent, str)]
     if len(names) < len(agents):
-        into.leave("AGENTS", f"{len(agents) - len(names)} of them are no text")
+        importer.skip("AGENTS", f"{len(agents) - len(names)} of them are no text")
     if _SELF in names:
-        into.take("'self'", "hub.include_self", True)  # noqa: FBT003
-    into.take_all("AGENTS", "hub.nvgpu", [name for name in names if name != _SELF])
+        importer.set_value("'self'", "hub.include_self", True)  # noqa: FBT003
+    importer.extend_list("AGENTS", "hub.nvgpu", [name for name in names if name != _SELF])
 
 
 def _parsed(text: str) -> ast.Module:
@@ -60,15 +60,15 @@ def _is_remark(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def _literal(value: ast.expr, into: Taking) -> Any:
+def _literal(value: ast.expr, into: SettingsImporter) -> Any:
     try:
         agents = ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        into.leave("AGENTS", "it is computed, and nothing is run here: write the list out")
+        into.skip("AGENTS", "it is computed, and nothing is run here: write the list out")
         return ()
     if isinstance(agents, list | tuple):
         if not agents:
-            into.take_as_nothing("AGENTS", "there is none: this master asks nobody")
+            into.note_no_change("AGENTS", "there is none: this master asks nobody")
         return agents
-    into.leave("AGENTS", "it is no list")
+    into.skip("AGENTS", "it is no list")
     return ()

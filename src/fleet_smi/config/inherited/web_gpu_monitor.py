@@ -3,12 +3,12 @@
 import configparser
 import re
 
-from fleet_smi.config.inherited.hosts import to_log_in
-from fleet_smi.config.inherited.taking import Taking
-from fleet_smi.config.kinds import shown
+from fleet_smi.config.inherited.hosts import to_ssh_target
+from fleet_smi.config.inherited.taking import SettingsImporter
+from fleet_smi.config.kinds import format_for_error
 from fleet_smi.errors import UsageError
 
-SYSTEM = "web-gpu-monitor"
+SYSTEM_NAME = "web-gpu-monitor"
 _KNOWN = ("user", "hosts", "key_filename")
 _HOST_KEYS = (
     "web-gpu-monitor takes any; here each must be in known_hosts of the user who runs the hub: "
@@ -16,26 +16,28 @@ _HOST_KEYS = (
 )
 
 
-def looks_like(name: str, text: str) -> bool:
+def matches(name: str, text: str) -> bool:
     """Whether it has the one section of these files."""
     return re.search(r"^\s*\[common\]", text, re.MULTILINE) is not None
 
 
-def read(text: str, into: Taking) -> None:
+def import_file(text: str, importer: SettingsImporter) -> None:
     """The hosts become ones to log in at, as that user, with that key."""
-    common = _common(text, into)
+    common = _common(text, importer)
     user = common.get("user", "").strip() or None
     hosts = [word.strip() for word in common.get("hosts", "").split(",")]
-    into.take_all("user, hosts", "hub.ssh", _logins([each for each in hosts if each], user, into))
+    importer.extend_list(
+        "user, hosts", "hub.ssh", _logins([each for each in hosts if each], user, importer)
+    )
     if key := common.get("key_filename", "").strip():
-        into.take("key_filename", "hub.ssh_key", key)
+        importer.set_value("key_filename", "hub.ssh_key", key)
     for name in common:
         if name not in _KNOWN:
-            into.leave(name, "web-gpu-monitor has no such setting")
-    into.leave("host keys", _HOST_KEYS)
+            importer.skip(name, "web-gpu-monitor has no such setting")
+    importer.skip("host keys", _HOST_KEYS)
 
 
-def _common(text: str, into: Taking) -> dict[str, str]:
+def _common(text: str, into: SettingsImporter) -> dict[str, str]:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(text)
@@ -45,15 +47,15 @@ def _common(text: str, into: Taking) -> dict[str, str]:
         raise UsageError(f"the config.ini of web-gpu-monitor cannot be read: {words}") from None
     for section in parser.sections():
         if section != "common":
-            into.leave(f"[{section}]", "web-gpu-monitor has no such section")
+            into.skip(f"[{section}]", "web-gpu-monitor has no such section")
     return common
 
 
-def _logins(hosts: list[str], user: str | None, into: Taking) -> list[str]:
+def _logins(hosts: list[str], user: str | None, into: SettingsImporter) -> list[str]:
     logins = []
     for host in hosts:
         try:
-            logins.append(to_log_in(host, user))
+            logins.append(to_ssh_target(host, user))
         except ValueError as error:
-            into.leave("hosts", f"{shown(host)} {error}")
+            into.skip("hosts", f"{format_for_error(host)} {error}")
     return logins

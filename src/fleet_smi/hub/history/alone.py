@@ -8,7 +8,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.state import give_to_owner
+from fleet_smi.hub.state import chown_to_folder_owner
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _FLEET_SMI = 0x666C6565  # what else has locks in the same database has other numbers
@@ -21,7 +21,7 @@ _NOTICE_DEATH = (
 )
 
 
-class Occupied(StateError):
+class DatabaseLocked(StateError):
     """Another hub writes there."""
 
 
@@ -30,7 +30,7 @@ def lock_file(path: Path) -> int:
     lock = path.with_name(f"{path.name}.lock")
     try:
         descriptor = os.open(lock, _OPEN, 0o600)
-        give_to_owner(lock)
+        chown_to_folder_owner(lock)
     except OSError as error:
         raise StateError(f"{lock} cannot be used: {error.strerror}") from None
     try:
@@ -41,7 +41,7 @@ def lock_file(path: Path) -> int:
     return descriptor
 
 
-def connect_alone(engine: Engine, name: str) -> None:
+def require_advisory_lock(engine: Engine, name: str) -> None:
     """Let each connection to the server be the only one of its kind, or raise `Occupied`."""
 
     @event.listens_for(engine, "connect")
@@ -57,5 +57,5 @@ def connect_alone(engine: Engine, name: str) -> None:
             raise _refusal(name)
 
 
-def _refusal(name: str) -> Occupied:
-    return Occupied(f"another hub writes to {name}: give this one a history of its own")
+def _refusal(name: str) -> DatabaseLocked:
+    return DatabaseLocked(f"another hub writes to {name}: give this one a history of its own")

@@ -2,22 +2,22 @@
 
 from pathlib import Path
 
-from fleet_smi.hub.fleet import Fleet
-from fleet_smi.hub.history.answers import Answers
-from fleet_smi.hub.history.history import History
-from fleet_smi.hub.history.retention import Keep
+from fleet_smi.hub.fleet import FleetState
+from fleet_smi.hub.history.answers import HistoryService
+from fleet_smi.hub.history.history import HistoryRecorder
+from fleet_smi.hub.history.retention import RetentionPolicy
 from fleet_smi.hub.history.store import open_history
-from fleet_smi.hub.history.writer import Writer
+from fleet_smi.hub.history.writer import HistoryWriter
 
 
 class Archive:
     """Open from the beginning; `history` must have been closed before this is."""
 
-    def __init__(self, where: str | Path, keep: Keep, fleet: Fleet) -> None:
-        self._store = open_history(where)
-        self._writer = Writer(self._store, keep)
-        self.history = History(fleet, self._writer)
-        self.answers = Answers(self.history, self._store, self._writer, keep)
+    def __init__(self, location: str | Path, retention: RetentionPolicy, fleet: FleetState) -> None:
+        self._store = open_history(location)
+        self._writer = HistoryWriter(self._store, retention)
+        self.recorder = HistoryRecorder(fleet, self._writer)
+        self.queries = HistoryService(self.recorder, self._store, self._writer, retention)
 
     def close(self) -> None:
         """Write down what is left, and let go of the database."""

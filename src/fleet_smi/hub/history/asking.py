@@ -12,13 +12,13 @@ import msgspec
 from sqlalchemy import Connection, Row, func, select, tuple_
 
 from fleet_smi.hub.history import figures, ribbons, sampling, schema, totals
-from fleet_smi.hub.history.packed import unpacked_holders
-from fleet_smi.hub.history.rows import NodeRow, Place, Presence, SeriesRow
-from fleet_smi.hub.history.samples import Moments, Sampled
+from fleet_smi.hub.history.packed import decode_holders
+from fleet_smi.hub.history.rows import GpuKey, NodeRow, Presence, SeriesRow
+from fleet_smi.hub.history.samples import GpuStripSamples, SampleTimes
 from fleet_smi.hub.history.schema import gpus, nodes, occupancies, people, presence
-from fleet_smi.hub.history.standing import last_periods, period_of, periods_between
-from fleet_smi.hub.history.store import Store
-from fleet_smi.hub.history.totals import By
+from fleet_smi.hub.history.standing import period_from_row, select_last_periods, select_periods
+from fleet_smi.hub.history.store import HistoryStore
+from fleet_smi.hub.history.totals import GroupBy
 from fleet_smi.model.history import (
     Gap,
     GpuOccupancies,
@@ -31,7 +31,7 @@ from fleet_smi.model.history import (
     Sums,
     Usages,
 )
-from fleet_smi.model.strip import Stood
+from fleet_smi.model.strip import StripInterval
 
 _NODE = (nodes.c.node_id, nodes.c.name, nodes.c.labels)
 _PRESENCE = select(nodes.c.node_id, presence.c.start, presence.c.end, presence.c.certain)
@@ -40,15 +40,15 @@ AnyRow = Row[*tuple[Any, ...]]
 _labels = msgspec.json.Decoder(dict[str, str]).decode
 
 
-class Asking:
+class HistoryQueries:
     """Questions about stretches from `start` to `end`, by the hub's clock."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: HistoryStore) -> None:
         self._store = store
 
     def nodes(self) -> list[NodeRow]:
         """Every node that was ever written down."""
-        with self._store.reading() as connection:
+        with self._store.read_transaction() as connection:
             rows = connection.execute(select(*_NODE)).all()
         return [
             NodeRow(node_id=node_id, name=name, labels=_labels(labels))
@@ -57,32 +57,34 @@ class Asking:
 
     def gpus(self, node_ids: Collection[str] | None = None) -> list[GpuOfNode]:
         """Every GPU and instance that was ever written down, of these nodes."""
-        with self._store.reading() as connection:
+        with self._store.read_transaction() as connection:
             return list(_gpus(connection, node_ids).values())
 
     def periods(
-        self, places: Collection[Place] | None, start: float, end: float
+        self, gpu_keys: Collection[GpuKey] | None, start: float, end: float
     ) -> list[GpuPeriods]:
         """How these GPUs stood, or all; one that nobody heard of in that time is left out."""
-        node_ids = None if places is None else {node_id for node_id, _ in places}
-        with self._store.reading() as connection:
+        node_ids = None if gpu_keys is None else {node_id for node_id, _ in gpu_keys}
+        with self._store.read_transaction() as connection:
             known = _gpus(connection, node_ids)
-            rows = connection.execute(periods_between(start, end, node_ids)).all()
+            rows = connection.execute(select_periods(start, end, node_ids)).all()
         return [
-            GpuPeriods(gpu=known[key], periods=tuple(map(period_of, of_gpu)))
+            GpuPeriods(gpu=known[key], periods=tuple(map(period_from_row, of_gpu)))
             for key, of_gpu in groupby(rows, _gpu_key)
             if key is not None
-            and (places is None or (known[key].node_id, known[key].uuid) in places)
+            and (gpu_keys is None or (known[key].node_id, known[key].uuid) in gpu_keys)
         ]
 
-    def looks(
-        self, places: Collection[Place], start: float, end: float
-    ) -> list[tuple[GpuOfNode, list[Stood]]]:
+    def strip_intervals(
+        self, gpu_keys: Collection[GpuKey], start: float, end: float
+    ) -> list[tuple[GpuOfNode, list[StripInterval]]]:
         """The same of these GPUs, as far as a heat strip shows it."""
-        asked_of = _few(places)
-        with self._store.reading() as connection:
+        asked_of = _few(gpu_keys)
+        with self._store.read_transaction() as connection:
             known = _gpus(connection, asked_of)
-            rows = connection.execute(periods_between(start, end, asked_of, schema.LOOKS)).all()
+            rows = connection.execute(
+                select_periods(start, end, asked_of, schema.LOOK_COLUMNS)
+            ).all()
         return [
             (
                 known[key],
@@ -92,25 +94,25 @@ class Asking:
                 ],
             )
             for key, of_gpu in groupby(rows, _gpu_key)
-            if key is not None and (known[key].node_id, known[key].uuid) in places
+            if key is not None and (known[key].node_id, known[key].uuid) in gpu_keys
         ]
 
-    def samples(self, places: Collection[Place], moments: Moments) -> Sampled:
+    def strip_samples(self, gpu_keys: Collection[GpuKey], times: SampleTimes) -> GpuStripSamples:
         """How these GPUs looked at some moments; one that nobody heard of then is left out."""
-        asked_of = _few(places)
-        with self._store.reading() as connection:
+        asked_of = _few(gpu_keys)
+        with self._store.read_transaction() as connection:
             known = _gpus(connection, asked_of)
-            found = sampling.read_samples(connection, moments, None if asked_of is None else known)
-            looks = sampling.looks_by_number(connection)
+            found = sampling.read_samples(connection, times, None if asked_of is None else known)
+            looks = sampling.read_looks(connection)
         each = {(known[key].node_id, known[key].uuid): some for key, some in found.items()}
-        return Sampled({place: each[place] for place in places if place in each}, looks)
+        return GpuStripSamples({place: each[place] for place in gpu_keys if place in each}, looks)
 
     def periods_at(self, at: float) -> list[tuple[GpuOfNode, Period]]:
         """The last period of each GPU that had begun by then; it may have ended before."""
-        with self._store.reading() as connection:
+        with self._store.read_transaction() as connection:
             known = _gpus(connection)
-            rows = connection.execute(last_periods(at)).all()
-        return [(known[row.gpu], period_of(row)) for row in rows if row.gpu is not None]
+            rows = connection.execute(select_last_periods(at)).all()
+        return [(known[row.gpu], period_from_row(row)) for row in rows if row.gpu is not None]
 
     def occupancies(
         self, start: float, end: float, user: str | None = None, node_id: str | None = None
@@ -124,7 +126,7 @@ class Asking:
             # Found in an index alone, then looked up: most that end later also begin later.
             keys = occupancies.primary_key
             asked = select(occupancies).where(tuple_(*keys).in_(select(*keys).where(within)))
-        with self._store.reading() as connection:
+        with self._store.read_transaction() as connection:
             known = _gpus(connection, None if node_id is None else {node_id})
             if node_id is not None:
                 asked = asked.where(occupancies.c.gpu.in_(known))
@@ -138,7 +140,7 @@ class Asking:
         """When each node was heard, the oldest first."""
         asked = _PRESENCE.where(presence.c.node == nodes.c.key)
         between = asked.where(presence.c.end > start, presence.c.start < end)
-        with self._store.reading() as connection:
+        with self._store.read_transaction() as connection:
             return list(map(_presence, connection.execute(between.order_by(presence.c.start))))
 
     def presence_at(self, at: float) -> list[Presence]:
@@ -149,48 +151,50 @@ class Asking:
         )
         of_node = (presence.c.node == nodes.c.key) & (presence.c.start == last.scalar_subquery())
         asked = _PRESENCE.select_from(nodes.join(presence, of_node))
-        with self._store.reading() as connection:
+        with self._store.read_transaction() as connection:
             return list(map(_presence, connection.execute(asked)))
 
     def gaps(self, start: float, end: float) -> list[Gap]:
         """Where something could not be written down, the oldest first."""
-        with self._store.reading() as connection:
-            return ribbons.gaps(connection, start, end)
+        with self._store.read_transaction() as connection:
+            return ribbons.read_gaps(connection, start, end)
 
     def series(
         self,
         node_id: str,
         start: float,
         end: float,
-        points: int = 1000,
-        going_on: Sequence[SeriesRow] = (),
+        max_points: int = 1000,
+        live_rows: Sequence[SeriesRow] = (),
     ) -> Series:
         """The figures of a node, as fine as there are and not more than so many points."""
-        with self._store.reading() as connection:
-            grain = figures.grain_for(connection, start, end, points, going_on)
-            ended = figures.rows_between(connection, node_id, start, end, grain)
-            coarsest = figures.stand_ins(connection, node_id, start, end, grain)
-        rows = figures.with_open_rows(ended, going_on, start, end, grain)
-        return figures.as_series(rows, start, end, grain, points, coarsest)
+        with self._store.read_transaction() as connection:
+            grain = figures.choose_grain(connection, start, end, max_points, live_rows)
+            ended = figures.read_rows(connection, node_id, start, end, grain)
+            coarsest = figures.read_fallback_rows(connection, node_id, start, end, grain)
+        rows = figures.merge_live_rows(ended, live_rows, start, end, grain)
+        return figures.to_series(rows, start, end, grain, max_points, coarsest)
 
     def series_at(self, at: float) -> list[SeriesRow]:
         """The finest row of each node that there is of a moment."""
-        with self._store.reading() as connection:
-            return figures.rows_at(connection, at)
+        with self._store.read_transaction() as connection:
+            return figures.read_rows_at(connection, at)
 
-    def usages(self, start: float, end: float, by: By = "user", *, daily: bool = False) -> Usages:
+    def usages(
+        self, start: float, end: float, by: GroupBy = "user", *, daily: bool = False
+    ) -> Usages:
         """What everybody or everything comes to."""
-        with self._store.reading() as connection:
-            return totals.usages(connection, start, end, by, daily=daily)
+        with self._store.read_transaction() as connection:
+            return totals.read_usages(connection, start, end, by, daily=daily)
 
-    def ribbon(self, start: float, end: float, columns: int) -> Ribbon:
+    def ribbon(self, start: float, end: float, max_columns: int) -> Ribbon:
         """The fleet over time, in at most so many parts; those that nobody kept are left out."""
-        with self._store.reading() as connection:
-            return ribbons.ribbon(connection, start, end, columns)
+        with self._store.read_transaction() as connection:
+            return ribbons.read_ribbon(connection, start, end, max_columns)
 
-    def oldest(self) -> float | None:
+    def oldest_time(self) -> float | None:
         """Since when there is anything."""
-        with self._store.reading() as connection:
+        with self._store.read_transaction() as connection:
             found = [
                 connection.scalar(select(func.min(column)))
                 for column in (schema.moments.c.at, presence.c.start)
@@ -217,7 +221,7 @@ def _gpus(connection: Connection, node_ids: Collection[str] | None = None) -> di
     }
 
 
-def _few(places: Collection[Place]) -> set[str] | None:
+def _few(places: Collection[GpuKey]) -> set[str] | None:
     """The nodes to ask for, if they are few: else all are read, in the order in which they lie."""
     node_ids = {node_id for node_id, _ in places}
     return node_ids if len(node_ids) < _MANY_NODES else None
@@ -227,7 +231,7 @@ def _occupancy(row: AnyRow) -> Occupancy:
     (_, start, _, end, certain, _, holder, gpu, measured, busy, idle, energy, *memory) = row
     mean_memory, peak_memory = memory
     return Occupancy(
-        holder=unpacked_holders(holder)[0],
+        holder=decode_holders(holder)[0],
         start=start,
         end=end,
         certain=certain,

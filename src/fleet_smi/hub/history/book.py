@@ -11,15 +11,15 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from fleet_smi.hub.fleet import Change
-from fleet_smi.hub.history.gathering import Gathering, uuids_in
+from fleet_smi.hub.fleet import FleetChange
+from fleet_smi.hub.history.gathering import SampleBuffer, device_uuids
 from fleet_smi.hub.history.grains import GRAINS
-from fleet_smi.hub.history.holders import missing_parts, parts_of
-from fleet_smi.hub.history.ledger import Ledger, Saved
-from fleet_smi.hub.history.rollup import Rollup, Task, roll_up, whole_of
-from fleet_smi.hub.history.rows import Batch, Checkpoint, SeriesRow
-from fleet_smi.hub.history.seen import Seen
-from fleet_smi.hub.history.usage import HOUR_SECONDS, hour_of
+from fleet_smi.hub.history.holders import device_uses, missing_devices
+from fleet_smi.hub.history.ledger import Ledger, LedgerState
+from fleet_smi.hub.history.rollup import Rollup, RollupTask, min_rollup_seconds, roll_up
+from fleet_smi.hub.history.rows import Checkpoint, SeriesRow, WriteBatch
+from fleet_smi.hub.history.seen import ChangeDetector
+from fleet_smi.hub.history.usage import HOUR_SECONDS, hour_start
 from fleet_smi.model.fleet import State
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.thresholds import Thresholds
@@ -38,25 +38,25 @@ _EVERY_32_BITS = 1 << 32
 _NOTHING = msgspec.msgpack.encode(None)
 
 
-class Page(Struct, kw_only=True, array_like=True):
+class NodeRecorderState(Struct, kw_only=True, array_like=True):
     """All of a book that is open, as it is written down, but for rows that are kept anyway."""
 
     version: int
-    last: float
-    reached: float
-    pace: float | None
+    last_report_at: float
+    accounted_until: float
+    interval_seconds: float | None
     silent: bool
     uuids: tuple[str, ...]
-    gathered: bytes
-    ledger: Saved
+    samples: bytes
+    ledger: LedgerState
     unused: msgspec.Raw = msgspec.Raw(_NOTHING)
     runs: dict[str | None, int] = {}
 
 
-_encode, _decoder = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Page)
+_encode, _decoder = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(NodeRecorderState)
 
 
-class Book:
+class NodeRecorder:
     """Of one node.
 
     `last` is when the latest report was taken; up to `_reached` all is counted in the ledger.
@@ -83,143 +83,151 @@ class Book:
         "_settings",
         "_stagger",
         "_until",
-        "last",
+        "last_report_at",
         "ledger",
         "node_id",
         "silent",
         "states",
     )
 
-    def __init__(self, node_id: str, settings: Thresholds, ledger: Ledger | None = None) -> None:
+    def __init__(self, node_id: str, thresholds: Thresholds, ledger: Ledger | None = None) -> None:
         self.node_id = node_id
-        self.last = self._reached = self._sampled = self._until = -inf
+        self.last_report_at = self._reached = self._sampled = self._until = -inf
         self._due = inf
         self._stagger = crc32(node_id.encode()) / _EVERY_32_BITS
         self.silent = True
         self.states: tuple[State, ...] = ()
-        self._settings = settings
-        self._gathering = Gathering()
+        self._settings = thresholds
+        self._gathering = SampleBuffer()
         self.ledger = Ledger(node_id) if ledger is None else ledger
         self._rollup = Rollup(node_id)
-        self._seen = Seen()
+        self._seen = ChangeDetector()
         self._reported: list[str] | None = None
         self._runs: dict[str | None, int] = {}
         self._run_id: str | None = None
         self._sequence = -1
         self._set_pace(None)
 
-    def gathers(self, change: Change, spacing_seconds: float = 0.0) -> bool:
+    def try_buffer(self, change: FleetChange, min_spacing_seconds: float = 0.0) -> bool:
         """Put a report by that is like the one before; else it must be taken as a turn.
 
         Of one that comes so soon after the last sample the figures are left out.
         """
         at, snapshot = change.at, change.snapshot
         if (
-            not self.last < at < self._until
-            or at - self.last > self._limit
-            or change.turns
-            or change.reported is not self._reported
+            not self.last_report_at < at < self._until
+            or at - self.last_report_at > self._limit
+            or change.transitions
+            or change.reported_uuids is not self._reported
             or snapshot.interval_seconds != self._pace
             or snapshot.run_id != self._run_id
-            or (change.stirred and not self._only_memory(change))
+            or (change.occupancy_changed and not self._only_memory(change))
         ):
             return False
-        if at - self._sampled >= spacing_seconds:
+        if at - self._sampled >= min_spacing_seconds:
             self._gathering.add(at, snapshot)
             self._sampled = at
-        self.last, self._sequence = at, snapshot.sequence
+        self.last_report_at, self._sequence = at, snapshot.sequence
         return True
 
-    def turn(self, change: Change, batch: Batch, spacing_seconds: float = 0.0) -> bool:
+    def record(
+        self, change: FleetChange, batch: WriteBatch, min_spacing_seconds: float = 0.0
+    ) -> bool:
         """Take a report that is not like the one before; false when its time was counted."""
-        if change.at < self.last:
+        if change.at < self.last_report_at:
             self._until = -inf  # whatever it says, the next must be looked at closely
-            if self.last - change.at < _SET_BACK_SECONDS or self._has_heard(change.snapshot):
+            if self.last_report_at - change.at < _SET_BACK_SECONDS or self._has_heard(
+                change.snapshot
+            ):
                 return False
             self._start_over(batch)
         at = max(change.at, self._reached)
-        if at - self.last > self._limit:
-            self.fall_silent(batch)
+        if at - self.last_report_at > self._limit:
+            self.mark_silent(batch)
             self._resume_at(at, batch)
         else:
             self._count(at, batch)
         if at >= self._due:
-            batch.series += roll_up([self.task(at)])
+            batch.series += roll_up([self.rollup_task(at)])
         self._look(change, at, batch, closely=self._until == -inf)
         self._gathering.add(at, change.snapshot)
         self._sampled = at
         self._set_pace(change.snapshot.interval_seconds)
-        self.last = change.at
+        self.last_report_at = change.at
         if change.snapshot.run_id != self._run_id:
             self._heard()
         self._run_id, self._sequence = change.snapshot.run_id, change.snapshot.sequence
         # Where its time was counted in part, the next may be of that time as well.
         self._until = inf if at == change.at else -inf
-        self.put_off(spacing_seconds)
+        self.schedule_rollup(min_spacing_seconds)
         self.silent = False
         return True
 
-    def task(self, end: float | None = None) -> Task:
+    def rollup_task(self, end: float | None = None) -> RollupTask:
         """What is to be made rows: up to the latest report, or to `end`."""
-        return Task(self._rollup, self._gathering, self.last if end is None else end, self._holds)
+        return RollupTask(
+            self._rollup, self._gathering, self.last_report_at if end is None else end, self._holds
+        )
 
-    def put_off(self, spacing_seconds: float) -> None:
+    def schedule_rollup(self, min_spacing_seconds: float) -> None:
         """Let what is gathered wait until it is enough, and not that of all nodes at once."""
-        minutes = min(max(1, round(max(self._holds, spacing_seconds))), _MOST_MINUTES)
+        minutes = min(max(1, round(max(self._holds, min_spacing_seconds))), _MOST_MINUTES)
         first, every = self._stagger * minutes * _MINUTE, minutes * _MINUTE
-        self._due = first + ((self.last - first) // every + 1) * every
+        self._due = first + ((self.last_report_at - first) // every + 1) * every
         if self._until > -inf:
             self._until = self._due + _PATIENCE_SECONDS
 
-    def look_again(self, latest: Snapshot | None = None) -> None:
+    def force_full_diff(self, latest: Snapshot | None = None) -> None:
         """Let the next report be a turn, whatever it says; not where the latest shows the same."""
-        if latest is None or not self._seen.shows(latest):
+        if latest is None or not self._seen.has_same_processes(latest):
             self._until = -inf
 
-    def is_due(self, now: float) -> bool:
+    def is_rollup_due(self, now: float) -> bool:
         """Whether it is time to make rows of what was gathered."""
         return self._due <= now and not self.silent
 
-    def is_overdue(self, now: float) -> bool:
+    def is_timed_out(self, now: float) -> bool:
         """Whether it is time to call the node silent."""
-        return not self.silent and now - self.last > self._limit
+        return not self.silent and now - self.last_report_at > self._limit
 
-    def fall_silent(self, batch: Batch) -> None:
+    def mark_silent(self, batch: WriteBatch) -> None:
         """Count for as long as the last report was to hold, and say that all ended then."""
         if self.silent:
             return
-        self._count(max(self.last + self._holds, self._reached), batch)
-        self.ledger.silent(self._reached, batch)
-        batch.series += self.rows_so_far()
+        self._count(max(self.last_report_at + self._holds, self._reached), batch)
+        self.ledger.record_silence(self._reached, batch)
+        batch.series += self.partial_rows()
         self.silent, self.states, self._until = True, (), -inf
 
-    def end(self, at: float, batch: Batch) -> None:
+    def end(self, at: float, batch: WriteBatch) -> None:
         """Nothing more is to come: all ended at `at`, unless that was told before."""
         if not self.silent:
             self._count(max(at, self._reached), batch)
             self.ledger.end(self._reached, batch)
-            batch.series += self.rows_so_far()
+            batch.series += self.partial_rows()
         self.silent, self.states = True, ()
 
-    def end_within(self, end: float, batch: Batch) -> float:
+    def end_by(self, end: float, batch: WriteBatch) -> float:
         """Nothing more is to come before `end`; returns up to when the last report held."""
-        soon = end - self.last <= self._limit
-        self.end(end if soon else self.last + self._holds, batch)
+        soon = end - self.last_report_at <= self._limit
+        self.end(end if soon else self.last_report_at + self._holds, batch)
         return self._reached
 
-    def count(self, batch: Batch) -> None:
+    def add_usage(self, batch: WriteBatch) -> None:
         """Count up to the latest report; the sums of hours that are over go into a batch."""
         if not self.silent:
-            self._count(self.last, batch)
+            self._count(self.last_report_at, batch)
 
-    def open(self, batch: Batch) -> None:
+    def collect_open(self, batch: WriteBatch) -> None:
         """Put all that goes on into a batch, for who asks."""
         if not self.silent:
-            self.ledger.open(self._reached, batch)
+            self.ledger.collect_open(self._reached, batch)
 
-    def rows_so_far(self) -> list[SeriesRow]:
+    def partial_rows(self) -> list[SeriesRow]:
         """The rows of figures that are not done yet; they replace themselves later."""
-        return self._rollup.so_far(self._gathering, max(self.last, self._reached), self._holds)
+        return self._rollup.partial_rows(
+            self._gathering, max(self.last_report_at, self._reached), self._holds
+        )
 
     def row_at(self, at: float) -> SeriesRow | None:
         """The figures that held at a moment, where no row is done of it yet."""
@@ -227,15 +235,15 @@ class Book:
 
     def checkpoint(self) -> Checkpoint:
         """All that is open, for another to go on from."""
-        page = Page(
+        page = NodeRecorderState(
             version=_VERSION,
-            last=self.last,
-            reached=self._reached,
-            pace=self._pace,
+            last_report_at=self.last_report_at,
+            accounted_until=self._reached,
+            interval_seconds=self._pace,
             silent=self.silent,
             uuids=self._gathering.uuids,
-            gathered=self._gathering.packed,
-            ledger=self.ledger.saved(),
+            samples=self._gathering.packed,
+            ledger=self.ledger.to_state(),
             runs=self._heard(),
         )
         return Checkpoint(node_id=self.node_id, data=_encode(page))
@@ -245,18 +253,22 @@ class Book:
         page = _decoder.decode(data)
         if page.version not in _VERSIONS:
             raise ValueError(f"of version {page.version}")
-        self.last, self._reached, self.silent = page.last, page.reached, page.silent
-        self._set_pace(page.pace)
-        self._gathering = Gathering(page.uuids, page.gathered)
+        self.last_report_at, self._reached, self.silent = (
+            page.last_report_at,
+            page.accounted_until,
+            page.silent,
+        )
+        self._set_pace(page.interval_seconds)
+        self._gathering = SampleBuffer(page.uuids, page.samples)
         self.ledger = Ledger(self.node_id, page.ledger)
         self._runs = page.runs
 
     @property
-    def gathered_since(self) -> float:
+    def buffered_since(self) -> float:
         """When the first sample was taken that is not in rows yet; never, where there is none."""
         return self._gathering.since
 
-    def go_on_from(self, rows: Iterable[SeriesRow]) -> None:
+    def resume_rollup(self, rows: Iterable[SeriesRow]) -> None:
         """Take the rows in that are done of the time before: longer ones are made of them."""
         self._rollup = Rollup(self.node_id, rows, self._gathering.since)
 
@@ -278,73 +290,75 @@ class Book:
         self._holds = _UNTOLD_PACE_SECONDS if pace is None or not pace > 0 else pace
         self._limit = self._settings.silent_after_intervals * self._holds
 
-    def _only_memory(self, change: Change) -> bool:
+    def _only_memory(self, change: FleetChange) -> bool:
         """Whether the same people are there, with other memory: then that is remembered."""
-        if not self._seen.has_people_of(change):
+        if not self._seen.has_same_users(change):
             return False
-        gpus, stirred = change.snapshot.gpus, change.stirred
+        gpus, stirred = change.snapshot.gpus, change.occupancy_changed
         parts: list[Gpu | Instance] = [*gpus, *[part for gpu in gpus for part in gpu.instances]]
         for part in parts:
             if part.uuid in stirred:
                 memory = {one.pid: one.gpu_memory_bytes for one in part.processes or ()}
-                self.ledger.remember(part.uuid, memory, change.at)
+                self.ledger.update_memory(part.uuid, memory, change.at)
         return True
 
-    def _look(self, change: Change, at: float, batch: Batch, *, closely: bool) -> None:
+    def _look(self, change: FleetChange, at: float, batch: WriteBatch, *, closely: bool) -> None:
         """See who is there and how all stands, where that may be another than before."""
         snapshot, standings = change.snapshot, change.standings
-        closely = closely or change.reported is not self._reported
-        some = None if closely else self._seen.stirred(change)
+        closely = closely or change.reported_uuids is not self._reported
+        some = None if closely else self._seen.changed_gpus(change)
         if some is None:
-            uuids = uuids_in(snapshot)
-            self._gathering.arrange(uuids)
-            parts = parts_of(snapshot.gpus, standings, uuids)
-            self.ledger.see([*parts, *missing_parts(standings, parts)], at, batch)
+            uuids = device_uuids(snapshot)
+            self._gathering.set_gpus(uuids)
+            parts = device_uses(snapshot.gpus, standings, uuids)
+            self.ledger.update([*parts, *missing_devices(standings, parts)], at, batch)
         else:
-            parts = parts_of(some, standings, self._gathering.uuids)
-            self.ledger.see_again(parts, at, batch)
-        self._seen, self._reported = Seen(change), change.reported
-        if change.turns or some is None:
+            parts = device_uses(some, standings, self._gathering.uuids)
+            self.ledger.update_some(parts, at, batch)
+        self._seen, self._reported = ChangeDetector(change), change.reported_uuids
+        if change.transitions or some is None:
             self.states = _states(change)
 
-    def _resume_at(self, at: float, batch: Batch) -> None:
+    def _resume_at(self, at: float, batch: WriteBatch) -> None:
         """Hear a node again that was silent, or was never heard of."""
         if self._reached > -inf:
-            self.ledger.gap(self._reached, at)
-            self._gathering.add_nothing(self._reached)
-            whole = whole_of(self._holds)
+            self.ledger.add_gap(self._reached, at)
+            self._gathering.add_unknown(self._reached)
+            whole = min_rollup_seconds(self._holds)
             end = -(-self._reached // whole) * whole
             if at >= end:
-                batch.series += roll_up([self.task(end)])
+                batch.series += roll_up([self.rollup_task(end)])
                 self._gathering.clear()
         self._reached = at
 
-    def _start_over(self, batch: Batch) -> None:
+    def _start_over(self, batch: WriteBatch) -> None:
         """The clock was far ahead: go on from the time that it shows now."""
-        self.fall_silent(batch)
+        self.mark_silent(batch)
         self.ledger, self._rollup = Ledger(self.node_id), Rollup(self.node_id)
         self._gathering.clear()
-        self.last = self._reached = -inf
+        self.last_report_at = self._reached = -inf
 
-    def _count(self, end: float, batch: Batch) -> None:
+    def _count(self, end: float, batch: WriteBatch) -> None:
         """Count all that was gathered up to `end`, an hour at a time."""
         while self._reached < end:
-            hour_end = min(hour_of(self._reached) + HOUR_SECONDS, end)
-            sums = self._gathering.sums(self._reached, hour_end, self.ledger.measured())
-            self.ledger.account(self._reached, hour_end, sums, batch)
+            hour_end = min(hour_start(self._reached) + HOUR_SECONDS, end)
+            sums = self._gathering.sums(self._reached, hour_end, self.ledger.measured_columns())
+            self.ledger.add_usage(self._reached, hour_end, sums, batch)
             self._reached = hour_end
 
 
-def roll_up_all(books: Collection[Book], batch: Batch, spacing_seconds: float) -> None:
+def roll_up_nodes(
+    recorders: Collection[NodeRecorder], batch: WriteBatch, min_spacing_seconds: float
+) -> None:
     """Make rows of what was gathered in these books, of all of them at once."""
-    for book in books:
-        book.count(batch)
-    batch.series += roll_up([book.task() for book in books])
-    for book in books:
-        book.put_off(spacing_seconds)
+    for book in recorders:
+        book.add_usage(batch)
+    batch.series += roll_up([book.rollup_task() for book in recorders])
+    for book in recorders:
+        book.schedule_rollup(min_spacing_seconds)
 
 
-def _states(change: Change) -> tuple[State, ...]:
+def _states(change: FleetChange) -> tuple[State, ...]:
     """How the GPUs stand; their instances are parts of them."""
     instances = {part.uuid for gpu in change.snapshot.gpus for part in gpu.instances}
     standings = change.standings.items()

@@ -2,32 +2,34 @@
 
 from collections.abc import Collection
 
-from fleet_smi.hub.history.asking import Asking
-from fleet_smi.hub.history.going_on import with_open_looks, with_open_samples
-from fleet_smi.hub.history.rows import Batch, Place
-from fleet_smi.hub.history.samples import SAMPLE_SECONDS, Moments
-from fleet_smi.model.history import Run
-from fleet_smi.model.strip import edges, runs, sampled_at, sampled_runs
+from fleet_smi.hub.history.asking import HistoryQueries
+from fleet_smi.hub.history.going_on import merge_strip_intervals, merge_strip_samples
+from fleet_smi.hub.history.rows import GpuKey, WriteBatch
+from fleet_smi.hub.history.samples import SAMPLE_INTERVALS, SampleTimes
+from fleet_smi.model.history import StripRun
+from fleet_smi.model.strip import column_edges, sample_times, strip_runs, strip_runs_from_samples
 
-_FINE, _COARSE = SAMPLE_SECONDS
+_FINE, _COARSE = SAMPLE_INTERVALS
 _WIDE_SECONDS = _FINE / 2
-Drawn = dict[Place, tuple[Run, ...]]
+StripRuns = dict[GpuKey, tuple[StripRun, ...]]
 
 
-def strips(
-    asking: Asking,
-    places: Collection[Place],
+def build_strips(
+    queries: HistoryQueries,
+    gpu_keys: Collection[GpuKey],
     start: float,
     end: float,
     columns: int,
-    going_on: Batch,
-) -> Drawn:
+    live: WriteBatch,
+) -> StripRuns:
     """How these GPUs looked; one that nobody heard of in that time is left out."""
     width = (end - start) / columns
     if width < _WIDE_SECONDS:
-        stood = with_open_looks(asking.looks(places, start, end), going_on)
-        return {place: runs(looks, start, end, columns) for place, looks in stood.items()}
-    between = edges(start, end, columns)
-    moments = Moments.last_by(_FINE if width < _COARSE else _COARSE, sampled_at(between))
-    found, looks = with_open_samples(asking.samples(places, moments), moments, going_on)
-    return {place: sampled_runs(samples, looks, between) for place, samples in found.items()}
+        stood = merge_strip_intervals(queries.strip_intervals(gpu_keys, start, end), live)
+        return {place: strip_runs(looks, start, end, columns) for place, looks in stood.items()}
+    between = column_edges(start, end, columns)
+    moments = SampleTimes.at_or_before(_FINE if width < _COARSE else _COARSE, sample_times(between))
+    found, looks = merge_strip_samples(queries.strip_samples(gpu_keys, moments), moments, live)
+    return {
+        place: strip_runs_from_samples(samples, looks, between) for place, samples in found.items()
+    }

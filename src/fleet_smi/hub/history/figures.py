@@ -12,20 +12,20 @@ from sqlalchemy import Connection, func, select, text
 from fleet_smi.hub.history.grains import (
     GPU_FIGURES,
     GRAINS,
-    LEAST,
+    MAX,
+    MAX_ROW_SECONDS,
     MEAN,
-    MEMORY,
-    MOST,
+    MEMORY_COLUMNS,
+    MIN,
     NODE_FIGURES,
-    ROW_SECONDS,
-    Numbers,
-    Rows,
-    chosen,
-    first_of,
-    part_at,
-    read,
-    regrouped,
-    uuids_of_all,
+    Float64Array,
+    SeriesArrays,
+    all_uuids,
+    decode_rows,
+    gpu_offset,
+    resample,
+    select_rows,
+    slice_row_at,
 )
 from fleet_smi.hub.history.rows import SeriesRow
 from fleet_smi.hub.history.schema import layouts, nodes, series
@@ -48,33 +48,33 @@ _ROWS = text(
 _uuids = lru_cache(maxsize=4096)(msgspec.json.Decoder(tuple[str, ...]).decode)
 
 
-def grain_for(
+def choose_grain(
     connection: Connection,
     start: float,
     end: float,
-    points: int,
-    going_on: Sequence[SeriesRow] = (),
+    max_points: int,
+    live_rows: Sequence[SeriesRow] = (),
 ) -> int:
     """The finest grain without too many rows that goes back to `start`, or as far as any."""
-    most_rows = points * _ROWS_A_POINT
+    most_rows = max_points * _ROWS_A_POINT
     fitting = [grain for grain in GRAINS if (end - start) / grain <= most_rows]
     others = [grain for grain in reversed(GRAINS) if grain not in fitting]
     oldest = select(func.min(series.c.start))
     begins: dict[int, int] = {}
     for grain in (*fitting, *others):
         written = connection.scalar(oldest.where(series.c.grain == grain))
-        undone = [row.start for row in going_on if row.grain_seconds == grain]
+        undone = [row.start for row in live_rows if row.grain_seconds == grain]
         if written is not None or undone:
             begins[grain] = min([*undone, *([] if written is None else [written])])
     far_enough = max(start, min([at + grain for grain, at in begins.items()], default=0.0))
     return next((grain for grain, at in begins.items() if at <= far_enough), GRAINS[-1])
 
 
-def rows_between(
+def read_rows(
     connection: Connection, node_id: str, start: float, end: float, grain: int
 ) -> list[SeriesRow]:
     """The rows of one node, the oldest first."""
-    first = int(start // grain * grain) - max(0, ROW_SECONDS - grain)
+    first = int(start // grain * grain) - max(0, MAX_ROW_SECONDS - grain)
     asked = {"first": first, "end": end, "grain": grain, "node_id": node_id}
     return [
         SeriesRow(grain_seconds=grain, node_id=node_id, start=at, uuids=_uuids(uuids), data=data)
@@ -82,39 +82,39 @@ def rows_between(
     ]
 
 
-def unfinished(connection: Connection, moments: Mapping[str, float]) -> list[SeriesRow]:
+def read_unfinished_rows(connection: Connection, since: Mapping[str, float]) -> list[SeriesRow]:
     """The rows of nodes that are in longer ones which were not done at a moment of each."""
     return [
         row
-        for node_id, at in moments.items()
+        for node_id, at in since.items()
         for grain, longer in pairwise(GRAINS[1:])
-        for row in rows_between(connection, node_id, at // longer * longer, at, grain)
+        for row in read_rows(connection, node_id, at // longer * longer, at, grain)
     ]
 
 
-def with_open_rows(
-    rows: Iterable[SeriesRow], going_on: Iterable[SeriesRow], start: float, end: float, grain: int
+def merge_live_rows(
+    rows: Iterable[SeriesRow], live_rows: Iterable[SeriesRow], start: float, end: float, grain: int
 ) -> list[SeriesRow]:
     """Rows of one grain, those that are not done yet among them: these know better."""
     told = {row.start: row for row in rows}
-    for row in going_on:
+    for row in live_rows:
         if (
             row.grain_seconds == grain
-            and start - ROW_SECONDS < row.start + grain
+            and start - MAX_ROW_SECONDS < row.start + grain
             and row.start < end
         ):
             told[row.start] = row
     return [told[at] for at in sorted(told)]
 
 
-def stand_ins(
+def read_fallback_rows(
     connection: Connection, node_id: str, start: float, end: float, grain: int
 ) -> list[SeriesRow]:
     """What holds where a grain has no rows."""
-    return rows_between(connection, node_id, start, end, _COARSE) if grain < _COARSE else []
+    return read_rows(connection, node_id, start, end, _COARSE) if grain < _COARSE else []
 
 
-def rows_at(connection: Connection, at: float) -> list[SeriesRow]:
+def read_rows_at(connection: Connection, at: float) -> list[SeriesRow]:
     """The finest row of each node that there is of a moment."""
     asked = (
         select(nodes.c.node_id, series.c.start, layouts.c.uuids, series.c.data)
@@ -124,55 +124,58 @@ def rows_at(connection: Connection, at: float) -> list[SeriesRow]:
     finest: dict[str, SeriesRow] = {}
     for grain in GRAINS:
         last = int(at // grain) * grain
-        starts = range(last, last - max(ROW_SECONDS, grain), -grain)
+        starts = range(last, last - max(MAX_ROW_SECONDS, grain), -grain)
         found = connection.execute(asked.where(series.c.grain == grain, series.c.start.in_(starts)))
         for node_id, start, uuids, data in found:
             row = SeriesRow(
                 grain_seconds=grain, node_id=node_id, start=start, uuids=_uuids(uuids), data=data
             )
-            if node_id not in finest and (then := part_at(row, at)) is not None:
+            if node_id not in finest and (then := slice_row_at(row, at)) is not None:
                 finest[node_id] = then
     return list(finest.values())
 
 
-def as_series(
+def to_series(
     rows: Sequence[SeriesRow],
     start: float,
     end: float,
     grain: int,
-    points: int,
-    coarsest: Sequence[SeriesRow] = (),
+    max_points: int,
+    fallback_rows: Sequence[SeriesRow] = (),
 ) -> Series:
     """Rows of one grain as columns of at most so many points, each of as many grains.
 
     Where there is none, one of the `coarsest` holds, if all of its time is known.
     """
-    step = max(1, ceil((end - start) / grain / points)) * grain
+    step = max(1, ceil((end - start) / grain / max_points)) * grain
     first = int(start // step * step)
     times = np.arange(first, max(first + step, ceil(end)), step, dtype=float)
-    wanted = uuids_of_all([*coarsest, *rows])
-    told, whole = regrouped(read(rows, wanted), step), _whole(read(coarsest, wanted))
+    wanted = all_uuids([*fallback_rows, *rows])
+    told, whole = (
+        resample(decode_rows(rows, wanted), step),
+        _whole(decode_rows(fallback_rows, wanted)),
+    )
     values, untold = _values_at(times, told), ~np.isin(times, told.starts)
     values[untold] = _values_at(times[untold] // _COARSE * _COARSE, whole)
-    values[:, :, MEMORY] *= _KIB
+    values[:, :, MEMORY_COLUMNS] *= _KIB
     columns = [_figure(values[:, :, place]) for place in range(values.shape[2])]
     return Series(
         start=float(first),
         grain_seconds=step,
         node=dict(zip(NODE_FIGURES, columns, strict=False)),
         gpus={
-            uuid: dict(zip(_OF_GPU, columns[first_of(place) :], strict=False))
+            uuid: dict(zip(_OF_GPU, columns[gpu_offset(place) :], strict=False))
             for place, uuid in enumerate(wanted)
         },
     )
 
 
-def _whole(rows: Rows) -> Rows:
+def _whole(rows: SeriesArrays) -> SeriesArrays:
     """Those of which nearly all is known."""
-    return chosen(rows, rows.seconds > _NEARLY * _COARSE)
+    return select_rows(rows, rows.seconds > _NEARLY * _COARSE)
 
 
-def _values_at(times: Numbers, rows: Rows) -> Numbers:
+def _values_at(times: Float64Array, rows: SeriesArrays) -> Float64Array:
     """The values of the rows that begin at these times; those of others are unknown."""
     values = np.full((len(times), *rows.values.shape[1:]), np.nan)
     if len(rows.starts):
@@ -182,9 +185,9 @@ def _values_at(times: Numbers, rows: Rows) -> Numbers:
     return values
 
 
-def _figure(values: Numbers) -> Figure:
+def _figure(values: Float64Array) -> Figure:
     minimum, mean, maximum = (
         [None if value != value else value for value in values[:, which].tolist()]
-        for which in (LEAST, MEAN, MOST)
+        for which in (MIN, MEAN, MAX)
     )
     return Figure(minimum=minimum, mean=mean, maximum=maximum)

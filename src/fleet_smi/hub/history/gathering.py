@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleet_smi.hub.history.grains import GPU_FIGURES, moves, width
+from fleet_smi.hub.history.grains import GPU_FIGURES, column_moves, figure_count
 from fleet_smi.model.snapshot import Snapshot
 
 _TIME = struct.Struct("=d")
 _TOO_MUCH = 1e30
 
 
-class Stretch(NamedTuple):
+class SampleSpan(NamedTuple):
     """Samples packed one after another: each holds until the next, and the last until `end`.
 
     The first is from its very `start`.
@@ -31,11 +31,11 @@ class Stretch(NamedTuple):
     packed: bytes
 
 
-Sums = dict[int, tuple[float, float]]
+FigureSums = dict[int, tuple[float, float]]
 """By its place: a figure times the seconds that it held, and those in which it was known."""
 
 
-class Gathering:
+class SampleBuffer:
     """Samples in the order of their time; `uuids` are the GPUs that the figures are of.
 
     The first so many of these are there now, others were when the oldest samples were taken.
@@ -81,40 +81,40 @@ class Gathering:
             packed = self._packing.pack(at, *map(_known, told))
         self._samples.append(packed)
 
-    def add_nothing(self, at: float) -> None:
+    def add_unknown(self, at: float) -> None:
         """From then on nothing is known."""
         self._samples.append(self._unknown(at))
 
-    def until(self, end: float, grain: int) -> Stretch:
+    def peek_until(self, end: float, grain: int) -> SampleSpan:
         """What holds from the beginning of the first one's grain until `end`, which is after it."""
         start, samples = self.since // grain * grain, self._samples[: self._before(end)]
         head = [self._unknown(start)] if start < self.since else []
-        return Stretch(start, end, b"".join([*head, *samples]))
+        return SampleSpan(start, end, b"".join([*head, *samples]))
 
-    def take_until(self, end: float, grain: int) -> Stretch:
+    def take_until(self, end: float, grain: int) -> SampleSpan:
         """The same; what holds at `end` is left, and what came after."""
-        taken, after = self.until(end, grain), self._before(end)
+        taken, after = self.peek_until(end, grain), self._before(end)
         self._samples = [_at(end, self._samples[after - 1]), *self._samples[after:]]
         if self._absent:
             self._move(self._present, ())
         return taken
 
-    def at(self, moment: float, seconds: int) -> Stretch | None:
+    def span_at(self, moment: float, seconds: int) -> SampleSpan | None:
         """What holds at a moment, as if it had for so many seconds."""
         after = self._before(nextafter(moment, inf))
         if not after:
             return None
         start = moment // seconds * seconds
-        return Stretch(start, start + seconds, _at(start, self._samples[after - 1]))
+        return SampleSpan(start, start + seconds, _at(start, self._samples[after - 1]))
 
-    def sums(self, start: float, end: float, places: Iterable[int]) -> Sums:
+    def sums(self, start: float, end: float, columns: Iterable[int]) -> FigureSums:
         """What these figures come to in a stretch of which there is a sample."""
         first, last = max(0, self._before(nextafter(start, inf)) - 1), self._before(end)
         points = [start, *map(_time_of, self._samples[first + 1 : last]), end]
         held = list(map(sub, points[1:], points))
         words = memoryview(b"".join(self._samples[first:last])).cast("f")
-        every, sums = self._packing.size // words.itemsize, Sums()
-        for place in places:
+        every, sums = self._packing.size // words.itemsize, FigureSums()
+        for place in columns:
             figures = words[_TIME.size // words.itemsize + place :: every].tolist()
             product, seconds = sum(map(mul, figures, held)), end - start
             if not isfinite(product):
@@ -124,7 +124,7 @@ class Gathering:
             sums[place] = product, seconds
         return sums
 
-    def arrange(self, uuids: tuple[str, ...]) -> None:
+    def set_gpus(self, uuids: tuple[str, ...]) -> None:
         """From now on there are these GPUs."""
         if uuids != self._present:
             self._move(uuids, tuple([uuid for uuid in self.uuids if uuid not in uuids]))
@@ -138,12 +138,12 @@ class Gathering:
         return bisect_left(self._samples, end, key=_time_of)
 
     def _unknown(self, at: float) -> bytes:
-        return self._packing.pack(at, *[nan] * width(len(self.uuids)))
+        return self._packing.pack(at, *[nan] * figure_count(len(self.uuids)))
 
     def _place(self, present: tuple[str, ...], absent: tuple[str, ...]) -> None:
         self._present, self.uuids = present, (*present, *absent)
         self._absent = (nan,) * (len(GPU_FIGURES) * len(absent))
-        self._packing, self._form = forms(len(self.uuids))
+        self._packing, self._form = sample_formats(len(self.uuids))
 
     def _move(self, present: tuple[str, ...], absent: tuple[str, ...]) -> None:
         """Give every GPU its place anew."""
@@ -151,12 +151,12 @@ class Gathering:
         self._place(present, absent)
         after = np.empty(len(before), self._form)
         after["at"], after["figures"] = before["at"], nan
-        for place, first in moves(was, self.uuids):
+        for place, first in column_moves(was, self.uuids):
             after["figures"][:, place] = before["figures"][:, first]
         self._samples = [one.tobytes() for one in after]
 
 
-def uuids_in(snapshot: Snapshot) -> tuple[str, ...]:
+def device_uuids(snapshot: Snapshot) -> tuple[str, ...]:
     """What the figures of a snapshot are of: its GPUs, then the instances of all of them."""
     instances = [part.uuid for gpu in snapshot.gpus for part in gpu.instances]
     return (*[gpu.uuid for gpu in snapshot.gpus], *instances)
@@ -187,8 +187,8 @@ def _of_instances(snapshot: Snapshot) -> list[float | None]:
 
 
 @lru_cache(maxsize=256)
-def forms(gpus: int) -> tuple[struct.Struct, np.dtype[np.void]]:
+def sample_formats(gpu_count: int) -> tuple[struct.Struct, np.dtype[np.void]]:
     """How a sample of a node with so many GPUs is packed."""
-    figures = width(gpus)
+    figures = figure_count(gpu_count)
     form = np.dtype([("at", "f8"), ("figures", "f4", (figures,))])
     return struct.Struct(f"=d{figures}f"), form

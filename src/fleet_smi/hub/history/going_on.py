@@ -9,10 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeVar
 
-from fleet_smi.hub.history.grains import GPU_FIGURES, MEAN, NODE_FIGURES, first_of, part_at, unpack
-from fleet_smi.hub.history.past import Figures, GpuThen, NodeThen
-from fleet_smi.hub.history.rows import Batch, NodeRow, Place, Presence, SeriesRow
-from fleet_smi.hub.history.samples import Moments, Sampled, load_byte
+from fleet_smi.hub.history.grains import (
+    GPU_FIGURES,
+    MEAN,
+    NODE_FIGURES,
+    gpu_offset,
+    slice_row_at,
+    unpack,
+)
+from fleet_smi.hub.history.past import FigureValues, GpuAt, NodeAt
+from fleet_smi.hub.history.rows import GpuKey, NodeRow, Presence, SeriesRow, WriteBatch
+from fleet_smi.hub.history.samples import GpuStripSamples, SampleTimes, encode_load
 from fleet_smi.model.history import (
     GpuOccupancies,
     GpuOfNode,
@@ -20,17 +27,17 @@ from fleet_smi.model.history import (
     Occupancy,
     Period,
 )
-from fleet_smi.model.strip import Stood, look_of, unheard
+from fleet_smi.model.strip import StripInterval, period_look, unknown_samples
 
 _KIB = 1024
 _start = itemgetter(0)
 _Stretch = TypeVar("_Stretch", Period, Occupancy)
 
 
-def together(unwritten: Iterable[Batch], opened: Batch) -> Batch:
+def merge_batches(unwritten: Iterable[WriteBatch], open_batch: WriteBatch) -> WriteBatch:
     """What has ended a moment ago, then what goes on: that knows better where both tell of one."""
-    joined = Batch()
-    for batch in (*unwritten, opened):
+    joined = WriteBatch()
+    for batch in (*unwritten, open_batch):
         joined.nodes += batch.nodes
         joined.gpus += batch.gpus
         joined.periods += batch.periods
@@ -40,33 +47,33 @@ def together(unwritten: Iterable[Batch], opened: Batch) -> Batch:
     return joined
 
 
-def between(start: float, end: float, known: Batch) -> Batch:
+def filter_batch(start: float, end: float, batch: WriteBatch) -> WriteBatch:
     """What of it was in a range."""
-    return Batch(
-        nodes=known.nodes,
-        gpus=known.gpus,
-        periods=[each for each in known.periods if _overlaps(each[1], start, end)],
-        occupancies=[each for each in known.occupancies if _overlaps(each[1], start, end)],
-        presence=[each for each in known.presence if _overlaps(each, start, end)],
+    return WriteBatch(
+        nodes=batch.nodes,
+        gpus=batch.gpus,
+        periods=[each for each in batch.periods if _overlaps(each[1], start, end)],
+        occupancies=[each for each in batch.occupancies if _overlaps(each[1], start, end)],
+        presence=[each for each in batch.presence if _overlaps(each, start, end)],
     )
 
 
-def with_new_nodes(written: Iterable[NodeRow], going_on: Batch) -> list[NodeRow]:
+def merge_nodes(saved: Iterable[NodeRow], live: WriteBatch) -> list[NodeRow]:
     """Every node, as it is called now."""
-    return list({row.node_id: row for row in (*written, *going_on.nodes)}.values())
+    return list({row.node_id: row for row in (*saved, *live.nodes)}.values())
 
 
-def with_new_gpus(written: Iterable[GpuOfNode], going_on: Batch) -> list[GpuOfNode]:
+def merge_gpus(saved: Iterable[GpuOfNode], live: WriteBatch) -> list[GpuOfNode]:
     """Every GPU and instance, as it is known now."""
-    return list({_place(gpu): gpu for gpu in (*written, *going_on.gpus)}.values())
+    return list({_place(gpu): gpu for gpu in (*saved, *live.gpus)}.values())
 
 
-def with_open_periods(
-    ended: Iterable[GpuPeriods], gpus: Iterable[GpuOfNode], going_on: Batch
+def merge_periods(
+    saved: Iterable[GpuPeriods], gpus: Iterable[GpuOfNode], live: WriteBatch
 ) -> list[GpuPeriods]:
     """How these GPUs stood, those that still stand so among them."""
-    stretches = {_place(row.gpu): {one.start: one for one in row.periods} for row in ended}
-    for place, period in going_on.periods:
+    stretches = {_place(row.gpu): {one.start: one for one in row.periods} for row in saved}
+    for place, period in live.periods:
         stretches.setdefault(place, {})[period.start] = period
     return [
         GpuPeriods(gpu=gpu, periods=_in_order(stretches[_place(gpu)].values()))
@@ -75,14 +82,14 @@ def with_open_periods(
     ]
 
 
-def with_open_looks(
-    ended: Iterable[tuple[GpuOfNode, Sequence[Stood]]], going_on: Batch
-) -> dict[Place, Sequence[Stood]]:
+def merge_strip_intervals(
+    saved: Iterable[tuple[GpuOfNode, Sequence[StripInterval]]], live: WriteBatch
+) -> dict[GpuKey, Sequence[StripInterval]]:
     """How GPUs looked, those that still look so among them."""
-    stood = {_place(gpu): looks for gpu, looks in ended}
-    known: dict[Place, dict[float, Stood]] = {}
-    for place, period in going_on.periods:
-        stretch = period.start, period.end, look_of(period), period.busy_percent
+    stood = {_place(gpu): looks for gpu, looks in saved}
+    known: dict[GpuKey, dict[float, StripInterval]] = {}
+    for place, period in live.periods:
+        stretch = period.start, period.end, period_look(period), period.busy_percent
         known.setdefault(place, {})[period.start] = stretch
     for place, stretches in known.items():
         before = {one[0]: one for one in stood.get(place, ())}
@@ -90,32 +97,34 @@ def with_open_looks(
     return stood
 
 
-def with_open_samples(found: Sampled, moments: Moments, going_on: Batch) -> Sampled:
+def merge_strip_samples(
+    saved: GpuStripSamples, times: SampleTimes, live: WriteBatch
+) -> GpuStripSamples:
     """How GPUs looked at these moments, those that still look so among them."""
-    number_of = {look: number for number, look in found.looks.items()}
-    for place, period in going_on.periods:
-        these = moments.within(period.start, period.end)
+    number_of = {look: number for number, look in saved.looks.items()}
+    for place, period in live.periods:
+        these = times.indices_between(period.start, period.end)
         count = these.stop - these.start
         if count:
-            samples = found.gpus.get(place)
+            samples = saved.gpus.get(place)
             if samples is None:
-                samples = found.gpus[place] = unheard(len(moments.numbers))
+                samples = saved.gpus[place] = unknown_samples(len(times.numbers))
             # Numbers of looks that nobody wrote down yet are told from others by their sign.
-            look = number_of.setdefault(look_of(period), -len(number_of) - 1)
+            look = number_of.setdefault(period_look(period), -len(number_of) - 1)
             samples.looks[these] = [look] * count
-            samples.loads[these] = bytes([load_byte(period.busy_percent)]) * count
-    return Sampled(found.gpus, {number: look for look, number in number_of.items()})
+            samples.loads[these] = bytes([encode_load(period.busy_percent)]) * count
+    return GpuStripSamples(saved.gpus, {number: look for look, number in number_of.items()})
 
 
-def with_open_occupancies(
-    ended: Iterable[GpuOccupancies], gpus: Iterable[GpuOfNode], going_on: Batch
+def merge_occupancies(
+    saved: Iterable[GpuOccupancies], gpus: Iterable[GpuOfNode], live: WriteBatch
 ) -> list[GpuOccupancies]:
     """Who was on these GPUs, those who still are among them."""
     stretches = {
         _place(row.gpu): {(one.start, one.holder.pid): one for one in row.occupancies}
-        for row in ended
+        for row in saved
     }
-    for place, occupancy in going_on.occupancies:
+    for place, occupancy in live.occupancies:
         key = occupancy.start, occupancy.holder.pid
         stretches.setdefault(place, {})[key] = occupancy
     return [
@@ -125,7 +134,7 @@ def with_open_occupancies(
     ]
 
 
-class Written(NamedTuple):
+class SavedSnapshot(NamedTuple):
     """What the database has of a moment: the last of everything that had begun by then."""
 
     nodes: Sequence[NodeRow]
@@ -135,42 +144,42 @@ class Written(NamedTuple):
     series: Sequence[SeriesRow]
 
 
-def nodes_then(at: float, written: Written, going_on: Batch) -> list[NodeThen]:
+def nodes_at(at: float, saved: SavedSnapshot, live: WriteBatch) -> list[NodeAt]:
     """What was known of each node at a moment; those that were not known yet are left out."""
-    heard = {one.node_id: one for one in written.presence}
-    for one in going_on.presence:
+    heard = {one.node_id: one for one in saved.presence}
+    for one in live.presence:
         if one.start <= at and (one.node_id not in heard or heard[one.node_id].start <= one.start):
             heard[one.node_id] = one
-    figures = {row.node_id: _figures(row) for row in _rows_then(at, written, going_on)}
-    parts: dict[str, list[GpuThen]] = {}
-    for gpu, period, since in _gpus_then(at, written, going_on):
+    figures = {row.node_id: _figures(row) for row in _rows_then(at, saved, live)}
+    parts: dict[str, list[GpuAt]] = {}
+    for gpu, period, since in _gpus_then(at, saved, live):
         known = figures.get(gpu.node_id, {}).get(gpu.uuid, {})
-        part = GpuThen(gpu=gpu, period=period, since=since, figures=known)
+        part = GpuAt(gpu=gpu, period=period, since=since, figures=known)
         parts.setdefault(gpu.node_id, []).append(part)
     return [
-        NodeThen(
+        NodeAt(
             node=node,
             presence=heard[node.node_id],
             gpus=tuple(parts.get(node.node_id, ())),
             figures=figures.get(node.node_id, {}).get("", {}),
         )
-        for node in written.nodes
+        for node in saved.nodes
         if node.node_id in heard
     ]
 
 
-def _rows_then(at: float, written: Written, going_on: Batch) -> Iterable[SeriesRow]:
+def _rows_then(at: float, written: SavedSnapshot, going_on: WriteBatch) -> Iterable[SeriesRow]:
     """The finest row of each node that there is of a moment."""
     finest = {row.node_id: row for row in written.series}
     for row in going_on.series:
-        part, known = part_at(row, at), finest.get(row.node_id)
+        part, known = slice_row_at(row, at), finest.get(row.node_id)
         if part is not None and (known is None or part.grain_seconds <= known.grain_seconds):
             finest[row.node_id] = part
     return finest.values()
 
 
 def _gpus_then(
-    at: float, written: Written, going_on: Batch
+    at: float, written: SavedSnapshot, going_on: WriteBatch
 ) -> Iterator[tuple[GpuOfNode, Period, float]]:
     """Each GPU with its last period that had begun, and since when it stood that way."""
     begun = {_place(gpu): [period] for gpu, period in written.periods}
@@ -192,20 +201,20 @@ def _since(before: Period, period: Period) -> float:
     return period.start
 
 
-def _figures(row: SeriesRow) -> dict[str, Figures]:
+def _figures(row: SeriesRow) -> dict[str, FigureValues]:
     """The mean of each figure, of each GPU by its UUID and of the node by none."""
     values = unpack([row.start], row.data, len(row.uuids)).values[0, MEAN].tolist()
     mean = [None if value != value else value for value in values]
-    found: dict[str, Figures] = {"": dict(zip(NODE_FIGURES, mean, strict=False))}
+    found: dict[str, FigureValues] = {"": dict(zip(NODE_FIGURES, mean, strict=False))}
     for place, uuid in enumerate(row.uuids):
-        figures = dict(zip(GPU_FIGURES, mean[first_of(place) :], strict=False))
+        figures = dict(zip(GPU_FIGURES, mean[gpu_offset(place) :], strict=False))
         memory = figures.pop("memory_used_gibibytes")
         figures["memory_used_mebibytes"] = None if memory is None else memory * _KIB
         found[uuid] = figures
     return found
 
 
-def _place(gpu: GpuOfNode) -> Place:
+def _place(gpu: GpuOfNode) -> GpuKey:
     return gpu.node_id, gpu.uuid
 
 

@@ -21,7 +21,7 @@ from fleet_smi.hub.history.rows import SeriesRow
 GRAINS = (10, 60, 900, 10800)
 """Seconds of a row, the finest first; each is a multiple of the one before."""
 
-ROW_SECONDS = 360
+MAX_ROW_SECONDS = 360
 """So long are those at most that are kept one after another; a longer grain is alone."""
 
 NODE_FIGURES = ("cpu_percent", "memory_percent")
@@ -32,49 +32,49 @@ GPU_FIGURES = (
     "temperature_celsius",
     "sm_clock_mhz",
 )
-BUSY, WATTS = GPU_FIGURES.index("busy_percent"), GPU_FIGURES.index("power_watts")
-MEMORY = slice(
+BUSY_INDEX, POWER_INDEX = GPU_FIGURES.index("busy_percent"), GPU_FIGURES.index("power_watts")
+MEMORY_COLUMNS = slice(
     len(NODE_FIGURES) + GPU_FIGURES.index("memory_used_gibibytes"), None, len(GPU_FIGURES)
 )
 """Where the memory of all GPUs is among the figures of a node."""
-LEAST, MEAN, MOST = range(3)
+MIN, MEAN, MAX = range(3)
 _VALUES = 3
 # More than this no two bytes can hold, and no node has measured.
 _MOST = 65_504.0
 _SECONDS = struct.Struct("<f")
 
-Numbers = NDArray[np.float64]
-Values = NDArray[np.float32]
+Float64Array = NDArray[np.float64]
+Float32Array = NDArray[np.float32]
 
 
-class Rows(NamedTuple):
+class SeriesArrays(NamedTuple):
     """Figures over stretches of one length, the oldest first.
 
     Of each so many `seconds` are known. Its `values` are the least, the mean and the most of
     every figure: those of the node, then those of each GPU.
     """
 
-    starts: Numbers
-    seconds: Numbers
-    values: Values
+    starts: Float64Array
+    seconds: Float64Array
+    values: Float32Array
 
 
-def width(gpus: int) -> int:
+def figure_count(gpu_count: int) -> int:
     """How many figures a node with so many GPUs has."""
-    return len(NODE_FIGURES) + len(GPU_FIGURES) * gpus
+    return len(NODE_FIGURES) + len(GPU_FIGURES) * gpu_count
 
 
-def first_of(place: int) -> int:
+def gpu_offset(gpu_index: int) -> int:
     """Where the figures of the GPU in this place begin."""
-    return width(place)
+    return figure_count(gpu_index)
 
 
-def nothing(figures: int) -> Rows:
+def empty_arrays(count: int) -> SeriesArrays:
     """No rows, of so many figures."""
-    return Rows(np.empty(0), np.empty(0), np.empty((0, _VALUES, figures), np.float32))
+    return SeriesArrays(np.empty(0), np.empty(0), np.empty((0, _VALUES, count), np.float32))
 
 
-def cut(times: Numbers, figures: Values, end: float, grain: int) -> Rows:
+def bin_samples(times: Float64Array, figures: Float32Array, end: float, grain: int) -> SeriesArrays:
     """Samples as rows: each holds until the next, and the last until `end`, which is after it."""
     edges = np.arange(times[0] // grain * grain + grain, end, grain)
     points = np.concatenate((times, edges, (end,)))
@@ -84,10 +84,10 @@ def cut(times: Numbers, figures: Values, end: float, grain: int) -> Rows:
     held, begins = held[lasting], points[:-1][lasting]
     told = figures[times.searchsorted(begins, side="right") - 1]
     firsts = np.concatenate(((0,), begins.searchsorted(edges)))
-    return _joined(Rows(begins, held, told[:, np.newaxis, :]), firsts, grain)
+    return _joined(SeriesArrays(begins, held, told[:, np.newaxis, :]), firsts, grain)
 
 
-def regrouped(rows: Rows, grain: int) -> Rows:
+def resample(rows: SeriesArrays, grain: int) -> SeriesArrays:
     """Rows joined to longer ones, each with the weight of its seconds."""
     if not len(rows.starts):
         return rows
@@ -96,44 +96,51 @@ def regrouped(rows: Rows, grain: int) -> Rows:
     return _joined(rows, firsts, grain)
 
 
-def chosen(rows: Rows, some: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Rows:
+def select_rows(
+    rows: SeriesArrays, selection: slice | NDArray[np.bool_] | NDArray[np.intp]
+) -> SeriesArrays:
     """Some of the rows."""
-    return Rows(rows.starts[some], rows.seconds[some], rows.values[some])
+    return SeriesArrays(rows.starts[selection], rows.seconds[selection], rows.values[selection])
 
 
-def known(rows: Rows) -> Rows:
+def drop_unknown(rows: SeriesArrays) -> SeriesArrays:
     """Those of which anything is known."""
-    return chosen(rows, rows.seconds > 0.0)
+    return select_rows(rows, rows.seconds > 0.0)
 
 
-def together(rows: Sequence[Rows]) -> Rows:
+def concatenate(rows: Sequence[SeriesArrays]) -> SeriesArrays:
     """Rows of the same figures, one after another."""
-    return Rows(*[np.concatenate(each) for each in zip(*rows, strict=True)])
+    return SeriesArrays(*[np.concatenate(each) for each in zip(*rows, strict=True)])
 
 
-def placed(rows: Rows, uuids: Sequence[str], wanted: Sequence[str]) -> Rows:
+def align_gpus(
+    rows: SeriesArrays, uuids: Sequence[str], target_uuids: Sequence[str]
+) -> SeriesArrays:
     """Rows of the GPUs `uuids` as ones of those `wanted`; what they do not have is unknown."""
-    if uuids == wanted:
+    if uuids == target_uuids:
         return rows
-    values = np.full((*rows.values.shape[:2], width(len(wanted))), np.nan, np.float32)
-    for place, first in moves(uuids, wanted):
+    values = np.full((*rows.values.shape[:2], figure_count(len(target_uuids))), np.nan, np.float32)
+    for place, first in column_moves(uuids, target_uuids):
         values[..., place] = rows.values[..., first]
     return rows._replace(values=values)
 
 
-def moves(uuids: Sequence[str], wanted: Sequence[str]) -> list[tuple[slice, slice]]:
+def column_moves(uuids: Sequence[str], target_uuids: Sequence[str]) -> list[tuple[slice, slice]]:
     """Where the figures of those `wanted` are to be, and where they are among those of `uuids`."""
-    node, starts = slice(width(0)), {uuid: first_of(place) for place, uuid in enumerate(uuids)}
+    node, starts = (
+        slice(figure_count(0)),
+        {uuid: gpu_offset(place) for place, uuid in enumerate(uuids)},
+    )
     count = len(GPU_FIGURES)
     moved = [
-        (slice(first_of(place), first_of(place) + count), slice(first, first + count))
-        for place, uuid in enumerate(wanted)
+        (slice(gpu_offset(place), gpu_offset(place) + count), slice(first, first + count))
+        for place, uuid in enumerate(target_uuids)
         if (first := starts.get(uuid)) is not None
     ]
     return [(node, node), *moved]
 
 
-def pack(rows: Rows) -> list[bytes]:
+def pack(rows: SeriesArrays) -> list[bytes]:
     """Each row as bytes; the layout is up to who keeps them, and so is when it began."""
     values = np.where(np.abs(rows.values) > _MOST, np.nan, rows.values).astype("<f2")
     packed = np.empty((len(values), _SECONDS.size + 2 * _VALUES * values.shape[2]), np.uint8)
@@ -142,25 +149,25 @@ def pack(rows: Rows) -> list[bytes]:
     return [row.tobytes() for row in packed]
 
 
-def packed_size(gpus: int) -> int:
+def packed_size(gpu_count: int) -> int:
     """How many bytes a row of a node with so many GPUs has."""
-    return _SECONDS.size + 2 * _VALUES * width(gpus)
+    return _SECONDS.size + 2 * _VALUES * figure_count(gpu_count)
 
 
-def unpack(starts: Sequence[float], data: bytes, gpus: int) -> Rows:
+def unpack(starts: Sequence[float], data: bytes, gpu_count: int) -> SeriesArrays:
     """Rows of a node with so many GPUs that `pack` has packed, one after another."""
-    packed = np.frombuffer(data, _packing(width(gpus)))
-    return Rows(
+    packed = np.frombuffer(data, _packing(figure_count(gpu_count)))
+    return SeriesArrays(
         np.array(starts, float), packed["seconds"].astype(float), packed["values"].astype("<f4")
     )
 
 
-def end_of(row: SeriesRow) -> int:
+def row_end(row: SeriesRow) -> int:
     """When the last grain of a row ends."""
     return row.start + len(row.data) // packed_size(len(row.uuids)) * row.grain_seconds
 
 
-def part_of(row: SeriesRow, start: float, end: float) -> SeriesRow | None:
+def slice_row(row: SeriesRow, start: float, end: float) -> SeriesRow | None:
     """Those grains of a row that are within a range, if there are any."""
     grain, size = row.grain_seconds, packed_size(len(row.uuids))
     count = len(row.data) // size
@@ -174,16 +181,16 @@ def part_of(row: SeriesRow, start: float, end: float) -> SeriesRow | None:
     return replace(row, start=row.start + first * grain, data=data)
 
 
-def part_at(row: SeriesRow, at: float) -> SeriesRow | None:
+def slice_row_at(row: SeriesRow, at: float) -> SeriesRow | None:
     """The one grain of a row that a moment is in, if anything is known of it."""
     start = at // row.grain_seconds * row.grain_seconds
-    part = part_of(row, start, start + row.grain_seconds)
+    part = slice_row(row, start, start + row.grain_seconds)
     return part if part is not None and _SECONDS.unpack_from(part.data)[0] > 0.0 else None
 
 
-def read(rows: Iterable[SeriesRow], wanted: tuple[str, ...]) -> Rows:
+def decode_rows(rows: Iterable[SeriesRow], target_uuids: tuple[str, ...]) -> SeriesArrays:
     """Rows as the numbers in them, of the GPUs `wanted`; those of which anything is known."""
-    found = [nothing(width(len(wanted)))]
+    found = [empty_arrays(figure_count(len(target_uuids)))]
     for uuids, some in groupby(rows, attrgetter("uuids")):
         alike, size = list(some), packed_size(len(uuids))
         starts = [
@@ -192,18 +199,18 @@ def read(rows: Iterable[SeriesRow], wanted: tuple[str, ...]) -> Rows:
             for place in range(len(row.data) // size)
         ]
         numbers = unpack(starts, b"".join([row.data for row in alike]), len(uuids))
-        found.append(placed(numbers, uuids, wanted))
-    all_of_them = together(found)
-    return known(chosen(all_of_them, all_of_them.starts.argsort(kind="stable")))
+        found.append(align_gpus(numbers, uuids, target_uuids))
+    all_of_them = concatenate(found)
+    return drop_unknown(select_rows(all_of_them, all_of_them.starts.argsort(kind="stable")))
 
 
-def uuids_of_all(rows: Iterable[SeriesRow]) -> tuple[str, ...]:
+def all_uuids(rows: Iterable[SeriesRow]) -> tuple[str, ...]:
     """Every GPU that rows are of, those of the last first."""
     told_of = dict.fromkeys(row.uuids for row in rows)
     return tuple(dict.fromkeys(uuid for uuids in reversed(told_of) for uuid in uuids))
 
 
-def _joined(rows: Rows, firsts: NDArray[np.intp], grain: int) -> Rows:
+def _joined(rows: SeriesArrays, firsts: NDArray[np.intp], grain: int) -> SeriesArrays:
     """Rows joined to longer ones, that begin with the rows `firsts`.
 
     A row with one value for each figure has that as its least, its mean and its most.
@@ -218,16 +225,16 @@ def _joined(rows: Rows, firsts: NDArray[np.intp], grain: int) -> Rows:
     made = np.empty((len(firsts), _VALUES, values.shape[2]), np.float32)
     sums, told = np.einsum("rp,rpf->rf", weights, mean), weights.sum(axis=1)
     if not isnan(sums.sum()):
-        made[:, LEAST], made[:, MOST] = least.min(axis=1), most.max(axis=1)
+        made[:, MIN], made[:, MAX] = least.min(axis=1), most.max(axis=1)
         made[:, MEAN] = sums / told[:, np.newaxis]
-        return Rows(starts[firsts] // grain * grain, told, made)
+        return SeriesArrays(starts[firsts] // grain * grain, told, made)
     known = ~np.isnan(mean)
     weights = weights * known.any(axis=2)
     told, each = weights.sum(axis=1), np.einsum("rp,rpf->rf", weights, known)
     each[each == 0.0] = np.nan
-    made[:, LEAST], made[:, MOST] = np.fmin.reduce(least, axis=1), np.fmax.reduce(most, axis=1)
+    made[:, MIN], made[:, MAX] = np.fmin.reduce(least, axis=1), np.fmax.reduce(most, axis=1)
     made[:, MEAN] = np.einsum("rp,rpf->rf", weights, np.where(known, mean, 0.0)) / each
-    return Rows(starts[firsts] // grain * grain, told, made)
+    return SeriesArrays(starts[firsts] // grain * grain, told, made)
 
 
 @lru_cache(maxsize=256)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from fleet_smi.hub.history.grains import BUSY, WATTS, first_of
+from fleet_smi.hub.history.grains import BUSY_INDEX, POWER_INDEX, gpu_offset
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.history import Holder
-from fleet_smi.model.people import UNSEEN, owner, workers
+from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner
 from fleet_smi.model.readings import is_display, is_mps_server
 from fleet_smi.model.settle import Standing
 from fleet_smi.model.snapshot import Gpu, Instance, Process
@@ -15,14 +15,14 @@ from fleet_smi.model.snapshot import Gpu, Instance, Process
 _TAKEN: tuple[State, ...] = ("busy", "held", "ghost")
 # Somebody is there, even where no process can be seen.
 _SOMEBODYS: tuple[State, ...] = ("busy", "held")
-_UNSEEN = Holder(pid=0, user=UNSEEN)
+_UNSEEN = Holder(pid=0, user=HIDDEN_USER)
 _LONGEST_COMMAND = 400
 _SLICES = 7
 # A start is told in whole seconds by some, and moves when the node's clock is set.
 _SAME_START_SECONDS = 5.0
 
 
-class Part(Struct, frozen=True, array_like=True, gc=False):
+class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
     """A GPU or instance that has a state of its own.
 
     `weight` is the part of a GPU that it counts as. `busy` and `power` are the places of its
@@ -34,54 +34,56 @@ class Part(Struct, frozen=True, array_like=True, gc=False):
     state: State
     reason: str
     weight: float = 1.0
-    busy: int | None = None
-    power: int | None = None
+    busy_index: int | None = None
+    power_index: int | None = None
     holders: tuple[Holder, ...] = ()
 
     @property
-    def taken(self) -> bool:
+    def is_in_use(self) -> bool:
         """Whether its time is that of somebody."""
         return self.state in _TAKEN
 
 
-def same(one: Holder, other: Holder) -> bool:
+def is_same_process(first: Holder, second: Holder) -> bool:
     """Whether two samples show one process."""
-    if one.pid != other.pid or one.user != other.user:
+    if first.pid != second.pid or first.user != second.user:
         return False
-    if one.started_at is None or other.started_at is None:
+    if first.started_at is None or second.started_at is None:
         return True
-    return abs(one.started_at - other.started_at) < _SAME_START_SECONDS
+    return abs(first.started_at - second.started_at) < _SAME_START_SECONDS
 
 
-def parts_of(
+def device_uses(
     gpus: Iterable[Gpu], standings: Mapping[str, Standing], uuids: Sequence[str]
-) -> list[Part]:
+) -> list[DeviceUse]:
     """All of these GPUs; the figures of the node are of those `uuids`."""
-    places = {uuid: first_of(place) for place, uuid in enumerate(uuids)}
+    places = {uuid: gpu_offset(place) for place, uuid in enumerate(uuids)}
     return [part for gpu in gpus for part in _parts(gpu, standings, places)]
 
 
-def missing_parts(standings: Mapping[str, Standing], told: Iterable[Part]) -> list[Part]:
+def missing_devices(
+    standings: Mapping[str, Standing], present: Iterable[DeviceUse]
+) -> list[DeviceUse]:
     """What was judged and is not among these: it is not there."""
-    there = {part.uuid for part in told}
+    there = {part.uuid for part in present}
     return [_part(uuid, one.verdict) for uuid, one in standings.items() if uuid not in there]
 
 
 def _parts(
     gpu: Gpu, standings: Mapping[str, Standing], places: Mapping[str, int]
-) -> Iterator[Part]:
+) -> Iterator[DeviceUse]:
     placed = {one.pid for part in gpu.instances for one in part.processes or ()}
     rest = [one for one in gpu.processes or () if one.pid not in placed]
     # Where nobody tells which instance they are on, they have the GPU as a whole.
     whole = not gpu.instances or (bool(rest) and not placed)
     weights = [0.0 if whole else weight for weight in _weights(gpu)]
-    power = places[gpu.uuid] + WATTS
+    power = places[gpu.uuid] + POWER_INDEX
     yield _part(
         gpu.uuid,
         standings[gpu.uuid].verdict,
         rest,
         weight=max(0.0, 1.0 - sum(weights)),
-        busy=places[gpu.uuid] + BUSY if whole else None,
+        busy=places[gpu.uuid] + BUSY_INDEX if whole else None,
         power=power,
         somebody=not gpu.instances,
     )
@@ -91,7 +93,7 @@ def _parts(
             standings[part.uuid].verdict,
             part.processes or (),
             weight=weight,
-            busy=places[part.uuid] + BUSY,
+            busy=places[part.uuid] + BUSY_INDEX,
             power=power,
         )
 
@@ -105,17 +107,17 @@ def _part(
     busy: int | None = None,
     power: int | None = None,
     somebody: bool = True,
-) -> Part:
+) -> DeviceUse:
     holders = [_holder(one) for one in _holding(verdict.state, processes)]
     holders.sort(key=lambda one: one.pid)
     if not holders and somebody and verdict.state in _SOMEBODYS:
         holders = [_UNSEEN]
-    return Part(uuid, verdict.state, verdict.reason, weight, busy, power, tuple(holders))
+    return DeviceUse(uuid, verdict.state, verdict.reason, weight, busy, power, tuple(holders))
 
 
 def _holding(state: State, processes: Sequence[Process]) -> Sequence[Process]:
     if state in _TAKEN:
-        return workers(processes)
+        return compute_or_all_processes(processes)
     return [one for one in processes if not (is_display(one) or is_mps_server(one))]
 
 

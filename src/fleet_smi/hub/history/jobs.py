@@ -7,16 +7,16 @@ from operator import attrgetter
 from zlib import crc32
 
 from fleet_smi.hub.history.advice import advice
-from fleet_smi.model.digest import total
+from fleet_smi.model.digest import add_sums
 from fleet_smi.model.history import GpuOccupancies, Job, JobPart
-from fleet_smi.model.people import UNSEEN
-from fleet_smi.model.text import natural
+from fleet_smi.model.people import HIDDEN_USER
+from fleet_smi.model.text import natural_sort_key
 
-RESTART_SECONDS = 60.0
+RESTART_WINDOW_SECONDS = 60.0
 """A command that begins again so soon after its end was restarted."""
 _FOREVER = float("inf")
 _REMEMBERED = 4096
-Key = tuple[str, ...]
+JobKey = tuple[str, ...]
 
 # What differs between the workers of one job: ranks, ports, addresses, file descriptors.
 _VOLATILE = re.compile(
@@ -33,10 +33,10 @@ _NUMBERED = re.compile(r"(_(?:(?<=pipe_)handle=|(?<=tracker_)fd=|(?<=parent_)pid
 _FORKED = "--multiprocessing-fork"
 
 
-def jobs(found: Iterable[GpuOccupancies]) -> tuple[Job, ...]:
+def group_jobs(occupancies: Iterable[GpuOccupancies]) -> tuple[Job, ...]:
     """The jobs that these occupancies are parts of, the latest first."""
-    alike: dict[Key, list[JobPart]] = {}
-    for each in found:
+    alike: dict[JobKey, list[JobPart]] = {}
+    for each in occupancies:
         for occupancy in each.occupancies:
             part = JobPart(gpu=each.gpu, occupancy=occupancy)
             alike.setdefault(_key(part), []).append(part)
@@ -46,14 +46,14 @@ def jobs(found: Iterable[GpuOccupancies]) -> tuple[Job, ...]:
     return tuple(every)
 
 
-def began(job_id: str) -> float | None:
+def job_start(job_id: str) -> float | None:
     """When the job of that id began, to the second; `None` for what is no id."""
     head, dash, _ = job_id.partition("-")
     return float(int(head, 16)) if dash and re.fullmatch("[0-9a-f]{1,10}", head) else None
 
 
 @lru_cache(_REMEMBERED)
-def same_command(command: str) -> str:
+def normalize_command(command: str) -> str:
     """A command without what differs between the workers of one job."""
     if any(map(command.lower().__contains__, _HINTS)):
         command = " ".join(_without_values(command.split()))
@@ -78,25 +78,25 @@ def _is_volatile(flag: str) -> bool:
     return _VOLATILE.fullmatch(flag) is not None
 
 
-def _key(part: JobPart) -> Key:
+def _key(part: JobPart) -> JobKey:
     """What parts of one job have in common."""
     holder = part.occupancy.holder
     if holder.slurm_job:
         return "slurm", holder.user, holder.slurm_job
-    if not holder.command or holder.user == UNSEEN:
+    if not holder.command or holder.user == HIDDEN_USER:
         return "process", holder.user, part.gpu.node_id, str(holder.pid), str(holder.started_at)
     # A bare "python" on two nodes need not be one job.
     anywhere = " " in holder.command and _FORKED not in holder.command
     node_id = "" if anywhere else part.gpu.node_id
-    return "command", holder.user, node_id, same_command(holder.command)
+    return "command", holder.user, node_id, normalize_command(holder.command)
 
 
-def _runs(key: Key, parts: list[JobPart]) -> Iterator[list[JobPart]]:
+def _runs(key: JobKey, parts: list[JobPart]) -> Iterator[list[JobPart]]:
     """Parts that overlap in time, or follow each other as a restart does; in order."""
     if len(parts) == 1:
         yield parts
         return
-    slack = _FOREVER if key[0] == "slurm" else RESTART_SECONDS
+    slack = _FOREVER if key[0] == "slurm" else RESTART_WINDOW_SECONDS
     together: list[JobPart] = []
     until = -_FOREVER
     for part in sorted(parts, key=_start):
@@ -115,7 +115,7 @@ def _end(part: JobPart) -> float:
     return _FOREVER if part.occupancy.end is None else part.occupancy.end
 
 
-def _job(key: Key, parts: list[JobPart]) -> Job:
+def _job(key: JobKey, parts: list[JobPart]) -> Job:
     end = max([_end(part) for part in parts])
     start = parts[0].occupancy.start
     holder = max(parts, key=_gpu_seconds).occupancy.holder
@@ -128,7 +128,7 @@ def _job(key: Key, parts: list[JobPart]) -> Job:
         gpus=len({(part.gpu.node_id, part.gpu.uuid) for part in parts}),
         certain=all(part.occupancy.certain for part in parts if _end(part) == end),
         places=_places(parts),
-        sums=total([part.occupancy.sums for part in parts]),
+        sums=add_sums([part.occupancy.sums for part in parts]),
         advice=advice(parts),
         parts=tuple(parts),
     )
@@ -136,10 +136,14 @@ def _job(key: Key, parts: list[JobPart]) -> Job:
 
 def _places(parts: Iterable[JobPart]) -> tuple[str, ...]:
     found = {(part.gpu.node, part.gpu.index) for part in parts}
-    ordered = sorted(found, key=lambda one: (natural(one[0]), one[1])) if len(found) > 1 else found
+    ordered = (
+        sorted(found, key=lambda one: (natural_sort_key(one[0]), one[1]))
+        if len(found) > 1
+        else found
+    )
     return tuple([f"{node}:{index}" for node, index in ordered])
 
 
-def _id(key: Key, start: float) -> str:
+def _id(key: JobKey, start: float) -> str:
     """The same whenever it is asked for: the job's beginning, and what its parts share."""
     return f"{int(start):x}-{crc32(chr(0).join(key).encode(errors='replace')):08x}"

@@ -7,53 +7,58 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from sqlalchemy import Connection, Table, select
 
-from fleet_smi.hub.history.rows import Batch, NodeRow, Place
+from fleet_smi.hub.history.rows import GpuKey, NodeRow, WriteBatch
 from fleet_smi.hub.history.schema import (
     gpus,
     layouts,
     looks,
-    naming,
+    named_upsert_statement,
     nodes,
     people,
-    unique_in,
+    unique_columns,
 )
-from fleet_smi.hub.history.statements import execute
+from fleet_smi.hub.history.statements import execute_bulk
 from fleet_smi.model.history import GpuOfNode
-from fleet_smi.model.strip import Look, look_of
+from fleet_smi.model.strip import StripLook, period_look
 
-Name = TypeVar("Name")
-Person = tuple[str, str]
+RowName = TypeVar("RowName")
+UserGroup = tuple[str, str]
 _AT_ONCE = 500
 
 
-class _Numbers(Generic[Name]):
+class _Numbers(Generic[RowName]):
     """The numbers of one table; `row` says what stands there of what is called so.
 
     What nobody has told of in this life of the hub may stand there from one before, and stays.
     """
 
-    def __init__(self, table: Table, row: Callable[[Name], dict[str, Any]]) -> None:
-        self._known: dict[Name, int] = {}
-        self._told: set[Name] = set()
-        self._table, self._unique = table, unique_in(table)
-        self._naming, self._finding = naming(table), naming(table, again=False)
+    def __init__(self, table: Table, row: Callable[[RowName], dict[str, Any]]) -> None:
+        self._known: dict[RowName, int] = {}
+        self._told: set[RowName] = set()
+        self._table, self._unique = table, unique_columns(table)
+        self._naming, self._finding = (
+            named_upsert_statement(table),
+            named_upsert_statement(table, update=False),
+        )
         self._row = row
 
-    def __getitem__(self, name: Name) -> int:
+    def __getitem__(self, name: RowName) -> int:
         return self._known[name]
 
-    def learn(self, connection: Connection, names: Iterable[Name]) -> None:
+    def learn(self, connection: Connection, names: Iterable[RowName]) -> None:
         """Ask for the numbers of these, and give them one where they have none."""
         rows = {name: self._row(name) for name in dict.fromkeys(names) if name not in self._known}
         told = [row for name, row in rows.items() if name in self._told]
-        execute(connection, self._naming, told)
-        execute(connection, self._finding, [row for n, row in rows.items() if n not in self._told])
+        execute_bulk(connection, self._naming, told)
+        execute_bulk(
+            connection, self._finding, [row for n, row in rows.items() if n not in self._told]
+        )
         unknown = {self._key(row): name for name, row in rows.items()}
         for key, number in self._found(connection, [*unknown]):
             if key in unknown:
                 self._known[unknown[key]] = number
 
-    def tell(self, name: Name) -> None:
+    def tell(self, name: RowName) -> None:
         self._told.add(name)
         self._known.pop(name, None)
 
@@ -75,7 +80,7 @@ class _Numbers(Generic[Name]):
                 yield tuple(key), number
 
 
-class Keys:
+class IdCache:
     """What the database calls things by.
 
     The numbers hold as long as transactions succeed: after one that did not, `forget`
@@ -84,14 +89,14 @@ class Keys:
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeRow] = {}
-        self._gpus: dict[Place, GpuOfNode] = {}
+        self._gpus: dict[GpuKey, GpuOfNode] = {}
         self.node = _Numbers[str](nodes, self._node_row)
-        self.gpu = _Numbers[Place](gpus, self._gpu_row)
-        self.person = _Numbers[Person](people, _person_row)
+        self.gpu = _Numbers[GpuKey](gpus, self._gpu_row)
+        self.person = _Numbers[UserGroup](people, _person_row)
         self.layout = _Numbers[tuple[str, ...]](layouts, _layout_row)
-        self.look = _Numbers[Look](looks, _look_row)
+        self.look = _Numbers[StripLook](looks, _look_row)
 
-    def learn(self, connection: Connection, batch: Batch) -> None:
+    def resolve(self, connection: Connection, batch: WriteBatch) -> None:
         """Know all that a batch names, and what it says of nodes and GPUs."""
         for node in batch.nodes:
             self._nodes[node.node_id] = node
@@ -104,9 +109,9 @@ class Keys:
         self.gpu.learn(connection, places)
         self.person.learn(connection, _people(batch))
         self.layout.learn(connection, [row.uuids for row in batch.series])
-        self.look.learn(connection, [look_of(period) for _, period in batch.periods])
+        self.look.learn(connection, [period_look(period) for _, period in batch.periods])
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Ask the database again for every number."""
         for numbers in (self.node, self.gpu, self.person, self.layout, self.look):
             numbers.forget_all()
@@ -116,7 +121,7 @@ class Keys:
         labels = msgspec.json.encode(row.labels).decode()
         return {"node_id": node_id, "name": row.name, "labels": labels}
 
-    def _gpu_row(self, place: Place) -> dict[str, Any]:
+    def _gpu_row(self, place: GpuKey) -> dict[str, Any]:
         node_id, uuid = place
         gpu = self._gpus.get(place) or GpuOfNode(uuid=uuid, node_id=node_id, node=node_id, index=0)
         return {
@@ -130,30 +135,30 @@ class Keys:
         }
 
 
-def _node_ids(batch: Batch) -> Iterator[str]:
-    yield from batch.forgotten
+def _node_ids(batch: WriteBatch) -> Iterator[str]:
+    yield from batch.removed_nodes
     told: tuple[list[Any], ...] = (batch.nodes, batch.presence, batch.series, batch.checkpoints)
     for row in chain.from_iterable(told):
         yield row.node_id
 
 
-def _places(batch: Batch) -> Iterator[Place]:
+def _places(batch: WriteBatch) -> Iterator[GpuKey]:
     for gpu in batch.gpus:
         yield gpu.node_id, gpu.uuid
     for place, _ in chain(batch.periods, batch.occupancies):
         yield place
     for row in batch.usage:
-        yield row.place
+        yield row.gpu_key
 
 
-def _people(batch: Batch) -> Iterator[Person]:
+def _people(batch: WriteBatch) -> Iterator[UserGroup]:
     for _, one in batch.occupancies:
         yield one.holder.user, one.holder.group or ""
     for row in batch.usage:
         yield row.user, row.group
 
 
-def _person_row(person: Person) -> dict[str, Any]:
+def _person_row(person: UserGroup) -> dict[str, Any]:
     user, group = person
     return {"user": user, "group": group}
 
@@ -162,6 +167,6 @@ def _layout_row(uuids: tuple[str, ...]) -> dict[str, Any]:
     return {"uuids": msgspec.json.encode(uuids).decode()}
 
 
-def _look_row(look: Look) -> dict[str, Any]:
+def _look_row(look: StripLook) -> dict[str, Any]:
     state, user, others = look
     return {"state": state, "user": user, "others": others}

@@ -8,32 +8,32 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.gathering import Sums
-from fleet_smi.hub.history.holders import Part, same
-from fleet_smi.hub.history.rows import Batch, Place, Presence
-from fleet_smi.hub.history.stands import Occupant, Stand, begun
+from fleet_smi.hub.history.gathering import FigureSums
+from fleet_smi.hub.history.holders import DeviceUse, is_same_process
+from fleet_smi.hub.history.rows import GpuKey, Presence, WriteBatch
+from fleet_smi.hub.history.stands import Occupant, OpenInterval, begin_interval
 from fleet_smi.hub.history.usage import (
     HOUR_SECONDS,
-    Account,
-    Bucket,
-    Buckets,
-    add_all,
-    hour_of,
-    keep_only,
-    rows_of,
+    UsageAccumulator,
+    UsageBucket,
+    UsageBuckets,
+    add_buckets,
+    filter_hours,
+    hour_start,
+    usage_rows,
 )
 from fleet_smi.model.fleet import State
-from fleet_smi.model.history import NOBODY
+from fleet_smi.model.history import NO_USER
 
 # So long, and so many of them, the gaps of a node can still be filled by what comes late.
 _GAPS_KEPT_SECONDS = 48.0 * HOUR_SECONDS
 _MOST_GAPS = 8
 _SHORTEST_GAP_SECONDS = 1.0
 
-Gap = tuple[float, float]
+TimeGap = tuple[float, float]
 
 
-class Saved(Struct, kw_only=True, array_like=True):
+class LedgerState(Struct, kw_only=True, array_like=True):
     """All of a ledger that goes on.
 
     The node has been heard `since` the last gap. Those `resting` were there when it fell
@@ -42,10 +42,10 @@ class Saved(Struct, kw_only=True, array_like=True):
 
     since: float | None = None
     hour: int = 0
-    stands: dict[str, Stand] = {}
-    resting: dict[str, list[Occupant]] = {}
-    buckets: list[tuple[Bucket, Account]] = []
-    gaps: list[Gap] = []
+    intervals: dict[str, OpenInterval] = {}
+    dormant: dict[str, list[Occupant]] = {}
+    buckets: list[tuple[UsageBucket, UsageAccumulator]] = []
+    gaps: list[TimeGap] = []
 
 
 class Ledger:
@@ -54,33 +54,33 @@ class Ledger:
     __slots__ = ("_buckets", "_heir", "_hour", "_node_id", "_resting", "_since", "_stands", "gaps")
 
     def __init__(
-        self, node_id: str, saved: Saved | None = None, heir: "Ledger | None" = None
+        self, node_id: str, state: LedgerState | None = None, successor: "Ledger | None" = None
     ) -> None:
-        saved = Saved() if saved is None else saved
+        state = LedgerState() if state is None else state
         self._node_id = node_id
-        self._heir = heir
-        self._since, self._hour = saved.since, saved.hour
-        self._stands, self._resting = saved.stands, saved.resting
-        self._buckets: Buckets = dict(saved.buckets)
-        self.gaps = saved.gaps
+        self._heir = successor
+        self._since, self._hour = state.since, state.hour
+        self._stands, self._resting = state.intervals, state.dormant
+        self._buckets: UsageBuckets = dict(state.buckets)
+        self.gaps = state.gaps
 
-    def saved(self) -> Saved:
+    def to_state(self) -> LedgerState:
         """What another goes on from; to be encoded at once."""
-        return Saved(
+        return LedgerState(
             since=self._since,
             hour=self._hour,
-            stands=self._stands,
-            resting=self._resting,
+            intervals=self._stands,
+            dormant=self._resting,
             buckets=list(self._buckets.items()),
             gaps=self.gaps,
         )
 
-    def account(self, start: float, end: float, sums: Sums, batch: Batch) -> None:
+    def add_usage(self, start: float, end: float, sums: FigureSums, batch: WriteBatch) -> None:
         """Count a stretch, which lies within one hour, as time of all that stands."""
-        if (hour := hour_of(start)) != self._hour:
+        if (hour := hour_start(start)) != self._hour:
             self._end_hour(hour, batch)
         for stand in self._stands.values():
-            account, busy, power = stand.account, stand.part.busy, stand.part.power
+            account, busy, power = stand.usage, stand.use.busy_index, stand.use.power_index
             account.gpu_seconds += end - start
             if busy is not None:
                 product, seconds = sums[busy]
@@ -89,161 +89,167 @@ class Ledger:
             if power is not None:
                 account.energy_joules += sums[power][0]
 
-    def measured(self) -> set[int]:
+    def measured_columns(self) -> set[int]:
         """The places of all figures that count for somebody."""
-        parts = [stand.part for stand in self._stands.values()]
-        places = {part.busy for part in parts} | {part.power for part in parts}
+        parts = [stand.use for stand in self._stands.values()]
+        places = {part.busy_index for part in parts} | {part.power_index for part in parts}
         return {place for place in places if place is not None}
 
-    def see(self, parts: Iterable[Part], at: float, batch: Batch) -> None:
+    def update(self, uses: Iterable[DeviceUse], at: float, batch: WriteBatch) -> None:
         """From now on all stands so."""
         if self._since is None:
             self._since = at
         before, self._stands = self._stands, {}
-        for part in parts:
+        for part in uses:
             self._stands[part.uuid] = self._stand(part, before.pop(part.uuid, None), at, batch)
         for stand in before.values():
             self._end(stand, (), at, batch)
         self._resting = {}
 
-    def see_again(self, parts: Iterable[Part], at: float, batch: Batch) -> None:
+    def update_some(self, uses: Iterable[DeviceUse], at: float, batch: WriteBatch) -> None:
         """From now on some stand so, and all others as before."""
-        for part in parts:
+        for part in uses:
             self._stands[part.uuid] = self._stand(part, self._stands[part.uuid], at, batch)
 
-    def remember(self, uuid: str, memory: dict[int, int | None], at: float) -> None:
+    def update_memory(self, uuid: str, memory: dict[int, int | None], at: float) -> None:
         """From now on the processes on a GPU hold so much memory."""
         for occupant in self._stands[uuid].occupants:
-            occupant.remember(at, memory.get(occupant.holder.pid))
+            occupant.update_memory(at, memory.get(occupant.holder.pid))
 
-    def silent(self, end: float, batch: Batch) -> None:
+    def record_silence(self, end: float, batch: WriteBatch) -> None:
         """Nobody has heard the node since `end`: all ended then, or later.
 
         That is only told: where the node is heard again soon, all goes on as if nothing had been.
         """
-        self.settle()
+        self.distribute()
         for uuid, stand in self._stands.items():
             place = self._node_id, uuid
-            batch.periods.append((place, stand.period(end, certain=False)))
-            left = [one.occupancy(end, certain=False) for one in stand.occupants]
+            batch.periods.append((place, stand.to_period(end, certain=False)))
+            left = [one.to_occupancy(end, certain=False) for one in stand.occupants]
             batch.occupancies += [(place, one) for one in left]
         batch.presence += self._presence(end, certain=False)
-        batch.usage += rows_of(self._node_id, self._buckets, [self._hour])
+        batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
 
-    def gap(self, start: float, end: float) -> None:
+    def add_gap(self, start: float, end: float) -> None:
         """The node was silent in between; who is still there goes on."""
-        self.settle()
+        self.distribute()
         for uuid, stand in self._stands.items():
             self._resting[uuid] = stand.occupants
             for occupant in stand.occupants:
-                occupant.rest(start)
+                occupant.pause(start)
         self._stands, self._since = {}, None
         kept = [one for one in self.gaps if one[1] > end - _GAPS_KEPT_SECONDS]
         self.gaps = [*kept, (start, end)][-_MOST_GAPS:]
 
-    def end(self, at: float, batch: Batch) -> None:
+    def end(self, at: float, batch: WriteBatch) -> None:
         """Nothing more is to come."""
         batch.presence += self._presence(at)
-        self.see((), at, batch)
-        batch.usage += rows_of(self._node_id, self._buckets, [self._hour])
+        self.update((), at, batch)
+        batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
         self._since = None
 
-    def fill(self, gap: Gap, late: "Ledger", span: Gap, batch: Batch) -> None:
+    def fill_gap(
+        self, gap: TimeGap, late_ledger: "Ledger", span: TimeGap, batch: WriteBatch
+    ) -> None:
         """Take in what another ledger, of which all has ended, knows of this part of a gap."""
-        hours = {bucket.hour for bucket in late._buckets}
-        add_all(self._buckets, late._buckets)
-        batch.usage += rows_of(self._node_id, self._buckets, hours)
+        hours = {bucket.hour for bucket in late_ledger._buckets}
+        add_buckets(self._buckets, late_ledger._buckets)
+        batch.usage += usage_rows(self._node_id, self._buckets, hours)
         rest = [(gap[0], span[0]), (span[1], gap[1])]
         holes = [one for one in rest if one[1] - one[0] > _SHORTEST_GAP_SECONDS]
         self.gaps = sorted([*holes, *[one for one in self.gaps if one != gap]])[-_MOST_GAPS:]
-        self._buckets = keep_only(self._buckets, self._hours())
+        self._buckets = filter_hours(self._buckets, self._hours())
 
-    def settle(self) -> None:
+    def distribute(self) -> None:
         """Share out what has been counted."""
         for stand in self._stands.values():
             self._share_out(stand)
 
-    def open(self, at: float, batch: Batch) -> None:
+    def collect_open(self, at: float, batch: WriteBatch) -> None:
         """Put all that goes on into a batch, as it is at a moment: for who asks, not to be kept."""
-        self.settle()
+        self.distribute()
         for uuid, stand in self._stands.items():
             place = self._node_id, uuid
-            batch.periods.append((place, stand.period(None)))
+            batch.periods.append((place, stand.to_period(None)))
             batch.occupancies += [
-                (place, one.occupancy(at, ended=False)) for one in stand.occupants
+                (place, one.to_occupancy(at, ended=False)) for one in stand.occupants
             ]
         batch.presence += self._presence(None)
-        batch.usage += rows_of(self._node_id, self._buckets, [self._hour])
+        batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
 
     def states(self, uuids: Iterable[str]) -> list[State]:
         """How these stand."""
-        return [self._stands[uuid].part.state for uuid in uuids if uuid in self._stands]
+        return [self._stands[uuid].use.state for uuid in uuids if uuid in self._stands]
 
-    def _stand(self, part: Part, before: Stand | None, at: float, batch: Batch) -> Stand:
-        if before is not None and before.goes_on(part):
+    def _stand(
+        self, part: DeviceUse, before: OpenInterval | None, at: float, batch: WriteBatch
+    ) -> OpenInterval:
+        if before is not None and before.continues_as(part):
             stand = before
-            stand.part = replace(part, reason=before.part.reason, holders=())
+            stand.use = replace(part, reason=before.use.reason, holders=())
         else:
             were = self._resting.get(part.uuid, ()) if before is None else before.occupants
-            stand = begun(part, at, were)
+            stand = begin_interval(part, at, were)
             if before is not None:
                 self._end(before, stand.occupants, at, batch)
-        stand.remember(part.holders, at)
+        stand.update_memory(part.holders, at)
         return stand
 
-    def _end(self, stand: Stand, staying: Sequence[Occupant], at: float, batch: Batch) -> None:
+    def _end(
+        self, stand: OpenInterval, staying: Sequence[Occupant], at: float, batch: WriteBatch
+    ) -> None:
         self._share_out(stand)
-        place = self._node_id, stand.part.uuid
+        place = self._node_id, stand.use.uuid
         if at > stand.start:
-            batch.periods.append((place, stand.period(at)))
+            batch.periods.append((place, stand.to_period(at)))
         for occupant in stand.occupants:
             if not any(occupant is one for one in staying) and not self._inherited(place, occupant):
-                batch.occupancies.append((place, occupant.occupancy(at)))
+                batch.occupancies.append((place, occupant.to_occupancy(at)))
 
-    def _inherited(self, place: Place, occupant: Occupant) -> bool:
+    def _inherited(self, place: GpuKey, occupant: Occupant) -> bool:
         """Whether the heir has it still, from before this: then it is one with that."""
         stand = None if self._heir is None else self._heir._stands.get(place[1])
         for one in () if stand is None else stand.occupants:
-            if one.start < occupant.start and same(one.holder, occupant.holder):
-                one.add(occupant)
+            if one.start < occupant.start and is_same_process(one.holder, occupant.holder):
+                one.merge(occupant)
                 return True
         return False
 
-    def _share_out(self, stand: Stand) -> None:
-        account, part = stand.account, stand.part
+    def _share_out(self, stand: OpenInterval) -> None:
+        account, part = stand.usage, stand.use
         if not account.gpu_seconds:
             return
-        stand.account = Account()
+        stand.usage = UsageAccumulator()
         stand.measured_seconds += account.measured_seconds
         stand.busy_seconds += account.busy_seconds
         if part.state == "held":
             account.idle_seconds = account.gpu_seconds
-        owners = stand.owners()
+        owners = stand.occupants_by_user()
         if not owners and part.weight:
-            self._bucket(part, NOBODY, "").add(account, part.weight)
+            self._bucket(part, NO_USER, "").add(account, part.weight)
         for user, theirs in owners.items():
             share = part.weight / len(owners)
             self._bucket(part, user, theirs[0].holder.group or "").add(account, share)
             for occupant in theirs:
-                occupant.account.add(account, share / len(theirs))
+                occupant.usage.add(account, share / len(theirs))
 
-    def _bucket(self, part: Part, user: str, group: str) -> Account:
-        bucket = Bucket(self._hour, part.uuid, user, group, part.state)
-        return self._buckets.setdefault(bucket, Account())
+    def _bucket(self, part: DeviceUse, user: str, group: str) -> UsageAccumulator:
+        bucket = UsageBucket(self._hour, part.uuid, user, group, part.state)
+        return self._buckets.setdefault(bucket, UsageAccumulator())
 
-    def _end_hour(self, hour: int, batch: Batch) -> None:
-        self.settle()
+    def _end_hour(self, hour: int, batch: WriteBatch) -> None:
+        self.distribute()
         ended, self._hour = self._hour, hour
         if self._heir is None:
-            batch.usage += rows_of(self._node_id, self._buckets, [ended])
-            self._buckets = keep_only(self._buckets, self._hours())
+            batch.usage += usage_rows(self._node_id, self._buckets, [ended])
+            self._buckets = filter_hours(self._buckets, self._hours())
 
     def _hours(self) -> set[int]:
         """Those whose sums may still grow; of what came after a gap nothing may be counted yet."""
         edges = [edge for gap in self.gaps for edge in gap]
         if self._since is not None and self._since > self._hour:
             edges.append(self._since)
-        return {self._hour, *map(hour_of, edges)}
+        return {self._hour, *map(hour_start, edges)}
 
     def _presence(self, end: float | None, *, certain: bool = True) -> list[Presence]:
         if self._since is None:

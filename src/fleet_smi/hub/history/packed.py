@@ -15,13 +15,13 @@ _decoder = msgspec.msgpack.Decoder(list[list[Any]])
 _MOST_KNOWN = 4096
 
 
-def packed_holders(holders: tuple[Holder, ...]) -> bytes:
+def encode_holders(holders: tuple[Holder, ...]) -> bytes:
     """The holders as bytes."""
     return _encode([msgspec.structs.astuple(holder) for holder in holders])
 
 
 @lru_cache(_MOST_KNOWN)  # the same few are on a GPU through many of its periods
-def unpacked_holders(data: bytes) -> tuple[Holder, ...]:
+def decode_holders(data: bytes) -> tuple[Holder, ...]:
     """The holders in these bytes."""
     return tuple([_holder(*values) for values in _decoder.decode(data)])
 

@@ -14,42 +14,42 @@ from fleet_smi.hub.history.rows import NodeRow, Presence
 from fleet_smi.model import reasons
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, Verdict
 from fleet_smi.model.history import GpuOfNode, Holder, Period
-from fleet_smi.model.people import UNSEEN
+from fleet_smi.model.people import HIDDEN_USER
 from fleet_smi.model.snapshot import Host, Process
-from fleet_smi.model.text import natural
+from fleet_smi.model.text import natural_sort_key
 from fleet_smi.model.units import MIB, format_duration
-from fleet_smi.model.verdict import silenced
-from fleet_smi.model.views import summary_of
+from fleet_smi.model.verdict import apply_silence
+from fleet_smi.model.views import summarize_nodes
 
-Figures = Mapping[str, float | None]
+FigureValues = Mapping[str, float | None]
 _Part = TypeVar("_Part", JudgedGpu, JudgedInstance)
 _WITHOUT_A_LIST = ("broken", "unknown")
 """Of a GPU in these states nobody knew who was on it, unless somebody was seen."""
 
 
-class GpuThen(Struct, frozen=True, kw_only=True):
+class GpuAt(Struct, frozen=True, kw_only=True):
     """A GPU or instance with the last period that had begun, and since when it stood that way."""
 
     gpu: GpuOfNode
     period: Period
     since: float
-    figures: Figures = {}
+    figures: FigureValues = {}
 
 
-class NodeThen(Struct, frozen=True, kw_only=True):
+class NodeAt(Struct, frozen=True, kw_only=True):
     """A node with the last stretch in which it was heard that had begun."""
 
     node: NodeRow
     presence: Presence
-    gpus: tuple[GpuThen, ...] = ()
-    figures: Figures = {}
+    gpus: tuple[GpuAt, ...] = ()
+    figures: FigureValues = {}
 
 
-def fleet_at(at: float, nodes: Iterable[NodeThen]) -> FleetView:
+def fleet_at(at: float, nodes: Iterable[NodeAt]) -> FleetView:
     """The fleet at that moment, nodes in the order of their names."""
     known = [_node(at, then) for then in nodes if not _was_removed(at, then.presence)]
-    ordered = tuple(sorted(known, key=lambda node: (natural(node.name), node.node_id)))
-    return FleetView(taken_at=at, summary=summary_of(ordered), nodes=ordered)
+    ordered = tuple(sorted(known, key=lambda node: (natural_sort_key(node.name), node.node_id)))
+    return FleetView(taken_at=at, summary=summarize_nodes(ordered), nodes=ordered)
 
 
 def _was_removed(at: float, presence: Presence) -> bool:
@@ -57,7 +57,7 @@ def _was_removed(at: float, presence: Presence) -> bool:
     return presence.certain and presence.end is not None and presence.end <= at
 
 
-def _node(at: float, then: NodeThen) -> NodeView:
+def _node(at: float, then: NodeAt) -> NodeView:
     heard_until = _until(at, then.presence.end)
     return NodeView(
         node_id=then.node.node_id,
@@ -71,7 +71,7 @@ def _node(at: float, then: NodeThen) -> NodeView:
     )
 
 
-def _gpus(at: float, gpus: Iterable[GpuThen]) -> Iterable[JudgedGpu]:
+def _gpus(at: float, gpus: Iterable[GpuAt]) -> Iterable[JudgedGpu]:
     """The whole GPUs in the order of their indices, each with its instances."""
     there = [one for one in gpus if not _was_taken_out(at, one.period)]
     there.sort(key=lambda one: (one.gpu.index, one.gpu.uuid))
@@ -85,7 +85,7 @@ def _was_taken_out(at: float, period: Period) -> bool:
     return period.certain and period.end is not None and period.end <= at
 
 
-def _gpu(at: float, then: GpuThen, instances: tuple[JudgedInstance, ...]) -> JudgedGpu:
+def _gpu(at: float, then: GpuAt, instances: tuple[JudgedInstance, ...]) -> JudgedGpu:
     figures = then.figures
     clock = figures.get("sm_clock_mhz")
     gpu = JudgedGpu(
@@ -105,7 +105,7 @@ def _gpu(at: float, then: GpuThen, instances: tuple[JudgedInstance, ...]) -> Jud
     return _as_heard(at, then.period, gpu)
 
 
-def _instance(at: float, then: GpuThen) -> JudgedInstance:
+def _instance(at: float, then: GpuAt) -> JudgedInstance:
     part = JudgedInstance(
         uuid=then.gpu.uuid,
         profile=then.gpu.model,
@@ -116,7 +116,7 @@ def _instance(at: float, then: GpuThen) -> JudgedInstance:
     return _as_heard(at, then.period, part)
 
 
-def _held(then: GpuThen) -> dict[str, Any]:
+def _held(then: GpuAt) -> dict[str, Any]:
     """Its memory and who was on it: who was there alone had all that was used."""
     mebibytes = then.figures.get("memory_used_mebibytes")
     used = None if mebibytes is None else round(mebibytes * MIB)
@@ -135,17 +135,17 @@ def _process(holder: Holder, memory_bytes: int | None) -> Process:
         pid=holder.pid,
         kind="compute",
         gpu_memory_bytes=memory_bytes,
-        user=None if holder.user == UNSEEN else holder.user,
+        user=None if holder.user == HIDDEN_USER else holder.user,
         name=holder.name,
         command=holder.command,
         started_at=holder.started_at,
         container=holder.container,
         slurm_job=holder.slurm_job,
-        hidden=holder.user == UNSEEN,
+        hidden=holder.user == HIDDEN_USER,
     )
 
 
-def _verdict(at: float, then: GpuThen) -> Verdict:
+def _verdict(at: float, then: GpuAt) -> Verdict:
     state = then.period.state
     return Verdict(
         state=state,
@@ -156,14 +156,16 @@ def _verdict(at: float, then: GpuThen) -> Verdict:
     )
 
 
-def _reason(at: float, then: GpuThen) -> str:
+def _reason(at: float, then: GpuAt) -> str:
     """Why, by the figures of that moment: those in the period's own words are of its beginning."""
     state, holders = then.period.state, then.period.holders
-    people = [*dict.fromkeys([one.user for one in holders if one.user != UNSEEN])]
+    people = [*dict.fromkeys([one.user for one in holders if one.user != HIDDEN_USER])]
     if people and state == "busy":
-        return f"{reasons.listed(people)}, {reasons.percent(then.figures.get('busy_percent'))}"
+        return (
+            f"{reasons.join_names(people)}, {reasons.format_load(then.figures.get('busy_percent'))}"
+        )
     if people and state == "held":
-        return f"{reasons.listed(people)}, idle for {format_duration(at - then.since)}"
+        return f"{reasons.join_names(people)}, idle for {format_duration(at - then.since)}"
     return then.period.reason
 
 
@@ -172,7 +174,7 @@ def _as_heard(at: float, period: Period, part: _Part) -> _Part:
     heard_until = _until(at, period.end)
     if heard_until >= at:
         return part
-    verdict = silenced(part.verdict, part, at - heard_until, heard_until)
+    verdict = apply_silence(part.verdict, part, at - heard_until, heard_until)
     return replace(part, verdict=verdict)
 
 

@@ -4,42 +4,44 @@ from msgspec.structs import asdict
 from sqlalchemy import Connection, text
 
 from fleet_smi.hub.history import schema
-from fleet_smi.hub.history.adding import write_hours
-from fleet_smi.hub.history.keys import Keys
-from fleet_smi.hub.history.packed import packed_holders
-from fleet_smi.hub.history.rows import Batch, Place, Presence, SeriesRow, UsageRow
-from fleet_smi.hub.history.samples import Stretch
+from fleet_smi.hub.history.adding import write_usage_hours
+from fleet_smi.hub.history.keys import IdCache
+from fleet_smi.hub.history.packed import encode_holders
+from fleet_smi.hub.history.rows import GpuKey, Presence, SeriesRow, UsageRow, WriteBatch
+from fleet_smi.hub.history.samples import LookInterval
 from fleet_smi.hub.history.sampling import write_samples
-from fleet_smi.hub.history.schema import writing_again
-from fleet_smi.hub.history.statements import Row, execute
+from fleet_smi.hub.history.schema import upsert_statement
+from fleet_smi.hub.history.statements import RowValues, execute_bulk
 from fleet_smi.model.fleet import STATES
-from fleet_smi.model.history import Gap, Moment, Occupancy, Period
-from fleet_smi.model.strip import look_of
+from fleet_smi.model.history import Gap, Occupancy, Period, RibbonPoint
+from fleet_smi.model.strip import period_look
 
-_PERIOD = writing_again(schema.periods)
-_OCCUPANCY = writing_again(schema.occupancies)
-_PRESENCE = writing_again(schema.presence)
-_SERIES = writing_again(schema.series)
-_MOMENT = writing_again(schema.moments)
-_GAP = writing_again(schema.gaps)
-_CHECKPOINT = writing_again(schema.checkpoints)
+_PERIOD = upsert_statement(schema.periods)
+_OCCUPANCY = upsert_statement(schema.occupancies)
+_PRESENCE = upsert_statement(schema.presence)
+_SERIES = upsert_statement(schema.series)
+_MOMENT = upsert_statement(schema.moments)
+_GAP = upsert_statement(schema.gaps)
+_CHECKPOINT = upsert_statement(schema.checkpoints)
 _FORGET = text("DELETE FROM checkpoints WHERE node = :node")
 
 
-def write_batch(connection: Connection, keys: Keys, batch: Batch) -> None:
+def write_batch(connection: Connection, ids: IdCache, batch: WriteBatch) -> None:
     """Write all of a batch; the caller ends the transaction."""
-    keys.learn(connection, batch)
-    rows = _Rows(keys)
-    execute(connection, _PERIOD, [rows.period(*each) for each in batch.periods])
+    ids.resolve(connection, batch)
+    rows = _Rows(ids)
+    execute_bulk(connection, _PERIOD, [rows.period(*each) for each in batch.periods])
     write_samples(connection, [rows.stretch(*each) for each in batch.periods])
-    execute(connection, _OCCUPANCY, [rows.occupancy(*each) for each in batch.occupancies])
-    execute(connection, _PRESENCE, [rows.presence(each) for each in batch.presence])
-    execute(connection, _SERIES, [rows.series(each) for each in batch.series])
-    execute(connection, _MOMENT, [_moment(each) for each in batch.moments])
-    write_hours(connection, [rows.usage(each) for each in batch.usage])
+    execute_bulk(connection, _OCCUPANCY, [rows.occupancy(*each) for each in batch.occupancies])
+    execute_bulk(connection, _PRESENCE, [rows.presence(each) for each in batch.presence])
+    execute_bulk(connection, _SERIES, [rows.series(each) for each in batch.series])
+    execute_bulk(connection, _MOMENT, [_moment(each) for each in batch.moments])
+    write_usage_hours(connection, [rows.usage(each) for each in batch.usage])
     kept = {each.node_id: each.data for each in batch.checkpoints}
-    execute(connection, _CHECKPOINT, [rows.checkpoint(*each) for each in kept.items()])
-    execute(connection, _FORGET, [{"node": keys.node[node_id]} for node_id in batch.forgotten])
+    execute_bulk(connection, _CHECKPOINT, [rows.checkpoint(*each) for each in kept.items()])
+    execute_bulk(
+        connection, _FORGET, [{"node": ids.node[node_id]} for node_id in batch.removed_nodes]
+    )
 
 
 def write_gap(connection: Connection, gap: Gap) -> None:
@@ -50,11 +52,11 @@ def write_gap(connection: Connection, gap: Gap) -> None:
 class _Rows:
     """The rows of a batch, with the numbers that the database has for what they name."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: IdCache) -> None:
         self._keys = keys
 
-    def period(self, place: Place, period: Period) -> Row:
-        _, user, others = look_of(period)
+    def period(self, place: GpuKey, period: Period) -> RowValues:
+        _, user, others = period_look(period)
         return {
             "gpu": self._keys.gpu[place],
             "start": period.start,
@@ -64,20 +66,20 @@ class _Rows:
             "user": user,
             "others": others,
             "reason": period.reason,
-            "holders": packed_holders(period.holders) if period.holders else None,
+            "holders": encode_holders(period.holders) if period.holders else None,
             "busy_percent": period.busy_percent,
         }
 
-    def stretch(self, place: Place, period: Period) -> Stretch:
-        return Stretch(
+    def stretch(self, place: GpuKey, period: Period) -> LookInterval:
+        return LookInterval(
             gpu=self._keys.gpu[place],
             start=period.start,
             end=period.end or period.start,
-            look=self._keys.look[look_of(period)],
+            look=self._keys.look[period_look(period)],
             busy_percent=period.busy_percent,
         )
 
-    def occupancy(self, place: Place, occupancy: Occupancy) -> Row:
+    def occupancy(self, place: GpuKey, occupancy: Occupancy) -> RowValues:
         holder = occupancy.holder
         return {
             "gpu": self._keys.gpu[place],
@@ -86,13 +88,13 @@ class _Rows:
             "end": occupancy.end,
             "certain": occupancy.certain,
             "person": self._keys.person[holder.user, holder.group or ""],
-            "holder": packed_holders((holder,)),
+            "holder": encode_holders((holder,)),
             **asdict(occupancy.sums),
             "mean_memory_bytes": occupancy.mean_memory_bytes,
             "peak_memory_bytes": occupancy.peak_memory_bytes,
         }
 
-    def presence(self, presence: Presence) -> Row:
+    def presence(self, presence: Presence) -> RowValues:
         return {
             "node": self._keys.node[presence.node_id],
             "start": presence.start,
@@ -100,7 +102,7 @@ class _Rows:
             "certain": presence.certain,
         }
 
-    def series(self, row: SeriesRow) -> Row:
+    def series(self, row: SeriesRow) -> RowValues:
         return {
             "grain": row.grain_seconds,
             "start": row.start,
@@ -109,20 +111,20 @@ class _Rows:
             "data": row.data,
         }
 
-    def usage(self, row: UsageRow) -> Row:
+    def usage(self, row: UsageRow) -> RowValues:
         return {
             "bucket": row.hour,
-            "gpu": self._keys.gpu[row.place],
+            "gpu": self._keys.gpu[row.gpu_key],
             "person": self._keys.person[row.user, row.group],
             "state": row.state,
             **asdict(row.sums),
         }
 
-    def checkpoint(self, node_id: str, data: bytes) -> Row:
+    def checkpoint(self, node_id: str, data: bytes) -> RowValues:
         return {"node": self._keys.node[node_id], "data": data}
 
 
-def _moment(moment: Moment) -> Row:
+def _moment(moment: RibbonPoint) -> RowValues:
     return {
         "at": moment.at,
         "nodes": moment.nodes,

@@ -8,22 +8,22 @@ from sqlalchemy import ColumnElement, Table, delete, func, select
 
 from fleet_smi.hub.history import schema
 from fleet_smi.hub.history.grains import GRAINS
-from fleet_smi.hub.history.samples import SAMPLE_SECONDS
+from fleet_smi.hub.history.samples import SAMPLE_INTERVALS
 from fleet_smi.hub.history.schema import DAY_SECONDS, WEEK_SECONDS
-from fleet_smi.hub.history.store import Store
+from fleet_smi.hub.history.store import HistoryStore
 from fleet_smi.model.units import MIB
 
 _ROWS_A_TURN = 4000
 _MOST_FREE_BYTES = 64 * MIB
 
 
-class Keep(Struct, frozen=True, kw_only=True):
+class RetentionPolicy(Struct, frozen=True, kw_only=True):
     """How long what is kept, and how much of all."""
 
-    grains: dict[int, float]
+    series_seconds: dict[int, float]
     """For each grain of the series in seconds, how many seconds back it is kept."""
     ledger_seconds: float
-    most_bytes: int
+    max_bytes: int
 
 
 class _Aging(Struct, frozen=True):
@@ -39,7 +39,7 @@ _LEDGER = (
     _Aging(schema.periods, schema.periods.c.end),
     *(
         _Aging(schema.samples, schema.samples.c.bucket, (schema.samples.c.grain == grain,))
-        for grain in SAMPLE_SECONDS
+        for grain in SAMPLE_INTERVALS
     ),
     _Aging(schema.occupancies, schema.occupancies.c.end),
     _Aging(schema.presence, schema.presence.c.end),
@@ -63,46 +63,46 @@ def _needed_seconds(grain: int) -> int:
     return 2 * longer.get(grain, 0)
 
 
-def turns(store: Store, keep: Keep, now: float) -> Iterator[None]:
+def prune_steps(store: HistoryStore, policy: RetentionPolicy, now: float) -> Iterator[None]:
     """Do one small piece of the work each time the next is asked for."""
-    for grain, seconds in keep.grains.items():
+    for grain, seconds in policy.series_seconds.items():
         yield from _take_older(store, _series(grain), now - max(seconds, _needed_seconds(grain)))
     for aging in _LEDGER:
-        yield from _take_older(store, aging, now - keep.ledger_seconds)
-    yield from _take_excess(store, keep, now)
-    while store.free_bytes() > _MOST_FREE_BYTES and store.give_back():
+        yield from _take_older(store, aging, now - policy.ledger_seconds)
+    yield from _take_excess(store, policy, now)
+    while store.free_bytes() > _MOST_FREE_BYTES and store.vacuum_step():
         yield
 
 
-def _take_older(store: Store, aging: _Aging, before: float) -> Iterator[None]:
+def _take_older(store: HistoryStore, aging: _Aging, before: float) -> Iterator[None]:
     while _take_turn(store, aging, before):
         yield
 
 
-def _take_turn(store: Store, aging: _Aging, before: float) -> int:
+def _take_turn(store: HistoryStore, aging: _Aging, before: float) -> int:
     """Take some of the oldest rows away; how many there were."""
     old = (*aging.among, aging.time < before - aging.lasts_seconds)
     oldest = select(aging.time).where(*old).order_by(aging.time)
-    with store.reading() as connection:
+    with store.read_transaction() as connection:
         if connection.scalar(oldest.limit(1)) is None:
             return 0
         last = connection.scalar(oldest.offset(_ROWS_A_TURN).limit(1))
     if last is not None:
         old = (*old, aging.time <= last)
-    with store.writing() as connection:
+    with store.write_transaction() as connection:
         return connection.execute(delete(aging.table).where(*old)).rowcount
 
 
-def _take_excess(store: Store, keep: Keep, now: float) -> Iterator[None]:
+def _take_excess(store: HistoryStore, keep: RetentionPolicy, now: float) -> Iterator[None]:
     """Take the oldest of the finest grain first, and of the ledger last."""
-    excess = store.bytes() - store.free_bytes() - keep.most_bytes
-    for grain in sorted(keep.grains):
+    excess = store.size_bytes() - store.free_bytes() - keep.max_bytes
+    for grain in sorted(keep.series_seconds):
         # Counted rather than measured: PostgreSQL tells what is free only later.
         while excess > 0 and (rows := _take_turn(store, _series(grain), now)):
             excess -= rows * store.series_row_bytes()
             yield
     if excess > 0:
-        with store.reading() as connection:
+        with store.read_transaction() as connection:
             oldest = connection.scalar(select(func.min(schema.usage_hours.c.bucket)))
         for aging in _LEDGER if oldest is not None else ():
             yield from _take_older(store, aging, oldest + DAY_SECONDS)

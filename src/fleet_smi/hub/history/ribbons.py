@@ -6,31 +6,31 @@ from sqlalchemy import BigInteger, Connection, cast, func, select
 
 from fleet_smi.hub.history import schema
 from fleet_smi.model.fleet import STATES
-from fleet_smi.model.history import Gap, Moment, Ribbon
+from fleet_smi.model.history import Gap, Ribbon, RibbonPoint
 
 
-def ribbon(connection: Connection, start: float, end: float, columns: int) -> Ribbon:
+def read_ribbon(connection: Connection, start: float, end: float, max_columns: int) -> Ribbon:
     """At most so many parts; those that nobody kept are left out."""
-    moments = _moments(connection, start, end, max(1, ceil((end - start) / columns)))
-    found = gaps(connection, start, end)
+    moments = _moments(connection, start, end, max(1, ceil((end - start) / max_columns)))
+    found = read_gaps(connection, start, end)
     return Ribbon(start=start, end=end, moments=tuple(moments), gaps=tuple(found))
 
 
-def gaps(connection: Connection, start: float, end: float) -> list[Gap]:
+def read_gaps(connection: Connection, start: float, end: float) -> list[Gap]:
     """Where something could not be written down, the oldest first."""
     kept = schema.gaps.c
     asked = select(schema.gaps).where(kept.end > start, kept.start < end).order_by(kept.start)
     return [Gap(start=since, end=until, why=why) for since, until, why in connection.execute(asked)]
 
 
-def _moments(connection: Connection, start: float, end: float, seconds: int) -> list[Moment]:
+def _moments(connection: Connection, start: float, end: float, seconds: int) -> list[RibbonPoint]:
     """The means of parts of so many seconds."""
     kept = schema.moments.c
     part = ((cast(kept.at, BigInteger) - int(start)) // seconds).label("part")
     means = [func.avg(kept[name]) for name in ("nodes", "nodes_reporting", *STATES)]
     asked = select(part, *means).where(kept.at >= start, kept.at < end)
     return [
-        Moment(
+        RibbonPoint(
             at=start + number * seconds,
             nodes=round(known),
             nodes_reporting=round(reporting),

@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleet_smi.hub.history.gathering import Gathering, Stretch, forms
+from fleet_smi.hub.history.gathering import SampleBuffer, SampleSpan, sample_formats
 from fleet_smi.hub.history.grains import (
     GRAINS,
-    MEMORY,
-    ROW_SECONDS,
-    Rows,
-    cut,
-    end_of,
-    known,
+    MAX_ROW_SECONDS,
+    MEMORY_COLUMNS,
+    SeriesArrays,
+    all_uuids,
+    bin_samples,
+    decode_rows,
+    drop_unknown,
     pack,
-    part_at,
-    part_of,
-    read,
-    regrouped,
-    uuids_of_all,
+    resample,
+    row_end,
+    slice_row,
+    slice_row_at,
 )
 from fleet_smi.hub.history.rows import SeriesRow
 from fleet_smi.model.units import GIB
@@ -33,27 +33,27 @@ _Packed = tuple[int, int, bytes]
 """The grain, when the first begins, and one row or several."""
 
 
-def whole_of(pace_seconds: float) -> int:
+def min_rollup_seconds(interval_seconds: float) -> int:
     """The seconds of the shortest stretch that is made rows, of what is told at that pace.
 
     Of a sample that holds for long, finer rows would all say the same.
     """
-    return _COARSE if pace_seconds >= _COARSE else _MIDDLE
+    return _COARSE if interval_seconds >= _COARSE else _MIDDLE
 
 
-class Task(NamedTuple):
+class RollupTask(NamedTuple):
     """What was gathered by `end` is to be made rows, by who has those that go on."""
 
     rollup: "Rollup"
-    gathering: Gathering
+    buffer: SampleBuffer
     end: float
-    pace_seconds: float = 0.0
+    interval_seconds: float = 0.0
 
 
 class _Taken(NamedTuple):
     rollup: "Rollup"
     uuids: tuple[str, ...]
-    stretch: Stretch
+    stretch: SampleSpan
     end: float
 
 
@@ -73,7 +73,7 @@ class Rollup:
         self._minutes = _single(told, _MIDDLE, quarter, minute)
         self._quarters = _single(told, _COARSE, eighth, quarter)
 
-    def take(self, packed: Iterable[_Packed], uuids: tuple[str, ...]) -> list[SeriesRow]:
+    def add_packed(self, packed: Iterable[_Packed], uuids: tuple[str, ...]) -> list[SeriesRow]:
         """Let more be in the rows that go on; those that are done."""
         rows = self._rows(packed, uuids)
         self._minutes += [row for row in rows if row.grain_seconds >= _MIDDLE]
@@ -86,26 +86,26 @@ class Rollup:
         eighths, self._quarters = self._parted(self._quarters, _LONG, end)
         return quarters + eighths
 
-    def so_far(
-        self, gathering: Gathering, end: float, pace_seconds: float = 0.0
+    def partial_rows(
+        self, buffer: SampleBuffer, end: float, interval_seconds: float = 0.0
     ) -> list[SeriesRow]:
         """The rows of every grain that go on, as they are at `end`."""
-        whole, uuids, rows = whole_of(pace_seconds), gathering.uuids, list[SeriesRow]()
-        if gathering.since < end:
-            (packed,) = _made([gathering.until(end, whole)], len(uuids), whole)
+        whole, uuids, rows = min_rollup_seconds(interval_seconds), buffer.uuids, list[SeriesRow]()
+        if buffer.since < end:
+            (packed,) = _made([buffer.peek_until(end, whole)], len(uuids), whole)
             rows = self._rows(packed, uuids)
         minutes = [row for row in rows if row.grain_seconds >= _MIDDLE]
         quarters = self._longer([*self._minutes, *minutes], _COARSE)
         eighths = self._longer([*self._quarters, *quarters], _LONG)
         return [row for row in rows if row.grain_seconds < _COARSE] + quarters + eighths
 
-    def row_at(self, gathering: Gathering, at: float) -> SeriesRow | None:
+    def row_at(self, buffer: SampleBuffer, at: float) -> SeriesRow | None:
         """A row of the figures that hold at a moment, where they are gathered still."""
-        stretch = gathering.at(at, _FINE)
+        stretch = buffer.span_at(at, _FINE)
         if stretch is None:
             return None
-        (packed,) = _made([stretch], len(gathering.uuids), _MIDDLE)
-        return self._rows(packed, gathering.uuids)[0]
+        (packed,) = _made([stretch], len(buffer.uuids), _MIDDLE)
+        return self._rows(packed, buffer.uuids)[0]
 
     def _parted(
         self, rows: list[SeriesRow], grain: int, end: float
@@ -114,16 +114,16 @@ class Rollup:
         until = end // grain * grain
         if not rows or rows[0].start >= until:
             return [], rows
-        before = [part for row in rows if (part := part_of(row, -inf, until)) is not None]
-        after = [part for row in rows if (part := part_of(row, until, inf)) is not None]
+        before = [part for row in rows if (part := slice_row(row, -inf, until)) is not None]
+        after = [part for row in rows if (part := slice_row(row, until, inf)) is not None]
         return self._longer(before, grain), after
 
     def _longer(self, rows: Sequence[SeriesRow], grain: int) -> list[SeriesRow]:
         """Rows joined to longer ones; there is a place for each GPU."""
         if not rows:
             return []
-        uuids = uuids_of_all(rows)
-        joined = known(regrouped(read(rows, uuids), grain))
+        uuids = all_uuids(rows)
+        joined = drop_unknown(resample(decode_rows(rows, uuids), grain))
         starts = map(int, joined.starts.tolist())
         packed = [(grain, *one) for one in zip(starts, pack(joined), strict=True)]
         return self._rows(packed, uuids)
@@ -137,11 +137,11 @@ class Rollup:
         ]
 
 
-def roll_up(tasks: Iterable[Task]) -> list[SeriesRow]:
+def roll_up(tasks: Iterable[RollupTask]) -> list[SeriesRow]:
     """All rows that are done, of many nodes at once."""
     rows, alike = list[SeriesRow](), defaultdict[tuple[int, int], list[_Taken]](list)
     for rollup, gathering, end, pace_seconds in tasks:
-        whole, uuids = whole_of(pace_seconds), gathering.uuids
+        whole, uuids = min_rollup_seconds(pace_seconds), gathering.uuids
         until = end // whole * whole
         if gathering.since < until:
             stretch = gathering.take_until(until, whole)
@@ -153,33 +153,33 @@ def roll_up(tasks: Iterable[Task]) -> list[SeriesRow]:
             some = taken[first : first + _AT_ONCE]
             made = _made([one.stretch for one in some], gpus, whole)
             for (rollup, uuids, _, end), packed in zip(some, made, strict=True):
-                rows += rollup.take(packed, uuids)
+                rows += rollup.add_packed(packed, uuids)
                 rows += rollup.finish(end)
     return rows
 
 
-def _made(stretches: Sequence[Stretch], gpus: int, whole: int) -> list[list[_Packed]]:
+def _made(stretches: Sequence[SampleSpan], gpus: int, whole: int) -> list[list[_Packed]]:
     """Rows of stretches of whole minutes or longer, laid end to end to be worked out at once."""
-    samples = np.frombuffer(b"".join([one.packed for one in stretches]), forms(gpus)[1])
+    samples = np.frombuffer(b"".join([one.packed for one in stretches]), sample_formats(gpus)[1])
     figures = samples["figures"].astype(np.float32)
-    figures[:, MEMORY] /= GIB
+    figures[:, MEMORY_COLUMNS] /= GIB
     ends = list(accumulate([one.end - one.start for one in stretches]))
     shifts = [end - one.end for one, end in zip(stretches, ends, strict=True)]
     counts = [len(one.packed) // samples.itemsize for one in stretches]
     times = samples["at"] + np.repeat(shifts, counts)
     if whole == _COARSE:
-        return _packed({_COARSE: cut(times, figures, ends[-1], _COARSE)}, ends, shifts)
-    grains = cut(times, figures, ends[-1], _FINE)
-    return _packed({_FINE: grains, _MIDDLE: regrouped(grains, _MIDDLE)}, ends, shifts)
+        return _packed({_COARSE: bin_samples(times, figures, ends[-1], _COARSE)}, ends, shifts)
+    grains = bin_samples(times, figures, ends[-1], _FINE)
+    return _packed({_FINE: grains, _MIDDLE: resample(grains, _MIDDLE)}, ends, shifts)
 
 
 def _packed(
-    rows: dict[int, Rows], ends: Sequence[float], shifts: Sequence[float]
+    rows: dict[int, SeriesArrays], ends: Sequence[float], shifts: Sequence[float]
 ) -> list[list[_Packed]]:
     """What belongs to each stretch, at its own time again."""
     packed: list[list[_Packed]] = [[] for _ in ends]
     for grain, of_grain in rows.items():
-        data, first, together = pack(of_grain), 0, max(1, ROW_SECONDS // grain)
+        data, first, together = pack(of_grain), 0, max(1, MAX_ROW_SECONDS // grain)
         starts, lasts = of_grain.starts.tolist(), of_grain.starts.searchsorted(ends).tolist()
         for one, shift, last in zip(packed, shifts, lasts, strict=True):
             for place in range(first, last, together):
@@ -194,7 +194,7 @@ def _single(rows: Iterable[SeriesRow], grain: int, start: float, end: float) -> 
     found: dict[float, SeriesRow] = {}
     for row in rows:
         if row.grain_seconds == grain:
-            for at in range(max(row.start, int(start)), min(end_of(row), int(end)), grain):
-                if (one := part_at(row, at)) is not None:
+            for at in range(max(row.start, int(start)), min(row_end(row), int(end)), grain):
+                if (one := slice_row_at(row, at)) is not None:
                     found[at] = one
     return [found[at] for at in sorted(found)]

@@ -3,9 +3,9 @@
 from msgspec import Struct
 
 from fleet_smi.model.fleet import State
-from fleet_smi.model.history import GpuOfNode, Moment, Occupancy, Period, Sums
+from fleet_smi.model.history import GpuOfNode, Occupancy, Period, RibbonPoint, Sums
 
-Place = tuple[str, str]
+GpuKey = tuple[str, str]
 """A node's id and a UUID: a GPU that moves to another node is another there."""
 
 
@@ -43,7 +43,7 @@ class UsageRow(Struct, frozen=True, kw_only=True, gc=False):
     """What one user comes to on one GPU in one state, in the hour that begins at `hour`."""
 
     hour: int
-    place: Place
+    gpu_key: GpuKey
     user: str
     group: str
     state: State
@@ -57,17 +57,17 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
     data: bytes
 
 
-class Batch(Struct, kw_only=True):
+class WriteBatch(Struct, kw_only=True):
     """What is written together, or not at all. Writing the same rows twice changes nothing."""
 
     nodes: list[NodeRow] = []
     gpus: list[GpuOfNode] = []
-    periods: list[tuple[Place, Period]] = []
-    occupancies: list[tuple[Place, Occupancy]] = []
+    periods: list[tuple[GpuKey, Period]] = []
+    occupancies: list[tuple[GpuKey, Occupancy]] = []
     presence: list[Presence] = []
     series: list[SeriesRow] = []
     usage: list[UsageRow] = []
-    moments: list[Moment] = []
+    moments: list[RibbonPoint] = []
     checkpoints: list[Checkpoint] = []
-    forgotten: list[str] = []
+    removed_nodes: list[str] = []
     """Ids of nodes whose open intervals are no longer needed."""

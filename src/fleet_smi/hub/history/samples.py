@@ -13,20 +13,20 @@ from math import ceil
 from operator import itemgetter
 from typing import NamedTuple
 
-from fleet_smi.hub.history.rows import Place
-from fleet_smi.model.strip import UNTOLD, Look, Samples
+from fleet_smi.hub.history.rows import GpuKey
+from fleet_smi.model.strip import UNKNOWN_LOAD, LookSamples, StripLook
 
-SAMPLE_SECONDS = (900, 3600)
+SAMPLE_INTERVALS = (900, 3600)
 """Seconds between samples, the finest first."""
 _TOGETHER = 96
 _NUMBER_BYTES = 4
 
-Packed = tuple[bytes, bytes]
+PackedSamples = tuple[bytes, bytes]
 """Looks, and loads."""
-NOTHING: Packed = bytes(_TOGETHER * _NUMBER_BYTES), bytes([UNTOLD]) * _TOGETHER
+NO_SAMPLES: PackedSamples = bytes(_TOGETHER * _NUMBER_BYTES), bytes([UNKNOWN_LOAD]) * _TOGETHER
 
 
-class Key(NamedTuple):
+class SampleKey(NamedTuple):
     """What is packed together: samples of a GPU, by its number, from the second `bucket` on."""
 
     grain: int
@@ -34,7 +34,7 @@ class Key(NamedTuple):
     gpu: int
 
 
-class Stretch(NamedTuple):
+class LookInterval(NamedTuple):
     """A GPU as long as it looked one way: both by their numbers."""
 
     gpu: int
@@ -44,7 +44,7 @@ class Stretch(NamedTuple):
     busy_percent: float | None
 
 
-class Mark(NamedTuple):
+class SampleFill(NamedTuple):
     """What is to be noted from one place to another of those that are packed together."""
 
     first: int
@@ -53,18 +53,18 @@ class Mark(NamedTuple):
     load: int
 
 
-class Moments(NamedTuple):
+class SampleTimes(NamedTuple):
     """Samples of one grain: their numbers, in order."""
 
     grain: int
     numbers: Sequence[int]
 
     @classmethod
-    def last_by(cls, grain: int, moments: Iterable[float]) -> "Moments":
+    def at_or_before(cls, grain: int, moments: Iterable[float]) -> "SampleTimes":
         """The last one by each of some moments, two or more."""
         return cls(grain, [int(moment // grain) for moment in moments])
 
-    def within(self, start: float, end: float | None) -> slice:
+    def indices_between(self, start: float, end: float | None) -> slice:
         """Which of them are in a stretch; it goes on where it has no end."""
         first = bisect_left(self.numbers, _first_from(start, self.grain))
         if end is None:
@@ -76,50 +76,52 @@ class Moments(NamedTuple):
         rows = range(self.numbers[0] // _TOGETHER, self.numbers[-1] // _TOGETHER + 1)
         return [row * _TOGETHER * self.grain for row in rows]
 
-    def picked(self) -> Callable[[Sequence[Packed]], Samples]:
+    def make_picker(self) -> Callable[[Sequence[PackedSamples]], LookSamples]:
         """What picks them out of all that they are packed in."""
         first = self.numbers[0] // _TOGETHER * _TOGETHER
         pick = itemgetter(*[number - first for number in self.numbers])
 
-        def samples(rows: Sequence[Packed]) -> Samples:
+        def samples(rows: Sequence[PackedSamples]) -> LookSamples:
             looks, loads = (b"".join(each) for each in zip(*rows, strict=True))
-            return Samples(list(pick(memoryview(looks).cast("I"))), bytearray(pick(loads)))
+            return LookSamples(list(pick(memoryview(looks).cast("I"))), bytearray(pick(loads)))
 
         return samples
 
 
-class Sampled(NamedTuple):
+class GpuStripSamples(NamedTuple):
     """GPUs at some moments, and what the numbers of their looks stand for."""
 
-    gpus: dict[Place, Samples]
-    looks: dict[int, Look]
+    gpus: dict[GpuKey, LookSamples]
+    looks: dict[int, StripLook]
 
 
-def load_byte(busy_percent: float | None) -> int:
+def encode_load(busy_percent: float | None) -> int:
     """A load as it is noted."""
-    return UNTOLD if busy_percent is None else max(0, min(round(busy_percent), UNTOLD - 1))
+    return (
+        UNKNOWN_LOAD if busy_percent is None else max(0, min(round(busy_percent), UNKNOWN_LOAD - 1))
+    )
 
 
-def marks(stretches: Iterable[Stretch]) -> dict[Key, list[Mark]]:
+def sample_fills(intervals: Iterable[LookInterval]) -> dict[SampleKey, list[SampleFill]]:
     """What these stretches have to say of any samples; most of the short ones have nothing."""
-    found: dict[Key, list[Mark]] = defaultdict(list)
-    for gpu, start, end, look, busy_percent in stretches:
-        for grain in SAMPLE_SECONDS:
+    found: dict[SampleKey, list[SampleFill]] = defaultdict(list)
+    for gpu, start, end, look, busy_percent in intervals:
+        for grain in SAMPLE_INTERVALS:
             first, last = _first_from(start, grain), _first_from(end, grain)
             while first < last:
                 row = first // _TOGETHER
                 begins, ends = row * _TOGETHER, (row + 1) * _TOGETHER
                 places = first - begins, min(ends, last) - begins
-                mark = Mark(*places, look, load_byte(busy_percent))
-                found[Key(grain, begins * grain, gpu)].append(mark)
+                mark = SampleFill(*places, look, encode_load(busy_percent))
+                found[SampleKey(grain, begins * grain, gpu)].append(mark)
                 first = ends
     return found
 
 
-def marked(known: Packed, new: Iterable[Mark]) -> Packed:
+def apply_fills(packed: PackedSamples, fills: Iterable[SampleFill]) -> PackedSamples:
     """Samples with more noted among them."""
-    looks, loads = bytearray(known[0]), bytearray(known[1])
-    for first, last, look, load in new:
+    looks, loads = bytearray(packed[0]), bytearray(packed[1])
+    for first, last, look, load in fills:
         number = look.to_bytes(_NUMBER_BYTES, sys.byteorder)
         looks[first * _NUMBER_BYTES : last * _NUMBER_BYTES] = number * (last - first)
         loads[first:last] = bytes([load]) * (last - first)

@@ -25,8 +25,8 @@ from sqlalchemy import (
 from fleet_smi.model.fleet import STATES
 
 HOUR_SECONDS, DAY_SECONDS, WEEK_SECONDS = 3600, 86400, 7 * 86400
-SUMS = ("gpu_seconds", "measured_seconds", "busy_seconds", "idle_seconds", "energy_joules")
-DAYS = tuple(f"day_{number}" for number in range(7))
+SUM_COLUMNS = ("gpu_seconds", "measured_seconds", "busy_seconds", "idle_seconds", "energy_joules")
+DAY_COLUMNS = tuple(f"day_{number}" for number in range(7))
 """Of a week that begins on a Thursday, as 1970 did."""
 
 metadata = MetaData()
@@ -88,7 +88,7 @@ periods = Table(
 )
 Index("periods_by_end", periods.c.end)
 # All that a heat strip shows: a day of a large fleet is read without who exactly was there.
-LOOKS = (
+LOOK_COLUMNS = (
     periods.c.gpu,
     periods.c.start,
     periods.c.end,
@@ -97,7 +97,7 @@ LOOKS = (
     periods.c.others,
     periods.c.busy_percent,
 )
-PERIODS_AS_THEY_LOOK = Index("periods_as_they_look", *LOOKS)
+PERIODS_LOOK_INDEX = Index("periods_as_they_look", *LOOK_COLUMNS)
 looks = Table(
     "looks",
     metadata,
@@ -128,7 +128,7 @@ occupancies = Table(
     Column("certain", Boolean, nullable=False),
     Column("person", Integer, nullable=False),
     Column("holder", LargeBinary, nullable=False),
-    *(Column(name, Double, nullable=False) for name in SUMS),
+    *(Column(name, Double, nullable=False) for name in SUM_COLUMNS),
     Column("mean_memory_bytes", BigInteger),
     Column("peak_memory_bytes", BigInteger),
     sqlite_with_rowid=False,
@@ -136,7 +136,7 @@ occupancies = Table(
 Index("occupancies_by_end", occupancies.c.end, occupancies.c.start)
 _OF_PERSON = (occupancies.c.person, occupancies.c.end, occupancies.c.start)
 # In a file all of a person lies together, to be read at once. A server takes no rows so long.
-OCCUPANCIES_OF_PERSON = Index(
+OCCUPANCIES_PERSON_INDEX = Index(
     "occupancies_of_person_whole",
     *_OF_PERSON,
     *(column for column in occupancies.c if column not in set(_OF_PERSON)),
@@ -172,7 +172,7 @@ usage_hours = Table(
     Column("gpu", Integer, primary_key=True, autoincrement=False),
     Column("person", Integer, primary_key=True, autoincrement=False),
     Column("state", Text, primary_key=True),
-    *(Column(name, Double, nullable=False) for name in SUMS),
+    *(Column(name, Double, nullable=False) for name in SUM_COLUMNS),
     sqlite_with_rowid=False,
 )
 
@@ -184,7 +184,7 @@ def _summed(name: str, *more: str) -> Table:
         metadata,
         Column("bucket", BigInteger, primary_key=True, autoincrement=False),
         Column("key", Integer, primary_key=True, autoincrement=False),
-        *(Column(name, Double, nullable=False) for name in (*SUMS, *more)),
+        *(Column(name, Double, nullable=False) for name in (*SUM_COLUMNS, *more)),
         sqlite_with_rowid=False,
     )
 
@@ -192,8 +192,8 @@ def _summed(name: str, *more: str) -> Table:
 # With each person's days goes the time in each state, and with weeks that of people each day.
 person_days = _summed("person_days", *STATES)
 gpu_days = _summed("gpu_days")
-person_weeks = _summed("person_weeks", *DAYS)
-gpu_weeks = _summed("gpu_weeks", *DAYS)
+person_weeks = _summed("person_weeks", *DAY_COLUMNS)
+gpu_weeks = _summed("gpu_weeks", *DAY_COLUMNS)
 moments = Table(
     "moments",
     metadata,
@@ -218,7 +218,7 @@ checkpoints = Table(
 )
 
 
-def writing_again(table: Table) -> TextClause:
+def upsert_statement(table: Table) -> TextClause:
     """Write rows, or replace those of the same key.
 
     In words: SQLite and PostgreSQL both know them, and SQLAlchemy has no one name for both.
@@ -227,20 +227,20 @@ def writing_again(table: Table) -> TextClause:
     return text(_inserted(table, [column.name for column in table.columns], keys))
 
 
-def naming(table: Table, *, again: bool = True) -> TextClause:
+def named_upsert_statement(table: Table, *, update: bool = True) -> TextClause:
     """Write rows that are found by their names, or `again` what has changed of them."""
     names = [column.name for column in table.columns if column.name != "key"]
-    keys = [column.name for column in unique_in(table)]
-    return text(_inserted(table, names, keys, again=again))
+    keys = [column.name for column in unique_columns(table)]
+    return text(_inserted(table, names, keys, again=update))
 
 
-def unique_in(table: Table) -> list[Column[Any]]:
+def unique_columns(table: Table) -> list[Column[Any]]:
     """What the rows of a table are called by."""
     (unique,) = (each for each in table.constraints if isinstance(each, UniqueConstraint))
     return list(unique.columns)
 
 
-def adding(table: Table) -> TextClause:
+def increment_statement(table: Table) -> TextClause:
     """Write rows, or add their numbers to those of the same key."""
     keys = [column.name for column in table.primary_key]
     names = [column.name for column in table.columns]

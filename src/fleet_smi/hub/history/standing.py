@@ -5,17 +5,17 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, func, select
 
-from fleet_smi.hub.history.packed import unpacked_holders
+from fleet_smi.hub.history.packed import decode_holders
 from fleet_smi.hub.history.schema import gpus, nodes, periods
 from fleet_smi.model.history import Period
 
 
-def last_periods(at: float) -> Select[Any]:
+def select_last_periods(at: float) -> Select[Any]:
     """The last of each GPU that had begun by then; it may have ended before."""
     return _by_gpu((periods.c.gpu == gpus.c.key) & (periods.c.start == _last_start(at)))
 
 
-def periods_between(
+def select_periods(
     start: float,
     end: float,
     node_ids: Collection[str] | None,
@@ -38,7 +38,7 @@ def periods_between(
     return asked.where(gpus.c.node.in_(of_nodes))
 
 
-def period_of(row: Row[*tuple[Any, ...]]) -> Period:
+def period_from_row(row: Row[*tuple[Any, ...]]) -> Period:
     """A row of all columns as what it tells of."""
     _, start, end, certain, state, _, _, reason, holders, busy_percent = row
     return Period(
@@ -46,7 +46,7 @@ def period_of(row: Row[*tuple[Any, ...]]) -> Period:
         end=end,
         state=state,
         reason=reason,
-        holders=unpacked_holders(holders) if holders else (),
+        holders=decode_holders(holders) if holders else (),
         certain=certain,
         busy_percent=busy_percent,
     )

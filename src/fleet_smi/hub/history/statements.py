@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Dialect, TextClause
 
-Row = dict[str, Any]
+RowValues = dict[str, Any]
 
 
-def execute(connection: Connection, statement: TextClause, rows: Sequence[Row]) -> None:
+def execute_bulk(connection: Connection, statement: TextClause, rows: Sequence[RowValues]) -> None:
     """Execute a statement once for each row, by the driver itself."""
     if rows:
         words, names = _compiled(statement, connection.dialect)

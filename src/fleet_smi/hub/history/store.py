@@ -24,14 +24,14 @@ from sqlalchemy.exc import (
 )
 
 from fleet_smi.errors import StateError, UsageError
-from fleet_smi.hub.database import DAMAGED, sqlite_engine
+from fleet_smi.hub.database import CORRUPTION_CODES, sqlite_engine
 from fleet_smi.hub.history import schema
-from fleet_smi.hub.history.alone import Occupied, connect_alone, lock_file
-from fleet_smi.hub.history.versions import NotOurs, bring_up_to_date
-from fleet_smi.hub.state import give_to_owner, private_folder
+from fleet_smi.hub.history.alone import DatabaseLocked, lock_file, require_advisory_lock
+from fleet_smi.hub.history.versions import IncompatibleDatabase, migrate
+from fleet_smi.hub.state import chown_to_folder_owner, ensure_private_folder
 
 logger = logging.getLogger(__name__)
-FILE = "history.db"
+HISTORY_FILE = "history.db"
 # These stay in the file. They write to it: who only reads must not have to wait for a writer.
 _LASTING_PRAGMAS = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL")
 _PRAGMAS = (
@@ -52,17 +52,17 @@ _SERIES_ON_SERVER = (
 )
 
 
-class Store:
+class HistoryStore:
     """The history at one place; usable once `prepare` has succeeded."""
 
-    def __init__(self, where: Path | URL) -> None:
+    def __init__(self, location: Path | URL) -> None:
         self.kind: Literal["sqlite", "postgresql"]
-        self.kind = "sqlite" if isinstance(where, Path) else "postgresql"
-        self.name = str(where) if isinstance(where, Path) else where.render_as_string()
+        self.kind = "sqlite" if isinstance(location, Path) else "postgresql"
+        self.name = str(location) if isinstance(location, Path) else location.render_as_string()
         """What it is called where people read it: without any password."""
-        self.set_aside: str | None = None
+        self.damage_message: str | None = None
         """Why an older file was moved away, in words."""
-        self._where = where
+        self._where = location
         self._ready = threading.Lock()
         self._prepared = False
         self._damaged = False
@@ -86,7 +86,7 @@ class Store:
                 self._bring_up_to_date()
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def read_transaction(self) -> Iterator[Connection]:
         """A look at one moment of it; raise `StateError` when it cannot be had."""
         if not self._prepared:
             raise StateError(self._unready)
@@ -94,24 +94,24 @@ class Store:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def write_transaction(self) -> Iterator[Connection]:
         """A change that is made whole or not at all; prepares the store where needed."""
         self.prepare()
         with self._transaction(writes=True) as connection:
             yield connection
 
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """What it takes on disk."""
         if isinstance(self._where, Path):
             parts = (Path(f"{self._where}{end}") for end in ("", "-wal"))
             return sum(part.stat().st_size for part in parts if part.exists())
         sizes = " + ".join(f"pg_total_relation_size('{name}')" for name in schema.metadata.tables)
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
             return int(connection.scalar(text(f"SELECT {sizes}")) or 0)
 
     def free_bytes(self) -> int:
         """What of that holds nothing, and is used again before it takes more."""
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
             if self.kind == "sqlite":
                 return int(connection.scalar(text(_FREE_IN_FILE)) or 0)
             rows, taken = connection.execute(text(_SERIES_ON_SERVER)).one()
@@ -121,14 +121,14 @@ class Store:
         """What a row of the series takes, about."""
         data = schema.series.c.data
         newest = select(data).order_by(schema.series.c.grain, schema.series.c.start.desc())
-        with self.reading() as connection:
+        with self.read_transaction() as connection:
             found = connection.scalars(newest.limit(_SAMPLED_ROWS)).all()
         return _ROW_BYTES[self.kind] + sum(map(len, found)) // max(1, len(found))
 
-    def give_back(self) -> bool:
+    def vacuum_step(self) -> bool:
         """Give a little of what is free back to the file system, where that can be done."""
         if self.kind == "sqlite":
-            with self.writing() as connection:
+            with self.write_transaction() as connection:
                 cursor = connection.connection.cursor()
                 cursor.execute(f"PRAGMA incremental_vacuum({_GIVEN_BACK_PAGES})")
                 cursor.fetchall()  # each step frees a page
@@ -152,7 +152,7 @@ class Store:
             raise  # no trouble of the database, but of what it was given
         except DBAPIError as error:
             code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
-            self._damaged |= writes and code in DAMAGED
+            self._damaged |= writes and code in CORRUPTION_CODES
             raise StateError(f"{self.name}: {_first_line(error.orig)}") from None
         except SQLAlchemyError as error:
             raise StateError(f"{self.name}: {_first_line(error)}") from None
@@ -169,7 +169,7 @@ class Store:
         if isinstance(self._where, Path):
             return self.engine
         engine = self._made_server_engine(self._where, pool_size=1, max_overflow=0)
-        connect_alone(engine, self.name)
+        require_advisory_lock(engine, self.name)
         return engine
 
     def _made_server_engine(self, where: URL, **pool: int) -> Engine:
@@ -192,28 +192,28 @@ class Store:
             if self._lock is None:
                 self._lock = lock_file(self._where)
         with self._transaction(writes=True) as connection:
-            bring_up_to_date(connection, self.name)
+            migrate(connection, self.name)
         self._prepared = True
 
     def _begin_anew(self) -> None:
         """Move a damaged file away."""
         self.engine.dispose()
-        self.set_aside = _set_aside(Path(self.name))
-        logger.error("%s; a new one is begun", self.set_aside)
+        self.damage_message = _set_aside(Path(self.name))
+        logger.error("%s; a new one is begun", self.damage_message)
         self.engine = self._writing_engine = self._made_engine()
         self._prepared = self._damaged = False
 
 
-def open_history(where: str | Path, *, patience_seconds: float = 5.0) -> Store:
+def open_history(location: str | Path, *, lock_timeout_seconds: float = 5.0) -> HistoryStore:
     """The history in this file or behind this URL; raise `StateError` where it is not ours.
 
     One that cannot be had now is had later: whoever writes tries again. A hub that was killed
     may not be quite dead: that is waited for.
     """
-    store = Store(_place(where))
+    store = HistoryStore(_place(location))
     try:
-        _prepare(store, time.monotonic() + patience_seconds)
-    except NotOurs:
+        _prepare(store, time.monotonic() + lock_timeout_seconds)
+    except IncompatibleDatabase:
         store.close()
         raise
     except StateError as error:
@@ -221,11 +221,11 @@ def open_history(where: str | Path, *, patience_seconds: float = 5.0) -> Store:
     return store
 
 
-def _prepare(store: Store, until: float) -> None:
+def _prepare(store: HistoryStore, until: float) -> None:
     while True:
         try:
             return store.prepare()
-        except Occupied:
+        except DatabaseLocked:
             if time.monotonic() > until:
                 raise
             time.sleep(_GLANCE_SECONDS)
@@ -241,11 +241,11 @@ def _place(where: str | Path) -> Path | URL:
 
 
 def _make_private(path: Path) -> None:
-    private_folder(path.parent)
+    ensure_private_folder(path.parent)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)
-        give_to_owner(path)
+        chown_to_folder_owner(path)
     except OSError as error:
         raise StateError(f"{path} cannot be used: {error.strerror}") from None
 

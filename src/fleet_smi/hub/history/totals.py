@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, func, select
 
 from fleet_smi.hub.history.schema import (
+    DAY_COLUMNS,
     DAY_SECONDS,
-    DAYS,
     HOUR_SECONDS,
-    SUMS,
+    SUM_COLUMNS,
     WEEK_SECONDS,
     gpu_days,
     gpu_weeks,
@@ -23,23 +23,23 @@ from fleet_smi.hub.history.schema import (
     usage_hours,
 )
 from fleet_smi.model.fleet import STATES, State
-from fleet_smi.model.history import NOBODY, Sums, Usage, Usages
+from fleet_smi.model.history import NO_USER, Sums, Usage, Usages
 
-By = Literal["user", "group", "node", "model", "gpu"]
-Numbers = Sequence[float]
-Part = tuple[int, int]
+GroupBy = Literal["user", "group", "node", "model", "gpu"]
+SumValues = Sequence[float]
+BucketRange = tuple[int, int]
 """From when to when."""
-_NOTHING = (0.0,) * len(SUMS)
+_NOTHING = (0.0,) * len(SUM_COLUMNS)
 _UNKNOWN_MODEL = "unknown"
-_SOMEBODY = usage_hours.c.person.not_in(select(people.c.key).where(people.c.user == NOBODY))
+_SOMEBODY = usage_hours.c.person.not_in(select(people.c.key).where(people.c.user == NO_USER))
 
 
 class _Range(NamedTuple):
     """Whole hours, the whole days among these, and the whole weeks among those."""
 
-    hours: Part
-    days: Part
-    weeks: Part
+    hours: BucketRange
+    days: BucketRange
+    weeks: BucketRange
 
     @classmethod
     def around(cls, start: float, end: float) -> "_Range":
@@ -50,12 +50,14 @@ class _Range(NamedTuple):
         return cls(hours, days, _whole(days, WEEK_SECONDS))
 
 
-def usages(connection: Connection, start: float, end: float, by: By, *, daily: bool) -> Usages:
+def read_usages(
+    connection: Connection, start: float, end: float, by: GroupBy, *, daily: bool
+) -> Usages:
     """The sums of a range, widened to whole hours; `daily` are days of UTC."""
     asked = _Range.around(start, end)
     names = _names(connection, by)
     days = range(asked.hours[0] // DAY_SECONDS, -(-asked.hours[1] // DAY_SECONDS))
-    added: dict[str, Numbers] = defaultdict(lambda: _NOTHING)
+    added: dict[str, SumValues] = defaultdict(lambda: _NOTHING)
     by_day: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(days))
     for bucket, key, *numbers in _of_days(connection, asked, by, daily=daily):
         added[names[key]] = tuple(map(add, added[names[key]], numbers))
@@ -64,7 +66,7 @@ def usages(connection: Connection, start: float, end: float, by: By, *, daily: b
         added[names[key]] = tuple(map(add, added[names[key]], numbers))
     for bucket, key, *seconds in _days_of_weeks(connection, asked, by) if daily else ():
         first, of_name = bucket // DAY_SECONDS - days.start, by_day[names[key]]
-        week = slice(first, first + len(DAYS))
+        week = slice(first, first + len(DAY_COLUMNS))
         of_name[week] = map(add, of_name[week], seconds)
     rows = [
         Usage(name=name, sums=_sums(numbers), daily=tuple(by_day[name]) if daily else ())
@@ -81,20 +83,20 @@ def usages(connection: Connection, start: float, end: float, by: By, *, daily: b
     )
 
 
-def _whole(part: Part, seconds: int) -> Part:
+def _whole(part: BucketRange, seconds: int) -> BucketRange:
     """What of a part is whole; where nothing is, it begins and ends with the part."""
     first, last = -(-part[0] // seconds) * seconds, part[1] // seconds * seconds
     return (first, last) if first < last else (part[1], part[1])
 
 
-def _beside(whole: Part, outer: Part) -> Iterator[Part]:
+def _beside(whole: BucketRange, outer: BucketRange) -> Iterator[BucketRange]:
     """What of a part is not in the whole, before and after it."""
     for first, last in ((outer[0], whole[0]), (whole[1], outer[1])):
         if first < last:
             yield first, last
 
 
-def _of_days(connection: Connection, asked: _Range, by: By, *, daily: bool) -> Iterator[Any]:
+def _of_days(connection: Connection, asked: _Range, by: GroupBy, *, daily: bool) -> Iterator[Any]:
     """When something of it began, the key and the sums of people, of all beside whole weeks.
 
     Where it is not told `daily`, that is any day of it.
@@ -115,7 +117,7 @@ def _added_up(
     table: Table,
     key: ColumnElement[Any],
     source: FromClause,
-    part: Part,
+    part: BucketRange,
     day: ColumnElement[int] | None,
 ) -> Select[Any]:
     """The sums of a part, for each key, and of each day where that is told."""
@@ -124,17 +126,17 @@ def _added_up(
     return within.group_by(key) if day is None else within.group_by(day, key)
 
 
-def _of_weeks(connection: Connection, asked: _Range, by: By) -> Sequence[Any]:
+def _of_weeks(connection: Connection, asked: _Range, by: GroupBy) -> Sequence[Any]:
     """The key and the sums of people, of all whole weeks together."""
     table, key, source = _weeks_of(by)
     added = select(key, *_added(table)).select_from(source).where(_is_in(table, asked.weeks))
     return connection.execute(added.group_by(key)).all()
 
 
-def _days_of_weeks(connection: Connection, asked: _Range, by: By) -> Sequence[Any]:
+def _days_of_weeks(connection: Connection, asked: _Range, by: GroupBy) -> Sequence[Any]:
     """When each whole week began, the key and the GPU-seconds of its days."""
     table, key, source = _weeks_of(by)
-    days = [func.sum(table.c[day]) for day in DAYS]
+    days = [func.sum(table.c[day]) for day in DAY_COLUMNS]
     added = select(table.c.bucket, key, *days).select_from(source)
     added = added.where(_is_in(table, asked.weeks)).group_by(table.c.bucket, key)
     return connection.execute(added).all()
@@ -153,13 +155,13 @@ def _by_state(connection: Connection, asked: _Range) -> dict[State, float]:
     return by_state
 
 
-def _weeks_of(by: By) -> tuple[Table, ColumnElement[Any], FromClause]:
+def _weeks_of(by: GroupBy) -> tuple[Table, ColumnElement[Any], FromClause]:
     table = person_weeks if by in ("user", "group") else gpu_weeks
     return table, *_keyed(by, table, table.c.key, table.c.key)
 
 
 def _keyed(
-    by: By, table: Table, person: ColumnElement[int], gpu: ColumnElement[int]
+    by: GroupBy, table: Table, person: ColumnElement[int], gpu: ColumnElement[int]
 ) -> tuple[ColumnElement[Any], FromClause]:
     """What tells whose a row is, and where that is found."""
     if by in ("user", "group"):
@@ -170,16 +172,16 @@ def _keyed(
     return (gpus.c.node if by == "node" else gpus.c.model), of_gpu
 
 
-def _is_in(table: Table, part: Part) -> ColumnElement[bool]:
+def _is_in(table: Table, part: BucketRange) -> ColumnElement[bool]:
     return (table.c.bucket >= part[0]) & (table.c.bucket < part[1])
 
 
 def _added(table: Table) -> list[ColumnElement[float]]:
-    return [func.sum(table.c[name]) for name in SUMS]
+    return [func.sum(table.c[name]) for name in SUM_COLUMNS]
 
 
-def _names(connection: Connection, by: By) -> dict[Any, str]:
-    asked: dict[By, Select[Any, str]] = {
+def _names(connection: Connection, by: GroupBy) -> dict[Any, str]:
+    asked: dict[GroupBy, Select[Any, str]] = {
         "user": select(people.c.key, people.c.user),
         "group": select(people.c.key, people.c.group),
         "node": select(nodes.c.key, nodes.c.name),
@@ -189,5 +191,5 @@ def _names(connection: Connection, by: By) -> dict[Any, str]:
     return dict(connection.execute(asked[by]).all())
 
 
-def _sums(numbers: Numbers) -> Sums:
-    return Sums(**dict(zip(SUMS, numbers, strict=True)))
+def _sums(numbers: SumValues) -> Sums:
+    return Sums(**dict(zip(SUM_COLUMNS, numbers, strict=True)))

@@ -12,36 +12,38 @@ from typing import TypeVar
 
 from fleet_smi.hub.history.rows import Presence
 from fleet_smi.model.fleet import STATES, State
-from fleet_smi.model.history import GpuPeriods, Moment, Period
+from fleet_smi.model.history import GpuPeriods, Period, RibbonPoint
 
 _start = attrgetter("start")
 _Stretch = TypeVar("_Stretch", Period, Presence)
 
 
-def missing(noted: Iterable[Moment], start: float, end: float, seconds: float) -> list[float]:
+def missing_starts(
+    points: Iterable[RibbonPoint], start: float, end: float, seconds: float
+) -> list[float]:
     """Where the parts of so many seconds begin that nobody noted."""
-    known = {round((moment.at - start) / seconds) for moment in noted}
+    known = {round((moment.at - start) / seconds) for moment in points}
     parts = range(int((end - start) // seconds))
     return [start + part * seconds for part in parts if part not in known]
 
 
-def made_up(
-    beginnings: Sequence[float],
+def backfill_points(
+    starts: Sequence[float],
     seconds: float,
-    found: Iterable[GpuPeriods],
+    gpu_periods: Iterable[GpuPeriods],
     presence: Iterable[Presence],
-) -> Iterator[Moment]:
+) -> Iterator[RibbonPoint]:
     """How the fleet stood in the middle of each of these parts; none where nobody was heard."""
     heard = _by_node(presence)
-    stood = [row.periods for row in found if row.gpu.parent is None]
-    for beginning in beginnings:
+    stood = [row.periods for row in gpu_periods if row.gpu.parent is None]
+    for beginning in starts:
         at = beginning + seconds / 2
         reporting = sum(_at(at, stretches) is not None for stretches in heard)
         if reporting:
             states = Counter[State](
                 period.state for periods in stood if (period := _at(at, periods)) is not None
             )
-            yield Moment(
+            yield RibbonPoint(
                 at=beginning,
                 nodes=sum(stretches[0].start <= at for stretches in heard),
                 nodes_reporting=reporting,

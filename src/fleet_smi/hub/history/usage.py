@@ -11,7 +11,7 @@ from fleet_smi.model.history import Sums
 HOUR_SECONDS = 3600
 
 
-class Account(Struct, array_like=True, gc=False):
+class UsageAccumulator(Struct, array_like=True, gc=False):
     """Sums that grow."""
 
     gpu_seconds: float = 0.0
@@ -20,7 +20,7 @@ class Account(Struct, array_like=True, gc=False):
     idle_seconds: float = 0.0
     energy_joules: float = 0.0
 
-    def add(self, other: "Account", share: float = 1.0) -> None:
+    def add(self, other: "UsageAccumulator", share: float = 1.0) -> None:
         """Let a share of another's be in this one."""
         self.gpu_seconds += share * other.gpu_seconds
         self.measured_seconds += share * other.measured_seconds
@@ -28,7 +28,7 @@ class Account(Struct, array_like=True, gc=False):
         self.idle_seconds += share * other.idle_seconds
         self.energy_joules += share * other.energy_joules
 
-    def sums(self) -> Sums:
+    def to_sums(self) -> Sums:
         """What they are now."""
         return Sums(
             gpu_seconds=self.gpu_seconds,
@@ -39,7 +39,7 @@ class Account(Struct, array_like=True, gc=False):
         )
 
 
-class Bucket(Struct, frozen=True, array_like=True, gc=False):
+class UsageBucket(Struct, frozen=True, array_like=True, gc=False):
     """Who was on what, in which state, in the hour that begins at `hour`."""
 
     hour: int
@@ -49,38 +49,38 @@ class Bucket(Struct, frozen=True, array_like=True, gc=False):
     state: State
 
 
-Buckets = dict[Bucket, Account]
+UsageBuckets = dict[UsageBucket, UsageAccumulator]
 
 
-def hour_of(at: float) -> int:
+def hour_start(at: float) -> int:
     """When the hour of a moment began."""
     return int(at // HOUR_SECONDS) * HOUR_SECONDS
 
 
-def rows_of(node_id: str, buckets: Buckets, hours: Iterable[int]) -> list[UsageRow]:
+def usage_rows(node_id: str, buckets: UsageBuckets, hours: Iterable[int]) -> list[UsageRow]:
     """What is known of these hours, ready to be written."""
     wanted = frozenset(hours)
     return [
         UsageRow(
             hour=bucket.hour,
-            place=(node_id, bucket.uuid),
+            gpu_key=(node_id, bucket.uuid),
             user=bucket.user,
             group=bucket.group,
             state=bucket.state,
-            sums=account.sums(),
+            sums=account.to_sums(),
         )
         for bucket, account in buckets.items()
         if bucket.hour in wanted
     ]
 
 
-def add_all(buckets: Buckets, others: Buckets) -> None:
+def add_buckets(buckets: UsageBuckets, others: UsageBuckets) -> None:
     """Let what others come to be in these."""
     for bucket, account in others.items():
-        buckets.setdefault(bucket, Account()).add(account)
+        buckets.setdefault(bucket, UsageAccumulator()).add(account)
 
 
-def keep_only(buckets: Buckets, hours: Iterable[int]) -> Buckets:
+def filter_hours(buckets: UsageBuckets, hours: Iterable[int]) -> UsageBuckets:
     """Those of these hours."""
     wanted = frozenset(hours)
     return {bucket: account for bucket, account in buckets.items() if bucket.hour in wanted}

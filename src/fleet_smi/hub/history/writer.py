@@ -14,14 +14,14 @@ from sqlalchemy import Connection, select
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub.history import schema
-from fleet_smi.hub.history.figures import unfinished
-from fleet_smi.hub.history.keys import Keys
-from fleet_smi.hub.history.left_open import ended
+from fleet_smi.hub.history.figures import read_unfinished_rows
+from fleet_smi.hub.history.keys import IdCache
+from fleet_smi.hub.history.left_open import end_open_intervals
 from fleet_smi.hub.history.recording import write_batch, write_gap
-from fleet_smi.hub.history.retention import Keep, turns
-from fleet_smi.hub.history.rows import Batch, Checkpoint, SeriesRow
-from fleet_smi.hub.history.store import Store
-from fleet_smi.hub.history.waiting import Numbered, Stretch, Waiting
+from fleet_smi.hub.history.retention import RetentionPolicy, prune_steps
+from fleet_smi.hub.history.rows import Checkpoint, SeriesRow, WriteBatch
+from fleet_smi.hub.history.store import HistoryStore
+from fleet_smi.hub.history.waiting import LostRange, QueuedBatch, WriteQueue
 from fleet_smi.model.history import Gap
 from fleet_smi.model.units import MIB
 
@@ -31,34 +31,34 @@ _MOST_AT_ONCE = 32
 _NO_MORE = object()
 
 
-class Writer:
+class HistoryWriter:
     """Writes to a store what it is given, and takes away what is too old."""
 
     def __init__(
         self,
-        store: Store,
-        keep: Keep,
+        store: HistoryStore,
+        retention: RetentionPolicy,
         *,
         clock: Callable[[], float] = time.time,
         retry_seconds: float = 1.0,
-        upkeep_seconds: float = 60.0,
-        most_waiting_bytes: int = 64 * MIB,
+        prune_interval_seconds: float = 60.0,
+        max_queued_bytes: int = 64 * MIB,
     ) -> None:
-        self.written = 0
+        self.last_written = 0
         """The number of the last batch that is written, with all before it but those in gaps."""
         self.failures = 0
         """How many times in a row the store would not take what there was to write."""
-        self.trouble: str | None = None
+        self.last_error: str | None = None
         """Why something could not be written, until all can be again."""
         self._store = store
-        self._keep = keep
+        self._keep = retention
         self._clock = clock
         self._retry_seconds = retry_seconds
-        self._upkeep_seconds = upkeep_seconds
-        self._waiting = Waiting(most_waiting_bytes)
-        self._writing: list[Numbered] = []
+        self._upkeep_seconds = prune_interval_seconds
+        self._waiting = WriteQueue(max_queued_bytes)
+        self._writing: list[QueuedBatch] = []
         self._at_once = _MOST_AT_ONCE
-        self._keys = Keys()
+        self._keys = IdCache()
         self._told_aside: str | None = None
         self._recalled = False
         self._turns: Iterator[None] | None = None
@@ -69,44 +69,46 @@ class Writer:
         self._thread.start()
 
     @property
-    def given(self) -> int:
+    def last_queued(self) -> int:
         """The number of the last batch that there was to write."""
-        return self._waiting.given
+        return self._waiting.last_number
 
     @property
-    def gap(self) -> Gap | None:
+    def current_gap(self) -> Gap | None:
         """What cannot be written, whether it still waits or was given up; `None` once it can."""
-        since = [at for at in (self._waiting.since, *(self._waiting.lost or ())) if at is not None]
+        since = [
+            at for at in (self._waiting.oldest_at, *(self._waiting.lost or ())) if at is not None
+        ]
         if not self._waiting.lost and not self.failures:
             return None
         return Gap(start=min(since, default=self._clock()), end=None, why=self._why())
 
-    def put(self, batch: Batch) -> int:
+    def put(self, batch: WriteBatch) -> int:
         """Let a batch be written soon; its number. Never waits."""
         with self._news:
             self._news.notify()
             return self._waiting.put(batch, self._clock())
 
-    def unwritten(self) -> list[Batch]:
+    def pending_batches(self) -> list[WriteBatch]:
         """What waits or is being written, the oldest first."""
         with self._news:
             return [each.batch for each in (*self._writing, *self._waiting)]
 
     def is_done(self, number: int) -> bool:
         """Whether a batch is written, or there is no telling when one can be."""
-        return self.written >= number or self.failures > 0
+        return self.last_written >= number or self.failures > 0
 
     def checkpoints(self) -> list[Checkpoint]:
         """All that was open when somebody wrote here last; raise `StateError`."""
-        with self._store.reading() as connection:
+        with self._store.read_transaction() as connection:
             found = _checkpoints(connection)
         self._recalled = True
         return found
 
-    def rows(self, moments: Mapping[str, float]) -> list[SeriesRow]:
+    def unfinished_rows(self, since: Mapping[str, float]) -> list[SeriesRow]:
         """Those of these nodes that are in longer rows which were not done at a moment."""
-        with self._store.reading() as connection:
-            return unfinished(connection, moments)
+        with self._store.read_transaction() as connection:
+            return read_unfinished_rows(connection, since)
 
     def close(self) -> None:
         """Write what is left, and end the thread."""
@@ -133,7 +135,7 @@ class Writer:
         """How long there is nothing to do but to wait for a batch."""
         return max(0.0, self._upkeep_due - time.monotonic())
 
-    def _attempt(self, work: Callable[[list[Numbered]], None], taken: list[Numbered]) -> None:
+    def _attempt(self, work: Callable[[list[QueuedBatch]], None], taken: list[QueuedBatch]) -> None:
         try:
             work(taken)
         except StateError as error:
@@ -145,43 +147,47 @@ class Writer:
                 logger.warning("history is written again, after %d failures", self.failures)
             self.failures = 0
             if self._waiting.lost is None:  # else that is still to be told, and why
-                self.trouble = None
+                self.last_error = None
             if taken:
-                self.written = taken[-1].number  # last: who waits for it finds all the rest told
+                self.last_written = taken[
+                    -1
+                ].number  # last: who waits for it finds all the rest told
 
-    def _write(self, taken: list[Numbered]) -> None:
+    def _write(self, taken: list[QueuedBatch]) -> None:
         lost = self._waiting.lost
-        with self._store.writing() as connection:
+        with self._store.write_transaction() as connection:
             for gap in self._gaps(lost):
                 write_gap(connection, gap)
             if not self._recalled:
                 # Nobody could go on from them: what was open is told before they are replaced.
-                left = ended(_checkpoints(connection), partial(unfinished, connection))
+                left = end_open_intervals(
+                    _checkpoints(connection), partial(read_unfinished_rows, connection)
+                )
                 write_batch(connection, self._keys, left)
             for each in taken:
                 write_batch(connection, self._keys, each.batch)
         self._recalled = True
-        self._told_aside = self._store.set_aside
+        self._told_aside = self._store.damage_message
         self._at_once = _MOST_AT_ONCE
         with self._news:
             if self._waiting.lost == lost:
                 self._waiting.lost = None
 
-    def _gaps(self, lost: Stretch | None) -> Iterator[Gap]:
+    def _gaps(self, lost: LostRange | None) -> Iterator[Gap]:
         if lost is not None:
             yield Gap(start=lost[0], end=lost[1], why=self._why())
-        aside = self._store.set_aside
+        aside = self._store.damage_message
         if aside is not None and aside != self._told_aside:
             yield Gap(start=0.0, end=self._clock(), why=aside)
 
     def _why(self) -> str:
-        return self.trouble or "it could not be written"
+        return self.last_error or "it could not be written"
 
-    def _tidy(self, _: list[Numbered]) -> None:
+    def _tidy(self, _: list[QueuedBatch]) -> None:
         """Do a little of what is to be done from time to time."""
         if self._turns is None:
             self._upkeep_due = 0.0
-            self._turns = turns(self._store, self._keep, self._clock())
+            self._turns = prune_steps(self._store, self._keep, self._clock())
         if next(self._turns, _NO_MORE) is _NO_MORE:
             self._rest()
 
@@ -189,31 +195,31 @@ class Writer:
         self._turns = None
         self._upkeep_due = time.monotonic() + self._upkeep_seconds
 
-    def _failed(self, words: str, taken: list[Numbered]) -> None:
+    def _failed(self, words: str, taken: list[QueuedBatch]) -> None:
         """The store will not have it now: keep it, and try again later."""
         self.failures += 1
         if self.failures == 1:
             logger.warning("history is not written; what is shown goes on: %s", words)
-        self.trouble = words
-        self._keys.forget()
+        self.last_error = words
+        self._keys.invalidate()
         self._rest()
         wait_seconds = min(_LONGEST_WAIT_SECONDS, self._retry_seconds * self.failures)
         with self._news:
-            self._waiting.put_back(taken)
+            self._waiting.requeue(taken)
             self._news.wait_for(lambda: self._closing, wait_seconds)
 
-    def _stumbled(self, error: Exception, taken: list[Numbered]) -> None:
+    def _stumbled(self, error: Exception, taken: list[QueuedBatch]) -> None:
         """Something in it can never be written: find which batch that is, and give it up."""
-        self._keys.forget()
+        self._keys.invalidate()
         self._rest()
         self._at_once = 1
         with self._news:
             if len(taken) > 1:
-                self._waiting.put_back(taken)
+                self._waiting.requeue(taken)
                 return
             for each in taken:
-                self._waiting.lose(each.at, self._clock())
-        self.trouble = f"a bug: {error!r}"
+                self._waiting.mark_lost(each.at, self._clock())
+        self.last_error = f"a bug: {error!r}"
         logger.error("a part of the history cannot be written", exc_info=error)
 
 

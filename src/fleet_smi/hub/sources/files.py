@@ -7,11 +7,18 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fleet_smi.errors import CutOff, DeliveryError, Empty, Undecodable, Unreachable
-from fleet_smi.hub.delivery import Deliver, Delivery, paced
-from fleet_smi.hub.folder import LeftFile, Stamp, left_in, opened, target_of, unreadable
+from fleet_smi.errors import DeliveryError, EmptyReport, TruncatedReport, Undecodable, Unreachable
+from fleet_smi.hub.delivery import DeliverCallback, Delivery, with_default_interval
+from fleet_smi.hub.folder import (
+    FileStamp,
+    SharedFile,
+    list_node_files,
+    open_error_to_failure,
+    open_shared_file,
+    target_from_path,
+)
 from fleet_smi.hub.sources.polling import ticks
-from fleet_smi.hub.sources.worker import Worker
+from fleet_smi.hub.sources.worker import BlockingWorker
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import format_duration
 from fleet_smi.wire.dialects import gpustat
@@ -28,7 +35,7 @@ _AHEAD_SECONDS = 60.0
 class _Known(NamedTuple):
     """A file that was met, when it was written by the hub's own clock, and what GPUs it told of."""
 
-    stamp: Stamp
+    stamp: FileStamp
     written_at: float | None
     gpus: tuple[tuple[str, int], ...] = ()
 
@@ -44,29 +51,29 @@ class FilesSource:
         *,
         interval_seconds: float = 5.0,
         timeout_seconds: float = 20.0,
-        patience_seconds: float = _PATIENCE_SECONDS,
+        grace_seconds: float = _PATIENCE_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.targets: Sequence[str] = ()
         self._path = Path(path)
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
-        self._patience_seconds = patience_seconds
+        self._patience_seconds = grace_seconds
         self._clock = clock
         self._known: dict[Path, _Known] = {}
         self._halves: dict[Path, float] = {}
         self._looked_at = 0.0
         self._is_lost = False
-        self._worker = Worker(f"files {path}")
+        self._worker = BlockingWorker(f"files {path}")
 
-    async def look(self) -> Sequence[Delivery]:
+    async def poll(self) -> Sequence[Delivery]:
         """What lies in the folder now, every file of it; raise when it is no folder to look in."""
         try:
             return await self._round(again=True)
         finally:
             self._worker.close()
 
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, deliver: DeliverCallback) -> None:
         """Deliver every file that is new, until cancelled."""
         try:
             async for _ in ticks(self._interval_seconds):
@@ -79,7 +86,7 @@ class FilesSource:
         try:
             return await self._round(again=False)
         except Unreachable as failure:
-            return [Delivery(source=self.name, target=str(self._path), what=failure)]
+            return [Delivery(source=self.name, target=str(self._path), result=failure)]
 
     async def _round(self, *, again: bool) -> Sequence[Delivery]:
         """What is new, or all `again`; and before it that the folder is back, where it was lost."""
@@ -89,7 +96,7 @@ class FilesSource:
             self._is_lost = True
             raise
         was_lost, self._is_lost = self._is_lost, False
-        found_again = Delivery(source=self.name, target=str(self._path), what=None)
+        found_again = Delivery(source=self.name, target=str(self._path), result=None)
         return [found_again, *deliveries] if was_lost else deliveries
 
     async def _found(self, *, again: bool) -> Sequence[Delivery]:
@@ -107,7 +114,7 @@ class FilesSource:
         raise Unreachable(words, str(self._path))
 
     def _deliveries(self, *, again: bool) -> Iterator[Delivery]:
-        now, paths = self._clock(), left_in(self._path)
+        now, paths = self._clock(), list_node_files(self._path)
         for path in paths:
             yield from self._of(path, again=again)
         there = set(paths)
@@ -117,29 +124,31 @@ class FilesSource:
 
     def _of(self, path: Path, *, again: bool) -> Iterator[Delivery]:
         """What one file says, or why it cannot be told; one that fails hides no other."""
-        target = target_of(path)
+        target = target_from_path(path)
         try:
             yield from self._read(path, target, again=again)
         except FileNotFoundError:
             return  # its node is just putting a new one there
         except DeliveryError as error:
-            is_half = path in self._known and isinstance(error, Empty | CutOff)
+            is_half = path in self._known and isinstance(error, EmptyReport | TruncatedReport)
             if not (is_half and self._is_at_work(path)):
-                failure = type(error)(error.words, target)
-                yield Delivery(source=self.name, target=target, what=failure)
+                failure = type(error)(error.message, target)
+                yield Delivery(source=self.name, target=target, result=failure)
         except OSError as error:
-            yield Delivery(source=self.name, target=target, what=unreadable(error, target))
+            yield Delivery(
+                source=self.name, target=target, result=open_error_to_failure(error, target)
+            )
 
     def _read(self, path: Path, target: str, *, again: bool) -> Sequence[Delivery]:
-        with opened(path) as file:
+        with open_shared_file(path) as file:
             now, known = self._clock(), self._known.get(path)
             if known is not None and known.stamp == file.stamp and not again:
                 return ()
-            body = file.content()
+            body = file.read()
         written_at = self._written_at(file, known, now)
         if written_at is None:
             self._known[path] = _Known(file.stamp, None)
-            ahead = format_duration(file.written_at - now)
+            ahead = format_duration(file.modified_at - now)
             raise Undecodable(f"is dated {ahead} from now: its age is unknown until it changes")
         is_report = path.suffix == FILE_SUFFIX
         read = _reported if is_report else _printed
@@ -151,14 +160,14 @@ class FilesSource:
         self._halves.pop(path, None)
         return deliveries
 
-    def _written_at(self, file: LeftFile, known: _Known | None, now: float) -> float | None:
+    def _written_at(self, file: SharedFile, known: _Known | None, now: float) -> float | None:
         """When a file was written, by the hub's own clock; `None` where that cannot be told."""
         if known is None:
-            return None if file.written_at > now + _AHEAD_SECONDS else min(file.written_at, now)
+            return None if file.modified_at > now + _AHEAD_SECONDS else min(file.modified_at, now)
         if known.stamp == file.stamp:
             return known.written_at
         # It is of after the last look, whatever the clock of the file server says.
-        return max(min(file.written_at, now), self._looked_at)
+        return max(min(file.modified_at, now), self._looked_at)
 
     def _is_at_work(self, path: Path) -> bool:
         """Whether what looks half written may only be being written anew, in place."""
@@ -170,7 +179,7 @@ def _gpus_of(deliveries: Sequence[Delivery]) -> tuple[tuple[str, int], ...]:
     """Which GPUs a file tells of, in its order; a host without any has one that is none."""
     found: list[tuple[str, int]] = []
     for each in deliveries:
-        gpus = each.what.gpus if isinstance(each.what, Snapshot) else ()
+        gpus = each.result.gpus if isinstance(each.result, Snapshot) else ()
         found += [(each.target, gpu.index) for gpu in gpus] or [(each.target, -1)]
     return tuple(found)
 
@@ -182,22 +191,27 @@ def _is_begun(gpus: tuple[tuple[str, int], ...], before: tuple[tuple[str, int], 
 
 def _reported(body: bytes, target: str, written_at: float, now: float) -> Iterator[Delivery]:
     if not body:
-        raise Empty("is empty: its writer was stopped, or the disk is full")
+        raise EmptyReport("is empty: its writer was stopped, or the disk is full")
     report = decode_report(body, json=body[:1] == b"{")
     snapshot = report.snapshots[-1]
     age = report.age_seconds(snapshot) + now - written_at
-    yield Delivery(source=FilesSource.name, target=target, what=paced(snapshot), age_seconds=age)
+    yield Delivery(
+        source=FilesSource.name,
+        target=target,
+        result=with_default_interval(snapshot),
+        age_seconds=age,
+    )
 
 
 def _printed(body: bytes, target: str, written_at: float, now: float) -> Iterator[Delivery]:
     """What gpustat printed: of one host as a rule, of several where gpustat-web was asked."""
-    told = gpustat.read(body, target, round(written_at, 3))
+    told = gpustat.decode_gpustat(body, target, round(written_at, 3))
     for each in told:
         what = replace(each, interval_seconds=_CRON_SECONDS) if isinstance(each, Snapshot) else each
         own = each.name if isinstance(each, Snapshot) else each.node
         yield Delivery(
             source=FilesSource.name,
             target=target if len(told) == 1 else own or target,
-            what=what,
+            result=what,
             age_seconds=now - written_at,
         )

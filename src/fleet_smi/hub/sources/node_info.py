@@ -7,9 +7,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from fleet_smi.hub.delivery import Deliver, Delivery
-from fleet_smi.hub.http_polling import HttpPolling, Question
-from fleet_smi.hub.namesakes import Namesakes
+from fleet_smi.hub.delivery import DeliverCallback, Delivery
+from fleet_smi.hub.http_polling import HttpPoller, PollRequest
+from fleet_smi.hub.namesakes import DuplicateIdResolver
 from fleet_smi.wire.dialects.node_info import decode_status
 
 DEFAULT_PORT = 7080
@@ -44,24 +44,24 @@ class NodeInfoSource:
         self._pace_seconds = max(interval_seconds, _LOOKS_EVERY_SECONDS)
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
-        self._namesakes = Namesakes()
-        question = Question(
+        self._namesakes = DuplicateIdResolver()
+        question = PollRequest(
             method="POST",
             path="/get-status",
             default_port=DEFAULT_PORT,
             headers={"Content-Type": "application/json"},
             body=msgspec.json.encode({"passwd": password}),
-            refusals=dict.fromkeys((401, 403, 404, 429), _REFUSED),
+            refusal_messages=dict.fromkeys((401, 403, 404, 429), _REFUSED),
         )
-        self._nodes = HttpPolling(self.name, targets, question, self._delivery, timeout_seconds)
+        self._nodes = HttpPoller(self.name, targets, question, self._delivery, timeout_seconds)
 
-    async def look(self) -> Sequence[Delivery]:
+    async def poll(self) -> Sequence[Delivery]:
         """Ask every node once."""
-        return await self._nodes.once()
+        return await self._nodes.poll_once()
 
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, deliver: DeliverCallback) -> None:
         """Ask every node on its own ticks until cancelled."""
-        await self._nodes.again_and_again(deliver, self._interval_seconds)
+        await self._nodes.poll_until_cancelled(deliver, self._interval_seconds)
 
     def _delivery(self, target: str, body: bytes) -> Delivery:
         now = self._clock()
@@ -71,7 +71,7 @@ class NodeInfoSource:
         return Delivery(
             source=self.name,
             target=target,
-            what=self._namesakes.told_apart(snapshot, target),
+            result=self._namesakes.disambiguate(snapshot, target),
             age_seconds=now - since,
         )
 

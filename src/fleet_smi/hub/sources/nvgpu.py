@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from fleet_smi.hub.delivery import Deliver, Delivery
-from fleet_smi.hub.http_polling import HttpPolling, Question
-from fleet_smi.hub.namesakes import Namesakes
+from fleet_smi.hub.delivery import DeliverCallback, Delivery
+from fleet_smi.hub.http_polling import HttpPoller, PollRequest
+from fleet_smi.hub.namesakes import DuplicateIdResolver
 from fleet_smi.wire.dialects.nvgpu import decode_gpu_status
 
 DEFAULT_PORT = 1080
@@ -31,24 +31,24 @@ class NvgpuSource:
         self.targets = tuple(targets)
         self._interval_seconds = interval_seconds
         self._clock = clock
-        self._namesakes = Namesakes()
-        question = Question(
+        self._namesakes = DuplicateIdResolver()
+        question = PollRequest(
             path="/gpu_status",
             default_port=DEFAULT_PORT,
-            refusals={401: _REFUSED, 403: _REFUSED},
-            failures={500: _BROKEN},
+            refusal_messages={401: _REFUSED, 403: _REFUSED},
+            failure_messages={500: _BROKEN},
         )
-        self._agents = HttpPolling(self.name, targets, question, self._delivery, timeout_seconds)
+        self._agents = HttpPoller(self.name, targets, question, self._delivery, timeout_seconds)
 
-    async def look(self) -> Sequence[Delivery]:
+    async def poll(self) -> Sequence[Delivery]:
         """Ask every agent once."""
-        return await self._agents.once()
+        return await self._agents.poll_once()
 
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, deliver: DeliverCallback) -> None:
         """Ask every agent on its own ticks until cancelled."""
-        await self._agents.again_and_again(deliver, self._interval_seconds)
+        await self._agents.poll_until_cancelled(deliver, self._interval_seconds)
 
     def _delivery(self, target: str, body: bytes) -> Delivery:
-        snapshot = self._namesakes.told_apart(decode_gpu_status(body, self._clock()), target)
+        snapshot = self._namesakes.disambiguate(decode_gpu_status(body, self._clock()), target)
         paced = replace(snapshot, interval_seconds=self._interval_seconds)
-        return Delivery(source=self.name, target=target, what=paced)
+        return Delivery(source=self.name, target=target, result=paced)

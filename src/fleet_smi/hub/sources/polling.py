@@ -5,9 +5,9 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from fleet_smi.errors import DeliveryError
-from fleet_smi.hub.delivery import Deliver, Delivery
+from fleet_smi.hub.delivery import DeliverCallback, Delivery
 
-Ask = Callable[[str], Awaitable[Delivery]]
+PollTarget = Callable[[str], Awaitable[Delivery]]
 _BACK_OFF_AT_MOST_SECONDS = 60.0
 
 
@@ -21,21 +21,23 @@ async def ticks(interval_seconds: float) -> AsyncIterator[None]:
         await asyncio.sleep(due - loop.time())
 
 
-async def ask_all(targets: Sequence[str], ask: Ask) -> list[Delivery]:
+async def poll_all(targets: Sequence[str], poll: PollTarget) -> list[Delivery]:
     """One delivery of each target, all asked at once."""
-    return list(await asyncio.gather(*(ask(target) for target in targets)))
+    return list(await asyncio.gather(*(poll(target) for target in targets)))
 
 
-async def keep_asking(
-    targets: Sequence[str], ask: Ask, deliver: Deliver, interval_seconds: float
+async def poll_on_interval(
+    targets: Sequence[str], poll: PollTarget, deliver: DeliverCallback, interval_seconds: float
 ) -> None:
     """Ask each target on its own ticks until cancelled; those that fail, ever more rarely."""
     async with asyncio.TaskGroup() as group:
         for target in targets:
-            group.create_task(_keep_asking(target, ask, deliver, interval_seconds))
+            group.create_task(_keep_asking(target, poll, deliver, interval_seconds))
 
 
-async def _keep_asking(target: str, ask: Ask, deliver: Deliver, interval: float) -> None:
+async def _keep_asking(
+    target: str, ask: PollTarget, deliver: DeliverCallback, interval: float
+) -> None:
     loop = asyncio.get_running_loop()
     # Spread a little: a thousand nodes are not asked in the same instant.
     due = loop.time() + random.uniform(0.0, min(interval, 1.0))  # noqa: S311
@@ -44,7 +46,7 @@ async def _keep_asking(target: str, ask: Ask, deliver: Deliver, interval: float)
         await asyncio.sleep(due - loop.time())
         delivery = await ask(target)
         deliver(delivery)
-        failures = failures + 1 if isinstance(delivery.what, DeliveryError) else 0
+        failures = failures + 1 if isinstance(delivery.result, DeliveryError) else 0
         due = _next(due, loop.time(), interval, failures)
 
 

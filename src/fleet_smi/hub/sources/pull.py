@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from fleet_smi.hub.delivery import Deliver, Delivery, paced
-from fleet_smi.hub.http_polling import HttpPolling, Question
+from fleet_smi.hub.delivery import DeliverCallback, Delivery, with_default_interval
+from fleet_smi.hub.http_polling import HttpPoller, PollRequest
 from fleet_smi.wire.report import decode_report
 
 DEFAULT_PORT = 7071
@@ -25,21 +25,21 @@ class PullSource:
     ) -> None:
         self.targets = tuple(targets)
         self._interval_seconds = interval_seconds
-        question = Question(
+        question = PollRequest(
             path="/api/v1/report",
             default_port=DEFAULT_PORT,
             headers=_headers(token),
-            refusals={401: _REFUSED, 403: _REFUSED},
+            refusal_messages={401: _REFUSED, 403: _REFUSED},
         )
-        self._agents = HttpPolling(self.name, targets, question, _delivery, timeout_seconds)
+        self._agents = HttpPoller(self.name, targets, question, _delivery, timeout_seconds)
 
-    async def look(self) -> Sequence[Delivery]:
+    async def poll(self) -> Sequence[Delivery]:
         """Ask every agent once."""
-        return await self._agents.once()
+        return await self._agents.poll_once()
 
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, deliver: DeliverCallback) -> None:
         """Ask every agent on its own ticks until cancelled."""
-        await self._agents.again_and_again(deliver, self._interval_seconds)
+        await self._agents.poll_until_cancelled(deliver, self._interval_seconds)
 
 
 def _headers(token: str | None) -> dict[str, str]:
@@ -53,6 +53,6 @@ def _delivery(target: str, body: bytes) -> Delivery:
     return Delivery(
         source=PullSource.name,
         target=target,
-        what=paced(snapshot),
+        result=with_default_interval(snapshot),
         age_seconds=report.age_seconds(snapshot),
     )

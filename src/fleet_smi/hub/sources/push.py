@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from fleet_smi.errors import DeliveryError
-from fleet_smi.hub.delivery import Deliver, Delivery, paced
+from fleet_smi.hub.delivery import DeliverCallback, Delivery, with_default_interval
 from fleet_smi.wire.report import Report
 
 
@@ -15,13 +15,13 @@ class PushSource:
     targets: Sequence[str] = ()
 
     def __init__(self) -> None:
-        self._deliver: Deliver | None = None
+        self._deliver: DeliverCallback | None = None
 
-    async def look(self) -> Sequence[Delivery]:
+    async def poll(self) -> Sequence[Delivery]:
         """Nobody can be asked."""
         return ()
 
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, deliver: DeliverCallback) -> None:
         """Hand on until cancelled."""
         self._deliver = deliver
         try:
@@ -30,7 +30,7 @@ class PushSource:
             self._deliver = None
 
     @property
-    def listens(self) -> bool:
+    def is_running(self) -> bool:
         """Whether what is received now is handed on."""
         return self._deliver is not None
 
@@ -41,15 +41,15 @@ class PushSource:
                 Delivery(
                     source=self.name,
                     target=snapshot.node_id,
-                    what=paced(snapshot),
+                    result=with_default_interval(snapshot),
                     age_seconds=report.age_seconds(snapshot),
                 )
             )
 
-    def refuse(self, node_id: str, error: DeliveryError) -> None:
+    def reject(self, node_id: str, error: DeliveryError) -> None:
         """Tell that a known node sent what cannot be taken."""
-        named = type(error)(error.words, node_id)
-        self._hand_on(Delivery(source=self.name, target=node_id, what=named))
+        named = type(error)(error.message, node_id)
+        self._hand_on(Delivery(source=self.name, target=node_id, result=named))
 
     def _hand_on(self, delivery: Delivery) -> None:
         if self._deliver is not None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from fleet_smi.errors import Unreachable
-from fleet_smi.hub.delivery import Deliver, Delivery
-from fleet_smi.hub.sources.polling import keep_asking
-from fleet_smi.hub.sources.worker import Worker
+from fleet_smi.hub.delivery import DeliverCallback, Delivery
+from fleet_smi.hub.sources.polling import poll_on_interval
+from fleet_smi.hub.sources.worker import BlockingWorker
 from fleet_smi.model.snapshot import Snapshot
 
 
@@ -17,27 +17,27 @@ class SelfSource:
 
     def __init__(
         self,
-        take: Callable[[float], Snapshot],
+        take_snapshot: Callable[[float], Snapshot],
         interval_seconds: float = 2.0,
         *,
         timeout_seconds: float = 10.0,
     ) -> None:
-        self._take = take
+        self._take = take_snapshot
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
-        self._worker = Worker("self")
+        self._worker = BlockingWorker("self")
 
-    async def look(self) -> Sequence[Delivery]:
+    async def poll(self) -> Sequence[Delivery]:
         """This machine, now."""
         try:
             return [await self._ask("self")]
         finally:
             self._worker.close()
 
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, deliver: DeliverCallback) -> None:
         """Read this machine until cancelled."""
         try:
-            await keep_asking(self.targets, self._ask, deliver, self._interval_seconds)
+            await poll_on_interval(self.targets, self._ask, deliver, self._interval_seconds)
         finally:
             self._worker.close()
 
@@ -48,5 +48,5 @@ class SelfSource:
             )
         except TimeoutError:
             words = f"this machine could not be read in {self._timeout_seconds:g} s"
-            return Delivery(source=self.name, target=target, what=Unreachable(words, target))
-        return Delivery(source=self.name, target=target, what=snapshot)
+            return Delivery(source=self.name, target=target, result=Unreachable(words, target))
+        return Delivery(source=self.name, target=target, result=snapshot)

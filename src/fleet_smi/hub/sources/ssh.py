@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
-from fleet_smi.hub.delivery import Deliver, Delivery
-from fleet_smi.hub.sources.polling import ask_all, keep_asking
-from fleet_smi.hub.ssh_failures import failure_of
-from fleet_smi.hub.ssh_hosts import checked_host, expand_hosts, read_hosts_file
-from fleet_smi.hub.ssh_program import Output, SshProgram, checked_config, checked_key
-from fleet_smi.hub.ssh_script import COMMAND, script
-from fleet_smi.wire.dialects.remote_shell import parse
-from fleet_smi.wire.report import MOST_BYTES, Report
+from fleet_smi.hub.delivery import DeliverCallback, Delivery
+from fleet_smi.hub.sources.polling import poll_all, poll_on_interval
+from fleet_smi.hub.ssh_failures import parse_ssh_error
+from fleet_smi.hub.ssh_hosts import expand_hosts, read_hosts_file, validate_host
+from fleet_smi.hub.ssh_program import SshOutput, SshProgram, resolve_config_path, resolve_key_path
+from fleet_smi.hub.ssh_script import REMOTE_COMMAND, build_script
+from fleet_smi.wire.dialects.remote_shell import parse_script_output
+from fleet_smi.wire.report import MAX_REPORT_BYTES, Report
 
 __all__ = ["SshSource", "expand_hosts", "read_hosts_file"]
 
@@ -35,25 +35,25 @@ class SshSource:
         config: str | None = None,
         key: str | None = None,
     ) -> None:
-        self.targets = tuple(map(checked_host, hosts))
+        self.targets = tuple(map(validate_host, hosts))
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
         self._concurrency = concurrency
-        self._config = None if config is None else checked_config(config)
-        self._key = None if key is None else checked_key(key)
+        self._config = None if config is None else resolve_config_path(config)
+        self._key = None if key is None else resolve_key_path(key)
         # The node's own programs are given up before the node is.
         self._patience_seconds = max(1, int(timeout_seconds) - 2)
 
-    async def look(self) -> Sequence[Delivery]:
+    async def poll(self) -> Sequence[Delivery]:
         """Ask every host once."""
         async with self._ssh() as ssh:
-            return await ask_all(self.targets, lambda host: self._ask(ssh, host))
+            return await poll_all(self.targets, lambda host: self._ask(ssh, host))
 
-    async def run(self, deliver: Deliver) -> None:
+    async def run(self, deliver: DeliverCallback) -> None:
         """Ask every host on its own ticks until cancelled."""
         keep_seconds = 60 + 3 * int(self._interval_seconds)
         async with self._ssh(keep_seconds) as ssh:
-            await keep_asking(
+            await poll_on_interval(
                 self.targets,
                 lambda host: self._ask(ssh, host, self._interval_seconds),
                 deliver,
@@ -65,9 +65,9 @@ class SshSource:
             config=self._config,
             key=self._key,
             timeout_seconds=self._timeout_seconds,
-            most_bytes=MOST_BYTES,
-            most_at_once=self._concurrency,
-            keep_seconds=keep_seconds,
+            max_output_bytes=MAX_REPORT_BYTES,
+            max_concurrent=self._concurrency,
+            persist_seconds=keep_seconds,
         )
 
     async def _ask(
@@ -76,37 +76,39 @@ class SshSource:
         try:
             report = await self._report(ssh, host)
         except DeliveryError as error:
-            named = type(error)(error.words, host)
-            return Delivery(source=self.name, target=host, what=named)
+            named = type(error)(error.message, host)
+            return Delivery(source=self.name, target=host, result=named)
         snapshot = report.snapshots[-1]
         return Delivery(
             source=self.name,
             target=host,
-            what=replace(snapshot, interval_seconds=interval_seconds),
+            result=replace(snapshot, interval_seconds=interval_seconds),
             age_seconds=report.age_seconds(snapshot),
         )
 
     async def _report(self, ssh: SshProgram, host: str) -> Report:
         mark = secrets.token_hex(16)
         try:
-            output = await ssh.run(host, COMMAND, script(mark, self._patience_seconds))
+            output = await ssh.run(host, REMOTE_COMMAND, build_script(mark, self._patience_seconds))
         except FileNotFoundError:
             raise Unreachable("no ssh on this machine: install the OpenSSH client") from None
         except OSError as error:
             raise Unreachable(f"ssh cannot be run here: {error.strerror}") from None
         return self._read(output, mark)
 
-    def _read(self, output: Output, mark: str) -> Report:
-        if len(output.body) > MOST_BYTES:
-            raise Undecodable(f"it printed more than {MOST_BYTES >> 20} MiB")
+    def _read(self, output: SshOutput, mark: str) -> Report:
+        if len(output.stdout) > MAX_REPORT_BYTES:
+            raise Undecodable(f"it printed more than {MAX_REPORT_BYTES >> 20} MiB")
         try:
-            report = parse(output.body, mark, in_time=output.exit_code is not None)
+            report = parse_script_output(
+                output.stdout, mark, within_deadline=output.exit_code is not None
+            )
         except Undecodable:
             if output.exit_code is None:
                 words = f"did not answer in {self._timeout_seconds:g} s"
                 raise Unreachable(words) from None
             if output.exit_code == _SSH_FAILED:
-                raise failure_of(output.complaint) from None
+                raise parse_ssh_error(output.stderr) from None
             raise
         if not report.snapshots:
             raise Undecodable("its report has no snapshot in it")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 
-class Worker:
+class BlockingWorker:
     """Runs one job at a time; its thread starts with the first and ends with `close`.
 
     The thread is a daemon: one that hangs in the kernel cannot be ended, and must not keep
@@ -24,13 +24,13 @@ class Worker:
         self._last: _Job | None = None
 
     @property
-    def hangs(self) -> bool:
+    def is_stuck(self) -> bool:
         """Whether a job that was given up has still not come back."""
         return self._last is not None and not self._last.is_over
 
     async def call(self, job: Callable[[], _T], timeout_seconds: float) -> _T:
         """What the job returns; raise `TimeoutError` when it, or the one before, takes too long."""
-        if self.hangs:
+        if self.is_stuck:
             raise TimeoutError
         if self._thread is None:
             # A queue of its own: one that was let go of while it hung may still read the last.
@@ -49,7 +49,7 @@ class Worker:
         """Let the thread end, once it has nothing to do."""
         if self._thread is not None:
             self._jobs.put(None)
-            if not self.hangs:
+            if not self.is_stuck:
                 self._thread.join()
             self._thread = None
 

@@ -40,12 +40,12 @@ _NODE_PROPERTIES = (
 
 def read(root: str = "/") -> dict[str, Any]:
     """Read every card of the `amdgpu` driver below `root`."""
-    found = [_card(*card) for card in drm.cards(root, ("amdgpu",))]
+    found = [_card(*card) for card in drm.iter_cards(root, ("amdgpu",))]
     if not found:
         raise NotPresent("no AMD GPU with the amdgpu driver")
     # Asking for the clients of a sleeping card could wake it.
     nodes = {n: c["pci"] for c in found if c["pci"] and not c["asleep"] for n in c["nodes"]}
-    processes, drawing = _kfd_processes(root), drm_clients.clients(root, nodes)
+    processes, drawing = _kfd_processes(root), drm_clients.read_clients(root, nodes)
     return {
         "cards": found,
         "kfd_nodes": _kfd_nodes(root),
@@ -55,14 +55,14 @@ def read(root: str = "/") -> dict[str, Any]:
     }
 
 
-def _card(identity: dict[str, Any], _: drm.Folder, device: drm.Folder) -> dict[str, Any]:
-    files, hwmon, link, ras = device.texts(_IDENTITY), {}, {}, {}
+def _card(identity: dict[str, Any], _: drm.SysfsFolder, device: drm.SysfsFolder) -> dict[str, Any]:
+    files, hwmon, link, ras = device.read_texts(_IDENTITY), {}, {}, {}
     if not identity["asleep"]:
-        files |= device.texts(_FIGURES)
-        hwmon = drm.sensors(device)
-        link = drm.link(device)
-        ras = device.texts(
-            f"ras/{name}" for name in device.names("ras") if name.endswith("_err_count")
+        files |= device.read_texts(_FIGURES)
+        hwmon = drm.read_sensors(device)
+        link = drm.read_pcie_link(device)
+        ras = device.read_texts(
+            f"ras/{name}" for name in device.list_names("ras") if name.endswith("_err_count")
         )
     return {
         **identity,
@@ -70,21 +70,23 @@ def _card(identity: dict[str, Any], _: drm.Folder, device: drm.Folder) -> dict[s
         "hwmon": hwmon,
         "link": link,
         "ras": ras,
-        "refused": device.refused,
+        "refused": device.read_errors,
     }
 
 
 def _kfd_nodes(root: str) -> list[dict[str, Any]]:
     """Return the compute driver's list of GPUs; several nodes can be parts of one card."""
-    nodes = drm.Folder(root, _KFD, "topology/nodes")
-    numbers = sorted(int(n) for n in nodes.names() if n.isascii() and n.isdigit() and len(n) < 10)
+    nodes = drm.SysfsFolder(root, _KFD, "topology/nodes")
+    numbers = sorted(
+        int(n) for n in nodes.list_names() if n.isascii() and n.isdigit() and len(n) < 10
+    )
     found = []
     for number in numbers:
-        properties = drm.key_values(nodes.text(f"{number}/properties"), " ")
+        properties = drm.parse_key_values(nodes.read_text(f"{number}/properties"), " ")
         found.append(
             {
                 "node": number,
-                "gpu_id": nodes.text(f"{number}/gpu_id"),
+                "gpu_id": nodes.read_text(f"{number}/gpu_id"),
                 **{key: properties[key] for key in _NODE_PROPERTIES if key in properties},
             }
         )
@@ -93,18 +95,20 @@ def _kfd_nodes(root: str) -> list[dict[str, Any]]:
 
 def _kfd_processes(root: str) -> list[dict[str, Any]] | None:
     """Return who computes on which GPU, `None` when the compute driver does not say."""
-    folder = drm.Folder(root, _KFD, "proc")
+    folder = drm.SysfsFolder(root, _KFD, "proc")
     if not os.path.isdir(folder.path):
         return None
-    pids = [name for name in folder.names() if name.isascii() and name.isdigit() and len(name) < 8]
-    return [_kfd_process(int(pid), folder.inside(pid)) for pid in pids]
+    pids = [
+        name for name in folder.list_names() if name.isascii() and name.isdigit() and len(name) < 8
+    ]
+    return [_kfd_process(int(pid), folder.subfolder(pid)) for pid in pids]
 
 
-def _kfd_process(pid: int, folder: drm.Folder) -> dict[str, Any]:
+def _kfd_process(pid: int, folder: drm.SysfsFolder) -> dict[str, Any]:
     vram = {
         match[1]: text
-        for name in folder.names()
-        if (match := _VRAM.fullmatch(name)) and (text := folder.text(name)) is not None
+        for name in folder.list_names()
+        if (match := _VRAM.fullmatch(name)) and (text := folder.read_text(name)) is not None
     }
-    queues = {folder.text(f"queues/{name}/gpuid") for name in folder.names("queues")}
+    queues = {folder.read_text(f"queues/{name}/gpuid") for name in folder.list_names("queues")}
     return {"pid": pid, "vram": vram, "queues": sorted(q for q in queues if q)}

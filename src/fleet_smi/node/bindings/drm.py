@@ -19,15 +19,15 @@ _MOST_NAMES = 4_096
 _MOST_CARDS = 256
 
 
-class Folder:
+class SysfsFolder:
     """A folder of small files, each of which may fail alone."""
 
     def __init__(self, *path: str) -> None:
         self.path = os.path.join(*path)
-        self.refused: dict[str, str] = {}
+        self.read_errors: dict[str, str] = {}
         """File name -> the error's name, for files that are there and were not given."""
 
-    def text(self, name: str) -> str | None:
+    def read_text(self, name: str) -> str | None:
         """Return what the file says, or `None` with the error noted."""
         try:
             # A pipe put where a file is expected must not block the open.
@@ -38,25 +38,25 @@ class Folder:
                 os.close(handle)
         except OSError as exc:
             if exc.errno not in (errno.ENOENT, errno.ENOTDIR):
-                self.refused[name] = errno.errorcode.get(exc.errno or 0, "OSError")
+                self.read_errors[name] = errno.errorcode.get(exc.errno or 0, "OSError")
             return None
         return raw.decode("utf-8", "replace").replace("\0", "").strip()
 
-    def texts(self, names: Iterable[str]) -> dict[str, str]:
+    def read_texts(self, names: Iterable[str]) -> dict[str, str]:
         """Return what each of the files says, without those that cannot be read."""
-        found = ((name, self.text(name)) for name in names)
+        found = ((name, self.read_text(name)) for name in names)
         return {name: text for name, text in found if text is not None}
 
-    def names(self, below: str = "") -> list[str]:
+    def list_names(self, subfolder: str = "") -> list[str]:
         """Return the names in this folder or one below it, none when it cannot be listed."""
-        return list_names(os.path.join(self.path, below))
+        return list_folder(os.path.join(self.path, subfolder))
 
-    def inside(self, *path: str) -> "Folder":
+    def subfolder(self, *path: str) -> "SysfsFolder":
         """Return a folder below this one that notes its errors by itself."""
-        return Folder(self.path, *path)
+        return SysfsFolder(self.path, *path)
 
 
-def list_names(path: str) -> list[str]:
+def list_folder(path: str) -> list[str]:
     """Return the names in a folder, none when it cannot be listed."""
     try:
         with os.scandir(path) as entries:
@@ -65,24 +65,26 @@ def list_names(path: str) -> list[str]:
         return []
 
 
-def key_values(text: str | None, separator: str) -> dict[str, str]:
+def parse_key_values(text: str | None, separator: str) -> dict[str, str]:
     """Return lines of `KEY<separator>VALUE` as a dict."""
     pairs = (line.partition(separator) for line in (text or "").splitlines())
     return {key.strip(): value.strip() for key, found, value in pairs if found}
 
 
-def cards(root: str, drivers: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], Folder, Folder]]:
+def iter_cards(
+    root: str, drivers: tuple[str, ...]
+) -> Iterator[tuple[dict[str, Any], SysfsFolder, SysfsFolder]]:
     """Yield each card of these drivers: what identifies it, its folder, its device's folder.
 
     Only files are read that do not wake a sleeping device.
     """
     drm = os.path.join(root, "sys/class/drm")
     # cardN-HDMI-A-1 and the like are connectors, not cards.
-    numbers = sorted(int(m[1]) for name in list_names(drm) if (m := _CARD.fullmatch(name)))
+    numbers = sorted(int(m[1]) for name in list_folder(drm) if (m := _CARD.fullmatch(name)))
     seen: set[str] = set()
     for number in numbers[:_MOST_CARDS]:
-        card = Folder(drm, f"card{number}")
-        device = card.inside("device")
+        card = SysfsFolder(drm, f"card{number}")
+        device = card.subfolder("device")
         identity = _identity(f"card{number}", device)
         if identity["driver"] not in drivers or identity["pci"] in seen:
             continue
@@ -91,54 +93,54 @@ def cards(root: str, drivers: tuple[str, ...]) -> Iterator[tuple[dict[str, Any],
         yield identity, card, device
 
 
-def _identity(name: str, device: Folder) -> dict[str, Any]:
-    uevent = key_values(device.text("uevent"), "=")
+def _identity(name: str, device: SysfsFolder) -> dict[str, Any]:
+    uevent = parse_key_values(device.read_text("uevent"), "=")
     slot = uevent.get("PCI_SLOT_NAME", "")
-    status = device.text("power/runtime_status")
+    status = device.read_text("power/runtime_status")
     return {
         "card": name,
         "driver": uevent.get("DRIVER") or _driver(device),
         "pci": slot.lower() if _PCI.fullmatch(slot) else None,
         "pci_id": uevent.get("PCI_ID") or _ids(device),
         "asleep": status in ("suspended", "suspending"),
-        "nodes": [name, *(n for n in device.names("drm") if n.startswith("renderD"))],
+        "nodes": [name, *(n for n in device.list_names("drm") if n.startswith("renderD"))],
     }
 
 
-def _driver(device: Folder) -> str | None:
+def _driver(device: SysfsFolder) -> str | None:
     try:
         return os.path.basename(os.readlink(os.path.join(device.path, "driver")))
     except OSError:
         return None
 
 
-def _ids(device: Folder) -> str | None:
-    vendor, product = device.text("vendor"), device.text("device")
+def _ids(device: SysfsFolder) -> str | None:
+    vendor, product = device.read_text("vendor"), device.read_text("device")
     return f"{vendor}:{product}".replace("0x", "") if vendor and product else None
 
 
-def sensors(device: Folder) -> dict[str, str]:
+def read_sensors(device: SysfsFolder) -> dict[str, str]:
     """Return the files of the device's first hwmon folder; its number varies from boot to boot."""
-    for name in device.names("hwmon"):
-        folder = device.inside("hwmon", name)
-        found = folder.texts(n for n in folder.names() if _SENSOR.fullmatch(n))
-        device.refused |= folder.refused
+    for name in device.list_names("hwmon"):
+        folder = device.subfolder("hwmon", name)
+        found = folder.read_texts(n for n in folder.list_names() if _SENSOR.fullmatch(n))
+        device.read_errors |= folder.read_errors
         if found:
             return found
     return {}
 
 
-def link(device: Folder) -> dict[str, str]:
+def read_pcie_link(device: SysfsFolder) -> dict[str, str]:
     """Return the state of the PCIe link that leads to the card.
 
     Newer cards carry a switch: the GPU's own link is then one inside the card, always at
     full speed (AMD) or at 2.5 GT/s x1 (Intel), and the one that matters is the switch's.
     """
     switch = _switch_on_the_card(device)
-    return (switch and switch.texts(_LINK)) or device.texts(_LINK)
+    return (switch and switch.read_texts(_LINK)) or device.read_texts(_LINK)
 
 
-def _switch_on_the_card(device: Folder) -> Folder | None:
+def _switch_on_the_card(device: SysfsFolder) -> SysfsFolder | None:
     try:
         path = os.path.realpath(device.path, strict=True)
     except OSError:
@@ -148,6 +150,6 @@ def _switch_on_the_card(device: Folder) -> Folder | None:
     # What hangs directly below "pci0000:00" is a port of the machine, not of the card.
     if not all(_PCI.fullmatch(os.path.basename(p)) for p in (path, upstream, above)):
         return None
-    switch = Folder(upstream)
-    vendor = switch.text("vendor")
-    return switch if vendor is not None and vendor == device.text("vendor") else None
+    switch = SysfsFolder(upstream)
+    vendor = switch.read_text("vendor")
+    return switch if vendor is not None and vendor == device.read_text("vendor") else None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fleet_smi.node.bindings.drm import Folder, key_values
+from fleet_smi.node.bindings.drm import SysfsFolder, parse_key_values
 
 _FULL_LOOK_SECONDS = 10.0
 _MOST_PROCESSES = 65_536
@@ -31,7 +31,7 @@ _without: dict[str, tuple[float, set[int]]] = {}
 """Root -> when all were last looked at, and the processes that had no GPU open then."""
 
 
-def clients(
+def read_clients(
     root: str, nodes: dict[str, str], clock: Callable[[], float] = time.monotonic
 ) -> dict[str, Any]:
     """Return the clients of these device files (`renderD128` -> PCI address).
@@ -80,7 +80,7 @@ class _Look:
     def at(self, pid: int) -> Iterator[dict[str, Any]]:
         if pid in self._without or self.descriptors_left < 0:
             return
-        process = Folder(self._root, "proc", str(pid))
+        process = SysfsFolder(self._root, "proc", str(pid))
         try:
             opened = self._opened(process)
         except PermissionError:
@@ -91,14 +91,14 @@ class _Look:
         if not opened:
             self._without.add(pid)
             return
-        if process.text("comm") in _SEAT_KEEPERS:
+        if process.read_text("comm") in _SEAT_KEEPERS:
             return
         for descriptor, node in opened:
             pci = self._nodes.get(node)
             if pci is not None:
-                yield from _client(pid, pci, process.text(f"fdinfo/{descriptor}"))
+                yield from _client(pid, pci, process.read_text(f"fdinfo/{descriptor}"))
 
-    def _opened(self, process: Folder) -> list[tuple[str, str]]:
+    def _opened(self, process: SysfsFolder) -> list[tuple[str, str]]:
         """Return (descriptor, device file) pairs of GPUs of any kind."""
         folder = os.path.join(process.path, "fd")
         descriptors = os.listdir(folder)
@@ -119,7 +119,7 @@ class _Look:
 
 
 def _client(pid: int, pci: str, text: str | None) -> Iterator[dict[str, Any]]:
-    fields = key_values(text, ":")
+    fields = parse_key_values(text, ":")
     number = fields.get("drm-client-id")
     if number is not None and fields.get("drm-pdev", pci).lower() == pci:
         engines = {name: fields[key] for key, name in _ENGINES.items() if key in fields}

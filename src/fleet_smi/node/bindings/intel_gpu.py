@@ -24,50 +24,52 @@ _energy: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
 
 def read(root: str = "/", clock: Callable[[], float] = time.monotonic) -> dict[str, Any]:
     """Read every card of the `xe` and `i915` drivers below `root`."""
-    found = [_card(*card) for card in drm.cards(root, tuple(_FREQUENCIES))]
+    found = [_card(*card) for card in drm.iter_cards(root, tuple(_FREQUENCIES))]
     if not found:
         raise NotPresent("no Intel GPU with the xe or i915 driver")
     for card in found:
         card["energy_before"] = _energy_before((root, card["card"]), card["hwmon"], clock())
     nodes = {n: c["pci"] for c in found if c["pci"] and not c["asleep"] for n in c["nodes"]}
-    drawing = drm_clients.clients(root, nodes)
+    drawing = drm_clients.read_clients(root, nodes)
     pids = [one["pid"] for one in drawing["clients"]]
     return {"cards": found, "drm": drawing, "pids": pids}
 
 
-def _card(identity: dict[str, Any], card: drm.Folder, device: drm.Folder) -> dict[str, Any]:
+def _card(
+    identity: dict[str, Any], card: drm.SysfsFolder, device: drm.SysfsFolder
+) -> dict[str, Any]:
     figures: dict[str, Any] = {"hwmon": {}, "link": {}, "gt": {}, "throttle": {}, "memory": {}}
     if not identity["asleep"]:
         gt = _gt_xe(device) if identity["driver"] == "xe" else _gt_i915(card)
         figures = {
-            "hwmon": drm.sensors(device),
-            "link": drm.link(device),
+            "hwmon": drm.read_sensors(device),
+            "link": drm.read_pcie_link(device),
             **gt,
-            "memory": card.texts(_MEMORY) | _tile_memory(device),
+            "memory": card.read_texts(_MEMORY) | _tile_memory(device),
         }
-    return {**identity, **figures, "refused": device.refused | card.refused}
+    return {**identity, **figures, "refused": device.read_errors | card.read_errors}
 
 
-def _gt_xe(device: drm.Folder) -> dict[str, dict[str, str]]:
+def _gt_xe(device: drm.SysfsFolder) -> dict[str, dict[str, str]]:
     """Read the first GT, which computes and draws; the second is for video."""
-    folder = device.inside("tile0/gt0/freq0")
-    throttle = folder.inside("throttle")
-    reasons = throttle.texts(n for n in throttle.names() if _REASON.fullmatch(n))
-    device.refused |= folder.refused
-    return {"gt": folder.texts(_FREQUENCIES["xe"]), "throttle": reasons}
+    folder = device.subfolder("tile0/gt0/freq0")
+    throttle = folder.subfolder("throttle")
+    reasons = throttle.read_texts(n for n in throttle.list_names() if _REASON.fullmatch(n))
+    device.read_errors |= folder.read_errors
+    return {"gt": folder.read_texts(_FREQUENCIES["xe"]), "throttle": reasons}
 
 
-def _gt_i915(card: drm.Folder) -> dict[str, dict[str, str]]:
-    folder = card.inside("gt/gt0")
-    reasons = folder.texts(n for n in folder.names() if _REASON.fullmatch(n))
+def _gt_i915(card: drm.SysfsFolder) -> dict[str, dict[str, str]]:
+    folder = card.subfolder("gt/gt0")
+    reasons = folder.read_texts(n for n in folder.list_names() if _REASON.fullmatch(n))
     names = _FREQUENCIES["i915"]
     # Older kernels have the files of the only GT in the card's own folder.
-    return {"gt": card.texts(names) | folder.texts(names), "throttle": reasons}
+    return {"gt": card.read_texts(names) | folder.read_texts(names), "throttle": reasons}
 
 
-def _tile_memory(device: drm.Folder) -> dict[str, str]:
-    tiles = [name for name in device.names() if re.fullmatch(r"tile[0-9]", name, re.ASCII)]
-    return device.texts(f"{tile}/{_TILE_MEMORY}" for tile in tiles)
+def _tile_memory(device: drm.SysfsFolder) -> dict[str, str]:
+    tiles = [name for name in device.list_names() if re.fullmatch(r"tile[0-9]", name, re.ASCII)]
+    return device.read_texts(f"{tile}/{_TILE_MEMORY}" for tile in tiles)
 
 
 def _energy_before(

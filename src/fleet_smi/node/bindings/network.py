@@ -28,7 +28,7 @@ _Entry._fields_ = (
 )
 
 
-class Network:
+class NetworkReader:
     """Addresses change rarely: they are asked for once a minute."""
 
     def __init__(self) -> None:

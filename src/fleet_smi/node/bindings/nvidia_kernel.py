@@ -8,14 +8,14 @@ from fleet_smi.errors import NotPresent
 
 def read(root: str = "/") -> dict[str, Any]:
     """The devices the kernel module knows, and the module's version."""
-    devices = inventory(root)
+    devices = list_devices(root)
     version = module_version(root)
     if not devices and version is None:
         raise NotPresent("no NVIDIA kernel module is loaded")
     return {"version": version, "devices": devices}
 
 
-def inventory(root: str = "/") -> list[dict[str, Any]]:
+def list_devices(root: str = "/") -> list[dict[str, Any]]:
     """PCI address, model, UUID and power state of each device, in PCI order."""
     folder = os.path.join(root, "proc/driver/nvidia/gpus")
     try:

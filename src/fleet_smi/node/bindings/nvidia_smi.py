@@ -35,16 +35,16 @@ _stuck: list[tuple["subprocess.Popen[bytes]", float]] = []
 """Programs that could not be killed, and when they were started: no other is started beside."""
 
 
-def read(root: str = "/", seconds: float = _SECONDS) -> dict[str, Any]:
+def read(root: str = "/", timeout_seconds: float = _SECONDS) -> dict[str, Any]:
     """What `nvidia-smi -q -x` printed, be it XML or why not, and `-L` for MIG instances.
 
     Where one device fails the whole command, or sleeps, the others are asked one by one: then
     `xml` is `None`, `parts` has their documents and `failed` the rest, with the driver's words.
     """
-    from fleet_smi.node.bindings.nvidia_kernel import inventory, module_version
+    from fleet_smi.node.bindings.nvidia_kernel import list_devices, module_version
 
-    deadline = time.monotonic() + min(seconds, _SECONDS)
-    devices = inventory(root)
+    deadline = time.monotonic() + min(timeout_seconds, _SECONDS)
+    devices = list_devices(root)
     if any(device["asleep"] for device in devices):
         return _one_by_one(devices, {}, deadline)
     output, exit_code = _run(("-q", "-x"), deadline)

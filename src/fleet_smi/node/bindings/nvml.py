@@ -10,13 +10,13 @@ from typing import Any
 
 import pynvml
 
-from fleet_smi.errors import Mismatch, NotPresent, ReadFailed
+from fleet_smi.errors import DriverMismatch, NotPresent, ReadFailed
 from fleet_smi.node.bindings import nvidia_kernel, nvml_questions
-from fleet_smi.node.bindings.nvml_processes import KINDS, ProcessLists
-from fleet_smi.node.bindings.nvml_questions import Question
+from fleet_smi.node.bindings.nvml_processes import PROCESS_KINDS, ProcessListReader
+from fleet_smi.node.bindings.nvml_questions import NvmlQuery
 
-LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
-NEEDS_NEW_START = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+LOST_ERRORS = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
+REINITIALIZE_ERRORS = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 
 _LASTING = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -27,10 +27,10 @@ _SELDOM_SECONDS = 10.0
 _PROGRESS_SECONDS = 0.02
 _MOST_DEVICES = 256
 _MOST_INSTANCES = 64
-Tell = Callable[[dict[Any, Any]], None]
+ProgressListener = Callable[[dict[Any, Any]], None]
 """Takes what was found so far: the count of devices, and who each is by its index."""
 
-NAMES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
+IDENTITY_CALLS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("uuid", pynvml.nvmlDeviceGetUUID),
     ("name", pynvml.nvmlDeviceGetName),
     ("pci", lambda handle: _as_text(pynvml.nvmlDeviceGetPciInfo(handle).busId)),
@@ -43,7 +43,7 @@ def _as_text(value: Any) -> str:
 
 
 def _name(handle: Any, device: dict[str, Any], fields: tuple[str, ...]) -> None:
-    for field, call in NAMES:
+    for field, call in IDENTITY_CALLS:
         if field not in fields:
             continue
         try:
@@ -54,13 +54,13 @@ def _name(handle: Any, device: dict[str, Any], fields: tuple[str, ...]) -> None:
             device["errors"][field] = pynvml.NVML_ERROR_UNKNOWN
 
 
-def _ask(handle: Any, questions: tuple[Question, ...], device: dict[str, Any]) -> None:
+def _ask(handle: Any, questions: tuple[NvmlQuery, ...], device: dict[str, Any]) -> None:
     values, errors = device["values"], device["errors"]
     for question in questions:
-        if code := question.ask(handle):
+        if code := question.execute(handle):
             errors[question.field] = code
         else:
-            values[question.field] = question.value()
+            values[question.field] = question.get_value()
 
 
 def _blank(index: int) -> dict[str, Any]:
@@ -75,21 +75,21 @@ def _asleep(index: int, known: dict[str, Any]) -> dict[str, Any]:
 def _pids(devices: list[dict[str, Any]]) -> list[int]:
     parts = [part for device in devices for part in (device, *device.get("instances", ()))]
     lists = (part["processes"] for part in parts if "processes" in part)
-    kinds = (found.get(kind, ()) for found in lists for kind in KINDS)
+    kinds = (found.get(kind, ()) for found in lists for kind in PROCESS_KINDS)
     return sorted({entry[0] for entries in kinds for entry in entries})
 
 
-class Session:
+class NvmlSession:
     """NVML, initialised once; what cannot change is asked once a device."""
 
-    def __init__(self, root: str, tell: Tell) -> None:
+    def __init__(self, root: str, on_progress: ProgressListener) -> None:
         self._root = root
-        self._tell = tell
+        self._tell = on_progress
         self._told_at = 0.0
         self._count = 0
         self._up = False
         self._versions: dict[str, Any] = {}
-        self._kernel = nvidia_kernel.inventory(root)
+        self._kernel = nvidia_kernel.list_devices(root)
         if not (self._kernel and all(device["asleep"] for device in self._kernel)):
             self._start()
 
@@ -97,12 +97,12 @@ class Session:
         _initialise(self._root)
         self._up = True
         self._versions = _versions()
-        self._lists = ProcessLists(self._versions.get("driver") or "")
-        self._identity = nvml_questions.identity()
-        self._condition = nvml_questions.condition()
-        self._seldom = nvml_questions.seldom()
-        self._traffic = nvml_questions.traffic()
-        self._instance = nvml_questions.instance()
+        self._lists = ProcessListReader(self._versions.get("driver") or "")
+        self._identity = nvml_questions.identity_queries()
+        self._condition = nvml_questions.state_queries()
+        self._seldom = nvml_questions.slow_changing_queries()
+        self._traffic = nvml_questions.pcie_throughput_queries()
+        self._instance = nvml_questions.mig_instance_queries()
         self._known: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._told_seldom: dict[int, tuple[float, dict[str, Any]]] = {}
 
@@ -115,7 +115,7 @@ class Session:
 
     def read(self, traffic: bool) -> dict[str, Any]:
         if any(device["may_sleep"] for device in self._kernel):
-            self._kernel = nvidia_kernel.inventory(self._root)
+            self._kernel = nvidia_kernel.list_devices(self._root)
         asleep = [device for device in self._kernel if device["asleep"]]
         if not self._up and len(asleep) < len(self._kernel):
             self._start()
@@ -160,7 +160,7 @@ class Session:
         self._ask_seldom(handle, device)
         if traffic:
             _ask(handle, self._traffic, device)
-        if not any(code in LOST for code in device["errors"].values()):
+        if not any(code in LOST_ERRORS for code in device["errors"].values()):
             device["processes"] = self._lists.read(handle, index)
             if device["values"].get("mig_mode") == 1:
                 self._divide(handle, device)
@@ -258,7 +258,7 @@ def _init_error(error: Any, root: str) -> Exception:
     if error.value == pynvml.NVML_ERROR_DRIVER_NOT_LOADED:
         return NotPresent("the NVIDIA kernel module is not loaded")
     if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        return Mismatch(_mismatch_words(root))
+        return DriverMismatch(_mismatch_words(root))
     if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
         return ReadFailed("no permission to open /dev/nvidia*: ask for access to the GPU devices")
     return ReadFailed(
@@ -285,27 +285,27 @@ def _library_version() -> str | None:
         return None
 
 
-class Nvml:
+class NvmlReader:
     """The driver's library as a subject: a session is kept until the driver wants a new one."""
 
     def __init__(self) -> None:
-        self._session: Session | None = None
-        self.tell: Tell = lambda found: None
+        self._session: NvmlSession | None = None
+        self.on_progress: ProgressListener = lambda found: None
 
     def read(self, root: str = "/", traffic: bool = False) -> dict[str, Any]:
         """All that NVML tells now."""
         if self._session is None:
-            self._session = Session(root, self.tell)
+            self._session = NvmlSession(root, self.on_progress)
         try:
             raw = self._session.read(traffic)
         except pynvml.NVMLError as error:
             self._close()
             raise _init_error(error, root) from None
         codes = {code for device in raw["devices"] for code in device["errors"].values()}
-        if codes & {*NEEDS_NEW_START, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}:
+        if codes & {*REINITIALIZE_ERRORS, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}:
             self._close()
         if pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH in codes:
-            raise Mismatch(_mismatch_words(root))
+            raise DriverMismatch(_mismatch_words(root))
         return raw
 
     def _close(self) -> None:

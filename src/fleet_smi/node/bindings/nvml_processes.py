@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-KINDS = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
+PROCESS_KINDS = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
 _UNKNOWN_MEMORY = 2**64 - 1
 _NO_INSTANCE = 2**32 - 1
 
@@ -44,10 +44,10 @@ class _Sample(ctypes.Structure):
     )
 
 
-Entry = tuple[int, int | None, int | None, int | None]
+ProcessEntry = tuple[int, int | None, int | None, int | None]
 
 
-class ProcessLists:
+class ProcessListReader:
     """Asks for the lists in the newest layout that this driver has."""
 
     def __init__(self, driver: str) -> None:
@@ -61,7 +61,7 @@ class ProcessLists:
     def read(self, handle: Any, device: int | None) -> dict[str, Any]:
         """The entries by kind, the error codes by kind, and the load by pid."""
         lists: dict[str, Any] = {"errors": {}}
-        for kind, word in KINDS.items():
+        for kind, word in PROCESS_KINDS.items():
             try:
                 lists[kind] = self._list(handle, word)
             except pynvml.NVMLError as error:
@@ -70,7 +70,7 @@ class ProcessLists:
             lists["busy"] = self._busy(handle, device)
         return lists
 
-    def _list(self, handle: Any, word: str) -> list[Entry]:
+    def _list(self, handle: Any, word: str) -> list[ProcessEntry]:
         function, layout = self._chosen.get(word) or self._choose(handle, word)
         for _ in range(4):
             buffer, count = self._buffer(layout), ctypes.c_uint(self._room)
@@ -127,7 +127,7 @@ def _absent(*_: Any) -> int:
     return int(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
 
-def _entry(info: Any) -> Entry:
+def _entry(info: Any) -> ProcessEntry:
     return (
         info.pid,
         None if info.memory == _UNKNOWN_MEMORY else info.memory,

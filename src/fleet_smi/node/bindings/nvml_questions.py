@@ -18,29 +18,29 @@ _NEXT_BEST = (
 )
 
 
-class Way(NamedTuple):
+class NvmlCall(NamedTuple):
     """One function, its arguments behind the handle, and how to take its answer from them."""
 
     function: Callable[..., int]
     arguments: tuple[Any, ...]
-    value: Callable[[], Any]
+    get_value: Callable[[], Any]
 
 
-class Question:
+class NvmlQuery:
     """One field of a device, asked by the newest of several functions that the driver has."""
 
-    __slots__ = ("_older", "arguments", "field", "function", "value")
+    __slots__ = ("_older", "arguments", "field", "function", "get_value")
 
-    def __init__(self, field: str, newest: Way, *older: Way) -> None:
+    def __init__(self, field: str, newest: NvmlCall, *older: NvmlCall) -> None:
         self.field = field
-        self.function, self.arguments, self.value = newest
+        self.function, self.arguments, self.get_value = newest
         self._older = list(older)
 
-    def ask(self, handle: Any) -> int:
+    def execute(self, handle: Any) -> int:
         """The driver's code; 0 when there is a `value`."""
         code = self.function(handle, *self.arguments)
         while code in _NEXT_BEST and self._older:
-            self.function, self.arguments, self.value = self._older.pop(0)
+            self.function, self.arguments, self.get_value = self._older.pop(0)
             code = self.function(handle, *self.arguments)
         return code
 
@@ -54,44 +54,44 @@ def _way(
     *outs: Any,
     before: tuple[Any, ...] = (),
     value: Callable[[], Any] | None = None,
-) -> Way:
+) -> NvmlCall:
     function = getattr(pynvml.nvmlLib, f"nvmlDeviceGet{name}", _missing)
     arguments = (*before, *(ctypes.byref(out) for out in outs))
-    return Way(function, arguments, value or (lambda: outs[0].value))
+    return NvmlCall(function, arguments, value or (lambda: outs[0].value))
 
 
-def _number(field: str, *names: str, before: tuple[Any, ...] = (), of: Any = c_uint) -> Question:
-    return Question(field, *(_way(name, of(), before=before) for name in names))
+def _number(field: str, *names: str, before: tuple[Any, ...] = (), of: Any = c_uint) -> NvmlQuery:
+    return NvmlQuery(field, *(_way(name, of(), before=before) for name in names))
 
 
-def _first_of_two(field: str, name: str) -> Question:
-    return Question(field, _way(name, c_uint(), c_uint()))
+def _first_of_two(field: str, name: str) -> NvmlQuery:
+    return NvmlQuery(field, _way(name, c_uint(), c_uint()))
 
 
-def _memory() -> Question:
+def _memory() -> NvmlQuery:
     # Version 2 gives what the driver reserves for itself apart from what is used: a version
     # number, then total, reserved, free and used. Version 1 has total, free and used.
     new, old = (c_ulonglong * 5)(pynvml.nvmlMemory_v2), (c_ulonglong * 3)()
-    return Question(
+    return NvmlQuery(
         "memory",
         _way("MemoryInfo_v2", new, value=lambda: (new[4], new[1], new[2])),
         _way("MemoryInfo", old, value=lambda: (old[2], old[0], None)),
     )
 
 
-def _utilization() -> Question:
+def _utilization() -> NvmlQuery:
     rates = (c_uint * 2)()
     way = _way("UtilizationRates", rates, value=lambda: (rates[0], rates[1]))
-    return Question("utilization", way)
+    return NvmlQuery("utilization", way)
 
 
-def _remapped() -> Question:
+def _remapped() -> NvmlQuery:
     rows = [c_uint() for _ in range(4)]
     way = _way("RemappedRows", *rows, value=lambda: tuple(row.value for row in rows))
-    return Question("remapped", way)
+    return NvmlQuery("remapped", way)
 
 
-def _recovery() -> Question:
+def _recovery() -> NvmlQuery:
     """What the driver wants done to a device: a value among many, with a code of its own."""
     values = (pynvml.c_nvmlFieldValue_t * 1)()
     values[0].fieldId = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
@@ -100,10 +100,12 @@ def _recovery() -> Question:
     def function(*arguments: Any) -> int:
         return way.function(*arguments) or int(values[0].nvmlReturn)
 
-    return Question("recovery", Way(function, way.arguments, lambda: int(values[0].value.uiVal)))
+    return NvmlQuery(
+        "recovery", NvmlCall(function, way.arguments, lambda: int(values[0].value.uiVal))
+    )
 
 
-def identity() -> tuple[Question, ...]:
+def identity_queries() -> tuple[NvmlQuery, ...]:
     """What cannot change while a device is there, besides its names."""
     sm, memory = (c_uint(pynvml.NVML_CLOCK_SM),), (c_uint(pynvml.NVML_CLOCK_MEM),)
     return (
@@ -114,7 +116,7 @@ def identity() -> tuple[Question, ...]:
     )
 
 
-def condition() -> tuple[Question, ...]:
+def state_queries() -> tuple[NvmlQuery, ...]:
     """What is asked at every look."""
     sm, memory = (c_uint(pynvml.NVML_CLOCK_SM),), (c_uint(pynvml.NVML_CLOCK_MEM),)
     reasons = ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
@@ -132,7 +134,7 @@ def condition() -> tuple[Question, ...]:
     )
 
 
-def seldom() -> tuple[Question, ...]:
+def slow_changing_queries() -> tuple[NvmlQuery, ...]:
     """What changes seldom or slowly, and is not asked at every look."""
     since_load = c_uint(pynvml.NVML_VOLATILE_ECC)
     corrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), since_load)
@@ -153,7 +155,7 @@ def seldom() -> tuple[Question, ...]:
     )
 
 
-def traffic() -> tuple[Question, ...]:
+def pcie_throughput_queries() -> tuple[NvmlQuery, ...]:
     """What takes the driver 20 ms a GPU to measure: only where somebody asks."""
     received = (c_uint(pynvml.NVML_PCIE_UTIL_RX_BYTES),)
     sent = (c_uint(pynvml.NVML_PCIE_UTIL_TX_BYTES),)
@@ -163,7 +165,7 @@ def traffic() -> tuple[Question, ...]:
     )
 
 
-def instance() -> tuple[Question, ...]:
+def mig_instance_queries() -> tuple[NvmlQuery, ...]:
     """What is asked of a MIG instance."""
     return (
         _number("gpu_instance_id", "GpuInstanceId"),

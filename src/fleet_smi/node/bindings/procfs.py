@@ -46,11 +46,11 @@ class _BootTime:
         return self._known
 
 
-class Host:
+class HostReader:
     """The machine; remembers the last CPU figures, since a load needs two."""
 
-    def __init__(self, kept_seconds: float = _KEPT_SECONDS) -> None:
-        self._kept_seconds = kept_seconds
+    def __init__(self, cache_seconds: float = _KEPT_SECONDS) -> None:
+        self._kept_seconds = cache_seconds
         self._cpu: tuple[int, int] | None = None
         self._constant: dict[str, Any] = {}
         self._boot = _BootTime()
@@ -117,11 +117,11 @@ class _Known(NamedTuple):
     read_at: float
 
 
-class Processes:
+class ProcessReader:
     """Facts by pid; what cannot change in a process's life is read once."""
 
-    def __init__(self, kept_seconds: float = _KEPT_SECONDS) -> None:
-        self._kept_seconds = kept_seconds
+    def __init__(self, cache_seconds: float = _KEPT_SECONDS) -> None:
+        self._kept_seconds = cache_seconds
         self._boot = _BootTime()
         self._latest = float("inf")
         self._doubtful = False

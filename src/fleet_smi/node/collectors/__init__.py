@@ -24,7 +24,7 @@ COLLECTORS: tuple[str, ...] = (
 
 
 @cache
-def collector(name: str) -> "Collector":
+def load_collector(name: str) -> "Collector":
     """The collector of that name: class `NvidiaSmiCollector` in `nvidia_smi.py`."""
     module = import_module(f"fleet_smi.node.collectors.{name}")
     found: Collector = getattr(module, f"{name.title().replace('_', '')}Collector")()

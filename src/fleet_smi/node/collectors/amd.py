@@ -4,24 +4,24 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fleet_smi.model.pci import known_by
-from fleet_smi.model.pci_names import is_in_a_processor, pci_name
-from fleet_smi.model.plausible import checked, first, plausible, plausible_temperature
+from fleet_smi.model.pci import first_unused_id
+from fleet_smi.model.pci_names import is_integrated_gpu, pci_name
+from fleet_smi.model.plausible import check_fields, check_range, check_temperature, first_known
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.model.text import clean
-from fleet_smi.node.collecting import Part
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.node.collecting import SnapshotPart
 from fleet_smi.node.drm_figures import (
-    Checked,
+    GpuFields,
     client_processes,
-    divided,
-    fault,
-    link_fields,
-    missing_clients,
-    note_refusals,
+    detect_fault,
+    explain_read_errors,
+    missing_clients_reason,
+    parse_int,
+    parse_scaled,
+    parse_scaled_int,
     pci_bus_id,
-    rounded,
-    sensor,
-    whole,
+    pcie_link_fields,
+    sensor_value,
 )
 
 _MICRO = 1_000_000
@@ -50,13 +50,13 @@ class AmdCollector:
 
     name = "amd"
 
-    def part(self, raw: Any) -> Part:
+    def parse(self, raw: Any) -> SnapshotPart:
         """Make GPUs of what `bindings.amdgpu.read` returned."""
         taken: set[str] = set()
         nodes = _nodes_of_cards(raw)
         # The order of compute nodes is the order in which HIP counts the devices.
         cards = sorted(raw["cards"], key=lambda card: _order(card, nodes))
-        return Part(
+        return SnapshotPart(
             gpus=tuple(
                 _gpu(index, card, nodes.get(card["pci"], []), raw, taken)
                 for index, card in enumerate(cards)
@@ -80,7 +80,9 @@ def _gpu(
     shared = _lives_in_host_memory(card, nodes)
     figures = _figures(card, shared, unread)
     processes = _processes(card, nodes, raw, shared, unread)
-    uuid = known_by((_unique_id(card, nodes), _address_id(card), f"amd-{card['card']}"), taken)
+    uuid = first_unused_id(
+        (_unique_id(card, nodes), _address_id(card), f"amd-{card['card']}"), taken
+    )
     return Gpu(
         uuid=uuid,
         uuid_is_made=not uuid.startswith("GPU-"),
@@ -89,10 +91,10 @@ def _gpu(
         name=_name(card),
         pci_bus_id=pci_bus_id(card),
         memory_shared=shared,
-        performance_state=clean(card["files"].get("power_dpm_state", ""), 32) or None,
+        performance_state=sanitize_text(card["files"].get("power_dpm_state", ""), 32) or None,
         asleep=card["asleep"],
         processes=processes,
-        fault=fault(card, (figures[name] for name in set(_SOURCES.values()))),
+        fault=detect_fault(card, (figures[name] for name in set(_SOURCES.values()))),
         **figures,
         unread=unread,
     )
@@ -101,7 +103,7 @@ def _gpu(
 def _unique_id(card: dict[str, Any], nodes: list[dict[str, Any]]) -> str | None:
     text = card["files"].get("unique_id", "")
     number = int(text, 16) if _UNIQUE_ID.fullmatch(text) else 0
-    number = number or max((whole(node.get("unique_id")) or 0 for node in nodes), default=0)
+    number = number or max((parse_int(node.get("unique_id")) or 0 for node in nodes), default=0)
     # Spelt as ROCm does, which takes it in ROCR_VISIBLE_DEVICES. 0: the device has none.
     return f"GPU-{number:016x}" if 0 < number < 1 << 64 else None
 
@@ -111,66 +113,70 @@ def _address_id(card: dict[str, Any]) -> str | None:
 
 
 def _name(card: dict[str, Any]) -> str:
-    told = clean(card["files"].get("product_name", ""), 128)
-    pci_id = clean((card["pci_id"] or "unknown").lower(), 16)
+    told = sanitize_text(card["files"].get("product_name", ""), 128)
+    pci_id = sanitize_text((card["pci_id"] or "unknown").lower(), 16)
     return told or pci_name(pci_id) or f"AMD GPU [{pci_id}]"
 
 
 def _lives_in_host_memory(card: dict[str, Any], nodes: list[dict[str, Any]]) -> bool:
     # The driver shows the voltage of the north bridge for processors with a GPU only.
-    if card["hwmon"].get("in1_label") == "vddnb" or is_in_a_processor(card["pci_id"] or ""):
+    if card["hwmon"].get("in1_label") == "vddnb" or is_integrated_gpu(card["pci_id"] or ""):
         return True
-    return any((whole(node.get("cpu_cores_count")) or 0) > 0 for node in nodes)
+    return any((parse_int(node.get("cpu_cores_count")) or 0) > 0 for node in nodes)
 
 
-def _figures(card: dict[str, Any], shared: bool, unread: dict[str, str]) -> Checked:
+def _figures(card: dict[str, Any], shared: bool, unread: dict[str, str]) -> GpuFields:
     files, hwmon = card["files"], card["hwmon"]
     clock, memory_clock = _levels(files.get("pp_dpm_sclk")), _levels(files.get("pp_dpm_mclk"))
     corrected, uncorrected = _ecc(card["ras"])
-    limit = divided(hwmon.get("power1_cap"), _MICRO)
-    fields = checked(
+    limit = parse_scaled(hwmon.get("power1_cap"), _MICRO)
+    fields = check_fields(
         {
-            "busy_percent": whole(files.get("gpu_busy_percent")),
-            "memory_busy_percent": whole(files.get("mem_busy_percent")),
+            "busy_percent": parse_int(files.get("gpu_busy_percent")),
+            "memory_busy_percent": parse_int(files.get("mem_busy_percent")),
             "memory_used_bytes": _memory(files, "used", shared),
             "memory_total_bytes": _memory(files, "total", shared) or None,
             "fan_percent": _fan_percent(hwmon),
-            "power_watts": first(
-                divided(hwmon.get("power1_average"), _MICRO),
-                divided(hwmon.get("power1_input"), _MICRO),
+            "power_watts": first_known(
+                parse_scaled(hwmon.get("power1_average"), _MICRO),
+                parse_scaled(hwmon.get("power1_input"), _MICRO),
             ),
             "power_limit_watts": limit or None,
-            "sm_clock_mhz": first(rounded(sensor(hwmon, "freq", "sclk"), _MICRO), clock[0]),
+            "sm_clock_mhz": first_known(
+                parse_scaled_int(sensor_value(hwmon, "freq", "sclk"), _MICRO), clock[0]
+            ),
             "sm_clock_max_mhz": clock[1],
-            "memory_clock_mhz": first(
-                rounded(sensor(hwmon, "freq", "mclk"), _MICRO), memory_clock[0]
+            "memory_clock_mhz": first_known(
+                parse_scaled_int(sensor_value(hwmon, "freq", "mclk"), _MICRO), memory_clock[0]
             ),
             "memory_clock_max_mhz": memory_clock[1],
             "ecc_corrected": corrected,
             "ecc_uncorrected": uncorrected,
-            **link_fields(card["link"]),
+            **pcie_link_fields(card["link"]),
         },
         unread,
     )
-    heat = first(*(divided(sensor(hwmon, "temp", at), 1000) for at in _TEMPERATURE_LABELS))
-    fields["temperature_celsius"] = plausible_temperature(heat, fields["busy_percent"], unread)
-    note_refusals(card, fields, _SOURCES, unread)
+    heat = first_known(
+        *(parse_scaled(sensor_value(hwmon, "temp", at), 1000) for at in _TEMPERATURE_LABELS)
+    )
+    fields["temperature_celsius"] = check_temperature(heat, fields["busy_percent"], unread)
+    explain_read_errors(card, fields, _SOURCES, unread)
     return fields
 
 
 def _memory(files: dict[str, str], what: str, shared: bool) -> int | None:
-    vram = whole(files.get(f"mem_info_vram_{what}"))
+    vram = parse_int(files.get(f"mem_info_vram_{what}"))
     if not shared:
         return vram
     # A processor's GPU has a small part of the host's memory set aside as "VRAM" (512 MiB is
     # common) and takes what it needs beyond that from GTT: what a job can get is the sum.
-    gtt = whole(files.get(f"mem_info_gtt_{what}"))
+    gtt = parse_int(files.get(f"mem_info_gtt_{what}"))
     return None if vram is None or gtt is None else vram + gtt
 
 
 def _fan_percent(hwmon: dict[str, str]) -> float | None:
-    duty, most_duty = whole(hwmon.get("pwm1")), whole(hwmon.get("pwm1_max"))
-    speed, most_speed = whole(hwmon.get("fan1_input")), whole(hwmon.get("fan1_max"))
+    duty, most_duty = parse_int(hwmon.get("pwm1")), parse_int(hwmon.get("pwm1_max"))
+    speed, most_speed = parse_int(hwmon.get("fan1_input")), parse_int(hwmon.get("fan1_max"))
     by_speed = speed / most_speed * 100 if speed is not None and most_speed else None
     if duty is None or not most_duty:
         return by_speed
@@ -208,8 +214,8 @@ def _nodes_of_cards(raw: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 def _names(node: dict[str, Any]) -> Iterator[str]:
     """Yield what a compute node's card may be known by, best first."""
-    location, domain = whole(node.get("location_id")), whole(node.get("domain", "0"))
-    if not whole(node.get("simd_count")) or location is None or domain is None:
+    location, domain = parse_int(node.get("location_id")), parse_int(node.get("domain", "0"))
+    if not parse_int(node.get("simd_count")) or location is None or domain is None:
         return
     slot = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}"
     yield f"renderD{node.get('drm_render_minor')}"
@@ -231,7 +237,7 @@ def _processes(
         # The two lists overlap, so the larger is the most that is known to be held.
         known = [size for size in (memory, drawn) if size is not None]
         found[pid] = Process(pid=pid, kind="compute", gpu_memory_bytes=max(known, default=None))
-    missing = "asleep: not asked" if card["asleep"] else missing_clients(raw["drm"])
+    missing = "asleep: not asked" if card["asleep"] else missing_clients_reason(raw["drm"])
     if missing:
         unread["processes"] = f"graphics clients may be missing: {missing}"
     if missing and not found and raw["kfd_processes"] is None:
@@ -245,8 +251,8 @@ def _compute(
     """Yield who computes on any of the nodes. All are listed with 0 bytes on GPUs not used."""
     ids = {node["gpu_id"] for node in nodes if node["gpu_id"]}
     for process in processes:
-        sizes = [whole(text) for gpu_id, text in process["vram"].items() if gpu_id in ids]
+        sizes = [parse_int(text) for gpu_id, text in process["vram"].items() if gpu_id in ids]
         held = sum(size for size in sizes if size is not None and size > 0)
         if held or ids.intersection(process["queues"]):
             known = held if any(size is not None for size in sizes) else None
-            yield process["pid"], plausible("gpu_memory_bytes", known, {})
+            yield process["pid"], check_range("gpu_memory_bytes", known, {})

@@ -3,9 +3,9 @@
 from typing import Any
 
 from fleet_smi.model.snapshot import Host
-from fleet_smi.model.text import clean
-from fleet_smi.node.collecting import Part
-from fleet_smi.wire.kernel import load_of, memory_of, node_id_of
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.node.collecting import SnapshotPart
+from fleet_smi.wire.kernel import node_id_from_machine_id, parse_loadavg, parse_meminfo
 
 
 class HostCollector:
@@ -13,16 +13,16 @@ class HostCollector:
 
     name = "host"
 
-    def part(self, raw: Any) -> Part:
-        used, total = memory_of(raw["memory"] or "")
-        load = load_of(raw["load"] or "")
-        name = clean(raw["hostname"], 128)
-        return Part(
-            node_id=node_id_of(raw["machine_id"], name),
+    def parse(self, raw: Any) -> SnapshotPart:
+        used, total = parse_meminfo(raw["memory"] or "")
+        load = parse_loadavg(raw["load"] or "")
+        name = sanitize_text(raw["hostname"], 128)
+        return SnapshotPart(
+            node_id=node_id_from_machine_id(raw["machine_id"], name),
             name=name,
-            boot_id=clean(raw["boot_id"], 64) if raw["boot_id"] else None,
+            boot_id=sanitize_text(raw["boot_id"], 64) if raw["boot_id"] else None,
             host=Host(
-                kernel=clean(raw["kernel"], 128),
+                kernel=sanitize_text(raw["kernel"], 128),
                 booted_at=raw["booted_at"],
                 cpu_count=raw["cpu_count"],
                 cpu_percent=raw["cpu_percent"],

@@ -3,24 +3,24 @@
 import re
 from typing import Any
 
-from fleet_smi.model.pci import known_by
+from fleet_smi.model.pci import first_unused_id
 from fleet_smi.model.pci_names import pci_name
-from fleet_smi.model.plausible import checked, first, plausible_temperature
+from fleet_smi.model.plausible import check_fields, check_temperature, first_known
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.model.text import clean
-from fleet_smi.node.collecting import Part
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.node.collecting import SnapshotPart
 from fleet_smi.node.drm_figures import (
-    Checked,
+    GpuFields,
     client_processes,
-    divided,
-    fault,
-    link_fields,
-    missing_clients,
-    note_refusals,
+    detect_fault,
+    explain_read_errors,
+    find_sensor,
+    missing_clients_reason,
+    parse_int,
+    parse_scaled,
     pci_bus_id,
-    sensor,
-    sensor_name,
-    whole,
+    pcie_link_fields,
+    sensor_value,
 )
 
 _MICRO = 1_000_000
@@ -47,11 +47,13 @@ class IntelCollector:
 
     name = "intel"
 
-    def part(self, raw: Any) -> Part:
+    def parse(self, raw: Any) -> SnapshotPart:
         """Make GPUs of what `bindings.intel_gpu.read` returned."""
         taken: set[str] = set()
         cards = sorted(raw["cards"], key=lambda card: (card["pci"] or "", card["card"]))
-        return Part(gpus=tuple(_gpu(index, card, raw, taken) for index, card in enumerate(cards)))
+        return SnapshotPart(
+            gpus=tuple(_gpu(index, card, raw, taken) for index, card in enumerate(cards))
+        )
 
 
 def _gpu(index: int, card: dict[str, Any], raw: dict[str, Any], taken: set[str]) -> Gpu:
@@ -64,7 +66,7 @@ def _gpu(index: int, card: dict[str, Any], raw: dict[str, Any], taken: set[str])
                 unread.setdefault(name, _NOT_OFFERED)
     address = f"intel-{card['pci']}" if card["pci"] else None
     return Gpu(
-        uuid=known_by((address, f"intel-{card['card']}"), taken),
+        uuid=first_unused_id((address, f"intel-{card['card']}"), taken),
         uuid_is_made=True,
         index=index,
         vendor="intel",
@@ -74,14 +76,14 @@ def _gpu(index: int, card: dict[str, Any], raw: dict[str, Any], taken: set[str])
         throttle_reasons=_throttle_reasons(card["throttle"]),
         asleep=card["asleep"],
         processes=_processes(card, raw, shared, unread),
-        fault=fault(card, (figures[name] for name in set(_SOURCES.values()))),
+        fault=detect_fault(card, (figures[name] for name in set(_SOURCES.values()))),
         **figures,
         unread=unread,
     )
 
 
 def _name(card: dict[str, Any]) -> str:
-    pci_id = clean((card["pci_id"] or "unknown").lower(), 16)
+    pci_id = sanitize_text((card["pci_id"] or "unknown").lower(), 16)
     return pci_name(pci_id) or f"Intel GPU [{pci_id}]"
 
 
@@ -90,10 +92,10 @@ def _is_in_the_processor(card: dict[str, Any]) -> bool:
     return bool(card["pci"] == "0000:00:02.0")
 
 
-def _figures(card: dict[str, Any], unread: dict[str, str]) -> Checked:
+def _figures(card: dict[str, Any], unread: dict[str, str]) -> GpuFields:
     hwmon, gt = card["hwmon"], card["gt"]
     total, used = _memory(card["memory"])
-    fields = checked(
+    fields = check_fields(
         {
             "memory_total_bytes": total,
             "memory_used_bytes": used,
@@ -101,18 +103,20 @@ def _figures(card: dict[str, Any], unread: dict[str, str]) -> Checked:
             "power_limit_watts": _power_limit(hwmon),
             "sm_clock_mhz": _first_of(gt, "act_freq", "rps_act_freq_mhz", "gt_act_freq_mhz"),
             "sm_clock_max_mhz": _first_of(gt, "rp0_freq", "rps_RP0_freq_mhz", "gt_RP0_freq_mhz"),
-            **link_fields(card["link"]),
+            **pcie_link_fields(card["link"]),
         },
         unread,
     )
-    heat = first(*(divided(sensor(hwmon, "temp", at), 1000) for at in _TEMPERATURE_LABELS))
-    fields["temperature_celsius"] = plausible_temperature(heat, None, unread)
-    note_refusals(card, fields, _SOURCES, unread)
+    heat = first_known(
+        *(parse_scaled(sensor_value(hwmon, "temp", at), 1000) for at in _TEMPERATURE_LABELS)
+    )
+    fields["temperature_celsius"] = check_temperature(heat, None, unread)
+    explain_read_errors(card, fields, _SOURCES, unread)
     return fields
 
 
 def _first_of(files: dict[str, str], *names: str) -> int | None:
-    value: int | None = first(*(whole(files.get(name)) for name in names))
+    value: int | None = first_known(*(parse_int(files.get(name)) for name in names))
     return value
 
 
@@ -121,10 +125,10 @@ def _power(hwmon: dict[str, str], before: dict[str, Any] | None) -> float | None
     if before is None or before["seconds"] < _SHORTEST_SECONDS:
         return None
     for label in _POWER_LABELS:
-        name = sensor_name(hwmon, "energy", label, "input")
+        name = find_sensor(hwmon, "energy", label, "input")
         if name is None:
             continue
-        now, then = whole(hwmon[name]), whole(before["counters"].get(name))
+        now, then = parse_int(hwmon[name]), parse_int(before["counters"].get(name))
         if now and then is not None and now >= then:
             return float((now - then) / _MICRO / before["seconds"])
     return None
@@ -132,22 +136,22 @@ def _power(hwmon: dict[str, str], before: dict[str, Any] | None) -> float | None
 
 def _power_limit(hwmon: dict[str, str]) -> float | None:
     # 0 is written when there is no limit.
-    limits = (divided(sensor(hwmon, "power", at, "max"), _MICRO) for at in _POWER_LABELS)
+    limits = (parse_scaled(sensor_value(hwmon, "power", at, "max"), _MICRO) for at in _POWER_LABELS)
     return next((limit for limit in limits if limit), None)
 
 
 def _memory(files: dict[str, str]) -> tuple[int | None, int | None]:
     """Return total and used bytes of the card's own memory, where a kernel tells them."""
-    total, free = whole(files.get("lmem_total_bytes")), whole(files.get("lmem_avail_bytes"))
+    total, free = parse_int(files.get("lmem_total_bytes")), parse_int(files.get("lmem_avail_bytes"))
     if total:
         return total, None if free is None else total - free
-    tiles = [whole(text) for name, text in files.items() if name.startswith("tile")]
+    tiles = [parse_int(text) for name, text in files.items() if name.startswith("tile")]
     known = [size for size in tiles if size is not None]
     return (sum(known) or None if known and len(known) == len(tiles) else None), None
 
 
 def _throttle_reasons(files: dict[str, str]) -> tuple[str, ...] | None:
-    found = {_PREFIX.sub("", name): whole(text) for name, text in files.items()}
+    found = {_PREFIX.sub("", name): parse_int(text) for name, text in files.items()}
     found.pop("status", None)  # any of the others
     if not found or None in found.values():
         return None
@@ -161,7 +165,7 @@ def _processes(
         return shared or region.startswith(("vram", "local"))
 
     found = client_processes(raw["drm"], card["pci"], counts)
-    missing = "asleep: not asked" if card["asleep"] else missing_clients(raw["drm"])
+    missing = "asleep: not asked" if card["asleep"] else missing_clients_reason(raw["drm"])
     if missing:
         unread["processes"] = f"clients may be missing: {missing}"
     if missing and not found:

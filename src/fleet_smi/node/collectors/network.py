@@ -3,8 +3,8 @@
 from typing import Any
 
 from fleet_smi.model.snapshot import Host
-from fleet_smi.model.text import clean
-from fleet_smi.node.collecting import Part
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.node.collecting import SnapshotPart
 
 # Bridges to containers on this machine: the same addresses are on every other.
 _INNER = ("docker", "veth", "virbr", "cni", "br-")
@@ -15,7 +15,9 @@ class NetworkCollector:
 
     name = "network"
 
-    def part(self, raw: Any) -> Part:
-        addresses = (clean(address, 64) for name, address in raw if not name.startswith(_INNER))
+    def parse(self, raw: Any) -> SnapshotPart:
+        addresses = (
+            sanitize_text(address, 64) for name, address in raw if not name.startswith(_INNER)
+        )
         usable = tuple(item for item in addresses if not item.startswith(("127.", "::1", "fe80")))
-        return Part(host=Host(addresses=usable))
+        return SnapshotPart(host=Host(addresses=usable))

@@ -3,20 +3,20 @@
 import re
 from typing import Any
 
-from fleet_smi.model.pci import normal_pci
+from fleet_smi.model.pci import normalize_pci_address
 from fleet_smi.model.plausible import (
-    checked,
-    plausible,
-    plausible_memory,
-    plausible_temperature,
+    check_fields,
+    check_memory_used,
+    check_range,
+    check_temperature,
 )
 from fleet_smi.model.snapshot import Fault, Gpu, Host, Instance, Process, ProcessKind
-from fleet_smi.model.text import clean
-from fleet_smi.node.collecting import Part
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.node.collecting import SnapshotPart
 
-NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND_FUNCTION, LOST, NEEDS_RESET = 3, 4, 13, 15, 16
-_SILENT = (NOT_SUPPORTED, NOT_FOUND_FUNCTION)  # the card cannot tell: no reason is needed
-WORDS = {
+NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED = 3, 4, 13, 15, 16
+_SILENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card cannot tell: no reason is needed
+ERROR_TEXTS = {
     1: "driver restarted",
     4: "insufficient permissions",
     6: "not found",
@@ -30,7 +30,7 @@ WORDS = {
     28: "GPU not found",
     999: "unknown error",
 }
-THROTTLE = {
+THROTTLE_REASONS = {
     0x001: "gpu_idle",
     0x002: "applications_clocks_setting",
     0x004: "sw_power_cap",
@@ -41,10 +41,10 @@ THROTTLE = {
     0x080: "hw_power_brake_slowdown",
     0x100: "display_clocks_setting",
 }
-SWITCH = {0: False, 1: True}
+ON_OFF = {0: False, 1: True}
 PERFORMANCE_STATES = {number: f"P{number}" for number in range(16)} | {32: None}
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
-RECOVERY = {
+RECOVERY_ACTIONS = {
     1: "nvidia-smi --gpu-reset, once nobody uses it",
     2: "reboot the machine",
     3: "stop the jobs that use peer-to-peer memory, then reset the GPU",
@@ -54,7 +54,7 @@ RECOVERY = {
     7: "power-cycle the machine",
 }
 # Raw field of the binding -> fields of the model that are unknown when it failed.
-FIELDS: dict[str, tuple[str, ...]] = {
+MODEL_FIELDS: dict[str, tuple[str, ...]] = {
     "memory": ("memory_used_bytes", "memory_total_bytes"),
     "utilization": ("busy_percent", "memory_busy_percent"),
     "temperature": ("temperature_celsius",),
@@ -94,14 +94,14 @@ class NvidiaCollector:
     def __init__(self) -> None:
         self._identities: dict[tuple[Any, ...], dict[str, Any]] = {}
 
-    def part(self, raw: Any) -> Part:
+    def parse(self, raw: Any) -> SnapshotPart:
         gpus = tuple(
             _gpu(device, self._identity(device, raw["kernel"])) for device in raw["devices"]
         )
-        return Part(
+        return SnapshotPart(
             gpus=gpus,
             host=Host(
-                driver_version=clean(raw["driver"], 64) if raw.get("driver") else None,
+                driver_version=sanitize_text(raw["driver"], 64) if raw.get("driver") else None,
                 cuda_version=_cuda(raw.get("cuda")),
             ),
         )
@@ -128,7 +128,7 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
     values, errors = device["values"], device["errors"]
     fault = _fault(values, errors)
     # A lost device answers every question alike: the fault says it once.
-    unread = {} if {LOST, NEEDS_RESET} & set(errors.values()) else _reasons(errors)
+    unread = {} if {GPU_LOST, RESET_REQUIRED} & set(errors.values()) else _reasons(errors)
     used, total, _ = values.get("memory") or (None, None, None)
     busy, memory_busy = values.get("utilization") or (None, None)
     fields = {
@@ -155,16 +155,16 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         "decoder_percent": values.get("decoder"),
     }
     return Gpu(
-        **checked(fields, unread),
+        **check_fields(fields, unread),
         **identity,
         vendor="nvidia",
         memory_shared=_is_shared(values, errors),
-        temperature_celsius=plausible_temperature(values.get("temperature"), busy, unread),
+        temperature_celsius=check_temperature(values.get("temperature"), busy, unread),
         performance_state=_one_of("performance_state", values, PERFORMANCE_STATES, unread),
         throttle_reasons=_throttle(values.get("throttle"), unread),
-        persistence=_one_of("persistence", values, SWITCH, unread),
+        persistence=_one_of("persistence", values, ON_OFF, unread),
         compute_mode=_one_of("compute_mode", values, COMPUTE_MODES, unread),
-        mig_mode=_one_of("mig_mode", values, SWITCH, unread),
+        mig_mode=_one_of("mig_mode", values, ON_OFF, unread),
         asleep=device.get("asleep", False),
         instances=tuple(_instance(part, identity["uuid"]) for part in device.get("instances", ())),
         processes=_processes(device.get("processes"), unread),
@@ -176,19 +176,19 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
 def _identity(index: int, pci: str | None, uuid: str | None, name: str | None) -> dict[str, Any]:
     return {
         "index": index,
-        "uuid": clean(uuid or f"GPU-of-unknown-uuid-{index}", 96),
+        "uuid": sanitize_text(uuid or f"GPU-of-unknown-uuid-{index}", 96),
         "uuid_is_made": not uuid,
-        "name": clean(name, 128) if name else None,
-        "pci_bus_id": normal_pci(pci) if pci else None,
+        "name": sanitize_text(name, 128) if name else None,
+        "pci_bus_id": normalize_pci_address(pci) if pci else None,
     }
 
 
 def _reasons(errors: dict[str, int]) -> dict[str, str]:
     return {
-        field: WORDS.get(code, f"NVML error {code}")
+        field: ERROR_TEXTS.get(code, f"NVML error {code}")
         for raw_field, code in errors.items()
         if code not in _SILENT
-        for field in FIELDS.get(raw_field, ())
+        for field in MODEL_FIELDS.get(raw_field, ())
     }
 
 
@@ -216,7 +216,7 @@ def _throttle(mask: int | None, unread: dict[str, str]) -> tuple[str, ...] | Non
     if mask >= 1 << 32 or mask == (1 << 32) - 1:
         unread["throttle_reasons"] = f"out of range: {mask}"
         return None
-    return tuple(name for bit, name in THROTTLE.items() if mask & bit)
+    return tuple(name for bit, name in THROTTLE_REASONS.items() if mask & bit)
 
 
 def _is_shared(values: dict[str, Any], errors: dict[str, int]) -> bool:
@@ -231,21 +231,21 @@ def _is_shared(values: dict[str, Any], errors: dict[str, int]) -> bool:
 
 def _fault(values: dict[str, Any], errors: dict[str, int]) -> Fault | None:
     codes = set(errors.values())
-    if LOST in codes:
+    if GPU_LOST in codes:
         return Fault(
             kind="lost",
             detail="lost: fell off the bus",
             remedy="reboot; if it returns, have the hardware looked at",
         )
-    if NEEDS_RESET in codes:
-        return Fault(kind="needs_reset", detail="GPU requires reset", remedy=RECOVERY[1])
+    if RESET_REQUIRED in codes:
+        return Fault(kind="needs_reset", detail="GPU requires reset", remedy=RECOVERY_ACTIONS[1])
     if "handle" in errors:
         return _unopened(errors["handle"])
     return _pending(values)
 
 
 def _unopened(code: int) -> Fault:
-    words = WORDS.get(code, f"NVML error {code}")
+    words = ERROR_TEXTS.get(code, f"NVML error {code}")
     if code == NO_PERMISSION:
         return Fault(
             kind="unreadable",
@@ -261,7 +261,7 @@ def _unopened(code: int) -> Fault:
 
 def _pending(values: dict[str, Any]) -> Fault | None:
     """What the driver can still read but wants reset."""
-    if remedy := RECOVERY.get(values.get("recovery", 0)):
+    if remedy := RECOVERY_ACTIONS.get(values.get("recovery", 0)):
         return Fault(kind="needs_reset", detail="the driver asks for recovery", remedy=remedy)
     # Each of these is yes (1) or no; anything else is a sentinel.
     _, _, pending, failed = values.get("remapped") or (0, 0, 0, 0)
@@ -274,7 +274,9 @@ def _pending(values: dict[str, Any]) -> Fault | None:
     if pending == 1 or values.get("retired_pending") == 1:
         what = "remapped rows" if pending == 1 else "retired memory pages"
         return Fault(
-            kind="needs_reset", detail=f"{what} wait for a reset of the GPU", remedy=RECOVERY[1]
+            kind="needs_reset",
+            detail=f"{what} wait for a reset of the GPU",
+            remedy=RECOVERY_ACTIONS[1],
         )
     return None
 
@@ -283,15 +285,15 @@ def _instance(part: dict[str, Any], parent_uuid: str) -> Instance:
     values = part["values"]
     unread = _reasons(part["errors"])
     used, total, _ = values.get("memory") or (None, None, None)
-    total = plausible("memory_total_bytes", total, unread)
+    total = check_range("memory_total_bytes", total, unread)
     _, _, profile = (values.get("name") or "").partition("MIG ")
     return Instance(
-        uuid=clean(values.get("uuid") or f"{parent_uuid}/mig-{part['index']}", 128),
+        uuid=sanitize_text(values.get("uuid") or f"{parent_uuid}/mig-{part['index']}", 128),
         uuid_is_made=not values.get("uuid"),
         gpu_instance_id=values.get("gpu_instance_id"),
         compute_instance_id=values.get("compute_instance_id"),
-        profile=clean(profile, 32) or None,
-        memory_used_bytes=plausible_memory(used, total, unread),
+        profile=sanitize_text(profile, 32) or None,
+        memory_used_bytes=check_memory_used(used, total, unread),
         memory_total_bytes=total,
         processes=_processes(part.get("processes"), unread),
         unread=unread,
@@ -303,7 +305,7 @@ def _processes(lists: dict[str, Any] | None, unread: dict[str, str]) -> tuple[Pr
         return None
     refused = lists["errors"].get("compute")
     if refused is not None:
-        unread["processes"] = WORDS.get(refused, "not supported")
+        unread["processes"] = ERROR_TEXTS.get(refused, "not supported")
         return None
     found: dict[int, Process] = {}
     for kind in ("compute", "graphics", "mps"):
@@ -313,7 +315,7 @@ def _processes(lists: dict[str, Any] | None, unread: dict[str, str]) -> tuple[Pr
                 pid=pid,
                 kind=_both(before.kind, kind) if before else kind,
                 gpu_memory_bytes=_memory(memory, before),
-                busy_percent=plausible("busy_percent", lists.get("busy", {}).get(pid), {}),
+                busy_percent=check_range("busy_percent", lists.get("busy", {}).get(pid), {}),
             )
     return tuple(found.values())
 
@@ -325,7 +327,7 @@ def _both(before: ProcessKind, kind: str) -> ProcessKind:
 
 
 def _memory(memory: int | None, before: Process | None) -> int | None:
-    checked = plausible("gpu_memory_bytes", memory, {})
+    checked = check_range("gpu_memory_bytes", memory, {})
     if before is None or before.gpu_memory_bytes is None:
         return checked
     # One process in two lists: the driver gives its whole memory in each.

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fleet_smi.model.pci import normal_pci
+from fleet_smi.model.pci import normalize_pci_address
 from fleet_smi.model.snapshot import Gpu, Host
-from fleet_smi.model.text import clean
-from fleet_smi.node.collecting import Part
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.node.collecting import SnapshotPart
 
 
 class NvidiaKernelCollector:
@@ -13,22 +13,22 @@ class NvidiaKernelCollector:
 
     name = "nvidia_kernel"
 
-    def part(self, raw: Any) -> Part:
+    def parse(self, raw: Any) -> SnapshotPart:
         version = raw["version"]
-        return Part(
+        return SnapshotPart(
             gpus=tuple(_gpu(index, device) for index, device in enumerate(raw["devices"])),
-            host=Host(driver_version=clean(version, 64) if version else None),
+            host=Host(driver_version=sanitize_text(version, 64) if version else None),
         )
 
 
 def _gpu(index: int, device: dict[str, Any]) -> Gpu:
-    address = normal_pci(device["pci"] or "")
+    address = normalize_pci_address(device["pci"] or "")
     return Gpu(
-        uuid=clean(device["uuid"] or f"GPU-at-{address or index}", 96),
+        uuid=sanitize_text(device["uuid"] or f"GPU-at-{address or index}", 96),
         uuid_is_made=not device["uuid"],
         index=index,
         vendor="nvidia",
-        name=clean(device["name"], 128) if device["name"] else None,
+        name=sanitize_text(device["name"], 128) if device["name"] else None,
         pci_bus_id=address,
         asleep=device["asleep"],
     )

@@ -3,8 +3,8 @@
 from typing import Any
 
 from fleet_smi.model.snapshot import Host
-from fleet_smi.node.collecting import Part
-from fleet_smi.wire.dialects.nvidia_answers import parse_answers
+from fleet_smi.node.collecting import SnapshotPart
+from fleet_smi.wire.dialects.nvidia_answers import parse_nvidia_smi
 
 
 class NvidiaSmiCollector:
@@ -12,9 +12,9 @@ class NvidiaSmiCollector:
 
     name = "nvidia_smi"
 
-    def part(self, raw: Any) -> Part:
-        reading = parse_answers(raw)
-        return Part(
+    def parse(self, raw: Any) -> SnapshotPart:
+        reading = parse_nvidia_smi(raw)
+        return SnapshotPart(
             gpus=reading.gpus,
             host=Host(driver_version=reading.driver_version, cuda_version=reading.cuda_version),
         )

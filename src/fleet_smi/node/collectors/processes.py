@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fleet_smi.node.collecting import Part
-from fleet_smi.wire.kernel import person_of
+from fleet_smi.node.collecting import SnapshotPart
+from fleet_smi.wire.kernel import process_from_procfs
 
 
 class ProcessesCollector:
@@ -13,10 +13,10 @@ class ProcessesCollector:
 
     def __init__(self) -> None:
         self._raw: Any = None
-        self._part = Part()
+        self._part = SnapshotPart()
 
-    def part(self, raw: Any) -> Part:
+    def parse(self, raw: Any) -> SnapshotPart:
         if raw != self._raw:
-            people = {pid: person_of(pid, facts) for pid, facts in raw.items() if facts}
-            self._raw, self._part = raw, Part(people=people)
+            people = {pid: process_from_procfs(pid, facts) for pid, facts in raw.items() if facts}
+            self._raw, self._part = raw, SnapshotPart(processes=people)
         return self._part

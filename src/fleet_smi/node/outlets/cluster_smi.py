@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fleet_smi import zeromq
 from fleet_smi.errors import Unreachable
-from fleet_smi.faults import Faults
+from fleet_smi.faults import FailureLog
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.dialects.cluster_smi import encode_node
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PROXY_VARIABLE = "ZEROMQ_SOCKS_PROXY"
+PROXY_ENVIRONMENT_VARIABLE = "ZEROMQ_SOCKS_PROXY"
 _MOST_WAITING = 2
 _PATIENCE_MILLISECONDS = 5_000
 _LINGER_MILLISECONDS = 500
@@ -28,23 +28,23 @@ class ClusterSmiOutlet:
     """
 
     name = "cluster_smi"
-    asked_interval_seconds = None
+    requested_interval_seconds = None
 
     def __init__(self, host: str, port: int, *, proxy: str | None = None) -> None:
-        self._zmq = zeromq.library()
-        self._endpoint = zeromq.endpoint(host, port)
+        self._zmq = zeromq.import_zmq()
+        self._endpoint = zeromq.format_endpoint(host, port)
         self._context = self._zmq.Context()
-        self._socket: Socket = self._connected(proxy or os.environ.get(PROXY_VARIABLE))
-        self._faults = Faults(logger, "cluster-smi")
+        self._socket: Socket = self._connected(proxy or os.environ.get(PROXY_ENVIRONMENT_VARIABLE))
+        self._faults = FailureLog(logger, "cluster-smi")
 
-    def offer(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot) -> None:
         """Send it now, if the router is there to take it."""
         try:
             self._send(snapshot, patience_milliseconds=0)
         except Unreachable as error:
-            self._faults.failed(error)
+            self._faults.record_failure(error)
         else:
-            self._faults.went_well()
+            self._faults.record_success()
 
     def deliver(self, snapshot: Snapshot) -> None:
         """Send it once the router is there; raise `Unreachable` if it does not come."""

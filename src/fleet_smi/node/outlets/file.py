@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from fleet_smi.errors import Unreachable
-from fleet_smi.faults import Faults
+from fleet_smi.faults import FailureLog
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import FILE_SUFFIX, encode_report, encode_snapshot
 
@@ -41,22 +41,26 @@ class FileOutlet:
     """
 
     name = "file"
-    asked_interval_seconds = None
+    requested_interval_seconds = None
 
     def __init__(
-        self, folder: str, *, mode: int = 0o644, form: Literal["report", "gpustat"] = "report"
+        self,
+        folder: str,
+        *,
+        mode: int = 0o644,
+        file_format: Literal["report", "gpustat"] = "report",
     ) -> None:
         self._folder = folder
         self._mode = mode
-        self._form = _FORMS[form]
+        self._form = _FORMS[file_format]
         self._cleaned = False
         self._latest: Snapshot | None = None
         self._news = threading.Condition()
         self._closing = False
         self._writer: threading.Thread | None = None
-        self._faults = Faults(logger, "drop")
+        self._faults = FailureLog(logger, "drop")
 
-    def offer(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot) -> None:
         """Leave it for the writer, instead of one that it has not come to."""
         with self._news:
             self._latest = snapshot
@@ -85,9 +89,9 @@ class FileOutlet:
             try:
                 self.deliver(snapshot)
             except Unreachable as error:
-                self._faults.failed(error)
+                self._faults.record_failure(error)
             else:
-                self._faults.went_well()
+                self._faults.record_success()
 
     def _next(self) -> Snapshot | None:
         with self._news:

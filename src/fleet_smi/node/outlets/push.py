@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
-from fleet_smi.faults import Faults
+from fleet_smi.faults import FailureLog
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.buffer import Buffer
-from fleet_smi.node.reporting import Reporter
-from fleet_smi.node.spool import Sample
+from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.reporting import HubSession
+from fleet_smi.node.spool import EncodedSample
 from fleet_smi.wire.report import Receipt, encode_snapshot
 
 logger = logging.getLogger(__name__)
@@ -27,9 +27,9 @@ class PushOutlet:
 
     name = "push"
 
-    def __init__(self, reporter: Reporter, buffer: Buffer) -> None:
-        self.asked_interval_seconds: float | None = None
-        self._reporter = reporter
+    def __init__(self, session: HubSession, buffer: ReportBuffer) -> None:
+        self.requested_interval_seconds: float | None = None
+        self._reporter = session
         self._buffer = buffer
         self._node = "", ""
         self._hub: str | None = None
@@ -37,9 +37,9 @@ class PushOutlet:
         self._news = threading.Event()
         self._closing = threading.Event()
         self._sender: threading.Thread | None = None
-        self._faults = Faults(logger, "hub")
+        self._faults = FailureLog(logger, "hub")
 
-    def offer(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot) -> None:
         """Leave it for the sender."""
         self._add(snapshot)
         self._news.set()
@@ -67,7 +67,7 @@ class PushOutlet:
 
     def _add(self, snapshot: Snapshot) -> None:
         self._node = snapshot.node_id, snapshot.name
-        sample = Sample(snapshot.run_id, snapshot.sequence, encode_snapshot(snapshot))
+        sample = EncodedSample(snapshot.run_id, snapshot.sequence, encode_snapshot(snapshot))
         with self._lock:
             self._buffer.add(sample)
 
@@ -78,8 +78,8 @@ class PushOutlet:
                 sent = self._send_next()
             except DeliveryError as error:
                 failures += 1
-                self._faults.failed(error)
-                self._closing.wait(longest_wait_seconds(error, failures) * random.random())  # noqa: S311
+                self._faults.record_failure(error)
+                self._closing.wait(max_backoff_seconds(error, failures) * random.random())  # noqa: S311
             else:
                 failures = 0
                 self._wait_for_more(sent)
@@ -87,7 +87,7 @@ class PushOutlet:
 
     def _wait_for_more(self, sent: int) -> None:
         if sent:
-            self._faults.went_well()
+            self._faults.record_success()
         if sent > 1:
             # Many agents come back at once: none of them may have all of the hub.
             self._closing.wait(2 * _PACE_SECONDS * random.random())  # noqa: S311
@@ -98,7 +98,7 @@ class PushOutlet:
     def _send_next(self) -> int:
         """Send one report; how many samples it had. Raise `DeliveryError`, and none is lost."""
         with self._lock:
-            batch = self._buffer.take()
+            batch = self._buffer.next_batch()
         if not batch:
             return 0
         try:
@@ -108,35 +108,35 @@ class PushOutlet:
             raise
         return len(batch)
 
-    def _post_somehow(self, batch: list[Sample]) -> None:
+    def _post_somehow(self, batch: list[EncodedSample]) -> None:
         try:
             self._delivered(self._post(batch))
         except Undecodable:
             self._post_one_by_one(batch)
-            self._settle(self._buffer.refused)
+            self._settle(self._buffer.discard)
 
-    def _post(self, batch: list[Sample]) -> Receipt:
-        return self._reporter.report([sample.data for sample in batch], *self._node)
+    def _post(self, batch: list[EncodedSample]) -> Receipt:
+        return self._reporter.send_report([sample.data for sample in batch], *self._node)
 
-    def _post_one_by_one(self, batch: list[Sample]) -> None:
+    def _post_one_by_one(self, batch: list[EncodedSample]) -> None:
         """One sample that the hub does not understand must not cost the others."""
         for sample in batch:
             try:
                 self._post([sample])
             except Undecodable as error:
-                self._faults.failed(error)
+                self._faults.record_failure(error)
 
     def _delivered(self, receipt: Receipt) -> None:
-        self.asked_interval_seconds = receipt.interval_seconds
+        self.requested_interval_seconds = receipt.interval_seconds
         if self._hub not in (None, receipt.hub):
             self._returned()  # another life: it may have forgotten what it had not yet kept
             return
         self._hub = receipt.hub
-        self._settle(lambda: self._buffer.delivered(receipt.kept))
+        self._settle(lambda: self._buffer.acknowledge(receipt.kept))
 
     def _returned(self) -> None:
         self._hub = None
-        self._settle(self._buffer.returned)
+        self._settle(self._buffer.requeue)
 
     def _settle(self, what: Callable[[], None]) -> None:
         """Tell the buffer what became of a batch, unless all of it was written down meanwhile."""
@@ -145,7 +145,7 @@ class PushOutlet:
                 what()
 
 
-def longest_wait_seconds(error: DeliveryError, failures: int) -> float:
+def max_backoff_seconds(error: DeliveryError, failures: int) -> float:
     """Up to how long to wait after so many failures in a row; the wait itself is drawn from it."""
     if not isinstance(error, Unreachable):
         return _REFUSED_WAIT_SECONDS  # only a person can mend that

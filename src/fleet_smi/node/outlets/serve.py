@@ -12,8 +12,14 @@ import msgspec
 
 from fleet_smi.errors import UsageError
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.guesses import Guesses, same
-from fleet_smi.node.small_server import Answer, Asked, SmallServer, is_loopback, refusal
+from fleet_smi.node.guesses import AuthThrottle, constant_time_equal
+from fleet_smi.node.small_server import (
+    AgentHttpServer,
+    AgentRequest,
+    AgentResponse,
+    error_response,
+    is_loopback,
+)
 from fleet_smi.wire.report import encode_report, encode_report_json, encode_snapshot
 
 _JSON = "application/json"
@@ -24,7 +30,7 @@ class ServeOutlet:
     """Holds the latest snapshot; how often it is fetched never changes how often it is taken."""
 
     name = "serve"
-    asked_interval_seconds = None
+    requested_interval_seconds = None
 
     def __init__(
         self,
@@ -43,15 +49,15 @@ class ServeOutlet:
             )
         self._token = token
         self._password = get_status_password
-        self._guesses = Guesses()
+        self._guesses = AuthThrottle()
         self._latest: Snapshot | None = None
         try:
-            self._server = SmallServer(host, port, self._answer, hosts)
+            self._server = AgentHttpServer(host, port, self._answer, hosts)
         except OSError as error:
             raise UsageError(f"cannot serve on {host}:{port}: {error.strerror}") from None
         self.port = self._server.port
 
-    def offer(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot) -> None:
         """This is the latest from now on."""
         self._latest = snapshot
 
@@ -63,23 +69,23 @@ class ServeOutlet:
         """Stop listening; who is being answered is cut off."""
         self._server.close()
 
-    def _answer(self, asked: Asked) -> Answer:
+    def _answer(self, asked: AgentRequest) -> AgentResponse:
         if asked.path == "/healthz":
-            return Answer(HTTPStatus.OK, "text/plain", b"ok\n")
+            return AgentResponse(HTTPStatus.OK, "text/plain", b"ok\n")
         if asked.path == _PASSWORD_PATH and self._password is not None:
             return self._refused_password(asked, self._password) or self._told(_node_info)
         if not self._may_ask(asked.authorization):
             words = "the agent's token is needed, as a bearer token"
-            return refusal(HTTPStatus.UNAUTHORIZED, words)
+            return error_response(HTTPStatus.UNAUTHORIZED, words)
         if asked.method != "GET" or asked.path not in ("/api/v1/report", "/gpu_status"):
-            return refusal(HTTPStatus.NOT_FOUND, self._what_there_is())
+            return error_response(HTTPStatus.NOT_FOUND, self._what_there_is())
         if asked.path == "/gpu_status":
             return self._told(_nvgpu)
         return self._told(_report_json if _JSON in asked.accept else _report)
 
-    def _told(self, encoded: Callable[[Snapshot], Answer]) -> Answer:
+    def _told(self, encoded: Callable[[Snapshot], AgentResponse]) -> AgentResponse:
         if self._latest is None:
-            return refusal(HTTPStatus.SERVICE_UNAVAILABLE, "no sample was taken yet")
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "no sample was taken yet")
         return encoded(self._latest)
 
     def _what_there_is(self) -> str:
@@ -87,24 +93,26 @@ class ServeOutlet:
         return f"there is /api/v1/report, /gpu_status{password} and /healthz"
 
     def _may_ask(self, authorization: str) -> bool:
-        return self._token is None or same(authorization, f"Bearer {self._token}")
+        return self._token is None or constant_time_equal(authorization, f"Bearer {self._token}")
 
-    def _refused_password(self, asked: Asked, password: str) -> Answer | None:
+    def _refused_password(self, asked: AgentRequest, password: str) -> AgentResponse | None:
         """Why this is not answered; `None` for the right password."""
         if asked.method != "POST":
             words = "this is asked for by POST, with the password"
-            return refusal(HTTPStatus.METHOD_NOT_ALLOWED, words)
-        if asked.kind != _JSON:  # which no form of a page elsewhere can send
-            return refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send this as application/json")
+            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, words)
+        if asked.content_type != _JSON:  # which no form of a page elsewhere can send
+            return error_response(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send this as application/json"
+            )
         shown = _password_in(asked.body)
         if shown is None:
-            return refusal(HTTPStatus.BAD_REQUEST, 'send {"passwd": "the password"}')
-        wait_seconds = self._guesses.wait_seconds(asked.address, shown, password)
+            return error_response(HTTPStatus.BAD_REQUEST, 'send {"passwd": "the password"}')
+        wait_seconds = self._guesses.check_password(asked.address, shown, password)
         if wait_seconds:
             words = "too many wrong passwords from this address: wait and try again"
-            answer = refusal(HTTPStatus.TOO_MANY_REQUESTS, words)
+            answer = error_response(HTTPStatus.TOO_MANY_REQUESTS, words)
             return answer._replace(retry_after_seconds=wait_seconds)
-        wrong = refusal(HTTPStatus.FORBIDDEN, "that is not the password")
+        wrong = error_response(HTTPStatus.FORBIDDEN, "that is not the password")
         return None if wait_seconds is None else wrong
 
 
@@ -119,22 +127,22 @@ def _password_in(body: bytes) -> str | None:
         return None
 
 
-def _report(snapshot: Snapshot) -> Answer:
+def _report(snapshot: Snapshot) -> AgentResponse:
     body = encode_report([encode_snapshot(snapshot)], time.time())
-    return Answer(HTTPStatus.OK, "application/msgpack", body)
+    return AgentResponse(HTTPStatus.OK, "application/msgpack", body)
 
 
-def _report_json(snapshot: Snapshot) -> Answer:
-    return Answer(HTTPStatus.OK, _JSON, encode_report_json([snapshot], time.time()))
+def _report_json(snapshot: Snapshot) -> AgentResponse:
+    return AgentResponse(HTTPStatus.OK, _JSON, encode_report_json([snapshot], time.time()))
 
 
-def _nvgpu(snapshot: Snapshot) -> Answer:
+def _nvgpu(snapshot: Snapshot) -> AgentResponse:
     from fleet_smi.wire.dialects.nvgpu import encode_gpu_status  # few agents are ever asked
 
-    return Answer(HTTPStatus.OK, _JSON, encode_gpu_status(snapshot))
+    return AgentResponse(HTTPStatus.OK, _JSON, encode_gpu_status(snapshot))
 
 
-def _node_info(snapshot: Snapshot) -> Answer:
+def _node_info(snapshot: Snapshot) -> AgentResponse:
     from fleet_smi.wire.dialects.node_info import encode_status
 
-    return Answer(HTTPStatus.OK, _JSON, encode_status(snapshot))
+    return AgentResponse(HTTPStatus.OK, _JSON, encode_status(snapshot))

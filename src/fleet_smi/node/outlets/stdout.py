@@ -11,17 +11,17 @@ class StdoutOutlet:
     """Writes each snapshot as a line of its own."""
 
     name = "stdout"
-    asked_interval_seconds = None
+    requested_interval_seconds = None
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
-    def offer(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot) -> None:
         """Write it; raise `BrokenPipeError` when nobody reads any more."""
         self._stream.write(encode_report_json([snapshot], time.time()) + b"\n")
         self._stream.flush()
 
-    deliver = offer
+    deliver = publish
 
     def close(self) -> None:
         """The stream is not ours."""

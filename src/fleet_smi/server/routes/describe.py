@@ -5,18 +5,18 @@ from functools import cache
 import msgspec
 from starlette.responses import Response
 
-from fleet_smi.server.endpoint import Asked, Endpoint
-from fleet_smi.server.openapi import document
+from fleet_smi.server.endpoint import Endpoint, RequestContext
+from fleet_smi.server.openapi import build_document
 
 
 @cache
 def _document() -> bytes:
-    from fleet_smi.server.app import endpoints
+    from fleet_smi.server.app import load_endpoints
 
-    return msgspec.json.encode(document(endpoints()))
+    return msgspec.json.encode(build_document(load_endpoints()))
 
 
-async def describe(_: Asked) -> Response:
+async def openapi_document(_: RequestContext) -> Response:
     """The document, made from the types themselves."""
     return Response(_document(), media_type="application/json")
 
@@ -26,8 +26,8 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/openapi.json",
         summary="This document",
-        may=None,
-        handle=describe,
-        answer=dict,
+        required_action=None,
+        handler=openapi_document,
+        response=dict,
     ),
 )

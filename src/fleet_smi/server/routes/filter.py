@@ -4,8 +4,8 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.filter import Term, parse
-from fleet_smi.server.endpoint import Asked, Endpoint, json_response
+from fleet_smi.model.filter import Term, parse_filter
+from fleet_smi.server.endpoint import Endpoint, RequestContext, json_response
 
 
 class FilterQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,11 +21,11 @@ class Meaning(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-async def meaning(asked: Asked) -> Response:
+async def explain_filter(context: RequestContext) -> Response:
     """A text that makes no sense is an answer too: it may be half typed."""
-    query: FilterQuery = asked.query
+    query: FilterQuery = context.query
     try:
-        return json_response(Meaning(terms=parse(query.text).terms))
+        return json_response(Meaning(terms=parse_filter(query.text).terms))
     except UsageError as error:
         return json_response(Meaning(error=str(error)))
 
@@ -35,9 +35,9 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/filter",
         summary="What a filter means",
-        may="view",
-        handle=meaning,
+        required_action="view",
+        handler=explain_filter,
         query=FilterQuery,
-        answer=Meaning,
+        response=Meaning,
     ),
 )

@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
-from fleet_smi.model.arrange import Arrangement, parse_states
-from fleet_smi.model.filter import parse
+from fleet_smi.model.arrange import ViewOptions, parse_states
+from fleet_smi.model.filter import parse_filter
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.server.answers import shared_answer
-from fleet_smi.server.endpoint import Asked, Endpoint, given
-from fleet_smi.server.past import MomentText, fleet_then
-from fleet_smi.server.shared import in_turns
-from fleet_smi.wire.listing import fleet_of_nodes_json, to_json
+from fleet_smi.server.answers import cached_json_response
+from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
+from fleet_smi.server.past import MomentText, fleet_at
+from fleet_smi.server.shared import iterate_cooperatively
+from fleet_smi.wire.listing import fleet_json_from_encoded, to_json
 
 _MOST_PATTERN = 128
 Sort = Literal["index", "attention", "state", "util", "memory", "temperature", "power", "user"]
@@ -36,25 +36,27 @@ class FleetQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at: MomentText | UnsetType = UNSET
 
 
-async def fleet(asked: Asked) -> Response:
+async def fleet(context: RequestContext) -> Response:
     """The fleet, unless the asker has this very version of it already."""
-    shown = arrangement(asked.query)
-    return await shared_answer(asked, partial(_encoded, asked, shown))
+    shown = arrangement_from_query(context.query)
+    return await cached_json_response(context, partial(_encoded, context, shown))
 
 
-async def _encoded(asked: Asked, shown: Arrangement) -> bytes:
-    view = await fleet_then(asked, asked.query.at)
-    nodes = [to_json(node) async for node in in_turns(shown.nodes(view.nodes))]
-    return fleet_of_nodes_json(view.taken_at, view.summary, nodes)
+async def _encoded(asked: RequestContext, shown: ViewOptions) -> bytes:
+    view = await fleet_at(asked, asked.query.at)
+    nodes = [
+        to_json(node) async for node in iterate_cooperatively(shown.apply_to_nodes(view.nodes))
+    ]
+    return fleet_json_from_encoded(view.taken_at, view.summary, nodes)
 
 
-def arrangement(query: FleetQuery) -> Arrangement:
+def arrangement_from_query(query: FleetQuery) -> ViewOptions:
     """The filters of a query; what makes no sense is a `UsageError`."""
-    return Arrangement(
-        user=given(query.user),
+    return ViewOptions(
+        user=unset_to_none(query.user),
         node=None if query.node is UNSET else _pattern(query.node),
         states=None if query.state is UNSET else parse_states(query.state),
-        filter=None if query.filter is UNSET else parse(query.filter),
+        filter=None if query.filter is UNSET else parse_filter(query.filter),
         sort=query.sort,
     )
 
@@ -69,10 +71,10 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/fleet",
         summary="The fleet: every node, its GPUs, the verdict on each",
-        may="view",
-        handle=fleet,
+        required_action="view",
+        handler=fleet,
         query=FleetQuery,
-        answer=FleetView,
-        also=(304, 404, 503),
+        response=FleetView,
+        extra_statuses=(304, 404, 503),
     ),
 )

@@ -6,13 +6,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from fleet_smi.model.select import Offer, Request, candidates, choose
+from fleet_smi.model.select import GpuRequest, Offer, choose_offer, node_candidates
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.units import parse_size
-from fleet_smi.server.answers import shared_answer
-from fleet_smi.server.endpoint import Asked, Endpoint, given
-from fleet_smi.server.past import MomentText, fleet_then
-from fleet_smi.server.shared import in_turns
+from fleet_smi.server.answers import cached_json_response
+from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
+from fleet_smi.server.past import MomentText, fleet_at
+from fleet_smi.server.shared import iterate_cooperatively
 from fleet_smi.wire.listing import to_json
 
 
@@ -34,26 +34,30 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at: MomentText | UnsetType = UNSET
 
 
-async def free(asked: Asked) -> Response:
+async def free(context: RequestContext) -> Response:
     """The offer; `unmet` says why it is less than was asked for."""
-    query: FreeQuery = asked.query
-    request = Request(
+    query: FreeQuery = context.query
+    request = GpuRequest(
         count=query.n,
         min_free_bytes=parse_size(query.min_free),
-        model=given(query.model),
-        vendor=given(query.vendor),
+        model=unset_to_none(query.model),
+        vendor=unset_to_none(query.vendor),
         policy=query.policy,
         max_used_percent=query.max_used,
         same_node=query.same_node,
     )
 
     async def encode() -> bytes:
-        view = await fleet_then(asked, query.at)
-        there = [one async for node in in_turns(view.nodes) for one in candidates(node, request)]
-        found = choose(view.nodes, there, request, asked.hub.fleet.thresholds)
+        view = await fleet_at(context, query.at)
+        there = [
+            one
+            async for node in iterate_cooperatively(view.nodes)
+            for one in node_candidates(node, request)
+        ]
+        found = choose_offer(view.nodes, there, request, context.hub.fleet.thresholds)
         return to_json(found if query.why else replace(found, refused=()))
 
-    return await shared_answer(asked, encode)
+    return await cached_json_response(context, encode)
 
 
 ENDPOINTS = (
@@ -61,10 +65,10 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/free",
         summary="Which GPUs are free, best first",
-        may="view",
-        handle=free,
+        required_action="view",
+        handler=free,
         query=FreeQuery,
-        answer=Offer,
-        also=(304, 404, 503),
+        response=Offer,
+        extra_statuses=(304, 404, 503),
     ),
 )

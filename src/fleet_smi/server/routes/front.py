@@ -8,9 +8,9 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.server.endpoint import Asked, Endpoint, admitted
-from fleet_smi.server.page_files import INDEX, page_files
-from fleet_smi.server.routes.page import page_file
+from fleet_smi.server.endpoint import Endpoint, RequestContext, authorize_request
+from fleet_smi.server.page_files import INDEX_FILE, page_files
+from fleet_smi.server.routes.page import page_file_response
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import overview, status
 
@@ -25,7 +25,7 @@ _TABLE_AS_PAGE = """<!doctype html>
 """
 
 
-class FrontQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IndexQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the table is drawn: in `columns` columns, in colour, one line a node, with reasons."""
 
     columns: Annotated[int, Meta(ge=_NARROWEST, le=_WIDEST)] = _USUAL
@@ -35,15 +35,15 @@ class FrontQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     why: bool = False
 
 
-async def front(asked: Asked) -> Response:
+async def index(context: RequestContext) -> Response:
     """The plain table; for a browser the page, which anybody may have: it holds no data."""
-    query: FrontQuery = asked.query
-    html = "text/html" in asked.header("accept")
+    query: IndexQuery = context.query
+    html = "text/html" in context.header("accept")
     if html and page_files():
-        return page_file(asked, INDEX)
-    asked.who = admitted(asked.request, asked.services, "view")
-    view = await asked.fleet()
-    paint = Paint(on=query.color and not html)
+        return page_file_response(context, INDEX_FILE)
+    context.identity = authorize_request(context.request, context.services, "view")
+    view = await context.fleet_view()
+    paint = Paint(enabled=query.color and not html)
     # Thousands of GPUs take a second to draw: not on the event loop.
     table = await asyncio.to_thread(_drawn, view, query, paint)
     if html:
@@ -52,10 +52,12 @@ async def front(asked: Asked) -> Response:
     return Response(table, media_type="text/plain")
 
 
-def _drawn(view: FleetView, query: FrontQuery, paint: Paint) -> str:
+def _drawn(view: FleetView, query: IndexQuery, paint: Paint) -> str:
     if query.overview:
         return overview.render(view, query.columns, paint)
-    return status.render(view, query.columns, paint, processes=query.processes, why=query.why)
+    return status.render(
+        view, query.columns, paint, processes=query.processes, show_reasons=query.why
+    )
 
 
 ENDPOINTS = (
@@ -63,11 +65,11 @@ ENDPOINTS = (
         method="GET",
         path="/",
         summary="The table that `fleet-smi` prints",
-        may=None,
-        handle=front,
-        query=FrontQuery,
-        answer=str,
-        answers_with=("text/plain", "text/html"),
-        also=(401, 403, 429),
+        required_action=None,
+        handler=index,
+        query=IndexQuery,
+        response=str,
+        response_media_types=("text/plain", "text/html"),
+        extra_statuses=(401, 403, 429),
     ),
 )

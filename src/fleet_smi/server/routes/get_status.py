@@ -5,11 +5,11 @@ import asyncio
 from msgspec import Struct
 from starlette.responses import Response
 
-from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
+from fleet_smi.server.refusal import HttpError
 from fleet_smi.wire.dialects.node_info import MainStatus, encode_main_status
 
-_NOT_SERVED = Refusal(
+_NOT_SERVED = HttpError(
     404, "not_served", "this is served where hub.get_status_password is set, and here it is not"
 )
 
@@ -20,31 +20,33 @@ class Passwd(Struct, frozen=True):
     passwd: str
 
 
-async def for_a_viewer(asked: Asked) -> Response:
+async def status_for_viewer(context: RequestContext) -> Response:
     """Every node, for who may look anyway."""
-    _password(asked)
-    return await _told(asked)
+    _password(context)
+    return await _told(context)
 
 
-async def for_the_password(asked: Asked) -> Response:
+async def status_for_password(context: RequestContext) -> Response:
     """Every node, for who knows the password."""
-    headers, shown = asked.request.scope["headers"], asked.body.passwd
-    refusal = asked.services.access.password_refusal(headers, asked.peer, shown, _password(asked))
+    headers, shown = context.request.scope["headers"], context.body.passwd
+    refusal = context.services.access.check_shared_password(
+        headers, context.peer, shown, _password(context)
+    )
     if refusal is not None:
         raise ApiError(refusal)
-    return await _told(asked)
+    return await _told(context)
 
 
-def _password(asked: Asked) -> str:
+def _password(asked: RequestContext) -> str:
     password = asked.services.get_status_password
     if password is None:
         raise ApiError(_NOT_SERVED)
     return password
 
 
-async def _told(asked: Asked) -> Response:
+async def _told(asked: RequestContext) -> Response:
     # Thousands of nodes take a while: not on the event loop.
-    body = await asyncio.to_thread(encode_main_status, await asked.fleet())
+    body = await asyncio.to_thread(encode_main_status, await asked.fleet_view())
     return Response(body, media_type="application/json")
 
 
@@ -54,19 +56,19 @@ ENDPOINTS = (
         method="GET",
         path="/get-status",
         summary=_SUMMARY,
-        may="view",
-        handle=for_a_viewer,
-        answer=MainStatus,
-        also=(404,),
+        required_action="view",
+        handler=status_for_viewer,
+        response=MainStatus,
+        extra_statuses=(404,),
     ),
     Endpoint(
         method="POST",
         path="/get-status",
         summary=f"{_SUMMARY}, for its password",
-        may=None,
-        handle=for_the_password,
+        required_action=None,
+        handler=status_for_password,
         body=Passwd,
-        answer=MainStatus,
-        also=(403, 404, 429),
+        response=MainStatus,
+        extra_statuses=(403, 404, 429),
     ),
 )

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.text import clean
-from fleet_smi.server.endpoint import Asked, Endpoint
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.server.endpoint import Endpoint, RequestContext
 from fleet_smi.terminal.view.gpustat import render
-from fleet_smi.wire.dialects.gpustat import Options
+from fleet_smi.wire.dialects.gpustat import GpustatOptions
 
-_SHOWN = Options(command=True, user=True, pid=True, power="limit")
+_SHOWN = GpustatOptions(command=True, user=True, pid=True, power="limit")
 _MOST_NAMES = 4096
 _CODES = re.compile(r"\x1b\[([0-9;]*)m")
 _CLASSES = {
@@ -51,7 +51,7 @@ pre { font: 13px/1.4 ui-monospace, monospace; }
 .cyan { color: light-dark(#00696d, #78d9ec); }
 """
 
-Names = Annotated[str, Meta(max_length=_MOST_NAMES)] | UnsetType
+NodeNames = Annotated[str, Meta(max_length=_MOST_NAMES)] | UnsetType
 
 
 class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +60,7 @@ class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `full=0` leaves the frame of the page away, for a page that has one; text has none.
     """
 
-    nodes: Names = UNSET
+    nodes: NodeNames = UNSET
     full: Literal["0", "1"] = "1"
 
 
@@ -70,32 +70,32 @@ class TextQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True
     color: Literal["", "1", "true", "0", "false"] = "false"
 
 
-async def plain(asked: Asked) -> Response:
+async def plain_text(context: RequestContext) -> Response:
     """The text, in colour if so asked."""
-    text = await _text(asked, colour=asked.query.color in ("", "1", "true"))
+    text = await _text(context, colour=context.query.color in ("", "1", "true"))
     return Response(text, media_type="text/plain")
 
 
-async def ansi(asked: Asked) -> Response:
+async def ansi_text(context: RequestContext) -> Response:
     """The text in the colours of a terminal."""
-    return Response(await _text(asked, colour=True), media_type="text/ansi")
+    return Response(await _text(context, colour=True), media_type="text/ansi")
 
 
-async def page(asked: Asked) -> Response:
+async def html_page(context: RequestContext) -> Response:
     """The same as a page."""
-    text = _marked(await _text(asked, colour=True))
-    shown = _PAGE.format(text=text) if asked.query.full == "1" else text
+    text = _marked(await _text(context, colour=True))
+    shown = _PAGE.format(text=text) if context.query.full == "1" else text
     return Response(shown, media_type="text/html")
 
 
-async def style(_: Asked) -> Response:
+async def stylesheet(_: RequestContext) -> Response:
     """The colours of that page: what it may load is from this hub alone."""
     return Response(_STYLE, media_type="text/css")
 
 
-async def _text(asked: Asked, *, colour: bool) -> str:
+async def _text(asked: RequestContext, *, colour: bool) -> str:
     query: PageQuery = asked.query
-    view, unknown = await asked.fleet(), ""
+    view, unknown = await asked.fleet_view(), ""
     if query.nodes is not UNSET:
         names = [name for name in query.nodes.split(",") if name]
         view, unknown = _only(view, names)
@@ -107,7 +107,7 @@ def _only(view: FleetView, names: list[str]) -> tuple[FleetView, str]:
     """The nodes of these names, and a line for each name that is nobody's."""
     nodes = tuple(node for node in view.nodes if node.name in names or node.node_id in names)
     known = {name for node in nodes for name in (node.name, node.node_id)}
-    unknown = [clean(name, 128).replace(" ", "_") for name in names if name not in known]
+    unknown = [sanitize_text(name, 128).replace(" ", "_") for name in names if name not in known]
     return replace(view, nodes=nodes), "".join(f"({name}) is not known here\n" for name in unknown)
 
 
@@ -131,39 +131,39 @@ ENDPOINTS = (
         method="GET",
         path="/gpustat.txt",
         summary="The fleet as `gpustat` prints it",
-        may="view",
-        handle=plain,
+        required_action="view",
+        handler=plain_text,
         query=TextQuery,
-        answer=str,
-        answers_with=("text/plain",),
+        response=str,
+        response_media_types=("text/plain",),
     ),
     Endpoint(
         method="GET",
         path="/gpustat.ansi",
         summary="The same in the colours of a terminal",
-        may="view",
-        handle=ansi,
+        required_action="view",
+        handler=ansi_text,
         query=PageQuery,
-        answer=str,
-        answers_with=("text/ansi",),
+        response=str,
+        response_media_types=("text/ansi",),
     ),
     Endpoint(
         method="GET",
         path="/gpustat.html",
         summary="The same as a page",
-        may="view",
-        handle=page,
+        required_action="view",
+        handler=html_page,
         query=PageQuery,
-        answer=str,
-        answers_with=("text/html",),
+        response=str,
+        response_media_types=("text/html",),
     ),
     Endpoint(
         method="GET",
         path="/gpustat.css",
         summary="The colours of that page",
-        may="view",
-        handle=style,
-        answer=str,
-        answers_with=("text/css",),
+        required_action="view",
+        handler=stylesheet,
+        response=str,
+        response_media_types=("text/css",),
     ),
 )

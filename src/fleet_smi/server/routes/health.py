@@ -3,8 +3,8 @@
 from msgspec import Struct
 from starlette.responses import Response
 
-from fleet_smi.server.endpoint import ApiError, Asked, Endpoint, json_response
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
+from fleet_smi.server.refusal import HttpError
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -13,15 +13,15 @@ class Health(Struct, frozen=True, kw_only=True):
     status: str = "ok"
 
 
-async def alive(_: Asked) -> Response:
+async def liveness(_: RequestContext) -> Response:
     """The event loop turns."""
     return json_response(Health())
 
 
-async def ready(asked: Asked) -> Response:
+async def readiness(context: RequestContext) -> Response:
     """What is known has been recalled and the sources run."""
-    if not asked.hub.ready:
-        raise ApiError(Refusal(503, "not_ready", "the hub is starting"))
+    if not context.hub.ready:
+        raise ApiError(HttpError(503, "not_ready", "the hub is starting"))
     return json_response(Health())
 
 
@@ -30,17 +30,17 @@ ENDPOINTS = (
         method="GET",
         path="/healthz",
         summary="Whether the hub lives",
-        may=None,
-        handle=alive,
-        answer=Health,
+        required_action=None,
+        handler=liveness,
+        response=Health,
     ),
     Endpoint(
         method="GET",
         path="/readyz",
         summary="Whether the hub hears its nodes",
-        may=None,
-        handle=ready,
-        answer=Health,
-        also=(503,),
+        required_action=None,
+        handler=readiness,
+        response=Health,
+        extra_statuses=(503,),
     ),
 )

@@ -7,16 +7,16 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.errors import Refused
-from fleet_smi.server.auth import bearer
-from fleet_smi.server.endpoint import ApiError, Asked, Endpoint, json_response
-from fleet_smi.server.refusal import Refusal
-from fleet_smi.wire.bounds import IDENTITY
+from fleet_smi.server.auth import bearer_token
+from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
+from fleet_smi.server.refusal import HttpError
+from fleet_smi.wire.bounds import ID_PATTERN
 
 
 class JoinRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who wants to join."""
 
-    node_id: Annotated[str, Meta(pattern=IDENTITY)]
+    node_id: Annotated[str, Meta(pattern=ID_PATTERN)]
     name: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
@@ -26,17 +26,20 @@ class Joined(Struct, frozen=True, kw_only=True):
     token: str
 
 
-async def join(asked: Asked) -> Response:
+async def join(context: RequestContext) -> Response:
     """Let a node in; who fails to is counted, as for any wrong token."""
-    wanted: JoinRequest = asked.body
-    headers, access = asked.request.scope["headers"], asked.services.access
+    wanted: JoinRequest = context.body
+    headers, access = context.request.scope["headers"], context.services.access
     try:
         issued = await asyncio.to_thread(
-            asked.services.credentials.join, bearer(headers) or "", wanted.node_id, wanted.name
+            context.services.credentials.redeem_join_token,
+            bearer_token(headers) or "",
+            wanted.node_id,
+            wanted.name,
         )
     except Refused as error:
-        why = Refusal(403, "refused", error.words)
-        raise ApiError(access.failed(headers, asked.peer, why)) from None
+        why = HttpError(403, "refused", error.message)
+        raise ApiError(access.record_failure(headers, context.peer, why)) from None
     return json_response(Joined(token=issued.secret))
 
 
@@ -45,10 +48,10 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/join",
         summary="Trade a join token for a credential bound to one node",
-        may=None,
-        handle=join,
+        required_action=None,
+        handler=join,
         body=JoinRequest,
-        answer=Joined,
-        also=(403, 429, 503),
+        response=Joined,
+        extra_statuses=(403, 429, 503),
     ),
 )

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.model.units import parse_duration
-from fleet_smi.server.endpoint import Asked, Endpoint, json_response
+from fleet_smi.server.endpoint import Endpoint, RequestContext, json_response
 from fleet_smi.server.tls import join_command
 
 
@@ -25,22 +25,22 @@ class JoinLine(Struct, frozen=True, kw_only=True):
     line: str
 
 
-async def line(asked: Asked) -> Response:
+async def create_join_command(context: RequestContext) -> Response:
     """A line with a join token of its own; the hub is called what the asker calls it."""
-    wanted: JoinLineRequest = asked.body
-    services = asked.services
+    wanted: JoinLineRequest = context.body
+    services = context.services
     issued = await asyncio.to_thread(
-        services.credentials.issue,
+        services.credentials.issue_token,
         "join",
         "join-command",
-        for_seconds=parse_duration(wanted.expires),
-        uses=wanted.uses,
+        lifetime_seconds=parse_duration(wanted.expires),
+        max_uses=wanted.uses,
     )
-    url, pin = _address(asked), services.fingerprint
+    url, pin = _address(context), services.fingerprint
     return json_response(JoinLine(id=issued.id, line=join_command(url, issued.secret, pin)))
 
 
-def _address(asked: Asked) -> str:
+def _address(asked: RequestContext) -> str:
     """Where the asker reached the hub: a browser says so, a proxy's TLS included."""
     origin = asked.header("origin")
     if origin.startswith(("http://", "https://")):
@@ -53,10 +53,10 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/join-command",
         summary="The line to paste on a new node",
-        may="administrate",
-        handle=line,
+        required_action="administrate",
+        handler=create_join_command,
         body=JoinLineRequest,
-        answer=JoinLine,
-        also=(503,),
+        response=JoinLine,
+        extra_statuses=(503,),
     ),
 )

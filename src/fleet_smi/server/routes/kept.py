@@ -4,16 +4,16 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from fleet_smi.model.past import Kept
-from fleet_smi.server.endpoint import Asked, Endpoint
-from fleet_smi.server.past import past_of, told
+from fleet_smi.server.endpoint import Endpoint, RequestContext
+from fleet_smi.server.past import require_history, threaded_json_response
 
 
-async def kept(asked: Asked) -> Response:
+async def history_state(context: RequestContext) -> Response:
     """What is kept for how long, and what it takes on the disk."""
-    services = asked.services
-    found = await past_of(asked).kept()
+    services = context.services
+    found = await require_history(context).storage_status()
     priced = replace(found, energy_price=services.energy_price, currency=services.currency)
-    return await told(asked, lambda: priced)
+    return await threaded_json_response(context, lambda: priced)
 
 
 ENDPOINTS = (
@@ -21,9 +21,9 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/history/state",
         summary="How much of the past is kept, what it takes, and what is missing of it",
-        may="view",
-        handle=kept,
-        answer=Kept,
-        also=(404, 503),
+        required_action="view",
+        handler=history_state,
+        response=Kept,
+        extra_statuses=(404, 503),
     ),
 )

@@ -8,42 +8,52 @@ from starlette.responses import Response
 
 from fleet_smi.model.history import GpuPeriods
 from fleet_smi.model.past import Occupancies, Periods
-from fleet_smi.model.past_privacy import occupancies_shown, periods_shown
-from fleet_smi.server.endpoint import Asked, Endpoint, given
-from fleet_smi.server.past import PlacesQuery, bounded, past_of, range_of, told
+from fleet_smi.model.past_privacy import mask_occupancy_commands, mask_period_commands
+from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
+from fleet_smi.server.past import (
+    LedgerQuery,
+    check_row_limit,
+    parse_range,
+    require_history,
+    threaded_json_response,
+)
 
 _MOST_ROWS = 100_000
 
 
-async def periods(asked: Asked) -> Response:
+async def periods(context: RequestContext) -> Response:
     """Stretches in which a GPU stood one way, with the same processes on it."""
-    query: PlacesQuery = asked.query
-    span = await range_of(asked, query)
-    gpus = [gpu for gpu in await past_of(asked).gpus() if query.wants(gpu)]
-    found = await past_of(asked).periods(gpus, *span)
+    query: LedgerQuery = context.query
+    span = await parse_range(context, query)
+    gpus = [gpu for gpu in await require_history(context).gpus() if query.matches(gpu)]
+    found = await require_history(context).periods(gpus, *span)
     if query.user is not UNSET:
         found = _with(found, query.user)
-    bounded(found, lambda row: len(row.periods), _MOST_ROWS)
+    check_row_limit(found, lambda row: len(row.periods), _MOST_ROWS)
 
     def answer() -> Periods:
-        return Periods(start=span.start, end=span.end, rows=periods_shown(found, asked.commands))
+        return Periods(
+            start=span.start,
+            end=span.end,
+            rows=mask_period_commands(found, context.command_visibility),
+        )
 
-    return await told(asked, answer)
+    return await threaded_json_response(context, answer)
 
 
-async def occupancies(asked: Asked) -> Response:
+async def occupancies(context: RequestContext) -> Response:
     """Processes on GPUs, from when to when, and what they made of that."""
-    query: PlacesQuery = asked.query
-    span = await range_of(asked, query)
-    everything = await past_of(asked).occupancies(*span, user=given(query.user))
-    found = [row for row in everything if query.wants(row.gpu)]
-    bounded(found, lambda row: len(row.occupancies), _MOST_ROWS)
+    query: LedgerQuery = context.query
+    span = await parse_range(context, query)
+    everything = await require_history(context).occupancies(*span, user=unset_to_none(query.user))
+    found = [row for row in everything if query.matches(row.gpu)]
+    check_row_limit(found, lambda row: len(row.occupancies), _MOST_ROWS)
 
     def answer() -> Occupancies:
-        rows = occupancies_shown(found, asked.commands)
+        rows = mask_occupancy_commands(found, context.command_visibility)
         return Occupancies(start=span.start, end=span.end, rows=rows)
 
-    return await told(asked, answer)
+    return await threaded_json_response(context, answer)
 
 
 def _with(rows: Sequence[GpuPeriods], user: str) -> list[GpuPeriods]:
@@ -67,20 +77,20 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/history/periods",
         summary="How each GPU stood, from when to when, and who was on it",
-        may="view",
-        handle=periods,
-        query=PlacesQuery,
-        answer=Periods,
-        also=(404, 503),
+        required_action="view",
+        handler=periods,
+        query=LedgerQuery,
+        response=Periods,
+        extra_statuses=(404, 503),
     ),
     Endpoint(
         method="GET",
         path="/api/v1/history/occupancies",
         summary="Every process on a GPU, from when to when, and what it made of that",
-        may="view",
-        handle=occupancies,
-        query=PlacesQuery,
-        answer=Occupancies,
-        also=(404, 503),
+        required_action="view",
+        handler=occupancies,
+        query=LedgerQuery,
+        response=Occupancies,
+        extra_statuses=(404, 503),
     ),
 )

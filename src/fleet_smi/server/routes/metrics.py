@@ -4,14 +4,14 @@ import asyncio
 
 from starlette.responses import Response
 
-from fleet_smi.server.endpoint import Asked, Endpoint
-from fleet_smi.wire.prometheus import CONTENT_TYPE, metrics
+from fleet_smi.server.endpoint import Endpoint, RequestContext
+from fleet_smi.wire.prometheus import CONTENT_TYPE, encode_metrics
 
 
-async def exposition(asked: Asked) -> Response:
+async def exposition(context: RequestContext) -> Response:
     """One series a GPU and figure; no pid and no command among the labels."""
     # Thousands of GPUs take a moment to write down: not on the event loop.
-    body = await asyncio.to_thread(metrics, await asked.fleet(), asked.hub.counts())
+    body = await asyncio.to_thread(encode_metrics, await context.fleet_view(), context.hub.counts())
     return Response(body, media_type=CONTENT_TYPE)
 
 
@@ -20,9 +20,9 @@ ENDPOINTS = (
         method="GET",
         path="/metrics",
         summary="The fleet for Prometheus",
-        may="view",
-        handle=exposition,
-        answer=str,
-        answers_with=("text/plain",),
+        required_action="view",
+        handler=exposition,
+        response=str,
+        response_media_types=("text/plain",),
     ),
 )

@@ -7,9 +7,9 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.model.fleet import NodeView
-from fleet_smi.model.text import clean
-from fleet_smi.server.endpoint import ApiError, Asked, Endpoint, json_response
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
+from fleet_smi.server.refusal import HttpError
 
 _Key = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,128}\Z")]
 _Value = Annotated[str, Meta(max_length=256)]
@@ -22,43 +22,45 @@ class NodeChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     labels: Annotated[dict[_Key, _Value], Meta(max_length=64)] | None = None
 
 
-async def node(asked: Asked) -> Response:
+async def get_node(context: RequestContext) -> Response:
     """One node with all that is known of it."""
-    view = asked.node(asked.path["node_id"])
+    view = context.node_view(context.path_params["node_id"])
     if view is None:
-        raise _unknown(asked)
+        raise _unknown(context)
     return json_response(view)
 
 
-async def change(asked: Asked) -> Response:
+async def update_node(context: RequestContext) -> Response:
     """Give a node another name or labels."""
-    wanted: NodeChange = asked.body
+    wanted: NodeChange = context.body
     name = None if wanted.name is None else _shown(wanted.name)
     labels = {_shown(key): _shown(value) for key, value in (wanted.labels or {}).items()}
-    if not await asked.hub.label(asked.path["node_id"], name, labels):
-        raise _unknown(asked)
-    asked.services.shared.forget()
+    if not await context.hub.label(context.path_params["node_id"], name, labels):
+        raise _unknown(context)
+    context.services.cache.clear()
     return Response(status_code=204)
 
 
-async def remove(asked: Asked) -> Response:
+async def remove_node(context: RequestContext) -> Response:
     """Forget a node, its data and its credential."""
-    node_id = asked.path["node_id"]
-    if asked.node(node_id) is None:
-        raise _unknown(asked)
+    node_id = context.path_params["node_id"]
+    if context.node_view(node_id) is None:
+        raise _unknown(context)
     # Its credential first: a report that comes in between would bring it back.
-    await asyncio.to_thread(asked.services.credentials.revoke, node_id)
-    await asked.hub.remove(node_id)
-    asked.services.shared.forget()
+    await asyncio.to_thread(context.services.credentials.revoke_token, node_id)
+    await context.hub.remove(node_id)
+    context.services.cache.clear()
     return Response(status_code=204)
 
 
 def _shown(text: str) -> str:
-    return clean(text, len(text))
+    return sanitize_text(text, len(text))
 
 
-def _unknown(asked: Asked) -> ApiError:
-    return ApiError(Refusal(404, "unknown_node", f"no node has the id {asked.path['node_id']}"))
+def _unknown(asked: RequestContext) -> ApiError:
+    return ApiError(
+        HttpError(404, "unknown_node", f"no node has the id {asked.path_params['node_id']}")
+    )
 
 
 # What a source calls a node that was never heard of may be an address or a path.
@@ -68,28 +70,28 @@ ENDPOINTS = (
         method="GET",
         path=_PATH,
         summary="One node with all that is known of it",
-        may="view",
-        handle=node,
-        answer=NodeView,
-        also=(404,),
+        required_action="view",
+        handler=get_node,
+        response=NodeView,
+        extra_statuses=(404,),
     ),
     Endpoint(
         method="PATCH",
         path=_PATH,
         summary="Give a node another name or labels",
-        may="administrate",
-        handle=change,
+        required_action="administrate",
+        handler=update_node,
         body=NodeChange,
         status=204,
-        also=(404,),
+        extra_statuses=(404,),
     ),
     Endpoint(
         method="DELETE",
         path=_PATH,
         summary="Forget a node and its credential; nothing else makes a node leave",
-        may="administrate",
-        handle=remove,
+        required_action="administrate",
+        handler=remove_node,
         status=204,
-        also=(404,),
+        extra_statuses=(404,),
     ),
 )

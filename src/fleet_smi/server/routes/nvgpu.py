@@ -4,22 +4,22 @@ import asyncio
 
 from starlette.responses import Response
 
-from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
+from fleet_smi.server.refusal import HttpError
 from fleet_smi.wire.dialects.nvgpu import MachineStatus, encode_cluster_status, encode_gpu_status
 
-_NOT_A_NODE = Refusal(
+_NOT_A_NODE = HttpError(
     404,
     "not_a_node",
     "the hub's own machine is none of its nodes: see /cluster_status, or run it --include-self",
 )
 
-_NOT_READ = Refusal(503, "not_read", "the hub's own machine could not be read yet, or not lately")
+_NOT_READ = HttpError(503, "not_read", "the hub's own machine could not be read yet, or not lately")
 
 
-async def own_machine(asked: Asked) -> Response:
+async def gpu_status(context: RequestContext) -> Response:
     """The hub's own machine, if that is a node."""
-    view = await asked.fleet()
+    view = await context.fleet_view()
     own = next((node for node in view.nodes if node.via == "self"), None)
     if own is None:
         raise ApiError(_NOT_A_NODE)
@@ -28,9 +28,9 @@ async def own_machine(asked: Asked) -> Response:
     return Response(encode_gpu_status(own), media_type="application/json")
 
 
-async def cluster(asked: Asked) -> Response:
+async def cluster_status(context: RequestContext) -> Response:
     """Every node in the order of their names; for a silent one an error in its place."""
-    view = await asked.fleet()
+    view = await context.fleet_view()
     # Thousands of nodes take a while: not on the event loop.
     body = await asyncio.to_thread(encode_cluster_status, view.nodes)
     return Response(body, media_type="application/json")
@@ -41,17 +41,17 @@ ENDPOINTS = (
         method="GET",
         path="/gpu_status",
         summary="The hub's own machine, as an agent of nvgpu tells it",
-        may="view",
-        handle=own_machine,
-        answer=MachineStatus,
-        also=(404, 503),
+        required_action="view",
+        handler=gpu_status,
+        response=MachineStatus,
+        extra_statuses=(404, 503),
     ),
     Endpoint(
         method="GET",
         path="/cluster_status",
         summary="Every node, as a master of nvgpu tells them",
-        may="view",
-        handle=cluster,
-        answer=list[MachineStatus],
+        required_action="view",
+        handler=cluster_status,
+        response=list[MachineStatus],
     ),
 )

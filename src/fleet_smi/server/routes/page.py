@@ -2,38 +2,38 @@
 
 from starlette.responses import Response
 
-from fleet_smi.server.endpoint import ApiError, Asked, Endpoint
+from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
 from fleet_smi.server.page_files import page_files
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.refusal import HttpError
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
 
 
-async def asset(asked: Asked) -> Response:
+async def page_asset(context: RequestContext) -> Response:
     """A file that the page is made of."""
-    return page_file(asked, f"assets/{asked.path['name']}")
+    return page_file_response(context, f"assets/{context.path_params['name']}")
 
 
-async def icon(asked: Asked) -> Response:
+async def favicon(context: RequestContext) -> Response:
     """The picture in the browser's tab."""
-    return page_file(asked, "favicon.svg")
+    return page_file_response(context, "favicon.svg")
 
 
-def page_file(asked: Asked, path: str) -> Response:
+def page_file_response(context: RequestContext, path: str) -> Response:
     """One file of the built page, packed for those who take it."""
     file = page_files().get(path)
     if file is None:
-        raise ApiError(Refusal(404, "not_found", "there is no such file of the page"))
+        raise ApiError(HttpError(404, "not_found", "there is no such file of the page"))
     headers = {
-        "Cache-Control": _FOR_EVER if file.lasting else _ASK_AGAIN,
+        "Cache-Control": _FOR_EVER if file.immutable else _ASK_AGAIN,
         "Vary": "Accept-Encoding",
     }
-    if asked.takes_gzip:
+    if context.accepts_gzip:
         return Response(
-            file.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind
+            file.gzipped, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.media_type
         )
-    return Response(file.body, headers=headers, media_type=file.kind)
+    return Response(file.body, headers=headers, media_type=file.media_type)
 
 
 ENDPOINTS = (
@@ -41,20 +41,20 @@ ENDPOINTS = (
         method="GET",
         path="/assets/{name}",
         summary="A file of the web page",
-        may=None,
-        handle=asset,
-        answer=str,
-        answers_with=("text/javascript", "text/css", "image/svg+xml"),
-        also=(404,),
+        required_action=None,
+        handler=page_asset,
+        response=str,
+        response_media_types=("text/javascript", "text/css", "image/svg+xml"),
+        extra_statuses=(404,),
     ),
     Endpoint(
         method="GET",
         path="/favicon.svg",
         summary="The picture of the web page",
-        may=None,
-        handle=icon,
-        answer=str,
-        answers_with=("image/svg+xml",),
-        also=(404,),
+        required_action=None,
+        handler=favicon,
+        response=str,
+        response_media_types=("image/svg+xml",),
+        extra_statuses=(404,),
     ),
 )

@@ -3,11 +3,11 @@
 from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
-from fleet_smi.model.people import Person, holders, holdings_on
-from fleet_smi.server.answers import shared_answer
-from fleet_smi.server.endpoint import Asked, Endpoint
-from fleet_smi.server.past import MomentText, fleet_then
-from fleet_smi.server.shared import in_turns
+from fleet_smi.model.people import Person, node_holdings, people_from_holdings
+from fleet_smi.server.answers import cached_json_response
+from fleet_smi.server.endpoint import Endpoint, RequestContext
+from fleet_smi.server.past import MomentText, fleet_at
+from fleet_smi.server.shared import iterate_cooperatively
 from fleet_smi.wire.listing import to_json
 
 
@@ -24,17 +24,19 @@ class People(Struct, frozen=True, kw_only=True):
     people: tuple[Person, ...]
 
 
-async def everybody(asked: Asked) -> Response:
+async def list_people(context: RequestContext) -> Response:
     """Who holds what, since when, and how much of it idle."""
-    query: PeopleQuery = asked.query
+    query: PeopleQuery = context.query
 
     async def encode() -> bytes:
-        view = await fleet_then(asked, query.at)
-        held = [one async for node in in_turns(view.nodes) for one in holdings_on(node)]
-        found = (one for one in holders(held) if query.user in (UNSET, one.user))
+        view = await fleet_at(context, query.at)
+        held = [
+            one async for node in iterate_cooperatively(view.nodes) for one in node_holdings(node)
+        ]
+        found = (one for one in people_from_holdings(held) if query.user in (UNSET, one.user))
         return to_json(People(people=tuple(found)))
 
-    return await shared_answer(asked, encode)
+    return await cached_json_response(context, encode)
 
 
 ENDPOINTS = (
@@ -42,10 +44,10 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/people",
         summary="Who holds GPUs, since when, and how much of it idle",
-        may="view",
-        handle=everybody,
+        required_action="view",
+        handler=list_people,
         query=PeopleQuery,
-        answer=People,
-        also=(304, 404, 503),
+        response=People,
+        extra_statuses=(304, 404, 503),
     ),
 )

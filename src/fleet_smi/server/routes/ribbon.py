@@ -6,8 +6,8 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from fleet_smi.model.history import Ribbon
-from fleet_smi.server.endpoint import Asked, Endpoint
-from fleet_smi.server.past import RangeQuery, past_of, range_of, told
+from fleet_smi.server.endpoint import Endpoint, RequestContext
+from fleet_smi.server.past import RangeQuery, parse_range, require_history, threaded_json_response
 
 
 class RibbonQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,12 +16,12 @@ class RibbonQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=T
     columns: Annotated[int, Meta(ge=1, le=2000)] = 240
 
 
-async def ribbon(asked: Asked) -> Response:
+async def ribbon(context: RequestContext) -> Response:
     """How many GPUs stood how, how many nodes said so, and where nothing was kept."""
-    query: RibbonQuery = asked.query
-    span = await range_of(asked, query)
-    found = await past_of(asked).ribbon(*span, query.columns)
-    return await told(asked, lambda: found)
+    query: RibbonQuery = context.query
+    span = await parse_range(context, query)
+    found = await require_history(context).ribbon(*span, query.columns)
+    return await threaded_json_response(context, lambda: found)
 
 
 ENDPOINTS = (
@@ -29,10 +29,10 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/history/ribbon",
         summary="How many GPUs stood how over time, and how many nodes said so",
-        may="view",
-        handle=ribbon,
+        required_action="view",
+        handler=ribbon,
         query=RibbonQuery,
-        answer=Ribbon,
-        also=(404, 503),
+        response=Ribbon,
+        extra_statuses=(404, 503),
     ),
 )

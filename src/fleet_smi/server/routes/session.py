@@ -4,8 +4,8 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from fleet_smi.hub.credentials import Role
-from fleet_smi.server.endpoint import ApiError, Asked, Endpoint, json_response
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
+from fleet_smi.server.refusal import HttpError
 
 
 class Login(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,7 +15,7 @@ class Login(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     password: str
 
 
-class Session(Struct, frozen=True, kw_only=True):
+class SessionInfo(Struct, frozen=True, kw_only=True):
     """Who the asker is taken for, and how that is known."""
 
     name: str
@@ -23,28 +23,28 @@ class Session(Struct, frozen=True, kw_only=True):
     how: str
 
 
-async def session(asked: Asked) -> Response:
+async def get_session(context: RequestContext) -> Response:
     """Who the asker is."""
-    who = asked.who
+    who = context.identity
     if who is None:
-        raise ApiError(Refusal(401, "unauthenticated", "say who you are"))
-    return json_response(Session(name=who.name, role=who.role, how=who.how))
+        raise ApiError(HttpError(401, "unauthenticated", "say who you are"))
+    return json_response(SessionInfo(name=who.name, role=who.role, how=who.auth_method))
 
 
-async def login(asked: Asked) -> Response:
+async def login(context: RequestContext) -> Response:
     """Sign in: a cookie for the right password."""
-    wanted: Login = asked.body
-    answer = await asked.services.access.login(
-        asked.request.scope["headers"], asked.peer, wanted.name, wanted.password
+    wanted: Login = context.body
+    answer = await context.services.access.login(
+        context.request.scope["headers"], context.peer, wanted.name, wanted.password
     )
-    if isinstance(answer, Refusal):
+    if isinstance(answer, HttpError):
         raise ApiError(answer)
     return _with_cookie(answer)
 
 
-async def logout(asked: Asked) -> Response:
+async def logout(context: RequestContext) -> Response:
     """Sign out: the session ends, and its cookie goes."""
-    return _with_cookie(await asked.services.access.logout(asked.request.scope["headers"]))
+    return _with_cookie(await context.services.access.logout(context.request.scope["headers"]))
 
 
 def _with_cookie(header: tuple[bytes, bytes]) -> Response:
@@ -59,27 +59,27 @@ ENDPOINTS = (
         method="GET",
         path=_PATH,
         summary="Who the asker is taken for",
-        may="view",
-        handle=session,
-        answer=Session,
+        required_action="view",
+        handler=get_session,
+        response=SessionInfo,
     ),
     Endpoint(
         method="POST",
         path=_PATH,
         summary="Sign in with a password",
-        may=None,
-        handle=login,
+        required_action=None,
+        handler=login,
         body=Login,
         status=204,
-        also=(401, 403, 429),
+        extra_statuses=(401, 403, 429),
     ),
     Endpoint(
         method="DELETE",
         path=_PATH,
         summary="Sign out",
-        may="view",
-        handle=logout,
+        required_action="view",
+        handler=logout,
         status=204,
-        also=(503,),
+        extra_statuses=(503,),
     ),
 )

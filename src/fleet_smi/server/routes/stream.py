@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 from starlette.responses import Response, StreamingResponse
 
-from fleet_smi.hub.stream import Listener
-from fleet_smi.server.endpoint import Asked, Endpoint
+from fleet_smi.hub.stream import Subscriber
+from fleet_smi.server.endpoint import Endpoint, RequestContext
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -14,19 +14,19 @@ _HEADERS = {
 }
 
 
-async def stream(asked: Asked) -> Response:
+async def stream(context: RequestContext) -> Response:
     """Everything at first, then what changes; a `Last-Event-ID` goes on where it was cut."""
-    gzip = asked.takes_gzip
-    listener = asked.hub.stream.listen(asked.header("last-event-id") or None, gzip=gzip)
+    gzip = context.accepts_gzip
+    listener = context.hub.stream.subscribe(context.header("last-event-id") or None, gzip=gzip)
     headers = {**_HEADERS, "Content-Encoding": "gzip"} if gzip else _HEADERS
     return StreamingResponse(
-        _events(asked, listener), headers=headers, media_type="text/event-stream"
+        _events(context, listener), headers=headers, media_type="text/event-stream"
     )
 
 
-async def _events(asked: Asked, listener: Listener) -> AsyncIterator[bytes]:
+async def _events(asked: RequestContext, listener: Subscriber) -> AsyncIterator[bytes]:
     try:
-        while (part := await listener.next()) is not None and asked.may_still:
+        while (part := await listener.next_chunk()) is not None and asked.is_still_authorized:
             yield part
     finally:
         listener.close()
@@ -37,10 +37,10 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/stream",
         summary="The fleet and then its changes, as server-sent events",
-        may="view",
-        handle=stream,
-        answer=str,
-        answers_with=("text/event-stream",),
-        also=(503,),
+        required_action="view",
+        handler=stream,
+        response=str,
+        response_media_types=("text/event-stream",),
+        extra_statuses=(503,),
     ),
 )

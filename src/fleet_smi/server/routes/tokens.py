@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from fleet_smi.hub.tokens import Token
 from fleet_smi.model.units import parse_duration
-from fleet_smi.server.endpoint import ApiError, Asked, Endpoint, json_response
-from fleet_smi.server.refusal import Refusal
+from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
+from fleet_smi.server.refusal import HttpError
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,31 +34,33 @@ class TokenList(Struct, frozen=True, kw_only=True):
     tokens: tuple[Token, ...]
 
 
-async def listed(asked: Asked) -> Response:
+async def list_tokens(context: RequestContext) -> Response:
     """Every token that is good: whose it is and when it was used, never itself."""
-    known = await asyncio.to_thread(asked.services.credentials.tokens.all)
-    now = asked.hub.clock()
-    return json_response(TokenList(tokens=tuple(one for one in known if not one.trouble(now))))
+    known = await asyncio.to_thread(context.services.credentials.tokens.list_all)
+    now = context.hub.clock()
+    return json_response(
+        TokenList(tokens=tuple(one for one in known if not one.invalid_reason(now)))
+    )
 
 
-async def make(asked: Asked) -> Response:
+async def create_token(context: RequestContext) -> Response:
     """A new token, good at once."""
-    wanted: TokenRequest = asked.body
+    wanted: TokenRequest = context.body
     issued = await asyncio.to_thread(
-        asked.services.credentials.issue,
+        context.services.credentials.issue_token,
         wanted.role,
         wanted.note,
-        for_seconds=None if wanted.expires is None else parse_duration(wanted.expires),
-        uses=wanted.uses,
+        lifetime_seconds=None if wanted.expires is None else parse_duration(wanted.expires),
+        max_uses=wanted.uses,
     )
     return json_response(TokenMade(id=issued.id, token=issued.secret))
 
 
-async def revoke(asked: Asked) -> Response:
+async def revoke_token(context: RequestContext) -> Response:
     """End a token now, and whatever it is used for."""
-    which = asked.path["token_id"]
-    if not await asyncio.to_thread(asked.services.credentials.revoke, which):
-        raise ApiError(Refusal(404, "unknown_token", f"no good token or node has the id {which}"))
+    which = context.path_params["token_id"]
+    if not await asyncio.to_thread(context.services.credentials.revoke_token, which):
+        raise ApiError(HttpError(404, "unknown_token", f"no good token or node has the id {which}"))
     return Response(status_code=204)
 
 
@@ -68,28 +70,28 @@ ENDPOINTS = (
         method="GET",
         path=_PATH,
         summary="The tokens that are good; never themselves",
-        may="administrate",
-        handle=listed,
-        answer=TokenList,
-        also=(503,),
+        required_action="administrate",
+        handler=list_tokens,
+        response=TokenList,
+        extra_statuses=(503,),
     ),
     Endpoint(
         method="POST",
         path=_PATH,
         summary="Make a token, which is shown this once",
-        may="administrate",
-        handle=make,
+        required_action="administrate",
+        handler=create_token,
         body=TokenRequest,
-        answer=TokenMade,
-        also=(503,),
+        response=TokenMade,
+        extra_statuses=(503,),
     ),
     Endpoint(
         method="DELETE",
         path=f"{_PATH}/{{token_id}}",
         summary="End a token by its id, or a node's by the node's",
-        may="administrate",
-        handle=revoke,
+        required_action="administrate",
+        handler=revoke_token,
         status=204,
-        also=(404, 503),
+        extra_statuses=(404, 503),
     ),
 )

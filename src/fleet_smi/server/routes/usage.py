@@ -5,8 +5,8 @@ from typing import Literal
 from starlette.responses import Response
 
 from fleet_smi.model.history import Usages
-from fleet_smi.server.endpoint import Asked, Endpoint
-from fleet_smi.server.past import RangeQuery, past_of, range_of, told
+from fleet_smi.server.endpoint import Endpoint, RequestContext
+from fleet_smi.server.past import RangeQuery, parse_range, require_history, threaded_json_response
 
 
 class UsageQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,12 +16,12 @@ class UsageQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     daily: bool = False
 
 
-async def usage(asked: Asked) -> Response:
+async def usage(context: RequestContext) -> Response:
     """GPU-seconds, how busy they were, how idle, and what energy they took."""
-    query: UsageQuery = asked.query
-    span = await range_of(asked, query)
-    found = await past_of(asked).usages(*span, query.by, daily=query.daily)
-    return await told(asked, lambda: found)
+    query: UsageQuery = context.query
+    span = await parse_range(context, query)
+    found = await require_history(context).usages(*span, query.by, daily=query.daily)
+    return await threaded_json_response(context, lambda: found)
 
 
 ENDPOINTS = (
@@ -29,10 +29,10 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/history/usage",
         summary="GPU time, load, idle time and energy of each user, group, node, model or GPU",
-        may="view",
-        handle=usage,
+        required_action="view",
+        handler=usage,
         query=UsageQuery,
-        answer=Usages,
-        also=(404, 503),
+        response=Usages,
+        extra_statuses=(404, 503),
     ),
 )

@@ -9,8 +9,8 @@ from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
 from fleet_smi.model.joining import all_processes
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import MIB
-from fleet_smi.terminal.view.boxed import Align, Cell, Paint, Row, boxed
-from fleet_smi.terminal.view.words import Local, local_time
+from fleet_smi.terminal.view.boxed import Align, BoxCell, BoxRow, Colorizer, render_box
+from fleet_smi.terminal.view.words import ToLocalTime, to_local_time
 
 _HEADS = ("Node", "Gpu", "Memory-Usage", "GPU-Util")
 _DETAILS = ("Fan", "Temp", "Power")
@@ -24,60 +24,62 @@ _WITHOUT_GPU = "no GPU"
 _ADDRESS = " (http://github.com/patwie/cluster-smi)"
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class TableOptions(Struct, frozen=True, kw_only=True):
     """What the flags of cluster-smi ask for; rows of `own_user` are marked."""
 
     processes: bool = False
-    times: bool = False
-    whole_commands: bool = False
+    last_seen: bool = False
+    full_commands: bool = False
     details: bool = False
     colour: bool = False
-    own_user: str | None = None
+    highlighted_user: str | None = None
 
 
-def render(view: FleetView, wanted: Wanted, local: Local = local_time) -> str:
+def render(view: FleetView, options: TableOptions, local: ToLocalTime = to_local_time) -> str:
     """The table of 2019 under the moment that it shows."""
     heads = [*_HEADS]
-    heads += _DETAILS if wanted.details else ()
-    heads += _PROCESSES if wanted.processes else ()
-    heads += [_LAST_SEEN] if wanted.times else ()
-    groups = [list(_node_rows(node, view.taken_at, wanted, local)) for node in view.nodes]
-    return f"{_moment(view.taken_at, local)}{_ADDRESS}\n{boxed(heads, groups)}"
+    heads += _DETAILS if options.details else ()
+    heads += _PROCESSES if options.processes else ()
+    heads += [_LAST_SEEN] if options.last_seen else ()
+    groups = [list(_node_rows(node, view.taken_at, options, local)) for node in view.nodes]
+    return f"{_moment(view.taken_at, local)}{_ADDRESS}\n{render_box(heads, groups)}"
 
 
 def render_2018(view: FleetView) -> str:
     """The table of 2018; what it has no word for is said in the column of the GPU."""
-    return boxed(_HEADS_OF_2018, [list(_rows_of_2018(node)) for node in view.nodes])
+    return render_box(_HEADS_OF_2018, [list(_rows_of_2018(node)) for node in view.nodes])
 
 
-def _rows_of_2018(node: NodeView) -> Iterator[Row]:
+def _rows_of_2018(node: NodeView) -> Iterator[BoxRow]:
     if (words := _instead_of_gpus(node)) is not None:
-        yield [Cell(node.name), Cell(words), Cell(""), Cell(""), Cell("")]
+        yield [BoxCell(node.name), BoxCell(words), BoxCell(""), BoxCell(""), BoxCell("")]
         return
     for at, gpu in enumerate(node.gpus):
         memory = f"{_mib(gpu.memory_used_bytes)}MiB / {_mib(gpu.memory_total_bytes)}MiB"
         yield [
-            Cell("" if at else node.name),
-            Cell(f"{gpu.index}: {_named(gpu)}"),
-            Cell(memory, "right"),
-            Cell(f"{_memory_percent(gpu)}%"),
-            Cell(f"{_whole(gpu.busy_percent)}%"),
+            BoxCell("" if at else node.name),
+            BoxCell(f"{gpu.index}: {_named(gpu)}"),
+            BoxCell(memory, "right"),
+            BoxCell(f"{_memory_percent(gpu)}%"),
+            BoxCell(f"{_whole(gpu.busy_percent)}%"),
         ]
 
 
-def _node_rows(node: NodeView, now: float, wanted: Wanted, local: Local) -> Iterator[Row]:
+def _node_rows(
+    node: NodeView, now: float, wanted: TableOptions, local: ToLocalTime
+) -> Iterator[BoxRow]:
     """The rows of a node; its name and the time of its news stand in the first alone."""
     seen = "" if node.age_seconds is None else _moment(now - node.age_seconds, local)
     name = node.name
     for cells in _rows(node, wanted):
-        times = [Cell(seen)] if wanted.times else []
-        yield [Cell(name), *cells, *times]
+        times = [BoxCell(seen)] if wanted.last_seen else []
+        yield [BoxCell(name), *cells, *times]
         name = seen = ""
 
 
-def _rows(node: NodeView, wanted: Wanted) -> Iterator[list[Cell]]:
+def _rows(node: NodeView, wanted: TableOptions) -> Iterator[list[BoxCell]]:
     if (words := _instead_of_gpus(node)) is not None:
-        yield [Cell(words), *_blank(2), *_blank(_further_columns(wanted))]
+        yield [BoxCell(words), *_blank(2), *_blank(_further_columns(wanted))]
         return
     for gpu in node.gpus:
         cells = _gpu_cells(gpu, wanted)
@@ -86,7 +88,7 @@ def _rows(node: NodeView, wanted: Wanted) -> Iterator[list[Cell]]:
             cells = _blank(len(cells))
 
 
-def _further_columns(wanted: Wanted) -> int:
+def _further_columns(wanted: TableOptions) -> int:
     return len(_DETAILS) * wanted.details + len(_PROCESSES) * wanted.processes
 
 
@@ -96,29 +98,31 @@ def _instead_of_gpus(node: NodeView) -> str | None:
     return None if node.gpus else _WITHOUT_GPU
 
 
-def _gpu_cells(gpu: JudgedGpu, wanted: Wanted) -> list[Cell]:
+def _gpu_cells(gpu: JudgedGpu, wanted: TableOptions) -> list[BoxCell]:
     is_free = gpu.verdict.state == "free"
-    paint: Paint | None = partial(_painted, _GREEN) if is_free and wanted.colour else None
+    paint: Colorizer | None = partial(_painted, _GREEN) if is_free and wanted.colour else None
     memory = (
         f"{_mib(gpu.memory_used_bytes)} MiB / {_mib(gpu.memory_total_bytes)} MiB "
         f"({_memory_percent(gpu):>3} %)"
     )
     align: Align = "centre" if wanted.processes else "left"
     cells = [
-        Cell(f"{gpu.index}:{_named(gpu)}", paint=paint),
-        Cell(memory, "right"),
-        Cell(f"{_whole(gpu.busy_percent):>3} %", align),
+        BoxCell(f"{gpu.index}:{_named(gpu)}", colorizer=paint),
+        BoxCell(memory, "right"),
+        BoxCell(f"{_whole(gpu.busy_percent):>3} %", align),
     ]
     if wanted.details:
         cells += [
-            Cell(f"{_whole(gpu.fan_percent):>3} %"),
-            Cell(f"{_whole(gpu.temperature_celsius):>3} C"),
-            Cell(f"{_whole(gpu.power_watts):>3}W"),
+            BoxCell(f"{_whole(gpu.fan_percent):>3} %"),
+            BoxCell(f"{_whole(gpu.temperature_celsius):>3} C"),
+            BoxCell(f"{_whole(gpu.power_watts):>3}W"),
         ]
     return cells
 
 
-def _people(gpu: JudgedGpu, taken_at: float | None, wanted: Wanted) -> Iterator[list[Cell]]:
+def _people(
+    gpu: JudgedGpu, taken_at: float | None, wanted: TableOptions
+) -> Iterator[list[BoxCell]]:
     """The cells of each process on a GPU; one line without any where nobody is known."""
     if not wanted.processes:
         yield []
@@ -126,13 +130,13 @@ def _people(gpu: JudgedGpu, taken_at: float | None, wanted: Wanted) -> Iterator[
     processes = [one for one in all_processes(gpu) if one.kind != "graphics"]
     if not processes:
         unread = gpu.processes is None and not gpu.instances
-        yield [Cell(""), Cell(_UNKNOWN if unread else ""), *_blank(3)]
+        yield [BoxCell(""), BoxCell(_UNKNOWN if unread else ""), *_blank(3)]
     for process in processes:
-        mine = wanted.own_user is not None and process.user == wanted.own_user
+        mine = wanted.highlighted_user is not None and process.user == wanted.highlighted_user
         paint = partial(_painted, _YELLOW) if mine and wanted.colour else None
         yield [
-            Cell(text, align, paint)
-            for text, align in _process_texts(process, taken_at, wanted.whole_commands)
+            BoxCell(text, align, paint)
+            for text, align in _process_texts(process, taken_at, wanted.full_commands)
         ]
 
 
@@ -151,8 +155,8 @@ def _process_texts(
     )
 
 
-def _blank(count: int) -> list[Cell]:
-    return [Cell("")] * count
+def _blank(count: int) -> list[BoxCell]:
+    return [BoxCell("")] * count
 
 
 def _painted(colour: str, text: str) -> str:
@@ -192,6 +196,6 @@ def _runtime(seconds: int | None) -> str:
     return f"{''.join(shown)}{seconds % 60:2} sec"
 
 
-def _moment(at: float, local: Local) -> str:
+def _moment(at: float, local: ToLocalTime) -> str:
     then = local(at)
     return f"{then:%a %b} {then.day} {then:%H:%M:%S %Y}"

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
-from fleet_smi.model.finding import Finding, FindingStatus
-from fleet_smi.terminal.paint import Paint, Role, Span, left, width, wrap
-from fleet_smi.terminal.view.words import counted, folded
+from fleet_smi.model.finding import DoctorResult, DoctorStatus
+from fleet_smi.terminal.paint import Paint, Span, TextRole, align_left, display_width, wrap
+from fleet_smi.terminal.view.words import join_wrapped, pluralize
 
-_ROLES: dict[FindingStatus, Role] = {
+_ROLES: dict[DoctorStatus, TextRole] = {
     "PASS": "good",
     "WARN": "warn",
     "FAIL": "broken",
     "SKIP": "dim",
 }
-_COUNTED: dict[FindingStatus, str] = {
+_COUNTED: dict[DoctorStatus, str] = {
     "PASS": "passed",
     "WARN": "to look at",
     "FAIL": "failed",
@@ -24,22 +24,22 @@ _ID_AT_MOST = 24
 _WORDS_AT_LEAST = 24
 
 
-def render(findings: Sequence[Finding], columns: int, paint: Paint) -> str:
+def render(findings: Sequence[DoctorResult], columns: int, paint: Paint) -> str:
     """The whole list, ending in a newline; long sentences are folded, never cut."""
-    room = min(_ID_AT_MOST, max((width(finding.id) for finding in findings), default=0))
+    room = min(_ID_AT_MOST, max((display_width(finding.id) for finding in findings), default=0))
     lines = [line for finding in findings for line in _lines(finding, room, columns)]
-    lines += folded(_count(findings), columns)
+    lines += join_wrapped(_count(findings), columns)
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
 
-def _lines(finding: Finding, room: int, columns: int) -> Iterator[list[Span]]:
+def _lines(finding: DoctorResult, room: int, columns: int) -> Iterator[list[Span]]:
     indent = _STATUS + room + 2 * len(_GAP)
     if columns - indent < _WORDS_AT_LEAST:
         indent = _STATUS + len(_GAP)
         yield [*_start(finding), (finding.id, "dim")]
         start = None
     else:
-        start = [*_start(finding), (left(finding.id, room) + _GAP, "dim")]
+        start = [*_start(finding), (align_left(finding.id, room) + _GAP, "dim")]
     for text in wrap(finding.words, columns - indent):
         yield [*(start or [(" " * indent, None)]), (text, None)]
         start = None
@@ -47,13 +47,13 @@ def _lines(finding: Finding, room: int, columns: int) -> Iterator[list[Span]]:
         yield [(" " * indent + ("  " if at else "→ "), "title"), (text, None)]
 
 
-def _start(finding: Finding) -> list[Span]:
+def _start(finding: DoctorResult) -> list[Span]:
     return [(finding.status, _ROLES[finding.status]), (_GAP, None)]
 
 
-def _count(findings: Sequence[Finding]) -> list[Span]:
+def _count(findings: Sequence[DoctorResult]) -> list[Span]:
     statuses = [finding.status for finding in findings]
-    parts: list[Span] = [(counted(len(findings), "check"), "title")]
+    parts: list[Span] = [(pluralize(len(findings), "check"), "title")]
     for status, word in _COUNTED.items():
         if count := statuses.count(status):
             parts.append((f"{count} {word}", _ROLES[status]))

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, State
-from fleet_smi.model.people import workers
+from fleet_smi.model.people import compute_or_all_processes
 from fleet_smi.model.units import format_gib
-from fleet_smi.terminal.view.holder import Wordings, who
-from fleet_smi.terminal.view.words import UNKNOWN, percent, short_model
+from fleet_smi.terminal.view.holder import TextVariants, holder_variants
+from fleet_smi.terminal.view.words import UNKNOWN, format_percent, short_model
 
-Number = int | float | None
+OptionalNumber = int | float | None
 
 
-class Memory(Struct, frozen=True):
+class MemoryCell(Struct, frozen=True):
     """Used and total as written, and the share that is used."""
 
     used: str = UNKNOWN
@@ -22,28 +22,28 @@ class Memory(Struct, frozen=True):
     shared: bool = False
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return bool(self.total) or self.used != UNKNOWN
 
 
-class Row(Struct, frozen=True):
+class GpuRow(Struct, frozen=True):
     """The cells of one line; `profile` is set on the line of a MIG instance."""
 
     index: str
     state: State
     cells: dict[str, str]
-    memory: Memory
-    who: Wordings
+    memory: MemoryCell
+    holder: TextVariants
     profile: str | None = None
 
     @property
     def is_blank(self) -> bool:
         """Whether nothing of it could be measured."""
         shown = (self.cells.get(name, UNKNOWN) for name in ("UTIL", "TEMP", "POWER"))
-        return not self.memory.known and all(cell == UNKNOWN for cell in shown)
+        return not self.memory.is_known and all(cell == UNKNOWN for cell in shown)
 
 
-def _with_unit(value: Number, unit: str) -> str:
+def _with_unit(value: OptionalNumber, unit: str) -> str:
     return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
@@ -56,20 +56,20 @@ def _pcie(gpu: JudgedGpu) -> str:
 def _container(gpu: JudgedGpu) -> str:
     names = dict.fromkeys(
         name
-        for process in workers(gpu.processes or ())
+        for process in compute_or_all_processes(gpu.processes or ())
         if (name := process.pod or process.container)
     )
     return " ".join(names)
 
 
-CELLS: dict[str, Callable[[JudgedGpu], str]] = {
-    "UTIL": lambda gpu: percent(gpu.busy_percent),
+CELL_FORMATTERS: dict[str, Callable[[JudgedGpu], str]] = {
+    "UTIL": lambda gpu: format_percent(gpu.busy_percent),
     "TEMP": lambda gpu: _with_unit(gpu.temperature_celsius, "°"),
     "POWER": lambda gpu: _with_unit(gpu.power_watts, " W"),
     "LIMIT": lambda gpu: _with_unit(gpu.power_limit_watts, " W"),
     "CLOCK": lambda gpu: _with_unit(gpu.sm_clock_mhz, " MHz"),
     "MEMCLOCK": lambda gpu: _with_unit(gpu.memory_clock_mhz, " MHz"),
-    "FAN": lambda gpu: percent(gpu.fan_percent),
+    "FAN": lambda gpu: format_percent(gpu.fan_percent),
     "PCIE": _pcie,
     "PERF": lambda gpu: gpu.performance_state or UNKNOWN,
     "ECC": lambda gpu: _with_unit(gpu.ecc_uncorrected, ""),
@@ -78,32 +78,32 @@ CELLS: dict[str, Callable[[JudgedGpu], str]] = {
 }
 
 
-def gpu_row(gpu: JudgedGpu, names: Iterable[str]) -> Row:
+def gpu_row(gpu: JudgedGpu, names: Iterable[str]) -> GpuRow:
     """The line of a GPU, with the cells of the columns named."""
-    return Row(
+    return GpuRow(
         index=str(gpu.index),
         state=gpu.verdict.state,
-        cells={name: CELLS[name](gpu) for name in names},
-        memory=memory(gpu.memory_used_bytes, gpu.memory_total_bytes, shared=gpu.memory_shared),
-        who=who(gpu),
+        cells={name: CELL_FORMATTERS[name](gpu) for name in names},
+        memory=memory_cell(gpu.memory_used_bytes, gpu.memory_total_bytes, shared=gpu.memory_shared),
+        holder=holder_variants(gpu),
     )
 
 
-def instance_row(instance: JudgedInstance, number: int) -> Row:
+def instance_row(instance: JudgedInstance, number: int) -> GpuRow:
     """The line of a MIG instance: what is measured of the whole GPU stays empty."""
-    return Row(
+    return GpuRow(
         index=f":{number}",
         state=instance.verdict.state,
-        cells={"UTIL": percent(instance.busy_percent)},
-        memory=memory(instance.memory_used_bytes, instance.memory_total_bytes, shared=False),
-        who=who(instance),
+        cells={"UTIL": format_percent(instance.busy_percent)},
+        memory=memory_cell(instance.memory_used_bytes, instance.memory_total_bytes, shared=False),
+        holder=holder_variants(instance),
         profile=instance.profile or "MIG",
     )
 
 
-def memory(used: int | None, total: int | None, *, shared: bool) -> Memory:
+def memory_cell(used: int | None, total: int | None, *, shared: bool) -> MemoryCell:
     """Memory as it is written: "60.0" of "79.6", or what of it is known."""
-    return Memory(
+    return MemoryCell(
         used=UNKNOWN if used is None else format_gib(used),
         total="" if total is None else format_gib(total),
         share=min(1.0, max(0.0, used / total)) if used is not None and total else None,

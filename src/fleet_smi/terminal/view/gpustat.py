@@ -1,18 +1,18 @@
 """The fleet as gpustat prints it, one node after the other, dated by the reader's own clock."""
 
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.terminal.view.words import Local, local_time
-from fleet_smi.wire.dialects.gpustat import Options, fleet_text, nodes_json
+from fleet_smi.terminal.view.words import ToLocalTime, to_local_time
+from fleet_smi.wire.dialects.gpustat import GpustatOptions, fleet_text, nodes_json
 
 _DATE = "%a %b %e %H:%M:%S %Y"
 
 
-def render(view: FleetView, options: Options, local: Local = local_time) -> str:
+def render(view: FleetView, options: GpustatOptions, local: ToLocalTime = to_local_time) -> str:
     """What `gpustat` would print on each node; of a silent one, why it is silent."""
     return fleet_text(view, lambda node: local(_heard_at(node, view)).strftime(_DATE), options)
 
 
-def render_json(view: FleetView, local: Local = local_time) -> str:
+def render_json(view: FleetView, local: ToLocalTime = to_local_time) -> str:
     """What `gpustat --json` would print; a node that is silent has nothing to say there."""
     heard = [
         (node, local(_heard_at(node, view)).replace(tzinfo=None).isoformat())

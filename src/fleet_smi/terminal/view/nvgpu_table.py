@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fleet_smi.terminal.paint import printable, width
+from fleet_smi.terminal.paint import display_width, strip_unprintable
 from fleet_smi.wire.dialects.nvgpu import UNKNOWN_OWNER, DeviceStatus
 
 _COLOURS = {"[ ]": "32", "[~]": "34", "[!]": "31", "[?]": "33"}
@@ -19,11 +19,11 @@ class _Column(NamedTuple):
     def columns(self) -> int:
         """As wide as its widest cell; a title has two blanks to spare."""
         least = len(self.title) + 2
-        return max([least, *map(width, self.cells)])
+        return max([least, *map(display_width, self.cells)])
 
     def padded(self, text: str, shown: str) -> str:
         """The text that is seen as `shown`, on its side of the column."""
-        blanks = " " * (self.columns - width(shown))
+        blanks = " " * (self.columns - display_width(shown))
         return blanks + text if self.right else text + blanks
 
 
@@ -31,7 +31,7 @@ def render(
     rows: Sequence[DeviceStatus], *, colour: bool, memory_used_bytes: Sequence[int | None] | None
 ) -> str:
     """The table; with the column of nvgpu 0.10 where the memory in use is given."""
-    marks = [mark(row) for row in rows]
+    marks = [status_mark(row) for row in rows]
     numbers = _Column("", [str(place) for place in range(len(rows))], right=True)
     columns = _columns(rows, marks, memory_used_bytes, colour=colour)
     everything = [numbers, *columns]
@@ -42,7 +42,7 @@ def render(
     return "".join([f"{line.rstrip()}\n" for line in (head, rule, *lines)])
 
 
-def mark(row: DeviceStatus) -> str:
+def status_mark(row: DeviceStatus) -> str:
     """Free, somebody on it, nobody who can be asked, or not free and nobody knows why.
 
     The last is none of nvgpu's: it has no word for what is not known.
@@ -64,14 +64,14 @@ def _columns(
 ) -> list[_Column]:
     columns = [
         _Column("status", marks),
-        _Column("type", [printable(row.type or "") for row in rows]),
+        _Column("type", [strip_unprintable(row.type or "") for row in rows]),
         _Column("util.", [_load(row.utilization, colour=colour) for row in rows]),
         _Column("temp.", [_figure(row.temperature) for row in rows], right=True),
         _Column("MHz", [_figure(row.clock_mhz) for row in rows], right=True),
-        _Column("users", [printable(row.users) for row in rows]),
+        _Column("users", [strip_unprintable(row.users) for row in rows]),
         _Column("since", [row.running_since or "" for row in rows]),
         _Column("pids", [row.pids for row in rows], right=True),
-        _Column("cmd", [printable(row.cmd or "") for row in rows]),
+        _Column("cmd", [strip_unprintable(row.cmd or "") for row in rows]),
     ]
     if memory_used_bytes is not None:
         columns.insert(3, _Column("mem. used", [_gigabytes(each) for each in memory_used_bytes]))

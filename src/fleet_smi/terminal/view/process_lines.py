@@ -5,18 +5,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView
-from fleet_smi.model.people import UNSEEN, owner
+from fleet_smi.model.people import HIDDEN_USER, owner
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import format_size
-from fleet_smi.terminal.paint import Span, left, right, width
-from fleet_smi.terminal.view.words import DOT, UNKNOWN, duration
+from fleet_smi.terminal.paint import Span, align_left, align_right, display_width
+from fleet_smi.terminal.view.words import SEPARATOR, UNKNOWN, format_elapsed
 
 _INDENT = "    "
 _GAP = "  "
 _USER_AT_MOST = 16
 
 
-class Places(Struct, frozen=True):
+class ProcessColumns(Struct, frozen=True):
     """How wide each column of the processes of one node is."""
 
     pid: int
@@ -25,45 +25,47 @@ class Places(Struct, frozen=True):
     age: int
 
 
-def places(processes: Iterable[Process], node: NodeView) -> Places:
+def process_columns(processes: Iterable[Process], node: NodeView) -> ProcessColumns:
     """The widths that suit all these processes."""
     cells = [_cells(process, node) for process in processes]
-    widest = [max((width(cell[at]) for cell in cells), default=0) for at in range(4)]
-    return Places(max(5, widest[0]), min(widest[1], _USER_AT_MOST), widest[2], widest[3])
+    widest = [max((display_width(cell[at]) for cell in cells), default=0) for at in range(4)]
+    return ProcessColumns(max(5, widest[0]), min(widest[1], _USER_AT_MOST), widest[2], widest[3])
 
 
-def node_places(node: NodeView) -> Places:
+def node_process_columns(node: NodeView) -> ProcessColumns:
     """The widths that suit all processes of a node."""
     found = [process for gpu in node.gpus for process in gpu.processes or ()]
     slices = [instance for gpu in node.gpus for instance in gpu.instances]
     found += [process for instance in slices for process in instance.processes or ()]
-    return places(found, node)
+    return process_columns(found, node)
 
 
-def lines(part: JudgedGpu | JudgedInstance, node: NodeView, room: Places) -> Iterator[list[Span]]:
+def device_process_lines(
+    device: JudgedGpu | JudgedInstance, node: NodeView, widths: ProcessColumns
+) -> Iterator[list[Span]]:
     """The lines of one GPU or instance, the largest process first."""
-    for process in _own(part):
-        yield _line(process, node, room)
-    if part.processes is None and part.verdict.state in ("busy", "held", "ghost"):
-        why = part.unread.get("processes")
+    for process in _own(device):
+        yield _line(process, node, widths)
+    if device.processes is None and device.verdict.state in ("busy", "held", "ghost"):
+        why = device.unread.get("processes")
         yield [(f"{_INDENT}processes could not be read{f': {why}' if why else ''}", "dim")]
 
 
-def listed(processes: Iterable[Process], node: NodeView) -> Iterator[list[Span]]:
+def process_list_lines(processes: Iterable[Process], node: NodeView) -> Iterator[list[Span]]:
     """The lines of some processes of one person, on their own."""
     processes = tuple(processes)
-    room = places(processes, node)
+    room = process_columns(processes, node)
     for process in sorted(processes, key=_largest_first):
         yield _line(process, node, room)
 
 
-def _line(process: Process, node: NodeView, room: Places) -> list[Span]:
+def _line(process: Process, node: NodeView, room: ProcessColumns) -> list[Span]:
     pid, user, memory, age, what = _cells(process, node)
     return [
-        (_INDENT + right(pid, room.pid) + _GAP, "dim"),
-        (left(user, room.user) + _GAP, None),
-        (right(memory, room.memory) + _GAP, None),
-        (right(age, room.age) + _GAP, "dim"),
+        (_INDENT + align_right(pid, room.pid) + _GAP, "dim"),
+        (align_left(user, room.user) + _GAP, None),
+        (align_right(memory, room.memory) + _GAP, None),
+        (align_right(age, room.age) + _GAP, "dim"),
         (what, None),
     ]
 
@@ -85,10 +87,10 @@ def _cells(process: Process, node: NodeView) -> tuple[str, str, str, str, str]:
     user, memory = owner(process), process.gpu_memory_bytes
     return (
         UNKNOWN if process.pid_is_made else str(process.pid),
-        UNKNOWN if user == UNSEEN else user,
+        UNKNOWN if user == HIDDEN_USER else user,
         UNKNOWN if memory is None else format_size(memory),
         _age(process, node),
-        words(process),
+        describe_process(process),
     )
 
 
@@ -96,10 +98,10 @@ def _age(process: Process, node: NodeView) -> str:
     # Both times are of the node's own clock, so that a wrong clock does no harm.
     if process.started_at is None or node.taken_at is None:
         return UNKNOWN
-    return duration(node.taken_at - process.started_at)
+    return format_elapsed(node.taken_at - process.started_at)
 
 
-def words(process: Process) -> str:
+def describe_process(process: Process) -> str:
     """What a process is: where it runs, then its command."""
     if process.hidden:
         return "a process you may not see"
@@ -110,4 +112,4 @@ def words(process: Process) -> str:
         "display" if process.kind == "graphics" else None,
         process.command or process.name or UNKNOWN,
     ]
-    return DOT.join(tag for tag in tags if tag)
+    return SEPARATOR.join(tag for tag in tags if tag)

@@ -2,26 +2,34 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fleet_smi.model.digest import HOUR_SECONDS, Digest, HourOfDay, busy_percent, share_percent
+from fleet_smi.model.digest import HOUR_SECONDS, HourOfDay, UsageReport, busy_percent, share_percent
 from fleet_smi.model.digest_words import (
     TOO_MANY_JOBS,
-    advice,
-    energy,
-    heard,
-    hours,
-    how_many,
-    money,
-    use,
+    describe_advice,
+    describe_usage,
+    format_cost,
+    format_count,
+    format_coverage,
+    format_energy,
+    format_hours,
 )
 from fleet_smi.model.history import Job, Sums
-from fleet_smi.terminal.paint import Paint, Role, Span, left, right, width, wrap
-from fleet_smi.terminal.view.time_axis import range_words
+from fleet_smi.terminal.paint import (
+    Paint,
+    Span,
+    TextRole,
+    align_left,
+    align_right,
+    display_width,
+    wrap,
+)
+from fleet_smi.terminal.view.time_axis import range_label
 from fleet_smi.terminal.view.words import (
-    Local,
-    duration,
-    folded,
-    local_time,
-    percent,
+    ToLocalTime,
+    format_elapsed,
+    format_percent,
+    join_wrapped,
+    to_local_time,
 )
 
 _GAP = "  "
@@ -35,58 +43,66 @@ _Line = list[Span]
 
 
 def render(
-    told: Digest, columns: int, paint: Paint, *, now: float, local: Local = local_time
+    digest: UsageReport,
+    columns: int,
+    paint: Paint,
+    *,
+    now: float,
+    local: ToLocalTime = to_local_time,
 ) -> str:
     """The whole report, ending in a newline; no line is wider than `columns`."""
-    lines = [*_summary(told, columns, now, local)]
-    if told.usages.rows:
-        lines += [[], *_table(told, columns)]
-    if len(told.hours) > 1:
-        lines += [[], *_hours(told.hours)]
-    if told.least_used:
-        lines += [[], *_least_used(told)]
-    if told.waste:
-        lines += [[], *_waste(told.waste, columns)]
-    elif told.waste is None:
+    lines = [*_summary(digest, columns, now, local)]
+    if digest.usages.rows:
+        lines += [[], *_table(digest, columns)]
+    if len(digest.hours) > 1:
+        lines += [[], *_hours(digest.hours)]
+    if digest.least_used:
+        lines += [[], *_least_used(digest)]
+    if digest.waste:
+        lines += [[], *_waste(digest.waste, columns)]
+    elif digest.waste is None:
         lines += [[], [(TOO_MANY_JOBS, "dim")]]
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
 
-def _summary(told: Digest, columns: int, now: float, local: Local) -> Iterator[_Line]:
+def _summary(told: UsageReport, columns: int, now: float, local: ToLocalTime) -> Iterator[_Line]:
     usages, total = told.usages, told.usages.total
     end = min(usages.end, now)
     # Sums are of whole hours: the one that goes on is no part of the name.
     whole = end - usages.start
     named = whole // HOUR_SECONDS * HOUR_SECONDS or whole
-    words = range_words(end - named, end, now, local)
+    words = range_label(end - named, end, now, local)
     dates = f"   {local(usages.start):%Y-%m-%d %H:%M} to {local(end):%Y-%m-%d %H:%M}"
     yield [(words[:1].upper() + words[1:], "title"), (dates, "dim")]
-    yield from folded(_figures(told, total), columns)
+    yield from join_wrapped(_figures(told, total), columns)
     for gap in told.gaps:
-        lasted = duration((now if gap.end is None else gap.end) - gap.start)
+        lasted = format_elapsed((now if gap.end is None else gap.end) - gap.start)
         for text in wrap(f"nothing was kept for {lasted}: {gap.why}", columns - 2):
             yield [("  " + text, "warn")]
 
 
-def _figures(told: Digest, total: Sums) -> Iterator[Span]:
+def _figures(told: UsageReport, total: Sums) -> Iterator[Span]:
     taken = share_percent(total.gpu_seconds, told.observed_seconds)
-    yield f"{hours(total.gpu_seconds)} GPU-hours in use", None
-    yield f"{percent(taken)} of what there was", None
-    yield f"{percent(busy_percent(total))} busy", None
-    yield f"{hours(total.idle_seconds)} h idle-held", "held" if total.idle_seconds else None
-    yield ", ".join(filter(None, [energy(total), money(told, total)])), None
+    yield f"{format_hours(total.gpu_seconds)} GPU-hours in use", None
+    yield f"{format_percent(taken)} of what there was", None
+    yield f"{format_percent(busy_percent(total))} busy", None
+    yield f"{format_hours(total.idle_seconds)} h idle-held", "held" if total.idle_seconds else None
+    yield ", ".join(filter(None, [format_energy(total), format_cost(told, total)])), None
     if told.heard is not None:
-        yield f"nodes heard {heard(told)} of the time", "warn" if told.heard < _WELL else "dim"
+        yield (
+            f"nodes heard {format_coverage(told)} of the time",
+            "warn" if told.heard < _WELL else "dim",
+        )
 
 
-def _table(told: Digest, columns: int) -> Iterator[_Line]:
+def _table(told: UsageReport, columns: int) -> Iterator[_Line]:
     usages = told.usages
     heads = (_HEADS[usages.by], "GPU-HOURS", "SHARE", "BUSY", "IDLE-HELD", "ENERGY", "COST")
     rows = [(row.name, row.sums) for row in usages.rows]
     cells = [_cells(told, name or "(unknown)", sums) for name, sums in rows]
-    total = _cells(told, how_many(len(rows), usages.by), usages.total)
+    total = _cells(told, format_count(len(rows), usages.by), usages.total)
     table = _fitting([heads, *cells, total], columns, priced=told.price is not None)
-    widths = [max(map(width, column)) for column in zip(*table, strict=True)]
+    widths = [max(map(display_width, column)) for column in zip(*table, strict=True)]
     bar = _shrink(widths, columns)
     yield [(_joined(table[0], widths), "head")]
     most = max((sums.gpu_seconds for _, sums in rows), default=0.0)
@@ -96,19 +112,19 @@ def _table(told: Digest, columns: int) -> Iterator[_Line]:
         yield [(_joined(table[-1], widths), "dim")]
 
 
-def _cells(told: Digest, name: str, sums: Sums) -> tuple[str, ...]:
+def _cells(told: UsageReport, name: str, sums: Sums) -> tuple[str, ...]:
     return (
         name,
-        hours(sums.gpu_seconds),
-        percent(share_percent(sums.gpu_seconds, told.usages.total.gpu_seconds)),
-        percent(busy_percent(sums)),
-        f"{hours(sums.idle_seconds)} h",
-        energy(sums),
-        money(told, sums),
+        format_hours(sums.gpu_seconds),
+        format_percent(share_percent(sums.gpu_seconds, told.usages.total.gpu_seconds)),
+        format_percent(busy_percent(sums)),
+        f"{format_hours(sums.idle_seconds)} h",
+        format_energy(sums),
+        format_cost(told, sums),
     )
 
 
-def _role(sums: Sums) -> Role | None:
+def _role(sums: Sums) -> TextRole | None:
     return "held" if sums.idle_seconds > sums.gpu_seconds / 2 else None
 
 
@@ -118,7 +134,7 @@ def _fitting(
     """The columns for which there is room; a cost, only where there is a price."""
     kept = [column for column in zip(*table, strict=True) if priced or column[0] != "COST"]
     for head in _GIVE_WAY:
-        widths = [max(map(width, column)) for column in kept]
+        widths = [max(map(display_width, column)) for column in kept]
         widths[0] = min(widths[0], _NAME_AT_LEAST)
         if sum(widths) + len(_GAP) * (len(widths) - 1) > columns:
             kept = [column for column in kept if column[0] != head]
@@ -136,8 +152,8 @@ def _shrink(widths: list[int], columns: int) -> int:
 
 def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
     name, *numbers = cells
-    put = [right(cell, room) for cell, room in zip(numbers, widths[1:], strict=True)]
-    return _GAP.join([left(name, widths[0]), *put])
+    put = [align_right(cell, room) for cell, room in zip(numbers, widths[1:], strict=True)]
+    return _GAP.join([align_left(name, widths[0]), *put])
 
 
 def _bar(sums: Sums, most: float, room: int) -> Iterator[Span]:
@@ -161,7 +177,7 @@ def _hours(told: Sequence[HourOfDay]) -> Iterator[_Line]:
     yield [("00 ", "dim"), (bars, "busy"), (" 23", "dim")]
     for word, each in (("busiest", busiest), ("quietest", quietest)):
         figures = f"{each.hour:02d}:00   {each.in_use:.1f} of {each.gpus:.0f} GPUs"
-        yield [(f"{left(word, 8)}  {figures}", None)]
+        yield [(f"{align_left(word, 8)}  {figures}", None)]
 
 
 def _block(hour: HourOfDay | None, most: float) -> str:
@@ -170,25 +186,30 @@ def _block(hour: HourOfDay | None, most: float) -> str:
     return _BARS[min(len(_BARS) - 1, int(hour.in_use / most * len(_BARS)))]
 
 
-def _least_used(told: Digest) -> Iterator[_Line]:
+def _least_used(told: UsageReport) -> Iterator[_Line]:
     yield [("LEAST USED GPUS", "head")]
-    room = max(width(row.name) for row in told.least_used)
+    room = max(display_width(row.name) for row in told.least_used)
     for row in told.least_used:
-        yield [(left(row.name, min(room, _NAME_AT_MOST)) + _GAP, None), (use(row.sums), "dim")]
+        yield [
+            (align_left(row.name, min(room, _NAME_AT_MOST)) + _GAP, None),
+            (describe_usage(row.sums), "dim"),
+        ]
 
 
 def _waste(jobs: Iterable[Job], columns: int) -> Iterator[_Line]:
     yield [("MOST IDLE-HELD", "head")]
     jobs = tuple(jobs)
-    idle = [f"{hours(job.sums.idle_seconds)} h idle" for job in jobs]
-    room = min(_NAME_AT_MOST, max(width(job.user) for job in jobs))
-    amount = max(map(width, idle))
+    idle = [f"{format_hours(job.sums.idle_seconds)} h idle" for job in jobs]
+    room = min(_NAME_AT_MOST, max(display_width(job.user) for job in jobs))
+    amount = max(map(display_width, idle))
     indent = room + amount + 2 * len(_GAP)
     for job, words in zip(jobs, idle, strict=True):
-        said = [text for each in advice(job) for text in wrap(each, max(1, columns - indent))]
+        said = [
+            text for each in describe_advice(job) for text in wrap(each, max(1, columns - indent))
+        ]
         yield [
-            (left(job.user, room) + _GAP, "title"),
-            (right(words, amount) + _GAP, "held"),
+            (align_left(job.user, room) + _GAP, "title"),
+            (align_right(words, amount) + _GAP, "held"),
             ("".join(said[:1]), None),
         ]
         for text in said[1:]:

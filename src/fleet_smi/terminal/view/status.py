@@ -5,25 +5,25 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
-from fleet_smi.model.naming import names_of
-from fleet_smi.terminal.paint import Paint, Span, fit, left, width, wrap
+from fleet_smi.model.naming import unique_node_names
+from fleet_smi.terminal.paint import Paint, Span, align_left, display_width, truncate, wrap
 from fleet_smi.terminal.view import gpu_table
-from fleet_smi.terminal.view.gpu_cells import Row, gpu_row, instance_row
-from fleet_smi.terminal.view.gpu_table import Layout
-from fleet_smi.terminal.view.holder import Part
+from fleet_smi.terminal.view.gpu_cells import GpuRow, gpu_row, instance_row
+from fleet_smi.terminal.view.gpu_table import TableLayout
+from fleet_smi.terminal.view.holder import JudgedDevice
 from fleet_smi.terminal.view.words import (
-    DOT,
-    Local,
-    counted,
-    empty,
-    joined,
-    local_time,
-    models,
-    plain,
+    SEPARATOR,
+    ToLocalTime,
+    count_models,
+    empty_fleet_message,
+    join_spans,
+    plain_spans,
+    pluralize,
     short_model,
-    silence,
+    silence_message,
     spans_width,
-    summary,
+    summary_lines,
+    to_local_time,
 )
 
 _RULER = 80
@@ -34,7 +34,7 @@ class _Shown(Struct, frozen=True):
     """A node and the rows of its table."""
 
     node: NodeView
-    rows: list[tuple[Part, Row]]
+    rows: list[tuple[JudgedDevice, GpuRow]]
 
 
 class _Page(Struct, frozen=True):
@@ -44,12 +44,12 @@ class _Page(Struct, frozen=True):
     names: dict[str, str]
     now: float
     columns: int
-    layout: Layout
-    mixed_layout: Layout
+    layout: TableLayout
+    mixed_layout: TableLayout
     several: bool
     processes: bool
     why: bool
-    local: Local
+    local: ToLocalTime
 
 
 def render(
@@ -58,22 +58,22 @@ def render(
     paint: Paint,
     *,
     processes: bool = False,
-    why: bool = False,
-    local: Local = local_time,
+    show_reasons: bool = False,
+    local: ToLocalTime = to_local_time,
 ) -> str:
     """The whole screen, ending in a newline; no line is wider than `columns`."""
     nodes = [_Shown(node, _rows(node, columns)) for node in view.nodes]
     every = [row for shown in nodes for _, row in shown.rows]
     page = _Page(
         nodes=nodes,
-        names=names_of(view.nodes),
+        names=unique_node_names(view.nodes),
         now=view.taken_at,
         columns=columns,
-        layout=gpu_table.choose(every, columns, mixed=False),
-        mixed_layout=gpu_table.choose(every, columns, mixed=True),
+        layout=gpu_table.choose_layout(every, columns, show_model=False),
+        mixed_layout=gpu_table.choose_layout(every, columns, show_model=True),
         several=len(view.nodes) > 1,
         processes=processes,
-        why=why,
+        why=show_reasons,
         local=local,
     )
     return "".join(paint.line(line, columns) + "\n" for line in _lines(view, page))
@@ -81,20 +81,20 @@ def render(
 
 def _lines(view: FleetView, page: _Page) -> Iterator[_Line]:
     if not view.nodes:
-        yield [(empty(view), None)]
+        yield [(empty_fleet_message(view), None)]
         return
     if len(view.nodes) == 1 and not view.nodes[0].silent and not view.nodes[0].gpus:
         yield from _no_gpu(view.nodes[0], page)
         return
     if page.several:
-        yield from summary(view, page.columns)
+        yield from summary_lines(view, page.columns)
         yield []
     heads: _Line = []
     for shown in page.nodes:
         yield _heading(shown.node, page)
         yield from _remarks(shown.node, page)
         layout = page.mixed_layout if _is_mixed(shown.node) else page.layout
-        if shown.rows and (head := gpu_table.head(layout)) != heads:
+        if shown.rows and (head := gpu_table.header_spans(layout)) != heads:
             yield head
             heads = head
         yield from _node(shown, layout, page)
@@ -110,22 +110,24 @@ def _no_gpu(node: NodeView, page: _Page) -> Iterator[_Line]:
 def _heading(node: NodeView, page: _Page) -> _Line:
     name = page.names[node.node_id]
     if node.silent:
-        told: _Line = [(silence(node, page.now, page.local), "warn")]
-        kinds = plain(_models(node, short=True)) if node.gpus else []
-        return joined([(name, "title"), *kinds, *told])
+        told: _Line = [(silence_message(node, page.now, page.local), "warn")]
+        kinds = plain_spans(_models(node, short=True)) if node.gpus else []
+        return join_spans([(name, "title"), *kinds, *told])
     free = _free_words(node)
     for parts in _wordings(node, several=page.several):
-        line = joined([(name, "title"), *plain(parts)])
-        if spans_width(line) + len(DOT) + width(free) <= page.columns:
+        line = join_spans([(name, "title"), *plain_spans(parts)])
+        if spans_width(line) + len(SEPARATOR) + display_width(free) <= page.columns:
             break
     else:
-        line = [(fit(name, max(8, page.columns - width(free) - len(DOT))), "title")]
+        line = [
+            (truncate(name, max(8, page.columns - display_width(free) - len(SEPARATOR))), "title")
+        ]
     if not free:
         return line
     if not page.several:
-        return [*line, (DOT, "dim"), (free, None)]
-    space = min(page.columns, _RULER) - spans_width(line) - width(free)
-    return [*line, (" " * max(len(DOT), space), None), (free, None)]
+        return [*line, (SEPARATOR, "dim"), (free, None)]
+    space = min(page.columns, _RULER) - spans_width(line) - display_width(free)
+    return [*line, (" " * max(len(SEPARATOR), space), None), (free, None)]
 
 
 def _wordings(node: NodeView, *, several: bool) -> Iterator[list[str]]:
@@ -140,11 +142,11 @@ def _wordings(node: NodeView, *, several: bool) -> Iterator[list[str]]:
 
 
 def _models(node: NodeView, *, short: bool) -> list[str]:
-    counts = models(node.gpus)
+    counts = count_models(node.gpus)
     if not counts:
         return ["no GPU"]
     if len(counts) > 1:
-        return [counted(len(node.gpus), "GPU")]
+        return [pluralize(len(node.gpus), "GPU")]
     ((name, count),) = counts.items()
     return [f"{count} × {short_model(name) if short else name}"]
 
@@ -160,19 +162,19 @@ def _free_words(node: NodeView) -> str:
         if gpu.verdict.state != "free"
         for instance in gpu.instances
     )
-    return f"{words}, {counted(slices, 'MIG instance')} free" if slices else words
+    return f"{words}, {pluralize(slices, 'MIG instance')} free" if slices else words
 
 
-def _rows(node: NodeView, columns: int) -> list[tuple[Part, Row]]:
+def _rows(node: NodeView, columns: int) -> list[tuple[JudgedDevice, GpuRow]]:
     """Each GPU and instance with its cells; a silent node has none to show."""
     if node.silent:
         return []
-    names: tuple[str, ...] = gpu_table.ALWAYS
+    names: tuple[str, ...] = gpu_table.DEFAULT_COLUMNS
     if columns >= gpu_table.WIDE_COLUMNS:
-        names += gpu_table.EXTRAS
+        names += gpu_table.OPTIONAL_COLUMNS
     if _is_mixed(node):
         names += ("MODEL",)
-    rows: list[tuple[Part, Row]] = []
+    rows: list[tuple[JudgedDevice, GpuRow]] = []
     for gpu in node.gpus:
         rows.append((gpu, gpu_row(gpu, names)))
         rows += [(each, instance_row(each, at)) for at, each in enumerate(gpu.instances)]
@@ -180,43 +182,43 @@ def _rows(node: NodeView, columns: int) -> list[tuple[Part, Row]]:
 
 
 def _is_mixed(node: NodeView) -> bool:
-    return len(models(node.gpus)) > 1
+    return len(count_models(node.gpus)) > 1
 
 
-def _node(shown: _Shown, layout: Layout, page: _Page) -> Iterator[_Line]:
+def _node(shown: _Shown, layout: TableLayout, page: _Page) -> Iterator[_Line]:
     node = shown.node
     if node.silent:
         yield from (_silent_line(gpu, layout) for gpu in node.gpus)
     below = _below(node, page)
     for part, row in shown.rows:
-        yield gpu_table.line(row, layout, page.columns)
+        yield gpu_table.row_spans(row, layout, page.columns)
         for more in below:
             yield from more(part)
 
 
-def _below(node: NodeView, page: _Page) -> list[Callable[[Part], Iterator[_Line]]]:
+def _below(node: NodeView, page: _Page) -> list[Callable[[JudgedDevice], Iterator[_Line]]]:
     """What is shown under each row. Imported only when asked for: start-up time counts."""
-    below: list[Callable[[Part], Iterator[_Line]]] = []
+    below: list[Callable[[JudgedDevice], Iterator[_Line]]] = []
     if page.why:
-        from fleet_smi.terminal.view.reasons import reasons
+        from fleet_smi.terminal.view.reasons import reason_lines
 
-        below.append(lambda part: reasons(part, page.now, page.columns, page.local))
+        below.append(lambda part: reason_lines(part, page.now, page.columns, page.local))
     if page.processes:
         from fleet_smi.terminal.view import process_lines
 
-        places = process_lines.node_places(node)
-        below.append(lambda part: process_lines.lines(part, node, places))
+        places = process_lines.node_process_columns(node)
+        below.append(lambda part: process_lines.device_process_lines(part, node, places))
     return below
 
 
-def _silent_line(gpu: JudgedGpu, layout: Layout) -> _Line:
+def _silent_line(gpu: JudgedGpu, layout: TableLayout) -> _Line:
     """A GPU of a silent node: the heading says how silent, the row what it was."""
     verdict = gpu.verdict
     words = verdict.reason if verdict.was is None else f"was {verdict.was}"
     index = str(gpu.index).rjust(layout.widths["#"])
     return [
         (f"{index}  ", "unknown"),
-        (left(verdict.state, 7), verdict.state),
+        (align_left(verdict.state, 7), verdict.state),
         (f"  {words}", "unknown"),
     ]
 

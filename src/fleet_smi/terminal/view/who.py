@@ -3,21 +3,29 @@
 from collections.abc import Iterator, Sequence
 
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.people import Holding, Person, holdings, people
+from fleet_smi.model.people import Holding, Person, holdings_in_view, people_in_view
 from fleet_smi.model.units import GIB
-from fleet_smi.terminal.paint import Paint, Role, Span, left, right, width, wrap
+from fleet_smi.terminal.paint import (
+    Paint,
+    Span,
+    TextRole,
+    align_left,
+    align_right,
+    display_width,
+    wrap,
+)
 from fleet_smi.terminal.view import process_lines
-from fleet_smi.terminal.view.gpu_cells import memory
+from fleet_smi.terminal.view.gpu_cells import memory_cell
 from fleet_smi.terminal.view.words import (
-    DOT,
+    SEPARATOR,
     UNKNOWN,
-    Local,
-    counted,
-    duration,
-    local_time,
-    moment,
-    percent,
+    ToLocalTime,
+    format_elapsed,
+    format_moment,
+    format_percent,
+    pluralize,
     short_model,
+    to_local_time,
 )
 
 _HEADS = ("WHO", "GPUS NOW", "NODES", "MEMORY", "UTIL", "IDLE-HELD", "SINCE")
@@ -33,14 +41,14 @@ def render(
     paint: Paint,
     *,
     user: str | None = None,
-    past: bool = False,
-    local: Local = local_time,
+    historical: bool = False,
+    local: ToLocalTime = to_local_time,
 ) -> str:
     """The whole screen, ending in a newline; no line is wider than `columns`."""
     if user is None:
-        lines = _everyone(view, columns, local, past=past)
+        lines = _everyone(view, columns, local, past=historical)
     else:
-        lines = _one(view, user, local, past=past)
+        lines = _one(view, user, local, past=historical)
     lines = [*lines, *_failures(view, columns), *_silent(view.nodes)]
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
@@ -53,8 +61,8 @@ def _failures(view: FleetView, columns: int) -> Iterator[_Line]:
                 yield [("  " + text, "warn")]
 
 
-def _everyone(view: FleetView, columns: int, local: Local, *, past: bool) -> list[_Line]:
-    everyone = people(view)
+def _everyone(view: FleetView, columns: int, local: ToLocalTime, *, past: bool) -> list[_Line]:
+    everyone = people_in_view(view)
     if not everyone:
         return [[(_nothing(view, "Nobody", "a GPU", past=past), None)]]
     table = [_cells(person, view.taken_at, local) for person in everyone]
@@ -62,26 +70,26 @@ def _everyone(view: FleetView, columns: int, local: Local, *, past: bool) -> lis
     heads = [head.removesuffix(" NOW") for head in _HEADS] if past else _HEADS
     lines: list[_Line] = [[(_joined(heads, widths), "head")]]
     for person, cells in zip(everyone, table, strict=True):
-        role: Role | None = "held" if person.idle_gpus else None
+        role: TextRole | None = "held" if person.idle_gpus else None
         lines.append([(_joined(cells, widths), role if person.seen else "unknown")])
     return lines
 
 
-def _cells(person: Person, now: float, local: Local) -> tuple[str, ...]:
+def _cells(person: Person, now: float, local: ToLocalTime) -> tuple[str, ...]:
     return (
         person.user,
         str(person.gpus),
         " ".join(person.nodes),
         _whole_gib(person.memory_bytes),
-        percent(person.busy_percent),
+        format_percent(person.busy_percent),
         _idle(person.idle_gpus, person.idle_seconds),
         _since(person, now, local),
     )
 
 
-def _since(person: Person, now: float, local: Local) -> str:
+def _since(person: Person, now: float, local: ToLocalTime) -> str:
     if person.since is not None:
-        return moment(person.since, now, local)
+        return format_moment(person.since, now, local)
     return UNKNOWN if person.seen else "may not be seen"
 
 
@@ -92,12 +100,12 @@ def _whole_gib(count: int | None) -> str:
 def _idle(gpus: int, seconds: float | None) -> str:
     if not gpus:
         return UNKNOWN
-    return str(gpus) if seconds is None else f"{gpus} for {duration(seconds)}"
+    return str(gpus) if seconds is None else f"{gpus} for {format_elapsed(seconds)}"
 
 
 def _widths(table: Sequence[tuple[str, ...]], columns: int) -> list[int]:
     """The room of each column: the nodes give way first, then the names."""
-    widths = [max(map(width, column)) for column in zip(_HEADS, *table, strict=True)]
+    widths = [max(map(display_width, column)) for column in zip(_HEADS, *table, strict=True)]
     widths[0] = min(widths[0], _WHO_AT_MOST)
     for at, least in ((2, _NODES_AT_LEAST), (0, _NODES_AT_LEAST)):
         missing = sum(widths) + len(_GAP) * (len(widths) - 1) - columns
@@ -107,14 +115,14 @@ def _widths(table: Sequence[tuple[str, ...]], columns: int) -> list[int]:
 
 def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
     return _GAP.join(
-        (right if head in _RIGHT else left)(cell, room)
+        (align_right if head in _RIGHT else align_left)(cell, room)
         for head, cell, room in zip(_HEADS, cells, widths, strict=True)
     )
 
 
-def _one(view: FleetView, user: str, local: Local, *, past: bool) -> list[_Line]:
-    theirs = [holding for holding in holdings(view) if holding.user == user]
-    for person in people(view):
+def _one(view: FleetView, user: str, local: ToLocalTime, *, past: bool) -> list[_Line]:
+    theirs = [holding for holding in holdings_in_view(view) if holding.user == user]
+    for person in people_in_view(view):
         if person.user == user:
             return [_title(person, view.taken_at, local), *_details(theirs)]
     return [[(_nothing(view, user, "no GPU", past=past), None)]]
@@ -124,41 +132,43 @@ def _nothing(view: FleetView, who: str, what: str, *, past: bool) -> str:
     words = f"{who} held {what} then" if past else f"{who} holds {what} now"
     if view.summary.nodes < 2:
         return f"{words}."
-    reporting = counted(view.summary.nodes_reporting, "node")
+    reporting = pluralize(view.summary.nodes_reporting, "node")
     return f"{words} on the {reporting} that {'reported' if past else 'report'}."
 
 
-def _title(person: Person, now: float, local: Local) -> _Line:
+def _title(person: Person, now: float, local: ToLocalTime) -> _Line:
     _, _, nodes, kept, busy, _, since = _cells(person, now, local)
     idle = f"{_idle(person.idle_gpus, person.idle_seconds)} idle" if person.idle_gpus else ""
     parts = [
-        f"{counted(person.gpus, 'GPU')} on {nodes}",
+        f"{pluralize(person.gpus, 'GPU')} on {nodes}",
         kept,
         f"{busy} busy",
         idle,
         f"since {since}" if person.since is not None else "",
     ]
-    return [(person.user, "title"), *((DOT + part, None) for part in parts if part)]
+    return [(person.user, "title"), *((SEPARATOR + part, None) for part in parts if part)]
 
 
 def _details(theirs: list[Holding]) -> Iterator[_Line]:
     names = [f"{holding.node.name}:{holding.gpu.index}" for holding in theirs]
-    room = max(map(width, names))
-    kept = [memory(one.memory_bytes, one.gpu.memory_total_bytes, shared=False) for one in theirs]
+    room = max(map(display_width, names))
+    kept = [
+        memory_cell(one.memory_bytes, one.gpu.memory_total_bytes, shared=False) for one in theirs
+    ]
     used = max(len(each.used) for each in kept)
     for name, holding, each in zip(names, theirs, kept, strict=True):
         state = holding.gpu.verdict.state
         total = f"/{each.total} GiB" if each.total else " GiB"
         model = short_model(holding.gpu.name) if holding.gpu.name else "GPU"
-        idle = f"idle {duration(holding.idle_seconds)}" if holding.idle_seconds else ""
+        idle = f"idle {format_elapsed(holding.idle_seconds)}" if holding.idle_seconds else ""
         yield [
-            (left(name, room) + _GAP, "title"),
-            (left(state, 6) + _GAP, state),
-            (right(percent(holding.busy_percent), 4) + _GAP, None),
-            (right(each.used, used) + total + _GAP + model + _GAP, None),
+            (align_left(name, room) + _GAP, "title"),
+            (align_left(state, 6) + _GAP, state),
+            (align_right(format_percent(holding.busy_percent), 4) + _GAP, None),
+            (align_right(each.used, used) + total + _GAP + model + _GAP, None),
             (idle, "held"),
         ]
-        yield from process_lines.listed(holding.processes, holding.node)
+        yield from process_lines.process_list_lines(holding.processes, holding.node)
 
 
 def _silent(nodes: Sequence[NodeView]) -> list[_Line]:

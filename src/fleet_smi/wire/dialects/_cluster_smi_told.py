@@ -15,9 +15,9 @@ from msgspec.structs import FieldInfo, fields
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.plausible import RANGES
-from fleet_smi.wire.bounds import LONGEST_TEXT, MOST, longest
+from fleet_smi.wire.bounds import MAX_ITEMS, MAX_TEXT_LENGTH, max_length
 
-UNREADABLE = (ValueError, RecursionError)
+DECODE_ERRORS = (ValueError, RecursionError)
 _T = TypeVar("_T", bound=Struct)
 _PARTS = Annotated[list[Raw], Meta(max_length=20_000)]
 _NIL = b"\xc0"
@@ -31,20 +31,20 @@ def _within(field: str) -> Meta:
     return Meta(ge=int(low), le=int(high))
 
 
-_Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
+_Text = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
 _Bytes = Annotated[int, _within("memory_total_bytes")]
 _Percent = Annotated[int, _within("busy_percent")]
 _Seconds = Annotated[int, Meta(ge=0, le=2**33)]
 
 
-class ToldMemory(Struct, rename="pascal", gc=False):
+class MemoryMessage(Struct, rename="pascal", gc=False):
     """Bytes. There is a `Percentage` too, which is always 0."""
 
     used: _Bytes | None = None
     total: _Bytes | None = None
 
 
-class ToldProcess(Struct, rename="pascal", gc=False):
+class ProcessMessage(Struct, rename="pascal", gc=False):
     """A process that computes; `extended_command` is its command line with NULs in it."""
 
     pid: Annotated[int, _within("pid")] | None = None
@@ -52,29 +52,29 @@ class ToldProcess(Struct, rename="pascal", gc=False):
     name: _Text = ""
     username: _Text = ""
     run_time: _Seconds | None = None
-    extended_command: Annotated[str, Meta(max_length=longest("command"))] = ""
+    extended_command: Annotated[str, Meta(max_length=max_length("command"))] = ""
 
 
-class ToldDevice(Struct, rename="pascal", gc=False):
+class DeviceMessage(Struct, rename="pascal", gc=False):
     """A GPU; a node of 2018 tells its first four fields alone."""
 
     id: Annotated[int, _within("index")] | None = None
     name: _Text = ""
     utilization: _Percent | None = None
-    memory_utilization: ToldMemory | None = None
+    memory_utilization: MemoryMessage | None = None
     fan_speed: Annotated[int, _within("fan_percent")] | None = None
     temperature: Annotated[int, _within("temperature_celsius")] | None = None
     power_usage: Annotated[int, _within("power_watts")] | None = None
     processes: (
-        Annotated[list[ToldProcess], Meta(max_length=MOST["processes"])] | UnsetType | None
+        Annotated[list[ProcessMessage], Meta(max_length=MAX_ITEMS["processes"])] | UnsetType | None
     ) = UNSET
 
 
-class ToldNode(Struct, rename="pascal", gc=False):
+class NodeMessage(Struct, rename="pascal", gc=False):
     """A node. One of 2018 has neither times nor a comment; a fork has the last two as well."""
 
     name: _Text = ""
-    devices: Annotated[list[ToldDevice], Meta(max_length=MOST["gpus"])] | None = None
+    devices: Annotated[list[DeviceMessage], Meta(max_length=MAX_ITEMS["gpus"])] | None = None
     time: datetime | Annotated[list[int], Meta(max_length=2)] | None = None
     boot_time: _Seconds | None = None
     comment: _Text = ""
@@ -83,7 +83,7 @@ class ToldNode(Struct, rename="pascal", gc=False):
     )
 
     @property
-    def stamp(self) -> float | None:
+    def timestamp(self) -> float | None:
         """When it was read, by the node's own clock; Go's year 1 is "not told"."""
         told = self.time
         if not told:
@@ -96,54 +96,54 @@ class _ToldCluster(Struct, rename="pascal"):
     nodes: _PARTS | None
 
 
-_PARTS_OF: dict[str, type[Struct]] = {"devices": ToldDevice, "processes": ToldProcess}
-_MOST_OF = {"devices": MOST["gpus"], "processes": MOST["processes"]}
+_PARTS_OF: dict[str, type[Struct]] = {"devices": DeviceMessage, "processes": ProcessMessage}
+_MOST_OF = {"devices": MAX_ITEMS["gpus"], "processes": MAX_ITEMS["processes"]}
 
 
-def read_node(body: bytes | Raw, mending: "Mending") -> ToldNode:
+def decode_node_message(body: bytes | Raw, lenient: "LenientMessageDecoder") -> NodeMessage:
     """One node; raise one of `UNREADABLE`, or `Undecodable` when it is too much to mend."""
     try:
         return _node.decode(body)
-    except UNREADABLE:
-        return mending.mended(body, ToldNode)
+    except DECODE_ERRORS:
+        return lenient.decode(body, NodeMessage)
 
 
-def read_cluster(body: bytes) -> list[Raw]:
+def decode_cluster_message(body: bytes) -> list[Raw]:
     """The nodes that a router knows, as they came; raise one of `UNREADABLE`."""
     return _decoder(_ToldCluster).decode(body).nodes or []
 
 
-class Mending:
+class LenientMessageDecoder:
     """Reads what breaks the bounds, field by field, in so many places; more take too long."""
 
-    def __init__(self, most: int) -> None:
-        self._left = most
+    def __init__(self, max_repairs: int) -> None:
+        self._left = max_repairs
 
-    def mended(self, raw: bytes | Raw, shape: type[_T]) -> _T:
+    def decode(self, raw: bytes | Raw, struct_type: type[_T]) -> _T:
         """What of it can be read."""
         self._left -= 1
         if self._left < 0:
             raise Undecodable("wrong in more places than is worth mending")
-        loose, values = _decoder(_loose(shape)).decode(raw), {}
-        for field in fields(shape):
+        loose, values = _decoder(_loose(struct_type)).decode(raw), {}
+        for field in fields(struct_type):
             part: Raw = getattr(loose, field.name)
             if part:
-                with suppress(*UNREADABLE):
+                with suppress(*DECODE_ERRORS):
                     values[field.name] = self._field(part, field)
-        return shape(**values)
+        return struct_type(**values)
 
     def _field(self, raw: Raw, field: FieldInfo) -> Any:
         if field.name in _PARTS_OF:
             return self._parts(raw, field.name)
         try:
             return _decoder(field.type).decode(raw)
-        except UNREADABLE:
+        except DECODE_ERRORS:
             if field.default == "":
                 # One more than there may be: so it is seen to have been cut.
-                most = longest("command" if field.name == "extended_command" else field.name)
+                most = max_length("command" if field.name == "extended_command" else field.name)
                 return _text(bytes(raw))[: most + 1]
             if field.name == "memory_utilization":
-                return self.mended(raw, ToldMemory)
+                return self.decode(raw, MemoryMessage)
             raise
 
     def _parts(self, raw: Raw, name: str) -> list[Any] | None:
@@ -151,7 +151,7 @@ class Mending:
             return None
         told, found = _decoder(_PARTS).decode(raw), []
         for each in told[: _MOST_OF[name]]:
-            with suppress(*UNREADABLE):
+            with suppress(*DECODE_ERRORS):
                 found.append(self._part(each, _PARTS_OF[name]))
         if told and not found:
             raise ValueError  # nobody there and nobody readable are not the same
@@ -160,8 +160,8 @@ class Mending:
     def _part(self, raw: Raw, shape: type[_T]) -> _T:
         try:
             return cast(_T, _decoder(shape).decode(raw))
-        except UNREADABLE:
-            return self.mended(raw, shape)
+        except DECODE_ERRORS:
+            return self.decode(raw, shape)
 
 
 def _text(raw: bytes) -> str:
@@ -184,4 +184,4 @@ def _loose(shape: type[Struct]) -> type[Struct]:
     return msgspec.defstruct(shape.__name__, [(name, Raw, Raw()) for name in names], rename=names)
 
 
-_node = msgspec.msgpack.Decoder(ToldNode)
+_node = msgspec.msgpack.Decoder(NodeMessage)

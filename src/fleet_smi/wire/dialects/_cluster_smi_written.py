@@ -12,7 +12,7 @@ from fleet_smi.model.joining import all_processes
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 
 UNKNOWN_USER = "unknown"
-UNKNOWN_BYTES = 1
+UNKNOWN_TOTAL_BYTES = 1
 """The memory of a card that does not tell it: by 0, clients would divide."""
 _UNKNOWN_CELSIUS = -1
 _MOST = 2**63 - 1  # of what Go has read
@@ -152,7 +152,7 @@ def _remark(gpu: Gpu, *, is_used: bool) -> str:
 def _memory(gpu: Gpu) -> _Memory:
     total = min(gpu.memory_total_bytes or 0, _MOST)
     if not total:
-        return _Memory(used=0, free=0, total=UNKNOWN_BYTES)
+        return _Memory(used=0, free=0, total=UNKNOWN_TOTAL_BYTES)
     used = min(gpu.memory_used_bytes or 0, total)
     return _Memory(used=used, free=total - used, total=total)
 

@@ -4,24 +4,24 @@ from typing import Any
 
 import msgspec
 
-from fleet_smi.errors import CutOff, Undecodable
-from fleet_smi.model.briefing import everyone
+from fleet_smi.errors import TruncatedReport, Undecodable
+from fleet_smi.model.briefing import unique_processes
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 from fleet_smi.model.units import MIB
-from fleet_smi.wire.bounds import MOST, longest
+from fleet_smi.wire.bounds import MAX_ITEMS, max_length
 from fleet_smi.wire.dialects._gpustat_parts import (
-    LOST,
-    UNKNOWN_ERROR,
-    gpu_of,
-    process_of,
-    snapshot_of,
-    told,
-    unreadable,
+    GPU_LOST_TEXT,
+    UNKNOWN_ERROR_TEXT,
+    build_gpu,
+    build_process,
+    build_snapshot,
+    text_or_none,
+    unreadable_gpu,
 )
-from fleet_smi.wire.plain_words import plain_words
-from fleet_smi.wire.printed import number, size, whole
-from fleet_smi.wire.salvage import UNREADABLE
+from fleet_smi.wire.plain_words import describe_error
+from fleet_smi.wire.printed import parse_bytes, parse_int, parse_number
+from fleet_smi.wire.salvage import DECODE_ERRORS
 
 _FIGURES = {
     "temperature_celsius": "temperature.gpu",
@@ -35,10 +35,10 @@ _FIGURES = {
 _MEMORY = {"memory_used_bytes": "memory.used", "memory_total_bytes": "memory.total"}
 _UNTOLD = ("clocks", "memory errors", "MIG")
 
-Document = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def read_documents(body: bytes, host: str, taken_at: float) -> tuple[Snapshot, ...]:
+def decode_json(body: bytes, host: str, taken_at: float) -> tuple[Snapshot, ...]:
     """What is told of one host, or of each of a list; `host` is whose it is, if of one alone."""
     found = _decoded(body)
     documents = found if isinstance(found, list) else [found]
@@ -49,13 +49,13 @@ def read_documents(body: bytes, host: str, taken_at: float) -> tuple[Snapshot, .
     )
 
 
-def document_of(gpu: Gpu) -> Document:
+def gpu_to_json(gpu: Gpu) -> JsonObject:
     """One GPU as gpustat tells it."""
     if gpu.fault is not None:
         is_lost = gpu.fault.kind in ("lost", "missing")
         return {
             "index": gpu.index,
-            "name": LOST if is_lost else UNKNOWN_ERROR,
+            "name": GPU_LOST_TEXT if is_lost else UNKNOWN_ERROR_TEXT,
             "processes": None,
         }
     known = {field: getattr(gpu, field) for field in (*_FIGURES, *_MEMORY)}
@@ -66,17 +66,17 @@ def document_of(gpu: Gpu) -> Document:
         "name": gpu.name or "",
         **whole_figures,
         **{_MEMORY[field]: _floor(known[field], MIB) for field in _MEMORY},
-        "processes": written_processes(gpu),
+        "processes": processes_to_json(gpu),
     }
 
 
-def written_processes(gpu: Gpu) -> list[Document] | None:
+def processes_to_json(gpu: Gpu) -> list[JsonObject] | None:
     """Everybody on a GPU or its instances, each once; `None` when not readable."""
-    processes = everyone(gpu)
+    processes = unique_processes(gpu)
     return None if processes is None else [_written(one) for one in processes]
 
 
-def _written(process: Process) -> Document:
+def _written(process: Process) -> JsonObject:
     command = process.command or process.name
     return {
         "username": process.user or (None if process.uid is None else str(process.uid)),
@@ -96,59 +96,61 @@ def _floor(value: float | None, unit: int = 1) -> int | None:
 def _decoded(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except UNREADABLE as error:
-        why = plain_words(error)
-        raise (CutOff(why) if "breaks off" in why else Undecodable(f"no JSON: {why}")) from None
+    except DECODE_ERRORS as error:
+        why = describe_error(error)
+        raise (
+            TruncatedReport(why) if "breaks off" in why else Undecodable(f"no JSON: {why}")
+        ) from None
 
 
 def _snapshot(document: Any, host: str | None, taken_at: float) -> Snapshot:
     listed = document.get("gpus") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise Undecodable("is JSON, and none of gpustat: it has no list of GPUs")
-    name = host or told(document.get("hostname"))
+    name = host or text_or_none(document.get("hostname"))
     if name is None:
         raise Undecodable("one of its hosts has no name")
-    gpus = [_gpu(each, at) for at, each in enumerate(listed[: MOST["gpus"]])]
-    driver = told(document.get("driver_version"))
+    gpus = [_gpu(each, at) for at, each in enumerate(listed[: MAX_ITEMS["gpus"]])]
+    driver = text_or_none(document.get("driver_version"))
     without_uuid = ["UUIDs"] if any(gpu.uuid_is_made for gpu in gpus if not gpu.fault) else []
-    return snapshot_of(name, taken_at, driver, gpus, [*without_uuid, *_UNTOLD])
+    return build_snapshot(name, taken_at, driver, gpus, [*without_uuid, *_UNTOLD])
 
 
 def _gpu(told_of_it: Any, place: int) -> Gpu:
     if not isinstance(told_of_it, dict):
-        return unreadable(place, "it is told as something else than a GPU")
-    index = whole(told_of_it.get("index"))
+        return unreadable_gpu(place, "it is told as something else than a GPU")
+    index = parse_int(told_of_it.get("index"))
     index = index if index is not None and 0 <= index < 1 << 16 else place
     figures: dict[str, Any] = {
-        field: number(told_of_it.get(key)) for field, key in _FIGURES.items()
+        field: parse_number(told_of_it.get(key)) for field, key in _FIGURES.items()
     }
-    figures |= {field: size(told_of_it.get(key), "MiB") for field, key in _MEMORY.items()}
+    figures |= {field: parse_bytes(told_of_it.get(key), "MiB") for field, key in _MEMORY.items()}
     uuid, name = told_of_it.get("uuid"), told_of_it.get("name")
-    return gpu_of(
+    return build_gpu(
         index,
         name if isinstance(name, str) else None,
         figures,
         _processes(told_of_it.get("processes")),
-        told(uuid) if isinstance(uuid, str) else None,
+        text_or_none(uuid) if isinstance(uuid, str) else None,
     )
 
 
 def _processes(listed: Any) -> list[Process] | None:
     if not isinstance(listed, list):
         return None
-    return [_process(each) for each in listed[: MOST["processes"]] if isinstance(each, dict)]
+    return [_process(each) for each in listed[: MAX_ITEMS["processes"]] if isinstance(each, dict)]
 
 
-def _process(told_of_it: Document) -> Process:
+def _process(told_of_it: JsonObject) -> Process:
     memory = told_of_it.get("gpu_memory_usage", told_of_it.get("used_memory"))
-    return process_of(
+    return build_process(
         user=told_of_it.get("username", told_of_it.get("user")),
         name=told_of_it.get("command", told_of_it.get("comm")),
         command=_command(told_of_it.get("full_command")),
-        pid=whole(told_of_it.get("pid")),
-        gpu_memory_bytes=size(memory, "MiB"),
-        cpu_percent=number(told_of_it.get("cpu_percent")),
-        host_memory_bytes=whole(told_of_it.get("cpu_memory_usage")),
+        pid=parse_int(told_of_it.get("pid")),
+        gpu_memory_bytes=parse_bytes(memory, "MiB"),
+        cpu_percent=parse_number(told_of_it.get("cpu_percent")),
+        host_memory_bytes=parse_int(told_of_it.get("cpu_memory_usage")),
     )
 
 
@@ -156,6 +158,8 @@ def _command(words: Any) -> str | None:
     if not isinstance(words, list):
         return words if isinstance(words, str) else None
     return (
-        clean(" ".join(word for word in words[:1024] if isinstance(word, str)), longest("command"))
+        sanitize_text(
+            " ".join(word for word in words[:1024] if isinstance(word, str)), max_length("command")
+        )
         or None
     )

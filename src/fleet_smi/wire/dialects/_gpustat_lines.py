@@ -5,21 +5,21 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from fleet_smi.errors import CutOff, Undecodable, Unreachable
+from fleet_smi.errors import TruncatedReport, Undecodable, Unreachable
 from fleet_smi.model.snapshot import Gpu, Snapshot
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 from fleet_smi.model.units import MIB
-from fleet_smi.wire.bounds import MOST
-from fleet_smi.wire.dialects._gpustat_parts import gpu_of, snapshot_of, unreadable
+from fleet_smi.wire.bounds import MAX_ITEMS
+from fleet_smi.wire.dialects._gpustat_parts import build_gpu, build_snapshot, unreadable_gpu
 from fleet_smi.wire.dialects._gpustat_processes import (
-    Entry,
-    Full,
-    are_programs,
-    entries,
-    full_line,
-    processes,
+    FullCommandLine,
+    GpustatProcess,
+    build_processes,
+    labels_are_commands,
+    parse_entries,
+    parse_full_line,
 )
-from fleet_smi.wire.printed import excerpt, number, whole
+from fleet_smi.wire.printed import excerpt, parse_int, parse_number
 
 # Colours, the other codes with which terminals end them, and those of its watch mode.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()][0-9A-Za-z]|[\x0e\x0f]")
@@ -49,8 +49,8 @@ class _Row(Struct):
     index: int
     line: str
     told: dict[str, str | None] | None
-    listed: list[Entry] | None
-    full: list[Full] = field(default_factory=list)
+    listed: list[GpustatProcess] | None
+    full: list[FullCommandLine] = field(default_factory=list)
 
 
 class _Section(Struct):
@@ -62,18 +62,22 @@ class _Section(Struct):
     without_gpus: bool = False
 
 
-def read_text(text: str, host: str, taken_at: float) -> tuple[Snapshot | Unreachable, ...]:
+def decode_text(text: str, host: str, taken_at: float) -> tuple[Snapshot | Unreachable, ...]:
     """What is printed of each host; `host` is whose it is, where it is of one alone."""
     if not text.endswith("\n"):
-        raise CutOff(f"breaks off: {_last_words(text)}")
+        raise TruncatedReport(f"breaks off: {_last_words(text)}")
     lines = [line.rstrip() for line in _ESCAPES.sub("", text).split("\n")]
     found, failures = _sections(lines)
     sections = [one for one in found if one.rows or one.without_gpus]
     if not sections and not failures:
-        raise CutOff("breaks off after its header") if found else Undecodable(_no_gpustat(lines))
+        raise (
+            TruncatedReport("breaks off after its header")
+            if found
+            else Undecodable(_no_gpustat(lines))
+        )
     alone = len(sections) + len(failures) == 1
     listed = [entry for one in sections for row in one.rows.values() for entry in row.listed or ()]
-    programs = are_programs(listed)
+    programs = labels_are_commands(listed)
     read = [
         _snapshot(one, host if alone or not one.host else one.host, taken_at, programs=programs)
         for one in sections
@@ -90,16 +94,18 @@ def _sections(lines: list[str]) -> tuple[list[_Section], list[Unreachable]]:
             sections = sections or [_Section()]
             row = _row(line)
             sections[-1].rows.setdefault(row.index, row)
-        elif row is not None and (full := full_line(line)) is not None:
+        elif row is not None and (full := parse_full_line(line)) is not None:
             row.full.append(full)
         elif line.strip() == _NO_GPUS:
             sections = sections or [_Section()]
             sections[-1].without_gpus = True
         elif failed := _FAILED.fullmatch(line):
-            failures.append(Unreachable(clean(failed[2], 300), clean(failed[1], 128)))
+            failures.append(
+                Unreachable(sanitize_text(failed[2], 300), sanitize_text(failed[1], 128))
+            )
         elif header := _HEADER.fullmatch(line):
             driver = _DRIVER.search(line)
-            sections.append(_Section(clean(header[1], 128), driver[1] if driver else None))
+            sections.append(_Section(sanitize_text(header[1], 128), driver[1] if driver else None))
     return sections, failures
 
 
@@ -110,40 +116,42 @@ def _row(line: str) -> _Row:
         return _Row(int(start[1]) if start else 0, line, None, None)
     rest = match["rest"]
     unlisted = rest is None or rest.strip(" ()") == _NOT_SUPPORTED
-    listed = None if unlisted else list(entries(rest))
+    listed = None if unlisted else list(parse_entries(rest))
     return _Row(int(match[1]), line, match.groupdict(), listed)
 
 
 def _snapshot(section: _Section, host: str, taken_at: float, *, programs: bool) -> Snapshot:
-    rows = list(section.rows.values())[: MOST["gpus"]]
+    rows = list(section.rows.values())[: MAX_ITEMS["gpus"]]
     gpus = [_gpu(row, programs=programs) for row in rows]
-    return snapshot_of(host, taken_at, section.driver, gpus, _untold(rows))
+    return build_snapshot(host, taken_at, section.driver, gpus, _untold(rows))
 
 
 def _gpu(row: _Row, *, programs: bool) -> Gpu:
     if row.told is None:
-        return unreadable(row.index, f"its line is not understood: {row.line}")
-    on_it = None if row.listed is None else processes(row.listed, row.full, programs=programs)
-    return gpu_of(row.index, row.told["name"], _figures(row.told), on_it)
+        return unreadable_gpu(row.index, f"its line is not understood: {row.line}")
+    on_it = (
+        None if row.listed is None else build_processes(row.listed, row.full, as_commands=programs)
+    )
+    return build_gpu(row.index, row.told["name"], _figures(row.told), on_it)
 
 
 def _figures(told: dict[str, str | None]) -> dict[str, Any]:
     video = dict(_CODEC.findall(told["codec"] or ""))
     return {
-        "temperature_celsius": number(told["heat"]),
-        "fan_percent": number(told["fan"]),
-        "busy_percent": number(told["busy"]),
-        "encoder_percent": number(video.get("E")),
-        "decoder_percent": number(video.get("D")),
-        "power_watts": number(told["draw"]),
-        "power_limit_watts": number(told["limit"]),
+        "temperature_celsius": parse_number(told["heat"]),
+        "fan_percent": parse_number(told["fan"]),
+        "busy_percent": parse_number(told["busy"]),
+        "encoder_percent": parse_number(video.get("E")),
+        "decoder_percent": parse_number(video.get("D")),
+        "power_watts": parse_number(told["draw"]),
+        "power_limit_watts": parse_number(told["limit"]),
         "memory_used_bytes": _bytes(told["used"]),
         "memory_total_bytes": _bytes(told["total"]),
     }
 
 
 def _bytes(told: str | None) -> int | None:
-    count = whole(told)
+    count = parse_int(told)
     return None if count is None else count * MIB
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from fleet_smi.model.joining import with_own_uuid
-from fleet_smi.model.made_pids import made_pid
-from fleet_smi.model.plausible import checked, plausible, plausible_temperature
+from fleet_smi.model.joining import with_node_scoped_uuid
+from fleet_smi.model.made_pids import synthetic_pid
+from fleet_smi.model.plausible import check_fields, check_range, check_temperature
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Process, Snapshot
-from fleet_smi.model.text import clean
-from fleet_smi.wire.bounds import MOST, longest
-from fleet_smi.wire.printed import words
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.wire.bounds import MAX_ITEMS, max_length
+from fleet_smi.wire.printed import parse_text
 
-DIALECT = "gpustat"
-LOST, UNKNOWN_ERROR = "((GPU is lost))", "((Unknown Error))"
+COLLECTOR_NAME = "gpustat"
+GPU_LOST_TEXT, UNKNOWN_ERROR_TEXT = "((GPU is lost))", "((Unknown Error))"
 _REMEDY = "reboot; if it returns, have the hardware looked at"
 _UNKNOWN = frozenset({"?", "??", "--", "None"})
 _UNFIT = re.compile(r"[^0-9A-Za-z._:@-]+", re.ASCII)
@@ -27,34 +27,34 @@ _DISPLAYS = frozenset(
 )
 
 
-def node_id_of(host: str) -> str:
+def node_id_from_host(host: str) -> str:
     """What a node goes by that is known by its name alone."""
-    return f"{DIALECT}-{_UNFIT.sub('_', host)[:128]}"
+    return f"{COLLECTOR_NAME}-{_UNFIT.sub('_', host)[:128]}"
 
 
-def snapshot_of(
-    host: str, taken_at: float, driver: str | None, gpus: Iterable[Gpu], untold: Iterable[str]
+def build_snapshot(
+    host: str, taken_at: float, driver: str | None, gpus: Iterable[Gpu], unavailable: Iterable[str]
 ) -> Snapshot:
     """The snapshot of one host, with what this way cannot tell said once."""
-    node_id = node_id_of(host)
+    node_id = node_id_from_host(host)
     return Snapshot(
         node_id=node_id,
         name=host,
         taken_at=taken_at,
         host=Host(driver_version=driver),
-        gpus=tuple(with_own_uuid(gpu, node_id) for gpu in gpus),
+        gpus=tuple(with_node_scoped_uuid(gpu, node_id) for gpu in gpus),
         runs=(
             CollectorRun(
-                name=DIALECT,
+                name=COLLECTOR_NAME,
                 outcome="ok",
                 seconds=0.0,
-                detail=f"cannot tell {', '.join(untold)}",
+                detail=f"cannot tell {', '.join(unavailable)}",
             ),
         ),
     )
 
 
-def gpu_of(
+def build_gpu(
     index: int,
     name: str | None,
     figures: dict[str, Any],
@@ -65,16 +65,16 @@ def gpu_of(
     fault = _fault(name)
     unread: dict[str, str] = {}
     temperature = figures.pop("temperature_celsius", None)
-    fields = checked(figures, unread)
-    fields["temperature_celsius"] = plausible_temperature(
+    fields = check_fields(figures, unread)
+    fields["temperature_celsius"] = check_temperature(
         temperature, fields.get("busy_percent"), unread
     )
     return Gpu(
-        uuid=uuid or f"{DIALECT}-gpu{index}",
+        uuid=uuid or f"{COLLECTOR_NAME}-gpu{index}",
         uuid_is_made=uuid is None,
         index=index,
         vendor="nvidia",
-        name=None if fault or name is None else clean(name, longest("name")) or None,
+        name=None if fault or name is None else sanitize_text(name, max_length("name")) or None,
         processes=None if processes is None else _told_apart(processes),
         fault=fault,
         unread=unread,
@@ -82,13 +82,13 @@ def gpu_of(
     )
 
 
-def unreadable(index: int, detail: str) -> Gpu:
+def unreadable_gpu(index: int, detail: str) -> Gpu:
     """A GPU that is there and of which nothing is understood: it never hides the others."""
-    fault = Fault(kind="unreadable", detail=clean(detail, longest("detail")))
-    return replace(gpu_of(index, None, {}, None), fault=fault)
+    fault = Fault(kind="unreadable", detail=sanitize_text(detail, max_length("detail")))
+    return replace(build_gpu(index, None, {}, None), fault=fault)
 
 
-def process_of(
+def build_process(
     *,
     user: Any,
     name: Any,
@@ -97,12 +97,12 @@ def process_of(
     **figures: float | None,
 ) -> Process:
     """One process; one that is told without a pid goes by whose it is and what it runs."""
-    known_user, known_name = told(user), told(name)
-    line = told(command, longest("command"))
-    fields: dict[str, Any] = {key: plausible(key, value, {}) for key, value in figures.items()}
-    pid = plausible("pid", pid, {})
+    known_user, known_name = text_or_none(user), text_or_none(name)
+    line = text_or_none(command, max_length("command"))
+    fields: dict[str, Any] = {key: check_range(key, value, {}) for key, value in figures.items()}
+    pid = check_range("pid", pid, {})
     return Process(
-        pid=made_pid(known_user, known_name) if pid is None else pid,
+        pid=synthetic_pid(known_user, known_name) if pid is None else pid,
         pid_is_made=pid is None,
         kind="graphics" if known_name in _DISPLAYS else "compute",
         user=known_user,
@@ -117,23 +117,23 @@ def _told_apart(processes: Iterable[Process]) -> tuple[Process, ...]:
     """Two without a pid that are alike are still two."""
     counts = Counter[int]()
     apart = []
-    for one in list(processes)[: MOST["processes"]]:
+    for one in list(processes)[: MAX_ITEMS["processes"]]:
         counts[one.pid] += 1
         again = counts[one.pid] > 1 and one.pid_is_made
-        pid = made_pid(one.user, one.name, counts[one.pid]) if again else one.pid
+        pid = synthetic_pid(one.user, one.name, counts[one.pid]) if again else one.pid
         apart.append(replace(one, pid=pid))
     return tuple(apart)
 
 
-def told(value: Any, limit: int = 128) -> str | None:
+def text_or_none(value: Any, max_length: int = 128) -> str | None:
     """A text, unless it is one of gpustat's words for unknown."""
-    text = words(value, limit)
+    text = parse_text(value, max_length)
     return None if text in _UNKNOWN else text
 
 
 def _fault(name: str | None) -> Fault | None:
-    if name == LOST:
+    if name == GPU_LOST_TEXT:
         return Fault(kind="lost", detail="GPU is lost", remedy=_REMEDY)
     if name is not None and name.startswith("((") and name.endswith("))"):
-        return Fault(kind="unreadable", detail=clean(name[2:-2], 128).lower())
+        return Fault(kind="unreadable", detail=sanitize_text(name[2:-2], 128).lower())
     return None

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import KIB, MIB
-from fleet_smi.wire.bounds import MOST
-from fleet_smi.wire.dialects._gpustat_parts import process_of
-from fleet_smi.wire.printed import number, whole
+from fleet_smi.wire.bounds import MAX_ITEMS
+from fleet_smi.wire.dialects._gpustat_parts import build_process
+from fleet_smi.wire.printed import parse_int, parse_number
 
 _MEMORY = re.compile(r"\(([0-9]{1,9}|\?{1,2})M\)(?= |$)", re.ASCII)
 _PID = re.compile(r"/([0-9]{1,10}|--)$", re.ASCII)
@@ -28,17 +28,17 @@ _PROGRAM = re.compile(
 )
 
 
-class Entry(NamedTuple):
+class GpustatProcess(NamedTuple):
     """One process of the list; `word` is a user or a program, where only one is told."""
 
     user: str | None
     command: str | None
-    word: str | None
+    label: str | None
     pid: str | None
     memory: str
 
 
-class Full(NamedTuple):
+class FullCommandLine(NamedTuple):
     """A line below the GPU's own, with `-f`."""
 
     pid: str
@@ -47,7 +47,7 @@ class Full(NamedTuple):
     command: str
 
 
-def entries(text: str) -> Iterator[Entry]:
+def parse_entries(text: str) -> Iterator[GpustatProcess]:
     """The processes that the end of a line lists."""
     start = 0
     for match in _MEMORY.finditer(text):
@@ -55,56 +55,58 @@ def entries(text: str) -> Iterator[Entry]:
         yield _entry(label, match[1])
 
 
-def full_line(line: str) -> Full | None:
+def parse_full_line(line: str) -> FullCommandLine | None:
     """A line of `-f`, if it is one."""
     match = _FULL.fullmatch(line)
     if match is None:
         return None
-    count = whole(match[3])
+    count = parse_int(match[3])
     memory = None if count is None else count * _UNITS[match[4]]
-    return Full(match[1], match[2], memory, match[5])
+    return FullCommandLine(match[1], match[2], memory, match[5])
 
 
-def are_programs(listed: Iterable[Entry]) -> bool:
+def labels_are_commands(entries: Iterable[GpustatProcess]) -> bool:
     """Whether what stands alone is what runs, and not who runs it."""
-    return any(entry.word is not None and _PROGRAM.match(entry.word) for entry in listed)
+    return any(entry.label is not None and _PROGRAM.match(entry.label) for entry in entries)
 
 
-def processes(listed: list[Entry], full: list[Full], *, programs: bool) -> tuple[Process, ...]:
+def build_processes(
+    entries: list[GpustatProcess], full_lines: list[FullCommandLine], *, as_commands: bool
+) -> tuple[Process, ...]:
     """The processes of one GPU; the lines of `-f` come in the same order."""
-    several = listed[: MOST["processes"]]
-    lines = [*full, *[None] * len(several)]
+    several = entries[: MAX_ITEMS["processes"]]
+    lines = [*full_lines, *[None] * len(several)]
     return tuple(
-        _process(entry, line, programs=programs)
+        _process(entry, line, programs=as_commands)
         for entry, line in zip(several, lines, strict=False)
     )
 
 
-def _entry(label: str, memory: str) -> Entry:
+def _entry(label: str, memory: str) -> GpustatProcess:
     pid = _PID.search(label)
     rest = label[: pid.start()] if pid else label
     user, colon, command = rest.partition(":")
     number_ = pid[1] if pid else None
     # "ray::train" is a program's title, and a user's name has no blank in it.
     if not colon or " " in user or command.startswith(":"):
-        return Entry(None, None, rest, number_, memory)
-    return Entry(user, command, None, number_, memory)
+        return GpustatProcess(None, None, rest, number_, memory)
+    return GpustatProcess(user, command, None, number_, memory)
 
 
-def _process(entry: Entry, full: Full | None, *, programs: bool) -> Process:
-    user = entry.user if programs or entry.word is None else entry.word
-    name = entry.word if programs and entry.word is not None else entry.command
-    memory = whole(entry.memory)
+def _process(entry: GpustatProcess, full: FullCommandLine | None, *, programs: bool) -> Process:
+    user = entry.user if programs or entry.label is None else entry.label
+    name = entry.label if programs and entry.label is not None else entry.command
+    memory = parse_int(entry.memory)
     told_of_full = {} if full is None else _figures(full)
-    return process_of(
+    return build_process(
         user=user,
         name=name,
         command=None if full is None else full.command,
-        pid=whole(entry.pid or (full.pid if full else None)),
+        pid=parse_int(entry.pid or (full.pid if full else None)),
         gpu_memory_bytes=None if memory is None else memory * MIB,
         **told_of_full,
     )
 
 
-def _figures(full: Full) -> dict[str, float | None]:
-    return {"cpu_percent": number(full.cpu_percent), "host_memory_bytes": full.memory_bytes}
+def _figures(full: FullCommandLine) -> dict[str, float | None]:
+    return {"cpu_percent": parse_number(full.cpu_percent), "host_memory_bytes": full.memory_bytes}

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from fleet_smi.model.fleet import JudgedGpu, NodeView
 from fleet_smi.model.snapshot import Gpu, Snapshot
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 from fleet_smi.model.units import MIB
-from fleet_smi.wire.dialects._gpustat_document import Document, document_of
+from fleet_smi.wire.dialects._gpustat_document import JsonObject, gpu_to_json
 
 _NORMAL = "\x1b[0;10m"
 _GREY, _BOLD = "\x1b[2m", "\x1b[1m"
@@ -24,7 +24,7 @@ _Shown = Callable[[str], Any]
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class GpustatOptions(Struct, frozen=True, kw_only=True):
     """What is shown, by gpustat's own flags; the names are cut at `name_width`, if given."""
 
     command: bool = False
@@ -57,14 +57,14 @@ class _Pen:
         return self(text, colour) if value < limit else self(text, _BOLD, colour)
 
 
-def node_lines(node: NodeView | Snapshot, when: str, options: Options) -> Iterator[str]:
+def node_lines(node: NodeView | Snapshot, timestamp: str, options: GpustatOptions) -> Iterator[str]:
     """What gpustat would print on this node; `when` is the date in its header."""
     pen = _Pen(on=options.colour)
-    documents = [(gpu, document_of(gpu)) for gpu in node.gpus]
+    documents = [(gpu, gpu_to_json(gpu)) for gpu in node.gpus]
     names = [len(each["name"]) for _, each in documents]
     width = max([*names, 0]) if options.name_width is None else options.name_width
     if options.header:
-        yield _header(node, when, width, pen)
+        yield _header(node, timestamp, width, pen)
     for gpu, document in documents:
         yield _line(gpu, document, width, options, pen)
         if options.full_command and options.processes:
@@ -74,13 +74,13 @@ def node_lines(node: NodeView | Snapshot, when: str, options: Options) -> Iterat
 
 
 def _header(node: NodeView | Snapshot, when: str, width: int, pen: _Pen) -> str:
-    name = clean(node.name, 128).ljust((width or _USUAL_NAME_WIDTH) + len("[?]"))
+    name = sanitize_text(node.name, 128).ljust((width or _USUAL_NAME_WIDTH) + len("[?]"))
     driver = node.host.driver_version
     told = f"{pen(name, _BOLD, _WHITE)}  {when}".strip()
     return told if driver is None else f"{told}  {pen(driver, _GREY)}"
 
 
-def _line(gpu: Gpu, told: Document, width: int, options: Options, pen: _Pen) -> str:
+def _line(gpu: Gpu, told: JsonObject, width: int, options: GpustatOptions, pen: _Pen) -> str:
     unknown = "??" if gpu.fault is None else "?"
 
     def shown(key: str) -> Any:
@@ -98,7 +98,7 @@ def _line(gpu: Gpu, told: Document, width: int, options: Options, pen: _Pen) -> 
     return "".join(parts)
 
 
-def _figures(shown: _Shown, options: Options, pen: _Pen) -> str:
+def _figures(shown: _Shown, options: GpustatOptions, pen: _Pen) -> str:
     heat, busy = shown("temperature.gpu"), shown("utilization.gpu")
     parts = [pen.above(heat, 50, f"{heat:>3}°C", _RED), ", "]
     if options.fan:
@@ -112,7 +112,7 @@ def _figures(shown: _Shown, options: Options, pen: _Pen) -> str:
     return "".join(parts)
 
 
-def _video(shown: _Shown, options: Options, pen: _Pen) -> Iterator[str]:
+def _video(shown: _Shown, options: GpustatOptions, pen: _Pen) -> Iterator[str]:
     asked = {"E": options.encoder and "utilization.enc", "D": options.decoder and "utilization.dec"}
     for letter, key in asked.items():
         if key:
@@ -120,7 +120,7 @@ def _video(shown: _Shown, options: Options, pen: _Pen) -> Iterator[str]:
             yield pen(f"{letter}: ", _BOLD) + load
 
 
-def _power(shown: _Shown, options: Options, pen: _Pen) -> str:
+def _power(shown: _Shown, options: GpustatOptions, pen: _Pen) -> str:
     draw, limit = shown("power.draw"), shown("enforced.power.limit")
     strong = 0.4 * limit if isinstance(limit, int) else 0.0
     drawn = pen.above(draw, strong, f"{draw:>3}", _MAGENTA)
@@ -136,7 +136,7 @@ def _memory(gpu: Gpu, shown: _Shown, pen: _Pen) -> str:
     return f"{pen(used, _CYAN, _BOLD, _YELLOW)} / {pen(total, _YELLOW)}"
 
 
-def _owners(gpu: Gpu, told: Document, options: Options, pen: _Pen) -> Iterator[str]:
+def _owners(gpu: Gpu, told: JsonObject, options: GpustatOptions, pen: _Pen) -> Iterator[str]:
     processes = told["processes"]
     if processes is None:
         yield "(Not Supported)"
@@ -146,7 +146,7 @@ def _owners(gpu: Gpu, told: Document, options: Options, pen: _Pen) -> Iterator[s
         yield f"({(gpu.memory_used_bytes or 0) // MIB}M unaccounted)"
 
 
-def _owner(process: Document, options: Options, pen: _Pen) -> str:
+def _owner(process: JsonObject, options: GpustatOptions, pen: _Pen) -> str:
     parts = []
     if options.user or not options.command:
         parts.append(pen(_plain(process["username"]), _GREY))
@@ -157,13 +157,13 @@ def _owner(process: Document, options: Options, pen: _Pen) -> str:
     return f"{':'.join(parts)}{pid}({memory})"
 
 
-def _full_lines(processes: list[Document], pen: _Pen) -> Iterator[str]:
+def _full_lines(processes: list[JsonObject], pen: _Pen) -> Iterator[str]:
     for at, process in enumerate(processes, 1):
         branch = "└─" if at == len(processes) else "├─"
         cpu = process["cpu_percent"]
         load = "  --" if cpu is None else f"{cpu:4.0f}"
         memory = f"{_size(process['cpu_memory_usage']):>6}"
-        command = clean(" ".join(process["full_command"]), 4096) or "?"
+        command = sanitize_text(" ".join(process["full_command"]), 4096) or "?"
         program, *arguments = command.split(" ")
         words = pen(program, _CYAN) + (pen(f" {' '.join(arguments)}", _DARK) if arguments else "")
         yield (
@@ -190,7 +190,7 @@ def _size(count: int | None) -> str:
 
 def _plain(text: str | None) -> str:
     """A word that breaks no line and moves no cursor."""
-    return clean(text or "", 128) or "--"
+    return sanitize_text(text or "", 128) or "--"
 
 
 def _or(value: Any, unknown: str) -> str:

@@ -8,74 +8,74 @@ import msgspec
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.snapshot import Fault, Gpu, Process
-from fleet_smi.model.text import clean
-from fleet_smi.wire.bounds import LONGEST_TEXT, MOST
-from fleet_smi.wire.plain_words import plain_words
-from fleet_smi.wire.printed import number
-from fleet_smi.wire.report import MOST_BYTES
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.wire.bounds import MAX_ITEMS, MAX_TEXT_LENGTH
+from fleet_smi.wire.plain_words import describe_error
+from fleet_smi.wire.printed import parse_number
+from fleet_smi.wire.report import MAX_REPORT_BYTES
 
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]")
 _LONGEST_ID_NAME = 128
 
 
-def json_answer(body: bytes) -> Any:
+def decode_json(body: bytes) -> Any:
     """The value in these bytes; raise `Undecodable`."""
-    if len(body) > MOST_BYTES:
-        raise Undecodable(f"an answer of more than {MOST_BYTES >> 20} MiB")
+    if len(body) > MAX_REPORT_BYTES:
+        raise Undecodable(f"an answer of more than {MAX_REPORT_BYTES >> 20} MiB")
     try:
         return msgspec.json.decode(body)
     except (ValueError, RecursionError) as error:
-        raise Undecodable(f"its answer is not understood: {plain_words(error)}") from None
+        raise Undecodable(f"its answer is not understood: {describe_error(error)}") from None
 
 
-def fields_of(value: Any, what: str) -> dict[str, Any]:
+def require_object(value: Any, description: str) -> dict[str, Any]:
     """An object; raise `Undecodable` for anything else."""
     if not isinstance(value, dict):
-        raise Undecodable(f"{what} must be an object")
+        raise Undecodable(f"{description} must be an object")
     return value
 
 
-def listed(fields: dict[str, Any], name: str) -> list[Any]:
+def require_list(parent: dict[str, Any], key: str) -> list[Any]:
     """The list of this name; raise `Undecodable` when there is none."""
-    value = fields.get(name)
+    value = parent.get(key)
     if not isinstance(value, list):
-        raise Undecodable(f"it has no list of {name}")
-    return value[: MOST.get(name, len(value))]
+        raise Undecodable(f"it has no list of {key}")
+    return value[: MAX_ITEMS.get(key, len(value))]
 
 
-def text_of(value: Any, limit: int = LONGEST_TEXT) -> str | None:
+def text_or_none(value: Any, max_length: int = MAX_TEXT_LENGTH) -> str | None:
     """A text made harmless; `None` where there is none."""
-    return clean(value, limit) or None if isinstance(value, str) else None
+    return sanitize_text(value, max_length) or None if isinstance(value, str) else None
 
 
-def whole_of(value: Any) -> int | None:
+def int_or_none(value: Any) -> int | None:
     """A whole number, or `None`."""
-    figure = number(value)
+    figure = parse_number(value)
     return None if figure is None or not figure.is_integer() else int(figure)
 
 
-def node_id_by_name(dialect: str, name: str) -> str:
+def node_id_from_name(dialect: str, name: str) -> str:
     """The id of a node that is known by nothing but its name."""
     return f"{dialect}-{_NOT_IN_AN_ID.sub('-', name)[:_LONGEST_ID_NAME]}"
 
 
-def gpu_at(index: int, **fields: Any) -> Gpu:
+def make_gpu(index: int, **fields: Any) -> Gpu:
     """A GPU that is known by its place alone."""
     return Gpu(uuid=f"nvidia-gpu{index}", uuid_is_made=True, index=index, vendor="nvidia", **fields)
 
 
 def unreadable_gpu(index: int) -> Gpu:
     """A GPU of which nothing is understood but that it is there."""
-    return gpu_at(index, fault=Fault(kind="unreadable", detail="its status is no object"))
+    return make_gpu(index, fault=Fault(kind="unreadable", detail="its status is no object"))
 
 
-def program_in(command: str | None) -> str | None:
+def program_name(command: str | None) -> str | None:
     """The program of a command line, for those who may see no more of it."""
     words = (command or "").split(maxsplit=1)
-    return text_of(PurePosixPath(words[0]).name) if words else None
+    return text_or_none(PurePosixPath(words[0]).name) if words else None
 
 
-def computing(gpu: Gpu) -> list[Process] | None:
+def compute_processes(gpu: Gpu) -> list[Process] | None:
     """The processes that compute on a GPU or on a part of it; `None` where it is not known."""
     lists = [gpu.processes, *[part.processes for part in gpu.instances]]
     known = [processes for processes in lists if processes is not None]
@@ -84,6 +84,6 @@ def computing(gpu: Gpu) -> list[Process] | None:
     return [process for each in known for process in each if process.kind != "graphics"]
 
 
-def rounded(figure: float | None) -> int | None:
+def round_or_none(figure: float | None) -> int | None:
     """A figure for a format that has whole numbers alone."""
     return None if figure is None else round(figure)

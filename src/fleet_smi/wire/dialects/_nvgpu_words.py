@@ -15,7 +15,7 @@ _UNITS = (
 )
 
 
-def shortened(command: str) -> str:
+def shorten_command(command: str) -> str:
     """A command line in few letters: a notebook, the script that it runs, or its beginning."""
     if _NOTEBOOK in command:
         return "jupyter"
@@ -25,7 +25,7 @@ def shortened(command: str) -> str:
     return command if len(command) <= _LONGEST_COMMAND else command[:_LONGEST_COMMAND] + "..."
 
 
-def ago(seconds: float) -> str:
+def format_ago(seconds: float) -> str:
     """How long ago: "just now", "30 seconds ago", "an hour ago", "2 weeks ago"."""
     if seconds < _JUST_NOW_SECONDS:
         return "just now"

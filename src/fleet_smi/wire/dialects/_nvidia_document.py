@@ -12,17 +12,17 @@ from xml.sax.saxutils import escape, unescape
 from fleet_smi.errors import ReadFailed
 from fleet_smi.wire.dialects._nvidia_failures import classify_failure
 
-LARGEST = 16 * 2**20
-MOST_GPUS = 1024
+MAX_OUTPUT_CHARS = 16 * 2**20
+MAX_GPUS = 1024
 
 # What XML 1.0 cannot hold. A process name may be any bytes.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
-def read_document(text: str) -> tuple[Element, set[int]]:
+def parse_document(text: str) -> tuple[Element, set[int]]:
     """The document's root, and the places of those devices that are damaged in it."""
-    if len(text) > LARGEST:
-        raise ReadFailed(f"the answer of nvidia-smi is larger than {LARGEST >> 20} MiB")
+    if len(text) > MAX_OUTPUT_CHARS:
+        raise ReadFailed(f"the answer of nvidia-smi is larger than {MAX_OUTPUT_CHARS >> 20} MiB")
     if "<nvidia_smi_log" not in text:
         raise classify_failure(text) or ReadFailed("this is not what nvidia-smi -q -x prints")
     if "<!ENTITY" in text:
@@ -33,8 +33,8 @@ def read_document(text: str) -> tuple[Element, set[int]]:
     body = text[start : end + len("</nvidia_smi_log>")] if end >= 0 else text[start:]
     # The supported clocks are up to 90 % of the bytes, and nothing in them is asked for.
     body = _rewritten(_UNFIT.sub("", body), "supported_clocks", lambda _: "")
-    if body.count("<gpu ") > MOST_GPUS:
-        raise ReadFailed(f"the answer of nvidia-smi has more than {MOST_GPUS} GPUs")
+    if body.count("<gpu ") > MAX_GPUS:
+        raise ReadFailed(f"the answer of nvidia-smi has more than {MAX_GPUS} GPUs")
     try:
         return fromstring(body), set()  # noqa: S314  # no prolog, no entities
     except ParseError:

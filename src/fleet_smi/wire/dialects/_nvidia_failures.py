@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 
-from fleet_smi.errors import CollectError, Mismatch, NotPresent, ReadFailed
-from fleet_smi.model.pci import normal_pci
-from fleet_smi.model.text import clean
+from fleet_smi.errors import CollectError, DriverMismatch, NotPresent, ReadFailed
+from fleet_smi.model.pci import normalize_pci_address
+from fleet_smi.model.text import sanitize_text
 
 _HANDLE = re.compile(
     r"^[ \t]{0,8}Unable to determine the device handle for GPU\s*(?:\d+:\s*)?"
@@ -71,7 +71,10 @@ _BY_EXIT: dict[int, tuple[type[CollectError], str]] = {
     9: (NotPresent, "the NVIDIA driver is not loaded (exit 9): load it with modprobe nvidia"),
     12: (NotPresent, "the NVIDIA driver's library is missing (exit 12): install the whole driver"),
     15: (ReadFailed, "a GPU is lost (exit 15): reboot the machine"),
-    18: (Mismatch, "the NVIDIA driver and its library do not match (exit 18): reboot the machine"),
+    18: (
+        DriverMismatch,
+        "the NVIDIA driver and its library do not match (exit 18): reboot the machine",
+    ),
 }
 
 
@@ -92,7 +95,7 @@ def classify_failure(text: str, exit_code: int | None = None) -> CollectError | 
 def failed_devices(text: str) -> dict[str, str]:
     """The devices that nvidia-smi could not get hold of, by PCI address, and its words."""
     found = (_HANDLE.search(part) for part in _unwrapped(text[:65_536]).splitlines())
-    return {normal_pci(m[1]) or m[1]: _words(m[2]) for m in found if m}
+    return {normalize_pci_address(m[1]) or m[1]: _words(m[2]) for m in found if m}
 
 
 def invalid_field(text: str) -> str | None:
@@ -107,7 +110,7 @@ def _mismatch(text: str) -> CollectError | None:
     kernel, library = _KERNEL.search(text), _LIBRARY.search(text)
     driver = kernel[1].rstrip(".") if kernel else "version unknown"
     libraries = library[1].rstrip(".") if library else "version unknown"
-    return Mismatch(
+    return DriverMismatch(
         f"the NVIDIA driver ({driver}) and its library ({libraries}) do not match: "
         "reload the driver or reboot; running jobs are not affected"
     )
@@ -127,7 +130,7 @@ def _field(text: str) -> CollectError | None:
     field = invalid_field(text)
     if field is None:
         return None
-    return ReadFailed(f"this nvidia-smi has no field {clean(field, 80)!r}: ask without it")
+    return ReadFailed(f"this nvidia-smi has no field {sanitize_text(field, 80)!r}: ask without it")
 
 
 _RECOGNISERS: tuple[Callable[[str], CollectError | None], ...] = (_mismatch, _handle, _field)
@@ -137,13 +140,13 @@ def _by_exit(text: str, exit_code: int) -> CollectError:
     kind, message = _BY_EXIT.get(exit_code, (ReadFailed, ""))
     if message:
         return kind(message)
-    said = clean(text.strip().partition("\n")[0], 200) or "it printed nothing"
+    said = sanitize_text(text.strip().partition("\n")[0], 200) or "it printed nothing"
     return ReadFailed(f"nvidia-smi failed (exit {exit_code}): {said}")
 
 
 def _words(said: str) -> str:
     # "GPU is lost.  Reboot the system to recover this GPU": the remedy is told apart.
-    return clean(re.split(r"\.\s", said, maxsplit=1)[0].rstrip(" ."), 200)
+    return sanitize_text(re.split(r"\.\s", said, maxsplit=1)[0].rstrip(" ."), 200)
 
 
 def _unwrapped(text: str) -> str:

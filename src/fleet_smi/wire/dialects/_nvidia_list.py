@@ -5,7 +5,7 @@ import re
 from msgspec import Struct
 
 from fleet_smi.errors import ReadFailed
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 from fleet_smi.wire.dialects._nvidia_failures import classify_failure, failed_devices
 
 _GPU = re.compile(r"GPU (\d{1,5}): (.{0,300}?) ?\(UUID: ([^()\s]{1,128})\)\s*", re.ASCII)
@@ -38,15 +38,15 @@ def parse_list(text: str) -> tuple[ListedGpu, ...]:
         if match := _GPU.fullmatch(line):
             found.append((match, []))
         elif found and (match := _MIG.fullmatch(line)):
-            index, uuid = int(match[2]), clean(match[3], 128)
+            index, uuid = int(match[2]), sanitize_text(match[3], 128)
             found[-1][1].append(ListedInstance(index=index, uuid=uuid, profile=match[1]))
     if not found and not failed_devices(text):
         raise classify_failure(text) or ReadFailed("this is not what nvidia-smi -L prints")
     return tuple(
         ListedGpu(
             index=int(match[1]),
-            uuid=clean(match[3], 128),
-            name=clean(match[2], 128),
+            uuid=sanitize_text(match[3], 128),
+            name=sanitize_text(match[2], 128),
             instances=tuple(instances),
         )
         for match, instances in found

@@ -6,21 +6,21 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from fleet_smi.errors import CollectError, NotAnswering, NotPresent
-from fleet_smi.model.joining import fault_of
-from fleet_smi.model.pci import normal_pci
+from fleet_smi.model.joining import fault_from_error
+from fleet_smi.model.pci import normalize_pci_address
 from fleet_smi.model.snapshot import Gpu
-from fleet_smi.model.text import clean
-from fleet_smi.wire.dialects._remote_parts import Answer
-from fleet_smi.wire.dialects.nvidia_answers import parse_answers
-from fleet_smi.wire.dialects.nvidia_smi import Reading, failed_devices
-from fleet_smi.wire.printed import excerpt, whole
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.wire.dialects._remote_parts import ScriptOutput
+from fleet_smi.wire.dialects.nvidia_answers import parse_nvidia_smi
+from fleet_smi.wire.dialects.nvidia_smi import NvidiaSmiReading, failed_devices
+from fleet_smi.wire.printed import excerpt, parse_int
 
 _END = "</nvidia_smi_log>"
 _MOST_DEVICES = 1024
 # What `timeout` ends with when it has killed: of coreutils, of busybox.
 _KILLED = (124, 137, 143)
 
-Device = dict[str, Any]
+DeviceRecord = dict[str, Any]
 
 
 class _Asked(NamedTuple):
@@ -35,30 +35,30 @@ class _Asked(NamedTuple):
         return self.exit_code is None or self.exit_code in _KILLED
 
 
-def read_gpus(answer: Answer) -> tuple[Reading, CollectError | None]:
+def parse_gpus(output: ScriptOutput) -> tuple[NvidiaSmiReading, CollectError | None]:
     """The GPUs, and why they could not be read, if so: then only their identity is known."""
-    devices = _devices(answer.text("devices"))
+    devices = _devices(output.text("devices"))
     try:
-        return _reading(answer, devices), None
+        return _reading(output, devices), None
     except CollectError as error:
-        version = clean(answer.text("kernel_version"), 64) or None
-        return Reading(gpus=_identities(devices, error), driver_version=version), error
+        version = sanitize_text(output.text("kernel_version"), 64) or None
+        return NvidiaSmiReading(gpus=_identities(devices, error), driver_version=version), error
 
 
-def _reading(answer: Answer, devices: list[Device]) -> Reading:
+def _reading(answer: ScriptOutput, devices: list[DeviceRecord]) -> NvidiaSmiReading:
     if "devices" not in answer:
         raise NotPresent("no nvidia-smi on PATH: install the NVIDIA driver's tools, or fleet-smi")
     if "hangs" in answer:
         raise NotAnswering("an earlier nvidia-smi still hangs in the driver: see dmesg")
     calls = _calls(answer)
     if any(call.device for call in calls) or any(device["asleep"] for device in devices):
-        return parse_answers(_raw(answer, **_one_by_one(calls, devices)))
+        return parse_nvidia_smi(_raw(answer, **_one_by_one(calls, devices)))
     if not calls or calls[0].was_killed:
         raise NotAnswering("nvidia-smi did not answer in time: see dmesg")
-    return parse_answers(_raw(answer, xml=calls[0].text, exit_code=calls[0].exit_code))
+    return parse_nvidia_smi(_raw(answer, xml=calls[0].text, exit_code=calls[0].exit_code))
 
 
-def _raw(answer: Answer, **told: Any) -> dict[str, Any]:
+def _raw(answer: ScriptOutput, **told: Any) -> dict[str, Any]:
     """What was told, as the binding for `nvidia-smi` on this machine has it."""
     whole_machine = {
         "kernel_version": answer.text("kernel_version") or None,
@@ -67,16 +67,16 @@ def _raw(answer: Answer, **told: Any) -> dict[str, Any]:
     return {"xml": None, "exit_code": None, "parts": [], "failed": [], **whole_machine, **told}
 
 
-def _calls(answer: Answer) -> list[_Asked]:
+def _calls(answer: ScriptOutput) -> list[_Asked]:
     calls = []
-    for part, following in pairwise([*answer.parts, answer.parts[-1]]):
+    for part, following in pairwise([*answer.sections, answer.sections[-1]]):
         if part.name.startswith("nvidia_smi"):
-            code = whole(following.text.strip()) if following.name == "exit_code" else None
+            code = parse_int(following.text.strip()) if following.name == "exit_code" else None
             calls.append(_Asked(part.name.partition("@")[2], part.text, code))
     return calls
 
 
-def _one_by_one(calls: list[_Asked], devices: list[Device]) -> dict[str, Any]:
+def _one_by_one(calls: list[_Asked], devices: list[DeviceRecord]) -> dict[str, Any]:
     """The documents of the devices that have one, and what is known of the others."""
     answers = {call.device: call for call in calls if call.device}
     lost = failed_devices("\n".join(call.text for call in calls))
@@ -98,10 +98,10 @@ def _words(call: _Asked | None) -> str | None:
     return None if call is None or call.was_killed else excerpt(call.text)
 
 
-def _device(address: str) -> Device:
+def _device(address: str) -> DeviceRecord:
     return {
         "address": address,
-        "pci": normal_pci(address),
+        "pci": normalize_pci_address(address),
         "uuid": None,
         "name": None,
         "asleep": False,
@@ -110,9 +110,9 @@ def _device(address: str) -> Device:
     }
 
 
-def _devices(text: str) -> list[Device]:
+def _devices(text: str) -> list[DeviceRecord]:
     """The devices that the kernel lists: who they are, and whether they sleep."""
-    devices: list[Device] = []
+    devices: list[DeviceRecord] = []
     for line in text.splitlines():
         key, _, value = (word.strip() for word in line.partition(":"))
         if key == "device" and len(devices) < _MOST_DEVICES:
@@ -127,11 +127,11 @@ def _devices(text: str) -> list[Device]:
     return devices
 
 
-def _identities(devices: list[Device], error: CollectError) -> tuple[Gpu, ...]:
+def _identities(devices: list[DeviceRecord], error: CollectError) -> tuple[Gpu, ...]:
     if not devices:
         return ()
     nothing = {"xml": None, "parts": [], "failed": devices, "list": None}
-    fault = fault_of(error)
+    fault = fault_from_error(error)
     return tuple(
-        gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in parse_answers(nothing).gpus
+        gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in parse_nvidia_smi(nothing).gpus
     )

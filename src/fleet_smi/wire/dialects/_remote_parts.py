@@ -2,24 +2,24 @@
 
 from msgspec import Struct
 
-from fleet_smi.wire.printed import number
+from fleet_smi.wire.printed import parse_number
 
 
-class Part(Struct, frozen=True, gc=False):
+class ScriptSection(Struct, frozen=True, gc=False):
     """One part: its name, the node's seconds since boot when it began, and its text."""
 
     name: str
-    at: float
+    uptime_seconds: float
     text: str
 
 
-class Answer:
+class ScriptOutput:
     """All parts in their order."""
 
-    def __init__(self, parts: list[Part]) -> None:
-        self.parts = parts
-        self._texts = {part.name: part.text for part in reversed(parts)}
-        self._times = {part.name: part.at for part in reversed(parts)}
+    def __init__(self, sections: list[ScriptSection]) -> None:
+        self.sections = sections
+        self._texts = {part.name: part.text for part in reversed(sections)}
+        self._times = {part.name: part.uptime_seconds for part in reversed(sections)}
 
     def __contains__(self, name: str) -> bool:
         return name in self._texts
@@ -28,25 +28,25 @@ class Answer:
         """The part of that name; empty where there is none."""
         return self._texts.get(name, "").strip()
 
-    def at(self, name: str) -> float:
+    def uptime_at(self, name: str) -> float:
         """When the part began, in seconds since boot; what is not there would be last."""
-        return self._times.get(name, self.parts[-1].at)
+        return self._times.get(name, self.sections[-1].uptime_seconds)
 
-    def seconds(self, first: str, then: str) -> float:
+    def seconds_between(self, first: str, last: str) -> float:
         """How long it took from the one part to the other."""
-        return round(max(0.0, self.at(then) - self.at(first)), 2)
+        return round(max(0.0, self.uptime_at(last) - self.uptime_at(first)), 2)
 
 
-def read_parts(body: bytes, mark: str) -> Answer:
+def parse_sections(body: bytes, marker: str) -> ScriptOutput:
     """Cut the answer at its marks. What stands in front of the first is a banner, or noise."""
     # The names and commands of processes may be any bytes: nothing of them is lost.
     text = body.decode("utf-8", "surrogateescape")
-    pieces = text.split(f"\n{mark} ")[1:]
-    return Answer([part for piece in pieces if (part := _part(piece))])
+    pieces = text.split(f"\n{marker} ")[1:]
+    return ScriptOutput([part for piece in pieces if (part := _part(piece))])
 
 
-def _part(piece: str) -> Part | None:
+def _part(piece: str) -> ScriptSection | None:
     heading, _, text = piece.partition("\n")
     name, _, stamp = heading.partition(" ")
-    at = number(stamp)
-    return None if at is None else Part(name, at, text)
+    at = parse_number(stamp)
+    return None if at is None else ScriptSection(name, at, text)

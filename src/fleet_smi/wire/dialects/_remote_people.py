@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fleet_smi.model.plausible import plausible
+from fleet_smi.model.plausible import check_range
 from fleet_smi.model.snapshot import Process
-from fleet_smi.wire.dialects._remote_parts import Answer
-from fleet_smi.wire.kernel import person_of
+from fleet_smi.wire.dialects._remote_parts import ScriptOutput
+from fleet_smi.wire.kernel import process_from_procfs
 
 # To programs the kernel counts in hundredths of a second, on every machine that has GPUs.
 _TICKS = 100
@@ -14,19 +14,21 @@ _MOST_DIGITS = 14
 _BETWEEN_WORDS = "\x1f"
 
 
-def read_people(answer: Answer, booted_at: float | None) -> dict[int, Process]:
+def parse_processes(output: ScriptOutput, booted_at: float | None) -> dict[int, Process]:
     """The facts of each pid that could be seen."""
-    users = _users(answer.text("users"))
+    users = _users(output.text("users"))
     # A process that started after the driver named its pid is another one of the same number.
-    latest = answer.at("asked") + 2 / _TICKS
+    latest = output.uptime_at("asked") + 2 / _TICKS
     people = {}
-    for pid, facts in _facts(answer.text("people")).items():
+    for pid, facts in _facts(output.text("people")).items():
         stat = _stat(facts.get("stat", ""), pid)
-        uid = plausible("uid", _number(facts.get("Uid:", "")), {})
+        uid = check_range("uid", _number(facts.get("Uid:", "")), {})
         if stat is None or uid is None or stat["started"] / _TICKS > latest:
             continue
         known = _known(facts, stat, booted_at)
-        people[pid] = person_of(pid, {**known, "uid": uid, "user": users.get(uid, str(uid))})
+        people[pid] = process_from_procfs(
+            pid, {**known, "uid": uid, "user": users.get(uid, str(uid))}
+        )
     return people
 
 
@@ -52,9 +54,9 @@ def _known(facts: dict[str, str], stat: dict[str, Any], booted_at: float | None)
         "cgroup": facts.get("cgroup"),
         "group": None,
         "slurm_job": None,
-        "started_at": plausible("started_at", started_at, {}),
+        "started_at": check_range("started_at", started_at, {}),
         "cpu_percent": None,
-        "memory": plausible("host_memory_bytes", resident and resident * 1024, {}),
+        "memory": check_range("host_memory_bytes", resident and resident * 1024, {}),
     }
 
 

@@ -16,50 +16,50 @@ from typing import NamedTuple
 from msgspec import UNSET, Raw, UnsetType
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.model.made_pids import made_pid
+from fleet_smi.model.made_pids import synthetic_pid
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Process, Snapshot
-from fleet_smi.model.text import clean
-from fleet_smi.wire.bounds import LONGEST_TEXT, longest
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.wire.bounds import MAX_TEXT_LENGTH, max_length
 from fleet_smi.wire.dialects._cluster_smi_told import (
-    UNREADABLE,
-    Mending,
-    ToldDevice,
-    ToldMemory,
-    ToldNode,
-    ToldProcess,
-    read_cluster,
-    read_node,
+    DECODE_ERRORS,
+    DeviceMessage,
+    LenientMessageDecoder,
+    MemoryMessage,
+    NodeMessage,
+    ProcessMessage,
+    decode_cluster_message,
+    decode_node_message,
 )
 from fleet_smi.wire.dialects._cluster_smi_written import (
-    UNKNOWN_BYTES,
+    UNKNOWN_TOTAL_BYTES,
     UNKNOWN_USER,
     encode_cluster,
     encode_node,
     encode_request,
 )
-from fleet_smi.wire.plain_words import plain_words
+from fleet_smi.wire.plain_words import describe_error
 
 __all__ = [
-    "MOST_BYTES",
-    "MOST_CLUSTER_BYTES",
-    "MOST_NODES",
-    "ToldNode",
+    "MAX_CLUSTER_BYTES",
+    "MAX_NODES",
+    "MAX_NODE_BYTES",
+    "NodeMessage",
     "decode_cluster",
     "decode_node",
     "encode_cluster",
     "encode_node",
     "encode_request",
-    "node_id_of",
-    "snapshot_of",
+    "node_id_from_name",
+    "to_snapshot",
 ]
-NAME = "cluster-smi"
-MOST_BYTES = 4 << 20
-MOST_CLUSTER_BYTES = 64 << 20
-MOST_NODES = 10_000
+COLLECTOR_NAME = "cluster-smi"
+MAX_NODE_BYTES = 4 << 20
+MAX_CLUSTER_BYTES = 64 << 20
+MAX_NODES = 10_000
 _MOST_MENDED_OF_NODE, _MOST_MENDED_OF_CLUSTER = 5_000, 20_000
 _MOST_BYTES_WITH_COMMANDS = 256 << 10
-_LONGEST_COMMAND = longest("command")
+_LONGEST_COMMAND = max_length("command")
 # What its node writes, misspelt, for a process that has ended since the driver named it.
 _VANISHED = "unkown"
 # Boot times are rounded to 128 seconds there.
@@ -72,7 +72,7 @@ _HOST = Host()
 
 
 def _runs(outcome: Outcome, detail: str) -> tuple[CollectorRun, ...]:
-    return (CollectorRun(name=NAME, outcome=outcome, seconds=0.0, detail=detail),)
+    return (CollectorRun(name=COLLECTOR_NAME, outcome=outcome, seconds=0.0, detail=detail),)
 
 
 _RUNS = _runs("ok", "cannot tell UUIDs, driver, MIG, graphics processes")
@@ -98,21 +98,21 @@ class _Reading(NamedTuple):
     of_2018: bool
 
 
-def decode_node(body: bytes) -> ToldNode:
+def decode_node(body: bytes) -> NodeMessage:
     """What a node tells; raise `Undecodable`. Text in it is hostile until `snapshot_of`."""
-    if len(body) > MOST_BYTES:
-        raise Undecodable(f"a message of {len(body)} bytes; a node sends at most {MOST_BYTES}")
-    return _named_node(body, Mending(_MOST_MENDED_OF_NODE))
+    if len(body) > MAX_NODE_BYTES:
+        raise Undecodable(f"a message of {len(body)} bytes; a node sends at most {MAX_NODE_BYTES}")
+    return _named_node(body, LenientMessageDecoder(_MOST_MENDED_OF_NODE))
 
 
-def decode_cluster(body: bytes) -> tuple[ToldNode, ...]:
+def decode_cluster(body: bytes) -> tuple[NodeMessage, ...]:
     """What a router tells of its nodes; raise `Undecodable`. One bad node hides no other."""
     try:
-        parts = read_cluster(body)
-    except UNREADABLE as error:
-        raise Undecodable(f"not an answer of cluster-smi: {plain_words(error)}") from None
-    mending, told, errors = Mending(_MOST_MENDED_OF_CLUSTER), [], []
-    for part in parts[:MOST_NODES]:
+        parts = decode_cluster_message(body)
+    except DECODE_ERRORS as error:
+        raise Undecodable(f"not an answer of cluster-smi: {describe_error(error)}") from None
+    mending, told, errors = LenientMessageDecoder(_MOST_MENDED_OF_CLUSTER), [], []
+    for part in parts[:MAX_NODES]:
         try:
             told.append(_named_node(part, mending))
         except Undecodable as error:
@@ -122,11 +122,11 @@ def decode_cluster(body: bytes) -> tuple[ToldNode, ...]:
     return tuple(told)
 
 
-def _named_node(body: bytes | Raw, mending: Mending) -> ToldNode:
+def _named_node(body: bytes | Raw, mending: LenientMessageDecoder) -> NodeMessage:
     try:
-        told = read_node(body, mending)
-    except UNREADABLE as error:
-        raise Undecodable(f"not a node of cluster-smi: {plain_words(error)}") from None
+        told = decode_node_message(body, mending)
+    except DECODE_ERRORS as error:
+        raise Undecodable(f"not a node of cluster-smi: {describe_error(error)}") from None
     if not _text(told.name):
         raise Undecodable("a node of cluster-smi without a name")
     if len(body) > _MOST_BYTES_WITH_COMMANDS:
@@ -134,16 +134,16 @@ def _named_node(body: bytes | Raw, mending: Mending) -> ToldNode:
     return told
 
 
-def _drop_commands(told: ToldNode) -> None:
+def _drop_commands(told: NodeMessage) -> None:
     """Secrets are looked for in each of them: in so many, for seconds."""
     for device in told.devices or ():
         for process in device.processes or ():
             process.extended_command = ""
 
 
-def snapshot_of(
-    told: ToldNode,
-    arrived_at: float,
+def to_snapshot(
+    message: NodeMessage,
+    received_at: float,
     *,
     interval_seconds: float | None = None,
     sequence: int = 0,
@@ -153,46 +153,48 @@ def snapshot_of(
 
     `sequence` counts what came: a node's clock may be set back.
     """
-    reading = _reading(told, node_id or node_id_of(told.name), arrived_at)
-    gpus = [_gpu(device, place, reading) for place, device in enumerate(told.devices or ())]
+    reading = _reading(message, node_id or node_id_from_name(message.name), received_at)
+    gpus = [_gpu(device, place, reading) for place, device in enumerate(message.devices or ())]
     return Snapshot(
         node_id=reading.node_id,
-        name=_text(told.name),
+        name=_text(message.name),
         taken_at=reading.taken_at,
         interval_seconds=interval_seconds,
         sequence=sequence,
-        labels={"comment": clean(told.comment, longest("labels"))} if told.comment else {},
-        host=_HOST if told.cpu_util is None else Host(cpu_percent=100.0 * told.cpu_util),
+        labels={"comment": sanitize_text(message.comment, max_length("labels"))}
+        if message.comment
+        else {},
+        host=_HOST if message.cpu_util is None else Host(cpu_percent=100.0 * message.cpu_util),
         gpus=tuple(gpus),
         runs=_NO_DEVICES if not gpus else _RUNS_OF_2018 if reading.of_2018 else _RUNS,
     )
 
 
 @lru_cache(_REMEMBERED)
-def node_id_of(name: str, apart: str = "") -> str:
+def node_id_from_name(name: str, suffix: str = "") -> str:
     """The id of the node of that name; `apart` tells it from another of the same name."""
-    whole = f"{name}-{apart}" if apart else name
+    whole = f"{name}-{suffix}" if suffix else name
     safe = _NOT_IN_AN_ID.sub("-", whole)[:_LONGEST_NAME_IN_ID]
     if safe == whole:
-        return f"{NAME}-{safe}"
+        return f"{COLLECTOR_NAME}-{safe}"
     # Two names that read alike in an id are still two.
     digest = blake2s(whole.encode("utf-8", "replace"), digest_size=4).hexdigest()
-    return f"{NAME}-{safe}-{digest}"
+    return f"{COLLECTOR_NAME}-{safe}-{digest}"
 
 
-def _reading(told: ToldNode, node_id: str, arrived_at: float) -> _Reading:
-    stamp = told.stamp
+def _reading(told: NodeMessage, node_id: str, arrived_at: float) -> _Reading:
+    stamp = told.timestamp
     if stamp is None:
         return _Reading(node_id, arrived_at, inf, of_2018=True)
     uptime = stamp - told.boot_time if told.boot_time else inf
     return _Reading(node_id, stamp, uptime, of_2018=False)
 
 
-def _gpu(device: ToldDevice, place: int, reading: _Reading) -> Gpu:
+def _gpu(device: DeviceMessage, place: int, reading: _Reading) -> Gpu:
     index = place if device.id is None else device.id
     memory, celsius, people = device.memory_utilization, device.temperature, device.processes
     unread: dict[str, str] = {}
-    if memory is None or not (memory.used or 0) <= (memory.total or 0) > UNKNOWN_BYTES:
+    if memory is None or not (memory.used or 0) <= (memory.total or 0) > UNKNOWN_TOTAL_BYTES:
         memory, unread = _odd_memory(memory)
     return Gpu(
         uuid=f"gpu{index}@{reading.node_id}",
@@ -211,19 +213,21 @@ def _gpu(device: ToldDevice, place: int, reading: _Reading) -> Gpu:
     )
 
 
-def _odd_memory(told: ToldMemory | None) -> tuple[ToldMemory, dict[str, str]]:
-    if told is None or (told.total or 0) <= UNKNOWN_BYTES:
-        return ToldMemory(), {}
+def _odd_memory(told: MemoryMessage | None) -> tuple[MemoryMessage, dict[str, str]]:
+    if told is None or (told.total or 0) <= UNKNOWN_TOTAL_BYTES:
+        return MemoryMessage(), {}
     overfull = {"memory_used_bytes": "out of range: more than there is"}
-    return ToldMemory(total=told.total), overfull
+    return MemoryMessage(total=told.total), overfull
 
 
-def _nobody(told: Sequence[ToldProcess] | UnsetType | None, reading: _Reading) -> _NobodyOrUnread:
+def _nobody(
+    told: Sequence[ProcessMessage] | UnsetType | None, reading: _Reading
+) -> _NobodyOrUnread:
     """A nil is nobody, but not of a node of 2018, for which a router puts it in."""
     return None if told is UNSET or reading.of_2018 else ()
 
 
-def _processes(people: Sequence[ToldProcess], reading: _Reading) -> tuple[Process, ...]:
+def _processes(people: Sequence[ProcessMessage], reading: _Reading) -> tuple[Process, ...]:
     _, taken_at, uptime, _ = reading
     found = []
     for told in people:
@@ -233,7 +237,7 @@ def _processes(people: Sequence[ToldProcess], reading: _Reading) -> tuple[Proces
         unaged = ran is None or abs(ran - uptime) <= _ROUNDED_SECONDS or ran > taken_at
         found.append(
             Process(
-                pid=told.pid or made_pid(user, name, command),
+                pid=told.pid or synthetic_pid(user, name, command),
                 pid_is_made=not told.pid,
                 kind="compute",
                 gpu_memory_bytes=told.used_gpu_memory or None,
@@ -254,10 +258,10 @@ def _person(username: str, program: str, command: str) -> _Person:
         return _Person(None, None, None, hidden=True)
     user = None if username == UNKNOWN_USER else _text(username) or None
     name = _text(program) or None
-    words = clean(command.rstrip("\0").replace("\0", " "), _LONGEST_COMMAND)
+    words = sanitize_text(command.rstrip("\0").replace("\0", " "), _LONGEST_COMMAND)
     return _Person(user, name, redact(words) or None, hidden=user is None and name is None)
 
 
 @lru_cache(_REMEMBERED)
 def _text(text: str) -> str:
-    return clean(text, LONGEST_TEXT)
+    return sanitize_text(text, MAX_TEXT_LENGTH)

@@ -8,55 +8,57 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from fleet_smi.errors import CutOff, Empty, Unreachable
+from fleet_smi.errors import EmptyReport, TruncatedReport, Unreachable
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.model.text import clean
+from fleet_smi.model.text import sanitize_text
 from fleet_smi.model.units import format_duration
-from fleet_smi.wire.dialects._gpustat_document import document_of, read_documents
-from fleet_smi.wire.dialects._gpustat_lines import read_text
-from fleet_smi.wire.dialects._gpustat_text import Options, node_lines
+from fleet_smi.wire.dialects._gpustat_document import decode_json, gpu_to_json
+from fleet_smi.wire.dialects._gpustat_lines import decode_text
+from fleet_smi.wire.dialects._gpustat_text import GpustatOptions, node_lines
 
-__all__ = ["Options", "fleet_text", "node_json", "node_text", "nodes_json", "read"]
+__all__ = ["GpustatOptions", "decode_gpustat", "fleet_text", "node_json", "node_text", "nodes_json"]
 
 _INDENT = 4
 _BEGUN = "its writer has just begun, or gpustat failed there"
 
 
-def read(body: bytes, host: str, taken_at: float) -> tuple[Snapshot | Unreachable, ...]:
+def decode_gpustat(body: bytes, host: str, taken_at: float) -> tuple[Snapshot | Unreachable, ...]:
     """What gpustat printed of `host`, text or JSON; raise `Undecodable`.
 
     It tells no zone with its time, so `taken_at` is the reader's business.
     """
     if not body.strip():
-        raise Empty(f"is empty: {_BEGUN}")
+        raise EmptyReport(f"is empty: {_BEGUN}")
     if b"\0" in body:
-        raise CutOff("has a hole in it: it is being written, or its disk was full")
-    host = clean(host, 128) or "unnamed"
+        raise TruncatedReport("has a hole in it: it is being written, or its disk was full")
+    host = sanitize_text(host, 128) or "unnamed"
     if body.lstrip()[:1] in (b"{", b"[") and not _is_line(body):
-        return read_documents(body, host, taken_at)
+        return decode_json(body, host, taken_at)
     text = body.decode("utf-8", "replace").removeprefix("\ufeff")
-    return read_text(text, host, taken_at)
+    return decode_text(text, host, taken_at)
 
 
-def node_text(node: NodeView | Snapshot, when: str, options: Options) -> str:
+def node_text(node: NodeView | Snapshot, timestamp: str, options: GpustatOptions) -> str:
     """What gpustat would print on this node; `when` is the date in its header."""
-    return "".join(f"{line}\n" for line in node_lines(node, when, options))
+    return "".join(f"{line}\n" for line in node_lines(node, timestamp, options))
 
 
-def fleet_text(view: FleetView, when: Callable[[NodeView], str], options: Options) -> str:
+def fleet_text(
+    view: FleetView, timestamp_of: Callable[[NodeView], str], options: GpustatOptions
+) -> str:
     """One node after the other; of a silent one, why, as gpustat-web says it."""
     return "".join(
-        f"({clean(node.name, 128).replace(' ', '_')}) {_silence(node)}\n"
+        f"({sanitize_text(node.name, 128).replace(' ', '_')}) {_silence(node)}\n"
         if node.silent
-        else node_text(node, when(node), options)
+        else node_text(node, timestamp_of(node), options)
         for node in view.nodes
     )
 
 
-def node_json(node: NodeView | Snapshot, when: str) -> bytes:
+def node_json(node: NodeView | Snapshot, timestamp: str) -> bytes:
     """What `gpustat --json` would print on this node; `when` is ISO, local, without a zone."""
-    return nodes_json([(node, when)])
+    return nodes_json([(node, timestamp)])
 
 
 def nodes_json(nodes: Sequence[tuple[NodeView | Snapshot, str]]) -> bytes:
@@ -66,7 +68,7 @@ def nodes_json(nodes: Sequence[tuple[NodeView | Snapshot, str]]) -> bytes:
             "hostname": node.name,
             "driver_version": node.host.driver_version,
             "query_time": when,
-            "gpus": [document_of(gpu) for gpu in node.gpus],
+            "gpus": [gpu_to_json(gpu) for gpu in node.gpus],
         }
         for node, when in nodes
     ]
@@ -81,7 +83,7 @@ def _is_line(body: bytes) -> bool:
 
 
 def _silence(node: NodeView) -> str:
-    trouble = clean(node.trouble or "", 300)
+    trouble = sanitize_text(node.trouble or "", 300)
     if node.age_seconds is None:
         return trouble or "never heard of"
     words = f"silent for {format_duration(node.age_seconds)}"

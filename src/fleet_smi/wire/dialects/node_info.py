@@ -15,26 +15,26 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.joining import with_own_uuid
-from fleet_smi.model.plausible import checked, plausible, plausible_temperature
+from fleet_smi.model.joining import with_node_scoped_uuid
+from fleet_smi.model.plausible import check_fields, check_range, check_temperature
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Process, Snapshot
 from fleet_smi.model.units import MIB
-from fleet_smi.wire.bounds import MOST, longest
+from fleet_smi.wire.bounds import MAX_ITEMS, max_length
 from fleet_smi.wire.dialects._json_status import (
-    computing,
-    fields_of,
-    gpu_at,
-    json_answer,
-    listed,
-    node_id_by_name,
-    program_in,
-    rounded,
-    text_of,
+    compute_processes,
+    decode_json,
+    int_or_none,
+    make_gpu,
+    node_id_from_name,
+    program_name,
+    require_list,
+    require_object,
+    round_or_none,
+    text_or_none,
     unreadable_gpu,
-    whole_of,
 )
-from fleet_smi.wire.printed import number
+from fleet_smi.wire.printed import parse_number
 
 UNKNOWN_OWNER = "?"
 _MEMORY = "mem(MiB)"
@@ -81,21 +81,21 @@ class MainStatus(Struct, frozen=True, kw_only=True, rename={"nodes": "Nodes"}):
     nodes: tuple[NodeStatus, ...]
 
 
-class Told(NamedTuple):
+class DecodedStatus(NamedTuple):
     """A snapshot, and the text by which it is known to be another than the last."""
 
     snapshot: Snapshot
     last_update: str | None
 
 
-def decode_status(body: bytes, taken_at: float) -> Told:
+def decode_status(body: bytes, taken_at: float) -> DecodedStatus:
     """What a node tells of itself; raise `Undecodable`."""
-    return _told(json_answer(body), taken_at)
+    return _told(decode_json(body), taken_at)
 
 
 def decode_main_status(body: bytes, taken_at: float) -> tuple[Snapshot | DeliveryError, ...]:
     """Every node that a main node tells of, or that it has lost it; raise `Undecodable`."""
-    nodes = listed(fields_of(json_answer(body), "the status of all nodes"), "Nodes")
+    nodes = require_list(require_object(decode_json(body), "the status of all nodes"), "Nodes")
     return tuple([_node(told, taken_at) for told in nodes[:_MOST_NODES]])
 
 
@@ -112,35 +112,40 @@ def encode_main_status(view: FleetView, zone: tzinfo | None = None) -> bytes:
 
 def _node(told: Any, taken_at: float) -> Snapshot | DeliveryError:
     try:
-        fields = fields_of(told, "a node")
+        fields = require_object(told, "a node")
         if fields.get("status") is not True:
-            return Unreachable("its main node does not reach it", text_of(fields.get("hostname")))
+            return Unreachable(
+                "its main node does not reach it", text_or_none(fields.get("hostname"))
+            )
         return _told(fields, taken_at).snapshot
     except Undecodable as error:
         return error
 
 
-def _told(answer: Any, taken_at: float) -> Told:
-    fields = fields_of(answer, "the status of a node")
-    name, last_update = text_of(fields.get("hostname")), text_of(fields.get("last_update"))
-    gpus = listed(fields, "gpus")
+def _told(answer: Any, taken_at: float) -> DecodedStatus:
+    fields = require_object(answer, "the status of a node")
+    name, last_update = (
+        text_or_none(fields.get("hostname")),
+        text_or_none(fields.get("last_update")),
+    )
+    gpus = require_list(fields, "gpus")
     if name is None:
         raise Undecodable("it does not tell its name: it has not looked at its GPUs yet")
-    node_id = node_id_by_name("node_info", name)
+    node_id = node_id_from_name("node_info", name)
     snapshot = Snapshot(
         node_id=node_id,
         name=name,
         taken_at=taken_at,
         host=Host(addresses=_addresses(fields.get("ips"))),
-        gpus=tuple([with_own_uuid(_gpu(*each), node_id) for each in enumerate(gpus)]),
+        gpus=tuple([with_node_scoped_uuid(_gpu(*each), node_id) for each in enumerate(gpus)]),
         runs=(CollectorRun(name="node_info", outcome="ok", seconds=0.0, detail=_CANNOT_TELL),),
     )
-    return Told(snapshot, last_update)
+    return DecodedStatus(snapshot, last_update)
 
 
 def _addresses(told: Any) -> tuple[str, ...]:
-    pairs = told[: MOST["addresses"]] if isinstance(told, list) else []
-    texts = [text_of(pair[1]) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+    pairs = told[: MAX_ITEMS["addresses"]] if isinstance(told, list) else []
+    texts = [text_or_none(pair[1]) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
     return tuple([text for text in texts if text is not None])
 
 
@@ -149,32 +154,32 @@ def _gpu(place: int, told: Any) -> Gpu:
         return unreadable_gpu(place)
     unread: dict[str, str] = {}
     figures = {
-        "busy_percent": number(told.get("utilize")),
+        "busy_percent": parse_number(told.get("utilize")),
         "memory_total_bytes": _bytes(told.get("tot_mem")),
         "memory_used_bytes": _bytes(told.get("use_mem")),
     }
-    figures = checked(figures, unread)
-    heat = number(told.get("temp"))
-    index = plausible("index", whole_of(told.get("index")), unread)
-    return gpu_at(
+    figures = check_fields(figures, unread)
+    heat = parse_number(told.get("temp"))
+    index = check_range("index", int_or_none(told.get("index")), unread)
+    return make_gpu(
         place if index is None else index,
         **figures,
-        name=text_of(told.get("name")),
-        temperature_celsius=plausible_temperature(heat, figures["busy_percent"], unread),
+        name=text_or_none(told.get("name")),
+        temperature_celsius=check_temperature(heat, figures["busy_percent"], unread),
         processes=_processes(told.get("users"), unread),
         unread=unread,
     )
 
 
 def _bytes(mib: Any) -> int | None:
-    count = whole_of(mib)
+    count = int_or_none(mib)
     return None if count is None else count * MIB
 
 
 def _processes(told: Any, unread: dict[str, str]) -> tuple[Process, ...] | None:
     if not isinstance(told, list):
         return None
-    found = [_process(each) for each in told[: MOST["processes"]]]
+    found = [_process(each) for each in told[: MAX_ITEMS["processes"]]]
     known = tuple([process for process in found if process is not None])
     if len(known) < len(told):
         unread["processes"] = "not all could be read"
@@ -183,20 +188,20 @@ def _processes(told: Any, unread: dict[str, str]) -> tuple[Process, ...] | None:
 
 def _process(told: Any) -> Process | None:
     fields = told if isinstance(told, dict) else {}
-    pid = plausible("pid", whole_of(fields.get("pid")), {})
+    pid = check_range("pid", int_or_none(fields.get("pid")), {})
     if pid is None:
         return None
-    user = text_of(fields.get("username"))
+    user = text_or_none(fields.get("username"))
     owner = None if user == UNKNOWN_OWNER else user
-    told_command = text_of(fields.get("command"), longest("command"))
+    told_command = text_or_none(fields.get("command"), max_length("command"))
     command = None if told_command is None else redact(told_command)
     return Process(
         pid=pid,
         kind="compute",
         user=owner,
         hidden=owner is None,
-        gpu_memory_bytes=plausible("gpu_memory_bytes", _bytes(fields.get(_MEMORY)), {}),
-        name=program_in(command),
+        gpu_memory_bytes=check_range("gpu_memory_bytes", _bytes(fields.get(_MEMORY)), {}),
+        name=program_name(command),
         command=command,
     )
 
@@ -233,11 +238,11 @@ def _gpu_status(gpu: Gpu) -> GpuStatus:
     return GpuStatus(
         index=gpu.index,
         name=gpu.name,
-        temp=rounded(gpu.temperature_celsius),
+        temp=round_or_none(gpu.temperature_celsius),
         tot_mem=_mib(gpu.memory_total_bytes),
         use_mem=_mib(gpu.memory_used_bytes),
-        users=tuple([_user_status(process) for process in computing(gpu) or ()]),
-        utilize=rounded(gpu.busy_percent),
+        users=tuple([_user_status(process) for process in compute_processes(gpu) or ()]),
+        utilize=round_or_none(gpu.busy_percent),
     )
 
 

@@ -14,32 +14,32 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
 from fleet_smi.model.fleet import JudgedGpu, NodeView, State
-from fleet_smi.model.joining import with_own_uuid
-from fleet_smi.model.plausible import checked, plausible, plausible_temperature
+from fleet_smi.model.joining import with_node_scoped_uuid
+from fleet_smi.model.plausible import check_fields, check_range, check_temperature
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Process, Snapshot
 from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict import judge
 from fleet_smi.model.window import observe
-from fleet_smi.wire.bounds import MOST, longest
+from fleet_smi.wire.bounds import MAX_ITEMS, max_length
 from fleet_smi.wire.dialects._json_status import (
-    computing,
-    fields_of,
-    gpu_at,
-    json_answer,
-    listed,
-    node_id_by_name,
-    program_in,
-    rounded,
-    text_of,
+    compute_processes,
+    decode_json,
+    int_or_none,
+    make_gpu,
+    node_id_from_name,
+    program_name,
+    require_list,
+    require_object,
+    round_or_none,
+    text_or_none,
     unreadable_gpu,
-    whole_of,
 )
-from fleet_smi.wire.dialects._nvgpu_words import ago, shortened
-from fleet_smi.wire.printed import number
+from fleet_smi.wire.dialects._nvgpu_words import format_ago, shorten_command
+from fleet_smi.wire.printed import parse_number
 
-Machine = Snapshot | NodeView
+NvgpuMachine = Snapshot | NodeView
 UNKNOWN_OWNER = "?"
 _MOST_MACHINES = 10_000
 _LONGEST_LIST = 64 << 10
@@ -70,18 +70,18 @@ class MachineStatus(Struct, frozen=True, kw_only=True):
 
 def decode_gpu_status(body: bytes, taken_at: float) -> Snapshot:
     """The machine that an agent tells of, taken when it was asked; raise `Undecodable`."""
-    return _snapshot(json_answer(body), taken_at)
+    return _snapshot(decode_json(body), taken_at)
 
 
 def decode_cluster_status(body: bytes, taken_at: float) -> tuple[Snapshot | DeliveryError, ...]:
     """Every machine that a master tells of, or why it has none; raise `Undecodable`."""
-    entries = json_answer(body)
+    entries = decode_json(body)
     if not isinstance(entries, list):
         raise Undecodable("the status of a cluster must be a list")
     return tuple([_entry(entry, taken_at) for entry in entries[:_MOST_MACHINES]])
 
 
-def encode_gpu_status(machine: Machine) -> bytes:
+def encode_gpu_status(machine: NvgpuMachine) -> bytes:
     """What nvgpu's agent on that machine would answer."""
     return msgspec.json.encode(machine_status(machine))
 
@@ -91,7 +91,7 @@ def encode_cluster_status(nodes: Iterable[NodeView]) -> bytes:
     return msgspec.json.encode([machine_status(node) for node in nodes])
 
 
-def machine_status(machine: Machine) -> MachineStatus:
+def machine_status(machine: NvgpuMachine) -> MachineStatus:
     """The machine as nvgpu tells it; of a node that is silent, why nothing is told."""
     if isinstance(machine, NodeView) and machine.silent:
         return MachineStatus(error=f"Host not available ({machine.name}: {_silence(machine)})")
@@ -101,25 +101,25 @@ def machine_status(machine: Machine) -> MachineStatus:
 
 def _entry(entry: Any, taken_at: float) -> Snapshot | DeliveryError:
     try:
-        if "error" in fields_of(entry, "a machine"):
-            return Unreachable(f"its master says: {text_of(entry['error']) or 'nothing'}")
+        if "error" in require_object(entry, "a machine"):
+            return Unreachable(f"its master says: {text_or_none(entry['error']) or 'nothing'}")
         return _snapshot(entry, taken_at)
     except Undecodable as error:
         return error
 
 
 def _snapshot(told: Any, taken_at: float) -> Snapshot:
-    fields = fields_of(told, "the status of a machine")
-    name = text_of(fields.get("hostname"))
+    fields = require_object(told, "the status of a machine")
+    name = text_or_none(fields.get("hostname"))
     if name is None:
         raise Undecodable("it does not tell its name")
-    node_id = node_id_by_name("nvgpu", name)
-    gpus = [_gpu(place, each) for place, each in enumerate(listed(fields, "gpus"))]
+    node_id = node_id_from_name("nvgpu", name)
+    gpus = [_gpu(place, each) for place, each in enumerate(require_list(fields, "gpus"))]
     return Snapshot(
         node_id=node_id,
         name=name,
         taken_at=taken_at,
-        gpus=tuple([with_own_uuid(gpu, node_id) for gpu in gpus]),
+        gpus=tuple([with_node_scoped_uuid(gpu, node_id) for gpu in gpus]),
         runs=(_run(gpus),),
     )
 
@@ -137,18 +137,18 @@ def _gpu(place: int, told: Any) -> Gpu:
     memory = told.get("memory")
     memory = memory if isinstance(memory, dict) else {}
     figures = {
-        "busy_percent": number(told.get("utilization")),
-        "sm_clock_mhz": whole_of(told.get("clock_mhz")),
-        "memory_total_bytes": whole_of(memory.get("total")),
-        "memory_used_bytes": whole_of(memory.get("used")),
+        "busy_percent": parse_number(told.get("utilization")),
+        "sm_clock_mhz": int_or_none(told.get("clock_mhz")),
+        "memory_total_bytes": int_or_none(memory.get("total")),
+        "memory_used_bytes": int_or_none(memory.get("used")),
     }
-    figures = checked(figures, unread)
-    heat = number(told.get("temperature"))
-    return gpu_at(
+    figures = check_fields(figures, unread)
+    heat = parse_number(told.get("temperature"))
+    return make_gpu(
         place,
         **figures,
-        name=text_of(told.get("type")),
-        temperature_celsius=plausible_temperature(heat, figures["busy_percent"], unread),
+        name=text_or_none(told.get("type")),
+        temperature_celsius=check_temperature(heat, figures["busy_percent"], unread),
         processes=_processes(told, unread),
         unread=unread,
     )
@@ -168,22 +168,22 @@ def _processes(told: dict[str, Any], unread: dict[str, str]) -> tuple[Process, .
     known = [process for process in found if process is not None]
     if len(known) < len(found):
         unread["processes"] = "not all could be read"
-    return _with_command(known, text_of(told.get("cmd"), longest("command")))
+    return _with_command(known, text_or_none(told.get("cmd"), max_length("command")))
 
 
 def _parts(value: Any) -> list[str]:
     if not isinstance(value, str) or not value:
         return []
-    return value[:_LONGEST_LIST].split(",", MOST["processes"])[: MOST["processes"]]
+    return value[:_LONGEST_LIST].split(",", MAX_ITEMS["processes"])[: MAX_ITEMS["processes"]]
 
 
 def _process(pid_text: str, user: str) -> Process | None:
     if not _PID.fullmatch(pid_text):
         return None
-    pid = plausible("pid", int(pid_text), {})
+    pid = check_range("pid", int(pid_text), {})
     if pid is None:
         return None
-    owner = None if user == UNKNOWN_OWNER else text_of(user)
+    owner = None if user == UNKNOWN_OWNER else text_or_none(user)
     return Process(pid=pid, kind="compute", user=owner, hidden=owner is None)
 
 
@@ -192,19 +192,19 @@ def _with_command(processes: list[Process], command: str | None) -> tuple[Proces
     first = next((at for at, process in enumerate(processes) if not process.hidden), None)
     if command is not None and first is not None:
         command = redact(command)
-        named = replace(processes[first], name=program_in(command), command=command)
+        named = replace(processes[first], name=program_name(command), command=command)
         processes[first] = named
     return tuple(processes)
 
 
-def _own_time(machine: Machine) -> float:
+def _own_time(machine: NvgpuMachine) -> float:
     """What time it is now by the machine's own clock, by which its processes were started."""
     age = machine.age_seconds if isinstance(machine, NodeView) else None
     return (machine.taken_at or 0.0) + (age or 0.0)
 
 
 def _device(gpu: Gpu, now: float) -> DeviceStatus:
-    processes = computing(gpu)
+    processes = compute_processes(gpu)
     starts = [each.started_at for each in processes or () if each.started_at is not None]
     commands = [each.command or each.name for each in processes or () if not each.hidden]
     return DeviceStatus(
@@ -217,11 +217,11 @@ def _device(gpu: Gpu, now: float) -> DeviceStatus:
             ]
         ),
         users=",".join([process.user or UNKNOWN_OWNER for process in processes or ()]),
-        running_since=ago(now - min(starts)) if starts else None,
-        utilization=rounded(gpu.busy_percent),
+        running_since=format_ago(now - min(starts)) if starts else None,
+        utilization=round_or_none(gpu.busy_percent),
         clock_mhz=gpu.sm_clock_mhz,
-        temperature=rounded(gpu.temperature_celsius),
-        cmd=next((shortened(command) for command in commands if command), None),
+        temperature=round_or_none(gpu.temperature_celsius),
+        cmd=next((shorten_command(command) for command in commands if command), None),
     )
 
 

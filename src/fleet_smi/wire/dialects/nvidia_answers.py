@@ -5,19 +5,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from fleet_smi.errors import NotPresent, ReadFailed
-from fleet_smi.model.pci import normal_pci
-from fleet_smi.model.snapshot import REMEDY_OF_SILENCE, Fault, Gpu
-from fleet_smi.model.text import clean
+from fleet_smi.model.pci import normalize_pci_address
+from fleet_smi.model.snapshot import NOT_ANSWERING_REMEDY, Fault, Gpu
+from fleet_smi.model.text import sanitize_text
 from fleet_smi.wire.dialects.nvidia_smi import (
-    Reading,
+    NvidiaSmiReading,
     classify_failure,
-    lost,
-    made_uuid,
+    fault_from_message,
     parse_xml,
+    placeholder_uuid,
 )
 
 
-def parse_answers(raw: dict[str, Any]) -> Reading:
+def parse_nvidia_smi(raw: dict[str, Any]) -> NvidiaSmiReading:
     """Join the documents that were read, and the devices that told nothing.
 
     `xml` is what one call for all devices printed, with its `exit_code`; `None` where each was
@@ -31,7 +31,7 @@ def parse_answers(raw: dict[str, Any]) -> Reading:
         gpus = _in_place(gpus, raw["failed"])
     if not gpus:
         raise NotPresent("nvidia-smi lists no GPU")
-    return Reading(
+    return NvidiaSmiReading(
         gpus=tuple(gpus),
         driver_version=next((r.driver_version for r in readings if r.driver_version), None),
         cuda_version=next((r.cuda_version for r in readings if r.cuda_version), None),
@@ -60,13 +60,13 @@ def _in_place(gpus: list[Gpu], failed: list[dict[str, Any]]) -> list[Gpu]:
 
 def _silent(device: dict[str, Any]) -> Gpu:
     """A device of which only its identity is known."""
-    pci = normal_pci(device["pci"] or "")
+    pci = normalize_pci_address(device["pci"] or "")
     return Gpu(
-        uuid=clean(device["uuid"] or "", 96) or made_uuid(pci, device["index"] or 0),
+        uuid=sanitize_text(device["uuid"] or "", 96) or placeholder_uuid(pci, device["index"] or 0),
         uuid_is_made=not device["uuid"],
         index=0,
         vendor="nvidia",
-        name=clean(device["name"] or "", 128) or None,
+        name=sanitize_text(device["name"] or "", 128) or None,
         pci_bus_id=pci,
         asleep=device["asleep"],
         fault=None if device["asleep"] else _fault(device["words"], pci),
@@ -78,6 +78,6 @@ def _fault(words: str | None, pci: str | None) -> Fault:
         return Fault(
             kind="not_answering",
             detail="nvidia-smi did not answer in time for this device",
-            remedy=REMEDY_OF_SILENCE,
+            remedy=NOT_ANSWERING_REMEDY,
         )
-    return lost(words, pci)
+    return fault_from_message(words, pci)

@@ -6,33 +6,39 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import CollectError, ReadFailed
 from fleet_smi.model.snapshot import Fault, Gpu, Instance, Process
-from fleet_smi.wire.dialects._nvidia_document import read_document
+from fleet_smi.wire.dialects._nvidia_document import parse_document
 from fleet_smi.wire.dialects._nvidia_failures import (
     classify_failure,
     failed_devices,
     invalid_field,
 )
 from fleet_smi.wire.dialects._nvidia_gpu import (
-    Reading,
-    in_order,
-    lost,
-    made_uuid,
+    NvidiaSmiReading,
+    deduplicate_uuids,
+    fault_from_message,
     make_gpu,
     make_instance,
-    told_apart,
-    version,
+    parse_version,
+    placeholder_uuid,
+    sort_throttle_reasons,
 )
 from fleet_smi.wire.dialects._nvidia_list import ListedGpu, ListedInstance, parse_list
-from fleet_smi.wire.dialects._nvidia_values import COUNT, flag, make_process, whole, word
+from fleet_smi.wire.dialects._nvidia_values import (
+    COUNT,
+    first_int,
+    make_process,
+    parse_bool,
+    unavailable_reason,
+)
 
 __all__ = [
-    "Reading",
+    "NvidiaSmiReading",
     "classify_failure",
     "failed_devices",
+    "fault_from_message",
     "invalid_field",
-    "lost",
-    "made_uuid",
     "parse_xml",
+    "placeholder_uuid",
 ]
 
 # Tags, not versions, tell the layout: it changed within one version of the DTD.
@@ -113,12 +119,12 @@ _BREAKS_OFF = Fault(
 _Owner = tuple[int | None, int | None]
 
 
-def parse_xml(text: str, listing: str = "") -> Reading:
+def parse_xml(text: str, listing: str = "") -> NvidiaSmiReading:
     """Read the last whole document in `text`, or what there is of one that breaks off.
 
     `listing` is the text of `nvidia-smi -L`, for the UUIDs of MIG instances.
     """
-    root, damaged = read_document(text)
+    root, damaged = parse_document(text)
     listed = _listed(listing)
     gpus = [_gpu(element, index, listed) for index, element in enumerate(root.findall("gpu"))]
     gpus = [
@@ -127,10 +133,10 @@ def parse_xml(text: str, listing: str = "") -> Reading:
     ]
     if not gpus and _text(root, "attached_gpus") not in ("", "0"):
         raise ReadFailed("nvidia-smi says that GPUs are attached and describes none")
-    return Reading(
-        gpus=told_apart(gpus),
-        driver_version=version(root.findtext("driver_version")),
-        cuda_version=version(root.findtext("cuda_version")),
+    return NvidiaSmiReading(
+        gpus=deduplicate_uuids(gpus),
+        driver_version=parse_version(root.findtext("driver_version")),
+        cuda_version=parse_version(root.findtext("cuda_version")),
     )
 
 
@@ -174,10 +180,10 @@ def _throttle_reasons(element: Element, unread: dict[str, str]) -> tuple[str, ..
         found = element.find(container)
         if found is None:
             continue
-        states = {leaf.tag.removeprefix(prefix): flag(leaf.text or "") for leaf in found}
+        states = {leaf.tag.removeprefix(prefix): parse_bool(leaf.text or "") for leaf in found}
         if any(state is not None for state in states.values()):
-            return in_order(name for name, active in states.items() if active)
-        reasons = (word(leaf.text or "") for leaf in (found, *found))
+            return sort_throttle_reasons(name for name, active in states.items() if active)
+        reasons = (unavailable_reason(leaf.text or "") for leaf in (found, *found))
         if reason := next(filter(None, reasons), None):
             unread["throttle_reasons"] = reason
     return None
@@ -193,13 +199,13 @@ def _processes(element: Element, unread: dict[str, str]) -> list[tuple[Process, 
     rows = found.findall("process_info")
     told = (found.text or "").strip()
     if not rows and (told or len(found)):
-        if reason := word(told) or ("not understood" if len(found) else None):
+        if reason := unavailable_reason(told) or ("not understood" if len(found) else None):
             unread["processes"] = reason
         return None
     seen = [(process, _owner(row)) for row in rows if (process := _process(row))]
     untold = [row for row in rows if _process(row) is None]
     if untold:
-        reason = word(_text(untold[0], "pid")) or "N/A"
+        reason = unavailable_reason(_text(untold[0], "pid")) or "N/A"
         unread["processes"] = f"{len(untold)} of {len(rows)} not told: {reason}"
     return seen if seen or not untold else None
 
@@ -214,8 +220,8 @@ def _process(row: Element) -> Process | None:
 
 
 def _owner(row: Element) -> _Owner:
-    gpu_instance = whole("gpu_instance_id", (_text(row, "gpu_instance_id"),), COUNT, {})
-    return gpu_instance, whole(
+    gpu_instance = first_int("gpu_instance_id", (_text(row, "gpu_instance_id"),), COUNT, {})
+    return gpu_instance, first_int(
         "compute_instance_id", (_text(row, "compute_instance_id"),), COUNT, {}
     )
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.errors import ReadFailed
-from fleet_smi.model.pci import normal_pci
+from fleet_smi.model.pci import normalize_pci_address
 from fleet_smi.model.snapshot import Fault, Gpu, Process
 from fleet_smi.wire.dialects._nvidia_failures import (
     classify_failure,
@@ -16,14 +16,19 @@ from fleet_smi.wire.dialects._nvidia_failures import (
 )
 from fleet_smi.wire.dialects._nvidia_gpu import (
     THROTTLE_REASONS,
-    Reading,
-    in_order,
+    NvidiaSmiReading,
+    deduplicate_uuids,
     make_gpu,
-    told_apart,
-    version,
+    parse_version,
+    sort_throttle_reasons,
 )
 from fleet_smi.wire.dialects._nvidia_list import ListedGpu, ListedInstance, parse_list
-from fleet_smi.wire.dialects._nvidia_values import flag, is_silent, make_process, word
+from fleet_smi.wire.dialects._nvidia_values import (
+    is_not_available,
+    make_process,
+    parse_bool,
+    unavailable_reason,
+)
 
 __all__ = [
     "APP_FIELDS",
@@ -31,19 +36,19 @@ __all__ = [
     "ComputeApps",
     "ListedGpu",
     "ListedInstance",
-    "Reading",
+    "NvidiaSmiReading",
     "classify_failure",
+    "drop_invalid_field",
     "failed_devices",
     "invalid_field",
     "parse_compute_apps",
     "parse_list",
     "parse_query_gpu",
     "with_processes",
-    "without_invalid",
 ]
 
-LARGEST = 16 * 2**20
-MOST_LINES = 65_536
+MAX_OUTPUT_CHARS = 16 * 2**20
+MAX_LINES = 65_536
 
 # By the names nvidia-smi prints; best first.
 _COLUMNS: dict[str, tuple[str, ...]] = {
@@ -151,10 +156,10 @@ class ComputeApps(Struct, frozen=True, kw_only=True):
     """
 
     processes: dict[str, tuple[Process, ...]] = {}
-    untold: dict[str, str] = {}
+    unavailable: dict[str, str] = {}
 
 
-def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> Reading:
+def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> NvidiaSmiReading:
     """Read the CSV of `--query-gpu`; without a header, `fields` are those asked for."""
     columns, lines = _table(text, fields, "--query-gpu")
     if "pid" in columns:
@@ -168,8 +173,10 @@ def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> Reading:
     gpus = (
         _gpu(row, line, index) for index, (row, line) in enumerate(zip(rows, lines, strict=True))
     )
-    drivers = (version(row.get("driver_version")) for row in rows if row)
-    return Reading(gpus=told_apart(gpus), driver_version=next(filter(None, drivers), None))
+    drivers = (parse_version(row.get("driver_version")) for row in rows if row)
+    return NvidiaSmiReading(
+        gpus=deduplicate_uuids(gpus), driver_version=next(filter(None, drivers), None)
+    )
 
 
 def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> ComputeApps:
@@ -185,17 +192,17 @@ def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> Comput
         row = _row(line, columns, "process_name")
         if row is None:
             raise ReadFailed(f"a line has {line.count(',') + 1} cells, not {len(columns)}")
-        key = row.get("uuid") or normal_pci(row.get("pci.bus_id", ""))
+        key = row.get("uuid") or normalize_pci_address(row.get("pci.bus_id", ""))
         if not key:
             raise ReadFailed("a line of processes does not say which GPU they are on")
         name, memory = row.get("process_name", ""), row.get("used_gpu_memory", "")
         if process := make_process(row["pid"], "C", name, memory):
             processes.setdefault(key, []).append(process)
         else:
-            untold.setdefault(key, []).append(word(row["pid"]) or "N/A")
+            untold.setdefault(key, []).append(unavailable_reason(row["pid"]) or "N/A")
     return ComputeApps(
         processes={key: tuple(found) for key, found in processes.items()},
-        untold={key: f"{len(said)} not told: {said[0]}" for key, said in untold.items()},
+        unavailable={key: f"{len(said)} not told: {said[0]}" for key, said in untold.items()},
     )
 
 
@@ -204,7 +211,7 @@ def with_processes(gpus: Sequence[Gpu], apps: ComputeApps) -> tuple[Gpu, ...]:
     return tuple(_with_processes(gpu, apps) for gpu in gpus)
 
 
-def without_invalid(fields: Sequence[str], text: str) -> tuple[str, ...] | None:
+def drop_invalid_field(fields: Sequence[str], text: str) -> tuple[str, ...] | None:
     """The fields to ask for again when `text` refuses one; `None` when it refuses none of them."""
     refused = invalid_field(text)
     return tuple(field for field in fields if field != refused) if refused in fields else None
@@ -213,7 +220,7 @@ def without_invalid(fields: Sequence[str], text: str) -> tuple[str, ...] | None:
 def _with_processes(gpu: Gpu, apps: ComputeApps) -> Gpu:
     keys = (gpu.uuid, gpu.pci_bus_id or "")
     found = next((apps.processes[key] for key in keys if key in apps.processes), ())
-    untold = next((apps.untold[key] for key in keys if key in apps.untold), None)
+    untold = next((apps.unavailable[key] for key in keys if key in apps.unavailable), None)
     if untold is not None:
         unread = gpu.unread | {"processes": untold}
         return replace(gpu, processes=found or None, unread=unread)
@@ -222,13 +229,13 @@ def _with_processes(gpu: Gpu, apps: ComputeApps) -> Gpu:
 
 
 def _table(text: str, fields: Sequence[str] | None, command: str) -> tuple[list[str], list[str]]:
-    if len(text) > LARGEST:
-        raise ReadFailed(f"the answer of nvidia-smi is larger than {LARGEST >> 20} MiB")
+    if len(text) > MAX_OUTPUT_CHARS:
+        raise ReadFailed(f"the answer of nvidia-smi is larger than {MAX_OUTPUT_CHARS >> 20} MiB")
     if error := classify_failure(text):
         raise error
     lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) > MOST_LINES:
-        raise ReadFailed(f"nvidia-smi printed more than {MOST_LINES} lines")
+    if len(lines) > MAX_LINES:
+        raise ReadFailed(f"nvidia-smi printed more than {MAX_LINES} lines")
     header = _header(lines[0]) if lines else None
     if fields is not None and header is not None and len(header) != len(fields):
         raise ReadFailed(f"{len(fields)} fields were asked for, and {len(header)} came back")
@@ -299,10 +306,10 @@ def _throttle_reasons(row: _Row, unread: dict[str, str]) -> tuple[str, ...] | No
         bits = int(mask, 16)
         return tuple(name for bit, name in enumerate(THROTTLE_REASONS) if bits >> bit & 1)
     cells = {name: row[prefix + name] for name in THROTTLE_REASONS if prefix + name in row}
-    states = {name: flag(cell) for name, cell in cells.items()}
+    states = {name: parse_bool(cell) for name, cell in cells.items()}
     if any(state is not None for state in states.values()):
-        return in_order(name for name, active in states.items() if active)
-    said = next((text for text in (mask, *cells.values()) if not is_silent(text)), None)
-    if said is not None and (reason := word(said)):
+        return sort_throttle_reasons(name for name, active in states.items() if active)
+    said = next((text for text in (mask, *cells.values()) if not is_not_available(text)), None)
+    if said is not None and (reason := unavailable_reason(said)):
         unread["throttle_reasons"] = reason
     return None

@@ -8,12 +8,12 @@ import re
 from typing import Any
 
 from fleet_smi.errors import ReadFailed
-from fleet_smi.model.pci import known_by, normal_pci
-from fleet_smi.model.pci_names import is_in_a_processor, pci_name
-from fleet_smi.model.plausible import checked, first, plausible_temperature
+from fleet_smi.model.pci import first_unused_id, normalize_pci_address
+from fleet_smi.model.pci_names import is_integrated_gpu, pci_name
+from fleet_smi.model.plausible import check_fields, check_temperature, first_known
 from fleet_smi.model.snapshot import Fault, Gpu, Process
-from fleet_smi.model.text import clean
-from fleet_smi.wire.printed import json_in, number, size, whole, words
+from fleet_smi.model.text import sanitize_text
+from fleet_smi.wire.printed import extract_json, parse_bytes, parse_int, parse_number, parse_text
 
 _CARD = re.compile(r"card([0-9]{1,5})", re.ASCII)
 _PID = re.compile(r"pid ?([0-9]{1,9})", re.ASCII)
@@ -27,14 +27,16 @@ _GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 _HUNG = re.compile(r"ERROR: [0-9]+ GPU\[([0-9]{1,5})\] ?:([^\n]{0,300})", re.ASCII)
 _PLACEHOLDERS = frozenset({"generic rm image"})
 
-Card = dict[str, str]
+CardFields = dict[str, str]
 
 
 def parse(text: str) -> tuple[Gpu, ...]:
     """Translate what was printed; raise `ReadFailed` when it is not rocm-smi's."""
-    hung = {int(n): clean(detail, 200).strip() for n, detail in _HUNG.findall(text[: 1 << 20])}
+    hung = {
+        int(n): sanitize_text(detail, 200).strip() for n, detail in _HUNG.findall(text[: 1 << 20])
+    }
     try:
-        document = json_in(text, "rocm-smi")
+        document = extract_json(text, "rocm-smi")
     except ReadFailed:
         if not hung:
             raise
@@ -52,7 +54,7 @@ def parse(text: str) -> tuple[Gpu, ...]:
     )
 
 
-def _cards(document: Any) -> dict[int, Card]:
+def _cards(document: Any) -> dict[int, CardFields]:
     if not isinstance(document, dict):
         return {}
     found = {}
@@ -70,7 +72,7 @@ def _strings(values: dict[Any, Any]) -> dict[str, str]:
 
 def _gpu(
     index: int,
-    card: Card,
+    card: CardFields,
     processes: tuple[Process, ...] | None,
     asked: bool,
     hung: str | None,
@@ -83,16 +85,16 @@ def _gpu(
     if processes is None and asked:
         unread["processes"] = "rocm-smi does not say which GPU they are on"
     by_place = f"amd-{pci}" if pci else None
-    uuid = known_by((_unique_id(card), by_place, f"amd-card{index}"), taken)
+    uuid = first_unused_id((_unique_id(card), by_place, f"amd-card{index}"), taken)
     return Gpu(
         uuid=uuid,
         uuid_is_made=not uuid.startswith("GPU-"),
         index=index,
         vendor="amd",
         name=_name(card),
-        pci_bus_id=normal_pci(pci) if pci else None,
+        pci_bus_id=normalize_pci_address(pci) if pci else None,
         memory_shared=shared,
-        performance_state=words(card.get("performance level"), 32),
+        performance_state=parse_text(card.get("performance level"), 32),
         processes=processes,
         fault=Fault(kind="unreadable", detail=hung) if hung is not None else None,
         **_figures(card, shared, unread),
@@ -100,28 +102,28 @@ def _gpu(
     )
 
 
-def _unique_id(card: Card) -> str | None:
+def _unique_id(card: CardFields) -> str | None:
     match = _HEX.fullmatch(card.get("unique id", "").lower())
     return f"GPU-{int(match[1], 16):016x}" if match and int(match[1], 16) else None
 
 
-def _pci_id(card: Card) -> str | None:
+def _pci_id(card: CardFields) -> str | None:
     match = _HEX.fullmatch((card.get("device id") or card.get("gpu id", "")).lower())
     return f"1002:{match[1]:0>4}" if match else None
 
 
-def _name(card: Card) -> str | None:
+def _name(card: CardFields) -> str | None:
     for key in ("card series", "device name"):
-        name = words(card.get(key))
+        name = parse_text(card.get(key))
         if name and not _HEX.fullmatch(name.lower()) and name.lower() not in _PLACEHOLDERS:
             return name
     pci_id = _pci_id(card)
     return pci_id and (pci_name(pci_id) or f"AMD GPU [{pci_id}]")
 
 
-def _figures(card: Card, shared: bool, unread: dict[str, str]) -> dict[str, Any]:
+def _figures(card: CardFields, shared: bool, unread: dict[str, str]) -> dict[str, Any]:
     generation, width = _link(card.get("pcie clock level"))
-    fields = checked(
+    fields = check_fields(
         {
             "busy_percent": _number(card, "gpu use (%)", "dcu use (%)"),
             # Until ROCm 6.1 this was how busy memory is; "allocated" is how full, and not asked.
@@ -147,16 +149,16 @@ def _figures(card: Card, shared: bool, unread: dict[str, str]) -> dict[str, Any]
         unread,
     )
     heat = _number(card, *(f"temperature (sensor {at}) (c)" for at in ("edge", "junction")))
-    fields["temperature_celsius"] = plausible_temperature(heat, fields["busy_percent"], unread)
+    fields["temperature_celsius"] = check_temperature(heat, fields["busy_percent"], unread)
     return fields
 
 
-def _number(card: Card, *keys: str) -> float | None:
-    value: float | None = first(*(number(card.get(key)) for key in keys))
+def _number(card: CardFields, *keys: str) -> float | None:
+    value: float | None = first_known(*(parse_number(card.get(key)) for key in keys))
     return value
 
 
-def _memory(card: Card, what: str, shared: bool) -> int | None:
+def _memory(card: CardFields, what: str, shared: bool) -> int | None:
     vram = _pool(card, f"vram {what}")
     if not shared:
         return vram
@@ -164,31 +166,31 @@ def _memory(card: Card, what: str, shared: bool) -> int | None:
     return None if vram is None or gtt is None else vram + gtt
 
 
-def _pool(card: Card, key: str) -> int | None:
+def _pool(card: CardFields, key: str) -> int | None:
     # Hygon's fork counts in MiB.
-    found: int | None = first(
-        *(size(card.get(f"{key} ({unit})".lower()), unit) for unit in ("B", "MiB"))
+    found: int | None = first_known(
+        *(parse_bytes(card.get(f"{key} ({unit})".lower()), unit) for unit in ("B", "MiB"))
     )
     return found
 
 
-def _lives_in_host_memory(card: Card) -> bool:
+def _lives_in_host_memory(card: CardFields) -> bool:
     """Say whether "VRAM" is a part of the host's memory set aside, beside a larger GTT."""
     vram, gtt = _pool(card, "vram total memory"), _pool(card, "gtt total memory")
     if not vram or not gtt:
         return False
     # No card that ROCm runs on has less than 1 GiB.
-    return is_in_a_processor(_pci_id(card) or "") or (vram < 1 << 30 < gtt)
+    return is_integrated_gpu(_pci_id(card) or "") or (vram < 1 << 30 < gtt)
 
 
-def _clock(card: Card, clock: str) -> int | None:
+def _clock(card: CardFields, clock: str) -> int | None:
     level = _IN_BRACKETS.search(card.get(f"{clock} clock level", ""))
-    return whole(card.get(f"{clock} clock speed") or (level[1] if level else None))
+    return parse_int(card.get(f"{clock} clock speed") or (level[1] if level else None))
 
 
 def _most(text: str | None) -> int | None:
     match = _RANGE.search(text or "")
-    return whole(match[1]) if match else None
+    return parse_int(match[1]) if match else None
 
 
 def _link(text: str | None) -> tuple[int | None, int | None]:
@@ -212,7 +214,7 @@ def _processes(listed: dict[int, str], cards: int) -> tuple[Process, ...] | None
     for pid, text in sorted(listed.items()):
         # The name itself may hold commas.
         cells = [cell.strip() for cell in text.rsplit(",", 4)]
-        on = whole(cells[1]) if len(cells) == 5 else None
+        on = parse_int(cells[1]) if len(cells) == 5 else None
         if on == 0:
             continue
         if on != 1 or cards != 1:
@@ -222,5 +224,5 @@ def _processes(listed: dict[int, str], cards: int) -> tuple[Process, ...] | None
 
 
 def _process(pid: int, cells: list[str]) -> Process:
-    memory = checked({"gpu_memory_bytes": size(cells[2], "B")}, {})["gpu_memory_bytes"]
-    return Process(pid=pid, kind="compute", name=words(cells[0]), gpu_memory_bytes=memory)
+    memory = check_fields({"gpu_memory_bytes": parse_bytes(cells[2], "B")}, {})["gpu_memory_bytes"]
+    return Process(pid=pid, kind="compute", name=parse_text(cells[0]), gpu_memory_bytes=memory)

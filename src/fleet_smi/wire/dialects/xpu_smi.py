@@ -9,10 +9,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleet_smi.errors import ReadFailed
-from fleet_smi.model.pci import normal_pci
-from fleet_smi.model.plausible import checked, plausible_temperature
+from fleet_smi.model.pci import normalize_pci_address
+from fleet_smi.model.plausible import check_fields, check_temperature
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.wire.printed import excerpt, json_in, number, size, whole, words
+from fleet_smi.wire.printed import (
+    excerpt,
+    extract_json,
+    parse_bytes,
+    parse_int,
+    parse_number,
+    parse_text,
+)
 
 _MOST_GPUS = 4096
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
@@ -45,13 +52,13 @@ _KEYS = {
     "mem errors uncorrectable": "uncorrected",
 }
 
-Device = dict[str, Any]
-Pair = tuple[int, str, Any]
+DeviceValues = dict[str, Any]
+DeviceValue = tuple[int, str, Any]
 
 
 def parse(*texts: str) -> tuple[Gpu, ...]:
     """Translate one or more outputs about the same devices, joined by their number."""
-    devices: dict[int, Device] = {}
+    devices: dict[int, DeviceValues] = {}
     processes: dict[int, list[Process]] | None = None
     for text in texts:
         if re.match(r"\s*PID\s+Command\s+DeviceID", text):
@@ -70,17 +77,17 @@ def parse(*texts: str) -> tuple[Gpu, ...]:
     return tuple(_gpu(index, device, processes) for index, device in sorted(devices.items()))
 
 
-def _pairs(text: str) -> Iterator[Pair]:
+def _pairs(text: str) -> Iterator[DeviceValue]:
     """Yield (device, name of the figure, value) of any of the forms."""
     start = text.lstrip()[:64].lower()
     if start.startswith(("timestamp", "device id")):
         return _table(text)
     if start.startswith("+--"):
         return _framed(text)
-    return _json(json_in(text, "xpu-smi"))
+    return _json(extract_json(text, "xpu-smi"))
 
 
-def _table(text: str) -> Iterator[Pair]:
+def _table(text: str) -> Iterator[DeviceValue]:
     """Yield the cells of a CSV; of several samples the last comes last."""
     try:
         rows = list(csv.reader(text.strip().splitlines(), skipinitialspace=True))
@@ -89,18 +96,18 @@ def _table(text: str) -> Iterator[Pair]:
     header = [name.strip() for name in rows[0]]
     at = next((n for n, h in enumerate(header) if h.lower() in ("deviceid", "device id")), None)
     for row in rows[1:]:
-        index = whole(row[at]) if at is not None and at < len(row) else None
+        index = parse_int(row[at]) if at is not None and at < len(row) else None
         if index is not None:
             yield from ((index, key, value) for key, value in zip(header, row, strict=False))
 
 
-def _framed(text: str) -> Iterator[Pair]:
+def _framed(text: str) -> Iterator[DeviceValue]:
     """Yield the rows of a table drawn with "|": discovery's "Name: value" or stats' two columns."""
     index, name, value = None, "", ""
     for line in text.splitlines():
         left, _, right = (cell.strip() for cell in line.strip().strip("|").partition("|"))
         if left == "Device ID":
-            index = whole(right)
+            index = parse_int(right)
         elif re.fullmatch(r"[0-9]{1,4}", left, re.ASCII):
             index, left = int(left), ""
         if index is None:
@@ -114,10 +121,10 @@ def _framed(text: str) -> Iterator[Pair]:
         yield index, name, value
 
 
-def _json(document: Any) -> Iterator[Pair]:
+def _json(document: Any) -> Iterator[DeviceValue]:
     devices = document.get("device_list", [document]) if isinstance(document, dict) else []
     for device in devices if isinstance(devices, list) else []:
-        index = whole(device.get("device_id")) if isinstance(device, dict) else None
+        index = parse_int(device.get("device_id")) if isinstance(device, dict) else None
         if index is None:
             continue
         for key, value in device.items():
@@ -127,35 +134,35 @@ def _json(document: Any) -> Iterator[Pair]:
                 yield index, str(item.get("metrics_type")), item.get("value")
 
 
-def _gpu(index: int, device: Device, processes: dict[int, list[Process]] | None) -> Gpu:
+def _gpu(index: int, device: DeviceValues, processes: dict[int, list[Process]] | None) -> Gpu:
     unread: dict[str, str] = {}
     pci = str(device.get("pci", "")).strip().lower()
     pci = pci if _PCI.fullmatch(pci) else ""
-    fields = checked(
+    fields = check_fields(
         {
-            "busy_percent": number(device.get("busy")),
-            "memory_busy_percent": number(device.get("memory_busy")),
-            "memory_used_bytes": size(device.get("used"), "MiB"),
+            "busy_percent": parse_number(device.get("busy")),
+            "memory_busy_percent": parse_number(device.get("memory_busy")),
+            "memory_used_bytes": parse_bytes(device.get("used"), "MiB"),
             "memory_total_bytes": _sized(device.get("total")) or None,
-            "power_watts": number(device.get("power")),
-            "sm_clock_mhz": whole(device.get("clock")),
-            "sm_clock_max_mhz": whole(device.get("clock_max")) or None,
-            "pcie_generation_max": whole(device.get("pcie_generation")) or None,
-            "pcie_width_max": whole(device.get("pcie_width_max")) or None,
-            "ecc_corrected": whole(device.get("corrected")),
-            "ecc_uncorrected": whole(device.get("uncorrected")),
+            "power_watts": parse_number(device.get("power")),
+            "sm_clock_mhz": parse_int(device.get("clock")),
+            "sm_clock_max_mhz": parse_int(device.get("clock_max")) or None,
+            "pcie_generation_max": parse_int(device.get("pcie_generation")) or None,
+            "pcie_width_max": parse_int(device.get("pcie_width_max")) or None,
+            "ecc_corrected": parse_int(device.get("corrected")),
+            "ecc_uncorrected": parse_int(device.get("uncorrected")),
         },
         unread,
     )
-    heat = number(device.get("heat"))
-    fields["temperature_celsius"] = plausible_temperature(heat, fields["busy_percent"], unread)
+    heat = parse_number(device.get("heat"))
+    fields["temperature_celsius"] = check_temperature(heat, fields["busy_percent"], unread)
     return Gpu(
         uuid=f"intel-{pci}" if pci else f"intel-gpu{index}",
         uuid_is_made=True,
         index=index,
         vendor="intel",
-        name=words(device.get("name")),
-        pci_bus_id=normal_pci(pci) if pci else None,
+        name=parse_text(device.get("name")),
+        pci_bus_id=normalize_pci_address(pci) if pci else None,
         processes=None if processes is None else tuple(processes.get(index, ())),
         **fields,
         unread=unread,
@@ -165,7 +172,7 @@ def _gpu(index: int, device: Device, processes: dict[int, list[Process]] | None)
 def _sized(value: Any) -> int | None:
     text = str(value).strip()
     match = _UNIT.fullmatch(text)
-    return size(text, match[1]) if match else None
+    return parse_bytes(text, match[1]) if match else None
 
 
 def _processes(text: str) -> dict[int, list[Process]]:
@@ -175,12 +182,14 @@ def _processes(text: str) -> dict[int, list[Process]]:
         cells = line.split()
         if len(cells) < 5:
             continue
-        pid, index = whole(cells[0]), whole(cells[-3])
+        pid, index = parse_int(cells[0]), parse_int(cells[-3])
         if pid is None or not 0 < pid < 1 << 32 or index is None or not 0 <= index < _MOST_GPUS:
             continue
-        name = words(" ".join(cells[1:-3]))
+        name = parse_text(" ".join(cells[1:-3]))
         listed = found.setdefault(index, [])
         if name != "xpu-smi":
-            memory = checked({"gpu_memory_bytes": size(cells[-1], "KiB")}, {})["gpu_memory_bytes"]
+            memory = check_fields({"gpu_memory_bytes": parse_bytes(cells[-1], "KiB")}, {})[
+                "gpu_memory_bytes"
+            ]
             listed.append(Process(pid=pid, kind="compute", name=name, gpu_memory_bytes=memory))
     return found

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from fleet_smi.model.digest import HOUR_SECONDS, HourOfDay, share_percent
-from fleet_smi.model.digest_words import hours
+from fleet_smi.model.digest_words import format_hours
 from fleet_smi.model.fleet import State
-from fleet_smi.wire.static_page.markup import Html, element, joined
-from fleet_smi.wire.static_page.words import percent
+from fleet_smi.wire.static_page.markup import Html, element, fragment
+from fleet_smi.wire.static_page.words import format_percent
 
-PAPER, INK = "#ffffff", "#15171a"
+BACKGROUND, FOREGROUND = "#ffffff", "#15171a"
 _QUIET, _LINE = "#646a71", "#dfdfda"
-COLOURS: dict[State, str] = {
+STATE_COLOURS: dict[State, str] = {
     "busy": "#6450b5",
     "held": "#e0a030",
     "leased": "#1668c7",
@@ -27,45 +27,49 @@ _DAY_SECONDS = 86400
 _MOST_LABELS = 8
 
 
-def states(by_state: Mapping[State, float]) -> Html:
+def states_chart(by_state: Mapping[State, float]) -> Html:
     """How all GPUs stood, as one bar and a list."""
     whole = sum(by_state.values())
-    told = [(state, by_state[state]) for state in COLOURS if by_state.get(state)]
+    told = [(state, by_state[state]) for state in STATE_COLOURS if by_state.get(state)]
     at, bars = 0.0, []
     for state, seconds in told:
         wide = seconds / whole * _WIDTH
         bars.append(_rect(at, 0, max(0.5, wide - 1), 18, state))
         at += wide
-    words = [f"{state} {hours(seconds)} h ({_share(seconds, whole)})" for state, seconds in told]
+    words = [
+        f"{state} {format_hours(seconds)} h ({_share(seconds, whole)})" for state, seconds in told
+    ]
     drawing = _drawing(18, "GPU-hours by state: " + ", ".join(words), *bars)
     keys = (
         element("li", _key(state), f" {text}") for (state, _), text in zip(told, words, strict=True)
     )
-    return joined(drawing, element("ul", *keys, class_="keys"))
+    return fragment(drawing, element("ul", *keys, class_="keys"))
 
 
 def _share(part: float, whole: float) -> str:
     """What is there is never called nothing."""
     share = share_percent(part, whole)
-    return "<1 %" if share is not None and 0 < share < 0.5 else percent(share)
+    return "<1 %" if share is not None and 0 < share < 0.5 else format_percent(share)
 
 
-def days(seconds: Sequence[float], start: float) -> Html:
+def daily_chart(gpu_seconds: Sequence[float], start: float) -> Html:
     """One bar a day; the days are those of UTC, as the hub keeps them."""
     first = int(start // _DAY_SECONDS)
-    dates = [datetime.fromtimestamp((first + at) * _DAY_SECONDS, UTC) for at in range(len(seconds))]
+    dates = [
+        datetime.fromtimestamp((first + at) * _DAY_SECONDS, UTC) for at in range(len(gpu_seconds))
+    ]
     labels = [f"{date.day} {date:%b}" for date in dates]
-    most = max(range(len(seconds)), key=lambda at: seconds[at])
-    words = f"Most on {labels[most]}: {hours(seconds[most])} GPU-hours."
-    drawing = _bars([each / HOUR_SECONDS for each in seconds], labels, words, "GPU-hours")
-    return joined(drawing, element("p", words, class_="quiet"))
+    most = max(range(len(gpu_seconds)), key=lambda at: gpu_seconds[at])
+    words = f"Most on {labels[most]}: {format_hours(gpu_seconds[most])} GPU-hours."
+    drawing = _bars([each / HOUR_SECONDS for each in gpu_seconds], labels, words, "GPU-hours")
+    return fragment(drawing, element("p", words, class_="quiet"))
 
 
-def hours_of_day(told: Sequence[HourOfDay]) -> Html:
+def hourly_chart(samples: Sequence[HourOfDay]) -> Html:
     """24 bars, as high as GPUs were in use, below a line at all there were."""
-    by_hour = {each.hour: each for each in told}
-    busiest = max(told, key=lambda each: each.in_use)
-    quietest = min(told, key=lambda each: each.in_use)
+    by_hour = {each.hour: each for each in samples}
+    busiest = max(samples, key=lambda each: each.in_use)
+    quietest = min(samples, key=lambda each: each.in_use)
     words = (
         f"Busiest at {busiest.hour:02d}:00, {busiest.in_use:.1f} of {busiest.gpus:.0f} GPUs; "
         f"quietest at {quietest.hour:02d}:00, {quietest.in_use:.1f}."
@@ -75,9 +79,9 @@ def hours_of_day(told: Sequence[HourOfDay]) -> Html:
         [f"{hour:02d}" for hour in range(24)],
         words,
         "GPUs",
-        most=max(each.gpus for each in told),
+        most=max(each.gpus for each in samples),
     )
-    return joined(drawing, element("p", words, class_="quiet"))
+    return fragment(drawing, element("p", words, class_="quiet"))
 
 
 def _bars(
@@ -123,7 +127,7 @@ def _rect(x: float, y: float, wide: float, tall: float, state: State = "busy") -
     return element(
         "rect",
         **{name: f"{value:.1f}" for name, value in places.items()},
-        fill=COLOURS[state],
+        fill=STATE_COLOURS[state],
         class_=f"is-{state}",
     )
 
@@ -146,5 +150,5 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> Html:
 
 
 def _key(state: State) -> Html:
-    square = element("rect", width=10, height=10, fill=COLOURS[state], class_=f"is-{state}")
+    square = element("rect", width=10, height=10, fill=STATE_COLOURS[state], class_=f"is-{state}")
     return element("svg", square, width=10, height=10, aria_hidden="true")

@@ -2,32 +2,32 @@
 
 from collections.abc import Iterable, Mapping
 
-from fleet_smi.model.digest import Digest, busy_percent, share_percent
-from fleet_smi.model.digest_words import energy, hours, how_many, money
+from fleet_smi.model.digest import UsageReport, busy_percent, share_percent
+from fleet_smi.model.digest_words import format_cost, format_count, format_energy, format_hours
 from fleet_smi.model.fleet import State
 from fleet_smi.model.history import Sums
-from fleet_smi.wire.report_page.charts import COLOURS
+from fleet_smi.wire.report_page.charts import STATE_COLOURS
 from fleet_smi.wire.static_page.markup import Html, element
-from fleet_smi.wire.static_page.words import percent
+from fleet_smi.wire.static_page.words import format_percent
 
 _HEADS = {"user": "Person", "group": "Group", "node": "Node", "model": "Model"}
 _BAR_PIXELS = 160
 
 
-def usage_table(told: Digest) -> Html:
+def usage_table(digest: UsageReport) -> Html:
     """Who or what had how much, and what came of it."""
-    usages = told.usages
+    usages = digest.usages
     most = max(row.sums.gpu_seconds for row in usages.rows)
     rows = [
-        _row("td", row.name or "(unknown)", _numbers(told, row.sums), _bar(row.sums, most))
+        _row("td", row.name or "(unknown)", _numbers(digest, row.sums), _bar(row.sums, most))
         for row in usages.rows
     ]
-    heads = _row("th", _HEADS.get(usages.by, "GPU"), _heads(told), None)
-    foot = _row("th", how_many(len(rows), usages.by), _numbers(told, usages.total), None)
+    heads = _row("th", _HEADS.get(usages.by, "GPU"), _heads(digest), None)
+    foot = _row("th", format_count(len(rows), usages.by), _numbers(digest, usages.total), None)
     return _table(heads, *rows, *([foot] if len(rows) > 1 else []))
 
 
-def words_table(rows: Iterable[tuple[str, str, Html]]) -> Html:
+def text_table(rows: Iterable[tuple[str, str, Html]]) -> Html:
     """A name, a number and words in each row."""
     return _table(
         *(
@@ -59,7 +59,7 @@ def _row(tag: str, name: str, numbers: Mapping[str, str], bar: Html | None) -> H
     )
 
 
-def _heads(told: Digest) -> dict[str, str]:
+def _heads(told: UsageReport) -> dict[str, str]:
     heads = {
         "hours": "GPU-hours",
         "share": "Share",
@@ -70,15 +70,15 @@ def _heads(told: Digest) -> dict[str, str]:
     return heads if told.price is None else heads | {"cost": "Cost"}
 
 
-def _numbers(told: Digest, sums: Sums) -> dict[str, str]:
+def _numbers(told: UsageReport, sums: Sums) -> dict[str, str]:
     numbers = {
-        "hours": hours(sums.gpu_seconds),
-        "share": percent(share_percent(sums.gpu_seconds, told.usages.total.gpu_seconds)),
-        "busy": percent(busy_percent(sums)),
-        "idle": f"{hours(sums.idle_seconds)} h",
-        "energy": energy(sums),
+        "hours": format_hours(sums.gpu_seconds),
+        "share": format_percent(share_percent(sums.gpu_seconds, told.usages.total.gpu_seconds)),
+        "busy": format_percent(busy_percent(sums)),
+        "idle": f"{format_hours(sums.idle_seconds)} h",
+        "energy": format_energy(sums),
     }
-    return numbers if told.price is None else numbers | {"cost": money(told, sums)}
+    return numbers if told.price is None else numbers | {"cost": format_cost(told, sums)}
 
 
 def _bar(sums: Sums, most: float) -> Html | None:
@@ -89,7 +89,7 @@ def _bar(sums: Sums, most: float) -> Html | None:
     idle = min(whole, round(min(1.0, sums.idle_seconds / most) * _BAR_PIXELS))
     parts: dict[State, int] = {"busy": whole - idle, "held": idle}
     cells = [
-        element("td", width=pixels, height=10, bgcolor=COLOURS[state], class_=f"is-{state}")
+        element("td", width=pixels, height=10, bgcolor=STATE_COLOURS[state], class_=f"is-{state}")
         for state, pixels in parts.items()
         if pixels
     ]

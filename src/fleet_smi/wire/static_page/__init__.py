@@ -6,34 +6,34 @@ from datetime import datetime
 from hashlib import sha256
 
 from fleet_smi.model.fleet import STATES, FleetView, NodeView
-from fleet_smi.wire.static_page.glyphs import definitions, glyph, legend
-from fleet_smi.wire.static_page.markup import Html, element, joined
-from fleet_smi.wire.static_page.node_card import card
-from fleet_smi.wire.static_page.words import Clock, counted
+from fleet_smi.wire.static_page.glyphs import glyph, legend, svg_symbols
+from fleet_smi.wire.static_page.markup import Html, element, fragment
+from fleet_smi.wire.static_page.node_card import render_card
+from fleet_smi.wire.static_page.words import PageClock, pluralize
 
-__all__ = ["REFRESH_SECONDS", "page", "policy"]
+__all__ = ["REFRESH_SECONDS", "content_security_policy", "render_page"]
 
 REFRESH_SECONDS = 60
 
 
-def page(
+def render_page(
     view: FleetView,
     *,
     style: str,
-    local: Callable[[float], datetime],
-    every_seconds: float | None = None,
-    trouble: str | None = None,
+    to_local_time: Callable[[float], datetime],
+    interval_seconds: float | None = None,
+    error: str | None = None,
 ) -> str:
     """The page as it is at `view.taken_at`.
 
     `every_seconds` is how soon the next one is due, and `trouble` why this one has no news.
     """
-    clock = Clock(view.taken_at, local)
+    clock = PageClock(view.taken_at, to_local_time)
     body = element(
         "body",
-        definitions(),
-        _top(view, clock, every_seconds),
-        _banner(trouble),
+        svg_symbols(),
+        _top(view, clock, interval_seconds),
+        _banner(error),
         element("main", _free(view, clock), _nodes(view, clock)),
         _foot(),
     )
@@ -44,8 +44,10 @@ def _head(view: FleetView, style: str) -> Html:
     return element(
         "head",
         element("meta", charset="utf-8"),
-        element("title", f"{view.summary.free} free of {counted(view.summary.gpus, 'GPU')}"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy(style)),
+        element("title", f"{view.summary.free} free of {pluralize(view.summary.gpus, 'GPU')}"),
+        element(
+            "meta", http_equiv="Content-Security-Policy", content=content_security_policy(style)
+        ),
         element("meta", http_equiv="refresh", content=REFRESH_SECONDS),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
@@ -55,14 +57,14 @@ def _head(view: FleetView, style: str) -> Html:
     )
 
 
-def policy(style: str) -> str:
+def content_security_policy(style: str) -> str:
     """Nothing may be loaded or run but this very style, whatever a name on the page says."""
     digest = b64encode(sha256(style.encode()).digest()).decode()
     allowed = f"style-src 'sha256-{digest}'; img-src data:"
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
-def _top(view: FleetView, clock: Clock, every_seconds: float | None) -> Html:
+def _top(view: FleetView, clock: PageClock, every_seconds: float | None) -> Html:
     counts = (
         element(
             "li",
@@ -83,13 +85,13 @@ def _top(view: FleetView, clock: Clock, every_seconds: float | None) -> Html:
     )
 
 
-def _made(view: FleetView, clock: Clock, every_seconds: float | None) -> Iterator[str]:
+def _made(view: FleetView, clock: PageClock, every_seconds: float | None) -> Iterator[str]:
     summary = view.summary
-    yield element("b", f"{summary.nodes_reporting} of {counted(summary.nodes, 'node')}")
+    yield element("b", f"{summary.nodes_reporting} of {pluralize(summary.nodes, 'node')}")
     yield " reporting · as of "
-    yield element("time", clock.whole_time(clock.now))
+    yield element("time", clock.format_datetime(clock.now))
     if every_seconds is not None:
-        yield f" · next at {clock.time(clock.now + every_seconds)}"
+        yield f" · next at {clock.format_time(clock.now + every_seconds)}"
 
 
 def _banner(trouble: str | None) -> Html | None:
@@ -99,7 +101,7 @@ def _banner(trouble: str | None) -> Html | None:
     return element("p", element("b", f"No news: {trouble}. "), words, class_="banner", role="alert")
 
 
-def _free(view: FleetView, clock: Clock) -> Html:
+def _free(view: FleetView, clock: PageClock) -> Html:
     """Which GPUs are free, before anything else."""
     entries = tuple(_free_here(node, at, clock) for at, node in enumerate(view.nodes))
     found = tuple(entry for entry in entries if entry is not None)
@@ -107,12 +109,12 @@ def _free(view: FleetView, clock: Clock) -> Html:
     return element("section", element("h2", "Free now"), listed, class_="free-now")
 
 
-def _free_here(node: NodeView, at: int, clock: Clock) -> Html | None:
+def _free_here(node: NodeView, at: int, clock: PageClock) -> Html | None:
     free = [gpu for gpu in node.gpus if gpu.verdict.state == "free"]
     if not free:
         return None
     indices = ", ".join(str(gpu.index) for gpu in free)
-    shortest = clock.since(max(gpu.verdict.since for gpu in free))
+    shortest = clock.format_age(max(gpu.verdict.since for gpu in free))
     models = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in free))
     link = element(
         "a",
@@ -125,10 +127,10 @@ def _free_here(node: NodeView, at: int, clock: Clock) -> Html | None:
     return element("li", link)
 
 
-def _nodes(view: FleetView, clock: Clock) -> Html:
+def _nodes(view: FleetView, clock: PageClock) -> Html:
     if not view.nodes:
         return element("p", "No node has reported yet.", class_="empty")
-    cards = (card(node, _anchor(at), clock) for at, node in enumerate(view.nodes))
+    cards = (render_card(node, _anchor(at), clock) for at, node in enumerate(view.nodes))
     return element("div", *cards, class_="nodes")
 
 
@@ -141,5 +143,5 @@ def _foot() -> Html:
         "p", "The coloured width of a row is memory in use; a stronger violet, more load."
     )
     data = element("a", "load_data.csv", href="load_data.csv")
-    made = element("p", joined("The same as a table: ", data, ". Made by fleet-smi."))
+    made = element("p", fragment("The same as a table: ", data, ". Made by fleet-smi."))
     return element("footer", legend(), key, made)

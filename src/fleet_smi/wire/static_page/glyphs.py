@@ -3,7 +3,7 @@
 from functools import cache
 
 from fleet_smi.model.fleet import STATES, State
-from fleet_smi.wire.static_page.markup import Html, element, joined
+from fleet_smi.wire.static_page.markup import Html, element, fragment
 
 _LINE = 'fill="none" stroke="currentColor" stroke-width="2"'
 _SHAPES: dict[State, str] = {
@@ -17,7 +17,7 @@ _SHAPES: dict[State, str] = {
 }
 
 
-def definitions() -> Html:
+def svg_symbols() -> Html:
     """Every shape once, for the others to point at."""
     symbols = (
         element("symbol", Html(_SHAPES[state]), id=state, viewBox="0 0 12 12") for state in STATES
@@ -34,6 +34,6 @@ def glyph(state: State) -> Html:
 def legend() -> Html:
     """What each shape stands for."""
     keys = (
-        element("li", glyph(state), joined(f" {state}"), class_=f"is-{state}") for state in STATES
+        element("li", glyph(state), fragment(f" {state}"), class_=f"is-{state}") for state in STATES
     )
     return element("ul", *keys, class_="legend")

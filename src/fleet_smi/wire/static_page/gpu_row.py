@@ -7,27 +7,27 @@ from fleet_smi.wire.static_page.glyphs import glyph
 from fleet_smi.wire.static_page.markup import Html, element
 from fleet_smi.wire.static_page.words import (
     UNKNOWN,
-    Clock,
-    Part,
-    counted,
-    duration,
-    gib,
-    names,
-    people,
-    percent,
+    GpuOrInstance,
+    PageClock,
+    duration_or_unknown,
+    format_owners,
+    format_percent,
+    gib_or_unknown,
+    pluralize,
+    usage_by_owner,
 )
 
 _LOAD_STEPS = 5
 
 
-def rows(gpu: JudgedGpu, clock: Clock) -> Iterator[Html]:
+def render_rows(gpu: JudgedGpu, clock: PageClock) -> Iterator[Html]:
     """The row of a GPU, and those of its instances below it."""
     yield _row(gpu, str(gpu.index), clock, "gpu")
     for instance in gpu.instances:
         yield _row(instance, instance.profile or "MIG", clock, "gpu slice")
 
 
-def _row(part: Part, label: str, clock: Clock, kind: str) -> Html:
+def _row(part: GpuOrInstance, label: str, clock: PageClock, kind: str) -> Html:
     state = part.verdict.state
     return element(
         "li",
@@ -37,14 +37,14 @@ def _row(part: Part, label: str, clock: Clock, kind: str) -> Html:
         element("span", state, class_="state"),
         element("span", _who(part, clock), class_="who"),
         element("span", *_memory(part), class_="memory"),
-        element("span", percent(part.busy_percent), class_="load"),
+        element("span", format_percent(part.busy_percent), class_="load"),
         _more(part, label, clock),
         class_=f"{kind} is-{state}{_strength(part)}",
         tabindex=0,
     )
 
 
-def _fill(part: Part) -> Html | None:
+def _fill(part: GpuOrInstance) -> Html | None:
     """How full the memory is, as the ground of the row."""
     used, total = part.memory_used_bytes, part.memory_total_bytes
     if not used or not total:
@@ -54,23 +54,23 @@ def _fill(part: Part) -> Html | None:
     return element("svg", level, class_="fill", aria_hidden="true", **box)
 
 
-def _strength(part: Part) -> str:
+def _strength(part: GpuOrInstance) -> str:
     """How hard a busy one works, in five steps."""
     if part.verdict.state != "busy" or part.busy_percent is None:
         return ""
     return f" load-{min(_LOAD_STEPS, 1 + int(part.busy_percent * _LOAD_STEPS / 100))}"
 
 
-def _memory(part: Part) -> Iterator[str]:
+def _memory(part: GpuOrInstance) -> Iterator[str]:
     used, total = part.memory_used_bytes, part.memory_total_bytes
-    yield gib(used)
+    yield gib_or_unknown(used)
     if total is not None:
-        yield element("i", f"/{gib(total)}")
+        yield element("i", f"/{gib_or_unknown(total)}")
     if used is not None or total is not None:
         yield " GiB"
 
 
-def _who(part: Part, clock: Clock) -> str:
+def _who(part: GpuOrInstance, clock: PageClock) -> str:
     verdict = part.verdict
     if verdict.state == "free":
         return "asleep" if isinstance(part, JudgedGpu) and part.asleep else _free(part, clock)
@@ -78,25 +78,29 @@ def _who(part: Part, clock: Clock) -> str:
         return verdict.reason if verdict.was is None else f"was {verdict.was}"
     if isinstance(part, JudgedGpu) and part.instances:
         free = sum(one.verdict.state == "free" for one in part.instances)
-        return f"{free} of {counted(len(part.instances), 'instance')} free"
+        return f"{free} of {pluralize(len(part.instances), 'instance')} free"
     if verdict.state == "ghost":
-        return names(part) or "no owner"
+        return format_owners(part) or "no owner"
     if verdict.state in ("busy", "held"):
         return _held_by(part)
     return verdict.reason
 
 
-def _free(part: Part, clock: Clock) -> str:
-    since = clock.since(part.verdict.since)
+def _free(part: GpuOrInstance, clock: PageClock) -> str:
+    since = clock.format_age(part.verdict.since)
     return "" if since == UNKNOWN else f"for {since}"
 
 
-def _held_by(part: Part) -> str:
-    who, verdict = names(part) or part.verdict.reason, part.verdict
-    return who if verdict.state == "busy" else f"{who} · idle {duration(verdict.idle_seconds)}"
+def _held_by(part: GpuOrInstance) -> str:
+    who, verdict = format_owners(part) or part.verdict.reason, part.verdict
+    return (
+        who
+        if verdict.state == "busy"
+        else f"{who} · idle {duration_or_unknown(verdict.idle_seconds)}"
+    )
 
 
-def _more(part: Part, label: str, clock: Clock) -> Html:
+def _more(part: GpuOrInstance, label: str, clock: PageClock) -> Html:
     """What hover and focus show: why, who, and the figures."""
     verdict = part.verdict
     told = [element("p", note.words) for note in verdict.notes]
@@ -105,14 +109,14 @@ def _more(part: Part, label: str, clock: Clock) -> Html:
         element("h3", glyph(verdict.state), f"{verdict.state} · {_called(part, label)}"),
         element("p", verdict.reason),
         *told,
-        _table("people", people(part)),
+        _table("people", usage_by_owner(part)),
         _table("figures", _figures(part, clock)),
         _device(part),
         class_="more",
     )
 
 
-def _called(part: Part, label: str) -> str:
+def _called(part: GpuOrInstance, label: str) -> str:
     return f"GPU {label}" if isinstance(part, JudgedGpu) else label
 
 
@@ -123,25 +127,25 @@ def _table(kind: str, pairs: list[tuple[str, str]]) -> Html | None:
     return element("dl", *cells, class_=kind)
 
 
-def _figures(part: Part, clock: Clock) -> list[tuple[str, str]]:
+def _figures(part: GpuOrInstance, clock: PageClock) -> list[tuple[str, str]]:
     used, total = part.memory_used_bytes, part.memory_total_bytes
     share = f" ({100 * used / total:.0f} %)" if used is not None and total else ""
     figures = [
-        ("Memory", f"{gib(used)} of {gib(total)} GiB{share}"),
-        ("Load", percent(part.busy_percent)),
+        ("Memory", f"{gib_or_unknown(used)} of {gib_or_unknown(total)} GiB{share}"),
+        ("Load", format_percent(part.busy_percent)),
     ]
     if not isinstance(part, JudgedInstance):
         figures += [
             ("Temperature", _with(part.temperature_celsius, "°C")),
             ("Power", f"{_with(part.power_watts, '')} of {_with(part.power_limit_watts, 'W')}"),
         ]
-    return [*figures, ("Since", clock.time(part.verdict.since))]
+    return [*figures, ("Since", clock.format_time(part.verdict.since))]
 
 
 def _with(value: float | None, unit: str) -> str:
     return UNKNOWN if value is None else f"{value:.0f} {unit}".strip()
 
 
-def _device(part: Part) -> Html:
+def _device(part: GpuOrInstance) -> Html:
     name = part.name if isinstance(part, JudgedGpu) else part.profile
     return element("p", f"{name or 'GPU'} ", element("code", part.uuid), class_="device")

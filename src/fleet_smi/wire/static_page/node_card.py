@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fleet_smi.model.fleet import NodeView
-from fleet_smi.wire.static_page.gpu_row import rows
+from fleet_smi.wire.static_page.gpu_row import render_rows
 from fleet_smi.wire.static_page.markup import Html, element
-from fleet_smi.wire.static_page.words import UNKNOWN, Clock, counted, duration
+from fleet_smi.wire.static_page.words import UNKNOWN, PageClock, duration_or_unknown, pluralize
 
 
-def card(node: NodeView, anchor: str, clock: Clock) -> Html:
+def render_card(node: NodeView, anchor: str, clock: PageClock) -> Html:
     """The card; a silent node's is grey and says for how long."""
     free = sum(gpu.verdict.state == "free" for gpu in node.gpus)
     return element(
@@ -24,7 +24,7 @@ def card(node: NodeView, anchor: str, clock: Clock) -> Html:
             element("p", _age(node, clock), class_="age"),
         ),
         *(element("p", words, class_="odd") for words in _oddities(node)),
-        element("ul", *(row for gpu in node.gpus for row in rows(gpu, clock))),
+        element("ul", *(row for gpu in node.gpus for row in render_rows(gpu, clock))),
         class_=" ".join(_kinds(node, free)),
         id=anchor,
     )
@@ -43,11 +43,11 @@ def _devices(node: NodeView) -> str:
     return ", ".join(f"{count} × {name}" for name, count in counts.items()) or "no GPU"
 
 
-def _age(node: NodeView, clock: Clock) -> str:
+def _age(node: NodeView, clock: PageClock) -> str:
     """When its data were taken, and how old they are: by the time that they arrived."""
     if node.age_seconds is None:
         return "never heard"
-    at, age = clock.time(clock.now - node.age_seconds), duration(node.age_seconds)
+    at, age = clock.format_time(clock.now - node.age_seconds), duration_or_unknown(node.age_seconds)
     if node.silent:
         return f"silent for {age}" + ("" if at == UNKNOWN else f", last heard {at}")
     return f"{at}, {age} old"
@@ -57,5 +57,5 @@ def _oddities(node: NodeView) -> Iterator[str]:
     yield from node.warnings
     yield from node.failures
     if node.missing_reports:
-        yield f"{counted(node.missing_reports, 'report')} never arrived"
+        yield f"{pluralize(node.missing_reports, 'report')} never arrived"
     yield from node.limits
