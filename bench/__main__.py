@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from bench import agent, cluster_smi, history, hub, imports, page, probes, wall
+from bench import agent, cluster_smi, history, hub, imports, page, probes, wall_time
 from bench.machine import BackgroundLoad, describe_machine, simulated_machine
 from bench.peers import OURS, PEERS, NotAvailable, install
 from bench.report import (
@@ -65,9 +65,9 @@ def _measure(
     judged: list[BudgetResult] = []
     if "wall" in parts:
         bystanders = BackgroundLoad()
-        measured = wall.measure(environment, rounds)
+        measured = wall_time.measure(environment, rounds)
         share = bystanders.share()
-        judged += _show("whole commands, wall time", measured, wall.PAIRS, "ms")
+        judged += _show("whole commands, wall time", measured, wall_time.PAIRS, "ms")
         print(f"{background_load_text(share)}\n")
     if "cpu" in parts:
         measured = probes.measure(probes.CPU, environment, rounds)

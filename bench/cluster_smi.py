@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.line_program import LineProgram
 from bench.peers import OURS, PEERS, NotAvailable
-from bench.program import LineProgram
 from bench.report import MeasurementSeries, Pair
 
 _PORT = Path(__file__).with_name("cluster_smi_port.py")

@@ -19,12 +19,12 @@ from typing import Any
 
 import uvloop
 
-from fleet_smi import zeromq
-from fleet_smi.hub.delivery import Delivery
-from fleet_smi.hub.fleet import FleetState, Via
-from fleet_smi.hub.sources.cluster_smi import ClusterSmiSource
+from fleet_smi.compat.cluster_smi import sockets as zeromq
+from fleet_smi.compat.cluster_smi.codec import encode_node
+from fleet_smi.compat.cluster_smi.source import ClusterSmiSource
+from fleet_smi.fleet.delivery import Delivery
+from fleet_smi.fleet.fleet import FleetState, Via
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
-from fleet_smi.wire.dialects.cluster_smi import encode_node
 
 NODES, SECONDS = 50, 1.0
 _WARM_UP_SECONDS = 0.5

@@ -12,28 +12,28 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from bench import past
+from bench import synthetic_history
 from bench.peers import BUILD
 from bench.report import MeasurementSeries, Pair
+from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
+from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.database import open_database
-from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
-from fleet_smi.hub.history import versions
-from fleet_smi.hub.history.asking import HistoryQueries
-from fleet_smi.hub.history.drawing import build_strips
-from fleet_smi.hub.history.going_on import SavedSnapshot, nodes_at
-from fleet_smi.hub.history.history import HistoryRecorder
-from fleet_smi.hub.history.jobs import group_jobs
-from fleet_smi.hub.history.past import fleet_at
-from fleet_smi.hub.history.retention import RetentionPolicy
-from fleet_smi.hub.history.rows import WriteBatch
-from fleet_smi.hub.history.store import open_history
-from fleet_smi.hub.history.totals import GroupBy
-from fleet_smi.hub.history.writer import HistoryWriter
+from fleet_smi.hub.history.queries.jobs import group_jobs
+from fleet_smi.hub.history.queries.merge_live import SavedSnapshot, nodes_at
+from fleet_smi.hub.history.queries.snapshot_at import fleet_at
+from fleet_smi.hub.history.queries.sql import HistoryQueries
+from fleet_smi.hub.history.queries.strips import build_strips
+from fleet_smi.hub.history.queries.totals import GroupBy
+from fleet_smi.hub.history.recording.recorder import HistoryRecorder
+from fleet_smi.hub.history.recording.rows import WriteBatch
+from fleet_smi.hub.history.storage import migrations
+from fleet_smi.hub.history.storage.retention import RetentionPolicy
+from fleet_smi.hub.history.storage.store import open_history
+from fleet_smi.hub.history.storage.writer import HistoryWriter
 from fleet_smi.hub.hub import checkpoint_slots
-from fleet_smi.hub.keeping import Checkpointer
-from fleet_smi.hub.memory import NodeStore
+from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.model.units import GIB
-from fleet_smi.simulation.crowd import large_fleet
+from fleet_smi.simulation.large_fleet import large_fleet
 
 MIN_DAYS = 7
 NODES, LOADED_NODES, COLUMNS, POINTS = 125, 2000, 240, 1000
@@ -71,7 +71,7 @@ def query_pairs(measured: HistoryMeasurement) -> list[Pair]:
 
 def measure(days: int, rounds: int) -> HistoryMeasurement:
     """A past of 1,000 GPUs over so many days, made once, and what it takes to ask it."""
-    path = BUILD / "history" / f"{NODES}-nodes-{days}-days-v{versions.schema_version()}.db"
+    path = BUILD / "history" / f"{NODES}-nodes-{days}-days-v{migrations.schema_version()}.db"
     words = "" if path.exists() else _built(path, days)
     gc.freeze()
     gc.set_threshold(*_SELDOM)
@@ -89,14 +89,14 @@ def _built(path: Path, days: int) -> str:
     began, unfinished = time.monotonic(), path.with_suffix(".unfinished")
     for end in ("", "-wal", "-shm"):
         Path(f"{unfinished}{end}").unlink(missing_ok=True)
-    past.build_database(unfinished, NODES, days)
+    synthetic_history.build_database(unfinished, NODES, days)
     shutil.move(unfinished, path)
     return f"made in {time.monotonic() - began:.0f} s\n"
 
 
 def queries(days: int) -> dict[str, Query]:
     """What pages and reports ask, the widest of each."""
-    end = past.END
+    end = synthetic_history.END
     long_ago, last = end - days * _DAY // 2, min(days, 30)
     asked: dict[str, Query] = {
         "the fleet at a moment": partial(_fleet, at=float(long_ago)),
@@ -163,23 +163,23 @@ def _fleet(asking: HistoryQueries, *, at: float) -> object:
 
 def _strips(asking: HistoryQueries, *, start: float) -> object:
     places = {(gpu.node_id, gpu.uuid) for gpu in asking.gpus()}
-    return build_strips(asking, places, start, past.END, COLUMNS, WriteBatch())
+    return build_strips(asking, places, start, synthetic_history.END, COLUMNS, WriteBatch())
 
 
 def _jobs(asking: HistoryQueries, *, start: float, user: str | None) -> object:
-    return group_jobs(asking.occupancies(start, past.END, user=user))
+    return group_jobs(asking.occupancies(start, synthetic_history.END, user=user))
 
 
 def _figures(asking: HistoryQueries, *, start: float) -> object:
-    return asking.series(_NODE, start, past.END, POINTS)
+    return asking.series(_NODE, start, synthetic_history.END, POINTS)
 
 
 def _ribbon(asking: HistoryQueries, *, start: float) -> object:
-    return asking.ribbon(start, past.END, COLUMNS)
+    return asking.ribbon(start, synthetic_history.END, COLUMNS)
 
 
 def _usages(asking: HistoryQueries, *, start: float, by: GroupBy, daily: bool) -> object:
-    return asking.usages(start, past.END - 3 * _HOUR, by, daily=daily)
+    return asking.usages(start, synthetic_history.END - 3 * _HOUR, by, daily=daily)
 
 
 class _Timed(HistoryRecorder):
@@ -202,7 +202,7 @@ def _costs() -> Iterator[MeasurementSeries]:
     )
     with tempfile.TemporaryDirectory(prefix="fleet-smi-bench-") as folder:
         store, state = open_history(Path(folder) / "history.db"), open_database(Path(folder))
-        writer = HistoryWriter(store, keep, clock=lambda: float(past.END))
+        writer = HistoryWriter(store, keep, clock=lambda: float(synthetic_history.END))
         memory = NodeStore(state, NodeCheckpoint)
         *windows, alone = _loaded(writer, memory)
         memory.close()
@@ -224,7 +224,9 @@ def _loaded(
 
     Nodes are kept as well, as a hub does that agents push to; but not in the last window.
     """
-    story = large_fleet(LOADED_NODES, past.GPUS, seed=1, start=float(past.END))
+    story = large_fleet(
+        LOADED_NODES, synthetic_history.GPUS, seed=1, start=float(synthetic_history.END)
+    )
     fleet, clock, clock_seconds = FleetState(), time.thread_time, _clock_seconds()
     history, writes = _Timed(fleet, writer), _clock_of("history")
     keeping = Checkpointer(fleet, memory, history, checkpoint_slots(_REMEMBER_SECONDS))
@@ -233,14 +235,14 @@ def _loaded(
         made, history.spent, began = 0.0, 0.0, time.clock_gettime(writes)
         for second in range(first, first + _WINDOW_SECONDS):
             for node in range(LOADED_NODES):
-                at = past.END + second + node / LOADED_NODES
+                at = synthetic_history.END + second + node / LOADED_NODES
                 change = fleet.apply(story.snapshot(node, at, second + 1), at)
                 taken = time.perf_counter()
                 if change is not None:
                     history.record(change)
                 made += time.perf_counter() - taken - clock_seconds
             ticked = clock()
-            history.tick(past.END + second + 1.0)
+            history.tick(synthetic_history.END + second + 1.0)
             made += clock() - ticked
             if second < end - _WINDOW_SECONDS:
                 keeping.mark_dirty(fleet.take_dirty())

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.loaded import loaded_hub, parse_load_line
+from bench.line_program import LineProgram
+from bench.loaded_hub import loaded_hub, parse_load_line
 from bench.peers import NotAvailable
-from bench.program import LineProgram
 from bench.report import MeasurementSeries, Pair
 
 NODES, GPUS, LISTENERS = 2000, 8, 20

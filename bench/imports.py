@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.peers import OURS, PEERS, install
 from bench.report import MeasurementSeries, format_table
-from bench.wall import run_timed
+from bench.wall_time import run_timed
 
 _LINE = re.compile(r"import time:\s*(\d+) \|\s*(\d+) \| *(\S+)")
 _DEAREST = 10

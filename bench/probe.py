@@ -25,7 +25,7 @@ def _cpu_of(pids: list[int]) -> ClockFunction:
 
 def _reading(subject: str) -> Callable[..., Any]:
     """What reads a subject inside the reader process."""
-    from fleet_smi.node.reading import BINDINGS
+    from fleet_smi.node.reader_worker import BINDINGS
 
     module, name = BINDINGS[subject]
     found = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)
@@ -50,8 +50,8 @@ def collectors() -> Benchmark:
 
 def quick() -> Benchmark:
     """What a command reads, through the reader process; the CPU time of both."""
-    from fleet_smi.node.collecting import QUICK_SUBJECTS
-    from fleet_smi.node.reader import ProcessWorker, spawn_worker
+    from fleet_smi.node.reader_process import ProcessWorker, spawn_worker
+    from fleet_smi.node.sampler import QUICK_SUBJECTS
 
     pids: list[int] = []
 
@@ -68,15 +68,15 @@ def quick() -> Benchmark:
 
 def full() -> Benchmark:
     """What an agent reads, in a thread of its own process."""
-    from fleet_smi.node.collecting import ALL_SUBJECTS
-    from fleet_smi.node.inside import ThreadWorker
+    from fleet_smi.node.sampler import ALL_SUBJECTS
+    from fleet_smi.node.thread_reader import ThreadWorker
 
     return _sampler(ThreadWorker, ALL_SUBJECTS), time.process_time
 
 
 def _sampler(start: Callable[[], Any], subjects: tuple[str, ...]) -> SampleFunction:
-    from fleet_smi.node.collecting import Sampler
-    from fleet_smi.node.reader import Reader
+    from fleet_smi.node.reader_process import Reader
+    from fleet_smi.node.sampler import Sampler
 
     sampler = Sampler(Reader(start), subjects=subjects)
     snapshot = sampler.sample()
@@ -102,7 +102,7 @@ def gpustat() -> Benchmark:
 
 def parse_xml() -> Benchmark:
     """The XML of `nvidia-smi -q -x`, as it comes from a machine without an agent."""
-    from fleet_smi.wire.dialects.nvidia_smi import parse_xml as parse
+    from fleet_smi.wire.parsers.nvidia_smi import parse_xml as parse
 
     command = ["nvidia-smi", "-q", "-x"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -113,8 +113,8 @@ def _snapshots() -> Iterator[Any]:
     """The same snapshot again and again, a second apart."""
     from msgspec.structs import replace
 
-    from fleet_smi.node.collecting import Sampler
-    from fleet_smi.node.reader import Reader, spawn_worker
+    from fleet_smi.node.reader_process import Reader, spawn_worker
+    from fleet_smi.node.sampler import Sampler
 
     sampler = Sampler(Reader(spawn_worker))
     first = sampler.sample(1.0)
@@ -125,7 +125,7 @@ def _snapshots() -> Iterator[Any]:
 
 def apply() -> Benchmark:
     """One snapshot taken in by the hub: every GPU of it judged."""
-    from fleet_smi.hub.fleet import FleetState
+    from fleet_smi.fleet.fleet import FleetState
 
     fleet, snapshots = FleetState(), _snapshots()
 
@@ -138,7 +138,7 @@ def apply() -> Benchmark:
 
 def view() -> Benchmark:
     """The same, and the view of the fleet after it."""
-    from fleet_smi.hub.fleet import FleetState
+    from fleet_smi.fleet.fleet import FleetState
 
     fleet, snapshots = FleetState(), _snapshots()
 

@@ -23,7 +23,7 @@ def capture_text(path: Path) -> str:
 
 def main() -> None:
     """Print a line a folder: files, how many were read or refused by name, and wrong fields."""
-    from tests.wire.dialects.nvidia_check import CHECKS
+    from tests.wire.parsers.nvidia_check import CHECKS
 
     print(
         f"{'folder':24}{'files':>7}{'read':>6}{'named':>7}{'fields':>8}{'wrong':>7}{'unknown':>9}"

@@ -15,11 +15,11 @@ from typing import Self
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.hub.fleet import FleetState
+from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import FleetView, JudgedGpu, Verdict
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.collecting import QUICK_SUBJECTS, Sampler
-from fleet_smi.node.reader import Reader, spawn_worker
+from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.sampler import QUICK_SUBJECTS, Sampler
 from sim.scenario import Scenario, SimGpu, scenario_env
 
 USERS = ("daemon", "games", "nobody")

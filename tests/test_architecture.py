@@ -12,12 +12,12 @@ import pytest
 import fleet_smi
 from fleet_smi.cli.main import COMMANDS, build_parser
 from fleet_smi.hub.sources import SOURCES as WAYS_IN
-from fleet_smi.model.arrange import SORT_KEYS
 from fleet_smi.model.policies import POLICIES
 from fleet_smi.model.snapshot import Vendor
+from fleet_smi.model.view_options import SORT_KEYS
 from fleet_smi.node.collectors import COLLECTORS, load_collector
 from fleet_smi.node.outlets import OUTLETS
-from fleet_smi.node.reading import BINDINGS
+from fleet_smi.node.reader_worker import BINDINGS
 from fleet_smi.server.routes import ROUTES
 
 PROJECT = Path(__file__).parents[1]

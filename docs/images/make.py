@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from fleet_smi.hub.fleet import FleetState, Via
+from fleet_smi.fleet.fleet import FleetState, Via
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo_fleet
-from fleet_smi.simulation.story import BackfillPoint, last_hour
+from fleet_smi.simulation.scenario import BackfillPoint, last_hour
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import overview
 

@@ -3,11 +3,11 @@
 import time
 
 from fleet_smi.config import Settings
-from fleet_smi.hub.fleet import FleetState
+from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.collecting import ALL_SUBJECTS, Sampler
-from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import Reader
+from fleet_smi.node.sampler import ALL_SUBJECTS, Sampler
 
 
 class LocalFleet:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench import cluster_smi
+from bench.line_program import LineProgram
 from bench.peers import OURS, PEERS, PeerTool
-from bench.program import LineProgram
 from bench.report import check_budget
 
 

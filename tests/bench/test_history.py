@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import history, past
-from fleet_smi.hub.history.asking import HistoryQueries
-from fleet_smi.hub.history.store import open_history
+from bench import history, synthetic_history
+from fleet_smi.hub.history.queries.sql import HistoryQueries
+from fleet_smi.hub.history.storage.store import open_history
 
 NODES, DAYS = 2, 7
 SECONDS = DAYS * 86400
@@ -16,7 +16,7 @@ SECONDS = DAYS * 86400
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("past") / "history.db"
-    past.build_database(path, NODES, DAYS)
+    synthetic_history.build_database(path, NODES, DAYS)
     return path
 
 
@@ -30,16 +30,16 @@ def test_every_question_has_an_answer(made: Path) -> None:
 
 def test_its_periods_and_sums_come_to_all_the_time_of_its_gpus(made: Path) -> None:
     store = open_history(made)
-    asking, start = HistoryQueries(store), float(past.END - SECONDS)
-    gpus = NODES * past.GPUS
-    found = asking.periods(None, start, past.END)
+    asking, start = HistoryQueries(store), float(synthetic_history.END - SECONDS)
+    gpus = NODES * synthetic_history.GPUS
+    found = asking.periods(None, start, synthetic_history.END)
     assert len(found) == gpus
     for each in found:
         ends = [one.end for one in each.periods]
         assert [one.start for one in each.periods] == [start, *ends[:-1]]
-        assert ends[-1] == past.END
+        assert ends[-1] == synthetic_history.END
     for by in ("user", "gpu"):
-        sums = asking.usages(start, past.END, by)
+        sums = asking.usages(start, synthetic_history.END, by)
         assert sum(sums.by_state.values()) == pytest.approx(gpus * SECONDS)
     store.close()
 

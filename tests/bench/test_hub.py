@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from bench import hub
-from bench.loaded import parse_load_line
+from bench.loaded_hub import parse_load_line
 from bench.peers import NotAvailable
 from fleet_smi.cli.commands.simulate import format_counters
-from fleet_smi.simulation.tally import LoadCounters
+from fleet_smi.simulation.counters import LoadCounters
 
 WINDOW = hub.HubWindow(
     seconds=5.0,

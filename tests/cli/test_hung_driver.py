@@ -13,8 +13,8 @@ import pytest
 from sim.scenario import Scenario, SimGpu
 from tests.cli.program import run_fleet_smi, run_json
 from tests.machines import wait_until
+from tests.nvidia_kernel_files import write_nvidia_kernel_files
 from tests.sim.fixtures import Simulated
-from tests.trees import write_nvidia_kernel_files
 
 HUNG = {
     "nvmlInit": Scenario(gpus=[SimGpu(), SimGpu()], faults={"nvmlInit": "never"}),

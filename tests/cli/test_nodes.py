@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.cli import fleets
+from fleet_smi.cli import fleet_source
 from tests.builders import gpu
 from tests.cli.program import assert_error_line, run_fleet_smi, run_json
-from tests.server.hubs import ThreadedHub
-from tests.server.routes.nodes_of import snapshot_now
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_the_own_hubs_token_is_told_to_no_other_hub(
     for name, value in local.items():
         monkeypatch.setenv(name, value)
     for url, told in (("http://hub.example:7070", False), (hub.url, True)):
-        client = fleets.hub_client(argparse.Namespace(hub=url))
+        client = fleet_source.hub_client(argparse.Namespace(hub=url))
         assert (client._connection.token is not None) is told
 
 

@@ -12,10 +12,10 @@ from fleet_smi.node.outlets.file import FileOutlet
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
 from tests.builders import gpu, process
 from tests.cli.program import assert_error_line, run_fleet_smi
-from tests.fleet.programs import FleetSmiProcess
+from tests.end_to_end.programs import FleetSmiProcess
 from tests.machines import UserProcesses, wait_until
-from tests.server.hubs import ThreadedHub
-from tests.server.routes.nodes_of import snapshot_now
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub
 from tests.sim.fixtures import Simulated
 from tests.sshd import SshNetwork
 

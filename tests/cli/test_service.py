@@ -19,7 +19,7 @@ from fleet_smi.cli.commands.service import (
     uninstall_steps,
 )
 from fleet_smi.cli.main import build_parser
-from fleet_smi.cli.units import ServiceUnit, render_env_file, render_unit
+from fleet_smi.cli.systemd_units import ServiceUnit, render_env_file, render_unit
 from fleet_smi.errors import Unmet
 from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.machines import require_program, require_root
@@ -142,7 +142,7 @@ def test_another_user_than_root_is_told_to_use_sudo() -> None:
     require_root()
     program = (
         "import os, sys\nfrom fleet_smi.cli.main import main\n"
-        "import fleet_smi.cli.commands.service, fleet_smi.cli.units\n"
+        "import fleet_smi.cli.commands.service, fleet_smi.cli.systemd_units\n"
         "os.setuid(65534)\nsys.exit(main(['service', 'uninstall', 'hub']))"
     )
     done = subprocess.run(

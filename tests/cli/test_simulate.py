@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.machines import wait_until
-from tests.simulation.hubs import (
+from tests.simulation.recording_hub import (
     JOIN_TOKEN,
     RecordingHub,
     listener_url,

@@ -7,7 +7,7 @@ import pytest
 
 from fleet_smi.client.connection import HubConnection, parse_hub_url
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable, UsageError
-from tests.client.peers import ScriptedServer, http_response
+from tests.client.scripted_server import ScriptedServer, http_response
 
 
 def error_of(url: str, **options: object) -> DeliveryError:

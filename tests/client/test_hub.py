@@ -10,9 +10,9 @@ from fleet_smi import api
 from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import FleetError, Refused, Undecodable, Unmet, Unreachable, UsageError
 from tests.builders import gpu, process
-from tests.client.peers import ScriptedServer, http_response
-from tests.server.hubs import ThreadedHub
-from tests.server.routes.nodes_of import snapshot_now
+from tests.client.scripted_server import ScriptedServer, http_response
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub
 
 SPOKEN = b'{"error":{"code":"x","message":"in the hub\'s words\\u001b[31m"}}'
 

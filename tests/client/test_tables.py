@@ -6,8 +6,8 @@ from typing import Any
 import polars
 import pytest
 
-from fleet_smi.client import frames
-from fleet_smi.client.frames import LIBRARIES, DataFrameLibrary
+from fleet_smi.client import dataframes
+from fleet_smi.client.dataframes import LIBRARIES, DataFrameLibrary
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import UsageError
 from fleet_smi.model.history import Figure, GpuOfNode, GpuPeriods, Holder, Job, Period, Sums, Usage
@@ -120,6 +120,6 @@ def test_a_library_that_is_not_there_is_named_with_the_remedy(
 
 
 def test_without_any_library_both_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "LIBRARIES", ("no_such_library", "nor_this"))
+    monkeypatch.setattr(dataframes, "LIBRARIES", ("no_such_library", "nor_this"))
     with pytest.raises(UsageError, match="needs no_such_library or nor_this: pip install"):
         JobTable(start=0.0, end=9.0, rows=()).frame()

@@ -9,7 +9,7 @@ from msgspec import Struct
 from fleet_smi.config import SETTINGS, load, resolve
 from fleet_smi.config.settings import AgentSettings, ClientSettings, HubSettings, NodeSettings
 from fleet_smi.errors import UsageError
-from fleet_smi.model.verdict import Thresholds
+from fleet_smi.model.verdict.judge import Thresholds
 
 
 def settings_file(folder: Path, text: str) -> dict[str, str]:

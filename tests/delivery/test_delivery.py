@@ -15,9 +15,9 @@ from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, U
 from fleet_smi.hub.sources import SOURCES
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import gpu, process, snapshot
-from tests.delivery.ancestors import COMPAT_TRANSPORTS
-from tests.delivery.hearing import RecordedDeliveries, run_source
-from tests.delivery.ways import (
+from tests.compat.transports import COMPAT_TRANSPORTS
+from tests.delivery.source_runner import RecordedDeliveries, run_source
+from tests.delivery.transports import (
     DeliveryTransport,
     FilesTransport,
     PullTransport,

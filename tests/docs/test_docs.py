@@ -16,10 +16,10 @@ from fleet_smi.cli.main import COMMANDS, EXIT_CODES, build_parser
 from fleet_smi.client.hub import HubClient
 from fleet_smi.config import SETTINGS, Setting
 from fleet_smi.hub.sources import SOURCES
-from fleet_smi.model.arrange import SORT_KEYS
 from fleet_smi.model.fleet import STATES
 from fleet_smi.model.select import POLICIES
-from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS
+from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS
+from fleet_smi.model.view_options import SORT_KEYS
 from fleet_smi.node.collectors import COLLECTORS
 from fleet_smi.server.app import load_endpoints
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
@@ -38,10 +38,10 @@ from tests.docs.pages import (
     table_rows,
 )
 from tests.machines import UserProcesses, wait_until
-from tests.server.hubs import ThreadedHub
-from tests.server.routes.nodes_of import snapshot_now
+from tests.nvidia_kernel_files import write_nvidia_kernel_files
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub
 from tests.sim.fixtures import Simulated
-from tests.trees import write_nvidia_kernel_files
 
 COMMAND_PAGE = page("docs/commands.md")
 SETTING_PAGE = page("docs/settings.md")

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from fleet_smi.fleet.fleet import NodeCheckpoint
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
-from fleet_smi.hub.fleet import NodeCheckpoint
-from fleet_smi.hub.memory import NodeStore
+from fleet_smi.hub.node_store import NodeStore
 from tests.hub.accounts import ManualClock
 
 

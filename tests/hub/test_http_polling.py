@@ -2,10 +2,10 @@
 
 import pytest
 
+from fleet_smi.compat.node_info.source import NodeInfoSource
+from fleet_smi.compat.nvgpu.source import NvgpuSource
 from fleet_smi.errors import UsageError
 from fleet_smi.hub.http_polling import PollRequest, target_url
-from fleet_smi.hub.sources.node_info import NodeInfoSource
-from fleet_smi.hub.sources.nvgpu import NvgpuSource
 from fleet_smi.hub.sources.pull import PullSource
 
 QUESTION = PollRequest(path="/api/v1/report", default_port=7071)

@@ -12,15 +12,15 @@ import pytest
 from sqlalchemy import Engine
 
 from fleet_smi.errors import Unreachable
+from fleet_smi.fleet.delivery import Delivery
+from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub import hub as spine
 from fleet_smi.hub.database import open_database
-from fleet_smi.hub.delivery import Delivery
-from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.hub import Hub
-from fleet_smi.hub.memory import NodeStore
+from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import NOON, gpu, snapshot
-from tests.hub.scripted import ScriptedSource
+from tests.scripted_source import ScriptedSource
 
 Story = Callable[[Hub, ScriptedSource], Coroutine[Any, Any, None]]
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import Unmet
-from fleet_smi.hub.fleet import FleetState
+from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.hub.stream import Stream, Subscriber
-from fleet_smi.model.brief import FleetPayload
+from fleet_smi.model.stream_payload import FleetPayload
 from fleet_smi.wire.event import KEEPALIVE, apply_event, decode_event
 from tests.builders import NOON, gpu, snapshot
 

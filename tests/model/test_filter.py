@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.facts import FIGURE_GETTERS, TEXT_GETTERS
 from fleet_smi.model.filter import FILTER_KEYS, MAX_FILTER_LENGTH, Filter, parse_filter
+from fleet_smi.model.filter_keys import FIGURE_GETTERS, TEXT_GETTERS
 from fleet_smi.model.fleet import STATES
 from tests.model.filter_table import gpu_from_row, load_table
 

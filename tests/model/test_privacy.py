@@ -10,7 +10,7 @@ from fleet_smi.model.privacy import CommandVisibility, mask_commands, redact_sna
 from fleet_smi.model.snapshot import Process
 from tests.builders import gpu, instance, process, snapshot
 from tests.terminal import samples
-from tests.terminal.fleets import FLEET
+from tests.terminal.fleet_strategies import FLEET
 
 SECRET = process(command="app --password=hunter2", name="app")
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.agent import MAX_INTERVAL_SECONDS, Agent, Ticker
-from fleet_smi.node.collecting import Sampler
-from fleet_smi.node.reader import Reader, spawn_worker
+from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.sampler import Sampler
 
 
 def test_ticks_do_not_drift() -> None:

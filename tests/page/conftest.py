@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 from fleet_smi.server.page_files import INDEX_FILE, page_files
-from tests.page import fleets, people
-from tests.server.hubs import ThreadedHub
+from tests.page import accounts, sample_fleet
+from tests.server.threaded_hub import ThreadedHub
 
 NewPage = Callable[..., Page]
 DESKTOP_VIEWPORT = {"width": 1440, "height": 900}
@@ -54,8 +54,8 @@ def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     """A hub with one of everything, for tests that only look."""
     with ThreadedHub(tmp_path_factory.mktemp("lab")) as running:
-        fleets.report_fleet(running)
-        people.add_accounts(running)
+        sample_fleet.report_fleet(running)
+        accounts.add_accounts(running)
         yield running
 
 

@@ -4,9 +4,9 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.fleets import COMMAND
-from tests.page.people import ADMIN, sign_in
-from tests.server.hubs import ThreadedHub
+from tests.page.accounts import ADMIN, sign_in
+from tests.page.sample_fleet import COMMAND
+from tests.server.threaded_hub import ThreadedHub
 
 
 def _fact(page: Page, name: str) -> Locator:

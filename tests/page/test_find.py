@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.builders import gpu, process
-from tests.server.hubs import ThreadedHub
-from tests.server.routes.nodes_of import snapshot_now
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub
 
 
 @pytest.fixture

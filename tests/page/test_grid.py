@@ -5,9 +5,9 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.fleets import COMMAND, COUNTS
-from tests.page.people import ADMIN, sign_in
-from tests.server.hubs import ThreadedHub
+from tests.page.accounts import ADMIN, sign_in
+from tests.page.sample_fleet import COMMAND, COUNTS
+from tests.server.threaded_hub import ThreadedHub
 
 INKED = """canvas => {
     const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;

@@ -11,11 +11,11 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.builders import MINUTE
-from tests.page import pasts
-from tests.page.barriers import accessibility_violations
+from tests.page import sample_history
+from tests.page.accessibility import accessibility_violations
 from tests.page.conftest import NewPage, checked_pages
 from tests.page.views import fits_viewport
-from tests.server.hubs import ThreadedHub
+from tests.server.threaded_hub import ThreadedHub
 
 DAY = 86400.0
 PNG = b"\x89PNG"
@@ -25,7 +25,7 @@ PNG = b"\x89PNG"
 def remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     """A hub that knows what happened in the last three hours."""
     with ThreadedHub(tmp_path_factory.mktemp("remembered")) as hub:
-        pasts.report_history(hub)
+        sample_history.report_history(hub)
         yield hub
 
 
@@ -275,7 +275,7 @@ def test_the_card_of_a_gpu_has_its_last_hour_and_asks_for_it_once_a_node(
 
 def test_a_hub_that_keeps_no_history_says_so_quietly(tmp_path: Path, page: Page) -> None:
     with ThreadedHub(tmp_path, hub__history="off") as hub:
-        hub.join_and_report(pasts.latest_snapshot())
+        hub.join_and_report(sample_history.latest_snapshot())
         for view in ("history", "node/id-of-gpu01"):
             page.goto(f"{hub.url}/#/{view}")
             expect(page.get_by_text("hub.history is off")).to_be_visible()

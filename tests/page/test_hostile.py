@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, process, snapshot
+from tests.page.accounts import ADMIN, add_accounts, sign_in
 from tests.page.conftest import NewPage
-from tests.page.people import ADMIN, add_accounts, sign_in
 from tests.page.views import fits_viewport
-from tests.server.hubs import ThreadedHub
+from tests.server.threaded_hub import ThreadedHub
 
 MARKUP = "<img src=x onerror=alert(1)>"
 SHOWN = {

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.barriers import accessibility_violations
+from tests.page.accessibility import accessibility_violations
+from tests.page.accounts import ADMIN, sign_in
 from tests.page.conftest import NewPage
-from tests.page.people import ADMIN, sign_in
 from tests.page.views import VIEWS, fits_viewport, open_view
-from tests.server.hubs import ThreadedHub
+from tests.server.threaded_hub import ThreadedHub
 
 SHOTS = Path(__file__).parents[2] / "build" / "page-shots"
 THEMES = ("light", "dark")

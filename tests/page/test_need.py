@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.server.hubs import ThreadedHub
+from tests.server.threaded_hub import ThreadedHub
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from urllib.parse import unquote
 from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, process, snapshot
-from tests.page.fleets import COUNTS
-from tests.server.hubs import ThreadedHub
+from tests.page.sample_fleet import COUNTS
+from tests.server.threaded_hub import ThreadedHub
 
 
 def test_what_the_hub_hears_is_on_the_page_at_once(hub: ThreadedHub, page: Page) -> None:

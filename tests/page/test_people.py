@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.fleets import COUNTS
-from tests.server.hubs import ThreadedHub
+from tests.page.sample_fleet import COUNTS
+from tests.server.threaded_hub import ThreadedHub
 
 PEOPLE = ("alice", "bob", "carol")
 

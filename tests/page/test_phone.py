@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.builders import gpu, snapshot
 from tests.page.conftest import NewPage
 from tests.page.views import VIEWS, fits_viewport, open_view
-from tests.server.hubs import ThreadedHub
+from tests.server.threaded_hub import ThreadedHub
 
 SIZE = {"width": 390, "height": 844}
 

@@ -7,9 +7,9 @@ from playwright.sync_api import Page, expect
 
 from tests.machines import wait_until
 from tests.page.conftest import NewPage
-from tests.page.fleets import COUNTS, hub_with_nodes
+from tests.page.sample_fleet import COUNTS, hub_with_nodes
 from tests.page.views import fits_viewport, open_view
-from tests.server.hubs import ThreadedHub
+from tests.server.threaded_hub import ThreadedHub
 
 SHEET = {"width": 1046, "height": 717}
 """A4, broad, without its margins."""

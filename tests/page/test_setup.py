@@ -5,8 +5,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.builders import gpu, snapshot
 from tests.machines import wait_until
-from tests.page.people import ADMIN, VIEWER, add_accounts, sign_in
-from tests.server.hubs import ThreadedHub
+from tests.page.accounts import ADMIN, VIEWER, add_accounts, sign_in
+from tests.server.threaded_hub import ThreadedHub
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, snapshot
-from tests.page.people import PASSWORD, VIEWER, add_accounts, submit_sign_in
-from tests.server.hubs import ThreadedHub
+from tests.page.accounts import PASSWORD, VIEWER, add_accounts, submit_sign_in
+from tests.server.threaded_hub import ThreadedHub
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, snapshot
 from tests.page.conftest import NewPage
-from tests.page.fleets import hub_with_nodes
+from tests.page.sample_fleet import hub_with_nodes
 from tests.page.views import VIEWS, fits_viewport, open_view
-from tests.server.hubs import ThreadedHub
+from tests.server.threaded_hub import ThreadedHub
 
 NARROW = {"width": 320, "height": 640}
 WALL = {"width": 2560, "height": 1300}

@@ -3,8 +3,8 @@
 from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, snapshot
-from tests.page.people import ADMIN, add_accounts, sign_in
-from tests.server.hubs import ThreadedHub
+from tests.page.accounts import ADMIN, add_accounts, sign_in
+from tests.server.threaded_hub import ThreadedHub
 
 
 def test_an_empty_fleet_says_how_the_first_machine_comes(hub: ThreadedHub, page: Page) -> None:

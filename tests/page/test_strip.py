@@ -8,8 +8,8 @@ import msgspec
 from playwright.sync_api import Locator, Page, expect
 
 from tests.builders import gpu, snapshot
-from tests.page.fleets import COUNTS, state_counts
-from tests.server.hubs import ThreadedHub
+from tests.page.sample_fleet import COUNTS, state_counts
+from tests.server.threaded_hub import ThreadedHub
 
 LOST = "Connection to the hub lost."
 GREY = ".grey"

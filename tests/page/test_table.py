@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.page.conftest import NewPage
-from tests.page.fleets import COUNTS
-from tests.server.hubs import ThreadedHub
+from tests.page.sample_fleet import COUNTS
+from tests.server.threaded_hub import ThreadedHub
 
 COLUMNS = ("State", "Node", "GPU", "Model", "Who", "Load", "Memory", "Temp.", "Power", "Since")
 MORE_COLUMNS = ("Why this state", "Driver", "Labels", "UUID")

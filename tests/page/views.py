@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.server.hubs import ThreadedHub
+from tests.server.threaded_hub import ThreadedHub
 
 VIEWS = {
     "grid": ("", "role=gridcell >> visible=true"),

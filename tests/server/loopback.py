@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from fleet_smi.server.guard import AsgiApp
-from fleet_smi.server.running import TlsFiles, bind_socket, serve
+from fleet_smi.server.middleware import AsgiApp
+from fleet_smi.server.uvicorn_server import TlsFiles, bind_socket, serve
 
 
 class LoopbackResponse(NamedTuple):

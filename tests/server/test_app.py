@@ -6,8 +6,8 @@ import pytest
 
 from fleet_smi.server.app import load_endpoints
 from fleet_smi.server.routes import ROUTES
-from tests.server.hubs import ThreadedHub, error_code
 from tests.server.loopback import send_raw_request
+from tests.server.threaded_hub import ThreadedHub, error_code
 from tests.test_architecture import modules_in
 
 

@@ -18,8 +18,8 @@ from fleet_smi.server.auth import (
     check_bind,
     check_same_origin,
 )
-from fleet_smi.server.failures import AuthRateLimiter
-from fleet_smi.server.refusal import Headers, HttpError
+from fleet_smi.server.http_error import Headers, HttpError
+from fleet_smi.server.rate_limit import AuthRateLimiter
 
 HERE, PROXY, FAR = "127.0.0.1", "10.0.0.9", "203.0.113.7"
 PASSWORD = "correct horse battery"

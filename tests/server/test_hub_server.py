@@ -9,11 +9,11 @@ import pytest
 
 from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import StateError, UsageError
-from fleet_smi.hub.state import ADMIN_TOKEN_FILE, read_local_admin_token
+from fleet_smi.hub.state_folder import ADMIN_TOKEN_FILE, read_local_admin_token
 from tests.builders import gpu
 from tests.machines import wait_until
-from tests.server.hubs import ThreadedHub
-from tests.server.routes.nodes_of import snapshot_now
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub
 
 
 def held() -> tuple[int, int]:

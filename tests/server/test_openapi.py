@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import load_all_checks
 
 from fleet_smi import __version__
-from fleet_smi.model.arrange import SORT_KEYS
 from fleet_smi.model.policies import POLICIES
+from fleet_smi.model.view_options import SORT_KEYS
 from fleet_smi.server.app import load_endpoints
 from fleet_smi.server.openapi import build_document
 from tests.builders import gpu, process, snapshot
-from tests.server.hubs import ThreadedHub
+from tests.server.threaded_hub import ThreadedHub
 
 TOKENS: dict[str | None, str] = {}
 """Who may do it, so that the requests get as far as they can."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sim.scenario import Scenario, SimGpu
 from tests.sim.fixtures import Simulated
-from tests.sim.program import NvmlProgram
+from tests.sim.nvml_program import NvmlProgram
 
 LOST = 15
 A, B = (f"GPU-00000000-0000-0000-0000-00000000000{letter}" for letter in "ab")

@@ -12,7 +12,7 @@ import pytest
 from sim import build as building
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env
 from tests.sim.fixtures import Simulated
-from tests.sim.program import NvmlProgram
+from tests.sim.nvml_program import NvmlProgram
 
 FUNCTION_NOT_FOUND = 13
 PROCESSES = "N.nvmlDeviceGetComputeRunningProcesses{}(gpu(0))"

@@ -10,7 +10,7 @@ import pytest
 
 from sim.scenario import Scenario, SimGpu, SimProcess
 from tests.sim.fixtures import Simulated
-from tests.sim.program import NvmlFailed, NvmlProgram
+from tests.sim.nvml_program import NvmlFailed, NvmlProgram
 
 LOST, UNKNOWN = 15, 999
 POWER = "N.nvmlDeviceGetPowerUsage(gpu({}))"

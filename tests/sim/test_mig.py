@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.scenario import GIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.sim.fixtures import Simulated
-from tests.sim.program import NvmlProgram
+from tests.sim.nvml_program import NvmlProgram
 
 NOT_SUPPORTED, NOT_FOUND, INVALID_ARGUMENT = 3, 6, 2
 BIG = SimInstance(

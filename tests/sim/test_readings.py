@@ -8,7 +8,7 @@ import pytest
 
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
 from tests.sim.fixtures import Simulated
-from tests.sim.program import NvmlProgram
+from tests.sim.nvml_program import NvmlProgram
 
 NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE = 3, 6, 7
 UNINITIALIZED, VERSION_MISMATCH = 1, 25

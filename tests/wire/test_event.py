@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.model.brief import DeviceFigures, FleetPayload, NodeFigures, NodePayload
+from fleet_smi.model.stream_payload import DeviceFigures, FleetPayload, NodeFigures, NodePayload
 from fleet_smi.model.views import summarize_nodes
 from fleet_smi.wire.event import (
     GZIP_HEADER,

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.wire.prometheus import encode_metrics
 from tests import golden
 from tests.terminal.samples import (

@@ -22,7 +22,7 @@ def print_users(users: Sequence["User"], now: float) -> None:
 
 def print_json(value: Any) -> None:
     """The same for programs."""
-    from fleet_smi.wire.listing import to_json
+    from fleet_smi.wire.json import to_json
 
     print(to_json(value, pretty=True).decode())
 

@@ -25,7 +25,7 @@ def cuda_devices(candidates: "Sequence[Candidate]", *, uuid: bool = False) -> li
 
 def candidate_labels(candidates: "Sequence[Candidate]", view: "FleetView") -> list[str]:
     """How people call them: "gpu03:1"."""
-    from fleet_smi.model.naming import unique_node_names
+    from fleet_smi.model.node_names import unique_node_names
 
     names = unique_node_names(view.nodes)
     return [_label(one, names[one.node_id].removeprefix(one.node)) for one in candidates]

@@ -160,7 +160,7 @@ def _set_password(args: argparse.Namespace) -> None:
 
 
 def _join_command(args: argparse.Namespace) -> None:
-    from fleet_smi.hub.state import read_running_hub
+    from fleet_smi.hub.state_folder import read_running_hub
     from fleet_smi.server.tls import join_command, read_fingerprint
 
     settings = _settings(args)
@@ -177,7 +177,7 @@ def _join_command(args: argparse.Namespace) -> None:
 
 def _own_url(settings: "Settings", made: str | None) -> str:
     """Where the hub will listen by its settings, while none runs."""
-    from fleet_smi.server.addresses import WILDCARDS, is_loopback
+    from fleet_smi.server.ip_addresses import WILDCARDS, is_loopback
 
     host = settings.hub.listen.host
     if is_loopback(host):

@@ -51,7 +51,7 @@ def history_banner(args: argparse.Namespace, view: "FleetView", paint: "Paint") 
     """What stands above a screen of the past: of when it is. Above one of now, nothing."""
     if args.at is None:
         return ""
-    from fleet_smi.terminal.view.past import banner
+    from fleet_smi.terminal.view.history_banner import banner
 
     return banner(view, output_columns(), paint, now=time.time())
 

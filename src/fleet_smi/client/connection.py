@@ -3,7 +3,7 @@
 import socket
 from urllib.parse import urlsplit
 
-from fleet_smi.client.exchange import Http1Connection, ProtocolError, Response
+from fleet_smi.client.http1 import Http1Connection, ProtocolError, Response
 from fleet_smi.errors import Refused, Undecodable, Unreachable, UsageError
 
 __all__ = ["DEFAULT_PORT", "HubConnection", "Response", "parse_hub_url"]
@@ -89,7 +89,7 @@ class HubConnection:
     def _connected(self) -> Http1Connection:
         sock = _socket(self._host, self._port, self._timeout_seconds)
         if self._scheme == "https":
-            from fleet_smi.client.secure import wrap_tls
+            from fleet_smi.client.tls import wrap_tls
 
             sock = wrap_tls(sock, self._host, self.url, self._fingerprint)
         name = f"[{self._host}]" if ":" in self._host else self._host

@@ -7,14 +7,14 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from fleet_smi.client.answers import decode_error, decode_response
 from fleet_smi.client.connection import HubConnection, Response
+from fleet_smi.client.responses import decode_error, decode_response
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import FleetError, Refused, Unreachable, UsageError
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
+from fleet_smi.model.history_responses import Kept, Occupancies
 from fleet_smi.model.moment import to_remote_moment
-from fleet_smi.model.past import Kept, Occupancies
 
 Moment = str | float | datetime
 """A moment as people say it, in seconds since 1970, or as Python has it."""

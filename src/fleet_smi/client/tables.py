@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from fleet_smi.client.frames import DataFrameLibrary, to_dataframe
+from fleet_smi.client.dataframes import DataFrameLibrary, to_dataframe
 from fleet_smi.model.history import Figure, GpuOfNode, Job, Period, Series, Sums, Usages
-from fleet_smi.model.past import Jobs, Periods
+from fleet_smi.model.history_responses import Jobs, Periods
 
 _GPU = ("node", "index", "uuid", "model")
 _SUMS = Sums.__struct_fields__

@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleet_smi import places
-from fleet_smi.config import kinds
+from fleet_smi import paths
+from fleet_smi.config import value_types
 from fleet_smi.config.files import read_settings_file
-from fleet_smi.config.reading import (
+from fleet_smi.config.layers import (
     DEFAULT_ORIGIN,
     Origin,
     SettingsLayer,
@@ -27,7 +27,7 @@ from fleet_smi.config.settings import (
     Settings,
 )
 from fleet_smi.config.table import SETTINGS, Setting
-from fleet_smi.model.thresholds import Thresholds
+from fleet_smi.model.verdict.thresholds import Thresholds
 
 __all__ = ["SETTINGS", "Setting", "Settings", "load", "resolve"]
 
@@ -68,7 +68,7 @@ def resolve(
     unless it is known to be for something else. Then what a hub needs and has not is told too.
     """
     joined = _defaults(environment)
-    for path in places.settings_files(environment):
+    for path in paths.settings_files(environment):
         joined.merge(read_settings_file(path))
     joined.merge(_from_environment(environment, strict=strict))
     joined.merge(_from_flags(flags or {}))
@@ -99,7 +99,7 @@ def _defaults(environment: Mapping[str, str]) -> SettingsLayer:
     layer.values = {
         setting.name: SettingValue(setting.default, DEFAULT_ORIGIN) for setting in SETTINGS
     }
-    state = places.state_folder(environment)
+    state = paths.state_folder(environment)
     for section in ("agent", "hub"):
         layer.values[f"{section}.state"] = SettingValue(
             os.path.join(state, section), DEFAULT_ORIGIN
@@ -148,9 +148,9 @@ def _from_flags(flags: Mapping[str, Any]) -> SettingsLayer:
 
 def _from_here(setting: Setting, value: Any) -> Any:
     """Whoever types a path means it from where they are."""
-    if setting.value_type is kinds.PATHS:
+    if setting.value_type is value_types.PATHS:
         return [os.path.abspath(path) for path in value.split(",") if path]
-    return os.path.abspath(value) if value and setting.value_type is kinds.PATH else value
+    return os.path.abspath(value) if value and setting.value_type is value_types.PATH else value
 
 
 def _settings(values: Mapping[str, Any]) -> Settings:

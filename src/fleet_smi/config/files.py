@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleet_smi.config.reading import Origin, SettingsLayer, parse_setting
+from fleet_smi.config.layers import Origin, SettingsLayer, parse_setting
 from fleet_smi.config.table import SETTINGS
-from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.safe_text import sanitize_text
 
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _PATH = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"

@@ -23,7 +23,7 @@ from fleet_smi.hub.database import read_fact, read_transaction
 from fleet_smi.hub.sessions import SessionStore
 from fleet_smi.hub.tokens import IssuedToken, Token, TokenStore, token_digest
 from fleet_smi.hub.users import UserRole, UserStore
-from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.safe_text import sanitize_text
 
 logger = logging.getLogger(__name__)
 Role = Literal["node", "viewer", "admin"]

@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.state import chown_to_folder_owner, ensure_private_folder
+from fleet_smi.hub.state_folder import chown_to_folder_owner, ensure_private_folder
 
 DATABASE_FILE = "hub.db"
 _BUSY_SECONDS = 5.0

@@ -9,7 +9,7 @@ import httpx
 from msgspec import Struct
 
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UsageError
-from fleet_smi.hub.delivery import DeliverCallback, Delivery
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery
 from fleet_smi.hub.sources.polling import PollTarget, poll_all, poll_on_interval
 from fleet_smi.wire.report import MAX_REPORT_BYTES
 

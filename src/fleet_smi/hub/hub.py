@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from fleet_smi.errors import DeliveryError
-from fleet_smi.faults import FailureLog
-from fleet_smi.hub.delivery import Delivery, Source
-from fleet_smi.hub.fleet import FleetState, NodeCheckpoint, Via
-from fleet_smi.hub.history.history import HistoryRecorder
-from fleet_smi.hub.keeping import Checkpointer
-from fleet_smi.hub.memory import NodeStore
+from fleet_smi.failure_log import FailureLog
+from fleet_smi.fleet.delivery import Delivery, Source
+from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
+from fleet_smi.hub.checkpointing import Checkpointer
+from fleet_smi.hub.history.recording.recorder import HistoryRecorder
+from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.stream import Stream
-from fleet_smi.hub.turns import TimeSlots
+from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import Receipt
 

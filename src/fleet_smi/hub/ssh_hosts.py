@@ -6,7 +6,7 @@ from fnmatch import translate
 from pathlib import Path
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.safe_text import sanitize_text
 
 # Nothing that ssh takes for an option, nor anything that means something to a shell: a
 # ProxyCommand of the user's may hand the name to one.

@@ -7,7 +7,7 @@ REMOTE_COMMAND = "exec sh"
 """What ssh is told to run. The script comes by standard input: a login shell may be csh or
 fish, which quote otherwise, and what is in the arguments of a process, all can read."""
 
-_SCRIPT = files("fleet_smi.wire.dialects").joinpath("remote_shell.sh").read_text("utf-8")
+_SCRIPT = files("fleet_smi.wire.parsers").joinpath("remote_shell.sh").read_text("utf-8")
 
 
 def build_script(marker: str, timeout_seconds: int, root: str = "") -> bytes:

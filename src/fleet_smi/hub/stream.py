@@ -12,8 +12,8 @@ from functools import cached_property
 from weakref import WeakSet
 
 from fleet_smi.errors import Unmet
-from fleet_smi.hub.fleet import FleetState
-from fleet_smi.hub.told import StreamDiff
+from fleet_smi.fleet.fleet import FleetState
+from fleet_smi.hub.stream_diff import StreamDiff
 from fleet_smi.wire.event import (
     GZIP_HEADER,
     KEEPALIVE,

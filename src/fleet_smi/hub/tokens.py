@@ -22,7 +22,7 @@ from fleet_smi.hub.database import (
     tokens,
     write_transaction,
 )
-from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.safe_text import sanitize_text
 
 TokenRole = Literal["node", "viewer", "admin", "join"]
 _MOST_LETTERS = 128

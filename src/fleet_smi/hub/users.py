@@ -19,7 +19,7 @@ from fleet_smi.hub.database import (
     users,
     write_transaction,
 )
-from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.safe_text import sanitize_text
 
 UserRole = Literal["viewer", "admin"]
 MIN_PASSWORD_LENGTH = 10

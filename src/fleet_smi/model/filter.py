@@ -12,7 +12,7 @@ from typing import Literal, cast
 from msgspec import Struct
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.facts import FIGURE_GETTERS, TEXT_GETTERS, FigureKey, TextKey
+from fleet_smi.model.filter_keys import FIGURE_GETTERS, TEXT_GETTERS, FigureKey, TextKey
 from fleet_smi.model.fleet import STATES, JudgedGpu, NodeView
 from fleet_smi.model.units import parse_duration, parse_size
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.units import parse_duration
 
 _EPOCH = re.compile(r"@?([0-9]{9,11}(?:\.[0-9]{1,6})?)")

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
-from fleet_smi.model.readings import is_display, is_mps_server, total_process_memory
 from fleet_smi.model.snapshot import Process
+from fleet_smi.model.verdict.readings import is_display, is_mps_server, total_process_memory
 
 HIDDEN_USER = "(unseen)"
 _TAKEN = ("busy", "held", "ghost")

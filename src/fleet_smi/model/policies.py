@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, State
-from fleet_smi.model.readings import memory_level, total_memory, used_memory, valid_percent
-from fleet_smi.model.thresholds import Thresholds
+from fleet_smi.model.verdict.readings import memory_level, total_memory, used_memory, valid_percent
+from fleet_smi.model.verdict.thresholds import Thresholds
 
 JudgedDevice = JudgedGpu | JudgedInstance
 

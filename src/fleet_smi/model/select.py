@@ -8,12 +8,12 @@ from msgspec import Struct
 from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
 from fleet_smi.model.policies import POLICIES, is_offered
-from fleet_smi.model.readings import free_memory, total_memory, valid_percent
+from fleet_smi.model.safe_text import natural_sort_key
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.speed import speed_rank
-from fleet_smi.model.text import natural_sort_key
-from fleet_smi.model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.units import GIB, format_duration, format_size
+from fleet_smi.model.verdict.readings import free_memory, total_memory, valid_percent
+from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 
 __all__ = [
     "POLICIES",

@@ -19,7 +19,7 @@ from fleet_smi.model.fleet import (
 from fleet_smi.model.snapshot import Gpu
 
 if TYPE_CHECKING:
-    from fleet_smi.model.brief import NodePayload
+    from fleet_smi.model.stream_payload import NodePayload
 
 
 class NodeParts(Struct, frozen=True, kw_only=True, gc=False):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.collecting import Sampler
+from fleet_smi.node.sampler import Sampler
 
 MAX_INTERVAL_SECONDS = 300.0
 """However slow a hub asks for: an agent that is heard of less often would look dead."""

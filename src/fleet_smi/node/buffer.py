@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import NamedTuple
 
-from fleet_smi.faults import FailureLog
+from fleet_smi.failure_log import FailureLog
 from fleet_smi.node.spool import (
     MAX_BATCH_BYTES,
     MAX_BATCH_SAMPLES,

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fleet_smi.model.finding import DoctorResult, DoctorStatus
-from fleet_smi.model.readings import uncorrected_errors
+from fleet_smi.model.doctor_result import DoctorResult, DoctorStatus
 from fleet_smi.model.snapshot import NOT_ANSWERING_REMEDY, CollectorRun, Gpu, Snapshot
+from fleet_smi.model.verdict.readings import uncorrected_errors
 
 _SLOW_SECONDS = 1.0
 _Check = Callable[[Snapshot, dict[str, Any]], Iterator[DoctorResult]]

@@ -13,12 +13,12 @@ from starlette.routing import Route
 
 from fleet_smi.errors import FleetError, Refused, UsageError
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, authorize_request
-from fleet_smi.server.guard import AllowedHosts, Message, Receive, SecurityMiddleware, Send
-from fleet_smi.server.refusal import INTERNAL_ERROR, HttpError
-from fleet_smi.server.reports import ReportHandler
+from fleet_smi.server.http_error import INTERNAL_ERROR, HttpError
+from fleet_smi.server.middleware import AllowedHosts, Message, Receive, SecurityMiddleware, Send
+from fleet_smi.server.report_handler import ReportHandler
 from fleet_smi.server.routes import ROUTES
 from fleet_smi.server.services import Services
-from fleet_smi.wire.plain_words import describe_error
+from fleet_smi.wire.error_text import describe_error
 
 logger = logging.getLogger(__name__)
 _MOST_BODY_BYTES = 64 << 10
@@ -40,7 +40,7 @@ class App:
 
 def load_endpoints() -> tuple[Endpoint, ...]:
     """Every endpoint there is, in the order of the list."""
-    modules = (import_module(f"fleet_smi.server.routes.{name}") for name in ROUTES)
+    modules = map(import_module, ROUTES)
     return tuple(endpoint for module in modules for endpoint in module.ENDPOINTS)
 
 

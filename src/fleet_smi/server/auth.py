@@ -7,10 +7,10 @@ from typing import Literal
 from fleet_smi.errors import UsageError
 from fleet_smi.hub.credentials import CredentialCache, Identity, Role
 from fleet_smi.hub.sessions import SESSION_LIFETIME_SECONDS
-from fleet_smi.model.text import sanitize_text
-from fleet_smi.server.addresses import IpNetworks, is_loopback
-from fleet_smi.server.failures import AuthRateLimiter
-from fleet_smi.server.refusal import Headers, HttpError
+from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.server.http_error import Headers, HttpError
+from fleet_smi.server.ip_addresses import IpNetworks, is_loopback
+from fleet_smi.server.rate_limit import AuthRateLimiter
 
 Action = Literal["view", "report", "administrate"]
 SESSION_COOKIE = "fleet_smi_session"

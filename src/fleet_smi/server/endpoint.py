@@ -19,9 +19,9 @@ from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.privacy import CommandVisibility, mask_commands
 from fleet_smi.model.views import summarize_nodes
 from fleet_smi.server.auth import Action
-from fleet_smi.server.refusal import HttpError
+from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.services import Services
-from fleet_smi.server.shared import iterate_cooperatively
+from fleet_smi.server.single_flight import iterate_cooperatively
 
 _T = TypeVar("_T")
 

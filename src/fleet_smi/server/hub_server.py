@@ -9,31 +9,31 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from fleet_smi.config.kinds import OFF
+from fleet_smi.compat.cluster_smi.server import cluster_smi_server_from_settings
 from fleet_smi.config.settings import HubSettings
-from fleet_smi.hub import state
+from fleet_smi.config.value_types import OFF
+from fleet_smi.fleet.delivery import Source
+from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
+from fleet_smi.hub import state_folder
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
-from fleet_smi.hub.delivery import Source
-from fleet_smi.hub.fleet import FleetState, NodeCheckpoint
-from fleet_smi.hub.history import store
 from fleet_smi.hub.history.archive import Archive
-from fleet_smi.hub.history.history import HistoryRecorder
-from fleet_smi.hub.history.retention import RetentionPolicy
+from fleet_smi.hub.history.recording.recorder import HistoryRecorder
+from fleet_smi.hub.history.storage import store
+from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.hub import Hub
-from fleet_smi.hub.memory import NodeStore
+from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.push import PushSource
-from fleet_smi.model.thresholds import Thresholds
-from fleet_smi.server.addresses import WILDCARDS, is_loopback
+from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.server.app import App
 from fleet_smi.server.auth import AccessControl, check_bind
-from fleet_smi.server.cluster_smi import cluster_smi_server_from_settings
-from fleet_smi.server.failures import AuthRateLimiter
-from fleet_smi.server.guard import AllowedHosts
-from fleet_smi.server.running import TlsFiles, bind_socket, serve
+from fleet_smi.server.ip_addresses import WILDCARDS, is_loopback
+from fleet_smi.server.middleware import AllowedHosts
+from fleet_smi.server.rate_limit import AuthRateLimiter
 from fleet_smi.server.services import Services
 from fleet_smi.server.tls import ensure_self_signed
+from fleet_smi.server.uvicorn_server import TlsFiles, bind_socket, serve
 
 _REFRESH_SECONDS = 1.0
 
@@ -44,12 +44,12 @@ class HubServer:
     def __init__(
         self, settings: HubSettings, sources: Sequence[Source], thresholds: Thresholds
     ) -> None:
-        self.state_folder = state.ensure_private_folder(Path(settings.state))
+        self.state_folder = state_folder.ensure_private_folder(Path(settings.state))
         with ExitStack() as stack:
-            stack.callback(os.close, state.lock_folder(self.state_folder))
+            stack.callback(os.close, state_folder.lock_folder(self.state_folder))
             self._engine = open_database(self.state_folder)
             stack.callback(self._engine.dispose)
-            stack.callback(state.remove_runtime_files, self.state_folder)
+            stack.callback(state_folder.remove_runtime_files, self.state_folder)
             self.credentials = self._credentials()
             stack.callback(self.credentials.close)
             self.tls, self.fingerprint = _certificate(settings, self.state_folder)
@@ -69,8 +69,8 @@ class HubServer:
             self.cluster_smi = cluster_smi_server_from_settings(settings, self.hub)
             self.url = self._url(settings.listen.host, socket.gethostname())
             local_url = self._url(settings.listen.host, "127.0.0.1")
-            state.write_running_hub(
-                self.state_folder, state.RunningHub(self.url, local_url, self.fingerprint)
+            state_folder.write_running_hub(
+                self.state_folder, state_folder.RunningHub(self.url, local_url, self.fingerprint)
             )
             self._held = stack.pop_all()
 
@@ -95,7 +95,7 @@ class HubServer:
 
     def _credentials(self) -> CredentialCache:
         return CredentialCache(
-            self._engine, local_admin_token=state.create_local_admin_token(self.state_folder)
+            self._engine, local_admin_token=state_folder.create_local_admin_token(self.state_folder)
         )
 
     def _checked(self, settings: HubSettings) -> str | None:

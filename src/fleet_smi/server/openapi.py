@@ -10,7 +10,7 @@ from msgspec import Struct
 from fleet_smi import __version__
 from fleet_smi.server.auth import SESSION_COOKIE
 from fleet_smi.server.endpoint import Endpoint
-from fleet_smi.server.refusal import ErrorBody
+from fleet_smi.server.http_error import ErrorBody
 
 _REFERENCE = "#/components/schemas/{name}"
 _SECURITY: dict[str | None, list[dict[str, list[str]]]] = {

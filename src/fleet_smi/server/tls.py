@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.state import write_private_file
+from fleet_smi.hub.state_folder import write_private_file
 
 logger = logging.getLogger(__name__)
 CERTIFICATE_FILE = "tls.pem"

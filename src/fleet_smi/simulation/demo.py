@@ -6,9 +6,8 @@ from msgspec.structs import replace
 
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.model.units import GIB, MIB
-from fleet_smi.simulation.cards import A100, H100, L40S, RTX_4090, make_idle_gpu
-from fleet_smi.simulation.chance import seeded_rng
-from fleet_smi.simulation.seats import (
+from fleet_smi.simulation.gpu_models import A100, H100, L40S, RTX_4090, make_idle_gpu
+from fleet_smi.simulation.gpu_slots import (
     GpuSlot,
     IdleSlot,
     LostSlot,
@@ -20,15 +19,16 @@ from fleet_smi.simulation.seats import (
     ghost_slot,
     make_instance,
 )
-from fleet_smi.simulation.story import (
+from fleet_smi.simulation.processes import OccupiedSlot, SimulatedProcess, make_process
+from fleet_smi.simulation.scenario import (
     RECENT_SECONDS,
     FleetScenario,
     MachineModel,
     SimulatedNode,
     make_node,
 )
-from fleet_smi.simulation.tenants import OccupiedSlot, SimulatedProcess, make_process
-from fleet_smi.simulation.work import (
+from fleet_smi.simulation.seeded_random import seeded_rng
+from fleet_smi.simulation.workloads import (
     EXPLORING,
     FINE_TUNING,
     FITTING,

@@ -39,9 +39,9 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.model.brief import DeviceFigures, FleetPayload, NodeFigures, NodePayload
 from fleet_smi.model.fleet import Summary
-from fleet_smi.wire.plain_words import describe_error
+from fleet_smi.model.stream_payload import DeviceFigures, FleetPayload, NodeFigures, NodePayload
+from fleet_smi.wire.error_text import describe_error
 
 EventKind = Literal["fleet", "change"]
 Unchanged = Literal["="]

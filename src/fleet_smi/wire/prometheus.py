@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleet_smi.model.briefing import unique_processes
 from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, JudgedInstance, NodeView
 from fleet_smi.model.people import owners, people_in_view
-from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.model.stream_payload_builder import unique_processes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MOST = 1e18

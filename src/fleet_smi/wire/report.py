@@ -14,10 +14,10 @@ from msgspec import Meta, Raw, Struct
 
 from fleet_smi.errors import Undecodable, UnsupportedVersion
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.bounds import MAX_ITEMS, constrained_type
-from fleet_smi.wire.plain_words import describe_error
-from fleet_smi.wire.received import sanitize_snapshot
-from fleet_smi.wire.salvage import DECODE_ERRORS, LenientDecoder, cached_decoder
+from fleet_smi.wire.error_text import describe_error
+from fleet_smi.wire.lenient import DECODE_ERRORS, LenientDecoder, cached_decoder
+from fleet_smi.wire.limits import MAX_ITEMS, constrained_type
+from fleet_smi.wire.sanitize import sanitize_snapshot
 
 REPORT_VERSION = 1
 MAX_REPORT_BYTES = 8 << 20

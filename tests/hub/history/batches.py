@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet_smi.hub.history.grains import SeriesArrays, figure_count, pack
-from fleet_smi.hub.history.retention import RetentionPolicy
-from fleet_smi.hub.history.rows import (
+from fleet_smi.hub.history.recording.rows import (
     Checkpoint,
     GpuKey,
     NodeRow,
@@ -16,6 +14,8 @@ from fleet_smi.hub.history.rows import (
     UsageRow,
     WriteBatch,
 )
+from fleet_smi.hub.history.series.codec import SeriesArrays, figure_count, pack
+from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.model.history import GpuOfNode, Holder, Occupancy, Period, RibbonPoint, Sums
 from fleet_smi.model.units import GIB
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.hub.history.store import HistoryStore, open_history
+from fleet_smi.hub.history.storage.store import HistoryStore, open_history
 from tests.postgres import Postgres, postgres_server
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
-from fleet_smi.hub.delivery import Delivery
+from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import (
@@ -18,7 +18,7 @@ from fleet_smi.wire.report import (
     encode_snapshot,
 )
 from tests.builders import NOON, gpu, snapshot
-from tests.delivery.hearing import run_source
+from tests.delivery.source_runner import run_source
 from tests.machines import wait_until
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import Unreachable
-from fleet_smi.hub.delivery import Delivery
+from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.hub.sources.polling import _next, poll_all, poll_on_interval
 from tests.builders import snapshot
 

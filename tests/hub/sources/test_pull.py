@@ -12,7 +12,7 @@ from fleet_smi.hub.sources.pull import PullSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.outlets.serve import ServeOutlet
 from tests.builders import gpu, snapshot
-from tests.hub.servers import OneResponseServer, SilentServer
+from tests.faulty_servers import OneResponseServer, SilentServer
 
 
 @pytest.fixture

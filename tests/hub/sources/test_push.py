@@ -3,7 +3,7 @@
 import asyncio
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.hub.delivery import Delivery
+from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import Report

@@ -9,7 +9,7 @@ from fleet_smi.errors import Unreachable
 from fleet_smi.hub.sources.self import SelfSource
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import gpu, snapshot
-from tests.delivery.hearing import run_source
+from tests.delivery.source_runner import run_source
 from tests.machines import wait_until
 
 

@@ -22,7 +22,7 @@ from fleet_smi.errors import (
     UnsupportedVersion,
     UsageError,
 )
-from fleet_smi.hub.delivery import Delivery
+from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.hub.sources.ssh import SshSource
 from fleet_smi.model.snapshot import Snapshot
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.errors import Refused, UsageError
-from fleet_smi.hub.delivery import Delivery
+from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.hub.sources.ssh import SshSource
 from fleet_smi.model.snapshot import Snapshot
 from tests.sshd import Sshd, SshNetwork, make_key

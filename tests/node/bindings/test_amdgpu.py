@@ -6,7 +6,7 @@ import pytest
 
 from fleet_smi.errors import NotPresent
 from fleet_smi.node.bindings import amdgpu
-from tests.node.trees import drm_card, drm_client, record_opened_paths, write_tree
+from tests.node.file_trees import drm_card, drm_client, record_opened_paths, write_tree
 
 
 def test_a_machine_without_amd_cards_says_so(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.node.bindings import drm
-from tests.node.trees import Content, drm_card, write_tree
+from tests.node.file_trees import Content, drm_card, write_tree
 
 
 def _names(root: str, *drivers: str) -> list[str]:

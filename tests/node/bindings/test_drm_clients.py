@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fleet_smi.node.bindings import drm_clients
-from tests.node.trees import drm_client, write_tree
+from tests.node.file_trees import drm_client, write_tree
 
 NODES = {"card1": "0000:03:00.0", "renderD128": "0000:03:00.0"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from fleet_smi.errors import NotPresent
 from fleet_smi.node.bindings import intel_gpu
-from tests.node.trees import drm_card, drm_client, record_opened_paths, write_tree
+from tests.node.file_trees import drm_card, drm_client, record_opened_paths, write_tree
 
 ARC = "8086:56A5"
 

@@ -14,7 +14,7 @@ import pytest
 from fleet_smi.errors import CollectError, DriverMismatch, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.node.bindings import nvidia_smi
 from fleet_smi.node.collectors.nvidia_smi import NvidiaSmiCollector
-from fleet_smi.wire.dialects.nvidia_smi import classify_failure
+from fleet_smi.wire.parsers.nvidia_smi import classify_failure
 
 LOST = "Unable to determine the device handle for GPU 0000:0B:00.0: GPU is lost.  Reboot the system"
 DOCUMENT = (

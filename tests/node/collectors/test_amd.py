@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_smi.model.plausible import RANGES
+from fleet_smi.model.range_check import RANGES
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.node.bindings import amdgpu
 from fleet_smi.node.collectors.amd import AmdCollector
-from tests.node.trees import Content, drm_card, drm_client, write_tree
+from tests.node.file_trees import Content, drm_card, drm_client, write_tree
 
 KFD = "sys/class/kfd/kfd"
 

@@ -9,7 +9,7 @@ from fleet_smi.errors import NotPresent
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.node.bindings import amdgpu
 from fleet_smi.node.collectors.amd import AmdCollector
-from tests.node.trees import Content, capture_paths, drm_card, link_capture, write_tree
+from tests.node.file_trees import Content, capture_paths, drm_card, link_capture, write_tree
 
 KFD = "sys/class/kfd/kfd"
 

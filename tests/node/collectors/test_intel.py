@@ -8,11 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet_smi.model.plausible import RANGES
+from fleet_smi.model.range_check import RANGES
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.node.bindings import intel_gpu
 from fleet_smi.node.collectors.intel import IntelCollector
-from tests.node.trees import Content, capture_paths, drm_card, drm_client, link_capture, write_tree
+from tests.node.file_trees import (
+    Content,
+    capture_paths,
+    drm_card,
+    drm_client,
+    link_capture,
+    write_tree,
+)
 
 ARC = "8086:56A5"
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import asdict
 
-from fleet_smi.node.collecting import Sampler
-from fleet_smi.node.reader import Reader, spawn_worker
+from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.sampler import Sampler
 from sim.build import build
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import SimulatedMachine, UserProcesses
-from tests.trees import write_nvidia_kernel_files
+from tests.nvidia_kernel_files import write_nvidia_kernel_files
 
 
 def test_instances_without_a_uuid_are_told_apart(machine: SimulatedMachine) -> None:

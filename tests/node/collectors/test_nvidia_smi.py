@@ -9,10 +9,10 @@ import pytest
 
 from fleet_smi.errors import NotPresent
 from fleet_smi.model.snapshot import Gpu
-from fleet_smi.node.collecting import QUICK_SUBJECTS, Sampler
 from fleet_smi.node.collectors.nvidia_smi import NvidiaSmiCollector
-from fleet_smi.node.reader import Reader, spawn_worker
-from fleet_smi.wire.dialects.nvidia_smi_csv import classify_failure, parse_query_gpu
+from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.sampler import QUICK_SUBJECTS, Sampler
+from fleet_smi.wire.parsers.nvidia_smi_csv import classify_failure, parse_query_gpu
 from sim.scenario import Scenario, SimGpu
 from tests.machines import SimulatedMachine
 

@@ -12,14 +12,14 @@ from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import Refused, Unreachable
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import ReportBuffer
-from fleet_smi.node.credential import CredentialFile
+from fleet_smi.node.credential_file import CredentialFile
+from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets import push
 from fleet_smi.node.outlets.push import PushOutlet, max_backoff_seconds
-from fleet_smi.node.reporting import HubSession
 from fleet_smi.node.spool import Spool
 from tests.builders import gpu, snapshot
 from tests.machines import wait_until
-from tests.node.sinks import FakeHub
+from tests.node.fake_hub import FakeHub
 
 Start = Callable[..., PushOutlet]
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.builders import gpu, process
-from tests.server.hubs import ThreadedHub, error_code
-from tests.server.routes.nodes_of import snapshot_now
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub, error_code
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 from fleet_smi.model.fleet import FleetView
 from tests.builders import gpu, process
 from tests.machines import wait_until
-from tests.server.hubs import ThreadedHub, error_code
 from tests.server.loopback import send_raw_request
-from tests.server.routes.nodes_of import snapshot_now
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub, error_code
 
 FLEET = "/api/v1/fleet"
 

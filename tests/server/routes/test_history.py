@@ -5,8 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.builders import HOUR, MINUTE
-from tests.server.hubs import ThreadedHub, error_code
-from tests.server.routes.pasts import COMMAND, STEP, error_message, get_json, report_history
+from tests.server.routes.sample_history import (
+    COMMAND,
+    STEP,
+    error_message,
+    get_json,
+    report_history,
+)
+from tests.server.threaded_hub import ThreadedHub, error_code
 
 
 @pytest.fixture(scope="module")

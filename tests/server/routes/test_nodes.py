@@ -12,8 +12,8 @@ from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.fleet import NodeView
 from tests.builders import gpu
 from tests.machines import wait_until
-from tests.server.hubs import ThreadedHub, error_code
-from tests.server.routes.nodes_of import snapshot_now
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub, error_code
 
 PATH = "/api/v1/nodes/id-of-gpu01"
 NONSENSE: tuple[Any, ...] = (

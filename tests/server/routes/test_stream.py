@@ -13,8 +13,8 @@ import pytest
 from fleet_smi.wire.event import Event, decode_event
 from tests.builders import gpu, process
 from tests.machines import wait_until
-from tests.server.hubs import ThreadedHub, error_code
-from tests.server.routes.nodes_of import snapshot_now
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub, error_code
 
 PATH = "/api/v1/stream"
 

@@ -10,8 +10,8 @@ import pytest
 
 from fleet_smi.client.connection import Response
 from tests.builders import gpu
-from tests.server.hubs import ThreadedHub, error_code
-from tests.server.routes.nodes_of import snapshot_now
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub, error_code
 
 TOKENS = "/api/v1/tokens"
 LINE = "/api/v1/join-command"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import overview, status, who
-from tests.terminal.fleets import FLEET, TEXT
+from tests.terminal.fleet_strategies import FLEET, TEXT
 from tests.terminal.samples import utc
 
 COLUMNS = st.sampled_from([1, 20, 40, 60, 80, 100, 120, 160, 240])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.model.finding import DoctorResult
+from fleet_smi.model.doctor_result import DoctorResult
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import doctor
 from tests.golden import assert_matches_golden

@@ -12,7 +12,7 @@ from fleet_smi.terminal.paint import Paint, display_width
 from fleet_smi.terminal.view import free
 from tests.golden import assert_matches_golden
 from tests.terminal import samples
-from tests.terminal.fleets import FLEET
+from tests.terminal.fleet_strategies import FLEET
 from tests.terminal.samples import NOW, fleet, gpu, node, utc, verdict
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -16,8 +16,8 @@ from fleet_smi.terminal.view import history_strip, time_axis
 from fleet_smi.terminal.view.history_strip import STATE_FILLS, strip_columns
 from tests.golden import assert_matches_golden
 from tests.terminal import samples
-from tests.terminal.fleets import TEXT
-from tests.terminal.pasts import gpu, lab_hour, make_strip
+from tests.terminal.fleet_strategies import TEXT
+from tests.terminal.history_samples import gpu, lab_hour, make_strip
 from tests.terminal.samples import HOUR, NOW, utc
 from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
 

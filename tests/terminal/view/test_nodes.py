@@ -13,7 +13,7 @@ from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import nodes, status
 from tests.golden import assert_matches_golden
 from tests.terminal import samples
-from tests.terminal.fleets import FLEET
+from tests.terminal.fleet_strategies import FLEET
 from tests.terminal.samples import fleet
 from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fleet_smi.model.digest import Price, UsageReport
 from fleet_smi.model.history import Sums, Usage, Usages
+from fleet_smi.model.usage_report import Price, UsageReport
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import report
-from fleet_smi.terminal.view.past import banner
+from fleet_smi.terminal.view.history_banner import banner
 from tests.golden import assert_matches_golden
 from tests.terminal import samples
-from tests.terminal.fleets import TEXT
-from tests.terminal.pasts import lab_week
+from tests.terminal.fleet_strategies import TEXT
+from tests.terminal.history_samples import lab_week
 from tests.terminal.samples import HOUR, NOW, utc
 from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
 

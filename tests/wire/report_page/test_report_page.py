@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from fleet_smi.model.digest import Price, UsageReport
 from fleet_smi.model.history import Sums, Usages
+from fleet_smi.model.usage_report import Price, UsageReport
 from fleet_smi.wire import report_page
 from fleet_smi.wire.report_page import render_report
 from tests import golden
-from tests.terminal.fleets import TEXT
-from tests.terminal.pasts import lab_week
+from tests.terminal.fleet_strategies import TEXT
+from tests.terminal.history_samples import lab_week
 from tests.terminal.samples import HOUR, NOW, utc
 from tests.terminal.view.test_any_fleet import thorough
-from tests.wire.static_page.test_page import HOSTILE, Read
+from tests.wire.static_page.test_static_page import HOSTILE, Read
 
 STYLE = Path(report_page.__file__).with_name("style.css").read_text("utf-8")
 GOLDEN = Path(__file__).parent / "golden"

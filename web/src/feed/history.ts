@@ -135,7 +135,7 @@ export interface Job {
   parts: JobPart[];
 }
 
-/** As much of model/past.py's `Kept` as the page wants: before `oldest` nothing is known. */
+/** As much of model/history_responses.py's `Kept` as the page wants: before `oldest` nothing is known. */
 export interface Kept {
   oldest: number | null;
 }

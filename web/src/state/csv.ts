@@ -5,7 +5,7 @@ import type { Gpu } from "./fleet";
 
 export type Cell = string | number | null;
 
-// A spreadsheet takes a cell that starts so for a formula; the same as wire/spreadsheet.py.
+// A spreadsheet takes a cell that starts so for a formula; the same as wire/csv.py.
 const FORMULA = /^[=+\-@\t\r\n＝＋－＠]/;
 
 const COLUMNS: Record<string, (gpu: Gpu) => Cell> = {

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from fleet_smi.errors import UsageError
-from fleet_smi.node.inside import thread_then_process
-from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import Reader
+from fleet_smi.node.thread_reader import thread_then_process
 
 if TYPE_CHECKING:
     from fleet_smi.config import Settings
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
     from fleet_smi import config
     from fleet_smi.node.agent import Agent
-    from fleet_smi.node.collecting import Sampler
+    from fleet_smi.node.sampler import Sampler
 
     settings = config.load(flags=_flags(args))
     sampler = Sampler(
@@ -138,7 +138,7 @@ def _outlets(args: argparse.Namespace, settings: "Settings") -> "list[Outlet]":
 
         outlets.append(FileOutlet(agent.drop, mode=agent.drop_mode, file_format=agent.drop_format))
     if agent.cluster_smi and (args.cluster_smi or not named):
-        from fleet_smi.node.outlets.cluster_smi import ClusterSmiOutlet
+        from fleet_smi.compat.cluster_smi.outlet import ClusterSmiOutlet
 
         outlets.append(ClusterSmiOutlet(*agent.cluster_smi))
     if args.stdout:
@@ -153,10 +153,10 @@ def _outlets(args: argparse.Namespace, settings: "Settings") -> "list[Outlet]":
 def _push(settings: "AgentSettings", hub: str) -> "Outlet":
     from fleet_smi.client.connection import HubConnection
     from fleet_smi.node.buffer import ReportBuffer
-    from fleet_smi.node.credential import CredentialFile
+    from fleet_smi.node.credential_file import CredentialFile
+    from fleet_smi.node.hub_session import HubSession
     from fleet_smi.node.outlets.push import PushOutlet
     from fleet_smi.node.private_folder import ensure_private_folder
-    from fleet_smi.node.reporting import HubSession
     from fleet_smi.node.spool import Spool
 
     ensure_private_folder(settings.state)

@@ -28,14 +28,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(*, as_json: bool) -> int:
     from fleet_smi import config
-    from fleet_smi.config.sample import format_value, to_toml_literal
+    from fleet_smi.config.template import format_value, to_toml_literal
 
     read = config.resolve(os.environ)
     read.raise_if_invalid()
     found = [(setting, read.values[setting.name]) for setting in config.SETTINGS]
     rows = [(each.name, format_value(each, one.value), str(one.origin)) for each, one in found]
     if as_json:
-        from fleet_smi.wire.listing import to_json
+        from fleet_smi.wire.json import to_json
 
         told = [{"name": name, "value": value, "origin": origin} for name, value, origin in rows]
         sys.stdout.write(to_json({"settings": told}, pretty=True).decode() + "\n")
@@ -57,7 +57,7 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
 
 def _check() -> int:
     from fleet_smi import config
-    from fleet_smi.places import settings_files
+    from fleet_smi.paths import settings_files
 
     problems = config.resolve(os.environ, strict=True).problems
     for problem in problems:
@@ -71,10 +71,10 @@ def _check() -> int:
 def _init(path: str | None) -> int:
     from pathlib import Path
 
-    from fleet_smi.cli.writing import write_file
-    from fleet_smi.config.sample import render_template
+    from fleet_smi.cli.atomic_write import write_file
+    from fleet_smi.config.template import render_template
     from fleet_smi.errors import UsageError
-    from fleet_smi.places import SYSTEM_SETTINGS_FILE, user_settings_file
+    from fleet_smi.paths import SYSTEM_SETTINGS_FILE, user_settings_file
 
     own = SYSTEM_SETTINGS_FILE if os.geteuid() == 0 else user_settings_file(os.environ)
     if not (path or own):

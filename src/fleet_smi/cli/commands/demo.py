@@ -9,13 +9,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import output, serving
+from fleet_smi.cli import output, run_hub
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView
     from fleet_smi.server.hub_server import HubServer
-    from fleet_smi.simulation.story import FleetScenario
+    from fleet_smi.simulation.scenario import FleetScenario
 
 HELP = "a simulated fleet and a real hub, to see what fleet-smi looks like without a GPU"
 EXAMPLES = """\
@@ -52,14 +52,14 @@ def run(args: argparse.Namespace) -> int:
         tempfile.TemporaryDirectory(prefix="fleet-smi-demo-") as folder,
         _server(args.listen, folder) as server,
     ):
-        serving.serve_until_signal(
+        run_hub.serve_until_signal(
             server, partial(_tell, args, server, story), partial(_show, args, server, story)
         )
     return 0
 
 
 def _has_gpus() -> bool:
-    from fleet_smi.cli.machine import open_local_fleet, start_reader
+    from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
 
     return open_local_fleet(start_reader(), full=False).view().summary.gpus > 0
 
@@ -82,8 +82,8 @@ def _server(port: str | None, folder: str) -> "HubServer":
 
 async def _tell(args: argparse.Namespace, server: "HubServer", story: "FleetScenario") -> None:
     """Let every simulated machine join and report, as real ones do."""
-    from fleet_smi.simulation.load import LoadGenerator
-    from fleet_smi.simulation.story import last_hour, last_week
+    from fleet_smi.simulation.load_generator import LoadGenerator
+    from fleet_smi.simulation.scenario import last_hour, last_week
 
     while not server.hub.ready:
         await asyncio.sleep(0.01)
@@ -126,7 +126,7 @@ def _is_one_look(args: argparse.Namespace) -> bool:
 
 def _text(args: argparse.Namespace, view: "FleetView") -> str:
     if args.json:
-        from fleet_smi.wire.listing import fleet_json
+        from fleet_smi.wire.json import fleet_json
 
         return fleet_json(view, pretty=True).decode() + "\n"
     from fleet_smi.terminal.paint import Paint

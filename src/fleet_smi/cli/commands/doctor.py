@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from fleet_smi.cli import output
-from fleet_smi.cli.machine import open_local_fleet, start_reader
+from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
 
 HELP = "check driver, library, permissions and GPUs of this machine and say what to do"
 EXAMPLES = """\
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     (environment,) = reader.read([("environment", {"root": root})], 0.5, 0.5)
     found = diagnose(snapshot, environment.value or {})
     if args.json:
-        from fleet_smi.wire.listing import to_json
+        from fleet_smi.wire.json import to_json
 
         sys.stdout.write(to_json({"findings": found}, pretty=True).decode() + "\n")
     else:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import fleets, output
+from fleet_smi.cli import fleet_source, output
 from fleet_smi.cli.devices import candidate_labels, cuda_devices, warn_about_device_order
 from fleet_smi.errors import Unmet, UsageError
 
@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ssh-line", action="store_true", help="the line that leads there, to copy")
     add("-v", "--why", action="store_true", help="explain each GPU")
     add("--json", action="store_true", help="the offer and the refusals, as JSON")
-    fleets.add_at_argument(parser)
-    fleets.add_fleet_arguments(parser)
+    fleet_source.add_at_argument(parser)
+    fleet_source.add_fleet_arguments(parser)
     output.add_colour_arguments(parser)
 
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-n {args.count}: ask for one GPU or more")
     if not 0 <= args.max_used <= 100:
         raise UsageError(f"--max-used {args.max_used:g}: give 0 to 100 percent")
-    fleet = fleets.select_fleet(args)
+    fleet = fleet_source.select_fleet(args)
     from fleet_smi.model.select import GpuRequest, find_offer
     from fleet_smi.model.units import parse_size
 
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     view = fleet.view()
     found = find_offer(view, request, fleet.thresholds)
     if args.json:
-        from fleet_smi.wire.listing import to_json
+        from fleet_smi.wire.json import to_json
 
         sys.stdout.write(to_json(found, pretty=True).decode() + "\n")
     elif args.why:

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import fleets, output
+from fleet_smi.cli import fleet_source, output
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")
     form.add_argument("--format", choices=("csv",), help="one row a run, as CSV")
-    fleets.add_hub_argument(parser)
+    fleet_source.add_hub_argument(parser)
     output.add_colour_arguments(parser)
 
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     for_eyes = not (args.json or args.format)
     columns = strip_columns(output.output_columns()) if for_eyes else _COLUMNS_FOR_PROGRAMS
-    hub = fleets.hub_client(args)
+    hub = fleet_source.hub_client(args)
     strips = hub.strips(args.since, args.until, columns=columns, filter=_filter(args))
     if for_eyes:
         sys.stdout.write(_screen(args, strips, hub.fleet(args.until)))
@@ -63,10 +63,10 @@ def _filter(args: argparse.Namespace) -> str | None:
 
 def _listing(args: argparse.Namespace, strips: "Strips") -> str:
     if args.json:
-        from fleet_smi.wire.listing import to_json
+        from fleet_smi.wire.json import to_json
 
         return to_json(strips, pretty=True).decode() + "\n"
-    from fleet_smi.wire.past_listing import strips_csv
+    from fleet_smi.wire.history_csv import strips_csv
 
     return strips_csv(strips)
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from fleet_smi.cli import hub_access, serving
+from fleet_smi.cli import hub_access, run_hub
 
 HELP = "run the hub, which hears every node; make tokens and people who may use it"
 EXAMPLES = """\
@@ -16,7 +16,7 @@ EXAMPLES = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the hub, and the commands about its users."""
-    serving.add_hub_arguments(parser)
+    run_hub.add_hub_arguments(parser)
     hub_access.add_parsers(parser.add_subparsers(dest="action", metavar="ACTION"))
 
 
@@ -24,4 +24,4 @@ def run(args: argparse.Namespace) -> int:
     """Run the hub until told to end, or change who may use it."""
     if args.action is not None:
         return hub_access.run(args)
-    return serving.run(serving.load_settings(args))
+    return run_hub.run(run_hub.load_settings(args))

@@ -3,8 +3,8 @@
 import argparse
 from importlib import import_module
 
-from fleet_smi.cli import fleets
-from fleet_smi.cli.ancestors import COMPAT_COMMANDS
+from fleet_smi.cli import fleet_source
+from fleet_smi.cli.compat_commands import COMPAT_COMMANDS
 from fleet_smi.errors import UsageError
 
 HELP = "print what gpustat, nvgpu or cluster-smi prints, with its own flags, over this fleet"
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     """Do as that tool does."""
     from fleet_smi.cli.main import CommandParser, parse_command_line
 
-    tool = import_module(f"fleet_smi.cli.ancestors.{COMPAT_COMMANDS[args.tool]}")
+    tool = import_module(COMPAT_COMMANDS[args.tool])
     parser = CommandParser(
         prog=f"fleet-smi like {args.tool}",
         description=tool.HELP,
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         allow_abbrev=False,
     )
     tool.add_arguments(parser)
-    fleets.add_fleet_arguments(parser)
+    fleet_source.add_fleet_arguments(parser)
     try:
         code: int = tool.run(parse_command_line(parser, args.arguments))
     except UsageError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fleet_smi.errors import Unmet, UsageError
 
 if TYPE_CHECKING:
-    from fleet_smi.config.inherited.taking import SettingsImporter
+    from fleet_smi.compat.settings_import.importer import SettingsImporter
 
 HELP = "make a fleet-smi.toml of the settings of web-gpu-monitor, nvgpu, cluster-smi and others"
 EXAMPLES = """\
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the settings, and tell what was taken over and what was not."""
-    from fleet_smi.config.inherited import import_settings
-    from fleet_smi.config.inherited.taking import SettingsImporter
+    from fleet_smi.compat.settings_import import import_settings
+    from fleet_smi.compat.settings_import.importer import SettingsImporter
 
     taking = SettingsImporter(args.hosts_as)
     for file in dict.fromkeys(args.files):
@@ -67,7 +67,7 @@ def _write(toml: str, out: str | None) -> None:
     if out is None:
         sys.stdout.write(toml)
         return
-    from fleet_smi.cli.writing import write_file
+    from fleet_smi.cli.atomic_write import write_file
 
     write_file(Path(out), toml, _FOR_ALL, replace=False)
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import fleets, output
+from fleet_smi.cli import fleet_source, output
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the list, and what can be done to a node."""
     parser.add_argument("--json", action="store_true", help="as JSON")
-    fleets.add_fleet_arguments(parser)
+    fleet_source.add_fleet_arguments(parser)
     output.add_colour_arguments(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     remove = actions.add_parser("remove", help="forget a node, its data and its credential")
@@ -40,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
     """List the nodes, or do something to one of them."""
     if args.action is not None:
         return _change(args)
-    view = fleets.select_fleet(args).view()
+    view = fleet_source.select_fleet(args).view()
     if args.json:
-        from fleet_smi.wire.listing import to_json
+        from fleet_smi.wire.json import to_json
 
         sys.stdout.write(to_json({"nodes": view.nodes}, pretty=True).decode() + "\n")
         return 0
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _change(args: argparse.Namespace) -> int:
-    hub = fleets.hub_client(args)
+    hub = fleet_source.hub_client(args)
     node = _meant(hub.fleet(), args.node)
     if args.action == "remove":
         hub.remove(node.node_id)

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import fleets, output
+from fleet_smi.cli import fleet_source, output
 from fleet_smi.errors import DeliveryError, FleetError, Unmet, Unreachable, UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--out", metavar="DIR", required=True, help="the folder; made if it is missing")
     add("--every", metavar="TIME", help="again after so long (30s, 5m), until stopped")
-    fleets.add_fleet_arguments(parser)
+    fleet_source.add_fleet_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,23 +44,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _fleet(args: argparse.Namespace) -> fleets.FleetSource:
+def _fleet(args: argparse.Namespace) -> fleet_source.FleetSource:
     """The fleet that is named; where none is, whom a hub with these settings would ask."""
     if not (args.hub or args.ssh or args.dir or args.here):
         from fleet_smi import config
-        from fleet_smi.cli.serving import build_sources
+        from fleet_smi.cli.run_hub import build_sources
 
         settings = config.load()
         sources = [] if settings.client.hub else build_sources(settings)
         if sources:
-            from fleet_smi.hub.polled import PolledFleet
+            from fleet_smi.fleet.polled import PolledFleet
 
             return PolledFleet(sources, settings.thresholds)
-    return fleets.select_fleet(args)
+    return fleet_source.select_fleet(args)
 
 
 def _seconds(written: str) -> float:
-    from fleet_smi.config.kinds import INTERVAL
+    from fleet_smi.config.value_types import INTERVAL
 
     try:
         seconds: float = INTERVAL.parse(written)
@@ -84,7 +84,7 @@ class _Site:
     """The folder, and the fleet that it shows."""
 
     def __init__(
-        self, folder: Path, fleet: fleets.FleetSource, every_seconds: float | None
+        self, folder: Path, fleet: fleet_source.FleetSource, every_seconds: float | None
     ) -> None:
         self._folder = folder
         self._fleet = fleet
@@ -124,7 +124,7 @@ class _Site:
         except DeliveryError as error:
             if self._latest is None:
                 raise
-            from fleet_smi.model.last_known import mark_all_silent
+            from fleet_smi.model.verdict.last_known import mark_all_silent
 
             _complain(str(error))
             later_seconds = time.monotonic() - self._looked_at
@@ -134,8 +134,8 @@ class _Site:
 
     def write(self, view: "FleetView", trouble: str | None = None) -> None:
         """Replace both files, each as a whole."""
-        from fleet_smi.cli.writing import write_file
-        from fleet_smi.wire.dialects import load_data
+        from fleet_smi.cli.atomic_write import write_file
+        from fleet_smi.compat.web_gpu_monitor import codec
         from fleet_smi.wire.static_page import render_page
 
         shown = render_page(
@@ -146,7 +146,7 @@ class _Site:
             error=trouble,
         )
         for name, text in (
-            ("load_data.csv", load_data.encode_load_data(view)),
+            ("load_data.csv", codec.encode_load_data(view)),
             ("index.html", shown),
         ):
             write_file(self._folder / name, text, _FOR_ALL, replace=True)

@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import fleets, output
+from fleet_smi.cli import fleet_source, output
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.client.hub import HubClient
-    from fleet_smi.model.digest import Price, UsageReport
     from fleet_smi.model.history import Job
+    from fleet_smi.model.usage_report import Price, UsageReport
 
 HELP = "GPU-hours, load, idle time, energy and cost of a range, by person, group, node or model"
 EXAMPLES = """\
@@ -37,26 +37,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=("text", "csv", "json", "html"), default="text")
     add("--out", metavar="FILE", help="write it there, as a whole or not at all")
     add("--price", metavar="PRICE", help="of a kilowatt-hour, like 0.31EUR (default: the hub's)")
-    fleets.add_hub_argument(parser)
+    fleet_source.add_hub_argument(parser)
     output.add_colour_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask for the figures, put them together, and write them."""
     price = None if args.price is None else _price(args.price)
-    told = _gathered(args, fleets.hub_client(args), price)
+    told = _gathered(args, fleet_source.hub_client(args), price)
     text = _written(args, told)
     if args.out is None:
         sys.stdout.write(text)
     else:
-        from fleet_smi.cli.writing import write_file
+        from fleet_smi.cli.atomic_write import write_file
 
         write_file(Path(args.out), text, _FOR_ALL, replace=True)
     return 0
 
 
 def _price(written: str) -> "Price":
-    from fleet_smi.model.digest import Price
+    from fleet_smi.model.usage_report import Price
 
     found = re.fullmatch(_PRICE, written)
     if found is None:
@@ -65,7 +65,7 @@ def _price(written: str) -> "Price":
 
 
 def _gathered(args: argparse.Namespace, hub: "HubClient", price: "Price | None") -> "UsageReport":
-    from fleet_smi.model.digest import HOUR_SECONDS, build_usage_report
+    from fleet_smi.model.usage_report import HOUR_SECONDS, build_usage_report
 
     usages = hub.usages(args.since, args.until, by=args.by, daily=True)
     # The range that was counted: whole hours, by the hub's clock.
@@ -91,7 +91,7 @@ def _jobs(hub: "HubClient", since: float, until: str) -> "tuple[Job, ...] | None
 
 
 def _hub_price(hub: "HubClient") -> "Price | None":
-    from fleet_smi.model.digest import Price
+    from fleet_smi.model.usage_report import Price
 
     kept = hub.kept()
     if kept.energy_price is None:
@@ -101,11 +101,11 @@ def _hub_price(hub: "HubClient") -> "Price | None":
 
 def _written(args: argparse.Namespace, told: "UsageReport") -> str:
     if args.format == "csv":
-        from fleet_smi.wire.past_listing import digest_csv
+        from fleet_smi.wire.history_csv import digest_csv
 
         return digest_csv(told)
     if args.format == "json":
-        from fleet_smi.wire.listing import to_json
+        from fleet_smi.wire.json import to_json
 
         return to_json(told, pretty=True).decode() + "\n"
     if args.format == "html":

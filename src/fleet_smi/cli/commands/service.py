@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import fleet_smi
 from fleet_smi import config
-from fleet_smi.cli.units import (
+from fleet_smi.cli.atomic_write import write_file
+from fleet_smi.cli.systemd_units import (
     STATE_DIR,
     ServiceUnit,
     env_file_path,
@@ -21,11 +22,10 @@ from fleet_smi.cli.units import (
     render_unit,
     unit_name,
 )
-from fleet_smi.cli.writing import write_file
-from fleet_smi.config.reading import DEFAULT_ORIGIN, SettingsLayer
+from fleet_smi.config.layers import DEFAULT_ORIGIN, SettingsLayer
 from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.node.bindings import systemd
-from fleet_smi.places import SYSTEM_SETTINGS_FILE
+from fleet_smi.paths import SYSTEM_SETTINGS_FILE
 
 HELP = "run the agent or the hub as a service: hardened, under a user of its own (systemd)"
 EXAMPLES = """\

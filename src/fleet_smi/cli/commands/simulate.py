@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
-    from fleet_smi.simulation.load import LoadGenerator
-    from fleet_smi.simulation.tally import LoadCounters
+    from fleet_smi.simulation.counters import LoadCounters
+    from fleet_smi.simulation.load_generator import LoadGenerator
 
 HELP = "a simulated fleet that reports to a hub over the real wire, to see what it can bear"
 EXAMPLES = """\
@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
 
     import uvloop
 
-    from fleet_smi.simulation.crowd import large_fleet
-    from fleet_smi.simulation.load import LoadGenerator
+    from fleet_smi.simulation.large_fleet import large_fleet
+    from fleet_smi.simulation.load_generator import LoadGenerator
 
     _check(args)
     _allow_files(args.nodes + _OTHER_FILES)

@@ -4,13 +4,13 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import fleets, output
+from fleet_smi.cli import fleet_source, output
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
-    from fleet_smi.model.arrange import ViewOptions
     from fleet_smi.model.filter import Filter
     from fleet_smi.model.fleet import FleetView
+    from fleet_smi.model.view_options import ViewOptions
 
 HELP = "which GPUs are free, who has the rest, and do they really use them"
 EXAMPLES = """\
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--csv", action="store_true", help="one row a GPU, as CSV")
     form.add_argument("--format", choices=("gpustat",), help="lines as gpustat -cup prints them")
     form.add_argument("--style", choices=("box",), help="a boxed table as cluster-smi draws it")
-    fleets.add_at_argument(parser)
-    fleets.add_fleet_arguments(parser)
+    fleet_source.add_at_argument(parser)
+    fleet_source.add_fleet_arguments(parser)
     output.add_colour_arguments(parser)
 
 
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-i {args.interval:g}: give 0.1 to 86400 seconds")
     if args.interval is not None and args.at is not None:
         raise UsageError("-i and --at: what has been does not change; give one of them")
-    fleet = fleets.select_fleet(args, full=args.json)
+    fleet = fleet_source.select_fleet(args, full=args.json)
     arrangement = _arrangement(args)
     if args.interval is None:
         sys.stdout.write(_text(args, fleet.view(), arrangement))
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _arrangement(args: argparse.Namespace) -> "ViewOptions":
-    from fleet_smi.model.arrange import ViewOptions, parse_node_pattern, parse_states
+    from fleet_smi.model.view_options import ViewOptions, parse_node_pattern, parse_states
 
     return ViewOptions(
         user=args.user,
@@ -93,12 +93,12 @@ def _filter(text: str) -> "Filter":
 def _text(args: argparse.Namespace, view: "FleetView", arrangement: "ViewOptions") -> str:
     shown = arrangement.apply(view)
     if args.json or args.csv:
-        from fleet_smi.wire import listing
+        from fleet_smi.wire import json
 
         if args.csv:
-            return listing.fleet_csv(shown)
+            return json.fleet_csv(shown)
         # Repeated, it is one document a line; alone, it is for eyes too.
-        return listing.fleet_json(shown, pretty=args.interval is None).decode() + "\n"
+        return json.fleet_json(shown, pretty=args.interval is None).decode() + "\n"
     return _screen(args, shown) + _left_out(view, shown)
 
 
@@ -122,13 +122,13 @@ def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
 
 def _as_others_do(args: argparse.Namespace, shown: "FleetView") -> str:
     if args.style:
-        from fleet_smi.terminal.view import cluster_smi_table
+        from fleet_smi.compat.cluster_smi import table as cluster_smi_table
 
         return cluster_smi_table.render_2018(shown)
-    from fleet_smi.terminal.view import gpustat
-    from fleet_smi.wire.dialects.gpustat import GpustatOptions
+    from fleet_smi.compat.gpustat import table
+    from fleet_smi.compat.gpustat.codec import GpustatOptions
 
-    return gpustat.render(
+    return table.render(
         shown, GpustatOptions(command=True, user=True, pid=True, colour=output.use_colour(args))
     )
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import serving
+from fleet_smi.cli import run_hub
 
 if TYPE_CHECKING:
     from fleet_smi.config import Settings
@@ -20,7 +20,7 @@ _JOIN_SECONDS = 7 * 86400.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the hub."""
-    serving.add_hub_arguments(parser)
+    run_hub.add_hub_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,13 +28,13 @@ def run(args: argparse.Namespace) -> int:
     from fleet_smi.server.hub_server import HubServer
 
     args.include_self = True
-    settings = serving.load_settings(args)
-    serving.configure_logging()
+    settings = run_hub.load_settings(args)
+    run_hub.configure_logging()
     _make_first_token(settings)
-    sources = serving.build_sources(settings)
+    sources = run_hub.build_sources(settings)
     with HubServer(settings.hub, sources, settings.thresholds) as server:
         _greet(server, settings)
-        serving.serve_until_signal(server)
+        run_hub.serve_until_signal(server)
     return 0
 
 
@@ -45,8 +45,8 @@ def _make_first_token(settings: "Settings") -> None:
 
     from fleet_smi.hub.credentials import CredentialCache
     from fleet_smi.hub.database import open_database
-    from fleet_smi.server.addresses import is_loopback
-    from fleet_smi.server.running import bind_socket
+    from fleet_smi.server.ip_addresses import is_loopback
+    from fleet_smi.server.uvicorn_server import bind_socket
 
     if is_loopback(settings.hub.listen.host) or settings.hub.insecure_open:
         return
@@ -63,7 +63,7 @@ def _make_first_token(settings: "Settings") -> None:
 
 
 def _greet(server: "HubServer", settings: "Settings") -> None:
-    from fleet_smi.server.addresses import is_loopback
+    from fleet_smi.server.ip_addresses import is_loopback
     from fleet_smi.server.tls import join_command
 
     print(f"this machine is in; open  {server.url}  or run  fleet-smi --hub {server.url}")

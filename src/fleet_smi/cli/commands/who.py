@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from fleet_smi.cli import fleets, output
+from fleet_smi.cli import fleet_source, output
 
 HELP = "people: how many GPUs each has, how much memory, since when, how much of it idle"
 EXAMPLES = """\
@@ -18,17 +18,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the list of people."""
     parser.add_argument("user", nargs="?", help="only this person, with every process")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    fleets.add_at_argument(parser)
-    fleets.add_fleet_arguments(parser)
+    fleet_source.add_at_argument(parser)
+    fleet_source.add_fleet_arguments(parser)
     output.add_colour_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Show who holds what."""
-    view = fleets.select_fleet(args).view()
+    view = fleet_source.select_fleet(args).view()
     if args.json:
         from fleet_smi.model.people import people_in_view
-        from fleet_smi.wire.listing import people_json
+        from fleet_smi.wire.json import people_json
 
         persons = [person for person in people_in_view(view) if args.user in (None, person.user)]
         sys.stdout.write(people_json(persons, pretty=True).decode() + "\n")

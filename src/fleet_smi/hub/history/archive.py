@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from fleet_smi.hub.fleet import FleetState
-from fleet_smi.hub.history.answers import HistoryService
-from fleet_smi.hub.history.history import HistoryRecorder
-from fleet_smi.hub.history.retention import RetentionPolicy
-from fleet_smi.hub.history.store import open_history
-from fleet_smi.hub.history.writer import HistoryWriter
+from fleet_smi.fleet.fleet import FleetState
+from fleet_smi.hub.history.queries.service import HistoryService
+from fleet_smi.hub.history.recording.recorder import HistoryRecorder
+from fleet_smi.hub.history.storage.retention import RetentionPolicy
+from fleet_smi.hub.history.storage.store import open_history
+from fleet_smi.hub.history.storage.writer import HistoryWriter
 
 
 class Archive:

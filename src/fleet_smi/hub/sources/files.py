@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from fleet_smi.compat.gpustat import codec
 from fleet_smi.errors import DeliveryError, EmptyReport, TruncatedReport, Undecodable, Unreachable
-from fleet_smi.hub.delivery import DeliverCallback, Delivery, with_default_interval
-from fleet_smi.hub.folder import (
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, with_default_interval
+from fleet_smi.hub.shared_folder import (
     FileStamp,
     SharedFile,
     list_node_files,
@@ -17,11 +18,10 @@ from fleet_smi.hub.folder import (
     open_shared_file,
     target_from_path,
 )
+from fleet_smi.hub.sources.blocking_worker import BlockingWorker
 from fleet_smi.hub.sources.polling import ticks
-from fleet_smi.hub.sources.worker import BlockingWorker
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import format_duration
-from fleet_smi.wire.dialects import gpustat
 from fleet_smi.wire.report import FILE_SUFFIX, decode_report
 
 # What tells no pace comes from cron, which has none quicker.
@@ -205,7 +205,7 @@ def _reported(body: bytes, target: str, written_at: float, now: float) -> Iterat
 
 def _printed(body: bytes, target: str, written_at: float, now: float) -> Iterator[Delivery]:
     """What gpustat printed: of one host as a rule, of several where gpustat-web was asked."""
-    told = gpustat.decode_gpustat(body, target, round(written_at, 3))
+    told = codec.decode_gpustat(body, target, round(written_at, 3))
     for each in told:
         what = replace(each, interval_seconds=_CRON_SECONDS) if isinstance(each, Snapshot) else each
         own = each.name if isinstance(each, Snapshot) else each.node

@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from fleet_smi.errors import DeliveryError
-from fleet_smi.hub.delivery import DeliverCallback, Delivery
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery
 
 PollTarget = Callable[[str], Awaitable[Delivery]]
 _BACK_OFF_AT_MOST_SECONDS = 60.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fleet_smi.hub.delivery import DeliverCallback, Delivery, with_default_interval
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, with_default_interval
 from fleet_smi.hub.http_polling import HttpPoller, PollRequest
 from fleet_smi.wire.report import decode_report
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from fleet_smi.errors import DeliveryError
-from fleet_smi.hub.delivery import DeliverCallback, Delivery, with_default_interval
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, with_default_interval
 from fleet_smi.wire.report import Report
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from fleet_smi.errors import Unreachable
-from fleet_smi.hub.delivery import DeliverCallback, Delivery
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery
+from fleet_smi.hub.sources.blocking_worker import BlockingWorker
 from fleet_smi.hub.sources.polling import poll_on_interval
-from fleet_smi.hub.sources.worker import BlockingWorker
 from fleet_smi.model.snapshot import Snapshot
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
-from fleet_smi.hub.delivery import DeliverCallback, Delivery
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery
 from fleet_smi.hub.sources.polling import poll_all, poll_on_interval
-from fleet_smi.hub.ssh_failures import parse_ssh_error
+from fleet_smi.hub.ssh_errors import parse_ssh_error
 from fleet_smi.hub.ssh_hosts import expand_hosts, read_hosts_file, validate_host
 from fleet_smi.hub.ssh_program import SshOutput, SshProgram, resolve_config_path, resolve_key_path
 from fleet_smi.hub.ssh_script import REMOTE_COMMAND, build_script
-from fleet_smi.wire.dialects.remote_shell import parse_script_output
+from fleet_smi.wire.parsers.remote_shell import parse_script_output
 from fleet_smi.wire.report import MAX_REPORT_BYTES, Report
 
 __all__ = ["SshSource", "expand_hosts", "read_hosts_file"]

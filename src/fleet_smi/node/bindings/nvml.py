@@ -11,9 +11,9 @@ from typing import Any
 import pynvml
 
 from fleet_smi.errors import DriverMismatch, NotPresent, ReadFailed
-from fleet_smi.node.bindings import nvidia_kernel, nvml_questions
+from fleet_smi.node.bindings import nvidia_kernel, nvml_queries
 from fleet_smi.node.bindings.nvml_processes import PROCESS_KINDS, ProcessListReader
-from fleet_smi.node.bindings.nvml_questions import NvmlQuery
+from fleet_smi.node.bindings.nvml_queries import NvmlQuery
 
 LOST_ERRORS = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 REINITIALIZE_ERRORS = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
@@ -98,11 +98,11 @@ class NvmlSession:
         self._up = True
         self._versions = _versions()
         self._lists = ProcessListReader(self._versions.get("driver") or "")
-        self._identity = nvml_questions.identity_queries()
-        self._condition = nvml_questions.state_queries()
-        self._seldom = nvml_questions.slow_changing_queries()
-        self._traffic = nvml_questions.pcie_throughput_queries()
-        self._instance = nvml_questions.mig_instance_queries()
+        self._identity = nvml_queries.identity_queries()
+        self._condition = nvml_queries.state_queries()
+        self._seldom = nvml_queries.slow_changing_queries()
+        self._traffic = nvml_queries.pcie_throughput_queries()
+        self._instance = nvml_queries.mig_instance_queries()
         self._known: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._told_seldom: dict[int, tuple[float, dict[str, Any]]] = {}
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fleet_smi.node.collecting import Collector
+    from fleet_smi.node.sampler import Collector
 
 COLLECTORS: tuple[str, ...] = (
     "nvidia",

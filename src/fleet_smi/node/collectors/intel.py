@@ -5,11 +5,10 @@ from typing import Any
 
 from fleet_smi.model.pci import first_unused_id
 from fleet_smi.model.pci_names import pci_name
-from fleet_smi.model.plausible import check_fields, check_temperature, first_known
+from fleet_smi.model.range_check import check_fields, check_temperature, first_known
+from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.model.text import sanitize_text
-from fleet_smi.node.collecting import SnapshotPart
-from fleet_smi.node.drm_figures import (
+from fleet_smi.node.drm_parsing import (
     GpuFields,
     client_processes,
     detect_fault,
@@ -22,6 +21,7 @@ from fleet_smi.node.drm_figures import (
     pcie_link_fields,
     sensor_value,
 )
+from fleet_smi.node.sampler import SnapshotPart
 
 _MICRO = 1_000_000
 _SHORTEST_SECONDS = 0.05

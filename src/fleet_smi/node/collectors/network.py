@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Host
-from fleet_smi.model.text import sanitize_text
-from fleet_smi.node.collecting import SnapshotPart
+from fleet_smi.node.sampler import SnapshotPart
 
 # Bridges to containers on this machine: the same addresses are on every other.
 _INNER = ("docker", "veth", "virbr", "cni", "br-")

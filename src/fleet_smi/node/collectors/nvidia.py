@@ -4,15 +4,15 @@ import re
 from typing import Any
 
 from fleet_smi.model.pci import normalize_pci_address
-from fleet_smi.model.plausible import (
+from fleet_smi.model.range_check import (
     check_fields,
     check_memory_used,
     check_range,
     check_temperature,
 )
+from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Fault, Gpu, Host, Instance, Process, ProcessKind
-from fleet_smi.model.text import sanitize_text
-from fleet_smi.node.collecting import SnapshotPart
+from fleet_smi.node.sampler import SnapshotPart
 
 NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED = 3, 4, 13, 15, 16
 _SILENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card cannot tell: no reason is needed

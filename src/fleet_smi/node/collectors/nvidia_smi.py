@@ -3,8 +3,8 @@
 from typing import Any
 
 from fleet_smi.model.snapshot import Host
-from fleet_smi.node.collecting import SnapshotPart
-from fleet_smi.wire.dialects.nvidia_answers import parse_nvidia_smi
+from fleet_smi.node.sampler import SnapshotPart
+from fleet_smi.wire.parsers.nvidia_smi_output import parse_nvidia_smi
 
 
 class NvidiaSmiCollector:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fleet_smi.node.collecting import SnapshotPart
-from fleet_smi.wire.kernel import process_from_procfs
+from fleet_smi.node.sampler import SnapshotPart
+from fleet_smi.wire.parsers.kernel import process_from_procfs
 
 
 class ProcessesCollector:

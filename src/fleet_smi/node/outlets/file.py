@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from fleet_smi.errors import Unreachable
-from fleet_smi.faults import FailureLog
+from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import FILE_SUFFIX, encode_report, encode_snapshot
 
@@ -130,7 +130,7 @@ def _as_report(snapshot: Snapshot) -> bytes:
 def _as_gpustat(snapshot: Snapshot) -> bytes:
     from datetime import datetime
 
-    from fleet_smi.wire.dialects.gpustat import node_json
+    from fleet_smi.compat.gpustat.codec import node_json
 
     local = datetime.fromtimestamp(snapshot.taken_at).astimezone()
     return node_json(snapshot, local.replace(tzinfo=None).isoformat())

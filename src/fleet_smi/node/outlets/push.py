@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
-from fleet_smi.faults import FailureLog
+from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import ReportBuffer
-from fleet_smi.node.reporting import HubSession
+from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.spool import EncodedSample
 from fleet_smi.wire.report import Receipt, encode_snapshot
 

@@ -12,8 +12,8 @@ import msgspec
 
 from fleet_smi.errors import UsageError
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.guesses import AuthThrottle, constant_time_equal
-from fleet_smi.node.small_server import (
+from fleet_smi.node.auth_throttle import AuthThrottle, constant_time_equal
+from fleet_smi.node.http_server import (
     AgentHttpServer,
     AgentRequest,
     AgentResponse,
@@ -137,12 +137,12 @@ def _report_json(snapshot: Snapshot) -> AgentResponse:
 
 
 def _nvgpu(snapshot: Snapshot) -> AgentResponse:
-    from fleet_smi.wire.dialects.nvgpu import encode_gpu_status  # few agents are ever asked
+    from fleet_smi.compat.nvgpu.codec import encode_gpu_status  # few agents are ever asked
 
     return AgentResponse(HTTPStatus.OK, _JSON, encode_gpu_status(snapshot))
 
 
 def _node_info(snapshot: Snapshot) -> AgentResponse:
-    from fleet_smi.wire.dialects.node_info import encode_status
+    from fleet_smi.compat.node_info.codec import encode_status
 
     return AgentResponse(HTTPStatus.OK, _JSON, encode_status(snapshot))

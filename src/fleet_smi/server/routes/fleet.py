@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
-from fleet_smi.model.arrange import ViewOptions, parse_states
 from fleet_smi.model.filter import parse_filter
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.server.answers import cached_json_response
+from fleet_smi.model.view_options import ViewOptions, parse_states
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
-from fleet_smi.server.past import MomentText, fleet_at
-from fleet_smi.server.shared import iterate_cooperatively
-from fleet_smi.wire.listing import fleet_json_from_encoded, to_json
+from fleet_smi.server.history_views import MomentText, fleet_at
+from fleet_smi.server.responses import cached_json_response
+from fleet_smi.server.single_flight import iterate_cooperatively
+from fleet_smi.wire.json import fleet_json_from_encoded, to_json
 
 _MOST_PATTERN = 128
 Sort = Literal["index", "attention", "state", "util", "memory", "temperature", "power", "user"]

@@ -9,11 +9,11 @@ from starlette.responses import Response
 from fleet_smi.model.select import GpuRequest, Offer, choose_offer, node_candidates
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.units import parse_size
-from fleet_smi.server.answers import cached_json_response
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
-from fleet_smi.server.past import MomentText, fleet_at
-from fleet_smi.server.shared import iterate_cooperatively
-from fleet_smi.wire.listing import to_json
+from fleet_smi.server.history_views import MomentText, fleet_at
+from fleet_smi.server.responses import cached_json_response
+from fleet_smi.server.single_flight import iterate_cooperatively
+from fleet_smi.wire.json import to_json
 
 
 class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,7 +4,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
-from fleet_smi.server.refusal import HttpError
+from fleet_smi.server.http_error import HttpError
 
 
 class Health(Struct, frozen=True, kw_only=True):

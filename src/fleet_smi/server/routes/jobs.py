@@ -7,12 +7,12 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from fleet_smi.hub.history.jobs import group_jobs, job_start
+from fleet_smi.hub.history.queries.jobs import group_jobs, job_start
 from fleet_smi.model.history import GpuOccupancies, Job
-from fleet_smi.model.past import Jobs
-from fleet_smi.model.past_privacy import mask_job_commands
+from fleet_smi.model.history_privacy import mask_job_commands
+from fleet_smi.model.history_responses import Jobs
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, unset_to_none
-from fleet_smi.server.past import (
+from fleet_smi.server.history_views import (
     GlobText,
     RangeQuery,
     check_limit,
@@ -21,7 +21,7 @@ from fleet_smi.server.past import (
     require_history,
     threaded_json_response,
 )
-from fleet_smi.server.refusal import HttpError
+from fleet_smi.server.http_error import HttpError
 
 _MOST_JOBS = 50_000
 _LONGEST_JOB_SECONDS = 31 * 86400.0

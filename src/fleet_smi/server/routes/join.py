@@ -9,8 +9,8 @@ from starlette.responses import Response
 from fleet_smi.errors import Refused
 from fleet_smi.server.auth import bearer_token
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
-from fleet_smi.server.refusal import HttpError
-from fleet_smi.wire.bounds import ID_PATTERN
+from fleet_smi.server.http_error import HttpError
+from fleet_smi.wire.limits import ID_PATTERN
 
 
 class JoinRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

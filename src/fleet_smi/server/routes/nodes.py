@@ -7,9 +7,9 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.model.fleet import NodeView
-from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
-from fleet_smi.server.refusal import HttpError
+from fleet_smi.server.http_error import HttpError
 
 _Key = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,128}\Z")]
 _Value = Annotated[str, Meta(max_length=256)]

@@ -3,8 +3,8 @@
 from starlette.responses import Response
 
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
+from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.page_files import page_files
-from fleet_smi.server.refusal import HttpError
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"

@@ -4,11 +4,11 @@ from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
 from fleet_smi.model.people import Person, node_holdings, people_from_holdings
-from fleet_smi.server.answers import cached_json_response
 from fleet_smi.server.endpoint import Endpoint, RequestContext
-from fleet_smi.server.past import MomentText, fleet_at
-from fleet_smi.server.shared import iterate_cooperatively
-from fleet_smi.wire.listing import to_json
+from fleet_smi.server.history_views import MomentText, fleet_at
+from fleet_smi.server.responses import cached_json_response
+from fleet_smi.server.single_flight import iterate_cooperatively
+from fleet_smi.wire.json import to_json
 
 
 class PeopleQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

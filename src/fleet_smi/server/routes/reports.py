@@ -1,10 +1,10 @@
-"""`POST /api/v1/reports` as the document has it; `server/reports.py` answers it."""
+"""`POST /api/v1/reports` as the document has it; `server/report_handler.py` answers it."""
 
 from starlette.responses import Response
 
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
-from fleet_smi.server.refusal import HttpError
-from fleet_smi.server.reports import ReportHandler
+from fleet_smi.server.http_error import HttpError
+from fleet_smi.server.report_handler import ReportHandler
 from fleet_smi.wire.report import Receipt, Report
 
 

@@ -7,7 +7,12 @@ from starlette.responses import Response
 
 from fleet_smi.model.history import Ribbon
 from fleet_smi.server.endpoint import Endpoint, RequestContext
-from fleet_smi.server.past import RangeQuery, parse_range, require_history, threaded_json_response
+from fleet_smi.server.history_views import (
+    RangeQuery,
+    parse_range,
+    require_history,
+    threaded_json_response,
+)
 
 
 class RibbonQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

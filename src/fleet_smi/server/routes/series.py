@@ -7,8 +7,13 @@ from starlette.responses import Response
 
 from fleet_smi.model.history import Series
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
-from fleet_smi.server.past import RangeQuery, parse_range, require_history, threaded_json_response
-from fleet_smi.server.refusal import HttpError
+from fleet_smi.server.history_views import (
+    RangeQuery,
+    parse_range,
+    require_history,
+    threaded_json_response,
+)
+from fleet_smi.server.http_error import HttpError
 
 
 class SeriesQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from fleet_smi.hub.credentials import Role
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
-from fleet_smi.server.refusal import HttpError
+from fleet_smi.server.http_error import HttpError
 
 
 class Login(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

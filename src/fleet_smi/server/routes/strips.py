@@ -6,12 +6,12 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
-from fleet_smi.hub.history.rows import GpuKey
+from fleet_smi.hub.history.recording.rows import GpuKey
 from fleet_smi.model.filter import parse_filter
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOfNode, Strip, Strips
 from fleet_smi.server.endpoint import Endpoint, RequestContext
-from fleet_smi.server.past import (
+from fleet_smi.server.history_views import (
     GlobText,
     RangeQuery,
     check_limit,

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from fleet_smi.hub.tokens import Token
 from fleet_smi.model.units import parse_duration
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
-from fleet_smi.server.refusal import HttpError
+from fleet_smi.server.http_error import HttpError
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from fleet_smi.model.fleet import State
 from fleet_smi.model.select import Candidate, Offer, Rejection
 from fleet_smi.model.units import format_size
 from fleet_smi.terminal.paint import Paint, Span, align_left, align_right, display_width, wrap
-from fleet_smi.terminal.view.words import (
+from fleet_smi.terminal.view.formatting import (
     UNKNOWN,
     ToLocalTime,
     format_elapsed,

@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from fleet_smi.model.fleet import State
 from fleet_smi.terminal.paint import Span, TextRole, align_left, align_right, display_width
+from fleet_smi.terminal.view.formatting import UNKNOWN
 from fleet_smi.terminal.view.gpu_cells import GpuRow, MemoryCell
 from fleet_smi.terminal.view.holder import longest_fitting
-from fleet_smi.terminal.view.words import UNKNOWN
 
 WIDE_COLUMNS = 120
 _ROOMY_COLUMNS = 160

@@ -4,12 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fleet_smi.model.fleet import FleetView, State
 from fleet_smi.model.history import NO_USER, GpuOfNode, Strip, StripRun, Strips
-from fleet_smi.model.text import natural_sort_key
+from fleet_smi.model.safe_text import natural_sort_key
 from fleet_smi.terminal.paint import Paint, Span, align_left, align_right, display_width, truncate
 from fleet_smi.terminal.view import time_axis
-from fleet_smi.terminal.view.holder import TextVariants, longest_fitting
-from fleet_smi.terminal.view.strip_end import StripEnd, strip_end_from_runs, strip_ends
-from fleet_smi.terminal.view.words import (
+from fleet_smi.terminal.view.formatting import (
     SEPARATOR,
     STATE_ORDER,
     ToLocalTime,
@@ -18,6 +16,8 @@ from fleet_smi.terminal.view.words import (
     short_model,
     to_local_time,
 )
+from fleet_smi.terminal.view.holder import TextVariants, longest_fitting
+from fleet_smi.terminal.view.strip_end import StripEnd, strip_end_from_runs, strip_ends
 
 STATE_FILLS: dict[State, str] = {
     "free": "·",

@@ -7,7 +7,7 @@ from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner,
 from fleet_smi.model.snapshot import Fault, Process
 from fleet_smi.model.units import format_size
 from fleet_smi.terminal.paint import display_width, truncate
-from fleet_smi.terminal.view.words import SEPARATOR, format_elapsed, pluralize
+from fleet_smi.terminal.view.formatting import SEPARATOR, format_elapsed, pluralize
 
 JudgedDevice = JudgedGpu | JudgedInstance
 TextVariants = tuple[str, ...]

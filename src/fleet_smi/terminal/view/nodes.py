@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.naming import unique_node_names
+from fleet_smi.model.node_names import unique_node_names
 from fleet_smi.terminal.paint import Paint, Span, align_left, display_width, wrap
-from fleet_smi.terminal.view.words import (
+from fleet_smi.terminal.view.formatting import (
     UNKNOWN,
     count_models,
     empty_fleet_message,

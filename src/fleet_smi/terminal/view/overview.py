@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, State
 from fleet_smi.model.people import HIDDEN_USER, Holding, holdings_in_view
 from fleet_smi.terminal.paint import Paint, Span, align_left, align_right, display_width, truncate
-from fleet_smi.terminal.view.words import (
+from fleet_smi.terminal.view.formatting import (
     STATE_ORDER,
     UNKNOWN,
     count_models,

@@ -2,8 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fleet_smi.model.digest import HOUR_SECONDS, HourOfDay, UsageReport, busy_percent, share_percent
-from fleet_smi.model.digest_words import (
+from fleet_smi.model.history import Job, Sums
+from fleet_smi.model.usage_report import (
+    HOUR_SECONDS,
+    HourOfDay,
+    UsageReport,
+    busy_percent,
+    share_percent,
+)
+from fleet_smi.model.usage_report_text import (
     TOO_MANY_JOBS,
     describe_advice,
     describe_usage,
@@ -13,7 +20,6 @@ from fleet_smi.model.digest_words import (
     format_energy,
     format_hours,
 )
-from fleet_smi.model.history import Job, Sums
 from fleet_smi.terminal.paint import (
     Paint,
     Span,
@@ -23,14 +29,14 @@ from fleet_smi.terminal.paint import (
     display_width,
     wrap,
 )
-from fleet_smi.terminal.view.time_axis import range_label
-from fleet_smi.terminal.view.words import (
+from fleet_smi.terminal.view.formatting import (
     ToLocalTime,
     format_elapsed,
     format_percent,
     join_wrapped,
     to_local_time,
 )
+from fleet_smi.terminal.view.time_axis import range_label
 
 _GAP = "  "
 _GIVE_WAY = ("SHARE", "ENERGY", "COST", "IDLE-HELD", "BUSY")

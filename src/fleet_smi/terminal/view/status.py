@@ -5,13 +5,10 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
-from fleet_smi.model.naming import unique_node_names
+from fleet_smi.model.node_names import unique_node_names
 from fleet_smi.terminal.paint import Paint, Span, align_left, display_width, truncate, wrap
 from fleet_smi.terminal.view import gpu_table
-from fleet_smi.terminal.view.gpu_cells import GpuRow, gpu_row, instance_row
-from fleet_smi.terminal.view.gpu_table import TableLayout
-from fleet_smi.terminal.view.holder import JudgedDevice
-from fleet_smi.terminal.view.words import (
+from fleet_smi.terminal.view.formatting import (
     SEPARATOR,
     ToLocalTime,
     count_models,
@@ -25,6 +22,9 @@ from fleet_smi.terminal.view.words import (
     summary_lines,
     to_local_time,
 )
+from fleet_smi.terminal.view.gpu_cells import GpuRow, gpu_row, instance_row
+from fleet_smi.terminal.view.gpu_table import TableLayout
+from fleet_smi.terminal.view.holder import JudgedDevice
 
 _RULER = 80
 _Line = list[Span]

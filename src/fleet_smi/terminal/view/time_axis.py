@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from fleet_smi.terminal.paint import display_width
-from fleet_smi.terminal.view.words import ToLocalTime, format_elapsed, format_moment
+from fleet_smi.terminal.view.formatting import ToLocalTime, format_elapsed, format_moment
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _STEPS = tuple(

@@ -15,8 +15,7 @@ from fleet_smi.terminal.paint import (
     wrap,
 )
 from fleet_smi.terminal.view import process_lines
-from fleet_smi.terminal.view.gpu_cells import memory_cell
-from fleet_smi.terminal.view.words import (
+from fleet_smi.terminal.view.formatting import (
     SEPARATOR,
     UNKNOWN,
     ToLocalTime,
@@ -27,6 +26,7 @@ from fleet_smi.terminal.view.words import (
     short_model,
     to_local_time,
 )
+from fleet_smi.terminal.view.gpu_cells import memory_cell
 
 _HEADS = ("WHO", "GPUS NOW", "NODES", "MEMORY", "UTIL", "IDLE-HELD", "SINCE")
 _RIGHT = ("GPUS NOW", "MEMORY", "UTIL")

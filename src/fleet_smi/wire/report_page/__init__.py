@@ -7,8 +7,10 @@ all there is to tell without either.
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
-from fleet_smi.model.digest import UsageReport, busy_percent, share_percent
-from fleet_smi.model.digest_words import (
+from fleet_smi.model.history import Job, Usage
+from fleet_smi.model.units import format_duration
+from fleet_smi.model.usage_report import UsageReport, busy_percent, share_percent
+from fleet_smi.model.usage_report_text import (
     TOO_MANY_JOBS,
     describe_advice,
     describe_usage,
@@ -18,13 +20,11 @@ from fleet_smi.model.digest_words import (
     format_hours,
     group_label,
 )
-from fleet_smi.model.history import Job, Usage
-from fleet_smi.model.units import format_duration
 from fleet_smi.wire.report_page import charts
 from fleet_smi.wire.report_page.tables import text_table, usage_table
 from fleet_smi.wire.static_page import content_security_policy
+from fleet_smi.wire.static_page.formatting import format_percent
 from fleet_smi.wire.static_page.markup import Html, element, fragment
-from fleet_smi.wire.static_page.words import format_percent
 
 __all__ = ["render_report"]
 

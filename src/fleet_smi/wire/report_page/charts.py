@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from fleet_smi.model.digest import HOUR_SECONDS, HourOfDay, share_percent
-from fleet_smi.model.digest_words import format_hours
 from fleet_smi.model.fleet import State
+from fleet_smi.model.usage_report import HOUR_SECONDS, HourOfDay, share_percent
+from fleet_smi.model.usage_report_text import format_hours
+from fleet_smi.wire.static_page.formatting import format_percent
 from fleet_smi.wire.static_page.markup import Html, element, fragment
-from fleet_smi.wire.static_page.words import format_percent
 
 BACKGROUND, FOREGROUND = "#ffffff", "#15171a"
 _QUIET, _LINE = "#646a71", "#dfdfda"

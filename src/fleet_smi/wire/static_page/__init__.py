@@ -6,10 +6,10 @@ from datetime import datetime
 from hashlib import sha256
 
 from fleet_smi.model.fleet import STATES, FleetView, NodeView
+from fleet_smi.wire.static_page.formatting import PageClock, pluralize
 from fleet_smi.wire.static_page.glyphs import glyph, legend, svg_symbols
 from fleet_smi.wire.static_page.markup import Html, element, fragment
 from fleet_smi.wire.static_page.node_card import render_card
-from fleet_smi.wire.static_page.words import PageClock, pluralize
 
 __all__ = ["REFRESH_SECONDS", "content_security_policy", "render_page"]
 

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance
-from fleet_smi.wire.static_page.glyphs import glyph
-from fleet_smi.wire.static_page.markup import Html, element
-from fleet_smi.wire.static_page.words import (
+from fleet_smi.wire.static_page.formatting import (
     UNKNOWN,
     GpuOrInstance,
     PageClock,
@@ -16,6 +14,8 @@ from fleet_smi.wire.static_page.words import (
     pluralize,
     usage_by_owner,
 )
+from fleet_smi.wire.static_page.glyphs import glyph
+from fleet_smi.wire.static_page.markup import Html, element
 
 _LOAD_STEPS = 5
 

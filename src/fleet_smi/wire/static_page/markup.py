@@ -3,7 +3,7 @@
 from functools import lru_cache
 from html import escape
 
-from fleet_smi.model.text import sanitize_text
+from fleet_smi.model.safe_text import sanitize_text
 
 _LONGEST_TEXT = 2000
 _REMEMBERED = 1024  # most words of a page are on every row of it

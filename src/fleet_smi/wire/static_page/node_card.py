@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fleet_smi.model.fleet import NodeView
+from fleet_smi.wire.static_page.formatting import UNKNOWN, PageClock, duration_or_unknown, pluralize
 from fleet_smi.wire.static_page.gpu_row import render_rows
 from fleet_smi.wire.static_page.markup import Html, element
-from fleet_smi.wire.static_page.words import UNKNOWN, PageClock, duration_or_unknown, pluralize
 
 
 def render_card(node: NodeView, anchor: str, clock: PageClock) -> Html:

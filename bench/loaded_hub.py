@@ -1,0 +1,87 @@
+"""A hub of its own, and what runs against it: listeners, and a simulated fleet."""
+
+import re
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.line_program import LineProgram
+from bench.peers import OURS, PEERS, NotAvailable, last_error
+
+_LISTENERS = Path(__file__).with_name("listeners.py")
+_LINE = re.compile(r"(\d+) acknowledged, (\d+) failed(?:.*p99 ([\d.]+) ms)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedHub:
+    """A hub that runs, and that anything may be set upon until the block ends."""
+
+    program: LineProgram
+    port: int
+    join_token: str
+    environment: Mapping[str, str]
+    stack: ExitStack
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start_listeners(self, count: int) -> LineProgram:
+        """So many who listen to its stream."""
+        return self._start(
+            str(PEERS[OURS].python), "-I", str(_LISTENERS), str(self.port), str(count)
+        )
+
+    def start_load(self, nodes: int, gpus: int, interval_seconds: float = 1.0) -> LineProgram:
+        """A simulated fleet that reports to it, and says a line every five seconds."""
+        size = ("--nodes", str(nodes), "--gpus", str(gpus), "--interval", str(interval_seconds))
+        return self._start(
+            _program(), "simulate", *size, "--to", self.url, "--join", self.join_token
+        )
+
+    def _start(self, *line: str) -> LineProgram:
+        return self.stack.enter_context(LineProgram(list(line), self.environment))
+
+
+@contextmanager
+def loaded_hub(environment: Mapping[str, str]) -> Iterator[LoadedHub]:
+    """A hub on a free port that knows nobody yet; all ends with the block."""
+    with ExitStack() as stack:
+        state = stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-smi-bench-"))
+        token, port = _join_token(state, environment), _free_port()
+        line = [_program(), "hub", "--listen", f"127.0.0.1:{port}", "--state", state]
+        program = stack.enter_context(LineProgram(line, environment))
+        program.read_line()  # it says where it listens
+        yield LoadedHub(
+            program=program, port=port, join_token=token, environment=environment, stack=stack
+        )
+
+
+def parse_load_line(line: str) -> tuple[int, int, float]:
+    """How many reports of a load were acknowledged and failed, and the 99th of 100 delays in ms."""
+    match = _LINE.search(line)
+    if match is None or not int(match[1]):
+        raise NotAvailable(f"no report came through: {line.strip()}")
+    return int(match[1]), int(match[2]), float(match[3])
+
+
+def _program() -> str:
+    return str(PEERS[OURS].program("fleet-smi"))
+
+
+def _join_token(state: str, environment: Mapping[str, str]) -> str:
+    line = [_program(), "hub", "token", "add", "--role", "join", "--state", state]
+    done = subprocess.run(line, env=dict(environment), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotAvailable(last_error(done.stderr))
+    return done.stdout.strip()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

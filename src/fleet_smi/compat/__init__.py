@@ -1,0 +1,1 @@
+"""Compatibility with older systems, one folder each; only the registries name it."""

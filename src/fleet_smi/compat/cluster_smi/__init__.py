@@ -1,0 +1,1 @@
+"""cluster-smi: its ZeroMQ messages, node port, router client, tables and settings."""

@@ -1,0 +1,1 @@
+"""gpustat and gpustat-web: their text and JSON, read and written."""

@@ -1,0 +1,90 @@
+"""gpustat, 0.3 to 1.x, and what gpustat-web makes of it: text and `--json`, read and written.
+
+A host is known by the name of its file. Where one text tells of several, as gpustat-web's
+does, each goes by its own header, and a host that did not answer is an `Unreachable`.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from fleet_smi.compat.gpustat.decode_text import decode_text
+from fleet_smi.compat.gpustat.encode_text import GpustatOptions, node_lines
+from fleet_smi.compat.gpustat.json_codec import decode_json, gpu_to_json
+from fleet_smi.errors import EmptyReport, TruncatedReport, Unreachable
+from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.units import format_duration
+
+__all__ = ["GpustatOptions", "decode_gpustat", "fleet_text", "node_json", "node_text", "nodes_json"]
+
+_INDENT = 4
+_BEGUN = "its writer has just begun, or gpustat failed there"
+
+
+def decode_gpustat(body: bytes, host: str, taken_at: float) -> tuple[Snapshot | Unreachable, ...]:
+    """What gpustat printed of `host`, text or JSON; raise `Undecodable`.
+
+    It tells no zone with its time, so `taken_at` is the reader's business.
+    """
+    if not body.strip():
+        raise EmptyReport(f"is empty: {_BEGUN}")
+    if b"\0" in body:
+        raise TruncatedReport("has a hole in it: it is being written, or its disk was full")
+    host = sanitize_text(host, 128) or "unnamed"
+    if body.lstrip()[:1] in (b"{", b"[") and not _is_line(body):
+        return decode_json(body, host, taken_at)
+    text = body.decode("utf-8", "replace").removeprefix("\ufeff")
+    return decode_text(text, host, taken_at)
+
+
+def node_text(node: NodeView | Snapshot, timestamp: str, options: GpustatOptions) -> str:
+    """What gpustat would print on this node; `when` is the date in its header."""
+    return "".join(f"{line}\n" for line in node_lines(node, timestamp, options))
+
+
+def fleet_text(
+    view: FleetView, timestamp_of: Callable[[NodeView], str], options: GpustatOptions
+) -> str:
+    """One node after the other; of a silent one, why, as gpustat-web says it."""
+    return "".join(
+        f"({sanitize_text(node.name, 128).replace(' ', '_')}) {_silence(node)}\n"
+        if node.silent
+        else node_text(node, timestamp_of(node), options)
+        for node in view.nodes
+    )
+
+
+def node_json(node: NodeView | Snapshot, timestamp: str) -> bytes:
+    """What `gpustat --json` would print on this node; `when` is ISO, local, without a zone."""
+    return nodes_json([(node, timestamp)])
+
+
+def nodes_json(nodes: Sequence[tuple[NodeView | Snapshot, str]]) -> bytes:
+    """The same of several: a list, unless there is one alone."""
+    documents = [
+        {
+            "hostname": node.name,
+            "driver_version": node.host.driver_version,
+            "query_time": when,
+            "gpus": [gpu_to_json(gpu) for gpu in node.gpus],
+        }
+        for node, when in nodes
+    ]
+    value = documents[0] if len(documents) == 1 else documents
+    return msgspec.json.format(msgspec.json.encode(value), indent=_INDENT) + b"\n"
+
+
+def _is_line(body: bytes) -> bool:
+    """Whether a bracket in front is that of `[0]`, without a header above it."""
+    head = body.lstrip()[:8]
+    return head[:1] == b"[" and head[1:2].isdigit() and b"] " in head
+
+
+def _silence(node: NodeView) -> str:
+    trouble = sanitize_text(node.trouble or "", 300)
+    if node.age_seconds is None:
+        return trouble or "never heard of"
+    words = f"silent for {format_duration(node.age_seconds)}"
+    return f"{words}: {trouble}" if trouble else words

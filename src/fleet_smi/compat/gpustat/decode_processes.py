@@ -1,0 +1,112 @@
+"""The end of a line of gpustat: `alice:python/4711(2310M) bob:…`, by whatever options.
+
+With none it is the user alone; `-c` without `-u` puts the command in its place, and the text
+does not say which of the two it is. So a file is asked as a whole: where any such word is a
+well-known program, all of them are programs.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fleet_smi.compat.gpustat.builders import build_process
+from fleet_smi.model.snapshot import Process
+from fleet_smi.model.units import KIB, MIB
+from fleet_smi.wire.cli_text import parse_int, parse_number
+from fleet_smi.wire.limits import MAX_ITEMS
+
+_MEMORY = re.compile(r"\(([0-9]{1,9}|\?{1,2})M\)(?= |$)", re.ASCII)
+_PID = re.compile(r"/([0-9]{1,10}|--)$", re.ASCII)
+_FULL = re.compile(
+    r" ?[├└]─ +([0-9]{1,10}|--) +"
+    r"\( *([0-9]{1,9}(?:\.[0-9]{1,6})?|--)%, +([0-9]{1,9}|\?)([KMGTP]?)B\): ?(.*)",
+    re.ASCII,
+)
+_UNITS = {"": 1, "K": KIB, "M": MIB, "G": KIB * MIB, "T": MIB * MIB, "P": KIB * MIB * MIB}
+_PROGRAM = re.compile(
+    r"ray::|nvidia-|(?:i?python|pypy|jupyter|java|torchrun|Xorg|gnome-shell)[0-9.]*(?![a-z])"
+)
+
+
+class GpustatProcess(NamedTuple):
+    """One process of the list; `word` is a user or a program, where only one is told."""
+
+    user: str | None
+    command: str | None
+    label: str | None
+    pid: str | None
+    memory: str
+
+
+class FullCommandLine(NamedTuple):
+    """A line below the GPU's own, with `-f`."""
+
+    pid: str
+    cpu_percent: str
+    memory_bytes: int | None
+    command: str
+
+
+def parse_entries(text: str) -> Iterator[GpustatProcess]:
+    """The processes that the end of a line lists."""
+    start = 0
+    for match in _MEMORY.finditer(text):
+        label, start = text[start : match.start()].strip(), match.end()
+        yield _entry(label, match[1])
+
+
+def parse_full_line(line: str) -> FullCommandLine | None:
+    """A line of `-f`, if it is one."""
+    match = _FULL.fullmatch(line)
+    if match is None:
+        return None
+    count = parse_int(match[3])
+    memory = None if count is None else count * _UNITS[match[4]]
+    return FullCommandLine(match[1], match[2], memory, match[5])
+
+
+def labels_are_commands(entries: Iterable[GpustatProcess]) -> bool:
+    """Whether what stands alone is what runs, and not who runs it."""
+    return any(entry.label is not None and _PROGRAM.match(entry.label) for entry in entries)
+
+
+def build_processes(
+    entries: list[GpustatProcess], full_lines: list[FullCommandLine], *, as_commands: bool
+) -> tuple[Process, ...]:
+    """The processes of one GPU; the lines of `-f` come in the same order."""
+    several = entries[: MAX_ITEMS["processes"]]
+    lines = [*full_lines, *[None] * len(several)]
+    return tuple(
+        _process(entry, line, programs=as_commands)
+        for entry, line in zip(several, lines, strict=False)
+    )
+
+
+def _entry(label: str, memory: str) -> GpustatProcess:
+    pid = _PID.search(label)
+    rest = label[: pid.start()] if pid else label
+    user, colon, command = rest.partition(":")
+    number_ = pid[1] if pid else None
+    # "ray::train" is a program's title, and a user's name has no blank in it.
+    if not colon or " " in user or command.startswith(":"):
+        return GpustatProcess(None, None, rest, number_, memory)
+    return GpustatProcess(user, command, None, number_, memory)
+
+
+def _process(entry: GpustatProcess, full: FullCommandLine | None, *, programs: bool) -> Process:
+    user = entry.user if programs or entry.label is None else entry.label
+    name = entry.label if programs and entry.label is not None else entry.command
+    memory = parse_int(entry.memory)
+    told_of_full = {} if full is None else _figures(full)
+    return build_process(
+        user=user,
+        name=name,
+        command=None if full is None else full.command,
+        pid=parse_int(entry.pid or (full.pid if full else None)),
+        gpu_memory_bytes=None if memory is None else memory * MIB,
+        **told_of_full,
+    )
+
+
+def _figures(full: FullCommandLine) -> dict[str, float | None]:
+    return {"cpu_percent": parse_number(full.cpu_percent), "host_memory_bytes": full.memory_bytes}

@@ -1,0 +1,1 @@
+"""gpu-cluster-monitor: its node_info API as source and as routes."""

@@ -1,0 +1,1 @@
+"""nvgpu: its HTTP API as source and as routes, its commands and settings."""

@@ -1,0 +1,1 @@
+"""web-gpu-monitor: its load_data.csv and its settings."""

@@ -1,0 +1,1 @@
+"""Queries over the history: stored rows merged with what is still open."""

@@ -1,0 +1,1 @@
+"""From fleet changes to history rows: intervals, usage and samples of each node. Pure."""

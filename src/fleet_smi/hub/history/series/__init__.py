@@ -1,0 +1,1 @@
+"""Figures over time: buffering, encoding and rolling up samples. Pure."""

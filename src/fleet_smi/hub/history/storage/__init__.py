@@ -1,0 +1,1 @@
+"""The history database: schema, migrations, writer, retention."""

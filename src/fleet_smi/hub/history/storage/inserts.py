@@ -1,0 +1,133 @@
+"""A batch as rows of the database."""
+
+from msgspec.structs import asdict
+from sqlalchemy import Connection, text
+
+from fleet_smi.hub.history.recording.rows import GpuKey, Presence, SeriesRow, UsageRow, WriteBatch
+from fleet_smi.hub.history.series.strip_samples import LookInterval
+from fleet_smi.hub.history.storage import schema
+from fleet_smi.hub.history.storage.bulk import RowValues, execute_bulk
+from fleet_smi.hub.history.storage.holder_codec import encode_holders
+from fleet_smi.hub.history.storage.ids import IdCache
+from fleet_smi.hub.history.storage.schema import upsert_statement
+from fleet_smi.hub.history.storage.strip_sample_rows import write_samples
+from fleet_smi.hub.history.storage.usage_rollup import write_usage_hours
+from fleet_smi.model.fleet import STATES
+from fleet_smi.model.heat_strip import period_look
+from fleet_smi.model.history import Gap, Occupancy, Period, RibbonPoint
+
+_PERIOD = upsert_statement(schema.periods)
+_OCCUPANCY = upsert_statement(schema.occupancies)
+_PRESENCE = upsert_statement(schema.presence)
+_SERIES = upsert_statement(schema.series)
+_MOMENT = upsert_statement(schema.moments)
+_GAP = upsert_statement(schema.gaps)
+_CHECKPOINT = upsert_statement(schema.checkpoints)
+_FORGET = text("DELETE FROM checkpoints WHERE node = :node")
+
+
+def write_batch(connection: Connection, ids: IdCache, batch: WriteBatch) -> None:
+    """Write all of a batch; the caller ends the transaction."""
+    ids.resolve(connection, batch)
+    rows = _Rows(ids)
+    execute_bulk(connection, _PERIOD, [rows.period(*each) for each in batch.periods])
+    write_samples(connection, [rows.stretch(*each) for each in batch.periods])
+    execute_bulk(connection, _OCCUPANCY, [rows.occupancy(*each) for each in batch.occupancies])
+    execute_bulk(connection, _PRESENCE, [rows.presence(each) for each in batch.presence])
+    execute_bulk(connection, _SERIES, [rows.series(each) for each in batch.series])
+    execute_bulk(connection, _MOMENT, [_moment(each) for each in batch.moments])
+    write_usage_hours(connection, [rows.usage(each) for each in batch.usage])
+    kept = {each.node_id: each.data for each in batch.checkpoints}
+    execute_bulk(connection, _CHECKPOINT, [rows.checkpoint(*each) for each in kept.items()])
+    execute_bulk(
+        connection, _FORGET, [{"node": ids.node[node_id]} for node_id in batch.removed_nodes]
+    )
+
+
+def write_gap(connection: Connection, gap: Gap) -> None:
+    """Write down that something was not."""
+    connection.execute(_GAP, asdict(gap))
+
+
+class _Rows:
+    """The rows of a batch, with the numbers that the database has for what they name."""
+
+    def __init__(self, keys: IdCache) -> None:
+        self._keys = keys
+
+    def period(self, place: GpuKey, period: Period) -> RowValues:
+        _, user, others = period_look(period)
+        return {
+            "gpu": self._keys.gpu[place],
+            "start": period.start,
+            "end": period.end,
+            "certain": period.certain,
+            "state": period.state,
+            "user": user,
+            "others": others,
+            "reason": period.reason,
+            "holders": encode_holders(period.holders) if period.holders else None,
+            "busy_percent": period.busy_percent,
+        }
+
+    def stretch(self, place: GpuKey, period: Period) -> LookInterval:
+        return LookInterval(
+            gpu=self._keys.gpu[place],
+            start=period.start,
+            end=period.end or period.start,
+            look=self._keys.look[period_look(period)],
+            busy_percent=period.busy_percent,
+        )
+
+    def occupancy(self, place: GpuKey, occupancy: Occupancy) -> RowValues:
+        holder = occupancy.holder
+        return {
+            "gpu": self._keys.gpu[place],
+            "start": occupancy.start,
+            "pid": holder.pid,
+            "end": occupancy.end,
+            "certain": occupancy.certain,
+            "person": self._keys.person[holder.user, holder.group or ""],
+            "holder": encode_holders((holder,)),
+            **asdict(occupancy.sums),
+            "mean_memory_bytes": occupancy.mean_memory_bytes,
+            "peak_memory_bytes": occupancy.peak_memory_bytes,
+        }
+
+    def presence(self, presence: Presence) -> RowValues:
+        return {
+            "node": self._keys.node[presence.node_id],
+            "start": presence.start,
+            "end": presence.end,
+            "certain": presence.certain,
+        }
+
+    def series(self, row: SeriesRow) -> RowValues:
+        return {
+            "grain": row.grain_seconds,
+            "start": row.start,
+            "node": self._keys.node[row.node_id],
+            "layout": self._keys.layout[row.uuids],
+            "data": row.data,
+        }
+
+    def usage(self, row: UsageRow) -> RowValues:
+        return {
+            "bucket": row.hour,
+            "gpu": self._keys.gpu[row.gpu_key],
+            "person": self._keys.person[row.user, row.group],
+            "state": row.state,
+            **asdict(row.sums),
+        }
+
+    def checkpoint(self, node_id: str, data: bytes) -> RowValues:
+        return {"node": self._keys.node[node_id], "data": data}
+
+
+def _moment(moment: RibbonPoint) -> RowValues:
+    return {
+        "at": moment.at,
+        "nodes": moment.nodes,
+        "nodes_reporting": moment.nodes_reporting,
+        **{state: moment.gpus.get(state, 0.0) for state in STATES},
+    }

@@ -1,0 +1,71 @@
+"""Why `ssh` did not get through, by name: read from what it complains of."""
+
+import re
+
+from fleet_smi.errors import DeliveryError, Refused, Unreachable
+from fleet_smi.model.safe_text import sanitize_text
+
+_CHANGED = re.compile(r"host key for (\S{1,255}) has changed", re.IGNORECASE)
+_REMEDY = re.compile(r"^\s*(ssh-keygen .{0,400}-R .{1,300})$", re.MULTILINE)
+_UNKNOWN = re.compile(r"host key is known for (\S{1,255}) and you have requested strict checking")
+_DENIED = re.compile(r"^(?:\S{1,255}: )?Permission denied \((.{0,200})\)", re.MULTILINE)
+
+_BY_WORDS: tuple[tuple[str, type[DeliveryError], str], ...] = (
+    (
+        r"REVOKED HOST KEY|marked as revoked",
+        Refused,
+        "its host key has been revoked: ask who runs the machine",
+    ),
+    (
+        r"Host key verification failed",
+        Refused,
+        "its host key could not be verified: ssh to it once by hand to see why",
+    ),
+    (
+        r"Too many authentication failures",
+        Refused,
+        "permission denied after too many keys: name one with IdentityFile in ssh_config",
+    ),
+    (
+        r"Could not resolve hostname|Name or service not known",
+        Unreachable,
+        "its name is not known: look for it in ssh_config, hosts or DNS",
+    ),
+    (r"Connection refused", Unreachable, "connection refused: no sshd listens there"),
+    (r"No route to host|Network is unreachable", Unreachable, "no way leads there: is it on?"),
+    (r"timed out|Timeout, server", Unreachable, "it did not answer to ssh in time: is it on?"),
+    (
+        r"Connection (?:closed|reset) by|Broken pipe|Session open refused",
+        Unreachable,
+        "the connection was closed: is it shutting down, or are there too many at once?",
+    ),
+)
+
+
+def parse_ssh_error(stderr: str) -> DeliveryError:
+    """The error that ssh's words name, with what to do about it."""
+    if error := _host_key(stderr):
+        return error
+    if denied := _DENIED.search(stderr):
+        methods = sanitize_text(denied[1], 100)
+        return Refused(f"permission denied ({methods}): let the hub's key in, or load it")
+    for pattern, kind, message in _BY_WORDS:
+        if re.search(pattern, stderr):
+            return kind(message)
+    lines = [line for said in stderr.splitlines() if (line := sanitize_text(said, 200))]
+    return Unreachable(f"ssh failed: {lines[-1] if lines else 'it does not say why'}")
+
+
+def _host_key(complaint: str) -> DeliveryError | None:
+    if changed := _CHANGED.search(complaint):
+        remedy = _REMEDY.search(complaint)
+        line = remedy[1] if remedy else f"ssh-keygen -R {changed[1]}"
+        return Refused(
+            f"the host key of {sanitize_text(changed[1], 255)} has changed: it was "
+            "reinstalled, or somebody is in between; compare the keys, then "
+            f"{sanitize_text(line, 700)}"
+        )
+    if unknown := _UNKNOWN.search(complaint):
+        host = sanitize_text(unknown[1], 255)
+        return Refused(f"{host} is not in known_hosts: ssh to it once by hand")
+    return None

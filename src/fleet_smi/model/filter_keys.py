@@ -1,0 +1,75 @@
+"""What a filter can ask of a GPU: its texts and its figures, each by a key.
+
+A figure is as it is shown, in whole numbers, so that the page, which only has those, answers
+the same. The moving figures of a silent node are of another time: they are not known.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
+
+from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.stream_payload_builder import (
+    round_finite,
+    to_mebibytes,
+    unique_processes,
+    visible_users,
+)
+from fleet_smi.model.units import MIB
+
+TextKey = Literal["word", "state", "node", "model", "user", "label", "why", "driver", "gpu", "uuid"]
+FigureKey = Literal["mem", "used", "total", "load", "temp", "power", "idle"]
+FigureGetter = Callable[[NodeView, JudgedGpu], float | None]
+TextGetter = Callable[[NodeView, JudgedGpu], Iterable[str]]
+
+
+def _known(*texts: str | None) -> list[str]:
+    return [text for text in texts if text is not None]
+
+
+def _users(gpu: JudgedGpu) -> tuple[str, ...]:
+    return visible_users(gpu.verdict.state, unique_processes(gpu)) or ()
+
+
+def _parts(gpu: JudgedGpu) -> tuple[JudgedGpu | JudgedInstance, ...]:
+    return (gpu, *gpu.instances)
+
+
+def _labels(node: NodeView) -> list[str]:
+    return [*node.labels, *(f"{name}={value}" for name, value in node.labels.items())]
+
+
+def _bytes(count: int | None) -> int | None:
+    shown = to_mebibytes(count)
+    return None if shown is None else shown * MIB
+
+
+def _free_bytes(gpu: JudgedGpu) -> int | None:
+    total, used = _bytes(gpu.memory_total_bytes), _bytes(gpu.memory_used_bytes)
+    return None if total is None or used is None or used > total else total - used
+
+
+def _moving(figure: Callable[[JudgedGpu], float | None]) -> FigureGetter:
+    return lambda node, gpu: None if node.silent else figure(gpu)
+
+
+TEXT_GETTERS: Mapping[TextKey, TextGetter] = {
+    "word": lambda node, gpu: (*_known(node.name, gpu.name), *_users(gpu)),
+    "state": lambda _, gpu: [part.verdict.state for part in _parts(gpu)],
+    "node": lambda node, _: (node.name,),
+    "model": lambda _, gpu: _known(gpu.name),
+    "user": lambda _, gpu: _users(gpu),
+    "label": lambda node, _: _labels(node),
+    "why": lambda _, gpu: _known(gpu.verdict.reason, gpu.verdict.was),
+    "driver": lambda node, _: _known(node.host.driver_version),
+    "gpu": lambda _, gpu: (str(gpu.index),),
+    "uuid": lambda _, gpu: [part.uuid for part in _parts(gpu)],
+}
+FIGURE_GETTERS: Mapping[FigureKey, FigureGetter] = {
+    "mem": _moving(_free_bytes),
+    "used": _moving(lambda gpu: _bytes(gpu.memory_used_bytes)),
+    "total": lambda _, gpu: _bytes(gpu.memory_total_bytes),
+    "load": _moving(lambda gpu: round_finite(gpu.busy_percent)),
+    "temp": _moving(lambda gpu: round_finite(gpu.temperature_celsius)),
+    "power": _moving(lambda gpu: round_finite(gpu.power_watts)),
+    "idle": _moving(lambda gpu: round_finite(gpu.verdict.idle_seconds)),
+}

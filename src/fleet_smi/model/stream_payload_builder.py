@@ -1,0 +1,149 @@
+"""How a node is put in brief: its facts and its figures."""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from fleet_smi.model.fleet import NodeView, State, Verdict
+from fleet_smi.model.people import owners
+from fleet_smi.model.snapshot import Gpu, Instance, Process
+from fleet_smi.model.stream_payload import (
+    DeviceFigures,
+    GpuPayload,
+    InstancePayload,
+    NodeFigures,
+    NodePayload,
+    VerdictPayload,
+)
+from fleet_smi.model.views import NodeParts
+
+_MEBIBYTE_BITS = 20
+_MOST = 1e9
+
+
+def node_payload(number: int, parts: NodeParts, now: float) -> NodePayload:
+    """The facts of a node as it is at this moment."""
+    node, verdicts = parts.node, parts.verdicts
+    heard_at = _heard_at(node, now) or 0.0
+    return NodePayload(
+        number=number,
+        node_id=node.node_id,
+        name=node.name,
+        silent=node.silent,
+        via=node.via,
+        trouble=node.trouble,
+        warnings=len(node.warnings) + len(node.failures),
+        labels=node.labels,
+        driver_version=node.host.driver_version,
+        gpus=tuple([_gpu(gpu, its, verdicts, heard_at) for gpu, its in parts.gpus]),
+    )
+
+
+def node_figures(number: int, parts: NodeParts, now: float) -> NodeFigures:
+    """The figures of a node and its GPUs, as they are shown."""
+    heard_at, host = _heard_at(parts.node, now), parts.node.host
+    rows: list[DeviceFigures] = []
+    for gpu, _ in parts.gpus:
+        rows.append(_figures(gpu))
+        if gpu.instances:
+            rows += [
+                DeviceFigures(round_finite(one.busy_percent), to_mebibytes(one.memory_used_bytes))
+                for one in gpu.instances
+            ]
+    return NodeFigures(
+        number,
+        None if heard_at is None else int(heard_at),
+        round_finite(host.cpu_percent),
+        _share(host.memory_used_bytes, host.memory_total_bytes),
+        tuple(rows),
+    )
+
+
+def unique_processes(gpu: Gpu) -> tuple[Process, ...] | None:
+    """The processes on a GPU and on its instances, each once; `None` when not readable."""
+    if not gpu.instances:
+        return gpu.processes
+    parts: tuple[Gpu | Instance, ...] = (gpu, *gpu.instances)
+    lists = [part.processes for part in parts if part.processes is not None]
+    return tuple({one.pid: one for one in chain(*lists)}.values()) if lists else None
+
+
+def _heard_at(node: NodeView, now: float) -> float | None:
+    return None if node.age_seconds is None else now - node.age_seconds
+
+
+def _gpu(
+    gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict], heard_at: float
+) -> GpuPayload:
+    return GpuPayload(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        name=gpu.name,
+        memory_total_mebibytes=to_mebibytes(gpu.memory_total_bytes),
+        verdict=_verdict(verdict, unique_processes(gpu), heard_at),
+        instances=_instances(gpu, verdicts, heard_at) if gpu.instances else (),
+    )
+
+
+def _instances(
+    gpu: Gpu, verdicts: Mapping[str, Verdict], heard_at: float
+) -> tuple[InstancePayload, ...]:
+    return tuple(
+        InstancePayload(
+            uuid=instance.uuid,
+            profile=instance.profile,
+            memory_total_mebibytes=to_mebibytes(instance.memory_total_bytes),
+            verdict=_verdict(verdicts[instance.uuid], instance.processes, heard_at),
+        )
+        for instance in gpu.instances
+    )
+
+
+def _verdict(
+    verdict: Verdict, processes: Sequence[Process] | None, heard_at: float
+) -> VerdictPayload:
+    state, was, idle = verdict.state, verdict.was, verdict.idle_seconds
+    its_users = visible_users(state, processes)
+    told = was is not None or (its_users and state in ("busy", "held"))
+    return VerdictPayload(
+        state=state,
+        since=verdict.since,
+        reason=None if told else verdict.reason,
+        was=was,
+        users=its_users,
+        idle_since=None if idle is None else round(heard_at - idle),
+        notes=tuple([note.kind for note in verdict.notes]) if verdict.notes else (),
+    )
+
+
+def visible_users(state: State, processes: Sequence[Process] | None) -> tuple[str, ...] | None:
+    """Who is there, the one with the most memory first; a display on a free GPU is nobody."""
+    if state == "free":
+        return ()
+    if not processes:
+        return None if processes is None else ()
+    if len(processes) == 1 and (user := processes[0].user):
+        return (user,)
+    return owners(processes)
+
+
+def _figures(gpu: Gpu) -> DeviceFigures:
+    return DeviceFigures(
+        round_finite(gpu.busy_percent),
+        to_mebibytes(gpu.memory_used_bytes),
+        round_finite(gpu.temperature_celsius),
+        round_finite(gpu.power_watts),
+    )
+
+
+def to_mebibytes(count: int | None) -> int | None:
+    """Whole mebibytes of bytes."""
+    return None if count is None else count >> _MEBIBYTE_BITS
+
+
+def round_finite(value: float | None) -> int | None:
+    """The nearest whole number; none where there can be none: not a number, infinite."""
+    return round(value) if value is not None and -_MOST < value < _MOST else None
+
+
+def _share(used: int | None, total: int | None) -> int | None:
+    return round(100 * used / total) if total and used is not None else None

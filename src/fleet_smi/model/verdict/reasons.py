@@ -1,0 +1,107 @@
+"""The words of a verdict: short sentences for people."""
+
+from collections.abc import Sequence
+
+from fleet_smi.model.people import owners
+from fleet_smi.model.snapshot import Fault, FaultKind, Gpu, Instance, Process
+from fleet_smi.model.units import format_duration, format_size
+from fleet_smi.model.verdict.readings import process_memory, used_memory
+
+HIDDEN_PROCESS = "a process that cannot be seen"
+UNKNOWN_OWNER = "somebody"
+IN_USE_BY_HIDDEN_PROCESS = f"in use by {HIDDEN_PROCESS}"
+NO_MIG_INSTANCE = (
+    "MIG is on and no instance exists: nothing can run here until the administrator creates one"
+)
+_ONE_SAMPLE = " (one sample)"
+_NAMES = 3
+
+_FAULTS: dict[FaultKind, str] = {
+    "lost": "lost: the driver no longer reaches it",
+    "needs_reset": "it must be reset before it can be used",
+    "not_answering": "driver not answering",
+    "mismatch": "the driver and its library do not match",
+    "missing": "missing",
+    "unreadable": "it could not be read",
+}
+_LASTING: tuple[FaultKind, ...] = ("not_answering", "missing")
+
+
+def mark_single_sample(reason: str, samples: int) -> str:
+    """The reason, marked where a window would have told more than one sample can."""
+    return reason + _ONE_SAMPLE if samples == 1 else reason
+
+
+def describe_owners(processes: Sequence[Process]) -> str:
+    """The people behind processes: "alice", "alice and bob", "alice, bob and 3 more"."""
+    if len(processes) == 1 and processes[0].user:
+        return processes[0].user
+    names = owners(processes)
+    if names:
+        return join_names(names)
+    if any(process.hidden for process in processes):
+        return HIDDEN_PROCESS
+    pids = sorted({process.pid for process in processes if not process.pid_is_made})
+    return join_names([f"pid {pid}" for pid in pids]) if pids else UNKNOWN_OWNER
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Names as a phrase, cut short where there are many."""
+    if len(names) > _NAMES:
+        return f"{', '.join(names[: _NAMES - 1])} and {len(names) - _NAMES + 1} more"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def format_load(load: float | None) -> str:
+    """A utilisation: "96 %"."""
+    return "load unknown" if load is None else f"{load:.0f} %"
+
+
+def format_held_memory(held: int | None, gpu: Gpu | Instance) -> str | None:
+    """What processes hold, or else what is used: "16.2 GiB"; `None` where neither is known."""
+    held = held or used_memory(gpu)
+    return None if held is None else format_size(held)
+
+
+def format_used_memory(gpu: Gpu | Instance) -> str:
+    """The memory in use: "71.1 GiB"."""
+    used = used_memory(gpu)
+    return "its memory" if used is None else format_size(used)
+
+
+def describe_fault(fault: Fault, seconds: float | None) -> str:
+    """What is wrong in the driver's words, for how long, and the remedy."""
+    words = fault.detail.strip() or _FAULTS[fault.kind]
+    if seconds is not None and fault.kind in _LASTING:
+        words = f"{_FAULTS[fault.kind]} for {format_duration(seconds)}"
+    return f"{words}: {fault.remedy}" if fault.remedy else words
+
+
+def describe_memory_errors(count: int) -> str:
+    """Why uncorrectable errors matter, and what to do."""
+    noun = "error" if count == 1 else "errors"
+    return f"{count} uncorrectable memory {noun}: results may be wrong; reset it or reboot the node"
+
+
+def describe_stuck_process(gpu: Gpu | Instance, processes: Sequence[Process]) -> str:
+    """Which dead process still holds memory: "pid 4711 is a zombie and still holds 12.0 GiB"."""
+    worst = min(processes, key=lambda process: (-(process_memory(process) or 0), process.pid))
+    condition = "a zombie" if worst.condition == "zombie" else "uninterruptible"
+    size = format_held_memory(process_memory(worst), gpu) or "the GPU"
+    more = f" ({len(processes) - 1} more like it)" if len(processes) > 1 else ""
+    return f"pid {worst.pid} is {condition} and still holds {size}{more}"
+
+
+def describe_instances(free: int, count: int, processes: Sequence[Process]) -> str:
+    """A GPU summed up from its instances: "3 of 7 instances free; alice and bob"."""
+    words = f"{free} of {count} instances free"
+    return f"{words}; {describe_owners(processes)}" if processes else words
+
+
+def describe_last_known(state: str, processes: Sequence[Process]) -> str:
+    """What was last known of a GPU whose node no longer reports: "busy (alice)"."""
+    return (
+        f"{state} ({describe_owners(processes)})"
+        if processes and state in ("busy", "held")
+        else state
+    )

@@ -1,0 +1,172 @@
+"""The story of a fleet that does not exist: what each of its nodes says at any moment.
+
+Pure: the same seed, beginning and moment give the same snapshot. It has a past, of which a
+watcher can be told before the first live report: an hour closely, and a week in outline.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fleet_smi import __version__
+from fleet_smi.model.snapshot import CollectorRun, Host, Snapshot
+from fleet_smi.model.units import GIB
+from fleet_smi.simulation.gpu_models import GpuModel
+from fleet_smi.simulation.gpu_slots import GpuSlot
+from fleet_smi.simulation.seeded_random import seeded_rng, smooth_noise
+
+RECENT_SECONDS = 3600.0
+_DAY = 86400.0
+WEEK_SECONDS = 7 * _DAY
+_HOUR_STEP, _DAY_STEP, _WEEK_STEP = 10.0, 900.0, 3600.0
+"""How closely the last hour is told, the day before it, and the week before that."""
+
+_DRIVERS = (("580.95.05", "13.0"), ("570.172.08", "12.8"), ("590.48.01", "13.1"))
+_RUNS = tuple(
+    CollectorRun(name=name, outcome="ok", seconds=seconds)
+    for name, seconds in (
+        ("nvidia", 0.0041),
+        ("host", 0.0003),
+        ("network", 0.0001),
+        ("processes", 0.0012),
+    )
+)
+
+
+class MachineModel(Struct, frozen=True, kw_only=True, gc=False):
+    """A kind of machine: which cards it has, and what is around them."""
+
+    gpu_model: GpuModel
+    cpu_count: int
+    memory_total_bytes: int
+
+
+class BackfillPoint(NamedTuple):
+    """A moment of the past that is told, and how long it is until the next."""
+
+    at: float
+    interval_seconds: float
+
+
+class SimulatedNode(Struct, frozen=True, kw_only=True):
+    """One machine of the story; from `silent_from` on, and while `away`, nothing is heard of it."""
+
+    node_id: str
+    name: str
+    slots: tuple[GpuSlot, ...]
+    host: Host
+    run_id: str
+    boot_id: str
+    labels: dict[str, str] = {}
+    silent_from: float | None = None
+    outage: tuple[float, float] | None = None
+    phase: float = 0.0
+
+
+class FleetScenario:
+    """What every node of a simulated fleet says, moment by moment."""
+
+    def __init__(self, nodes: Sequence[SimulatedNode], interval_seconds: float) -> None:
+        self.nodes = tuple(nodes)
+        self.interval_seconds = interval_seconds
+
+    def snapshot(
+        self, index: int, at: float, sequence: int, interval_seconds: float | None = None
+    ) -> Snapshot:
+        """What one node reads of itself at that moment; the next comes after the interval."""
+        node = self.nodes[index]
+        return Snapshot(
+            node_id=node.node_id,
+            name=node.name,
+            taken_at=at,
+            interval_seconds=interval_seconds or self.interval_seconds,
+            sequence=sequence,
+            run_id=node.run_id,
+            boot_id=node.boot_id,
+            agent_version=__version__,
+            labels=node.labels,
+            host=_host(node, at),
+            gpus=tuple([seat.gpu(at) for seat in node.slots]),
+            runs=_RUNS,
+        )
+
+    def is_reporting(self, index: int, at: float) -> bool:
+        """Whether a node can be heard at that moment."""
+        node = self.nodes[index]
+        if node.outage is not None and node.outage[0] <= at < node.outage[1]:
+            return False
+        return node.silent_from is None or at < node.silent_from
+
+
+def last_hour(now: float) -> tuple[BackfillPoint, ...]:
+    """The moments of the last hour that a watcher is told of, the oldest first."""
+    return tuple(_moments(now, RECENT_SECONDS, 0.0, _HOUR_STEP))
+
+
+def last_week(now: float) -> tuple[BackfillPoint, ...]:
+    """The moments of the last week that a watcher is told of, the oldest first."""
+    return (
+        *_moments(now, WEEK_SECONDS, _DAY, _WEEK_STEP),
+        *_moments(now, _DAY, RECENT_SECONDS, _DAY_STEP),
+        *last_hour(now),
+    )
+
+
+def _moments(now: float, first: float, last: float, step: float) -> Iterator[BackfillPoint]:
+    """Moments so many seconds ago, from the first up to but not at the last."""
+    for number in range(int((first - last) / step)):
+        yield BackfillPoint(now - first + number * step, step)
+
+
+def make_node(
+    name: str,
+    machine_model: MachineModel,
+    slots: Sequence[GpuSlot],
+    *,
+    key: object,
+    start: float,
+    labels: dict[str, str],
+    silent_from: float | None = None,
+    outage: tuple[float, float] | None = None,
+) -> SimulatedNode:
+    """A machine of that kind; `key` tells it from every other of any story."""
+    thrown = seeded_rng(key, "node")
+    driver, cuda = thrown.choice(_DRIVERS)
+    host = Host(
+        addresses=(f"10.20.{thrown.randrange(256)}.{thrown.randrange(1, 255)}",),
+        kernel="6.8.0-85-generic",
+        driver_version=driver,
+        cuda_version=cuda,
+        booted_at=start - _DAY * (2 + 90 * thrown.random()),
+        cpu_count=machine_model.cpu_count,
+        memory_total_bytes=machine_model.memory_total_bytes,
+    )
+    return SimulatedNode(
+        node_id=f"{thrown.getrandbits(128):032x}",
+        name=name,
+        slots=tuple(slots),
+        host=host,
+        run_id=f"{seeded_rng(key, 'run', start).getrandbits(64):016x}",
+        boot_id=f"{thrown.getrandbits(128):032x}",
+        labels=labels,
+        silent_from=silent_from,
+        outage=outage,
+        phase=1000.0 * thrown.random(),
+    )
+
+
+def _host(node: SimulatedNode, at: float) -> Host:
+    """The machine around the cards: its figures drift, each over its own time."""
+    cpus, total = node.host.cpu_count or 1, node.host.memory_total_bytes or GIB
+    percent = 6.0 + 34.0 * smooth_noise(at / 5.0 + node.phase)
+    lately = cpus * (0.06 + 0.34 * smooth_noise(at / 60.0 + node.phase))
+    return replace(
+        node.host,
+        cpu_percent=int(10.0 * percent) / 10.0,
+        load_1_minute=int(cpus * percent) / 100.0,
+        load_5_minutes=int(100.0 * lately) / 100.0,
+        load_15_minutes=int(90.0 * lately) / 100.0,
+        memory_used_bytes=int(total * (0.11 + 0.24 * smooth_noise(at / 45.0 + node.phase))),
+    )

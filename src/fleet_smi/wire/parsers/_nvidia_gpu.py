@@ -1,0 +1,272 @@
+"""One NVIDIA device, put together from its answers as text, whichever format they came in."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fleet_smi.model.pci import normalize_pci_address
+from fleet_smi.model.range_check import check_memory_used, check_temperature
+from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.model.snapshot import Fault, Gpu, Instance, Process
+from fleet_smi.wire.parsers._nvidia_values import (
+    BYTES,
+    BYTES_PER_SECOND,
+    CELSIUS,
+    COUNT,
+    MHZ,
+    PERCENT,
+    WATTS,
+    first_float,
+    first_int,
+    first_text,
+    is_error_text,
+    is_not_available,
+    parse_bool,
+    parse_number,
+    strip_brackets,
+    sum_counts,
+)
+
+# Answers by the model's field name, best first. What was not asked or not told is not there.
+Texts = Mapping[str, Sequence[str]]
+
+# In the order of NVML's bits.
+THROTTLE_REASONS = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clocks_setting",
+)
+
+REMEDY_LOST = "reboot the machine; if it is lost again, reseat or replace the card"
+REMEDY_RESET = "end what runs on it, then reset it: nvidia-smi --gpu-reset -i {}"
+REMEDY_REPLACE = "have the card replaced"
+REMEDY_PERMISSION = "ask for access to /dev/nvidia*"
+REMEDY_REBOOT = "end what runs on it, then reboot the machine"
+
+_LOST = re.compile(r"(?i)gpu is lost|fallen off the bus")
+_RESET = re.compile(r"(?i)requires? reset|reset required")
+_REFUSED = re.compile(r"(?i)insufficient permissions|no permission")
+_INTEGRATED = re.compile(r"(?i)\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b")
+# A "Yes" to one of these asks for a reset.
+_PENDING = {
+    "pending_retirement": "memory pages are to be retired at the next reset",
+    "pending_remap": "memory rows are to be remapped at the next reset",
+    "reset_required": "reset required",
+    "drain_and_reset": "drain and reset recommended",
+}
+
+
+class NvidiaSmiReading(Struct, frozen=True, kw_only=True):
+    """What one answer of nvidia-smi tells."""
+
+    gpus: tuple[Gpu, ...] = ()
+    driver_version: str | None = None
+    cuda_version: str | None = None
+
+
+def parse_version(text: str | None) -> str | None:
+    """A version as printed; "Not Found" and "N/A" are none."""
+    return first_text("version", (text or "",), 64, {})
+
+
+def make_gpu(
+    texts: Texts,
+    index: int,
+    *,
+    throttle_reasons: tuple[str, ...] | None = None,
+    processes: tuple[Process, ...] | None = None,
+    unread: dict[str, str] | None = None,
+) -> Gpu:
+    """Put one device together; each value that cannot be is left out with its reason."""
+    unread = {} if unread is None else unread
+    pci = next(filter(None, map(normalize_pci_address, texts.get("pci_bus_id", ()))), None)
+    fault = _fault(texts, pci)
+    if fault is not None and fault.kind == "lost" and not processes:
+        # The list of a device that does not answer is empty, and says nothing.
+        processes = None
+        unread.setdefault("processes", fault.detail)
+    numbers = _reals(texts, unread) | _wholes(texts, unread)
+    uuid = first_text("uuid", texts.get("uuid", ()), 128, {})
+    return Gpu(
+        uuid=uuid or placeholder_uuid(pci, index),
+        uuid_is_made=not uuid,
+        index=index,
+        vendor="nvidia",
+        name=first_text("name", texts.get("name", ()), 128, unread),
+        pci_bus_id=pci,
+        memory_shared=_is_shared(texts),
+        performance_state=_performance_state(texts, unread),
+        throttle_reasons=throttle_reasons,
+        ecc_corrected=sum_counts("ecc_corrected", texts.get("ecc_corrected", ()), unread),
+        ecc_uncorrected=sum_counts("ecc_uncorrected", texts.get("ecc_uncorrected", ()), unread),
+        persistence=_switch("persistence", texts, unread),
+        compute_mode=_compute_mode(texts, unread),
+        mig_mode=_switch("mig_mode", texts, unread),
+        processes=processes,
+        fault=fault,
+        unread=unread,
+        **numbers,  # type: ignore[arg-type]
+    )
+
+
+def make_instance(
+    texts: Texts,
+    uuid: str,
+    profile: str | None,
+    processes: tuple[Process, ...] | None,
+    *,
+    uuid_is_made: bool,
+) -> Instance:
+    """Put one MIG instance together."""
+    unread: dict[str, str] = {}
+
+    def read(field: str, units: Mapping[str, float] = COUNT) -> int | None:
+        return first_int(field, texts.get(field, ()), units, unread)
+
+    memory_total = read("memory_total_bytes", BYTES)
+    return Instance(
+        uuid=uuid,
+        uuid_is_made=uuid_is_made,
+        profile=profile,
+        gpu_instance_id=read("gpu_instance_id"),
+        compute_instance_id=read("compute_instance_id"),
+        memory_used_bytes=check_memory_used(read("memory_used_bytes", BYTES), memory_total, unread),
+        memory_total_bytes=memory_total,
+        busy_percent=first_float("busy_percent", texts.get("busy_percent", ()), PERCENT, unread),
+        processes=processes,
+        unread=unread,
+    )
+
+
+def placeholder_uuid(pci: str | None, index: int) -> str:
+    """An id for a device whose UUID is not told, the same as long as it stays in its place."""
+    return f"GPU-at-{pci or index}"
+
+
+def deduplicate_uuids(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """Give each device an id of its own, also where a masked UUID is printed for several."""
+    seen: set[str] = set()
+    apart: list[Gpu] = []
+    for gpu in gpus:
+        uuid = gpu.uuid if gpu.uuid not in seen else f"{gpu.uuid}/{gpu.pci_bus_id or gpu.index}"
+        uuid = uuid if uuid not in seen else f"{gpu.uuid}/{gpu.index}"
+        seen.add(uuid)
+        apart.append(gpu if uuid == gpu.uuid else replace(gpu, uuid=uuid, uuid_is_made=True))
+    return tuple(apart)
+
+
+def sort_throttle_reasons(reasons: Iterable[str]) -> tuple[str, ...]:
+    """Sort reasons as NVML does, those it did not have when this was written last."""
+    known = {name: place for place, name in enumerate(THROTTLE_REASONS)}
+    return tuple(sorted(set(reasons), key=lambda name: (known.get(name, len(known)), name)))
+
+
+def fault_from_message(message: str, pci: str | None = None) -> Fault:
+    """The fault of a device of which the driver says only `words`."""
+    detail = sanitize_text(message, 200) or "no answer"
+    if _RESET.search(message):
+        return Fault(kind="needs_reset", detail=detail, remedy=_reset_remedy(pci))
+    if _REFUSED.search(message):
+        detail = f"the device could not be opened: {detail.lower()}"
+        return Fault(kind="unreadable", detail=detail, remedy=REMEDY_PERMISSION)
+    return Fault(kind="lost", detail=detail, remedy=REMEDY_LOST)
+
+
+def _reals(texts: Texts, unread: dict[str, str]) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for units, fields in (
+        (PERCENT, ("busy_percent", "memory_busy_percent", "encoder_percent", "decoder_percent")),
+        (PERCENT, ("fan_percent",)),
+        (WATTS, ("power_watts", "power_limit_watts")),
+        (CELSIUS, ("temperature_celsius",)),
+    ):
+        values |= {name: first_float(name, texts.get(name, ()), units, unread) for name in fields}
+    values["temperature_celsius"] = check_temperature(
+        values["temperature_celsius"], values["busy_percent"], unread
+    )
+    return values
+
+
+def _wholes(texts: Texts, unread: dict[str, str]) -> dict[str, int | None]:
+    values: dict[str, int | None] = {}
+    for units, fields in (
+        (BYTES, ("memory_used_bytes", "memory_total_bytes")),
+        (MHZ, ("sm_clock_mhz", "sm_clock_max_mhz", "memory_clock_mhz", "memory_clock_max_mhz")),
+        (COUNT, ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")),
+        (BYTES_PER_SECOND, ("pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second")),
+    ):
+        values |= {name: first_int(name, texts.get(name, ()), units, unread) for name in fields}
+    if values["memory_total_bytes"] == 0:
+        # No memory at all is no memory of its own, not a full or an empty one.
+        values |= {"memory_total_bytes": None, "memory_used_bytes": None}
+    values["memory_used_bytes"] = check_memory_used(
+        values["memory_used_bytes"], values["memory_total_bytes"], unread
+    )
+    return values
+
+
+def _is_shared(texts: Texts) -> bool:
+    # Told as "N/A", not as an error: a lost card's memory is unreadable, not the host's.
+    told = texts.get("memory_total_bytes", ())
+    untold = all(is_not_available(text) or parse_number(text, BYTES) == 0 for text in told)
+    if not told or not untold or _any(texts, _LOST):
+        return False
+    integrated = any(map(_INTEGRATED.search, texts.get("name", ())))
+    return integrated or any(
+        strip_brackets(mode) == "ATS" for mode in texts.get("addressing_mode", ())
+    )
+
+
+def _performance_state(texts: Texts, unread: dict[str, str]) -> str | None:
+    state = first_text("performance_state", texts.get("performance_state", ()), 16, unread)
+    if state is None or re.fullmatch(r"P\d{1,2}", state, re.ASCII):
+        return state
+    unread["performance_state"] = state
+    return None
+
+
+def _compute_mode(texts: Texts, unread: dict[str, str]) -> str | None:
+    mode = first_text("compute_mode", texts.get("compute_mode", ()), 40, unread)
+    return None if mode is None else re.sub(r"[\s.]+", "_", mode.lower())
+
+
+def _switch(field: str, texts: Texts, unread: dict[str, str]) -> bool | None:
+    for text in texts.get(field, ()):
+        if is_error_text(text):
+            unread[field] = sanitize_text(strip_brackets(text), 80)
+        elif (state := parse_bool(text)) is not None:
+            return state
+    return None
+
+
+def _fault(texts: Texts, pci: str | None) -> Fault | None:
+    if said := _any(texts, _LOST) or _any(texts, _RESET):
+        return fault_from_message(said, pci)
+    for action in texts.get("recovery_action", ()):
+        if not is_not_available(action) and not is_error_text(action):
+            detail = f"the driver asks for recovery: {sanitize_text(strip_brackets(action), 80)}"
+            reboot = "reboot" in action.lower()
+            remedy = REMEDY_REBOOT if reboot else _reset_remedy(pci)
+            return Fault(kind="needs_reset", detail=detail, remedy=remedy)
+    pending = [say for field, say in _PENDING.items() if any(map(parse_bool, texts.get(field, ())))]
+    remedy = _reset_remedy(pci)
+    if any(map(parse_bool, texts.get("remap_failed", ()))):
+        pending, remedy = ["memory rows could not be remapped", *pending], REMEDY_REPLACE
+    return Fault(kind="needs_reset", detail="; ".join(pending), remedy=remedy) if pending else None
+
+
+def _reset_remedy(pci: str | None) -> str:
+    return REMEDY_RESET.format(pci or "<id>")
+
+
+def _any(texts: Texts, pattern: re.Pattern[str]) -> str | None:
+    told = (text for field in texts for text in texts[field])
+    return next((strip_brackets(text) for text in told if pattern.search(text)), None)

@@ -1,0 +1,175 @@
+"""How nvidia-smi writes a value, in XML and CSV alike: numbers with units, words for "unknown"."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from fleet_smi.model.range_check import check_range
+from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.model.snapshot import Process, ProcessKind
+from fleet_smi.model.units import GIB, KIB, MIB
+
+Units = Mapping[str, float]
+
+# No unit is `nounits`, where the figure is in the unit the column always has.
+BYTES: Units = {"": MIB, "mib": MIB, "kib": KIB, "gib": GIB, "b": 1, "bytes": 1}
+BYTES_PER_SECOND: Units = {"": 1_000, "kb/s": 1_000, "mb/s": 1_000_000}
+PERCENT: Units = {"": 1, "%": 1}
+CELSIUS: Units = {"": 1, "c": 1}
+WATTS: Units = {"": 1, "w": 1}
+MHZ: Units = {"": 1, "mhz": 1}
+COUNT: Units = {"": 1, "x": 1}
+
+_NUMBER = re.compile(r"([+-]?\d{1,24}(?:\.\d{1,12})?) {0,8}([A-Za-z%/]{0,8})", re.ASCII)
+
+# "I do not have that": nothing more to say than that it is unknown.
+_SILENT = frozenset(
+    (
+        "",
+        "-",
+        "n/a",
+        "none",
+        "not available",
+        "not found",
+        "not supported",
+        "function not found",
+        "requested functionality has been deprecated",
+    )
+)
+# "I could not": where text is expected, only these are known not to be the answer itself.
+_FAILED = re.compile(
+    r"err!|.*\b(unknown error|insufficient (permissions|size)|is lost|requires? reset|"
+    r"no permission|timeout|not permitted)\b.*",
+    re.IGNORECASE,
+)
+
+_KINDS: dict[str, ProcessKind] = {
+    "c": "compute",
+    "g": "graphics",
+    "c+g": "compute+graphics",
+    "m": "mps",
+    "m+c": "mps",
+    "m+c+g": "mps",
+}
+_UNSEEN_NAMES = ("not found", "unknown error", "insufficient permissions", "no permission")
+
+
+def strip_brackets(text: str) -> str:
+    """The value without padding and without the brackets CSV puts around "unknown"."""
+    text = text.strip()
+    return text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
+
+
+def is_not_available(text: str) -> bool:
+    """Tell whether the driver says no more than that it has no such value."""
+    return strip_brackets(text).lower() in _SILENT
+
+
+def is_error_text(text: str) -> bool:
+    """Tell whether the text is the driver's word for a failed reading, not an answer."""
+    return _FAILED.fullmatch(strip_brackets(text)) is not None
+
+
+def unavailable_reason(text: str) -> str | None:
+    """What the driver says of a value it does not give, when that is more than "N/A"."""
+    return None if is_not_available(text) else sanitize_text(strip_brackets(text), 80)
+
+
+def parse_number(text: str, units: Units) -> float | None:
+    """The number in its base unit; `None` when it is not one, or is in a unit unheard of."""
+    match = _NUMBER.fullmatch(text.strip())
+    factor = None if match is None else units.get(match[2].lower())
+    if match is None or factor is None:
+        return None
+    value = float(match[1]) if "." in match[1] else int(match[1])
+    return value * factor
+
+
+def first_float(
+    field: str, texts: Iterable[str], units: Units, unread: dict[str, str]
+) -> float | None:
+    """The first of `texts` that is a number, if it can be; else the reason goes to `unread`."""
+    value = _first(field, texts, units, unread)
+    return None if value is None else float(value)
+
+
+def first_int(field: str, texts: Iterable[str], units: Units, unread: dict[str, str]) -> int | None:
+    """As `real`, for what is counted."""
+    value = _first(field, texts, units, unread)
+    return None if value is None else round(value)
+
+
+def _first(field: str, texts: Iterable[str], units: Units, unread: dict[str, str]) -> float | None:
+    reason: str | None = None
+    for text in texts:
+        value = parse_number(text, units)
+        if value is not None:
+            return check_range(field, value, unread)
+        reason = reason or unavailable_reason(text)
+    if reason:
+        unread[field] = reason
+    return None
+
+
+def sum_counts(field: str, texts: Iterable[str], unread: dict[str, str]) -> int | None:
+    """The sum of the counts given; unknown when none is, or when one could not be read."""
+    texts = tuple(texts)
+    counts = [count for text in texts if (count := parse_number(text, COUNT)) is not None]
+    reason = next(
+        (
+            said
+            for text in texts
+            if parse_number(text, COUNT) is None and (said := unavailable_reason(text))
+        ),
+        "",
+    )
+    if reason:
+        unread[field] = reason
+    elif counts:
+        return check_range(field, round(sum(counts)), unread)
+    return None
+
+
+def parse_bool(text: str) -> bool | None:
+    """A switch as the driver writes it."""
+    state = strip_brackets(text).lower()
+    if state in ("enabled", "yes", "on", "active", "true", "1"):
+        return True
+    return False if state in ("disabled", "no", "off", "not active", "false", "0") else None
+
+
+def first_text(
+    field: str, texts: Iterable[str], max_length: int, unread: dict[str, str]
+) -> str | None:
+    """The first of `texts` that is an answer, made harmless."""
+    for text in texts:
+        if is_error_text(text):
+            unread.setdefault(field, sanitize_text(strip_brackets(text), 80))
+        elif not is_not_available(text):
+            unread.pop(field, None)
+            return sanitize_text(text, max_length) or None
+    return None
+
+
+def make_process(pid: str, kind: str | None, name: str, memory: str) -> Process | None:
+    """One process as the driver tells it; `None` when not even its id is told."""
+    number_ = first_int("pid", (pid,), COUNT, {})
+    if number_ is None:
+        return None
+    unseen = strip_brackets(name).lower() in _UNSEEN_NAMES
+    command = "" if unseen or is_not_available(name) else sanitize_text(name, 1024)
+    short = _short_name(command)
+    return Process(
+        pid=number_,
+        kind=_KINDS.get((kind or "C").strip().lower(), "compute"),
+        gpu_memory_bytes=first_int("gpu_memory_bytes", (memory,), BYTES, {}),
+        name=short or None,
+        command=command if command != short else None,
+        hidden=unseen,
+    )
+
+
+def _short_name(command: str) -> str:
+    # The driver prints a name, a path or a whole command line, and a path may hold blanks:
+    # what starts with "-" or "/" after a blank is taken for an argument.
+    program = re.split(r" (?=[-/])", command, maxsplit=1)[0]
+    return sanitize_text(re.split(r"[/\\]", program.rstrip("/\\"))[-1], 128)

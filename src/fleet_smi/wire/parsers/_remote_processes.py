@@ -1,0 +1,87 @@
+"""The people in an answer over ssh: one line a fact, as the kernel writes it of a process."""
+
+from typing import Any
+
+from fleet_smi.model.range_check import check_range
+from fleet_smi.model.snapshot import Process
+from fleet_smi.wire.parsers._remote_sections import ScriptOutput
+from fleet_smi.wire.parsers.kernel import process_from_procfs
+
+# To programs the kernel counts in hundredths of a second, on every machine that has GPUs.
+_TICKS = 100
+_MOST_DIGITS = 14
+# It stands for the zero bytes of a command line.
+_BETWEEN_WORDS = "\x1f"
+
+
+def parse_processes(output: ScriptOutput, booted_at: float | None) -> dict[int, Process]:
+    """The facts of each pid that could be seen."""
+    users = _users(output.text("users"))
+    # A process that started after the driver named its pid is another one of the same number.
+    latest = output.uptime_at("asked") + 2 / _TICKS
+    people = {}
+    for pid, facts in _facts(output.text("people")).items():
+        stat = _stat(facts.get("stat", ""), pid)
+        uid = check_range("uid", _number(facts.get("Uid:", "")), {})
+        if stat is None or uid is None or stat["started"] / _TICKS > latest:
+            continue
+        known = _known(facts, stat, booted_at)
+        people[pid] = process_from_procfs(
+            pid, {**known, "uid": uid, "user": users.get(uid, str(uid))}
+        )
+    return people
+
+
+def _facts(text: str) -> dict[int, dict[str, str]]:
+    found: dict[int, dict[str, str]] = {}
+    for line in text.split("\n"):
+        pid, _, rest = line.partition(" ")
+        name, _, fact = rest.partition(" ")
+        number = _number(pid)
+        if number:
+            found.setdefault(number, {}).setdefault(name, fact)
+    return found
+
+
+def _known(facts: dict[str, str], stat: dict[str, Any], booted_at: float | None) -> dict[str, Any]:
+    command = facts.get("command", "").replace(_BETWEEN_WORDS, "\0")
+    resident = _number(facts.get("VmRSS:", ""))
+    started_at = None if booted_at is None else booted_at + stat["started"] / _TICKS
+    return {
+        "name": _bytes(stat["name"]),
+        "state": stat["state"],
+        "command": _bytes(command),
+        "cgroup": facts.get("cgroup"),
+        "group": None,
+        "slurm_job": None,
+        "started_at": check_range("started_at", started_at, {}),
+        "cpu_percent": None,
+        "memory": check_range("host_memory_bytes", resident and resident * 1024, {}),
+    }
+
+
+def _stat(text: str, pid: int) -> dict[str, Any] | None:
+    """Name, state and start of a process, or `None` if this is not as the kernel writes it."""
+    # The name is in brackets and may hold blanks and brackets itself: the last one ends it.
+    head, _, tail = text.rpartition(") ")
+    number, _, name = head.partition(" (")
+    fields = tail.split()
+    started = _number(fields[19]) if len(fields) > 19 else None
+    if _number(number) != pid or started is None:
+        return None
+    return {"name": name, "state": fields[0], "started": started}
+
+
+def _users(text: str) -> dict[int, str]:
+    pairs = (line.rpartition(":") for line in text.split("\n"))
+    found = [(number, name) for name, _, uid in pairs if (number := _number(uid)) is not None]
+    return dict(reversed(found))
+
+
+def _number(word: str) -> int | None:
+    is_number = word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS
+    return int(word) if is_number else None
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,191 @@
+"""The history of a hub that is killed, whose disk is full, whose file is damaged: real programs."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.client.hub import HubClient
+from fleet_smi.errors import FleetError
+from fleet_smi.hub.history.storage.store import HISTORY_FILE
+from fleet_smi.model.history import Gap, Period
+from tests.machines import small_disk, wait_until
+
+NODES, GPUS = 3, 2
+# A node's figures are written every 10 s, with all that is open; batches every 2 s.
+MOST_LOST_SECONDS = 13.0
+
+
+class Cluster:
+    """A hub on one state folder, and a simulated fleet that reports to it every second."""
+
+    def __init__(self, state: Path, home: Path) -> None:
+        self.state = state
+        self._env = {"HOME": str(home), "PATH": os.environ["PATH"]}
+        self._log = home / "log"
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self._port = listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+        self.hub = self._begin()
+        size = ("--nodes", str(NODES), "--gpus", str(GPUS))
+        self._fleet = self._start("simulate", *size, "--to", self.url)
+
+    def start_again(self) -> None:
+        self.hub = self._begin()
+
+    def kill(self) -> float:
+        """Kill the hub; returns when that was."""
+        self.hub.kill()
+        self.hub.wait()
+        return time.time()
+
+    def stop(self) -> None:
+        self.hub.send_signal(signal.SIGTERM)
+        self.hub.wait()
+
+    def end(self) -> None:
+        for program in (self._fleet, self.hub):
+            program.kill()
+            program.wait()
+
+    def complaints(self) -> str:
+        return self._log.read_text()
+
+    def sequences(self) -> list[int]:
+        """How far the reports of each node have come."""
+        with closing(HubClient(self.url)) as client:
+            return [node.sequence for node in client.fleet().nodes if not node.silent]
+
+    def goes_on(self) -> None:
+        """The live view shows new reports of every node."""
+        wait_until(self._all_report)
+        before = max(self.sequences())
+        wait_until(lambda: min(self.sequences()) > before)
+
+    def gaps(self) -> tuple[Gap, ...]:
+        with closing(HubClient(self.url)) as client:
+            return client.kept().gaps
+
+    def periods(self, since: float) -> list[tuple[Period, ...]]:
+        with closing(HubClient(self.url)) as client:
+            return [row.periods for row in client.periods(since).rows]
+
+    def _all_report(self) -> bool:
+        try:
+            return len(self.sequences()) == NODES
+        except FleetError:
+            return False
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        where = ("--listen", f"127.0.0.1:{self._port}", "--state", str(self.state))
+        hub = self._start("hub", *where, "--insecure-open")
+        wait_until(self._listens)
+        return hub
+
+    def _listens(self) -> bool:
+        try:
+            self.sequences()
+        except FleetError:
+            return False
+        return True
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        program = [sys.executable, "-m", "fleet_smi", *arguments]
+        with self._log.open("ab") as log:
+            return subprocess.Popen(program, env=self._env, stdout=log, stderr=log)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def cluster(state: Path, tmp_path: Path) -> Iterator[Cluster]:
+    began = Cluster(state, tmp_path)
+    try:
+        began.goes_on()
+        yield began
+    finally:
+        began.end()
+
+
+def lost_before(periods: tuple[Period, ...], at: float) -> float:
+    """How long before a moment all that is known ends."""
+    ends = [at if one.end is None else min(one.end, at) for one in periods if one.start < at]
+    return at - max(ends, default=0.0)
+
+
+def test_a_hub_that_is_killed_goes_on_and_has_lost_a_few_seconds(cluster: Cluster) -> None:
+    began, chance = time.time(), random.Random(6)
+    killed: list[float] = []
+    for least_seconds in (11.0, 3.0):
+        time.sleep(least_seconds + chance.uniform(0.0, 3.0))  # any moment
+        killed.append(cluster.kill())
+        cluster.start_again()
+        cluster.goes_on()
+
+    def lost() -> float:
+        told = cluster.periods(began)
+        assert len(told) == NODES * GPUS
+        assert all(periods[-1].end is None for periods in told)
+        return max(lost_before(periods, at) for periods in told for at in killed)
+
+    wait_until(lambda: lost() < MOST_LOST_SECONDS)
+    assert cluster.gaps() == ()
+
+
+def test_a_damaged_file_is_set_aside_and_that_is_told(cluster: Cluster) -> None:
+    wait_until(lambda: (cluster.state / HISTORY_FILE).stat().st_size > 0)
+    cluster.stop()
+    with (cluster.state / HISTORY_FILE).open("r+b") as damaged:
+        damaged.write(b"no longer a database " * 100)
+    cluster.start_again()
+    cluster.goes_on()
+    assert list(cluster.state.glob(f"{HISTORY_FILE}.damaged-*"))
+    wait_until(lambda: len(cluster.gaps()) == 1)
+    assert "was damaged and is set aside" in cluster.gaps()[0].why
+    assert "was damaged and is set aside" in cluster.complaints()
+    wait_until(lambda: len(cluster.periods(time.time() - 5)) == NODES * GPUS)
+
+
+class TestSmallDisk:
+    @pytest.fixture
+    def state(self, tmp_path: Path) -> Iterator[Path]:
+        """A file system of 8 MiB."""
+        with small_disk(tmp_path / "small", mebibytes=8) as folder:
+            yield folder
+
+    def test_while_the_disk_is_full_all_is_shown_and_later_written(self, cluster: Cluster) -> None:
+        began, ballast = time.time(), cluster.state / "ballast"
+        fill(ballast)
+        wait_until(lambda: any("full" in gap.why for gap in cluster.gaps()))
+        (gap,) = cluster.gaps()
+        assert gap.end is None
+        cluster.goes_on()
+        ballast.unlink()
+        wait_until(lambda: cluster.gaps() == (), 60.0)  # all of it could wait
+        assert "history is written again" in cluster.complaints()
+        cluster.stop()
+        cluster.start_again()
+        cluster.goes_on()
+
+        def lost() -> float:
+            told = cluster.periods(began)
+            return max(lost_before(periods, gap.start + 1.0) for periods in told)
+
+        wait_until(lambda: lost() == 0.0)
+
+
+def fill(ballast: Path) -> None:
+    """Leave no room on a disk."""
+    ballast.write_bytes(bytes(max(0, shutil.disk_usage(ballast.parent).free - 4096)))

@@ -1,0 +1,232 @@
+"""`fleet-smi hub`, `up` and `demo` as programs: their first words, what they serve, their end."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from fleet_smi.client.hub import HubClient
+from fleet_smi.hub.state_folder import ADMIN_TOKEN_FILE
+from sim.scenario import Scenario, SimGpu
+from tests.cli.program import assert_error_line, run_fleet_smi
+from tests.machines import wait_until
+from tests.sim.fixtures import Simulated
+
+Started = subprocess.Popen[str]
+Start = Callable[..., Started]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "COLUMNS": "100"}
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a program; it ends with the test."""
+    started: list[Started] = []
+
+    def run(*arguments: str, env: Mapping[str, str]) -> Started:
+        program = [sys.executable, "-m", "fleet_smi", *arguments]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started.append(subprocess.Popen(program, env=env, text=True, **pipes))
+        return started[-1]
+
+    yield run
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def first_words(program: Started, until: str) -> str:
+    """What it says, up to the line that has this in it."""
+    assert program.stdout is not None
+    said = ""
+    while until not in said:
+        line = program.stdout.readline()
+        assert line, (said, program.communicate()[1])
+        said += line
+    return said
+
+
+def ended(program: Started, number: signal.Signals = signal.SIGTERM) -> tuple[int, float, str]:
+    """How it ended, after how long, and what it complained of."""
+    began = time.monotonic()
+    program.send_signal(number)
+    _, complaints = program.communicate(timeout=20)
+    return program.returncode, time.monotonic() - began, complaints
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_hub_says_where_it_is_and_ends_when_told(
+    tmp_path: Path, env: dict[str, str], start: Start, number: signal.Signals
+) -> None:
+    state = tmp_path / "state"
+    port = free_port()
+    hub = start("hub", "--listen", f"127.0.0.1:{port}", "--state", str(state), env=env)
+    assert first_words(hub, "hub:") == f"fleet-smi hub: http://127.0.0.1:{port}\n"
+    client = HubClient(f"http://127.0.0.1:{port}")
+    wait_until(lambda: client.fleet().nodes == ())
+    client.close()
+    code, seconds, complaints = ended(hub, number)
+    assert (code, complaints) == (0, "")
+    assert seconds < 5
+    assert not (state / ADMIN_TOKEN_FILE).exists()
+
+
+def test_a_hub_whose_state_is_gone_goes_on_and_ends_when_told(
+    tmp_path: Path, env: dict[str, str], start: Start
+) -> None:
+    state, port = tmp_path / "state", free_port()
+    hub = start("hub", "--listen", str(port), "--state", str(state), "--insecure-open", env=env)
+    first_words(hub, "hub:")
+    url = f"http://127.0.0.1:{port}"
+    start("simulate", "--nodes", "50", "--gpus", "2", "--to", url, env=env)
+    client = HubClient(url)
+    with closing(client), urlopen(f"{url}/api/v1/stream", timeout=20) as told:
+        wait_until(lambda: client.fleet().summary.nodes_reporting == 50)
+        shutil.rmtree(state)
+        before = max(node.sequence for node in client.fleet().nodes)
+        wait_until(lambda: min(node.sequence for node in client.fleet().nodes) > before)
+        code, seconds, _ = ended(hub)
+        assert told.read().count(b"event: change") > 1
+    assert code == 0
+    assert seconds < 3
+
+
+def test_a_hub_that_may_not_start_says_why_in_one_line(tmp_path: Path, env: dict[str, str]) -> None:
+    state = ("--state", str(tmp_path / "state"))
+    for flags, words in (
+        (("--listen", ":0"), "needs a token or user who may look"),
+        (("--listen", "192.0.2.1:7070", "--insecure-open"), "cannot listen on"),
+        (("--pull", "gpu01:99999"), "gpu01:99999"),
+        (("--listen", "nonsense"), "is not an address"),
+    ):
+        assert_error_line(run_fleet_smi("hub", *flags, *state, env=env), 2, words)
+
+
+def test_a_hub_hears_a_folder_and_a_machine_that_serves(
+    tmp_path: Path, env: dict[str, str], start: Start
+) -> None:
+    gone, port, away = tmp_path / "gone", free_port(), free_port()
+    flags = ("--listen", str(port), "--state", str(tmp_path / "state"))
+    ways = ("--files", str(gone), "--pull", f"127.0.0.1:{away}")
+    first_words(start("hub", *flags, *ways, env=env), "hub:")
+    client = HubClient(f"http://127.0.0.1:{port}")
+
+    def troubles() -> list[str]:
+        return [node.trouble or "" for node in client.fleet().nodes]
+
+    wait_until(lambda: len(troubles()) == 2 and all(troubles()))
+    assert any("the folder cannot be read" in each for each in troubles())
+    assert any("no agent answers there" in each for each in troubles())
+    client.close()
+
+
+def test_up_is_a_hub_with_this_machine_in_it(
+    tmp_path: Path, simulated: Simulated, start: Start
+) -> None:
+    env = simulated(Scenario(gpus=[SimGpu(), SimGpu()]))
+    port = free_port()
+    up = start("up", "--listen", str(port), "--state", str(tmp_path / "s"), env=env)
+    words = first_words(up, "Ctrl-C")
+    assert f"open  http://127.0.0.1:{port}  or run" in words
+    assert "other machines cannot reach it" in words
+    client = HubClient(f"http://127.0.0.1:{port}")
+    wait_until(lambda: client.fleet().summary.free == 2)
+    (node,) = client.fleet().nodes
+    assert (node.via, node.silent) == ("self", False)
+    client.close()
+    code, seconds, complaints = ended(up)
+    assert (code, complaints) == (0, "")
+    assert seconds < 5
+
+
+def test_up_for_others_prints_a_token_and_the_line_to_join(
+    tmp_path: Path, simulated: Simulated, start: Start
+) -> None:
+    env = simulated(Scenario(gpus=[SimGpu()]))
+    port, state = free_port(), str(tmp_path / "s")
+    flags = ("up", "--listen", f"0.0.0.0:{port}", "--state", state, "--tls", "self-signed")
+    words = first_words(start(*flags, env=env), "Ctrl-C")
+    token = re.search(r"shown this once: (\S+)", words)
+    assert token is not None
+    join = re.search(r"fleet-smi agent --to (\S+) --join (\S+) --fingerprint (sha256:\w+)", words)
+    assert join is not None, words
+    url = f"https://127.0.0.1:{port}"
+    client = HubClient(url, token=token[1], fingerprint=join[3])
+    wait_until(lambda: client.fleet().summary.gpus == 1)
+    client.close()
+    line = ("--to", url, "--join", join[2], "--fingerprint", join[3])
+    joined = run_fleet_smi("agent", *line, "--once", "--state", str(tmp_path / "agent"), env=env)
+    assert joined.returncode == 0, joined.stderr
+    assert f'joined="{url}"' in joined.stderr
+
+
+def test_the_demo_shows_its_fleet_once(env: dict[str, str]) -> None:
+    done = run_fleet_smi(
+        "demo", "--once", "--listen", str(free_port()), env=env, timeout_seconds=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "of 12 nodes" in done.stdout
+    for state in ("free", "busy", "held", "ghost", "broken"):
+        assert state in done.stdout
+
+
+def test_the_demo_as_json_is_a_fleet_of_twelve_over_the_real_wire(env: dict[str, str]) -> None:
+    done = run_fleet_smi(
+        "demo", "--json", "--listen", str(free_port()), env=env, timeout_seconds=60
+    )
+    view = json.loads(done.stdout)
+    assert view["summary"]["nodes"] == 12
+    assert {node["via"] for node in view["nodes"]} == {"push"}
+    assert len({gpu["name"] for node in view["nodes"] for gpu in node["gpus"]}) >= 4
+
+
+def test_the_demo_goes_on_until_it_is_told_to_end(env: dict[str, str], start: Start) -> None:
+    port = free_port()
+    demo = start("demo", "--listen", str(port), env=env)
+    assert f"--hub http://127.0.0.1:{port}" in first_words(demo, "Ctrl-C ends it.")
+    table = run_fleet_smi("free", "--hub", f"http://127.0.0.1:{port}", env=env)
+    assert table.returncode == 0
+    code, seconds, complaints = ended(demo, signal.SIGINT)
+    assert (code, complaints) == (0, "")
+    assert seconds < 5
+
+
+def test_where_there_are_gpus_the_demo_gives_way_to_them(
+    env: dict[str, str], start: Start, simulated: Simulated, tmp_path: Path
+) -> None:
+    port = free_port()
+    own = {"FLEET_SMI_HUB_LISTEN": str(port), "FLEET_SMI_HUB_STATE": str(tmp_path / "own")}
+    machine = simulated(Scenario(gpus=[SimGpu(name="NVIDIA T4")]))
+    running = start("demo", "--unless-gpus", env=env | machine | own)
+    assert f"http://127.0.0.1:{port}" in first_words(running, "Ctrl-C ends it")
+    client = HubClient(f"http://127.0.0.1:{port}")
+    wait_until(lambda: [gpu.name for gpu in client.fleet().nodes[0].gpus] == ["NVIDIA T4"])
+    client.close()
+
+
+def test_a_demo_on_a_port_that_is_taken_says_so(env: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        done = run_fleet_smi("demo", "--once", "--listen", str(port), env=env)
+    assert_error_line(done, 2, "cannot listen on")

@@ -1,0 +1,121 @@
+"""Where ZeroMQ may listen, and what is left of it."""
+
+import asyncio
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.compat.cluster_smi.sockets import (
+    BoundSocket,
+    is_local_endpoint,
+    open_context,
+    receive_frames,
+    receive_single_frame,
+    request,
+    resolve_bind_endpoint,
+)
+from fleet_smi.errors import Unreachable, UsageError
+from tests.compat.cluster_smi.zeromq_peers import ZeromqClient, ZeromqNode
+from tests.machines import wait_until
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_loopback_is_where_anything_listens() -> None:
+    assert resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False).startswith("tcp://127.0.0.1:")
+    assert resolve_bind_endpoint("localhost", 0, open_to_all=False).startswith("tcp://")
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0"])
+def test_everywhere_is_only_where_it_is_wanted(host: str) -> None:
+    with pytest.raises(UsageError, match="cluster-smi knows no password"):
+        resolve_bind_endpoint(host, 0, open_to_all=False)
+    assert resolve_bind_endpoint(host, 0, open_to_all=True).startswith("tcp://0.0.0.0:")
+
+
+def test_an_address_that_is_not_ours_is_told_in_one_line() -> None:
+    with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1:9080"):
+        resolve_bind_endpoint("192.0.2.1", 9080, open_to_all=True)
+
+
+@pytest.mark.parametrize(
+    ("place", "here"),
+    [("127.0.0.1", True), ("[::1]", True), ("192.0.2.1", False), ("nowhere.invalid", False)],
+)
+def test_it_is_known_which_places_are_this_machine_s(place: str, here: bool) -> None:
+    assert is_local_endpoint(f"tcp://{place}:9081") is here
+
+
+def test_nobody_who_answers_is_told_in_time_and_leaves_nothing() -> None:
+    endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
+
+    async def scenario() -> None:
+        with (
+            open_context() as opened,
+            pytest.raises(Unreachable, match=r"did not answer in 0\.1 s"),
+        ):
+            await request(opened, endpoint, b"?", max_bytes=100, timeout_seconds=0.1)
+
+    asyncio.run(scenario())
+    before = descriptors(), threading.active_count()
+    asyncio.run(scenario())
+    assert (descriptors(), threading.active_count()) == before
+
+
+def test_a_port_goes_on_after_a_bug_and_can_be_opened_again() -> None:
+    port = BoundSocket("ROUTER", resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False), 1000)
+
+    def take(socket: object) -> None:
+        asker, *said = receive_frames(socket)  # type: ignore[arg-type]
+        if said[1] == b"bug":
+            raise KeyError("a bug")
+        port.send([asker, *said])
+
+    async def scenario() -> bytes:
+        task = asyncio.ensure_future(port.run(take))
+        answer = await asyncio.to_thread(talk)
+        task.cancel()
+        await asyncio.wait([task])
+        return answer
+
+    def talk() -> bytes:
+        with ZeromqClient(port.endpoint) as rude, ZeromqClient(port.endpoint) as polite:
+            dropped = port.dropped
+            rude.send(b"bug")
+            wait_until(lambda: port.dropped > dropped)
+            return polite.request(b"hello")
+
+    for times in (1, 2):
+        assert asyncio.run(scenario()) == b"hello"
+        assert port.dropped == times
+
+
+def test_a_message_that_takes_long_holds_up_no_other_work() -> None:
+    port = BoundSocket("PULL", resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False), 1000)
+    seen: list[str] = []
+
+    def take(socket: object) -> None:
+        receive_single_frame(socket)  # type: ignore[arg-type]
+        ends_at = time.monotonic() + 0.02
+        while time.monotonic() < ends_at:
+            pass
+        seen.append("message")
+
+    async def scenario() -> None:
+        task = asyncio.ensure_future(port.run(take))
+        while seen.count("message") < 5:
+            seen.append("other work")
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    with ZeromqNode(port.endpoint) as pushing:
+        for _ in range(5):
+            pushing.push(b"x")
+        asyncio.run(asyncio.wait_for(scenario(), 10))
+    assert ("message", "message") not in pairwise(seen)

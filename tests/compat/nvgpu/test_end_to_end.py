@@ -1,0 +1,144 @@
+"""The real nvgpu 0.9.0 as a peer: its agent heard by a hub, its master told by an agent."""
+
+import json
+import os
+import pwd
+import re
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from bench.peers import PEERS, NotAvailable, PeerTool, clean_environment, install
+from fleet_smi.compat.nvgpu.codec import decode_cluster_status
+from fleet_smi.model.snapshot import Snapshot
+from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env
+from tests.builders import NOON
+from tests.end_to_end.programs import Lab, LoopbackHub, free_port
+from tests.machines import UserProcesses, wait_until
+
+pytestmark = pytest.mark.timeout(600)  # the first time it is downloaded
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+@pytest.fixture(scope="module")
+def peer() -> PeerTool:
+    """nvgpu in an environment of its own; skip where it cannot be had, but not in CI."""
+    nvgpu = PEERS["nvgpu"]
+    try:
+        install(nvgpu)
+    except NotAvailable as error:
+        assert not os.environ.get("CI"), f"nvgpu cannot be installed: {error}"
+        pytest.skip(f"nvgpu cannot be installed here: {error}")
+    return nvgpu
+
+
+@pytest.fixture
+def driver(sim_lib: Path, tmp_path: Path, people: UserProcesses) -> dict[str, str]:
+    """Two GPUs, one of them with somebody on it and a process that is gone."""
+    working = SimProcess(pid=people.start("sleep", "600"), memory=30 * GIB)
+    gone = SimProcess(pid=4_000_000_000, memory=GIB)
+    busy = SimGpu(memory_used=31 * GIB, util_gpu=97, temperature=71, processes=[working, gone])
+    Scenario(gpus=[SimGpu(clock_sm=210), busy]).write(tmp_path / "scenario")
+    return scenario_env(sim_lib, tmp_path / "scenario")
+
+
+@contextmanager
+def nvgpu_web(peer: PeerTool, env: Mapping[str, str], log: Path) -> Iterator[str]:
+    """The web application of nvgpu, which is agent and master in one; its address."""
+    own = {"FLASK_APP": "nvgpu.webapp", "PYTHONUNBUFFERED": "1", **peer.environment()}
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [peer.program("flask"), "run", "--host", "127.0.0.1", "--port", "0"],
+            env=clean_environment() | dict(env) | own,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        wait_until(lambda: process.poll() is not None or _address(log) is not None)
+        address = _address(log)
+        assert address is not None, log.read_text()
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _address(log: Path) -> str | None:
+    found = re.search(r"Running on (http://127\.0\.0\.1:\d+)", log.read_text())
+    return None if found is None else found[1]
+
+
+def get(url: str) -> bytes:
+    with urlopen(url, timeout=30) as answer:
+        body: bytes = answer.read()
+    return body
+
+
+def test_its_agent_is_heard_by_a_hub(
+    peer: PeerTool, driver: dict[str, str], lab: Lab, tmp_path: Path
+) -> None:
+    with nvgpu_web(peer, driver, tmp_path / "nvgpu.log") as agent:
+        settings = tmp_path / "fleet-smi.toml"
+        settings.write_text(f'[hub]\nnvgpu = ["{agent}"]\nnvgpu_interval = "0.5s"\n')
+        hub = LoopbackHub(lab, "--config", str(settings))
+        wait_until(lambda: bool(hub.reporting()))
+        (node,) = hub.fleet().nodes
+    assert (node.name, node.via) == (socket.gethostname(), "nvgpu")
+    idle, busy = node.gpus
+    assert (idle.processes, idle.sm_clock_mhz, idle.memory_used_bytes) == ((), 210, None)
+    assert (busy.busy_percent, busy.temperature_celsius) == (97, 71)
+    assert [one.user for one in busy.processes or ()] == [ME, None]
+    assert busy.verdict.state == "busy"
+    # The agent is gone now: what it said is not shown as live.
+    wait_until(lambda: not hub.reporting())
+    (node,) = hub.fleet().nodes
+    assert {each.verdict.state for each in node.gpus} == {"unknown"}
+
+
+def test_its_master_is_told_by_an_agent(
+    peer: PeerTool, driver: dict[str, str], lab: Lab, tmp_path: Path
+) -> None:
+    port = free_port()
+    own = f"http://127.0.0.1:{port}"
+    lab.start(
+        *("agent", "--serve", f"127.0.0.1:{port}", "--interval", "0.2"),
+        env=os.environ | driver,
+        log=tmp_path / "agent.log",
+    )
+    wait_until(lambda: answers(f"{own}/gpu_status"))
+    dead = f"http://127.0.0.1:{free_port()}"
+    settings = tmp_path / "nvgpu_master.cfg"
+    settings.write_text(f"AGENTS = [{own!r}, {dead!r}, 'self']\n")
+    env = {**driver, "NVGPU_CLUSTER_CFG": str(settings), "FORCE_COLOR": "1"}
+    with nvgpu_web(peer, env, tmp_path / "nvgpu.log") as master:
+        told = get(f"{master}/cluster_status")
+        page = get(master).decode()
+    ours, missing, theirs = json.loads(told)
+    assert list(ours) == list(theirs) == ["hostname", "gpus"]
+    assert missing == {"error": "Host not available"}
+    # Of two that read one driver, the stand-in says what the real one says.
+    assert without_since(ours) == without_since(theirs)
+    assert [bool(each["running_since"]) for each in ours["gpus"]] == [False, True]
+    assert page.count(f"{ME},?") == 2
+    kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(told, NOON)]
+    assert kinds == [True, False, True]
+
+
+def without_since(machine: dict[str, Any]) -> dict[str, Any]:
+    """What a machine says, but for a text that changes from one second to the next."""
+    return machine | {"gpus": [each | {"running_since": None} for each in machine["gpus"]]}
+
+
+def answers(url: str) -> bool:
+    try:
+        get(url)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,139 @@
+"""What a hub tells masters of nvgpu, and pages and scripts of gpu-cluster-monitor."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fleet_smi.client.connection import Response
+from fleet_smi.compat.node_info.codec import decode_main_status
+from fleet_smi.compat.nvgpu.codec import decode_cluster_status, decode_gpu_status
+from fleet_smi.fleet.delivery import Delivery, Source
+from fleet_smi.hub.sources.self import SelfSource
+from fleet_smi.model.snapshot import Snapshot
+from tests.builders import NOON, gpu, process
+from tests.machines import wait_until
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub, error_code
+
+PASSWORD = "correct-horse-battery"
+SECRET = "python serve.py --port 80"
+BUSY = gpu(0, processes=(process(7, "alice", name="python", command=SECRET),))
+
+
+class Away:
+    """A way to a node that was never heard of."""
+
+    name = "pull"
+    targets: Sequence[str] = ("gpu03",)
+
+    async def poll(self) -> Sequence[Delivery]:
+        return ()
+
+    async def run(self, deliver: object) -> None:
+        await asyncio.Event().wait()
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
+    """Two nodes, one that was never heard of, and a password."""
+    folder = tmp_path_factory.mktemp("hub")
+    with ThreadedHub(folder, [Away()], hub__get_status_password=PASSWORD) as running:
+        running.join_and_report(snapshot_now("gpu01", BUSY, gpu(1)))
+        running.join_and_report(snapshot_now("gpu02", gpu(0, uuid="GPU-2")))
+        yield running
+
+
+def post(hub: ThreadedHub, passwd: Any) -> Response:
+    return hub.request_json("POST", "/get-status", {"passwd": passwd})
+
+
+def test_a_master_of_nvgpu_has_every_node_in_order_and_an_error_for_a_silent_one(
+    hub: ThreadedHub,
+) -> None:
+    answer = hub.request("GET", "/cluster_status")
+    assert answer.headers["content-type"] == "application/json"
+    first, second, third = decode_cluster_status(answer.body, NOON)
+    assert isinstance(first, Snapshot)
+    assert isinstance(second, Snapshot)
+    assert (first.name, second.name) == ("gpu01", "gpu02")
+    assert not isinstance(third, Snapshot)
+    assert "Host not available (gpu03: never heard)" in third.message
+
+
+def test_how_much_of_a_command_line_is_told_depends_on_who_asks(hub: ThreadedHub) -> None:
+    def command(token: str | None) -> Any:
+        answer = hub.request("GET", "/cluster_status", token=token)
+        return msgspec.json.decode(answer.body)[0]["gpus"][0]["cmd"]
+
+    assert command(None) == "python"
+    assert command(hub.token("admin")) == "serve.py"
+    assert b"serve.py" not in hub.request("GET", "/get-status").body
+    assert b"serve.py" not in post(hub, PASSWORD).body
+    assert SECRET.encode() in hub.request("GET", "/get-status", token=hub.token("admin")).body
+
+
+def test_a_hub_that_is_no_node_says_so(hub: ThreadedHub) -> None:
+    answer = hub.request("GET", "/gpu_status")
+    assert (answer.status, error_code(answer)) == (404, "not_a_node")
+
+
+def test_a_hub_that_is_a_node_answers_as_an_agent_does(tmp_path: Path) -> None:
+    own: Source = SelfSource(lambda _: snapshot_now("here", BUSY), 0.1)
+    with ThreadedHub(tmp_path, [own]) as running:
+        wait_until(lambda: running.request("GET", "/gpu_status").status != 503)
+        node = decode_gpu_status(running.request("GET", "/gpu_status").body, NOON)
+    assert (node.name, len(node.gpus)) == ("here", 1)
+
+
+def test_the_main_node_is_stood_in_for_with_the_password_or_as_a_viewer(hub: ThreadedHub) -> None:
+    for answer in (post(hub, PASSWORD), hub.request("GET", "/get-status")):
+        assert answer.status == 200
+        told = msgspec.json.decode(answer.body)["Nodes"]
+        assert [(each["hostname"], each["status"]) for each in told] == [
+            ("gpu01", True),
+            ("gpu02", True),
+            ("gpu03", False),
+        ]
+        assert told[2] == {"gpus": [], "hostname": "gpu03", "status": False, "version": ""}
+        kinds = [isinstance(each, Snapshot) for each in decode_main_status(answer.body, NOON)]
+        assert kinds == [True, True, False]
+
+
+@pytest.mark.parametrize("value", [{}, {"passwd": None}, [], "x"])
+def test_what_is_no_password_is_refused_and_no_bug(hub: ThreadedHub, value: Any) -> None:
+    answer = hub.request_json("POST", "/get-status", value)
+    assert (answer.status, error_code(answer)) == (400, "bad_body")
+
+
+def test_without_a_password_nothing_is_served_and_there_is_no_usual_one(tmp_path: Path) -> None:
+    with ThreadedHub(tmp_path) as running:
+        for answer in (
+            post(running, "8888"),
+            post(running, ""),
+            running.request("GET", "/get-status"),
+        ):
+            assert (answer.status, error_code(answer)) == (404, "not_served")
+
+
+def test_passwords_cannot_be_tried_one_after_the_other(tmp_path: Path) -> None:
+    with ThreadedHub(tmp_path, hub__get_status_password=PASSWORD) as running:
+        wrong = [post(running, str(number)) for number in range(12)]
+        assert [each.status for each in wrong] == [403] * 10 + [429] * 2
+        assert error_code(wrong[0]) == "bad_password"
+        assert post(running, PASSWORD).status == 429
+
+
+def test_the_right_password_may_be_shown_as_often_as_one_likes(hub: ThreadedHub) -> None:
+    assert {post(hub, PASSWORD).status for _ in range(30)} == {200}
+
+
+def test_they_are_for_viewers_alone(tmp_path: Path) -> None:
+    with ThreadedHub(tmp_path, hub__get_status_password=PASSWORD) as running:
+        joining = running.token("join")
+        for path in ("/gpu_status", "/cluster_status", "/get-status"):
+            assert running.request("GET", path, token=joining).status in (401, 403)
+            assert running.request("GET", path, token="fsmi_unknown").status == 401

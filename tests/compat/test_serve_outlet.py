@@ -1,0 +1,223 @@
+"""The serve outlet asked as nvgpu's masters and gpu-cluster-monitor's main node do."""
+
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import Any
+
+import msgspec
+import pytest
+
+from fleet_smi.compat.node_info.codec import decode_status
+from fleet_smi.compat.nvgpu.codec import decode_gpu_status
+from fleet_smi.node.outlets.serve import ServeOutlet
+from sim.scenario import GIB, Scenario, SimGpu, SimProcess
+from tests.builders import NOON, gpu, process, snapshot
+from tests.machines import SimulatedMachine, UserProcesses
+
+TAKEN = snapshot(gpu(0, processes=(process(7, "alice", command="python train.py"),)), gpu(1))
+PASSWORD = "correct horse battery"
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def serving() -> Iterator[ServeOutlet]:
+    """Open to all on this machine, and with a password for the main node."""
+    outlet = ServeOutlet("127.0.0.1", 0, get_status_password=PASSWORD)
+    outlet.publish(TAKEN)
+    yield outlet
+    outlet.close()
+
+
+@pytest.fixture
+def guarded() -> Iterator[ServeOutlet]:
+    """With a token, and without a password."""
+    outlet = ServeOutlet("127.0.0.1", 0, token="t" * 40)
+    outlet.publish(TAKEN)
+    yield outlet
+    outlet.close()
+
+
+def ask(
+    outlet: ServeOutlet, method: str, path: str, body: bytes | None = None, **headers: str
+) -> tuple[int, bytes]:
+    connection = HTTPConnection("127.0.0.1", outlet.port, timeout=5)
+    told = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        connection.request(method, path, body, told)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def get_status(
+    outlet: ServeOutlet, value: Any, kind: str = "application/json"
+) -> tuple[int, bytes]:
+    return ask(outlet, "POST", "/get-status", msgspec.json.encode(value), Content_Type=kind)
+
+
+def error_in(body: bytes) -> str:
+    told: str = msgspec.json.decode(body)["error"]["message"]
+    return told
+
+
+def test_a_master_of_nvgpu_is_answered(serving: ServeOutlet) -> None:
+    status, body = ask(serving, "GET", "/gpu_status")
+    assert status == 200
+    node = decode_gpu_status(body, NOON)
+    assert (node.name, len(node.gpus)) == ("gpu01", 2)
+    assert (node.gpus[0].processes or ())[0].command == "train.py"
+
+
+def test_a_token_guards_what_nvgpu_is_told_too(guarded: ServeOutlet) -> None:
+    status, body = ask(guarded, "GET", "/gpu_status")
+    assert status == 401
+    assert b"alice" not in body
+    shown = {"Authorization": f"Bearer {'t' * 40}"}
+    assert ask(guarded, "GET", "/gpu_status", None, **shown)[0] == 200
+
+
+def test_the_main_node_is_answered_for_the_password(serving: ServeOutlet) -> None:
+    status, body = get_status(serving, {"passwd": PASSWORD})
+    assert status == 200
+    node = decode_status(body, NOON).snapshot
+    assert [one.user for one in node.gpus[0].processes or ()] == ["alice"]
+
+
+@pytest.mark.parametrize("wrong", ["8888", "", "correct horse", f"{PASSWORD} "])
+def test_a_wrong_password_is_told_nothing(serving: ServeOutlet, wrong: str) -> None:
+    status, body = get_status(serving, {"passwd": wrong})
+    assert (status, error_in(body)) == (403, "that is not the password")
+
+
+@pytest.mark.parametrize("value", [{}, [], {"passwd": None}, {"passwd": ["x"]}, 7])
+def test_what_is_no_password_is_no_failure_of_the_server(serving: ServeOutlet, value: Any) -> None:
+    status, body = get_status(serving, value)
+    assert status == 400
+    assert "passwd" in error_in(body)
+
+
+def test_passwords_cannot_be_tried_one_after_the_other(serving: ServeOutlet) -> None:
+    answers = [get_status(serving, {"passwd": str(number)})[0] for number in range(12)]
+    assert answers == [403] * 10 + [429] * 2
+    assert get_status(serving, {"passwd": PASSWORD})[0] == 429
+
+
+def test_who_has_tried_too_often_is_told_when_to_come_back(serving: ServeOutlet) -> None:
+    for number in range(10):
+        get_status(serving, {"passwd": str(number)})
+    connection = HTTPConnection("127.0.0.1", serving.port, timeout=5)
+    try:
+        connection.request("POST", "/get-status", b'{"passwd": "x"}', JSON)
+        answer = connection.getresponse()
+        assert (answer.status, 1 <= int(answer.headers["Retry-After"]) <= 6) == (429, True)
+    finally:
+        connection.close()
+
+
+def test_wrong_passwords_are_logged_once_and_counted_until_the_right_one(
+    serving: ServeOutlet, caplog: pytest.LogCaptureFixture
+) -> None:
+    for passwd in ("wrong", "8888", "guess", PASSWORD, PASSWORD):
+        get_status(serving, {"passwd": passwd})
+    first, second = caplog.messages
+    assert 'error="a wrong password from 127.0.0.1"' in first
+    assert "recovered=true failures=3" in second
+    assert "guess" not in first
+
+
+def test_the_right_password_of_one_address_ends_no_others_count(
+    serving: ServeOutlet, caplog: pytest.LogCaptureFixture
+) -> None:
+    for address, passwd in (("127.0.0.2", "wrong"), ("127.0.0.1", PASSWORD)) * 3:
+        connection = HTTPConnection(
+            "127.0.0.1", serving.port, timeout=5, source_address=(address, 0)
+        )
+        try:
+            connection.request("POST", "/get-status", msgspec.json.encode({"passwd": passwd}), JSON)
+            connection.getresponse().read()
+        finally:
+            connection.close()
+    assert len(caplog.messages) == 1
+
+
+def test_who_asks_for_what_is_not_there_is_told_of_the_status_where_it_is_served(
+    serving: ServeOutlet, guarded: ServeOutlet
+) -> None:
+    assert "POST /get-status" in error_in(ask(serving, "GET", "/")[1])
+    shown = {"Authorization": f"Bearer {'t' * 40}"}
+    assert "/get-status" not in error_in(ask(guarded, "GET", "/", None, **shown)[1])
+
+
+def test_the_right_password_may_be_shown_as_often_as_one_likes(serving: ServeOutlet) -> None:
+    answers = {get_status(serving, {"passwd": PASSWORD})[0] for _ in range(30)}
+    assert answers == {200}
+
+
+def test_there_is_no_password_unless_one_is_set(guarded: ServeOutlet) -> None:
+    assert get_status(guarded, {"passwd": "8888"})[0] == 401
+    open_to_all = ServeOutlet("127.0.0.1", 0)
+    try:
+        open_to_all.publish(TAKEN)
+        assert get_status(open_to_all, {"passwd": "8888"})[0] == 404
+        assert get_status(open_to_all, {})[0] == 404
+    finally:
+        open_to_all.close()
+
+
+def test_the_status_needs_no_token_but_the_password(guarded: ServeOutlet) -> None:
+    both = ServeOutlet("127.0.0.1", 0, token="t" * 40, get_status_password=PASSWORD)
+    try:
+        both.publish(TAKEN)
+        assert get_status(both, {"passwd": PASSWORD})[0] == 200
+        assert ask(both, "GET", "/get-status")[0] == 405
+    finally:
+        both.close()
+
+
+def test_a_form_of_a_page_elsewhere_cannot_ask(serving: ServeOutlet) -> None:
+    assert get_status(serving, {"passwd": PASSWORD}, kind="text/plain")[0] == 415
+    body = msgspec.json.encode({"passwd": PASSWORD})
+    assert ask(serving, "POST", "/get-status", body, **JSON, Host="evil.example")[0] == 421
+
+
+@pytest.mark.parametrize("length", ["9999999999999", "5000", "-1", "x"])
+def test_a_body_of_a_length_that_is_none_is_not_waited_for(
+    serving: ServeOutlet, length: str
+) -> None:
+    status, _ = ask(serving, "POST", "/get-status", b"{}", Content_Length=length, **JSON)
+    assert status == 413
+
+
+def test_nothing_else_is_taken(serving: ServeOutlet) -> None:
+    assert ask(serving, "POST", "/api/v1/report", b"", **JSON)[0] == 404
+    assert ask(serving, "GET", "/cluster_status")[0] == 404
+
+
+def test_before_the_first_sample_they_are_told_so() -> None:
+    outlet = ServeOutlet("127.0.0.1", 0, get_status_password=PASSWORD)
+    try:
+        assert ask(outlet, "GET", "/gpu_status")[0] == 503
+        assert get_status(outlet, {"passwd": PASSWORD})[0] == 503
+    finally:
+        outlet.close()
+
+
+def test_cards_without_a_serial_number_and_lost_ones_stop_no_answer(
+    serving: ServeOutlet, machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    pid = people.start("sleep", "600")
+    gone = SimProcess(pid=4_000_000_000, memory=GIB)
+    busy = SimGpu(serial=None, memory_used=9 * GIB, processes=[SimProcess(pid=pid), gone])
+    lost, blind = SimGpu(faults={"*": "lost"}), SimGpu(memory_used=None, memory_total=None)
+    machine.set_scenario(Scenario(gpus=[lost, busy, blind]))
+    serving.publish(machine.snapshot())
+
+    told = msgspec.json.decode(ask(serving, "GET", "/gpu_status")[1])["gpus"]
+    assert [each["is_available"] for each in told] == [False, False, False]
+    assert told[1]["pids"] == f"{pid},4000000000"
+    assert told[1]["users"].endswith(",?")
+
+    told = msgspec.json.decode(get_status(serving, {"passwd": PASSWORD})[1])["gpus"]
+    assert [each["use_mem"] for each in told] == [None, 9 * 1024, None]
+    assert [each["pid"] for each in told[1]["users"]] == [pid, 4_000_000_000]

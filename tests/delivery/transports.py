@@ -1,0 +1,262 @@
+"""The ways between a node and the hub, each with both its real ends.
+
+`send` is the node's end as it is; `say` has other bytes come instead of a report; `refuse`
+and `die` do what a wrong key and a dead node do. A way without such a thing has no method
+for it. What fails is told by the hub's end, but for `push`, where the node's end is told.
+"""
+
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from fleet_smi.client.connection import HubConnection
+from fleet_smi.errors import DeliveryError
+from fleet_smi.fleet.delivery import Source
+from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
+from fleet_smi.hub.credentials import CredentialCache
+from fleet_smi.hub.database import open_database
+from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.sources.files import FilesSource
+from fleet_smi.hub.sources.pull import PullSource
+from fleet_smi.hub.sources.push import PushSource
+from fleet_smi.hub.sources.self import SelfSource
+from fleet_smi.hub.sources.ssh import SshSource
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.credential_file import CredentialFile as OwnCredentials
+from fleet_smi.node.hub_session import HubSession
+from fleet_smi.node.outlets.file import FileOutlet
+from fleet_smi.node.outlets.push import PushOutlet
+from fleet_smi.node.outlets.serve import ServeOutlet
+from fleet_smi.node.spool import Spool
+from fleet_smi.server.app import App
+from fleet_smi.server.auth import AccessControl
+from fleet_smi.server.middleware import AllowedHosts
+from fleet_smi.server.rate_limit import AuthRateLimiter
+from fleet_smi.server.services import Services
+from fleet_smi.wire.report import encode_report_json
+from tests.delivery.fixed_response_server import FixedResponseServer
+from tests.machines import wait_until
+from tests.server.loopback import serve_app
+from tests.sshd import Sshd, SshNetwork, make_key
+
+INTERVAL_SECONDS = 0.05
+TIMEOUT_SECONDS = 2.0
+
+
+class FilesTransport:
+    """A shared folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "shared"
+        self._folder.mkdir()
+        self._outlet = FileOutlet(str(self._folder))
+        self._path = self._folder
+        self.source: Source = FilesSource(str(self._folder), interval_seconds=INTERVAL_SECONDS)
+        self.target = ""
+
+    def send(self, snapshot: Snapshot) -> None:
+        self._outlet.deliver(snapshot)
+        (self._path,) = self._folder.glob("*.fsmi")
+        self.target = self._path.stem
+
+    def send_raw(self, body: bytes) -> None:
+        draft = self._folder / ".draft"
+        draft.write_bytes(body)
+        draft.rename(self._path)
+
+    def block_access(self) -> None:
+        """Something stands there that is not to be followed."""
+        self._path.unlink()
+        self._path.symlink_to("/etc/hostname")
+
+    def disconnect(self) -> None:
+        """The disk goes away."""
+        self._folder.rename(self._folder.with_name("gone"))
+        self.target = str(self._folder)
+
+    def close(self) -> None:
+        self._outlet.close()
+
+
+class PullTransport:
+    """An agent that serves, and a hub that asks it."""
+
+    TOKEN = "t" * 40
+
+    def __init__(self) -> None:
+        self._outlet: ServeOutlet | FixedResponseServer = ServeOutlet(
+            "127.0.0.1", 0, token=self.TOKEN
+        )
+        self.target = f"127.0.0.1:{self._outlet.port}"
+        self.source: Source = self._asking(self.TOKEN)
+
+    def send(self, snapshot: Snapshot) -> None:
+        assert isinstance(self._outlet, ServeOutlet)
+        self._outlet.publish(snapshot)
+
+    def send_raw(self, body: bytes) -> None:
+        self._outlet.close()
+        self._outlet = FixedResponseServer(self._outlet.port, body)
+
+    def block_access(self) -> None:
+        """The agent's token is another now."""
+        self._outlet.close()
+        self._outlet = ServeOutlet("127.0.0.1", self._outlet.port, token="another")
+
+    def disconnect(self) -> None:
+        self._outlet.close()
+
+    def close(self) -> None:
+        self._outlet.close()
+
+    def _asking(self, token: str) -> PullSource:
+        return PullSource(
+            [self.target],
+            token=token,
+            interval_seconds=INTERVAL_SECONDS,
+            timeout_seconds=TIMEOUT_SECONDS,
+        )
+
+
+class SshTransport:
+    """A node with fleet-smi on it, asked by ssh: the program there prints what it is to print."""
+
+    target = "node"
+
+    def __init__(self, network: SshNetwork, folder: Path) -> None:
+        self._network = network
+        self._printed = folder / "printed"
+        programs = folder / "programs"
+        programs.mkdir()
+        program = programs / "fleet-smi"
+        program.write_text(f"#!/bin/sh\nexec cat {self._printed}\n")
+        program.chmod(0o755)
+        self._server: Sshd = network.start_server(env={"PATH": f"{programs}:/usr/bin:/bin"})
+        network.add_host(self.target, self._server)
+        self.source: Source = SshSource(
+            [self.target],
+            interval_seconds=INTERVAL_SECONDS,
+            timeout_seconds=5.0,
+            config=str(network.config),
+        )
+
+    def send(self, snapshot: Snapshot) -> None:
+        self.send_raw(encode_report_json([snapshot], snapshot.taken_at) + b"\n")
+
+    def send_raw(self, body: bytes) -> None:
+        draft = self._printed.with_suffix(".draft")
+        draft.write_bytes(body)
+        draft.rename(self._printed)
+
+    def block_access(self) -> None:
+        """The node has another host key than the one that is known."""
+        self._network.known_hosts.write_text(f"{self.target} {self._another_key()}\n")
+
+    def disconnect(self) -> None:
+        self._server.stop()
+
+    def close(self) -> None:
+        """The fixture ends the servers."""
+
+    def _another_key(self) -> str:
+        return make_key(self._printed.with_name("another"))
+
+
+class SelfTransport:
+    """The hub's own machine."""
+
+    target = "self"
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self._hung = threading.Event()
+        self.source: Source = SelfSource(self._take, INTERVAL_SECONDS, timeout_seconds=0.2)
+
+    def send(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def disconnect(self) -> None:
+        """Reading it never returns."""
+        self._snapshot = None
+
+    def close(self) -> None:
+        self._hung.set()
+
+    def _take(self, _: float) -> Snapshot:
+        if self._snapshot is None:
+            self._hung.wait()
+        assert self._snapshot is not None
+        return self._snapshot
+
+
+class PushTransport:
+    """An agent's sender, and the hub's server with a push source behind it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._stack = ExitStack()
+        engine = open_database(folder / "hub")
+        self._stack.callback(engine.dispose)
+        credentials = CredentialCache(engine)
+        self._stack.callback(credentials.close)
+        memory = NodeStore(engine, NodeCheckpoint)
+        self._stack.callback(memory.close)
+        push = PushSource()
+        self.source: Source = push
+        self._push = push
+        self._credentials = credentials
+        services = Services(
+            hub=Hub(FleetState(), [push], memory),
+            push=push,
+            credentials=credentials,
+            access=AccessControl(credentials, AuthRateLimiter(time.time), loopback_only=True),
+        )
+        self._serving = ExitStack()
+        port = self._serving.enter_context(serve_app(App(services, AllowedHosts("127.0.0.1"))))
+        self._connection = HubConnection(
+            f"http://127.0.0.1:{port}", timeout_seconds=TIMEOUT_SECONDS
+        )
+        join = credentials.tokens.add("join").secret
+        own = OwnCredentials(str(folder / "agent"))
+        self._reporter = HubSession(self._connection, own, join)
+        self._outlet = PushOutlet(
+            self._reporter, ReportBuffer(Spool(str(folder / "spool"), 1 << 20))
+        )
+        self._snapshot: Snapshot | None = None
+        self.target = ""
+
+    def send(self, snapshot: Snapshot) -> None:
+        self._snapshot, self.target = snapshot, snapshot.node_id
+        wait_until(lambda: self._push.is_running)
+        self._outlet.deliver(snapshot)
+
+    def send_raw(self, body: bytes) -> None:
+        kind = {"Content-Type": "application/msgpack"}
+        assert self._connection.request("POST", "/api/v1/reports", body, kind).status == 400
+
+    def block_access(self) -> None:
+        """The node's credential is revoked."""
+        assert self._credentials.revoke_token(self.target)
+
+    def disconnect(self) -> None:
+        """It is the hub that is gone: a node that pushes and is gone is only silent."""
+        self._serving.close()
+
+    def resend_error(self) -> DeliveryError | None:
+        """What the node's end is told when it sends once more."""
+        assert self._snapshot is not None
+        try:
+            self._outlet.deliver(self._snapshot)
+        except DeliveryError as error:
+            return error
+        return None
+
+    def close(self) -> None:
+        self._outlet.close()
+        self._serving.close()
+        self._stack.close()
+
+
+DeliveryTransport = FilesTransport | PullTransport | SshTransport | SelfTransport | PushTransport

@@ -1,0 +1,213 @@
+"""A hub and agents as programs, each on a machine of its own, and what is to be seen of them."""
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fleet_smi.client.hub import HubClient
+from fleet_smi.errors import DeliveryError
+from fleet_smi.fleet.fleet import NodeCheckpoint
+from fleet_smi.hub.database import open_database
+from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.server.tls import read_fingerprint
+from fleet_smi.wire.report import decode_report
+from sim.scenario import Scenario, SimGpu, scenario_env
+from tests.cli.program import run_fleet_smi
+from tests.machines import wait_until
+
+INTERVAL_SECONDS = 0.1
+"""The shortest there is: what takes minutes elsewhere takes seconds here."""
+_IN_A_HURRY = {
+    f"FLEET_SMI_HUB_{what}_INTERVAL": "0.2" for what in ("STREAM", "REMEMBER", "FILES", "PULL")
+}
+
+
+class FleetSmiProcess:
+    """A fleet-smi that runs until it is ended; all that it says is in its log."""
+
+    def __init__(
+        self, *arguments: str, env: Mapping[str, str], log: Path, command_prefix: Sequence[str] = ()
+    ) -> None:
+        self._log = log
+        command = [*command_prefix, sys.executable, "-m", "fleet_smi", *arguments]
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                command, env=dict(env), stdin=subprocess.DEVNULL, stdout=file, stderr=file
+            )
+        self.pid = self._process.pid
+
+    @property
+    def output(self) -> str:
+        """Its output and its complaints so far."""
+        return self._log.read_text()
+
+    def kill(self) -> None:
+        """End it as `kill -9` does; nothing happens if it has ended."""
+        self._process.kill()
+        self._process.wait()
+
+    def terminate(self) -> tuple[int, float]:
+        """Ask it to end: its exit code, and how many seconds it took."""
+        began = time.monotonic()
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(20), time.monotonic() - began
+
+
+class Lab:
+    """Machines in one folder with the simulated driver; what was started there ends with it."""
+
+    def __init__(self, folder: Path, driver: Path) -> None:
+        self.folder = folder
+        self.driver = driver
+        self._started: list[FleetSmiProcess] = []
+
+    def start(
+        self, *arguments: str, env: Mapping[str, str], log: Path, command_prefix: Sequence[str] = ()
+    ) -> FleetSmiProcess:
+        """Start a program."""
+        self._started.append(
+            FleetSmiProcess(*arguments, env=env, log=log, command_prefix=command_prefix)
+        )
+        return self._started[-1]
+
+    def close(self) -> None:
+        """End all that still runs."""
+        for program in self._started:
+            program.kill()
+
+
+class AgentMachine:
+    """A machine with GPUs of its own, and the agent that may run there."""
+
+    def __init__(self, lab: Lab, name: str) -> None:
+        self.name = name
+        self.folder = lab.folder / name
+        self._lab = lab
+        self.state = self.folder / "state"
+        self.drop = self.folder / "drop"
+        self._scenario = self.folder / "scenario"
+        self.drop.mkdir(parents=True)
+        self.env = os.environ | scenario_env(lab.driver, self._scenario)
+        self.set_scenario(Scenario(gpus=[SimGpu(uuid=f"GPU-{name}-{at}") for at in range(2)]))
+
+    def set_scenario(self, scenario: Scenario) -> None:
+        """Let its driver say this from now on."""
+        scenario.write(self._scenario)
+
+    def start_agent(self, *flags: str, command_prefix: Sequence[str] = ()) -> FleetSmiProcess:
+        """Start its agent."""
+        interval = () if "--interval" in flags else ("--interval", str(INTERVAL_SECONDS))
+        arguments = ("agent", "--state", str(self.state), *interval, *flags)
+        return self._lab.start(
+            *arguments, env=self.env, log=self.folder / "log", command_prefix=command_prefix
+        )
+
+    def latest_sequence(self) -> int:
+        """The number of its latest sample, where its agent drops them as well."""
+        for path in self.drop.glob("*.fsmi"):
+            return decode_report(path.read_bytes()).snapshots[-1].sequence
+        return 0
+
+
+class LoopbackMachine(AgentMachine):
+    """One that shares this machine with the others, and has only its identity for itself."""
+
+    def __init__(self, lab: Lab, name: str) -> None:
+        super().__init__(lab, name)
+        root = self.folder / "root"
+        (root / "etc").mkdir(parents=True)
+        (root / "etc/machine-id").write_text(f"{secrets.token_hex(16)}\n")
+        for shared in ("proc", "sys"):
+            (root / shared).symlink_to(f"/{shared}")
+        self.env |= {"FLEET_SMI_NODE_ROOT": str(root), "FLEET_SMI_NODE_NAME": name}
+
+
+class LoopbackHub:
+    """A hub on one port of this machine, which can be killed and started again."""
+
+    def __init__(self, lab: Lab, *flags: str) -> None:
+        self.state = lab.folder / "hub"
+        self.port = free_port()
+        self.url = f"{'https' if '--tls' in flags else 'http'}://127.0.0.1:{self.port}"
+        self.env = os.environ | _IN_A_HURRY | {"FLEET_SMI_HUB_STATE": str(self.state)}
+        self._lab = lab
+        self._flags = flags
+        self.program = self._started()
+
+    def start(self) -> None:
+        """Start it again, on the same state."""
+        self.program = self._started()
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `fleet-smi hub …` on its state."""
+        return run_fleet_smi("hub", *arguments, env=self.env)
+
+    def join_flags(self) -> tuple[str, ...]:
+        """The flags of an agent that may join."""
+        token = self.command("token", "add", "--role", "join").stdout.strip()
+        return ("--to", self.url, "--join", token)
+
+    def fleet(self) -> FleetView:
+        """The fleet as it believes it now."""
+        client = HubClient(self.url, fingerprint=read_fingerprint(self.state))
+        try:
+            return client.fleet()
+        finally:
+            client.close()
+
+    def node(self, name: str) -> NodeView | None:
+        """One node, if it knows it."""
+        return next((node for node in self.fleet().nodes if node.name == name), None)
+
+    def latest_sequence(self, name: str) -> int:
+        """The latest number of a node; 0 when it was never heard."""
+        node = self.node(name)
+        return 0 if node is None else node.sequence
+
+    def reporting(self) -> set[str]:
+        """The names of the nodes that are not silent."""
+        return {node.name for node in self.fleet().nodes if not node.silent}
+
+    def stored_nodes(self) -> dict[str, NodeCheckpoint]:
+        """What is in its database, by the nodes' names; the hub itself must be away."""
+        engine = open_database(self.state)
+        memory = NodeStore(engine, NodeCheckpoint)
+        try:
+            return {node.name: node for node in memory.load()}
+        finally:
+            memory.close()
+            engine.dispose()
+
+    def _started(self) -> FleetSmiProcess:
+        flags = ("--listen", f"127.0.0.1:{self.port}", *self._flags)
+        log = self._lab.folder / "hub-log"
+        program = self._lab.start("hub", *flags, env=self.env, log=log)
+        wait_until(self._answers)
+        return program
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(DeliveryError):
+            self.fleet()
+            return True
+        return False
+
+
+def sequence_ranges(remembered: NodeCheckpoint) -> list[tuple[list[int], list[int], int]]:
+    """The ranges of numbers that came, and how many were given up, a run of the agent each."""
+    return [(run.firsts, run.lasts, run.given_up) for run in remembered.sequences.runs]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

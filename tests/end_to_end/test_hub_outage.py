@@ -1,0 +1,73 @@
+"""A hub that is killed and comes back: no report of a node that pushes is missing afterwards."""
+
+import random
+from functools import partial
+
+from tests.end_to_end.programs import (
+    FleetSmiProcess,
+    Lab,
+    LoopbackHub,
+    LoopbackMachine,
+    sequence_ranges,
+)
+from tests.machines import wait_until
+
+SAMPLES_IN_TEN_MINUTES = 100
+"""At one every six seconds; here they are taken in as many tenths of a second."""
+
+
+def reporting(node: LoopbackMachine, *flags: str) -> FleetSmiProcess:
+    """Its agent, which also leaves each sample in a folder: so the test knows what was taken."""
+    return node.start_agent(*flags, "--drop", str(node.drop))
+
+
+def has_heard(hub: LoopbackHub, node: LoopbackMachine, taken: int) -> bool:
+    """Whether the hub has that sample, of the agent that runs now."""
+    view = hub.node(node.name)
+    return view is not None and not view.silent and view.sequence >= taken
+
+
+def wait_for_all(hub: LoopbackHub, *nodes: LoopbackMachine) -> None:
+    """Wait until the hub has heard all that the nodes have taken by now."""
+    for node in nodes:
+        wait_until(partial(has_heard, hub, node, node.latest_sequence()))
+    wait_until(lambda: not any(node.missing_reports for node in hub.fleet().nodes))
+
+
+def test_ten_minutes_without_the_hub_cost_no_report(lab: Lab) -> None:
+    hub = LoopbackHub(lab)
+    stays, restarted = LoopbackMachine(lab, "stays"), LoopbackMachine(lab, "restarted")
+    agents = [reporting(node, *hub.join_flags()) for node in (stays, restarted)]
+    wait_until(lambda: hub.latest_sequence("stays") > 3 and hub.latest_sequence("restarted") > 3)
+
+    hub.program.kill()
+    wait_until(lambda: restarted.latest_sequence() >= SAMPLES_IN_TEN_MINUTES / 2)
+    assert agents.pop().terminate()[0] == 0
+    taken = restarted.latest_sequence()
+    agents.append(reporting(restarted, "--to", hub.url))
+    wait_until(lambda: stays.latest_sequence() >= SAMPLES_IN_TEN_MINUTES)
+    hub.start()
+
+    wait_for_all(hub, stays, restarted)
+    assert hub.program.terminate()[0] == 0
+    kept = hub.stored_nodes()
+    ((first, last, given_up),) = sequence_ranges(kept["stays"])
+    assert (first, given_up) == ([1], 0)
+    assert last[0] >= SAMPLES_IN_TEN_MINUTES
+    before, after = sequence_ranges(kept["restarted"])
+    assert before == ([1], [taken], 0)
+    assert (after[0], after[2]) == ([1], 0)
+
+
+def test_a_hub_that_is_killed_again_and_again_misses_nothing(lab: Lab) -> None:
+    chance = random.Random(1)  # which moment it is, the machine decides
+    hub, node = LoopbackHub(lab), LoopbackMachine(lab, "node")
+    reporting(node, *hub.join_flags())
+    for _ in range(4):
+        wait_until(partial(has_heard, hub, node, node.latest_sequence() + chance.randrange(1, 9)))
+        hub.program.kill()
+        hub.start()
+    wait_for_all(hub, node)
+    assert hub.program.terminate()[0] == 0
+    ((first, last, given_up),) = sequence_ranges(hub.stored_nodes()["node"])
+    assert (first, len(last), given_up) == ([1], 1, 0)

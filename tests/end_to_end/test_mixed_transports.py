@@ -1,0 +1,74 @@
+"""All ancestors at once in one table: how each row was heard, and what that way cannot tell."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.model.fleet import NodeView
+from tests.cli.program import run_fleet_smi
+from tests.end_to_end.programs import Lab, LoopbackHub, LoopbackMachine, free_port
+from tests.machines import wait_until
+
+PASSWORD = "a-password-of-this-test"
+WAYS = {
+    "own": "push",
+    "old-cluster": "cluster-smi",
+    "old-nvgpu": "nvgpu",
+    "old-monitor": "node_info",
+    "old-gpustat": "files",
+}
+
+
+@pytest.fixture
+def hub(lab: Lab, tmp_path: Path) -> Iterator[LoopbackHub]:
+    """A hub that hears an agent of its own, and one machine through each ancestor's protocol."""
+    pushed, asked, watched = free_port(), free_port(), free_port()
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    password.chmod(0o600)
+    folder = tmp_path / "status-gpu"
+    folder.mkdir()
+    settings = tmp_path / "fleet-smi.toml"
+    settings.write_text(
+        f"""
+[hub]
+cluster_smi_nodes = "127.0.0.1:{pushed}"
+nvgpu = ["127.0.0.1:{asked}"]
+nvgpu_interval = "1s"
+node_info = ["127.0.0.1:{watched}"]
+node_info_interval = "1s"
+node_info_password_file = "{password}"
+files = ["{folder}"]
+files_interval = "1s"
+"""
+    )
+    hub = LoopbackHub(lab, "--config", str(settings))
+    nodes = {name: LoopbackMachine(lab, name) for name in WAYS}
+    nodes["own"].start_agent(*hub.join_flags())
+    nodes["old-cluster"].start_agent("--cluster-smi", f"127.0.0.1:{pushed}")
+    nodes["old-nvgpu"].start_agent("--serve", f"127.0.0.1:{asked}")
+    nodes["old-monitor"].env |= {"FLEET_SMI_AGENT_GET_STATUS_PASSWORD_FILE": str(password)}
+    nodes["old-monitor"].start_agent("--serve", f"127.0.0.1:{watched}")
+    nodes["old-gpustat"].start_agent("--drop", str(folder), "--drop-format", "gpustat")
+    yield hub
+    hub.program.kill()
+
+
+def test_all_ways_are_in_one_table_that_says_what_each_cannot_tell(hub: LoopbackHub) -> None:
+    wait_until(lambda: hub.reporting() == set(WAYS))
+    found = {node.name: node for node in hub.fleet().nodes}
+    assert {name: node.via for name, node in found.items()} == WAYS
+    assert all(len(node.gpus) == 2 for node in found.values())
+    assert found["own"].limits == ()
+    table = run_fleet_smi("--hub", hub.url, env=hub.env).stdout
+    for name in set(WAYS) - {"own"}:
+        assert name in table
+        assert " ".join(found[name].limits[0].split()[:3]) in table
+    assert states(found["own"]) == {"free"}
+    # Without memory nobody can say that a GPU is free.
+    assert states(found["old-nvgpu"]) == {"unknown"}
+
+
+def states(node: NodeView) -> set[str]:
+    return {gpu.verdict.state for gpu in node.gpus}

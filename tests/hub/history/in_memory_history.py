@@ -1,0 +1,129 @@
+"""A keeper in memory: rows replace those of the same key, as in the database."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fleet_smi.fleet.fleet import FleetChange, FleetState
+from fleet_smi.hub.history.recording.recorder import HistoryRecorder
+from fleet_smi.hub.history.recording.rows import (
+    Checkpoint,
+    GpuKey,
+    NodeRow,
+    Presence,
+    SeriesRow,
+    UsageRow,
+    WriteBatch,
+)
+from fleet_smi.hub.history.series.codec import MAX_ROW_SECONDS, slice_row_at
+from fleet_smi.model.history import GpuOfNode, Occupancy, Period, RibbonPoint
+from fleet_smi.model.snapshot import Snapshot
+from tests.builders import NOON
+
+
+class InMemoryHistory:
+    """All that was put, by its key."""
+
+    def __init__(self) -> None:
+        self.batches: list[WriteBatch] = []
+        self.nodes: dict[str, NodeRow] = {}
+        self.gpus: dict[GpuKey, GpuOfNode] = {}
+        self.moments: dict[float, RibbonPoint] = {}
+        self._periods: dict[tuple[GpuKey, float], Period] = {}
+        self._occupancies: dict[tuple[GpuKey, float, int], Occupancy] = {}
+        self._presence: dict[tuple[str, float], Presence] = {}
+        self._series: dict[tuple[int, str, int], SeriesRow] = {}
+        self._usage: dict[tuple[object, ...], UsageRow] = {}
+        self._checkpoints: dict[str, Checkpoint] = {}
+
+    def put(self, batch: WriteBatch) -> int:
+        self.batches.append(batch)
+        self.nodes |= {row.node_id: row for row in batch.nodes}
+        self.gpus |= {(row.node_id, row.uuid): row for row in batch.gpus}
+        self.moments |= {row.at: row for row in batch.moments}
+        self._periods |= {(place, row.start): row for place, row in batch.periods}
+        for place, row in batch.occupancies:
+            self._occupancies[place, row.start, row.holder.pid] = row
+        self._presence |= {(row.node_id, row.start): row for row in batch.presence}
+        self._series |= {(row.grain_seconds, row.node_id, row.start): row for row in batch.series}
+        for one in batch.usage:
+            self._usage[one.hour, one.gpu_key, one.user, one.group, one.state] = one
+        self._checkpoints |= {row.node_id: row for row in batch.checkpoints}
+        for node_id in batch.removed_nodes:
+            self._checkpoints.pop(node_id, None)
+        return len(self.batches)
+
+    def is_done(self, number: int) -> bool:
+        return number <= len(self.batches)
+
+    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._checkpoints[checkpoint.node_id] = checkpoint
+
+    def checkpoints(self) -> list[Checkpoint]:
+        return list(self._checkpoints.values())
+
+    def unfinished_rows(self, since: Mapping[str, float]) -> list[SeriesRow]:
+        mine = [one for one in self._series.values() if one.node_id in since]
+        return sorted(mine, key=lambda one: one.start)
+
+    def periods(self, uuid: str, node_id: str = "id-of-gpu01") -> list[Period]:
+        mine = [one for (place, _), one in self._periods.items() if place == (node_id, uuid)]
+        return sorted(mine, key=lambda one: one.start)
+
+    def occupancies(self, uuid: str | None = None) -> list[Occupancy]:
+        items = self._occupancies.items()
+        mine = [one for (place, *_), one in items if uuid is None or place[1] == uuid]
+        return sorted(mine, key=lambda one: (one.start, one.holder.pid))
+
+    def presence(self, node_id: str = "id-of-gpu01") -> list[Presence]:
+        mine = [one for one in self._presence.values() if one.node_id == node_id]
+        return sorted(mine, key=lambda one: one.start)
+
+    def series(self, grain_seconds: int = 10) -> list[SeriesRow]:
+        """One for each grain of which anything is known."""
+        mine = [one for one in self._series.values() if one.grain_seconds == grain_seconds]
+        parts = [
+            slice_row_at(row, start)
+            for row in mine
+            for start in range(
+                row.start, row.start + MAX_ROW_SECONDS + grain_seconds, grain_seconds
+            )
+        ]
+        return sorted([one for one in parts if one is not None], key=lambda one: one.start)
+
+    def usage(self) -> list[UsageRow]:
+        return list(self._usage.values())
+
+    def gpu_seconds(self, **fields: object) -> float:
+        """The GPU-seconds of the usage rows that have these values."""
+        return sum(
+            row.sums.gpu_seconds
+            for row in self._usage.values()
+            if all(getattr(row, name) == value for name, value in fields.items())
+        )
+
+
+class RecordedFleet:
+    """A fleet and its history; a hub that is killed and started again goes on from what is kept."""
+
+    def __init__(
+        self, stored: InMemoryHistory | None = None, fleet: FleetState | None = None
+    ) -> None:
+        self.stored = InMemoryHistory() if stored is None else stored
+        self.fleet = FleetState() if fleet is None else fleet
+        self.history = HistoryRecorder(self.fleet, self.stored)
+        self.history.restore()
+
+    def take(self, snapshot: Snapshot, at: float) -> FleetChange | None:
+        change = self.fleet.apply(snapshot, at)
+        if change is not None:
+            self.history.record(change)
+        return change
+
+    def restart(self) -> "RecordedFleet":
+        """What comes after a `kill -9`: only what was put is known, and what the fleet believes."""
+        return RecordedFleet(self.stored, self.fleet)
+
+
+def relative_times(rows: Iterable[Any]) -> list[tuple[float, float | None]]:
+    """From when to when, in seconds after noon."""
+    return [(one.start - NOON, None if one.end is None else one.end - NOON) for one in rows]

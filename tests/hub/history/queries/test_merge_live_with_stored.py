@@ -1,0 +1,158 @@
+"""What has ended and what goes on, as one: nothing twice, and memory knows better."""
+
+from typing import Any
+
+from fleet_smi.hub.history.queries.merge_live import (
+    SavedSnapshot,
+    filter_batch,
+    merge_batches,
+    merge_occupancies,
+    merge_periods,
+    merge_strip_intervals,
+    merge_strip_samples,
+    nodes_at,
+)
+from fleet_smi.hub.history.recording.rows import NodeRow, Presence, SeriesRow, WriteBatch
+from fleet_smi.hub.history.series.strip_samples import GpuStripSamples, SampleTimes
+from fleet_smi.model.heat_strip import UNKNOWN_LOAD, LookSamples, StripInterval, StripLook
+from fleet_smi.model.history import (
+    GpuOccupancies,
+    GpuOfNode,
+    GpuPeriods,
+    Holder,
+    Occupancy,
+    Period,
+)
+from tests.hub.history.batches import pack_rows
+
+GPU = GpuOfNode(uuid="GPU-1", node_id="one", node="gpu01", index=0)
+OTHER = GpuOfNode(uuid="GPU-2", node_id="one", node="gpu01", index=1)
+PLACE = ("one", "GPU-1")
+FREE: StripLook = ("free", "", 0)
+
+
+def period(start: float, end: float | None, state: Any = "busy", **fields: Any) -> Period:
+    return Period(start=start, end=end, state=state, reason="", **fields)
+
+
+def occupancy(start: float, end: float | None, pid: int = 7) -> Occupancy:
+    return Occupancy(holder=Holder(pid=pid, user="bob"), start=start, end=end)
+
+
+def written(*periods: tuple[GpuOfNode, Period], presence: Presence | None = None) -> SavedSnapshot:
+    node = NodeRow(node_id="one", name="gpu01")
+    heard = [] if presence is None else [presence]
+    return SavedSnapshot(
+        nodes=[node], presence=heard, gpus=[GPU, OTHER], periods=periods, series=[]
+    )
+
+
+def test_a_period_that_goes_on_after_all_replaces_the_one_that_was_said_to_have_ended() -> None:
+    ended = [GpuPeriods(gpu=GPU, periods=(period(0, 5), period(5, 9, certain=False)))]
+    going_on = WriteBatch(periods=[(PLACE, period(5, None))])
+    (row,) = merge_periods(ended, [GPU, OTHER], going_on)
+    assert [(one.start, one.end) for one in row.periods] == [(0, 5), (5, None)]
+
+
+def test_what_looks_so_still_replaces_what_was_said_to_have_ended() -> None:
+    bobs: StripLook = ("busy", "bob", 0)
+    holder = Holder(pid=7, user="bob")
+    going_on = WriteBatch(periods=[(PLACE, period(5, None, holders=(holder,)))])
+    stood: list[StripInterval] = [(0.0, 5.0, FREE, 1.0), (5.0, 9.0, bobs, None)]
+    expected: list[StripInterval] = [(0, 5, FREE, 1.0), (5, None, bobs, None)]
+    assert merge_strip_intervals([(GPU, stood)], going_on) == {PLACE: expected}
+
+
+def test_what_ended_a_moment_ago_is_joined_in_its_place() -> None:
+    stood: list[StripInterval] = [(0.0, 5.0, FREE, None), (9.0, 12.0, FREE, None)]
+    just_ended = WriteBatch(periods=[(PLACE, period(5, 9, "held", busy_percent=2.0))])
+    known = merge_batches([just_ended], WriteBatch(periods=[(PLACE, period(12, None))]))
+    assert [one[:2] for one in merge_strip_intervals([(GPU, stood)], known)[PLACE]] == [
+        (0, 5), (5, 9), (9, 12), (12, None),
+    ]  # fmt: skip
+
+
+def test_what_goes_on_knows_better_than_what_waits_to_be_written() -> None:
+    silent = WriteBatch(periods=[(PLACE, period(5, 9, certain=False))])
+    known = merge_batches([silent], WriteBatch(periods=[(PLACE, period(5, None))]))
+    (row,) = merge_periods([], [GPU], known)
+    assert [(one.start, one.end) for one in row.periods] == [(5, None)]
+    (node,) = nodes_at(20, written(presence=Presence(node_id="one", start=0, end=99)), known)
+    assert [gpu.period.end for gpu in node.gpus] == [None]
+
+
+def test_a_gap_that_was_filled_a_moment_ago_is_not_what_stood_last() -> None:
+    known = written((GPU, period(50, 70)), presence=Presence(node_id="one", start=50, end=99))
+    filled = WriteBatch(
+        periods=[(PLACE, period(20, 40, "held"))],
+        presence=[Presence(node_id="one", start=20, end=40)],
+    )
+    (node,) = nodes_at(60, known, filled)
+    assert (node.presence.start, [gpu.period.start for gpu in node.gpus]) == (50, [50])
+
+
+def test_only_what_was_in_the_range_is_joined() -> None:
+    known = WriteBatch(
+        periods=[(PLACE, period(0, 20)), (PLACE, period(50, None))],
+        occupancies=[(PLACE, occupancy(0, 20)), (PLACE, occupancy(50, None))],
+        presence=[Presence(node_id="one", start=0, end=20)],
+    )
+    assert filter_batch(20, 50, known) == WriteBatch()
+    assert filter_batch(19, 51, known) == known
+
+
+def test_samples_are_told_of_what_goes_on_and_of_what_just_ended() -> None:
+    moments = SampleTimes.at_or_before(900, [900.0, 1800.0, 2700.0, 3600.0])
+    known = LookSamples([1, 0, 0, 0], bytearray([50, UNKNOWN_LOAD, UNKNOWN_LOAD, UNKNOWN_LOAD]))
+    just_ended, opened = period(1800, 2700, "held", busy_percent=7.4), period(2700, None, "free")
+    going_on = WriteBatch(
+        periods=[(PLACE, just_ended), (PLACE, opened), (("two", "GPU-3"), opened)]
+    )
+    found, looks = merge_strip_samples(
+        GpuStripSamples({PLACE: known}, {1: FREE}), moments, going_on
+    )
+    shown = {place: [looks.get(number) for number in some.looks] for place, some in found.items()}
+    held: StripLook = ("held", "", 0)
+    assert shown == {
+        PLACE: [FREE, held, FREE, FREE],
+        ("two", "GPU-3"): [None, None, FREE, FREE],
+    }
+    assert list(found[PLACE].loads) == [50, 7, UNKNOWN_LOAD, UNKNOWN_LOAD]
+
+
+def test_two_processes_that_began_at_once_are_two() -> None:
+    ended = [GpuOccupancies(gpu=GPU, occupancies=(occupancy(5, 9, pid=8),))]
+    going_on = WriteBatch(occupancies=[(PLACE, occupancy(5, None))])
+    (row,) = merge_occupancies(ended, [GPU], going_on)
+    assert {(one.holder.pid, one.end) for one in row.occupancies} == {(8, 9), (7, None)}
+
+
+def test_a_node_is_known_once_it_was_heard() -> None:
+    going_on = WriteBatch(presence=[Presence(node_id="one", start=50, end=None)])
+    assert nodes_at(49, written(), going_on) == []
+    (node,) = nodes_at(50, written(), going_on)
+    assert (node.node.name, node.presence.end) == ("gpu01", None)
+
+
+def test_a_state_lasts_while_people_come_and_go() -> None:
+    known = written((GPU, period(0, 50)), presence=Presence(node_id="one", start=0, end=99))
+    same, other = period(50, None), period(50, None, "held")
+    for going_on, since in ((same, 0), (other, 50)):
+        (node,) = nodes_at(60, known, WriteBatch(periods=[(PLACE, going_on)]))
+        (gpu,) = node.gpus
+        assert (gpu.period, gpu.since) == (going_on, since)
+
+
+def test_figures_are_the_means_of_their_gpu_and_node() -> None:
+    nan = float("nan")
+    values = (12.0, nan, 80.0, 2.0, 300.0, 60.0, nan)
+    row = SeriesRow(
+        grain_seconds=10, node_id="one", start=0, uuids=("GPU-1",),
+        data=pack_rows(values),
+    )  # fmt: skip
+    known = written((GPU, period(0, 50)), presence=Presence(node_id="one", start=0, end=99))
+    (node,) = nodes_at(5, known._replace(series=[row]), WriteBatch())
+    assert node.figures == {"cpu_percent": 12.0, "memory_percent": None}
+    (gpu,) = node.gpus
+    assert gpu.figures["memory_used_mebibytes"] == 2048.0
+    assert (gpu.figures["busy_percent"], gpu.figures["sm_clock_mhz"]) == (80.0, None)

@@ -1,0 +1,97 @@
+"""What has ended is told at once, wherever on its way to the disk it is."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.fleet.fleet import FleetState
+from fleet_smi.hub.history.queries.service import HistoryService
+from fleet_smi.hub.history.recording.recorder import HistoryRecorder
+from fleet_smi.hub.history.storage.store import open_history
+from fleet_smi.hub.history.storage.writer import HistoryWriter
+from fleet_smi.model.snapshot import Gpu
+from tests.builders import NOON, gpu, process, snapshot
+from tests.hub.history.batches import KEEP_ALL
+from tests.hub.history.in_memory_history import relative_times
+
+BUSY, FREE = gpu(processes=(process(1),), busy_percent=95.0), gpu()
+
+
+class Past:
+    """A history on a disk that may be kept from being written to."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "history.db"
+        self._store = open_history(self._path)
+        self._fleet = FleetState()
+        self._writer = HistoryWriter(self._store, KEEP_ALL, retry_seconds=0.01)
+        self.history = HistoryRecorder(self._fleet, self._writer)
+        self.answers = HistoryService(
+            self.history, self._store, self._writer, KEEP_ALL, clock=lambda: NOON + 20
+        )
+        self._told = 0
+
+    def tell(self, card: Gpu, at: float) -> None:
+        self._told += 1
+        told = snapshot(card, sequence=self._told, run_id="run", taken_at=at, interval_seconds=10.0)
+        change = self._fleet.apply(told, at)
+        assert change is not None
+        self.history.record(change)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Somebody else writes: whoever comes after must wait."""
+        with closing(sqlite3.connect(self._path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            yield
+            other.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self._writer.close()
+        self._store.close()
+
+
+@pytest.fixture
+def past(tmp_path: Path) -> Iterator[Past]:
+    past = Past(tmp_path)
+    yield past
+    past.close()
+
+
+async def told(past: Past) -> None:
+    answers, start, end = past.answers, NOON - 10, NOON + 100
+    gpus = await answers.gpus()
+    (row,) = await answers.periods(gpus, start, end)
+    assert relative_times(row.periods) == [(0, 20), (20, None)]
+    (theirs,) = await answers.occupancies(start, end)
+    assert relative_times(theirs.occupancies) == [(0, 20)]
+    (runs,) = (await answers.strips(gpus, start, end, 11)).values()
+    assert [(run.start - NOON, run.end - NOON, run.state) for run in runs] == [
+        (0, 20, "busy"), (20, 100, "free"),
+    ]  # fmt: skip
+    assert [run.busy_percent for run in runs] == [95.0, None]
+    then = await answers.fleet(NOON + 5)
+    (card,) = [card for node in then.nodes for card in node.gpus]
+    assert (card.verdict.state, card.busy_percent) == ("busy", 95.0)
+    figures = await answers.series(then.nodes[0].node_id, NOON, NOON + 20, 2)
+    assert figures.gpus[card.uuid]["busy_percent"].mean == [95.0, 95.0]
+
+
+def test_before_it_is_handed_on(past: Past) -> None:
+    past.tell(BUSY, NOON)
+    past.tell(FREE, NOON + 20)
+    asyncio.run(told(past))
+
+
+def test_while_it_waits_and_is_being_written(past: Past) -> None:
+    with past.locked():
+        past.tell(BUSY, NOON)
+        past.history.tick(NOON)
+        past.tell(FREE, NOON + 20)
+        past.history.tick(NOON + 20)
+        asyncio.run(told(past))
+    asyncio.run(told(past))

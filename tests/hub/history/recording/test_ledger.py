@@ -1,0 +1,146 @@
+"""What is kept against what happened, worked out the slow way, second by second of every report."""
+
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+
+from fleet_smi.fleet.fleet import FleetChange
+from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner
+from fleet_smi.model.snapshot import Gpu
+from tests.hub.history.in_memory_history import InMemoryHistory, RecordedFleet
+from tests.hub.history.scripted_reports import (
+    INTERVAL_SECONDS,
+    REPORTS,
+    SILENCE_SECONDS,
+    START,
+    USERS,
+    UUIDS,
+    ScriptedReport,
+    approx_sum,
+    to_snapshot,
+)
+
+
+def told(reports: list[ScriptedReport], watched: RecordedFleet) -> list[FleetChange]:
+    at, changes = START, []
+    for number, one in enumerate(reports, 1):
+        at += one.delay_seconds
+        change = watched.take(to_snapshot(one, number), at)
+        assert change is not None
+        changes.append(change)
+        watched.history.tick(at)
+    watched.history.tick(at + 100)
+    return changes
+
+
+class Truth:
+    """The same, one report after the other, with nothing put by."""
+
+    def __init__(self, changes: list[FleetChange]) -> None:
+        self.seconds: dict[tuple[str, int, str, str], float] = defaultdict(float)
+        self.busy: dict[str, float] = defaultdict(float)
+        self.measured: dict[str, float] = defaultdict(float)
+        self.joules: dict[str, float] = defaultdict(float)
+        self.by_pid: dict[tuple[str, int], float] = defaultdict(float)
+        self.states: dict[tuple[str, str], float] = defaultdict(float)
+        self.observed = 0.0
+        ats = [change.at for change in changes]
+        for change, at, following in zip(changes, ats, [*ats[1:], float("inf")], strict=True):
+            held = following - at if following - at <= SILENCE_SECONDS else INTERVAL_SECONDS
+            self.observed += held
+            for one in change.snapshot.gpus:
+                self._hold(change, one, at, held)
+
+    def _hold(self, change: FleetChange, one: Gpu, at: float, held: float) -> None:
+        state = change.standings[one.uuid].verdict.state
+        self.states[one.uuid, state] += held
+        users = defaultdict(list)
+        if state in ("busy", "held", "ghost"):
+            for each in compute_or_all_processes(one.processes or ()):
+                users[owner(each)].append(each.pid)
+            if not users and state != "ghost":
+                users[HIDDEN_USER] = []
+        for hour, seconds in by_hour(at, held):
+            for user in users or {"": []}:
+                self.seconds[one.uuid, hour, user, state] += seconds / max(1, len(users))
+        for pids in users.values():
+            for pid in pids:
+                self.by_pid[one.uuid, pid] += held / len(users) / len(pids)
+        if one.busy_percent is not None:
+            self.measured[one.uuid] += held
+            self.busy[one.uuid] += held * one.busy_percent / 100
+        if one.power_watts is not None:
+            self.joules[one.uuid] += held * one.power_watts
+
+
+def by_hour(at: float, held: float) -> list[tuple[int, float]]:
+    hour = int(at // 3600) * 3600
+    first = min(held, hour + 3600 - at)
+    return [(hour, first), *([(hour + 3600, held - first)] if held > first else [])]
+
+
+def kept_of(reports: list[ScriptedReport]) -> tuple[InMemoryHistory, Truth]:
+    watched = RecordedFleet()
+    return watched.stored, Truth(told(reports, watched))
+
+
+@settings(max_examples=40, deadline=None)
+@given(REPORTS)
+def test_every_second_of_a_gpu_is_in_the_sums_of_an_hour_once(
+    reports: list[ScriptedReport],
+) -> None:
+    kept, truth = kept_of(reports)
+    sums: dict[tuple[str, int, str, str], float] = defaultdict(float)
+    for row in kept.usage():
+        sums[row.gpu_key[1], row.hour, row.user, row.state] += row.sums.gpu_seconds
+    assert sums == approx_sum(truth.seconds)
+    for uuid in UUIDS:
+        assert kept.gpu_seconds(place=("id-of-gpu01", uuid)) == approx_sum(truth.observed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(REPORTS)
+def test_load_and_energy_are_those_of_every_report(reports: list[ScriptedReport]) -> None:
+    kept, truth = kept_of(reports)
+    for uuid in UUIDS:
+        sums = [row.sums for row in kept.usage() if row.gpu_key[1] == uuid]
+        assert sum(one.measured_seconds for one in sums) == approx_sum(truth.measured[uuid])
+        assert sum(one.busy_seconds for one in sums) == pytest.approx(truth.busy[uuid], abs=1e-3)
+        assert sum(one.energy_joules for one in sums) == pytest.approx(truth.joules[uuid], abs=1.0)
+        idle = truth.states[uuid, "held"]
+        assert sum(one.idle_seconds for one in sums) == approx_sum(idle)
+
+
+@settings(max_examples=40, deadline=None)
+@given(REPORTS)
+def test_each_process_has_its_part_of_that_time(reports: list[ScriptedReport]) -> None:
+    kept, truth = kept_of(reports)
+    for uuid in UUIDS:
+        by_pid: dict[tuple[str, int], float] = defaultdict(float)
+        for one in kept.occupancies(uuid):
+            by_pid[uuid, one.holder.pid] += one.sums.gpu_seconds
+        for pid in USERS:
+            assert by_pid[uuid, pid] == approx_sum(truth.by_pid[uuid, pid])
+        nobody = kept.gpu_seconds(place=("id-of-gpu01", uuid), user="")
+        assert sum(by_pid.values()) + nobody == approx_sum(truth.observed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(REPORTS)
+def test_periods_cover_what_was_heard_and_never_overlap(reports: list[ScriptedReport]) -> None:
+    kept, truth = kept_of(reports)
+    for uuid in UUIDS:
+        periods = kept.periods(uuid)
+        ends = [one.end for one in periods]
+        assert None not in ends
+        for before, after in pairwise(periods):
+            assert before.end is not None and before.end <= after.start
+        lasting: dict[tuple[str, str], float] = defaultdict(float)
+        for one in periods:
+            lasting[uuid, one.state] += (one.end or 0.0) - one.start
+        expected = {key: held for key, held in truth.states.items() if key[0] == uuid}
+        assert lasting == approx_sum(expected)
+    heard = sum((one.end or 0.0) - one.start for one in kept.presence())
+    assert heard == approx_sum(truth.observed)

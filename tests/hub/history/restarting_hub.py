@@ -1,0 +1,196 @@
+"""Lives of a hub, and agents that report to it as real ones do: what it does not keep, again."""
+
+import contextlib
+import random
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from fleet_smi.errors import Unreachable
+from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
+from fleet_smi.hub.checkpointing import Checkpointer
+from fleet_smi.hub.database import open_database
+from fleet_smi.hub.history.queries.service import HistoryService
+from fleet_smi.hub.history.recording.recorder import HistoryRecorder
+from fleet_smi.hub.history.recording.rows import Checkpoint, SeriesRow, WriteBatch
+from fleet_smi.hub.history.storage.retention import RetentionPolicy
+from fleet_smi.hub.history.storage.store import open_history
+from fleet_smi.hub.history.storage.writer import HistoryWriter
+from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.time_slots import TimeSlots
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.hub_session import HubSession
+from fleet_smi.node.outlets.push import PushOutlet
+from fleet_smi.node.spool import Spool
+from fleet_smi.wire.report import Receipt
+from tests.machines import wait_until
+
+# A report that is sent again is a moment off: by so much of an interval at most.
+_OFF = 0.01
+
+
+class DelayedWriter:
+    """A keeper who is one batch behind: what a hub that is killed had not written yet."""
+
+    def __init__(self, writer: HistoryWriter) -> None:
+        self._writer = writer
+        self._last: WriteBatch | None = None
+
+    def put(self, batch: WriteBatch) -> int:
+        self.flush()
+        self._last = batch
+        return self._writer.last_queued + 1
+
+    def flush(self) -> None:
+        if self._last is not None:
+            self._writer.put(self._last)
+        self._last = None
+
+    def is_done(self, number: int) -> bool:
+        return number <= self._writer.last_queued and self._writer.is_done(number)
+
+    def checkpoints(self) -> Iterable[Checkpoint]:
+        return self._writer.checkpoints()
+
+    def unfinished_rows(self, since: Mapping[str, float]) -> Iterable[SeriesRow]:
+        return self._writer.unfinished_rows(since)
+
+
+class RestartingHub:
+    """One hub after the other on one history and one memory, with a clock of their own.
+
+    At one of so many snapshots it `ends`: it is stopped, or killed.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        folder: Path,
+        keep: RetentionPolicy,
+        now: float,
+        restart_probability: float,
+    ) -> None:
+        self.now = now
+        self._ends = restart_probability
+        self._where = where
+        self._keep = keep
+        self._chance = random.Random(7)
+        self._engine = open_database(folder)
+        self._begin()
+
+    def receive(self, snapshots: Sequence[Snapshot]) -> Receipt:
+        """What a hub does with a report; raise `Unreachable` where it ends meanwhile."""
+        for one in snapshots:
+            if self._chance.random() < self._ends:
+                self.restart(killed=self._chance.random() < 0.5)
+                raise Unreachable("the hub ended")
+            self.now = max(self.now, one.taken_at)
+            off = self._chance.uniform(0, _OFF) * (one.interval_seconds or 0.0)
+            change = self._fleet.apply(one, one.taken_at + off)
+            if change is not None:
+                self._history.record(change)
+                if change.is_late:
+                    self._keeping.invalidate(one.node_id)
+        return Receipt(hub=self.instance_id, kept=self._keeping.durable_sequence(snapshots[-1]))
+
+    def has_node(self, snapshot: Snapshot) -> bool:
+        """Whether its node was ever heard."""
+        return self._fleet.node(snapshot.node_id, self.now) is not None
+
+    def poll(self, snapshot: Snapshot) -> None:
+        """Hear one node by another way, if it does not end meanwhile."""
+        with contextlib.suppress(Unreachable):
+            self.receive([snapshot])
+
+    def tick(self) -> None:
+        """What it does from time to time."""
+        self._history.tick(self.now)
+        self._wait()
+        self._keeping.mark_dirty(self._fleet.take_dirty())
+        self._keeping.run_slot()
+
+    def restart(self, *, killed: bool = False) -> None:
+        """End, or be killed, and begin again with what is on the disk."""
+        if not killed:
+            self._keeping.mark_dirty(self._fleet.take_dirty())
+            self._keeping.flush()
+            self._history.close()
+            self._keeper.flush()
+        self._writer.close()
+        self._memory.close()
+        assert (self._writer.failures, self._writer.current_gap) == (0, None)
+        self._store.close()
+        self._begin()
+
+    def close(self) -> None:
+        """Let go of all."""
+        self._writer.close()
+        self._memory.close()
+        self._store.close()
+        self._engine.dispose()
+
+    def query_service(self) -> HistoryService:
+        """Who is asked, with all written."""
+        self._keeper.flush()
+        self._wait()
+        return HistoryService(
+            self._history, self._store, self._writer, self._keep, clock=lambda: self.now
+        )
+
+    def _begin(self) -> None:
+        self.instance_id = secrets.token_hex(4)
+        self._fleet = FleetState()
+        self._memory = NodeStore(self._engine, NodeCheckpoint)
+        self._store = open_history(self._where)
+        self._writer = HistoryWriter(
+            self._store, self._keep, clock=lambda: self.now, prune_interval_seconds=2.0
+        )
+        self._keeper = DelayedWriter(self._writer)
+        self._history = HistoryRecorder(self._fleet, self._keeper)
+        self._keeping = Checkpointer(self._fleet, self._memory, self._history, TimeSlots(1))
+        self._keeping.restore()
+        self._history.restore()
+
+    def _wait(self) -> None:
+        """Let those who write come after: an interval is long."""
+        wait_until(lambda: self._writer.last_written == self._writer.last_queued)
+        wait_until(lambda: self._memory.durable_batch == self._memory.last_batch)
+
+
+class InProcessSession(HubSession):
+    """A line to a hub in this process, as long as it is `up`; it breaks when that hub ends."""
+
+    def __init__(self, hub: RestartingHub) -> None:
+        self.is_up = True
+        self._hub = hub
+        self._life = hub.instance_id
+        self._decoder = msgspec.msgpack.Decoder(Snapshot)
+
+    def send_report(self, snapshots: Sequence[bytes], node_id: str, name: str) -> Receipt:
+        before, self._life = self._life, self._hub.instance_id
+        if not self.is_up or before != self._life:
+            raise Unreachable(f"nobody hears {name}")
+        return self._hub.receive([self._decoder.decode(each) for each in snapshots])
+
+    def close(self) -> None:
+        """There is nothing to hang up."""
+
+
+class InProcessAgent:
+    """An agent and its line."""
+
+    def __init__(self, hub: RestartingHub, folder: Path) -> None:
+        self.session = InProcessSession(hub)
+        self._outlet = PushOutlet(self.session, ReportBuffer(Spool(str(folder))))
+
+    def report(self, snapshot: Snapshot) -> None:
+        """Send this, after all that it kept; or keep it."""
+        with contextlib.suppress(Unreachable):
+            self._outlet.deliver(snapshot)
+
+    def close(self) -> None:
+        """Write down what the hub does not keep."""
+        self._outlet.close()

@@ -1,0 +1,180 @@
+"""What is too old or too much goes, a little at a time, and the finest first."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from sqlalchemy import select
+
+from fleet_smi.hub.history.recording.rows import SeriesRow, WriteBatch
+from fleet_smi.hub.history.storage import retention, schema
+from fleet_smi.hub.history.storage.retention import RetentionPolicy, prune_steps
+from fleet_smi.hub.history.storage.store import HistoryStore, open_history
+from fleet_smi.hub.history.storage.writer import HistoryWriter
+from tests.hub.history.batches import (
+    DAY,
+    HOUR,
+    KEEP_ALL,
+    UUIDS,
+    numbered_batch,
+    period,
+    place,
+    series_row,
+    usage,
+)
+from tests.machines import wait_until
+
+NOW = float(DAY + 100_000)
+
+
+def write(store: HistoryStore, *batches: WriteBatch) -> None:
+    writer = HistoryWriter(store, KEEP_ALL)
+    for batch in batches:
+        writer.put(batch)
+    writer.close()
+    assert writer.last_written == len(batches)
+
+
+def rows_by_grain(store: HistoryStore) -> Counter[int]:
+    with store.read_transaction() as connection:
+        return Counter(connection.scalars(select(schema.series.c.grain)))
+
+
+def rows_in(store: HistoryStore) -> dict[str, int]:
+    with store.read_transaction() as connection:
+        tables = schema.metadata.tables.items()
+        return {name: len(connection.execute(table.select()).all()) for name, table in tables}
+
+
+def heavy(grain: int, count: int) -> WriteBatch:
+    """Rows of one grain until now, of about 300 bytes each."""
+    first = int(NOW) - count * grain
+    made = [
+        SeriesRow(
+            grain_seconds=grain,
+            node_id="id-1",
+            start=first + each * grain,
+            uuids=UUIDS,
+            data=bytes(300),
+        )
+        for each in range(count)
+    ]
+    return WriteBatch(series=made)
+
+
+def test_each_grain_is_kept_as_long_as_it_shall_be(store: HistoryStore) -> None:
+    series = [
+        series_row(int(NOW) - age, grain=grain)
+        for grain in (10, 60, 900)
+        for age in (50, 500, 5000)
+    ]
+    write(store, WriteBatch(series=series))
+    keep = replace(KEEP_ALL, series_seconds={10: 100.0, 60: 1000.0, 900: 10_000.0})
+    assert list(prune_steps(store, keep, NOW)) != []
+    assert rows_by_grain(store) == {10: 1, 60: 2, 900: 3}
+
+
+def test_what_longer_rows_may_still_be_made_of_stays_however_short_it_is_to_be_kept(
+    store: HistoryStore,
+) -> None:
+    ages = {10: (50,), 60: (50, 1700, 1900), 900: (50, 21_500, 21_700), 10800: (50,)}
+    rows = [series_row(int(NOW) - age, grain=grain) for grain in ages for age in ages[grain]]
+    write(store, WriteBatch(series=rows))
+    for _ in prune_steps(store, replace(KEEP_ALL, series_seconds=dict.fromkeys(ages, 1.0)), NOW):
+        pass
+    assert rows_by_grain(store) == {60: 2, 900: 2}
+
+
+def test_the_ledger_goes_by_when_it_ended_and_what_is_open_stays(store: HistoryStore) -> None:
+    write(store, *(numbered_batch(number) for number in range(1, 11)))
+    keep = replace(KEEP_ALL, ledger_seconds=NOW - DAY - 65.0)
+    for _ in prune_steps(store, keep, NOW):
+        pass
+    found = rows_in(store)
+    assert {found[name] for name in ("periods", "occupancies", "presence")} == {5}
+    assert found["moments"] == 4
+    assert found["usage_hours"] == found["gpu_days"] == found["person_days"] == 0
+    assert found["gpu_weeks"] == found["person_weeks"] == 1  # a part of it is to be kept
+    assert found["checkpoints"] == found["gpus"] == 1
+    assert found["series"] == 10
+
+
+def test_samples_and_weeks_go_when_all_of_them_is_too_old(store: HistoryStore) -> None:
+    long = period(DAY, DAY + 4 * 86400.0)
+    write(store, WriteBatch(periods=[(place(), long)], usage=[usage(DAY, 10.0)]))
+    assert rows_in(store)["samples"] > 4
+    for _ in prune_steps(store, replace(KEEP_ALL, ledger_seconds=86400.0), DAY + 20 * 86400.0):
+        pass
+    found = rows_in(store)
+    assert found["samples"] == found["gpu_weeks"] == found["person_weeks"] == 0
+
+
+def test_a_turn_is_small(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_ROWS_A_TURN", 20)
+    write(store, heavy(10, 100))
+    left = [100]
+    for _ in prune_steps(store, replace(KEEP_ALL, series_seconds={10: 0.0}), NOW):
+        left.append(rows_by_grain(store)[10])
+    assert left == [100, 79, 58, 37, 16, 0]
+
+
+def test_what_is_too_much_goes_oldest_and_finest_first(
+    store: HistoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_ROWS_A_TURN", 100)
+    write(store, heavy(10, 3000), heavy(60, 3000), WriteBatch(usage=[usage(DAY, 10.0)]))
+    if store.kind == "postgresql":
+        with store.write_transaction() as connection:
+            connection.exec_driver_sql("SELECT pg_stat_force_next_flush()")
+    filled = store.size_bytes() - store.free_bytes()
+    tight = replace(KEEP_ALL, max_bytes=filled - 300_000)
+    for _ in prune_steps(store, tight, NOW):
+        pass
+    found = rows_by_grain(store)
+    assert 1000 < found[10] < 2500
+    assert found[60] == 3000
+    with store.read_transaction() as connection:
+        newest = connection.scalars(
+            select(schema.series.c.start).where(schema.series.c.grain == 10)
+        ).all()
+    assert max(newest) == NOW - 10
+    assert rows_in(store)["usage_hours"] == 1
+
+
+def test_the_ledger_goes_last_a_day_at_a_time(store: HistoryStore) -> None:
+    hours = [usage(DAY + hour * HOUR, 10.0) for hour in (0, 5, 23, 24, 50)]
+    write(store, heavy(10, 10), WriteBatch(usage=hours))
+    for _ in prune_steps(store, replace(KEEP_ALL, max_bytes=0), NOW):
+        pass
+    found = rows_in(store)
+    assert (found["series"], found["usage_hours"]) == (0, 2)
+
+
+def test_space_that_is_free_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_MOST_FREE_BYTES", 100_000)
+    store = open_history(tmp_path / "history.db")
+    write(store, heavy(10, 5000))
+    before = checkpointed(store)
+    for _ in prune_steps(store, replace(KEEP_ALL, series_seconds={10: 0.0}), NOW):
+        pass
+    assert checkpointed(store) < before / 4
+    store.close()
+
+
+def checkpointed(store: HistoryStore) -> int:
+    """What it takes once all is in the file itself."""
+    with store.engine.connect() as connection:
+        raw = connection.connection.dbapi_connection
+        assert raw is not None
+        raw.rollback()
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return store.size_bytes()
+
+
+def test_the_writer_takes_away_what_is_old_between_batches(store: HistoryStore) -> None:
+    keep = RetentionPolicy(series_seconds={10: 3600.0}, ledger_seconds=1e12, max_bytes=1 << 40)
+    writer = HistoryWriter(store, keep, clock=lambda: NOW, prune_interval_seconds=0.01)
+    writer.put(WriteBatch(series=[series_row(int(NOW) - 7200), series_row(int(NOW) - 1800)]))
+    wait_until(lambda: writer.last_written == 1 and rows_by_grain(store)[10] == 1)
+    writer.close()

@@ -1,0 +1,386 @@
+"""Who writes history down: whole batches, no waiting, and whatever befalls the database."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from sqlalchemy import Engine, event
+
+from fleet_smi.hub.history.queries.sql import HistoryQueries
+from fleet_smi.hub.history.recording.rows import Checkpoint, Presence, WriteBatch
+from fleet_smi.hub.history.storage import schema
+from fleet_smi.hub.history.storage.store import HistoryStore, open_history
+from fleet_smi.hub.history.storage.writer import HistoryWriter
+from tests.builders import NOON, process, snapshot
+from tests.builders import gpu as card_of
+from tests.hub.history.batches import (
+    DAY,
+    KEEP_ALL,
+    gpu,
+    node,
+    numbered_batch,
+    period,
+    place,
+    series_row,
+)
+from tests.hub.history.in_memory_history import RecordedFleet
+from tests.machines import small_disk, wait_until
+from tests.postgres import Postgres
+
+WITH_NUMBERS = ("periods", "occupancies", "presence", "series", "moments")
+
+
+class Clock:
+    """Goes on by a second at each look."""
+
+    def __init__(self) -> None:
+        self.now = float(DAY)
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@contextmanager
+def writing(store: HistoryStore, **options: Any) -> Iterator[HistoryWriter]:
+    quick: dict[str, Any] = {"retry_seconds": 0.01, "clock": Clock()} | options
+    writer = HistoryWriter(store, KEEP_ALL, **quick)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+def all_written(writer: HistoryWriter, seconds: float = 10.0) -> None:
+    wait_until(lambda: writer.last_written == writer.last_queued, seconds)
+
+
+def rows_in(store: HistoryStore, *names: str) -> dict[str, list[tuple[Any, ...]]]:
+    with store.read_transaction() as connection:
+        tables = (schema.metadata.tables[name] for name in names or schema.metadata.tables)
+        return {
+            table.name: sorted(map(tuple, connection.execute(table.select()))) for table in tables
+        }
+
+
+def test_all_of_a_batch_is_written(store: HistoryStore) -> None:
+    with writing(store) as writer:
+        writer.put(numbered_batch(1))
+        all_written(writer)
+    found = rows_in(store)
+    assert {name for name, rows in found.items() if not rows} == {"gaps", "samples"}
+    assert (writer.failures, writer.last_error, writer.current_gap) == (0, None, None)
+
+
+def test_what_is_written_twice_stands_there_once(store: HistoryStore) -> None:
+    batches = [numbered_batch(1), numbered_batch(2)]
+    with writing(store) as writer:
+        for batch in batches:
+            writer.put(batch)
+        all_written(writer)
+        once = rows_in(store)
+        for batch in batches:
+            writer.put(batch)
+        all_written(writer)
+    assert rows_in(store) == once
+
+
+def test_the_latest_name_of_a_node_is_kept_under_the_same_number(store: HistoryStore) -> None:
+    with writing(store) as writer:
+        writer.put(WriteBatch(nodes=[node()], gpus=[gpu()]))
+        writer.put(WriteBatch(nodes=[node(name="new"), node(2)], gpus=[gpu(index=0, model="B200")]))
+    nodes = rows_in(store, "nodes")["nodes"]
+    assert [(key, name) for key, _, name, _ in nodes] == [(1, "new"), (nodes[1][0], "gpu2")]
+    assert [each.model for each in HistoryQueries(store).gpus()] == ["B200"]
+
+
+def test_a_gpu_that_nobody_told_of_is_known_by_its_uuid(store: HistoryStore) -> None:
+    with writing(store) as writer:
+        writer.put(WriteBatch(periods=[(place(), period(1.0, 2.0))]))
+    (found,) = HistoryQueries(store).periods(None, 0.0, 9.0)
+    assert (found.gpu.node, found.gpu.uuid) == ("id-1", "GPU-a")
+
+
+def test_what_things_are_called_outlives_a_hub_that_has_not_heard_them_yet(where: str) -> None:
+    for batch in (
+        WriteBatch(nodes=[node(name="called so")], gpus=[gpu()]),
+        WriteBatch(periods=[(place(), period(1.0, 2.0))]),
+    ):
+        store = open_history(where)
+        with writing(store) as writer:
+            writer.put(batch)
+        told = HistoryQueries(store).nodes(), HistoryQueries(store).gpus()
+        store.close()
+    assert told == ([node(name="called so")], [replace(gpu(), node="called so")])
+
+
+def test_what_was_open_is_told_as_ended_where_no_hub_could_go_on_from_it(
+    store: HistoryStore,
+) -> None:
+    before, after = RecordedFleet(), RecordedFleet()
+    for second in range(30):
+        card = card_of(processes=(process(1),), busy_percent=95.0)
+        before.take(snapshot(card, sequence=second, run_id="run"), NOON + second)
+        after.take(snapshot(card_of(), sequence=second, run_id="next"), NOON + 900 + second)
+    for watched in (before, after):
+        watched.history.close()
+        with writing(store) as writer:  # and nobody asks it for what was open
+            for batch in watched.stored.batches:
+                writer.put(batch)
+    (found,) = HistoryQueries(store).periods(None, NOON, NOON + 60)
+    assert [(one.start, one.end, one.certain) for one in found.periods] == [
+        (NOON, NOON + 30, False)
+    ]
+    (left,) = HistoryQueries(store).occupancies(NOON, NOON + 60)
+    assert left.occupancies[0].sums.gpu_seconds == pytest.approx(30.0)
+
+
+def test_the_last_checkpoint_of_a_node_is_what_a_new_hub_finds(where: str) -> None:
+    store = open_history(where)
+    with writing(store) as writer:
+        writer.put(WriteBatch(checkpoints=[Checkpoint(node_id="a", data=b"1")]))
+        later = [Checkpoint(node_id="a", data=b"2"), Checkpoint(node_id="b", data=b"\x00\xff")]
+        writer.put(WriteBatch(checkpoints=later))
+        writer.put(WriteBatch(checkpoints=[Checkpoint(node_id="c", data=b"3")]))
+        writer.put(WriteBatch(removed_nodes=["c", "never heard of"]))
+    store.close()
+    store = open_history(where)
+    with writing(store) as writer:
+        assert sorted(writer.checkpoints(), key=lambda each: each.node_id) == later
+    store.close()
+
+
+def test_a_batch_that_can_never_be_written_takes_no_other_with_it(
+    store: HistoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    unwritable = numbered_batch(2)
+    unwritable.presence = [
+        *unwritable.presence,
+        Presence(node_id="id-1", start=5.0, end=None),
+    ]
+    with writing(store) as writer:
+        for batch in (numbered_batch(1), unwritable, numbered_batch(3)):
+            writer.put(batch)
+        all_written(writer)
+    found = rows_in(store, *WITH_NUMBERS)
+    assert {len(rows) for rows in found.values()} == {2}
+    (gap,) = HistoryQueries(store).gaps(0.0, DAY + 1e6)
+    assert "NULL" in gap.why or "null" in gap.why
+    assert "cannot be written" in caplog.text
+    assert writer.current_gap is None
+
+
+def test_a_lock_makes_nobody_wait_and_all_is_written_when_it_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, other = locked_history(tmp_path / "history.db")
+    with writing(store) as writer:
+        for number in range(100):
+            writer.put(numbered_batch(number))
+        wait_until(lambda: writer.failures >= 3)
+        assert writer.last_written == 0
+        assert writer.last_error is not None
+        assert "locked" in writer.last_error
+        other.execute("ROLLBACK")
+        other.close()
+        all_written(writer)
+    assert len(rows_in(store, "moments")["moments"]) == 100
+    assert HistoryQueries(store).gaps(0.0, 1e12) == []
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2  # once when it begins, once when it ends
+    assert "written again" in said[1]
+    store.close()
+
+
+def locked_history(path: Path) -> tuple[HistoryStore, sqlite3.Connection]:
+    """A history that waits for no lock, and another who has locked it."""
+    store = open_history(path)
+    impatient(store.engine)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return store, other
+
+
+def impatient(engine: Engine) -> None:
+    """Let nobody wait for another's lock."""
+
+    @event.listens_for(engine, "checkout")
+    def prepare(connection: sqlite3.Connection, *_: object) -> None:
+        connection.execute("PRAGMA busy_timeout=1")
+
+
+def test_when_there_is_no_more_room_to_wait_the_oldest_is_given_up_and_that_is_told(
+    tmp_path: Path,
+) -> None:
+    store, other = locked_history(tmp_path / "history.db")
+    with writing(store, most_waiting_bytes=40_000) as writer:
+        for number in range(50):
+            writer.put(numbered_batch(number))
+        wait_until(lambda: writer.current_gap is not None and writer.last_error is not None)
+        open_gap = writer.current_gap
+        assert open_gap is not None
+        assert open_gap.end is None
+        assert "locked" in open_gap.why
+        other.execute("ROLLBACK")
+        other.close()
+        all_written(writer)
+        assert writer.current_gap is None
+    kept = [at for at, *_ in rows_in(store, "moments")["moments"]]
+    assert kept == [float(DAY + 10 * number) for number in range(50 - len(kept), 50)]
+    assert 5 < len(kept) < 45
+    (gap,) = HistoryQueries(store).gaps(0.0, 1e12)
+    assert gap.end == pytest.approx(gap.start + 50 - len(kept))
+    assert "locked" in gap.why
+    assert [each.node for each in HistoryQueries(store).gpus()] == ["gpu1"]
+    store.close()
+
+
+def test_why_something_was_given_up_is_told_though_an_older_batch_is_written_first(
+    tmp_path: Path,
+) -> None:
+    store, other = locked_history(tmp_path / "history.db")
+    committing, may_go_on = threading.Event(), threading.Event()
+    with writing(store, most_waiting_bytes=40_000) as writer:
+        writer.put(numbered_batch(0))
+        wait_until(lambda: writer.failures > 0)
+
+        @event.listens_for(store.engine, "commit")
+        def wait(*_: object) -> None:
+            committing.set()
+            assert may_go_on.wait(10.0)
+
+        other.execute("ROLLBACK")
+        other.close()
+        assert committing.wait(10.0)
+        for number in range(1, 50):
+            writer.put(numbered_batch(number))
+        may_go_on.set()
+        all_written(writer)
+    (gap,) = HistoryQueries(store).gaps(0.0, 1e12)
+    assert "locked" in gap.why
+    assert (writer.current_gap, writer.last_error) == (None, None)
+    store.close()
+
+
+@pytest.fixture
+def full_soon(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    with small_disk(tmp_path / "small", mebibytes=2) as folder:
+        yield folder
+
+
+def fat(number: int) -> WriteBatch:
+    """A batch that takes about 20 KiB."""
+    batch = numbered_batch(number)
+    batch.checkpoints = [
+        Checkpoint(node_id=f"id-{number}-{each}", data=bytes([each]) * 2000) for each in range(10)
+    ]
+    return batch
+
+
+def test_a_full_disk_is_a_gap_and_writing_goes_on_by_itself(full_soon: Path) -> None:
+    store = open_history(full_soon / "history.db")
+    ballast = full_soon / "ballast"
+    ballast.write_bytes(bytes(1_200_000))
+    with writing(store, most_waiting_bytes=400_000) as writer:
+        while writer.failures < 3:  # after one there may still be a little room
+            writer.put(fat(writer.last_queued))
+            wait_until(lambda: writer.failures >= 3 or writer.last_written == writer.last_queued)
+        kept = len(rows_in(store, "moments")["moments"])  # what is there can be read
+        assert 0 < kept == writer.last_written
+        for _ in range(60):
+            writer.put(fat(writer.last_queued))
+        wait_until(lambda: "full" in (writer.last_error or ""))
+        open_gap = writer.current_gap
+        assert open_gap is not None
+        ballast.unlink()
+        all_written(writer)
+        assert writer.failures == 0
+    found = {name: len(rows) for name, rows in rows_in(store, *WITH_NUMBERS).items()}
+    assert len(set(found.values())) == 1  # nothing is half there
+    assert kept < found["moments"] < writer.last_queued
+    (gap,) = HistoryQueries(store).gaps(0.0, 1e12)
+    assert "full" in gap.why
+    assert writer.current_gap is None
+    store.close()
+
+
+def test_a_file_that_is_damaged_meanwhile_is_set_aside_and_writing_goes_on(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "history.db"
+    store = open_history(path)
+    with writing(store) as writer:
+        writer.put(numbered_batch(1))
+        all_written(writer)
+        with sqlite3.connect(path) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        other.close()
+        content = path.read_bytes()
+        path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
+        store.engine.dispose()
+        writer.put(numbered_batch(2))
+        all_written(writer)
+    assert list(tmp_path.glob("history.db.damaged-*"))
+    assert [at for at, *_ in rows_in(store, "moments")["moments"]] == [DAY + 20.0]
+    assert [each.node for each in HistoryQueries(store).gpus()] == ["gpu1"]
+    (gap,) = HistoryQueries(store).gaps(0.0, 1e12)
+    assert gap.start == 0.0
+    assert "was damaged and is set aside" in gap.why
+    store.close()
+
+
+def test_a_server_that_stops_and_comes_back_costs_nothing_that_could_wait(
+    postgres: Postgres,
+) -> None:
+    with postgres.database() as url:
+        store = open_history(url)
+        with writing(store) as writer:
+            writer.put(numbered_batch(1))
+            all_written(writer)
+            postgres.stop()
+            try:
+                for number in range(2, 12):
+                    writer.put(numbered_batch(number))
+                wait_until(lambda: writer.failures >= 2)
+            finally:
+                postgres.start()
+            all_written(writer)
+        assert len(rows_in(store, "moments")["moments"]) == 11
+        assert HistoryQueries(store).gaps(0.0, 1e12) == []
+        store.close()
+
+
+def test_closing_while_nothing_can_be_written_ends_all_the_same(tmp_path: Path) -> None:
+    store, other = locked_history(tmp_path / "history.db")
+    with writing(store, retry_seconds=600.0) as writer:
+        writer.put(numbered_batch(1))
+        wait_until(lambda: writer.failures > 0)
+    other.close()
+    assert writer.last_written == 0
+    assert "history" not in {thread.name for thread in threading.enumerate()}
+    store.close()
+
+
+def test_closing_writes_what_is_left(store: HistoryStore) -> None:
+    with writing(store) as writer:
+        for number in range(40):
+            writer.put(numbered_batch(number))
+    assert len(rows_in(store, "moments")["moments"]) == 40
+
+
+def test_hundreds_of_nodes_at_once_are_written(store: HistoryStore) -> None:
+    batch = WriteBatch(
+        nodes=[node(number) for number in range(500)],
+        series=[series_row(DAY, number=number) for number in range(500)],
+        checkpoints=[Checkpoint(node_id=f"id-{each}", data=bytes(2000)) for each in range(500)],
+    )
+    with writing(store) as writer:
+        writer.put(batch)
+        all_written(writer, 60.0)
+    assert len(rows_in(store, "series")["series"]) == 500

@@ -1,0 +1,58 @@
+"""What ssh complains of, and the error that it is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleet_smi.errors import DeliveryError, Refused, Unreachable
+from fleet_smi.hub.ssh_errors import parse_ssh_error
+from fleet_smi.model.safe_text import sanitize_text
+
+CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+Offending ED25519 key in /home/alice/.ssh/known_hosts:2
+  remove with:
+  ssh-keygen -f "/home/alice/.ssh/known_hosts" -R "gpu03"
+{} for gpu03 has changed and you have requested strict checking.
+Host key verification failed.
+"""
+UNKNOWN = """No ED25519 host key is known for gpu02 and you have requested strict checking.
+Host key verification failed.
+"""
+
+
+@pytest.mark.parametrize(
+    ("complaint", "kind", "words"),
+    [
+        (CHANGED.format("Host key"), Refused, 'known_hosts" -R "gpu03"'),
+        (CHANGED.format("RSA host key"), Refused, "the host key of gpu03 has changed"),
+        (
+            UNKNOWN,
+            Refused,
+            "gpu02 is not in known_hosts: ssh to it once by hand",
+        ),
+        ("Host key verification failed.\n", Refused, "could not be verified"),
+        ("a@gpu: Permission denied (publickey,password).\n", Refused, "(publickey,password)"),
+        ("Received disconnect: Too many authentication failures\n", Refused, "IdentityFile"),
+        ("ssh: Could not resolve hostname x: Name or service not known", Unreachable, "name is"),
+        ("ssh: connect to host x port 22: Connection refused\r\n", Unreachable, "no sshd"),
+        ("ssh: connect to host x port 22: No route to host\r\n", Unreachable, "no way leads"),
+        ("ssh: connect to host x port 22: Connection timed out", Unreachable, "in time"),
+        ("kex_exchange_identification: Connection closed by remote host", Unreachable, "closed"),
+        ("config: line 3: Bad configuration option: prot\n", Unreachable, "Bad configuration"),
+        ("", Unreachable, "does not say why"),
+    ],
+)
+def test_each_failure_has_its_name_and_says_what_to_do(
+    complaint: str, kind: type[DeliveryError], words: str
+) -> None:
+    error = parse_ssh_error(complaint)
+    assert type(error) is kind
+    assert words in str(error)
+
+
+@given(st.text(max_size=300))
+def test_any_words_make_one_harmless_line(complaint: str) -> None:
+    for text in (complaint, CHANGED.format("Host key").replace("gpu03", complaint)):
+        words = str(parse_ssh_error(text))
+        assert sanitize_text(words, 2000) == words

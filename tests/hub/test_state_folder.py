@@ -1,0 +1,85 @@
+"""The hub's state folder: what is in it is its owner's alone."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.errors import StateError
+from fleet_smi.hub.database import DATABASE_FILE, open_database
+from fleet_smi.hub.state_folder import (
+    RunningHub,
+    create_local_admin_token,
+    lock_folder,
+    read_local_admin_token,
+    read_running_hub,
+    remove_runtime_files,
+    write_private_file,
+    write_running_hub,
+)
+from tests.machines import require_root
+
+
+def test_a_private_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "secret"
+    write_private_file(path, b"one")
+    with path.open("rb") as reader:
+        write_private_file(path, b"two")
+        assert reader.read() == b"one"
+    assert path.read_bytes() == b"two"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [found.name for found in path.parent.iterdir()] == ["secret"]
+
+
+def test_a_private_file_is_never_written_where_others_may_write(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(StateError, match="others may write"):
+        write_private_file(tmp_path / "secret", b"one")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    with pytest.raises(StateError, match="secret cannot be written"):
+        write_private_file(tmp_path / "secret", b"one")
+
+
+def test_each_life_of_the_hub_leaves_another_admin_token(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    assert read_local_admin_token(state) is None
+    first = create_local_admin_token(state)
+    second = create_local_admin_token(state)
+    assert first != second
+    assert read_local_admin_token(state) == second
+    assert (state / "admin-token").stat().st_mode & 0o777 == 0o600
+    remove_runtime_files(state)
+    assert read_local_admin_token(state) is None
+
+
+def test_what_root_makes_belongs_to_the_hubs_own_user(tmp_path: Path) -> None:
+    require_root()
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    os.chown(state, 65534, 65534)
+    open_database(state).dispose()
+    create_local_admin_token(state)
+    assert {(state / name).stat().st_uid for name in (DATABASE_FILE, "admin-token")} == {65534}
+
+
+@pytest.mark.parametrize("pin", [None, "sha256:00"])
+def test_where_the_hub_listens_is_left_for_its_user_while_it_runs(
+    tmp_path: Path, pin: str | None
+) -> None:
+    assert read_running_hub(tmp_path) is None
+    standing = RunningHub("https://gpuhub:7070", "https://127.0.0.1:7070", pin)
+    write_running_hub(tmp_path, standing)
+    assert read_running_hub(tmp_path) == standing
+    remove_runtime_files(tmp_path)
+    assert read_running_hub(tmp_path) is None
+
+
+def test_a_lock_that_root_made_is_the_folder_owners(tmp_path: Path) -> None:
+    require_root("make files of other users")
+    os.chown(tmp_path, 65534, 65534)
+    os.close(lock_folder(tmp_path))
+    assert (tmp_path / "lock").stat().st_uid == 65534

@@ -1,0 +1,51 @@
+"""Command lines of the past are told as those of now: in full, by name or not at all."""
+
+import msgspec
+import pytest
+
+from fleet_smi.model.history import (
+    GpuOccupancies,
+    GpuOfNode,
+    GpuPeriods,
+    Holder,
+    Job,
+    JobPart,
+    Occupancy,
+    Period,
+    Sums,
+)
+from fleet_smi.model.history_privacy import (
+    mask_job_commands,
+    mask_occupancy_commands,
+    mask_period_commands,
+)
+from fleet_smi.model.privacy import CommandVisibility
+
+HOLDER = Holder(pid=1, user="bob", name="python", command="python secret.py")
+GPU = GpuOfNode(uuid="GPU-1", node_id="one", node="gpu01", index=0)
+OCCUPANCY = Occupancy(holder=HOLDER, start=1.0, end=None)
+PERIOD = Period(start=1.0, end=None, state="busy", reason="bob", holders=(HOLDER,))
+EMPTY = Period(start=0.0, end=1.0, state="free", reason="nobody")
+JOB = Job(
+    id="1-a", user="bob", command=HOLDER.command, start=1.0, end=None, gpus=1, sums=Sums(),
+    parts=(JobPart(gpu=GPU, occupancy=OCCUPANCY),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("commands", ["full", "name", "hidden"])
+def test_as_much_is_shown_as_may_be_seen(commands: CommandVisibility) -> None:
+    for shown in (
+        mask_period_commands([GpuPeriods(gpu=GPU, periods=(EMPTY, PERIOD))], commands),
+        mask_occupancy_commands([GpuOccupancies(gpu=GPU, occupancies=(OCCUPANCY,))], commands),
+        mask_job_commands(JOB, commands),
+    ):
+        text = msgspec.json.encode(shown).decode()
+        assert ("secret.py" in text) == (commands == "full")
+        assert ('"python"' in text) == (commands != "hidden")
+        assert "bob" in text
+
+
+def test_a_job_goes_by_the_name_of_its_program() -> None:
+    assert mask_job_commands(JOB, "full").command == "python secret.py"
+    assert mask_job_commands(JOB, "name").command == "python"
+    assert mask_job_commands(JOB, "hidden").command is None

@@ -1,0 +1,48 @@
+"""Text from outside, made harmless and sortable."""
+
+import pytest
+
+from fleet_smi.model.safe_text import natural_sort_key, sanitize_text
+
+
+@pytest.mark.parametrize(
+    "text, cleaned",
+    [
+        ("python train.py", "python train.py"),
+        ("a\x1b[31mred", "a [31mred"),
+        ("two\r\nlines", "two lines"),
+        ("evil\u202etxt.exe", "evil txt.exe"),
+        ("\ud800", ""),
+        ("\x00\x00", ""),
+        ("Grüße, 世界", "Grüße, 世界"),
+    ],
+)
+def test_what_could_steer_a_terminal_becomes_a_blank(text: str, cleaned: str) -> None:
+    assert sanitize_text(text, 100) == cleaned
+
+
+def test_long_text_is_cut_and_says_so() -> None:
+    assert sanitize_text("abcdef", 6) == "abcdef"
+    assert sanitize_text("abcdefg", 6) == "abcde…"
+    assert sanitize_text("x" * 1_000_000, 10) == "x" * 9 + "…"
+
+
+def test_a_cut_is_told_even_where_blanks_made_room() -> None:
+    assert sanitize_text("ab\x00\x00\x00\x00cdefgh", 8).endswith("…")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["gpu2", "gpu10", "gpu100"],
+        ["a1b2", "a1b10", "a2b1"],
+        ["1", "2", "10", "node"],
+        ["", "a"],
+    ],
+)
+def test_numbers_in_names_sort_by_size(names: list[str]) -> None:
+    assert sorted({*names}, key=natural_sort_key) == names
+
+
+def test_a_number_of_any_length_can_be_sorted() -> None:
+    assert natural_sort_key("9" * 10_000) < natural_sort_key("1" + "0" * 10_000)

@@ -1,0 +1,42 @@
+"""Pids that are not known: never taken for real ones, steady, and never shown."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from fleet_smi.model.range_check import check_range
+from fleet_smi.model.synthetic_pids import synthetic_pid
+from tests.builders import gpu, process
+from tests.verdicts import judge_once
+
+TRAITS = st.none() | st.text() | st.integers()
+
+
+@given(st.lists(TRAITS))
+def test_a_made_pid_is_steady_plausible_and_none_that_linux_gives(
+    traits: list[str | int | None],
+) -> None:
+    pid = synthetic_pid(*traits)
+    assert pid == synthetic_pid(*traits)
+    assert pid > 4_194_304
+    assert check_range("pid", pid, {}) == pid
+
+
+def test_other_traits_have_another_number() -> None:
+    assert (
+        len(
+            {
+                synthetic_pid("alice", "python"),
+                synthetic_pid("bob", "python"),
+                synthetic_pid("alice"),
+            }
+        )
+        == 3
+    )
+
+
+def test_who_holds_a_gpu_is_never_named_by_a_made_pid() -> None:
+    nameless = replace(process(synthetic_pid("x"), None, name="trainer"), pid_is_made=True)
+    assert "somebody" in judge_once(gpu(processes=(nameless,))).reason
+    told = process(4711, None, name="trainer")
+    assert "pid 4711" in judge_once(gpu(processes=(told, nameless))).reason

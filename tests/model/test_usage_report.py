@@ -1,0 +1,188 @@
+"""A range summed up."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
+from fleet_smi.model.history import Job, Ribbon, RibbonPoint, Sums, Usage, Usages
+from fleet_smi.model.usage_report import (
+    Price,
+    add_sums,
+    build_usage_report,
+    busy_percent,
+    hours_of_day,
+    kilowatt_hours,
+    share_percent,
+)
+from fleet_smi.model.usage_report_text import (
+    describe_usage,
+    format_cost,
+    format_count,
+    format_coverage,
+    format_energy,
+    format_hours,
+)
+from tests.terminal import samples
+from tests.terminal.history_samples import USER_SUMS, lab_week, sums
+from tests.terminal.samples import HOUR, NOW, fleet, node, utc, verdict
+
+NOTHING = Usages(start=NOW, end=NOW + HOUR, by="gpu", rows=(), total=Sums(), by_state={})
+
+
+def moment(at: float, busy: float, *, nodes: int = 2, reporting: int = 2) -> RibbonPoint:
+    return RibbonPoint(
+        at=at, nodes=nodes, nodes_reporting=reporting, gpus={"busy": busy, "free": 8 - busy}
+    )
+
+
+def ribbon(*moments: RibbonPoint) -> Ribbon:
+    return Ribbon(start=NOW, end=NOW + 4 * HOUR, moments=moments)
+
+
+def view(*nodes: NodeView) -> FleetView:
+    return replace(fleet(*nodes), taken_at=NOW + HOUR)
+
+
+def gpu(index: int, uuid: str) -> JudgedGpu:
+    return replace(samples.gpu(index, verdict("free")), uuid=uuid)
+
+
+def test_hours_of_the_day_are_the_mean_of_all_days() -> None:
+    told = hours_of_day([moment(NOW, 2), moment(NOW + 24 * HOUR, 6), moment(NOW + HOUR, 1)], utc)
+    assert [(each.hour, each.in_use, each.gpus) for each in told] == [(14, 4, 8), (15, 1, 8)]
+
+
+def test_an_hour_of_which_nothing_is_known_is_not_told() -> None:
+    assert hours_of_day([moment(NOW, 0, reporting=0)], utc) == ()
+
+
+def test_what_was_not_heard_of_all_gpus_is_missing_whoever_was_away() -> None:
+    three = view(node("gpu01", gpu(0, "a"), gpu(1, "b")), node("gpu02", gpu(0, "c"), silent=True))
+    seen = replace(NOTHING, by_state={"free": 1.5 * HOUR, "busy": 0.75 * HOUR})
+    assert build_usage_report(seen, NOTHING, three, ribbon(), (), to_local_time=utc).heard == 0.75
+    assert (
+        build_usage_report(NOTHING, NOTHING, view(), ribbon(), (), to_local_time=utc).heard is None
+    )
+
+
+def test_a_gpu_that_nobody_had_is_the_least_used() -> None:
+    nodes = view(
+        node("gpu10", gpu(3, "d")),
+        node("gpu2", gpu(0, "a"), gpu(1, "b")),
+        node("gpu1", gpu(0, "c")),
+    )
+    had = replace(NOTHING, rows=(Usage(name="b", sums=sums(3, 0.5)),))
+    told = build_usage_report(NOTHING, had, nodes, ribbon(), (), to_local_time=utc)
+    names = [(each.name, each.sums.gpu_seconds / HOUR) for each in told.least_used]
+    assert names == [("gpu1:0", 0), ("gpu2:0", 0), ("gpu10:3", 0), ("gpu2:1", 3)]
+
+
+def test_a_gpu_whose_load_is_not_told_is_taken_to_have_worked() -> None:
+    untold = Usage(name="a", sums=Sums(gpu_seconds=2 * HOUR))
+    lazy = Usage(name="b", sums=sums(3, 0.1))
+    gpus = replace(NOTHING, rows=(untold, lazy))
+    both = view(node("n", gpu(0, "a"), gpu(1, "b")))
+    told = build_usage_report(NOTHING, gpus, both, ribbon(), (), to_local_time=utc)
+    assert [each.name for each in told.least_used] == ["n:1", "n:0"]
+
+
+def test_a_gpu_that_is_not_heard_is_not_called_unused() -> None:
+    silent = view(node("n", gpu(0, "a"), silent=True))
+    assert (
+        build_usage_report(NOTHING, NOTHING, silent, ribbon(), (), to_local_time=utc).least_used
+        == ()
+    )
+
+
+def test_of_a_gpu_that_is_cut_its_slices_are_told() -> None:
+    told = build_usage_report(
+        NOTHING, NOTHING, view(samples.sliced()), ribbon(), (), to_local_time=utc
+    )
+    names = [each.name for each in told.least_used]
+    assert names == ["mig01:0 1g.5gb", "mig01:0 1g.5gb+me", "mig01:0 3g.20gb", "mig01:1"]
+
+
+def test_jobs_that_are_too_many_are_not_told() -> None:
+    assert (
+        build_usage_report(NOTHING, NOTHING, view(), ribbon(), None, to_local_time=utc).waste
+        is None
+    )
+
+
+def test_the_jobs_that_were_idle_for_an_hour_or_more_are_told_the_worst_first() -> None:
+    assert [job.user for job in lab_week().waste or ()] == [
+        "hana",
+        "山田太郎",
+        "dmitri.ivanov",
+    ]
+
+
+def test_without_a_price_there_is_no_cost() -> None:
+    kilowatt_hour = Sums(energy_joules=3.6e6)
+    assert lab_week().cost(kilowatt_hour) is None
+    assert format_cost(lab_week(), kilowatt_hour) == ""
+    priced = lab_week(Price(per_kwh=0.31, currency="EUR"))
+    assert priced.cost(kilowatt_hour) == pytest.approx(0.31)
+    assert format_cost(priced, Sums(energy_joules=3.6e9)) == "310.00 EUR"
+    assert format_cost(lab_week(Price(per_kwh=2.0)), kilowatt_hour) == "2.00"
+
+
+def test_what_is_not_measured_has_no_share() -> None:
+    assert busy_percent(Sums(gpu_seconds=10)) is None
+    assert share_percent(1, 0) is None
+    assert busy_percent(Sums(gpu_seconds=10, measured_seconds=5, busy_seconds=1)) == 20
+
+
+FIGURE = st.floats(0, 1e12)
+SUMS = st.builds(Sums, *[], **dict.fromkeys(Sums.__struct_fields__, FIGURE))
+
+
+@given(st.lists(SUMS, max_size=5))
+def test_a_total_is_the_sum_of_each_figure(every: list[Sums]) -> None:
+    found = add_sums(every)
+    for field in Sums.__struct_fields__:
+        assert getattr(found, field) == pytest.approx(sum(getattr(each, field) for each in every))
+
+
+def test_the_shares_of_people_add_up() -> None:
+    told = lab_week()
+    shares = [
+        share_percent(each.gpu_seconds, told.usages.total.gpu_seconds)
+        for each in USER_SUMS.values()
+    ]
+    assert sum(share for share in shares if share is not None) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    "seconds, words",
+    [(0, "0"), (360, "0.1"), (9.9 * HOUR, "9.9"), (9.97 * HOUR, "10"), (2425 * HOUR, "2,425")],
+)
+def test_hours_are_told_to_the_tenth_where_they_are_few(seconds: float, words: str) -> None:
+    assert format_hours(seconds) == words
+
+
+@pytest.mark.parametrize("share, words", [(1.0, "all"), (0.99999, "99.9 %"), (0.5, "50.0 %")])
+def test_not_quite_all_of_the_time_is_not_called_all(share: float, words: str) -> None:
+    assert format_coverage(replace(lab_week(), heard=share)) == words
+    assert format_coverage(replace(lab_week(), heard=None)) == ""
+
+
+def test_figures_are_told_in_words() -> None:
+    assert format_energy(Sums(energy_joules=3.6e9)) == "1,000.0 kWh"
+    assert kilowatt_hours(Sums(energy_joules=3.6e6)) == 1
+    assert [format_count(count, "user") for count in (0, 1, 2)] == [
+        "0 people",
+        "1 person",
+        "2 people",
+    ]
+    assert describe_usage(Sums()) == "nobody had it"
+    assert describe_usage(sums(12, 0.25)) == "12 h in use, 3.0 h worked"
+    assert describe_usage(Sums(gpu_seconds=HOUR)) == "1.0 h in use, load unknown"
+
+
+def test_a_job_that_still_goes_on_is_wasted_as_well() -> None:
+    job = Job(id="1", user="a", command=None, start=NOW, end=None, gpus=1, sums=sums(9, 0, 9))
+    told = build_usage_report(NOTHING, NOTHING, view(), ribbon(), [job], to_local_time=utc)
+    assert told.waste == (job,)

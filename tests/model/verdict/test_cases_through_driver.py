@@ -1,0 +1,359 @@
+"""The law of what is free, case by case, through the simulated driver and the real binding.
+
+The numbers are those of the cases; each says what a driver answers and how the GPU is judged.
+Case 30 has no driver: a lease is the hub's own.
+"""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_smi.model.fleet import Verdict
+from fleet_smi.model.verdict.judge import Lease, Thresholds, judge
+from fleet_smi.model.verdict.window import observe
+from sim.build import find_compiler
+from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
+from tests.machines import SimulatedMachine, UserProcesses, process_state, require_root, wait_until
+from tests.nvidia_kernel_files import write_nvidia_kernel_files
+
+HOURS_3 = 3 * 3600.0
+MINUTES_12 = 720.0
+BUSY_WATTS, IDLE_WATTS = 600_000, 70_000
+
+
+def busy(pid: int, memory: int = 16 * GIB, **fields: Any) -> SimGpu:
+    return SimGpu(
+        processes=[SimProcess(pid=pid, memory=memory)], memory_used=memory + 300 * MIB, **fields
+    )
+
+
+def test_case_01_nobody_on_it_is_free(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu(memory_used=4 * MIB))
+    assert_verdict(machine.verdict(), "free", "nobody on it")
+
+
+def test_case_02_a_display_server_alone_leaves_it_free(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    display = SimProcess(pid=people.start(), kind="graphics", memory=300 * MIB)
+    machine.set_scenario(SimGpu(memory_used=300 * MIB, util_gpu=3, processes=[display]))
+    assert_verdict(machine.verdict(), "free", "display only")
+
+
+def test_case_03_load_without_a_process_is_a_process_that_cannot_be_seen(
+    machine: SimulatedMachine,
+) -> None:
+    machine.set_scenario(SimGpu(memory_used=500 * MIB, util_gpu=35, power_usage=BUSY_WATTS))
+    assert_verdict(machine.watch(300), "busy", "cannot be seen")
+
+
+def test_case_04_much_memory_and_no_process_is_a_ghost(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu(memory_used=71 * GIB))
+    assert_verdict(machine.watch(300), "ghost", "71.0 GiB used, no process accounts for it")
+
+
+def test_case_05_memory_and_load_without_a_process_is_busy(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu(memory_used=71 * GIB, util_gpu=97, power_usage=BUSY_WATTS))
+    assert_verdict(machine.verdict(), "busy", "cannot be seen")
+
+
+def test_case_06_memory_beyond_its_processes_is_noted(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    process = SimProcess(pid=people.start(), memory=10 * GIB)
+    machine.set_scenario(SimGpu(memory_used=71 * GIB, processes=[process]))
+    verdict = machine.watch(HOURS_3)
+    assert_verdict(verdict, "held", "idle for")
+    assert any(
+        "61.0 GiB more than its processes account for" in note.words for note in verdict.notes
+    )
+
+
+def test_case_07_a_process_idle_for_hours_holds_it(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    machine.set_scenario(busy(people.start()))
+    assert_verdict(machine.watch(HOURS_3), "held", "idle for 3 h, 16.0 GiB kept")
+
+
+def test_case_08_a_short_rest_after_work_is_still_busy(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    pid = people.start()
+    machine.set_scenario(busy(pid, util_gpu=95, power_usage=BUSY_WATTS))
+    machine.watch(600)
+    machine.set_scenario(busy(pid))
+    machine.poll(660)
+    assert_verdict(machine.verdict(780), "busy", "idle for 2 min (held after 10 min)")
+
+
+def test_case_09_a_bare_context_kept_for_hours_holds_it(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    machine.set_scenario(busy(people.start(), memory=420 * MIB))
+    assert_verdict(machine.watch(HOURS_3), "held", "420 MiB kept")
+
+
+def test_case_10_a_process_that_just_started_is_busy(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    machine.set_scenario(busy(people.start()))
+    assert_verdict(machine.verdict(20), "busy", "started 2")
+
+
+def test_case_11_without_utilisation_idle_power_tells(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    machine.set_scenario(busy(people.start(), util_gpu=None, power_usage=IDLE_WATTS))
+    assert_verdict(machine.watch(MINUTES_12), "held", "power")
+
+
+def test_case_12_without_utilisation_and_power_it_is_busy(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    machine.set_scenario(busy(people.start(), util_gpu=None, power_usage=None, power_limit=None))
+    assert_verdict(machine.watch(MINUTES_12), "busy", "utilisation not measurable")
+
+
+def test_case_13_an_mps_server_without_clients_leaves_it_free(
+    machine: SimulatedMachine, people: UserProcesses, tmp_path: Path
+) -> None:
+    server = people.start_named("nvidia-cuda-mps-server", tmp_path)
+    machine.set_scenario(
+        SimGpu(memory_used=30 * MIB, processes=[SimProcess(pid=server, memory=30 * MIB)])
+    )
+    assert_verdict(machine.verdict(), "free", "MPS server, no client")
+
+
+def test_case_14_one_sample_of_full_load_with_nobody_is_an_artefact(
+    machine: SimulatedMachine,
+) -> None:
+    machine.set_scenario(SimGpu(memory_used=4 * MIB, util_gpu=100, power_usage=IDLE_WATTS))
+    assert machine.verdict().state == "free"
+
+
+def test_case_15_a_refused_process_list_with_nothing_used_is_free(
+    machine: SimulatedMachine,
+) -> None:
+    machine.set_scenario(SimGpu(memory_used=4 * MIB, faults=NO_LISTS))
+    assert_verdict(machine.verdict(), "free", "processes not readable")
+
+
+def test_case_16_a_refused_process_list_with_memory_used_is_taken(
+    machine: SimulatedMachine,
+) -> None:
+    machine.set_scenario(SimGpu(memory_used=30 * GIB, util_gpu=60, faults=NO_LISTS))
+    assert_verdict(machine.verdict(), "busy", "processes not readable")
+
+
+def test_case_17_memory_shared_with_the_host_is_free_when_nobody_is_there(
+    machine: SimulatedMachine,
+) -> None:
+    machine.set_scenario(
+        SimGpu(name="NVIDIA GB10", memory_total=None, memory_used=None, addressing="ATS")
+    )
+    gpu = machine.gpu()
+    assert_verdict(gpu.verdict, "free", "memory shared with the host")
+    assert gpu.memory_shared
+
+
+def test_case_18_memory_that_cannot_be_read_leaves_it_unknown(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu(memory_total=None, memory_used=None))
+    gpu = machine.gpu()
+    assert_verdict(gpu.verdict, "unknown", "memory not readable")
+    assert not gpu.memory_shared
+
+
+@pytest.mark.parametrize(
+    ("gpu", "words"),
+    [
+        (SimGpu(faults={"*": "lost"}), "lost"),
+        (SimGpu(faults={"**": "lost"}), "lost"),
+        (SimGpu(faults={"*": "reset-required"}), "requires reset"),
+        (SimGpu(retired_pending=True), "retired memory pages"),
+        (SimGpu(remapped_pending=True), "remapped rows"),
+        (SimGpu(recovery="gpu-reset"), "recovery"),
+        (SimGpu(ecc_uncorrected_volatile=3), "3 uncorrectable memory errors"),
+    ],
+)
+def test_case_19_what_needs_repair_is_broken(
+    machine: SimulatedMachine, gpu: SimGpu, words: str
+) -> None:
+    machine.set_scenario(gpu)
+    assert_verdict(machine.verdict(), "broken", words)
+
+
+def test_case_20_a_driver_that_does_not_answer_breaks_every_gpu(machine: SimulatedMachine) -> None:
+    write_nvidia_kernel_files(machine.root, "0000:10:00.0", "0000:11:00.0")
+    hung = SimGpu(faults={"PowerUsage": "never"})
+    machine.set_scenario(Scenario(gpus=[SimGpu(), hung]))
+    gpus = machine.poll().nodes[0].gpus
+    assert [gpu.verdict.state for gpu in gpus] == ["broken", "broken"]
+    assert "driver not answering" in gpus[0].verdict.reason
+
+
+def test_case_21_a_driver_that_does_not_match_its_library_is_unknown(
+    machine: SimulatedMachine,
+) -> None:
+    write_nvidia_kernel_files(machine.root, "0000:10:00.0", version="590.48.01")
+    machine.set_scenario(Scenario(gpus=[SimGpu()], driver="595.12.00", init="mismatch"))
+    gpu = machine.gpu()
+    assert_verdict(gpu.verdict, "unknown", "590.48.01")
+    assert "do not match: reload the driver or reboot" in gpu.verdict.reason
+    assert gpu.name == "NVIDIA H100 80GB HBM3"
+
+
+def test_case_22_a_gpu_that_was_there_before_is_missing(machine: SimulatedMachine) -> None:
+    machine.set_scenario(Scenario(gpus=[SimGpu(), SimGpu(uuid="GPU-gone")]))
+    machine.poll()
+    machine.set_scenario(Scenario(gpus=[SimGpu()]))
+    gone = next(gpu for gpu in machine.poll(240).nodes[0].gpus if gpu.uuid == "GPU-gone")
+    assert_verdict(gone.verdict, "broken", "")
+
+
+def test_case_23_a_silent_node_has_no_free_gpu(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    machine.set_scenario(Scenario(gpus=[busy(people.start(), util_gpu=90), SimGpu()]))
+    machine.poll(0, interval=2)
+    gpus = machine.view(240).nodes[0].gpus
+    assert [gpu.verdict.state for gpu in gpus] == ["unknown", "unknown"]
+    assert "silent for" in gpus[0].verdict.reason
+    assert "was busy" in gpus[0].verdict.reason
+
+
+def test_case_24_a_sleeping_gpu_is_free_and_not_woken(machine: SimulatedMachine) -> None:
+    write_nvidia_kernel_files(machine.root, "0000:10:00.0", asleep=True)
+    # Whoever opens the device would wait for ever: sleeping, it must not be touched.
+    machine.set_scenario(Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"}))
+    assert_verdict(machine.verdict(), "free", "asleep; not woken")
+
+
+def test_case_25_a_closed_gpu_is_leased(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu(compute_mode="prohibited"))
+    assert_verdict(machine.verdict(), "leased", "closed by the administrator")
+
+
+def test_case_26_a_divided_gpu_sums_up_its_instances(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    pid = people.start()
+    machine.set_scenario(
+        SimGpu(
+            mig=True,
+            memory_used=9 * GIB,
+            instances=[
+                SimInstance(profile="3g.40gb", gi=1, uuid="MIG-taken", memory_used=9 * GIB),
+                SimInstance(profile="3g.40gb", gi=2, uuid="MIG-empty", memory_used=10 * MIB),
+            ],
+            processes=[SimProcess(pid=pid, memory=8 * GIB, gi=1, ci=0)],
+        )
+    )
+    gpu = machine.gpu()
+    assert gpu.verdict.state == "busy"
+    assert "1 of 2 instances free" in gpu.verdict.reason
+    assert {one.uuid: one.verdict.state for one in gpu.instances} == {
+        "MIG-taken": "busy",
+        "MIG-empty": "free",
+    }
+
+
+def test_case_27_a_zombie_that_holds_memory_is_a_ghost(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    zombie = people.start_zombie()
+    machine.set_scenario(busy(zombie, memory=12 * GIB))
+    reason = f"pid {zombie} is a zombie and still holds 12.0 GiB"
+    assert_verdict(machine.watch(300), "ghost", reason)
+
+
+def test_case_27_so_is_a_process_that_cannot_be_interrupted(
+    machine: SimulatedMachine, people: UserProcesses, tmp_path: Path
+) -> None:
+    # A parent waits uninterruptibly for the child of its vfork.
+    source = tmp_path / "stuck.c"
+    source.write_text("#include <unistd.h>\nint main(void) { if (!vfork()) pause(); return 0; }\n")
+    program = tmp_path / "stuck"
+    subprocess.run([*find_compiler(), "-w", "-o", program, source], check=True)
+    pid = people.start(str(program))
+    wait_until(lambda: process_state(pid) == "D")
+    machine.set_scenario(busy(pid, memory=12 * GIB))
+    verdict = machine.watch(MINUTES_12)
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        subprocess.run(["kill", "-9", child], check=True)
+    assert_verdict(verdict, "ghost", "still holds 12.0 GiB")
+
+
+def test_case_28_two_users_share_it(machine: SimulatedMachine, people: UserProcesses) -> None:
+    require_root()
+    pids = [people.start(user=user) for user in ("daemon", "nobody")]
+    machine.set_scenario(
+        SimGpu(
+            util_gpu=70,
+            memory_used=21 * GIB,
+            processes=[SimProcess(pid=pid, memory=10 * GIB) for pid in pids],
+        )
+    )
+    verdict = machine.verdict()
+    assert verdict.state == "busy"
+    assert "shared by 2" in [note.words for note in verdict.notes]
+
+
+def test_case_29_an_impossible_value_is_unknown_and_the_rest_is_judged(
+    machine: SimulatedMachine,
+) -> None:
+    machine.set_scenario(
+        SimGpu(
+            memory_used=4 * MIB,
+            faults={"UtilizationRates": "value=4294967295", "Temperature": "value=4294967295"},
+        )
+    )
+    gpu = machine.gpu()
+    assert gpu.busy_percent is None
+    assert gpu.temperature_celsius is None
+    assert "out of range" in gpu.unread["busy_percent"]
+    assert gpu.verdict.state == "free"
+
+
+def test_case_30_a_lease_counts_before_its_work_is_visible(machine: SimulatedMachine) -> None:
+    machine.set_scenario(SimGpu(memory_used=4 * MIB))
+    gpu = machine.snapshot().gpus[0]
+    lease = Lease(holder="alice", taken_at=machine.start - 40)
+    verdict = judge(
+        gpu, observe(None, gpu, machine.start, Thresholds()), machine.start, lease=lease
+    )
+    assert_verdict(verdict, "leased", "taken by alice 40 s ago")
+
+
+def test_case_31_full_load_at_idle_power_is_probably_stalled(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    machine.set_scenario(busy(people.start(), util_gpu=100, power_usage=IDLE_WATTS))
+    verdict = machine.watch(MINUTES_12)
+    assert verdict.state == "busy"
+    assert any("probably stalled" in note.words for note in verdict.notes)
+
+
+@pytest.mark.parametrize(("load", "memory", "state"), [(0, 400, "free"), (60, 9000, "busy")])
+def test_case_32_a_desktop_card_without_memory_figures_is_judged_by_its_use(
+    machine: SimulatedMachine, people: UserProcesses, load: int, memory: int, state: str
+) -> None:
+    pid = people.start()
+    both = [SimProcess(pid=pid, kind=kind, memory=None) for kind in ("compute", "graphics")]
+    machine.set_scenario(SimGpu(util_gpu=load, memory_used=memory * MIB, processes=both))
+    gpu = machine.gpu()
+    assert [process.kind for process in gpu.processes or ()] == ["compute+graphics"]
+    assert gpu.verdict.state == state
+
+
+NO_LISTS = {
+    "ComputeRunningProcesses": "no-permission",
+    "GraphicsRunningProcesses": "no-permission",
+    "MPSComputeRunningProcesses": "no-permission",
+}
+
+
+def assert_verdict(verdict: Verdict, state: str, words: str) -> None:
+    assert (verdict.state, words in verdict.reason) == (state, True), verdict

@@ -1,0 +1,411 @@
+"""The cases of the law that turn on use, by their numbers; then what it leaves to good sense."""
+
+from typing import Any
+
+import pytest
+
+from fleet_smi.model.fleet import Verdict
+from fleet_smi.model.units import GIB, MIB
+from fleet_smi.model.verdict.judge import judge
+from fleet_smi.model.verdict.thresholds import Thresholds
+from fleet_smi.model.verdict.window import observe
+from tests.builders import HOUR, MINUTE, NOON, gpu, process
+from tests.verdicts import STEP, judge_after, judge_once, observe_for, state_and_reason
+
+DISPLAY = process(900, "gdm", kind="graphics", name="Xorg", gpu_memory_bytes=300 * MIB)
+MPS_SERVER = process(800, "root", name="nvidia-cuda-mps-server", gpu_memory_bytes=30 * MIB)
+UNSEEN = process(77, None, hidden=True, name=None, started_at=None)
+
+
+def words(verdict: Verdict) -> list[str]:
+    return [note.words for note in verdict.notes]
+
+
+def test_case_01_a_gpu_with_nobody_on_it_is_free() -> None:
+    assert state_and_reason(judge_once(gpu())) == ("free", "nobody on it")
+    assert state_and_reason(judge_after(HOUR, gpu())) == ("free", "nobody on it")
+
+
+def test_case_02_a_display_alone_leaves_a_gpu_free() -> None:
+    card = gpu(processes=(DISPLAY,), memory_used_bytes=300 * MIB, busy_percent=3.0)
+    assert state_and_reason(judge_once(card)) == ("free", "display only")
+    assert state_and_reason(judge_after(HOUR, card)) == ("free", "display only")
+
+
+def test_case_02_a_display_that_works_hard_or_uses_much_memory_takes_a_gpu() -> None:
+    hard = gpu(processes=(DISPLAY,), memory_used_bytes=300 * MIB, busy_percent=45.0)
+    large = gpu(processes=(DISPLAY,), memory_used_bytes=9 * GIB, busy_percent=5.0)
+    assert state_and_reason(judge_after(HOUR, hard)) == ("busy", "gdm, 45 %")
+    assert state_and_reason(judge_after(HOUR, large)) == ("busy", "gdm, 5 %")
+
+
+def test_case_03_utilisation_without_a_process_is_someone_unseen() -> None:
+    card = gpu(memory_used_bytes=500 * MIB, busy_percent=35.0, power_watts=300.0)
+    assert state_and_reason(judge_after(HOUR, card)) == (
+        "busy",
+        "in use by a process that cannot be seen",
+    )
+
+
+def test_case_04_memory_without_a_process_is_a_ghost() -> None:
+    card = gpu(memory_used_bytes=int(71.1 * GIB))
+    words = "71.1 GiB used, no process accounts for it"
+    assert state_and_reason(judge_after(HOUR, card)) == ("ghost", words)
+    assert state_and_reason(judge_once(card)) == ("ghost", f"{words} (one sample)")
+
+
+def test_case_05_memory_and_utilisation_without_a_process_is_someone_unseen() -> None:
+    card = gpu(memory_used_bytes=71 * GIB, busy_percent=97.0, power_watts=600.0)
+    words = "in use by a process that cannot be seen"
+    assert state_and_reason(judge_after(HOUR, card)) == ("busy", words)
+    assert state_and_reason(judge_once(card)) == ("busy", f"{words} (one sample)")
+
+
+def test_case_05_someone_unseen_who_pauses_is_no_ghost_before_the_window_is_over() -> None:
+    card = gpu(memory_used_bytes=71 * GIB, busy_percent=97.0, power_watts=600.0)
+    worked = observe_for(card, HOUR, until=NOON - 3 * MINUTE)
+    paused = gpu(memory_used_bytes=71 * GIB)
+    assert judge_after(2 * MINUTE, paused, worked).state == "busy"
+
+
+@pytest.mark.parametrize("busy, state", [(0.0, "held"), (60.0, "busy")])
+def test_case_06_memory_beyond_that_of_the_processes_is_noted(busy: float, state: str) -> None:
+    mine = process(gpu_memory_bytes=10 * GIB)
+    card = gpu(processes=(mine,), memory_used_bytes=71 * GIB, busy_percent=busy)
+    verdict = judge_after(HOUR, card)
+    assert verdict.state == state
+    assert words(verdict) == ["61.0 GiB more than its processes account for"]
+
+
+def test_case_06_memory_of_the_host_is_not_for_the_processes_to_account_for() -> None:
+    card = gpu(processes=(process(),), memory_used_bytes=71 * GIB, memory_shared=True)
+    assert judge_after(HOUR, card).notes == ()
+
+
+def test_case_06_the_overhead_of_contexts_is_not_worth_a_note() -> None:
+    card = gpu(processes=(process(),), memory_used_bytes=16 * GIB + 900 * MIB)
+    assert judge_after(HOUR, card).notes == ()
+
+
+def test_case_06_on_a_small_card_too_a_note_takes_more_than_a_gibibyte() -> None:
+    mine = process(gpu_memory_bytes=4 * GIB)
+    rest = 4 * GIB + 900 * MIB
+    card = gpu(processes=(mine,), memory_used_bytes=rest, memory_total_bytes=8 * GIB)
+    assert judge_after(HOUR, card).notes == ()
+
+
+def test_case_06_nothing_is_noted_when_a_process_has_no_figure() -> None:
+    crowd = (process(), process(5, gpu_memory_bytes=None))
+    assert judge_after(HOUR, gpu(processes=crowd, memory_used_bytes=71 * GIB)).notes == ()
+
+
+def test_case_07_a_process_idle_for_hours_is_held() -> None:
+    mine = process(user="bob", gpu_memory_bytes=int(16.2 * GIB))
+    verdict = judge_after(3 * HOUR, gpu(processes=(mine,), memory_used_bytes=17 * GIB))
+    assert state_and_reason(verdict) == ("held", "bob, idle for 3 h, 16.2 GiB kept")
+    assert verdict.idle_seconds == 3 * HOUR
+
+
+def test_case_08_a_process_that_worked_a_moment_ago_is_busy() -> None:
+    mine = (process(user="bob"),)
+    worked = observe_for(gpu(processes=mine, busy_percent=90.0), HOUR, until=NOON - 3 * MINUTE)
+    verdict = judge_after(2 * MINUTE, gpu(processes=mine, memory_used_bytes=17 * GIB), worked)
+    assert state_and_reason(verdict) == ("busy", "bob, idle for 2 min (held after 10 min)")
+    assert verdict.idle_seconds == 2 * MINUTE
+
+
+def test_case_09_a_bare_context_idle_for_hours_is_held() -> None:
+    mine = process(user="bob", gpu_memory_bytes=420 * MIB)
+    verdict = judge_after(3 * HOUR, gpu(processes=(mine,), memory_used_bytes=430 * MIB))
+    assert state_and_reason(verdict) == ("held", "bob, idle for 3 h, 420 MiB kept")
+
+
+def test_case_10_a_process_that_just_started_is_busy() -> None:
+    card = gpu(processes=(process(started_at=NOON - 20),), memory_used_bytes=17 * GIB)
+    assert state_and_reason(judge_once(card)) == ("busy", "alice, started 20 s ago")
+
+
+def test_case_10_the_idle_hours_before_a_process_came_are_not_its_own() -> None:
+    empty = observe_for(gpu(), 5 * HOUR, until=NOON - STEP)
+    card = gpu(processes=(process(started_at=NOON - 20),), memory_used_bytes=17 * GIB)
+    assert state_and_reason(judge_after(0, card, empty)) == ("busy", "alice, started 20 s ago")
+
+
+def test_case_11_without_utilisation_idle_power_over_the_window_means_held() -> None:
+    card = gpu(processes=(process(user="bob"),), memory_used_bytes=17 * GIB, busy_percent=None)
+    verdict = judge_after(3 * HOUR, card)
+    assert state_and_reason(verdict) == (
+        "held",
+        "bob, judged by power: idle for 3 h, 16.0 GiB kept",
+    )
+    assert judge_after(5 * MINUTE, card).state == "busy"
+
+
+@pytest.mark.parametrize("watts", [None, 400.0])
+def test_case_12_without_utilisation_or_idle_power_a_process_is_busy(watts: float | None) -> None:
+    mine = process(gpu_memory_bytes=20 * GIB)
+    card = gpu(processes=(mine,), memory_used_bytes=21 * GIB, busy_percent=None, power_watts=watts)
+    words = "utilisation not measurable; alice, 20.0 GiB"
+    assert state_and_reason(judge_after(3 * HOUR, card)) == ("busy", words)
+    assert state_and_reason(judge_once(card)) == ("busy", words)
+
+
+def test_case_13_an_mps_server_without_clients_leaves_a_gpu_free() -> None:
+    card = gpu(processes=(MPS_SERVER,), memory_used_bytes=60 * MIB)
+    assert state_and_reason(judge_after(HOUR, card)) == ("free", "MPS server, no client")
+
+
+def test_case_13_an_mps_client_is_as_busy_as_any_process() -> None:
+    client = process(user="carol", kind="mps")
+    card = gpu(processes=(MPS_SERVER, client), memory_used_bytes=17 * GIB, busy_percent=80.0)
+    assert state_and_reason(judge_once(card)) == ("busy", "carol, 80 %")
+
+
+def test_case_14_one_sample_of_full_utilisation_at_idle_power_is_an_artefact() -> None:
+    card = gpu(busy_percent=100.0)
+    assert state_and_reason(judge_once(card)) == ("free", "nobody on it (one sample)")
+
+
+def test_case_14_the_median_outvotes_one_sample_of_full_utilisation() -> None:
+    seen = observe_for(gpu(power_watts=None), 2 * MINUTE, until=NOON - STEP)
+    card = gpu(busy_percent=100.0, power_watts=None)
+    assert judge_after(0, card, seen).state == "free"
+
+
+def test_case_14_power_above_idle_confirms_one_sample() -> None:
+    assert judge_once(gpu(busy_percent=100.0, power_watts=500.0)).state == "busy"
+
+
+def test_case_14_an_mps_server_alone_is_nobody_too() -> None:
+    card = gpu(processes=(MPS_SERVER,), memory_used_bytes=60 * MIB, busy_percent=100.0)
+    assert judge_once(card).state == "free"
+
+
+def test_case_14_is_no_excuse_where_the_processes_cannot_be_read() -> None:
+    card = gpu(processes=None, busy_percent=100.0)
+    words = "in use, 100 %; processes not readable (one sample)"
+    assert state_and_reason(judge_once(card)) == ("busy", words)
+
+
+@pytest.mark.parametrize("kind", ["graphics", "compute+graphics"])
+def test_case_14_is_no_excuse_for_a_display_that_works_hard(kind: str) -> None:
+    screen = process(900, "gdm", kind=kind, gpu_memory_bytes=None)
+    card = gpu(processes=(screen,), memory_used_bytes=300 * MIB, busy_percent=50.0)
+    assert judge_once(card).state == "busy"
+
+
+def test_case_14_is_no_excuse_for_video_engines_at_work() -> None:
+    assert judge_once(gpu(encoder_percent=70.0)).state == "busy"
+
+
+def test_case_15_memory_and_utilisation_speak_when_the_processes_cannot_be_read() -> None:
+    words = "processes not readable; memory and utilisation say nobody"
+    assert state_and_reason(judge_once(gpu(processes=None))) == ("free", words)
+
+
+def test_case_15_memory_alone_is_not_enough() -> None:
+    assert judge_once(gpu(processes=None, busy_percent=None)).state == "unknown"
+    assert judge_once(gpu(processes=None, memory_used_bytes=None)).state == "unknown"
+
+
+def test_case_16_much_memory_is_in_use_when_the_processes_cannot_be_read() -> None:
+    card = gpu(processes=None, memory_used_bytes=30 * GIB, busy_percent=40.0)
+    assert state_and_reason(judge_after(HOUR, card)) == (
+        "busy",
+        "in use, 30.0 GiB; processes not readable",
+    )
+
+
+def test_case_16_idle_for_the_window_it_is_held() -> None:
+    card = gpu(processes=None, memory_used_bytes=30 * GIB)
+    words = "processes not readable; idle for 3 h, 30.0 GiB kept"
+    assert state_and_reason(judge_after(3 * HOUR, card)) == ("held", words)
+
+
+def test_case_17_unified_memory_leaves_an_empty_device_free() -> None:
+    card = gpu(memory_shared=True, memory_used_bytes=None, memory_total_bytes=None)
+    assert state_and_reason(judge_once(card)) == (
+        "free",
+        "memory shared with the host; nobody on it",
+    )
+
+
+def test_case_17_the_memory_of_the_host_is_no_evidence_of_use() -> None:
+    assert judge_once(gpu(memory_shared=True, memory_used_bytes=70 * GIB)).state == "free"
+
+
+def test_case_18_unknown_memory_means_that_nobody_can_tell() -> None:
+    card = gpu(memory_used_bytes=None)
+    assert state_and_reason(judge_after(HOUR, card)) == (
+        "unknown",
+        "memory not readable: cannot tell",
+    )
+    assert judge_after(HOUR, gpu(memory_used_bytes=None, processes=(DISPLAY,))).state == "unknown"
+
+
+def test_case_27_a_zombie_that_holds_memory_is_a_ghost() -> None:
+    dead = process(condition="zombie", gpu_memory_bytes=12 * GIB)
+    card = gpu(processes=(dead,), memory_used_bytes=13 * GIB)
+    assert state_and_reason(judge_once(card)) == (
+        "ghost",
+        "pid 4711 is a zombie and still holds 12.0 GiB",
+    )
+
+
+def test_case_27_a_process_that_cannot_be_interrupted_is_a_ghost() -> None:
+    stuck = process(condition="uninterruptible", gpu_memory_bytes=12 * GIB)
+    card = gpu(processes=(stuck,), memory_used_bytes=13 * GIB)
+    words = "pid 4711 is uninterruptible and still holds 12.0 GiB"
+    assert state_and_reason(judge_after(HOUR, card)) == ("ghost", words)
+
+
+def test_case_27_a_worker_that_waits_for_a_disk_is_no_ghost() -> None:
+    waiting = (process(condition="uninterruptible"),)
+    worked = observe_for(gpu(processes=(process(),), busy_percent=90.0), HOUR, until=NOON - STEP)
+    assert judge_after(0, gpu(processes=waiting), worked).state == "busy"
+    assert judge_once(gpu(processes=waiting, busy_percent=90.0)).state == "busy"
+
+
+def test_case_27_a_living_process_beside_a_zombie_is_judged_by_activity() -> None:
+    crowd = (process(condition="zombie"), process(5, "bob"))
+    assert state_and_reason(judge_once(gpu(processes=crowd, busy_percent=70.0))) == (
+        "busy",
+        "bob, 70 %",
+    )
+
+
+def test_case_28_several_users_share_a_gpu() -> None:
+    crowd = (process(1, "carol", gpu_memory_bytes=20 * GIB), process(2, "root"), process(3, "root"))
+    verdict = judge_once(gpu(processes=crowd, busy_percent=50.0))
+    assert state_and_reason(verdict) == ("busy", "root and carol, 50 %")
+    assert words(verdict) == ["shared by 2"]
+
+
+def test_case_28_a_display_server_is_not_one_of_the_users() -> None:
+    verdict = judge_once(gpu(processes=(process(), DISPLAY), busy_percent=50.0))
+    assert state_and_reason(verdict) == ("busy", "alice, 50 %")
+    assert verdict.notes == ()
+
+
+@pytest.mark.parametrize(
+    "fields, state",
+    [
+        ({"busy_percent": 2.0**32 - 1}, "free"),
+        ({"memory_used_bytes": 10**20}, "unknown"),
+        ({"memory_used_bytes": -1}, "unknown"),
+        ({"temperature_celsius": -1.0}, "free"),
+        ({"ecc_uncorrected": 2**64 - 1}, "free"),
+        ({"power_watts": 4_294_967.0}, "free"),
+        ({"power_watts": 9_000.0, "busy_percent": None}, "free"),
+        ({"ecc_uncorrected": 2**32 - 1}, "free"),
+    ],
+)
+def test_case_29_an_impossible_value_counts_as_not_measured(
+    fields: dict[str, Any], state: str
+) -> None:
+    assert judge_once(gpu(**fields)).state == state
+
+
+def test_case_31_full_utilisation_at_idle_power_is_noted_after_the_window() -> None:
+    card = gpu(processes=(process(),), memory_used_bytes=17 * GIB, busy_percent=100.0)
+    verdict = judge_after(HOUR, card)
+    assert state_and_reason(verdict) == ("busy", "alice, 100 %")
+    assert words(verdict) == ["100 % busy at idle power: probably stalled"]
+    assert judge_after(5 * MINUTE, card).notes == ()
+
+
+@pytest.mark.parametrize(
+    "used, busy, state",
+    [(800 * MIB, 4.0, "free"), (800 * MIB, 60.0, "busy"), (9 * GIB, 0.0, "busy")],
+)
+def test_case_32_a_desktop_is_free_if_idle_and_small(used: int, busy: float, state: str) -> None:
+    crowd = tuple(
+        process(pid, kind="compute+graphics", gpu_memory_bytes=None) for pid in range(1, 9)
+    )
+    card = gpu(processes=crowd, memory_used_bytes=used, busy_percent=busy)
+    assert judge_after(3 * HOUR, card).state == state
+
+
+def test_a_process_that_cannot_be_seen_is_a_process() -> None:
+    card = gpu(processes=(UNSEEN,), memory_used_bytes=17 * GIB, busy_percent=60.0)
+    assert state_and_reason(judge_once(card)) == ("busy", "in use by a process that cannot be seen")
+    idle = gpu(processes=(UNSEEN,), memory_used_bytes=17 * GIB)
+    words = "a process that cannot be seen, idle for 3 h, 16.0 GiB kept"
+    assert state_and_reason(judge_after(3 * HOUR, idle)) == ("held", words)
+
+
+def test_processes_that_cannot_be_seen_are_counted_beside_others() -> None:
+    crowd = (process(), UNSEEN, process(78, None, hidden=True))
+    verdict = judge_once(gpu(processes=crowd, busy_percent=60.0))
+    assert state_and_reason(verdict) == ("busy", "alice, 60 %")
+    assert words(verdict) == ["2 processes cannot be seen"]
+
+
+def test_one_sample_of_an_idle_process_says_no_more_than_it_knows() -> None:
+    card = gpu(processes=(process(user="bob"),), memory_used_bytes=17 * GIB)
+    assert state_and_reason(judge_once(card)) == ("busy", "bob, 0 %, 16.0 GiB kept (one sample)")
+
+
+def test_video_work_is_work() -> None:
+    card = gpu(processes=(process(),), encoder_percent=70.0)
+    assert state_and_reason(judge_after(3 * HOUR, card)) == ("busy", "alice, 70 %")
+
+
+@pytest.mark.parametrize("engine", ["encoder_percent", "decoder_percent"])
+@pytest.mark.parametrize("crowd", [(), None, (DISPLAY,)])
+def test_video_work_is_work_where_the_cores_cannot_be_measured(engine: str, crowd: Any) -> None:
+    fields: dict[str, Any] = {"busy_percent": None, "processes": crowd, engine: 5.0}
+    assert judge_once(gpu(**fields)).state == "busy"
+    assert judge_after(HOUR, gpu(**fields)).state == "busy"
+
+
+def test_idle_video_engines_say_nothing_about_cores_that_cannot_be_measured() -> None:
+    card = gpu(busy_percent=None, encoder_percent=1.0, processes=(process(),), power_watts=None)
+    verdict = judge_after(3 * HOUR, card)
+    assert state_and_reason(verdict) == ("busy", "utilisation not measurable; alice, 16.0 GiB")
+
+
+def test_power_tells_of_someone_unseen_where_utilisation_cannot_be_measured() -> None:
+    words = "in use by a process that cannot be seen"
+    assert state_and_reason(judge_after(HOUR, gpu(busy_percent=None, power_watts=400.0))) == (
+        "busy",
+        words,
+    )
+    assert judge_after(
+        HOUR, gpu(busy_percent=None, power_watts=400.0, processes=(DISPLAY,))
+    ).state == ("busy")
+    assert judge_after(HOUR, gpu(busy_percent=None)).state == "free"
+    assert judge_after(HOUR, gpu(busy_percent=None, power_watts=None)).state == "free"
+
+
+@pytest.mark.parametrize(
+    "busy, watts, noted",
+    [(0.0, 70.0, False), (60.0, 70.0, False), (100.0, 600.0, False), (100.0, 70.0, True)],
+)
+def test_without_an_idle_window_only_full_utilisation_at_idle_power_is_a_stall(
+    busy: float, watts: float, noted: bool
+) -> None:
+    settings = Thresholds(idle_window_seconds=0.0)
+    card = gpu(processes=(process(),), busy_percent=busy, power_watts=watts)
+    notes = judge(card, observe(None, card, NOON, settings), NOON, settings).notes
+    assert ("stalled" in [note.kind for note in notes]) == noted
+
+
+def test_since_goes_on_while_the_state_does() -> None:
+    before = Verdict(state="free", reason="nobody on it", since=NOON - HOUR)
+    assert judge_once(gpu(), previous=before).since == NOON - HOUR
+    assert judge_once(gpu(processes=(process(),)), previous=before).since == NOON
+
+
+@pytest.mark.parametrize(
+    "users, words",
+    [
+        (["a"], "a"),
+        (["a", "b"], "a and b"),
+        (["a", "b", "c"], "a, b and c"),
+        (["a", "b", "c", "d", "e"], "a, b and 3 more"),
+    ],
+)
+def test_many_users_are_named_in_short(users: list[str], words: str) -> None:
+    crowd = tuple(process(pid, user) for pid, user in enumerate(users))
+    assert judge_once(gpu(processes=crowd, busy_percent=50.0)).reason == f"{words}, 50 %"

@@ -1,0 +1,191 @@
+"""The cases of the law that turn on the card, its node or a claim, by their numbers."""
+
+from typing import Any
+
+import pytest
+
+from fleet_smi.model.fleet import Verdict
+from fleet_smi.model.snapshot import Fault, Gpu, Instance
+from fleet_smi.model.units import GIB
+from fleet_smi.model.verdict.judge import Lease, judge, judge_instance, silence_timeout
+from fleet_smi.model.verdict.window import observe
+from tests.builders import HOUR, MINUTE, NOON, gpu, instance, process
+from tests.verdicts import SETTINGS, STEP, judge_once, state_and_reason
+
+
+@pytest.mark.parametrize("kind", ["lost", "needs_reset"])
+def test_case_19_a_lost_gpu_is_broken_in_the_words_of_the_driver(kind: Any) -> None:
+    trouble = Fault(kind=kind, detail="fell off the bus", remedy="reboot the node")
+    card = gpu(fault=trouble, processes=None, memory_used_bytes=None)
+    assert state_and_reason(judge_once(card)) == ("broken", "fell off the bus: reboot the node")
+
+
+def test_case_19_uncorrectable_errors_break_a_gpu_whatever_runs_on_it() -> None:
+    card = gpu(ecc_uncorrected=3, processes=(process(),), busy_percent=90.0)
+    state, reason = state_and_reason(judge_once(card))
+    assert state == "broken"
+    assert reason.startswith("3 uncorrectable memory errors: ")
+    assert judge_once(gpu(ecc_uncorrected=0)).state == "free"
+
+
+def test_case_20_a_driver_that_does_not_answer_breaks_its_gpus() -> None:
+    hung = Fault(kind="not_answering", detail="no answer in 5 s", since=NOON - 4 * MINUTE)
+    card = gpu(fault=hung, processes=None)
+    assert state_and_reason(judge_once(card)) == ("broken", "driver not answering for 4 min")
+
+
+def test_case_20_without_a_time_the_detail_speaks() -> None:
+    card = gpu(fault=Fault(kind="not_answering", detail="no answer in 5 s"))
+    assert state_and_reason(judge_once(card)) == ("broken", "no answer in 5 s")
+
+
+def test_case_21_a_driver_and_library_that_do_not_match_leave_it_unknown() -> None:
+    trouble = Fault(kind="mismatch", detail="driver 590, library 595", remedy="reboot")
+    card = gpu(fault=trouble, busy_percent=0.0)
+    assert state_and_reason(judge_once(card)) == ("unknown", "driver 590, library 595: reboot")
+
+
+def test_case_22_a_gpu_that_is_gone_is_broken() -> None:
+    card = gpu(fault=Fault(kind="missing", detail="", since=NOON - 4 * MINUTE))
+    assert state_and_reason(judge_once(card)) == ("broken", "missing for 4 min")
+
+
+def test_case_23_a_silent_node_is_never_free() -> None:
+    seen = observe(None, gpu(), NOON, SETTINGS)
+    verdict = judge(gpu(), seen, NOON, SETTINGS, silent_seconds=4 * MINUTE)
+    assert state_and_reason(verdict) == ("unknown", "silent for 4 min; was free")
+
+
+def test_case_23_silence_tells_who_was_there() -> None:
+    card = gpu(processes=(process(),), busy_percent=90.0)
+    assert state_and_reason(judge_once(card, silent_seconds=4 * MINUTE)) == (
+        "unknown",
+        "silent for 4 min; was busy (alice)",
+    )
+
+
+def test_case_23_a_broken_gpu_stays_broken_in_silence() -> None:
+    card = gpu(fault=Fault(kind="lost", detail="lost"))
+    assert judge_once(card, silent_seconds=60.0).state == "broken"
+
+
+def test_case_24_a_sleeping_gpu_is_free() -> None:
+    card = gpu(asleep=True, memory_used_bytes=None, busy_percent=None, processes=None)
+    assert state_and_reason(judge_once(card)) == ("free", "asleep; not woken")
+
+
+def test_case_25_a_gpu_closed_by_its_mode_is_leased() -> None:
+    assert state_and_reason(judge_once(gpu(compute_mode="Prohibited"))) == (
+        "leased",
+        "closed by the administrator",
+    )
+
+
+def test_case_25_whoever_is_still_there_is_named() -> None:
+    card = gpu(compute_mode="prohibited", processes=(process(),), busy_percent=50.0)
+    assert state_and_reason(judge_once(card)) == (
+        "leased",
+        "closed by the administrator; alice still on it",
+    )
+
+
+def mig(*parts: Instance, **fields: Any) -> Gpu:
+    return gpu(mig_mode=True, busy_percent=None, instances=parts, **fields)
+
+
+def taken(number: int, user: str = "alice") -> Instance:
+    mine = process(number, user, gpu_memory_bytes=8 * GIB)
+    return instance(number, processes=(mine,), memory_used_bytes=8 * GIB)
+
+
+def judge_part(card: Gpu, number: int, seconds: float) -> Verdict:
+    part, seen, at = card.instances[number], None, NOON - seconds
+    while at <= NOON:
+        seen = observe(seen, part, at, SETTINGS, card)
+        at += STEP
+    assert seen is not None
+    return judge_instance(part, card, seen, NOON, SETTINGS)
+
+
+def test_case_26_a_gpu_of_free_instances_is_free() -> None:
+    assert state_and_reason(judge_once(mig(instance(1), instance(2)))) == (
+        "free",
+        "2 of 2 instances free",
+    )
+
+
+def test_case_26_one_busy_instance_makes_the_gpu_busy_and_the_rest_stay_free() -> None:
+    card = mig(instance(1), taken(2), instance(3), power_watts=400.0)
+    assert state_and_reason(judge_once(card)) == ("busy", "2 of 3 instances free; alice")
+    assert state_and_reason(judge_part(card, 0, HOUR)) == ("free", "nobody on it")
+
+
+def test_case_26_a_process_outside_of_every_instance_makes_the_gpu_busy() -> None:
+    assert judge_once(mig(instance(1), processes=(process(),))).state == "busy"
+    assert judge_once(mig(taken(4711), processes=(process(4711),))).state == "busy"
+
+
+def test_case_26_the_verdicts_of_the_instances_are_summed_up() -> None:
+    held = Verdict(state="held", reason="bob, idle", since=NOON)
+    free = Verdict(state="free", reason="nobody on it", since=NOON)
+    verdict = judge_once(mig(instance(1), taken(2, "bob")), instances=(free, held))
+    assert state_and_reason(verdict) == ("held", "1 of 2 instances free; bob")
+
+
+def test_case_26_mig_without_any_instance_is_closed_to_all() -> None:
+    state, reason = state_and_reason(judge_once(mig()))
+    assert state == "leased"
+    assert "no instance exists" in reason
+
+
+def test_case_26_instances_that_cannot_be_read_leave_the_gpu_unknown() -> None:
+    card = mig(unread={"instances": "no permission"})
+    words = "MIG instances not readable (no permission): cannot tell"
+    assert state_and_reason(judge_once(card)) == ("unknown", words)
+    screen = process(kind="graphics")
+    assert state_and_reason(judge_once(mig(unread=card.unread, processes=(screen,)))) == (
+        "unknown",
+        words,
+    )
+    at_work = mig(unread=card.unread, processes=(process(),))
+    assert judge_once(at_work).state == "busy"
+
+
+def test_case_26_what_ails_the_gpu_ails_its_instances() -> None:
+    card = mig(instance(1), fault=Fault(kind="lost", detail="fell off the bus"))
+    assert state_and_reason(judge_part(card, 0, 0)) == ("broken", "fell off the bus")
+
+
+def test_case_11_the_power_of_the_gpu_tells_of_its_only_occupied_instance() -> None:
+    alone = mig(taken(1), instance(2))
+    assert judge_part(alone, 0, HOUR).state == "held"
+    both = mig(taken(1), taken(2, "bob"))
+    assert state_and_reason(judge_part(both, 0, HOUR)) == (
+        "busy",
+        "utilisation not measurable; alice, 8.0 GiB",
+    )
+
+
+def test_case_30_a_lease_takes_a_free_gpu_before_work_is_visible() -> None:
+    lease = Lease(holder="alice", taken_at=NOON - 40)
+    verdict = judge_once(gpu(), lease=lease)
+    assert state_and_reason(verdict) == ("leased", "taken by alice 40 s ago")
+    assert verdict.since == NOON - 40
+
+
+def test_case_30_visible_work_outshines_a_lease() -> None:
+    lease = Lease(holder="alice", taken_at=NOON - 40)
+    card = gpu(processes=(process(),), busy_percent=50.0)
+    assert judge_once(card, lease=lease).state == "busy"
+
+
+def test_a_gpu_that_could_not_be_read_is_unknown() -> None:
+    card = gpu(fault=Fault(kind="unreadable", detail="no permission to open the device"))
+    assert state_and_reason(judge_once(card)) == ("unknown", "no permission to open the device")
+
+
+@pytest.mark.parametrize("interval, limit", [(None, None), (0.0, None), (-1.0, None), (5.0, 15.0)])
+def test_a_node_is_silent_after_three_intervals_if_it_has_one(
+    interval: float | None, limit: float | None
+) -> None:
+    assert silence_timeout(interval, SETTINGS) == limit

@@ -1,0 +1,45 @@
+"""Who is on a GPU, seen as one."""
+
+from msgspec.structs import replace
+
+from fleet_smi.model.units import GIB
+from fleet_smi.model.verdict.process_group import EMPTY_GROUP, UNREADABLE_GROUP, summarize_processes
+from tests.builders import process
+
+ALICE = process()
+BOB = process(5, "bob", gpu_memory_bytes=20 * GIB)
+SCREEN = process(7, "root", kind="graphics", name="Xorg")
+MPS = process(9, "root", name="nvidia-cuda-mps-server")
+ZOMBIE = process(11, "carol", condition="zombie")
+
+
+def test_nobody_there_is_not_the_same_as_a_list_that_could_not_be_read() -> None:
+    assert summarize_processes(()) is EMPTY_GROUP
+    assert summarize_processes(None) is UNREADABLE_GROUP
+    assert (EMPTY_GROUP.empty, EMPTY_GROUP.unoccupied) == (True, True)
+    assert (UNREADABLE_GROUP.empty, UNREADABLE_GROUP.unoccupied) == (False, False)
+
+
+def test_those_to_be_named_are_alive_and_compute() -> None:
+    crowd = summarize_processes((ALICE, BOB, SCREEN, MPS, ZOMBIE))
+    assert (crowd.name, crowd.named_memory_bytes) == ("bob and alice", 36 * GIB)
+    assert (crowd.computes, crowd.living) == (True, True)
+    assert [note.words for note in crowd.notes] == ["shared by 3"]
+
+
+def test_a_display_or_an_mps_server_alone_computes_nothing() -> None:
+    assert not summarize_processes((SCREEN,)).computes
+    assert summarize_processes((MPS,)).unoccupied
+
+
+def test_the_same_processes_are_the_same_crowd_whatever_else_moves() -> None:
+    known = summarize_processes((ALICE, BOB))
+    moved = replace(ALICE, cpu_percent=99.0, host_memory_bytes=1, busy_percent=3.0)
+    assert summarize_processes((moved, BOB), known) is known
+
+
+def test_another_figure_of_memory_or_another_condition_is_another_crowd() -> None:
+    known = summarize_processes((ALICE, BOB))
+    larger = summarize_processes((replace(ALICE, gpu_memory_bytes=30 * GIB), BOB), known)
+    assert (larger.name, larger.pids) == ("alice and bob", known.pids)
+    assert summarize_processes((replace(ALICE, condition="zombie"), BOB), known).name == "bob"

@@ -1,0 +1,30 @@
+"""Whatever answers in a hub's place, an agent hears why and may try again."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.client.connection import HubConnection
+from fleet_smi.errors import Unreachable
+from fleet_smi.node.credential_file import CredentialFile
+from fleet_smi.node.hub_session import HubSession
+from tests.client.scripted_server import ScriptedServer, http_response
+
+BODIES = [b"", b"<html>", b"[]", b"\xff", b'{"hub":1}', b'{"error":' * 5000, bytes(1 << 17)]
+
+
+@pytest.mark.parametrize("status", ["200 OK", "404 Not Found", "500 Oh"])
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:9]))
+@pytest.mark.parametrize("join_token", [None, "join-token"])
+def test_what_is_no_hub_is_unreachable(
+    tmp_path: Path, status: str, body: bytes, join_token: str | None
+) -> None:
+    with (
+        ScriptedServer([http_response(body, status)]) as peer,
+        closing(HubConnection(peer.url)) as connection,
+    ):
+        reporter = HubSession(connection, CredentialFile(str(tmp_path)), join_token)
+        with pytest.raises(Unreachable, match=f"^hub {peer.url}"):
+            reporter.send_report([], "id", "name")
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,327 @@
+"""The reader: deadlines, hung and dead children, and what is left behind."""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet_smi.errors import DriverMismatch, NotAnswering, NotPresent, ReadFailed
+from fleet_smi.node import reader_process as module
+from fleet_smi.node.reader_process import (
+    ProcessWorker,
+    Reader,
+    ReadResult,
+    fork_worker,
+    spawn_worker,
+)
+from fleet_smi.node.reader_worker import BINDINGS, ReadRequest
+from fleet_smi.node.thread_reader import ThreadWorker
+from sim.scenario import Scenario, SimGpu
+from tests.machines import SimulatedMachine, wait_until
+
+HOST: ReadRequest = ("host", {"root": "/"})
+NETWORK: ReadRequest = ("network", {"root": "/"})
+NVIDIA: ReadRequest = ("nvidia", {"root": "/", "traffic": False})
+HUNG = Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"})
+
+
+def ask(reader: Reader, *requests: ReadRequest, patience: float = 10.0) -> list[ReadResult]:
+    return reader.read(requests, patience, 2 * patience)
+
+
+def value(reader: Reader, request: ReadRequest) -> Any:
+    (answer,) = ask(reader, request)
+    assert answer.error is None
+    return answer.value
+
+
+def since(answer: ReadResult) -> float | None:
+    assert isinstance(answer.error, NotAnswering)
+    return answer.error.since
+
+
+def children() -> set[int]:
+    found = set[int]()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture(params=[fork_worker, spawn_worker, ThreadWorker], ids=["fork", "spawn", "inside"])
+def reader(request: pytest.FixtureRequest) -> Iterator[Reader]:
+    made = Reader(request.param)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=[fork_worker, spawn_worker], ids=["fork", "spawn"])
+def outside(request: pytest.FixtureRequest) -> Iterator[Reader]:
+    made = Reader(request.param)
+    yield made
+    made.close()
+
+
+def test_it_answers_what_the_bindings_read_in_the_order_asked(reader: Reader) -> None:
+    host, network = ask(reader, HOST, NETWORK)
+    assert host.value["hostname"] == os.uname().nodename
+    assert isinstance(network.value, list)
+    assert 0 <= host.seconds < 10
+
+
+def test_an_answer_asked_for_ahead_is_taken(reader: Reader) -> None:
+    reader.preload("host")
+    reader.prefetch([HOST, NETWORK])
+    host, _ = ask(reader, HOST, NETWORK)
+    assert "hostname" in host.value
+
+
+def test_asking_for_something_else_than_was_asked_ahead_gives_that(reader: Reader) -> None:
+    reader.prefetch([HOST])
+    assert isinstance(value(reader, NETWORK), list)
+    assert "hostname" in value(reader, HOST)
+
+
+def test_pids_found_by_one_subject_are_what_the_next_is_asked_about(
+    machine: SimulatedMachine,
+) -> None:
+    from sim.scenario import SimProcess
+
+    machine.set_scenario(SimGpu(processes=[SimProcess(pid=os.getpid(), memory=1)]))
+    reader = Reader(spawn_worker)
+    _, people = ask(reader, NVIDIA, ("processes", {"root": "/", "pids": None}))
+    assert people.value[os.getpid()]["uid"] == os.getuid()
+    reader.close()
+
+
+def test_a_subject_that_is_not_there_is_told_by_its_error(reader: Reader, tmp_path: Path) -> None:
+    (amd,) = ask(reader, ("amd", {"root": str(tmp_path)}))
+    assert isinstance(amd.error, NotPresent)
+    assert "no AMD GPU" in str(amd.error)
+
+
+def test_a_bug_in_a_binding_fails_that_reading_alone(reader: Reader) -> None:
+    wrong, right = ask(reader, ("host", {"no_such_argument": 1}), NETWORK)
+    assert isinstance(wrong.error, ReadFailed)
+    assert "bug" in str(wrong.error)
+    assert right.error is None
+
+
+def test_closing_leaves_no_child_and_no_descriptor(outside: Reader) -> None:
+    before, opened = children(), descriptors()
+    value(outside, HOST)
+    assert len(children() - before) == 1
+    outside.close()
+    assert children() - before == set()
+    assert descriptors() == opened
+
+
+def test_it_can_be_used_again_after_closing(reader: Reader) -> None:
+    value(reader, HOST)
+    reader.close()
+    assert "hostname" in value(reader, HOST)
+
+
+def test_a_child_that_dies_fails_one_reading_and_is_replaced(outside: Reader) -> None:
+    before = children()
+    value(outside, HOST)
+    (child,) = children() - before
+    os.kill(child, 9)
+    dead, alive = ask(outside, HOST, NETWORK)
+    assert isinstance(dead.error, ReadFailed)
+    assert "died" in str(dead.error)
+    assert alive.error is None
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_hung_subject_is_given_up_and_the_others_are_answered(
+    machine: SimulatedMachine, place: int
+) -> None:
+    machine.set_scenario(HUNG)
+    reader, before = Reader(spawn_worker), children()
+    value(reader, HOST)
+    requests = [HOST, NETWORK]
+    requests.insert(place, NVIDIA)
+    began = time.monotonic()
+    names = [name for name, _ in requests]
+    answers = dict(zip(names, ask(reader, *requests, patience=1.0), strict=True))
+    assert time.monotonic() - began < 5
+    assert isinstance(answers["nvidia"].error, NotAnswering)
+    assert "no answer within 1 s" in str(answers["nvidia"].error)
+    assert answers["host"].error is None
+    assert answers["network"].error is None
+    assert len(children() - before) == 1
+    reader.close()
+
+
+def test_a_slow_subject_is_waited_for_as_long_as_it_comes_on(machine: SimulatedMachine) -> None:
+    slow = SimGpu(faults={"PowerUsage": "slow=400"})
+    machine.set_scenario(Scenario(gpus=[slow, slow, slow, slow]))
+    reader = Reader(spawn_worker)
+    value(reader, HOST)
+    (answer,) = reader.read([NVIDIA], 1.0, 1.0)
+    assert answer.error is None
+    assert answer.seconds > 1.5
+    reader.close()
+
+
+def test_what_a_subject_told_before_it_fell_silent_is_kept(machine: SimulatedMachine) -> None:
+    hung = SimGpu(faults={"PowerUsage": "never"})
+    machine.set_scenario(Scenario(gpus=[SimGpu(uuid="GPU-a"), hung, SimGpu()]))
+    reader = Reader(spawn_worker)
+    value(reader, HOST)
+    for patience in (1.0, 60.0):  # the second time it rests, and nobody is asked
+        (answer,) = ask(reader, NVIDIA, patience=patience)
+        assert isinstance(answer.error, NotAnswering)
+        assert answer.error.partial_result["count"] == 3
+        assert answer.error.partial_result[0]["uuid"] == "GPU-a"
+        assert 2 not in answer.error.partial_result
+    reader.close()
+
+
+def test_when_all_time_is_used_up_the_rest_is_told_as_unanswered(machine: SimulatedMachine) -> None:
+    machine.set_scenario(HUNG)
+    reader = Reader(spawn_worker)
+    value(reader, HOST)
+    hung, rest = reader.read([NVIDIA, HOST], 0.5, 0.5)
+    assert isinstance(hung.error, NotAnswering)
+    assert "no time was left" in str(rest.error)
+    reader.close()
+
+
+def test_a_hung_subject_rests_and_keeps_the_time_since_when(machine: SimulatedMachine) -> None:
+    machine.set_scenario(HUNG)
+    reader = Reader(spawn_worker)
+    (first,) = ask(reader, NVIDIA, patience=0.3)
+    (resting,) = ask(reader, NVIDIA, patience=60)  # answers at once: nobody is asked
+    assert children_of(reader) == 0
+    wake(reader)
+    (again,) = ask(reader, NVIDIA, patience=0.3)
+    assert since(first) == since(resting) == since(again)
+    machine.set_scenario(SimGpu())
+    wake(reader)
+    assert len(value(reader, NVIDIA)["devices"]) == 1
+    assert not reader._resting
+    reader.close()
+
+
+def children_of(reader: Reader) -> int:
+    return 0 if reader._child is None else 1
+
+
+def wake(reader: Reader) -> None:
+    """Let the time pass that a silent subject is left alone."""
+    reader._resting["nvidia"] = reader._resting["nvidia"]._replace(retry_at=0.0)
+
+
+class UnkillableChild(ProcessWorker):
+    """A child in the state that no signal ends; it is gone when the test says so."""
+
+    freed = False
+
+    def terminate(self) -> bool:
+        super().terminate()
+        return False
+
+    def has_exited(self) -> bool:
+        return self.freed
+
+
+def test_beside_a_child_that_cannot_be_killed_no_second_one_asks_that_subject(
+    machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[UnkillableChild] = []
+
+    def start() -> ProcessWorker:
+        made = spawn_worker()
+        started.append(
+            UnkillableChild(made.pid, made.requests_fd, made.results_fd, made.progress_fd)
+        )
+        return started[-1]
+
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.0)
+    machine.set_scenario(HUNG)
+    reader = Reader(start)
+    assert since(ask(reader, NVIDIA, patience=0.5)[0]) is not None
+    machine.set_scenario(SimGpu())
+    for _ in range(3):
+        assert since(ask(reader, NVIDIA)[0]) is not None
+    assert len(started) == 1
+    assert "hostname" in value(reader, HOST)
+    assert len(started) == 2
+    started[0].freed = True
+    assert len(value(reader, NVIDIA)["devices"]) == 1
+    reader.close()
+    for child in started:
+        ProcessWorker.has_exited(child)  # bury it: the test only pretended that it lived on
+
+
+def test_after_a_mismatch_a_new_child_loads_the_new_library(machine: SimulatedMachine) -> None:
+    machine.set_scenario(Scenario(init="mismatch"))
+    reader, before = Reader(spawn_worker), children()
+    (mismatch,) = ask(reader, NVIDIA)
+    assert isinstance(mismatch.error, DriverMismatch)
+    assert children() == before
+    machine.set_scenario(SimGpu())
+    assert len(value(reader, NVIDIA)["devices"]) == 1
+    reader.close()
+
+
+def test_the_reader_ends_when_nobody_asks_any_more() -> None:
+    child = spawn_worker()
+    os.close(child.requests_fd)
+    wait_until(child.has_exited)
+    os.close(child.results_fd)
+    os.close(child.progress_fd)
+
+
+def test_the_reader_ends_when_a_request_breaks_off() -> None:
+    child = spawn_worker()
+    os.write(child.requests_fd, b"\0\0\0\x40half")
+    os.close(child.requests_fd)
+    wait_until(child.has_exited)
+    os.close(child.results_fd)
+    os.close(child.progress_fd)
+
+
+def test_large_answers_arrive_whole(tmp_path: Path) -> None:
+    # Larger than a pipe holds: the child must go on writing while we read.
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/machine-id").write_text("x" * 65_536)
+    (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/random/boot_id").write_text("y" * 65_536)
+    (tmp_path / "proc/stat").write_text("cpu 1 1 1 1 1 1 1 1\n")
+    reader = Reader(spawn_worker)
+    raw = value(reader, ("host", {"root": str(tmp_path)}))
+    assert (len(raw["machine_id"]), len(raw["boot_id"])) == (65_536, 65_536)
+    reader.close()
+
+
+def test_every_reading_has_a_binding() -> None:
+    bindings = {path.stem for path in Path(module.__file__).parent.glob("bindings/*.py")}
+    assert {binding for binding, _ in BINDINGS.values()} <= bindings
+
+
+def test_two_threads_do_not_disturb_each_others_readers() -> None:
+    answers: list[str] = []
+
+    def look() -> None:
+        reader = Reader(spawn_worker)
+        answers.extend(value(reader, HOST)["hostname"] for _ in range(20))
+        reader.close()
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [os.uname().nodename] * 80

@@ -1,0 +1,91 @@
+"""The reader in a thread: what hangs there is left behind, and a process takes its place.
+
+Each case is a program of its own: a thread that hangs can only be ended with its process.
+"""
+
+import subprocess
+import sys
+import threading
+
+from fleet_smi.node.reader_process import Reader
+from fleet_smi.node.thread_reader import ThreadWorker
+from sim.scenario import Scenario, SimGpu
+from tests.machines import SimulatedMachine, wait_until
+
+_BEGIN = """
+import sys
+from pathlib import Path
+from fleet_smi.errors import NotAnswering
+from fleet_smi.node.thread_reader import thread_then_process
+from fleet_smi.node.reader_process import ProcessWorker, Reader
+
+HOST, NVIDIA = ("host", {"root": "/"}), ("nvidia", {"root": "/", "traffic": False})
+reader = Reader(thread_then_process())
+"""
+_AFTER_A_HANG = """
+hung, host = reader.ask([NVIDIA, HOST], 3.0, 30.0)
+assert isinstance(hung.error, NotAnswering), hung
+assert host.error is None, host
+assert isinstance(reader._child, ProcessWorker), reader._child
+print("hung", flush=True)
+sys.stdin.readline()
+reader._resting["nvidia"] = reader._resting["nvidia"]._replace(retry_at=0.0)
+(answer,) = reader.ask([NVIDIA], 10.0, 10.0)
+assert answer.error is None, answer
+print("devices", len(answer.value["devices"]), flush=True)
+"""
+_AFTER_A_MISMATCH = """
+(mismatch,) = reader.ask([NVIDIA], 10.0, 10.0)
+print(type(mismatch.error).__name__, flush=True)
+sys.stdin.readline()
+(answer,) = reader.ask([NVIDIA], 10.0, 10.0)
+assert isinstance(reader._child, ProcessWorker), reader._child
+print("devices", len(answer.value["devices"]), flush=True)
+"""
+
+
+def _played(machine: SimulatedMachine, script: str, *scenarios: Scenario) -> list[str]:
+    """What a program prints, which looks at one scenario after the other."""
+    first, *others = scenarios
+    machine.set_scenario(first)
+    with subprocess.Popen(
+        [sys.executable, "-c", _BEGIN + script + "reader.close()"],
+        env=machine.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        lines = [running.stdout.readline().strip()]
+        for scenario in others:
+            machine.set_scenario(scenario)
+            running.stdin.write("\n")
+            running.stdin.flush()
+            lines.append(running.stdout.readline().strip())
+        running.kill()
+    return lines
+
+
+def test_after_a_hang_a_process_asks_the_others_and_later_the_same(
+    machine: SimulatedMachine,
+) -> None:
+    hung = Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"})
+    answers = Scenario(gpus=[SimGpu(), SimGpu()])
+    assert _played(machine, _AFTER_A_HANG, hung, answers) == ["hung", "devices 2"]
+
+
+def test_after_a_mismatch_a_process_loads_the_new_library(machine: SimulatedMachine) -> None:
+    lines = _played(
+        machine, _AFTER_A_MISMATCH, Scenario(init="mismatch"), Scenario(gpus=[SimGpu()])
+    )
+    assert lines == ["Mismatch", "devices 1"]
+
+
+def test_closing_leaves_no_thread() -> None:
+    before = threading.active_count()
+    reader = Reader(ThreadWorker)
+    reader.read([("host", {"root": "/"})], 10.0, 10.0)
+    assert threading.active_count() == before + 1
+    reader.close()
+    wait_until(lambda: threading.active_count() == before)

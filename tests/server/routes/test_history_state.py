@@ -1,0 +1,78 @@
+"""How much of the past is kept, where, and what becomes of it when a hub ends."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import gpu, process
+from tests.machines import wait_until
+from tests.server.routes.sample_history import error_message, get_json
+from tests.server.routes.snapshots import snapshot_now
+from tests.server.threaded_hub import ThreadedHub, error_code
+
+
+def test_a_hub_without_history_says_so(tmp_path: Path) -> None:
+    with ThreadedHub(tmp_path, hub__history="off") as hub:
+        for path in ("fleet?at=-1h", "history/usage", "history/state"):
+            answer = hub.request("GET", f"/api/v1/{path}")
+            assert (answer.status, error_code(answer)) == (404, "not_kept")
+        assert hub.request("GET", "/api/v1/fleet").status == 200
+    assert not (tmp_path / "history.db").exists()
+
+
+def test_what_is_kept_is_what_the_settings_say(tmp_path: Path) -> None:
+    kept: dict[str, Any] = {
+        "hub__history": str(tmp_path / "elsewhere" / "past.db"),
+        "hub__history_keep_10s": "1h",
+        "hub__history_keep_1m": "2d",
+        "hub__history_keep_15m": "30d",
+        "hub__history_keep_ledger": "90d",
+        "hub__history_most": "1GiB",
+        "hub__energy_price": "0.31",
+        "hub__currency": "EUR",
+    }
+    with ThreadedHub(tmp_path / "hub", **kept) as hub:
+        told = get_json(hub, "history/state")
+    hour, day = 3600.0, 86400.0
+    assert [each["keep_seconds"] for each in told["grains"]] == [hour, 2 * day, 30 * day, 90 * day]
+    assert told["ledger_keep_seconds"] == 90 * day
+    assert told["most_bytes"] == 1 << 30
+    assert (told["energy_price"], told["currency"]) == (0.31, "EUR")
+    assert told["used_bytes"] > 0
+    assert (tmp_path / "elsewhere" / "past.db").exists()
+    assert not (tmp_path / "hub" / "history.db").exists()
+
+
+def test_of_a_hub_that_has_heard_nothing_nothing_is_kept(tmp_path: Path) -> None:
+    with ThreadedHub(tmp_path) as hub:
+        answer = hub.request("GET", "/api/v1/fleet?at=-1h")
+        assert (answer.status, error_message(answer)[:15]) == (400, "nothing is kept")
+
+
+def test_what_goes_on_goes_on_after_the_hub_was_started_again(tmp_path: Path) -> None:
+    shot = snapshot_now("gpu01", gpu(0, processes=(process(),)))
+    with ThreadedHub(tmp_path) as hub:
+        hub.join_and_report(shot)
+        wait_until(lambda: bool(get_json(hub, "history/periods")["rows"]))
+    with ThreadedHub(tmp_path) as hub:
+        (row,) = get_json(hub, "history/periods")["rows"]
+        (period,) = row["periods"]
+    assert (period["state"], period["end"]) == ("busy", None)
+    assert period["start"] == pytest.approx(shot.taken_at, abs=1.0)
+
+
+def test_a_node_that_was_removed_is_gone_from_then_on_and_not_before(tmp_path: Path) -> None:
+    with ThreadedHub(tmp_path) as hub:
+        shots = [snapshot_now("gpu01", gpu(0), sequence=each) for each in range(2)]
+        earlier = shots[0].taken_at - 600.0
+        past = snapshot_now("gpu01", gpu(0), taken_at=earlier, sequence=0)
+        token = hub.join("id-of-gpu01", "gpu01")
+        hub.report(past, shots[1], token=token)
+        wait_until(lambda: bool(get_json(hub, "history/periods")["rows"]))
+        admin: dict[str, Any] = {"token": hub.token("admin"), "Content_Type": "application/json"}
+        assert hub.request("DELETE", "/api/v1/nodes/id-of-gpu01", **admin).status == 204
+        then = f"fleet?at={earlier + 60:.0f}"
+        wait_until(lambda: hub.request("GET", f"/api/v1/{then}").status == 200)
+        assert [node["name"] for node in get_json(hub, then)["nodes"]] == ["gpu01"]
+        assert get_json(hub, "fleet")["nodes"] == []

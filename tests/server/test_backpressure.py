@@ -1,0 +1,56 @@
+"""More reports than can be taken in at once: everybody has a turn, and nothing is lost."""
+
+import asyncio
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.server import backpressure
+from fleet_smi.server.backpressure import Backpressure
+from tests.server.test_report_protocol import answer, request
+from tests.server.threaded_hub import ThreadedHub
+
+
+def test_others_have_their_turn_while_reports_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backpressure, "_TURN_SECONDS", 0.001)
+
+    async def scenario() -> list[int | str]:
+        line, done, loop = Backpressure(), list[int | str](), asyncio.get_running_loop()
+
+        def take(number: int) -> None:
+            time.sleep(0.002)  # the work that it is
+            done.append(number)
+
+        for number in range(4):
+            if line.has_capacity():
+                take(number)
+            else:
+                line.defer(lambda number=number: take(number))  # type: ignore[misc]
+        loop.call_soon(done.append, "another")
+        while len(done) < 5 or not line.has_capacity():
+            await asyncio.sleep(0)
+        return done
+
+    assert asyncio.run(scenario()) == [0, 1, "another", 2, 3]
+
+
+def test_a_crowd_of_reports_is_answered_to_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backpressure, "_TURN_SECONDS", 0.0)
+    with ThreadedHub(tmp_path / "state") as hub, ExitStack() as open_lines:
+        token = hub.join("id-of-gpu01", "gpu01")
+        place = "127.0.0.1", int(hub.url.rpartition(":")[2])
+        crowd = [
+            open_lines.enter_context(socket.create_connection(place, timeout=10)) for _ in range(40)
+        ]
+        for number, line in enumerate(crowd):
+            line.sendall(request(token, number))
+        crowd.pop().close()
+        assert {answer(line).status for line in crowd} == {200}
+        for number, line in enumerate(crowd, 40):  # they are heard again after they waited
+            line.sendall(request(token, number))
+        assert {answer(line).status for line in crowd} == {200}

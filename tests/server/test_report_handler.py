@@ -1,0 +1,254 @@
+"""`POST /api/v1/reports` over a real socket: what is refused, what is cleaned, and that the hub
+goes on whatever it was sent."""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.wire.json import fleet_csv
+from fleet_smi.wire.report import decode_receipt, encode_report_json
+from tests.builders import gpu, process, snapshot
+from tests.machines import wait_until
+from tests.server.threaded_hub import REPORTS_PATH, ThreadedHub, error_code
+
+ID = "id-of-gpu01"
+HOSTILE = "<script>alert(1)</script>\x1b[31mred\x1b[0m\r\n\u202e=cmd|' /C calc'!A0\"\\"
+FACES = ("/", "/?why=true&processes=true", "/?overview=true", "/metrics", "/api/v1/fleet")
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path / "state") as running:
+        yield running
+
+
+@pytest.fixture
+def token(hub: ThreadedHub) -> str:
+    return hub.join_and_report(now())
+
+
+def now(*gpus: Any, sequence: int = 0, **fields: Any) -> Snapshot:
+    """A report of this moment."""
+    known: dict[str, Any] = {"taken_at": time.time(), "interval_seconds": 60.0, "run_id": "run-1"}
+    return snapshot(*(gpus or (gpu(0),)), sequence=sequence, **(known | fields))
+
+
+def plain(**changes: Any) -> dict[str, Any]:
+    """A report as any program would write it, with other values in its one GPU."""
+    report: dict[str, Any] = msgspec.json.decode(encode_report_json([now(sequence=1)], time.time()))
+    report["snapshots"][0]["gpus"][0].update(changes)
+    return report
+
+
+def send(hub: ThreadedHub, token: str, body: bytes, kind: str = "application/json") -> Any:
+    return hub.request("POST", REPORTS_PATH, body, token=token, Content_Type=kind)
+
+
+def assert_goes_on(hub: ThreadedHub, token: str) -> None:
+    answer = hub.report(now(sequence=99), token=token)
+    assert answer.status == 200, answer
+    assert hub.fleet().nodes[0].sequence == 99
+
+
+def test_the_receipt_names_the_hub_and_what_it_keeps(hub: ThreadedHub, token: str) -> None:
+    def receipt(sequence: int) -> Any:
+        answer = hub.report(now(sequence=sequence), token=token)
+        assert answer.headers["content-type"] == "application/json"
+        return decode_receipt(answer.body)
+
+    first = receipt(1)
+    assert first.hub == hub.server.hub.instance_id
+    sequences = iter(range(2, 10_000))
+    wait_until(lambda: (receipt(next(sequences)).kept or 0) >= 1)
+
+
+def test_msgpack_is_read_as_json_is(hub: ThreadedHub, token: str) -> None:
+    body = msgspec.msgpack.encode(plain())
+    assert send(hub, token, body, "application/msgpack").status == 200
+    assert hub.fleet().nodes[0].sequence == 1
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told in its head", "in pieces without end"])
+def test_ten_megabytes_are_refused(hub: ThreadedHub, token: str, told: bool) -> None:
+    if told:
+        answer = send(hub, token, b" " * 10_000_000)
+        assert (answer.status, error_code(answer)) == (413, "too_large")
+    else:
+        assert b"413" in in_pieces(hub, token, 10_000_000)
+    assert_goes_on(hub, token)
+
+
+def in_pieces(hub: ThreadedHub, token: str, size: int) -> bytes:
+    """Send so much in chunks, without telling how much it will be; the first line that comes."""
+    port = int(hub.url.rpartition(":")[2])
+    head = (
+        f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(head.encode())
+        with contextlib.suppress(ConnectionError):  # it has heard enough
+            for _ in range(size // 0x10000):
+                connection.sendall(piece)
+        return connection.recv(64)
+
+
+def test_not_a_number_is_no_report_in_json_and_no_figure_in_msgpack(
+    hub: ThreadedHub, token: str
+) -> None:
+    answer = send(hub, token, msgspec.json.encode(plain()).replace(b":71.0", b":NaN"))
+    assert (answer.status, error_code(answer)) == (400, "undecodable")
+    packed = msgspec.msgpack.encode(plain(power_watts=float("nan")))
+    assert send(hub, token, packed, "application/msgpack").status == 200
+    (card,) = hub.fleet().nodes[0].gpus
+    assert card.power_watts is None
+    assert card.temperature_celsius == 33.0
+    assert_goes_on(hub, token)
+
+
+def test_negative_memory_is_not_known_and_never_free(hub: ThreadedHub) -> None:
+    token = hub.join(ID, "gpu01")
+    assert send(hub, token, msgspec.json.encode(plain(memory_used_bytes=-1))).status == 200
+    (card,) = hub.fleet().nodes[0].gpus
+    assert card.memory_used_bytes is None
+    assert "memory_used_bytes" in card.unread
+    assert card.verdict.state != "free"
+
+
+def test_five_thousand_processes_are_cut_and_the_rest_is_shown(
+    hub: ThreadedHub, token: str
+) -> None:
+    crowd = tuple(process(pid) for pid in range(1, 5_001))
+    assert hub.report(now(gpu(0, processes=crowd), gpu(1), sequence=1), token=token).status == 200
+    first, second = hub.fleet().nodes[0].gpus
+    assert len(first.processes or ()) <= 1_000
+    assert (first.verdict.state, second.verdict.state) == ("busy", "free")
+
+
+def test_markup_and_terminal_codes_in_names_reach_nobody(hub: ThreadedHub, token: str) -> None:
+    hostile = gpu(
+        0, name=HOSTILE, processes=(process(user=HOSTILE, name=HOSTILE, command=HOSTILE),)
+    )
+    assert hub.report(now(hostile, sequence=1, name=HOSTILE), token=token).status == 200
+    for path in FACES:
+        body = hub.request("GET", path).body.decode()
+        assert not set(body) & {"\x1b", "\r", "\u202e"}, path
+    page = hub.request("GET", "/gpustat.html").body.decode()
+    assert "<script" not in page
+    assert "&lt;script" in page
+    assert "\nalert" not in hub.request("GET", "/metrics").body.decode()
+    for line in fleet_csv(hub.fleet()).splitlines():
+        assert not line.startswith(("=", "+", "-", "@"))
+        assert ',"=' not in line
+        assert ",=" not in line
+
+
+def test_a_wrong_token_is_refused_and_counted(hub: ThreadedHub, token: str) -> None:
+    answers = [hub.report(now(sequence=1), token="fsmi_node_" + "x" * 43) for _ in range(12)]
+    assert {each.status for each in answers} == {401, 429}
+    assert error_code(answers[0]) == "bad_token"
+    assert answers[0].headers["www-authenticate"] == "Bearer"
+    assert int(answers[-1].headers["retry-after"]) > 0
+    assert_goes_on(hub, token)  # whoever has a good one is not held up
+
+
+def test_no_token_at_all_is_refused(hub: ThreadedHub, token: str) -> None:
+    body = encode_report_json([now(sequence=5)], time.time())
+    answer = hub.request("POST", REPORTS_PATH, body, Content_Type="application/json")
+    assert (answer.status, error_code(answer)) == (401, "unauthenticated")
+    assert hub.fleet().nodes[0].sequence == 0
+
+
+def test_nobody_reports_as_another_node(hub: ThreadedHub, token: str) -> None:
+    hub.join_and_report(now(node="gpu02"))
+    answer = hub.report(now(node="gpu02", sequence=7), token=token)
+    assert (answer.status, error_code(answer)) == (403, "not_that_node")
+    for someone in (hub.token("viewer"), hub.token("admin")):
+        other = hub.report(now(sequence=7), token=someone)
+        assert (other.status, error_code(other)) == (403, "forbidden")
+    assert {node.sequence for node in hub.fleet().nodes} == {0}
+    assert_goes_on(hub, token)
+
+
+@pytest.mark.parametrize("role", ["viewer", "admin"])
+def test_of_somebody_who_is_no_node_nothing_is_read(
+    hub: ThreadedHub, role: Literal["viewer", "admin"]
+) -> None:
+    answer = send(hub, hub.token(role), b"no report at all")
+    assert (answer.status, error_code(answer)) == (403, "forbidden")
+    assert b"only a node may do this" in answer.body
+    port = int(hub.url.rpartition(":")[2])
+    head = (
+        f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"Authorization: Bearer {hub.token(role)}\r\nContent-Length: 1000\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(12) == b"HTTP/1.1 403"  # and not a byte of the report was sent
+
+
+def test_a_batch_with_another_node_in_it_is_refused_whole(hub: ThreadedHub, token: str) -> None:
+    answer = hub.report(now(node="gpu02", sequence=6), now(sequence=7), token=token)
+    assert (answer.status, error_code(answer)) == (400, "undecodable")
+    assert [node.sequence for node in hub.fleet().nodes] == [0]
+
+
+def test_a_batch_lands_in_the_order_in_which_it_was_lived(hub: ThreadedHub, token: str) -> None:
+    batch = [now(sequence=number, taken_at=1000.0 + number) for number in range(1, 101)]
+    assert hub.report(*batch, token=token).status == 200
+    (node,) = hub.fleet().nodes
+    assert (node.sequence, node.missing_reports) == (100, 0)
+    assert node.age_seconds is not None
+    assert node.age_seconds < 30  # by when it was sent, whatever the node's clock says
+
+
+@pytest.mark.parametrize(
+    "body, code",
+    [
+        (b"", "undecodable"),
+        (b"{", "undecodable"),
+        (b"[1,2,3]", "undecodable"),
+        (b'{"version":1,"snapshots":[]}', "undecodable"),
+        (b"[" * 100_000, "undecodable"),
+        (b'{"version":99,"snapshots":[]}', "wrong_version"),
+    ],
+    ids=["nothing", "half", "another", "empty", "deep", "newer"],
+)
+def test_what_is_no_report_is_refused_and_told_of_its_node(
+    hub: ThreadedHub, token: str, body: bytes, code: str
+) -> None:
+    answer = send(hub, token, body)
+    assert (answer.status, error_code(answer)) == (400, code)
+    assert hub.fleet().nodes[0].trouble is not None
+    assert_goes_on(hub, token)
+    assert hub.fleet().nodes[0].trouble is None
+
+
+def test_only_what_can_be_read_is_taken(hub: ThreadedHub, token: str) -> None:
+    answer = send(hub, token, b"x", "text/plain")
+    assert (answer.status, error_code(answer)) == (415, "wrong_kind")
+    answer = hub.request("POST", REPORTS_PATH, b"x", token=token, Content_Encoding="gzip")
+    assert (answer.status, error_code(answer)) == (415, "wrong_kind")
+    answer = hub.request("GET", REPORTS_PATH, token=token)
+    assert (answer.status, error_code(answer)) == (405, "wrong_method")
+    assert answer.headers["allow"] == "POST"
+
+
+def test_a_report_that_breaks_off_is_no_trouble_of_its_node(hub: ThreadedHub, token: str) -> None:
+    port = int(hub.url.rpartition(":")[2])
+    head = (
+        f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+        "Content-Length: 1000\r\n\r\nhalf"
+    )
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(head.encode())
+    assert_goes_on(hub, token)
+    assert hub.fleet().nodes[0].trouble is None

@@ -1,0 +1,181 @@
+"""Reports over a raw socket: however they are cut, and whatever is sent beside them."""
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fleet_smi.server import timeouts
+from fleet_smi.wire.report import decode_receipt, encode_report_json
+from tests.builders import gpu, snapshot
+from tests.server.threaded_hub import REPORTS_PATH, ThreadedHub
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
+    with ThreadedHub(tmp_path / "state") as hub:
+        yield hub
+
+
+@pytest.fixture
+def token(hub: ThreadedHub) -> str:
+    return hub.join("id-of-gpu01", "gpu01")
+
+
+@pytest.fixture
+def line(hub: ThreadedHub) -> Iterator[socket.socket]:
+    port = int(hub.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        yield connection
+
+
+def body(sequence: int) -> bytes:
+    at = time.time()
+    taken = snapshot(gpu(), taken_at=at, sequence=sequence, run_id="run-1", interval_seconds=60.0)
+    return encode_report_json([taken], at)
+
+
+def head(token: str, *more: str, version: str = "1.1", path: str = REPORTS_PATH) -> bytes:
+    lines = [f"POST {path} HTTP/{version}", "Host: 127.0.0.1", f"Authorization: Bearer {token}"]
+    return "\r\n".join([*lines, "Content-Type: application/json", *more, "", ""]).encode()
+
+
+def request(token: str, sequence: int, *more: str, version: str = "1.1") -> bytes:
+    sent = body(sequence)
+    return head(token, *more, f"Content-Length: {len(sent)}", version=version) + sent
+
+
+def answer(line: socket.socket) -> Answer:
+    """The next answer on this connection."""
+    with HTTPResponse(line) as got:
+        got.begin()
+        return Answer(got.status, got.getheaders(), got.read())
+
+
+def answers(line: socket.socket, count: int) -> bytes:
+    """All that comes until so many answers have begun and the last has a body."""
+    heard = b""
+    while len(re.findall(rb"HTTP/1.1 \d+ .*?\r\n\r\n(?=.)", heard, re.DOTALL)) < count:
+        part = line.recv(1 << 16)
+        assert part, heard
+        heard += part
+    return heard
+
+
+def sequence_of(hub: ThreadedHub) -> int:
+    return hub.fleet().nodes[0].sequence
+
+
+def test_a_report_in_many_pieces_is_one_report(
+    hub: ThreadedHub, token: str, line: socket.socket
+) -> None:
+    whole = request(token, 1)
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for start in range(0, len(whole), 50):
+        line.sendall(whole[start : start + 50])
+    assert answer(line).status == 200
+    assert sequence_of(hub) == 1
+
+
+def test_reports_that_come_together_are_answered_one_by_one(
+    hub: ThreadedHub, token: str, line: socket.socket
+) -> None:
+    line.sendall(request(token, 1) + request(token, 2) + request(token, 3))
+    assert answers(line, 3).count(b"HTTP/1.1 200 OK") == 3
+    assert sequence_of(hub) == 3
+
+
+def test_a_report_behind_another_request_waits_for_its_turn(
+    hub: ThreadedHub, token: str, line: socket.socket
+) -> None:
+    line.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + request(token, 1))
+    heard = answers(line, 2)
+    assert heard.count(b"HTTP/1.1 200 OK") == 2
+    assert heard.rindex(b'{"hub":') > heard.rindex(b"HTTP/1.1 200 OK")
+    assert sequence_of(hub) == 1
+
+
+def test_another_request_behind_a_report_is_answered_too(token: str, line: socket.socket) -> None:
+    line.sendall(request(token, 1) + b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert answers(line, 2).count(b"HTTP/1.1 200 OK") == 2
+
+
+def test_who_is_refused_hears_so_before_the_body_and_may_try_again(
+    hub: ThreadedHub, token: str, line: socket.socket
+) -> None:
+    line.sendall(head("wrong", "Content-Length: 5"))
+    assert answer(line).status == 401
+    line.sendall(b"never" + request(token, 1))
+    assert answer(line).status == 200
+    assert sequence_of(hub) == 1
+
+
+def test_a_wrong_token_counts_once(line: socket.socket) -> None:
+    statuses = []
+    for _ in range(11):
+        line.sendall(head("wrong", "Content-Length: 0"))
+        statuses.append(answer(line).status)
+    assert statuses == [401] * 10 + [429]
+
+
+@pytest.mark.parametrize(
+    "version, more", [("1.0", ()), ("1.1", ("Connection: close",))], ids=["1.0", "close"]
+)
+def test_who_does_not_stay_is_answered_and_let_go(
+    token: str, line: socket.socket, version: str, more: tuple[str, ...]
+) -> None:
+    line.sendall(request(token, 1, *more, version=version))
+    assert answer(line).status == 200
+    assert line.recv(1) == b""
+
+
+def test_a_report_in_chunks_gets_the_same_answer(token: str, line: socket.socket) -> None:
+    line.sendall(request(token, 1))
+    whole = answer(line)
+    sent = body(2)
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(sent), sent)
+    line.sendall(head(token, "Transfer-Encoding: chunked") + chunk)
+    chunked = answer(line)
+    assert chunked == whole
+    assert decode_receipt(whole.body).kept is None
+
+
+def test_who_asks_first_is_told_to_go_on(token: str, line: socket.socket) -> None:
+    sent = body(1)
+    line.sendall(head(token, "Expect: 100-continue", f"Content-Length: {len(sent)}"))
+    assert b"100 Continue" in line.recv(64)
+    line.sendall(sent)
+    assert answer(line).status == 200
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All who connect from now on must be quick."""
+    monkeypatch.setattr(timeouts, "REQUEST_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(timeouts, "IDLE_TIMEOUT_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_report_that_never_ends_is_hung_up_on(token: str, line: socket.socket) -> None:
+    line.sendall(head(token, "Content-Length: 99") + b"{")
+    assert line.recv(1) == b""
+
+
+@pytest.mark.usefixtures("hasty")
+def test_who_reports_and_then_says_nothing_is_hung_up_on(token: str, line: socket.socket) -> None:
+    line.sendall(request(token, 1))
+    assert answer(line).status == 200
+    assert line.recv(1) == b""

@@ -1,0 +1,94 @@
+"""The server's life: where it listens, and how it ends while somebody is being answered."""
+
+import asyncio
+import socket
+
+import pytest
+
+from fleet_smi.errors import UsageError
+from fleet_smi.server import timeouts
+from fleet_smi.server.middleware import Message, Receive, Send
+from fleet_smi.server.uvicorn_server import bind_socket, serve
+from tests.server.loopback import serve_app
+
+
+def test_it_listens_where_it_is_told_to() -> None:
+    with bind_socket("127.0.0.1", 0) as listening:
+        assert listening.getsockname()[0] == "127.0.0.1"
+    with bind_socket("localhost", 0) as listening:
+        assert listening.getsockname()[1] > 0
+
+
+@pytest.mark.parametrize("host", ["no-such-machine.invalid", "192.0.2.1"])
+def test_where_it_cannot_listen_is_told(host: str) -> None:
+    with pytest.raises(UsageError, match=f"cannot listen on {host}:0: "):
+        bind_socket(host, 0)
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with bind_socket("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
+            bind_socket("127.0.0.1", port)
+
+
+def test_an_answer_without_end_does_not_keep_the_server_from_ending() -> None:
+    async def endless(scope: Message, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"more", "more_body": True})
+        await asyncio.Event().wait()
+
+    async def scenario() -> float:
+        loop, listening = asyncio.get_running_loop(), bind_socket("127.0.0.1", 0)
+        serving = asyncio.ensure_future(serve(endless, [listening]))
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"more")
+        began = loop.time()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        writer.close()
+        listening.close()
+        return loop.time() - began
+
+    assert asyncio.run(scenario()) < 5
+
+
+def test_nothing_answers_once_it_has_ended() -> None:
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def scenario() -> int:
+        listening = bind_socket("127.0.0.1", 0)
+        port: int = listening.getsockname()[1]
+        serving = asyncio.ensure_future(serve(app, [listening]))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"204" in await reader.readline()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        writer.close()
+        listening.close()
+        return port
+
+    port = asyncio.run(scenario())
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"GET / HTT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
+)
+def test_who_does_not_come_to_the_point_is_hung_up_on(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeouts, "REQUEST_TIMEOUT_SECONDS", 0.05)
+
+    async def patient(scope: Message, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    with serve_app(patient) as port, socket.create_connection(("127.0.0.1", port), 10) as slow:
+        slow.sendall(said)
+        assert slow.recv(1) == b""

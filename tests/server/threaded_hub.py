@@ -1,0 +1,132 @@
+"""A real hub for tests: a whole `HubServer` on a port of this machine, with its own state."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import msgspec
+
+from fleet_smi import config
+from fleet_smi.client.connection import HubConnection, Response
+from fleet_smi.client.hub import HubClient
+from fleet_smi.client.responses import decode_join_token
+from fleet_smi.fleet.delivery import Source
+from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.server.hub_server import HubServer
+from fleet_smi.wire.report import encode_report_json
+from tests.machines import wait_until
+
+REPORTS_PATH = "/api/v1/reports"
+FAST_SETTINGS = {"hub.stream_interval": "0.1s", "hub.remember_interval": "1s"}
+
+
+class ThreadedHub:
+    """Runs in a thread of its own until `stop`; settings are as in a file, by their names."""
+
+    def __init__(self, folder: Path, sources: Sequence[Source] = (), **settings: Any) -> None:
+        self.folder = folder
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        flags = {"hub.listen": "127.0.0.1:0", "hub.state": str(folder), **FAST_SETTINGS, **named}
+        self.settings = config.load({"HOME": str(folder)}, flags=flags)
+        self.server = HubServer(self.settings.hub, sources, self.settings.thresholds)
+        self.url = self.server.url
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(self.server.run())
+        self._thread = threading.Thread(target=self._live, name="hub")
+        self._thread.start()
+        wait_until(lambda: self.server.hub.ready or self._task.done())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it as a signal would; nothing of it stays."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._task.cancel)
+            self._thread.join()
+            self.server.close()
+
+    def token(self, role: Literal["viewer", "admin", "join"], **limits: Any) -> str:
+        """A new token, known to the hub when this returns."""
+        secret = self.server.credentials.tokens.add(role, **limits).secret
+        self.server.credentials.refresh()
+        return secret
+
+    def join(self, node_id: str, name: str, join_token: str | None = None) -> str:
+        """A node's own token, for this join token or one that is used up with it."""
+        token = join_token or self.token("join", uses=1)
+        wanted = {"node_id": node_id, "name": name}
+        answer = self.request_json("POST", "/api/v1/join", wanted, token=token)
+        assert answer.status == 200, answer
+        return decode_join_token(answer.body)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        token: str | None = None,
+        **headers: str,
+    ) -> Response:
+        """One question on a connection of its own."""
+        told = {name.replace("_", "-"): value for name, value in headers.items()}
+        pin = self.server.fingerprint
+        with closing(HubConnection(self.url, token=token, fingerprint=pin)) as connection:
+            return connection.request(method, path, body, told)
+
+    def request_json(
+        self, method: str, path: str, value: Any, *, token: str | None = None
+    ) -> Response:
+        """The same with JSON."""
+        body = msgspec.json.encode(value)
+        return self.request(method, path, body, token=token, Content_Type="application/json")
+
+    def report(self, *snapshots: Snapshot, token: str, sent_at: float | None = None) -> Response:
+        """What a node sends of itself, the oldest first."""
+        body = encode_report_json(snapshots, sent_at or snapshots[-1].taken_at)
+        return self.request(
+            "POST", REPORTS_PATH, body, token=token, Content_Type="application/json"
+        )
+
+    def join_and_report(self, *snapshots: Snapshot) -> str:
+        """Let a node join and report; its token."""
+        token = self.join(snapshots[0].node_id, snapshots[0].name)
+        answer = self.report(*snapshots, token=token)
+        assert answer.status == 200, answer
+        return token
+
+    def wait_until_published(self) -> None:
+        """Wait until all that was heard is told."""
+        wait_until(lambda: not self.server.hub.fleet._dirty)
+
+    def fleet(self) -> FleetView:
+        """What it believes now."""
+        with closing(HubClient(self.url)) as client:
+            return client.fleet()
+
+    def _live(self) -> None:
+        try:
+            self._loop.run_until_complete(asyncio.wait([self._task]))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+
+def error_code(answer: Response) -> str:
+    """The code of a refusal, which has the one shape of all errors."""
+    assert answer.headers["content-type"] == "application/json"
+    told = msgspec.json.decode(answer.body)
+    assert set(told) == {"error"}
+    assert set(told["error"]) == {"code", "message"}
+    assert told["error"]["message"]
+    code: str = told["error"]["code"]
+    return code

@@ -1,0 +1,223 @@
+"""The simulated fleet: the same story every time, and nothing in it that no card could say."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleet_smi.fleet.fleet import FleetState
+from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.range_check import RANGES
+from fleet_smi.model.snapshot import Gpu, Instance, Process, Snapshot
+from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo_fleet
+from fleet_smi.simulation.large_fleet import large_fleet
+from fleet_smi.simulation.scenario import BackfillPoint, FleetScenario, last_hour, last_week
+from fleet_smi.wire.report import decode_report, encode_report, encode_snapshot
+from tests.builders import HOUR, NOON
+
+LIVE_SECONDS = 60.0
+
+
+@cache
+def a_story(kind: str, seed: int) -> FleetScenario:
+    if kind == "demo":
+        return demo_fleet(seed=seed, start=NOON)
+    return large_fleet(3, 8, seed=seed, start=NOON)
+
+
+SNAPSHOTS = st.builds(
+    lambda story, index, at: story.snapshot(index % len(story.nodes), at, 1),
+    st.builds(a_story, st.sampled_from(("demo", "crowd")), st.integers(0, 20)),
+    st.integers(0, 11),
+    st.floats(NOON - 7 * 24 * HOUR, NOON + 24 * HOUR),
+)
+
+
+@given(SNAPSHOTS)
+def test_a_snapshot_comes_off_the_wire_as_it_went_on(snapshot: Snapshot) -> None:
+    report = decode_report(encode_report([encode_snapshot(snapshot)], NOON))
+    assert report.snapshots == (snapshot,)
+
+
+@given(SNAPSHOTS)
+def test_every_figure_is_one_that_such_a_card_could_show(snapshot: Snapshot) -> None:
+    for gpu in snapshot.gpus:
+        for part in parts_of(gpu):
+            for name, value in msgspec.structs.asdict(part).items():
+                if value is not None and name in RANGES:
+                    low, high = RANGES[name]
+                    assert low <= value <= high, name
+        if gpu.fault is None:
+            assert 0 < known(gpu.power_watts) <= known(gpu.power_limit_watts)
+            assert 20 <= known(gpu.temperature_celsius) <= 90
+            assert known(gpu.sm_clock_mhz) <= known(gpu.sm_clock_max_mhz)
+
+
+@given(SNAPSHOTS)
+def test_memory_adds_up(snapshot: Snapshot) -> None:
+    for gpu in snapshot.gpus:
+        if gpu.fault is not None:
+            continue
+        parts: tuple[Gpu | Instance, ...] = (gpu, *gpu.instances)
+        for part in parts:
+            assert known(part.memory_used_bytes) <= known(part.memory_total_bytes)
+            held = sum(known(one.gpu_memory_bytes) for one in part.processes or ())
+            assert held <= known(part.memory_used_bytes)
+
+
+@given(SNAPSHOTS)
+def test_nobody_is_seen_before_they_came(snapshot: Snapshot) -> None:
+    processes = [one for gpu in snapshot.gpus for one in gpu.processes or ()]
+    assert all(known(one.started_at) <= snapshot.taken_at for one in processes)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 20), st.lists(st.floats(NOON - HOUR, NOON + HOUR), min_size=1, max_size=8))
+def test_what_was_asked_before_changes_nothing(seed: int, moments: list[float]) -> None:
+    asked = demo_fleet(seed=seed, start=NOON)
+    for index in range(len(asked.nodes)):
+        for at in moments:
+            last = asked.snapshot(index, at, 1)
+        assert last == demo_fleet(seed=seed, start=NOON).snapshot(index, moments[-1], 1)
+
+
+def test_another_seed_is_another_fleet() -> None:
+    ids = [{node.node_id for node in demo_fleet(seed=seed, start=NOON).nodes} for seed in (1, 2)]
+    assert not ids[0] & ids[1]
+
+
+def test_another_beginning_is_another_run_of_the_same_nodes() -> None:
+    one, other = (
+        demo_fleet(seed=1, start=NOON).nodes[0],
+        demo_fleet(seed=1, start=NOON + 1).nodes[0],
+    )
+    assert one.node_id == other.node_id
+    assert one.run_id != other.run_id
+
+
+def test_no_two_gpus_or_nodes_are_the_same() -> None:
+    story = large_fleet(50, 8, seed=1, start=NOON)
+    snapshots = [story.snapshot(index, NOON, 1) for index in range(50)]
+    assert len({one.node_id for one in snapshots}) == 50
+    assert len({gpu.uuid for one in snapshots for gpu in one.gpus}) == 400
+
+
+@pytest.fixture(scope="module", params=(1, 2, 3))
+def lab(request: pytest.FixtureRequest) -> FleetView:
+    """The demo fleet as a hub judges it after the hour before and a minute of reports."""
+    return watched(demo_fleet(seed=request.param, start=NOON), LIVE_SECONDS)
+
+
+def watched(story: FleetScenario, seconds: float) -> FleetView:
+    fleet, pace = FleetState(), story.interval_seconds
+    live = (BackfillPoint(NOON + pace * step, pace) for step in range(int(seconds / pace) + 1))
+    for sequence, (at, interval) in enumerate((*last_hour(NOON), *live), start=1):
+        for index in range(len(story.nodes)):
+            if story.is_reporting(index, at):
+                fleet.apply(story.snapshot(index, at, sequence, interval), at)
+    return fleet.view(NOON + seconds)
+
+
+def test_the_demo_is_a_lab_of_twelve_nodes_and_four_models(lab: FleetView) -> None:
+    assert len(lab.nodes) == 12
+    assert len({gpu.name for node in lab.nodes for gpu in node.gpus}) == 4
+    assert {len(node.gpus) for node in lab.nodes} == {8, 4, 2}
+    assert sum(bool(gpu.instances) for node in lab.nodes for gpu in node.gpus) == 1
+
+
+def test_the_demo_has_every_state_that_a_lab_has(lab: FleetView) -> None:
+    counts = lab.summary
+    assert (counts.held, counts.ghost, counts.broken) == (1, 1, 1)
+    assert counts.free > 0
+    assert counts.busy > 20
+    assert counts.unknown == 4
+
+
+def test_one_node_falls_silent_after_it_was_heard(lab: FleetView) -> None:
+    (silent,) = [node for node in lab.nodes if node.silent]
+    assert silent.taken_at is not None
+    assert NOON <= silent.taken_at < NOON + SILENT_AFTER_SECONDS
+
+
+def test_somebody_holds_a_gpu_without_using_it(lab: FleetView) -> None:
+    (held,) = [gpu for node in lab.nodes for gpu in node.gpus if gpu.verdict.state == "held"]
+    assert "lucas, idle for 1 h" in held.verdict.reason
+
+
+def test_two_people_share_a_gpu(lab: FleetView) -> None:
+    notes = [note for node in lab.nodes for gpu in node.gpus for note in gpu.verdict.notes]
+    assert [note.words for note in notes if note.kind == "shared"] == ["shared by 2"]
+
+
+def test_there_is_nothing_that_its_processes_do_not_account_for(lab: FleetView) -> None:
+    notes = [note for node in lab.nodes for gpu in node.gpus for note in gpu.verdict.notes]
+    assert not [note for note in notes if note.kind == "unaccounted"]
+
+
+def test_people_come_and_go_within_two_minutes() -> None:
+    story = demo_fleet(seed=1, start=NOON)
+    for minutes in range(0, 60, 2):
+        before, after = (people(story, NOON + 60.0 * (minutes + more)) for more in (0, 2))
+        assert before - after, "nobody left"
+        assert after - before, "nobody came"
+
+
+def test_in_the_week_before_people_stayed_for_hours_and_came_by_day() -> None:
+    story, day = demo_fleet(seed=1, start=NOON), 24 * HOUR
+    midnight = NOON - NOON % day
+    noons, nights = 0, 0
+    for days in range(2, 7):
+        then = midnight - days * day
+        noon, night = people(story, then + 14 * HOUR), people(story, then + 4 * HOUR)
+        noons, nights = noons + len(noon), nights + len(night)
+        assert len(noon & people(story, then + 14.5 * HOUR)) > len(noon) / 2
+    assert noons > 1.2 * nights
+
+
+def test_the_week_before_is_told_without_a_hole_but_where_a_node_was_away() -> None:
+    moments, story = last_week(NOON), demo_fleet(seed=1, start=NOON)
+    ends = [at + interval for at, interval in moments]
+    assert ends[:-1] == pytest.approx([at for at, _ in moments[1:]])
+    assert (moments[0].at, ends[-1]) == (NOON - 7 * 24 * HOUR, NOON)
+    heard = [sum(story.is_reporting(index, at) for at, _ in moments) for index in range(12)]
+    assert sorted(heard)[:2] == [len(moments) - 9, len(moments)]
+
+
+def test_utilisation_moves_from_report_to_report() -> None:
+    story = demo_fleet(seed=1, start=NOON)
+    readings = {
+        tuple(gpu.busy_percent for gpu in story.snapshot(0, NOON + 2.0 * step, 1).gpus)
+        for step in range(10)
+    }
+    assert len(readings) == 10
+
+
+def test_a_job_on_several_cards_is_one_job_of_one_person() -> None:
+    snapshot = demo_fleet(seed=1, start=NOON).snapshot(0, NOON, 1)
+    processes = [one for gpu in snapshot.gpus for one in gpu.processes or ()]
+    assert len({one.pid for one in processes}) == 8
+    assert {(one.user, one.slurm_job) for one in processes} == {("maria", processes[0].slurm_job)}
+
+
+def people(story: FleetScenario, at: float) -> set[tuple[str, int]]:
+    snapshots = (story.snapshot(index, at, 1) for index in range(len(story.nodes)))
+    return {
+        (gpu.uuid, process.pid)
+        for snapshot in snapshots
+        for gpu in snapshot.gpus
+        for process in gpu.processes or ()
+    }
+
+
+def parts_of(gpu: Gpu) -> Iterator[Gpu | Instance | Process]:
+    yield gpu
+    yield from gpu.instances
+    yield from gpu.processes or ()
+
+
+def known(value: float | None) -> float:
+    assert value is not None
+    return value

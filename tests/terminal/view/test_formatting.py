@@ -1,0 +1,61 @@
+"""The words that several views share."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from fleet_smi.terminal.view.formatting import (
+    format_elapsed,
+    format_moment,
+    pluralize,
+    short_model,
+    to_local_time,
+)
+from tests.terminal.samples import NOW
+
+
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("tokyo")
+def test_times_are_those_of_the_reader_s_clock() -> None:
+    assert format_moment(NOW - 3600, NOW, to_local_time) == "22:06"
+    assert format_moment(NOW - 15 * 3600, NOW, to_local_time) == "08:06"
+    assert format_moment(NOW - 24 * 3600, NOW, to_local_time) == "yesterday 23:06"
+
+
+@pytest.mark.parametrize(
+    "name, short",
+    [
+        ("NVIDIA H100 80GB HBM3", "H100 80GB"),
+        ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100 40GB"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("Tesla V100-SXM2-32GB", "V100 32GB"),
+        ("AMD Instinct MI300X OAM", "MI300X"),
+        ("Intel(R) Arc(TM) A770 Graphics", "Arc A770"),
+        ("NVIDIA", "NVIDIA"),
+    ],
+)
+def test_a_model_is_called_as_people_call_it(name: str, short: str) -> None:
+    assert short_model(name) == short
+
+
+@pytest.mark.parametrize(
+    "count, noun, words",
+    [(1, "process", "1 process"), (3, "process", "3 processes"), (0, "GPU", "0 GPUs")],
+)
+def test_things_are_counted_in_english(count: int, noun: str, words: str) -> None:
+    assert pluralize(count, noun) == words
+
+
+@pytest.mark.parametrize("seconds", [None, 1e300, float("nan"), float("inf")])
+def test_a_time_no_clock_could_give_is_unknown(seconds: float | None) -> None:
+    assert format_elapsed(seconds) == "—"

@@ -1,0 +1,39 @@
+"""The judgement as tests ask for it: after one look, or after so long of the same."""
+
+from typing import Any
+
+from fleet_smi.model.fleet import Verdict
+from fleet_smi.model.snapshot import Gpu
+from fleet_smi.model.verdict.judge import judge
+from fleet_smi.model.verdict.thresholds import Thresholds
+from fleet_smi.model.verdict.window import Window, observe
+from tests.builders import NOON
+
+SETTINGS = Thresholds()
+STEP = 60.0
+
+
+def observe_for(
+    card: Gpu, seconds: float, window: Window | None = None, *, until: float = NOON
+) -> Window:
+    """What a minutely watcher has seen of a GPU that was like this for so long."""
+    at = until - seconds
+    while at <= until:
+        window = observe(window, card, at, SETTINGS)
+        at += STEP
+    assert window is not None
+    return window
+
+
+def judge_once(card: Gpu, **known: Any) -> Verdict:
+    """The verdict of one sample."""
+    return judge(card, observe(None, card, NOON, SETTINGS), NOON, SETTINGS, **known)
+
+
+def judge_after(seconds: float, card: Gpu, window: Window | None = None) -> Verdict:
+    """The verdict on a GPU that has been like this for so long."""
+    return judge(card, observe_for(card, seconds, window), NOON, SETTINGS)
+
+
+def state_and_reason(verdict: Verdict) -> tuple[str, str]:
+    return verdict.state, verdict.reason

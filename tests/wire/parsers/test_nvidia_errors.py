@@ -1,0 +1,125 @@
+"""What nvidia-smi prints when it fails."""
+
+import re
+
+import pytest
+
+from fleet_smi.errors import CollectError, DriverMismatch, NotPresent, ReadFailed
+from fleet_smi.wire.parsers.nvidia_smi import (
+    classify_failure,
+    failed_devices,
+    invalid_field,
+    parse_xml,
+)
+from tests.captures import capture_files, capture_text
+from tests.wire.parsers.nvidia_samples import document
+
+
+@pytest.mark.parametrize(
+    "text, kind, said",
+    [
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make",
+            NotPresent,
+            "not loaded",
+        ),
+        ("No devices were found\n", NotPresent, "no device"),
+        (
+            (
+                "Failed to initialize NVML: Driver/library version mismatch\n"
+                "NVML library version: 535.161\n"
+            ),
+            DriverMismatch,
+            "library (535.161)",
+        ),
+        (
+            (
+                "API mismatch: the client has the version 2, but\nthis kernel module has the "
+                "version 550.54.14.  Please\nNVML library version: 550.90"
+            ),
+            DriverMismatch,
+            "driver (550.54.14) and its library (550.90)",
+        ),
+        ("Failed to initialize NVML: Unknown Error", ReadFailed, "container"),
+        (
+            "Failed to initialize NVML: GPU access blocked by the operating system",
+            ReadFailed,
+            "WSL",
+        ),
+        ("Failed to initialize NVML: Insufficient Permissions", ReadFailed, "permissions"),
+        (
+            "Unable to determine the device handle for GPU0000:07:00.0: Unknown Error",
+            ReadFailed,
+            "GPU 00000000:07:00.0 (Unknown Error)",
+        ),
+        ('Field "a.b" is not a valid field to query.\n', ReadFailed, "'a.b'"),
+    ],
+)
+def test_a_failure_is_known_by_name_and_says_what_to_do(
+    text: str, kind: type[CollectError], said: str
+) -> None:
+    error = classify_failure(text, 255)
+    assert type(error) is kind
+    assert said in str(error)
+    assert "\n" not in str(error)
+    with pytest.raises(kind, match=re.escape(said)):
+        parse_xml(text)
+
+
+@pytest.mark.parametrize(
+    "code, kind",
+    [(6, NotPresent), (9, NotPresent), (15, ReadFailed), (18, DriverMismatch), (77, ReadFailed)],
+)
+def test_a_failure_without_words_is_known_by_its_exit_code(
+    code: int, kind: type[CollectError]
+) -> None:
+    assert type(classify_failure("", code)) is kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Return code 12 - NVML Shared Library couldn't be found or loaded",
+        document("<power_smoothing>Insufficient Permissions</power_smoothing>"),
+        "GPU-1, [Insufficient Permissions], [Unknown Error]",
+    ],
+)
+def test_what_is_no_failure_is_not_called_one(text: str) -> None:
+    assert classify_failure(text, 0) is None
+
+
+def test_lost_devices_are_named_also_where_the_console_broke_the_line() -> None:
+    text = (
+        "Unable to determine the device handle for GPU 0000:03:00.0: GPU is lost.  Reboot\n"
+        " the system to recover this GPU\n"
+        "Unable to determine the device handle for gpu 00000001:0b:00.0: Not Found\n"
+    )
+    assert failed_devices(text) == {
+        "00000000:03:00.0": "GPU is lost",
+        "00000001:0B:00.0": "Not Found",
+    }
+
+
+def test_the_field_that_a_driver_does_not_know_is_told() -> None:
+    assert invalid_field('Field "x.y" is not a valid field to query.\n\n') == "x.y"
+    assert invalid_field("x.y") is None
+
+
+NOT_FAILURES = {
+    "dmesg-fallen-off-bus.txt",  # the kernel's words
+    "dmesg-rminitadapter-failed.txt",
+    "err-fan-table.txt",  # a table with one bad cell
+    "err-power-table-v100.txt",
+    "err-powercap-table-t600.txt",
+    "exit-status-9-no-driver.txt",  # another program's words
+    "gpu-reset-in-use.txt",  # answers a reset, not a question
+    "ps-nvidia-smi-d-state.txt",
+    "return-codes-man-page.txt",
+}
+
+
+def test_every_captured_failure_is_known_by_name_or_is_none_of_nvidia_smis() -> None:
+    for path in capture_files("nvidia/errors"):
+        error = classify_failure(capture_text(path))
+        assert (error is None) == (path.name in NOT_FAILURES), path.name
