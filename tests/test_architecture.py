@@ -11,13 +11,16 @@ import pytest
 
 import fleet_smi
 from fleet_smi.cli.main import COMMANDS, build_parser
-from fleet_smi.hub.sources import SOURCES as WAYS_IN
+from fleet_smi.config.settings import HubSettings
+from fleet_smi.hub.sources import SOURCES as HUB_SOURCES
+from fleet_smi.hub.sources import load_file_decoder
 from fleet_smi.model.policies import POLICIES
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.view_options import SORT_KEYS
 from fleet_smi.node.collectors import COLLECTORS, load_collector
 from fleet_smi.node.outlets import OUTLETS
 from fleet_smi.node.reader_worker import BINDINGS
+from fleet_smi.server.listeners import LISTENERS
 from fleet_smi.server.routes import ROUTES
 
 PROJECT = Path(__file__).parents[1]
@@ -43,17 +46,51 @@ def test_every_command_file_is_listed_under_its_own_name() -> None:
     assert set(COMMANDS) == modules_in("cli/commands")
 
 
-def test_every_source_and_outlet_is_listed_under_its_own_name() -> None:
-    files = {name: name.replace("-", "_") for name in WAYS_IN}
-    assert {*files.values(), "polling", "worker"} == modules_in("hub/sources")
-    for name, file in files.items():
-        module = import_module(f"fleet_smi.hub.sources.{file}")
-        assert getattr(module, f"{file.title().replace('_', '')}Source").name == name
+def test_every_source_file_is_registered_under_its_own_name() -> None:
+    assert {*modules_in("hub/sources")} - {"polling", "blocking_worker"} <= set(HUB_SOURCES)
+    for name, entry in HUB_SOURCES.items():
+        module = import_module(entry.module)
+        assert hasattr(module, "create_sources") == bool(entry.enabled_by)
+        assert set(entry.enabled_by) <= set(HubSettings.__struct_fields__)
+        if entry.module.startswith("fleet_smi.hub.sources."):
+            assert entry.module == f"fleet_smi.hub.sources.{name}"
+    assert load_file_decoder() is not None
+
+
+def test_every_outlet_file_is_listed_under_its_own_name() -> None:
     assert set(OUTLETS) == modules_in("node/outlets")
 
 
-def test_every_route_is_listed_under_its_own_name() -> None:
-    assert set(ROUTES) == modules_in("server/routes")
+def test_every_route_file_is_listed() -> None:
+    listed = {module.removeprefix("fleet_smi.server.routes.") for module in ROUTES}
+    assert modules_in("server/routes") == {name for name in listed if "." not in name}
+    assert len(listed) == len(ROUTES)
+
+
+def test_every_listener_can_be_created() -> None:
+    for entry in LISTENERS.values():
+        assert hasattr(import_module(entry.module), "create_listener")
+        assert entry.enabled_by in HubSettings.__struct_fields__
+
+
+def test_only_the_registries_name_the_older_systems() -> None:
+    importing = [
+        str(path.relative_to(SOURCE))
+        for path in SOURCES
+        if "compat" not in path.relative_to(SOURCE).parts
+        and any("compat" in name.split(".") for name in imported_names(path))
+    ]
+    assert not importing
+
+
+def imported_names(path: Path) -> list[str]:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.append(node.module)
+    return names
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(SOURCE)))

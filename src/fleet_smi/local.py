@@ -1,13 +1,27 @@
 """This machine seen as a fleet of one: the reader, its snapshots, and the verdicts on them."""
 
 import time
+from typing import TYPE_CHECKING
 
 from fleet_smi.config import Settings
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.reader_process import Reader
+from fleet_smi.node.reader_process import Reader, spawn_worker
 from fleet_smi.node.sampler import ALL_SUBJECTS, Sampler
+
+if TYPE_CHECKING:
+    from fleet_smi.fleet.delivery import Source
+
+
+def create_sources(settings: Settings) -> list["Source"]:
+    """Create the source by which a hub reads its own machine (`hub.include_self`)."""
+    # A command that looks at this machine needs no event loop: asyncio is slow to import.
+    from fleet_smi.hub.sources.self import SelfSource
+
+    node = settings.node
+    sampler = Sampler(Reader(spawn_worker), root=node.root, name=node.name, labels=node.labels)
+    return [SelfSource(sampler.sample, settings.agent.interval)]
 
 
 class LocalFleet:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from fleet_smi import config
-from fleet_smi.cli.run_hub import build_sources
 from fleet_smi.config.settings import Settings
 from fleet_smi.errors import UsageError
+from fleet_smi.hub.sources import build_sources
 
 
 def settings(tmp_path: Path, **hub: str) -> Settings:

@@ -9,11 +9,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from fleet_smi.errors import UsageError
-
 if TYPE_CHECKING:
     from fleet_smi.config import Settings
-    from fleet_smi.fleet.delivery import Source
     from fleet_smi.server.hub_server import HubServer
 
 logger = logging.getLogger(__name__)
@@ -56,6 +53,7 @@ def load_settings(args: argparse.Namespace) -> "Settings":
 
 def run(settings: "Settings") -> int:
     """Run a hub until told to end."""
+    from fleet_smi.hub.sources import build_sources
     from fleet_smi.server.hub_server import HubServer
 
     configure_logging()
@@ -113,77 +111,3 @@ def configure_logging() -> None:
     )
     for noisy in ("httpx", "httpcore", "uvicorn.error"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-
-
-def build_sources(settings: "Settings") -> list["Source"]:
-    """The ways that the settings name, beside reports that come by themselves."""
-    hub = settings.hub
-    sources: list[Source] = []
-    if hub.pull:
-        from fleet_smi.hub.sources.pull import PullSource
-
-        token = hub.read_pull_token()
-        sources.append(PullSource(hub.pull, token=token, interval_seconds=hub.pull_interval))
-    for folder in hub.files:
-        from fleet_smi.hub.sources.files import FilesSource
-
-        sources.append(FilesSource(folder, interval_seconds=hub.files_interval))
-    if hub.ssh or hub.ssh_hosts_file:
-        sources.append(_ssh(settings))
-    if hub.nvgpu:
-        from fleet_smi.compat.nvgpu.source import NvgpuSource
-
-        sources.append(NvgpuSource(hub.nvgpu, interval_seconds=hub.nvgpu_interval))
-    if hub.node_info:
-        sources.append(_node_info(settings))
-    if hub.cluster_smi_nodes or hub.cluster_smi_routers:
-        sources.append(_cluster_smi(settings))
-    if hub.include_self:
-        sources.append(_this_machine(settings))
-    return sources
-
-
-def _node_info(settings: "Settings") -> "Source":
-    from fleet_smi.compat.node_info.source import NodeInfoSource
-
-    hub = settings.hub
-    password = hub.read_node_info_password()
-    if password is None:
-        raise UsageError(
-            "hub.node_info needs the password of these nodes: set hub.node_info_password_file"
-        )
-    return NodeInfoSource(hub.node_info, password=password, interval_seconds=hub.node_info_interval)
-
-
-def _cluster_smi(settings: "Settings") -> "Source":
-    from fleet_smi.compat.cluster_smi.sockets import resolve_bind_endpoint
-    from fleet_smi.compat.cluster_smi.source import ClusterSmiSource
-
-    hub = settings.hub
-    nodes = hub.cluster_smi_nodes
-    return ClusterSmiSource(
-        listen_endpoint=nodes and resolve_bind_endpoint(*nodes, open_to_all=hub.cluster_smi_open),
-        routers=hub.cluster_smi_routers,
-        interval_seconds=hub.cluster_smi_interval,
-    )
-
-
-def _ssh(settings: "Settings") -> "Source":
-    from fleet_smi.hub.sources.ssh import SshSource, expand_hosts, read_hosts_file
-
-    hub = settings.hub
-    listed = read_hosts_file(hub.ssh_hosts_file) if hub.ssh_hosts_file else ()
-    hosts = expand_hosts([*hub.ssh, *listed], hub.ssh_config)
-    return SshSource(
-        hosts, interval_seconds=hub.ssh_interval, config=hub.ssh_config, key=hub.ssh_key
-    )
-
-
-def _this_machine(settings: "Settings") -> "Source":
-    from fleet_smi.hub.sources.self import SelfSource
-    from fleet_smi.node.reader_process import Reader, spawn_worker
-    from fleet_smi.node.sampler import Sampler
-
-    node = settings.node
-    sampler = Sampler(Reader(spawn_worker), root=node.root, name=node.name, labels=node.labels)
-    return SelfSource(sampler.sample, settings.agent.interval)

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from fleet_smi.compat.cluster_smi.server import cluster_smi_server_from_settings
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.config.value_types import OFF
 from fleet_smi.fleet.delivery import Source
@@ -29,6 +28,7 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.server.app import App
 from fleet_smi.server.auth import AccessControl, check_bind
 from fleet_smi.server.ip_addresses import WILDCARDS, is_loopback
+from fleet_smi.server.listeners import build_listeners
 from fleet_smi.server.middleware import AllowedHosts
 from fleet_smi.server.rate_limit import AuthRateLimiter
 from fleet_smi.server.services import Services
@@ -66,7 +66,7 @@ class HubServer:
             self._socket = bind_socket(settings.listen.host, settings.listen.port)
             stack.callback(self._socket.close)
             self._app = self._answering(settings)
-            self.cluster_smi = cluster_smi_server_from_settings(settings, self.hub)
+            self.listeners = build_listeners(settings, self.hub)
             self.url = self._url(settings.listen.host, socket.gethostname())
             local_url = self._url(settings.listen.host, "127.0.0.1")
             state_folder.write_running_hub(
@@ -80,8 +80,8 @@ class HubServer:
             group.create_task(self.hub.run())
             group.create_task(serve(self._app, [self._socket], self.tls))
             group.create_task(self._keep_credentials_fresh())
-            if self.cluster_smi is not None:
-                group.create_task(self.cluster_smi.run())
+            for listener in self.listeners.values():
+                group.create_task(listener.run())
 
     def close(self) -> None:
         """Write down what is left, and let go of everything."""

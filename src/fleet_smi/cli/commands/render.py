@@ -48,7 +48,7 @@ def _fleet(args: argparse.Namespace) -> fleet_source.FleetSource:
     """The fleet that is named; where none is, whom a hub with these settings would ask."""
     if not (args.hub or args.ssh or args.dir or args.here):
         from fleet_smi import config
-        from fleet_smi.cli.run_hub import build_sources
+        from fleet_smi.hub.sources import build_sources
 
         settings = config.load()
         sources = [] if settings.client.hub else build_sources(settings)

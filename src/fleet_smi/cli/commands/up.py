@@ -25,13 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until told to end."""
+    from fleet_smi.hub.sources import build_sources
     from fleet_smi.server.hub_server import HubServer
 
     args.include_self = True
     settings = run_hub.load_settings(args)
     run_hub.configure_logging()
     _make_first_token(settings)
-    sources = run_hub.build_sources(settings)
+    sources = build_sources(settings)
     with HubServer(settings.hub, sources, settings.thresholds) as server:
         _greet(server, settings)
         run_hub.serve_until_signal(server)

@@ -19,11 +19,11 @@ _MOST_WAITING = 10_000
 _AT_MOST_EVERY_SECONDS = 1.0
 
 
-def cluster_smi_server_from_settings(settings: HubSettings, hub: Hub) -> "ClusterSmiServer | None":
-    """The port that the settings name, if any; raise `UsageError` where it cannot be."""
+def create_listener(settings: HubSettings, hub: Hub) -> "ClusterSmiServer":
+    """Bind the port of `hub.cluster_smi_clients`; raise `UsageError` where it cannot be."""
     where, nodes = settings.cluster_smi_clients, settings.cluster_smi_nodes
     if where is None:
-        return None
+        raise UsageError("hub.cluster_smi_clients is not set: give it a port")
     if nodes is not None and nodes.port == where.port != 0:
         raise UsageError(f"hub.cluster_smi_nodes and hub.cluster_smi_clients are both {where.port}")
     for router in settings.cluster_smi_routers:

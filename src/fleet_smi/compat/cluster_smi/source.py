@@ -17,8 +17,9 @@ from fleet_smi.compat.cluster_smi.codec import (
     encode_request,
 )
 from fleet_smi.compat.cluster_smi.nodes import PushedNodes, RouterNodes
+from fleet_smi.config import Settings
 from fleet_smi.errors import DeliveryError, Unreachable, UsageError
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.model.snapshot import Snapshot
 
@@ -27,6 +28,20 @@ if TYPE_CHECKING:
 
 DEFAULT_ROUTER_PORT = 9081
 _SECOND_LOOK_SECONDS = 4.0
+
+
+def create_sources(settings: Settings) -> list[Source]:
+    """Create the source that receives pushes of nodes and polls the routers of the settings."""
+    hub = settings.hub
+    nodes, open_to_all = hub.cluster_smi_nodes, hub.cluster_smi_open
+    return [
+        ClusterSmiSource(
+            listen_endpoint=nodes
+            and sockets.resolve_bind_endpoint(*nodes, open_to_all=open_to_all),
+            routers=hub.cluster_smi_routers,
+            interval_seconds=hub.cluster_smi_interval,
+        )
+    ]
 
 
 class ClusterSmiSource:

@@ -9,13 +9,27 @@ from msgspec.structs import replace
 
 from fleet_smi.compat.duplicate_ids import DuplicateIdResolver
 from fleet_smi.compat.node_info.codec import decode_status
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery
+from fleet_smi.config import Settings
+from fleet_smi.errors import UsageError
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
 from fleet_smi.hub.http_polling import HttpPoller, PollRequest
 
 DEFAULT_PORT = 7080
 # A node looks at its GPUs that often: asked more often, it tells the same again.
 _LOOKS_EVERY_SECONDS = 4.0
 _REFUSED = "refused the password: give the hub the nodes' own in hub.node_info_password"
+
+
+def create_sources(settings: Settings) -> list[Source]:
+    """Create the source that polls the nodes named in `hub.node_info`."""
+    hub = settings.hub
+    password = hub.read_node_info_password()
+    if password is None:
+        raise UsageError(
+            "hub.node_info needs the password of these nodes: set hub.node_info_password_file"
+        )
+    interval = hub.node_info_interval
+    return [NodeInfoSource(hub.node_info, password=password, interval_seconds=interval)]
 
 
 class _Seen(NamedTuple):

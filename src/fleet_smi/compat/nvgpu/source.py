@@ -7,12 +7,18 @@ from msgspec.structs import replace
 
 from fleet_smi.compat.duplicate_ids import DuplicateIdResolver
 from fleet_smi.compat.nvgpu.codec import decode_gpu_status
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery
+from fleet_smi.config import Settings
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
 from fleet_smi.hub.http_polling import HttpPoller, PollRequest
 
 DEFAULT_PORT = 1080
 _REFUSED = "wants a token, which agents of nvgpu do not know: is it an agent of fleet-smi?"
 _BROKEN = "failed (status 500): nvgpu 0.10 always does, and any version where a GPU is lost"
+
+
+def create_sources(settings: Settings) -> list[Source]:
+    """Create the source that polls the agents named in `hub.nvgpu`."""
+    return [NvgpuSource(settings.hub.nvgpu, interval_seconds=settings.hub.nvgpu_interval)]
 
 
 class NvgpuSource:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fleet_smi.compat.gpustat import codec
+from fleet_smi.config import Settings
 from fleet_smi.errors import DeliveryError, EmptyReport, TruncatedReport, Undecodable, Unreachable
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery, with_default_interval
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source, with_default_interval
 from fleet_smi.hub.shared_folder import (
     FileStamp,
     SharedFile,
@@ -18,6 +18,7 @@ from fleet_smi.hub.shared_folder import (
     open_shared_file,
     target_from_path,
 )
+from fleet_smi.hub.sources import load_file_decoder
 from fleet_smi.hub.sources.blocking_worker import BlockingWorker
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.model.snapshot import Snapshot
@@ -30,6 +31,12 @@ _CRON_SECONDS = 60.0
 _PATIENCE_SECONDS = 10.0
 # By so much the clock of a file server may be ahead: what is further ahead tells no age.
 _AHEAD_SECONDS = 60.0
+
+
+def create_sources(settings: Settings) -> list[Source]:
+    """Create one source for each folder or pattern named in `hub.files`."""
+    interval = settings.hub.files_interval
+    return [FilesSource(folder, interval_seconds=interval) for folder in settings.hub.files]
 
 
 class _Known(NamedTuple):
@@ -205,7 +212,10 @@ def _reported(body: bytes, target: str, written_at: float, now: float) -> Iterat
 
 def _printed(body: bytes, target: str, written_at: float, now: float) -> Iterator[Delivery]:
     """What gpustat printed: of one host as a rule, of several where gpustat-web was asked."""
-    told = codec.decode_gpustat(body, target, round(written_at, 3))
+    decode = load_file_decoder()
+    if decode is None:
+        raise Undecodable(f"is no report: name it *{FILE_SUFFIX}, as `fleet-smi agent --drop` does")
+    told = decode(body, target, round(written_at, 3))
     for each in told:
         what = replace(each, interval_seconds=_CRON_SECONDS) if isinstance(each, Snapshot) else each
         own = each.name if isinstance(each, Snapshot) else each.node

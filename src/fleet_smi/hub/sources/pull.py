@@ -2,12 +2,20 @@
 
 from collections.abc import Sequence
 
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery, with_default_interval
+from fleet_smi.config import Settings
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source, with_default_interval
 from fleet_smi.hub.http_polling import HttpPoller, PollRequest
 from fleet_smi.wire.report import decode_report
 
 DEFAULT_PORT = 7071
 _REFUSED = "refused the token: give the hub the agent's own in hub.pull_token"
+
+
+def create_sources(settings: Settings) -> list[Source]:
+    """Create the source that polls the agents named in `hub.pull`."""
+    hub = settings.hub
+    token = hub.read_pull_token()
+    return [PullSource(hub.pull, token=token, interval_seconds=hub.pull_interval)]
 
 
 class PullSource:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from fleet_smi.config import Settings
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
 from fleet_smi.hub.sources.polling import poll_all, poll_on_interval
 from fleet_smi.hub.ssh_errors import parse_ssh_error
 from fleet_smi.hub.ssh_hosts import expand_hosts, read_hosts_file, validate_host
@@ -18,6 +19,16 @@ from fleet_smi.wire.report import MAX_REPORT_BYTES, Report
 __all__ = ["SshSource", "expand_hosts", "read_hosts_file"]
 
 _SSH_FAILED = 255
+
+
+def create_sources(settings: Settings) -> list[Source]:
+    """Create the source that polls the hosts of `hub.ssh` and of `hub.ssh_hosts_file`."""
+    hub = settings.hub
+    listed = read_hosts_file(hub.ssh_hosts_file) if hub.ssh_hosts_file else ()
+    hosts = expand_hosts([*hub.ssh, *listed], hub.ssh_config)
+    return [
+        SshSource(hosts, interval_seconds=hub.ssh_interval, config=hub.ssh_config, key=hub.ssh_key)
+    ]
 
 
 class SshSource:
