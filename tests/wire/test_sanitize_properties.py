@@ -78,6 +78,22 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(value[key])
 
 
+def full(name: str, kind: Any) -> Any:
+    """A value of this type with every field set and nothing empty."""
+    kind = unwrap_optional(kind)
+    if name in FIELD_RANGES:
+        return kind(FIELD_RANGES[name][0])
+    if get_origin(kind) is Literal:
+        return get_args(kind)[0]
+    if get_origin(kind) is tuple:
+        return (full(name, get_args(kind)[0]),)
+    if get_origin(kind) is dict:
+        return {"key": "value"}
+    if kind in (str, bool):
+        return kind("x")
+    return kind(**{field.name: full(field.name, field.type) for field in fields(kind)})
+
+
 def texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -107,6 +123,22 @@ def assert_harmless_or_refused(body: bytes, *, json: bool) -> None:
         assert str(error).isprintable() and len(str(error)) < 400
     else:
         assert_harmless(report)
+
+
+def test_control_characters_are_removed_from_every_text_field_of_the_model() -> None:
+    clean = msgspec.json.encode(full("snapshot", Snapshot))
+    found = 0
+    for place in range(len(list(places(msgspec.json.decode(clean))))):
+        sent = msgspec.json.decode(clean)
+        container, key = list(places(sent))[place]
+        if container[key] not in ("x", "value") or key in ID_FIELDS:
+            continue
+        found += 1
+        container[key] = "a\x1b[31mb"
+        read = decode_report(msgspec.json.encode({"version": 1, "snapshots": [sent]}), json=True)
+        assert "a [31mb" in set(texts(msgspec.to_builtins(read))), key
+        assert_harmless(read)
+    assert found > 30
 
 
 @given(st.binary(max_size=200), st.booleans())

@@ -1,6 +1,7 @@
-"""What came from a node, made harmless: its texts cleaned, its parts told apart.
+"""Sanitise a decoded snapshot: strip control characters, make ids unique, drop impossible memory.
 
-Every check is quick where nothing is wrong: it runs for each report that the hub takes in.
+This runs for every report that a hub receives, so each check first finds out cheaply whether
+there is anything to mend.
 """
 
 import re
@@ -15,7 +16,7 @@ from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
 from fleet_smi.wire.limits import MAX_ITEMS, constrained_type
 
-_Part = TypeVar("_Part", Gpu, Instance)
+_Device = TypeVar("_Device", Gpu, Instance)
 _ASCII = bytes(range(128))
 _ESCAPES = re.compile(rb"\\(.)")
 _HARMLESS_ESCAPES = {b'"', b"\\"}
@@ -23,25 +24,70 @@ _json = msgspec.json.Encoder()
 
 
 def sanitize_snapshot(snapshot: Snapshot) -> Snapshot:
-    """A snapshot within its bounds, with clean texts and with each part known by its own id."""
-    if not _is_clean(_json.encode(snapshot)):
-        plain = _cleaned(msgspec.to_builtins(snapshot))
+    """Return the snapshot with printable texts, unique UUIDs and no impossible memory figure."""
+    if not _is_printable(_json.encode(_texts(snapshot))):
+        plain = _sanitize_texts(msgspec.to_builtins(snapshot))
         snapshot = msgspec.convert(plain, constrained_type(Snapshot))
     if not snapshot.name:
         snapshot = replace(snapshot, name=snapshot.node_id)
-    if _is_overfull(snapshot):
-        snapshot = replace(snapshot, gpus=tuple([_mended(gpu) for gpu in snapshot.gpus]))
+    if _has_impossible_memory(snapshot):
+        snapshot = replace(snapshot, gpus=tuple([_without_overuse(gpu) for gpu in snapshot.gpus]))
     uuids = snapshot_uuids(snapshot)
     if len(set(uuids)) < len(uuids) or "" in uuids:
         snapshot = with_unique_uuids(snapshot)
-    # Our own agents have taken the secrets out before anything left their machine.
+    # Our own agents redact secrets before anything leaves their machine.
     return redact_snapshot(snapshot) if snapshot.agent_version is None else snapshot
 
 
-def _is_clean(encoded: bytes) -> bool:
-    """Is every text clean, in JSON that has just been written? It escapes control characters.
+def _texts(snapshot: Snapshot) -> tuple[Any, ...]:
+    """Return every field that may hold text; a test compares this list with the model.
 
-    A few passes over the bytes of all: no text can be forgotten, and nothing is looked up.
+    Most of a report is numbers. Leaving them out halves the time of the check below: 5.5 µs
+    instead of 12 for 8 GPUs and 5 processes. (Plain attribute access: `attrgetter` takes
+    twice as long on structs, and a `pattern` in the decoder's types six times.)
+    """
+    gpus, host = snapshot.gpus, snapshot.host
+    return (
+        [
+            (
+                gpu.uuid,
+                gpu.name,
+                gpu.pci_bus_id,
+                gpu.performance_state,
+                gpu.throttle_reasons,
+                gpu.compute_mode,
+                gpu.instances,
+                gpu.fault,
+                gpu.unread,
+            )
+            for gpu in gpus
+        ],
+        [
+            (
+                process.user,
+                process.group,
+                process.name,
+                process.command,
+                process.container,
+                process.pod,
+                process.slurm_job,
+            )
+            for gpu in gpus
+            if gpu.processes
+            for process in gpu.processes
+        ],
+        [(run.name, run.detail) for run in snapshot.runs],
+        (host.addresses, host.kernel, host.driver_version, host.cuda_version),
+        (snapshot.node_id, snapshot.name, snapshot.run_id, snapshot.boot_id),
+        (snapshot.agent_version, snapshot.labels),
+    )
+
+
+def _is_printable(encoded: bytes) -> bool:
+    """Return whether this JSON, as msgspec writes it, holds printable characters only.
+
+    The encoder escapes control characters below 0x20, and writes everything else as it is:
+    a few passes over the bytes find them all.
     """
     if not encoded.isascii() and not encoded.translate(None, _ASCII).decode().isprintable():
         return False
@@ -50,40 +96,42 @@ def _is_clean(encoded: bytes) -> bool:
     return b"\x7f" not in encoded
 
 
-def _cleaned(value: Any) -> Any:
+def _sanitize_texts(value: Any) -> Any:
     if isinstance(value, str):
-        return _clean_text(value)
+        return _printable(value)
     if isinstance(value, dict):
-        return {_clean_text(key): _cleaned(each) for key, each in value.items()}
-    return [_cleaned(each) for each in value] if isinstance(value, list | tuple) else value
+        return {_printable(key): _sanitize_texts(item) for key, item in value.items()}
+    return [_sanitize_texts(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _clean_text(text: str) -> str:
+def _printable(text: str) -> str:
     return text if text.isprintable() else sanitize_text(text, len(text))
 
 
-def _is_overfull(snapshot: Snapshot) -> bool:
+def _has_impossible_memory(snapshot: Snapshot) -> bool:
     for gpu in snapshot.gpus:
-        if _holds_too_much(gpu) or (gpu.instances and any(map(_holds_too_much, gpu.instances))):
+        if _uses_more_than_total(gpu) or (
+            gpu.instances and any(map(_uses_more_than_total, gpu.instances))
+        ):
             return True
     return False
 
 
-def _holds_too_much(part: Gpu | Instance) -> bool:
-    used, total = part.memory_used_bytes, part.memory_total_bytes
+def _uses_more_than_total(device: Gpu | Instance) -> bool:
+    used, total = device.memory_used_bytes, device.memory_total_bytes
     return used is not None and total is not None and used > total
 
 
-def _mended(gpu: Gpu) -> Gpu:
-    return replace(_mended_part(gpu), instances=tuple(map(_mended_part, gpu.instances)))
+def _without_overuse(gpu: Gpu) -> Gpu:
+    return replace(_drop_overuse(gpu), instances=tuple(map(_drop_overuse, gpu.instances)))
 
 
-def _mended_part(part: _Part) -> _Part:
-    if not _holds_too_much(part):
-        return part
-    return replace(part, memory_used_bytes=None, unread=_overfull_told(part.unread))
+def _drop_overuse(device: _Device) -> _Device:
+    if not _uses_more_than_total(device):
+        return device
+    return replace(device, memory_used_bytes=None, unread=_explain_overuse(device.unread))
 
 
-def _overfull_told(unread: dict[str, str]) -> dict[str, str]:
-    told = {"memory_used_bytes": "out of range: more than there is"} | unread
-    return dict([*told.items()][: MAX_ITEMS["unread"]])
+def _explain_overuse(unread: dict[str, str]) -> dict[str, str]:
+    reasons = {"memory_used_bytes": "out of range: more than there is"} | unread
+    return dict([*reasons.items()][: MAX_ITEMS["unread"]])
