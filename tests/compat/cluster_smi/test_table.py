@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from fleet_smi.compat.cluster_smi.codec import decode_cluster, to_snapshot
-from fleet_smi.compat.cluster_smi.table import TableOptions, render, render_2018
+from fleet_smi.compat.cluster_smi.table import TableOptions, render, render_status
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Fault
@@ -124,7 +124,7 @@ def test_the_table_of_2018_is_the_one_that_it_drew() -> None:
     drawn = seed_sample("cluster-smi/seed-version-client-output.txt").decode()
     view = sampled_fleet(seed_sample("cluster-smi/client-output.ansi.txt").decode())
     live = ViewOptions(node=re.compile("gpu01|py-node-01")).apply(view)
-    assert render_2018(live) == drawn.rstrip("\n") + "\n"
+    assert render_status(live, colour=False) == drawn.rstrip("\n") + "\n"
 
 
 def test_what_is_not_known_is_a_question_mark_and_divides_nothing() -> None:
@@ -139,7 +139,7 @@ def test_what_is_not_known_is_a_question_mark_and_divides_nothing() -> None:
     view = seen(snapshot(unknown))
     row = render(view, TableOptions(details=True, processes=True), utc).splitlines()[4]
     assert "| ? MiB / ? MiB (  ? %) |    ? %   |   ? % |   ? C |   ?W  |     | ?    |" in row
-    assert "?MiB / ?MiB" in render_2018(view)
+    assert "?MiB / ?MiB" in render_status(view, colour=False)
     empty = seen(snapshot(gpu(memory_total_bytes=0, memory_used_bytes=0)))
     assert "(  ? %)" in render(empty, TableOptions(), utc)
 
@@ -147,7 +147,7 @@ def test_what_is_not_known_is_a_question_mark_and_divides_nothing() -> None:
 def test_a_node_without_devices_has_a_row_that_says_so() -> None:
     view = seen(snapshot(node="bare"), snapshot(gpu(), node="full"))
     assert "| bare | no GPU " in render(view, TableOptions(details=True, processes=True), utc)
-    assert "| bare | no GPU " in render_2018(view)
+    assert "| bare | no GPU " in render_status(view, colour=False)
 
 
 def test_a_silent_node_is_offline_with_the_time_at_which_it_was_last_heard() -> None:
@@ -197,6 +197,8 @@ def test_a_runtime_has_its_units_in_their_places(seconds: int | None, shown: str
 @given(FLEET)
 def test_any_fleet_is_drawn_straight_and_without_escape_codes(view: FleetView) -> None:
     wanted = TableOptions(processes=True, full_commands=True, details=True)
-    for text in (render(view, wanted, lambda _: utc(NOON)), render_2018(view)):
+    for text in (render(view, wanted, lambda _: utc(NOON)), render_status(view, colour=False)):
         assert text.replace("\n", "").isprintable()
-    assert len({display_width(line) for line in render_2018(view).splitlines()}) == 1
+    assert (
+        len({display_width(line) for line in render_status(view, colour=False).splitlines()}) == 1
+    )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleet_smi.compat.web_gpu_monitor.codec import COLUMNS, decode_load_data, encode_load_data
+from fleet_smi.compat.web_gpu_monitor.codec import COLUMNS, decode_load_data, encode
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, State
 from fleet_smi.model.snapshot import Gpu
@@ -26,7 +26,7 @@ thorough = settings(
 
 
 def rows(view: FleetView) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(encode_load_data(view), newline="")))
+    return list(csv.reader(io.StringIO(encode(view), newline="")))
 
 
 def gpus(*lines: str) -> tuple[Gpu, ...]:
@@ -156,7 +156,7 @@ def test_a_name_that_looks_like_a_formula_is_quoted_and_reads_back(name: str) ->
     view = fleet(node(name, busy_gpu(0, process(name), name=name)))
     (row,) = rows(view)[1:]
     assert [row[4], row[6], row[7]] == [f"'{name}"] * 3
-    (snapshot,) = decode_load_data(encode_load_data(view).encode(), 1.0)
+    (snapshot,) = decode_load_data(encode(view).encode(), 1.0)
     assert (snapshot.name, snapshot.gpus[0].name, users(snapshot.gpus[0])) == (name, name, [name])
 
 
@@ -178,7 +178,7 @@ CARDS = st.lists(
 @given(CARDS)
 def test_what_is_written_reads_back(cards: list[JudgedGpu]) -> None:
     view = fleet(node("gpu01", *cards))
-    (snapshot,) = decode_load_data(encode_load_data(view).encode(), 1.0)
+    (snapshot,) = decode_load_data(encode(view).encode(), 1.0)
     assert [(gpu.busy_percent, users(gpu)) for gpu in snapshot.gpus] == [
         (card.busy_percent, [process.user for process in card.processes or ()] or [None])
         for card in cards
@@ -191,7 +191,7 @@ def test_any_fleet_can_be_written_without_a_formula_and_read(view: FleetView) ->
     for row in rows(view)[1:]:
         assert len(row) == len(COLUMNS)
         assert not any(cell.startswith(("=", "+", "-", "@", "\t")) for cell in row)
-    decode_load_data(encode_load_data(view).encode(), 1.0)
+    decode_load_data(encode(view).encode(), 1.0)
 
 
 CELLS = st.text(max_size=8) | st.integers(0, 9).map(str) | st.just("x" * 200)

@@ -70,7 +70,14 @@ class Read(HTMLParser):
 
 
 def written(view: FleetView, every: float | None = None, trouble: str | None = None) -> str:
-    return render_page(view, style=STYLE, to_local_time=utc, interval_seconds=every, error=trouble)
+    return render_page(
+        view,
+        style=STYLE,
+        to_local_time=utc,
+        interval_seconds=every,
+        error=trouble,
+        downloads=["load_data.csv"],
+    )
 
 
 def words(view: FleetView, every: float | None = None, trouble: str | None = None) -> str:
@@ -79,7 +86,13 @@ def words(view: FleetView, every: float | None = None, trouble: str | None = Non
 
 def test_a_small_fleet_is_written_like_this() -> None:
     view = fleet(samples.eight(), samples.sliced(), samples.silent(), samples.no_gpu())
-    text = render_page(view, style="/* the style */", to_local_time=utc, interval_seconds=300)
+    text = render_page(
+        view,
+        style="/* the style */",
+        to_local_time=utc,
+        interval_seconds=300,
+        downloads=["load_data.csv"],
+    )
     golden.assert_matches_golden(GOLDEN / "page.html", re.sub(r">(?=<)", ">\n", text))
 
 

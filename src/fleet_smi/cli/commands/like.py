@@ -1,10 +1,9 @@
 """`fleet-smi like NAME`: what another tool prints, with its own flags, over this fleet."""
 
 import argparse
-from importlib import import_module
 
 from fleet_smi.cli import fleet_source
-from fleet_smi.cli.compat_commands import COMPAT_COMMANDS
+from fleet_smi.cli.formats import LIKE_COMMANDS, load_format
 from fleet_smi.errors import UsageError
 
 HELP = "print what gpustat, nvgpu or cluster-smi prints, with its own flags, over this fleet"
@@ -17,16 +16,16 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The tool, and whatever it is given."""
-    parser.add_argument("tool", choices=sorted(COMPAT_COMMANDS), help="the tool to stand in for")
+    """Declare the tool's name and its own arguments."""
+    parser.add_argument("tool", choices=sorted(LIKE_COMMANDS), help="the tool to imitate")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its own flags, or --help")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do as that tool does."""
+    """Run that tool's command with its own flags."""
     from fleet_smi.cli.main import CommandParser, parse_command_line
 
-    tool = import_module(COMPAT_COMMANDS[args.tool])
+    tool = load_format(LIKE_COMMANDS[args.tool])
     parser = CommandParser(
         prog=f"fleet-smi like {args.tool}",
         description=tool.HELP,

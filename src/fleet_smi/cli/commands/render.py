@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleet_source, output
+from fleet_smi.cli.formats import RENDER_FILES, load_format
 from fleet_smi.errors import DeliveryError, FleetError, Unmet, Unreachable, UsageError
 
 if TYPE_CHECKING:
@@ -133,9 +134,8 @@ class _Site:
             self.write(view)
 
     def write(self, view: "FleetView", trouble: str | None = None) -> None:
-        """Replace both files, each as a whole."""
+        """Replace every file of the page, each atomically."""
         from fleet_smi.cli.atomic_write import write_file
-        from fleet_smi.compat.web_gpu_monitor import codec
         from fleet_smi.wire.static_page import render_page
 
         shown = render_page(
@@ -144,11 +144,11 @@ class _Site:
             to_local_time=_local,
             interval_seconds=self._every_seconds,
             error=trouble,
+            downloads=tuple(RENDER_FILES),
         )
-        for name, text in (
-            ("load_data.csv", codec.encode_load_data(view)),
-            ("index.html", shown),
-        ):
+        files = {name: load_format(path).encode(view) for name, path in RENDER_FILES.items()}
+        # The page comes last: its links must not lead to files of an older round.
+        for name, text in {**files, "index.html": shown}.items():
             write_file(self._folder / name, text, _FOR_ALL, replace=True)
 
 

@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleet_source, output
+from fleet_smi.cli.formats import STATUS_FORMATS, STATUS_STYLES, load_format
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,8 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="all that is known, as JSON")
     form.add_argument("--csv", action="store_true", help="one row a GPU, as CSV")
-    form.add_argument("--format", choices=("gpustat",), help="lines as gpustat -cup prints them")
-    form.add_argument("--style", choices=("box",), help="a boxed table as cluster-smi draws it")
+    if STATUS_FORMATS:
+        form.add_argument("--format", choices=STATUS_FORMATS, help="lines as gpustat -cup prints")
+    if STATUS_STYLES:
+        form.add_argument("--style", choices=STATUS_STYLES, help="a boxed table like cluster-smi's")
+    parser.set_defaults(format=None, style=None)
     fleet_source.add_at_argument(parser)
     fleet_source.add_fleet_arguments(parser)
     output.add_colour_arguments(parser)
@@ -105,8 +109,10 @@ def _text(args: argparse.Namespace, view: "FleetView", arrangement: "ViewOptions
 def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
     from fleet_smi.terminal.paint import Paint
 
-    if args.format or args.style:
-        return _as_others_do(args, shown)
+    foreign = STATUS_FORMATS.get(args.format) or STATUS_STYLES.get(args.style)
+    if foreign is not None:
+        text: str = load_format(foreign).render_status(shown, colour=output.use_colour(args))
+        return text
     paint = Paint(enabled=output.use_colour(args))
     banner = output.history_banner(args, shown, paint)
     if args.overview:
@@ -117,19 +123,6 @@ def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
 
     return banner + status.render(
         shown, output.output_columns(), paint, processes=args.processes, show_reasons=args.why
-    )
-
-
-def _as_others_do(args: argparse.Namespace, shown: "FleetView") -> str:
-    if args.style:
-        from fleet_smi.compat.cluster_smi import table as cluster_smi_table
-
-        return cluster_smi_table.render_2018(shown)
-    from fleet_smi.compat.gpustat import table
-    from fleet_smi.compat.gpustat.codec import GpustatOptions
-
-    return table.render(
-        shown, GpustatOptions(command=True, user=True, pid=True, colour=output.use_colour(args))
     )
 
 

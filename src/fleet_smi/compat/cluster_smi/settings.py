@@ -1,6 +1,6 @@
 """A router of cluster-smi as both of its formats name it: whom to ask, and how often."""
 
-from fleet_smi.compat.settings_import.importer import SettingsImporter
+from fleet_smi.config.importer import SettingsImporter
 
 DEFAULT_NODES_PORT, DEFAULT_CLIENTS_PORT = "9080", "9081"
 _LOOPBACK = "127.0.0.1"

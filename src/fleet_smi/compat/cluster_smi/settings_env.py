@@ -3,7 +3,7 @@
 import re
 
 from fleet_smi.compat.cluster_smi.settings import import_router
-from fleet_smi.compat.settings_import.importer import SettingsImporter
+from fleet_smi.config.importer import SettingsImporter
 
 SYSTEM_NAME = "cluster-smi of 2018"
 _LINE = re.compile(r"\s*(?:export\s+)?(\w+)\s*=\s*([\"']?)(.*?)\2\s*")

@@ -45,8 +45,8 @@ def render(view: FleetView, options: TableOptions, local: ToLocalTime = to_local
     return f"{_moment(view.taken_at, local)}{_ADDRESS}\n{render_box(heads, groups)}"
 
 
-def render_2018(view: FleetView) -> str:
-    """The table of 2018; what it has no word for is said in the column of the GPU."""
+def render_status(view: FleetView, *, colour: bool) -> str:
+    """Render the table of cluster-smi 2018, which has no colours; faults go in the GPU column."""
     return render_box(_HEADS_OF_2018, [list(_rows_of_2018(node)) for node in view.nodes])
 
 

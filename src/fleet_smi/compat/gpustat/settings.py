@@ -4,8 +4,8 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from fleet_smi.compat.settings_import.hosts import to_ssh_target
-from fleet_smi.compat.settings_import.importer import SettingsImporter
+from fleet_smi.compat.hosts import to_ssh_target
+from fleet_smi.config.importer import SettingsImporter
 from fleet_smi.config.value_types import format_for_error
 from fleet_smi.errors import UsageError
 

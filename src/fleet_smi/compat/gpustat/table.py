@@ -12,6 +12,11 @@ def render(view: FleetView, options: GpustatOptions, local: ToLocalTime = to_loc
     return fleet_text(view, lambda node: local(_heard_at(node, view)).strftime(_DATE), options)
 
 
+def render_status(view: FleetView, *, colour: bool) -> str:
+    """Render what `gpustat -cup` prints, for `fleet-smi status --format gpustat`."""
+    return render(view, GpustatOptions(command=True, user=True, pid=True, colour=colour))
+
+
 def render_json(view: FleetView, local: ToLocalTime = to_local_time) -> str:
     """What `gpustat --json` would print; a node that is silent has nothing to say there."""
     heard = [

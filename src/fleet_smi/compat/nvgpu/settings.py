@@ -5,7 +5,7 @@ import re
 import warnings
 from typing import Any
 
-from fleet_smi.compat.settings_import.importer import SettingsImporter
+from fleet_smi.config.importer import SettingsImporter
 from fleet_smi.errors import UsageError
 
 SYSTEM_NAME = "nvgpu"

@@ -34,7 +34,7 @@ _CANNOT_TELL = "cannot tell memory in use, power, temperature, pids and commands
 CsvRow = dict[str, str]
 
 
-def encode_load_data(view: FleetView) -> str:
+def encode(view: FleetView) -> str:
     """The fleet as that file; what is not measured is empty."""
     return encode_csv([COLUMNS, *(_row(node, at, gpu) for node, at, gpu in _numbered(view))])
 

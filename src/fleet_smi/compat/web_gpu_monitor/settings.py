@@ -3,8 +3,8 @@
 import configparser
 import re
 
-from fleet_smi.compat.settings_import.hosts import to_ssh_target
-from fleet_smi.compat.settings_import.importer import SettingsImporter
+from fleet_smi.compat.hosts import to_ssh_target
+from fleet_smi.config.importer import SettingsImporter
 from fleet_smi.config.value_types import format_for_error
 from fleet_smi.errors import UsageError
 

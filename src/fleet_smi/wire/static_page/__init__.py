@@ -1,7 +1,7 @@
 """The fleet as one static page: HTML with its style inside, no script, no request elsewhere."""
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from hashlib import sha256
 
@@ -23,6 +23,7 @@ def render_page(
     to_local_time: Callable[[float], datetime],
     interval_seconds: float | None = None,
     error: str | None = None,
+    downloads: Sequence[str] = (),
 ) -> str:
     """The page as it is at `view.taken_at`.
 
@@ -35,7 +36,7 @@ def render_page(
         _top(view, clock, interval_seconds),
         _banner(error),
         element("main", _free(view, clock), _nodes(view, clock)),
-        _foot(),
+        _foot(downloads),
     )
     return f"<!doctype html>\n{element('html', _head(view, style), body, lang='en')}\n"
 
@@ -138,10 +139,12 @@ def _anchor(at: int) -> str:
     return f"node-{at}"
 
 
-def _foot() -> Html:
+def _foot(downloads: Sequence[str]) -> Html:
     key = element(
         "p", "The coloured width of a row is memory in use; a stronger violet, more load."
     )
-    data = element("a", "load_data.csv", href="load_data.csv")
-    made = element("p", fragment("The same as a table: ", data, ". Made by fleet-smi."))
+    links = [
+        fragment("The same as a table: ", element("a", file, href=file), ". ") for file in downloads
+    ]
+    made = element("p", fragment(*links, "Made by fleet-smi."))
     return element("footer", legend(), key, made)

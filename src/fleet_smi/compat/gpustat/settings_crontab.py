@@ -3,7 +3,7 @@
 import re
 
 from fleet_smi.compat.gpustat import settings
-from fleet_smi.compat.settings_import.importer import SettingsImporter
+from fleet_smi.config.importer import SettingsImporter
 
 SYSTEM_NAME = "crontab"
 _TIMES = r"(?:[\d*][\d*/,-]*\s+){3}(?:[\w*][\w*/,-]*\s+){2}|@\w+\s+"

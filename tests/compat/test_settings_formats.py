@@ -8,15 +8,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from fleet_smi import config
-from fleet_smi.compat import settings_import
-from fleet_smi.compat.settings_import import IMPORT_FORMATS, import_settings
-from fleet_smi.compat.settings_import.importer import HostType, SettingsImporter
+from fleet_smi import compat, config
+from fleet_smi.cli.commands.migrate import import_settings
+from fleet_smi.cli.formats import SETTINGS_FORMATS
+from fleet_smi.config.importer import HostType, SettingsImporter
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.errors import UsageError
 from tests.compat.seed_samples import seed_sample
 
-SHARED = {"taking", "hosts", "router"}
 INI = "[common]\nuser = monitor\nhosts = gpu01, gpu02 ,,gpu01\nkey_filename = /etc/key\n"
 YML = "tick: 3\ntimeout: 180\nrouter_ip: 10.20.0.5\nports:\n  nodes: 9080\n  clients: '9091'\n"
 
@@ -43,9 +42,10 @@ def load(into: SettingsImporter, folder: Path) -> HubSettings:
 
 
 def test_every_format_is_listed_and_no_other() -> None:
-    folder = Path(settings_import.__file__).parent
-    there = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    assert there == {*IMPORT_FORMATS} | SHARED
+    folder = Path(compat.__file__).parent
+    readers = [path for path in folder.rglob("settings*.py") if "def matches(" in path.read_text()]
+    paths = {".".join(path.relative_to(folder).with_suffix("").parts) for path in readers}
+    assert {f"fleet_smi.compat.{path}" for path in paths} == set(SETTINGS_FORMATS)
 
 
 def test_hosts_with_comments_blanks_and_ports_are_nodes_of_gpu_cluster_monitor(
@@ -268,7 +268,7 @@ def test_several_files_become_one_and_the_first_word_on_a_setting_stands() -> No
 
 @pytest.mark.parametrize("text", ["", "hello, world\n", '{"a": 1}', "[section]\nkey = 1\n"])
 def test_a_file_of_no_known_kind_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"notes\.md is no settings file that is known"):
+    with pytest.raises(UsageError, match=r"notes\.md is not a known settings file"):
         taken("notes.md", text)
 
 

@@ -2,12 +2,12 @@
 
 import re
 
-from fleet_smi.compat.settings_import.hosts import (
+from fleet_smi.compat.hosts import (
     SETTING_BY_HOST_TYPE,
     to_http_target,
     to_ssh_target,
 )
-from fleet_smi.compat.settings_import.importer import SettingsImporter
+from fleet_smi.config.importer import SettingsImporter
 from fleet_smi.config.value_types import format_for_error
 
 SYSTEM_NAME = "a list of hosts"

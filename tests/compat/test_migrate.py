@@ -33,8 +33,8 @@ def test_the_settings_are_printed_and_the_rest_is_told_beside_them(
         "ssh_key": "/etc/key",
     }
     assert f"{ini} (web-gpu-monitor)" in done.stderr
-    assert "taken over  user, hosts in hub.ssh: monitor@gpu01, monitor@gpu02" in done.stderr
-    assert "left        host keys: web-gpu-monitor takes any" in done.stderr
+    assert "imported  user, hosts in hub.ssh: monitor@gpu01, monitor@gpu02" in done.stderr
+    assert "skipped   host keys: web-gpu-monitor takes any" in done.stderr
 
 
 def test_what_is_written_is_a_settings_file_and_nothing_is_overwritten(
@@ -95,4 +95,4 @@ def test_nothing_to_take_over_is_told_and_nothing_written(
     agents.write_text("AGENTS = hosts()\n")
     done = run_fleet_smi("migrate", str(agents), "--out", str(out), env=env)
     assert done.returncode == 1 and "it is computed" in done.stderr
-    assert "nothing of it can be taken over" in done.stderr and not out.exists()
+    assert "no setting could be imported" in done.stderr and not out.exists()
