@@ -62,6 +62,7 @@ def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
     assert gpu.power_limit is not None
     assert gpu.pcie_rx is not None
     assert gpu.pcie_tx is not None
+    assert gpu.energy is not None
     return {
         "uuid": gpu.uuid,
         "uuid_is_made": False,
@@ -94,6 +95,8 @@ def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
         "pcie_width_max": 16,
         "pcie_rx_bytes_per_second": gpu.pcie_rx * 1000,
         "pcie_tx_bytes_per_second": gpu.pcie_tx * 1000,
+        "memory_temperature_celsius": gpu.temperature_memory,
+        "energy_joules": gpu.energy / 1000,
         "persistence": gpu.persistence,
         "compute_mode": (gpu.compute_mode or "").replace("-", "_"),
         "mig_mode": False,

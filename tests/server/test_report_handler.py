@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.json import fleet_csv
+from fleet_smi.wire.fleet_csv import fleet_csv
 from fleet_smi.wire.report import decode_receipt, encode_report_json
 from tests.builders import gpu, process, snapshot
 from tests.machines import wait_until

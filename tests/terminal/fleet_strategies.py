@@ -109,6 +109,8 @@ GPU = st.builds(
     ecc_uncorrected=SMALL,
     pcie_generation=SMALL,
     pcie_width=SMALL,
+    memory_temperature_celsius=PERCENT,
+    energy_joules=PERCENT,
     asleep=st.booleans(),
     instances=st.lists(INSTANCE, max_size=2).map(tuple),
     processes=PROCESSES,

@@ -1,53 +1,31 @@
-"""What a reading can be: a value outside its range is not measured, and says why.
+"""Range checks of readings: a value outside its valid range becomes `None`, with the reason.
 
-Drivers print sentinels (2³²−1, 2⁶³, −1) and garbage as if they were readings.
+Drivers print sentinels (2³²−1, 2⁶³, −1) and garbage as if they were readings. The ranges of
+figures come from the registry in `figures.py`.
 """
 
 from typing import Any, TypeVar
 
+from fleet_smi.model.figures import GPU_FIGURES
+
 Number = TypeVar("Number", int, float)
 
-_PERCENT = (0, 100)
-_BYTES = (0, 2**50)  # 1 PiB
-_WATTS = (0, 5_000)
-_MHZ = (0, 50_000)
-_RATE = (0, 10**12)  # eight times the fastest link there is; 2³²−1 KB/s is more
-_32_BITS = (0, 2**32 - 2)  # 2³²−1 is "not available" in NVML and "nobody" to a kernel
+_32_BITS = (0, 2**32 - 2)  # 2³²−1 is "nobody" to a kernel
 
 RANGES: dict[str, tuple[float, float]] = {
+    **{figure.field: figure.valid_range for figure in GPU_FIGURES},
+    # Numbers that are no figures of a GPU: identifiers, and what is known of a process.
     "index": (0, 65_535),
-    "memory_used_bytes": _BYTES,
-    "memory_total_bytes": _BYTES,
-    "busy_percent": _PERCENT,
-    "memory_busy_percent": _PERCENT,
-    "encoder_percent": _PERCENT,
-    "decoder_percent": _PERCENT,
-    "temperature_celsius": (-40, 200),
-    # NVML: "may exceed 100 % in certain cases": it is of the speed a fan is made for.
-    "fan_percent": (0, 200),
-    "power_watts": _WATTS,
-    "power_limit_watts": _WATTS,
-    "sm_clock_mhz": _MHZ,
-    "sm_clock_max_mhz": _MHZ,
-    "memory_clock_mhz": _MHZ,
-    "memory_clock_max_mhz": _MHZ,
-    "ecc_corrected": _32_BITS,
-    "ecc_uncorrected": _32_BITS,
-    "pcie_generation": (1, 16),
-    "pcie_generation_max": (1, 16),
-    "pcie_width": (1, 64),
-    "pcie_width_max": (1, 64),
-    "pcie_rx_bytes_per_second": _RATE,
-    "pcie_tx_bytes_per_second": _RATE,
     "gpu_instance_id": (0, 65_535),
     "compute_instance_id": (0, 65_535),
     "pid": _32_BITS,
-    "gpu_memory_bytes": _BYTES,
+    "gpu_memory_bytes": (0, 2**50),  # 1 PiB
     "uid": _32_BITS,
     "started_at": (0, 2**33),
     "cpu_percent": (0, 1_000_000),  # of one core: 10,000 cores
-    "host_memory_bytes": _BYTES,
+    "host_memory_bytes": (0, 2**50),
 }
+"""The smallest and largest possible value of each numeric field, by its name."""
 
 
 def check_range(field: str, value: Number | None, unread: dict[str, str]) -> Number | None:

@@ -105,6 +105,8 @@ class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     pcie_width_max: int | None = None
     pcie_rx_bytes_per_second: int | None = None
     pcie_tx_bytes_per_second: int | None = None
+    memory_temperature_celsius: float | None = None
+    energy_joules: float | None = None
     persistence: bool | None = None
     compute_mode: str | None = None
     mig_mode: bool | None = None

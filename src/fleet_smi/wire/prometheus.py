@@ -1,8 +1,10 @@
-"""The fleet for Prometheus: text exposition format 0.0.4, in base units.
+"""Prometheus encoding of the fleet: text exposition format 0.0.4, in base units.
 
-What is not measured has no sample, and neither has any figure of a node that is silent:
-`fleet_smi_node_up` is 0 then and its GPUs are in the state `unknown`. A GPU has one sample of
-`fleet_smi_gpu_state`, always 1, whose label `state` says which. No label holds a pid or a command.
+The metrics of GPUs, MIG instances and nodes come from the registry in `model/figures.py`; this
+file adds what is counted or judged rather than measured. What is not measured has no sample, and
+neither has any figure of a silent node: `fleet_smi_node_up` is 0 then and its GPUs are in the
+state `unknown`. A GPU has one sample of `fleet_smi_gpu_state`, always 1, whose label `state` says
+which. No label holds a pid or a command.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,78 +14,84 @@ from typing import Any
 
 from msgspec import Struct
 
+from fleet_smi.model.figures import GPU_FIGURES, NODE_FIGURES, FigureSpec, Unit
 from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, JudgedInstance, NodeView
 from fleet_smi.model.people import owners, people_in_view
 from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.model.snapshot import Instance
 from fleet_smi.model.stream_payload_builder import unique_processes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_MOST = 1e18
-_MOST_CHARACTERS = 200
-_MOST_LABELS_KEPT = 1 << 17
-_MEGA = 1_000_000
+_MAX_VALUE = 1e18
+_MAX_LABEL_CHARACTERS = 200
+_LABEL_CACHE_SIZE = 1 << 17
 
-Value = float | None
-Rows = Sequence[tuple[str, Any]]
+SampleValue = float | None
+LabelledSubjects = Sequence[tuple[str, Any]]
+"""What a family of samples is read from: the labels of each sample, and its subject."""
 
 
 class Metric(Struct, frozen=True):
-    """One family of samples: its name, how it is read off its subject, and what it means."""
+    """One family of samples: its name, how its value is read from a subject, and its HELP text."""
 
     name: str
-    read: Callable[[Any], Value]
+    read: Callable[[Any], SampleValue]
     help: str
 
     @property
     def kind(self) -> str:
-        """What Prometheus calls it, as its own rule for names has it."""
+        """The metric type, by Prometheus's own naming rule: counters end in `_total`."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
 def encode_metrics(view: FleetView, hub_metrics: Mapping[str, float]) -> bytes:
-    """The fleet as one document; `counts` are the hub's own, by their names."""
+    """Encode the fleet as one document; `hub_metrics` are the hub's own counts, by name."""
     lines: list[str] = []
-    for metric, rows in _families(view, hub_metrics):
-        lines += _lines(metric, rows)
+    for metric, subjects in _families(view, hub_metrics):
+        lines += _lines(metric, subjects)
     return "\n".join([*lines, ""]).encode("utf-8", "replace")
 
 
-def _families(view: FleetView, counts: Mapping[str, float]) -> Iterator[tuple[Metric, Rows]]:
+def _families(
+    view: FleetView, hub_metrics: Mapping[str, float]
+) -> Iterator[tuple[Metric, LabelledSubjects]]:
     nodes = [(_node_labels(node), node) for node in view.nodes]
-    heard = [(labels, node) for labels, node in nodes if not node.silent]
-    measured = _gpus(heard)
+    reporting = [(labels, node) for labels, node in nodes if not node.silent]
+    # Only the state of a silent node's GPUs is published: their last figures are out of date.
+    measured = _gpus(reporting)
     gpus = measured + _gpus([(labels, node) for labels, node in nodes if node.silent])
-    yield GPUS_BY_STATE, [(_label("state", one), getattr(view.summary, one)) for one in STATES]
-    for table, rows in (
+    yield (
+        GPUS_BY_STATE,
+        [(_label("state", state), getattr(view.summary, state)) for state in STATES],
+    )
+    users = [(_label("user", one.user), one) for one in people_in_view(view) if one.seen]
+    for metrics, subjects in (
         (FLEET_METRICS, [("", view.summary)]),
-        (_hub(counts), [("", counts)]),
-        (
-            USER_METRICS,
-            [(_label("user", one.user), one) for one in people_in_view(view) if one.seen],
-        ),
+        (_hub_metrics(hub_metrics), [("", hub_metrics)]),
+        (USER_METRICS, users),
         (NODE_STATUS_METRICS, nodes),
-        (NODE_METRICS, heard),
+        (NODE_METRICS, reporting),
         (GPU_METRICS, measured),
         (INSTANCE_METRICS, _instances(measured)),
     ):
-        yield from ((metric, rows) for metric in table)
+        yield from ((metric, subjects) for metric in metrics)
     yield GPU_STATE, _states(gpus)
     yield INSTANCE_STATE, _states(_instances(gpus))
 
 
-def _lines(metric: Metric, rows: Rows) -> list[str]:
+def _lines(metric: Metric, subjects: LabelledSubjects) -> list[str]:
     name, read = metric.name, metric.read
     samples = [
         f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"
-        for labels, subject in rows
-        if (value := read(subject)) is not None and -_MOST < value < _MOST
+        for labels, subject in subjects
+        if (value := read(subject)) is not None and -_MAX_VALUE < value < _MAX_VALUE
     ]
     if not samples:
         return []
     return [f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.kind}", *samples]
 
 
-def _gpus(nodes: Rows) -> list[tuple[str, JudgedGpu]]:
+def _gpus(nodes: LabelledSubjects) -> list[tuple[str, JudgedGpu]]:
     return [
         (
             f'{labels},gpu="{gpu.index}",{_label("uuid", gpu.uuid)},{_label("model", gpu.name)}',
@@ -94,62 +102,84 @@ def _gpus(nodes: Rows) -> list[tuple[str, JudgedGpu]]:
     ]
 
 
-def _instances(gpus: Rows) -> list[tuple[str, JudgedInstance]]:
+def _instances(gpus: LabelledSubjects) -> list[tuple[str, JudgedInstance]]:
     return [
-        (f"{labels},{_label('mig_uuid', part.uuid)},{_label('profile', part.profile)}", part)
+        (
+            f"{labels},{_label('mig_uuid', instance.uuid)},{_label('profile', instance.profile)}",
+            instance,
+        )
         for labels, gpu in gpus
-        for part in gpu.instances
+        for instance in gpu.instances
     ]
 
 
-def _states(parts: Rows) -> Rows:
-    return [(f'{labels},state="{part.verdict.state}"', 1) for labels, part in parts]
+def _states(devices: LabelledSubjects) -> LabelledSubjects:
+    return [(f'{labels},state="{device.verdict.state}"', 1) for labels, device in devices]
 
 
 def _node_labels(node: NodeView) -> str:
     return f"{_label('node', node.name)},{_label('node_id', node.node_id)}"
 
 
-@lru_cache(maxsize=_MOST_LABELS_KEPT)
+# Cached: every scrape and every metric of a GPU needs the same labels.
+@lru_cache(maxsize=_LABEL_CACHE_SIZE)
 def _label(name: str, value: str | None) -> str:
-    """A label whose value cannot break out of it; an unknown one is empty, as if it were absent."""
-    text = sanitize_text(value or "", _MOST_CHARACTERS).replace("\\", "\\\\").replace('"', '\\"')
+    """Escape a label's value so that it cannot break out; unknown is empty, as if absent."""
+    text = sanitize_text(value or "", _MAX_LABEL_CHARACTERS)
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'{name}="{text}"'
 
 
-def _hub(counts: Mapping[str, float]) -> list[Metric]:
-    """A family for each of the hub's own counts."""
-    return [_metric(f"hub_{name}", itemgetter(name), HUB_HELP.get(name, "")) for name in counts]
+def _hub_metrics(values: Mapping[str, float]) -> list[Metric]:
+    """Make a metric of each of the hub's own counts."""
+    return [_metric(f"hub_{name}", itemgetter(name), HUB_HELP.get(name, "")) for name in values]
 
 
-def _metric(name: str, read: str | Callable[[Any], Value], words: str) -> Metric:
-    return Metric(f"fleet_smi_{name}", attrgetter(read) if isinstance(read, str) else read, words)
+def _metric(name: str, read: str | Callable[[Any], SampleValue], help_text: str) -> Metric:
+    reader = attrgetter(read) if isinstance(read, str) else read
+    return Metric(f"fleet_smi_{name}", reader, help_text)
 
 
-def _scaled(field: str, factor: float) -> Callable[[Any], Value]:
+def _figure_metrics(
+    prefix: str, figures: Sequence[FigureSpec], path: str = ""
+) -> tuple[Metric, ...]:
+    """Make the metrics of these figures, each read from the attribute below `path`."""
+    return tuple(
+        [
+            _metric(
+                prefix + figure.prometheus,
+                _in_base_unit(path + figure.field, figure.unit),
+                figure.help,
+            )
+            for figure in figures
+            if figure.prometheus
+        ]
+    )
+
+
+def _in_base_unit(field: str, unit: Unit) -> Callable[[Any], SampleValue]:
     read = attrgetter(field)
-    return lambda subject: None if (value := read(subject)) is None else value * factor
+    if unit == "percent":
+        return lambda subject: None if (value := read(subject)) is None else value / 100
+    if unit == "megahertz":
+        return lambda subject: None if (value := read(subject)) is None else value * 1_000_000
+    return read
 
 
-def _ratio(field: str) -> Callable[[Any], Value]:
-    read = attrgetter(field)
-    return lambda subject: None if (value := read(subject)) is None else value / 100
-
-
-def _number_of(field: str) -> Callable[[Any], Value]:
+def _count_of(field: str) -> Callable[[Any], SampleValue]:
     read = attrgetter(field)
     return lambda subject: None if (value := read(subject)) is None else len(value)
 
 
-def _processes(gpu: JudgedGpu) -> Value:
+def _process_count(gpu: JudgedGpu) -> SampleValue:
     return None if (processes := unique_processes(gpu)) is None else len(processes)
 
 
-def _users(gpu: JudgedGpu) -> Value:
+def _user_count(gpu: JudgedGpu) -> SampleValue:
     return None if (processes := unique_processes(gpu)) is None else len(owners(processes))
 
 
-def _itself(value: Value) -> Value:
+def _itself(value: SampleValue) -> SampleValue:
     return value
 
 
@@ -178,32 +208,16 @@ NODE_STATUS_METRICS = (
     _metric("node_missing_reports", "missing_reports", "Holes in its numbered reports."),
 )
 NODE_METRICS = (
-    _metric("node_failed_collectors", _number_of("failures"), "Subjects that it cannot read."),
-    _metric("node_cpu_ratio", _ratio("host.cpu_percent"), "CPU in use."),
-    _metric("node_load1", "host.load_1_minute", "Load over one minute."),
-    _metric("node_memory_used_bytes", "host.memory_used_bytes", "Memory in use."),
-    _metric("node_memory_total_bytes", "host.memory_total_bytes", "Memory there is."),
+    _metric("node_failed_collectors", _count_of("failures"), "Subjects that it cannot read."),
+    *_figure_metrics("node_", NODE_FIGURES, "host."),
 )
 GPU_METRICS = (
-    _metric("gpu_memory_used_bytes", "memory_used_bytes", "Memory in use."),
-    _metric("gpu_memory_total_bytes", "memory_total_bytes", "Memory there is."),
-    _metric("gpu_busy_ratio", _ratio("busy_percent"), "Time in which a kernel ran."),
-    _metric("gpu_memory_busy_ratio", _ratio("memory_busy_percent"), "Time in which memory moved."),
-    _metric("gpu_temperature_celsius", "temperature_celsius", "Temperature."),
-    _metric("gpu_fan_ratio", _ratio("fan_percent"), "Speed of its fans."),
-    _metric("gpu_power_watts", "power_watts", "Power drawn."),
-    _metric("gpu_power_limit_watts", "power_limit_watts", "Power allowed."),
-    _metric("gpu_sm_clock_hertz", _scaled("sm_clock_mhz", _MEGA), "Clock of its cores."),
-    _metric("gpu_memory_clock_hertz", _scaled("memory_clock_mhz", _MEGA), "Clock of its memory."),
-    _metric("gpu_throttle_reasons", _number_of("throttle_reasons"), "Things that slow it now."),
-    _metric("gpu_ecc_corrected_total", "ecc_corrected", "Memory errors that were corrected."),
-    _metric("gpu_ecc_uncorrected_total", "ecc_uncorrected", "Memory errors that were not."),
-    _metric("gpu_processes", _processes, "Processes on it."),
-    _metric("gpu_users", _users, "People on it who can be seen."),
+    *_figure_metrics("gpu_", GPU_FIGURES),
+    _metric("gpu_throttle_reasons", _count_of("throttle_reasons"), "Things that slow it now."),
+    _metric("gpu_processes", _process_count, "Processes on it."),
+    _metric("gpu_users", _user_count, "People on it who can be seen."),
     _metric("gpu_idle_seconds", "verdict.idle_seconds", "Time its processes have done nothing."),
 )
-INSTANCE_METRICS = (
-    _metric("mig_memory_used_bytes", "memory_used_bytes", "Memory in use."),
-    _metric("mig_memory_total_bytes", "memory_total_bytes", "Memory there is."),
-    _metric("mig_busy_ratio", _ratio("busy_percent"), "Time in which a kernel ran."),
+INSTANCE_METRICS = _figure_metrics(
+    "mig_", [figure for figure in GPU_FIGURES if figure.field in Instance.__struct_fields__]
 )

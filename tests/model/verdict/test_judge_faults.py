@@ -128,7 +128,7 @@ def test_case_26_a_process_outside_of_every_instance_makes_the_gpu_busy() -> Non
 def test_case_26_the_verdicts_of_the_instances_are_summed_up() -> None:
     held = Verdict(state="held", reason="bob, idle", since=NOON)
     free = Verdict(state="free", reason="nobody on it", since=NOON)
-    verdict = judge_once(mig(instance(1), taken(2, "bob")), instances=(free, held))
+    verdict = judge_once(mig(instance(1), taken(2, "bob")), instance_verdicts=(free, held))
     assert state_and_reason(verdict) == ("held", "1 of 2 instances free; bob")
 
 

@@ -32,6 +32,7 @@ def test_every_field_of_a_new_driver_is_read() -> None:
         encoder_percent=1,
         decoder_percent=None,
         temperature_celsius=61,
+        memory_temperature_celsius=70,
         fan_percent=30,
         power_watts=120.5,
         power_limit_watts=300,

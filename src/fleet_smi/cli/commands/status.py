@@ -96,13 +96,15 @@ def _filter(text: str) -> "Filter":
 
 def _text(args: argparse.Namespace, view: "FleetView", arrangement: "ViewOptions") -> str:
     shown = arrangement.apply(view)
-    if args.json or args.csv:
-        from fleet_smi.wire import json
+    if args.csv:
+        from fleet_smi.wire.fleet_csv import fleet_csv
 
-        if args.csv:
-            return json.fleet_csv(shown)
+        return fleet_csv(shown)
+    if args.json:
+        from fleet_smi.wire.json import fleet_json
+
         # Repeated, it is one document a line; alone, it is for eyes too.
-        return json.fleet_json(shown, pretty=args.interval is None).decode() + "\n"
+        return fleet_json(shown, pretty=args.interval is None).decode() + "\n"
     return _screen(args, shown) + _left_out(view, shown)
 
 

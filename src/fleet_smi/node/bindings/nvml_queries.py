@@ -91,18 +91,16 @@ def _remapped() -> NvmlQuery:
     return NvmlQuery("remapped", way)
 
 
-def _recovery() -> NvmlQuery:
-    """What the driver wants done to a device: a value among many, with a code of its own."""
+def _field_value(field: str, field_id: int) -> NvmlQuery:
+    """A number that has no function of its own: a field value, with a return code of its own."""
     values = (pynvml.c_nvmlFieldValue_t * 1)()
-    values[0].fieldId = pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+    values[0].fieldId = field_id
     way = _way("FieldValues", values, before=(ctypes.c_int32(1),))
 
     def function(*arguments: Any) -> int:
         return way.function(*arguments) or int(values[0].nvmlReturn)
 
-    return NvmlQuery(
-        "recovery", NvmlCall(function, way.arguments, lambda: int(values[0].value.uiVal))
-    )
+    return NvmlQuery(field, NvmlCall(function, way.arguments, lambda: int(values[0].value.uiVal)))
 
 
 def identity_queries() -> tuple[NvmlQuery, ...]:
@@ -150,8 +148,10 @@ def slow_changing_queries() -> tuple[NvmlQuery, ...]:
         _number("persistence", "PersistenceMode"),
         _number("compute_mode", "ComputeMode"),
         _number("retired_pending", "RetiredPagesPendingStatus"),
+        _number("energy", "TotalEnergyConsumption", of=c_ulonglong),
+        _field_value("memory_temperature", pynvml.NVML_FI_DEV_MEMORY_TEMP),
         _remapped(),
-        _recovery(),
+        _field_value("recovery", pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION),
     )
 
 

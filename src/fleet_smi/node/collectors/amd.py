@@ -152,6 +152,7 @@ def _figures(card: dict[str, Any], shared: bool, unread: dict[str, str]) -> GpuF
             "memory_clock_max_mhz": memory_clock[1],
             "ecc_corrected": corrected,
             "ecc_uncorrected": uncorrected,
+            "memory_temperature_celsius": parse_scaled(sensor_value(hwmon, "temp", "mem"), 1000),
             **pcie_link_fields(card["link"]),
         },
         unread,

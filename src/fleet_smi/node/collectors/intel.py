@@ -103,6 +103,8 @@ def _figures(card: dict[str, Any], unread: dict[str, str]) -> GpuFields:
             "power_limit_watts": _power_limit(hwmon),
             "sm_clock_mhz": _first_of(gt, "act_freq", "rps_act_freq_mhz", "gt_act_freq_mhz"),
             "sm_clock_max_mhz": _first_of(gt, "rp0_freq", "rps_RP0_freq_mhz", "gt_RP0_freq_mhz"),
+            "memory_temperature_celsius": parse_scaled(sensor_value(hwmon, "temp", "vram"), 1000),
+            "energy_joules": _energy(hwmon),
             **pcie_link_fields(card["link"]),
         },
         unread,
@@ -132,6 +134,12 @@ def _power(hwmon: dict[str, str], before: dict[str, Any] | None) -> float | None
         if now and then is not None and now >= then:
             return float((now - then) / _MICRO / before["seconds"])
     return None
+
+
+def _energy(hwmon: dict[str, str]) -> float | None:
+    # Some cards have a counter that stays at 0: the next label is the one that counts.
+    counters = (parse_scaled(sensor_value(hwmon, "energy", at), _MICRO) for at in _POWER_LABELS)
+    return next((joules for joules in counters if joules), None)
 
 
 def _power_limit(hwmon: dict[str, str]) -> float | None:

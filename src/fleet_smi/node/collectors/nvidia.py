@@ -77,6 +77,8 @@ MODEL_FIELDS: dict[str, tuple[str, ...]] = {
     "pcie_tx": ("pcie_tx_bytes_per_second",),
     "encoder": ("encoder_percent",),
     "decoder": ("decoder_percent",),
+    "memory_temperature": ("memory_temperature_celsius",),
+    "energy": ("energy_joules",),
     "persistence": ("persistence",),
     "compute_mode": ("compute_mode",),
     "mig_mode": ("mig_mode",),
@@ -153,6 +155,8 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         "pcie_tx_bytes_per_second": _thousands(values.get("pcie_tx")),
         "encoder_percent": values.get("encoder"),
         "decoder_percent": values.get("decoder"),
+        "memory_temperature_celsius": values.get("memory_temperature"),
+        "energy_joules": _per_thousand(values.get("energy")),
     }
     return Gpu(
         **check_fields(fields, unread),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
+from fleet_smi.model.figures import GPU_FIGURES, Unit
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, State
 from fleet_smi.model.people import compute_or_all_processes
 from fleet_smi.model.units import format_gib
@@ -62,17 +63,17 @@ def _container(gpu: JudgedGpu) -> str:
     return " ".join(names)
 
 
+def _figure(field: str, unit: Unit) -> Callable[[JudgedGpu], str]:
+    if unit == "percent":
+        return lambda gpu: format_percent(getattr(gpu, field))
+    suffix = {"celsius": "°", "watts": " W", "megahertz": " MHz"}.get(unit, "")
+    return lambda gpu: _with_unit(getattr(gpu, field), suffix)
+
+
 CELL_FORMATTERS: dict[str, Callable[[JudgedGpu], str]] = {
-    "UTIL": lambda gpu: format_percent(gpu.busy_percent),
-    "TEMP": lambda gpu: _with_unit(gpu.temperature_celsius, "°"),
-    "POWER": lambda gpu: _with_unit(gpu.power_watts, " W"),
-    "LIMIT": lambda gpu: _with_unit(gpu.power_limit_watts, " W"),
-    "CLOCK": lambda gpu: _with_unit(gpu.sm_clock_mhz, " MHz"),
-    "MEMCLOCK": lambda gpu: _with_unit(gpu.memory_clock_mhz, " MHz"),
-    "FAN": lambda gpu: format_percent(gpu.fan_percent),
+    **{figure.table: _figure(figure.field, figure.unit) for figure in GPU_FIGURES if figure.table},
     "PCIE": _pcie,
     "PERF": lambda gpu: gpu.performance_state or UNKNOWN,
-    "ECC": lambda gpu: _with_unit(gpu.ecc_uncorrected, ""),
     "MODEL": lambda gpu: short_model(gpu.name) if gpu.name else UNKNOWN,
     "CONTAINER": _container,
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fleet_smi.model.figures import GPU_FIGURES, Unit
 from fleet_smi.model.pci import normalize_pci_address
 from fleet_smi.model.range_check import check_memory_used, check_temperature
 from fleet_smi.model.safe_text import sanitize_text
@@ -18,6 +19,7 @@ from fleet_smi.wire.parsers._nvidia_values import (
     MHZ,
     PERCENT,
     WATTS,
+    Units,
     first_float,
     first_int,
     first_text,
@@ -51,6 +53,16 @@ REMEDY_REPLACE = "have the card replaced"
 REMEDY_PERMISSION = "ask for access to /dev/nvidia*"
 REMEDY_REBOOT = "end what runs on it, then reboot the machine"
 
+# How nvidia-smi writes a figure of this unit: as a number with a fraction, or as a whole one.
+_REAL_UNITS: dict[Unit, Units] = {"percent": PERCENT, "celsius": CELSIUS, "watts": WATTS}
+_WHOLE_UNITS: dict[Unit, Units] = {
+    "bytes": BYTES,
+    "megahertz": MHZ,
+    "count": COUNT,
+    "bytes_per_second": BYTES_PER_SECOND,
+}
+# Errors are printed per kind of memory: their counts are added up.
+_SUMMED = ("ecc_corrected", "ecc_uncorrected")
 _LOST = re.compile(r"(?i)gpu is lost|fallen off the bus")
 _RESET = re.compile(r"(?i)requires? reset|reset required")
 _REFUSED = re.compile(r"(?i)insufficient permissions|no permission")
@@ -181,14 +193,13 @@ def fault_from_message(message: str, pci: str | None = None) -> Fault:
 
 
 def _reals(texts: Texts, unread: dict[str, str]) -> dict[str, float | None]:
-    values: dict[str, float | None] = {}
-    for units, fields in (
-        (PERCENT, ("busy_percent", "memory_busy_percent", "encoder_percent", "decoder_percent")),
-        (PERCENT, ("fan_percent",)),
-        (WATTS, ("power_watts", "power_limit_watts")),
-        (CELSIUS, ("temperature_celsius",)),
-    ):
-        values |= {name: first_float(name, texts.get(name, ()), units, unread) for name in fields}
+    values: dict[str, float | None] = {
+        figure.field: first_float(
+            figure.field, texts.get(figure.field, ()), _REAL_UNITS[figure.unit], unread
+        )
+        for figure in GPU_FIGURES
+        if figure.unit in _REAL_UNITS
+    }
     values["temperature_celsius"] = check_temperature(
         values["temperature_celsius"], values["busy_percent"], unread
     )
@@ -196,14 +207,13 @@ def _reals(texts: Texts, unread: dict[str, str]) -> dict[str, float | None]:
 
 
 def _wholes(texts: Texts, unread: dict[str, str]) -> dict[str, int | None]:
-    values: dict[str, int | None] = {}
-    for units, fields in (
-        (BYTES, ("memory_used_bytes", "memory_total_bytes")),
-        (MHZ, ("sm_clock_mhz", "sm_clock_max_mhz", "memory_clock_mhz", "memory_clock_max_mhz")),
-        (COUNT, ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")),
-        (BYTES_PER_SECOND, ("pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second")),
-    ):
-        values |= {name: first_int(name, texts.get(name, ()), units, unread) for name in fields}
+    values: dict[str, int | None] = {
+        figure.field: first_int(
+            figure.field, texts.get(figure.field, ()), _WHOLE_UNITS[figure.unit], unread
+        )
+        for figure in GPU_FIGURES
+        if figure.unit in _WHOLE_UNITS and figure.field not in _SUMMED
+    }
     if values["memory_total_bytes"] == 0:
         # No memory at all is no memory of its own, not a full or an empty one.
         values |= {"memory_total_bytes": None, "memory_used_bytes": None}

@@ -50,6 +50,7 @@ _PATHS: dict[str, tuple[str, ...]] = {
     "decoder_percent": ("utilization/decoder_util",),
     # Not gpu_temp_tlimit and its kin: those are margins.
     "temperature_celsius": ("temperature/gpu_temp",),
+    "memory_temperature_celsius": ("temperature/memory_temp",),
     "fan_percent": ("fan_speed",),
     "power_watts": (
         "gpu_power_readings/average_power_draw",

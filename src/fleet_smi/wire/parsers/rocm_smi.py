@@ -143,6 +143,10 @@ def _figures(card: CardFields, shared: bool, unread: dict[str, str]) -> dict[str
             "sm_clock_max_mhz": _most(card.get("valid sclk range")),
             "memory_clock_mhz": _clock(card, "mclk"),
             "memory_clock_max_mhz": _most(card.get("valid mclk range")),
+            "memory_temperature_celsius": _number(
+                card, "temperature (sensor memory) (c)", "temperature (sensor mem) (c)"
+            ),
+            "energy_joules": _joules(card),
             "pcie_generation": generation,
             "pcie_width": width,
         },
@@ -156,6 +160,11 @@ def _figures(card: CardFields, shared: bool, unread: dict[str, str]) -> dict[str
 def _number(card: CardFields, *keys: str) -> float | None:
     value: float | None = first_known(*(parse_number(card.get(key)) for key in keys))
     return value
+
+
+def _joules(card: CardFields) -> float | None:
+    microjoules = _number(card, "accumulated energy (uj)")
+    return None if microjoules is None else microjoules / 1e6
 
 
 def _memory(card: CardFields, what: str, shared: bool) -> int | None:

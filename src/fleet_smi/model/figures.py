@@ -1,0 +1,297 @@
+"""The metric registry: one row per figure of a GPU or node, from which all else about it follows.
+
+Range checks (`range_check`), the CSV columns (`wire/fleet_csv`), the Prometheus metrics
+(`wire/prometheus`), the layout of history rows (`hub/history/series`), the table's cells
+(`terminal/view/gpu_cells`) and the figures of the live stream are derived from these rows. To
+add a metric, add a field to `snapshot.Gpu`, a row here, and its reading to each collector.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+Unit = Literal[
+    "bytes", "percent", "celsius", "watts", "joules", "megahertz", "bytes_per_second", "count"
+]
+Aggregation = Literal["gauge", "counter"]
+"""How history rolls a figure up: a gauge as minimum, time-weighted mean and maximum;
+a counter, which only rises until the driver is reloaded, by its growth."""
+
+_PERCENT = (0, 100)
+_BYTES = (0, 2**50)  # 1 PiB
+_CELSIUS = (-40, 200)
+_WATTS = (0, 5_000)
+_JOULES = (0, 10**13)  # 60 years at 5 kW; NVML's "not available", 2⁶⁴−1 mJ, is more
+_MHZ = (0, 50_000)
+_ERRORS = (0, 2**32 - 2)  # 2³²−1 is "not available" in NVML
+_GENERATION = (1, 16)
+_LANES = (1, 64)
+_RATE = (0, 10**12)  # eight times the fastest link there is; 2³²−1 KB/s is more
+
+
+class FigureSpec(Struct, frozen=True, kw_only=True):
+    """One metric: what it is, which values are possible, and where it is published.
+
+    `field` is the attribute of `Gpu` (and of `Instance`, where that has one of this name); it is
+    the name in JSON and history, and of the column in CSV. `label` is its name on screens.
+    `prometheus` is the metric's name without `fleet_smi_gpu_` or `fleet_smi_mig_`, in base units,
+    and `help` its HELP text. `history` says how it is recorded over time, `table` under which
+    heading the terminal shows it, and `stream` whether every live event carries it.
+    `None` and false mean: not there.
+    """
+
+    field: str
+    unit: Unit
+    valid_range: tuple[float, float]
+    label: str
+    csv: bool = True
+    prometheus: str | None = None
+    help: str = ""
+    history: Aggregation | None = None
+    table: str | None = None
+    stream: bool = False
+
+
+GPU_FIGURES: tuple[FigureSpec, ...] = (
+    FigureSpec(
+        field="memory_used_bytes",
+        unit="bytes",
+        valid_range=_BYTES,
+        label="Memory used",
+        prometheus="memory_used_bytes",
+        help="Memory in use.",
+        history="gauge",
+        stream=True,
+    ),
+    FigureSpec(
+        field="memory_total_bytes",
+        unit="bytes",
+        valid_range=_BYTES,
+        label="Memory",
+        prometheus="memory_total_bytes",
+        help="Memory there is.",
+    ),
+    FigureSpec(
+        field="busy_percent",
+        unit="percent",
+        valid_range=_PERCENT,
+        label="Utilisation",
+        prometheus="busy_ratio",
+        help="Time in which a kernel ran.",
+        history="gauge",
+        table="UTIL",
+        stream=True,
+    ),
+    FigureSpec(
+        field="memory_busy_percent",
+        unit="percent",
+        valid_range=_PERCENT,
+        label="Memory utilisation",
+        prometheus="memory_busy_ratio",
+        help="Time in which memory moved.",
+    ),
+    FigureSpec(
+        field="encoder_percent",
+        unit="percent",
+        valid_range=_PERCENT,
+        label="Encoder",
+        prometheus="encoder_ratio",
+        help="Time in which the video encoder worked.",
+        history="gauge",
+    ),
+    FigureSpec(
+        field="decoder_percent",
+        unit="percent",
+        valid_range=_PERCENT,
+        label="Decoder",
+        prometheus="decoder_ratio",
+        help="Time in which the video decoder worked.",
+        history="gauge",
+    ),
+    FigureSpec(
+        field="temperature_celsius",
+        unit="celsius",
+        valid_range=_CELSIUS,
+        label="Temperature",
+        prometheus="temperature_celsius",
+        help="Temperature.",
+        history="gauge",
+        table="TEMP",
+        stream=True,
+    ),
+    FigureSpec(
+        field="fan_percent",
+        unit="percent",
+        # NVML: "may exceed 100 % in certain cases": it is of the speed a fan is made for.
+        valid_range=(0, 200),
+        label="Fan",
+        prometheus="fan_ratio",
+        help="Speed of its fans.",
+        table="FAN",
+    ),
+    FigureSpec(
+        field="power_watts",
+        unit="watts",
+        valid_range=_WATTS,
+        label="Power",
+        prometheus="power_watts",
+        help="Power drawn.",
+        history="gauge",
+        table="POWER",
+        stream=True,
+    ),
+    FigureSpec(
+        field="power_limit_watts",
+        unit="watts",
+        valid_range=_WATTS,
+        label="Power limit",
+        prometheus="power_limit_watts",
+        help="Power allowed.",
+        table="LIMIT",
+    ),
+    FigureSpec(
+        field="sm_clock_mhz",
+        unit="megahertz",
+        valid_range=_MHZ,
+        label="SM clock",
+        prometheus="sm_clock_hertz",
+        help="Clock of its cores.",
+        history="gauge",
+        table="CLOCK",
+    ),
+    FigureSpec(
+        field="sm_clock_max_mhz", unit="megahertz", valid_range=_MHZ, label="Highest SM clock"
+    ),
+    FigureSpec(
+        field="memory_clock_mhz",
+        unit="megahertz",
+        valid_range=_MHZ,
+        label="Memory clock",
+        prometheus="memory_clock_hertz",
+        help="Clock of its memory.",
+        table="MEMCLOCK",
+    ),
+    FigureSpec(
+        field="memory_clock_max_mhz",
+        unit="megahertz",
+        valid_range=_MHZ,
+        label="Highest memory clock",
+    ),
+    FigureSpec(
+        field="ecc_corrected",
+        unit="count",
+        valid_range=_ERRORS,
+        label="ECC, corrected",
+        prometheus="ecc_corrected_total",
+        help="Memory errors that were corrected.",
+    ),
+    FigureSpec(
+        field="ecc_uncorrected",
+        unit="count",
+        valid_range=_ERRORS,
+        label="ECC, not corrected",
+        prometheus="ecc_uncorrected_total",
+        help="Memory errors that were not.",
+        table="ECC",
+    ),
+    FigureSpec(
+        field="pcie_generation", unit="count", valid_range=_GENERATION, label="PCIe generation"
+    ),
+    FigureSpec(
+        field="pcie_generation_max",
+        unit="count",
+        valid_range=_GENERATION,
+        label="Highest PCIe generation",
+    ),
+    FigureSpec(field="pcie_width", unit="count", valid_range=_LANES, label="PCIe lanes"),
+    FigureSpec(field="pcie_width_max", unit="count", valid_range=_LANES, label="Most PCIe lanes"),
+    FigureSpec(
+        field="pcie_rx_bytes_per_second",
+        unit="bytes_per_second",
+        valid_range=_RATE,
+        label="PCIe received",
+    ),
+    FigureSpec(
+        field="pcie_tx_bytes_per_second",
+        unit="bytes_per_second",
+        valid_range=_RATE,
+        label="PCIe sent",
+    ),
+    FigureSpec(
+        field="memory_temperature_celsius",
+        unit="celsius",
+        valid_range=_CELSIUS,
+        label="Memory temperature",
+        prometheus="memory_temperature_celsius",
+        help="Temperature of its memory.",
+        history="gauge",
+    ),
+    FigureSpec(
+        field="energy_joules",
+        unit="joules",
+        valid_range=_JOULES,
+        label="Energy",
+        prometheus="energy_joules_total",
+        help="Energy used since the driver was loaded.",
+        history="counter",
+    ),
+)
+"""New rows go to the end: this is the order of the CSV columns, which must not move."""
+
+NODE_FIGURES: tuple[FigureSpec, ...] = (
+    FigureSpec(
+        field="cpu_percent",
+        unit="percent",
+        valid_range=_PERCENT,
+        label="CPU",
+        csv=False,
+        prometheus="cpu_ratio",
+        help="CPU in use.",
+        history="gauge",
+        stream=True,
+    ),
+    FigureSpec(
+        field="load_1_minute",
+        unit="count",
+        valid_range=(0, 1_000_000),
+        label="Load",
+        csv=False,
+        prometheus="load1",
+        help="Load over one minute.",
+    ),
+    FigureSpec(
+        field="memory_used_bytes",
+        unit="bytes",
+        valid_range=_BYTES,
+        label="Memory used",
+        csv=False,
+        prometheus="memory_used_bytes",
+        help="Memory in use.",
+    ),
+    FigureSpec(
+        field="memory_total_bytes",
+        unit="bytes",
+        valid_range=_BYTES,
+        label="Memory",
+        csv=False,
+        prometheus="memory_total_bytes",
+        help="Memory there is.",
+    ),
+    FigureSpec(
+        field="memory_percent",
+        unit="percent",
+        valid_range=_PERCENT,
+        label="Memory",
+        csv=False,
+        history="gauge",
+        stream=True,
+    ),
+)
+"""Figures of the machine around the GPUs: attributes of `Host`, prefixed `fleet_smi_node_`.
+
+`memory_percent` is no attribute: it is memory used divided by memory total.
+"""
+
+RECORDED_GPU_FIGURES = tuple([figure for figure in GPU_FIGURES if figure.history])
+RECORDED_NODE_FIGURES = tuple([figure for figure in NODE_FIGURES if figure.history])
+"""What history records of each GPU and of each node."""
