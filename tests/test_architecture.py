@@ -57,8 +57,11 @@ def test_every_source_file_is_registered_under_its_own_name() -> None:
     assert load_file_decoder() is not None
 
 
-def test_every_outlet_file_is_listed_under_its_own_name() -> None:
-    assert set(OUTLETS) == modules_in("node/outlets")
+def test_every_outlet_file_is_registered_under_its_own_name() -> None:
+    room = "fleet_smi.node.outlets."
+    ours = {outlet.name for outlet in OUTLETS if outlet.module == room + outlet.name}
+    assert ours == modules_in("node/outlets")
+    assert all(callable(import_module(outlet.module).create_outlet) for outlet in OUTLETS)
 
 
 def test_every_route_file_is_listed() -> None:

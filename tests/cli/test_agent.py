@@ -87,7 +87,7 @@ def test_once_leaves_one_file_in_the_folder(simulated: Simulated, tmp_path: Path
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ((), "where to?"),
+        ((), "no destination"),
         (("--to", "ftp://hub"), "is not a URL"),
         (("--serve", "0.0.0.0:0"), "--serve-token-file"),
         (("--serve", "7071", "--once"), "--once"),

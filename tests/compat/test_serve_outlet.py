@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from fleet_smi.compat.node_info.agent_route import get_status_route
 from fleet_smi.compat.node_info.codec import decode_status
+from fleet_smi.compat.nvgpu.agent_route import GPU_STATUS_ROUTE
 from fleet_smi.compat.nvgpu.codec import decode_gpu_status
 from fleet_smi.node.outlets.serve import ServeOutlet
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
@@ -19,10 +21,16 @@ PASSWORD = "correct horse battery"
 JSON = {"Content-Type": "application/json"}
 
 
+def serve(*, token: str | None = None, password: str | None = None) -> ServeOutlet:
+    """An agent on a free port, with the routes that its settings would give it."""
+    routes = [GPU_STATUS_ROUTE, *([get_status_route(password)] if password else [])]
+    return ServeOutlet("127.0.0.1", 0, token=token, routes=routes)
+
+
 @pytest.fixture
 def serving() -> Iterator[ServeOutlet]:
     """Open to all on this machine, and with a password for the main node."""
-    outlet = ServeOutlet("127.0.0.1", 0, get_status_password=PASSWORD)
+    outlet = serve(password=PASSWORD)
     outlet.publish(TAKEN)
     yield outlet
     outlet.close()
@@ -31,7 +39,7 @@ def serving() -> Iterator[ServeOutlet]:
 @pytest.fixture
 def guarded() -> Iterator[ServeOutlet]:
     """With a token, and without a password."""
-    outlet = ServeOutlet("127.0.0.1", 0, token="t" * 40)
+    outlet = serve(token="t" * 40)
     outlet.publish(TAKEN)
     yield outlet
     outlet.close()
@@ -87,7 +95,7 @@ def test_the_main_node_is_answered_for_the_password(serving: ServeOutlet) -> Non
 @pytest.mark.parametrize("wrong", ["8888", "", "correct horse", f"{PASSWORD} "])
 def test_a_wrong_password_is_told_nothing(serving: ServeOutlet, wrong: str) -> None:
     status, body = get_status(serving, {"passwd": wrong})
-    assert (status, error_in(body)) == (403, "that is not the password")
+    assert (status, error_in(body)) == (403, "wrong password")
 
 
 @pytest.mark.parametrize("value", [{}, [], {"passwd": None}, {"passwd": ["x"]}, 7])
@@ -156,7 +164,7 @@ def test_the_right_password_may_be_shown_as_often_as_one_likes(serving: ServeOut
 
 def test_there_is_no_password_unless_one_is_set(guarded: ServeOutlet) -> None:
     assert get_status(guarded, {"passwd": "8888"})[0] == 401
-    open_to_all = ServeOutlet("127.0.0.1", 0)
+    open_to_all = serve()
     try:
         open_to_all.publish(TAKEN)
         assert get_status(open_to_all, {"passwd": "8888"})[0] == 404
@@ -166,7 +174,7 @@ def test_there_is_no_password_unless_one_is_set(guarded: ServeOutlet) -> None:
 
 
 def test_the_status_needs_no_token_but_the_password(guarded: ServeOutlet) -> None:
-    both = ServeOutlet("127.0.0.1", 0, token="t" * 40, get_status_password=PASSWORD)
+    both = serve(token="t" * 40, password=PASSWORD)
     try:
         both.publish(TAKEN)
         assert get_status(both, {"passwd": PASSWORD})[0] == 200
@@ -195,7 +203,7 @@ def test_nothing_else_is_taken(serving: ServeOutlet) -> None:
 
 
 def test_before_the_first_sample_they_are_told_so() -> None:
-    outlet = ServeOutlet("127.0.0.1", 0, get_status_password=PASSWORD)
+    outlet = serve(password=PASSWORD)
     try:
         assert ask(outlet, "GET", "/gpu_status")[0] == 503
         assert get_status(outlet, {"passwd": PASSWORD})[0] == 503

@@ -7,7 +7,9 @@ asked in `tests/fleet`. The methods are those of `ways.py`.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from fleet_smi.compat.node_info.agent_route import get_status_route
 from fleet_smi.compat.node_info.source import NodeInfoSource
+from fleet_smi.compat.nvgpu.agent_route import GPU_STATUS_ROUTE
 from fleet_smi.compat.nvgpu.source import NvgpuSource
 from fleet_smi.fleet.delivery import Source
 from fleet_smi.model.snapshot import Snapshot
@@ -64,10 +66,10 @@ class NvgpuTransport(_ServedWay):
         )
 
     def _opened(self, port: int) -> ServeOutlet:
-        return ServeOutlet("127.0.0.1", port)
+        return ServeOutlet("127.0.0.1", port, routes=[GPU_STATUS_ROUTE])
 
     def _closed(self, port: int) -> ServeOutlet:
-        return ServeOutlet("127.0.0.1", port, token="t" * 40)
+        return ServeOutlet("127.0.0.1", port, token="t" * 40, routes=[GPU_STATUS_ROUTE])
 
 
 class NodeInfoTransport(_ServedWay):
@@ -83,10 +85,10 @@ class NodeInfoTransport(_ServedWay):
         )
 
     def _opened(self, port: int) -> ServeOutlet:
-        return ServeOutlet("127.0.0.1", port, get_status_password="sesame")
+        return ServeOutlet("127.0.0.1", port, routes=[get_status_route("sesame")])
 
     def _closed(self, port: int) -> ServeOutlet:
-        return ServeOutlet("127.0.0.1", port, get_status_password="another")
+        return ServeOutlet("127.0.0.1", port, routes=[get_status_route("another")])
 
 
 CompatTransport = NvgpuTransport | NodeInfoTransport

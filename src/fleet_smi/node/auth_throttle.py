@@ -1,4 +1,4 @@
-"""Passwords that are shown to an agent: how often one address may err, and what the log says."""
+"""Login throttle of an agent: a rate limit on wrong passwords per address, and their log lines."""
 
 import hmac
 import logging
@@ -11,36 +11,41 @@ from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.token_bucket import TokenBucket
 
 logger = logging.getLogger(__name__)
-_MOST_ADDRESSES = 16
+_MAX_LOGGED_ADDRESSES = 16
 
 
 class AuthThrottle:
-    """One by one, or many at once would have more tries; who errs is logged once, then counted."""
+    """Checks passwords one at a time and logs an address once, then counts its failures.
 
-    def __init__(self) -> None:
+    Without the lock, many connections at the same time would get more attempts than one.
+    """
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
         self._attempts = TokenBucket()
-        self._faults: dict[str, FailureLog] = {}
+        self._failures: dict[str, FailureLog] = {}
         self._lock = threading.Lock()
 
     def check_password(self, address: str, given: str, expected: str) -> int | None:
-        """How long to wait before one more try: 0 at once; `None` for the right password."""
+        """Return `None` for the right password, else the seconds until the next attempt."""
         with self._lock:
             wait_seconds = self._attempts.acquire(address, time.monotonic())
             if not wait_seconds and constant_time_equal(given, expected):
                 self._attempts.refund(address)
-                if address in self._faults:
-                    self._faults.pop(address).record_success()
+                if address in self._failures:
+                    self._failures.pop(address).record_success()
                 return None
-            self._note(address)
+            self._log_failure(address)
             return math.ceil(wait_seconds)
 
-    def _note(self, address: str) -> None:
-        if address not in self._faults and len(self._faults) < _MOST_ADDRESSES:
-            self._faults[address] = FailureLog(logger, "get-status")
-        if address in self._faults:
-            self._faults[address].record_failure(Refused(f"a wrong password from {address}"))
+    def _log_failure(self, address: str) -> None:
+        # Bounded: an attacker with many addresses must not fill the memory or the log.
+        if address not in self._failures and len(self._failures) < _MAX_LOGGED_ADDRESSES:
+            self._failures[address] = FailureLog(logger, self._subject)
+        if address in self._failures:
+            self._failures[address].record_failure(Refused(f"a wrong password from {address}"))
 
 
 def constant_time_equal(given: str, expected: str) -> bool:
-    """Whether they are equal, in a time that does not tell how much of it is right."""
+    """Whether two secrets are equal, in a time that does not depend on how much of them agrees."""
     return hmac.compare_digest(given.encode(), expected.encode())

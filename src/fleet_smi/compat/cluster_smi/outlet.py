@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from fleet_smi.compat.cluster_smi import sockets
 from fleet_smi.compat.cluster_smi.codec import encode_node
+from fleet_smi.config.addresses import ListenAddress
 from fleet_smi.errors import Unreachable
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.outlets import OutletOptions
 
 if TYPE_CHECKING:
     from fleet_smi.compat.cluster_smi.sockets import Socket
@@ -71,3 +73,8 @@ class ClusterSmiOutlet:
             socket.setsockopt_string(zmq.SOCKS_PROXY, proxy)
         socket.connect(self._endpoint)
         return socket
+
+
+def create_outlet(address: ListenAddress, _: OutletOptions) -> ClusterSmiOutlet:
+    """Make the outlet of `--cluster-smi`."""
+    return ClusterSmiOutlet(*address)

@@ -1,6 +1,7 @@
-"""The node's end of `files`: its latest sample as one small file in a shared folder.
+"""The `file` outlet: replace one small file in a shared folder by each sample.
 
-It is a report, or what `gpustat --json` prints, for pages and scripts that read that.
+The file is a report, or another system's format (`EXTRA_FORMATS`) for pages and scripts that
+read that.
 """
 
 import contextlib
@@ -10,157 +11,158 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from importlib import import_module
+from typing import NamedTuple
 
 from fleet_smi.errors import Unreachable
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.outlets import OutletOptions
 from fleet_smi.wire.report import FILE_SUFFIX, encode_report, encode_snapshot
 
 logger = logging.getLogger(__name__)
 
-_HALF = ".half"
+EXTRA_FORMATS: dict[str, str] = {"gpustat": "fleet_smi.compat.gpustat.file_format"}
+"""Value of `agent.drop_format` -> the module whose `FILE_FORMAT` it is."""
+
+_TEMPORARY_SUFFIX = ".half"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+|^-", re.ASCII)
-_NO_HOST = re.compile(r"[^A-Za-z0-9._-]+|^[.-]+", re.ASCII)
 _LEFTOVER_SECONDS = 60.0
-_GRACE_SECONDS = 0.5
+_CLOSE_TIMEOUT_SECONDS = 0.5
 
 
-class _Form(NamedTuple):
-    """What a file is called, and what is in it."""
+class FileFormat(NamedTuple):
+    """How a file is named (`stem` + `suffix`) and encoded."""
 
     stem: Callable[[Snapshot], str]
     suffix: str
-    encoded: Callable[[Snapshot], bytes]
+    encode: Callable[[Snapshot], bytes]
 
 
 class FileOutlet:
-    """Replaces the node's file by each snapshot; one writer, and only the latest waits for it.
+    """Writes the node's file from one background thread, which skips to the latest snapshot.
 
-    A shared disk can hang for minutes: it is written by a thread that nobody waits for.
+    A shared disk can hang for minutes, so neither a tick nor the end of the agent waits for it.
     """
 
     name = "file"
     requested_interval_seconds = None
 
-    def __init__(
-        self,
-        folder: str,
-        *,
-        mode: int = 0o644,
-        file_format: Literal["report", "gpustat"] = "report",
-    ) -> None:
+    def __init__(self, folder: str, *, mode: int = 0o644, file_format: str = "report") -> None:
         self._folder = folder
         self._mode = mode
-        self._form = _FORMS[file_format]
-        self._cleaned = False
+        self._format = _load_format(file_format)
+        self._leftovers_removed = False
         self._latest: Snapshot | None = None
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._closing = False
         self._writer: threading.Thread | None = None
-        self._faults = FailureLog(logger, "drop")
+        self._failures = FailureLog(logger, "drop")
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Leave it for the writer, instead of one that it has not come to."""
-        with self._news:
+        """Hand the snapshot to the writer; it replaces one that is not written yet."""
+        with self._changed:
             self._latest = snapshot
-            self._news.notify()
+            self._changed.notify()
         if self._writer is None:
-            self._writer = threading.Thread(target=self._write_on, name="drop", daemon=True)
+            self._writer = threading.Thread(target=self._write_loop, name="drop", daemon=True)
             self._writer.start()
 
     def deliver(self, snapshot: Snapshot) -> None:
-        """Write it now; raise `Unreachable` if the folder cannot be written."""
+        """Write the snapshot now; raise `Unreachable` if the folder cannot be written."""
         try:
             self._write(snapshot)
         except OSError as error:
             raise Unreachable(f"{self._folder}: {error.strerror or error}") from None
 
     def close(self) -> None:
-        """Let the writer end, but do not wait for a disk that hangs."""
-        with self._news:
+        """Stop the writer; do not wait for a disk that hangs."""
+        with self._changed:
             self._closing = True
-            self._news.notify()
+            self._changed.notify()
         if self._writer is not None:
-            self._writer.join(_GRACE_SECONDS)
+            self._writer.join(_CLOSE_TIMEOUT_SECONDS)
 
-    def _write_on(self) -> None:
-        while (snapshot := self._next()) is not None:
+    def _write_loop(self) -> None:
+        while (snapshot := self._wait_for_snapshot()) is not None:
             try:
                 self.deliver(snapshot)
             except Unreachable as error:
-                self._faults.record_failure(error)
+                self._failures.record_failure(error)
             else:
-                self._faults.record_success()
+                self._failures.record_success()
 
-    def _next(self) -> Snapshot | None:
-        with self._news:
-            self._news.wait_for(lambda: self._latest is not None or self._closing)
+    def _wait_for_snapshot(self) -> Snapshot | None:
+        """The latest unwritten snapshot; `None` once closed and all is written."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._latest is not None or self._closing)
             snapshot, self._latest = self._latest, None
             return snapshot
 
     def _write(self, snapshot: Snapshot) -> None:
-        # Opened anew each time: a handle of a server that was restarted is stale.
+        # The folder is opened for each write: the handle of an NFS server that restarted is stale.
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        form, stem = self._form, self._form.stem(snapshot)
+        stem = self._format.stem(snapshot)
         try:
-            _replace(folder, stem, form.suffix, self._mode, form.encoded(snapshot))
-            if not self._cleaned:
+            _replace_file(
+                folder, stem, self._format.suffix, self._mode, self._format.encode(snapshot)
+            )
+            if not self._leftovers_removed:
                 _remove_leftovers(folder, stem)
-                self._cleaned = True
+                self._leftovers_removed = True
         finally:
             os.close(folder)
 
 
+def create_outlet(folder: str, options: OutletOptions) -> FileOutlet:
+    """Make the outlet of `--drop`."""
+    settings = options.settings
+    return FileOutlet(folder, mode=settings.drop_mode, file_format=settings.drop_format)
+
+
+def _load_format(name: str) -> FileFormat:
+    if name == "report":
+        return _REPORT
+    file_format: FileFormat = import_module(EXTRA_FORMATS[name]).FILE_FORMAT
+    return file_format
+
+
 def _stem(snapshot: Snapshot) -> str:
-    """Two nodes with one name have two files; no name leaves the folder or hides in it."""
+    """Name and node id, so that two nodes of one name have two files.
+
+    Everything else is replaced, so that no name can leave the folder or hide in it.
+    """
     name = _UNSAFE.sub("_", snapshot.name)[:64]
     return f"{name}.{_UNSAFE.sub('_', snapshot.node_id)[:8]}"
 
 
-def _host(snapshot: Snapshot) -> str:
-    """The name alone, by which those who read gpustat's files know a host."""
-    return _NO_HOST.sub("_", snapshot.name)[:128]
-
-
-def _as_report(snapshot: Snapshot) -> bytes:
+def _encode(snapshot: Snapshot) -> bytes:
     return encode_report([encode_snapshot(snapshot)], time.time())
 
 
-def _as_gpustat(snapshot: Snapshot) -> bytes:
-    from datetime import datetime
-
-    from fleet_smi.compat.gpustat.codec import node_json
-
-    local = datetime.fromtimestamp(snapshot.taken_at).astimezone()
-    return node_json(snapshot, local.replace(tzinfo=None).isoformat())
+_REPORT = FileFormat(_stem, FILE_SUFFIX, _encode)
 
 
-_FORMS = {
-    "report": _Form(_stem, FILE_SUFFIX, _as_report),
-    "gpustat": _Form(_host, ".json", _as_gpustat),
-}
-
-
-def _replace(folder: int, stem: str, suffix: str, mode: int, data: bytes) -> None:
-    half = f".{stem}.{os.urandom(4).hex()}{_HALF}"
+def _replace_file(folder: int, stem: str, suffix: str, mode: int, data: bytes) -> None:
+    """Write a temporary file and rename it, so that no reader meets half a file."""
+    temporary = f".{stem}.{os.urandom(4).hex()}{_TEMPORARY_SUFFIX}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(half, flags, 0o600, dir_fd=folder), "wb") as file:
+        with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=folder), "wb") as file:
             file.write(data)
             os.fchmod(file.fileno(), mode)
-        # Closing has sent it to the server, if there is one; a rename there is atomic.
-        os.rename(half, stem + suffix, src_dir_fd=folder, dst_dir_fd=folder)
+        # Closing has sent the data to the file server, if there is one; a rename is atomic there.
+        os.rename(temporary, stem + suffix, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
         with contextlib.suppress(OSError):
-            os.unlink(half, dir_fd=folder)
+            os.unlink(temporary, dir_fd=folder)
         raise
 
 
 def _remove_leftovers(folder: int, stem: str) -> None:
-    """What writers of this node were killed over; that of one who writes now is younger."""
+    """Remove temporary files of this node's killed writers; younger ones are being written."""
     for name in os.listdir(folder):
-        if name.startswith(f".{stem}.") and name.endswith(_HALF):
+        if name.startswith(f".{stem}.") and name.endswith(_TEMPORARY_SUFFIX):
             with contextlib.suppress(OSError):
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if time.time() - status.st_mtime > _LEFTOVER_SECONDS:

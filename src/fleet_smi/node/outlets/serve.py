@@ -1,18 +1,19 @@
-"""The node's end of `pull`: its latest sample, served to whoever may have it.
+"""The `serve` outlet: the latest report over HTTP, for hubs that pull.
 
-Beside our own report it is told in the words of nvgpu's agent, for its masters, and of
-gpu-cluster-monitor's node where that has a password: each is encoded only when it is asked for.
+Systems that came before have paths of their own here (`EXTRA_ROUTES`); each representation is
+encoded only when it is requested.
 """
 
 import time
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
+from importlib import import_module
+from typing import NamedTuple
 
-import msgspec
-
+from fleet_smi.config.addresses import ListenAddress
 from fleet_smi.errors import UsageError
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.auth_throttle import AuthThrottle, constant_time_equal
+from fleet_smi.node.auth_throttle import constant_time_equal
 from fleet_smi.node.http_server import (
     AgentHttpServer,
     AgentRequest,
@@ -20,14 +21,34 @@ from fleet_smi.node.http_server import (
     error_response,
     is_loopback,
 )
+from fleet_smi.node.outlets import OutletOptions
 from fleet_smi.wire.report import encode_report, encode_report_json, encode_snapshot
 
-_JSON = "application/json"
-_PASSWORD_PATH = "/get-status"  # noqa: S105
+JSON_TYPE = "application/json"
+_REPORT_PATH = "/api/v1/report"
+
+EXTRA_ROUTES: tuple[str, ...] = (
+    "fleet_smi.compat.nvgpu.agent_route",
+    "fleet_smi.compat.node_info.agent_route",
+)
+"""Modules with `create_route(settings) -> AgentRoute | None`; `None` is not served."""
+
+
+class AgentRoute(NamedTuple):
+    """One more path of an agent: another representation of its latest snapshot, as JSON."""
+
+    method: str
+    path: str
+    encode: Callable[[Snapshot], bytes]
+    reject: Callable[[AgentRequest], AgentResponse | None] | None = None
+    """Its own access check instead of the agent's token: an error, or `None` for access."""
+
+    def __str__(self) -> str:
+        return self.path if self.method == "GET" else f"{self.method} {self.path}"
 
 
 class ServeOutlet:
-    """Holds the latest snapshot; how often it is fetched never changes how often it is taken."""
+    """Holds the latest snapshot; requests never change how often samples are taken."""
 
     name = "serve"
     requested_interval_seconds = None
@@ -39,92 +60,78 @@ class ServeOutlet:
         *,
         token: str | None = None,
         open_to_all: bool = False,
-        get_status_password: str | None = None,
+        routes: Iterable[AgentRoute] = (),
         hosts: Iterable[str] = (),
     ) -> None:
         if token is None and not is_loopback(host) and not open_to_all:
             raise UsageError(
-                f"{host}:{port} can be reached from outside: give --serve-token-file, or "
-                "--insecure-open if everybody may see this machine"
+                f"{host}:{port} can be reached from other machines: give --serve-token-file, or "
+                "--insecure-open to let anybody read this machine's report"
             )
         self._token = token
-        self._password = get_status_password
-        self._guesses = AuthThrottle()
+        self._routes = {route.path: route for route in routes}
         self._latest: Snapshot | None = None
         try:
-            self._server = AgentHttpServer(host, port, self._answer, hosts)
+            self._server = AgentHttpServer(host, port, self._respond, hosts)
         except OSError as error:
             raise UsageError(f"cannot serve on {host}:{port}: {error.strerror}") from None
         self.port = self._server.port
 
     def publish(self, snapshot: Snapshot) -> None:
-        """This is the latest from now on."""
+        """Replace the latest snapshot."""
         self._latest = snapshot
 
     def deliver(self, snapshot: Snapshot) -> None:
-        """Nobody can be made to fetch."""
-        raise UsageError("--serve waits to be asked: it does not go with --once")
+        """Raise `UsageError`: a snapshot that waits to be fetched cannot be delivered."""
+        raise UsageError("--serve waits for requests, so it cannot be used with --once")
 
     def close(self) -> None:
-        """Stop listening; who is being answered is cut off."""
+        """Stop listening and cut off the requests in progress."""
         self._server.close()
 
-    def _answer(self, asked: AgentRequest) -> AgentResponse:
-        if asked.path == "/healthz":
+    def _respond(self, request: AgentRequest) -> AgentResponse:
+        if request.path == "/healthz":
             return AgentResponse(HTTPStatus.OK, "text/plain", b"ok\n")
-        if asked.path == _PASSWORD_PATH and self._password is not None:
-            return self._refused_password(asked, self._password) or self._told(_node_info)
-        if not self._may_ask(asked.authorization):
-            words = "the agent's token is needed, as a bearer token"
-            return error_response(HTTPStatus.UNAUTHORIZED, words)
-        if asked.method != "GET" or asked.path not in ("/api/v1/report", "/gpu_status"):
-            return error_response(HTTPStatus.NOT_FOUND, self._what_there_is())
-        if asked.path == "/gpu_status":
-            return self._told(_nvgpu)
-        return self._told(_report_json if _JSON in asked.accept else _report)
+        route = self._routes.get(request.path)
+        if route is not None and route.reject is not None:
+            return route.reject(request) or self._encode_latest(_as_json(route.encode))
+        if not self._is_authorized(request.authorization):
+            message = "the agent's token is needed, as a bearer token"
+            return error_response(HTTPStatus.UNAUTHORIZED, message)
+        if route is not None and request.method == route.method:
+            return self._encode_latest(_as_json(route.encode))
+        if request.method != "GET" or request.path != _REPORT_PATH:
+            return error_response(HTTPStatus.NOT_FOUND, self._served_paths())
+        return self._encode_latest(_report_json if JSON_TYPE in request.accept else _report)
 
-    def _told(self, encoded: Callable[[Snapshot], AgentResponse]) -> AgentResponse:
+    def _encode_latest(self, encode: Callable[[Snapshot], AgentResponse]) -> AgentResponse:
         if self._latest is None:
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, "no sample was taken yet")
-        return encoded(self._latest)
+        return encode(self._latest)
 
-    def _what_there_is(self) -> str:
-        password = "" if self._password is None else f", POST {_PASSWORD_PATH}"
-        return f"there is /api/v1/report, /gpu_status{password} and /healthz"
+    def _served_paths(self) -> str:
+        paths = (_REPORT_PATH, *map(str, self._routes.values()))
+        return f"not found: this agent serves {', '.join(paths)} and /healthz"
 
-    def _may_ask(self, authorization: str) -> bool:
+    def _is_authorized(self, authorization: str) -> bool:
         return self._token is None or constant_time_equal(authorization, f"Bearer {self._token}")
 
-    def _refused_password(self, asked: AgentRequest, password: str) -> AgentResponse | None:
-        """Why this is not answered; `None` for the right password."""
-        if asked.method != "POST":
-            words = "this is asked for by POST, with the password"
-            return error_response(HTTPStatus.METHOD_NOT_ALLOWED, words)
-        if asked.content_type != _JSON:  # which no form of a page elsewhere can send
-            return error_response(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send this as application/json"
-            )
-        shown = _password_in(asked.body)
-        if shown is None:
-            return error_response(HTTPStatus.BAD_REQUEST, 'send {"passwd": "the password"}')
-        wait_seconds = self._guesses.check_password(asked.address, shown, password)
-        if wait_seconds:
-            words = "too many wrong passwords from this address: wait and try again"
-            answer = error_response(HTTPStatus.TOO_MANY_REQUESTS, words)
-            return answer._replace(retry_after_seconds=wait_seconds)
-        wrong = error_response(HTTPStatus.FORBIDDEN, "that is not the password")
-        return None if wait_seconds is None else wrong
+
+def create_outlet(address: ListenAddress, options: OutletOptions) -> ServeOutlet:
+    """Make the outlet of `--serve`, with the extra routes that the settings allow."""
+    settings = options.settings
+    routes = [import_module(module).create_route(settings) for module in EXTRA_ROUTES]
+    return ServeOutlet(
+        *address,
+        token=settings.read_serve_token(),
+        open_to_all=options.insecure_open,
+        routes=[route for route in routes if route is not None],
+        hosts=settings.hosts,
+    )
 
 
-class _Passwd(msgspec.Struct):
-    passwd: str
-
-
-def _password_in(body: bytes) -> str | None:
-    try:
-        return msgspec.json.decode(body, type=_Passwd).passwd
-    except (ValueError, RecursionError):
-        return None
+def _as_json(encode: Callable[[Snapshot], bytes]) -> Callable[[Snapshot], AgentResponse]:
+    return lambda snapshot: AgentResponse(HTTPStatus.OK, JSON_TYPE, encode(snapshot))
 
 
 def _report(snapshot: Snapshot) -> AgentResponse:
@@ -133,16 +140,4 @@ def _report(snapshot: Snapshot) -> AgentResponse:
 
 
 def _report_json(snapshot: Snapshot) -> AgentResponse:
-    return AgentResponse(HTTPStatus.OK, _JSON, encode_report_json([snapshot], time.time()))
-
-
-def _nvgpu(snapshot: Snapshot) -> AgentResponse:
-    from fleet_smi.compat.nvgpu.codec import encode_gpu_status  # few agents are ever asked
-
-    return AgentResponse(HTTPStatus.OK, _JSON, encode_gpu_status(snapshot))
-
-
-def _node_info(snapshot: Snapshot) -> AgentResponse:
-    from fleet_smi.compat.node_info.codec import encode_status
-
-    return AgentResponse(HTTPStatus.OK, _JSON, encode_status(snapshot))
+    return AgentResponse(HTTPStatus.OK, JSON_TYPE, encode_report_json([snapshot], time.time()))

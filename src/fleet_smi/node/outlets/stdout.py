@@ -1,9 +1,11 @@
 """The node's end of `ssh`, and of any pipe: one report a line, as JSON."""
 
+import sys
 import time
 from typing import BinaryIO
 
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.outlets import OutletOptions
 from fleet_smi.wire.report import encode_report_json
 
 
@@ -25,3 +27,8 @@ class StdoutOutlet:
 
     def close(self) -> None:
         """The stream is not ours."""
+
+
+def create_outlet(_target: None, _options: OutletOptions) -> StdoutOutlet:
+    """Make the outlet of `--stdout`."""
+    return StdoutOutlet(sys.stdout.buffer)
