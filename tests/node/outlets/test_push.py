@@ -161,7 +161,7 @@ def test_a_sample_that_the_hub_cannot_read_does_not_hold_up_the_others(
     [
         (401, "unauthorized", "Refused"),
         (403, "forbidden", "Refused"),
-        (400, "wrong_version", "WrongVersion"),
+        (400, "wrong_version", "UnsupportedVersion"),
         (503, "unavailable", "Unreachable"),
     ],
 )
