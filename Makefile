@@ -24,7 +24,7 @@ page: .venv/dev      ## the web page, built into the package
 
 test: page           ## every test
 	@$(BIN)/python web/build.py test
-	@$(BIN)/python -m pytest -n 3
+	@$(BIN)/python -m pytest -n 3 --durations=20
 
 check: .venv/dev     ## format, lint, types, layers, and the same of the page
 	@$(BIN)/ruff format --check .

@@ -235,7 +235,8 @@ def test_the_process_that_reads_after_a_hang_ends_with_the_agent(
     simulated: Simulated, start: Start
 ) -> None:
     agent = start("--stdout", "--interval", "0.2", env=simulated(HUNG))
-    line_of(agent)  # the driver was given up, so another reads the rest
+    line_of(agent)
+    wait_until(lambda: bool(children_of(agent.pid)))  # the driver is given up: another reads
     (reader,) = children_of(agent.pid)
     agent.terminate()
     assert agent.wait(5) == 0

@@ -36,6 +36,7 @@ from fleet_smi.server.auth import AccessControl
 from fleet_smi.server.middleware import AllowedHosts
 from fleet_smi.server.rate_limit import AuthRateLimiter
 from fleet_smi.server.services import Services
+from fleet_smi.server.single_flight import SingleFlightCache
 from fleet_smi.wire.report import encode_report_json
 from tests.delivery.fixed_response_server import FixedResponseServer
 from tests.machines import wait_until
@@ -207,11 +208,13 @@ class PushTransport:
         self.source: Source = push
         self._push = push
         self._credentials = credentials
+        hub = Hub(FleetState(), [push], memory)
         services = Services(
-            hub=Hub(FleetState(), [push], memory),
+            hub=hub,
             push=push,
             credentials=credentials,
             access=AccessControl(credentials, AuthRateLimiter(time.time), loopback_only=True),
+            cache=SingleFlightCache(lambda: hub.version),
         )
         self._serving = ExitStack()
         port = self._serving.enter_context(serve_app(App(services, AllowedHosts("127.0.0.1"))))

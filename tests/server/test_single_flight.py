@@ -1,14 +1,20 @@
-"""What many ask for: made once, in turns with everybody else, and kept if it was dear."""
+"""Single flight: made once, in turns with everybody else, and never from before a change."""
 
 import asyncio
+import threading
 import time
+from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fleet_smi.server import single_flight
+from fleet_smi.model.fleet import NodeView
+from fleet_smi.server import endpoint, single_flight
 from fleet_smi.server.single_flight import SingleFlightCache, iterate_cooperatively
 from tests.builders import gpu, process
+from tests.machines import wait_until
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub
 
@@ -17,16 +23,21 @@ class Kitchen:
     """Makes numbered things, each of which takes this much of the processor's time."""
 
     def __init__(self, seconds: float) -> None:
-        self.shared = SingleFlightCache()
+        self.revision = 0
+        self.shared = SingleFlightCache(lambda: self.revision)
         self.made = 0
+        self.began: list[float] = []
+        self.ended: list[float] = []
         self._seconds = seconds
 
     async def make(self) -> int:
+        self.began.append(asyncio.get_running_loop().time())
         until = time.thread_time() + self._seconds
         while time.thread_time() < until:
             pass
         await asyncio.sleep(0)
         self.made += 1
+        self.ended.append(asyncio.get_running_loop().time())
         return self.made
 
     async def ask(self, for_what: str = "soup") -> int:
@@ -46,11 +57,47 @@ def test_what_was_dear_is_kept_for_a_while_and_then_let_go() -> None:
     async def scenario() -> None:
         kitchen = Kitchen(0.01)
         assert [await kitchen.ask(), await kitchen.ask(), await kitchen.ask("cake")] == [1, 1, 2]
-        while kitchen.shared._kept:
+        while kitchen.shared._flights:
             await asyncio.sleep(0.01)
         assert await kitchen.ask() == 3
-        kitchen.shared.clear()
-        assert await kitchen.ask() == 4
+
+    asyncio.run(scenario())
+
+
+def test_what_was_begun_before_a_change_is_not_for_those_who_come_after_it() -> None:
+    async def scenario() -> None:
+        kitchen = Kitchen(0.0)
+        before = asyncio.ensure_future(kitchen.ask())
+        while not kitchen.began:
+            await asyncio.sleep(0)
+        kitchen.revision += 1
+        after = [asyncio.ensure_future(kitchen.ask()) for _ in range(3)]
+        assert await before == 1
+        assert set(await asyncio.gather(*after)) == {2}
+
+    asyncio.run(scenario())
+
+
+def test_who_wants_newer_of_what_is_dear_waits_and_the_hub_has_time_for_others() -> None:
+    async def scenario() -> None:
+        kitchen = Kitchen(0.02)
+        assert await kitchen.ask() == 1
+        kitchen.revision += 1
+        waiting = [asyncio.ensure_future(kitchen.ask())]
+        await asyncio.sleep(0.01)
+        kitchen.revision += 1  # while they wait: the next making has this as well
+        waiting.append(asyncio.ensure_future(kitchen.ask()))
+        assert set(await asyncio.gather(*waiting)) == {2}
+        assert kitchen.began[1] - kitchen.ended[0] >= 5 * 0.02
+
+    asyncio.run(scenario())
+
+
+def test_what_others_do_meanwhile_makes_nothing_dear() -> None:
+    async def scenario() -> None:
+        kitchen, others = Kitchen(0.0), Kitchen(0.02)
+        await asyncio.gather(kitchen.ask(), others.make())
+        assert await kitchen.ask() == 2
 
     asyncio.run(scenario())
 
@@ -94,27 +141,91 @@ def test_others_have_their_turn_in_between(monkeypatch: pytest.MonkeyPatch) -> N
     assert asyncio.run(scenario()) == [1, "another", 2, 3]
 
 
-@pytest.mark.parametrize("path", ["fleet", "people", "free", "free?why=false", "fleet?state=busy"])
+PATHS = ("fleet", "people", "free", "free?why=false", "fleet?state=busy")
+
+
+@pytest.fixture
+def dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let everything take longer than a turn, as with thousands of nodes."""
+    monkeypatch.setattr(single_flight, "_TURN_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("dear")
+@pytest.mark.parametrize("path", PATHS)
 def test_of_a_large_fleet_all_who_may_see_the_same_are_told_the_same(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(single_flight, "_TURN_SECONDS", 0.0)
-    monkeypatch.setattr(single_flight, "_LASTS_TIMES", 1e9)
-    monkeypatch.setattr(single_flight, "_LASTS_AT_MOST_SECONDS", 600.0)
+    monkeypatch.setattr(single_flight, "_RESTS_TIMES", 1e9)
+    monkeypatch.setattr(single_flight, "_RESTS_AT_MOST_SECONDS", 600.0)
     with ThreadedHub(tmp_path) as hub:
         secret = process(command="python secret.py")
         cards = [gpu(at, uuid=f"GPU-{at}", processes=(secret,)) for at in range(9)]
-        token = hub.join_and_report(snapshot_now("gpu01", *cards, gpu(9, uuid="GPU-9")))
+        hub.join_and_report(snapshot_now("gpu01", *cards, gpu(9, uuid="GPU-9")))
         viewer, admin = hub.token("viewer"), hub.token("admin")
         first = hub.request("GET", f"/api/v1/{path}", token=viewer)
         whole = hub.request("GET", f"/api/v1/{path}", token=admin)
-        hub.report(snapshot_now("gpu01", *cards, sequence=2), token=token)
-        assert b'"sequence":2' in hub.request("GET", "/api/v1/nodes/id-of-gpu01").body
         again = hub.request("GET", f"/api/v1/{path}")
         assert again.body == first.body
         assert b"secret.py" not in again.body
         tag = again.headers["etag"]
         assert tag == first.headers["etag"] != whole.headers["etag"]
         assert hub.request("GET", f"/api/v1/{path}", If_None_Match=tag).status == 304
+
+
+@pytest.mark.usefixtures("dear")
+@pytest.mark.parametrize("path", PATHS)
+def test_an_acknowledged_change_is_in_the_next_answer_however_large_the_fleet(
+    path: str, tmp_path: Path
+) -> None:
+    with ThreadedHub(tmp_path) as hub:
+        token, admin = (
+            hub.join_and_report(snapshot_now("gpu01", gpu(0, uuid="GPU-0"))),
+            hub.token("admin"),
+        )
+        seen = hub.request("GET", f"/api/v1/{path}")
+        for sequence in range(2, 7):
+            users = [process(pid, user=f"user{pid}") for pid in range(1, sequence + 1)]
+            cards = [gpu(0, uuid="GPU-0", processes=(*users,)), gpu(sequence, uuid="GPU-x")]
+            assert (
+                hub.report(snapshot_now("gpu01", *cards, sequence=sequence), token=token).status
+                == 200
+            )
+            answer = hub.request("GET", f"/api/v1/{path}", If_None_Match=seen.headers["etag"])
+            assert answer.status == 200
+            assert answer.body != seen.body
+            seen = answer
         hub.request_json("PATCH", "/api/v1/nodes/id-of-gpu01", {"name": "ada"}, token=admin)
-        assert hub.request("GET", f"/api/v1/{path}").body != first.body
+        assert b"ada" in hub.request("GET", f"/api/v1/{path}").body
+
+
+def test_who_asks_after_a_report_does_not_get_what_was_begun_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, may_go_on, asked = threading.Event(), threading.Event(), list[object]()
+    once = SingleFlightCache.get_or_compute
+
+    async def counted(self: SingleFlightCache, key: tuple[object], make: Any) -> Any:
+        asked.append(key)
+        return await once(self, key, make)
+
+    async def held(nodes: Iterable[NodeView]) -> AsyncIterator[NodeView]:
+        found = list(nodes)
+        looked.set()
+        while not may_go_on.is_set():
+            await asyncio.sleep(0.001)
+        for node in found:
+            yield node
+
+    with ThreadedHub(tmp_path) as hub, ThreadPoolExecutor() as pool:
+        token = hub.join_and_report(snapshot_now("gpu01", gpu()))
+        monkeypatch.setattr(endpoint, "iterate_cooperatively", held)
+        monkeypatch.setattr(SingleFlightCache, "get_or_compute", counted)
+        before = pool.submit(hub.request, "GET", "/api/v1/fleet")
+        assert looked.wait(10.0)
+        assert hub.report(snapshot_now("gpu01", gpu(), sequence=2), token=token).status == 200
+        after = pool.submit(hub.request, "GET", "/api/v1/fleet")
+        # Only once the second has been received may the first be answered.
+        wait_until(lambda: asked.count(asked[0]) > 1)
+        may_go_on.set()
+        assert b'"sequence":2' not in before.result().body
+        assert b'"sequence":2' in after.result().body

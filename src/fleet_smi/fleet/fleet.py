@@ -53,6 +53,8 @@ class FleetState:
         # Which node each way leads to, as far as is known.
         self._ways: dict[Via, str] = {}
         self._dirty: set[str] = set()
+        self.revision = 0
+        """How many changes there were: what was made from an older one may be out of date."""
 
     def apply(self, snapshot: Snapshot, at: float, via: Via | None = None) -> FleetChange | None:
         """Take one snapshot in, taken at `at`; `None` when it came before, or is too old to tell.
@@ -73,7 +75,7 @@ class FleetState:
         if not node.is_older_than(snapshot, at):
             if run_id is None:
                 return None
-            self._dirty.add(node.node_id)  # its numbers are remembered
+            self._mark(node.node_id)  # its numbers are remembered
             return FleetChange(
                 snapshot=snapshot,
                 at=at,
@@ -85,7 +87,7 @@ class FleetState:
             at = node.at
         snapshot = self._take_stock(node, snapshot, at)
         turns = node.update(snapshot, at, self.thresholds)
-        self._dirty.add(node.node_id)
+        self._mark(node.node_id)
         return FleetChange(
             snapshot=snapshot,
             at=at,
@@ -104,7 +106,7 @@ class FleetState:
             node = self._nodes.setdefault(node_id, NodeState(node_id, via))
             node.vias.add(via)
             self._ways[via] = node_id
-            self._dirty.add(node_id)
+            self._mark(node_id)
 
     def drop_target(self, via: Via) -> None:
         """List a target no longer, unless a node was heard that way."""
@@ -122,7 +124,7 @@ class FleetState:
         heard_since = via == node.via and at < node.at
         if not heard_since and node.failures.get(via) != message:
             node.failures[via] = message
-            self._dirty.add(node.node_id)
+            self._mark(node.node_id)
 
     def label(
         self, node_id: str, name: str | None = None, labels: Mapping[str, str] | None = None
@@ -139,7 +141,7 @@ class FleetState:
             node.update_sort_key()
         given = {**node.given_labels, **(labels or {})}
         node.given_labels = {label: value for label, value in given.items() if value}
-        self._dirty.add(node_id)
+        self._mark(node_id)
         return True
 
     def remove(self, node_id: str) -> bool:
@@ -150,7 +152,7 @@ class FleetState:
         self._inventories.forget(node_id, node.inventory.claims)
         for via in node.vias:
             del self._ways[via]
-        self._dirty.add(node_id)
+        self._mark(node_id)
         return True
 
     def checkpoint(self, node_id: str) -> NodeCheckpoint | None:
@@ -164,14 +166,14 @@ class FleetState:
         self._nodes[node.node_id] = node
         self._inventories.restore(node.node_id, node.inventory)
         self._ways.update(dict.fromkeys(node.vias, node.node_id))
-        self._dirty.add(node.node_id)
+        self._mark(node.node_id)
 
     def tick(self, now: float) -> None:
         """Mark the nodes that have fallen silent since the last tick as changed."""
         for node in self._nodes.values():
             if node.wake_at < now:
                 node.wake_at = inf
-                self._dirty.add(node.node_id)
+                self._mark(node.node_id)
 
     def take_dirty(self) -> set[str]:
         """The nodes that changed since this was last asked, those that were removed among them."""
@@ -209,6 +211,11 @@ class FleetState:
         own = {} if node.snapshot is None else node.snapshot.labels
         return node.name, own | node.given_labels
 
+    def _mark(self, node_id: str) -> None:
+        """Note that something about a node is not as it was."""
+        self.revision += 1
+        self._dirty.add(node_id)
+
     def _heard(self, node: NodeState, via: Via) -> None:
         """A node was heard this way: its trouble is over, and the target has a name now."""
         other = self._nodes.get(self._ways.get(via, node.node_id))
@@ -221,7 +228,7 @@ class FleetState:
         node.vias.add(via)
         node.via = via
         if node.failures.pop(via, None) is not None:
-            self._dirty.add(node.node_id)
+            self._mark(node.node_id)
 
     def _take_stock(self, node: NodeState, snapshot: Snapshot, at: float) -> Snapshot:
         """Account for every GPU that was here before; returns the snapshot with each UUID once."""

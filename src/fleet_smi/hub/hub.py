@@ -56,7 +56,7 @@ class Hub:
         self.stream = Stream(fleet, self.instance_id)
         self.clock = clock
         self.ready = False
-        self.version = self.reports_received = self.delivery_failures = 0
+        self.reports_received = self.delivery_failures = 0
         self._sources = sources
         self._faults: dict[Via, FailureLog] = {}
         self._keeping = Checkpointer(
@@ -65,6 +65,11 @@ class Hub:
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
         self._remember_seconds = checkpoint_seconds
+
+    @property
+    def version(self) -> int:
+        """Which state of the fleet this is; an acknowledged report is a new one at once."""
+        return self.fleet.revision
 
     async def run(self) -> None:
         """Hear and tell until cancelled; what is not yet remembered is written at the end."""
@@ -191,7 +196,6 @@ class Hub:
         if self.history is not None:
             self.history.tick(now)
         if changed := self.fleet.take_dirty():
-            self.version += 1
             self.stream.enqueue(changed, now)
             self._keeping.mark_dirty(changed)
 

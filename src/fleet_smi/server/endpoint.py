@@ -112,7 +112,7 @@ class RequestContext:
         return "gzip" in weights and not re.fullmatch(r"0[.0]*", weights["gzip"])
 
     async def fleet_view(self) -> FleetView:
-        """The fleet as the asker may see it, or as it was a moment ago for one who may as much."""
+        """The fleet as the asker may see it, with every change that there was before they asked."""
         seen = partial(_seen, self.hub, self.command_visibility)
         return await self.services.cache.get_or_compute(self.command_visibility, seen)
 

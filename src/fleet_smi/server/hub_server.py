@@ -32,6 +32,7 @@ from fleet_smi.server.listeners import build_listeners
 from fleet_smi.server.middleware import AllowedHosts
 from fleet_smi.server.rate_limit import AuthRateLimiter
 from fleet_smi.server.services import Services
+from fleet_smi.server.single_flight import SingleFlightCache
 from fleet_smi.server.tls import ensure_self_signed
 from fleet_smi.server.uvicorn_server import TlsFiles, bind_socket, serve
 
@@ -125,6 +126,7 @@ class HubServer:
             push=self._push,
             credentials=self.credentials,
             access=access,
+            cache=SingleFlightCache(lambda: self.hub.version),
             commands_for_viewers=settings.commands_for_viewers,
             commands_for_admins=settings.commands_for_admins,
             tls=self.tls is not None,

@@ -1,6 +1,6 @@
 """What the routes work with."""
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.history.queries.service import HistoryService
@@ -18,6 +18,7 @@ class Services(Struct, frozen=True, kw_only=True):
     push: PushSource
     credentials: CredentialCache
     access: AccessControl
+    cache: SingleFlightCache
     commands_for_viewers: CommandVisibility = "name"
     commands_for_admins: CommandVisibility = "full"
     tls: bool = False
@@ -26,4 +27,3 @@ class Services(Struct, frozen=True, kw_only=True):
     history: HistoryService | None = None
     energy_price: float | None = None
     currency: str | None = None
-    cache: SingleFlightCache = field(default_factory=SingleFlightCache)

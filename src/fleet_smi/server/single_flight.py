@@ -1,54 +1,114 @@
-"""What many viewers ask for is made once, in short turns, and shared for as long as it was dear.
+"""Single flight: what many viewers ask for is made once, in short turns, and shared.
 
-To look at thousands of nodes takes as long as hundreds of reports. Between the turns these and
-the listeners have theirs; and what was made lasts so many times what it took, so that viewers,
-however many they are, get no more than a share of the hub's time. What takes no more than a turn
-is never kept: a small fleet is always told as it is.
+Read your own writes: a request that comes after a change is never given what was begun before
+that change. To look at thousands of nodes takes as long as hundreds of reports, so what is
+limited is how often it is made: after it was made, the next making of the same begins only
+after so many times what it took. Until then all who want newer wait together for the next.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
+from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
 _TURN_SECONDS = 0.005
-_LASTS_TIMES = 5
-_LASTS_AT_MOST_SECONDS = 2.0
+# After it was made for one second, the same is not made again for five: a sixth of the time.
+_RESTS_TIMES = 5
+_RESTS_AT_MOST_SECONDS = 2.0
 
 
 class SingleFlightCache:
-    """Things by what was asked for; lives on one event loop."""
+    """Flights by what was asked for; lives on one event loop.
 
-    def __init__(self) -> None:
-        self._kept: dict[Hashable, asyncio.Future[Any]] = {}
+    `revision` counts the changes of what all is made from.
+    """
+
+    def __init__(self, revision: Callable[[], int]) -> None:
+        self._revision = revision
+        self._flights: dict[Hashable, _Flight] = {}
 
     async def get_or_compute(self, key: Hashable, compute: Callable[[], Awaitable[_T]]) -> _T:
-        """What this makes, or is making or has just made for another who asked the same."""
-        found: asyncio.Future[_T] | None = self._kept.get(key)
-        if found is None:
-            found = self._kept[key] = asyncio.ensure_future(self._made(key, compute))
-        return await asyncio.shield(found)
+        """What this makes, or what another who asked the same has of the present revision."""
+        latest = self._flights.get(key)
+        if latest is None or not latest.may_be_boarded(self._revision()):
+            before, latest = latest, _Flight()
+            self._flights[key] = latest
+            latest.task = asyncio.ensure_future(self._fly(key, latest, before, compute))
+        # Whoever gives up must not cancel what others wait for.
+        return await asyncio.shield(latest.task)
 
-    def clear(self) -> None:
-        """Make everything anew from now on."""
-        self._kept = {}
-
-    async def _made(self, asked: Hashable, make: Callable[[], Awaitable[_T]]) -> _T:
-        # By the thread's own clock: that the machine is busy makes nothing dear.
-        kept, began = self._kept, time.thread_time()
+    async def _fly(
+        self,
+        asked: Hashable,
+        flight: "_Flight",
+        before: "_Flight | None",
+        make: Callable[[], Awaitable[_T]],
+    ) -> _T:
+        loop = asyncio.get_running_loop()
+        if before is not None:
+            await asyncio.wait([before.task])
+            await asyncio.sleep(before.rests_until - loop.time())
+        # Nothing may be awaited between these two: a change in between would be missed.
+        flight.revision = self._revision()
+        making = _Metered(make())
         try:
-            made = await make()
-        except BaseException:
-            kept.pop(asked, None)
-            raise
-        took_seconds = time.thread_time() - began
-        if took_seconds > _TURN_SECONDS:
-            lasts_seconds = min(_LASTS_AT_MOST_SECONDS, _LASTS_TIMES * took_seconds)
-            asyncio.get_running_loop().call_later(lasts_seconds, kept.pop, asked, None)
-        else:
-            kept.pop(asked, None)
-        return made
+            return await making
+        finally:
+            rests_seconds = 0.0
+            if making.seconds > _TURN_SECONDS:
+                rests_seconds = min(_RESTS_AT_MOST_SECONDS, _RESTS_TIMES * making.seconds)
+            flight.rests_until = loop.time() + rests_seconds
+            if rests_seconds:
+                loop.call_later(rests_seconds, self._land, asked, flight)
+            else:
+                self._land(asked, flight)
+
+    def _land(self, asked: Hashable, flight: "_Flight") -> None:
+        if self._flights.get(asked) is flight:
+            del self._flights[asked]
+
+
+class _Flight:
+    """One making; `revision` is what it began from, and `None` until it begins."""
+
+    task: asyncio.Task[Any]
+
+    def __init__(self) -> None:
+        self.revision: int | None = None
+        self.rests_until = 0.0
+
+    def may_be_boarded(self, revision: int) -> bool:
+        return self.revision is None or self.revision == revision
+
+
+class _Metered(Generic[_T]):
+    """Awaits something and counts the processor time of its own steps on this thread.
+
+    The time between them belongs to others on the event loop, and that the machine is busy
+    makes nothing dear.
+    """
+
+    def __init__(self, awaited: Awaitable[_T]) -> None:
+        self.seconds = 0.0
+        self._awaited = awaited
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        steps: Generator[Any, Any, _T] = self._awaited.__await__()
+        step, given = steps.send, None
+        while True:
+            began = time.thread_time()
+            try:
+                waits_for = step(given)
+            except StopIteration as end:
+                made: _T = end.value
+                return made
+            finally:
+                self.seconds += time.thread_time() - began
+            try:
+                step, given = steps.send, (yield waits_for)
+            except BaseException as error:  # noqa: BLE001  # a cancelled task is told so this way
+                step, given = steps.throw, error
 
 
 async def iterate_cooperatively(items: Iterable[_T]) -> AsyncIterator[_T]:

@@ -191,8 +191,7 @@ async def asked(month: SyntheticMonth, answers: HistoryService) -> Told:
 def check(month: SyntheticMonth, where: str, folder: Path, sigmas: float = 0.0) -> None:
     """Let a hub hear a month, and ask it; a day has so few jobs that sampling shows."""
 
-    async def scenario() -> None:
-        hub = lived(month, where, folder)
+    async def scenario(hub: RestartingHub) -> None:
         told = await asked(month, hub.query_service())
         assert await asked(month, hub.query_service()) == told
         hub.restart()
@@ -205,9 +204,12 @@ def check(month: SyntheticMonth, where: str, folder: Path, sigmas: float = 0.0) 
         for _ in range(LOOKS):
             at = chance.uniform(START, month.end - HOUR)
             check_view(month, await answers.fleet(at), at)
-        hub.close()
 
-    asyncio.run(scenario())
+    hub = lived(month, where, folder)
+    try:
+        asyncio.run(scenario(hub))
+    finally:
+        hub.close()
 
 
 @pytest.mark.timeout(3600 if LONG else 600)

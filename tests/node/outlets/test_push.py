@@ -227,9 +227,10 @@ def test_agents_wait_longer_each_time_but_never_longer_than_the_bound(failures: 
 
 
 def test_closing_leaves_no_thread(sink: FakeHub, start: Start) -> None:
+    before = set(threading.enumerate())
     outlet = start()
     outlet.publish(taken(1))
     wait_until(lambda: bool(sink.received))
-    assert "push" in {thread.name for thread in threading.enumerate()}
+    (own,) = (each for each in set(threading.enumerate()) - before if each.name == "push")
     outlet.close()
-    wait_until(lambda: "push" not in {thread.name for thread in threading.enumerate()})
+    wait_until(lambda: not own.is_alive())

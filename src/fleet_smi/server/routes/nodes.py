@@ -37,7 +37,6 @@ async def update_node(context: RequestContext) -> Response:
     labels = {_shown(key): _shown(value) for key, value in (wanted.labels or {}).items()}
     if not await context.hub.label(context.path_params["node_id"], name, labels):
         raise _unknown(context)
-    context.services.cache.clear()
     return Response(status_code=204)
 
 
@@ -49,7 +48,6 @@ async def remove_node(context: RequestContext) -> Response:
     # Its credential first: a report that comes in between would bring it back.
     await asyncio.to_thread(context.services.credentials.revoke_token, node_id)
     await context.hub.remove(node_id)
-    context.services.cache.clear()
     return Response(status_code=204)
 
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,7 @@ from fleet_smi.hub.history.series.codec import figure_count
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.store import HistoryStore, open_history
 from fleet_smi.hub.history.storage.writer import HistoryWriter
-from fleet_smi.model.history import NO_USER, RibbonPoint, Sums
+from fleet_smi.model.history import NO_USER, RibbonPoint, Sums, Usages
 from tests.hub.history.batches import (
     DAY,
     HOUR,
@@ -34,6 +35,7 @@ from tests.hub.history.batches import (
     usage,
 )
 
+USAGE = ("usage_hours", "person_days", "gpu_days", "person_weeks", "gpu_weeks")
 ALICE, BOB = holder("alice", 1), holder("bob", 2, group="audio", slurm_job="77", started_at=1.5)
 
 
@@ -350,9 +352,31 @@ def test_weeks_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
         assert days == pytest.approx([by_day[day] for day in range(len(days))])
 
 
+def test_sums_do_not_depend_on_where_rows_lie(store: HistoryStore) -> None:
+    # Floating-point addition is not associative, and a server moves each row that it updates.
+    users = ("alice", "bob", "carol")
+    rows = [
+        usage(DAY + hour * HOUR, 3600.0 / (1.1 + hour + 7 * number + at), user, place=place(1, at))
+        for hour in range(60)
+        for number, user in enumerate(users)
+        for at in (0, 1)
+    ]
+    asked = asking(store, WriteBatch(nodes=[node()], gpus=[gpu(), gpu(index=1)], usage=rows))
+
+    def summed() -> list[Usages]:
+        return [asked.usages(DAY, DAY + 55 * HOUR, by, daily=True) for by in get_args(GroupBy)]
+
+    before = summed()
+    with store.write_transaction() as connection:
+        for table in map(schema.metadata.tables.__getitem__, USAGE):
+            some = table.c.bucket // HOUR % 4 == 1
+            connection.execute(table.update().where(some).values(bucket=table.c.bucket))
+    assert summed() == before
+
+
 def forget_all(store: HistoryStore) -> None:
     with store.write_transaction() as connection:
-        for name in ("usage_hours", "person_days", "gpu_days", "person_weeks", "gpu_weeks"):
+        for name in USAGE:
             connection.execute(schema.metadata.tables[name].delete())
 
 

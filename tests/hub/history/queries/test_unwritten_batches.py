@@ -95,3 +95,13 @@ def test_while_it_waits_and_is_being_written(past: Past) -> None:
         past.history.tick(NOON + 20)
         asyncio.run(told(past))
     asyncio.run(told(past))
+
+
+def test_the_sums_of_this_hour_are_told_to_all_who_ask_at_once(past: Past) -> None:
+    async def both() -> list[float]:
+        asked = [past.answers.usages(NOON, NOON + 20, "user", daily=False) for _ in range(2)]
+        return [found.total.gpu_seconds for found in await asyncio.gather(*asked)]
+
+    past.tell(BUSY, NOON)
+    past.tell(BUSY, NOON + 10)
+    assert asyncio.run(both()) == [10.0, 10.0]

@@ -357,13 +357,15 @@ def test_a_server_that_stops_and_comes_back_costs_nothing_that_could_wait(
 
 
 def test_closing_while_nothing_can_be_written_ends_all_the_same(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
     store, other = locked_history(tmp_path / "history.db")
     with writing(store, retry_seconds=600.0) as writer:
         writer.put(numbered_batch(1))
         wait_until(lambda: writer.failures > 0)
+        assert set(threading.enumerate()) > before
     other.close()
     assert writer.last_written == 0
-    assert "history" not in {thread.name for thread in threading.enumerate()}
+    assert set(threading.enumerate()) <= before
     store.close()
 
 

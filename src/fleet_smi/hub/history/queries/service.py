@@ -38,7 +38,7 @@ from fleet_smi.model.history_responses import GrainKept, Kept
 _AT_ONCE = 4
 _NODES_A_TURN = 8
 _LASTS_TIMES = 20
-_PATIENCE_SECONDS, _GLANCE_SECONDS = 1.0, 0.005
+_PATIENCE_SECONDS, _GLANCE_SECONDS = 10.0, 0.005
 _UNDONE_SECONDS = 600.0
 """After so long all figures are in rows."""
 _SETTLED_SECONDS = 5.0
@@ -64,6 +64,7 @@ class HistoryService:
         self._store, self._writer, self._keep = store, writer, retention
         self._asking = HistoryQueries(store)
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._settling = asyncio.Lock()
         self._settled_at = -_SETTLED_SECONDS
         self._oldest = inf
         self._finding = asyncio.Lock()
@@ -213,15 +214,16 @@ class HistoryService:
 
     async def _settle(self) -> None:
         """Have the sums of the hour that goes on written down, unless that was just done."""
-        now = time.monotonic()
-        if now - self._settled_at < _SETTLED_SECONDS:
-            return
-        self._settled_at = now
-        opened = await self._all_opened()
-        self._writer.put(WriteBatch(usage=[*self._history.pending_batch().usage, *opened.usage]))
-        given = self._writer.last_queued
-        while self._writer.last_written < given and time.monotonic() - now < _PATIENCE_SECONDS:
-            await asyncio.sleep(_GLANCE_SECONDS)
+        async with self._settling:  # whoever asks meanwhile must not be told less
+            now = time.monotonic()
+            if now - self._settled_at < _SETTLED_SECONDS:
+                return
+            opened = await self._all_opened()
+            usage = [*self._history.pending_batch().usage, *opened.usage]
+            number = self._writer.put(WriteBatch(usage=usage))
+            while not self._writer.is_done(number) and time.monotonic() - now < _PATIENCE_SECONDS:
+                await asyncio.sleep(_GLANCE_SECONDS)
+            self._settled_at = now
 
     def _fleet(self, at: float, going_on: WriteBatch) -> FleetView:
         asking = self._asking

@@ -54,7 +54,7 @@ class HistoryQueries:
     def nodes(self) -> list[NodeRow]:
         """Every node that was ever written down."""
         with self._store.read_transaction() as connection:
-            rows = connection.execute(select(*_NODE)).all()
+            rows = connection.execute(select(*_NODE).order_by(nodes.c.key)).all()
         return [
             NodeRow(node_id=node_id, name=name, labels=_labels(labels))
             for node_id, name, labels in rows

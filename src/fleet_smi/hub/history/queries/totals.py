@@ -5,7 +5,10 @@ from collections.abc import Iterator, Sequence
 from operator import add
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, func, select
+from sqlalchemy import ColumnElement, Connection, Double, FromClause, Select, Table, func, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from fleet_smi.hub.history.storage.schema import (
     DAY_COLUMNS,
@@ -32,6 +35,34 @@ BucketRange = tuple[int, int]
 _NOTHING = (0.0,) * len(SUM_COLUMNS)
 _UNKNOWN_MODEL = "unknown"
 _SOMEBODY = usage_hours.c.person.not_in(select(people.c.key).where(people.c.user == NO_USER))
+
+
+class _Sum(FunctionElement[float]):
+    """The sum of a column of doubles that does not depend on the order of the rows.
+
+    Floating-point addition is not associative. SQLite reads these tables in the order of their
+    keys, so a plain `sum` is repeatable. PostgreSQL reads rows where they lie, which changes
+    with every update, vacuum or plan: there fixed-point numbers are added, which is exact.
+    """
+
+    type = Double()
+    inherit_cache = True
+
+
+# About 15 µs or 15 µJ. The largest rows, a week of 16,000 GPUs in joules, still fit in 64 bits.
+_FIXED_POINT = 1 << 16
+
+
+@compiles(_Sum)
+def _plain_sum(element: _Sum, compiler: SQLCompiler, **options: Any) -> str:
+    return f"sum({compiler.process(element.clauses, **options)})"
+
+
+@compiles(_Sum, "postgresql")
+def _exact_sum(element: _Sum, compiler: SQLCompiler, **options: Any) -> str:
+    column = compiler.process(element.clauses, **options)
+    units = f"sum(CAST({column} * {_FIXED_POINT} AS BIGINT))"
+    return f"(CAST({units} AS DOUBLE PRECISION) / {_FIXED_POINT})"
 
 
 class _Range(NamedTuple):
@@ -123,32 +154,34 @@ def _added_up(
     """The sums of a part, for each key, and of each day where that is told."""
     added = select(func.min(table.c.bucket), key, *_added(table)).select_from(source)
     within = added.where(_is_in(table, part))
-    return within.group_by(key) if day is None else within.group_by(day, key)
+    groups = [key] if day is None else [day, key]
+    return within.group_by(*groups).order_by(*groups)
 
 
 def _of_weeks(connection: Connection, asked: _Range, by: GroupBy) -> Sequence[Any]:
     """The key and the sums of people, of all whole weeks together."""
     table, key, source = _weeks_of(by)
     added = select(key, *_added(table)).select_from(source).where(_is_in(table, asked.weeks))
-    return connection.execute(added.group_by(key)).all()
+    return connection.execute(added.group_by(key).order_by(key)).all()
 
 
 def _days_of_weeks(connection: Connection, asked: _Range, by: GroupBy) -> Sequence[Any]:
     """When each whole week began, the key and the GPU-seconds of its days."""
     table, key, source = _weeks_of(by)
-    days = [func.sum(table.c[day]) for day in DAY_COLUMNS]
+    days = [_Sum(table.c[day]) for day in DAY_COLUMNS]
     added = select(table.c.bucket, key, *days).select_from(source)
-    added = added.where(_is_in(table, asked.weeks)).group_by(table.c.bucket, key)
+    groups = table.c.bucket, key
+    added = added.where(_is_in(table, asked.weeks)).group_by(*groups).order_by(*groups)
     return connection.execute(added).all()
 
 
 def _by_state(connection: Connection, asked: _Range) -> dict[State, float]:
     """The GPU-seconds in each state, of everybody and of nobody."""
-    days = select(*[func.sum(person_days.c[state]) for state in STATES])
+    days = select(*[_Sum(person_days.c[state]) for state in STATES])
     found = connection.execute(days.where(_is_in(person_days, asked.days))).one()
     by_state = {state: seconds or 0.0 for state, seconds in zip(STATES, found, strict=True)}
     state = usage_hours.c.state
-    hours = select(state, func.sum(usage_hours.c.gpu_seconds)).group_by(state)
+    hours = select(state, _Sum(usage_hours.c.gpu_seconds)).group_by(state)
     for part in _beside(asked.days, asked.hours):
         for each, seconds in connection.execute(hours.where(_is_in(usage_hours, part))):
             by_state[each] += seconds
@@ -177,7 +210,7 @@ def _is_in(table: Table, part: BucketRange) -> ColumnElement[bool]:
 
 
 def _added(table: Table) -> list[ColumnElement[float]]:
-    return [func.sum(table.c[name]) for name in SUM_COLUMNS]
+    return [_Sum(table.c[name]) for name in SUM_COLUMNS]
 
 
 def _names(connection: Connection, by: GroupBy) -> dict[Any, str]:
