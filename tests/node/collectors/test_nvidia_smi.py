@@ -12,7 +12,7 @@ from fleet_smi.model.snapshot import Gpu
 from fleet_smi.node.collectors.nvidia_smi import NvidiaSmiCollector
 from fleet_smi.node.reader_process import Reader, spawn_worker
 from fleet_smi.node.sampler import QUICK_SUBJECTS, Sampler
-from fleet_smi.wire.parsers.nvidia_smi_csv import classify_failure, parse_query_gpu
+from fleet_smi.wire.parsers.nvidia_smi import classify_failure
 from sim.scenario import Scenario, SimGpu
 from tests.machines import SimulatedMachine
 
@@ -120,10 +120,9 @@ def memory(used: int, total: int) -> str:
 
 def test_more_memory_used_than_there_is_is_not_believed() -> None:
     in_xml = raw(xml=document("01:00.0", "GPU-a", memory(900, 800)))
-    in_csv = "uuid, memory.total [MiB], memory.used [MiB]\nGPU-a, 800 MiB, 900 MiB\n"
-    for gpu in (*NvidiaSmiCollector().parse(in_xml).gpus, *parse_query_gpu(in_csv).gpus):
-        assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (None, 800 * 2**20)
-        assert gpu.unread == {"memory_used_bytes": "out of range: more than there is"}
+    (gpu,) = NvidiaSmiCollector().parse(in_xml).gpus
+    assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (None, 800 * 2**20)
+    assert gpu.unread == {"memory_used_bytes": "out of range: more than there is"}
 
 
 def test_nor_of_an_instance() -> None:

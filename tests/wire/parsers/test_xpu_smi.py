@@ -1,7 +1,5 @@
-"""`xpu-smi`'s JSON, CSV and tables."""
+"""The CSV and the process table of `xpu-smi`."""
 
-import contextlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +13,17 @@ from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.wire.parsers.xpu_smi import parse
 from tests.captures import capture_files
 
-DISCOVERY = json.dumps(
-    {
-        "device_list": [
-            {
-                "device_id": 0,
-                "device_name": "Intel(R) Graphics [0x020a]",
-                "pci_bdf_address": "0000:4D:00.0",
-                "uuid": "00000000-0000-0000-0000-020a00008086",
-            }
-        ]
-    }
+DISCOVERY = (
+    "Device ID,Device Name,Core Clock Rate,PCI BDF Address,Memory Physical Size\n"
+    '0,"Intel(R) Graphics [0x020a]","1400 MHz","0000:4D:00.0","32768.00 MiB"\n'
 )
 
 
-def test_a_device_is_known_by_its_address_because_its_uuid_is_its_models() -> None:
+def test_a_device_is_identified_by_its_pci_address() -> None:
     (gpu,) = parse(DISCOVERY)
     assert (gpu.uuid, gpu.pci_bus_id) == ("intel-0000:4d:00.0", "00000000:4D:00.0")
     assert (gpu.name, gpu.busy_percent) == ("Intel(R) Graphics [0x020a]", None)
+    assert (gpu.sm_clock_max_mhz, gpu.memory_total_bytes) == (1400, 32 << 30)
 
 
 @pytest.mark.parametrize(
@@ -51,53 +42,35 @@ def test_a_device_is_known_by_its_address_because_its_uuid_is_its_models() -> No
         ("GPU Memory Bandwidth Utilization (%)", "3", "memory_busy_percent", 3.0),
     ],
 )
-def test_every_column_is_read_by_its_name(
-    column: str, cell: str, field: str, expected: Any
-) -> None:
+def test_columns_are_found_by_name(column: str, cell: str, field: str, expected: Any) -> None:
     (gpu,) = parse(f"Timestamp, DeviceId, {column}\n06:14:46.000,    0, {cell}\n")
     assert getattr(gpu, field) == expected
 
 
-def test_of_several_samples_the_last_counts() -> None:
+def test_the_last_of_several_samples_counts() -> None:
     text = "Timestamp, DeviceId, GPU Power (W)\n1, 0, 10\n1, 1, 20\n2, 0, 11\n2, 1, N/A\n"
     assert [gpu.power_watts for gpu in parse(text)] == [11.0, None]
 
 
-def test_outputs_about_one_device_are_joined() -> None:
+def test_an_output_that_failed_does_not_hide_the_others() -> None:
+    warning = "zeInit: loader warning\n"
+    (gpu,) = parse(warning + DISCOVERY, "Error: Level Zero initialization failed", "")
+    assert (gpu.uuid, gpu.processes) == ("intel-0000:4d:00.0", None)
+
+
+def test_outputs_about_one_device_are_merged() -> None:
     (gpu,) = parse(DISCOVERY, "Timestamp, DeviceId, GPU Power (W)\n1, 0, 10\n")
     assert (gpu.uuid, gpu.power_watts) == ("intel-0000:4d:00.0", 10.0)
 
 
-def test_stats_as_json_are_read() -> None:
-    level = [
-        {"metrics_type": "XPUM_STATS_POWER", "value": 15.5},
-        {"metrics_type": "XPUM_STATS_MEMORY_USED", "value": 24},
-        {"metrics_type": "XPUM_STATS_GPU_UTILIZATION", "value": None},
-    ]
-    (gpu,) = parse(json.dumps({"device_id": 1, "device_level": level}))
-    assert (gpu.index, gpu.power_watts, gpu.memory_used_bytes) == (1, 15.5, 24 << 20)
-    assert gpu.busy_percent is None
-
-
-def test_a_quoted_table_with_sizes_is_read() -> None:
+def test_quoted_cells_with_units_are_parsed() -> None:
     header = "Device ID,Device Name,Core Clock Rate,Memory Physical Size\n"
     (gpu,) = parse(header + '0,"Arc, A310","2450 MHz","4096.00 MiB"\n')
     assert (gpu.name, gpu.sm_clock_max_mhz) == ("Arc, A310", 2450)
     assert gpu.memory_total_bytes == 4 << 30
 
 
-def test_a_name_that_goes_on_in_the_next_row_is_one_name() -> None:
-    text = (
-        "+-----+----+\n| Device ID | 2 |\n+-----+----+\n"
-        "| Average % utilization of | 17 |\n| all GPU Engines | |\n| GPU Power (W) | 15 |\n"
-        "| GPU Core Temperature (C) | |\n"
-    )
-    (gpu,) = parse(text)
-    assert (gpu.index, gpu.busy_percent, gpu.power_watts) == (2, 17.0, 15.0)
-    assert gpu.temperature_celsius is None
-
-
-def test_processes_are_listed_without_the_one_that_looks() -> None:
+def test_processes_are_listed_without_xpu_smi_itself() -> None:
     text = (
         "PID       Command             DeviceID       SHR            MEM\n"
         "12961     xpu-smi             0              0              1966\n"
@@ -113,22 +86,13 @@ def test_processes_are_listed_without_the_one_that_looks() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "xpu-smi: not found", "[]", "{}", "+---+\n| a | b |\n"])
-def test_what_is_not_xpu_smis_is_refused(text: str) -> None:
+def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ReadFailed):
         parse(text)
 
 
 EXPECTED: dict[str, dict[str, Any]] = {
-    "discovery-detail-table.txt": {
-        "uuid": "intel-0000:4d:00.0",
-        "memory_total_bytes": 32768 << 20,
-        "sm_clock_max_mhz": 1400,
-        "pcie_generation_max": 4,
-        "pcie_width_max": 16,
-        "name": "Intel(R) Graphics [0x020a]",
-    },
     "discovery-dump-arc-a310.csv": {"sm_clock_max_mhz": 2450, "memory_total_bytes": None},
-    "discovery.json": {"pci_bus_id": "00000000:4D:00.0"},
     "dump-csv-blank-cells.csv": {"power_watts": 44.62, "busy_percent": None, "sm_clock_mhz": None},
     "dump-csv-doc.csv": {"power_watts": 14.61, "busy_percent": 0.0, "sm_clock_mhz": 0},
     "dump-csv-max1550-6gpu-na.csv": {
@@ -137,22 +101,17 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "temperature_celsius": 40.5,
     },
     "ps.txt": {"processes": ()},
-    "stats-table-flex.txt": {
-        "busy_percent": 0.0,
-        "power_watts": 15.0,
-        "sm_clock_mhz": 2050,
-        "ecc_uncorrected": 0,
-        "memory_used_bytes": 24 << 20,
-        "temperature_celsius": 41.0,
-        "memory_busy_percent": None,
-    },
 }
 
 
 @pytest.mark.parametrize("path", capture_files("intel/xpu-smi"), ids=lambda path: path.name)
-def test_captures_read_as_they_say(path: Path) -> None:
+def test_captures_are_parsed_as_printed(path: Path) -> None:
+    expected = EXPECTED.get(path.name)
+    if expected is None:  # the forms that fleet-smi does not ask for
+        with pytest.raises(ReadFailed):
+            parse(path.read_text())
+        return
     gpu: Gpu = parse(path.read_text())[0]
-    expected = EXPECTED[path.name]
     assert {field: getattr(gpu, field) for field in expected} == expected
 
 
@@ -162,14 +121,12 @@ def test_captures_read_as_they_say(path: Path) -> None:
             "",
             "Timestamp, DeviceId, GPU Power (W), GPU Frequency (MHz)\n1, 0, ",
             "Device ID,Core Clock Rate,Memory Physical Size\n0,",
-            '{"device_id": 0, "x": ',
-            "+---+\n| Device ID | 0 |\n| GPU Power (W) | ",
             "PID Command DeviceID SHR MEM\n",
         ]
     ),
     st.text() | st.text(alphabet='0123456789,"\n |{}[]:.-eE') | st.integers().map(str),
 )
-def test_any_text_gives_plausible_gpus_or_a_refusal(start: str, text: str) -> None:
+def test_any_text_gives_figures_in_range_or_an_error(start: str, text: str) -> None:
     try:
         found = parse(start + text)
     except CollectError:
@@ -178,29 +135,3 @@ def test_any_text_gives_plausible_gpus_or_a_refusal(start: str, text: str) -> No
         for field, (low, high) in RANGES.items():
             value = getattr(gpu, field, None)
             assert value is None or low <= value <= high
-
-
-@given(
-    st.recursive(
-        st.none() | st.integers() | st.floats() | st.text(max_size=5),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(
-                    [
-                        "device_list",
-                        "device_id",
-                        "device_level",
-                        "value",
-                        "metrics_type",
-                        "pci_bdf_address",
-                    ]
-                ),
-                inner,
-            )
-        ),
-    )
-)
-def test_any_json_gives_gpus_or_a_refusal(document: Any) -> None:
-    with contextlib.suppress(CollectError):
-        assert parse(json.dumps(document))

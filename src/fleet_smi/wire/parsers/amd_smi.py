@@ -1,10 +1,8 @@
-"""`amd-smi … --json` (list, static, metric, process) and `amd-smi monitor --csv` to GPUs.
+"""Parse `amd-smi static`, `metric` and `process` with `--json` into GPUs.
 
-A number is {"value", "unit"}; what is unknown is the string "N/A", be it a number or a
-whole object.
+A number is {"value", "unit"}; an unknown number, or a whole unknown object, is "N/A".
 """
 
-import csv
 import re
 from typing import Any
 
@@ -12,16 +10,9 @@ from fleet_smi.errors import ReadFailed
 from fleet_smi.model.pci import first_unused_id, normalize_pci_address
 from fleet_smi.model.range_check import check_fields, check_temperature, first_known
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.wire.cli_text import (
-    excerpt,
-    extract_json,
-    parse_bytes,
-    parse_int,
-    parse_number,
-    parse_text,
-)
+from fleet_smi.wire.cli_text import extract_json, parse_bytes, parse_int, parse_number, parse_text
 
-_MOST_GPUS = 4096
+_MAX_GPUS = 4096
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _LISTS = ("gpu_data", "gpus")
@@ -30,40 +21,50 @@ GpuEntry = dict[str, Any]
 
 
 def parse(*texts: str) -> tuple[Gpu, ...]:
-    """Translate one or more JSON documents about the same GPUs, joined by their number."""
+    """Return the GPUs of several outputs, merged by GPU number.
+
+    An output that is no JSON (a subcommand that failed) is skipped; raise `ReadFailed` when
+    none of them has a GPU.
+    """
     entries: dict[int, GpuEntry] = {}
+    errors: list[ReadFailed] = []
     for text in texts:
-        for entry in _entries(extract_json(text, "amd-smi")):
+        try:
+            document = extract_json(text, "amd-smi")
+        except ReadFailed as error:
+            errors.append(error)
+            continue
+        for entry in _entries(document):
             index = parse_int(entry.get("gpu"))
-            if index is not None and 0 <= index < _MOST_GPUS:
-                _join(entries.setdefault(index, {}), entry)
+            if index is not None and 0 <= index < _MAX_GPUS:
+                _merge(entries.setdefault(index, {}), entry)
     if not entries:
-        raise ReadFailed("amd-smi's JSON has no GPU in it")
+        raise errors[0] if errors else ReadFailed("amd-smi's JSON has no GPU in it")
     taken: set[str] = set()
     return tuple(_gpu(index, entry, taken) for index, entry in sorted(entries.items()))
 
 
-def _join(known: GpuEntry, entry: GpuEntry) -> None:
+def _merge(merged: GpuEntry, entry: GpuEntry) -> None:
     for key, value in entry.items():
-        # "clock" and others stand in two documents with different figures in them.
-        both = isinstance(known.get(key), dict) and isinstance(value, dict)
-        known[key] = {**known[key], **value} if both else value
+        # "clock" and others are in two documents, with different figures in them.
+        both = isinstance(merged.get(key), dict) and isinstance(value, dict)
+        merged[key] = {**merged[key], **value} if both else value
 
 
 def _entries(document: Any) -> list[GpuEntry]:
-    """Return the entries: a list up to ROCm 6, below "gpu_data" from ROCm 7."""
+    """Return one entry per GPU: a list up to ROCm 6, below "gpu_data" since ROCm 7."""
     if isinstance(document, dict):
         document = next((document[name] for name in _LISTS if name in document), [document])
     entries = document if isinstance(document, list) else []
     return [entry for entry in entries if isinstance(entry, dict)]
 
 
-def _at(entry: GpuEntry, *path: str) -> Any:
-    """Return what is at the path, `None` when a level of it is missing or "N/A"."""
-    found: Any = entry
+def _at(entry: Any, *path: str) -> Any:
+    """Return the value at the path, `None` when a level of it is missing or "N/A"."""
+    value = entry
     for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _gpu(index: int, entry: GpuEntry, taken: set[str]) -> Gpu:
@@ -88,21 +89,20 @@ def _gpu(index: int, entry: GpuEntry, taken: set[str]) -> Gpu:
 
 
 def _address(entry: GpuEntry) -> str | None:
-    for found in (entry.get("bdf"), _at(entry, "bus", "bdf")):
-        if isinstance(found, str) and _PCI.fullmatch(found.lower()):
-            return found.lower()
+    for address in (entry.get("bdf"), _at(entry, "bus", "bdf")):
+        if isinstance(address, str) and _PCI.fullmatch(address.lower()):
+            return address.lower()
     return None
 
 
 def _unique_id(entry: GpuEntry) -> str | None:
-    """Return the id that the driver and rocm-smi know the card by too."""
+    """Return the id under which the kernel driver and rocm-smi list the same card."""
     serial = _at(entry, "asic", "asic_serial")
     match = re.fullmatch(r"0x([0-9a-f]{1,16})", str(serial).lower(), re.ASCII)
     return f"GPU-{int(match[1], 16):016x}" if match and int(match[1], 16) else None
 
 
 def _figures(entry: GpuEntry, unread: dict[str, str]) -> dict[str, Any]:
-    power, clock, ecc = (entry.get(name) for name in ("power", "clock", "ecc"))
     fields = check_fields(
         {
             "busy_percent": parse_number(_at(entry, "usage", "gfx_activity")),
@@ -115,20 +115,15 @@ def _figures(entry: GpuEntry, unread: dict[str, str]) -> dict[str, Any]:
             or None,
             "fan_percent": _fan_percent(entry.get("fan")),
             "power_watts": _first_number(
-                power, "socket_power", "current_socket_power", "average_socket_power"
+                entry.get("power"), "socket_power", "current_socket_power", "average_socket_power"
             ),
-            "power_limit_watts": _first_number(
-                entry.get("limit"), "socket_power", "power_limit", "max_power"
-            )
-            or None,
-            "sm_clock_mhz": parse_int(_at({"clock": clock}, "clock", "gfx_0", "clk")),
-            "sm_clock_max_mhz": parse_int(_at({"clock": clock}, "clock", "gfx_0", "max_clk"))
-            or None,
-            "memory_clock_mhz": parse_int(_at({"clock": clock}, "clock", "mem_0", "clk")),
-            "memory_clock_max_mhz": parse_int(_at({"clock": clock}, "clock", "mem_0", "max_clk"))
-            or None,
-            "ecc_corrected": parse_int(_at({"ecc": ecc}, "ecc", "total_correctable_count")),
-            "ecc_uncorrected": parse_int(_at({"ecc": ecc}, "ecc", "total_uncorrectable_count")),
+            "power_limit_watts": _power_limit(entry.get("limit")) or None,
+            "sm_clock_mhz": parse_int(_at(entry, "clock", "gfx_0", "clk")),
+            "sm_clock_max_mhz": parse_int(_at(entry, "clock", "gfx_0", "max_clk")) or None,
+            "memory_clock_mhz": parse_int(_at(entry, "clock", "mem_0", "clk")),
+            "memory_clock_max_mhz": parse_int(_at(entry, "clock", "mem_0", "max_clk")) or None,
+            "ecc_corrected": parse_int(_at(entry, "ecc", "total_correctable_count")),
+            "ecc_uncorrected": parse_int(_at(entry, "ecc", "total_uncorrectable_count")),
             "memory_temperature_celsius": _first_number(entry.get("temperature"), "mem"),
             "energy_joules": _first_number(entry.get("energy"), "total_energy_consumption"),
             **_link(entry),
@@ -141,25 +136,36 @@ def _figures(entry: GpuEntry, unread: dict[str, str]) -> dict[str, Any]:
 
 
 def _first_number(values: Any, *keys: str) -> float | None:
-    found: float | None = first_known(*(parse_number(_at({"": values}, "", key)) for key in keys))
-    return found
+    number: float | None = first_known(*(parse_number(_at(values, key)) for key in keys))
+    return number
+
+
+def _power_limit(limit: Any) -> float | None:
+    """Return the limit in force; the highest one that can be set only where that is not given."""
+    # Since ROCm 7 (MI350 and later first) each power cap has an object of its own: ppt0 is the
+    # cap of the whole socket, ppt1 a faster-acting one beside it.
+    by_cap = _first_number(_at(limit, "ppt0"), "socket_power_limit")
+    if by_cap is not None:
+        return by_cap
+    flat = _first_number(limit, "socket_power", "socket_power_limit", "power_limit", "max_power")
+    return flat if flat is not None else _first_number(_at(limit, "ppt0"), "max_power_limit")
 
 
 def _fan_percent(fan: Any) -> float | None:
     usage = _first_number(fan, "usage")
-    speed, most = _first_number(fan, "speed"), _first_number(fan, "max")
+    speed, maximum = _first_number(fan, "speed"), _first_number(fan, "max")
     if usage is not None or speed is None:
         return usage
-    # The speed is a duty of 0 to 255.
-    return speed / (most or 255) * 100
+    # The speed is a duty cycle of 0 to 255.
+    return speed / (maximum or 255) * 100
 
 
 def _link(entry: GpuEntry) -> dict[str, int | None]:
     speed = parse_number(_at(entry, "pcie", "speed"))
-    most = parse_number(_at(entry, "bus", "max_pcie_speed"))
+    max_speed = parse_number(_at(entry, "bus", "max_pcie_speed"))
     return {
         "pcie_generation": _GENERATIONS.get(speed or 0),
-        "pcie_generation_max": _GENERATIONS.get(most or 0),
+        "pcie_generation_max": _GENERATIONS.get(max_speed or 0),
         "pcie_width": parse_int(_at(entry, "pcie", "width")) or None,
         "pcie_width_max": parse_int(_at(entry, "bus", "max_pcie_width")) or None,
     }
@@ -168,9 +174,9 @@ def _link(entry: GpuEntry) -> dict[str, int | None]:
 def _processes(listed: Any) -> tuple[Process, ...] | None:
     if not isinstance(listed, list):
         return None
-    # "No running processes detected" stands where an object would.
-    found = (_process(_at({"": item}, "", "process_info")) for item in listed)
-    return tuple(process for process in found if process is not None)
+    # Without processes, the text "No running processes detected" is where an object would be.
+    processes = (_process(_at(item, "process_info")) for item in listed)
+    return tuple(process for process in processes if process is not None)
 
 
 def _process(info: Any) -> Process | None:
@@ -185,61 +191,4 @@ def _process(info: Any) -> Process | None:
         kind="compute",
         name=parse_text(info.get("name")),
         gpu_memory_bytes=check_fields({"gpu_memory_bytes": memory}, {})["gpu_memory_bytes"],
-    )
-
-
-def parse_monitor(text: str) -> tuple[Gpu, ...]:
-    """Translate `amd-smi monitor --csv`, whose columns differ between releases, by header."""
-    rows: dict[int, dict[str, str]] = {}
-    lines = [line for line in text.splitlines() if "," in line]
-    header = next((n for n, line in enumerate(lines) if "gpu" in line.lower().split(",")), None)
-    if header is None:
-        raise ReadFailed(f"amd-smi printed no table of GPUs: {excerpt(text)}")
-    names = [name.strip().lower() for name in lines[header].split(",")]
-    try:
-        for cells in csv.reader(lines[header + 1 :]):
-            row = dict(zip(names, cells, strict=False))
-            index = parse_int(row.get("gpu"))
-            if index is not None and 0 <= index < _MOST_GPUS:
-                rows[index] = row  # when it is repeated, the last is the newest
-    except csv.Error as exc:
-        raise ReadFailed(f"amd-smi printed a broken table: {exc}") from None
-    if not rows:
-        raise ReadFailed("amd-smi's table has no GPU in it")
-    return tuple(_monitored(index, row) for index, row in sorted(rows.items()))
-
-
-def _monitored(index: int, row: dict[str, str]) -> Gpu:
-    unread: dict[str, str] = {}
-
-    def cell(*names: str) -> float | None:
-        value: float | None = first_known(*(parse_number(row.get(name)) for name in names))
-        return value
-
-    fields = check_fields(
-        {
-            "busy_percent": cell("gfx", "gfx_util", "gfx_activity"),
-            "memory_busy_percent": cell("mem", "mem_util", "umc_activity"),
-            "memory_used_bytes": parse_bytes(row.get("vram_used"), "MiB"),
-            "memory_total_bytes": parse_bytes(row.get("vram_total"), "MiB") or None,
-            "encoder_percent": cell("enc", "encoder", "enc_util"),
-            "decoder_percent": cell("dec", "decoder", "dec_util"),
-            "power_watts": cell("power_usage", "power"),
-            "memory_temperature_celsius": cell("memory_temperature", "mem_t"),
-            "sm_clock_mhz": parse_int(cell("gfx_clk", "gfx_clock")),
-            "memory_clock_mhz": parse_int(cell("mem_clock", "mem_clk")),
-            "ecc_corrected": parse_int(cell("single_bit_ecc", "single_ecc")),
-            "ecc_uncorrected": parse_int(cell("double_bit_ecc", "double_ecc")),
-        },
-        unread,
-    )
-    heat = cell("gpu_temperature", "gpu_t", "hotspot_temperature")
-    fields["temperature_celsius"] = check_temperature(heat, fields["busy_percent"], unread)
-    return Gpu(
-        uuid=f"amd-gpu{index}",
-        uuid_is_made=True,
-        index=index,
-        vendor="amd",
-        **fields,
-        unread=unread,
     )
