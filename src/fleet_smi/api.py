@@ -12,10 +12,10 @@ from typing import Literal, TypedDict
 from fleet_smi import config
 from fleet_smi.client.hub import HubClient, Moment
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
-from fleet_smi.errors import UsageError
+from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.local import LocalFleet
 from fleet_smi.model.fleet import FleetView, JudgedGpu
-from fleet_smi.model.people import Person, people_in_view
+from fleet_smi.model.people import Person
 from fleet_smi.model.select import Candidate, GpuRequest, find_offer, require_offer
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import MIB, parse_size
@@ -91,11 +91,9 @@ class Fleet:
     def __init__(
         self, url: str | None = None, *, token: str | None = None, fingerprint: str | None = None
     ) -> None:
-        settings = config.load(flags={"client.hub": url})
-        client = settings.client
+        client = config.load(flags={"client.hub": url}).client
         if client.hub is None:
             raise UsageError("no hub is named: give its URL, or set client.hub in fleet-smi.toml")
-        self._thresholds = settings.thresholds
         self._hub = HubClient(
             client.hub,
             token=token or client.read_token(),
@@ -115,7 +113,7 @@ class Fleet:
 
     def people(self, at: Moment | None = None) -> tuple[Person, ...]:
         """Who holds GPUs, those with the most first, now or at a moment."""
-        return people_in_view(self.view(at))
+        return self._hub.people(at=at).people
 
     def history(
         self,
@@ -176,7 +174,10 @@ class Fleet:
             max_used_percent=max_used_percent,
             same_node=same_node,
         )
-        return require_offer(self.view(), request, self._thresholds).offered
+        offer = self._hub.free(request)
+        if offer.unmet is not None:
+            raise Unmet(offer.unmet)
+        return offer.offered
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
 from fleet_smi import api
 from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import FleetError, Refused, Undecodable, Unmet, Unreachable, UsageError
+from fleet_smi.model.select import GpuRequest
+from fleet_smi.model.units import GIB
 from tests.builders import gpu, process
+from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.client.scripted_server import ScriptedServer, http_response
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub
@@ -92,7 +96,48 @@ def test_one_that_is_no_hub_is_told_to_be_none(status: str) -> None:
 def test_an_answer_of_another_version_is_told(body: bytes) -> None:
     error = answered(http_response(body))
     assert isinstance(error, Undecodable)
-    assert "are both of one version?" in str(error)
+    assert "check that client and hub have the same version" in str(error)
+
+
+OLDER_OFFER = b'{"wanted":1,"offered":[],"refused":[],"unmet":null}'
+OLDER_PEOPLE = b'{"people":[]}'
+
+
+def test_an_older_hub_is_named_as_the_reason(tmp_path: Path) -> None:
+    for command, body in (("free", OLDER_OFFER), ("who", OLDER_PEOPLE)):
+        with ScriptedServer([http_response(body)]) as peer:
+            done = run_fleet_smi(command, "--hub", peer.url, env={"HOME": str(tmp_path)})
+        assert_error_line(done, 3, "check that client and hub have the same version")
+
+
+def test_every_option_of_a_request_for_gpus_is_sent_to_the_hub() -> None:
+    request = GpuRequest(
+        count=2,
+        min_free_bytes=40 * GIB,
+        model="H100 NVL",
+        same_node=True,
+        policy="memory",
+        max_used_percent=12.5,
+        vendor="nvidia",
+    )
+    refusal = http_response(SPOKEN, "400 Bad")
+    with ScriptedServer([refusal]) as peer, closing(HubClient(peer.url)) as client:
+        with pytest.raises(UsageError):
+            client.free(request, at=1700000000.0, explain=True)
+        target = peer.requests[0].split()[1].decode()
+    path, _, query = target.partition("?")
+    assert path == "/api/v1/free"
+    assert dict(parse_qsl(query)) == {
+        "n": "2",
+        "min_free": str(40 * GIB),
+        "model": "H100 NVL",
+        "vendor": "nvidia",
+        "policy": "memory",
+        "max_used": "12.5",
+        "same_node": "true",
+        "why": "true",
+        "at": "1700000000.000",
+    }
 
 
 def test_the_fleet_from_python(hub: ThreadedHub) -> None:

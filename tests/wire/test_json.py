@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.people import Person, people_in_view
-from fleet_smi.wire.json import fleet_json, people_json, to_json
+from fleet_smi.model.people import PeopleView, view_people
+from fleet_smi.wire.json import fleet_json, to_json
 from tests.terminal import samples
 from tests.terminal.fleet_strategies import FLEET
 from tests.terminal.samples import fleet, gpu, node, verdict
@@ -50,9 +50,11 @@ def test_any_fleet_reads_back_from_json(view: FleetView) -> None:
 
 
 def test_people_read_back_from_json() -> None:
-    everyone = people_in_view(samples.lab())
-    read = msgspec.json.decode(people_json(everyone), type=dict[str, tuple[Person, ...]])
-    assert read == {"people": everyone}
+    for user in (None, "alice"):
+        people = view_people(samples.lab(), user)
+        assert people.people
+        assert bool(people.holdings) == (user is not None)
+        assert msgspec.json.decode(to_json(people), type=PeopleView) == people
 
 
 def test_any_struct_can_be_written() -> None:

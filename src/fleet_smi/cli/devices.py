@@ -23,12 +23,9 @@ def cuda_devices(candidates: "Sequence[Candidate]", *, uuid: bool = False) -> li
     return [one.uuid for one in candidates]
 
 
-def candidate_labels(candidates: "Sequence[Candidate]", view: "FleetView") -> list[str]:
+def candidate_labels(candidates: "Sequence[Candidate]") -> list[str]:
     """How people call them: "gpu03:1"."""
-    from fleet_smi.model.node_names import unique_node_names
-
-    names = unique_node_names(view.nodes)
-    return [_label(one, names[one.node_id].removeprefix(one.node)) for one in candidates]
+    return [_label(one, (one.node_label or "").removeprefix(one.node)) for one in candidates]
 
 
 def _label(one: "Candidate", mark: str) -> str:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fleet_smi.fleet.delivery import Source
     from fleet_smi.hub.state_folder import RunningHub
     from fleet_smi.model.fleet import FleetView
+    from fleet_smi.model.people import PeopleView
+    from fleet_smi.model.select import GpuRequest, Offer
     from fleet_smi.model.verdict.thresholds import Thresholds
 
 
@@ -80,14 +82,14 @@ def select_fleet(args: argparse.Namespace, *, full: bool = False) -> FleetSource
         from fleet_smi.fleet.polled import PolledFleet
 
         return PolledFleet(_sources(args, settings), settings.thresholds)
-    return _HubFleet(settings.thresholds, _client(settings))
+    return HubFleet(settings.thresholds, _client(settings))
 
 
 def _past(args: argparse.Namespace) -> FleetSource:
     """A hub's fleet as it was: nobody else keeps the past."""
     if args.here or args.ssh or args.dir:
         raise UsageError("--at: only a hub keeps the past: give --hub URL, or set client.hub")
-    return _HubFleet(_settings(args).thresholds, hub_client(args), args.at)
+    return HubFleet(_settings(args).thresholds, hub_client(args), args.at)
 
 
 def require_driver(view: "FleetView", program: str, *, is_local: bool) -> None:
@@ -138,8 +140,8 @@ def _is_safely_own(url: str, own: "RunningHub") -> bool:
     return is_loopback(host) or (named and own.fingerprint is not None)
 
 
-class _HubFleet:
-    """A hub's fleet, asked for anew at every look; as it was at a moment, where one is named."""
+class HubFleet:
+    """A hub's fleet, requested again at every look; as it was at a moment, where one is named."""
 
     is_local = False
 
@@ -151,7 +153,16 @@ class _HubFleet:
         self._at = at
 
     def view(self, interval_seconds: float | None = None) -> "FleetView":
+        """The whole fleet as the hub judges it."""
         return self._client.fleet(self._at)
+
+    def free(self, request: "GpuRequest", *, explain: bool) -> "Offer":
+        """The GPUs that the hub offers: its thresholds count, not those of this machine."""
+        return self._client.free(request, at=self._at, explain=explain)
+
+    def people(self, user: str | None) -> "PeopleView":
+        """Who holds GPUs, counted by the hub."""
+        return self._client.people(user, self._at)
 
 
 def _settings(args: argparse.Namespace) -> "Settings":

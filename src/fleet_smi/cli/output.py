@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fleet_smi.model.fleet import FleetView
     from fleet_smi.terminal.paint import Paint
+    from fleet_smi.terminal.view.history_banner import DatedView
 
 PIPED_COLUMNS = 120
 _MOST_DIGITS = 5  # of a width
@@ -47,7 +47,7 @@ def output_columns() -> int:
         return PIPED_COLUMNS
 
 
-def history_banner(args: argparse.Namespace, view: "FleetView", paint: "Paint") -> str:
+def history_banner(args: argparse.Namespace, view: "DatedView", paint: "Paint") -> str:
     """What stands above a screen of the past: of when it is. Above one of now, nothing."""
     if args.at is None:
         return ""

@@ -15,6 +15,8 @@ from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
 from fleet_smi.model.history_responses import Kept, Occupancies
 from fleet_smi.model.moment import to_remote_moment
+from fleet_smi.model.people import PeopleView
+from fleet_smi.model.select import GpuRequest, Offer
 
 Moment = str | float | datetime
 """A moment as people say it, in seconds since 1970, or as Python has it."""
@@ -39,6 +41,31 @@ class HubClient:
     def fleet(self, at: Moment | None = None) -> FleetView:
         """The whole fleet as the hub believes it now, or as it stood at a moment."""
         return self._get("/api/v1/fleet", FleetView, at=_told(at))
+
+    def free(
+        self, request: GpuRequest, *, at: Moment | None = None, explain: bool = False
+    ) -> Offer:
+        """The GPUs that the hub offers, judged by its own thresholds, now or at a moment.
+
+        With `explain` it also says why each of the others is not offered.
+        """
+        return self._get(
+            "/api/v1/free",
+            Offer,
+            n=request.count,
+            min_free=request.min_free_bytes,
+            model=request.model,
+            vendor=request.vendor,
+            policy=request.policy,
+            max_used=str(request.max_used_percent),
+            same_node="true" if request.same_node else None,
+            why="true" if explain else "false",
+            at=_told(at),
+        )
+
+    def people(self, user: str | None = None, at: Moment | None = None) -> PeopleView:
+        """Who holds GPUs, now or at a moment; with `user`, that person and all their GPUs."""
+        return self._get("/api/v1/people", PeopleView, user=user, at=_told(at))
 
     def node(self, node_id: str) -> NodeView:
         """One node."""

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, Summary
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.verdict.readings import is_display, is_mps_server, total_process_memory
 
@@ -37,6 +38,46 @@ class Person(Struct, frozen=True, kw_only=True):
     idle_gpus: int
     idle_seconds: float | None
     since: float | None
+
+
+class PeopleView(Struct, frozen=True, kw_only=True):
+    """Who holds GPUs at one moment, the answer of `GET /api/v1/people`.
+
+    `holdings` are filled for one user only, each with its node but without the GPUs of that
+    node. `silent` names the nodes that are not counted, `failures` what could not be read.
+    """
+
+    taken_at: float
+    summary: Summary
+    people: tuple[Person, ...]
+    holdings: tuple[Holding, ...] = ()
+    silent: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+def view_people(view: FleetView, user: str | None = None) -> PeopleView:
+    """Summarise who holds GPUs in a view; with `user`, only that person and all their GPUs."""
+    return summarize_people(view, holdings_in_view(view), user)
+
+
+def summarize_people(
+    view: FleetView, holdings: Iterable[Holding], user: str | None = None
+) -> PeopleView:
+    """Do the same with the holdings of this view, already collected."""
+    selected = [one for one in holdings if user in (None, one.user)]
+    return PeopleView(
+        taken_at=view.taken_at,
+        summary=view.summary,
+        people=people_from_holdings(selected),
+        holdings=() if user is None else tuple(map(_without_other_gpus, selected)),
+        silent=tuple(node.name for node in view.nodes if node.silent),
+        failures=tuple(f"{node.name}: {text}" for node in view.nodes for text in node.failures),
+    )
+
+
+def _without_other_gpus(holding: Holding) -> Holding:
+    # A node has every GPU of every user: one person's holdings would carry them all again.
+    return replace(holding, node=replace(holding.node, gpus=()))
 
 
 def people_in_view(view: FleetView) -> tuple[Person, ...]:

@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleet_smi.errors import Unmet, UsageError
-from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, Summary
+from fleet_smi.model.node_names import unique_node_names
 from fleet_smi.model.policies import POLICIES, is_offered
 from fleet_smi.model.safe_text import natural_sort_key
 from fleet_smi.model.snapshot import Vendor
@@ -54,6 +56,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """A GPU or MIG instance that might be offered.
 
     `part` numbers the instances of one GPU, and `instance` is the one that is meant.
+    `node_label` is the name of its node made unique in the fleet; set for what is offered.
     """
 
     node_id: str
@@ -68,6 +71,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     temperature_celsius: float | None = None
     taken_beside: int = 0
     part: int | None = None
+    node_label: str | None = None
 
     @property
     def judged(self) -> JudgedGpu | JudgedInstance:
@@ -97,6 +101,8 @@ RejectedCandidate = tuple[Candidate, str]
 class Offer(Struct, frozen=True, kw_only=True):
     """What can be had, best first. `unmet` says why that is not what was asked for."""
 
+    taken_at: float
+    summary: Summary
     wanted: int
     offered: tuple[Candidate, ...] = ()
     refused: tuple[Rejection, ...] = ()
@@ -108,11 +114,11 @@ def find_offer(
 ) -> Offer:
     """What of the fleet meets a request; when too little does, all of it and a sentence."""
     there = (one for node in view.nodes for one in node_candidates(node, request))
-    return choose_offer(view.nodes, sorted(there, key=_place), request, settings)
+    return choose_offer(view, sorted(there, key=_place), request, settings)
 
 
 def choose_offer(
-    nodes: Iterable[NodeView],
+    view: FleetView,
     pool: Sequence[Candidate],
     request: GpuRequest,
     settings: Thresholds = DEFAULT_THRESHOLDS,
@@ -128,12 +134,20 @@ def choose_offer(
     if request.same_node:
         chosen = _one_node(chosen, request.count)
     enough = len(chosen) >= max(1, request.count)
+    offered = chosen[: request.count or None] if enough else chosen
     return Offer(
+        taken_at=view.taken_at,
+        summary=view.summary,
         wanted=request.count,
-        offered=tuple(chosen[: request.count or None] if enough else chosen),
-        refused=tuple(_refusals(nodes, refused, request)),
+        offered=tuple(_with_node_labels(offered, view)),
+        refused=tuple(_refusals(view.nodes, refused, request)),
         unmet=None if enough else _unmet(request, len(fitting), len(chosen), refused),
     )
+
+
+def _with_node_labels(offered: Iterable[Candidate], view: FleetView) -> Iterator[Candidate]:
+    names = unique_node_names(view.nodes)
+    return (replace(one, node_label=names[one.node_id]) for one in offered)
 
 
 def require_offer(

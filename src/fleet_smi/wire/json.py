@@ -3,13 +3,12 @@
 What is not measured is `null`; times are seconds since 1970.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from fleet_smi.model.fleet import FleetView, Summary
-from fleet_smi.model.people import Person
 
 _INDENT = 2
 
@@ -29,8 +28,3 @@ def fleet_json_from_encoded(taken_at: float, summary: Summary, nodes: Sequence[b
     """Encode the fleet in the same shape, from nodes that are encoded already."""
     encoded = [msgspec.Raw(node) for node in nodes]
     return to_json({"taken_at": taken_at, "summary": summary, "nodes": encoded})
-
-
-def people_json(people: Iterable[Person], *, pretty: bool = False) -> bytes:
-    """Encode the users in the shape of `GET /api/v1/people`."""
-    return to_json({"people": tuple(people)}, pretty=pretty)

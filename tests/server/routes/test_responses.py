@@ -186,7 +186,7 @@ def test_a_page_elsewhere_changes_nothing_with_a_cookie_of_ours(hub: ThreadedHub
 
 
 def test_a_join_token_is_good_for_joining_alone(hub: ThreadedHub) -> None:
-    token = hub.token("join", uses=1)
+    token = hub.token("join", max_uses=1)
     assert hub.request("GET", "/api/v1/fleet", token=token).status in (401, 403)
     assert hub.join("id-of-gpu03", "gpu03", token).startswith("fsmi_")
     again = hub.request_json("POST", "/api/v1/join", {"node_id": "x", "name": "x"}, token=token)

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.people import view_people
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import overview, status, who
 from tests.terminal.fleet_strategies import FLEET, TEXT
@@ -71,4 +72,5 @@ def test_the_overview_fits_its_columns(view: FleetView, columns: int) -> None:
 def test_the_list_of_people_fits_its_columns(
     view: FleetView, columns: int, user: str | None
 ) -> None:
-    assert_fits(who.render(view, columns, Paint(enabled=False), user=user, local=utc), columns)
+    people = view_people(view, user)
+    assert_fits(who.render(people, columns, Paint(enabled=False), user=user, local=utc), columns)

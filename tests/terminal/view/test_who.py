@@ -1,9 +1,12 @@
 """`fleet-smi who`: people and what they hold."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.people import view_people
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import who
 from tests.golden import assert_matches_golden
@@ -13,20 +16,26 @@ from tests.terminal.samples import HOUR, NOW, busy_gpu, fleet, node, process, ut
 GOLDEN = Path(__file__).parent / "golden"
 
 
+def render(
+    view: FleetView, columns: int, paint: Paint, *, user: str | None = None, **options: Any
+) -> str:
+    return who.render(view_people(view, user), columns, paint, user=user, **options)
+
+
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
 def test_the_list_of_people_looks_as_it_did(columns: int) -> None:
-    text = who.render(samples.lab(), columns, Paint(enabled=False), local=utc)
+    text = render(samples.lab(), columns, Paint(enabled=False), local=utc)
     assert_matches_golden(GOLDEN / f"who-{columns}.txt", text)
 
 
 def test_the_coloured_list_of_people_looks_as_it_did() -> None:
-    text = who.render(samples.lab(), 100, Paint(enabled=True), local=utc)
+    text = render(samples.lab(), 100, Paint(enabled=True), local=utc)
     assert_matches_golden(GOLDEN / "who-100-coloured.txt", text)
 
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_one_person_looks_as_they_did(columns: int) -> None:
-    text = who.render(samples.lab(), columns, Paint(enabled=False), user="alice", local=utc)
+    text = render(samples.lab(), columns, Paint(enabled=False), user="alice", local=utc)
     assert_matches_golden(GOLDEN / f"who-alice-{columns}.txt", text)
 
 
@@ -36,32 +45,29 @@ def test_one_person_looks_as_they_did(columns: int) -> None:
 )
 def test_since_is_as_short_as_it_can_be_understood(hours: float, words: str) -> None:
     view = fleet(node("n", busy_gpu(0, process("alice", started_at=NOW - hours * HOUR))))
-    line = who.render(view, 100, Paint(enabled=False), local=utc).splitlines()[1]
+    line = render(view, 100, Paint(enabled=False), local=utc).splitlines()[1]
     assert line.endswith(f"  {words}")
 
 
 def test_nobody_and_an_unknown_person_are_answered_in_words() -> None:
     free = fleet(node("n"))
-    assert who.render(free, 80, Paint(enabled=False)) == "Nobody holds a GPU now.\n"
-    text = who.render(samples.lab(), 80, Paint(enabled=False), user="zed")
+    assert render(free, 80, Paint(enabled=False)) == "Nobody holds a GPU now.\n"
+    text = render(samples.lab(), 80, Paint(enabled=False), user="zed")
     assert text.startswith("zed holds no GPU now on the 5 nodes that report.\n")
 
 
 def test_silent_nodes_are_said_not_to_be_counted() -> None:
-    text = who.render(samples.lab(), 80, Paint(enabled=False), local=utc)
+    text = render(samples.lab(), 80, Paint(enabled=False), local=utc)
     assert text.splitlines()[-1] == "Not counted: gpu07, which is silent."
 
 
 def test_one_person_s_list_has_only_their_processes() -> None:
-    text = who.render(fleet(samples.eight()), 100, Paint(enabled=False), user="carol", local=utc)
+    text = render(fleet(samples.eight()), 100, Paint(enabled=False), user="carol", local=utc)
     assert "801  carol" in text
     assert "root" not in text and "alice" not in text
 
 
 def test_what_was_is_not_said_to_be_now() -> None:
-    assert (
-        who.render(fleet(), 80, Paint(enabled=False), historical=True)
-        == "Nobody held a GPU then.\n"
-    )
-    text = who.render(samples.lab(), 80, Paint(enabled=False), historical=True, local=utc)
+    assert render(fleet(), 80, Paint(enabled=False), historical=True) == "Nobody held a GPU then.\n"
+    text = render(samples.lab(), 80, Paint(enabled=False), historical=True, local=utc)
     assert "NOW" not in text and text.startswith("WHO")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fleet_smi.model.fleet import FleetView
-    from fleet_smi.model.select import Candidate, Offer
+    from fleet_smi.model.select import Candidate, GpuRequest, Offer
 
 HELP = "which GPUs are free, best first; exit code 1 and no devices if it cannot be met"
 EXAMPLES = """\
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.max_used <= 100:
         raise UsageError(f"--max-used {args.max_used:g}: give 0 to 100 percent")
     fleet = fleet_source.select_fleet(args)
-    from fleet_smi.model.select import GpuRequest, find_offer
+    from fleet_smi.model.select import GpuRequest
     from fleet_smi.model.units import parse_size
 
     request = GpuRequest(
@@ -73,30 +73,41 @@ def run(args: argparse.Namespace) -> int:
         max_used_percent=args.max_used,
         same_node=args.same_node,
     )
-    view = fleet.view()
-    found = find_offer(view, request, fleet.thresholds)
+    found, view = _offer(fleet, request, explain=args.json or args.why)
     if args.json:
         from fleet_smi.wire.json import to_json
 
         sys.stdout.write(to_json(found, pretty=True).decode() + "\n")
     elif args.why:
-        sys.stdout.write(_explained(args, view, found, here=fleet.is_local))
+        sys.stdout.write(_explained(args, found, view))
     elif found.unmet is None:
-        print(_answer(args, view, found, here=fleet.is_local))
+        print(_answer(args, found, view))
     if found.unmet is not None:
-        failures = [each for node in view.nodes for each in node.failures] if fleet.is_local else ()
+        failures = [] if view is None else [text for node in view.nodes for text in node.failures]
         raise Unmet("; ".join([found.unmet, *failures]))
     return 0
 
 
-def _answer(args: argparse.Namespace, view: "FleetView", found: "Offer", *, here: bool) -> str:
+def _offer(
+    fleet: fleet_source.FleetSource, request: "GpuRequest", *, explain: bool
+) -> "tuple[Offer, FleetView | None]":
+    """The offer, and the view of this machine where it is about this machine alone."""
+    if isinstance(fleet, fleet_source.HubFleet):
+        return fleet.free(request, explain=explain), None
+    from fleet_smi.model.select import find_offer
+
+    view = fleet.view()
+    return find_offer(view, request, fleet.thresholds), view if fleet.is_local else None
+
+
+def _answer(args: argparse.Namespace, found: "Offer", here: "FleetView | None") -> str:
     if args.ssh_line:
         return "\n".join(_ssh_lines(args, found.offered))
-    if here or args.uuid:
-        if here and not args.uuid:
-            warn_about_device_order(view)
+    if here is not None and not args.uuid:
+        warn_about_device_order(here)
+    if here is not None or args.uuid:
         return ",".join(cuda_devices(found.offered, uuid=args.uuid))
-    return ",".join(candidate_labels(found.offered, view))
+    return ",".join(candidate_labels(found.offered))
 
 
 def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Iterator[str]":
@@ -113,13 +124,13 @@ def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Ite
         yield f"ssh -t -- {quote(theirs[0].node)} {shell}"
 
 
-def _explained(args: argparse.Namespace, view: "FleetView", found: "Offer", *, here: bool) -> str:
+def _explained(args: argparse.Namespace, found: "Offer", here: "FleetView | None") -> str:
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import free
 
     paint = Paint(enabled=output.use_colour(args))
-    own = view.nodes[0].node_id if here and view.nodes else None
-    banner = output.history_banner(args, view, paint)
+    own = here.nodes[0].node_id if here is not None and here.nodes else None
+    banner = output.history_banner(args, found, paint)
     return banner + free.render(
-        found, output.output_columns(), paint, now=view.taken_at, local_node_id=own
+        found, output.output_columns(), paint, now=found.taken_at, local_node_id=own
     )

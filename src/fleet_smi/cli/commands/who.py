@@ -25,20 +25,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show who holds what."""
-    view = fleet_source.select_fleet(args).view()
-    if args.json:
-        from fleet_smi.model.people import people_in_view
-        from fleet_smi.wire.json import people_json
+    fleet = fleet_source.select_fleet(args)
+    if isinstance(fleet, fleet_source.HubFleet):
+        people = fleet.people(args.user)
+    else:
+        from fleet_smi.model.people import view_people
 
-        persons = [person for person in people_in_view(view) if args.user in (None, person.user)]
-        sys.stdout.write(people_json(persons, pretty=True).decode() + "\n")
+        people = view_people(fleet.view(), args.user)
+    if args.json:
+        from fleet_smi.wire.json import to_json
+
+        sys.stdout.write(to_json(people, pretty=True).decode() + "\n")
         return 0
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import who
 
     paint = Paint(enabled=output.use_colour(args))
-    banner = output.history_banner(args, view, paint)
+    banner = output.history_banner(args, people, paint)
     past = args.at is not None
-    text = who.render(view, output.output_columns(), paint, user=args.user, historical=past)
+    text = who.render(people, output.output_columns(), paint, user=args.user, historical=past)
     sys.stdout.write(banner + text)
     return 0

@@ -64,7 +64,7 @@ def _available(args: argparse.Namespace) -> str:
     )
     chosen = in_order[: args.limit]
     if not fleet.is_local:
-        return ",".join(candidate_labels(chosen, view))
+        return ",".join(candidate_labels(chosen))
     warn_about_device_order(view, alternative="`fleet-smi free --uuid`")
     return ",".join(cuda_devices(chosen))
 

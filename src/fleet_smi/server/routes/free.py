@@ -54,7 +54,7 @@ async def free(context: RequestContext) -> Response:
             async for node in iterate_cooperatively(view.nodes)
             for one in node_candidates(node, request)
         ]
-        found = choose_offer(view.nodes, there, request, context.hub.fleet.thresholds)
+        found = choose_offer(view, there, request, context.hub.fleet.thresholds)
         return to_json(found if query.why else replace(found, refused=()))
 
     return await cached_json_response(context, encode)

@@ -1,10 +1,10 @@
-"""`GET /api/v1/people`: who holds GPUs now."""
+"""`GET /api/v1/people`: who holds GPUs now, or held them at a moment."""
 
 from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
-from fleet_smi.model.people import Person, node_holdings, people_from_holdings
-from fleet_smi.server.endpoint import Endpoint, RequestContext
+from fleet_smi.model.people import PeopleView, node_holdings, summarize_people
+from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
 from fleet_smi.server.history_views import MomentText, fleet_at
 from fleet_smi.server.responses import cached_json_response
 from fleet_smi.server.single_flight import iterate_cooperatively
@@ -12,29 +12,22 @@ from fleet_smi.wire.json import to_json
 
 
 class PeopleQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everybody, or one person; now, or at a moment."""
+    """Everybody, or one person with `holdings`: their GPUs and processes; now, or at a moment."""
 
     user: str | UnsetType = UNSET
     at: MomentText | UnsetType = UNSET
 
 
-class People(Struct, frozen=True, kw_only=True):
-    """Those with the most GPUs first."""
-
-    people: tuple[Person, ...]
-
-
 async def list_people(context: RequestContext) -> Response:
-    """Who holds what, since when, and how much of it idle."""
+    """Who holds what, since when, and how much of it idle, those with the most GPUs first."""
     query: PeopleQuery = context.query
 
     async def encode() -> bytes:
         view = await fleet_at(context, query.at)
-        held = [
+        holdings = [
             one async for node in iterate_cooperatively(view.nodes) for one in node_holdings(node)
         ]
-        found = (one for one in people_from_holdings(held) if query.user in (UNSET, one.user))
-        return to_json(People(people=tuple(found)))
+        return to_json(summarize_people(view, holdings, unset_to_none(query.user)))
 
     return await cached_json_response(context, encode)
 
@@ -47,7 +40,7 @@ ENDPOINTS = (
         required_action="view",
         handler=list_people,
         query=PeopleQuery,
-        response=People,
+        response=PeopleView,
         extra_statuses=(304, 404, 503),
     ),
 )

@@ -1,6 +1,8 @@
 """The line above a screen that shows the past: of when it is, and who was heard then."""
 
-from fleet_smi.model.fleet import FleetView
+from typing import Protocol
+
+from fleet_smi.model.fleet import Summary
 from fleet_smi.terminal.paint import Paint, display_width
 from fleet_smi.terminal.view.formatting import (
     SEPARATOR,
@@ -12,8 +14,20 @@ from fleet_smi.terminal.view.formatting import (
 )
 
 
+class DatedView(Protocol):
+    """Anything that shows the fleet at one moment."""
+
+    @property
+    def taken_at(self) -> float:
+        """When it was so, in seconds since 1970."""
+
+    @property
+    def summary(self) -> Summary:
+        """How many nodes there were, and how many reported."""
+
+
 def banner(
-    view: FleetView, columns: int, paint: Paint, *, now: float, local: ToLocalTime = to_local_time
+    view: DatedView, columns: int, paint: Paint, *, now: float, local: ToLocalTime = to_local_time
 ) -> str:
     """One line, ending in a newline, and an empty one; where it is narrow, the day is said once."""
     at, summary = view.taken_at, view.summary

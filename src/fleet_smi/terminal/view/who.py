@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.people import Holding, Person, holdings_in_view, people_in_view
+from fleet_smi.model.people import Holding, PeopleView, Person
 from fleet_smi.model.units import GIB
 from fleet_smi.terminal.paint import (
     Paint,
@@ -36,7 +35,7 @@ _Line = list[Span]
 
 
 def render(
-    view: FleetView,
+    view: PeopleView,
     columns: int,
     paint: Paint,
     *,
@@ -49,20 +48,19 @@ def render(
         lines = _everyone(view, columns, local, past=historical)
     else:
         lines = _one(view, user, local, past=historical)
-    lines = [*lines, *_failures(view, columns), *_silent(view.nodes)]
+    lines = [*lines, *_failures(view, columns), *_silent(view.silent)]
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
 
-def _failures(view: FleetView, columns: int) -> Iterator[_Line]:
+def _failures(view: PeopleView, columns: int) -> Iterator[_Line]:
     """What could not be read: where it says so, nobody is not the whole truth."""
-    for node in view.nodes:
-        for failure in node.failures:
-            for text in wrap(f"{node.name}: {failure}", columns - 2):
-                yield [("  " + text, "warn")]
+    for failure in view.failures:
+        for text in wrap(failure, columns - 2):
+            yield [("  " + text, "warn")]
 
 
-def _everyone(view: FleetView, columns: int, local: ToLocalTime, *, past: bool) -> list[_Line]:
-    everyone = people_in_view(view)
+def _everyone(view: PeopleView, columns: int, local: ToLocalTime, *, past: bool) -> list[_Line]:
+    everyone = view.people
     if not everyone:
         return [[(_nothing(view, "Nobody", "a GPU", past=past), None)]]
     table = [_cells(person, view.taken_at, local) for person in everyone]
@@ -120,15 +118,13 @@ def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
     )
 
 
-def _one(view: FleetView, user: str, local: ToLocalTime, *, past: bool) -> list[_Line]:
-    theirs = [holding for holding in holdings_in_view(view) if holding.user == user]
-    for person in people_in_view(view):
-        if person.user == user:
-            return [_title(person, view.taken_at, local), *_details(theirs)]
+def _one(view: PeopleView, user: str, local: ToLocalTime, *, past: bool) -> list[_Line]:
+    for person in view.people:
+        return [_title(person, view.taken_at, local), *_details(view.holdings)]
     return [[(_nothing(view, user, "no GPU", past=past), None)]]
 
 
-def _nothing(view: FleetView, who: str, what: str, *, past: bool) -> str:
+def _nothing(view: PeopleView, who: str, what: str, *, past: bool) -> str:
     words = f"{who} held {what} then" if past else f"{who} holds {what} now"
     if view.summary.nodes < 2:
         return f"{words}."
@@ -149,7 +145,7 @@ def _title(person: Person, now: float, local: ToLocalTime) -> _Line:
     return [(person.user, "title"), *((SEPARATOR + part, None) for part in parts if part)]
 
 
-def _details(theirs: list[Holding]) -> Iterator[_Line]:
+def _details(theirs: Sequence[Holding]) -> Iterator[_Line]:
     names = [f"{holding.node.name}:{holding.gpu.index}" for holding in theirs]
     room = max(map(display_width, names))
     kept = [
@@ -171,8 +167,7 @@ def _details(theirs: list[Holding]) -> Iterator[_Line]:
         yield from process_lines.process_list_lines(holding.processes, holding.node)
 
 
-def _silent(nodes: Sequence[NodeView]) -> list[_Line]:
-    names = [node.name for node in nodes if node.silent]
+def _silent(names: Sequence[str]) -> list[_Line]:
     if not names:
         return []
     verb = "is" if len(names) == 1 else "are"
