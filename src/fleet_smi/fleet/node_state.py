@@ -249,8 +249,8 @@ def _turns(
     turns, stirred = [], []
     for uuid, standing in after.items():
         known, verdict = before.get(uuid), standing.verdict
-        state, crowd = (None, None) if known is None else (known.verdict.state, known.crowd)
-        if crowd is not standing.crowd:
+        state, crowd = (None, None) if known is None else (known.verdict.state, known.group)
+        if crowd is not standing.group:
             stirred.append(uuid)
         if state != verdict.state:
             turns.append(StateTransition(uuid=uuid, before=state, after=verdict))

@@ -21,10 +21,10 @@ def test_nobody_there_is_not_the_same_as_a_list_that_could_not_be_read() -> None
 
 
 def test_those_to_be_named_are_alive_and_compute() -> None:
-    crowd = summarize_processes((ALICE, BOB, SCREEN, MPS, ZOMBIE))
-    assert (crowd.name, crowd.named_memory_bytes) == ("bob and alice", 36 * GIB)
-    assert (crowd.computes, crowd.living) == (True, True)
-    assert [note.words for note in crowd.notes] == ["shared by 3"]
+    group = summarize_processes((ALICE, BOB, SCREEN, MPS, ZOMBIE))
+    assert (group.name, group.named_memory_bytes) == ("bob and alice", 36 * GIB)
+    assert (group.computes, group.has_living) == (True, True)
+    assert [note.words for note in group.notes] == ["shared by 3"]
 
 
 def test_a_display_or_an_mps_server_alone_computes_nothing() -> None:

@@ -217,7 +217,7 @@ def test_more_utilisation_never_makes_a_gpu_more_free(
 @given(st.lists(sound_gpus, min_size=2, max_size=20), paces)
 def test_since_never_moves_back_and_never_lies_in_the_future(cards: list[Gpu], pace: float) -> None:
     standings = standings_of(cards, pace)
-    assert all(standing.verdict.since <= standing.seen.last_at for standing in standings)
+    assert all(standing.verdict.since <= standing.window.last_at for standing in standings)
     for before, after in pairwise(standings):
         same = before.verdict.state == after.verdict.state
         if same:

@@ -1,1 +1,1 @@
-"""The verdict on a GPU: what is free, and what only looks free. Rules in the order they run."""
+"""The verdict on a GPU. `judge.py` is the entry; `rules.py` has the rules in order."""

@@ -1,4 +1,4 @@
-"""What stands of the verdicts on one GPU: noise around a threshold must not flap it."""
+"""Hysteresis of verdicts: noise around a threshold must not make a GPU flap between states."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,23 +13,25 @@ from fleet_smi.model.verdict.window import Window, observe
 
 
 class Standing(Struct, frozen=True, gc=False):
-    """What is remembered of one GPU or instance, and the verdict that stands.
+    """The window of one GPU or instance, and the verdict that stands.
 
-    `disagreed` counts the latest samples that would have said another state than the
-    standing one; `candidate` is what the last of them says, and since when.
+    `disagreed` counts the latest samples in a row whose state is not the standing one;
+    `candidate` is the state of the last of them, and `candidate_from` when it began.
     """
 
-    seen: Window
+    window: Window
     verdict: Verdict
-    crowd: ProcessGroup = EMPTY_GROUP
+    group: ProcessGroup = EMPTY_GROUP
     disagreed: int = 0
     candidate: State | None = None
     candidate_from: float = 0.0
 
 
 class SampleTiming(Struct, frozen=True, gc=False):
-    """When a sample came, by the watcher's clock, how often they come, and by how much that
-    clock is ahead of the node's."""
+    """When a sample was received, by the receiver's clock, and how often samples come.
+
+    `skew` is the seconds by which that clock is ahead of the node's.
+    """
 
     at: float
     interval_seconds: float | None = None
@@ -44,21 +46,19 @@ def apply_sample(
     settings: Thresholds,
     instance_verdicts: tuple[Verdict, ...] = (),
 ) -> Standing:
-    """Take in one more sample: remember it, judge it, and let the verdict settle.
+    """Add one more sample to the window, judge it, and return what stands now.
 
-    `subject` is `gpu` itself, with the verdicts on its `instances`, or one of these.
+    `subject` is `gpu` itself, with the verdicts on its instances, or one of its instances.
     """
-    at, pace, skew = timing.at, timing.interval_seconds, timing.skew
+    at, interval, skew = timing.at, timing.interval_seconds, timing.skew
     if standing is None:
-        seen, previous, crowd = None, None, summarize_processes(subject.processes)
+        before, previous, group = None, None, summarize_processes(subject.processes)
     else:
-        crowd = summarize_processes(subject.processes, standing.crowd)
-        seen, previous = standing.seen, standing.verdict
-    seen = observe(seen, subject, at, settings, gpu, pace, skew, crowd)
-    verdict = decide(
-        VerdictInput(subject, gpu, seen, at, settings, crowd, instance_verdicts), previous
-    )
-    return apply_hysteresis(standing, seen, verdict, crowd, settings)
+        group = summarize_processes(subject.processes, standing.group)
+        before, previous = standing.window, standing.verdict
+    window = observe(before, subject, at, settings, gpu, interval, skew, group)
+    inputs = VerdictInput(subject, gpu, window, at, settings, group, instance_verdicts)
+    return apply_hysteresis(standing, window, decide(inputs, previous), group, settings)
 
 
 def apply_hysteresis(
@@ -68,23 +68,24 @@ def apply_hysteresis(
     group: ProcessGroup,
     settings: Thresholds,
 ) -> Standing:
-    """Let a verdict stand, or keep the one before until the new state has lasted.
+    """Replace the standing verdict, or keep it until the new state has lasted.
 
-    What people and machines do (processes, faults, modes) acts at once; what a threshold
-    does must disagree with the standing state `settle_samples` times in a row.
+    Processes that come or go, faults and modes change the state immediately; a reading that
+    crossed a threshold must disagree with it `settle_samples` times in a row.
     """
     if standing is None or verdict.state == standing.verdict.state or window.samples == 1:
         return Standing(window, verdict, group)
-    if window.changed and not _may_be_an_exit(standing.verdict, verdict):
+    if window.changed and not _may_follow_an_exit(standing.verdict, verdict):
         return Standing(window, verdict, group)
-    goes_on = standing.candidate == verdict.state
-    candidate_from = standing.candidate_from if goes_on else window.last_at
+    same_candidate = standing.candidate == verdict.state
+    candidate_from = standing.candidate_from if same_candidate else window.last_at
+    # Counted over all candidates: two states in turn must not keep a third one standing.
     disagreed = standing.disagreed + 1
     if disagreed >= settings.settle_samples:
         return Standing(window, replace(verdict, since=candidate_from), group)
     return Standing(window, standing.verdict, group, disagreed, verdict.state, candidate_from)
 
 
-def _may_be_an_exit(before: Verdict, now: Verdict) -> bool:
-    # Memory is often freed a moment after its process left: not every exit leaves a ghost.
+def _may_follow_an_exit(before: Verdict, now: Verdict) -> bool:
+    # Memory is often freed a moment after its process ended: not every exit leaves a ghost.
     return now.state == "ghost" and before.state in ("busy", "held", "free")

@@ -1,4 +1,4 @@
-"""A fleet that cannot be asked any more: what was last known of it, as old as that is now."""
+"""A fleet that can no longer be reached: its last known state, aged, with every node silent."""
 
 from msgspec.structs import replace
 
@@ -8,24 +8,25 @@ from fleet_smi.model.views import summarize_nodes
 
 
 def mark_all_silent(view: FleetView, elapsed_seconds: float) -> FleetView:
-    """The view, so much later, with every node silent: none of its GPUs is known to be free."""
+    """Age the view and mark every node as silent, so that none of its GPUs counts as free."""
     now = view.taken_at + elapsed_seconds
     nodes = tuple(_silent(node, elapsed_seconds, now) for node in view.nodes)
     return FleetView(taken_at=now, summary=summarize_nodes(nodes), nodes=nodes)
 
 
-def _silent(node: NodeView, later_seconds: float, now: float) -> NodeView:
+def _silent(node: NodeView, elapsed_seconds: float, now: float) -> NodeView:
     if node.age_seconds is None:
         return node
-    age = node.age_seconds + later_seconds
+    age = node.age_seconds + elapsed_seconds
     gpus = node.gpus if node.silent else tuple(_gpu(gpu, age, now - age) for gpu in node.gpus)
     return replace(node, age_seconds=age, silent=True, gpus=gpus)
 
 
 def _gpu(gpu: JudgedGpu, age: float, since: float) -> JudgedGpu:
-    instances = tuple(_instance(one, age, since) for one in gpu.instances)
+    instances = tuple(_instance(instance, age, since) for instance in gpu.instances)
     return replace(gpu, verdict=apply_silence(gpu.verdict, gpu, age, since), instances=instances)
 
 
-def _instance(one: JudgedInstance, age: float, since: float) -> JudgedInstance:
-    return replace(one, verdict=apply_silence(one.verdict, one, age, since))
+def _instance(instance: JudgedInstance, age: float, since: float) -> JudgedInstance:
+    verdict = apply_silence(instance.verdict, instance, age, since)
+    return replace(instance, verdict=verdict)

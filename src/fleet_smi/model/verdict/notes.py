@@ -1,4 +1,4 @@
-"""Remarks on a verdict that do not change the state."""
+"""Notes on a verdict: remarks that do not change the state."""
 
 from fleet_smi.model.fleet import Note
 from fleet_smi.model.units import GIB, format_size
@@ -7,29 +7,30 @@ from fleet_smi.model.verdict.verdict_input import VerdictInput
 
 
 def notes_for(inputs: VerdictInput) -> tuple[Note, ...]:
-    """What else is worth knowing, in a fixed order."""
-    crowd, used = inputs.group, inputs.subject.memory_used_bytes
-    notes, held = crowd.notes, crowd.memory_bytes
-    if crowd.somebody and used is not None and held is not None and used - held > GIB:
+    """Return the notes on a device, in a fixed order."""
+    group, used = inputs.group, inputs.subject.memory_used_bytes
+    notes, held = group.notes, group.memory_bytes
+    # A cheap test first: this runs for every GPU of every report.
+    if group.has_members and used is not None and held is not None and used - held > GIB:
         notes += _unaccounted(inputs, held)
     if inputs.window.full_from is not None:
         notes += _stalled(inputs)
     return notes
 
 
-def _unaccounted(case: VerdictInput, held: int) -> tuple[Note, ...]:
-    """Memory that the processes do not explain; contexts cost some that no driver books."""
-    used, ceiling = used_memory(case.subject), case.settings.memory_ceiling
-    if used is None or case.gpu.memory_shared:
+def _unaccounted(inputs: VerdictInput, held: int) -> tuple[Note, ...]:
+    """Note memory that no process accounts for, beyond what contexts take unaccounted."""
+    used, ceiling = used_memory(inputs.subject), inputs.settings.memory_ceiling
+    if used is None or inputs.gpu.memory_shared:
         return ()
-    if used - held <= ceiling(total_memory(case.subject)):
+    if used - held <= ceiling(total_memory(inputs.subject)):
         return ()
     more = format_size(used - held)
     return (Note("unaccounted", f"{more} more than its processes account for"),)
 
 
-def _stalled(case: VerdictInput) -> tuple[Note, ...]:
-    stalled = case.window.stalled_seconds
-    if stalled is None or stalled < case.settings.idle_window_seconds:
+def _stalled(inputs: VerdictInput) -> tuple[Note, ...]:
+    stalled = inputs.window.stalled_seconds
+    if stalled is None or stalled < inputs.settings.idle_window_seconds:
         return ()
     return (Note("stalled", "100 % busy at idle power: probably stalled"),)

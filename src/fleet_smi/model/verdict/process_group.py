@@ -1,6 +1,6 @@
-"""Everybody on one GPU or instance, and what they are together.
+"""Process group: a summary of the processes on one GPU or MIG instance.
 
-Most samples show the same processes as the one before: their `Crowd` is then kept.
+Most samples show the same processes as the one before: their summary is then reused.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from operator import attrgetter
 from msgspec import Struct
 
 from fleet_smi.model.fleet import Note
-from fleet_smi.model.snapshot import Process
+from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.verdict import reasons
 from fleet_smi.model.verdict.readings import (
     is_display,
@@ -18,27 +18,29 @@ from fleet_smi.model.verdict.readings import (
     total_process_memory,
 )
 
-# All of a process that a judgement asks for, but for its start.
-_TRAITS = attrgetter(
+# All fields of a process that a verdict depends on, but for its start: while these stay the same,
+# so does the summary. Utilisation and CPU time, which change with every sample, are not among them.
+_traits = attrgetter(
     "pid", "gpu_memory_bytes", "user", "uid", "kind", "name", "condition", "hidden"
 )
 
 
 class ProcessGroup(Struct, frozen=True, kw_only=True, gc=False):
-    """The processes of one sample, seen as one; MPS servers count for nobody.
+    """The processes of one sample in sum; MPS servers are no members.
 
-    `pids` is `None` when they could not be read. Somebody `computes` who is no display, and
-    is `living` who is neither dead nor beyond waking. `name` and `named_memory_bytes` are of
-    those to be named: the living, and no display server beside someone who computes. Bytes
-    are `None` unless each process has a figure.
+    `pids` is `None` when the list could not be read. `computes` means that one of the members is
+    no display, `has_living` that one is neither a zombie nor uninterruptible, `has_windowed` that
+    a windowing driver lists one. `name` and `named_memory_bytes` are of the members that a reason
+    names: the living, and no display beside one that computes. Bytes are `None` unless each
+    process has a figure.
     """
 
     traits: tuple[object, ...] = ()
     pids: frozenset[int] | None = frozenset()
-    somebody: bool = False
+    has_members: bool = False
     computes: bool = False
-    living: bool = False
-    windowed: bool = False
+    has_living: bool = False
+    has_windowed: bool = False
     name: str = ""
     named_memory_bytes: int | None = 0
     memory_bytes: int | None = 0
@@ -46,13 +48,13 @@ class ProcessGroup(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def empty(self) -> bool:
-        """Whether they could be read and there is none."""
+        """Whether the list was read and is empty."""
         return self.pids is not None and not self.pids
 
     @property
     def unoccupied(self) -> bool:
-        """Whether they could be read and nobody is there: at most an MPS server."""
-        return self.pids is not None and not self.somebody
+        """Whether the list was read and has at most an MPS server."""
+        return self.pids is not None and not self.has_members
 
 
 EMPTY_GROUP = ProcessGroup()
@@ -62,23 +64,23 @@ UNREADABLE_GROUP = ProcessGroup(pids=None, memory_bytes=None)
 def summarize_processes(
     processes: tuple[Process, ...] | None, previous: ProcessGroup = EMPTY_GROUP
 ) -> ProcessGroup:
-    """What these processes are together: the crowd already `known` where nothing changed."""
+    """Summarise the processes; return `previous` itself where nothing relevant changed."""
     if not processes:
         return UNREADABLE_GROUP if processes is None else EMPTY_GROUP
-    traits = tuple(map(_TRAITS, processes))
-    return previous if traits == previous.traits else _gathered(processes, traits)
+    traits = tuple(map(_traits, processes))
+    return previous if traits == previous.traits else _summary(processes, traits)
 
 
-def _gathered(processes: tuple[Process, ...], traits: tuple[object, ...]) -> ProcessGroup:
+def _summary(processes: tuple[Process, ...], traits: tuple[object, ...]) -> ProcessGroup:
     members = without_mps_servers(processes)
     named = _named(members)
     return ProcessGroup(
         traits=traits,
         pids=frozenset([process.pid for process in processes]),
-        somebody=bool(members),
+        has_members=bool(members),
         computes=not all(map(is_display, members)),
-        living=any(process.condition is None for process in members),
-        windowed=any(map(is_windowed, members)),
+        has_living=any(process.condition is None for process in members),
+        has_windowed=any(map(is_windowed, members)),
         name=reasons.describe_owners(named) if named else "",
         named_memory_bytes=total_process_memory(named),
         memory_bytes=total_process_memory(processes),
@@ -87,30 +89,38 @@ def _gathered(processes: tuple[Process, ...], traits: tuple[object, ...]) -> Pro
 
 
 def without_mps_servers(processes: Iterable[Process] | None) -> list[Process]:
-    """Those who are somebody: all but MPS servers."""
-    return [one for one in processes or () if not is_mps_server(one)]
+    """Return all processes but MPS servers."""
+    return [process for process in processes or () if not is_mps_server(process)]
+
+
+def people_on(subject: Gpu | Instance) -> tuple[Process, ...]:
+    """Return the processes on a GPU and its instances, each once, without displays."""
+    found = {process.pid: process for process in subject.processes or () if not is_display(process)}
+    if isinstance(subject, Gpu):
+        for instance in subject.instances:
+            found.update({process.pid: process for process in instance.processes or ()})
+    return tuple(found.values())
 
 
 def _named(members: list[Process]) -> list[Process]:
     if len(members) <= 1:
         return members
-    living = [one for one in members if one.condition is None] or members
-    return [one for one in living if not is_display(one)] or living
+    living = [process for process in members if process.condition is None] or members
+    return [process for process in living if not is_display(process)] or living
 
 
 def _notes(members: Sequence[Process]) -> tuple[Note, ...]:
-    return tuple([note for note in (_shared(members), _unseen(members)) if note])
+    return tuple([note for note in (_shared(members), _hidden(members)) if note])
 
 
 def _shared(members: Sequence[Process]) -> Note | None:
-    """Several people; a display server beside someone who computes is not one of them."""
-    people = [one for one in members if not is_display(one)] or members
-    users = {one.user or one.uid for one in people} - {None, ""}
+    """Note several users; the owner of a display beside a compute process is not one of them."""
+    counted = [process for process in members if not is_display(process)] or members
+    users = {process.user or process.uid for process in counted} - {None, ""}
     return Note("shared", f"shared by {len(users)}") if len(users) > 1 else None
 
 
-def _unseen(members: Sequence[Process]) -> Note | None:
-    # Of a single one the reason already says it.
+def _hidden(members: Sequence[Process]) -> Note | None:
     count = sum(process.hidden for process in members)
     if not count:
         return None

@@ -1,4 +1,4 @@
-"""Readings fit to be judged: what cannot be true counts as not measured."""
+"""Validated readings for the verdict rules: an impossible value counts as not measured."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -9,26 +9,26 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 
 MemoryLevel = Literal["low", "high", "unknown"]
 
-_MOST_BYTES = RANGES["memory_used_bytes"][1]
-_MOST_WATTS = RANGES["power_watts"][1]
-_MOST_ERRORS = RANGES["ecc_uncorrected"][1]
-# Memory that was over its ceiling counts as high until it is under this share of it.
-_MEMORY_KEPT = 0.8
+_MAX_BYTES = RANGES["memory_used_bytes"][1]
+_MAX_WATTS = RANGES["power_watts"][1]
+_MAX_ERRORS = RANGES["ecc_uncorrected"][1]
+# Memory that was over its ceiling counts as high until it is under this fraction of it.
+_MEMORY_RELEASE = 0.8
 _MPS_PROGRAMS = ("nvidia-cuda-mps-server", "nvidia-cuda-mps-control")
 
 
 def valid_percent(value: float | None) -> float | None:
-    """A share of 100, or `None` where the figure cannot be one."""
+    """Return the percentage, or `None` where the value cannot be one."""
     return value if value is not None and 0 <= value <= 100 else None
 
 
 def is_over(value: float, threshold: float, was_over: bool, release_fraction: float) -> bool:
-    """Whether `value` is over `threshold`; once it `was`, until it is under `kept` of that."""
+    """Compare with hysteresis: once over, it stays so until under the fraction of `threshold`."""
     return value >= (release_fraction * threshold if was_over else threshold)
 
 
 def utilisation(gpu: Gpu | Instance, settings: Thresholds) -> float | None:
-    """How hard it works: its cores or, where these rest or cannot be told, its video engines."""
+    """Return the utilisation in percent: of the cores or, where that is more, the video engines."""
     busy, video = gpu.busy_percent, 0.0
     if busy is not None and not 0 <= busy <= 100:
         busy = None
@@ -41,7 +41,7 @@ def utilisation(gpu: Gpu | Instance, settings: Thresholds) -> float | None:
 
 
 def video_percent(gpu: Gpu | Instance) -> float:
-    """How hard its video engines work; 0 where that cannot be told."""
+    """Return the utilisation of the video engines in percent; 0 where it is not measured."""
     if isinstance(gpu, Gpu):
         return max(
             valid_percent(gpu.encoder_percent) or 0.0, valid_percent(gpu.decoder_percent) or 0.0
@@ -50,31 +50,31 @@ def video_percent(gpu: Gpu | Instance) -> float:
 
 
 def total_memory(gpu: Gpu | Instance) -> int | None:
-    """Bytes of memory it has."""
+    """Return the bytes of memory it has."""
     total = gpu.memory_total_bytes
-    return total if total is not None and 0 < total <= _MOST_BYTES else None
+    return total if total is not None and 0 < total <= _MAX_BYTES else None
 
 
 def used_memory(gpu: Gpu | Instance) -> int | None:
-    """Bytes of its memory in use."""
-    used, most = gpu.memory_used_bytes, total_memory(gpu) or _MOST_BYTES
-    return used if used is not None and 0 <= used <= most else None
+    """Return the bytes of its memory in use."""
+    used, maximum = gpu.memory_used_bytes, total_memory(gpu) or _MAX_BYTES
+    return used if used is not None and 0 <= used <= maximum else None
 
 
 def free_memory(gpu: Gpu | Instance) -> int | None:
-    """Bytes of its memory that nothing uses."""
+    """Return the bytes of its memory that are not in use."""
     total, used = total_memory(gpu), used_memory(gpu)
     return None if total is None or used is None else total - used
 
 
 def process_memory(process: Process) -> int | None:
-    """Bytes of GPU memory one process holds."""
+    """Return the bytes of GPU memory that one process holds."""
     held = process.gpu_memory_bytes
-    return held if held is not None and 0 <= held <= _MOST_BYTES else None
+    return held if held is not None and 0 <= held <= _MAX_BYTES else None
 
 
 def total_process_memory(processes: Iterable[Process]) -> int | None:
-    """Bytes that processes hold together; `None` unless each of them has a figure."""
+    """Return the bytes that processes hold in sum; `None` unless each of them has a figure."""
     total = 0
     for process in processes:
         held = process_memory(process)
@@ -87,58 +87,58 @@ def total_process_memory(processes: Iterable[Process]) -> int | None:
 def memory_level(
     gpu: Gpu | Instance, settings: Thresholds, *, shared: bool = False, was_high: bool = False
 ) -> MemoryLevel:
-    """Whether so little memory is used that nobody need be there."""
+    """Return whether the memory in use is under the ceiling of a free GPU."""
     total, used = total_memory(gpu), gpu.memory_used_bytes
     if shared:
-        total, used = None, _held_of_host(gpu)
-    if used is None or not 0 <= used <= (total or _MOST_BYTES):
+        total, used = None, _held_by_processes(gpu)
+    if used is None or not 0 <= used <= (total or _MAX_BYTES):
         return "unknown"
     ceiling = settings.memory_ceiling(total)
-    return "high" if is_over(used, ceiling, was_high, _MEMORY_KEPT) else "low"
+    return "high" if is_over(used, ceiling, was_high, _MEMORY_RELEASE) else "low"
 
 
-def _held_of_host(gpu: Gpu | Instance) -> int | None:
-    # The figures are the host's: only what the processes hold says anything.
+def _held_by_processes(gpu: Gpu | Instance) -> int | None:
+    # The memory figures of a shared device are those of the host and say nothing about the GPU.
     if gpu.processes is None:
         return None
     return sum(process_memory(process) or 0 for process in gpu.processes)
 
 
 def power_share(gpu: Gpu) -> float | None:
-    """The power it draws as a share of its limit; `None` where that cannot be said."""
+    """Return the power drawn as a fraction of the limit; `None` where either is unknown."""
     watts, limit = gpu.power_watts, gpu.power_limit_watts
     if watts is None or limit is None:
         return None
-    if not (0 <= watts <= _MOST_WATTS and 0 < limit <= _MOST_WATTS):
+    if not (0 <= watts <= _MAX_WATTS and 0 < limit <= _MAX_WATTS):
         return None
     return watts / limit
 
 
 def instance_power_share(gpu: Gpu, instance: Instance) -> float | None:
-    """The GPU's power as evidence for one instance: only while nobody is on another."""
-    if any(one.processes for one in gpu.instances if one is not instance):
+    """Return the GPU's power share for one instance: only while no other instance is in use."""
+    if any(other.processes for other in gpu.instances if other is not instance):
         return None
     return power_share(gpu)
 
 
 def uncorrected_errors(gpu: Gpu) -> int:
-    """Uncorrectable memory errors counted; 0 where they are not counted."""
+    """Return the number of uncorrectable memory errors; 0 where they are not counted."""
     count = gpu.ecc_uncorrected
-    return count if count is not None and 0 < count <= _MOST_ERRORS else 0
+    return count if count is not None and 0 < count <= _MAX_ERRORS else 0
 
 
 def is_mps_server(process: Process) -> bool:
-    """Whether it only serves MPS clients; the clients are listed beside it."""
+    """Return whether it only serves MPS clients; those are listed beside it."""
     return process.name is not None and process.name.endswith(_MPS_PROGRAMS)
 
 
 def is_display(process: Process) -> bool:
-    """Whether it draws a screen: graphics alone, or any program under a windowing driver."""
+    """Return whether it draws a screen: graphics alone, or listed by a windowing driver."""
     return process.kind == "graphics" or is_windowed(process)
 
 
 def is_windowed(process: Process) -> bool:
-    """Whether a windowing driver lists it: graphics and compute in one, without a memory figure."""
+    """Return whether a windowing driver lists it: compute and graphics, without a memory figure."""
     return (
         process.kind == "compute+graphics"
         and process.gpu_memory_bytes is None

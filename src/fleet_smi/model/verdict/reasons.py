@@ -1,4 +1,4 @@
-"""The words of a verdict: short sentences for people."""
+"""The reason texts of verdicts: short sentences for people."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ NO_MIG_INSTANCE = (
     "MIG is on and no instance exists: nothing can run here until the administrator creates one"
 )
 _ONE_SAMPLE = " (one sample)"
-_NAMES = 3
+_MAX_NAMES = 3
 
 _FAULTS: dict[FaultKind, str] = {
     "lost": "lost: the driver no longer reaches it",
@@ -24,16 +24,17 @@ _FAULTS: dict[FaultKind, str] = {
     "missing": "missing",
     "unreadable": "it could not be read",
 }
-_LASTING: tuple[FaultKind, ...] = ("not_answering", "missing")
+# How long these have lasted tells more than the detail of the last failure.
+_WITH_DURATION: tuple[FaultKind, ...] = ("not_answering", "missing")
 
 
 def mark_single_sample(reason: str, samples: int) -> str:
-    """The reason, marked where a window would have told more than one sample can."""
+    """Mark a reason that rests on one sample and that a window could correct."""
     return reason + _ONE_SAMPLE if samples == 1 else reason
 
 
 def describe_owners(processes: Sequence[Process]) -> str:
-    """The people behind processes: "alice", "alice and bob", "alice, bob and 3 more"."""
+    """Name the owners of processes: "alice", "alice and bob", "alice, bob and 3 more"."""
     if len(processes) == 1 and processes[0].user:
         return processes[0].user
     names = owners(processes)
@@ -46,60 +47,60 @@ def describe_owners(processes: Sequence[Process]) -> str:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Names as a phrase, cut short where there are many."""
-    if len(names) > _NAMES:
-        return f"{', '.join(names[: _NAMES - 1])} and {len(names) - _NAMES + 1} more"
+    """Join names to a phrase, cut short where there are many."""
+    if len(names) > _MAX_NAMES:
+        return f"{', '.join(names[: _MAX_NAMES - 1])} and {len(names) - _MAX_NAMES + 1} more"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def format_load(load: float | None) -> str:
-    """A utilisation: "96 %"."""
+    """Format a utilisation: "96 %"."""
     return "load unknown" if load is None else f"{load:.0f} %"
 
 
 def format_held_memory(held: int | None, gpu: Gpu | Instance) -> str | None:
-    """What processes hold, or else what is used: "16.2 GiB"; `None` where neither is known."""
+    """Format what processes hold, or else what is used: "16.2 GiB"; `None` if neither is known."""
     held = held or used_memory(gpu)
     return None if held is None else format_size(held)
 
 
 def format_used_memory(gpu: Gpu | Instance) -> str:
-    """The memory in use: "71.1 GiB"."""
+    """Format the memory in use: "71.1 GiB"."""
     used = used_memory(gpu)
     return "its memory" if used is None else format_size(used)
 
 
 def describe_fault(fault: Fault, seconds: float | None) -> str:
-    """What is wrong in the driver's words, for how long, and the remedy."""
-    words = fault.detail.strip() or _FAULTS[fault.kind]
-    if seconds is not None and fault.kind in _LASTING:
-        words = f"{_FAULTS[fault.kind]} for {format_duration(seconds)}"
-    return f"{words}: {fault.remedy}" if fault.remedy else words
+    """Say what is wrong, in the driver's own text where there is one, how long, and the remedy."""
+    text = fault.detail.strip() or _FAULTS[fault.kind]
+    if seconds is not None and fault.kind in _WITH_DURATION:
+        text = f"{_FAULTS[fault.kind]} for {format_duration(seconds)}"
+    return f"{text}: {fault.remedy}" if fault.remedy else text
 
 
 def describe_memory_errors(count: int) -> str:
-    """Why uncorrectable errors matter, and what to do."""
+    """Say why uncorrectable errors matter, and what to do."""
     noun = "error" if count == 1 else "errors"
     return f"{count} uncorrectable memory {noun}: results may be wrong; reset it or reboot the node"
 
 
 def describe_stuck_process(gpu: Gpu | Instance, processes: Sequence[Process]) -> str:
-    """Which dead process still holds memory: "pid 4711 is a zombie and still holds 12.0 GiB"."""
-    worst = min(processes, key=lambda process: (-(process_memory(process) or 0), process.pid))
-    condition = "a zombie" if worst.condition == "zombie" else "uninterruptible"
-    size = format_held_memory(process_memory(worst), gpu) or "the GPU"
+    """Name the dead process that holds most: "pid 4711 is a zombie and still holds 12.0 GiB"."""
+    largest = min(processes, key=lambda process: (-(process_memory(process) or 0), process.pid))
+    condition = "a zombie" if largest.condition == "zombie" else "uninterruptible"
+    size = format_held_memory(process_memory(largest), gpu) or "the GPU"
     more = f" ({len(processes) - 1} more like it)" if len(processes) > 1 else ""
-    return f"pid {worst.pid} is {condition} and still holds {size}{more}"
+    return f"pid {largest.pid} is {condition} and still holds {size}{more}"
 
 
 def describe_instances(free: int, count: int, processes: Sequence[Process]) -> str:
-    """A GPU summed up from its instances: "3 of 7 instances free; alice and bob"."""
-    words = f"{free} of {count} instances free"
-    return f"{words}; {describe_owners(processes)}" if processes else words
+    """Sum up a GPU from its instances: "3 of 7 instances free; alice and bob"."""
+    text = f"{free} of {count} instances free"
+    return f"{text}; {describe_owners(processes)}" if processes else text
 
 
 def describe_last_known(state: str, processes: Sequence[Process]) -> str:
-    """What was last known of a GPU whose node no longer reports: "busy (alice)"."""
+    """Say what was last known of a GPU whose node is silent: "busy (alice)"."""
     return (
         f"{state} ({describe_owners(processes)})"
         if processes and state in ("busy", "held")

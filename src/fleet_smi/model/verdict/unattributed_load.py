@@ -1,4 +1,7 @@
-"""Use that no computing process explains: memory, utilisation and power by their thresholds."""
+"""Load without a compute process: memory, utilisation and power against their thresholds.
+
+Each threshold has hysteresis: what was over it counts as over until it is well under.
+"""
 
 from typing import NamedTuple
 
@@ -15,13 +18,13 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 
 # With fewer samples than this, idle power outweighs a utilisation that may be an artefact.
 _TRUSTED_SAMPLES = 3
-# What was over its threshold counts as over until it is under this share of it.
-_LOAD_KEPT = 0.5
-_POWER_KEPT = 0.8
+# What was over its threshold counts as over until it is under this fraction of it.
+_LOAD_RELEASE = 0.5
+_POWER_RELEASE = 0.8
 
 
 class OverThreshold(NamedTuple):
-    """What is over its threshold: once it is, it stays so until it is well under."""
+    """Which readings are over their thresholds."""
 
     memory: bool = False
     load: bool = False
@@ -40,7 +43,7 @@ def check_thresholds(
     power_share: float | None,
     settings: Thresholds,
 ) -> tuple[MemoryLevel, OverThreshold]:
-    """How much memory is used, and what is over its threshold now, knowing what `was`."""
+    """Return how much memory is used and what is over its threshold, given what was before."""
     level = memory_level(gpu, settings, shared=card.memory_shared, was_high=previous.memory)
     memory = previous.memory if level == "unknown" else level == "high"
     load = power = low_power = False
@@ -48,39 +51,40 @@ def check_thresholds(
         idle_share = settings.idle_power_fraction
         low_power = power_share < idle_share
         # The power of a whole card says nothing about one of its instances.
-        power = gpu is card and is_over(power_share, idle_share, previous.power, _POWER_KEPT)
+        power = gpu is card and is_over(power_share, idle_share, previous.power, _POWER_RELEASE)
     # Where no sample comes near the lowest threshold, the median cannot.
-    if recent and max(recent) >= _LOAD_KEPT * settings.idle_percent:
+    if recent and max(recent) >= _LOAD_RELEASE * settings.idle_percent:
         doubtful = level != "high" and low_power
-        load = _is_loud(previous, gpu, group, recent, settings, doubtful=doubtful)
+        load = _is_loaded(previous, gpu, group, recent, settings, doubtful=doubtful)
     over = memory, load, power
     return level, previous if over == previous else OverThreshold(*over)
 
 
-def _is_loud(
-    was: OverThreshold,
+def _is_loaded(
+    previous: OverThreshold,
     gpu: Gpu | Instance,
-    crowd: ProcessGroup,
+    group: ProcessGroup,
     recent: tuple[float, ...],
     settings: Thresholds,
     *,
     doubtful: bool,
 ) -> bool:
-    """Whether it works harder than a display would, by the median.
+    """Return whether the median utilisation is more than a display causes.
 
-    A few samples on an empty GPU are `doubtful` at idle power: a first read is a known artefact.
+    A few samples on an empty GPU are `doubtful` at idle power: a first read is known to show
+    100 % where nothing runs.
     """
     video = video_percent(gpu) >= settings.idle_percent
-    if doubtful and len(recent) < _TRUSTED_SAMPLES and crowd.unoccupied and not video:
+    if doubtful and len(recent) < _TRUSTED_SAMPLES and group.unoccupied and not video:
         return False
-    # Where the cores cannot be told, video engines at work are all the evidence there is.
+    # Where the utilisation of the cores is unknown, busy video engines are all the evidence.
     only_video = video and valid_percent(gpu.busy_percent) is None
     threshold = settings.idle_percent if only_video else settings.display_percent
-    return is_over(median_load(recent) or 0.0, threshold, was.load, _LOAD_KEPT)
+    return is_over(median_load(recent) or 0.0, threshold, previous.load, _LOAD_RELEASE)
 
 
 def median_load(loads: tuple[float, ...]) -> float | None:
-    """The middle of these utilisations; `None` when there are none."""
+    """Return the median of these utilisations; `None` when there are none."""
     ordered = sorted(loads)
     count = len(ordered)
     return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else None

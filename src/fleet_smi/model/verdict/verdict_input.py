@@ -1,4 +1,4 @@
-"""One GPU or instance brought before the judgement, with what every rule asks of it."""
+"""The input of the verdict rules, and the result of one rule."""
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ from fleet_smi.model.verdict.window import Window
 
 
 class RuleResult(Struct, frozen=True, gc=False):
-    """What a rule says: a state, why, and for how long its processes have done nothing."""
+    """What a rule decides: a state, the reason, and how long the processes have been idle."""
 
     state: State
     reason: str
@@ -18,9 +18,10 @@ class RuleResult(Struct, frozen=True, gc=False):
 
 
 class VerdictInput(Struct, frozen=True, gc=False):
-    """What is judged: `subject` is `gpu` itself, or one of its instances.
+    """What is judged: `subject` is `gpu` itself, or one of its MIG instances.
 
-    `crowd` is who is on it, and `verdicts` those on the instances when a whole GPU is judged.
+    `group` sums up the processes on it. `instance_verdicts` are given for a whole GPU that has
+    instances.
     """
 
     subject: Gpu | Instance
@@ -33,11 +34,17 @@ class VerdictInput(Struct, frozen=True, gc=False):
 
     @property
     def measured(self) -> bool:
-        """Whether its utilisation can be told."""
+        """Whether its utilisation is measured."""
         return self.window.measured_at is not None
 
     @property
+    def worked_lately(self) -> bool:
+        """Whether it worked within the idle window."""
+        worked_at = self.window.worked_at
+        return worked_at is not None and self.now - worked_at < self.settings.idle_window_seconds
+
+    @property
     def has_unattributed_load(self) -> bool:
-        """Whether it works harder than a display would; by its power where nothing else tells."""
-        seen = self.window
-        return seen.over.load or (seen.measured_at is None and seen.over.power)
+        """Whether it works harder than a display; by power where utilisation is not measured."""
+        window = self.window
+        return window.over.load or (window.measured_at is None and window.over.power)

@@ -1,4 +1,4 @@
-"""What is remembered of one GPU between samples: a few aggregates, never the samples."""
+"""The sample window of one GPU: running aggregates that are kept instead of the samples."""
 
 from msgspec import Struct
 
@@ -20,24 +20,24 @@ from fleet_smi.model.verdict.unattributed_load import (
 
 RECENT_SAMPLES = 6
 _FULL_PERCENT = 99.5
-_HOLE_INTERVALS = 3
-_ROUNDING_SECONDS = 5.0
+_GAP_INTERVALS = 3
+_CLOCK_TOLERANCE_SECONDS = 5.0
 
 HardwareState = tuple[FaultKind | None, bool, str | None, bool | None, int]
-"""All but the processes that acts at once: fault, asleep, compute mode, MIG, instances."""
+"""What changes a verdict immediately: fault, asleep, compute mode, MIG mode, instances."""
 
 
 class Window(Struct, frozen=True, gc=False):
-    """What the samples of one GPU or instance so far amount to.
+    """Aggregates over the samples of one GPU or instance so far.
 
-    Every time is by the watcher's clock. A `…_from` is the start of a run that still
-    lasts, and `None` when there is none. `samples` counts since the last long hole. `load`
-    is the utilisation that was `measured_at`: the last one, unless that is long ago. `pids`
-    is `None` when the processes could not be read; `joined_at` is when the youngest came.
-    `recent` are the last few utilisations, `level` is how much memory is used, and `over`
-    what is over its threshold with these same processes: they are kept only where none of
-    them computes. `changed` tells whether the processes or the `mark` differ from the
-    sample before. `skew` is this clock less the node's.
+    Every time is by the receiver's clock. A `…_from` is the start of a run that still lasts,
+    and `None` when there is none. `samples` counts since the last long gap. `load` is the
+    utilisation that was `measured_at`: the latest, unless that is long ago. `pids` is `None`
+    when the processes could not be read; `joined_at` is when the youngest came. `recent` are
+    the last few utilisations, `level` is how much memory is in use, and `over` what is over its
+    threshold: these three are needed, and therefore tracked, only while no process computes.
+    `changed` says whether the processes or the `hardware` differ from the sample before. `skew`
+    is the seconds by which this clock is ahead of the node's.
     """
 
     last_at: float
@@ -53,34 +53,34 @@ class Window(Struct, frozen=True, gc=False):
     recent: tuple[float, ...] = ()
     level: MemoryLevel = "unknown"
     over: OverThreshold = NONE_OVER_THRESHOLD
-    mark: HardwareState | None = None
+    hardware: HardwareState | None = None
     changed: bool = True
     skew: float = 0.0
 
     @property
     def median(self) -> float | None:
-        """The middle of the last few utilisations; `None` when none was measured lately."""
+        """The median of the last few utilisations; `None` when none was measured lately."""
         return median_load(self.recent)
 
     @property
     def idle_seconds(self) -> float | None:
-        """How long everyone on it has done nothing."""
+        """How long all processes on it have been idle."""
         return self._lasting(self.idle_from)
 
     @property
     def low_power_seconds(self) -> float | None:
-        """How long it has drawn idle power with everyone on it."""
+        """How long it has drawn idle power with these processes on it."""
         return self._lasting(self.low_power_from)
 
     @property
     def stalled_seconds(self) -> float | None:
-        """How long it has claimed full utilisation at idle power; `None` when it does not."""
+        """How long it has shown full utilisation at idle power; `None` when it does not."""
         if self.full_from is None or self.low_power_from is None:
             return None
         return self.last_at - max(self.full_from, self.low_power_from)
 
     def _lasting(self, start: float | None) -> float | None:
-        # A GPU idle for hours before a process came says nothing about the process.
+        # The idle hours before a process came say nothing about the process.
         if start is None:
             return None
         return self.last_at - (start if self.joined_at is None else max(start, self.joined_at))
@@ -96,66 +96,78 @@ def observe(
     skew: float = 0.0,
     group: ProcessGroup | None = None,
 ) -> Window:
-    """Take one more sample in; an instance comes with the GPU that is its `parent`.
+    """Return the window with one more sample; an instance comes with its GPU as `parent`.
 
-    `crowd` is who is on it, where that is worked out already.
+    `group` is the summary of its processes, where that is known already.
     """
     card = gpu if isinstance(gpu, Gpu) else parent
     if card is None:
-        raise TypeError("an instance is observed with the GPU that it is a part of")
+        raise TypeError("an instance needs the GPU that it is part of as its parent")
     group = group or summarize_processes(gpu.processes)
-    pids, hole = group.pids, settings.hole_seconds
-    if interval_seconds is not None and interval_seconds * _HOLE_INTERVALS > hole:
-        hole = interval_seconds * _HOLE_INTERVALS
+    pids, max_gap = group.pids, settings.hole_seconds
+    if interval_seconds is not None and interval_seconds * _GAP_INTERVALS > max_gap:
+        max_gap = interval_seconds * _GAP_INTERVALS
     if window is None:
-        moved, joined_at = False, _joined_at(None, gpu.processes, at, skew)
+        pids_changed, joined_at = False, _joined_at(None, gpu.processes, at, skew)
     else:
-        moved = pids is not window.pids and pids != window.pids
-        joined_at = _joined_at(window, gpu.processes, at, skew) if moved else window.joined_at
-    before = (
-        window if window is not None and 0 <= at - window.last_at <= hole else _anew(window, at)
-    )
+        # Identity first: a reused summary has the very same set, and comparing sets costs more.
+        pids_changed = pids is not window.pids and pids != window.pids
+        joined_at = (
+            _joined_at(window, gpu.processes, at, skew) if pids_changed else window.joined_at
+        )
+    continued = window is not None and 0 <= at - window.last_at <= max_gap
+    before = window if window is not None and continued else _restarted(window, at)
     load = utilisation(gpu, settings)
     if load is None:
-        runs = _unmeasured(before, at, hole, moved)
+        runs = _unmeasured(before, at, max_gap, pids_changed)
     else:
         runs = _measured(before, load, at, settings)
     share = power_share(card) if isinstance(gpu, Gpu) else instance_power_share(card, gpu)
-    if moved and group.empty:
-        runs = *runs[:3], None, runs[4]  # that was the work of those who have left
-    weighed = _EXPLAINED
+    if pids_changed and group.empty:
+        # The last work was done by processes that have ended.
+        runs = *runs[:3], None, runs[4]
+    evidence = _NOT_NEEDED
     if not group.computes:
-        recent = _recent(before, load, runs[1], group, moved)
-        was = NONE_OVER_THRESHOLD if moved else before.over
-        weighed = recent, *check_thresholds(was, gpu, card, group, recent, share, settings)
+        recent = _recent(before, load, runs[1], group, pids_changed)
+        was_over = NONE_OVER_THRESHOLD if pids_changed else before.over
+        evidence = recent, *check_thresholds(was_over, gpu, card, group, recent, share, settings)
     low_from = None
     if share is not None and share < settings.idle_power_fraction:
         low_from = at if before.low_power_from is None else before.low_power_from
-    mark = _mark(card)
-    changed = window is None or moved or mark != window.mark
+    hardware = _hardware_state(card)
+    changed = window is None or pids_changed or hardware != window.hardware
     return Window(
-        at, before.samples + 1, *runs, low_from, pids, joined_at, *weighed, mark, changed, skew
+        at,
+        before.samples + 1,
+        *runs,
+        low_from,
+        pids,
+        joined_at,
+        *evidence,
+        hardware,
+        changed,
+        skew,
     )
 
 
-# In the order of the fields of `Seen`: recent, level, over.
-_EXPLAINED: tuple[tuple[float, ...], MemoryLevel, OverThreshold] = (
+# In the order of the fields of `Window`: recent, level, over.
+_NOT_NEEDED: tuple[tuple[float, ...], MemoryLevel, OverThreshold] = (
     (),
     "unknown",
     NONE_OVER_THRESHOLD,
 )
 _Runs = tuple[float | None, float | None, float | None, float | None, float | None]
-"""The load and when it was measured; idle from, worked at, full from: in that order too."""
+"""`load`, `measured_at`, `idle_from`, `worked_at`, `full_from`: in the order of the fields."""
 
 
-def _mark(card: Gpu) -> HardwareState:
+def _hardware_state(card: Gpu) -> HardwareState:
     kind = None if card.fault is None else card.fault.kind
     return kind, card.asleep, card.compute_mode, card.mig_mode, len(card.instances)
 
 
-def _anew(seen: Window | None, at: float) -> Window:
-    """Nothing seen yet; after a long hole only the last work is remembered."""
-    return Window(at, 0, worked_at=None if seen is None else seen.worked_at)
+def _restarted(window: Window | None, at: float) -> Window:
+    """Return an empty window; after a long gap only the last work is carried over."""
+    return Window(at, 0, worked_at=None if window is None else window.worked_at)
 
 
 def _measured(before: Window, load: float, at: float, settings: Thresholds) -> _Runs:
@@ -168,40 +180,45 @@ def _measured(before: Window, load: float, at: float, settings: Thresholds) -> _
     return load, at, None, at, full_from
 
 
-def _unmeasured(before: Window, at: float, hole: float, moved: bool) -> _Runs:
-    """Let the runs go on over a missed reading, unless it is missed for long."""
+def _unmeasured(before: Window, at: float, max_gap: float, pids_changed: bool) -> _Runs:
+    """Continue the runs over a missed reading, unless readings have been missing for long."""
     measured_at = before.measured_at
-    if measured_at is None or at - measured_at > hole:
+    if measured_at is None or at - measured_at > max_gap:
         return None, None, None, before.worked_at, None
-    load = None if moved else before.load
+    load = None if pids_changed else before.load
     return load, measured_at, before.idle_from, before.worked_at, before.full_from
 
 
 def _recent(
-    before: Window, load: float | None, measured_at: float | None, crowd: ProcessGroup, moved: bool
+    before: Window,
+    load: float | None,
+    measured_at: float | None,
+    group: ProcessGroup,
+    pids_changed: bool,
 ) -> tuple[float, ...]:
-    """The last few utilisations; those of another set of processes say nothing."""
-    if moved:
-        return () if load is None or crowd.empty else (load,)
+    """Return the last few utilisations; those of another set of processes do not count."""
+    if pids_changed:
+        return () if load is None or group.empty else (load,)
     if load is None:
         return () if measured_at is None else before.recent
     return (*before.recent[1 - RECENT_SAMPLES :], load)
 
 
 def _joined_at(
-    seen: Window | None, processes: tuple[Process, ...] | None, at: float, skew: float
+    window: Window | None, processes: tuple[Process, ...] | None, at: float, skew: float
 ) -> float | None:
-    """When the youngest process came: by its own start, else by when it was first seen."""
+    """Return when the youngest process came: its own start, else when it was first seen."""
     if not processes:
         return None
-    known = None if seen is None else seen.pids
-    new = [process for process in processes if known is None or process.pid not in known]
-    if seen is not None and not new:
-        return seen.joined_at
+    known_pids = None if window is None else window.pids
+    new = [process for process in processes if known_pids is None or process.pid not in known_pids]
+    if window is not None and not new:
+        return window.joined_at
     starts = [p.started_at + skew for p in new if p.started_at is not None]
-    # A start in the future is a wrong clock's; a few seconds of it are rounding.
-    starts = [start for start in starts if start <= at + _ROUNDING_SECONDS]
+    # A start in the future comes from a wrong clock; a few seconds of it are rounding.
+    starts = [start for start in starts if start <= at + _CLOCK_TOLERANCE_SECONDS]
     started = min(max(starts), at) if starts else None
-    if seen is None or known is None:
+    if window is None or known_pids is None:
         return started
-    return started if started is not None and started > seen.last_at else at
+    # A process that started before the last sample and was not in it came to this GPU since.
+    return started if started is not None and started > window.last_at else at

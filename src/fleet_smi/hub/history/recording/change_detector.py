@@ -27,7 +27,7 @@ class ChangeDetector:
             now, before = standings.get(uuid), crowds.get(uuid)
             if now is None or before is None:
                 return False
-            if now.crowd.pids != before.pids or now.crowd.name != before.name:
+            if now.group.pids != before.pids or now.group.name != before.name:
                 return False
         return True
 
@@ -46,7 +46,7 @@ class ChangeDetector:
 
 
 def _crowds(change: FleetChange) -> dict[str, ProcessGroup]:
-    return {uuid: standing.crowd for uuid, standing in change.standings.items()}
+    return {uuid: standing.group for uuid, standing in change.standings.items()}
 
 
 def _starts(snapshot: Snapshot) -> ProcessStarts:

@@ -1,0 +1,56 @@
+"""Verdict rules about the device itself: faults, memory errors, closed, asleep."""
+
+from fleet_smi.model.fleet import State
+from fleet_smi.model.snapshot import FaultKind, Gpu
+from fleet_smi.model.verdict import reasons
+from fleet_smi.model.verdict.process_group import people_on
+from fleet_smi.model.verdict.readings import uncorrected_errors
+from fleet_smi.model.verdict.verdict_input import RuleResult, VerdictInput
+
+# These mean that we cannot read it, not that nobody can use it.
+_UNKNOWN_FAULTS: tuple[FaultKind, ...] = ("mismatch", "unreadable")
+
+
+def is_sound(gpu: Gpu) -> bool:
+    """Whether no rule of this file can apply."""
+    healthy = gpu.fault is None and not gpu.ecc_uncorrected and not gpu.asleep
+    return healthy and gpu.compute_mode in (None, "default")
+
+
+def fault(inputs: VerdictInput) -> RuleResult | None:
+    """`broken`, or `unknown` where only the reading failed."""
+    its_fault = inputs.gpu.fault
+    if its_fault is None:
+        return None
+    state: State = "unknown" if its_fault.kind in _UNKNOWN_FAULTS else "broken"
+    return RuleResult(state, reasons.describe_fault(its_fault, _fault_seconds(inputs)))
+
+
+def uncorrected_memory_errors(inputs: VerdictInput) -> RuleResult | None:
+    """`broken`: results computed on it may be wrong."""
+    errors = uncorrected_errors(inputs.gpu)
+    return RuleResult("broken", reasons.describe_memory_errors(errors)) if errors else None
+
+
+def closed_by_administrator(inputs: VerdictInput) -> RuleResult | None:
+    """`leased`: the compute mode forbids new work."""
+    mode = inputs.gpu.compute_mode
+    if mode is None or mode.casefold() != "prohibited":
+        return None
+    people = people_on(inputs.subject)
+    still = f"; {reasons.describe_owners(people)} still on it" if people else ""
+    return RuleResult("leased", f"closed by the administrator{still}")
+
+
+def asleep(inputs: VerdictInput) -> RuleResult | None:
+    """`free`: nobody can work on a suspended device, and reading more would wake it."""
+    if inputs.gpu.asleep and not people_on(inputs.gpu):
+        return RuleResult("free", "asleep; not woken")
+    return None
+
+
+def _fault_seconds(inputs: VerdictInput) -> float | None:
+    if inputs.gpu.fault is None or inputs.gpu.fault.since is None:
+        return None
+    since = inputs.gpu.fault.since + inputs.window.skew
+    return inputs.now - since if 0 <= since <= inputs.now else None

@@ -1,0 +1,74 @@
+"""Verdict rules for a GPU without listed processes: judged by memory, utilisation and power."""
+
+from fleet_smi.model.units import format_duration
+from fleet_smi.model.verdict import reasons
+from fleet_smi.model.verdict.verdict_input import RuleResult, VerdictInput
+
+
+def unaccounted_memory(inputs: VerdictInput) -> RuleResult | None:
+    """`ghost`: much memory is used; `busy` if a process that cannot be seen works there."""
+    window = inputs.window
+    if window.level != "high":
+        return None
+    if inputs.worked_lately if inputs.measured else window.over.power:
+        return _hidden_process(inputs)
+    reason = f"{reasons.format_used_memory(inputs.subject)} used, no process accounts for it"
+    return RuleResult("ghost", reasons.mark_single_sample(reason, window.samples))
+
+
+def unattributed_load(inputs: VerdictInput) -> RuleResult | None:
+    """`busy`: little memory is used, but it works."""
+    return _hidden_process(inputs) if inputs.has_unattributed_load else None
+
+
+def nobody(inputs: VerdictInput) -> RuleResult:
+    """`free`, or `unknown` where memory cannot be read."""
+    if inputs.window.level == "unknown":
+        return RuleResult("unknown", "memory not readable: cannot tell")
+    return RuleResult("free", _why_free(inputs))
+
+
+def unreadable_list_with_memory_in_use(inputs: VerdictInput) -> RuleResult | None:
+    """`held` once idle for the window, `busy` before: the list of processes was refused."""
+    if inputs.window.level != "high":
+        return None
+    idle, size = inputs.window.idle_seconds, reasons.format_used_memory(inputs.subject)
+    if idle is not None and idle >= inputs.settings.idle_window_seconds:
+        reason = f"processes not readable; idle for {format_duration(idle)}, {size} kept"
+        return RuleResult("held", reason, idle)
+    reason = f"in use, {size}; processes not readable"
+    return RuleResult("busy", reasons.mark_single_sample(reason, inputs.window.samples))
+
+
+def unreadable_list_with_load(inputs: VerdictInput) -> RuleResult | None:
+    """`busy`: the list of processes was refused, and it works."""
+    if not inputs.window.over.load:
+        return None
+    reason = f"in use, {reasons.format_load(inputs.window.median)}; processes not readable"
+    return RuleResult("busy", reasons.mark_single_sample(reason, inputs.window.samples))
+
+
+def unreadable_list(inputs: VerdictInput) -> RuleResult:
+    """`free` only where both memory and utilisation were read and are low."""
+    if inputs.window.level == "unknown":
+        return RuleResult("unknown", "neither processes nor memory readable: cannot tell")
+    if not inputs.measured:
+        return RuleResult("unknown", "neither processes nor utilisation readable: cannot tell")
+    return RuleResult("free", "processes not readable; memory and utilisation say nobody")
+
+
+def _hidden_process(inputs: VerdictInput) -> RuleResult:
+    reason = reasons.IN_USE_BY_HIDDEN_PROCESS
+    return RuleResult("busy", reasons.mark_single_sample(reason, inputs.window.samples))
+
+
+def _why_free(inputs: VerdictInput) -> str:
+    if inputs.subject.processes:
+        return "MPS server, no client"
+    if inputs.gpu.memory_shared:
+        return "memory shared with the host; nobody on it"
+    window = inputs.window
+    # One sample over the display's utilisation is a known artefact of the first read.
+    if window.samples == 1 and (window.median or 0.0) >= inputs.settings.display_percent:
+        return reasons.mark_single_sample("nobody on it", 1)
+    return "nobody on it"

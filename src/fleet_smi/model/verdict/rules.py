@@ -1,0 +1,49 @@
+"""The verdict rules in the order in which they are asked: the first that applies decides.
+
+The rules themselves are in `device_rules`, `mig_rules`, `process_rules` and `no_process_rules`.
+A rule takes a `VerdictInput` and returns a `RuleResult`, or `None` where it does not apply.
+"""
+
+from fleet_smi.model.verdict import device_rules, mig_rules, no_process_rules, process_rules
+from fleet_smi.model.verdict.verdict_input import RuleResult, VerdictInput
+
+
+def apply_rules(inputs: VerdictInput) -> RuleResult:
+    """Return what the first rule that applies says."""
+    return _device(inputs) or mig_rules.instances(inputs) or _use(inputs)
+
+
+def _device(inputs: VerdictInput) -> RuleResult | None:
+    """Ask about the device itself, whoever is on it."""
+    # This runs for every GPU of every report, and nearly all are sound: one look settles it.
+    if device_rules.is_sound(inputs.gpu):
+        return None
+    return (
+        device_rules.fault(inputs)
+        or device_rules.uncorrected_memory_errors(inputs)
+        or device_rules.closed_by_administrator(inputs)
+        or device_rules.asleep(inputs)
+    )
+
+
+def _use(inputs: VerdictInput) -> RuleResult:
+    """Ask who is on it and whether they do anything; the last rule of each case always answers."""
+    if inputs.group.has_members:
+        return (
+            process_rules.display_only(inputs)
+            or process_rules.at_work(inputs)
+            or process_rules.stuck(inputs)
+            or process_rules.idle(inputs)
+            or process_rules.utilisation_not_measurable(inputs)
+        )
+    if inputs.subject.processes is None:
+        return (
+            no_process_rules.unreadable_list_with_memory_in_use(inputs)
+            or no_process_rules.unreadable_list_with_load(inputs)
+            or no_process_rules.unreadable_list(inputs)
+        )
+    return (
+        no_process_rules.unaccounted_memory(inputs)
+        or no_process_rules.unattributed_load(inputs)
+        or no_process_rules.nobody(inputs)
+    )
