@@ -236,7 +236,7 @@ class NodeState:
             sequences=self.sequences.copy(),
             given_name=self.given_name,
             given_labels=self.given_labels,
-            standings={uuid: replace(standing, crowd=EMPTY_GROUP) for uuid, standing in standings},
+            standings={uuid: replace(standing, group=EMPTY_GROUP) for uuid, standing in standings},
             inventory=self.inventory.copy(),
             ways=tuple(self.vias),
         )

@@ -12,7 +12,8 @@ from fleet_smi.model.verdict.verdict_input import VerdictInput
 from fleet_smi.model.verdict.window import Window, observe
 
 
-class Standing(Struct, frozen=True, gc=False):
+# Part of the checkpoint of a node: what is on disk keeps the names that it was written with.
+class Standing(Struct, frozen=True, gc=False, rename={"window": "seen", "group": "crowd"}):
     """The window of one GPU or instance, and the verdict that stands.
 
     `disagreed` counts the latest samples in a row whose state is not the standing one;

@@ -27,7 +27,8 @@ HardwareState = tuple[FaultKind | None, bool, str | None, bool | None, int]
 """What changes a verdict immediately: fault, asleep, compute mode, MIG mode, instances."""
 
 
-class Window(Struct, frozen=True, gc=False):
+# Part of the checkpoint of a node: what is on disk keeps the name that it was written with.
+class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
     """Aggregates over the samples of one GPU or instance so far.
 
     Every time is by the receiver's clock. A `…_from` is the start of a run that still lasts,
