@@ -3,8 +3,9 @@
 import os
 from collections.abc import Mapping
 
-from fleet_smi.errors import UsageError
+from fleet_smi.errors import FleetError, StateError, UsageError
 
+_OTHERS_MAY_WRITE = 0o022
 SYSTEM_SETTINGS_FILE = "/etc/fleet-smi/fleet-smi.toml"
 
 
@@ -36,3 +37,17 @@ def state_folder(environment: Mapping[str, str]) -> str:
         return "/var/lib/fleet-smi"
     home = environment.get("XDG_STATE_HOME")
     return os.path.join(home or os.path.expanduser("~/.local/state"), "fleet-smi")
+
+
+def ensure_private_folder(path: str, error_type: type[FleetError] = StateError) -> None:
+    """Create the folder if it is missing; raise `error_type` unless only its owner may write."""
+    # Not pathlib: importing it costs the agent memory.
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise error_type(
+            f"{path} cannot be used for state: {error.strerror}; give another --state"
+        ) from None
+    if mode & _OTHERS_MAY_WRITE:
+        raise error_type(f"others may write to {path}: run `chmod go-w {path}` first")

@@ -131,7 +131,7 @@ def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient
 def _is_safely_own(url: str, own: "RunningHub") -> bool:
     """Whether this is our own hub, by a way on which nobody else can hear its token."""
     from fleet_smi.client.connection import parse_hub_url
-    from fleet_smi.server.ip_addresses import is_loopback
+    from fleet_smi.config.ip_addresses import is_loopback
 
     scheme, host, port, _ = parse_hub_url(url)
     if (scheme, port) != (parse_hub_url(own.url)[0], parse_hub_url(own.url)[2]):

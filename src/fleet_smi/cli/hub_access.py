@@ -177,7 +177,7 @@ def _join_command(args: argparse.Namespace) -> None:
 
 def _own_url(settings: "Settings", made: str | None) -> str:
     """Where the hub will listen by its settings, while none runs."""
-    from fleet_smi.server.ip_addresses import WILDCARDS, is_loopback
+    from fleet_smi.config.ip_addresses import WILDCARDS, is_loopback
 
     host = settings.hub.listen.host
     if is_loopback(host):

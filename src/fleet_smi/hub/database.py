@@ -33,7 +33,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.state_folder import chown_to_folder_owner, ensure_private_folder
+from fleet_smi.hub.state_folder import chown_to_folder_owner
+from fleet_smi.paths import ensure_private_folder
 
 DATABASE_FILE = "hub.db"
 _BUSY_SECONDS = 5.0
@@ -110,7 +111,8 @@ def schema_version() -> int:
 
 def open_database(folder: Path) -> Engine:
     """The database in this state folder, made where there is none; raise `StateError`."""
-    path = ensure_private_folder(folder) / DATABASE_FILE
+    ensure_private_folder(str(folder))
+    path = folder / DATABASE_FILE
     try:
         if not path.exists():
             _create(path)

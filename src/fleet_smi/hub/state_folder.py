@@ -1,4 +1,4 @@
-"""The hub's state folder: closed to others, and its files are written whole or not at all."""
+"""The hub's state folder: private files written atomically, a lock, the admin token, the URL."""
 
 import fcntl
 import os
@@ -7,36 +7,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet_smi.errors import StateError
+from fleet_smi.paths import ensure_private_folder
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-_OTHERS_MAY_WRITE = 0o022
 LOCK_FILE = "lock"
 ADDRESS_FILE = "address"
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105  # a file's name
 
 
-def ensure_private_folder(folder: Path) -> Path:
-    """The folder, made where it is missing; one that others may write to is refused."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = folder.stat().st_mode
-    except OSError as error:
-        raise StateError(f"{folder} cannot be used for state: {error.strerror}") from None
-    if mode & _OTHERS_MAY_WRITE:
-        raise StateError(f"others may write to {folder}: run `chmod go-w {folder}` first")
-    return folder
-
-
 def chown_to_folder_owner(path: Path) -> None:
-    """What root makes in the folder of the hub's own user belongs to that user."""
+    """When root creates a file, give it to the owner of the folder it is in."""
+    # `sudo fleet-smi hub token …` must not leave files that the hub's own user cannot open.
     if os.geteuid() == 0:
         folder = path.parent.stat()
         os.chown(path, folder.st_uid, folder.st_gid)
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Put content there that only its owner may read, in one step."""
-    ensure_private_folder(path.parent)
+    """Write a file with mode 0600 atomically: readers see the old content or the new."""
+    ensure_private_folder(str(path.parent))
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(draft, _NEW_FILE, 0o600), "wb") as file:
@@ -52,7 +41,7 @@ def write_private_file(path: Path, content: bytes) -> None:
 
 
 def lock_folder(folder: Path) -> int:
-    """A descriptor that is the only one of its kind while it is open: one hub a folder."""
+    """Lock the folder for one hub; return the descriptor that holds the lock while it is open."""
     path = folder / LOCK_FILE
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -62,6 +51,7 @@ def lock_folder(folder: Path) -> int:
         ) from None
     chown_to_folder_owner(path)
     try:
+        # The kernel drops the lock with the process, so a killed hub never leaves a stale one.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
@@ -72,7 +62,7 @@ def lock_folder(folder: Path) -> int:
 
 
 class RunningHub(NamedTuple):
-    """Where a hub that runs listens: for others, for this machine, and its certificate's pin."""
+    """Where a running hub listens: for others, for this machine, and its TLS fingerprint."""
 
     url: str
     local_url: str
@@ -80,29 +70,29 @@ class RunningHub(NamedTuple):
 
 
 def write_running_hub(folder: Path, running_hub: RunningHub) -> None:
-    """Tell the hub's own user where it listens."""
-    words = (running_hub.url, running_hub.local_url, running_hub.fingerprint or "")
-    write_private_file(folder / ADDRESS_FILE, " ".join(words).encode() + b"\n")
+    """Write where the hub listens, for commands of the user who runs it."""
+    fields = (running_hub.url, running_hub.local_url, running_hub.fingerprint or "")
+    write_private_file(folder / ADDRESS_FILE, " ".join(fields).encode() + b"\n")
 
 
 def read_running_hub(folder: Path) -> RunningHub | None:
-    """Where the hub of this folder listens; `None` when none runs or it is not ours to read."""
+    """Where the hub of this folder listens; `None` if none runs or the file is not readable."""
     try:
-        url, local_url, *pin = (folder / ADDRESS_FILE).read_text("utf-8").split()
+        url, local_url, *fingerprint = (folder / ADDRESS_FILE).read_text("utf-8").split()
     except (OSError, ValueError):
         return None
-    return RunningHub(url, local_url, pin[0] if pin else None)
+    return RunningHub(url, local_url, fingerprint[0] if fingerprint else None)
 
 
 def create_local_admin_token(folder: Path) -> str:
-    """Leave a fresh admin token for commands of the hub's own user; good for this life of it."""
+    """Write a new admin token for commands of the hub's own user, valid until the hub ends."""
     token = f"fsmi_local_{secrets.token_urlsafe(32)}"
     write_private_file(folder / ADMIN_TOKEN_FILE, token.encode() + b"\n")
     return token
 
 
 def read_local_admin_token(folder: Path) -> str | None:
-    """The token that the hub left there; `None` when none is running or it is not ours to read."""
+    """The admin token of the running hub; `None` if none runs or the file is not readable."""
     try:
         return (folder / ADMIN_TOKEN_FILE).read_text("ascii").strip() or None
     except (OSError, UnicodeDecodeError):
@@ -110,6 +100,6 @@ def read_local_admin_token(folder: Path) -> str | None:
 
 
 def remove_runtime_files(folder: Path) -> None:
-    """Take the token and the address away when the hub ends."""
+    """Remove the admin token and the address file when the hub ends."""
     (folder / ADMIN_TOKEN_FILE).unlink(missing_ok=True)
     (folder / ADDRESS_FILE).unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fleet_smi.config.ip_addresses import is_loopback
 from fleet_smi.node.connection_limits import ConnectionLimits, DeadlineSocketReader
 
 _MOST_CONNECTIONS = 16
@@ -205,14 +206,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """A question a second is no news."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _own_names() -> frozenset[str]:

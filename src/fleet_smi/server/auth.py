@@ -4,12 +4,12 @@ import hmac
 from collections.abc import Sequence
 from typing import Literal
 
+from fleet_smi.config.ip_addresses import IpNetworks, is_loopback
 from fleet_smi.errors import UsageError
 from fleet_smi.hub.credentials import CredentialCache, Identity, Role
 from fleet_smi.hub.sessions import SESSION_LIFETIME_SECONDS
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.http_error import Headers, HttpError
-from fleet_smi.server.ip_addresses import IpNetworks, is_loopback
 from fleet_smi.server.rate_limit import AuthRateLimiter
 
 Action = Literal["view", "report", "administrate"]

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from fleet_smi.config.ip_addresses import WILDCARDS, is_loopback
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.config.value_types import OFF
 from fleet_smi.fleet.delivery import Source
@@ -25,9 +26,9 @@ from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.verdict.thresholds import Thresholds
+from fleet_smi.paths import ensure_private_folder
 from fleet_smi.server.app import App
 from fleet_smi.server.auth import AccessControl, check_bind
-from fleet_smi.server.ip_addresses import WILDCARDS, is_loopback
 from fleet_smi.server.listeners import build_listeners
 from fleet_smi.server.middleware import AllowedHosts
 from fleet_smi.server.rate_limit import AuthRateLimiter
@@ -45,7 +46,8 @@ class HubServer:
     def __init__(
         self, settings: HubSettings, sources: Sequence[Source], thresholds: Thresholds
     ) -> None:
-        self.state_folder = state_folder.ensure_private_folder(Path(settings.state))
+        ensure_private_folder(settings.state)
+        self.state_folder = Path(settings.state)
         with ExitStack() as stack:
             stack.callback(os.close, state_folder.lock_folder(self.state_folder))
             self._engine = open_database(self.state_folder)

@@ -6,8 +6,8 @@ There is no CORS: no other origin ever gets an answer that its page may read.
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
+from fleet_smi.config.ip_addresses import WILDCARDS, is_loopback, parse_address
 from fleet_smi.server.http_error import Headers, HttpError
-from fleet_smi.server.ip_addresses import WILDCARDS, is_loopback, parse_address
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

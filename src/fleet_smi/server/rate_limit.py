@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable
 
+from fleet_smi.config.ip_addresses import rate_limit_key
 from fleet_smi.model.token_bucket import TokenBucket
 from fleet_smi.server.http_error import HttpError
-from fleet_smi.server.ip_addresses import rate_limit_key
 
 
 class AuthRateLimiter:

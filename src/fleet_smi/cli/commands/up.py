@@ -44,9 +44,9 @@ def _make_first_token(settings: "Settings") -> None:
     from contextlib import ExitStack
     from pathlib import Path
 
+    from fleet_smi.config.ip_addresses import is_loopback
     from fleet_smi.hub.credentials import CredentialCache
     from fleet_smi.hub.database import open_database
-    from fleet_smi.server.ip_addresses import is_loopback
     from fleet_smi.server.uvicorn_server import bind_socket
 
     if is_loopback(settings.hub.listen.host) or settings.hub.insecure_open:
@@ -64,7 +64,7 @@ def _make_first_token(settings: "Settings") -> None:
 
 
 def _greet(server: "HubServer", settings: "Settings") -> None:
-    from fleet_smi.server.ip_addresses import is_loopback
+    from fleet_smi.config.ip_addresses import is_loopback
     from fleet_smi.server.tls import join_command
 
     print(f"this machine is in; open  {server.url}  or run  fleet-smi --hub {server.url}")

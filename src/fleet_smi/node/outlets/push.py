@@ -6,15 +6,15 @@ import threading
 from collections.abc import Callable
 
 from fleet_smi.client.connection import HubConnection
-from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
+from fleet_smi.errors import DeliveryError, Undecodable, Unreachable, UsageError
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import ReportBuffer
 from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets import OutletOptions
-from fleet_smi.node.private_folder import ensure_private_folder
 from fleet_smi.node.spool import EncodedSample, Spool
+from fleet_smi.paths import ensure_private_folder
 from fleet_smi.wire.report import Receipt, encode_snapshot
 
 logger = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ class PushOutlet:
 def create_outlet(hub: str, options: OutletOptions) -> PushOutlet:
     """Make the outlet of `--to`: its credential and its spool are in the agent's state folder."""
     settings = options.settings
-    ensure_private_folder(settings.state)
+    ensure_private_folder(settings.state, UsageError)
     session = HubSession(
         HubConnection(hub, fingerprint=settings.fingerprint),
         CredentialFile(settings.state),

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from fleet_smi.config.addresses import ListenAddress
+from fleet_smi.config.ip_addresses import is_loopback
 from fleet_smi.errors import UsageError
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.auth_throttle import constant_time_equal
@@ -19,7 +20,6 @@ from fleet_smi.node.http_server import (
     AgentRequest,
     AgentResponse,
     error_response,
-    is_loopback,
 )
 from fleet_smi.node.outlets import OutletOptions
 from fleet_smi.wire.report import encode_report, encode_report_json, encode_snapshot

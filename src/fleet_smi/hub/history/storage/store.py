@@ -28,7 +28,8 @@ from fleet_smi.hub.database import CORRUPTION_CODES, sqlite_engine
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.lock import DatabaseLocked, lock_file, require_advisory_lock
 from fleet_smi.hub.history.storage.migrations import IncompatibleDatabase, migrate
-from fleet_smi.hub.state_folder import chown_to_folder_owner, ensure_private_folder
+from fleet_smi.hub.state_folder import chown_to_folder_owner
+from fleet_smi.paths import ensure_private_folder
 
 logger = logging.getLogger(__name__)
 HISTORY_FILE = "history.db"
@@ -241,7 +242,7 @@ def _place(where: str | Path) -> Path | URL:
 
 
 def _make_private(path: Path) -> None:
-    ensure_private_folder(path.parent)
+    ensure_private_folder(str(path.parent))
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)

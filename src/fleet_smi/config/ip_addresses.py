@@ -1,4 +1,4 @@
-"""Addresses of peers and names of this hub: which is loopback, which are one and the same."""
+"""IP addresses of peers and listeners: loopback, wildcard, trusted networks, rate-limit keys."""
 
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -10,27 +10,28 @@ WILDCARDS = ("", "*", "0.0.0.0", "::")  # noqa: S104  # to be recognised, not bo
 
 
 def parse_address(text: str) -> IpAddress | None:
-    """The address written there, `None` for a name; an IPv4 one inside IPv6 is the IPv4 one."""
+    """Parse an IP address, `None` for a host name; IPv4 mapped into IPv6 becomes IPv4."""
     try:
         address = ip_address(text.strip().removeprefix("[").removesuffix("]").partition("%")[0])
     except ValueError:
         return None
+    # A dual-stack socket reports IPv4 peers as ::ffff:a.b.c.d: they must match IPv4 rules.
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens there."""
+    """Whether a server that listens on this host is reachable from this machine only."""
     address = parse_address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 class IpNetworks:
-    """A few networks, written like 10.0.0.0/8 or as single addresses."""
+    """A set of networks, written like 10.0.0.0/8 or as single addresses."""
 
     def __init__(self, networks: Iterable[str]) -> None:
         try:
-            self._networks = [ip_network(each, strict=False) for each in networks]
+            self._networks = [ip_network(text, strict=False) for text in networks]
         except ValueError as error:
             raise UsageError(f"trusted proxies: {error}") from None
 
@@ -42,8 +43,9 @@ class IpNetworks:
 
 
 def rate_limit_key(host: str) -> str:
-    """Who counts as one: an IPv4 address, or the /64 that one IPv6 subscriber has."""
+    """The key that failed logins are counted under: an IPv4 address, or an IPv6 /64 network."""
     address = parse_address(host)
+    # One IPv6 subscriber has a whole /64: by single addresses they could guess without limit.
     if isinstance(address, IPv6Address):
         return str(ip_network((address, 64), strict=False))
     return host if address is None else str(address)

@@ -1,12 +1,12 @@
-"""The agent's folder: made for it alone, and refused where others could put things into it."""
+"""The private state folder: created for its owner, refused where others may write."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from fleet_smi.errors import UsageError
-from fleet_smi.node.private_folder import ensure_private_folder
+from fleet_smi.errors import StateError, UsageError
+from fleet_smi.paths import ensure_private_folder
 
 
 @pytest.fixture(autouse=True)
@@ -30,11 +30,11 @@ def test_it_is_made_for_its_owner_alone(tmp_path: Path) -> None:
 def test_one_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "agent"
     folder.mkdir(0o777)
-    with pytest.raises(UsageError, match=f"chmod go-w {folder}"):
+    with pytest.raises(StateError, match=f"chmod go-w {folder}"):
         ensure_private_folder(str(folder))
 
 
 def test_what_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="give another --state"):
-        ensure_private_folder(str(tmp_path / "file" / "agent"))
+        ensure_private_folder(str(tmp_path / "file" / "agent"), UsageError)
