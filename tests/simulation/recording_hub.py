@@ -1,4 +1,4 @@
-"""A hub for tests of those who report: real sockets, and it remembers what it was told."""
+"""A recording hub on a real socket, for tests of senders."""
 
 import asyncio
 import contextlib
@@ -29,12 +29,12 @@ class RecordingHub:
 
     @property
     def sequences(self) -> dict[str, list[int]]:
-        """The sequence numbers that each node was heard with, as they came."""
-        heard: dict[str, list[int]] = {}
+        """Received sequence numbers per node, in order."""
+        sequences: dict[str, list[int]] = {}
         for report in self.reports:
             for snapshot in report.snapshots:
-                heard.setdefault(snapshot.name, []).append(snapshot.sequence)
-        return heard
+                sequences.setdefault(snapshot.name, []).append(snapshot.sequence)
+        return sequences
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True

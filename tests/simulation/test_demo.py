@@ -1,4 +1,4 @@
-"""The demo fleet over the real wire: a real hub judges it as the story says."""
+"""The demo fleet over the real wire: a real hub judges it as the scenario says."""
 
 import asyncio
 import subprocess
@@ -53,12 +53,12 @@ async def watched(load: LoadGenerator, url: str, seconds: float = 30.0) -> Fleet
         await asyncio.gather(running, return_exceptions=True)
 
 
-def test_a_hub_that_was_told_the_hour_before_knows_every_state(
+def test_a_hub_backfilled_with_the_last_hour_shows_every_state(
     hub_url: str, join_token: str
 ) -> None:
     began = time.time() - SILENT_AFTER_SECONDS + 4.0
-    story = demo_fleet(seed=1, start=began, interval_seconds=0.5)
-    load = LoadGenerator(story, hub_url, join_token=join_token, backfill=last_hour)
+    scenario = demo_fleet(seed=1, start=began, interval_seconds=0.5)
+    load = LoadGenerator(scenario, hub_url, join_token=join_token, backfill=last_hour)
     view = asyncio.run(watched(load, hub_url))
     counts = view.summary
     assert (counts.held, counts.ghost, counts.broken, counts.unknown) == (1, 1, 1, 4)

@@ -1,4 +1,4 @@
-"""What comes back over a kept connection, however it is cut into pieces."""
+"""HTTP responses on a keep-alive connection, however the bytes are split."""
 
 import pytest
 from hypothesis import given
@@ -19,18 +19,18 @@ def written(status: int, body: bytes) -> bytes:
 
 
 @given(STATUSES, BODIES, BODIES)
-def test_an_answer_ends_where_it_says(status: int, body: bytes, after: bytes) -> None:
+def test_a_response_ends_at_its_content_length(status: int, body: bytes, after: bytes) -> None:
     assert split_response(written(status, body) + after) == (RawResponse(status, body), after)
 
 
 @given(STATUSES, BODIES, st.data())
-def test_half_an_answer_is_none_yet(status: int, body: bytes, data: st.DataObject) -> None:
+def test_an_incomplete_response_is_none(status: int, body: bytes, data: st.DataObject) -> None:
     whole = written(status, body)
     part = whole[: data.draw(st.integers(0, len(whole) - 1))]
     assert split_response(part) == (None, part)
 
 
-def test_an_answer_without_a_body_has_none() -> None:
+def test_a_response_without_a_body_is_empty() -> None:
     assert split_response(b"HTTP/1.1 204 No Content\r\n\r\n") == (RawResponse(204, b""), b"")
 
 
@@ -43,13 +43,13 @@ def test_an_answer_without_a_body_has_none() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
     ],
 )
-def test_what_is_no_answer_is_told(said: bytes) -> None:
+def test_a_malformed_response_is_an_error(said: bytes) -> None:
     with pytest.raises(Undecodable):
         split_response(said)
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_an_answer_or_none_or_refused(data: bytes) -> None:
+def test_any_bytes_are_a_response_incomplete_or_an_error(data: bytes) -> None:
     try:
         answer, rest = split_response(data)
     except Undecodable:

@@ -1,4 +1,4 @@
-"""A story told to a hub over real sockets: it arrives as counted, whatever the hub does."""
+"""Load generator over real sockets: every report arrives and is counted, whatever the hub does."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ async def running(load: LoadGenerator) -> AsyncIterator[asyncio.Task[None]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def test_everything_arrives_as_it_is_counted() -> None:
+def test_every_counted_report_arrives() -> None:
     hub = RecordingHub()
 
     async def scenario(listener: socket.socket) -> LoadGenerator:
@@ -63,15 +63,15 @@ def test_everything_arrives_as_it_is_counted() -> None:
         return load
 
     with open_listener() as listener:
-        tally = asyncio.run(scenario(listener)).counters
-    assert tally.sent == tally.acknowledged == len(hub.reports)
-    assert tally.failed == 0
+        counters = asyncio.run(scenario(listener)).counters
+    assert counters.sent == counters.acknowledged == len(hub.reports)
+    assert counters.failed == 0
     assert len(hub.sequences) == NODES
-    for heard in hub.sequences.values():
-        assert heard == list(range(1, len(heard) + 1))
+    for received in hub.sequences.values():
+        assert received == list(range(1, len(received) + 1))
 
 
-def test_the_nodes_take_turns() -> None:
+def test_reports_are_spread_over_the_interval() -> None:
     hub = RecordingHub()
 
     async def scenario(listener: socket.socket) -> None:
@@ -90,7 +90,7 @@ def test_the_nodes_take_turns() -> None:
     assert len(set(first_round)) == NODES
 
 
-def test_a_hub_that_restarts_is_found_again_and_misses_nothing() -> None:
+def test_reconnects_after_a_hub_restart_without_loss() -> None:
     hub = RecordingHub()
 
     async def scenario(first: socket.socket) -> LoadGenerator:
@@ -101,10 +101,10 @@ def test_a_hub_that_restarts_is_found_again_and_misses_nothing() -> None:
             await until(lambda: len(hub.reports) >= NODES)
         first.close()
         await until(lambda: load.counters.lost_connections >= NODES)
-        heard = len(hub.reports)
+        received = len(hub.reports)
         with open_listener(port) as second:
             async with serve_hub(hub, second):
-                await until(lambda: len(hub.reports) >= heard + 3 * NODES)
+                await until(lambda: len(hub.reports) >= received + 3 * NODES)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         return load
@@ -113,8 +113,8 @@ def test_a_hub_that_restarts_is_found_again_and_misses_nothing() -> None:
         load = asyncio.run(scenario(listener))
     assert load.counters.failed == 0
     assert load.counters.late > 0
-    for heard in hub.sequences.values():
-        assert sorted(set(heard)) == list(range(1, max(heard) + 1))
+    for received in hub.sequences.values():
+        assert sorted(set(received)) == list(range(1, max(received) + 1))
 
 
 def test_each_node_joins_and_then_reports_with_its_own_token() -> None:
@@ -133,14 +133,14 @@ def test_each_node_joins_and_then_reports_with_its_own_token() -> None:
 
 
 @pytest.mark.parametrize(
-    "tokens, words",
+    "tokens, message",
     [
-        ({"join_token": "stolen"}, "node00001: the hub does not let it join: this join token"),
-        ({"token": "stolen"}, "the hub refuses its report: this token is not known here"),
-        ({}, "the hub refuses its report: this token is not known here"),
+        ({"join_token": "stolen"}, "node00001: the hub rejected the join: this join token"),
+        ({"token": "stolen"}, "the hub rejected the report: this token is not known here"),
+        ({}, "the hub rejected the report: this token is not known here"),
     ],
 )
-def test_a_refused_token_is_told_in_one_line(tokens: dict[str, Any], words: str) -> None:
+def test_a_rejected_token_is_a_one_line_error(tokens: dict[str, Any], message: str) -> None:
     hub = RecordingHub()
     hub.open_to_all = False
 
@@ -150,11 +150,11 @@ def test_a_refused_token_is_told_in_one_line(tokens: dict[str, Any], words: str)
 
     with open_listener() as listener, pytest.raises(Refused) as caught:
         asyncio.run(scenario(listener))
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_what_the_hub_cannot_take_now_is_sent_again() -> None:
+def test_a_temporary_error_is_retried() -> None:
     hub = RecordingHub()
     hub.statuses = [429, 503, 500]
 
@@ -170,7 +170,7 @@ def test_what_the_hub_cannot_take_now_is_sent_again() -> None:
     assert load.counters.failed == 0
 
 
-def test_what_the_hub_will_never_take_has_failed() -> None:
+def test_a_permanent_error_counts_as_failed() -> None:
     hub = RecordingHub()
     hub.statuses = [413, 413]
 
@@ -184,12 +184,12 @@ def test_what_the_hub_will_never_take_has_failed() -> None:
         assert asyncio.run(scenario(listener)).counters.failed == 2
 
 
-def test_the_hour_before_is_told_first_with_its_own_times() -> None:
+def test_backfill_is_sent_first_with_its_own_times() -> None:
     hub, began = RecordingHub(), time.time()
-    story = demo_fleet(seed=1, start=began, interval_seconds=INTERVAL)
+    demo = demo_fleet(seed=1, start=began, interval_seconds=INTERVAL)
 
     async def scenario(listener: socket.socket) -> None:
-        load = LoadGenerator(story, listener_url(listener), backfill=last_hour)
+        load = LoadGenerator(demo, listener_url(listener), backfill=last_hour)
         async with serve_hub(hub, listener), running(load):
             await until(lambda: len(hub.sequences.get("dgx01", ())) > 61)
 
@@ -203,12 +203,12 @@ def test_the_hour_before_is_told_first_with_its_own_times() -> None:
     assert hub.sequences["dgx01"] == list(range(1, len(hub.sequences["dgx01"]) + 1))
 
 
-def test_a_long_past_is_told_in_parts_and_all_of_it() -> None:
+def test_a_long_backfill_is_sent_completely_in_chunks() -> None:
     hub, moments = RecordingHub(), len(last_week(0.0))
-    story = demo_fleet(seed=1, start=time.time(), interval_seconds=INTERVAL)
+    demo = demo_fleet(seed=1, start=time.time(), interval_seconds=INTERVAL)
 
     async def scenario(listener: socket.socket) -> None:
-        load = LoadGenerator(story, listener_url(listener), backfill=last_week)
+        load = LoadGenerator(demo, listener_url(listener), backfill=last_week)
         async with serve_hub(hub, listener), running(load):
             await until(lambda: len(hub.sequences.get("dgx01", ())) > moments + 1)
 
@@ -221,36 +221,36 @@ def test_a_long_past_is_told_in_parts_and_all_of_it() -> None:
     assert paces == sorted(paces, reverse=True)
 
 
-def test_a_node_that_falls_silent_hangs_up_and_stays_away() -> None:
+def test_a_silent_node_disconnects_for_good() -> None:
     hub = RecordingHub()
-    story = demo_fleet(
+    demo = demo_fleet(
         seed=1, start=time.time() - SILENT_AFTER_SECONDS + 1.5, interval_seconds=INTERVAL
     )
 
     async def scenario(listener: socket.socket) -> LoadGenerator:
-        load = LoadGenerator(story, listener_url(listener))
+        load = LoadGenerator(demo, listener_url(listener))
         async with serve_hub(hub, listener), running(load):
             await until(lambda: len(hub.sequences.get("ada03", ())) > 0)
-            await until(lambda: time.time() > (story.nodes[8].silent_from or 0.0))
-            heard = len(hub.sequences["dgx01"])
-            await until(lambda: len(hub.sequences["dgx01"]) > heard + 3)
+            await until(lambda: time.time() > (demo.nodes[8].silent_from or 0.0))
+            received = len(hub.sequences["dgx01"])
+            await until(lambda: len(hub.sequences["dgx01"]) > received + 3)
         return load
 
     with open_listener() as listener:
         load = asyncio.run(scenario(listener))
     silent = [r for r in hub.reports if r.snapshots[-1].name == "ada03"]
-    assert max(r.snapshots[-1].taken_at for r in silent) < (story.nodes[8].silent_from or 0.0)
+    assert max(r.snapshots[-1].taken_at for r in silent) < (demo.nodes[8].silent_from or 0.0)
     assert load.counters.lost_connections == 0
 
 
-def test_nobody_there_is_told_in_one_line() -> None:
+def test_connection_refused_is_a_one_line_error() -> None:
     with open_listener() as listener:
         url = listener_url(listener)
-    with pytest.raises(Unreachable, match="nobody listens there"):
+    with pytest.raises(Unreachable, match="connection refused"):
         asyncio.run(LoadGenerator(small(), url).run(duration_seconds=1.0))
 
 
-def test_what_does_not_speak_http_is_told() -> None:
+def test_a_server_that_does_not_speak_http_is_an_error() -> None:
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
         await writer.drain()
@@ -266,12 +266,12 @@ def test_what_does_not_speak_http_is_told() -> None:
         asyncio.run(scenario())
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_an_invalid_url_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="no address of a hub"):
         LoadGenerator(small(1), "ftp://hub")
 
 
-def test_nothing_is_left_when_it_ends() -> None:
+def test_no_task_or_connection_remains_after_the_run() -> None:
     hub = RecordingHub()
 
     async def scenario(listener: socket.socket) -> None:
@@ -286,7 +286,7 @@ def test_nothing_is_left_when_it_ends() -> None:
         asyncio.run(scenario(listener))
 
 
-def test_a_hub_that_lets_nobody_join_yet_is_asked_again() -> None:
+def test_joining_is_retried_until_the_hub_accepts() -> None:
     hub = RecordingHub()
     hub.join_statuses = [200, 503]
 

@@ -1,4 +1,4 @@
-"""The simulated fleet: the same story every time, and nothing in it that no card could say."""
+"""Scenarios: reproducible, and every figure is plausible for its GPU model."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -29,7 +29,7 @@ def a_story(kind: str, seed: int) -> FleetScenario:
 
 
 SNAPSHOTS = st.builds(
-    lambda story, index, at: story.snapshot(index % len(story.nodes), at, 1),
+    lambda scenario, index, at: scenario.snapshot(index % len(scenario.nodes), at, 1),
     st.builds(a_story, st.sampled_from(("demo", "crowd")), st.integers(0, 20)),
     st.integers(0, 11),
     st.floats(NOON - 7 * 24 * HOUR, NOON + 24 * HOUR),
@@ -37,13 +37,13 @@ SNAPSHOTS = st.builds(
 
 
 @given(SNAPSHOTS)
-def test_a_snapshot_comes_off_the_wire_as_it_went_on(snapshot: Snapshot) -> None:
+def test_a_snapshot_survives_encoding(snapshot: Snapshot) -> None:
     report = decode_report(encode_report([encode_snapshot(snapshot)], NOON))
     assert report.snapshots == (snapshot,)
 
 
 @given(SNAPSHOTS)
-def test_every_figure_is_one_that_such_a_card_could_show(snapshot: Snapshot) -> None:
+def test_every_figure_is_plausible_for_the_model(snapshot: Snapshot) -> None:
     for gpu in snapshot.gpus:
         for part in parts_of(gpu):
             for name, value in msgspec.structs.asdict(part).items():
@@ -69,18 +69,18 @@ def test_memory_adds_up(snapshot: Snapshot) -> None:
 
 
 @given(SNAPSHOTS)
-def test_nobody_is_seen_before_they_came(snapshot: Snapshot) -> None:
+def test_no_process_is_listed_before_it_started(snapshot: Snapshot) -> None:
     processes = [one for gpu in snapshot.gpus for one in gpu.processes or ()]
     assert all(known(one.started_at) <= snapshot.taken_at for one in processes)
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 20), st.lists(st.floats(NOON - HOUR, NOON + HOUR), min_size=1, max_size=8))
-def test_what_was_asked_before_changes_nothing(seed: int, moments: list[float]) -> None:
-    asked = demo_fleet(seed=seed, start=NOON)
-    for index in range(len(asked.nodes)):
+def test_snapshots_do_not_depend_on_earlier_queries(seed: int, moments: list[float]) -> None:
+    scenario = demo_fleet(seed=seed, start=NOON)
+    for index in range(len(scenario.nodes)):
         for at in moments:
-            last = asked.snapshot(index, at, 1)
+            last = scenario.snapshot(index, at, 1)
         assert last == demo_fleet(seed=seed, start=NOON).snapshot(index, moments[-1], 1)
 
 
@@ -89,7 +89,7 @@ def test_another_seed_is_another_fleet() -> None:
     assert not ids[0] & ids[1]
 
 
-def test_another_beginning_is_another_run_of_the_same_nodes() -> None:
+def test_another_start_is_another_run_of_the_same_nodes() -> None:
     one, other = (
         demo_fleet(seed=1, start=NOON).nodes[0],
         demo_fleet(seed=1, start=NOON + 1).nodes[0],
@@ -99,8 +99,8 @@ def test_another_beginning_is_another_run_of_the_same_nodes() -> None:
 
 
 def test_no_two_gpus_or_nodes_are_the_same() -> None:
-    story = large_fleet(50, 8, seed=1, start=NOON)
-    snapshots = [story.snapshot(index, NOON, 1) for index in range(50)]
+    scenario = large_fleet(50, 8, seed=1, start=NOON)
+    snapshots = [scenario.snapshot(index, NOON, 1) for index in range(50)]
     assert len({one.node_id for one in snapshots}) == 50
     assert len({gpu.uuid for one in snapshots for gpu in one.gpus}) == 400
 
@@ -111,13 +111,13 @@ def lab(request: pytest.FixtureRequest) -> FleetView:
     return watched(demo_fleet(seed=request.param, start=NOON), LIVE_SECONDS)
 
 
-def watched(story: FleetScenario, seconds: float) -> FleetView:
-    fleet, pace = FleetState(), story.interval_seconds
+def watched(scenario: FleetScenario, seconds: float) -> FleetView:
+    fleet, pace = FleetState(), scenario.interval_seconds
     live = (BackfillPoint(NOON + pace * step, pace) for step in range(int(seconds / pace) + 1))
     for sequence, (at, interval) in enumerate((*last_hour(NOON), *live), start=1):
-        for index in range(len(story.nodes)):
-            if story.is_reporting(index, at):
-                fleet.apply(story.snapshot(index, at, sequence, interval), at)
+        for index in range(len(scenario.nodes)):
+            if scenario.is_reporting(index, at):
+                fleet.apply(scenario.snapshot(index, at, sequence, interval), at)
     return fleet.view(NOON + seconds)
 
 
@@ -136,74 +136,74 @@ def test_the_demo_has_every_state_that_a_lab_has(lab: FleetView) -> None:
     assert counts.unknown == 4
 
 
-def test_one_node_falls_silent_after_it_was_heard(lab: FleetView) -> None:
+def test_one_node_goes_silent_after_reporting(lab: FleetView) -> None:
     (silent,) = [node for node in lab.nodes if node.silent]
     assert silent.taken_at is not None
     assert NOON <= silent.taken_at < NOON + SILENT_AFTER_SECONDS
 
 
-def test_somebody_holds_a_gpu_without_using_it(lab: FleetView) -> None:
+def test_a_notebook_holds_a_gpu_without_using_it(lab: FleetView) -> None:
     (held,) = [gpu for node in lab.nodes for gpu in node.gpus if gpu.verdict.state == "held"]
     assert "lucas, idle for 1 h" in held.verdict.reason
 
 
-def test_two_people_share_a_gpu(lab: FleetView) -> None:
+def test_two_users_share_a_gpu(lab: FleetView) -> None:
     notes = [note for node in lab.nodes for gpu in node.gpus for note in gpu.verdict.notes]
     assert [note.words for note in notes if note.kind == "shared"] == ["shared by 2"]
 
 
-def test_there_is_nothing_that_its_processes_do_not_account_for(lab: FleetView) -> None:
+def test_no_gpu_but_the_ghost_has_unaccounted_memory(lab: FleetView) -> None:
     notes = [note for node in lab.nodes for gpu in node.gpus for note in gpu.verdict.notes]
     assert not [note for note in notes if note.kind == "unaccounted"]
 
 
-def test_people_come_and_go_within_two_minutes() -> None:
-    story = demo_fleet(seed=1, start=NOON)
+def test_short_jobs_start_and_end_within_two_minutes() -> None:
+    scenario = demo_fleet(seed=1, start=NOON)
     for minutes in range(0, 60, 2):
-        before, after = (people(story, NOON + 60.0 * (minutes + more)) for more in (0, 2))
+        before, after = (people(scenario, NOON + 60.0 * (minutes + more)) for more in (0, 2))
         assert before - after, "nobody left"
         assert after - before, "nobody came"
 
 
-def test_in_the_week_before_people_stayed_for_hours_and_came_by_day() -> None:
-    story, day = demo_fleet(seed=1, start=NOON), 24 * HOUR
+def test_earlier_jobs_last_hours_and_run_by_day() -> None:
+    scenario, day = demo_fleet(seed=1, start=NOON), 24 * HOUR
     midnight = NOON - NOON % day
     noons, nights = 0, 0
     for days in range(2, 7):
         then = midnight - days * day
-        noon, night = people(story, then + 14 * HOUR), people(story, then + 4 * HOUR)
+        noon, night = people(scenario, then + 14 * HOUR), people(scenario, then + 4 * HOUR)
         noons, nights = noons + len(noon), nights + len(night)
-        assert len(noon & people(story, then + 14.5 * HOUR)) > len(noon) / 2
+        assert len(noon & people(scenario, then + 14.5 * HOUR)) > len(noon) / 2
     assert noons > 1.2 * nights
 
 
-def test_the_week_before_is_told_without_a_hole_but_where_a_node_was_away() -> None:
-    moments, story = last_week(NOON), demo_fleet(seed=1, start=NOON)
+def test_the_backfilled_week_has_gaps_only_during_outages() -> None:
+    moments, scenario = last_week(NOON), demo_fleet(seed=1, start=NOON)
     ends = [at + interval for at, interval in moments]
     assert ends[:-1] == pytest.approx([at for at, _ in moments[1:]])
     assert (moments[0].at, ends[-1]) == (NOON - 7 * 24 * HOUR, NOON)
-    heard = [sum(story.is_reporting(index, at) for at, _ in moments) for index in range(12)]
+    heard = [sum(scenario.is_reporting(index, at) for at, _ in moments) for index in range(12)]
     assert sorted(heard)[:2] == [len(moments) - 9, len(moments)]
 
 
 def test_utilisation_moves_from_report_to_report() -> None:
-    story = demo_fleet(seed=1, start=NOON)
+    scenario = demo_fleet(seed=1, start=NOON)
     readings = {
-        tuple(gpu.busy_percent for gpu in story.snapshot(0, NOON + 2.0 * step, 1).gpus)
+        tuple(gpu.busy_percent for gpu in scenario.snapshot(0, NOON + 2.0 * step, 1).gpus)
         for step in range(10)
     }
     assert len(readings) == 10
 
 
-def test_a_job_on_several_cards_is_one_job_of_one_person() -> None:
+def test_a_multi_gpu_job_has_one_user() -> None:
     snapshot = demo_fleet(seed=1, start=NOON).snapshot(0, NOON, 1)
     processes = [one for gpu in snapshot.gpus for one in gpu.processes or ()]
     assert len({one.pid for one in processes}) == 8
     assert {(one.user, one.slurm_job) for one in processes} == {("maria", processes[0].slurm_job)}
 
 
-def people(story: FleetScenario, at: float) -> set[tuple[str, int]]:
-    snapshots = (story.snapshot(index, at, 1) for index in range(len(story.nodes)))
+def people(scenario: FleetScenario, at: float) -> set[tuple[str, int]]:
+    snapshots = (scenario.snapshot(index, at, 1) for index in range(len(scenario.nodes)))
     return {
         (gpu.uuid, process.pid)
         for snapshot in snapshots

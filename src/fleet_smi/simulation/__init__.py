@@ -1,1 +1,1 @@
-"""A fleet that does not exist: for demonstrations, and as a load over the real wire."""
+"""A simulated fleet over the real wire, for the demo and for load tests."""

@@ -1,4 +1,4 @@
-"""What became of the reports that were sent, and how soon they were acknowledged."""
+"""Load test counters: reports sent and acknowledged, with a latency histogram."""
 
 from bisect import bisect_left
 from itertools import accumulate
@@ -6,17 +6,17 @@ from math import log
 
 from msgspec import Struct, field
 
-_LEAST_SECONDS = 20e-6
+_MIN_SECONDS = 20e-6
 _GROWTH = 1.05
 _LOG_GROWTH = log(_GROWTH)
-_BUCKETS = 340  # the last holds whatever took five minutes and more
+_BUCKETS = 340  # the last one counts five minutes and more
 
 
 class LoadCounters(Struct, kw_only=True):
-    """Counts of reports; `late` are turns that passed while an earlier one was still out.
+    """Report counts and acknowledgement latencies.
 
-    `failed` were refused for good. `spread` counts the acknowledged by how long they took,
-    in steps of 5 %.
+    `late` counts reports skipped because the previous one was still unacknowledged, `failed`
+    those the hub rejected permanently. The buckets of `latency_histogram` grow by 5 % each.
     """
 
     sent: int = 0
@@ -27,25 +27,25 @@ class LoadCounters(Struct, kw_only=True):
     latency_histogram: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
 
     def acknowledge(self, seconds: float) -> None:
-        """Count one report that the hub has taken."""
+        """Count one acknowledged report."""
         self.acknowledged += 1
-        step = int(log(max(seconds, _LEAST_SECONDS) / _LEAST_SECONDS) / _LOG_GROWTH)
-        self.latency_histogram[min(step, _BUCKETS - 1)] += 1
+        bucket = int(log(max(seconds, _MIN_SECONDS) / _MIN_SECONDS) / _LOG_GROWTH)
+        self.latency_histogram[min(bucket, _BUCKETS - 1)] += 1
 
     def latency_quantile_seconds(self, quantile: float) -> float | None:
-        """How soon that share of the acknowledged came back; `None` when there are none."""
-        up_to = list(accumulate(self.latency_histogram))
-        if not up_to[-1]:
+        """Return a latency quantile, or `None` before the first acknowledgement."""
+        cumulative = list(accumulate(self.latency_histogram))
+        if not cumulative[-1]:
             return None
-        step = bisect_left(up_to, quantile * up_to[-1])
-        return float(_LEAST_SECONDS * _GROWTH ** (step + 1))
+        bucket = bisect_left(cumulative, quantile * cumulative[-1])
+        return float(_MIN_SECONDS * _GROWTH ** (bucket + 1))
 
     def copy(self) -> "LoadCounters":
-        """As it is now."""
+        """Return an independent copy."""
         return self.since(LoadCounters())
 
     def since(self, before: "LoadCounters") -> "LoadCounters":
-        """What was counted after `before` was copied."""
+        """Return the difference from an earlier copy."""
         return LoadCounters(
             sent=self.sent - before.sent,
             acknowledged=self.acknowledged - before.acknowledged,

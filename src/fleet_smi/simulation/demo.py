@@ -1,4 +1,4 @@
-"""The fleet of the demonstration: a lab of 12 nodes, with all that can happen to a GPU."""
+"""The demo fleet: a lab of 12 nodes that shows every state a GPU can be in."""
 
 from collections.abc import Iterator, Sequence
 
@@ -54,204 +54,207 @@ _MANAGERS: dict[MachineModel, JobManager] = {_SERVER: "pod", _DESK: "bare"}
 
 
 def demo_fleet(*, seed: int, start: float, interval_seconds: float = 2.0) -> FleetScenario:
-    """The lab as it is from `began` on, with its past."""
+    """Return the scenario of the demo lab, valid before and after `start`."""
     return FleetScenario(tuple(_nodes(seed, start)), interval_seconds)
 
 
-class _Bench:
-    """One machine whose cards are handed out one by one as its seats are told."""
+class _NodeBuilder:
+    """Builds the GPU slots of one machine, in index order."""
 
-    def __init__(self, seed: int, name: str, chassis: MachineModel, began: float) -> None:
-        self.key, self.began, self.card = f"demo-{seed}-{name}", began, chassis.gpu_model
-        self.manager = _MANAGERS.get(chassis, "slurm")
-        self._name, self._chassis = name, chassis
-        self._thrown, self._count = seeded_rng(self.key, "cards"), 0
+    def __init__(self, seed: int, name: str, machine_model: MachineModel, start: float) -> None:
+        self.key, self.start, self.gpu_model = f"demo-{seed}-{name}", start, machine_model.gpu_model
+        self.manager = _MANAGERS.get(machine_model, "slurm")
+        self._name, self._machine_model = name, machine_model
+        self._rng, self._count = seeded_rng(self.key, "cards"), 0
 
-    def next_card(self) -> Gpu:
+    def next_gpu(self) -> Gpu:
         self._count += 1
-        return make_idle_gpu(self.card, f"GPU-{random_uuid(self._thrown)}", self._count - 1)
+        return make_idle_gpu(self.gpu_model, f"GPU-{random_uuid(self._rng)}", self._count - 1)
 
-    def since(self, hours: float, seats: Sequence[tuple[Gpu, GpuSlot]]) -> list[GpuSlot]:
-        """Cards that stand so since a while ago; before, people came for hours at a time."""
-        key = f"{self.key}-{seats[0][0].index}-earlier"
-        custom = UsagePattern(
+    def since(self, hours: float, slots: Sequence[tuple[Gpu, GpuSlot]]) -> list[GpuSlot]:
+        """Return slots in their present use for `hours`; before that, they ran long jobs."""
+        key = f"{self.key}-{slots[0][0].index}-earlier"
+        pattern = UsagePattern(
             key=key,
             period_seconds=seeded_rng(key, "period").uniform(*_EARLIER_VISITS_SECONDS),
-            gpu_count=len(seats),
+            gpu_count=len(slots),
             probability=0.85,
             manager=self.manager,
             quieter_at_night=True,
         )
-        began = self.began - hours * _HOUR
+        start = self.start - hours * _HOUR
         return [
-            TransitionSlot(SharedSlot(self.card, card, custom, rank), began, seat)
-            for rank, (card, seat) in enumerate(seats)
+            TransitionSlot(SharedSlot(self.gpu_model, gpu, pattern, rank), start, slot)
+            for rank, (gpu, slot) in enumerate(slots)
         ]
 
-    def job(self, user: str, work: Workload, hours: float, cards: int = 1) -> list[GpuSlot]:
-        """One job of somebody's that began long ago and goes on."""
+    def job(self, user: str, work: Workload, hours: float, gpus: int = 1) -> list[GpuSlot]:
+        """Return slots of one job that started `hours` ago and still runs."""
         key = f"{self.key}-{self._count}"
         taken = [
-            (card, OccupiedSlot(self.card, card, (self.tenant(key, user, work, hours, rank),)))
-            for rank, card in enumerate(self._cards(cards))
+            (gpu, OccupiedSlot(self.gpu_model, gpu, (self.process(key, user, work, hours, rank),)))
+            for rank, gpu in enumerate(self._next_gpus(gpus))
         ]
         return self.since(hours, taken)
 
-    def tenant(
+    def process(
         self, key: str, user: str, work: Workload, hours: float, rank: int = 0
     ) -> SimulatedProcess:
-        begins_at = self.began - hours * _HOUR
-        memory = self.card.memory_total_bytes
-        return make_process(key, user, work, memory, begins_at, manager=self.manager, rank=rank)
+        started_at = self.start - hours * _HOUR
+        memory = self.gpu_model.memory_total_bytes
+        return make_process(key, user, work, memory, started_at, manager=self.manager, rank=rank)
 
-    def visited(
-        self, period_seconds: float, cards: int = 1, keenness: float = 0.8
+    def short_jobs(
+        self, period_seconds: float, gpus: int = 1, probability: float = 0.8
     ) -> list[GpuSlot]:
-        """Cards that people come to and leave, all of them at once."""
+        """Return slots used by short jobs that take all of them together."""
         key = f"{self.key}-{self._count}"
-        custom = UsagePattern(
+        pattern = UsagePattern(
             key=key,
             period_seconds=period_seconds,
-            gpu_count=cards,
-            probability=keenness,
+            gpu_count=gpus,
+            probability=probability,
             manager=self.manager,
         )
-        return self.coming_and_going(custom, self._cards(cards))
+        return self.short_jobs_on(pattern, self._next_gpus(gpus))
 
-    def coming_and_going(self, custom: UsagePattern, cards: Sequence[Gpu]) -> list[GpuSlot]:
-        """Cards that are changed about often enough to be watched for an hour."""
-        seats = [
-            (card, SharedSlot(self.card, card, custom, rank)) for rank, card in enumerate(cards)
+    def short_jobs_on(self, pattern: UsagePattern, gpus: Sequence[Gpu]) -> list[GpuSlot]:
+        """Return slots whose jobs change often enough to watch within the last hour."""
+        slots = [
+            (gpu, SharedSlot(self.gpu_model, gpu, pattern, rank)) for rank, gpu in enumerate(gpus)
         ]
-        return self.since(RECENT_SECONDS / _HOUR, seats)
+        return self.since(RECENT_SECONDS / _HOUR, slots)
 
-    def _cards(self, count: int) -> list[Gpu]:
-        return [self.next_card() for _ in range(count)]
+    def _next_gpus(self, count: int) -> list[Gpu]:
+        return [self.next_gpu() for _ in range(count)]
 
     def node(
         self,
-        seats: Sequence[GpuSlot],
+        slots: Sequence[GpuSlot],
         place: str,
         silent_from: float | None = None,
-        away_hours: tuple[float, float] | None = None,
+        outage_hours: tuple[float, float] | None = None,
     ) -> SimulatedNode:
         room, _, rack = place.partition("/")
         return make_node(
             self._name,
-            self._chassis,
-            seats,
+            self._machine_model,
+            slots,
             key=self.key,
-            start=self.began,
+            start=self.start,
             labels={"room": room, "rack": rack} if rack else {"room": room},
             silent_from=silent_from,
-            outage=away_hours and (self._ago(away_hours[0]), self._ago(away_hours[1])),
+            outage=outage_hours and (self._ago(outage_hours[0]), self._ago(outage_hours[1])),
         )
 
     def _ago(self, hours: float) -> float:
-        return self.began - hours * _HOUR
+        return self.start - hours * _HOUR
 
 
-def _nodes(seed: int, began: float) -> Iterator[SimulatedNode]:
-    def bench(name: str, chassis: MachineModel) -> _Bench:
-        return _Bench(seed, name, chassis, began)
+def _nodes(seed: int, start: float) -> Iterator[SimulatedNode]:
+    def builder(name: str, machine_model: MachineModel) -> _NodeBuilder:
+        return _NodeBuilder(seed, name, machine_model, start)
 
-    yield _pretraining(bench("dgx01", _DGX))
-    yield _serving(bench("dgx02", _DGX))
-    yield _broken(bench("dgx03", _DGX))
-    yield _held(bench("hgx01", _HGX))
-    yield _sliced(bench("hgx02", _HGX))
-    yield _haunted(bench("hgx03", _HGX))
-    yield _render(bench("ada01", _SERVER))
-    yield _render(bench("ada02", _SERVER))
-    yield _falls_silent(bench("ada03", _SERVER))
+    yield _pretraining(builder("dgx01", _DGX))
+    yield _serving(builder("dgx02", _DGX))
+    yield _broken(builder("dgx03", _DGX))
+    yield _held(builder("hgx01", _HGX))
+    yield _mig(builder("hgx02", _HGX))
+    yield _ghost(builder("hgx03", _HGX))
+    yield _render(builder("ada01", _SERVER))
+    yield _render(builder("ada02", _SERVER))
+    yield _falls_silent(builder("ada03", _SERVER))
     for owner, period in (("amara", 170.0), ("jonas", 230.0), ("sofia", 310.0)):
-        yield _desk(bench(f"desk-{owner}", _DESK), owner, period)
+        yield _desk(builder(f"desk-{owner}", _DESK), owner, period)
 
 
-def _pretraining(at: _Bench) -> SimulatedNode:
-    return at.node(at.job("maria", PRETRAINING, 52.0, cards=8), "hall-1/r01")
+def _pretraining(at: _NodeBuilder) -> SimulatedNode:
+    return at.node(at.job("maria", PRETRAINING, 52.0, gpus=8), "hall-1/r01")
 
 
-def _serving(at: _Bench) -> SimulatedNode:
-    seats = at.job("kenji", PRETRAINING, 7.5, cards=4)
-    seats += at.job("llm-gateway", SERVING, 310.0, cards=2)
-    return at.node([*seats, *at.visited(260.0), *at.visited(340.0)], "hall-1/r01")
+def _serving(at: _NodeBuilder) -> SimulatedNode:
+    slots = at.job("kenji", PRETRAINING, 7.5, gpus=4)
+    slots += at.job("llm-gateway", SERVING, 310.0, gpus=2)
+    return at.node([*slots, *at.short_jobs(260.0), *at.short_jobs(340.0)], "hall-1/r01")
 
 
-def _broken(at: _Bench) -> SimulatedNode:
-    seats = at.visited(420.0, cards=4) + at.visited(150.0)
-    card, hours = at.next_card(), 0.7
-    seats += at.since(hours, [(card, LostSlot(card, at.began - hours * _HOUR))])
-    return at.node([*seats, *at.visited(190.0, cards=2, keenness=0.6)], "hall-1/r02")
+def _broken(at: _NodeBuilder) -> SimulatedNode:
+    slots = at.short_jobs(420.0, gpus=4) + at.short_jobs(150.0)
+    gpu, hours = at.next_gpu(), 0.7
+    slots += at.since(hours, [(gpu, LostSlot(gpu, at.start - hours * _HOUR))])
+    return at.node([*slots, *at.short_jobs(190.0, gpus=2, probability=0.6)], "hall-1/r02")
 
 
-def _held(at: _Bench) -> SimulatedNode:
-    seats = at.job("lucas", NOTEBOOK, 26.0) + at.visited(210.0, cards=2)
-    return at.node([*seats, *at.job("priya", FINE_TUNING, 3.2)], "hall-1/r03")
+def _held(at: _NodeBuilder) -> SimulatedNode:
+    slots = at.job("lucas", NOTEBOOK, 26.0) + at.short_jobs(210.0, gpus=2)
+    return at.node([*slots, *at.job("priya", FINE_TUNING, 3.2)], "hall-1/r03")
 
 
-def _sliced(at: _Bench) -> SimulatedNode:
+def _mig(at: _NodeBuilder) -> SimulatedNode:
     slices = [
         _slice(at, number, profile, user)
         for number, (profile, user) in enumerate(
             (("3g.20gb", "chen"), ("2g.10gb", "nadia"), ("1g.5gb", "tomas"), ("1g.5gb", None))
         )
     ]
-    cut = MigSlot(at.card, at.next_card(), slices)
-    return at.node([cut, *at.visited(280.0), *at.visited(240.0, cards=2)], "hall-1/r03")
+    mig_slot = MigSlot(at.gpu_model, at.next_gpu(), slices)
+    return at.node([mig_slot, *at.short_jobs(280.0), *at.short_jobs(240.0, gpus=2)], "hall-1/r03")
 
 
-def _slice(at: _Bench, number: int, profile: str, user: str | None) -> MigSlice:
-    part = make_instance(at.key, number, profile)
+def _slice(at: _NodeBuilder, number: int, profile: str, user: str | None) -> MigSlice:
+    instance = make_instance(at.key, number, profile)
     if user is None:
-        return MigSlice(instance=part)
-    begins_at, memory = at.began - (2.0 + 5.0 * number) * _HOUR, part.memory_total_bytes or 0
+        return MigSlice(instance=instance)
+    started_at, memory = at.start - (2.0 + 5.0 * number) * _HOUR, instance.memory_total_bytes or 0
     key = f"{at.key}-slice-{number}"
-    somebody = make_process(key, user, EXPLORING, memory, begins_at, manager=at.manager)
-    return MigSlice(instance=part, occupant=somebody)
+    process = make_process(key, user, EXPLORING, memory, started_at, manager=at.manager)
+    return MigSlice(instance=instance, occupant=process)
 
 
-def _haunted(at: _Bench) -> SimulatedNode:
-    """Two people on one card, memory that nobody accounts for, and one that nobody wants."""
-    two = (
-        at.tenant(f"{at.key}-sweep", "oskar", SWEEPING, 5.0),
-        at.tenant(f"{at.key}-fit", "fatima", FITTING, 1.4),
+def _ghost(at: _NodeBuilder) -> SimulatedNode:
+    """A GPU shared by two users, one with unaccounted memory, and one that stays idle."""
+    processes = (
+        at.process(f"{at.key}-sweep", "oskar", SWEEPING, 5.0),
+        at.process(f"{at.key}-fit", "fatima", FITTING, 1.4),
     )
-    card = at.next_card()
-    alone, together = OccupiedSlot(at.card, card, two[:1]), OccupiedSlot(at.card, card, two)
-    shared = TransitionSlot(alone, two[1].started_at, together)
-    seats = at.since(5.0, [(card, shared)]) + at.visited(200.0)
-    card = at.next_card()
-    seats += at.since(9.0, [(card, ghost_slot(at.card, card, 31 * GIB + 212 * MIB))])
-    unwanted = IdleSlot(at.card, at.next_card())
-    return at.node([*seats, unwanted], "hall-1/r03", away_hours=(81.0, 72.0))
+    gpu = at.next_gpu()
+    alone, together = (
+        OccupiedSlot(at.gpu_model, gpu, processes[:1]),
+        OccupiedSlot(at.gpu_model, gpu, processes),
+    )
+    shared = TransitionSlot(alone, processes[1].started_at, together)
+    slots = at.since(5.0, [(gpu, shared)]) + at.short_jobs(200.0)
+    gpu = at.next_gpu()
+    slots += at.since(9.0, [(gpu, ghost_slot(at.gpu_model, gpu, 31 * GIB + 212 * MIB))])
+    idle = IdleSlot(at.gpu_model, at.next_gpu())
+    return at.node([*slots, idle], "hall-1/r03", outage_hours=(81.0, 72.0))
 
 
-def _render(at: _Bench) -> SimulatedNode:
-    seats = [*at.visited(130.0), *at.visited(180.0, cards=2), *at.visited(250.0)]
-    return at.node(seats, "hall-2/r11")
+def _render(at: _NodeBuilder) -> SimulatedNode:
+    slots = [*at.short_jobs(130.0), *at.short_jobs(180.0, gpus=2), *at.short_jobs(250.0)]
+    return at.node(slots, "hall-2/r11")
 
 
-def _falls_silent(at: _Bench) -> SimulatedNode:
-    seats = at.job("chen", FINE_TUNING, 11.0, cards=2) + at.visited(160.0, cards=2)
-    return at.node(seats, "hall-2/r12", silent_from=at.began + SILENT_AFTER_SECONDS)
+def _falls_silent(at: _NodeBuilder) -> SimulatedNode:
+    slots = at.job("chen", FINE_TUNING, 11.0, gpus=2) + at.short_jobs(160.0, gpus=2)
+    return at.node(slots, "hall-2/r12", silent_from=at.start + SILENT_AFTER_SECONDS)
 
 
-def _desk(at: _Bench, owner: str, period: float) -> SimulatedNode:
-    """A workstation: its first card has a screen and is its owner's."""
-    custom = UsagePattern(key=at.key, period_seconds=period, probability=0.6, users=(owner,))
-    first = at.coming_and_going(custom, [_with_screen(at.next_card(), owner, at.began)])
-    return at.node([*first, *at.visited(period * 1.4)], "office")
+def _desk(at: _NodeBuilder, owner: str, period: float) -> SimulatedNode:
+    """A workstation: its first GPU drives a display and is used by its owner."""
+    pattern = UsagePattern(key=at.key, period_seconds=period, probability=0.6, users=(owner,))
+    first = at.short_jobs_on(pattern, [_with_screen(at.next_gpu(), owner, at.start)])
+    return at.node([*first, *at.short_jobs(period * 1.4)], "office")
 
 
-def _with_screen(resting: Gpu, owner: str, began: float) -> Gpu:
-    since = began - 200.0 * _HOUR
-    shown = (
+def _with_screen(idle_gpu: Gpu, owner: str, start: float) -> Gpu:
+    since = start - 200.0 * _HOUR
+    processes = (
         _graphics(1874, owner, "/usr/lib/xorg/Xorg vt2 -noreset", 187 * MIB, since),
         _graphics(2210, owner, "/usr/bin/gnome-shell", 96 * MIB, since),
     )
-    used = sum(one.gpu_memory_bytes or 0 for one in shown) + (resting.memory_used_bytes or 0)
-    return replace(resting, memory_used_bytes=used, processes=shown)
+    used = sum(one.gpu_memory_bytes or 0 for one in processes) + (idle_gpu.memory_used_bytes or 0)
+    return replace(idle_gpu, memory_used_bytes=used, processes=processes)
 
 
 def _graphics(pid: int, user: str, command: str, memory_bytes: int, started_at: float) -> Process:

@@ -1,4 +1,4 @@
-"""The cards of the simulated fleet, with the figures that such cards show."""
+"""GPU models of the simulated fleet, with typical figures at idle and under load."""
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ RESERVED_BYTES = 4 * MIB
 
 
 class GpuModel(Struct, frozen=True, kw_only=True, gc=False):
-    """A model of GPU: what it can do, and what it shows at rest and at work."""
+    """A GPU model and the figures it shows at idle and under load."""
 
     name: str
     memory_total_bytes: int
@@ -98,7 +98,7 @@ RTX_4090 = GpuModel(
 
 
 def make_idle_gpu(model: GpuModel, uuid: str, index: int) -> Gpu:
-    """A card with nobody on it."""
+    """Return an idle GPU of that model."""
     errors = 0 if model.has_ecc else None
     return Gpu(
         uuid=uuid,

@@ -1,4 +1,4 @@
-"""A story of any size: many alike nodes, to see what a hub can bear."""
+"""A fleet of any size with similar nodes, for load tests of a hub."""
 
 from collections.abc import Iterator
 
@@ -9,51 +9,55 @@ from fleet_smi.simulation.scenario import FleetScenario, MachineModel, Simulated
 from fleet_smi.simulation.seeded_random import seeded_rng
 from fleet_smi.simulation.workloads import random_uuid
 
-_CHASSIS = (
+_MACHINE_MODELS = (
     MachineModel(gpu_model=H100, cpu_count=192, memory_total_bytes=2016 * GIB),
     MachineModel(gpu_model=A100, cpu_count=128, memory_total_bytes=1008 * GIB),
     MachineModel(gpu_model=L40S, cpu_count=96, memory_total_bytes=755 * GIB),
     MachineModel(gpu_model=RTX_4090, cpu_count=64, memory_total_bytes=503 * GIB),
 )
-_GROUPS = (1, 1, 2, 4, 8)
-_RACK = 32
+_JOB_SIZES = (1, 1, 2, 4, 8)
+_NODES_PER_RACK = 32
 
 
 def large_fleet(
     nodes: int, gpus: int, *, seed: int, start: float, interval_seconds: float = 1.0
 ) -> FleetScenario:
-    """So many nodes with so many GPUs each, on which people come and go."""
-    everyone = [_node(index, gpus, f"crowd-{seed}-{index}", start) for index in range(nodes)]
-    story = FleetScenario(everyone, interval_seconds)
+    """Return a scenario of `nodes` nodes with `gpus` GPUs each, on which jobs start and end."""
+    all_nodes = [_node(index, gpus, f"crowd-{seed}-{index}", start) for index in range(nodes)]
+    scenario = FleetScenario(all_nodes, interval_seconds)
     for index in range(nodes):
-        story.snapshot(index, start, 0)  # who is where now is thrown before the first second
-    return story
+        scenario.snapshot(
+            index, start, 0
+        )  # initialise the slots now, not during the first second of load
+    return scenario
 
 
-def _node(index: int, gpus: int, key: str, began: float) -> SimulatedNode:
-    chassis = _CHASSIS[index % len(_CHASSIS)]
+def _node(index: int, gpus: int, key: str, start: float) -> SimulatedNode:
+    machine_model = _MACHINE_MODELS[index % len(_MACHINE_MODELS)]
     return make_node(
         f"node{index + 1:05d}",
-        chassis,
-        tuple(_seats(key, chassis, gpus)),
+        machine_model,
+        tuple(_slots(key, machine_model, gpus)),
         key=key,
-        start=began,
-        labels={"rack": f"r{index // _RACK + 1:03d}", "room": f"hall-{index // 512 + 1}"},
+        start=start,
+        labels={"rack": f"r{index // _NODES_PER_RACK + 1:03d}", "room": f"hall-{index // 512 + 1}"},
     )
 
 
-def _seats(key: str, chassis: MachineModel, gpus: int) -> Iterator[GpuSlot]:
-    thrown, index = seeded_rng(key, "seats"), 0
+def _slots(key: str, machine_model: MachineModel, gpus: int) -> Iterator[GpuSlot]:
+    rng, index = seeded_rng(key, "seats"), 0
     while index < gpus:
-        group = min(thrown.choice(_GROUPS), gpus - index)
-        custom = UsagePattern(
+        group = min(rng.choice(_JOB_SIZES), gpus - index)
+        pattern = UsagePattern(
             key=f"{key}-{index}",
-            period_seconds=thrown.uniform(240.0, 2400.0),
+            period_seconds=rng.uniform(240.0, 2400.0),
             gpu_count=group,
             probability=0.85,
-            manager=thrown.choice(("slurm", "pod", "bare")),
+            manager=rng.choice(("slurm", "pod", "bare")),
         )
         for rank in range(group):
-            resting = make_idle_gpu(chassis.gpu_model, f"GPU-{random_uuid(thrown)}", index + rank)
-            yield SharedSlot(chassis.gpu_model, resting, custom, rank)
+            idle_gpu = make_idle_gpu(
+                machine_model.gpu_model, f"GPU-{random_uuid(rng)}", index + rank
+            )
+            yield SharedSlot(machine_model.gpu_model, idle_gpu, pattern, rank)
         index += group

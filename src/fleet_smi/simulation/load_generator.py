@@ -1,4 +1,4 @@
-"""A story told to a hub over the real wire: one connection a node, spread over the interval."""
+"""Load generator: simulated agents report to a real hub, agent connection per node."""
 
 import asyncio
 from itertools import count
@@ -9,18 +9,18 @@ from fleet_smi.simulation.scenario import FleetScenario
 from fleet_smi.simulation.seeded_random import seeded_rng
 from fleet_smi.simulation.simulated_agent import Backfill, HubEndpoint, SimulatedAgent, no_backfill
 
-_OPENING_AT_ONCE = 64
+_MAX_CONCURRENT_CONNECTS = 64
 _TICK_SECONDS = 0.004
-_LAST_ANSWERS_SECONDS = 5.0
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 15.0
+_DRAIN_SECONDS = 5.0
+_MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.25, 15.0
 
 
 class LoadGenerator:
-    """Every node of a story, reporting at its pace, all turns spread evenly.
+    """Sends reports for every node of a scenario, spread evenly over the interval.
 
-    With a `join_token` each node joins first and then reports with the token that it got;
-    with a `token` all report with that one. With a `past` each node first tells of those
-    moments before now, as an agent does whose hub was away. `tally` is what became of it all.
+    With a `join_token` each node joins first and reports with the token it receives; with a
+    `token` all nodes share that agent. With `backfill` each node first sends snapshots of the
+    past, like an agent whose hub was away.
     """
 
     def __init__(
@@ -35,18 +35,18 @@ class LoadGenerator:
         self.counters = LoadCounters()
         self._interval_seconds = scenario.interval_seconds
         self._join_token = join_token
-        self._chance = seeded_rng(url, len(scenario.nodes))
-        self._refusal: DeliveryError | None = None
+        self._rng = seeded_rng(url, len(scenario.nodes))
+        self._error: DeliveryError | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         hub = HubEndpoint.parse(url)
-        self._reporters = [
+        self._agents = [
             SimulatedAgent(
                 scenario,
                 index,
                 hub,
                 self.counters,
-                on_lost=self._lost,
-                on_refused=self._refused,
+                on_lost=self._on_lost,
+                on_refused=self._on_refused,
                 token=token,
                 backfill=backfill,
             )
@@ -54,80 +54,80 @@ class LoadGenerator:
         ]
 
     async def run(self, duration_seconds: float | None = None) -> None:
-        """Report for so long, or until cancelled; raise `Unreachable` or `Refused` at the start.
+        """Report for a duration or until cancelled; raise `Unreachable` or `Refused` at the start.
 
-        A hub that goes away later is looked for until it is back. One that refuses a node
-        ends it all. No connection or task is left.
+        Later disconnects are retried with backoff; a hub that rejects a node's credential ends
+        the run. All connections and tasks are closed on return.
         """
         try:
-            await self._open_all()
+            await self._connect_all()
             await self._pace(duration_seconds)
-            await self._last_answers()
+            await self._drain()
         finally:
             for task in self._tasks:
                 task.cancel()
-            for reporter in self._reporters:
-                reporter.close()
+            for agent in self._agents:
+                agent.close()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _open_all(self) -> None:
-        # The first alone: if the hub is not there or refuses us, that is one line and not 2,000.
-        await self._reporters[0].connect(self._join_token)
-        few = asyncio.Semaphore(_OPENING_AT_ONCE)
+    async def _connect_all(self) -> None:
+        # Connect the first node alone: a hub that is down or refuses us is agent error, not 2,000.
+        await self._agents[0].connect(self._join_token)
+        semaphore = asyncio.Semaphore(_MAX_CONCURRENT_CONNECTS)
 
-        async def open_one(reporter: SimulatedAgent) -> None:
-            async with few:
+        async def connect_one(agent: SimulatedAgent) -> None:
+            async with semaphore:
                 try:
-                    if self._refusal is None:
-                        await reporter.connect(self._join_token)
+                    if self._error is None:
+                        await agent.connect(self._join_token)
                 except Unreachable:
-                    self._lost(reporter)
+                    self._on_lost(agent)
                 except DeliveryError as error:
-                    self._refused(error)
+                    self._on_refused(error)
 
-        await asyncio.gather(*map(open_one, self._reporters[1:]))
+        await asyncio.gather(*map(connect_one, self._agents[1:]))
 
     async def _pace(self, seconds: float | None) -> None:
-        """Give every node its turns: by the clock, so that nothing drifts."""
+        """Send each node's reports on schedule, computed from the clock so that it never drifts."""
         clock = asyncio.get_running_loop().time
-        began, given, nodes = clock(), 0, len(self._reporters)
-        while seconds is None or clock() - began < seconds:
-            due = int((clock() - began) * nodes / self._interval_seconds) + 1
-            for turn in range(given, due):
-                self._reporters[turn % nodes].send_report()
-            given = due
-            if self._refusal is not None:
-                raise self._refusal
-            next_at = began + given * self._interval_seconds / nodes
+        started, done, nodes = clock(), 0, len(self._agents)
+        while seconds is None or clock() - started < seconds:
+            due = int((clock() - started) * nodes / self._interval_seconds) + 1
+            for slot in range(done, due):
+                self._agents[slot % nodes].send_report()
+            done = due
+            if self._error is not None:
+                raise self._error
+            next_at = started + done * self._interval_seconds / nodes
             await asyncio.sleep(max(_TICK_SECONDS, next_at - clock()))
 
-    async def _last_answers(self) -> None:
-        """Wait a little for what is still out; what never comes has failed for good."""
+    async def _drain(self) -> None:
+        """Wait briefly for outstanding responses; count the rest as failed."""
         clock = asyncio.get_running_loop().time
-        until = clock() + _LAST_ANSWERS_SECONDS
-        while clock() < until and any(one.is_awaiting_response for one in self._reporters):
+        until = clock() + _DRAIN_SECONDS
+        while clock() < until and any(agent.is_awaiting_response for agent in self._agents):
             await asyncio.sleep(_TICK_SECONDS)
-        if self._refusal is not None:
-            raise self._refusal
-        self.counters.failed += sum(one.has_unacknowledged for one in self._reporters)
+        if self._error is not None:
+            raise self._error
+        self.counters.failed += sum(agent.has_unacknowledged for agent in self._agents)
 
-    def _lost(self, reporter: SimulatedAgent) -> None:
+    def _on_lost(self, agent: SimulatedAgent) -> None:
         self.counters.lost_connections += 1
-        task = asyncio.get_running_loop().create_task(self._open_again(reporter))
+        task = asyncio.get_running_loop().create_task(self._reconnect(agent))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _open_again(self, reporter: SimulatedAgent) -> None:
+    async def _reconnect(self, agent: SimulatedAgent) -> None:
         for attempt in count():
-            pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(attempt, 16))
-            await asyncio.sleep(pause * (0.5 + self._chance.random()))
+            backoff = min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2 ** min(attempt, 16))
+            await asyncio.sleep(backoff * (0.5 + self._rng.random()))
             try:
-                await reporter.connect(self._join_token)
+                await agent.connect(self._join_token)
             except Unreachable:
                 continue
             except DeliveryError as error:
-                self._refused(error)
+                self._on_refused(error)
             return
 
-    def _refused(self, error: DeliveryError) -> None:
-        self._refusal = self._refusal or error
+    def _on_refused(self, error: DeliveryError) -> None:
+        self._error = self._error or error

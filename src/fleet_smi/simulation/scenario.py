@@ -1,7 +1,7 @@
-"""The story of a fleet that does not exist: what each of its nodes says at any moment.
+"""Scenario of a simulated fleet: the snapshot of each node at any time.
 
-Pure: the same seed, beginning and moment give the same snapshot. It has a past, of which a
-watcher can be told before the first live report: an hour closely, and a week in outline.
+Pure: the same seed, start and time give the same snapshot. Times before the start work too,
+so a hub can be backfilled with an hour in detail and a week in outline.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,10 @@ from fleet_smi.simulation.gpu_slots import GpuSlot
 from fleet_smi.simulation.seeded_random import seeded_rng, smooth_noise
 
 RECENT_SECONDS = 3600.0
-_DAY = 86400.0
-WEEK_SECONDS = 7 * _DAY
+_DAY_SECONDS = 86400.0
+WEEK_SECONDS = 7 * _DAY_SECONDS
 _HOUR_STEP, _DAY_STEP, _WEEK_STEP = 10.0, 900.0, 3600.0
-"""How closely the last hour is told, the day before it, and the week before that."""
+"""Seconds between backfilled snapshots: in the last hour, the day before, the week before."""
 
 _DRIVERS = (("580.95.05", "13.0"), ("570.172.08", "12.8"), ("590.48.01", "13.1"))
 _RUNS = tuple(
@@ -36,7 +36,7 @@ _RUNS = tuple(
 
 
 class MachineModel(Struct, frozen=True, kw_only=True, gc=False):
-    """A kind of machine: which cards it has, and what is around them."""
+    """A kind of machine: its GPU model, CPU count and memory."""
 
     gpu_model: GpuModel
     cpu_count: int
@@ -44,14 +44,14 @@ class MachineModel(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BackfillPoint(NamedTuple):
-    """A moment of the past that is told, and how long it is until the next."""
+    """A past time to report, and the seconds until the next one."""
 
     at: float
     interval_seconds: float
 
 
 class SimulatedNode(Struct, frozen=True, kw_only=True):
-    """One machine of the story; from `silent_from` on, and while `away`, nothing is heard of it."""
+    """One simulated machine; it sends nothing during `outage` and from `silent_from` on."""
 
     node_id: str
     name: str
@@ -66,7 +66,7 @@ class SimulatedNode(Struct, frozen=True, kw_only=True):
 
 
 class FleetScenario:
-    """What every node of a simulated fleet says, moment by moment."""
+    """Snapshots of every node of a simulated fleet, by time."""
 
     def __init__(self, nodes: Sequence[SimulatedNode], interval_seconds: float) -> None:
         self.nodes = tuple(nodes)
@@ -75,7 +75,7 @@ class FleetScenario:
     def snapshot(
         self, index: int, at: float, sequence: int, interval_seconds: float | None = None
     ) -> Snapshot:
-        """What one node reads of itself at that moment; the next comes after the interval."""
+        """Return the snapshot of one node at a time."""
         node = self.nodes[index]
         return Snapshot(
             node_id=node.node_id,
@@ -88,12 +88,12 @@ class FleetScenario:
             agent_version=__version__,
             labels=node.labels,
             host=_host(node, at),
-            gpus=tuple([seat.gpu(at) for seat in node.slots]),
+            gpus=tuple([slot.gpu(at) for slot in node.slots]),
             runs=_RUNS,
         )
 
     def is_reporting(self, index: int, at: float) -> bool:
-        """Whether a node can be heard at that moment."""
+        """Whether a node sends reports at that time."""
         node = self.nodes[index]
         if node.outage is not None and node.outage[0] <= at < node.outage[1]:
             return False
@@ -101,21 +101,21 @@ class FleetScenario:
 
 
 def last_hour(now: float) -> tuple[BackfillPoint, ...]:
-    """The moments of the last hour that a watcher is told of, the oldest first."""
-    return tuple(_moments(now, RECENT_SECONDS, 0.0, _HOUR_STEP))
+    """Return backfill points for the last hour, oldest first."""
+    return tuple(_points(now, RECENT_SECONDS, 0.0, _HOUR_STEP))
 
 
 def last_week(now: float) -> tuple[BackfillPoint, ...]:
-    """The moments of the last week that a watcher is told of, the oldest first."""
+    """Return backfill points for the last week, oldest first."""
     return (
-        *_moments(now, WEEK_SECONDS, _DAY, _WEEK_STEP),
-        *_moments(now, _DAY, RECENT_SECONDS, _DAY_STEP),
+        *_points(now, WEEK_SECONDS, _DAY_SECONDS, _WEEK_STEP),
+        *_points(now, _DAY_SECONDS, RECENT_SECONDS, _DAY_STEP),
         *last_hour(now),
     )
 
 
-def _moments(now: float, first: float, last: float, step: float) -> Iterator[BackfillPoint]:
-    """Moments so many seconds ago, from the first up to but not at the last."""
+def _points(now: float, first: float, last: float, step: float) -> Iterator[BackfillPoint]:
+    """Yield points from `first` to `last` seconds ago, excluding the last."""
     for number in range(int((first - last) / step)):
         yield BackfillPoint(now - first + number * step, step)
 
@@ -131,42 +131,42 @@ def make_node(
     silent_from: float | None = None,
     outage: tuple[float, float] | None = None,
 ) -> SimulatedNode:
-    """A machine of that kind; `key` tells it from every other of any story."""
-    thrown = seeded_rng(key, "node")
-    driver, cuda = thrown.choice(_DRIVERS)
+    """Create a node of a machine model; `key` seeds everything random about it."""
+    rng = seeded_rng(key, "node")
+    driver, cuda = rng.choice(_DRIVERS)
     host = Host(
-        addresses=(f"10.20.{thrown.randrange(256)}.{thrown.randrange(1, 255)}",),
+        addresses=(f"10.20.{rng.randrange(256)}.{rng.randrange(1, 255)}",),
         kernel="6.8.0-85-generic",
         driver_version=driver,
         cuda_version=cuda,
-        booted_at=start - _DAY * (2 + 90 * thrown.random()),
+        booted_at=start - _DAY_SECONDS * (2 + 90 * rng.random()),
         cpu_count=machine_model.cpu_count,
         memory_total_bytes=machine_model.memory_total_bytes,
     )
     return SimulatedNode(
-        node_id=f"{thrown.getrandbits(128):032x}",
+        node_id=f"{rng.getrandbits(128):032x}",
         name=name,
         slots=tuple(slots),
         host=host,
         run_id=f"{seeded_rng(key, 'run', start).getrandbits(64):016x}",
-        boot_id=f"{thrown.getrandbits(128):032x}",
+        boot_id=f"{rng.getrandbits(128):032x}",
         labels=labels,
         silent_from=silent_from,
         outage=outage,
-        phase=1000.0 * thrown.random(),
+        phase=1000.0 * rng.random(),
     )
 
 
 def _host(node: SimulatedNode, at: float) -> Host:
-    """The machine around the cards: its figures drift, each over its own time."""
+    """Return host figures that drift, each at its own pace."""
     cpus, total = node.host.cpu_count or 1, node.host.memory_total_bytes or GIB
     percent = 6.0 + 34.0 * smooth_noise(at / 5.0 + node.phase)
-    lately = cpus * (0.06 + 0.34 * smooth_noise(at / 60.0 + node.phase))
+    load = cpus * (0.06 + 0.34 * smooth_noise(at / 60.0 + node.phase))
     return replace(
         node.host,
         cpu_percent=int(10.0 * percent) / 10.0,
         load_1_minute=int(cpus * percent) / 100.0,
-        load_5_minutes=int(100.0 * lately) / 100.0,
-        load_15_minutes=int(90.0 * lately) / 100.0,
+        load_5_minutes=int(100.0 * load) / 100.0,
+        load_15_minutes=int(90.0 * load) / 100.0,
         memory_used_bytes=int(total * (0.11 + 0.24 * smooth_noise(at / 45.0 + node.phase))),
     )

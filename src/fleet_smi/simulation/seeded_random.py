@@ -1,26 +1,26 @@
-"""Chance that repeats itself: the same key gives the same story, on any machine."""
+"""Reproducible randomness: the same key gives the same values on any machine."""
 
 from random import Random
 
-_PLACES = 1024
+_NOISE_POINTS = 1024
 
 
 def seeded_rng(*key: object) -> Random:
-    """Dice that fall the same way whenever they are thrown for the same key."""
-    return Random("/".join(map(str, key)))  # noqa: S311  # a story, not a secret
+    """Return a random generator seeded with the key."""
+    return Random("/".join(map(str, key)))  # noqa: S311  # simulation, not cryptography
 
 
-_THROWN = seeded_rng("wander")
-_POINTS = tuple(_THROWN.random() for _ in range(_PLACES))
+_NOISE = seeded_rng("wander")
+_POINTS = tuple(_NOISE.random() for _ in range(_NOISE_POINTS))
 
 
 def smooth_noise(at: float) -> float:
-    """A curve between 0 and 1 that drifts from one chance value to the next, one a unit."""
-    whole = int(at)
-    before, after = _POINTS[whole % _PLACES], _POINTS[(whole + 1) % _PLACES]
-    return before + (after - before) * (at - whole)
+    """Return value noise in 0..1: linear interpolation between one random point per unit."""
+    index = int(at)
+    before, after = _POINTS[index % _NOISE_POINTS], _POINTS[(index + 1) % _NOISE_POINTS]
+    return before + (after - before) * (at - index)
 
 
 def jitter(at: float) -> float:
-    """A value between 0 and 1 that jumps: cheap, for what nobody follows by eye."""
+    """Return a cheap pseudo-random value in 0..1, for figures whose shape does not matter."""
     return at * 0.618034 % 1.0

@@ -1,4 +1,4 @@
-"""One node of a story: its connection to the hub, and the report that is still out."""
+"""A simulated agent: one node's connection to the hub, with at most one report in flight."""
 
 import asyncio
 import time
@@ -16,22 +16,22 @@ from fleet_smi.simulation.http_client import RawConnection, RawResponse
 from fleet_smi.simulation.scenario import BackfillPoint, FleetScenario
 from fleet_smi.wire.report import encode_report, encode_snapshot
 
-_OPEN_SECONDS = 30.0
-_MOST_AT_ONCE = 400
-_OK, _UNKNOWN, _FORBIDDEN, _TOO_MANY, _ITS_FAULT = 200, 401, 403, 429, 500
+_CONNECT_TIMEOUT_SECONDS = 30.0
+_MAX_SNAPSHOTS = 400
+_OK, _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY_REQUESTS, _SERVER_ERROR = 200, 401, 403, 429, 500
 
 
 Backfill = Callable[[float], Sequence[BackfillPoint]]
-"""Which moments before now are told of at first, the oldest first."""
+"""Maps the current time to the past points to report first, oldest first."""
 
 
 def no_backfill(_: float) -> Sequence[BackfillPoint]:
-    """Only what is seen now is told."""
+    """Report the present only."""
     return ()
 
 
 class HubEndpoint(NamedTuple):
-    """Where a hub listens, and how it is spoken to."""
+    """Address and TLS context of a hub."""
 
     host: str
     port: int
@@ -40,16 +40,16 @@ class HubEndpoint(NamedTuple):
 
     @classmethod
     def parse(cls, url: str) -> "HubEndpoint":
-        """The address in a URL; raise `UsageError` when there is none."""
-        scheme, host, port, base = parse_hub_url(url)
+        """Parse a hub URL; raise `UsageError` if it is invalid."""
+        scheme, host, port, base_path = parse_hub_url(url)
         if scheme == "http":
-            return cls(host, port, base, None)
+            return cls(host, port, base_path, None)
         from ssl import create_default_context
 
-        return cls(host, port, base, create_default_context())
+        return cls(host, port, base_path, create_default_context())
 
     def request_head(self, path: str, token: str | None, media_subtype: str) -> bytes:
-        """The head of a request up to the length of its body."""
+        """Return the request head up to the value of Content-Length."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         bearer = "" if token is None else f"Authorization: Bearer {token}\r\n"
         return (
@@ -59,7 +59,7 @@ class HubEndpoint(NamedTuple):
 
 
 class SimulatedAgent:
-    """Reports when its turn comes, one report at a time; what is not taken is sent again."""
+    """Sends one report at a time and retries those that were not acknowledged."""
 
     def __init__(
         self,
@@ -73,150 +73,159 @@ class SimulatedAgent:
         token: str | None = None,
         backfill: Backfill = no_backfill,
     ) -> None:
-        self._lost, self._refused = on_lost, on_refused
-        self._story, self._index, self._hub, self._tally = scenario, index, hub, counters
-        self._past, self._untold = backfill, list[BackfillPoint]()
+        self._on_lost, self._on_refused = on_lost, on_refused
+        self._scenario, self._index, self._hub, self._counters = scenario, index, hub, counters
+        self._backfill, self._pending_points = backfill, list[BackfillPoint]()
         self._head = hub.request_head("/api/v1/reports", token, "msgpack")
-        self._line: RawConnection | None = None
+        self._connection: RawConnection | None = None
         self._joined = False
-        self._joining: asyncio.Future[RawResponse] | None = None
+        self._join_response: asyncio.Future[RawResponse] | None = None
         self._snapshots: list[bytes] = []
-        self._asked_at: float | None = None
+        self._sent_at: float | None = None
         self._sequence = 0
 
     @property
     def is_awaiting_response(self) -> bool:
-        """Whether a report of it is out."""
-        return self._asked_at is not None
+        """Whether a report is in flight."""
+        return self._sent_at is not None
 
     @property
     def has_unacknowledged(self) -> bool:
-        """Whether it has something that the hub has not taken."""
+        """Whether a report still has to be acknowledged."""
         return bool(self._snapshots)
 
     async def connect(self, join_token: str | None) -> None:
-        """Connect, and join if need be; raise `Unreachable` or `Refused`."""
-        node, hub = self._story.nodes[self._index], self._hub
+        """Connect, and join if needed; raise `Unreachable` or `Refused`."""
+        node, hub = self._scenario.nodes[self._index], self._hub
         try:
-            async with asyncio.timeout(_OPEN_SECONDS):
-                self._line = await self._opened(join_token)
+            async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
+                self._connection = await self._open(join_token)
         except OSError as error:
-            raise Unreachable(f"hub {hub.host}:{hub.port}: {_why(error)}", node.name) from None
+            raise Unreachable(f"hub {hub.host}:{hub.port}: {_reason(error)}", node.name) from None
 
     def send_report(self) -> None:
-        """Report, unless the report before is still out or the node has fallen silent."""
+        """Send a report, unless one is in flight or the node is silent by scenario."""
         now = time.time()
-        if not self._story.is_reporting(self._index, now):
+        if not self._scenario.is_reporting(self._index, now):
             self.close()
             return
-        if self._line is None or self._asked_at is not None:
-            self._tally.late += 1
+        if self._connection is None or self._sent_at is not None:
+            self._counters.late += 1
             return
         if not self._snapshots:
             self._snapshots = self._read(now)
-            self._tally.sent += 1
+            self._counters.sent += 1
         body = encode_report(self._snapshots, now)
-        self._asked_at = time.perf_counter()
-        self._line.send_request(b"%s%d\r\n\r\n%s" % (self._head, len(body), body))
+        self._sent_at = time.perf_counter()
+        self._connection.send_request(b"%s%d\r\n\r\n%s" % (self._head, len(body), body))
 
     def close(self) -> None:
-        """Let go of the connection, which is not lost, and of what was to be said."""
-        line, self._line, self._asked_at = self._line, None, None
+        """Close the connection deliberately and drop unsent snapshots."""
+        connection, self._connection, self._sent_at = self._connection, None, None
         self._snapshots = []
-        if line is not None:
-            line.close()
+        if connection is not None:
+            connection.close()
 
     def _read(self, now: float) -> list[bytes]:
-        """What there is to tell: at first of the past, a part at a time, and then this moment."""
-        story, index = self._story, self._index
+        """Encode the next snapshots: first the backfill in chunks, then the present."""
+        scenario, index = self._scenario, self._index
         if not self._sequence:
-            self._untold = [each for each in self._past(now) if story.is_reporting(index, each.at)]
-        told, self._untold = self._untold[:_MOST_AT_ONCE], self._untold[_MOST_AT_ONCE:]
-        if not self._untold:
-            told.append(BackfillPoint(now, story.interval_seconds))
-        read = []
-        for at, interval_seconds in told:
+            self._pending_points = [
+                point for point in self._backfill(now) if scenario.is_reporting(index, point.at)
+            ]
+        points, self._pending_points = (
+            self._pending_points[:_MAX_SNAPSHOTS],
+            self._pending_points[_MAX_SNAPSHOTS:],
+        )
+        if not self._pending_points:
+            points.append(BackfillPoint(now, scenario.interval_seconds))
+        encoded = []
+        for at, interval_seconds in points:
             self._sequence += 1
-            snapshot = story.snapshot(index, at, self._sequence, interval_seconds)
-            read.append(encode_snapshot(snapshot))
-        return read
+            snapshot = scenario.snapshot(index, at, self._sequence, interval_seconds)
+            encoded.append(encode_snapshot(snapshot))
+        return encoded
 
-    async def _opened(self, join_token: str | None) -> RawConnection:
-        _, line = await asyncio.get_running_loop().create_connection(
-            lambda: RawConnection(self._answered, self._gone),
+    async def _open(self, join_token: str | None) -> RawConnection:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: RawConnection(self._handle_response, self._handle_lost),
             self._hub.host,
             self._hub.port,
             ssl=self._hub.tls,
         )
         try:
             if join_token is not None and not self._joined:
-                await self._join(line, join_token)
+                await self._join(connection, join_token)
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        if not line.is_open:
+        if not connection.is_open:
             raise ConnectionResetError
-        return line
+        return connection
 
-    async def _join(self, line: RawConnection, join_token: str) -> None:
-        node = self._story.nodes[self._index]
+    async def _join(self, connection: RawConnection, join_token: str) -> None:
+        node = self._scenario.nodes[self._index]
         body = msgspec.json.encode({"node_id": node.node_id, "name": node.name})
         head = self._hub.request_head("/api/v1/join", join_token, "json")
-        self._joining = asyncio.get_running_loop().create_future()
+        self._join_response = asyncio.get_running_loop().create_future()
         try:
-            line.send_request(b"%s%d\r\n\r\n%s" % (head, len(body), body))
-            answer = await self._joining
+            connection.send_request(b"%s%d\r\n\r\n%s" % (head, len(body), body))
+            response = await self._join_response
         finally:
-            self._joining = None
-        if _is_not_now(answer):
-            raise Unreachable(f"the hub does not let it join now: {_words(answer)}", node.name)
-        if answer.status != _OK:
-            raise Refused(f"the hub does not let it join: {_words(answer)}", node.name)
+            self._join_response = None
+        if _is_retryable(response):
+            raise Unreachable(
+                f"the hub cannot accept the join now: {_error_text(response)}", node.name
+            )
+        if response.status != _OK:
+            raise Refused(f"the hub rejected the join: {_error_text(response)}", node.name)
         self._head = self._hub.request_head(
-            "/api/v1/reports", decode_join_token(answer.body), "msgpack"
+            "/api/v1/reports", decode_join_token(response.body), "msgpack"
         )
         self._joined = True
 
-    def _answered(self, answer: RawResponse) -> None:
-        if self._joining is not None:
-            if not self._joining.done():
-                self._joining.set_result(answer)
+    def _handle_response(self, response: RawResponse) -> None:
+        if self._join_response is not None:
+            if not self._join_response.done():
+                self._join_response.set_result(response)
             return
-        asked_at, self._asked_at = self._asked_at, None
-        if asked_at is None:
+        sent_at, self._sent_at = self._sent_at, None
+        if sent_at is None:
             return
-        if answer.status == _OK:
+        if response.status == _OK:
             self._snapshots = []
-            self._tally.acknowledge(time.perf_counter() - asked_at)
-            if self._untold:
+            self._counters.acknowledge(time.perf_counter() - sent_at)
+            if self._pending_points:
                 self.send_report()
-        elif not _is_not_now(answer):
+        elif not _is_retryable(response):
             self._snapshots = []
-            self._tally.failed += 1
-            if answer.status in (_UNKNOWN, _FORBIDDEN):
-                name = self._story.nodes[self._index].name
-                self._refused(Refused(f"the hub refuses its report: {_words(answer)}", name))
+            self._counters.failed += 1
+            if response.status in (_UNAUTHORIZED, _FORBIDDEN):
+                name = self._scenario.nodes[self._index].name
+                self._on_refused(
+                    Refused(f"the hub rejected the report: {_error_text(response)}", name)
+                )
 
-    def _gone(self) -> None:
-        if self._joining is not None and not self._joining.done():
-            self._joining.set_exception(ConnectionResetError())
-        elif self._line is not None:
-            self._line, self._asked_at = None, None
-            self._lost(self)
-
-
-def _is_not_now(answer: RawResponse) -> bool:
-    """Whether the hub may well take the same thing later."""
-    return answer.status == _TOO_MANY or answer.status >= _ITS_FAULT
+    def _handle_lost(self) -> None:
+        if self._join_response is not None and not self._join_response.done():
+            self._join_response.set_exception(ConnectionResetError())
+        elif self._connection is not None:
+            self._connection, self._sent_at = None, None
+            self._on_lost(self)
 
 
-def _why(error: OSError) -> str:
+def _is_retryable(response: RawResponse) -> bool:
+    """Whether the request may succeed when retried."""
+    return response.status == _TOO_MANY_REQUESTS or response.status >= _SERVER_ERROR
+
+
+def _reason(error: OSError) -> str:
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there; is `fleet-smi hub` running?"
-    return error.strerror or "no answer"
+        return "connection refused; is `fleet-smi hub` running?"
+    return error.strerror or "timed out"
 
 
-def _words(answer: RawResponse) -> str:
-    """What the hub says against it."""
-    refusal = decode_error(answer.body)
-    return f"status {answer.status}" if refusal is None else refusal.message
+def _error_text(response: RawResponse) -> str:
+    """Return the hub's error message."""
+    error = decode_error(response.body)
+    return f"status {response.status}" if error is None else error.message

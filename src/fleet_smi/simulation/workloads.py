@@ -1,4 +1,4 @@
-"""What people do on GPUs: their command lines, and how each kind of work treats a card."""
+"""Simulated workloads: command lines, and the load pattern each puts on a GPU."""
 
 from random import Random
 from typing import Literal
@@ -21,15 +21,15 @@ USERS: dict[str, int] = {
     "nadia": 1044,
     "tomas": 1052,
 }
-"""Who uses the fleet, and their user ids."""
+"""Users of the simulated fleet and their user ids."""
 
 
 class Workload(Struct, frozen=True, kw_only=True, gc=False):
-    """One kind of work.
+    """One kind of workload.
 
-    It loads for a while, then works at about `busy_percent`, wandering up to
-    `swing_percent` around it, and rests now and then: a checkpoint, a validation, a pause
-    to think. `heat` is the share of its power limit that a card draws when fully busy.
+    It loads for `loading_seconds`, then runs at about `busy_percent`, varying by up to
+    `variation_percent`, and pauses every `rest_every_seconds`: a checkpoint, a validation.
+    `heat` is the share of the power limit that a GPU draws at full load.
     """
 
     command: str
@@ -46,7 +46,7 @@ class Workload(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def program(self) -> str:
-        """The name of the program, as the kernel tells it."""
+        """The program name, as the kernel reports it."""
         return self.command.split(maxsplit=1)[0].rpartition("/")[2]
 
 
@@ -148,14 +148,14 @@ SINGLE_GPU_WORKLOADS: tuple[Workload, ...] = (
         heat=0.94,
     ),
 )
-"""What somebody may come for who wants one card."""
+"""Workloads for one GPU."""
 
 MULTI_GPU_WORKLOADS: tuple[Workload, ...] = (PRETRAINING, FINE_TUNING, SWEEPING)
-"""What somebody may come for who wants several."""
+"""Workloads for several GPUs."""
 
 
 class ProcessContext(Struct, frozen=True, kw_only=True, gc=False):
-    """What a process runs in, as its control group tells."""
+    """Container, pod and job of a process, as its cgroup shows them."""
 
     container: str | None = None
     pod: str | None = None
@@ -163,7 +163,7 @@ class ProcessContext(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def make_process_context(manager: JobManager, rng: Random, started_at: float) -> ProcessContext:
-    """What starts a process at that time under this manager."""
+    """Return the context of a process that the manager starts at that time."""
     if manager == "slurm":
         return ProcessContext(slurm_job=str(int(started_at / 60) % 1_000_000))
     container = None if manager == "bare" else f"{rng.getrandbits(48):012x}"
