@@ -22,6 +22,7 @@ from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Process, 
 from fleet_smi.node.collectors import COLLECTORS, load_collector
 from fleet_smi.node.reader_process import Reader, ReadResult
 from fleet_smi.node.reader_worker import ReadRequest
+from fleet_smi.node.vendor_programs import FALLBACKS, fill_in, find_program, needs_program
 
 READ_TIMEOUT_SECONDS = 3.0
 """How long a look waits for its subjects before it gives up the one that does not answer."""
@@ -31,9 +32,10 @@ SAMPLE_TIMEOUT_SECONDS = 4.0
 
 QUICK_SUBJECTS = ("nvidia", "amd", "intel", "host")
 ALL_SUBJECTS = (*QUICK_SUBJECTS, "network")
-_OTHER_VENDORS = ("amd", "intel")
+_PROGRAMS = tuple(program for programs in FALLBACKS.values() for program in programs)
+_OTHER_VENDORS = (*FALLBACKS, *_PROGRAMS)
 _LOOKS_FOR_VENDORS = 30
-_DRIVERS = ("nvidia", "nvidia_smi", "amd", "intel")
+_DRIVERS = ("nvidia", "nvidia_smi", *_OTHER_VENDORS)
 
 
 class SnapshotPart(Struct, frozen=True, kw_only=True):
@@ -83,7 +85,7 @@ class Sampler:
         self._run_id = run_id
         self._labels = dict(labels or {})
         self._sequence = 0
-        self._absent: dict[str, CollectorRun] = {}  # vendors whose cards this machine has not
+        self._absent: dict[str, CollectorRun] = {}  # not tried again for a while
         self._own = SnapshotPart()  # who the node is, from the last look that told
 
     def prefetch(self) -> None:
@@ -96,11 +98,12 @@ class Sampler:
         look.at(self._requests())
         if "nvidia" in self._subjects:
             look.at_nvidia_otherwise()
+        look.at_vendor_programs(self._subjects)
         look.join_people()
         self._sequence += 1
         # A card may be added while we live, but not every second.
         again = self._sequence % _LOOKS_FOR_VENDORS == 0
-        self._absent = {} if again else look.absent(_OTHER_VENDORS)
+        self._absent = {} if again else look.absent(_OTHER_VENDORS) | look.failed(_PROGRAMS)
         self._own = look.own or self._own
         return replace(
             look.snapshot(self._own, self._name),
@@ -194,6 +197,28 @@ class _Look:
             gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in self._gpus[known:]
         ]
 
+    def at_vendor_programs(self, subjects: tuple[str, ...]) -> None:
+        """Run AMD's or Intel's program where the files of the kernel give no GPU or no figures."""
+        for vendor, programs in FALLBACKS.items():
+            listed = [gpu for gpu in self._gpus if gpu.vendor == vendor]
+            if vendor not in subjects or not needs_program(listed, self._failures.get(vendor)):
+                continue
+            for program in programs:
+                if self._run_program(program, listed):
+                    break
+
+    def _run_program(self, program: str, listed: list[Gpu]) -> bool:
+        """Run a program that is installed; return whether it answered."""
+        # It must give up by itself before it is given up, or it would be left behind.
+        seconds = self._until - time.monotonic() - 0.5
+        path = find_program(program) if program not in self._runs and seconds >= 0.5 else None
+        if path is None or not self.at([(program, {"program": path, "timeout_seconds": seconds})]):
+            return False
+        merged = fill_in(listed, self._parts[-1].gpus)
+        self._gpus = [gpu for gpu in self._gpus if gpu.vendor != merged[0].vendor] + [*merged]
+        self._ask_for_people()
+        return True
+
     def _first_cause(self, error: CollectError) -> CollectError:
         """Why nothing is known: what nvidia-smi says where it says more than that it is absent."""
         second = self._failures.get("nvidia_smi", error)
@@ -215,6 +240,11 @@ class _Look:
         """How those of these subjects fared that this machine has not."""
         found = {name: run for name, run in self._runs.items() if name in subjects}
         return {name: run for name, run in found.items() if run.outcome == "absent"}
+
+    def failed(self, programs: Iterable[str]) -> dict[str, CollectorRun]:
+        """How those of these programs fared that failed: too costly to run at every look."""
+        found = {name: run for name, run in self._runs.items() if name in programs}
+        return {name: run for name, run in found.items() if run.outcome == "failed"}
 
     @property
     def own(self) -> SnapshotPart | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.errors import CollectError, DriverMismatch, NotAnswering, NotPresent, ReadFailed
-from fleet_smi.node.bindings import nvidia_smi
+from fleet_smi.node.bindings import nvidia_smi, program
 from fleet_smi.node.collectors.nvidia_smi import NvidiaSmiCollector
 from fleet_smi.wire.parsers.nvidia_smi import classify_failure
 
@@ -46,9 +46,9 @@ class Machine:
         monkeypatch.setenv("PATH", self._path)
 
     def runs(self, script: str) -> None:
-        program = self.folder / "nvidia-smi"
-        program.write_text(f'#!/bin/sh\necho "$*" >> {self.folder}/asked\n{script}\n')
-        program.chmod(0o755)
+        path = self.folder / "nvidia-smi"
+        path.write_text(f'#!/bin/sh\necho "$*" >> {self.folder}/asked\n{script}\n')
+        path.chmod(0o755)
 
     def prints(self, text: str, exit_code: int = 0) -> None:
         (self.folder / "text").write_text(text)
@@ -71,7 +71,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(nvidia_smi, "_stuck", [])
+    monkeypatch.setattr(program, "_stuck", {})
     return Machine(tmp_path, monkeypatch)
 
 
@@ -241,7 +241,7 @@ def test_a_program_that_knows_every_number_is_not_asked_for_ever(
 def test_many_long_answers_are_refused_as_one_is(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "_LARGEST", 1000)
+    monkeypatch.setattr(program, "MAX_OUTPUT_BYTES", 1000)
     good = DOCUMENT.format("0a", "x" * 500)
     machine.runs(f"case \"$*\" in *-i*) echo '{good}';; *) echo '{LOST}';; esac")
     with pytest.raises(ReadFailed, match="printed more than"):
@@ -285,14 +285,14 @@ def test_a_program_that_hangs_is_killed_with_all_that_it_started(
     # The pipe ends when the last process that holds it is gone.
     assert select.select([reader], [], [], 5)[0] and os.read(reader, 100) == b""
     os.close(reader)
-    assert nvidia_smi._stuck == []
+    assert program._stuck == {"nvidia-smi": []}
 
 
 def test_beside_a_program_that_cannot_be_killed_no_second_one_is_started(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvidia_smi, "_SECONDS", 0.3)
-    monkeypatch.setattr(nvidia_smi, "_KILL_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(program, "_KILL_GRACE_SECONDS", 0.01)
     machine.runs("exec tail -f /dev/null")
     with monkeypatch.context() as unkillable:
         unkillable.setattr(os, "killpg", lambda pid, number: None)
@@ -303,7 +303,7 @@ def test_beside_a_program_that_cannot_be_killed_no_second_one_is_started(
     assert raised.value.since is not None
     assert len(machine.asked()) == 1
 
-    ((child, _),) = nvidia_smi._stuck
+    ((child, _),) = program._stuck["nvidia-smi"]
     os.kill(child.pid, signal.SIGKILL)
     child.wait(5)
     machine.prints(DOCUMENT.format("0", ""))
@@ -313,7 +313,7 @@ def test_beside_a_program_that_cannot_be_killed_no_second_one_is_started(
 def test_an_answer_without_end_is_refused(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "_LARGEST", 10)
+    monkeypatch.setattr(program, "MAX_OUTPUT_BYTES", 10)
     machine.prints(DOCUMENT.format("0", ""))
     with pytest.raises(ReadFailed, match="printed more than"):
         machine.read()
@@ -323,7 +323,7 @@ def test_an_answer_without_end_is_refused(
 def test_a_program_that_prints_without_end_is_killed_before_it_fills_the_memory(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, stream: str
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "_LARGEST", 2**20)
+    monkeypatch.setattr(program, "MAX_OUTPUT_BYTES", 2**20)
     machine.runs(f"echo $$ > {machine.folder}/pid; exec cat /dev/zero {stream}")
     tracemalloc.start()
     with pytest.raises(ReadFailed, match="printed more than 1 MiB"):
@@ -333,7 +333,7 @@ def test_a_program_that_prints_without_end_is_killed_before_it_fills_the_memory(
     assert peak < 4 * 2**20
     pid = (machine.folder / "pid").read_text().strip()
     assert not Path(f"/proc/{pid}").exists()
-    assert nvidia_smi._stuck == []
+    assert program._stuck == {"nvidia-smi": []}
 
 
 def test_a_program_that_never_stops_printing_a_little_is_killed_in_time(
@@ -354,7 +354,7 @@ def test_a_program_that_closes_its_output_and_stays_is_killed(
     machine.runs("exec sleep 60 >&- 2>&-")
     with pytest.raises(NotAnswering, match="did not answer in time"):
         machine.read()
-    assert nvidia_smi._stuck == []
+    assert program._stuck == {"nvidia-smi": []}
 
 
 def test_the_binding_costs_neither_the_model_nor_its_library() -> None:

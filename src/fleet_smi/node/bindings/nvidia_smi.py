@@ -1,19 +1,14 @@
 """`nvidia-smi`, run as a program: for machines on which NVML cannot be loaded."""
 
-import os
 import re
-import select
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fleet_smi.errors import CollectError, NotAnswering, NotPresent, ReadFailed
-
-if TYPE_CHECKING:
-    import subprocess
+from fleet_smi.errors import CollectError, NotAnswering
+from fleet_smi.node.bindings import program
+from fleet_smi.node.bindings.program import run_program, too_much_output
 
 _SECONDS = 3.0
-_KILL_GRACE_SECONDS = 0.2
-_LARGEST = 16 * 2**20
 _MOST_DEVICES = 64
 _END = "</nvidia_smi_log>"
 _HANDLE = re.compile(
@@ -30,9 +25,6 @@ _NOTHING: dict[str, Any] = {
     "parts": [],
     "failed": [],
 }
-
-_stuck: list[tuple["subprocess.Popen[bytes]", float]] = []
-"""Programs that could not be killed, and when they were started: no other is started beside."""
 
 
 def read(root: str = "/", timeout_seconds: float = _SECONDS) -> dict[str, Any]:
@@ -106,8 +98,8 @@ def _by_index(lost: dict[str, str], deadline: float) -> dict[str, Any]:
 
 def _keep(document: str, parts: list[str]) -> None:
     parts.append(document)
-    if sum(map(len, parts)) > _LARGEST:
-        raise _too_much()
+    if sum(map(len, parts)) > program.MAX_OUTPUT_BYTES:
+        raise too_much_output("nvidia-smi")
 
 
 def _joined(
@@ -152,102 +144,8 @@ def _listing(documents: list[str], deadline: float) -> str | None:
 
 
 def _run(arguments: tuple[str, ...], deadline: float) -> tuple[str, int]:
-    """What nvidia-smi printed, and its exit code; killed at the deadline."""
-    import subprocess
-
-    _refuse_while_stuck()
-    try:
-        child = subprocess.Popen(
-            ["nvidia-smi", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C"},
-            start_new_session=True,
-        )
-    except FileNotFoundError:
-        raise NotPresent("no nvidia-smi on PATH: install the NVIDIA driver's tools") from None
-    except OSError as error:
-        raise ReadFailed(f"nvidia-smi cannot be run: {error.strerror}") from None
-    try:
-        output, complaint = _printed(child, deadline)
-        child.wait(max(0.0, deadline - time.monotonic()))
-    except (subprocess.TimeoutExpired, TimeoutError):
-        raise _ended(child) from None
-    except ReadFailed as error:
-        raise _ended(child, error) from None
-    # A process name may be any bytes.
-    text = (output if output.strip() else complaint).decode("utf-8", errors="replace")
-    return text, child.returncode
-
-
-def _printed(child: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes]:
-    """All that the program prints until it closes its output and its complaints."""
-    pipes = [pipe for pipe in (child.stdout, child.stderr) if pipe is not None]
-    said = {pipe.fileno(): bytearray() for pipe in pipes}
-    try:
-        _listen(said, deadline)
-    finally:
-        for pipe in pipes:
-            pipe.close()
-    output, complaint = map(bytes, said.values())
-    return output, complaint
-
-
-def _listen(said: dict[int, bytearray], deadline: float) -> None:
-    """Read from each until all are closed; never much more than is allowed."""
-    still_open = set(said)
-    poll = select.poll()
-    for pipe in said:
-        poll.register(pipe, select.POLLIN)
-    while still_open:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        for pipe, _ in poll.poll(left * 1000):
-            some = os.read(pipe, 65536)
-            said[pipe] += some
-            if not some:
-                poll.unregister(pipe)
-                still_open.remove(pipe)
-        if sum(map(len, said.values())) > _LARGEST:
-            raise _too_much()
-
-
-def _too_much() -> ReadFailed:
-    return ReadFailed(f"nvidia-smi printed more than {_LARGEST >> 20} MiB")
-
-
-def _ended(child: "subprocess.Popen[bytes]", why: CollectError | None = None) -> CollectError:
-    """Kill what did not answer, or not as it should, without waiting for ever for it to die."""
-    import signal
-    import subprocess
-
-    since = time.time() - _SECONDS
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except OSError:
-        child.kill()
-    try:
-        child.wait(_KILL_GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        _stuck.append((child, since))
-        return NotAnswering(
-            f"nvidia-smi (process {child.pid}) hangs in the driver and cannot be killed: "
-            "see dmesg; a reboot is likely needed",
-            since,
-        )
-    return why or NotAnswering("nvidia-smi did not answer in time: see dmesg", since)
-
-
-def _refuse_while_stuck() -> None:
-    _stuck[:] = [(child, since) for child, since in _stuck if child.poll() is None]
-    for child, since in _stuck:
-        raise NotAnswering(
-            f"an earlier nvidia-smi (process {child.pid}) still hangs in the driver: "
-            "see dmesg; a reboot is likely needed",
-            since,
-        )
+    """Return what nvidia-smi printed, and its exit code; killed at the deadline."""
+    return run_program(("nvidia-smi", *arguments), deadline, "install the NVIDIA driver's tools")
 
 
 def _place(address: str) -> str:

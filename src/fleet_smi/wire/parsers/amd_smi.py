@@ -10,7 +10,14 @@ from fleet_smi.errors import ReadFailed
 from fleet_smi.model.pci import first_unused_id, normalize_pci_address
 from fleet_smi.model.range_check import check_fields, check_temperature, first_known
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.wire.cli_text import extract_json, parse_bytes, parse_int, parse_number, parse_text
+from fleet_smi.wire.cli_text import (
+    extract_json,
+    no_device_error,
+    parse_bytes,
+    parse_int,
+    parse_number,
+    parse_text,
+)
 
 _MAX_GPUS = 4096
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
@@ -23,8 +30,8 @@ GpuEntry = dict[str, Any]
 def parse(*texts: str) -> tuple[Gpu, ...]:
     """Return the GPUs of several outputs, merged by GPU number.
 
-    An output that is no JSON (a subcommand that failed) is skipped; raise `ReadFailed` when
-    none of them has a GPU.
+    An output that is no JSON (a subcommand that failed) is skipped; raise `ReadFailed` or
+    `NotPresent` when none of them has a GPU.
     """
     entries: dict[int, GpuEntry] = {}
     errors: list[ReadFailed] = []
@@ -39,7 +46,8 @@ def parse(*texts: str) -> tuple[Gpu, ...]:
             if index is not None and 0 <= index < _MAX_GPUS:
                 _merge(entries.setdefault(index, {}), entry)
     if not entries:
-        raise errors[0] if errors else ReadFailed("amd-smi's JSON has no GPU in it")
+        no_gpu = ReadFailed("amd-smi's JSON has no GPU in it")
+        raise no_device_error("amd-smi", texts) or (errors[0] if errors else no_gpu)
     taken: set[str] = set()
     return tuple(_gpu(index, entry, taken) for index, entry in sorted(entries.items()))
 

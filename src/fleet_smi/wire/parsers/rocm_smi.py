@@ -13,7 +13,14 @@ from fleet_smi.model.pci_names import is_integrated_gpu, pci_name
 from fleet_smi.model.range_check import check_fields, check_temperature, first_known
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Fault, Gpu, Process
-from fleet_smi.wire.cli_text import extract_json, parse_bytes, parse_int, parse_number, parse_text
+from fleet_smi.wire.cli_text import (
+    extract_json,
+    no_device_error,
+    parse_bytes,
+    parse_int,
+    parse_number,
+    parse_text,
+)
 
 _CARD = re.compile(r"card([0-9]{1,5})", re.ASCII)
 _PID = re.compile(r"pid ?([0-9]{1,9})", re.ASCII)
@@ -38,13 +45,15 @@ def parse(text: str) -> tuple[Gpu, ...]:
     try:
         document = extract_json(text, "rocm-smi")
     except ReadFailed:
-        if not hung:
-            raise
-        index, detail = min(hung.items())
-        raise ReadFailed(f"rocm-smi cannot read GPU {index}: {detail}") from None
+        if hung:
+            index, detail = min(hung.items())
+            raise ReadFailed(f"rocm-smi cannot read GPU {index}: {detail}") from None
+        if absent := no_device_error("rocm-smi", [text]):
+            raise absent from None
+        raise
     cards = _cards(document)
     if not cards:
-        raise ReadFailed("rocm-smi's JSON has no card in it")
+        raise no_device_error("rocm-smi", [text]) or ReadFailed("rocm-smi's JSON has no card in it")
     taken: set[str] = set()
     listed = _listed(document.get("system"))
     processes = None if listed is None else _processes(listed, len(cards))

@@ -11,7 +11,14 @@ from fleet_smi.errors import ReadFailed
 from fleet_smi.model.pci import normalize_pci_address
 from fleet_smi.model.range_check import check_fields, check_temperature
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.wire.cli_text import excerpt, parse_bytes, parse_int, parse_number, parse_text
+from fleet_smi.wire.cli_text import (
+    excerpt,
+    no_device_error,
+    parse_bytes,
+    parse_int,
+    parse_number,
+    parse_text,
+)
 
 _MAX_GPUS = 4096
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
@@ -43,8 +50,8 @@ DeviceValues = dict[str, str]
 def parse(*texts: str) -> tuple[Gpu, ...]:
     """Return the GPUs of several outputs, merged by device number.
 
-    An output that is no table (a subcommand that failed) is skipped; raise `ReadFailed` when
-    none of them has a device.
+    An output that is no table (a subcommand that failed) is skipped; raise `ReadFailed` or
+    `NotPresent` when none of them has a device.
     """
     devices: dict[int, DeviceValues] = {}
     processes: dict[int, list[Process]] | None = None
@@ -61,7 +68,8 @@ def parse(*texts: str) -> tuple[Gpu, ...]:
                     devices.setdefault(index, {})
                 break
     if not devices:
-        raise ReadFailed(f"xpu-smi printed no device: {excerpt(' '.join(texts[:1]))}")
+        no_table = ReadFailed(f"xpu-smi printed no device: {excerpt(' '.join(texts[:1]))}")
+        raise no_device_error("xpu-smi", texts) or no_table
     return tuple(_gpu(index, device, processes) for index, device in sorted(devices.items()))
 
 

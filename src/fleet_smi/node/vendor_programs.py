@@ -1,0 +1,69 @@
+"""Fallback for AMD and Intel GPUs: the vendor's program, where the kernel's files tell too little.
+
+In a container without `/sys/class/drm` the files list no GPU at all; Intel's drivers give load
+and memory to root only.
+"""
+
+import os
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from fleet_smi.errors import CollectError, NotAnswering
+from fleet_smi.model.snapshot import Gpu
+
+FALLBACKS: dict[str, tuple[str, ...]] = {"amd": ("amd_smi", "rocm_smi"), "intel": ("xpu_smi",)}
+"""Collector of the kernel's files -> collectors of programs, best first."""
+
+# A service does not always have ROCm on its PATH.
+_MORE_FOLDERS = ("/opt/rocm/bin",)
+# What stays as the files have it: identity, and what is never `None`.
+_KEPT = ("uuid", "uuid_is_made", "index", "vendor", "unread", "fault")
+
+
+def find_program(collector: str) -> str | None:
+    """Return the path of the collector's program, `None` where it is not installed."""
+    name = collector.replace("_", "-")
+    folders = [*os.environ.get("PATH", "").split(os.pathsep), *_MORE_FOLDERS]
+    paths = (f"{folder}/{name}" for folder in folders if folder)
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
+
+
+def needs_program(gpus: Sequence[Gpu], error: CollectError | None) -> bool:
+    """Return whether the vendor's program may tell more than its driver's files did."""
+    if error is not None or not gpus:
+        # In a driver that hangs, the program would hang as well.
+        return not isinstance(error, NotAnswering)
+    # The program would wake a GPU that sleeps.
+    if any(gpu.asleep or gpu.fault is not None for gpu in gpus):
+        return False
+    return all(gpu.busy_percent is None and gpu.memory_used_bytes is None for gpu in gpus)
+
+
+def fill_in(gpus: Sequence[Gpu], from_program: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Return the GPUs of the files with the figures of the program, and those it alone has."""
+    others = list(from_program)
+    filled = []
+    for gpu in gpus:
+        match = next((other for other in others if _is_same(gpu, other)), None)
+        if match is not None:
+            others.remove(match)
+            gpu = _with_figures(gpu, match)  # noqa: PLW2901
+        filled.append(gpu)
+    return (*filled, *others)
+
+
+def _is_same(gpu: Gpu, other: Gpu) -> bool:
+    same_place = gpu.pci_bus_id is not None and gpu.pci_bus_id == other.pci_bus_id
+    return same_place or gpu.uuid == other.uuid
+
+
+def _with_figures(gpu: Gpu, other: Gpu) -> Gpu:
+    fields = [field for field in gpu.__struct_fields__ if field not in _KEPT]
+    figures = {
+        field: getattr(other, field)
+        for field in fields
+        if getattr(gpu, field) is None and getattr(other, field) is not None
+    }
+    unread = {field: why for field, why in gpu.unread.items() if field not in figures}
+    return replace(gpu, **figures, unread=unread)
