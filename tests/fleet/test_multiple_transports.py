@@ -1,14 +1,14 @@
-"""Ways to a node: targets not heard of yet, trouble on the way, late and doubled reports."""
+"""Several transports of one node: targets, failures, late and duplicate reports, labels."""
 
 from typing import Any
 
 import pytest
 
 from fleet_smi.fleet.fleet import FleetState, Via
-from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import GIB
 from tests.builders import HOUR, NOON, gpu, process, snapshot
+from tests.fleet.fleet_views import only_node
 
 SSH = Via("ssh", "gpu01")
 PUSH = Via("push", "id-of-gpu01")
@@ -16,17 +16,12 @@ TEN_MINUTES = 600.0
 
 
 def numbered(sequence: int, *gpus: Any, run: str = "run-1", **fields: Any) -> Snapshot:
-    """A report of an agent that counts, one a second."""
+    """A report of an agent that numbers its reports, one per second."""
     fields.setdefault("taken_at", NOON + sequence)
     return snapshot(*(gpus or (gpu(),)), sequence=sequence, run_id=run, **fields)
 
 
-def only_node(fleet: FleetState, now: float = NOON) -> NodeView:
-    (node,) = fleet.view(now).nodes
-    return node
-
-
-def test_a_target_is_listed_before_anything_is_heard_of_it() -> None:
+def test_a_target_is_listed_before_its_first_report() -> None:
     fleet = FleetState()
     fleet.add_target(SSH)
     node = only_node(fleet)
@@ -35,7 +30,7 @@ def test_a_target_is_listed_before_anything_is_heard_of_it() -> None:
     assert (node.gpus, node.trouble) == ((), None)
 
 
-def test_a_target_that_is_heard_gives_way_to_its_node() -> None:
+def test_the_first_report_replaces_the_target_by_its_node() -> None:
     fleet = FleetState()
     fleet.add_target(SSH)
     fleet.take_dirty()
@@ -46,14 +41,14 @@ def test_a_target_that_is_heard_gives_way_to_its_node() -> None:
     assert fleet.take_dirty() == {"ssh:gpu01", "id-of-gpu01"}
 
 
-def test_a_node_that_calls_itself_like_a_target_is_not_lost() -> None:
+def test_a_node_with_the_id_of_a_target_is_not_lost() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu(), node_id="ssh:gpu01"), NOON, PUSH)
     fleet.add_target(SSH)
     assert len(only_node(fleet).gpus) == 1
 
 
-def test_trouble_on_the_way_to_a_target_is_told_until_it_is_heard() -> None:
+def test_a_failure_is_shown_until_the_next_report_by_that_route() -> None:
     fleet = FleetState()
     fleet.add_target(SSH)
     fleet.record_failure(SSH, "connection refused", NOON)
@@ -62,7 +57,7 @@ def test_trouble_on_the_way_to_a_target_is_told_until_it_is_heard() -> None:
     assert only_node(fleet).trouble is None
 
 
-def test_trouble_does_not_make_a_node_silent() -> None:
+def test_a_failure_does_not_make_a_node_silent() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON, SSH)
     fleet.record_failure(SSH, "timed out", NOON + 1)
@@ -70,18 +65,18 @@ def test_trouble_does_not_make_a_node_silent() -> None:
     assert (node.trouble, node.silent, node.gpus[0].verdict.state) == ("timed out", False, "free")
 
 
-def test_a_node_on_two_ways_is_in_trouble_on_one_and_not_silent() -> None:
+def test_a_node_with_two_routes_is_not_silent_when_one_fails() -> None:
     fleet = FleetState()
     fleet.apply(numbered(1), NOON + 1, SSH)
     fleet.record_failure(SSH, "timed out", NOON + 2)
     fleet.apply(numbered(2), NOON + 2, PUSH)
     node = only_node(fleet, NOON + 2)
     assert (node.trouble, node.silent, node.via) == ("timed out", False, "push")
-    fleet.apply(numbered(2), NOON + 2, SSH)  # doubled, and yet heard
+    fleet.apply(numbered(2), NOON + 2, SSH)  # a duplicate shows that the route works
     assert only_node(fleet, NOON + 2).trouble is None
 
 
-def test_a_failure_from_before_the_last_word_is_no_trouble() -> None:
+def test_a_failure_from_before_the_last_report_is_ignored() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON, SSH)
     fleet.record_failure(SSH, "timed out", NOON - 1)
@@ -109,7 +104,7 @@ def test_a_removed_target_is_listed_again_when_it_fails_again() -> None:
     assert only_node(fleet).trouble == "timed out"
 
 
-def test_a_late_report_is_told_and_changes_nothing() -> None:
+def test_a_late_report_fills_its_gap_and_changes_no_present_state() -> None:
     fleet = FleetState()
     fleet.apply(numbered(1), NOON + 1)
     fleet.apply(numbered(3, gpu(busy_percent=50.0)), NOON + 3)
@@ -122,7 +117,7 @@ def test_a_late_report_is_told_and_changes_nothing() -> None:
     assert fleet.view(NOON + 4).nodes[0].gpus == before.nodes[0].gpus
 
 
-def test_a_doubled_report_is_nothing_at_all() -> None:
+def test_a_duplicate_report_is_ignored() -> None:
     fleet = FleetState()
     for number in (1, 2, 3):
         assert fleet.apply(numbered(number), NOON + number) is not None
@@ -130,7 +125,7 @@ def test_a_doubled_report_is_nothing_at_all() -> None:
     assert fleet.apply(numbered(1), NOON + 4) is None
 
 
-def test_numbers_count_more_than_the_clock_of_the_node() -> None:
+def test_sequence_numbers_outweigh_the_clock_of_the_node() -> None:
     fleet = FleetState()
     fleet.apply(numbered(5, gpu(0)), NOON)
     change = fleet.apply(numbered(6, gpu(0), taken_at=NOON - HOUR), NOON + 1)
@@ -141,7 +136,7 @@ def test_numbers_count_more_than_the_clock_of_the_node() -> None:
     assert late.is_late
 
 
-def test_an_agent_that_restarts_with_its_clock_set_back_is_heard_at_once() -> None:
+def test_an_agent_that_restarts_with_its_clock_set_back_is_accepted_immediately() -> None:
     fleet = FleetState()
     fleet.apply(numbered(900), NOON)
     set_back = numbered(1, run="run-2", taken_at=NOON - TEN_MINUTES)
@@ -150,7 +145,7 @@ def test_an_agent_that_restarts_with_its_clock_set_back_is_heard_at_once() -> No
     assert not change.is_late
 
 
-def test_what_was_kept_while_the_hub_was_away_builds_the_window() -> None:
+def test_reports_that_were_buffered_while_the_hub_was_down_build_the_window() -> None:
     held = gpu(processes=(process(),), memory_used_bytes=17 * GIB)
     fleet = FleetState()
     for number in range(0, 1200, 10):
@@ -160,14 +155,14 @@ def test_what_was_kept_while_the_hub_was_away_builds_the_window() -> None:
     assert only_node(fleet, NOON + 1300).silent
 
 
-def test_samples_that_come_back_one_after_the_other_are_as_old_as_they_are() -> None:
+def test_a_buffered_report_is_as_old_as_when_it_was_taken() -> None:
     fleet = FleetState()
     fleet.apply(numbered(1), NOON + 1)
     node = only_node(fleet, NOON + TEN_MINUTES)
     assert (node.silent, node.age_seconds) == (True, TEN_MINUTES - 1)
 
 
-def test_a_way_that_is_a_moment_slower_breaks_no_run() -> None:
+def test_a_slightly_slower_transport_does_not_restart_the_window() -> None:
     idle = gpu(processes=(process(),), memory_used_bytes=17 * GIB)
     fleet = FleetState()
     fleet.apply(numbered(1, idle), NOON + 1)
@@ -177,13 +172,13 @@ def test_a_way_that_is_a_moment_slower_breaks_no_run() -> None:
 
 
 @pytest.mark.parametrize("off", [-TEN_MINUTES, 0.0, 30.0, TEN_MINUTES])
-def test_a_clock_that_is_off_changes_nothing_but_a_warning(off: float) -> None:
+def test_a_clock_that_is_off_causes_a_warning_and_no_other_change(off: float) -> None:
     def reports(skew: float) -> FleetState:
         fleet = FleetState()
         young = process(5, "bob", started_at=NOON + 100 - skew)
         for second in range(0, 900, 5):
-            crowd = (process(started_at=NOON - HOUR - skew), *([young] if second > 100 else []))
-            cards = (gpu(0, processes=crowd), gpu(1))[: 1 if second > 300 else 2]
+            processes = (process(started_at=NOON - HOUR - skew), *([young] if second > 100 else []))
+            cards = (gpu(0, processes=processes), gpu(1))[: 1 if second > 300 else 2]
             taken_at = NOON + second - skew
             fleet.apply(numbered(second, *cards, taken_at=taken_at), NOON + second)
         return fleet
@@ -194,7 +189,7 @@ def test_a_clock_that_is_off_changes_nothing_but_a_warning(off: float) -> None:
     assert node.clock_skew_seconds == (off if abs(off) > 60 else None)
 
 
-def test_a_name_and_labels_of_the_administrator_win() -> None:
+def test_name_and_labels_of_the_administrator_override_those_of_the_node() -> None:
     fleet = FleetState()
     own = {"rack": "1", "room": "B"}
     fleet.apply(snapshot(gpu(), labels=own), NOON)
@@ -205,7 +200,7 @@ def test_a_name_and_labels_of_the_administrator_win() -> None:
     assert not fleet.label("never heard of", name="x")
 
 
-def test_an_empty_name_or_label_gives_the_own_one_back() -> None:
+def test_an_empty_name_or_label_restores_that_of_the_node() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu(), labels={"rack": "1"}), NOON)
     fleet.label("id-of-gpu01", name="big one", labels={"rack": "7"})
@@ -215,7 +210,7 @@ def test_an_empty_name_or_label_gives_the_own_one_back() -> None:
     assert only_node(fleet).name == "gpu01"
 
 
-def test_names_of_the_administrator_are_sorted_by() -> None:
+def test_nodes_are_sorted_by_the_name_that_the_administrator_gave() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(node="a"), NOON)
     fleet.apply(snapshot(node="b"), NOON)
@@ -223,7 +218,7 @@ def test_names_of_the_administrator_are_sorted_by() -> None:
     assert [node.name for node in fleet.view(NOON).nodes] == ["b", "c"]
 
 
-def test_what_changed_is_told_once() -> None:
+def test_changed_nodes_are_returned_once() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON)
     assert fleet.take_dirty() == {"id-of-gpu01"}
@@ -236,7 +231,7 @@ def test_what_changed_is_told_once() -> None:
     assert fleet.take_dirty() == {"push:id-of-gpu01", "id-of-gpu01"}
 
 
-def test_a_node_that_falls_silent_has_changed_by_time_alone() -> None:
+def test_a_node_that_becomes_silent_is_marked_as_changed_once() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON)
     fleet.apply(snapshot(gpu(), node="other", interval_seconds=None), NOON)
@@ -250,7 +245,9 @@ def test_a_node_that_falls_silent_has_changed_by_time_alone() -> None:
 
 
 @pytest.mark.parametrize(("source", "missing"), [("push", 3), ("pull", 0), ("files", 0)])
-def test_only_a_node_that_sends_every_report_can_miss_one(source: str, missing: int) -> None:
+def test_missing_reports_are_counted_only_where_every_report_is_sent(
+    source: str, missing: int
+) -> None:
     fleet = FleetState()
     for sequence in (1, 5):
         fleet.apply(numbered(sequence), NOON + sequence, Via(source, "gpu01"))

@@ -1,4 +1,4 @@
-"""What a source is, and what it delivers: a snapshot, or why there is none."""
+"""The contract of a source, and what it delivers: a snapshot, or why there is none."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -11,12 +11,12 @@ from fleet_smi.model.snapshot import Snapshot
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """One snapshot, or why there is none; failures are values.
+    """One snapshot, or the error instead of one: failures are values.
 
-    `None` takes a failure back that was nobody's own: the folder is there again.
-    `target` is what the source calls the node: a host name, an address, a file's name, and
-    the node's id where it comes by itself. `age_seconds` is how long ago the snapshot was
-    taken, by whatever the source can tell; never by comparing two machines' clocks.
+    A `result` of `None` clears an earlier failure that belongs to no node, such as a missing
+    folder. `target` is what the source calls the node: a host name, an address, a file's name,
+    or the node's id where nodes push. `age_seconds` is how long ago the snapshot was taken, as
+    far as the source can tell without comparing the clocks of two machines.
     """
 
     source: str
@@ -25,41 +25,41 @@ class Delivery(Struct, frozen=True, kw_only=True):
     age_seconds: float = 0.0
 
 
-_UNTOLD_INTERVAL_SECONDS = 300.0
+_DEFAULT_INTERVAL_SECONDS = 300.0
 
 
 def with_default_interval(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with a pace: one that tells none (a run from cron) is old after 15 minutes.
+    """Set an interval where the node reports none (run by cron): silent after 15 minutes.
 
-    Without it a node would never be silent, and its GPUs free for ever.
+    Without one the node would never become silent, and its GPUs could stay free for ever.
     """
     if snapshot.interval_seconds is not None:
         return snapshot
-    return replace(snapshot, interval_seconds=_UNTOLD_INTERVAL_SECONDS)
+    return replace(snapshot, interval_seconds=_DEFAULT_INTERVAL_SECONDS)
 
 
 DeliverCallback = Callable[[Delivery], None]
-"""Takes one delivery in; quick, never blocks, to be called on the event loop only."""
+"""Accepts one delivery; never blocks, to be called on the event loop only."""
 
 
 class Source(Protocol):
-    """The hub's end of one way in which nodes are heard."""
+    """The hub's end of one transport."""
 
     name: str
 
     @property
     def targets(self) -> Sequence[str]:
-        """The nodes that are known to be there before anything is heard of them."""
+        """The nodes that are listed before any report of theirs was received."""
 
     async def poll(self) -> Sequence[Delivery]:
-        """One delivery for each target, now. A source that only listens has none.
+        """Return one delivery for each target, now; none for a source that only listens.
 
-        Raise a `DeliveryError` when there is no place to look at, and so no target.
+        Raise a `DeliveryError` when the source as a whole fails, and so has no target.
         """
 
     async def run(self, deliver: DeliverCallback) -> None:
-        """Deliver what comes, failures included, until cancelled.
+        """Deliver reports and failures until cancelled.
 
-        A target that fails never delays another. When this ends, no task, thread, process or
-        descriptor of it is left.
+        A target that fails must not delay another. When this returns, no task, thread, process
+        or file descriptor of the source is left.
         """

@@ -1,6 +1,6 @@
-"""What the hub believes now: the latest of every node, and the verdict on each GPU.
+"""The live state of the fleet: the latest snapshot of every node, and the verdict on each GPU.
 
-Pure: the caller brings the snapshots and the time, always by the hub's own clock.
+Pure: the caller passes in the snapshots and the time, always by the hub's own clock.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,17 +19,17 @@ from fleet_smi.model.views import NodeParts, build_node_view, summarize_nodes
 
 __all__ = ["FleetChange", "FleetState", "NodeCheckpoint", "NodeParts", "StateTransition", "Via"]
 
-# By so much two ways to one node may differ in when a sample was taken.
+# Two transports of one node may disagree by this much on when a sample was taken.
 _JITTER_SECONDS = 5.0
 
 
 class FleetChange(Struct, frozen=True, kw_only=True, gc=False):
-    """What one snapshot changed; `first` when its node was not known before.
+    """What one snapshot changed; `is_first` when its node was not known before.
 
-    `at` is when it was taken, by the hub's clock, and `reported` the UUIDs in it. `standings`
-    is how all stands after it, and it `stirred` those GPUs and instances where others are than
-    before, or hold other memory, and those that are gone. A `late` one fills a hole in what
-    came before, and changes nothing of what is believed now.
+    `at` is when it was taken, by the hub's clock, and `reported_uuids` are those in it.
+    `standings` is the result for every GPU and instance; `occupancy_changed` are the UUIDs of
+    those whose processes, or their memory, differ from before, and of those that are gone. A
+    snapshot that `is_late` fills a gap in the numbers, and does not change the present state.
     """
 
     snapshot: Snapshot
@@ -44,22 +44,22 @@ class FleetChange(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class FleetState:
-    """Every node's latest snapshot, judged."""
+    """The latest snapshot of every node, judged."""
 
     def __init__(self, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> None:
         self.thresholds = thresholds
         self._nodes: dict[str, NodeState] = {}
         self._inventories = InventoryIndex()
-        # Which node each way leads to, as far as is known.
-        self._ways: dict[Via, str] = {}
+        # Which node each route leads to, as far as is known.
+        self._routes: dict[Via, str] = {}
         self._dirty: set[str] = set()
         self.revision = 0
-        """How many changes there were: what was made from an older one may be out of date."""
+        """Counts the changes: what was computed at a lower revision may be out of date."""
 
     def apply(self, snapshot: Snapshot, at: float, via: Via | None = None) -> FleetChange | None:
-        """Take one snapshot in, taken at `at`; `None` when it came before, or is too old to tell.
+        """Apply a snapshot that was taken at `at`; `None` when it is a duplicate or out of date.
 
-        A snapshot without a `run_id` is told from one that came before by its time alone.
+        A snapshot without a `run_id` has no number: only its time shows whether it is new.
         """
         if not (isfinite(snapshot.taken_at) and isfinite(at)):
             return None
@@ -68,14 +68,15 @@ class FleetState:
         if node is None:
             node = self._nodes[snapshot.node_id] = NodeState(snapshot.node_id)
         if via is not None and (via != node.via or node.failures):
-            self._heard(node, via)
+            self._reached(node, via)
         run_id = snapshot.run_id
         if run_id is not None and not node.sequences.add(run_id, snapshot.sequence):
             return None
         if not node.is_older_than(snapshot, at):
             if run_id is None:
                 return None
-            self._mark(node.node_id)  # its numbers are remembered
+            # Its number has been recorded, so the checkpoint has to be written again.
+            self._mark(node.node_id)
             return FleetChange(
                 snapshot=snapshot,
                 at=at,
@@ -85,8 +86,8 @@ class FleetState:
             )
         if 0 < node.at - at <= _JITTER_SECONDS:
             at = node.at
-        snapshot = self._take_stock(node, snapshot, at)
-        turns = node.update(snapshot, at, self.thresholds)
+        snapshot = self._update_inventory(node, snapshot, at)
+        transitions = node.update(snapshot, at, self.thresholds)
         self._mark(node.node_id)
         return FleetChange(
             snapshot=snapshot,
@@ -94,44 +95,44 @@ class FleetState:
             reported_uuids=node.reported_uuids,
             via=via,
             is_first=first,
-            transitions=turns,
+            transitions=transitions,
             standings=node.standings,
             occupancy_changed=node.occupancy_changed,
         )
 
     def add_target(self, via: Via) -> None:
-        """List a target that is known before anything is heard of it."""
-        if via not in self._ways:
+        """List a target before its first report."""
+        if via not in self._routes:
             node_id = f"{via.source}:{via.target}"
             node = self._nodes.setdefault(node_id, NodeState(node_id, via))
             node.vias.add(via)
-            self._ways[via] = node_id
+            self._routes[via] = node_id
             self._mark(node_id)
 
     def drop_target(self, via: Via) -> None:
-        """List a target no longer, unless a node was heard that way."""
-        node = self._nodes.get(self._ways.get(via, ""))
+        """Remove a target from the list, unless a node has reported that way."""
+        node = self._nodes.get(self._routes.get(via, ""))
         if node is not None and node.snapshot is None:
             self.remove(node.node_id)
 
     def record_failure(self, via: Via, message: str, at: float) -> None:
-        """A source could not hear a target: told of the node until it is heard that way again.
+        """Record why a source could not reach a target; cleared by the next report that way.
 
-        It makes no node silent: another source may well hear it.
+        It does not make the node silent: another source may still reach it.
         """
         self.add_target(via)
-        node = self._nodes[self._ways[via]]
-        heard_since = via == node.via and at < node.at
-        if not heard_since and node.failures.get(via) != message:
+        node = self._nodes[self._routes[via]]
+        reached_since = via == node.via and at < node.at
+        if not reached_since and node.failures.get(via) != message:
             node.failures[via] = message
             self._mark(node.node_id)
 
     def label(
         self, node_id: str, name: str | None = None, labels: Mapping[str, str] | None = None
     ) -> bool:
-        """Give a node a name and labels that win over its own; false when it is not known.
+        """Set a name and labels that override the node's own; return false when it is unknown.
 
-        An empty name or label gives the node's own back.
+        An empty name or label restores the node's own.
         """
         node = self._nodes.get(node_id)
         if node is None:
@@ -145,94 +146,96 @@ class FleetState:
         return True
 
     def remove(self, node_id: str) -> bool:
-        """Forget a node and its GPUs; false when it is not known."""
+        """Remove a node and its GPUs; return false when it is unknown."""
         node = self._nodes.pop(node_id, None)
         if node is None:
             return False
         self._inventories.forget(node_id, node.inventory.claims)
         for via in node.vias:
-            del self._ways[via]
+            del self._routes[via]
         self._mark(node_id)
         return True
 
     def checkpoint(self, node_id: str) -> NodeCheckpoint | None:
-        """What of a node outlives the hub; `None` for one that is not known or never spoke."""
+        """Return what to store of a node; `None` if it is unknown or has never reported."""
         node = self._nodes.get(node_id)
         return None if node is None else node.checkpoint()
 
     def restore(self, checkpoint: NodeCheckpoint) -> None:
-        """Take in what was remembered of a node, before anything is heard of it."""
+        """Restore a node from its checkpoint, before any report of it is applied."""
         node = restore_node(checkpoint, self.thresholds)
         self._nodes[node.node_id] = node
         self._inventories.restore(node.node_id, node.inventory)
-        self._ways.update(dict.fromkeys(node.vias, node.node_id))
+        self._routes.update(dict.fromkeys(node.vias, node.node_id))
         self._mark(node.node_id)
 
     def tick(self, now: float) -> None:
-        """Mark the nodes that have fallen silent since the last tick as changed."""
+        """Mark the nodes that have become silent since the last tick as changed."""
         for node in self._nodes.values():
             if node.wake_at < now:
                 node.wake_at = inf
                 self._mark(node.node_id)
 
     def take_dirty(self) -> set[str]:
-        """The nodes that changed since this was last asked, those that were removed among them."""
+        """Return and clear the ids of the nodes that changed, removed ones included."""
         dirty, self._dirty = self._dirty, set()
         return dirty
 
     def view(self, now: float) -> FleetView:
-        """The fleet at one moment, nodes in the order of their names."""
+        """Return the fleet at one moment, nodes sorted by name."""
         nodes = tuple(self.nodes(now))
         return FleetView(taken_at=now, summary=summarize_nodes(nodes), nodes=nodes)
 
     def nodes(self, now: float) -> Iterator[NodeView]:
-        """Every node in the order of their names, each as it is when it is asked for."""
+        """Yield every node sorted by name, each built when it is requested."""
         for node in sorted(self._nodes.values(), key=lambda node: node.sort_key):
             yield build_node_view(node.parts(now, self.thresholds))
 
     def node(self, node_id: str, now: float) -> NodeView | None:
-        """One node at one moment; `None` when it is not known."""
+        """Return one node at one moment; `None` when it is unknown."""
         parts = self.node_parts(node_id, now)
         return None if parts is None else build_node_view(parts)
 
     def node_parts(self, node_id: str, now: float) -> NodeParts | None:
-        """One node at one moment, in parts; `None` when it is not known."""
+        """Return one node at one moment, in parts; `None` when it is unknown."""
         node = self._nodes.get(node_id)
         return None if node is None else node.parts(now, self.thresholds)
 
     def latest_snapshot(self, node_id: str) -> Snapshot | None:
-        """The latest snapshot of a node."""
+        """Return the latest snapshot of a node, if it has one."""
         node = self._nodes.get(node_id)
         return None if node is None else node.snapshot
 
     def name_and_labels(self, node_id: str) -> tuple[str, dict[str, str]]:
-        """The name and the labels of a node that was heard of."""
+        """Return the name and the labels of a known node."""
         node = self._nodes[node_id]
         own = {} if node.snapshot is None else node.snapshot.labels
         return node.name, own | node.given_labels
 
     def _mark(self, node_id: str) -> None:
-        """Note that something about a node is not as it was."""
+        """Mark a node as changed."""
         self.revision += 1
         self._dirty.add(node_id)
 
-    def _heard(self, node: NodeState, via: Via) -> None:
-        """A node was heard this way: its trouble is over, and the target has a name now."""
-        other = self._nodes.get(self._ways.get(via, node.node_id))
+    def _reached(self, node: NodeState, via: Via) -> None:
+        """Attach a route to the node that reported by it, and clear its failure."""
+        other = self._nodes.get(self._routes.get(via, node.node_id))
         if other is not None and other is not node:
+            # The target was listed under a placeholder until its node was known.
             if other.snapshot is None:
                 self.remove(other.node_id)
             else:
                 other.vias.discard(via)
-        self._ways[via] = node.node_id
+        self._routes[via] = node.node_id
         node.vias.add(via)
         node.via = via
         if node.failures.pop(via, None) is not None:
             self._mark(node.node_id)
 
-    def _take_stock(self, node: NodeState, snapshot: Snapshot, at: float) -> Snapshot:
-        """Account for every GPU that was here before; returns the snapshot with each UUID once."""
+    def _update_inventory(self, node: NodeState, snapshot: Snapshot, at: float) -> Snapshot:
+        """Track GPUs that appeared or went missing; return the snapshot with unique UUIDs."""
         reported = snapshot_uuids(snapshot)
+        # The list of UUIDs hardly ever changes: nothing else is looked at while it does not.
         if reported != node.reported_uuids and len(set(reported)) < len(reported):
             snapshot = with_unique_uuids(snapshot)
             reported = snapshot_uuids(snapshot)

@@ -1,50 +1,49 @@
-"""Which GPUs each node has had: one that is gone keeps its row, unless it is elsewhere now."""
+"""Inventory of GPUs per node: a missing GPU stays listed, unless it moved to another node."""
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.model.snapshot import Fault, Gpu, Instance, Snapshot
+from fleet_smi.model.snapshot import Fault, Gpu, Snapshot
 
 # A node that invents a new UUID with every report must not fill the memory.
-_MOST_MISSING = 64
-Device = TypeVar("Device", Gpu, Instance)
+_MAX_MISSING = 64
 
 
 class MissingGpu(Struct, frozen=True, gc=False):
-    """A GPU that is no longer there, and when it was last seen by the hub's clock."""
+    """A GPU that is no longer reported, and when it last was, by the hub's clock."""
 
     gpu: Gpu
     seen_at: float
 
 
 class Inventory(Struct, omit_defaults=True):
-    """The GPUs of one node: since when each is here, and those that are gone."""
+    """The GPUs of one node: when each was first reported, and those that are missing now."""
 
     claims: dict[str, float] = {}
     missing: dict[str, MissingGpu] = {}
 
     def copy(self) -> "Inventory":
-        """The same, to be kept while this one goes on changing."""
+        """Return a copy that later changes do not affect."""
         return Inventory(dict(self.claims), dict(self.missing))
 
 
 class InventoryIndex:
-    """The GPUs of every node, and where each was claimed last."""
+    """Which node reported each GPU last, over the whole fleet."""
 
     def __init__(self) -> None:
+        # UUID -> the node that claimed it last, and when.
         self._homes: dict[str, tuple[str, float]] = {}
 
     def restore(self, node_id: str, inventory: Inventory) -> None:
-        """Take in what was remembered of a node."""
+        """Add the inventory of a node from its checkpoint."""
         for uuid, since in inventory.claims.items():
             if uuid not in self._homes or self._homes[uuid][1] < since:
                 self._homes[uuid] = node_id, since
 
     def forget(self, node_id: str, uuids: Iterable[str]) -> None:
-        """These are no longer claimed by this node."""
+        """Drop the claims of this node to these GPUs."""
         for uuid in uuids:
             if self._homes.get(uuid, ("", 0.0))[0] == node_id:
                 del self._homes[uuid]
@@ -57,28 +56,28 @@ class InventoryIndex:
         snapshot: Snapshot,
         at: float,
     ) -> None:
-        """A node reports other GPUs than before: claim the new ones, and miss those `gone`."""
-        for one in gone:
-            inventory.missing[one.gpu.uuid] = one
+        """Claim the GPUs that a node reports newly, and list those `gone` as missing."""
+        for missing_gpu in gone:
+            inventory.missing[missing_gpu.gpu.uuid] = missing_gpu
         for gpu in snapshot.gpus:
             inventory.missing.pop(gpu.uuid, None)
             if gpu.uuid not in inventory.claims:
                 inventory.claims[gpu.uuid] = at
                 self._homes[gpu.uuid] = node_id, at
-        here = {_place(gpu): gpu for gpu in snapshot.gpus}
+        present = {_slot(gpu): gpu for gpu in snapshot.gpus}
         missing = inventory.missing.items()
-        renamed = [uuid for uuid, one in missing if _is_renamed(one.gpu, here)]
-        self._stop_missing(node_id, inventory, renamed)
+        renamed = [uuid for uuid, entry in missing if _is_renamed(entry.gpu, present)]
+        self._drop_missing(node_id, inventory, renamed)
 
     def prune(self, node_id: str, inventory: Inventory) -> None:
-        """Stop missing what has moved to another node, and what is too much."""
+        """Drop missing GPUs that have moved to another node, and the oldest beyond the limit."""
         missing, claims = inventory.missing, inventory.claims
-        moved = [uuid for uuid, one in missing.items() if self._moved(node_id, uuid, one)]
+        moved = [uuid for uuid, entry in missing.items() if self._moved(node_id, uuid, entry)]
         for uuid in moved:
             del missing[uuid], claims[uuid]
-        self._stop_missing(node_id, inventory, list(missing)[:-_MOST_MISSING])
+        self._drop_missing(node_id, inventory, list(missing)[:-_MAX_MISSING])
 
-    def _stop_missing(self, node_id: str, inventory: Inventory, uuids: Sequence[str]) -> None:
+    def _drop_missing(self, node_id: str, inventory: Inventory, uuids: Sequence[str]) -> None:
         for uuid in uuids:
             del inventory.missing[uuid], inventory.claims[uuid]
         self.forget(node_id, uuids)
@@ -89,33 +88,33 @@ class InventoryIndex:
         return home != node_id and since > missing.seen_at
 
 
-def _place(gpu: Gpu) -> tuple[str, int]:
+def _slot(gpu: Gpu) -> tuple[str, int]:
     return gpu.vendor, gpu.index
 
 
-def _is_renamed(gone: Gpu, here: dict[tuple[str, int], Gpu]) -> bool:
-    """Whether it is still here, and went by its place before and goes by its UUID now, or back."""
-    now = here.get(_place(gone))
+def _is_renamed(gone: Gpu, present: dict[tuple[str, int], Gpu]) -> bool:
+    """Return whether the same device changed from a placeholder id to its UUID, or back."""
+    now = present.get(_slot(gone))
     if now is None or now.uuid_is_made == gone.uuid_is_made:
         return False
     return None in (now.pci_bus_id, gone.pci_bus_id) or now.pci_bus_id == gone.pci_bus_id
 
 
 def missing_gpus_from(snapshot: Snapshot, seen_at: float) -> list[MissingGpu]:
-    """The GPUs of a snapshot as they are to be shown when the next has them no more."""
+    """Return the GPUs of a snapshot as they are listed once a later one lacks them."""
     return [MissingGpu(_gone(gpu, snapshot.taken_at), seen_at) for gpu in snapshot.gpus]
 
 
 def gpus_with_missing(snapshot: Snapshot, inventory: Inventory) -> tuple[Gpu, ...]:
-    """The GPUs of a snapshot, and those that it should have had."""
+    """Return the GPUs of a snapshot, followed by those that are missing from it."""
     if not inventory.missing:
         return snapshot.gpus
-    missing = [_explained(one.gpu, snapshot) for one in inventory.missing.values()]
+    missing = [_explained(entry.gpu, snapshot) for entry in inventory.missing.values()]
     return (*snapshot.gpus, *missing)
 
 
 def _gone(gpu: Gpu, last_seen: float) -> Gpu:
-    """What stays known of a GPU that is no longer there: what it is, and when it was seen."""
+    """Return the GPU with its identity only, and the fault `missing` since it was last seen."""
     return Gpu(
         uuid=gpu.uuid,
         uuid_is_made=gpu.uuid_is_made,
@@ -130,7 +129,7 @@ def _gone(gpu: Gpu, last_seen: float) -> Gpu:
 
 
 def _explained(gpu: Gpu, snapshot: Snapshot) -> Gpu:
-    """A missing GPU, unless the reading of its kind failed: then it is only unreadable."""
+    """Return the missing GPU, with the collector's failure as its fault where it failed."""
     for run in snapshot.runs:
         if run.outcome == "failed" and run.name.startswith(gpu.vendor):
             since = None if gpu.fault is None else gpu.fault.since

@@ -1,4 +1,4 @@
-"""What the hub knows of one node, and what of it outlives the hub."""
+"""The state of one node: its latest snapshot, judged, and the checkpoint that outlives the hub."""
 
 from math import inf
 from operator import attrgetter
@@ -18,22 +18,22 @@ from fleet_smi.model.verdict.process_group import EMPTY_GROUP
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.views import NodeParts
 
-_IN_ORDER = attrgetter("index", "uuid")
+_by_index = attrgetter("index", "uuid")
 _CLOCK_AHEAD_SECONDS = 60.0
-_SKEW_WORTH_A_WARNING_SECONDS = 60.0
-# By these ways a node leaves its latest report for whoever looks: nobody waits for the others.
-_LATEST_ALONE = ("pull", "files")
+_SKEW_WARNING_SECONDS = 60.0
+# These transports fetch only the latest report: gaps in the numbers are no loss there.
+_LATEST_ONLY = ("pull", "files")
 
 
 class Via(Struct, frozen=True, gc=False):
-    """A way to a node: the source, and what that source calls the node."""
+    """A route to a node: the source, and what that source calls the node."""
 
     source: str
     target: str
 
 
 class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
-    """A GPU or instance whose state is another than before; `before` is `None` for a new one."""
+    """A change of state of a GPU or instance; `before` is `None` for a new one."""
 
     uuid: str
     before: State | None
@@ -41,7 +41,7 @@ class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NodeCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All of one node that outlives the hub; `given_…` is what the administrator calls it."""
+    """What is stored of one node; `given_…` are the name and labels set by an administrator."""
 
     node_id: str
     name: str
@@ -57,11 +57,11 @@ class NodeCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodeState:
-    """The latest of one node; one that was never heard of has no snapshot.
+    """The latest snapshot of one node, judged; `None` where it has never reported.
 
-    `at` is when the latest snapshot was taken, by the hub's clock, and `wake_at` when time
-    alone next changes what is to be said of the node. The latest `stirred` those GPUs and
-    instances where others are than before, or hold other memory.
+    `at` is when that snapshot was taken, by the hub's clock, and `wake_at` when the node
+    becomes silent without a further report. `occupancy_changed` are the UUIDs of the GPUs and
+    instances whose processes, or their memory, differ from the snapshot before.
     """
 
     __slots__ = (
@@ -112,30 +112,30 @@ class NodeState:
 
     @property
     def failure_message(self) -> str | None:
-        """What keeps sources from hearing it."""
+        """Why sources cannot reach it, as one text."""
         return "; ".join(dict.fromkeys(self.failures.values())) or None
 
     def is_older_than(self, snapshot: Snapshot, at: float) -> bool:
-        """Whether a snapshot that was taken at `at` is newer than the latest."""
-        known = self.snapshot
-        if known is None:
+        """Return whether a snapshot that was taken at `at` is newer than the latest."""
+        latest = self.snapshot
+        if latest is None:
             return True
         if snapshot.run_id is not None:
-            # Numbers and the hub's clock are to be trusted; the node's clock need not be.
-            same = snapshot.run_id == known.run_id
-            return snapshot.sequence > known.sequence if same else at > self.at
-        if snapshot.taken_at > known.taken_at:
+            # Sequence numbers and the hub's clock can be trusted; the node's clock cannot.
+            same_run = snapshot.run_id == latest.run_id
+            return snapshot.sequence > latest.sequence if same_run else at > self.at
+        if snapshot.taken_at > latest.taken_at:
             return True
-        if snapshot.boot_id == known.boot_id and snapshot.sequence > known.sequence:
+        if snapshot.boot_id == latest.boot_id and snapshot.sequence > latest.sequence:
             return True  # the node's clock was set back
-        # A clock known to be ahead of ours must not lock its node out until that time has come.
-        ahead = known.taken_at > self.at + _CLOCK_AHEAD_SECONDS
-        return ahead and snapshot.taken_at < known.taken_at
+        # A node whose clock was far ahead must not be locked out until that time has come.
+        ahead = latest.taken_at > self.at + _CLOCK_AHEAD_SECONDS
+        return ahead and snapshot.taken_at < latest.taken_at
 
     def update(
         self, snapshot: Snapshot, at: float, thresholds: Thresholds
     ) -> tuple[StateTransition, ...]:
-        """Let a newer snapshot be the latest, and judge it."""
+        """Replace the latest snapshot by a newer one, judge it, and return the transitions."""
         renamed = self.snapshot is None or snapshot.name != self.snapshot.name
         self.snapshot, self.at = snapshot, at
         self.gpus = gpus_with_missing(snapshot, self.inventory)
@@ -145,47 +145,49 @@ class NodeState:
         return self._judge(snapshot, thresholds)
 
     def update_sort_key(self) -> None:
-        """Find its place anew after its name changed."""
+        """Recompute the sort key after the name changed."""
         self.sort_key = natural_sort_key(self.name), self.node_id
 
     def _judge(self, snapshot: Snapshot, settings: Thresholds) -> tuple[StateTransition, ...]:
-        """Judge every GPU and instance of its latest, by what is remembered of each."""
-        sampled = SampleTiming(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
-        known, standings = self.standings, dict[str, Standing]()
+        """Judge every GPU and instance of the latest snapshot by its window."""
+        timing = SampleTiming(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
+        previous, standings = self.standings, dict[str, Standing]()
         for gpu in self.gpus:
             verdicts: tuple[Verdict, ...] = ()
-            for part in gpu.instances:
-                after = apply_sample(known.get(part.uuid), part, gpu, sampled, settings)
-                standings[part.uuid] = after
+            for instance in gpu.instances:
+                before = previous.get(instance.uuid)
+                after = apply_sample(before, instance, gpu, timing, settings)
+                standings[instance.uuid] = after
                 verdicts += (after.verdict,)
-            before = known.get(gpu.uuid)
-            standings[gpu.uuid] = apply_sample(before, gpu, gpu, sampled, settings, verdicts)
+            before = previous.get(gpu.uuid)
+            standings[gpu.uuid] = apply_sample(before, gpu, gpu, timing, settings, verdicts)
         self.standings = standings
-        turns, self.occupancy_changed = _turns(known, standings)
-        return turns
+        transitions, self.occupancy_changed = _changes(previous, standings)
+        return transitions
 
     def silent_at(self, thresholds: Thresholds) -> float:
-        """When it falls silent, unless it is heard of before."""
-        pace = None if self.snapshot is None else self.snapshot.interval_seconds
-        limit = silence_timeout(pace, thresholds)
-        return inf if limit is None else self.at + limit
+        """Return when it becomes silent without a further report."""
+        interval = None if self.snapshot is None else self.snapshot.interval_seconds
+        timeout = silence_timeout(interval, thresholds)
+        return inf if timeout is None else self.at + timeout
 
     def _verdicts(self, now: float, settings: Thresholds) -> dict[str, Verdict]:
-        """The verdict on each GPU and instance; on a silent node there is none but what it was."""
+        """Return the verdict on each GPU and instance, by UUID, as of `now`."""
         since = self.silent_at(settings)
         if now <= since:
             return {uuid: standing.verdict for uuid, standing in self.standings.items()}
-        subjects: list[Gpu | Instance] = [*self.gpus]
-        subjects += [part for gpu in self.gpus for part in gpu.instances]
-        age, known = now - self.at, self.standings
+        devices: list[Gpu | Instance] = [*self.gpus]
+        devices += [instance for gpu in self.gpus for instance in gpu.instances]
+        age = now - self.at
         return {
-            one.uuid: apply_silence(known[one.uuid].verdict, one, age, since) for one in subjects
+            device.uuid: apply_silence(self.standings[device.uuid].verdict, device, age, since)
+            for device in devices
         }
 
     def parts(self, now: float, thresholds: Thresholds) -> NodeParts:
-        """What is believed of it at one moment."""
+        """Return the node at one moment, with the verdict on each GPU."""
         verdicts = self._verdicts(now, thresholds)
-        gpus = [(gpu, verdicts[gpu.uuid]) for gpu in sorted(self.gpus, key=_IN_ORDER)]
+        gpus = [(gpu, verdicts[gpu.uuid]) for gpu in sorted(self.gpus, key=_by_index)]
         node = self._without_gpus(now, thresholds)
         return NodeParts(node=node, gpus=tuple(gpus), verdicts=verdicts)
 
@@ -211,8 +213,8 @@ class NodeState:
             silent=now > self.silent_at(settings),
             via=via,
             trouble=self.failure_message,
-            clock_skew_seconds=skew if abs(skew) > _SKEW_WORTH_A_WARNING_SECONDS else None,
-            missing_reports=0 if via in _LATEST_ALONE else self.sequences.missing,
+            clock_skew_seconds=skew if abs(skew) > _SKEW_WARNING_SECONDS else None,
+            missing_reports=0 if via in _LATEST_ONLY else self.sequences.missing,
             labels=snapshot.labels | self.given_labels,
             interval_seconds=snapshot.interval_seconds,
             sequence=snapshot.sequence,
@@ -223,10 +225,13 @@ class NodeState:
         )
 
     def checkpoint(self) -> NodeCheckpoint | None:
-        """What outlives the hub; safe to be encoded while reports go on coming."""
+        """Return what to store; later reports do not change it."""
         if self.snapshot is None:
             return None
-        standings = self.standings.items()
+        # The summary of processes is recomputed from the next report.
+        standings = {
+            uuid: replace(standing, group=EMPTY_GROUP) for uuid, standing in self.standings.items()
+        }
         return NodeCheckpoint(
             node_id=self.node_id,
             name=self.name,
@@ -236,31 +241,34 @@ class NodeState:
             sequences=self.sequences.copy(),
             given_name=self.given_name,
             given_labels=self.given_labels,
-            standings={uuid: replace(standing, group=EMPTY_GROUP) for uuid, standing in standings},
+            standings=standings,
             inventory=self.inventory.copy(),
             ways=tuple(self.vias),
         )
 
 
-def _turns(
+def _changes(
     before: dict[str, Standing], after: dict[str, Standing]
 ) -> tuple[tuple[StateTransition, ...], tuple[str, ...]]:
-    """Whose state is another, and where others are than before; what is gone is among these."""
-    turns, stirred = [], []
+    """Return the transitions, and the UUIDs whose occupancy changed, removed ones included."""
+    transitions, occupancy_changed = [], []
     for uuid, standing in after.items():
-        known, verdict = before.get(uuid), standing.verdict
-        state, crowd = (None, None) if known is None else (known.verdict.state, known.group)
-        if crowd is not standing.group:
-            stirred.append(uuid)
+        previous, verdict = before.get(uuid), standing.verdict
+        state, group = (
+            (None, None) if previous is None else (previous.verdict.state, previous.group)
+        )
+        # An unchanged summary is reused, so identity is enough and costs next to nothing.
+        if group is not standing.group:
+            occupancy_changed.append(uuid)
         if state != verdict.state:
-            turns.append(StateTransition(uuid=uuid, before=state, after=verdict))
+            transitions.append(StateTransition(uuid=uuid, before=state, after=verdict))
     if len(before) != len(after):
-        stirred += before.keys() - after.keys()
-    return tuple(turns), tuple(stirred)
+        occupancy_changed += before.keys() - after.keys()
+    return tuple(transitions), tuple(occupancy_changed)
 
 
 def restore_node(checkpoint: NodeCheckpoint, thresholds: Thresholds) -> NodeState:
-    """A node as it was remembered."""
+    """Rebuild the state of a node from its checkpoint."""
     node = NodeState(checkpoint.node_id, checkpoint.via)
     node.snapshot, node.at = checkpoint.snapshot, checkpoint.at
     node.given_name, node.given_labels = checkpoint.given_name, checkpoint.given_labels

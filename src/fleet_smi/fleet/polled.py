@@ -1,4 +1,4 @@
-"""A fleet without a hub: sources that are asked when somebody looks."""
+"""A fleet without a hub: polls its sources each time a view is requested (`--ssh`, `--dir`)."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 
 
 class PolledFleet:
-    """Stands in for a hub; remembers what it saw for as long as it lives."""
+    """Takes the place of a hub in one command; keeps its windows while the command runs."""
 
     is_local = False
 
@@ -34,17 +34,17 @@ class PolledFleet:
                 self._fleet.add_target(Via(source.name, target))
 
     def view(self, interval_seconds: float | None = None) -> FleetView:
-        """Ask every node once and judge what they say."""
-        for delivery in asyncio.run(self._asked()):
-            self._take(delivery, interval_seconds)
+        """Poll every source once, and return the fleet as it is then."""
+        for delivery in asyncio.run(self._poll_all()):
+            self._apply(delivery, interval_seconds)
         return self._fleet.view(self._clock())
 
-    async def _asked(self) -> Iterable[Delivery]:
-        rounds = await asyncio.gather(*map(self._looked, self._sources))
-        return [delivery for each in rounds for delivery in each]
+    async def _poll_all(self) -> Iterable[Delivery]:
+        polled = await asyncio.gather(*map(self._poll, self._sources))
+        return [delivery for deliveries in polled for delivery in deliveries]
 
-    async def _looked(self, source: Source) -> Sequence[Delivery]:
-        """What one source finds; that it has no place to look at is a value beside others."""
+    async def _poll(self, source: Source) -> Sequence[Delivery]:
+        """Poll one source; beside other sources, its failure as a whole is a delivery too."""
         try:
             return await source.poll()
         except DeliveryError as error:
@@ -52,19 +52,19 @@ class PolledFleet:
                 raise
             return [Delivery(source=source.name, target=error.node or source.name, result=error)]
 
-    def _take(self, delivery: Delivery, interval_seconds: float | None) -> None:
+    def _apply(self, delivery: Delivery, interval_seconds: float | None) -> None:
         via, now = Via(delivery.source, delivery.target), self._clock()
         if isinstance(delivery.result, DeliveryError):
             self._fleet.record_failure(via, delivery.result.message, now)
         elif delivery.result is None:
             self._fleet.drop_target(via)
         else:
-            snapshot = _at_this_pace(delivery.result, interval_seconds)
+            snapshot = _with_interval(delivery.result, interval_seconds)
             self._fleet.apply(snapshot, now - delivery.age_seconds, via)
 
 
-def _at_this_pace(snapshot: Snapshot, interval_seconds: float | None) -> Snapshot:
-    """A node that is only asked is as old as the asking: three looks without it make it silent."""
+def _with_interval(snapshot: Snapshot, interval_seconds: float | None) -> Snapshot:
+    """Set the polling interval where a node reports none, so that missed polls make it silent."""
     if snapshot.interval_seconds is not None or interval_seconds is None:
         return snapshot
     return replace(snapshot, interval_seconds=interval_seconds)
