@@ -4,7 +4,6 @@ Started as a file, so it imports nothing of this project but what is installed. 
 with a number on stdin it takes that many samples and prints the seconds of one.
 """
 
-import importlib
 import subprocess
 import sys
 import time
@@ -23,21 +22,12 @@ def _cpu_of(pids: list[int]) -> ClockFunction:
     return lambda: time.process_time() + sum(time.clock_gettime(clock) for clock in clocks)
 
 
-def _reading(subject: str) -> Callable[..., Any]:
-    """What reads a subject inside the reader process."""
-    from fleet_smi.node.reader_worker import BINDINGS
-
-    module, name = BINDINGS[subject]
-    found = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)
-    reading: Callable[..., Any] = found().read if isinstance(found, type) else found
-    return reading
-
-
 def collectors() -> Benchmark:
     """The GPUs and their processes, read and typed in one process: what nvitop's call does."""
-    from fleet_smi.node.collectors import load_collector
+    from fleet_smi.node.collector import load_collector
+    from fleet_smi.node.reader_worker import load_binding
 
-    gpus, processes = _reading("nvidia"), _reading("processes")
+    gpus, processes = load_binding("nvidia"), load_binding("processes")
     typed_gpus, typed_processes = load_collector("nvidia"), load_collector("processes")
 
     def sample() -> object:
@@ -50,8 +40,8 @@ def collectors() -> Benchmark:
 
 def quick() -> Benchmark:
     """What a command reads, through the reader process; the CPU time of both."""
+    from fleet_smi.node.collectors import QUICK_SUBJECTS
     from fleet_smi.node.reader_process import ProcessWorker, spawn_worker
-    from fleet_smi.node.sampler import QUICK_SUBJECTS
 
     pids: list[int] = []
 
@@ -68,7 +58,7 @@ def quick() -> Benchmark:
 
 def full() -> Benchmark:
     """What an agent reads, in a thread of its own process."""
-    from fleet_smi.node.sampler import ALL_SUBJECTS
+    from fleet_smi.node.collectors import ALL_SUBJECTS
     from fleet_smi.node.thread_reader import ThreadWorker
 
     return _sampler(ThreadWorker, ALL_SUBJECTS), time.process_time

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import FleetView, JudgedGpu, Verdict
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.collectors import QUICK_SUBJECTS
 from fleet_smi.node.reader_process import Reader, spawn_worker
-from fleet_smi.node.sampler import QUICK_SUBJECTS, Sampler
+from fleet_smi.node.sampler import Sampler
 from sim.scenario import Scenario, SimGpu, scenario_env
 
 USERS = ("daemon", "games", "nobody")

@@ -17,9 +17,10 @@ from fleet_smi.hub.sources import load_file_decoder
 from fleet_smi.model.policies import POLICIES
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.view_options import SORT_KEYS
-from fleet_smi.node.collectors import COLLECTORS, load_collector
+from fleet_smi.node.collector import load_collector
+from fleet_smi.node.collectors import ALL_SUBJECTS, COLLECTORS
 from fleet_smi.node.outlets import OUTLETS
-from fleet_smi.node.reader_worker import BINDINGS
+from fleet_smi.node.reader_worker import BINDINGS, load_binding
 from fleet_smi.server.listeners import LISTENERS
 from fleet_smi.server.routes import ROUTES
 
@@ -34,12 +35,14 @@ def modules_in(folder: str) -> set[str]:
 
 
 def test_every_collector_file_is_listed_under_its_own_name() -> None:
-    assert set(COLLECTORS) == modules_in("node/collectors")
-    assert all(load_collector(name).name == name for name in COLLECTORS)
+    names = [entry.name for entry in COLLECTORS]
+    assert set(names) == modules_in("node/collectors")
+    assert all(load_collector(name).name == name for name in names)
 
 
-def test_every_collector_has_a_reading() -> None:
-    assert set(COLLECTORS) <= set(BINDINGS)
+def test_every_binding_of_the_registry_can_be_loaded() -> None:
+    assert all(callable(load_binding(subject)) for subject in BINDINGS)
+    assert {entry.fallback_for for entry in COLLECTORS} <= {None, *ALL_SUBJECTS}
 
 
 def test_every_command_file_is_listed_under_its_own_name() -> None:

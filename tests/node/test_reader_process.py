@@ -19,7 +19,7 @@ from fleet_smi.node.reader_process import (
     fork_worker,
     spawn_worker,
 )
-from fleet_smi.node.reader_worker import BINDINGS, ReadRequest
+from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.thread_reader import ThreadWorker
 from sim.scenario import Scenario, SimGpu
 from tests.machines import SimulatedMachine, wait_until
@@ -304,11 +304,6 @@ def test_large_answers_arrive_whole(tmp_path: Path) -> None:
     raw = value(reader, ("host", {"root": str(tmp_path)}))
     assert (len(raw["machine_id"]), len(raw["boot_id"])) == (65_536, 65_536)
     reader.close()
-
-
-def test_every_reading_has_a_binding() -> None:
-    bindings = {path.stem for path in Path(module.__file__).parent.glob("bindings/*.py")}
-    assert {binding for binding, _ in BINDINGS.values()} <= bindings
 
 
 def test_two_threads_do_not_disturb_each_others_readers() -> None:

@@ -22,7 +22,7 @@ def open_local_fleet(reader: Reader, *, full: bool) -> "LocalFleet":
     """This machine as a fleet of one; `full` also reads what takes longer."""
     from fleet_smi import config
     from fleet_smi.local import LocalFleet
-    from fleet_smi.node.sampler import ALL_SUBJECTS, QUICK_SUBJECTS
+    from fleet_smi.node.collectors import ALL_SUBJECTS, QUICK_SUBJECTS
 
     return LocalFleet(
         config.load(), reader, subjects=ALL_SUBJECTS if full else QUICK_SUBJECTS, traffic=full

@@ -1,4 +1,4 @@
-"""The reader's own side: what asks the machine, in a child process or in a thread."""
+"""The reader worker: runs the bindings on request, in a child process or in a thread."""
 
 import contextlib
 import importlib
@@ -11,27 +11,19 @@ from functools import partial
 from typing import Any, NoReturn
 
 from fleet_smi.errors import CollectError
+from fleet_smi.node.collectors import COLLECTORS
 
-BINDINGS: dict[str, tuple[str, str]] = {
-    "nvidia": ("nvml", "NvmlReader"),
-    "nvidia_smi": ("nvidia_smi", "read"),
-    "nvidia_kernel": ("nvidia_kernel", "read"),
-    "amd": ("amdgpu", "read"),
-    "amd_smi": ("amd_smi", "read"),
-    "rocm_smi": ("rocm_smi", "read"),
-    "intel": ("intel_gpu", "read"),
-    "xpu_smi": ("xpu_smi", "read"),
-    "host": ("procfs", "HostReader"),
-    "network": ("network", "NetworkReader"),
-    "processes": ("procfs", "ProcessReader"),
-    "environment": ("environment", "read"),
+BINDINGS: dict[str, str] = {
+    **{entry.name: entry.binding for entry in COLLECTORS},
+    # Read by `doctor` alone, and no part of a snapshot.
+    "environment": "environment:read",
 }
-"""Subject -> binding module and the function, or the class whose object is kept."""
+"""Subject -> `module:name` below `fleet_smi.node.bindings`."""
 
 ReadRequest = tuple[str, dict[str, Any] | None]
-"""A subject and the arguments of its reading; without arguments it is only loaded.
+"""A subject and the arguments of its binding; without arguments it is only loaded.
 
-`pids=None` stands for those that the subjects before it in the same look have found.
+`pids=None` stands for the pids that the subjects before it in the same batch have found.
 """
 
 
@@ -39,39 +31,39 @@ RawResults = list[tuple[str, Any, float]]
 """For each request the outcome (`ok`, or the name of an error), the value, and the seconds."""
 
 ProgressCallback = Callable[[str, Any], None]
-"""Tells that a subject was begun, or what it has found so far."""
+"""Receives a subject when it is started, and again with what it has found so far."""
 
 
 class BindingRunner:
-    """The bindings that were asked so far, each loaded when it is first asked for."""
+    """Runs bindings; each is loaded at its first request and keeps its state after that."""
 
     def __init__(self, on_progress: ProgressCallback) -> None:
-        self._mark = on_progress
+        self._on_progress = on_progress
         self._loaded: dict[str, Callable[..., Any]] = {}
 
     def run(self, requests: Sequence[ReadRequest]) -> RawResults:
-        """One answer for each request that has arguments; the others are only loaded."""
-        answers: RawResults = []
+        """Return one result for each request that has arguments; only load the others."""
+        results: RawResults = []
         pids: set[int] = set()
         listed_at = 0.0
         for subject, arguments in requests:
-            self._mark(subject, None)
+            self._on_progress(subject, None)
             if arguments is None:
-                self._warm(subject)
+                self._preload(subject)
                 continue
             if arguments.get("pids", ()) is None:
                 arguments = {**arguments, "pids": tuple(sorted(pids)), "listed_at": listed_at}  # noqa: PLW2901
-            answers.append(self._read(subject, arguments))
-            value = answers[-1][1]
+            results.append(self._read(subject, arguments))
+            value = results[-1][1]
             if isinstance(value, dict) and value.get("pids"):
                 pids.update(value["pids"])
                 listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
-        return answers
+        return results
 
     def _read(self, subject: str, arguments: dict[str, Any]) -> tuple[str, Any, float]:
         started = time.perf_counter()
         try:
-            value = self._reading(subject)(**arguments)
+            value = self._binding(subject)(**arguments)
             outcome = "ok"
         except CollectError as error:
             outcome, value = type(error).__name__, str(error)
@@ -79,54 +71,67 @@ class BindingRunner:
             outcome, value = "ReadFailed", f"bug: {error!r}"
         return outcome, value, time.perf_counter() - started
 
-    def _reading(self, subject: str) -> Callable[..., Any]:
+    def _binding(self, subject: str) -> Callable[..., Any]:
         if subject not in self._loaded:
-            module, name = BINDINGS[subject]
-            found = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)
-            if isinstance(found, type):
-                made: Any = found()
-                if hasattr(made, "on_progress"):
-                    made.on_progress = partial(self._mark, subject)
-                found = made.read
-            self._loaded[subject] = found
+            self._loaded[subject] = load_binding(subject, partial(self._on_progress, subject))
         return self._loaded[subject]
 
-    def _warm(self, subject: str) -> None:
-        with contextlib.suppress(Exception):  # whatever is wrong is said when it is asked for
-            self._reading(subject)
+    def _preload(self, subject: str) -> None:
+        # The error of a binding that cannot be loaded is reported when it is to be read.
+        with contextlib.suppress(Exception):
+            self._binding(subject)
+
+
+def load_binding(
+    subject: str, on_progress: Callable[[Any], None] | None = None
+) -> Callable[..., Any]:
+    """Import a subject's binding; return the function that reads it.
+
+    A class is instantiated once: its object keeps handles open and counters between reads.
+    """
+    module, _, name = BINDINGS[subject].partition(":")
+    binding = getattr(importlib.import_module(f"fleet_smi.node.bindings.{module}"), name)
+    if isinstance(binding, type):
+        stateful: Any = binding()
+        if on_progress is not None and hasattr(stateful, "on_progress"):
+            stateful.on_progress = on_progress
+        binding = stateful.read
+    read: Callable[..., Any] = binding
+    return read
 
 
 def serve(requests_fd: int, results_fd: int, progress_fd: int) -> NoReturn:
-    """Answer requests until there are no more; never returns."""
+    """Answer requests until their pipe is closed, then exit the process."""
     try:
-        _let_go_of_terminal()
+        _detach_from_terminal()
         os.set_blocking(progress_fd, False)
-        readings = BindingRunner(partial(_mark, progress_fd))
+        runner = BindingRunner(partial(_write_progress, progress_fd))
         while size := os.read(requests_fd, 4):
-            asked = marshal.loads(_exactly(requests_fd, int.from_bytes(size, "big")))
-            if read := readings.run(asked):
-                data = marshal.dumps(read)
+            requests = marshal.loads(_read_exactly(requests_fd, int.from_bytes(size, "big")))
+            if results := runner.run(requests):
+                data = marshal.dumps(results)
                 _write_all(results_fd, len(data).to_bytes(4, "big") + data)
     finally:
         os._exit(0)
 
 
-def _let_go_of_terminal() -> None:
-    # Whoever waits for our parent's output must not wait for us: we may hang for ever.
+def _detach_from_terminal() -> None:
+    # A program that waits for the end of our parent's output must not wait for this process,
+    # which may hang in a driver for ever.
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _mark(marks: int, subject: str, found: Any) -> None:
-    """Write a mark into the pipe; never wait for that."""
-    data = marshal.dumps((subject, found))
+def _write_progress(progress_fd: int, subject: str, partial_result: Any) -> None:
+    """Write a progress message; drop it where the pipe is full, as reading must not wait."""
+    data = marshal.dumps((subject, partial_result))
     with contextlib.suppress(BlockingIOError):
-        os.write(marks, len(data).to_bytes(4, "big") + data)
+        os.write(progress_fd, len(data).to_bytes(4, "big") + data)
 
 
-def _exactly(pipe: int, size: int) -> bytes:
+def _read_exactly(pipe: int, size: int) -> bytes:
     data = b""
     while len(data) < size:
         more = os.read(pipe, size - len(data))

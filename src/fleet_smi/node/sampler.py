@@ -1,10 +1,9 @@
-"""The collector contract, the deadlines, and how parts become a snapshot."""
+"""The sampler: reads every subject of this machine within deadlines and builds a snapshot."""
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from fleet_smi import __version__
@@ -18,49 +17,27 @@ from fleet_smi.model.merge import (
     with_process_details,
 )
 from fleet_smi.model.safe_text import sanitize_text
-from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Process, Snapshot
-from fleet_smi.node.collectors import COLLECTORS, load_collector
+from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Snapshot
+from fleet_smi.node.collector import SnapshotPart, load_collector
+from fleet_smi.node.collectors import ALL_SUBJECTS, COLLECTORS
 from fleet_smi.node.reader_process import Reader, ReadResult
 from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.vendor_programs import FALLBACKS, fill_in, find_program, needs_program
 
 READ_TIMEOUT_SECONDS = 3.0
-"""How long a look waits for its subjects before it gives up the one that does not answer."""
+"""How long a sample waits for a subject that makes no progress."""
 
 SAMPLE_TIMEOUT_SECONDS = 4.0
-"""How long a look may take in all, whatever the machine does."""
+"""How long a sample may take in all, whatever the machine does."""
 
-QUICK_SUBJECTS = ("nvidia", "amd", "intel", "host")
-ALL_SUBJECTS = (*QUICK_SUBJECTS, "network")
-_PROGRAMS = tuple(program for programs in FALLBACKS.values() for program in programs)
-_OTHER_VENDORS = (*FALLBACKS, *_PROGRAMS)
-_LOOKS_FOR_VENDORS = 30
-_DRIVERS = ("nvidia", "nvidia_smi", *_OTHER_VENDORS)
-
-
-class SnapshotPart(Struct, frozen=True, kw_only=True):
-    """What one collector adds to a snapshot."""
-
-    gpus: tuple[Gpu, ...] = ()
-    host: Host = Host()
-    node_id: str | None = None
-    name: str | None = None
-    boot_id: str | None = None
-    processes: dict[int, Process] = {}
-
-
-class Collector(Protocol):
-    """Turns what one binding read into a typed part of a snapshot.
-
-    The binding of its name (`READINGS` in `node/reader_worker.py`) runs in the reader. It
-    returns plain values (dict, list, str, int, float, bytes, None), raises `NotPresent` when
-    this machine has no such subject and `ReadFailed` when it has one that would not answer.
-    """
-
-    name: str
-
-    def parse(self, raw: Any) -> SnapshotPart:
-        """Make the typed part of what was read. Pure; never a made-up value."""
+_ABSENCE_CACHED_SAMPLES = 30
+# A program must give up before its reader does: the reader would be killed, the program not.
+_PROGRAM_MARGIN_SECONDS = 0.5
+_MIN_PROGRAM_SECONDS = 0.5
+_PROGRAMS = frozenset(program for programs in FALLBACKS.values() for program in programs)
+_ORDER = {entry.name: position for position, entry in enumerate(COLLECTORS)}
+_DRIVERS = frozenset(entry.name for entry in COLLECTORS if entry.is_driver)
+_ABSENCE_CACHED = frozenset(entry.name for entry in COLLECTORS if entry.absence_is_cached)
 
 
 class Sampler:
@@ -85,28 +62,32 @@ class Sampler:
         self._run_id = run_id
         self._labels = dict(labels or {})
         self._sequence = 0
-        self._absent: dict[str, CollectorRun] = {}  # not tried again for a while
-        self._own = SnapshotPart()  # who the node is, from the last look that told
+        # What failed or is not there, and is not tried again for a while.
+        self._skipped: dict[str, CollectorRun] = {}
+        self._not_installed: set[str] = set()
+        # The last known identity: one failed read of the host must not make another node of it.
+        self._identity = SnapshotPart()
 
     def prefetch(self) -> None:
-        """Ask ahead, so that the machine is read while the caller does something else."""
+        """Send the next sample's requests now, so that the reader works while the caller does."""
         self._reader.prefetch(self._requests())
 
     def sample(self, interval_seconds: float | None = None) -> Snapshot:
-        """One snapshot, now; answers in time whatever the machine does."""
-        look = _Look(self._reader, self._root, self._absent)
-        look.at(self._requests())
+        """Take one snapshot; returns within the sample's timeout, whatever the machine does."""
+        sample = _Sample(self._reader, self._root, self._skipped, self._not_installed)
+        sample.read(self._requests())
         if "nvidia" in self._subjects:
-            look.at_nvidia_otherwise()
-        look.at_vendor_programs(self._subjects)
-        look.join_people()
+            sample.read_nvidia_fallbacks()
+        sample.read_vendor_programs(self._subjects)
+        sample.join_processes()
         self._sequence += 1
-        # A card may be added while we live, but not every second.
-        again = self._sequence % _LOOKS_FOR_VENDORS == 0
-        self._absent = {} if again else look.absent(_OTHER_VENDORS) | look.failed(_PROGRAMS)
-        self._own = look.own or self._own
+        self._skipped = sample.runs_to_skip()
+        # A card can be added to a running machine, but looking for one every second is a waste.
+        if self._sequence % _ABSENCE_CACHED_SAMPLES == 0:
+            self._skipped, self._not_installed = {}, set()
+        self._identity = sample.identity or self._identity
         return replace(
-            look.snapshot(self._own, self._name),
+            sample.snapshot(self._identity, self._name),
             interval_seconds=interval_seconds,
             sequence=self._sequence,
             run_id=self._run_id,
@@ -114,52 +95,59 @@ class Sampler:
         )
 
     def detach(self) -> None:
-        """Let go of a reader that a fork of this process has inherited."""
+        """Release a reader that this process has inherited by a fork."""
         self._reader.detach()
 
     def close(self) -> None:
-        """Let go of the reader."""
+        """Stop the reader."""
         self._reader.close()
 
     def _requests(self) -> list[ReadRequest]:
-        more: dict[str, dict[str, Any]] = {
+        arguments: dict[str, dict[str, Any]] = {
             "nvidia": {"traffic": self._traffic},
             "processes": {"pids": None},
         }
         return [
-            (subject, {"root": self._root, **more.get(subject, {})})
-            for subject in (*self._subjects, "processes")
-            if subject not in self._absent
+            (subject, {"root": self._root, **arguments.get(subject, {})})
+            for subject in self._subjects
+            if subject not in self._skipped
         ]
 
 
-class _Look:
-    """One snapshot in the making."""
+class _Sample:
+    """One snapshot while it is being built."""
 
-    def __init__(self, reader: Reader, root: str, absent: Mapping[str, CollectorRun]) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        root: str,
+        skipped: Mapping[str, CollectorRun],
+        not_installed: set[str],
+    ) -> None:
         self._reader = reader
         self._root = root
-        self._until = time.monotonic() + SAMPLE_TIMEOUT_SECONDS
+        self._deadline = time.monotonic() + SAMPLE_TIMEOUT_SECONDS
         self._taken_at = time.time()
         self._parts: list[SnapshotPart] = []
         self._gpus: list[Gpu] = []
-        self._runs: dict[str, CollectorRun] = dict(absent)
+        self._runs: dict[str, CollectorRun] = dict(skipped)
+        self._not_installed = not_installed
         self._failures: dict[str, CollectError] = {}
 
-    def at(self, requests: list[ReadRequest]) -> bool:
-        """Read these subjects; whether all of them answered."""
-        left = self._until - time.monotonic()
-        answers = self._reader.read(requests, READ_TIMEOUT_SECONDS, max(0.1, left))
-        for (name, _), answer in zip(requests, answers, strict=True):
-            self._take(name, answer)
+    def read(self, requests: list[ReadRequest]) -> bool:
+        """Read these subjects; return whether all of them succeeded."""
+        left = self._deadline - time.monotonic()
+        results = self._reader.read(requests, READ_TIMEOUT_SECONDS, max(0.1, left))
+        for (name, _), result in zip(requests, results, strict=True):
+            self._add_result(name, result)
         return not any(name in self._failures for name, _ in requests)
 
-    def _take(self, name: str, answer: ReadResult) -> None:
-        """Make a part of an answer; how each fared is data, not only a log line."""
-        error = answer.error
+    def _add_result(self, name: str, result: ReadResult) -> None:
+        """Parse a result; a failure becomes data of the snapshot, not only a log line."""
+        error = result.error
         if error is None:
             try:
-                part = load_collector(name).parse(answer.value)
+                part = load_collector(name).parse(result.value)
             except CollectError as failure:
                 error = failure
             except Exception as bug:  # noqa: BLE001  # a bug in one collector must not blind the node
@@ -167,107 +155,118 @@ class _Look:
         if error is None:
             self._parts.append(part)
             self._gpus.extend(part.gpus)
-            self._ran(name, "ok", answer.seconds)
+            self._record_run(name, "ok", result.seconds)
         else:
             self._failures[name] = error
-            self._ran(
-                name, "absent" if isinstance(error, NotPresent) else "failed", answer.seconds, error
-            )
+            outcome: Outcome = "absent" if isinstance(error, NotPresent) else "failed"
+            self._record_run(name, outcome, result.seconds, error)
 
-    def at_nvidia_otherwise(self) -> None:
-        """Where NVML did not tell: `nvidia-smi`, and else what the kernel still knows."""
+    def read_nvidia_fallbacks(self) -> None:
+        """Where NVML failed, run `nvidia-smi`; where that fails too, list the kernel's devices."""
         error = self._failures.get("nvidia")
         if error is None:
             return
-        # It must give up by itself before it is given up, or it would be left behind.
-        seconds = self._until - time.monotonic() - 0.5
-        # With a hung or mismatched driver nvidia-smi would fare alike.
-        hopeless = isinstance(error, (DriverMismatch, NotAnswering)) or seconds < 0.5
-        if not hopeless and self.at(
-            [("nvidia_smi", {"root": self._root, "timeout_seconds": seconds})]
+        seconds = self._seconds_for_program()
+        # nvidia-smi uses the same driver: where that hangs or mismatches, it fails the same way.
+        pointless = isinstance(error, (DriverMismatch, NotAnswering))
+        if (
+            not pointless
+            and seconds
+            and self.read([("nvidia_smi", {"root": self._root, "timeout_seconds": seconds})])
         ):
-            self._ask_for_people()
+            self._read_processes()
             return
         known = len(self._gpus)
-        self.at([("nvidia_kernel", {"root": self._root})])
+        self.read([("nvidia_kernel", {"root": self._root})])
         if len(self._gpus) == known and isinstance(error, NotAnswering):
-            self._gpus.extend(_met(error))
-        fault = fault_from_error(self._first_cause(error))
+            self._gpus.extend(_gpus_before_hang(error))
+        fault = fault_from_error(self._root_cause(error))
         self._gpus[known:] = [
             gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in self._gpus[known:]
         ]
 
-    def at_vendor_programs(self, subjects: tuple[str, ...]) -> None:
-        """Run AMD's or Intel's program where the files of the kernel give no GPU or no figures."""
+    def read_vendor_programs(self, subjects: tuple[str, ...]) -> None:
+        """Run AMD's or Intel's program where the kernel's files give no GPU or no figures."""
         for vendor, programs in FALLBACKS.items():
             listed = [gpu for gpu in self._gpus if gpu.vendor == vendor]
-            if vendor not in subjects or not needs_program(listed, self._failures.get(vendor)):
-                continue
-            for program in programs:
-                if self._run_program(program, listed):
-                    break
+            if vendor in subjects and needs_program(listed, self._failures.get(vendor)):
+                # The first one that succeeds is enough.
+                any(self._run_program(program, vendor, listed) for program in programs)
 
-    def _run_program(self, program: str, listed: list[Gpu]) -> bool:
-        """Run a program that is installed; return whether it answered."""
-        # It must give up by itself before it is given up, or it would be left behind.
-        seconds = self._until - time.monotonic() - 0.5
-        path = find_program(program) if program not in self._runs and seconds >= 0.5 else None
-        if path is None or not self.at([(program, {"program": path, "timeout_seconds": seconds})]):
+    def _run_program(self, program: str, vendor: str, listed: list[Gpu]) -> bool:
+        """Run a program if it is installed; return whether it succeeded."""
+        seconds = self._seconds_for_program()
+        if program in self._runs or program in self._not_installed or not seconds:
+            return False
+        path = find_program(program)
+        if path is None:
+            self._not_installed.add(program)
+            return False
+        if not self.read([(program, {"program": path, "timeout_seconds": seconds})]):
             return False
         merged = fill_in(listed, self._parts[-1].gpus)
-        self._gpus = [gpu for gpu in self._gpus if gpu.vendor != merged[0].vendor] + [*merged]
-        self._ask_for_people()
+        self._gpus = [*(gpu for gpu in self._gpus if gpu.vendor != vendor), *merged]
+        self._read_processes()
         return True
 
-    def _first_cause(self, error: CollectError) -> CollectError:
-        """Why nothing is known: what nvidia-smi says where it says more than that it is absent."""
+    def _seconds_for_program(self) -> float:
+        """The timeout of a program that is started now; 0.0 if too little time is left."""
+        seconds = self._deadline - time.monotonic() - _PROGRAM_MARGIN_SECONDS
+        return seconds if seconds >= _MIN_PROGRAM_SECONDS else 0.0
+
+    def _root_cause(self, error: CollectError) -> CollectError:
+        """Why nothing was read: nvidia-smi's error, unless that is only its absence."""
         second = self._failures.get("nvidia_smi", error)
         return error if isinstance(second, NotPresent) else second
 
-    def _ask_for_people(self) -> None:
-        """nvidia-smi names pids in its text, which only its collector can read."""
+    def _read_processes(self) -> None:
+        """Look up the pids that a program printed, which only its collector can parse."""
         pids = {process.pid for gpu in self._gpus for process in all_processes(gpu)}
+        # The boot-time clock is what start times in /proc count in: a process younger than the
+        # list has reused a pid.
         listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
-        known = {"root": self._root, "pids": tuple(sorted(pids)), "listed_at": listed_at}
-        self.at([("processes", known)])
+        arguments = {"root": self._root, "pids": tuple(sorted(pids)), "listed_at": listed_at}
+        self.read([("processes", arguments)])
 
-    def join_people(self) -> None:
-        """Join owners and commands to the pids that the drivers named."""
-        people = {pid: person for part in self._parts for pid, person in part.processes.items()}
-        self._gpus = [with_process_details(gpu, people) for gpu in self._gpus]
+    def join_processes(self) -> None:
+        """Join owners and commands to the pids that the drivers listed."""
+        details = {pid: process for part in self._parts for pid, process in part.processes.items()}
+        self._gpus = [with_process_details(gpu, details) for gpu in self._gpus]
 
-    def absent(self, subjects: Iterable[str]) -> dict[str, CollectorRun]:
-        """How those of these subjects fared that this machine has not."""
-        found = {name: run for name, run in self._runs.items() if name in subjects}
-        return {name: run for name, run in found.items() if run.outcome == "absent"}
+    def runs_to_skip(self) -> dict[str, CollectorRun]:
+        """The runs that the next samples repeat as they are, without trying again.
 
-    def failed(self, programs: Iterable[str]) -> dict[str, CollectorRun]:
-        """How those of these programs fared that failed: too costly to run at every look."""
-        found = {name: run for name, run in self._runs.items() if name in programs}
-        return {name: run for name, run in found.items() if run.outcome == "failed"}
+        Hardware that is absent, and programs that failed: both cost too much at every sample.
+        """
+        return {
+            name: run
+            for name, run in self._runs.items()
+            if (run.outcome == "absent" and name in _ABSENCE_CACHED)
+            or (run.outcome == "failed" and name in _PROGRAMS)
+        }
 
     @property
-    def own(self) -> SnapshotPart | None:
-        """The part that tells who this node is."""
+    def identity(self) -> SnapshotPart | None:
+        """The part that identifies this node, if it was read."""
         return next((part for part in self._parts if part.node_id), None)
 
-    def snapshot(self, own: SnapshotPart, name: str | None) -> Snapshot:
-        host = _joined(part.host for part in self._parts)
-        name = sanitize_text(name or own.name or "", 128) or "localhost"
-        node_id = own.node_id or f"name-{name}"
+    def snapshot(self, identity: SnapshotPart, name: str | None) -> Snapshot:
+        host = _merge_hosts(part.host for part in self._parts)
+        name = sanitize_text(name or identity.name or "", 128) or "localhost"
+        node_id = identity.node_id or f"name-{name}"
         gpus = (with_node_scoped_uuid(with_host_memory(gpu, host), node_id) for gpu in self._gpus)
         return Snapshot(
             node_id=node_id,
             name=name,
             taken_at=self._taken_at,
-            boot_id=own.boot_id,
+            boot_id=identity.boot_id,
             agent_version=__version__,
             host=host,
             gpus=tuple(gpus),
-            runs=tuple(sorted(self._runs.values(), key=lambda run: COLLECTORS.index(run.name))),
+            runs=tuple(sorted(self._runs.values(), key=lambda run: _ORDER[run.name])),
         )
 
-    def _ran(
+    def _record_run(
         self, name: str, outcome: Outcome, seconds: float, error: CollectError | None = None
     ) -> None:
         silent = isinstance(error, NotAnswering) and name in _DRIVERS
@@ -280,18 +279,19 @@ class _Look:
         )
 
 
-def _met(error: NotAnswering) -> tuple[Gpu, ...]:
-    """The GPUs that the driver had named before it fell silent."""
-    places = range(error.partial_result.get("count", 0))
-    nameless = {"pci": None, "uuid": None, "name": None}
+def _gpus_before_hang(error: NotAnswering) -> tuple[Gpu, ...]:
+    """The GPUs that the driver had listed before it stopped answering."""
+    indexes = range(error.partial_result.get("count", 0))
+    unknown = {"pci": None, "uuid": None, "name": None}
     devices = [
-        {**nameless, **error.partial_result.get(place, {}), "asleep": False} for place in places
+        {**unknown, **error.partial_result.get(index, {}), "asleep": False} for index in indexes
     ]
     return load_collector("nvidia_kernel").parse({"version": None, "devices": devices}).gpus
 
 
-def _joined(hosts: Iterable[Host]) -> Host:
-    facts: dict[str, Any] = {}
+def _merge_hosts(hosts: Iterable[Host]) -> Host:
+    fields: dict[str, Any] = {}
     for host in hosts:
-        facts.update({key: value for key, value in asdict(host).items() if value not in (None, ())})
-    return Host(**facts)
+        known = {key: value for key, value in asdict(host).items() if value not in (None, ())}
+        fields.update(known)
+    return Host(**fields)

@@ -11,8 +11,13 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import CollectError, NotAnswering
 from fleet_smi.model.snapshot import Gpu
+from fleet_smi.node.collectors import COLLECTORS
 
-FALLBACKS: dict[str, tuple[str, ...]] = {"amd": ("amd_smi", "rocm_smi"), "intel": ("xpu_smi",)}
+# NVIDIA has a driver library to ask first, and its fallbacks are in the sampler.
+FALLBACKS: dict[str, tuple[str, ...]] = {
+    vendor: tuple(entry.name for entry in COLLECTORS if entry.fallback_for == vendor)
+    for vendor in ("amd", "intel")
+}
 """Collector of the kernel's files -> collectors of programs, best first."""
 
 # A service does not always have ROCm on its PATH.

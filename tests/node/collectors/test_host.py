@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fleet_smi.errors import NotPresent
 from fleet_smi.node.bindings.procfs import HostReader
+from fleet_smi.node.collector import SnapshotPart
 from fleet_smi.node.collectors.host import HostCollector
-from fleet_smi.node.sampler import SnapshotPart
 
 
 def part(**facts: Any) -> SnapshotPart:

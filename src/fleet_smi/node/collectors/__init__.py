@@ -1,34 +1,51 @@
-"""One subject a file; this is the list of all of them, in the order they are asked.
+"""Registry of collectors: one row per subject that is read, in the order of reading.
 
-A collector is imported when its subject has answered: a machine without AMD cards does not
-pay for reading them.
+The row is all the wiring there is: the reader loads the binding from it, the sampler plans its
+reads by it and loads the collector. Nothing is imported here, so that a machine without AMD
+cards never imports what parses them.
 """
 
-from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from fleet_smi.node.sampler import Collector
 
-COLLECTORS: tuple[str, ...] = (
-    "nvidia",
-    "nvidia_smi",
-    "nvidia_kernel",
-    "amd",
-    "amd_smi",
-    "rocm_smi",
-    "intel",
-    "xpu_smi",
-    "host",
-    "network",
-    "processes",
+class CollectorEntry(NamedTuple):
+    """One collector: `NvidiaSmiCollector` in `nvidia_smi.py` for the name `nvidia_smi`."""
+
+    name: str
+    binding: str
+    """`module:name` below `fleet_smi.node.bindings`: a function, or a class with `read`."""
+    is_driver: bool = False
+    """Whether it asks a GPU driver: one that does not answer is reported as such."""
+    is_quick: bool = True
+    """Whether every command pays for it, or only those that show everything."""
+    fallback_for: str | None = None
+    """The collector that it stands in for where that one fails; several are tried in order."""
+    absence_is_cached: bool = False
+    """Whether a machine that has no such hardware is not asked again for a while."""
+
+
+COLLECTORS: tuple[CollectorEntry, ...] = (
+    CollectorEntry("nvidia", "nvml:NvmlReader", is_driver=True),
+    CollectorEntry("nvidia_smi", "nvidia_smi:read", is_driver=True, fallback_for="nvidia"),
+    CollectorEntry("nvidia_kernel", "nvidia_kernel:read", fallback_for="nvidia"),
+    CollectorEntry("amd", "amdgpu:read", is_driver=True, absence_is_cached=True),
+    CollectorEntry(
+        "amd_smi", "amd_smi:read", is_driver=True, fallback_for="amd", absence_is_cached=True
+    ),
+    CollectorEntry(
+        "rocm_smi", "rocm_smi:read", is_driver=True, fallback_for="amd", absence_is_cached=True
+    ),
+    CollectorEntry("intel", "intel_gpu:read", is_driver=True, absence_is_cached=True),
+    CollectorEntry(
+        "xpu_smi", "xpu_smi:read", is_driver=True, fallback_for="intel", absence_is_cached=True
+    ),
+    CollectorEntry("host", "procfs:HostReader"),
+    CollectorEntry("network", "network:NetworkReader", is_quick=False),
+    # Last: it looks up the pids that the collectors above have found.
+    CollectorEntry("processes", "procfs:ProcessReader"),
 )
 
-
-@cache
-def load_collector(name: str) -> "Collector":
-    """The collector of that name: class `NvidiaSmiCollector` in `nvidia_smi.py`."""
-    module = import_module(f"fleet_smi.node.collectors.{name}")
-    found: Collector = getattr(module, f"{name.title().replace('_', '')}Collector")()
-    return found
+ALL_SUBJECTS = tuple(entry.name for entry in COLLECTORS if entry.fallback_for is None)
+QUICK_SUBJECTS = tuple(
+    entry.name for entry in COLLECTORS if entry.fallback_for is None and entry.is_quick
+)

@@ -9,6 +9,7 @@ from fleet_smi.model.pci_names import is_integrated_gpu, pci_name
 from fleet_smi.model.range_check import check_fields, check_range, check_temperature, first_known
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Gpu, Process
+from fleet_smi.node.collector import SnapshotPart
 from fleet_smi.node.drm_parsing import (
     GpuFields,
     client_processes,
@@ -22,7 +23,6 @@ from fleet_smi.node.drm_parsing import (
     pcie_link_fields,
     sensor_value,
 )
-from fleet_smi.node.sampler import SnapshotPart
 
 _MICRO = 1_000_000
 _LEVEL = re.compile(r"(?:[0-9]{1,3}|S): ([0-9]{1,6})Mhz ?(\*?)", re.ASCII | re.IGNORECASE)

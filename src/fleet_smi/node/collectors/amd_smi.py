@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fleet_smi.node.sampler import SnapshotPart
+from fleet_smi.node.collector import SnapshotPart
 from fleet_smi.wire.parsers import amd_smi
 
 

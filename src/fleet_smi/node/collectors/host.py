@@ -4,7 +4,7 @@ from typing import Any
 
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Host
-from fleet_smi.node.sampler import SnapshotPart
+from fleet_smi.node.collector import SnapshotPart
 from fleet_smi.wire.parsers.kernel import node_id_from_machine_id, parse_loadavg, parse_meminfo
 
 

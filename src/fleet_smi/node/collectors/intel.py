@@ -8,6 +8,7 @@ from fleet_smi.model.pci_names import pci_name
 from fleet_smi.model.range_check import check_fields, check_temperature, first_known
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Gpu, Process
+from fleet_smi.node.collector import SnapshotPart
 from fleet_smi.node.drm_parsing import (
     GpuFields,
     client_processes,
@@ -21,7 +22,6 @@ from fleet_smi.node.drm_parsing import (
     pcie_link_fields,
     sensor_value,
 )
-from fleet_smi.node.sampler import SnapshotPart
 
 _MICRO = 1_000_000
 _SHORTEST_SECONDS = 0.05

@@ -4,7 +4,7 @@ from typing import Any
 
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Host
-from fleet_smi.node.sampler import SnapshotPart
+from fleet_smi.node.collector import SnapshotPart
 
 # Bridges to containers on this machine: the same addresses are on every other.
 _INNER = ("docker", "veth", "virbr", "cni", "br-")

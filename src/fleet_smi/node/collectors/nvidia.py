@@ -12,7 +12,7 @@ from fleet_smi.model.range_check import (
 )
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Fault, Gpu, Host, Instance, Process, ProcessKind
-from fleet_smi.node.sampler import SnapshotPart
+from fleet_smi.node.collector import SnapshotPart
 
 NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED = 3, 4, 13, 15, 16
 _SILENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card cannot tell: no reason is needed

@@ -5,7 +5,7 @@ from typing import Any
 from fleet_smi.model.pci import normalize_pci_address
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Gpu, Host
-from fleet_smi.node.sampler import SnapshotPart
+from fleet_smi.node.collector import SnapshotPart
 
 
 class NvidiaKernelCollector:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fleet_smi.model.snapshot import Host
-from fleet_smi.node.sampler import SnapshotPart
+from fleet_smi.node.collector import SnapshotPart
 from fleet_smi.wire.parsers.nvidia_smi_output import parse_nvidia_smi
 
 
