@@ -187,7 +187,12 @@ def only_nvidia_smi(lib_dir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 # The driver tells these through one of the two ways only.
-NOT_IN_BOTH = {"addressing", "pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second"}
+NOT_IN_BOTH = {
+    "addressing",
+    "energy_joules",
+    "pcie_rx_bytes_per_second",
+    "pcie_tx_bytes_per_second",
+}
 
 
 def comparable(gpu: Gpu) -> dict[str, Any]:

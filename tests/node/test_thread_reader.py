@@ -23,22 +23,22 @@ HOST, NVIDIA = ("host", {"root": "/"}), ("nvidia", {"root": "/", "traffic": Fals
 reader = Reader(thread_then_process())
 """
 _AFTER_A_HANG = """
-hung, host = reader.ask([NVIDIA, HOST], 3.0, 30.0)
+hung, host = reader.read([NVIDIA, HOST], 3.0, 30.0)
 assert isinstance(hung.error, NotAnswering), hung
 assert host.error is None, host
 assert isinstance(reader._child, ProcessWorker), reader._child
 print("hung", flush=True)
 sys.stdin.readline()
 reader._resting["nvidia"] = reader._resting["nvidia"]._replace(retry_at=0.0)
-(answer,) = reader.ask([NVIDIA], 10.0, 10.0)
+(answer,) = reader.read([NVIDIA], 10.0, 10.0)
 assert answer.error is None, answer
 print("devices", len(answer.value["devices"]), flush=True)
 """
 _AFTER_A_MISMATCH = """
-(mismatch,) = reader.ask([NVIDIA], 10.0, 10.0)
+(mismatch,) = reader.read([NVIDIA], 10.0, 10.0)
 print(type(mismatch.error).__name__, flush=True)
 sys.stdin.readline()
-(answer,) = reader.ask([NVIDIA], 10.0, 10.0)
+(answer,) = reader.read([NVIDIA], 10.0, 10.0)
 assert isinstance(reader._child, ProcessWorker), reader._child
 print("devices", len(answer.value["devices"]), flush=True)
 """
@@ -79,7 +79,7 @@ def test_after_a_mismatch_a_process_loads_the_new_library(machine: SimulatedMach
     lines = _played(
         machine, _AFTER_A_MISMATCH, Scenario(init="mismatch"), Scenario(gpus=[SimGpu()])
     )
-    assert lines == ["Mismatch", "devices 1"]
+    assert lines == ["DriverMismatch", "devices 1"]
 
 
 def test_closing_leaves_no_thread() -> None:
