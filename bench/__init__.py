@@ -1,1 +1,1 @@
-"""This and its peers, measured side by side in one run: `make bench`."""
+"""Benchmarks of fleet-smi and its peers in one run: `make bench`."""

@@ -1,4 +1,4 @@
-"""The agent at one report a second beside its peers' loops: the share of a core, and memory."""
+"""CPU and memory of the agent at one report per second, beside its peers' loops."""
 
 import subprocess
 import threading
@@ -40,7 +40,7 @@ _BUDGETS = {CPU_BUDGET: (0.002, 0), MEMORY_BUDGET: (0, 30 << 20)}
 
 @dataclass
 class _Loop:
-    """A program that samples once a second, and what it used, window by window."""
+    """A program that samples once per second, and its usage per window."""
 
     label: str
     started: subprocess.Popen[bytes]
@@ -53,14 +53,14 @@ class _Loop:
         return [pid, *map(int, children)]
 
     def cpu_seconds(self) -> float:
-        """The CPU time of all its processes; the kernel has a clock for every process."""
+        """Return the CPU time of all its processes, by their kernel clocks."""
         return sum(time.clock_gettime(((~pid) << 3) | 2) for pid in self.pids())
 
     def note_memory(self) -> None:
         self.resident.append(sum(map(_resident_bytes, self.pids())))
 
     def tick(self) -> None:
-        """Ask for a sample, unless it has ticks of its own."""
+        """Request a sample, unless the program has its own timer."""
         if self.started.stdin is not None:
             self.started.stdin.write(b"1\n")
             self.started.stdin.flush()
@@ -68,14 +68,14 @@ class _Loop:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentMeasurement:
-    """CPU seconds a second, and resident bytes, of all processes of each."""
+    """CPU seconds per second and resident bytes of all processes of each program."""
 
     cpu: list[MeasurementSeries]
     resident: list[MeasurementSeries]
 
 
 def measure(environment: Mapping[str, str], seconds: int = SECONDS) -> AgentMeasurement:
-    """All loops at once, on a machine of 8 GPUs and 10 processes."""
+    """Run all loops concurrently on a machine of 8 GPUs and 10 processes."""
     with ExitStack() as stack:
         environment = stack.enter_context(_crowded(environment))
         loops, notes = [stack.enter_context(_agent(environment))], {}
@@ -98,7 +98,7 @@ def measure(environment: Mapping[str, str], seconds: int = SECONDS) -> AgentMeas
 
 
 def _watch(loops: Sequence[_Loop], seconds: int) -> None:
-    """One window: every loop samples once a second."""
+    """Measure one window in which every loop samples once per second."""
     before, began = [loop.cpu_seconds() for loop in loops], time.monotonic()
     for second in range(1, seconds + 1):
         for loop in loops:
@@ -115,7 +115,7 @@ def _series(label: str, values: Sequence[float]) -> MeasurementSeries:
 
 
 def _others(notes: Mapping[str, str], which: int) -> list[MeasurementSeries]:
-    """The peers that could not be had, and the budget as something to compare with."""
+    """Return the peers that are not available, and the budget as a series to compare with."""
     missing = [MeasurementSeries(label=label, note=note) for label, note in notes.items()]
     budgets = {label: both[which] for label, both in _BUDGETS.items() if both[which]}
     return [*missing, *(_series(label, [value]) for label, value in budgets.items())]
@@ -164,7 +164,7 @@ def _started(
 
 @contextmanager
 def _crowded(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """The machine with all GPUs busy and so many processes on them."""
+    """Return a machine with all GPUs busy and the given number of processes."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="fleet-smi-bench-")))
         pids = [stack.enter_context(spawn_process()) for _ in range(PROCESSES)]
@@ -178,7 +178,7 @@ def _gpu(pids: Sequence[int]) -> SimGpu:
 
 
 class _Sink(BaseHTTPRequestHandler):
-    """A hub that keeps everything it is told, as far as an agent can see."""
+    """A hub that acknowledges every report as durable."""
 
     protocol_version = "HTTP/1.1"
 
@@ -191,4 +191,4 @@ class _Sink(BaseHTTPRequestHandler):
         self.wfile.write(_RECEIPT)
 
     def log_message(self, *_: object) -> None:
-        """A report a second is no news."""
+        """Do not log requests."""

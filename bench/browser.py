@@ -1,4 +1,4 @@
-"""The page in Debian's Chromium, and what Chromium counts of it."""
+"""The page in Debian's Chromium, with Chromium's own performance counters."""
 
 import shutil
 import time
@@ -15,7 +15,7 @@ from bench.peers import NotAvailable
 _DESK = ViewportSize(width=1440, height=900)
 _PATIENCE_MILLISECONDS = 60_000
 _A_GPU = "[data-gpu], canvas"
-# After the frame that follows the first GPU: then it can be seen.
+# After the frame that follows the first GPU: then it is visible.
 _TELL_WHEN_DRAWN = f"""
 window.drawnAfterMs = new Promise((resolve) => {{
   new MutationObserver((_, observer) => {{
@@ -59,7 +59,7 @@ class PageCounters:
 
 
 def find_chromium() -> str:
-    """The path of this machine's Chromium; raise `NotAvailable` where there is none."""
+    """Return the path of Chromium; raise `NotAvailable` where there is none."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         raise NotAvailable("no Chromium on this machine")
@@ -68,7 +68,7 @@ def find_chromium() -> str:
 
 @contextmanager
 def launch_chromium(program: str) -> Iterator[Browser]:
-    """This Chromium, without a window; raise `NotAvailable` when it or a page of it fails."""
+    """Start Chromium headless; raise `NotAvailable` when it or a page of it fails."""
     with sync_playwright() as playwright:
         try:
             with playwright.chromium.launch(executable_path=program, args=["--no-sandbox"]) as one:
@@ -79,14 +79,14 @@ def launch_chromium(program: str) -> Iterator[Browser]:
 
 @contextmanager
 def open_page(browser: Browser, url: str) -> Iterator["PageView"]:
-    """The page at this address, in a browser that has kept nothing."""
+    """Open the page in a browser with an empty cache."""
     with browser.new_context(viewport=_DESK) as context:
         context.set_default_timeout(_PATIENCE_MILLISECONDS)
         yield PageView(context.new_page(), url)
 
 
 class PageView:
-    """One page, once its first GPUs can be seen."""
+    """One open page whose first GPUs are visible."""
 
     def __init__(self, page: Page, url: str) -> None:
         self._page = page
@@ -105,11 +105,11 @@ class PageView:
         self._received_bytes += event["encodedDataLength"]
 
     def wait(self, seconds: float) -> None:
-        """Let it run, and count."""
+        """Let the page run for a while and return its counters."""
         self._page.wait_for_timeout(1000 * seconds)
 
     def counters(self) -> PageCounters:
-        """What has been counted so far."""
+        """Return the counters so far."""
         wall, cpu = _metrics(self._wall), _metrics(self._cpu)
         return PageCounters(
             at=time.monotonic(),
@@ -121,12 +121,12 @@ class PageView:
         )
 
     def heap_bytes(self) -> int:
-        """What its scripts hold in memory, without what is only waiting to be let go."""
+        """Return the JavaScript heap size after a garbage collection."""
         self._wall.send("HeapProfiler.collectGarbage")
         return int(_metrics(self._wall)["JSHeapUsedSize"])
 
     def measure_scroll_frames(self, seconds: float) -> tuple[float, ...]:
-        """How long each frame lasted, in seconds, while it was scrolled for so long."""
+        """Scroll for the given time and return the duration of each frame."""
         times = self._page.evaluate(_SCROLL, seconds)
         return tuple((late - early) / 1000 for early, late in pairwise(times))
 

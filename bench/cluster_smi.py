@@ -1,4 +1,4 @@
-"""The port for nodes of cluster-smi: what one report of 8 GPUs costs the hub."""
+"""CPU cost of one cluster-smi report of 8 GPUs on the hub's node port."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,14 +17,14 @@ ROUTER = "cluster-smi's router in Go, as once measured"
 STAGES = {RECEIVED: "receive", TRANSLATED: "translate", DELIVERED: "deliver"}
 PAIRS = (
     Pair(ours=TRANSLATED, theirs=ROUTER, budget=1.0),
-    # Its router judges nothing.
+    # The cluster-smi router makes no verdicts.
     Pair(ours=DELIVERED, theirs=ROUTER),
 )
 _LIMIT = MeasurementSeries(label=ROUTER, values=(40e-6,))
 
 
 def measure(environment: Mapping[str, str], rounds: int) -> list[MeasurementSeries]:
-    """The CPU time of one report, by how much is done with it; all take turns."""
+    """Measure the CPU time per report at each level of processing, interleaved."""
     values: dict[str, list[float]] = {label: [] for label in STAGES}
     try:
         with LineProgram([str(PEERS[OURS].python), "-I", str(_PORT)], environment) as port:

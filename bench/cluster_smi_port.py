@@ -29,11 +29,11 @@ from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 NODES, SECONDS = 50, 1.0
 _WARM_UP_SECONDS = 0.5
 _GIB = 1 << 30
-_SELDOM = (50_000, 20, 100)  # as the hub has it
+_SELDOM = (50_000, 20, 100)  # same thresholds as the hub
 
 
 def make_report(number: int) -> bytes:
-    """A node of 8 GPUs with a process on each of the first six."""
+    """Return a node of 8 GPUs with a process on each of the first six."""
     processes = [
         (Process(pid=4711 + at, kind="compute", user="alice", name="python", **_TRAINING),)
         if at < 6
@@ -63,7 +63,7 @@ _CARD: Any = {
 
 
 def push_reports(endpoint: str) -> None:
-    """Push reports, in turn, until whoever started us is gone."""
+    """Push reports until the parent process exits."""
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     zmq = zeromq.import_zmq()
     context = zmq.Context()
@@ -77,7 +77,7 @@ def push_reports(endpoint: str) -> None:
 
 
 class MessageCounter:
-    """Counts what came; `deliver` has a fleet take it in as well."""
+    """Counts received reports; `deliver` also applies them to a fleet."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -97,7 +97,7 @@ class MessageCounter:
 
 
 async def measure_cost(endpoint: str, stage: str) -> float:
-    """The CPU seconds of one report, in a window of a few seconds."""
+    """Return the CPU seconds per report over a window of a few seconds."""
     tally = MessageCounter()
     running: Callable[[], Any]
     if stage == "receive":
@@ -115,11 +115,11 @@ async def measure_cost(endpoint: str, stage: str) -> float:
 
 
 def main() -> None:
-    """Answer every line."""
+    """Answer each line of standard input."""
     gc.freeze()
     gc.set_threshold(*_SELDOM)
     endpoint = zeromq.resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
-    # It reads from us until we are gone, however that happens: nothing is left behind.
+    # It reads our pipe, so it ends when this process does, however that happens.
     child = [sys.executable, "-I", __file__, endpoint]
     with subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL):
         for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""What a hub remembers: how large it gets, how long answers take, and what a report costs."""
+"""The history: database size, query times and CPU cost per report."""
 
 import gc
 import os
@@ -37,11 +37,11 @@ from fleet_smi.simulation.large_fleet import large_fleet
 
 MIN_DAYS = 7
 NODES, LOADED_NODES, COLUMNS, POINTS = 125, 2000, 240, 1000
-_WARM_SECONDS = 360  # until rows are made of as many nodes in any second
+_WARM_SECONDS = 360  # until the rollups of the nodes are spread evenly over time
 _WINDOW_SECONDS, _WINDOWS = 30, 5
 _WINDOW_REPORTS = LOADED_NODES * _WINDOW_SECONDS
-_REMEMBER_SECONDS = 5.0  # as a hub does where nobody set it
-_SELDOM = (50_000, 20, 100)  # as the hub has it
+_REMEMBER_SECONDS = 5.0  # the hub's default
+_SELDOM = (50_000, 20, 100)  # same thresholds as the hub
 _HOUR, _DAY = 3600, 86400
 _NODE, _USER = "id-7", "user07"
 SIZE, COST = "the database", "history, CPU of one report"
@@ -51,7 +51,7 @@ Query = Callable[[HistoryQueries], object]
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryMeasurement:
-    """All that was found out; `answers` are warm, and what they took at first is in the words."""
+    """All results; query times are warm, the cold ones are in the notes."""
 
     sizes: list[MeasurementSeries]
     query_times: list[MeasurementSeries]
@@ -64,13 +64,13 @@ COST_PAIRS = (Pair(ours=COST, theirs=COST_BUDGET, budget=1.0),)
 
 
 def query_pairs(measured: HistoryMeasurement) -> list[Pair]:
-    """Every answer against the time that it may take."""
+    """Compare every query with its time budget."""
     labels = [one.label for one in measured.query_times if one.label != QUERY_BUDGET]
     return [Pair(ours=label, theirs=QUERY_BUDGET, budget=1.0) for label in labels]
 
 
 def measure(days: int, rounds: int) -> HistoryMeasurement:
-    """A past of 1,000 GPUs over so many days, made once, and what it takes to ask it."""
+    """Generate a history of 1,000 GPUs once and measure queries on it."""
     path = BUILD / "history" / f"{NODES}-nodes-{days}-days-v{migrations.schema_version()}.db"
     words = "" if path.exists() else _built(path, days)
     gc.freeze()
@@ -95,7 +95,7 @@ def _built(path: Path, days: int) -> str:
 
 
 def queries(days: int) -> dict[str, Query]:
-    """What pages and reports ask, the widest of each."""
+    """Return the queries that pages and reports make, each over its widest range."""
     end = synthetic_history.END
     long_ago, last = end - days * _DAY // 2, min(days, 30)
     asked: dict[str, Query] = {
@@ -115,7 +115,7 @@ def queries(days: int) -> dict[str, Query]:
     for by in get_args(GroupBy):
         for daily in (False, True):
             label = f"usage by {by}, {days} days{', daily' if daily else ''}"
-            # Neither begins nor ends with a day: hours are added up as well.
+            # Not aligned to days, so that hourly rows are summed as well.
             start = end - days * _DAY + 5 * _HOUR
             asked[label] = partial(_usages, start=start, by=by, daily=daily)
     return asked
@@ -138,7 +138,7 @@ def _answers(path: Path, days: int, rounds: int) -> tuple[list[MeasurementSeries
 
 
 def _leave_memory(path: Path) -> None:
-    """Let the kernel read the file anew."""
+    """Drop the file from the page cache."""
     descriptor = os.open(path, os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(descriptor)
@@ -183,7 +183,7 @@ def _usages(asking: HistoryQueries, *, start: float, by: GroupBy, daily: bool) -
 
 
 class _Timed(HistoryRecorder):
-    """One who knows how long it took to have nodes saved."""
+    """A node store that measures the time spent on saving."""
 
     spent = 0.0
 
@@ -196,7 +196,7 @@ class _Timed(HistoryRecorder):
 
 
 def _costs() -> Iterator[MeasurementSeries]:
-    """What one report costs, of 2,000 nodes with 8 GPUs that report every second."""
+    """Measure the cost per report of 2,000 nodes with 8 GPUs at one report per second."""
     keep = RetentionPolicy(
         series_seconds={10: 6 * _HOUR, 60: 14 * _DAY}, ledger_seconds=_DAY, max_bytes=10 * GIB
     )
@@ -220,7 +220,7 @@ def _costs() -> Iterator[MeasurementSeries]:
 def _loaded(
     writer: HistoryWriter, memory: NodeStore[NodeCheckpoint]
 ) -> Iterator[tuple[float, float]]:
-    """The CPU seconds of a report, of those who make history and of who writes it.
+    """Return the CPU seconds per report of the recorder and of the writer thread.
 
     Nodes are kept as well, as a hub does that agents push to; but not in the last window.
     """
@@ -257,12 +257,12 @@ def _loaded(
 
 
 def _clock_of(name: str) -> int:
-    """The clock of the CPU that the thread of that name uses."""
+    """Return the CPU clock of the thread with that name."""
     (found,) = [one.ident for one in threading.enumerate() if one.name == name]
     return time.pthread_getcpuclockid(found or 0)
 
 
 def _clock_seconds() -> float:
-    """What it takes to look at the clock twice: that of the CPU takes as long as what is timed."""
+    """Return the overhead of reading the CPU clock twice, which is as long as what is timed."""
     looks = [-(time.perf_counter() - time.perf_counter()) for _ in range(10_000)]
     return sum(looks) / len(looks)

@@ -1,4 +1,4 @@
-"""The hub under load: what one report costs it, with 2,000 nodes and 20 listeners."""
+"""The hub under load: CPU per report with 2,000 nodes and 20 stream subscribers."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from bench.peers import NotAvailable
 from bench.report import MeasurementSeries, Pair
 
 NODES, GPUS, LISTENERS = 2000, 8, 20
-_WARM_UP_LINES, _LINES = 2, 6  # the load says a line every five seconds
+_WARM_UP_LINES, _LINES = 2, 6  # the load generator prints a line every five seconds
 _KEPT_UP = 0.95
 
 HUB, LOAD = "hub, CPU of one report", "load generator, CPU of one report"
@@ -31,7 +31,7 @@ _LIMITS = (
 
 @dataclass(frozen=True, kw_only=True)
 class HubWindow:
-    """A few seconds of the run."""
+    """One measuring window of a few seconds."""
 
     seconds: float
     acknowledged: int
@@ -43,7 +43,7 @@ class HubWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class HubRun:
-    """What was measured: the windows after the warm-up, and what stands at their end."""
+    """The windows after warm-up, and the totals at the end."""
 
     windows: tuple[HubWindow, ...]
     hub_bytes: int
@@ -52,7 +52,7 @@ class HubRun:
 
 
 def measure(environment: Mapping[str, str]) -> tuple[list[MeasurementSeries], str]:
-    """The cost of a report in each window, and the rest in words."""
+    """Return the cost per report in each window, and notes."""
     try:
         run = _run(environment)
     except NotAvailable as reason:
@@ -67,7 +67,7 @@ def measure(environment: Mapping[str, str]) -> tuple[list[MeasurementSeries], st
 
 
 def describe_run(run: HubRun) -> str:
-    """What else there is to know of a run, a line each."""
+    """Return further facts about a run, one line each."""
     seconds = sum(one.seconds for one in run.windows)
     rate = sum(one.acknowledged for one in run.windows) / seconds
     share = sum(one.hub_cpu_seconds for one in run.windows) / seconds
@@ -104,7 +104,7 @@ def _run(environment: Mapping[str, str]) -> HubRun:
 
 
 def _windows(hub: LineProgram, load: LineProgram) -> Iterator[HubWindow]:
-    """One for each line that the load says; it has just said one."""
+    """Yield a window for each line that the load generator prints."""
     at, hub_cpu, load_cpu = time.monotonic(), cpu_seconds(hub.pid), cpu_seconds(load.pid)
     for _ in range(_LINES):
         acknowledged, failed, p99 = parse_load_line(load.read_line())
@@ -121,7 +121,7 @@ def _windows(hub: LineProgram, load: LineProgram) -> Iterator[HubWindow]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The CPU time that a process has used."""
+    """Return the CPU time used by a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

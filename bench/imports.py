@@ -1,4 +1,4 @@
-"""What a start costs: the bare interpreter, and what `fleet-smi free` imports."""
+"""Start-up time: the bare interpreter, and the imports of `fleet-smi free`."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ _READER = "import fleet_smi.node.bindings.nvml"
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedModule:
-    """One module: microseconds of its own, and with all it imported first."""
+    """Import time of one module, own and cumulative, in microseconds."""
 
     name: str
     own_microseconds: int
@@ -25,7 +25,7 @@ class ImportedModule:
 
 
 def measure(environment: Mapping[str, str], rounds: int) -> list[MeasurementSeries]:
-    """Wall time of starts, from nothing to the command with nothing to do."""
+    """Measure the wall time of starts, from a bare interpreter to the command."""
     install(PEERS[OURS])
     python, program = str(PEERS[OURS].python), str(PEERS[OURS].program("fleet-smi"))
     lines = {
@@ -45,7 +45,7 @@ def measure(environment: Mapping[str, str], rounds: int) -> list[MeasurementSeri
 
 
 def slowest_imports(environment: Mapping[str, str]) -> str:
-    """The modules that `fleet-smi free` imports in each of its two processes."""
+    """List the slowest imports of `fleet-smi free` in each of its two processes."""
     bare = {one.name for one in _imported(["-c", "pass"], environment)}
     shares = {
         "fleet-smi free": _imported(["-m", "fleet_smi", "free"], environment),
@@ -72,7 +72,7 @@ def _share(title: str, imported: list[ImportedModule]) -> str:
 
 
 def _imported(arguments: list[str], environment: Mapping[str, str]) -> list[ImportedModule]:
-    """Each module's best of some runs."""
+    """Return the minimum import time per module over several runs."""
     best: dict[str, ImportedModule] = {}
     for _ in range(_RUNS):
         done = subprocess.run(
@@ -90,7 +90,7 @@ def _imported(arguments: list[str], environment: Mapping[str, str]) -> list[Impo
 
 
 def parse_importtime(text: str) -> list[ImportedModule]:
-    """What `-X importtime` printed."""
+    """Parse the output of `-X importtime`."""
     return [
         ImportedModule(name=name, own_microseconds=int(own), total_microseconds=int(whole))
         for own, whole, name in _LINE.findall(text)

@@ -1,4 +1,4 @@
-"""A measured program that runs beside others, and is asked and listened to line by line."""
+"""A benchmarked program that is driven line by line over its standard streams."""
 
 import subprocess
 import tempfile
@@ -9,10 +9,10 @@ from bench.peers import NotAvailable, last_error
 
 
 class LineProgram:
-    """A program that runs until the block ends; what it says against itself is kept."""
+    """Run a program until the block ends; its error output is saved."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
-        # A file: nobody reads a pipe meanwhile, and a full one would stop the program.
+        # A file and not a pipe: a full pipe that is not read would block the program.
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # open as long as the program
         self._process = subprocess.Popen(
             command,
@@ -33,12 +33,12 @@ class LineProgram:
         self._errors.close()
 
     def read_line(self) -> str:
-        """The next line that it prints; raise `NotAvailable` when it ended instead."""
+        """Return the next line of output; raise `NotAvailable` when the program ended."""
         assert self._process.stdout is not None
         return self._process.stdout.readline() or self._ended()
 
     def request(self, line: str = "") -> str:
-        """Its answer to a line."""
+        """Send a line and return the response."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{line}\n")

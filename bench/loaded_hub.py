@@ -1,4 +1,4 @@
-"""A hub of its own, and what runs against it: listeners, and a simulated fleet."""
+"""A hub under test, with stream subscribers and a simulated fleet."""
 
 import re
 import socket
@@ -18,7 +18,7 @@ _LINE = re.compile(r"(\d+) acknowledged, (\d+) failed(?:.*p99 ([\d.]+) ms)?")
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedHub:
-    """A hub that runs, and that anything may be set upon until the block ends."""
+    """A running hub, with helpers that put load on it."""
 
     program: LineProgram
     port: int
@@ -31,13 +31,13 @@ class LoadedHub:
         return f"http://127.0.0.1:{self.port}"
 
     def start_listeners(self, count: int) -> LineProgram:
-        """So many who listen to its stream."""
+        """Start stream subscribers."""
         return self._start(
             str(PEERS[OURS].python), "-I", str(_LISTENERS), str(self.port), str(count)
         )
 
     def start_load(self, nodes: int, gpus: int, interval_seconds: float = 1.0) -> LineProgram:
-        """A simulated fleet that reports to it, and says a line every five seconds."""
+        """Start a simulated fleet, which prints a line every five seconds."""
         size = ("--nodes", str(nodes), "--gpus", str(gpus), "--interval", str(interval_seconds))
         return self._start(
             _program(), "simulate", *size, "--to", self.url, "--join", self.join_token
@@ -49,20 +49,20 @@ class LoadedHub:
 
 @contextmanager
 def loaded_hub(environment: Mapping[str, str]) -> Iterator[LoadedHub]:
-    """A hub on a free port that knows nobody yet; all ends with the block."""
+    """Start an empty hub on a free port; everything ends with the block."""
     with ExitStack() as stack:
         state = stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-smi-bench-"))
         token, port = _join_token(state, environment), _free_port()
         line = [_program(), "hub", "--listen", f"127.0.0.1:{port}", "--state", state]
         program = stack.enter_context(LineProgram(line, environment))
-        program.read_line()  # it says where it listens
+        program.read_line()  # its address
         yield LoadedHub(
             program=program, port=port, join_token=token, environment=environment, stack=stack
         )
 
 
 def parse_load_line(line: str) -> tuple[int, int, float]:
-    """How many reports of a load were acknowledged and failed, and the 99th of 100 delays in ms."""
+    """Acknowledged and failed reports of a load, and the p99 latency in ms."""
     match = _LINE.search(line)
     if match is None or not int(match[1]):
         raise NotAvailable(f"no report came through: {line.strip()}")

@@ -1,4 +1,4 @@
-"""The machine that all programs are shown: 8 GPUs of the simulated driver, 6 real processes."""
+"""The simulated machine all programs see: 8 GPUs and 6 real processes."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ GPUS, PROCESSES = 8, 6
 
 @contextmanager
 def simulated_machine() -> Iterator[dict[str, str]]:
-    """The environment in which programs meet it; its processes end with the block."""
+    """Yield the environment variables for programs; its processes end with the block."""
     driver = BUILD / "driver"
     build(driver)
     with ExitStack() as stack:
@@ -30,14 +30,14 @@ def simulated_machine() -> Iterator[dict[str, str]]:
             **clean_environment(),
             **scenario_env(driver, scenario),
             "FLEET_SMI_SIM_STATIC": "1",
-            "XDG_CONFIG_HOME": str(folder),  # a user's own settings must not decide
+            "XDG_CONFIG_HOME": str(folder),  # isolate from the user's settings
         }
 
 
 @contextmanager
 def spawn_process() -> Iterator[int]:
-    """A process to stand on a GPU; its pid."""
-    # It reads from us until we are gone, however that happens: nothing is left behind.
+    """Start a process to list on a GPU and yield its pid."""
+    # It reads our pipe, so it ends when this process does, however that happens.
     started = subprocess.Popen(
         ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -66,7 +66,7 @@ def _scenario(pids: list[int]) -> Scenario:
 
 
 def describe_machine() -> str:
-    """What the numbers are measured on, in one line."""
+    """Describe the machine in one line."""
     python = ".".join(map(str, sys.version_info[:3]))
     return (
         f"simulated driver, {GPUS} GPUs, {PROCESSES} processes; "
@@ -75,21 +75,21 @@ def describe_machine() -> str:
 
 
 class BackgroundLoad:
-    """How much of this machine others used since this was made."""
+    """CPU share used by other processes since construction."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._busy, self._own = _busy_seconds(), _own_seconds()
 
     def share(self) -> float:
-        """The part of all cores that was used, and neither by us nor by what we ran."""
+        """Return the share of all cores used by processes that are not ours."""
         others = _busy_seconds() - self._busy - (_own_seconds() - self._own)
         cores = (time.monotonic() - self._began) * (os.cpu_count() or 1)
         return min(1.0, max(0.0, others / cores))
 
 
 def _busy_seconds() -> float:
-    """The CPU time of everybody since the machine started."""
+    """Return the CPU time of all processes since boot."""
     user, nice, system, _, _, irq, soft, *_ = Path("/proc/stat").read_text().split()[1:9]
     ticks = sum(map(int, (user, nice, system, irq, soft)))
     return ticks / os.sysconf("SC_CLK_TCK")

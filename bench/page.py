@@ -1,4 +1,4 @@
-"""The web page in Chromium, before a hub with 1,000 nodes, and with 10,000 in the heat map."""
+"""The page in Chromium, with a hub of 1,000 nodes and with 10,000 in the heat map."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from bench.report import MeasurementSeries, Pair
 from fleet_smi.server.page_files import INDEX_FILE, page_files
 
 NODES, MANY_NODES, GPUS = 1000, 10_000, 8
-# Each of the many reports once in a while: the hub is not what is measured.
+# Long report intervals: the page is measured, not the hub.
 _MANY_INTERVAL_SECONDS = 30.0
 _PAINTS = 5
 _SETTLE_SECONDS, _WINDOW_SECONDS, _SCROLL_SECONDS = 5.0, 20.0, 5.0
@@ -53,7 +53,7 @@ _SIZE_LIMITS = (
 
 @dataclass(frozen=True, kw_only=True)
 class PageWindow:
-    """A few seconds of an open page."""
+    """Counters of an open page over one window."""
 
     seconds: float
     updates: int
@@ -65,7 +65,7 @@ class PageWindow:
 
 @dataclass(frozen=True, kw_only=True)
 class PageRun:
-    """A page that was opened a few times, and then watched; heaps are those at first and last."""
+    """A page that was opened several times and then observed; heap sizes at start and end."""
 
     first_paint_seconds: tuple[float, ...]
     windows: tuple[PageWindow, ...]
@@ -75,7 +75,7 @@ class PageRun:
 
 @dataclass(frozen=True, kw_only=True)
 class PageMeasurement:
-    """What was measured: seconds, bytes in memory, bytes on the wire, and the rest in words."""
+    """Results: times, heap sizes, transfer sizes and notes."""
 
     times: tuple[MeasurementSeries, ...]
     heaps: tuple[MeasurementSeries, ...]
@@ -84,7 +84,7 @@ class PageMeasurement:
 
 
 def measure(environment: Mapping[str, str], minutes: float) -> PageMeasurement:
-    """The size of the page; and, where there is a Chromium, what the page takes in it."""
+    """Measure the size of the page and, where there is Chromium, its performance."""
     files = sum(len(file.gzipped) for file in page_files().values())
     if INDEX_FILE not in page_files():
         return unavailable("the page is not built: `make page` builds it")
@@ -102,7 +102,7 @@ def measure(environment: Mapping[str, str], minutes: float) -> PageMeasurement:
 
 
 def unavailable(reason: str, files: int | None = None) -> PageMeasurement:
-    """What says that at most the size can be measured here; that is nobody's fault."""
+    """Return results for a machine without Chromium: only the size is judged."""
     nothing = MeasurementSeries(label="the page in Chromium", note=f"not available: {reason}")
     size = () if files is None else (_one(FILES, files),)
     return PageMeasurement(
@@ -111,7 +111,7 @@ def unavailable(reason: str, files: int | None = None) -> PageMeasurement:
 
 
 def failed_measurement(reason: str, files: int) -> PageMeasurement:
-    """What says that the page or its hub is broken: all budgets but that of the size are missed."""
+    """Return results for a broken page or hub: every budget but the size is missed."""
     note = f"does not run: {reason}"
     times = tuple(MeasurementSeries(label=pair.ours, note=note) for pair in TIME_PAIRS)
     return PageMeasurement(
@@ -122,7 +122,7 @@ def failed_measurement(reason: str, files: int) -> PageMeasurement:
 
 
 def summarize(files: int, usual: PageRun, many: PageRun) -> PageMeasurement:
-    """What was watched, as series with their limits."""
+    """Return the observations as series with their limits."""
     early, late = usual.heap_bytes
     received = sum(window.received_bytes for window in usual.windows)
     return PageMeasurement(
@@ -181,7 +181,7 @@ def _many(browser: Browser, environment: Mapping[str, str]) -> PageRun:
 
 
 def _await_reports(load: LineProgram, reports: int) -> None:
-    """Until so many have got through, as many as there are nodes: they report in turn."""
+    """Wait until every node has reported."""
     while reports > 0:
         acknowledged, _, _ = parse_load_line(load.read_line())
         reports -= acknowledged
@@ -205,7 +205,7 @@ def _paints(browser: Browser, address: str) -> Iterator[float]:
     for _ in range(_PAINTS):
         with open_page(browser, address) as page:
             yield page.first_paint_seconds
-            page.wait(_REST_SECONDS)  # what it asks for next must not meet the one opened after it
+            page.wait(_REST_SECONDS)  # let its pending requests finish before the next page opens
 
 
 def _windows(page: PageView, count: int) -> Iterator[PageWindow]:
@@ -218,7 +218,7 @@ def _windows(page: PageView, count: int) -> Iterator[PageWindow]:
 
 
 def window_between(before: PageCounters, now: PageCounters) -> PageWindow:
-    """What was counted in between; raise `NotAvailable` where nothing happened."""
+    """Return the difference of two counters; raise `NotAvailable` where nothing happened."""
     updates = now.layouts - before.layouts
     if not updates:
         raise NotAvailable(f"no update in {now.at - before.at:.0f} s")

@@ -1,4 +1,4 @@
-"""Runs in a measured program's own environment: takes samples, says what each cost.
+"""Runs inside a benchmarked program's environment: takes samples and prints the cost of each.
 
 Started as a file, so it imports nothing of this project but what is installed. For each line
 with a number on stdin it takes that many samples and prints the seconds of one.
@@ -17,13 +17,13 @@ Benchmark = tuple[SampleFunction, ClockFunction]
 
 
 def _cpu_of(pids: list[int]) -> ClockFunction:
-    """The CPU time of this process and of those; the kernel has a clock for every process."""
+    """Return the CPU time of this process and the given ones, by their kernel clocks."""
     clocks = [((~pid) << 3) | 2 for pid in pids]
     return lambda: time.process_time() + sum(time.clock_gettime(clock) for clock in clocks)
 
 
 def collectors() -> Benchmark:
-    """The GPUs and their processes, read and typed in one process: what nvitop's call does."""
+    """GPUs and processes, read and parsed in one process, like nvitop's call."""
     from fleet_smi.node.collector import load_collector
     from fleet_smi.node.reader_worker import load_binding
 
@@ -39,7 +39,7 @@ def collectors() -> Benchmark:
 
 
 def quick() -> Benchmark:
-    """What a command reads, through the reader process; the CPU time of both."""
+    """A quick sample through the reader process; CPU time of both processes."""
     from fleet_smi.node.collectors import QUICK_SUBJECTS
     from fleet_smi.node.reader_process import ProcessWorker, spawn_worker
 
@@ -57,7 +57,7 @@ def quick() -> Benchmark:
 
 
 def full() -> Benchmark:
-    """What an agent reads, in a thread of its own process."""
+    """A full sample as an agent takes it, in a thread."""
     from fleet_smi.node.collectors import ALL_SUBJECTS
     from fleet_smi.node.thread_reader import ThreadWorker
 
@@ -76,7 +76,7 @@ def _sampler(start: Callable[[], Any], subjects: tuple[str, ...]) -> SampleFunct
 
 
 def nvitop() -> Benchmark:
-    """nvitop's call for the devices and the processes on them."""
+    """nvitop's snapshot of devices and processes."""
     from nvitop import Device, take_snapshots
 
     devices = Device.all()
@@ -84,14 +84,14 @@ def nvitop() -> Benchmark:
 
 
 def gpustat() -> Benchmark:
-    """gpustat's only call."""
+    """gpustat's query."""
     import gpustat as module
 
     return module.new_query, time.process_time
 
 
 def parse_xml() -> Benchmark:
-    """The XML of `nvidia-smi -q -x`, as it comes from a machine without an agent."""
+    """Parse the XML of `nvidia-smi -q -x`."""
     from fleet_smi.wire.parsers.nvidia_smi import parse_xml as parse
 
     command = ["nvidia-smi", "-q", "-x"]
@@ -100,7 +100,7 @@ def parse_xml() -> Benchmark:
 
 
 def _snapshots() -> Iterator[Any]:
-    """The same snapshot again and again, a second apart."""
+    """Yield the same snapshot repeatedly, one second apart."""
     from msgspec.structs import replace
 
     from fleet_smi.node.reader_process import Reader, spawn_worker
@@ -114,7 +114,7 @@ def _snapshots() -> Iterator[Any]:
 
 
 def apply() -> Benchmark:
-    """One snapshot taken in by the hub: every GPU of it judged."""
+    """Apply one snapshot to a fleet, with the verdict on each GPU."""
     from fleet_smi.fleet.fleet import FleetState
 
     fleet, snapshots = FleetState(), _snapshots()
@@ -127,7 +127,7 @@ def apply() -> Benchmark:
 
 
 def view() -> Benchmark:
-    """The same, and the view of the fleet after it."""
+    """Apply one snapshot and build the fleet view."""
     from fleet_smi.fleet.fleet import FleetState
 
     fleet, snapshots = FleetState(), _snapshots()
@@ -147,7 +147,7 @@ BENCHMARKS: dict[str, Callable[[], Benchmark]] = {
 
 
 def main() -> None:
-    """Serve until stdin ends."""
+    """Take samples on request until standard input ends."""
     sample, clock = BENCHMARKS[sys.argv[1]]()
     sample()
     for line in sys.stdin:

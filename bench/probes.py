@@ -1,4 +1,4 @@
-"""Long-lived programs that take samples when told: what one costs, round by round."""
+"""Long-lived programs that take samples on request: cost per sample, round by round."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ _PROBE = Path(__file__).with_name("probe.py")
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """A kind of sample (`WORK` in `probe.py`), whose it is, and how many are taken a round."""
+    """A kind of sample (`WORK` in `probe.py`), its program, and samples per round."""
 
     label: str
     benchmark: str
@@ -23,7 +23,7 @@ class Probe:
 
 
 class _Failed(Exception):
-    """The probe ended instead of answering; the message says why."""
+    """The probe exited instead of answering; the message says why."""
 
 
 COLLECTORS = "fleet-smi collectors: GPUs and processes"
@@ -33,7 +33,7 @@ CPU = (
     Probe(label="fleet-smi, all of a command's sample", benchmark="quick", samples=60),
     Probe(label=WHOLE, benchmark="full", samples=60),
     Probe(label="nvitop take_snapshots", benchmark="nvitop", samples=20, peer=PEERS["nvitop"]),
-    # Each of its samples sleeps for about a second.
+    # Each sample sleeps for about a second.
     Probe(label="gpustat new_query", benchmark="gpustat", samples=1, peer=PEERS["gpustat"]),
 )
 CPU_PAIRS = (
@@ -53,7 +53,7 @@ PURE = (
 def measure(
     probes: Sequence[Probe], environment: Mapping[str, str], rounds: int
 ) -> list[MeasurementSeries]:
-    """What one sample of each probe takes, in seconds; all of them take turns."""
+    """Measure the seconds per sample of each probe, interleaved."""
     values: dict[str, list[float]] = {probe.label: [] for probe in probes}
     notes: dict[str, str] = {}
     with ExitStack() as stack:

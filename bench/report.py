@@ -1,4 +1,4 @@
-"""What was measured, as ratios with their budgets and as tables. Pure."""
+"""Tables and ratios of measurements, checked against budgets. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _UNITS = {"ms": (1e3, 2), "µs": (1e6, 1), "MiB": (1 / (1 << 20), 1), "kB": (1e-
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementSeries:
-    """What was measured of one thing, round by round; a thing without values has a note."""
+    """Measurements of one subject, one value per round; without values it has a note."""
 
     label: str
     values: tuple[float, ...] = ()
@@ -30,7 +30,7 @@ class MeasurementSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two things to compare; a budget is the most that the ratio may be."""
+    """Two series to compare; the budget is the maximum ratio."""
 
     ours: str
     theirs: str
@@ -39,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetResult:
-    """What became of a pair; ratios are `None` where one side could not be measured."""
+    """The result of a comparison; ratios are `None` where one side could not be measured."""
 
     pair: Pair
     median_ratio: float | None
@@ -55,7 +55,7 @@ def check_budget(pair: Pair, measured: Mapping[str, MeasurementSeries]) -> Budge
     """
     ours, theirs = measured.get(pair.ours), measured.get(pair.theirs)
     if ours is None or theirs is None or not ours.values or not theirs.values:
-        # What we cannot measure of ourselves is our fault; a missing peer is nobody's.
+        # Failing to measure fleet-smi is a miss; a missing peer is not.
         failed = pair.budget is not None and ours is not None and not ours.values
         outcome: BudgetOutcome = "missed" if failed else "not judged" if pair.budget else ""
         return BudgetResult(pair=pair, median_ratio=None, minimum_ratio=None, outcome=outcome)
@@ -69,7 +69,7 @@ def check_budget(pair: Pair, measured: Mapping[str, MeasurementSeries]) -> Budge
 
 
 def series_table(series: Iterable[MeasurementSeries], unit: str) -> str:
-    """One line a series: the fastest and the middle round, and the CPU time where it is known."""
+    """Return one line per series: minimum, median, and CPU time where known."""
     series, (scale, digits) = tuple(series), _UNITS[unit]
     with_cpu = any(one.cpu for one in series)
     rows = [["", f"min {unit}", f"median {unit}", *([f"min CPU {unit}"] if with_cpu else [])]]
@@ -83,7 +83,7 @@ def series_table(series: Iterable[MeasurementSeries], unit: str) -> str:
 
 
 def ratio_table(judgements: Iterable[BudgetResult]) -> str:
-    """One line a pair: both ratios, the budget and whether it is kept."""
+    """Return one line per comparison: both ratios, the budget and the outcome."""
     rows = [["", "of minimums", "of medians", "budget", ""]]
     for judged in judgements:
         budget = "" if judged.pair.budget is None else f"≤ {judged.pair.budget:.2f}"
@@ -100,20 +100,20 @@ def ratio_table(judgements: Iterable[BudgetResult]) -> str:
 
 
 def background_load_text(share: float) -> str:
-    """How quiet the machine was, in one line; two processes at once suffer most from company."""
+    """Describe in one line how busy the machine was otherwise."""
     said = f"others used {share:.0%} of this machine meanwhile"
     return said if share < _QUIET else f"{said}: measure again when it is quiet"
 
 
 def budget_summary(judgements: Iterable[BudgetResult]) -> str:
-    """How many budgets were kept, in one line."""
+    """Count kept and missed budgets in one line."""
     outcomes = [judged.outcome for judged in judgements if judged.outcome]
     kinds: tuple[Literal["kept", "missed", "not judged"], ...] = ("kept", "missed", "not judged")
     return "budgets: " + ", ".join(f"{outcomes.count(kind)} {kind}" for kind in kinds)
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns two blanks apart, the first to the left, the others to the right.
+    """Format columns two spaces apart, the first left-aligned, the others right-aligned.
 
     A row of two cells under a wider heading is a name and a remark that takes the rest.
     """

@@ -1,4 +1,4 @@
-"""Listens to a hub's stream as so many browsers would: `listeners.py PORT COUNT`.
+"""Subscribes to a hub's event stream many times: `stream_listeners.py PORT COUNT`.
 
 Started as a file. For each line on stdin it prints, as JSON, what has come since the line
 before: bytes and events of one listener on average, and how late each event of the first was.
@@ -17,7 +17,7 @@ _PART = 1 << 16
 
 
 class StreamListener(threading.Thread):
-    """One listener; the first of them also looks at the events."""
+    """One subscriber; the first also parses the events."""
 
     def __init__(self, port: int, *, records_delays: bool) -> None:
         super().__init__(daemon=True)
@@ -26,7 +26,7 @@ class StreamListener(threading.Thread):
         self.delays: list[float] = []
 
     def run(self) -> None:
-        """Listen until the hub ends."""
+        """Read the stream until the hub ends."""
         connection = HTTPConnection("127.0.0.1", self._port)
         connection.request("GET", "/api/v1/stream", headers={"Accept-Encoding": "gzip"})
         unpack, text = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
@@ -47,7 +47,7 @@ class StreamListener(threading.Thread):
 
 
 def main(port: int, count: int) -> None:
-    """Listen, and tell whenever asked."""
+    """Subscribe, and print statistics on request."""
     listeners = [StreamListener(port, records_delays=not number) for number in range(count)]
     for listener in listeners:
         listener.start()

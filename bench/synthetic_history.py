@@ -1,4 +1,4 @@
-"""A made-up past of a large fleet, written in bulk: what the history of a hub would hold."""
+"""Synthetic history of a large fleet, inserted in bulk into the database."""
 
 import random
 import sqlite3
@@ -27,7 +27,7 @@ from fleet_smi.model.history import Holder
 from fleet_smi.model.units import GIB
 
 END = 1_794_787_200
-"""Midnight, in UTC: when the past ends."""
+"""The end of the generated history: midnight UTC."""
 GPUS, USERS, NOBODY = 8, 40, 1
 _FINE_SECONDS = 6 * HOUR_SECONDS
 _POOL = 4096
@@ -37,7 +37,7 @@ _NODE_MIDDLES, _GPU_MIDDLES = (35.0, 40.0), (70.0, 40.0, 420.0, 62.0, 1700.0)
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticInterval:
-    """A GPU as long as it stood one way; `process` and `user` are 0 where nobody was on it."""
+    """An interval of one GPU in one state; `process` and `user` are 0 where it was unused."""
 
     gpu: int
     start: float
@@ -50,7 +50,7 @@ class SyntheticInterval:
 
 @dataclass
 class SyntheticLedger:
-    """Rows of one day that wait to be written."""
+    """Rows of one day, buffered for insertion."""
 
     periods: list[tuple[Any, ...]] = field(default_factory=list)
     occupancies: list[tuple[Any, ...]] = field(default_factory=list)
@@ -59,7 +59,7 @@ class SyntheticLedger:
     )
 
     def add(self, interval: SyntheticInterval, process_start: float) -> None:
-        """Note a stretch; where it is the last of its process, that one since it `began`."""
+        """Add an interval and, if it is the last of its process, the occupancy since it `began`."""
         taken = interval.user > 0
         name = f"user{interval.user:02d}" if taken else ""
         data = _holders(interval, process_start) if taken else None
@@ -93,13 +93,13 @@ class SyntheticLedger:
             hour += HOUR_SECONDS
 
     def pop_hours_before(self, end: float) -> list[tuple[Any, ...]]:
-        """The rows of the hours that are over; they are forgotten here."""
+        """Return and drop the rows of finished hours."""
         over = sorted(key for key in self.hours if key[0] < end)
         return [(*key, *_sums(self.hours.pop(key))) for key in over]
 
 
 def build_database(path: Path, nodes: int, days: int) -> None:
-    """Write the past of so many nodes and days, up to `END`."""
+    """Insert the history of the given nodes and days, up to `END`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     open_history(path).close()
     database = sqlite3.connect(path, isolation_level=None)
@@ -121,7 +121,7 @@ def build_database(path: Path, nodes: int, days: int) -> None:
 
 
 def gpu_uuid(gpu: int) -> str:
-    """The UUID of the GPU with that number, from 1 on."""
+    """Return the UUID of a GPU by its number, from 1."""
     return f"GPU-{gpu:08d}-7e15-4b52-9d4e-0123456789ab"
 
 
@@ -153,7 +153,7 @@ def _write_names(database: sqlite3.Connection, nodes: int) -> None:
 
 
 def _write_ledger(database: sqlite3.Connection, gpus: int, start: int) -> None:
-    """A day at a time, so that it fits into memory."""
+    """Insert one day at a time to bound the memory."""
     ledger = SyntheticLedger()
     lives = [_life(gpu, float(start), random.Random(gpu)) for gpu in range(1, gpus + 1)]
     for day in range(start + DAY_SECONDS, END + 1, DAY_SECONDS):
@@ -171,7 +171,7 @@ def _write_ledger(database: sqlite3.Connection, gpus: int, start: int) -> None:
 def _life(
     gpu: int, start: float, chance: random.Random
 ) -> Iterator[tuple[SyntheticInterval, float]]:
-    """What happens on a GPU, with when its process began."""
+    """Yield the intervals of a GPU, with the start of each process."""
     at = start
     while at < END:
         taken = chance.random() < _BUSY_PART
@@ -248,7 +248,7 @@ def _write_series(database: sqlite3.Connection, grain: int, since: int) -> None:
 
 
 def _figures(grain: int, chance: np.random.Generator) -> SeriesArrays:
-    """Plausible values of a node, the least and the most around the mean."""
+    """Return plausible figures of a node: minimum and maximum around the mean."""
     middles = np.array([*_NODE_MIDDLES, *_GPU_MIDDLES * GPUS])
     mean = middles * chance.uniform(0.6, 1.3, (_POOL, len(middles)))
     least, most = (

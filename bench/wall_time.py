@@ -1,4 +1,4 @@
-"""Wall time of whole commands, from the start of the program to its end."""
+"""Wall time of whole commands, from start to exit."""
 
 import ctypes
 import os
@@ -13,12 +13,12 @@ from bench.report import MeasurementSeries, Pair
 
 _HANGS_SECONDS = 60.0
 _PR_SET_CHILD_SUBREAPER = 36
-_SLOW = 5  # a second and half a second each, and far from any budget
+_SLOW = 5  # slow programs, far from any budget: run in every fifth round only
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchCommand:
-    """A command line of an installed program, run in every round or in each of so many."""
+    """A command line of an installed program, run in every round or every Nth."""
 
     peer: PeerTool
     argv: tuple[str, ...]
@@ -58,7 +58,7 @@ PAIRS = (
 
 
 def measure(environment: Mapping[str, str], rounds: int) -> list[MeasurementSeries]:
-    """All in turn, round by round, so that what disturbs the machine disturbs all alike."""
+    """Measure all commands interleaved, so that disturbances affect all of them alike."""
     _adopt_orphans()
     notes = {command.label: _why_not(command, environment) for command in COMMANDS}
     runs = [command for command in COMMANDS if not notes[command.label]]
@@ -78,7 +78,7 @@ def measure(environment: Mapping[str, str], rounds: int) -> list[MeasurementSeri
 
 
 def run_timed(argv: Iterable[str], environment: Mapping[str, str]) -> tuple[float, float]:
-    """Wall seconds until a program ends, and CPU seconds of it and all that it started."""
+    """Return wall seconds of a program, and CPU seconds of it and its descendants."""
     words = list(argv)
     null = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -94,7 +94,7 @@ def run_timed(argv: Iterable[str], environment: Mapping[str, str]) -> tuple[floa
 
 
 def _left_behind(group: int) -> Iterator[resource.struct_rusage]:
-    """Wait for what a program did not wait for itself; see `_adopt_orphans`."""
+    """Reap orphaned descendants; see `_adopt_orphans`."""
     while True:
         try:
             yield os.wait4(-group, 0)[2]
@@ -103,7 +103,7 @@ def _left_behind(group: int) -> Iterator[resource.struct_rusage]:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of processes whose own has ended, so that their time is counted."""
+    """Become a subreaper, so that the CPU time of orphaned descendants is counted."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -116,7 +116,7 @@ def _environment(command: BenchCommand, environment: Mapping[str, str]) -> dict[
 
 
 def _why_not(command: BenchCommand, environment: Mapping[str, str]) -> str:
-    """Install it and run it once to warm up; why it cannot be measured, if so."""
+    """Install it and run it once to warm up; return why it cannot be measured, if so."""
     try:
         install(command.peer)
     except NotAvailable as reason:
@@ -139,6 +139,6 @@ def _why_not(command: BenchCommand, environment: Mapping[str, str]) -> str:
 
 
 def _rotated(commands: list[BenchCommand], turn: int) -> list[BenchCommand]:
-    # Whoever comes after a heavy one finds the caches cold: let that be another each round.
+    # A command that follows a heavy one finds cold caches: rotate the order each round.
     start = turn % len(commands) if commands else 0
     return commands[start:] + commands[:start]
