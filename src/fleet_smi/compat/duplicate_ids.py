@@ -1,4 +1,4 @@
-"""Nodes that are known by their names alone, told apart where two have the same one."""
+"""De-duplication of node ids: nodes known by name alone that share one name stay separate."""
 
 import re
 
@@ -8,26 +8,26 @@ from fleet_smi.model.merge import with_node_scoped_uuid
 from fleet_smi.model.snapshot import Gpu, Snapshot
 
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z.:-]")
-_LONGEST_ID = 160
+_MAX_ID_LENGTH = 160
 
 
 class DuplicateIdResolver:
-    """Remembers by which target each node was first heard."""
+    """Gives each node id to the first target that reports it."""
 
     def __init__(self) -> None:
         self._targets: dict[str, str] = {}
 
     def disambiguate(self, snapshot: Snapshot, target: str) -> Snapshot:
-        """The snapshot as it is, or under an id of its own when its name is another target's."""
+        """Return the snapshot, under an id of its own if another target owns its id."""
         node_id = snapshot.node_id
         if self._targets.setdefault(node_id, target) == target:
             return snapshot
-        own = f"{node_id}@{_NOT_IN_AN_ID.sub('-', target)}"[:_LONGEST_ID]
-        gpus = [_moved(gpu, node_id, own) for gpu in snapshot.gpus]
-        return replace(snapshot, node_id=own, gpus=tuple(gpus))
+        own_id = f"{node_id}@{_NOT_IN_AN_ID.sub('-', target)}"[:_MAX_ID_LENGTH]
+        gpus = [_move(gpu, node_id, own_id) for gpu in snapshot.gpus]
+        return replace(snapshot, node_id=own_id, gpus=tuple(gpus))
 
 
-def _moved(gpu: Gpu, node_id: str, own: str) -> Gpu:
-    """A GPU that goes by its place, which is on another node now."""
+def _move(gpu: Gpu, node_id: str, own_id: str) -> Gpu:
+    # A made-up UUID holds the id of its node, so it has to follow the node.
     bare = replace(gpu, uuid=gpu.uuid.removesuffix(f"@{node_id}"))
-    return with_node_scoped_uuid(bare, own)
+    return with_node_scoped_uuid(bare, own_id)

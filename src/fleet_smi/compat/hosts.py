@@ -1,4 +1,4 @@
-"""Hosts as these files write them: names, addresses, ports, users before an @."""
+"""Parsing of host entries in settings files: names, addresses, ports and `user@` prefixes."""
 
 import re
 
@@ -11,19 +11,19 @@ SETTING_BY_HOST_TYPE = {"node_info": "hub.node_info", "ssh": "hub.ssh", "pull": 
 
 
 def to_http_target(host: str) -> str:
-    """A host to ask over HTTP: an IPv6 address stands in brackets there."""
+    """Return a host to poll over HTTP, with an IPv6 address in brackets."""
     return f"[{host}]" if _IPV6.fullmatch(host) else host
 
 
 def to_ssh_target(text: str, user: str | None = None, port: str | None = None) -> str:
-    """A host to log in at, with the user and the port that are meant where it names none.
+    """Return a host to log in to; `user` and `port` apply where the entry names none.
 
-    Raise `ValueError` where ssh would take it for something else.
+    Raise `ValueError` where ssh would take it for something else, such as an option.
     """
     named, at, host = text.rpartition("@")
     user = named if at else user
     if user is not None and not _USER.fullmatch(user):
-        raise ValueError("has no user's name before its @")
+        raise ValueError("has no valid user name before its @")
     if not _IPV6.fullmatch(host):
         parse_target(host)
         host = host if port is None or ":" in host else f"{host}:{port}"

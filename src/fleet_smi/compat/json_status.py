@@ -1,42 +1,52 @@
-"""What an older system answers about a machine in JSON, taken apart without trusting any of it."""
+"""Lenient decoding of the JSON status of older systems (nvgpu, gpu-cluster-monitor).
+
+Every function takes hostile input: any type may stand anywhere, and a bad field never hides the
+rest. Pure.
+"""
 
 import re
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 
 from fleet_smi.errors import Undecodable
+from fleet_smi.model.merge import with_node_scoped_uuid
+from fleet_smi.model.range_check import check_fields, check_range, check_temperature
 from fleet_smi.model.safe_text import sanitize_text
-from fleet_smi.model.snapshot import Fault, Gpu, Process
+from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Process, Snapshot
 from fleet_smi.wire.cli_text import parse_number
 from fleet_smi.wire.error_text import describe_error
 from fleet_smi.wire.limits import MAX_ITEMS, MAX_TEXT_LENGTH
 from fleet_smi.wire.report import MAX_REPORT_BYTES
 
+UNKNOWN_OWNER = "?"
+"""The user name that both systems write for a process whose owner they could not read."""
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]")
-_LONGEST_ID_NAME = 128
+_MAX_NAME_IN_ID = 128
+_NO_HOST = Host()
 
 
 def decode_json(body: bytes) -> Any:
-    """The value in these bytes; raise `Undecodable`."""
+    """Decode a response; raise `Undecodable` if it is too large or not JSON."""
     if len(body) > MAX_REPORT_BYTES:
-        raise Undecodable(f"an answer of more than {MAX_REPORT_BYTES >> 20} MiB")
+        raise Undecodable(f"its response is larger than {MAX_REPORT_BYTES >> 20} MiB")
     try:
         return msgspec.json.decode(body)
     except (ValueError, RecursionError) as error:
-        raise Undecodable(f"its answer is not understood: {describe_error(error)}") from None
+        raise Undecodable(f"its response cannot be decoded: {describe_error(error)}") from None
 
 
 def require_object(value: Any, description: str) -> dict[str, Any]:
-    """An object; raise `Undecodable` for anything else."""
+    """Return the value if it is an object; raise `Undecodable` otherwise."""
     if not isinstance(value, dict):
         raise Undecodable(f"{description} must be an object")
     return value
 
 
 def require_list(parent: dict[str, Any], key: str) -> list[Any]:
-    """The list of this name; raise `Undecodable` when there is none."""
+    """Return the list under `key`, cut to its limit; raise `Undecodable` if there is none."""
     value = parent.get(key)
     if not isinstance(value, list):
         raise Undecodable(f"it has no list of {key}")
@@ -44,46 +54,105 @@ def require_list(parent: dict[str, Any], key: str) -> list[Any]:
 
 
 def text_or_none(value: Any, max_length: int = MAX_TEXT_LENGTH) -> str | None:
-    """A text made harmless; `None` where there is none."""
+    """Return the sanitised text, or `None` if it is empty or not a text."""
     return sanitize_text(value, max_length) or None if isinstance(value, str) else None
 
 
 def int_or_none(value: Any) -> int | None:
-    """A whole number, or `None`."""
-    figure = parse_number(value)
-    return None if figure is None or not figure.is_integer() else int(figure)
+    """Return a whole number, or `None` for anything else."""
+    number = parse_number(value)
+    return None if number is None or not number.is_integer() else int(number)
 
 
-def node_id_from_name(dialect: str, name: str) -> str:
-    """The id of a node that is known by nothing but its name."""
-    return f"{dialect}-{_NOT_IN_AN_ID.sub('-', name)[:_LONGEST_ID_NAME]}"
+def user_or_none(value: Any) -> str | None:
+    """Return the name of a user, or `None` where the owner is unknown."""
+    user = text_or_none(value)
+    return None if user == UNKNOWN_OWNER else user
 
 
-def make_gpu(index: int, **fields: Any) -> Gpu:
-    """A GPU that is known by its place alone."""
-    return Gpu(uuid=f"nvidia-gpu{index}", uuid_is_made=True, index=index, vendor="nvidia", **fields)
+def build_snapshot(
+    system: str,
+    fields: dict[str, Any],
+    taken_at: float,
+    gpus: Iterable[Gpu],
+    *,
+    missing: str,
+    host: Host = _NO_HOST,
+) -> Snapshot:
+    """Build the snapshot of a machine that is known by its `hostname` alone.
+
+    `missing` says what the format of this system does not carry. Raise `Undecodable` if the
+    machine has no name.
+    """
+    name = text_or_none(fields.get("hostname"))
+    if name is None:
+        raise Undecodable("it has no hostname: it may not have read its GPUs yet")
+    node_id = f"{system}-{_NOT_IN_AN_ID.sub('-', name)[:_MAX_NAME_IN_ID]}"
+    run = CollectorRun(name=system, outcome="ok", seconds=0.0, detail=f"cannot tell {missing}")
+    return Snapshot(
+        node_id=node_id,
+        name=name,
+        taken_at=taken_at,
+        host=host,
+        gpus=tuple([with_node_scoped_uuid(gpu, node_id) for gpu in gpus]),
+        runs=(run,),
+    )
+
+
+def build_gpu(
+    index: int,
+    figures: dict[str, float | None],
+    *,
+    name: Any,
+    temperature: Any,
+    processes: tuple[Process, ...] | None,
+    unread: dict[str, str],
+) -> Gpu:
+    """Build a GPU that is known by its index alone; figures out of range go to `unread`."""
+    checked: dict[str, Any] = check_fields(figures, unread)
+    return _gpu(
+        index,
+        **checked,
+        name=text_or_none(name),
+        temperature_celsius=check_temperature(
+            parse_number(temperature), checked["busy_percent"], unread
+        ),
+        processes=processes,
+        unread=unread,
+    )
 
 
 def unreadable_gpu(index: int) -> Gpu:
-    """A GPU of which nothing is understood but that it is there."""
-    return make_gpu(index, fault=Fault(kind="unreadable", detail="its status is no object"))
+    """Build a GPU that exists but whose status cannot be decoded, so that it is not hidden."""
+    return _gpu(index, fault=Fault(kind="unreadable", detail="its status is not an object"))
+
+
+def _gpu(index: int, **fields: Any) -> Gpu:
+    return Gpu(uuid=f"nvidia-gpu{index}", uuid_is_made=True, index=index, vendor="nvidia", **fields)
+
+
+def pid_or_none(value: int | None) -> int | None:
+    """Return a pid within range, or `None`."""
+    return check_range("pid", value, {})
 
 
 def program_name(command: str | None) -> str | None:
-    """The program of a command line, for those who may see no more of it."""
+    """Return the program of a command line, for viewers who may not see its arguments."""
     words = (command or "").split(maxsplit=1)
     return text_or_none(PurePosixPath(words[0]).name) if words else None
 
 
 def compute_processes(gpu: Gpu) -> list[Process] | None:
-    """The processes that compute on a GPU or on a part of it; `None` where it is not known."""
-    lists = [gpu.processes, *[part.processes for part in gpu.instances]]
-    known = [processes for processes in lists if processes is not None]
-    if not known:
+    """List the compute processes of a GPU and its MIG instances; `None` if none can be read."""
+    lists = [gpu.processes, *[instance.processes for instance in gpu.instances]]
+    readable = [processes for processes in lists if processes is not None]
+    if not readable:
         return None
-    return [process for each in known for process in each if process.kind != "graphics"]
+    return [
+        process for processes in readable for process in processes if process.kind != "graphics"
+    ]
 
 
-def round_or_none(figure: float | None) -> int | None:
-    """A figure for a format that has whole numbers alone."""
-    return None if figure is None else round(figure)
+def round_or_none(value: float | None) -> int | None:
+    """Round a figure for a format that has whole numbers only."""
+    return None if value is None else round(value)

@@ -1,11 +1,10 @@
-"""`/get-status`: for pages and scripts of gpu-cluster-monitor, only where it has a password."""
-
-import asyncio
+"""HTTP route `/get-status` of gpu-cluster-monitor, served only where its password is set."""
 
 from msgspec import Struct
 from starlette.responses import Response
 
 from fleet_smi.compat.node_info.codec import MainStatus, encode_main_status
+from fleet_smi.compat.status_response import encode_response
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
 from fleet_smi.server.http_error import HttpError
 
@@ -15,42 +14,36 @@ _NOT_SERVED = HttpError(
 
 
 class Passwd(Struct, frozen=True):
-    """What its main node sends to its nodes."""
+    """The request body of gpu-cluster-monitor's main node and page."""
 
     passwd: str
 
 
 async def status_for_viewer(context: RequestContext) -> Response:
-    """Every node, for who may look anyway."""
+    """Return every node to a viewer of the hub."""
     _password(context)
-    return await _told(context)
+    return await encode_response(encode_main_status, await context.fleet_view())
 
 
 async def status_for_password(context: RequestContext) -> Response:
-    """Every node, for who knows the password."""
-    headers, shown = context.request.scope["headers"], context.body.passwd
+    """Return every node to a client that sends the password."""
+    headers, sent = context.request.scope["headers"], context.body.passwd
     refusal = context.services.access.check_shared_password(
-        headers, context.peer, shown, _password(context)
+        headers, context.peer, sent, _password(context)
     )
     if refusal is not None:
         raise ApiError(refusal)
-    return await _told(context)
+    return await encode_response(encode_main_status, await context.fleet_view())
 
 
-def _password(asked: RequestContext) -> str:
-    password = asked.services.get_status_password
+def _password(context: RequestContext) -> str:
+    password = context.services.get_status_password
     if password is None:
         raise ApiError(_NOT_SERVED)
     return password
 
 
-async def _told(asked: RequestContext) -> Response:
-    # Thousands of nodes take a while: not on the event loop.
-    body = await asyncio.to_thread(encode_main_status, await asked.fleet_view())
-    return Response(body, media_type="application/json")
-
-
-_SUMMARY = "Every node, as the main node of gpu-cluster-monitor tells them"
+_SUMMARY = "Every node, in the format of gpu-cluster-monitor's main node"
 ENDPOINTS = (
     Endpoint(
         method="GET",
@@ -64,7 +57,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path="/get-status",
-        summary=f"{_SUMMARY}, for its password",
+        summary=f"{_SUMMARY}, by password",
         required_action=None,
         handler=status_for_password,
         body=Passwd,

@@ -1,4 +1,4 @@
-"""The hub's end of `node_info`: nodes of gpu-cluster-monitor, asked as its main node does."""
+"""The hub's source `node_info`: polls nodes of gpu-cluster-monitor as its main node does."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,17 +7,16 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from fleet_smi.compat.duplicate_ids import DuplicateIdResolver
 from fleet_smi.compat.node_info.codec import decode_status
+from fleet_smi.compat.status_source import StatusSource
 from fleet_smi.config import Settings
 from fleet_smi.errors import UsageError
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
-from fleet_smi.hub.http_polling import HttpPoller, PollRequest
+from fleet_smi.fleet.delivery import Source
+from fleet_smi.hub.http_polling import PollRequest
+from fleet_smi.model.snapshot import Snapshot
 
 DEFAULT_PORT = 7080
-# A node looks at its GPUs that often: asked more often, it tells the same again.
-_LOOKS_EVERY_SECONDS = 4.0
-_REFUSED = "refused the password: give the hub the nodes' own in hub.node_info_password"
+_REFUSED = "refused the password: set that of the nodes in hub.node_info_password"
 
 
 def create_sources(settings: Settings) -> list[Source]:
@@ -32,17 +31,18 @@ def create_sources(settings: Settings) -> list[Source]:
     return [NodeInfoSource(hub.node_info, password=password, interval_seconds=interval)]
 
 
-class _Seen(NamedTuple):
-    """What a node said of when it last looked, and since when it has been saying so."""
+class _LastUpdate(NamedTuple):
+    """The `last_update` of a node, and when the hub first received it."""
 
-    last_update: str | None
-    since: float
+    text: str | None
+    received_at: float
 
 
-class NodeInfoSource:
-    """Asks many nodes at once, each with its own deadline."""
+class NodeInfoSource(StatusSource):
+    """Polls nodes, which read their GPUs every 4 seconds whether polled or not."""
 
     name = "node_info"
+    min_interval_seconds = 4.0
 
     def __init__(
         self,
@@ -53,45 +53,32 @@ class NodeInfoSource:
         timeout_seconds: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.targets = tuple(targets)
-        self._interval_seconds = interval_seconds
-        self._pace_seconds = max(interval_seconds, _LOOKS_EVERY_SECONDS)
-        self._clock = clock
-        self._seen: dict[str, _Seen] = {}
-        self._namesakes = DuplicateIdResolver()
-        question = PollRequest(
+        request = PollRequest(
             method="POST",
             path="/get-status",
             default_port=DEFAULT_PORT,
             headers={"Content-Type": "application/json"},
             body=msgspec.json.encode({"passwd": password}),
+            # Its nodes answer a wrong password with any of these, depending on the version.
             refusal_messages=dict.fromkeys((401, 403, 404, 429), _REFUSED),
         )
-        self._nodes = HttpPoller(self.name, targets, question, self._delivery, timeout_seconds)
-
-    async def poll(self) -> Sequence[Delivery]:
-        """Ask every node once."""
-        return await self._nodes.poll_once()
-
-    async def run(self, deliver: DeliverCallback) -> None:
-        """Ask every node on its own ticks until cancelled."""
-        await self._nodes.poll_until_cancelled(deliver, self._interval_seconds)
-
-    def _delivery(self, target: str, body: bytes) -> Delivery:
-        now = self._clock()
-        told = decode_status(body, now)
-        since = self._since(target, told.last_update, now)
-        snapshot = replace(told.snapshot, taken_at=since, interval_seconds=self._pace_seconds)
-        return Delivery(
-            source=self.name,
-            target=target,
-            result=self._namesakes.disambiguate(snapshot, target),
-            age_seconds=now - since,
+        super().__init__(
+            targets,
+            request,
+            interval_seconds=interval_seconds,
+            timeout_seconds=timeout_seconds,
+            clock=clock,
         )
+        self._last_updates: dict[str, _LastUpdate] = {}
 
-    def _since(self, target: str, last_update: str | None, now: float) -> float:
-        """When this was first told: one that tells the same for long has stopped to look."""
-        seen = self._seen.get(target)
-        if seen is None or seen.last_update != last_update:
-            seen = self._seen[target] = _Seen(last_update, now)
-        return seen.since
+    def decode(self, target: str, body: bytes, now: float) -> Snapshot:
+        """Decode the node, taken when its `last_update` was first received.
+
+        A node whose reader has died goes on answering with its last status: by its own time,
+        which has no zone, it cannot be told from one whose clock is wrong.
+        """
+        decoded = decode_status(body, now)
+        last = self._last_updates.get(target)
+        if last is None or last.text != decoded.last_update:
+            last = self._last_updates[target] = _LastUpdate(decoded.last_update, now)
+        return replace(decoded.snapshot, taken_at=last.received_at)

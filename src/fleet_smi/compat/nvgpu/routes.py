@@ -1,46 +1,45 @@
-"""`GET /gpu_status` and `/cluster_status`: for masters, pages and scripts of nvgpu."""
-
-import asyncio
+"""HTTP routes `GET /gpu_status` and `/cluster_status`, for masters and scripts of nvgpu."""
 
 from starlette.responses import Response
 
 from fleet_smi.compat.nvgpu.codec import MachineStatus, encode_cluster_status, encode_gpu_status
+from fleet_smi.compat.status_response import encode_response
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
 from fleet_smi.server.http_error import HttpError
 
 _NOT_A_NODE = HttpError(
     404,
     "not_a_node",
-    "the hub's own machine is none of its nodes: see /cluster_status, or run it --include-self",
+    "the hub's own machine is not one of its nodes: see /cluster_status, or run it --include-self",
 )
 
-_NOT_READ = HttpError(503, "not_read", "the hub's own machine could not be read yet, or not lately")
+_NOT_READ = HttpError(
+    503, "not_read", "the hub's own machine has not been read yet, or not recently"
+)
 
 
 async def gpu_status(context: RequestContext) -> Response:
-    """The hub's own machine, if that is a node."""
+    """Return the hub's own machine, if it is a node."""
     view = await context.fleet_view()
     own = next((node for node in view.nodes if node.via == "self"), None)
     if own is None:
         raise ApiError(_NOT_A_NODE)
     if own.silent:
         raise ApiError(_NOT_READ)
-    return Response(encode_gpu_status(own), media_type="application/json")
+    return await encode_response(encode_gpu_status, own)
 
 
 async def cluster_status(context: RequestContext) -> Response:
-    """Every node in the order of their names; for a silent one an error in its place."""
+    """Return every node in the order of names, with an error in place of a silent one."""
     view = await context.fleet_view()
-    # Thousands of nodes take a while: not on the event loop.
-    body = await asyncio.to_thread(encode_cluster_status, view.nodes)
-    return Response(body, media_type="application/json")
+    return await encode_response(encode_cluster_status, view.nodes)
 
 
 ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/gpu_status",
-        summary="The hub's own machine, as an agent of nvgpu tells it",
+        summary="The hub's own machine, in the format of an nvgpu agent",
         required_action="view",
         handler=gpu_status,
         response=MachineStatus,
@@ -49,7 +48,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/cluster_status",
-        summary="Every node, as a master of nvgpu tells them",
+        summary="Every node, in the format of an nvgpu master",
         required_action="view",
         handler=cluster_status,
         response=list[MachineStatus],

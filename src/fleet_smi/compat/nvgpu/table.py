@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fleet_smi.compat.nvgpu.codec import UNKNOWN_OWNER, DeviceStatus
+from fleet_smi.compat.json_status import UNKNOWN_OWNER
+from fleet_smi.compat.nvgpu.codec import DeviceStatus
 from fleet_smi.terminal.paint import display_width, strip_unprintable
 
 _COLOURS = {"[ ]": "32", "[~]": "34", "[!]": "31", "[?]": "33"}
