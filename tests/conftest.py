@@ -12,6 +12,9 @@ from tests.machines import SimulatedMachine, UserProcesses
 from tests.sim.fixtures import sim_lib, simulated
 from tests.sshd import ssh_network
 
+# The shared suite is no test module by its name, and still wants readable assertions.
+pytest.register_assert_rewrite("tests.delivery.suite")
+
 __all__ = ["machine", "people", "sim_lib", "simulated", "ssh_network"]
 
 

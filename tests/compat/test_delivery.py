@@ -1,95 +1,93 @@
-"""What every way promises by which another system's nodes are heard."""
+"""The delivery suite over the transports of other systems."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from fleet_smi.errors import Refused, Undecodable, Unreachable
-from fleet_smi.model.snapshot import Snapshot
-from tests.builders import gpu, process, snapshot
-from tests.compat.transports import COMPAT_TRANSPORTS, CompatTransport
-from tests.delivery.source_runner import RecordedDeliveries, run_source
-from tests.delivery.test_delivery import held
+from fleet_smi.errors import TruncatedReport
+from fleet_smi.hub.sources import SOURCES
+from tests.compat.transports import ClusterSmiPushTransport, GpustatTransport, open_transport
+from tests.delivery.suite import (
+    DeliverySuite,
+    DisconnectSuite,
+    GarbageSuite,
+    RefusalSuite,
+    Transport,
+    sample,
+)
 from tests.machines import wait_until
 
-
-def sent(percent: float = 50.0) -> Snapshot:
-    """Two GPUs, alice on the first."""
-    alice = process(4711, "alice", command="python train.py")
-    return snapshot(gpu(0, busy_percent=percent, processes=(alice,)), gpu(1), node="gpu01")
+TRANSPORTS = ("nvgpu", "node_info", "gpustat", "pushed", "routed")
+BREAKABLE_TRANSPORTS = ("nvgpu", "node_info", "gpustat", "routed")
+AUTHENTICATED_TRANSPORTS = ("nvgpu", "node_info", "gpustat")
 
 
-@pytest.fixture(params=sorted(COMPAT_TRANSPORTS))
-def way(request: pytest.FixtureRequest) -> Iterator[CompatTransport]:
-    opened = COMPAT_TRANSPORTS[request.param]()
+@pytest.fixture
+def transport(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Transport]:
+    opened = open_transport(request.param, tmp_path)
     yield opened
     opened.close()
 
 
-def first(way: CompatTransport, heard: RecordedDeliveries) -> Snapshot:
-    way.send(sent())
-    wait_until(lambda: bool(heard.snapshots))
-    return heard.snapshots[0]
+def test_every_source_of_another_system_runs_through_the_suite(tmp_path: Path) -> None:
+    compat = {name for name, entry in SOURCES.items() if ".compat." in entry.module}
+    transports = [open_transport(name, tmp_path) for name in TRANSPORTS]
+    names = {transport.source.name for transport in transports}
+    for transport in transports:
+        transport.close()
+    assert names - {"files"} == compat
 
 
-def test_people_load_and_heat_arrive_and_what_cannot_is_said(way: CompatTransport) -> None:
-    with run_source(way.source) as heard:
-        got = first(way, heard)
-        delivery = next(each for each in heard.deliveries if each.result is got)
-    assert (delivery.source, delivery.target) == (way.source.name, way.target)
-    assert (got.node_id, got.name) == (f"{way.source.name}-gpu01", "gpu01")
-    busy, idle = got.gpus
-    assert (busy.busy_percent, busy.temperature_celsius, busy.name) == (50, 33, gpu().name)
-    assert [(one.pid, one.user) for one in busy.processes or ()] == [(4711, "alice")]
-    assert idle.processes == ()
-    assert busy.power_watts is None
-    (run,) = got.runs
-    assert (run.name, run.outcome) == (way.source.name, "ok")
-    assert run.detail.startswith("cannot tell ")
+@pytest.mark.parametrize("transport", TRANSPORTS, indirect=True)
+class TestDelivery(DeliverySuite):
+    """Every transport."""
+
+    def test_the_collector_run_states_what_the_format_lacks(self, transport: Transport) -> None:
+        with transport.running(sample(1)) as deliveries:
+            got = deliveries.wait_for_load(10.0)
+        (run,) = got.runs
+        assert (run.outcome, run.detail.startswith("cannot tell ")) == ("ok", True)
+        assert got.node_id == f"{run.name}-gpu01"
 
 
-def test_what_is_told_again_is_harmless_and_what_is_new_comes_through(way: CompatTransport) -> None:
-    with run_source(way.source) as heard:
-        first(way, heard)
-        wait_until(lambda: len(heard.snapshots) >= 3)
-        way.send(sent(99.0))
-        wait_until(lambda: heard.snapshots[-1].gpus[0].busy_percent == 99)
-    (node,) = heard.fleet().view(heard.snapshots[-1].taken_at).nodes
-    assert (node.silent, node.missing_reports, node.via) == (False, 0, way.source.name)
-    assert node.gpus[0].verdict.state == "busy"
+@pytest.mark.parametrize("transport", BREAKABLE_TRANSPORTS, indirect=True)
+class TestBrokenPeer(DisconnectSuite, GarbageSuite):
+    """All but pushes of cluster-smi, which have no reply."""
 
 
-def test_a_refused_key_is_told_as_such(way: CompatTransport) -> None:
-    way.send(sent())
-    way.block_access()
-    with run_source(way.source) as heard:
-        error = heard.wait_for_error()
-    assert isinstance(error, Refused)
-    assert error.node == way.target
+@pytest.mark.parametrize("transport", AUTHENTICATED_TRANSPORTS, indirect=True)
+class TestRefusal(RefusalSuite):
+    """The transports with access control."""
 
 
-def test_a_dead_node_is_told_as_such(way: CompatTransport) -> None:
-    way.send(sent())
-    way.disconnect()
-    with run_source(way.source) as heard:
-        error = heard.wait_for_error()
-    assert isinstance(error, Unreachable)
-    assert error.node == way.target
+def test_a_gpustat_file_carries_all_fields_that_gpustat_has(tmp_path: Path) -> None:
+    transport = GpustatTransport(tmp_path)
+    sent = sample(1).gpus[0]
+    with transport.running(sample(1)) as deliveries:
+        got = deliveries.wait_for_load(10.0)
+    missing = {"memory_busy_percent": None, "compute_mode": None, "mig_mode": None}
+    processes = tuple(replace(one, started_at=None) for one in sent.processes or ())
+    assert got.gpus[0] == replace(sent, processes=processes, **missing)
 
 
-@pytest.mark.parametrize("garbage", [b"{ this is no status", b"{}", b"", b'{"version": 2}'])
-def test_what_is_no_status_is_told_as_such(way: CompatTransport, garbage: bytes) -> None:
-    way.send_raw(garbage)
-    with run_source(way.source) as heard:
-        error = heard.wait_for_error()
-    assert type(error) is Undecodable
-    assert error.node == way.target
+def test_half_a_gpustat_file_is_reported_as_truncated(tmp_path: Path) -> None:
+    transport = GpustatTransport(tmp_path)
+    with transport.running(sample(1)) as deliveries:
+        deliveries.wait_for_load(10.0)
+        file = tmp_path / "shared/gpu01.json"
+        file.write_bytes(file.read_bytes()[:200])
+        wait_until(lambda: isinstance(deliveries.deliveries[-1].result, TruncatedReport))
 
 
-def test_closing_leaves_no_task_thread_process_or_descriptor(way: CompatTransport) -> None:
-    with run_source(way.source) as heard:
-        first(way, heard)
-    before = held()
-    with run_source(way.source) as heard:
-        first(way, heard)
-    wait_until(lambda: all(count <= before[kind] for kind, count in held().items()))
+def test_an_undecodable_push_hides_no_other_node() -> None:
+    transport = ClusterSmiPushTransport()
+    with transport.running(sample(1)) as deliveries:
+        deliveries.wait_for_load(10.0)
+        transport.send_frames(b"{ this is no node")
+        transport.send_frames(b"two", b"parts")
+        transport.send(sample(2))
+        deliveries.wait_for_load(20.0)
+    transport.close()
+    assert len(deliveries.deliveries) == 2

@@ -61,7 +61,7 @@ def test_a_master_of_nvgpu_has_every_node_in_order_and_an_error_for_a_silent_one
     assert isinstance(second, Snapshot)
     assert (first.name, second.name) == ("gpu01", "gpu02")
     assert not isinstance(third, Snapshot)
-    assert "Host not available (gpu03: never heard)" in third.message
+    assert "Host not available (gpu03: never reported)" in third.message
 
 
 def test_how_much_of_a_command_line_is_told_depends_on_who_asks(hub: ThreadedHub) -> None:

@@ -25,7 +25,7 @@ def test_how_often_they_are_asked_is_what_is_set(tmp_path: Path) -> None:
     often = {"nvgpu_interval": "30s", "node_info_interval": "45s", "node_info_password": "x"}
     nvgpu, node_info = build_sources(settings(tmp_path, nvgpu="a", node_info="b", **often))
     assert vars(nvgpu)["_interval_seconds"] == 30.0
-    assert vars(node_info)["_interval_seconds"] == vars(node_info)["_pace_seconds"] == 45.0
+    assert vars(node_info)["_interval_seconds"] == 45.0
 
 
 def test_there_is_no_usual_password(tmp_path: Path) -> None:

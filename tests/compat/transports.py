@@ -1,45 +1,60 @@
-"""The ways in which nodes of other systems are heard, each with both its ends.
+"""The transports of other systems for the delivery suite, each with both its ends.
 
-The node's end is a fleet-smi agent that stands in for the other system: the real ones are
-asked in `tests/fleet`. The methods are those of `ways.py`.
+The node's end is a fleet-smi agent that imitates the other system; `tests/end_to_end` has real
+ones.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
+from fleet_smi.compat.cluster_smi.codec import encode_node
+from fleet_smi.compat.cluster_smi.outlet import ClusterSmiOutlet
+from fleet_smi.compat.cluster_smi.sockets import resolve_bind_endpoint
+from fleet_smi.compat.cluster_smi.source import ClusterSmiSource
 from fleet_smi.compat.node_info.agent_route import get_status_route
 from fleet_smi.compat.node_info.source import NodeInfoSource
 from fleet_smi.compat.nvgpu.agent_route import GPU_STATUS_ROUTE
 from fleet_smi.compat.nvgpu.source import NvgpuSource
-from fleet_smi.fleet.delivery import Source
+from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.outlets.file import FileOutlet
 from fleet_smi.node.outlets.serve import ServeOutlet
+from tests.compat.cluster_smi.zeromq_peers import ZeromqNode, ZeromqRouter
 from tests.delivery.fixed_response_server import FixedResponseServer
+from tests.delivery.source_runner import RecordedDeliveries, run_source
+from tests.delivery.suite import AuthenticatedTransport, BreakableTransport, RawTransport, Transport
 
 INTERVAL_SECONDS = 0.05
 TIMEOUT_SECONDS = 2.0
 
 
-class _ServedWay(ABC):
-    """An agent that serves."""
-
-    source: Source
+class _ServedTransport(AuthenticatedTransport, RawTransport):
+    """An agent that serves the JSON of another system."""
 
     def __init__(self) -> None:
-        self._outlet: ServeOutlet | FixedResponseServer = self._opened(0)
+        self._outlet: ServeOutlet | FixedResponseServer = self._serve(0)
         self.target = f"127.0.0.1:{self._outlet.port}"
 
     @abstractmethod
-    def _opened(self, port: int) -> ServeOutlet:
-        """One that answers us on a port."""
+    def _serve(self, port: int) -> ServeOutlet:
+        """Serve with the credentials of the source."""
 
     @abstractmethod
-    def _closed(self, port: int) -> ServeOutlet:
-        """One there that answers us no more."""
+    def _serve_others(self, port: int) -> ServeOutlet:
+        """Serve with other credentials, so that the source is refused."""
 
     def send(self, snapshot: Snapshot) -> None:
         assert isinstance(self._outlet, ServeOutlet)
         self._outlet.publish(snapshot)
+
+    def encode(self, value: object) -> bytes:
+        return msgspec.json.encode(value)
 
     def send_raw(self, body: bytes) -> None:
         self._outlet.close()
@@ -47,7 +62,7 @@ class _ServedWay(ABC):
 
     def block_access(self) -> None:
         self._outlet.close()
-        self._outlet = self._closed(self._outlet.port)
+        self._outlet = self._serve_others(self._outlet.port)
 
     def disconnect(self) -> None:
         self._outlet.close()
@@ -56,8 +71,10 @@ class _ServedWay(ABC):
         self._outlet.close()
 
 
-class NvgpuTransport(_ServedWay):
-    """A machine as nvgpu's agent tells it."""
+class NvgpuTransport(_ServedTransport):
+    """A machine in the format of an nvgpu agent, which has no memory figures."""
+
+    idle_state = "unknown"
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,15 +82,15 @@ class NvgpuTransport(_ServedWay):
             [self.target], interval_seconds=INTERVAL_SECONDS, timeout_seconds=TIMEOUT_SECONDS
         )
 
-    def _opened(self, port: int) -> ServeOutlet:
+    def _serve(self, port: int) -> ServeOutlet:
         return ServeOutlet("127.0.0.1", port, routes=[GPU_STATUS_ROUTE])
 
-    def _closed(self, port: int) -> ServeOutlet:
+    def _serve_others(self, port: int) -> ServeOutlet:
         return ServeOutlet("127.0.0.1", port, token="t" * 40, routes=[GPU_STATUS_ROUTE])
 
 
-class NodeInfoTransport(_ServedWay):
-    """A machine as a node of gpu-cluster-monitor tells it."""
+class NodeInfoTransport(_ServedTransport):
+    """A machine in the format of a gpu-cluster-monitor node."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,15 +101,121 @@ class NodeInfoTransport(_ServedWay):
             timeout_seconds=TIMEOUT_SECONDS,
         )
 
-    def _opened(self, port: int) -> ServeOutlet:
+    def _serve(self, port: int) -> ServeOutlet:
         return ServeOutlet("127.0.0.1", port, routes=[get_status_route("sesame")])
 
-    def _closed(self, port: int) -> ServeOutlet:
+    def _serve_others(self, port: int) -> ServeOutlet:
         return ServeOutlet("127.0.0.1", port, routes=[get_status_route("another")])
 
 
-CompatTransport = NvgpuTransport | NodeInfoTransport
-COMPAT_TRANSPORTS: dict[str, Callable[[], CompatTransport]] = {
-    "nvgpu": NvgpuTransport,
-    "node_info": NodeInfoTransport,
-}
+class GpustatTransport(AuthenticatedTransport, RawTransport):
+    """Files of `gpustat --json` in a shared folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "shared"
+        self._folder.mkdir()
+        self._file = self._folder / "gpu01.json"
+        self._outlet = FileOutlet(str(self._folder), file_format="gpustat")
+        self.source = FilesSource(
+            str(self._folder), interval_seconds=INTERVAL_SECONDS, grace_seconds=0.0
+        )
+        self.target = "gpu01"
+
+    def send(self, snapshot: Snapshot) -> None:
+        self._outlet.deliver(snapshot)
+
+    def encode(self, value: object) -> bytes:
+        return msgspec.json.encode(value)
+
+    def send_raw(self, body: bytes) -> None:
+        draft = self._folder / ".draft"
+        draft.write_bytes(body)
+        draft.rename(self._file)
+
+    def block_access(self) -> None:
+        """A symbolic link, which is never followed, takes the place of the file."""
+        self._file.unlink()
+        self._file.symlink_to("/etc/hostname")
+
+    def disconnect(self) -> None:
+        """The disk goes away."""
+        self._folder.rename(self._folder.with_name("gone"))
+        self.target = str(self._folder)
+
+    def close(self) -> None:
+        self._outlet.close()
+
+
+class ClusterSmiPushTransport(Transport):
+    """An agent that pushes as a cluster-smi node does, and the hub's port for such nodes.
+
+    The protocol has no key and no reply: a node that disappears is only silent, and a message that
+    cannot be decoded is nobody's.
+    """
+
+    def __init__(self) -> None:
+        self._endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
+        self.target = "cluster-smi-gpu01"
+        self.source = ClusterSmiSource(listen_endpoint=self._endpoint)
+        self._outlet = ClusterSmiOutlet("127.0.0.1", int(self._endpoint.rpartition(":")[2]))
+
+    @contextmanager
+    def running(self, first: Snapshot) -> Iterator[RecordedDeliveries]:
+        """Run the hub's end first: nothing is buffered for a port that is not bound."""
+        with run_source(self.source) as deliveries:
+            self.send(first)
+            yield deliveries
+
+    def send(self, snapshot: Snapshot) -> None:
+        self._outlet.deliver(snapshot)
+
+    def send_frames(self, *frames: bytes) -> None:
+        """Send a message of these frames from another node."""
+        with ZeromqNode(self._endpoint) as node:
+            node.push(*frames)
+
+    def close(self) -> None:
+        self._outlet.close()
+
+
+class ClusterSmiRouterTransport(BreakableTransport, RawTransport):
+    """A cluster-smi router that knows one node, and a hub that polls it."""
+
+    def __init__(self) -> None:
+        self._response: Callable[[], list[bytes]] = lambda: [b""]
+        self._router = ZeromqRouter(self._respond)
+        self.target = f"127.0.0.1:{self._router.clients_port}"
+        self.source = ClusterSmiSource(
+            routers=[self.target], interval_seconds=INTERVAL_SECONDS, timeout_seconds=0.5
+        )
+
+    def _respond(self) -> list[bytes]:
+        return self._response()
+
+    def send(self, snapshot: Snapshot) -> None:
+        def cluster() -> list[bytes]:
+            # A live node pushes again and again: a stamp that stays the same is a dead node's.
+            node = msgspec.Raw(encode_node(replace(snapshot, taken_at=time.time())))
+            return [msgspec.msgpack.encode({"Nodes": [node]})]
+
+        self._response = cluster
+
+    def send_raw(self, body: bytes) -> None:
+        self._response = lambda: [body]
+
+    def disconnect(self) -> None:
+        self._router.close()
+
+    def close(self) -> None:
+        self._router.close()
+
+
+def open_transport(name: str, folder: Path) -> Transport:
+    """Open the transport of this name, with its state in `folder`."""
+    if name == "gpustat":
+        return GpustatTransport(folder)
+    if name == "nvgpu":
+        return NvgpuTransport()
+    if name == "node_info":
+        return NodeInfoTransport()
+    return ClusterSmiPushTransport() if name == "pushed" else ClusterSmiRouterTransport()

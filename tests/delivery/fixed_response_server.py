@@ -1,4 +1,4 @@
-"""A server that says the same whatever it is asked."""
+"""HTTP server with one fixed response, for transports that must receive garbage."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +19,7 @@ class FixedResponseServer:
                 self.do_GET()
 
             def log_message(self, *_: object) -> None:
-                """Say nothing beside."""
+                """Keep the test output clean."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.port: int = self._server.server_address[1]

@@ -1,4 +1,4 @@
-"""A source that runs for a test, and what it has delivered so far."""
+"""Run a source for a test, and record its deliveries."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from tests.machines import wait_until
 
 
 class RecordedDeliveries:
-    """What came, in the order in which it came."""
+    """The deliveries of a source, in the order in which they came."""
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery] = []
@@ -22,52 +22,68 @@ class RecordedDeliveries:
     def snapshots(self) -> list[Snapshot]:
         return [each.result for each in self.deliveries if isinstance(each.result, Snapshot)]
 
+    def wait_for_load(self, percent: float, times: int = 1) -> Snapshot:
+        """Wait until snapshots whose first GPU has this load have come `times` times."""
+
+        def matching() -> list[Snapshot]:
+            return [each for each in self.snapshots if each.gpus[0].busy_percent == percent]
+
+        wait_until(lambda: len(matching()) >= times)
+        return matching()[0]
+
     def wait_for_sequence(self, number: int, times: int = 1) -> Snapshot:
-        """Wait until a snapshot of this number has come so many times."""
+        """Wait until snapshots of this sequence number have come `times` times."""
         wait_until(lambda: [each.sequence for each in self.snapshots].count(number) >= times)
         return next(each for each in self.snapshots if each.sequence == number)
 
-    def wait_for_error(self) -> DeliveryError:
-        """Wait for a failure that was not taken back."""
-        wait_until(lambda: bool(self._errors()))
-        return self._errors()[-1]
+    def wait_for_error(self, kind: type[DeliveryError] = DeliveryError) -> DeliveryError:
+        """Wait for a failure of this kind that was not revoked."""
+        wait_until(lambda: bool(self._errors(kind)))
+        return self._errors(kind)[-1]
 
-    def _errors(self) -> list[DeliveryError]:
-        told: dict[str, DeliveryError | None] = {}
+    def _errors(self, kind: type[DeliveryError]) -> list[DeliveryError]:
+        errors: dict[str, DeliveryError | None] = {}
         for each in self.deliveries:
             if not isinstance(each.result, Snapshot):
-                told[each.target] = each.result
-        return [error for error in told.values() if error is not None]
+                errors[each.target] = each.result
+        return [error for error in errors.values() if isinstance(error, kind)]
+
+    @property
+    def last_received_at(self) -> float:
+        """When `fleet` received the last delivery."""
+        return _received_at(len(self.deliveries) - 1)
 
     def fleet(self) -> FleetState:
-        """What a hub believes after all this."""
+        """Apply every delivery to a fleet, as a hub does, each a moment after the one before."""
         fleet = FleetState()
-        for at, delivery in enumerate(list(self.deliveries)):
+        for number, delivery in enumerate(self.deliveries):
+            via, now = Via(delivery.source, delivery.target), _received_at(number)
             if isinstance(delivery.result, Snapshot):
-                moment = delivery.result.taken_at
-                fleet.apply(delivery.result, moment, Via(delivery.source, delivery.target))
+                fleet.apply(delivery.result, now, via)
             elif delivery.result is None:
-                fleet.drop_target(Via(delivery.source, delivery.target))
+                fleet.drop_target(via)
             else:
-                fleet.record_failure(
-                    Via(delivery.source, delivery.target), delivery.result.message, at
-                )
+                fleet.record_failure(via, delivery.result.message, now)
         return fleet
+
+
+def _received_at(number: int) -> float:
+    return 1_800_000_000.0 + 0.01 * number
 
 
 @contextmanager
 def run_source(source: Source) -> Iterator[RecordedDeliveries]:
-    """Run a source on a loop of its own until the test is done with it; nothing stays."""
-    heard, loop = RecordedDeliveries(), asyncio.new_event_loop()
-    task = loop.create_task(source.run(heard.deliveries.append))
+    """Run a source on its own event loop during a test; fail if it leaves a task behind."""
+    recorded, loop = RecordedDeliveries(), asyncio.new_event_loop()
+    task = loop.create_task(source.run(recorded.deliveries.append))
 
-    def live() -> None:
+    def run_loop() -> None:
         loop.run_until_complete(asyncio.wait([task]))
 
-    thread = threading.Thread(target=live)
+    thread = threading.Thread(target=run_loop)
     thread.start()
     try:
-        yield heard
+        yield recorded
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join()

@@ -1,17 +1,18 @@
-"""The ways between a node and the hub, each with both its real ends.
+"""The transports of fleet-smi for the delivery suite, each with both its real ends.
 
-`send` is the node's end as it is; `say` has other bytes come instead of a report; `refuse`
-and `die` do what a wrong key and a dead node do. A way without such a thing has no method
-for it. What fails is told by the hub's end, but for `push`, where the node's end is told.
+Failures are reported by the hub's end, except for `push`, where the node's end reports them.
 """
 
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
+
 from fleet_smi.client.connection import HubConnection
-from fleet_smi.errors import DeliveryError
+from fleet_smi.errors import DeliveryError, UnsupportedVersion
 from fleet_smi.fleet.delivery import Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.credentials import CredentialCache
@@ -39,6 +40,14 @@ from fleet_smi.server.services import Services
 from fleet_smi.server.single_flight import SingleFlightCache
 from fleet_smi.wire.report import encode_report_json
 from tests.delivery.fixed_response_server import FixedResponseServer
+from tests.delivery.source_runner import RecordedDeliveries, run_source
+from tests.delivery.suite import (
+    AuthenticatedTransport,
+    BreakableTransport,
+    RawTransport,
+    Transport,
+    sample,
+)
 from tests.machines import wait_until
 from tests.server.loopback import serve_app
 from tests.sshd import Sshd, SshNetwork, make_key
@@ -47,8 +56,10 @@ INTERVAL_SECONDS = 0.05
 TIMEOUT_SECONDS = 2.0
 
 
-class FilesTransport:
+class FilesTransport(AuthenticatedTransport, RawTransport):
     """A shared folder."""
+
+    version_error = UnsupportedVersion
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "shared"
@@ -69,7 +80,7 @@ class FilesTransport:
         draft.rename(self._path)
 
     def block_access(self) -> None:
-        """Something stands there that is not to be followed."""
+        """A symbolic link, which is never followed, takes the place of the file."""
         self._path.unlink()
         self._path.symlink_to("/etc/hostname")
 
@@ -82,8 +93,10 @@ class FilesTransport:
         self._outlet.close()
 
 
-class PullTransport:
-    """An agent that serves, and a hub that asks it."""
+class PullTransport(AuthenticatedTransport, RawTransport):
+    """An agent that serves, and a hub that polls it."""
+
+    version_error = UnsupportedVersion
 
     TOKEN = "t" * 40
 
@@ -92,7 +105,7 @@ class PullTransport:
             "127.0.0.1", 0, token=self.TOKEN
         )
         self.target = f"127.0.0.1:{self._outlet.port}"
-        self.source: Source = self._asking(self.TOKEN)
+        self.source: Source = self._poller(self.TOKEN)
 
     def send(self, snapshot: Snapshot) -> None:
         assert isinstance(self._outlet, ServeOutlet)
@@ -103,7 +116,7 @@ class PullTransport:
         self._outlet = FixedResponseServer(self._outlet.port, body)
 
     def block_access(self) -> None:
-        """The agent's token is another now."""
+        """The agent has another token now."""
         self._outlet.close()
         self._outlet = ServeOutlet("127.0.0.1", self._outlet.port, token="another")
 
@@ -113,7 +126,7 @@ class PullTransport:
     def close(self) -> None:
         self._outlet.close()
 
-    def _asking(self, token: str) -> PullSource:
+    def _poller(self, token: str) -> PullSource:
         return PullSource(
             [self.target],
             token=token,
@@ -122,8 +135,10 @@ class PullTransport:
         )
 
 
-class SshTransport:
-    """A node with fleet-smi on it, asked by ssh: the program there prints what it is to print."""
+class SshTransport(AuthenticatedTransport, RawTransport):
+    """A node polled over ssh; a script in place of `fleet-smi` there prints the report."""
+
+    version_error = UnsupportedVersion
 
     target = "node"
 
@@ -152,8 +167,11 @@ class SshTransport:
         draft.write_bytes(body)
         draft.rename(self._printed)
 
+    def encode(self, value: object) -> bytes:
+        return msgspec.json.encode(value)
+
     def block_access(self) -> None:
-        """The node has another host key than the one that is known."""
+        """The node's host key differs from the known one."""
         self._network.known_hosts.write_text(f"{self.target} {self._another_key()}\n")
 
     def disconnect(self) -> None:
@@ -166,7 +184,7 @@ class SshTransport:
         return make_key(self._printed.with_name("another"))
 
 
-class SelfTransport:
+class SelfTransport(BreakableTransport):
     """The hub's own machine."""
 
     target = "self"
@@ -193,8 +211,10 @@ class SelfTransport:
         return self._snapshot
 
 
-class PushTransport:
-    """An agent's sender, and the hub's server with a push source behind it."""
+class PushTransport(AuthenticatedTransport, RawTransport):
+    """An agent's outlet, and the hub's server with a push source behind it."""
+
+    version_error = UnsupportedVersion
 
     def __init__(self, folder: Path) -> None:
         self._stack = ExitStack()
@@ -227,11 +247,10 @@ class PushTransport:
         self._outlet = PushOutlet(
             self._reporter, ReportBuffer(Spool(str(folder / "spool"), 1 << 20))
         )
-        self._snapshot: Snapshot | None = None
         self.target = ""
 
     def send(self, snapshot: Snapshot) -> None:
-        self._snapshot, self.target = snapshot, snapshot.node_id
+        self.target = snapshot.node_id
         wait_until(lambda: self._push.is_running)
         self._outlet.deliver(snapshot)
 
@@ -244,17 +263,29 @@ class PushTransport:
         assert self._credentials.revoke_token(self.target)
 
     def disconnect(self) -> None:
-        """It is the hub that is gone: a node that pushes and is gone is only silent."""
+        """Stop the hub: a node that pushes and disappears is only silent."""
         self._serving.close()
 
-    def resend_error(self) -> DeliveryError | None:
-        """What the node's end is told when it sends once more."""
-        assert self._snapshot is not None
-        try:
-            self._outlet.deliver(self._snapshot)
-        except DeliveryError as error:
-            return error
-        return None
+    @contextmanager
+    def running(self, first: Snapshot) -> Iterator[RecordedDeliveries]:
+        """Run the hub's end first: it does not accept a report before."""
+        with run_source(self.source) as deliveries:
+            self.send(first)
+            yield deliveries
+
+    def error_after(self, action: Callable[[], None]) -> DeliveryError:
+        """Return the error of the node's end: a hub that pushes do not reach sees nothing."""
+        with self.running(sample(1)) as deliveries:
+            deliveries.wait_for_load(10.0)
+            action()
+            try:
+                self._outlet.deliver(sample(1))
+            except DeliveryError as error:
+                return error
+        raise AssertionError("the report was accepted")
+
+    def concerns_peer(self, error: DeliveryError) -> bool:
+        return "hub http" in str(error)
 
     def close(self) -> None:
         self._outlet.close()
@@ -262,4 +293,12 @@ class PushTransport:
         self._stack.close()
 
 
-DeliveryTransport = FilesTransport | PullTransport | SshTransport | SelfTransport | PushTransport
+def open_transport(name: str, folder: Path, open_network: Callable[[], SshNetwork]) -> Transport:
+    """Open the transport of this source, with its state in `folder`."""
+    if name == "push":
+        return PushTransport(folder)
+    if name == "pull":
+        return PullTransport()
+    if name == "files":
+        return FilesTransport(folder)
+    return SshTransport(open_network(), folder) if name == "ssh" else SelfTransport()

@@ -145,7 +145,7 @@ def test_users_that_cannot_be_read_are_not_nobody(users: object) -> None:
 
 def test_one_gpu_that_makes_no_sense_hides_no_other() -> None:
     broken, fine = read(gpus=[None, BUSY]).gpus
-    assert broken.fault == Fault(kind="unreadable", detail="its status is no object")
+    assert broken.fault == Fault(kind="unreadable", detail="its status is not an object")
     assert fine.busy_percent == 97
 
 

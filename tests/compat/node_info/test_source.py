@@ -98,7 +98,7 @@ def test_the_right_password_is_shown(node: Node) -> None:
 def test_a_wrong_password_is_told_plainly_though_the_node_says_not_found(node: Node) -> None:
     delivery = look(NodeInfoSource([node.target], password="8888"))
     assert isinstance(delivery.result, Refused)
-    assert delivery.result.message.startswith("refused the password: give the hub")
+    assert delivery.result.message.startswith("refused the password: set that of the nodes")
 
 
 def test_a_node_that_answers_but_has_stopped_to_look_is_stale(node: Node) -> None:
@@ -135,7 +135,7 @@ def test_a_null_last_update_and_then_silence_stops_nothing(node: Node) -> None:
     heard(fleet, look(source), clock())
     (known,) = fleet.view(clock()).nodes
     assert known.name == "gpu01"
-    assert "has not looked at its GPUs yet" in str(known.trouble)
+    assert "may not have read its GPUs yet" in str(known.trouble)
     node.hostname, node.last_update = "gpu01", "2026-01-01T00:00:00"
     clock.now += 4.0
     heard(fleet, look(source), clock())

@@ -120,7 +120,7 @@ def test_a_figure_that_is_none_is_unknown_and_hides_no_other(unknown: object) ->
 
 def test_one_gpu_that_makes_no_sense_hides_no_other() -> None:
     broken, fine = read_status("lost", IDLE).gpus
-    assert broken.fault == Fault(kind="unreadable", detail="its status is no object")
+    assert broken.fault == Fault(kind="unreadable", detail="its status is not an object")
     assert fine.busy_percent == 0
 
 

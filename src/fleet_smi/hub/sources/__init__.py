@@ -40,8 +40,10 @@ SOURCES: dict[str, SourceEntry] = {
     "self": SourceEntry("fleet_smi.local", ("include_self",)),
 }
 
-# How `files` reads what is not a report of fleet-smi; `None` refuses such files.
-FILE_DECODER: str | None = "fleet_smi.compat.gpustat.codec:decode_gpustat"
+# How `files` decodes what is not a report of fleet-smi; without an entry it rejects such files.
+FILE_DECODERS: dict[str, str] = {
+    "gpustat": "fleet_smi.compat.gpustat.codec:decode_gpustat",
+}
 
 
 def build_sources(settings: "Settings") -> list["Source"]:
@@ -55,8 +57,9 @@ def build_sources(settings: "Settings") -> list["Source"]:
 
 def load_file_decoder() -> "FileDecoder | None":
     """Import the decoder of files that are not reports, if one is registered."""
-    if FILE_DECODER is None:
+    path = next(iter(FILE_DECODERS.values()), None)
+    if path is None:
         return None
-    module, _, function = FILE_DECODER.partition(":")
+    module, _, function = path.partition(":")
     decoder: FileDecoder = getattr(import_module(module), function)
     return decoder

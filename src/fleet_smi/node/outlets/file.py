@@ -22,7 +22,9 @@ from fleet_smi.wire.report import FILE_SUFFIX, encode_report, encode_snapshot
 
 logger = logging.getLogger(__name__)
 
-EXTRA_FORMATS: dict[str, str] = {"gpustat": "fleet_smi.compat.gpustat.file_format"}
+EXTRA_FORMATS: dict[str, str] = {
+    "gpustat": "fleet_smi.compat.gpustat.file_format",
+}
 """Value of `agent.drop_format` -> the module whose `FILE_FORMAT` it is."""
 
 _TEMPORARY_SUFFIX = ".half"
