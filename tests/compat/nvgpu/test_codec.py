@@ -136,11 +136,12 @@ def test_secrets_and_control_characters_are_taken_out() -> None:
         (b"", "it breaks off"),
         (b"<html>", "it is not JSON"),
         (b"[]", "must be an object"),
-        (b"{}", "does not tell its name"),
+        (b"{}", "has no list of gpus"),
+        (b'{"gpus": []}', "has no hostname"),
         (b'{"hostname": "gpu01"}', "no list of gpus"),
         (b'{"hostname": "gpu01", "gpus": {}}', "no list of gpus"),
         (b"[" * 100_000, "nested too deep"),
-        (b" " * (9 << 20), "more than 8 MiB"),
+        (b" " * (9 << 20), "larger than 8 MiB"),
     ],
 )
 def test_what_is_no_status_is_told_in_words(body: bytes, words: str) -> None:
