@@ -217,7 +217,7 @@ def test_one_dead_sensor_does_not_make_a_card_unreadable(tmp_path: Path) -> None
     raw["cards"][0]["refused"] = {"temp1_input": "EIO"}
     (gpu,) = AmdCollector().parse(raw).gpus
     assert (gpu.fault, gpu.busy_percent) == (None, 3)
-    assert gpu.unread["temperature_celsius"] == "the driver answered EIO"
+    assert gpu.unread["temperature_celsius"] == "the driver returned EIO"
 
 
 def test_a_sleeping_card_keeps_its_id(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_clients_that_may_not_be_seen_are_told_beside_those_that_compute(tmp_pat
     raw["drm"] = {"clients": [], "refused": 300, "whole": True, "listed": True}
     (gpu,) = AmdCollector().parse(raw).gpus
     assert gpu.processes == ()
-    assert "300 processes may not be looked at" in gpu.unread["processes"]
+    assert "300 processes cannot be read without root" in gpu.unread["processes"]
 
 
 HOSTILE = st.one_of(
