@@ -28,6 +28,11 @@ from fleet_smi.model.snapshot import Snapshot
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env
 from tests.machines import UserProcesses, wait_until
 from tests.sshd import SshNetwork
+from tests.wire.parsers.vendor_samples import (
+    amd_smi_outputs,
+    install_program,
+    xpu_smi_outputs,
+)
 
 PLAIN = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
@@ -126,6 +131,24 @@ def test_gpus_and_their_people_come_through_whole(
     assert found.name == os.uname().nodename
     assert abs(found.taken_at - time.time()) < 60
     assert {run.outcome for run in found.runs} == {"ok"}
+
+
+def test_gpus_of_amd_and_intel_come_through_their_programs(
+    ssh_network: SshNetwork, tmp_path: Path
+) -> None:
+    folder = tmp_path / "bin"
+    install_program(folder, "amd-smi", amd_smi_outputs(os.getpid()))
+    install_program(folder, "xpu-smi", xpu_smi_outputs(os.getpid()))
+    env = {**PLAIN, "PATH": f"{folder}:/usr/bin:/bin"}
+    ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
+    found = only(look(ssh_network, "gpu01"))
+    assert [(gpu.vendor, gpu.busy_percent) for gpu in found.gpus] == [
+        ("amd", 87.0),
+        ("intel", 33.0),
+    ]
+    for gpu in found.gpus:
+        (process,) = gpu.processes or ()
+        assert (process.pid, process.uid) == (os.getpid(), os.getuid())
 
 
 def test_a_jump_host_of_ssh_config_is_used(ssh_network: SshNetwork) -> None:

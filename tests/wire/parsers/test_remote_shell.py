@@ -36,7 +36,15 @@ from tests.wire.parsers.remote_nodes import (
 )
 
 SHELLS = (["dash"], ["bash", "--posix"], ["busybox", "sh"])
-PARTS = [*sorted(set(re.findall(r"part (\w+)", build_script("", 1).decode()))), "nvidia_smi@0"]
+VENDOR_SECTIONS = (
+    *("cards@0x1002", "amd_smi", "hangs@amd_smi", "amd_smi@static", "amd_smi@metric"),
+    *("rocm_smi", "rocm_smi@all", "cards@0x8086", "xpu_smi", "xpu_smi@dump", "xpu_smi@ps"),
+)
+PARTS = [
+    *sorted(set(re.findall(r"section (\w+)", build_script("", 1).decode()))),
+    "nvidia_smi@0",
+    *VENDOR_SECTIONS,
+]
 LOGIN_SHELLS = ("csh", "fish", "bash", "zsh", "dash")
 
 

@@ -1,4 +1,4 @@
-"""The people in an answer over ssh: one line a fact, as the kernel writes it of a process."""
+"""Parse the processes in the output of the ssh script: one line per fact, as in `/proc`."""
 
 from typing import Any
 
@@ -7,29 +7,29 @@ from fleet_smi.model.snapshot import Process
 from fleet_smi.wire.parsers._remote_sections import ScriptOutput
 from fleet_smi.wire.parsers.kernel import process_from_procfs
 
-# To programs the kernel counts in hundredths of a second, on every machine that has GPUs.
-_TICKS = 100
-_MOST_DIGITS = 14
-# It stands for the zero bytes of a command line.
-_BETWEEN_WORDS = "\x1f"
+# USER_HZ is 100 on every architecture that has GPUs.
+_TICKS_PER_SECOND = 100
+_MAX_DIGITS = 14
+# The script writes it for the zero bytes between arguments.
+_SEPARATOR = "\x1f"
 
 
 def parse_processes(output: ScriptOutput, booted_at: float | None) -> dict[int, Process]:
-    """The facts of each pid that could be seen."""
+    """Return the details of each pid that was visible."""
     users = _users(output.text("users"))
-    # A process that started after the driver named its pid is another one of the same number.
-    latest = output.uptime_at("asked") + 2 / _TICKS
-    people = {}
-    for pid, facts in _facts(output.text("people")).items():
+    # A process that started after the driver reported the pid is another one: the pid was reused.
+    latest = output.uptime_at("queried") + 2 / _TICKS_PER_SECOND
+    processes = {}
+    for pid, facts in _facts(output.text("processes")).items():
         stat = _stat(facts.get("stat", ""), pid)
         uid = check_range("uid", _number(facts.get("Uid:", "")), {})
-        if stat is None or uid is None or stat["started"] / _TICKS > latest:
+        if stat is None or uid is None or stat["started"] / _TICKS_PER_SECOND > latest:
             continue
         known = _known(facts, stat, booted_at)
-        people[pid] = process_from_procfs(
+        processes[pid] = process_from_procfs(
             pid, {**known, "uid": uid, "user": users.get(uid, str(uid))}
         )
-    return people
+    return processes
 
 
 def _facts(text: str) -> dict[int, dict[str, str]]:
@@ -44,9 +44,9 @@ def _facts(text: str) -> dict[int, dict[str, str]]:
 
 
 def _known(facts: dict[str, str], stat: dict[str, Any], booted_at: float | None) -> dict[str, Any]:
-    command = facts.get("command", "").replace(_BETWEEN_WORDS, "\0")
+    command = facts.get("command", "").replace(_SEPARATOR, "\0")
     resident = _number(facts.get("VmRSS:", ""))
-    started_at = None if booted_at is None else booted_at + stat["started"] / _TICKS
+    started_at = None if booted_at is None else booted_at + stat["started"] / _TICKS_PER_SECOND
     return {
         "name": _bytes(stat["name"]),
         "state": stat["state"],
@@ -79,7 +79,7 @@ def _users(text: str) -> dict[int, str]:
 
 
 def _number(word: str) -> int | None:
-    is_number = word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS
+    is_number = word.isascii() and word.isdigit() and len(word) <= _MAX_DIGITS
     return int(word) if is_number else None
 
 

@@ -1,4 +1,4 @@
-"""What `remote_shell.sh` prints on a node, or a fleet-smi that is installed there, to a report."""
+"""Parse the output of `remote_shell.sh`, or of a fleet-smi that is installed there, to a report."""
 
 import re
 
@@ -13,7 +13,9 @@ from fleet_smi.model.range_check import check_range
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import CollectorRun, Host, Snapshot
 from fleet_smi.wire.cli_text import excerpt, parse_number
-from fleet_smi.wire.parsers._remote_gpus import parse_gpus
+from fleet_smi.wire.parsers._remote_cards import has_begun as has_begun_cards
+from fleet_smi.wire.parsers._remote_cards import parse_cards
+from fleet_smi.wire.parsers._remote_nvidia import parse_nvidia_gpus
 from fleet_smi.wire.parsers._remote_processes import parse_processes
 from fleet_smi.wire.parsers._remote_sections import ScriptOutput, parse_sections
 from fleet_smi.wire.parsers.kernel import node_id_from_machine_id, parse_loadavg, parse_meminfo
@@ -25,59 +27,61 @@ _BOOT = re.compile(r"^btime ([0-9]{1,12})$", re.MULTILINE)
 
 
 def parse_script_output(body: bytes, marker: str, *, within_deadline: bool = True) -> Report:
-    """The report in what came; raise `Undecodable` or `WrongVersion`.
+    """Return the report in the script's output; raise `Undecodable` or `UnsupportedVersion`.
 
-    What came of an answer that was not there in time is a report, too, if it had come as far
-    as nvidia-smi: of a node whose driver hangs.
+    Output that was cut off at the deadline is a report, too, if it had come as far as a vendor's
+    program: it is of a node whose driver hangs.
     """
-    answer = parse_sections(body, marker)
-    if "report" in answer:
-        text = answer.text("report")
+    output = parse_sections(body, marker)
+    if "report" in output:
+        text = output.text("report")
         return decode_report(text.encode("utf-8", "surrogateescape"), json=True)
-    if "end" not in answer and (within_deadline or "nvidia_smi" not in answer):
-        raise Undecodable(f"what came is no report: {_shown(body)}")
-    return _report(answer)
+    has_begun = "nvidia_smi" in output or has_begun_cards(output)
+    if "end" not in output and (within_deadline or not has_begun):
+        raise Undecodable(f"what came is no report: {_excerpt(body)}")
+    return _report(output)
 
 
-def _shown(body: bytes) -> str:
+def _excerpt(body: bytes) -> str:
     return excerpt(body[:4096].decode("utf-8", "replace"))
 
 
-def _report(answer: ScriptOutput) -> Report:
-    taken_at = check_range("started_at", parse_number(answer.text("taken_at")), {})
-    name = sanitize_text(answer.text("hostname"), 128)
+def _report(output: ScriptOutput) -> Report:
+    taken_at = check_range("started_at", parse_number(output.text("taken_at")), {})
+    name = sanitize_text(output.text("hostname"), 128)
     if taken_at is None or not name:
-        raise Undecodable("it tells neither its name nor the time")
-    snapshot = _snapshot(answer, name, taken_at)
-    sent_at = taken_at + answer.seconds_between("taken_at", "end")
+        raise Undecodable("the output has neither a host name nor a time")
+    snapshot = _snapshot(output, name, taken_at)
+    sent_at = taken_at + output.seconds_between("taken_at", "end")
     return Report(version=REPORT_VERSION, sent_at=sent_at, snapshots=(snapshot,))
 
 
-def _snapshot(answer: ScriptOutput, name: str, taken_at: float) -> Snapshot:
-    node_id = node_id_from_machine_id(answer.text("machine_id"), name)
-    reading, error = parse_gpus(answer)
-    host = _host(answer, reading)
-    people = parse_processes(answer, host.booted_at)
-    gpus = (with_process_details(gpu, people) for gpu in reading.gpus)
+def _snapshot(output: ScriptOutput, name: str, taken_at: float) -> Snapshot:
+    node_id = node_id_from_machine_id(output.text("machine_id"), name)
+    reading, error = parse_nvidia_gpus(output)
+    cards, card_runs = parse_cards(output)
+    host = _host(output, reading)
+    details = parse_processes(output, host.booted_at)
+    gpus = (with_process_details(gpu, details) for gpu in (*reading.gpus, *cards))
     return Snapshot(
         node_id=node_id,
         name=name,
         taken_at=taken_at,
-        boot_id=sanitize_text(answer.text("boot_id"), 64) or None,
+        boot_id=sanitize_text(output.text("boot_id"), 64) or None,
         host=host,
         gpus=tuple(with_node_scoped_uuid(with_host_memory(gpu, host), node_id) for gpu in gpus),
-        runs=_runs(answer, error),
+        runs=_runs(output, error, card_runs),
     )
 
 
-def _host(answer: ScriptOutput, reading: NvidiaSmiReading) -> Host:
-    used, total = parse_meminfo(answer.text("memory"))
-    load = parse_loadavg(answer.text("load"))
-    stat = answer.text("stat")
+def _host(output: ScriptOutput, reading: NvidiaSmiReading) -> Host:
+    used, total = parse_meminfo(output.text("memory"))
+    load = parse_loadavg(output.text("load"))
+    stat = output.text("stat")
     boot = _BOOT.search(stat)
     return Host(
-        addresses=_addresses(answer.text("addresses")),
-        kernel=sanitize_text(answer.text("kernel"), 128) or None,
+        addresses=_addresses(output.text("addresses")),
+        kernel=sanitize_text(output.text("kernel"), 128) or None,
         driver_version=reading.driver_version,
         cuda_version=reading.cuda_version,
         booted_at=float(boot[1]) if boot else None,
@@ -91,19 +95,24 @@ def _host(answer: ScriptOutput, reading: NvidiaSmiReading) -> Host:
 
 
 def _addresses(text: str) -> tuple[str, ...]:
-    words = (sanitize_text(word, 64) for word in text.split()[:64])
-    return tuple(word for word in words if word and not word.startswith(("127.", "::1", "fe80")))
+    addresses = (sanitize_text(address, 64) for address in text.split()[:64])
+    local = ("127.", "::1", "fe80")
+    return tuple(address for address in addresses if address and not address.startswith(local))
 
 
-def _runs(answer: ScriptOutput, error: CollectError | None) -> tuple[CollectorRun, ...]:
-    gpus_from = "kernel_version" if "kernel_version" in answer else "people"
+def _runs(
+    output: ScriptOutput, error: CollectError | None, card_runs: tuple[CollectorRun, ...]
+) -> tuple[CollectorRun, ...]:
+    after_nvidia = output.first_of("cards@0x1002", "cards@0x8086", "queried", "processes")
+    after_host = output.first_of("kernel_version", after_nvidia)
     return (
         CollectorRun(
-            name="host", outcome="ok", seconds=answer.seconds_between("taken_at", gpus_from)
+            name="host", outcome="ok", seconds=output.seconds_between("taken_at", after_host)
         ),
-        _nvidia_run(answer.seconds_between(gpus_from, "people"), error),
+        _nvidia_run(output.seconds_between(after_host, after_nvidia), error),
+        *card_runs,
         CollectorRun(
-            name="processes", outcome="ok", seconds=answer.seconds_between("people", "end")
+            name="processes", outcome="ok", seconds=output.seconds_between("processes", "end")
         ),
     )
 
