@@ -126,7 +126,7 @@ def test_a_token_is_shown_once(run: Run) -> None:
         (("token", "add"), "--role"),
         (("token", "add", "--role", "node"), "invalid choice"),
         (("token", "add", "--role", "viewer", "--uses", "2"), "only a join token"),
-        (("token", "add", "--role", "join", "--expires", "soon"), "not a length of time"),
+        (("token", "add", "--role", "join", "--expires", "soon"), "not a duration"),
         (("token", "revoke", "nonsense"), "has the id nonsense"),
         (("user", "remove", "nobody"), "nobody is called nobody"),
     ],

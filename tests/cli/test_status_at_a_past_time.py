@@ -79,14 +79,14 @@ def test_what_was_free_then_is_offered_as_it_would_have_been(env: dict[str, str]
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (("--at", "soon"), "'soon' is no moment: write it like 'yesterday 03:12'"),
-        (("who", "--at", "2099-01-01"), "'2099-01-01' is yet to come"),
+        (("--at", "soon"), "'soon' is not a point in time: write it like 'yesterday 03:12'"),
+        (("who", "--at", "2099-01-01"), "'2099-01-01' is in the future"),
         (("--at", "-2h", "-i", "2"), "what has been does not change"),
         (("--at", "-2h", "--here"), "--at: only a hub keeps the past"),
         (("free", "--at", "-2h", "--ssh", "gpu01"), "--at: only a hub keeps the past"),
         (("--at", "-300d"), "nothing is kept from before"),
         (("history", "--since", "-1h", "--until", "-2h"), "since must be before until"),
-        (("history", "--since", "soon"), "is no moment"),
+        (("history", "--since", "soon"), "is not a point in time"),
         (("history", "--node", ""), "give names of nodes"),
         (("history", "--filter", "modle:A100"), "did you mean 'model'?"),
         (("report", "--price", "cheap"), "like 0.31EUR"),

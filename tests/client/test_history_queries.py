@@ -52,7 +52,7 @@ def test_tables_have_plain_structs_and_become_frames(lab: api.Fleet) -> None:
 def test_a_moment_that_is_not_kept_is_told_in_the_hubs_words(lab: api.Fleet) -> None:
     with pytest.raises(UsageError, match="nothing is kept from before 20"):
         lab.view(at="-30d")
-    with pytest.raises(UsageError, match="is no moment"):
+    with pytest.raises(UsageError, match="is not a point in time"):
         lab.history(since="soon")
 
 

@@ -72,7 +72,7 @@ def test_a_file_named_by_hand_stands_alone(tmp_path: Path) -> None:
         ),
         ("[verdict]\nzzz = 1", "there are free_memory, free_memory_fraction"),
         ('[verdict]\nfree_memory = "much"', "'much' is not a size"),
-        ('[verdict]\nidle_window = "soon"', "is not a length of time"),
+        ('[verdict]\nidle_window = "soon"', "is not a duration"),
         ("[verdict]\nidle_percent = 200", "must lie between 0 and 100"),
         ("[verdict]\nfree_memory_fraction = 2", "must lie between 0 and 1"),
         ("[verdict]\nsilent_after = inf", "is not a number"),

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.history import (
     GpuOccupancies,
     GpuOfNode,
@@ -19,7 +20,6 @@ from fleet_smi.model.history_privacy import (
     mask_occupancy_commands,
     mask_period_commands,
 )
-from fleet_smi.model.privacy import CommandVisibility
 
 HOLDER = Holder(pid=1, user="bob", name="python", command="python secret.py")
 GPU = GpuOfNode(uuid="GPU-1", node_id="one", node="gpu01", index=0)

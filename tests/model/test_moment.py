@@ -58,7 +58,7 @@ def test_seconds_since_1970_are_taken_as_they_are(said: str) -> None:
 
 @pytest.mark.parametrize("said", ["today 10:31", "2026-11-17", "2027-01-01T00:00", "@1999999999"])
 def test_what_is_yet_to_come_is_refused(said: str) -> None:
-    with pytest.raises(UsageError, match="is yet to come"):
+    with pytest.raises(UsageError, match="is in the future"):
         parse_moment(said, NOW, BERLIN)
 
 
@@ -71,13 +71,13 @@ def test_what_is_yet_to_come_is_refused(said: str) -> None:
 def test_what_is_no_moment_is_refused_in_one_line_with_examples(said: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_moment(said, NOW, BERLIN)
-    assert "is no moment: write it like" in str(refused.value)
+    assert "is not a point in time: write it like" in str(refused.value)
     assert str(refused.value).isprintable() and len(str(refused.value)) < 200
 
 
-def test_before_1970_nothing_was_written_down() -> None:
+def test_a_time_before_1970_is_refused() -> None:
     for said in ("-99999d", "1969-12-30 10:00", "1800-01-01"):
-        with pytest.raises(UsageError, match="longer ago"):
+        with pytest.raises(UsageError, match="is before 1970"):
             parse_moment(said, NOW, BERLIN)
 
 
@@ -91,7 +91,7 @@ def test_a_time_that_the_clocks_had_twice_is_the_later_that_has_been() -> None:
 
 def test_a_time_that_the_clocks_left_out_is_refused_or_is_that_of_the_day_before() -> None:
     noon = berlin("2026-03-29T12:00")
-    with pytest.raises(UsageError, match="left that time out"):
+    with pytest.raises(UsageError, match="set forward over it"):
         parse_moment("today 02:30", noon, BERLIN)
     assert parse_moment("02:30", noon, BERLIN) == berlin("2026-03-28T02:30")
     assert parse_moment("sun 02:30", noon, BERLIN) == berlin("2026-03-22T02:30")
@@ -187,5 +187,5 @@ def test_without_a_zone_it_is_that_of_this_machine() -> None:
 def test_a_moment_to_come_is_never_returned(now: int) -> None:
     assume(now % 60)
     tomorrow = datetime.fromtimestamp(now, UTC) + timedelta(days=1)
-    with pytest.raises(UsageError, match="yet to come"):
+    with pytest.raises(UsageError, match="in the future"):
         parse_moment(f"{tomorrow:%Y-%m-%d %H:%M}", now, UTC)

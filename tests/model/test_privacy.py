@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.privacy import CommandVisibility, mask_commands, redact_snapshot
+from fleet_smi.model.privacy import mask_commands, redact_snapshot
 from fleet_smi.model.snapshot import Process
 from tests.builders import gpu, instance, process, snapshot
 from tests.terminal import samples

@@ -121,7 +121,7 @@ def test_a_model_is_asked_for_by_words_of_its_name(model: str, found: int) -> No
 def test_nodes_are_asked_for_by_a_pattern() -> None:
     view = fleet(node("gpu01", card(0)), node("gpu02", card(0)))
     assert labels(view, node="0[2-9]") == ["gpu02:0"]
-    with pytest.raises(UsageError, match="not a pattern"):
+    with pytest.raises(UsageError, match="not a regular expression"):
         find_offer(view, GpuRequest(node="("))
 
 
@@ -160,7 +160,7 @@ def test_the_same_node_gives_all_or_the_request_is_unmet() -> None:
     assert labels(view, count=2, same_node=True) == ["gpu02:0", "gpu02:1"]
     assert labels(view, count=1, same_node=True) == ["gpu01:0"]
     short = find_offer(view, GpuRequest(count=3, same_node=True))
-    assert short.unmet == "3 GPUs are free, 2 of them on one node, 3 were asked for"
+    assert short.unmet == "3 GPUs are free, 2 of them on one node, 3 were requested"
 
 
 def test_too_few_gpus_are_told_with_the_next_likely_one() -> None:
@@ -169,19 +169,19 @@ def test_too_few_gpus_are_told_with_the_next_likely_one() -> None:
     view = fleet(node("gpu01", card(2), card(3)), node("gpu02", short, long))
     with pytest.raises(Unmet) as told:
         require_offer(view, GpuRequest(count=16))
-    assert str(told.value) == ("2 GPUs are free, 16 were asked for; the next likely one is gpu02:1")
+    assert str(told.value) == ("2 GPUs are free, 16 were requested; the next likely one is gpu02:1")
 
 
 def test_without_a_held_gpu_the_least_busy_is_the_next_likely() -> None:
     hard, light = card(0, "busy", busy_percent=97.0), card(1, "busy", busy_percent=30.0)
     found = find_offer(fleet(node("gpu01", hard, light)), GpuRequest(count=1))
-    assert found.unmet == "no GPU is free, 1 was asked for; the next likely one is gpu01:1"
+    assert found.unmet == "no GPU is free, 1 was requested; the next likely one is gpu01:1"
 
 
 def test_nothing_at_all_is_unmet_even_when_all_were_asked_for() -> None:
     assert find_offer(fleet(), GpuRequest()).unmet == "no GPU is free"
     assert find_offer(fleet(), GpuRequest(model="H100", count=2)).unmet == (
-        "no fitting GPU is free, 2 were asked for"
+        "no fitting GPU is free, 2 were requested"
     )
 
 
@@ -246,4 +246,4 @@ def test_the_memory_policy_takes_another_share() -> None:
 def test_a_gpu_whose_memory_is_never_told_is_no_likely_one() -> None:
     blind = card(0, "busy", memory_used_bytes=None, memory_total_bytes=None)
     found = find_offer(fleet(node("gpu01", blind)), GpuRequest(count=1))
-    assert found.unmet == "no GPU is free, 1 was asked for"
+    assert found.unmet == "no GPU is free, 1 was requested"

@@ -177,7 +177,7 @@ def test_figures_are_told_in_words() -> None:
         "1 person",
         "2 people",
     ]
-    assert describe_usage(Sums()) == "nobody had it"
+    assert describe_usage(Sums()) == "not used"
     assert describe_usage(sums(12, 0.25)) == "12 h in use, 3.0 h worked"
     assert describe_usage(Sums(gpu_seconds=HOUR)) == "1.0 h in use, load unknown"
 

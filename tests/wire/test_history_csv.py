@@ -7,7 +7,7 @@ import pytest
 
 from fleet_smi.model.usage_report import Price
 from fleet_smi.wire.csv import unescape_formula
-from fleet_smi.wire.history_csv import digest_csv, strips_csv
+from fleet_smi.wire.history_csv import strips_csv, usage_report_csv
 from tests.terminal.history_samples import USER_SUMS, lab_hour, lab_week
 from tests.terminal.samples import HOUR, NOW
 
@@ -33,12 +33,12 @@ def test_a_strip_has_one_row_a_run() -> None:
 
 
 def test_a_report_has_one_row_each_and_a_cost_where_there_is_a_price() -> None:
-    rows = read(digest_csv(lab_week(Price(per_kwh=0.5, currency="EUR"))))
+    rows = read(usage_report_csv(lab_week(Price(per_kwh=0.5, currency="EUR"))))
     assert [unescape_formula(row["user"]) for row in rows] == list(USER_SUMS)
     assert float(rows[0]["gpu_seconds"]) == 2425 * HOUR
     assert float(rows[0]["cost"]) == pytest.approx(485.0)
-    assert "cost" not in read(digest_csv(lab_week()))[0]
+    assert "cost" not in read(usage_report_csv(lab_week()))[0]
 
 
 def test_no_name_is_a_formula() -> None:
-    assert "'=HYPERLINK(1)," in digest_csv(lab_week())
+    assert "'=HYPERLINK(1)," in usage_report_csv(lab_week())

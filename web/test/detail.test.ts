@@ -175,6 +175,6 @@ it("what is odd about a node is told in sentences", () => {
     { name: "amd", outcome: "absent" as const, seconds: 0, detail: "no driver" },
   ];
   const odd = node([], { trouble: "no route to host", clock_skew_seconds: -300, missing_reports: 2, runs });
-  expect(remarks(odd)).toEqual(["no route to host", "its clock is 5 m ahead", "2 reports never came", "nvidia: driver not answering", "heard through nvgpu, which cannot tell memory"]);
+  expect(remarks(odd)).toEqual(["no route to host", "its clock is 5 m ahead", "2 reports never came", "nvidia: driver not answering", "read through nvgpu, which cannot tell memory"]);
   expect(remarks(node([]))).toEqual([]);
 });

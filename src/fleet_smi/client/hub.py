@@ -13,7 +13,7 @@ from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTab
 from fleet_smi.errors import FleetError, Refused, Unreachable, UsageError
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
-from fleet_smi.model.history_responses import Kept, Occupancies
+from fleet_smi.model.history_responses import Occupancies, StorageStatus
 from fleet_smi.model.moment import to_remote_moment
 from fleet_smi.model.people import PeopleView
 from fleet_smi.model.select import GpuRequest, Offer
@@ -125,9 +125,9 @@ class HubClient:
         """One job with all its parts."""
         return self._get(f"/api/v1/history/jobs/{quote(job_id, safe='')}", Job)
 
-    def kept(self) -> Kept:
+    def kept(self) -> StorageStatus:
         """How much of the past there is."""
-        return self._get("/api/v1/history/state", Kept)
+        return self._get("/api/v1/history/state", StorageStatus)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -9,9 +9,9 @@ from msgspec import Struct
 from fleet_smi.config.addresses import ListenAddress
 from fleet_smi.config.value_types import PASSWORD, SECRET, ValueType
 from fleet_smi.errors import UsageError
+from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.verdict.thresholds import Thresholds
 
-CommandVisibility = Literal["full", "name", "hidden"]
 _LONGEST_SECRET = 4096
 
 

@@ -1,4 +1,4 @@
-"""One thing that was checked on a machine, how it fared, and what to do about it."""
+"""The result of one check of `fleet-smi doctor`, and what to do about it."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ DoctorStatus = Literal["PASS", "WARN", "FAIL", "SKIP"]
 
 
 class DoctorResult(Struct, frozen=True, kw_only=True):
-    """The result of one check; `id` is stable ("nvidia.driver"), `words` are for people."""
+    """The result of one check; `id` is stable ("nvidia.driver"), `words` is the text for people."""
 
     id: str
     status: DoctorStatus

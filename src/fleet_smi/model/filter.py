@@ -1,7 +1,7 @@
-"""The filter language: `free model:A100 mem>40G -user:alice`, read into terms and matched.
+"""The filter language: parser and matcher of `free model:A100 mem>40G -user:alice`.
 
-Words narrow, a comma inside a word widens, `-` before a word excludes what it matches, and
-quotes keep blanks and commas together. What is not measured matches no comparison.
+All words must match; commas within a word separate alternatives, `-` before a word negates it,
+and quotes protect blanks and commas. A comparison with what is not measured is false.
 """
 
 import operator
@@ -24,9 +24,9 @@ _WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _KEYED = re.compile(r"(?P<key>[A-Za-z_]+)(?P<sign>:|<=|>=|<|>|=)(?P<value>.*)", re.DOTALL)
 _ALTERNATIVE = re.compile(r'(?:[^,"]|"[^"]*")+')
 _NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?:%|°?C|W)?", re.IGNORECASE)
-_MOST_SECONDS = 1e10
-# Found anywhere in a text; the others are the whole of it.
-_FOUND_INSIDE = ("word", "model", "why")
+_MAX_SECONDS = 1e10
+# These match anywhere in a text, the others only the whole of it.
+_SUBSTRING_KEYS = ("word", "model", "why")
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -38,9 +38,9 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
 class Term(Struct, frozen=True, kw_only=True):
     """One word of a filter.
 
-    After `:` come `values`, patterns in small letters in which `*` is anything; one of them must
-    fit. After a comparison comes `bound`: bytes, seconds, percent, degrees Celsius or watts.
-    `key` is "word" for a bare word, which is looked for in the node, the model and the users.
+    With the operator `:`, one of `values` must match: lower-case patterns in which `*` matches
+    anything. With a comparison, `bound` is in bytes, seconds, percent, degrees Celsius or watts.
+    `key` is "word" for a bare word, which is searched in the node, the model and the users.
     """
 
     key: TextKey | FigureKey
@@ -50,7 +50,7 @@ class Term(Struct, frozen=True, kw_only=True):
     negated: bool = False
 
     def matches(self, node: NodeView, gpu: JudgedGpu) -> bool:
-        """Whether it lets this GPU through."""
+        """Return whether this GPU matches."""
         return self._fits(node, gpu) is not self.negated
 
     def _fits(self, node: NodeView, gpu: JudgedGpu) -> bool:
@@ -58,21 +58,21 @@ class Term(Struct, frozen=True, kw_only=True):
             figure = FIGURE_GETTERS[cast("FigureKey", self.key)](node, gpu)
             return figure is not None and _COMPARE[self.op](figure, self.bound)
         texts = [text.lower() for text in TEXT_GETTERS[cast("TextKey", self.key)](node, gpu)]
-        return any(_is_like(text, value) for value in self.values for text in texts)
+        return any(_matches_pattern(text, value) for value in self.values for text in texts)
 
 
 class Filter(Struct, frozen=True):
-    """What is asked for: every term must let a GPU through."""
+    """A parsed filter: every term must match."""
 
     terms: tuple[Term, ...] = ()
 
     def matches(self, node: NodeView, gpu: JudgedGpu) -> bool:
-        """Whether this GPU of this node is asked for."""
+        """Return whether this GPU of this node matches."""
         return all(term.matches(node, gpu) for term in self.terms)
 
 
 def parse_filter(text: str) -> Filter:
-    """The filter that a text means; a `UsageError` names the word that makes no sense."""
+    """Parse a filter; raise a `UsageError` that names the word at fault."""
     if len(text) > MAX_FILTER_LENGTH:
         raise UsageError(f"a filter has at most {MAX_FILTER_LENGTH} characters")
     if text.count('"') % 2:
@@ -95,19 +95,19 @@ def _term(word: str) -> Term:
         label = f"; a label is label:{body}" if sign == "=" else _nearest(name, FILTER_KEYS)
         raise UsageError(f"{word!r}: there is no key {name!r}{label}")
     if sign != ":":
-        raise UsageError(f"{word!r}: {name} is no number; write {name}:{value or '…'}")
+        raise UsageError(f"{word!r}: {name} is not a number; write {name}:{value or '…'}")
     values = _patterns(word, name, value)
     return Term(key=cast("TextKey", name), op=":", values=values, negated=negated)
 
 
 def _bare(word: str, body: str) -> tuple[TextKey, tuple[str, ...]]:
-    """A word without a key: states, unless it is in quotes, or what names have in them."""
+    """Parse a word without a key: states, unless quoted, or else part of a name."""
     words = _alternatives(word, body)
     states = [one for one in words if one in STATES and '"' not in body]
     if not states:
         return "word", tuple(f"*{one}*" for one in words)
     if len(states) < len(words):
-        raise UsageError(f"{word!r} is a state and something else: make it two words")
+        raise UsageError(f"{word!r} mixes a state and something else: write two words")
     return "state", tuple(states)
 
 
@@ -129,11 +129,11 @@ def _patterns(word: str, name: str, value: str) -> tuple[str, ...]:
         for one in found:
             if one not in STATES:
                 raise UsageError(f"{word!r}: there is no state {one!r}{_nearest(one, STATES)}")
-    return tuple(f"*{one}*" if name in _FOUND_INSIDE else one for one in found)
+    return tuple(f"*{one}*" if name in _SUBSTRING_KEYS else one for one in found)
 
 
 def _labels(found: Iterable[str]) -> Iterator[str]:
-    """`rack=a,b` is short for `rack=a,rack=b`."""
+    """Expand `rack=a,b` to `rack=a,rack=b`."""
     name = ""
     for one in found:
         if "=" in one:
@@ -145,12 +145,12 @@ def _alternatives(word: str, value: str) -> list[str]:
     parts = (one.replace('"', "").strip().lower() for one in _ALTERNATIVE.findall(value))
     found = [one for one in parts if one]
     if not found:
-        raise UsageError(f"{word!r}: there is nothing to look for in it")
+        raise UsageError(f"{word!r}: there is no value to match")
     return found
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence: what was probably meant, or else what there is."""
+    """Return the end of a message: the likely spelling, or else all that exist."""
     from difflib import get_close_matches
 
     known = tuple(known)
@@ -167,8 +167,8 @@ def _number(text: str) -> float:
 
 def _seconds(text: str) -> float:
     seconds = parse_duration(text)
-    if seconds > _MOST_SECONDS:
-        raise UsageError(f"{text[:20]!r} is longer than anything lasts")
+    if seconds > _MAX_SECONDS:
+        raise UsageError(f"{text[:20]!r} is too long")
     return seconds
 
 
@@ -180,8 +180,12 @@ _BOUNDS: Mapping[str, Callable[[str], float]] = {
 }
 
 
-def _is_like(text: str, pattern: str) -> bool:
-    """Whether the pattern, in which `*` is anything, is the whole text; quick for any pattern."""
+def _matches_pattern(text: str, pattern: str) -> bool:
+    """Match the whole text against a pattern in which `*` matches anything.
+
+    Each part is searched once from left to right: no pattern can make this slow, as one for
+    a regular expression could.
+    """
     first, *rest = pattern.split("*")
     if not rest:
         return text == pattern

@@ -1,13 +1,13 @@
-"""What a filter can ask of a GPU: its texts and its figures, each by a key.
+"""The keys of the filter language: which texts and figures of a GPU each of them reads.
 
-A figure is as it is shown, in whole numbers, so that the page, which only has those, answers
-the same. The moving figures of a silent node are of another time: they are not known.
+Figures are rounded as in the live stream, so that the page, which only has those, gives the same
+result. The changing figures of a silent node are out of date and count as unknown.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
-from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.fleet import JudgedDevice, JudgedGpu, NodeView
 from fleet_smi.model.stream_payload_builder import (
     round_finite,
     to_mebibytes,
@@ -30,7 +30,7 @@ def _users(gpu: JudgedGpu) -> tuple[str, ...]:
     return visible_users(gpu.verdict.state, unique_processes(gpu)) or ()
 
 
-def _parts(gpu: JudgedGpu) -> tuple[JudgedGpu | JudgedInstance, ...]:
+def _gpu_and_instances(gpu: JudgedGpu) -> tuple[JudgedDevice, ...]:
     return (gpu, *gpu.instances)
 
 
@@ -39,8 +39,8 @@ def _labels(node: NodeView) -> list[str]:
 
 
 def _bytes(count: int | None) -> int | None:
-    shown = to_mebibytes(count)
-    return None if shown is None else shown * MIB
+    mebibytes = to_mebibytes(count)
+    return None if mebibytes is None else mebibytes * MIB
 
 
 def _free_bytes(gpu: JudgedGpu) -> int | None:
@@ -48,13 +48,13 @@ def _free_bytes(gpu: JudgedGpu) -> int | None:
     return None if total is None or used is None or used > total else total - used
 
 
-def _moving(figure: Callable[[JudgedGpu], float | None]) -> FigureGetter:
+def _live(figure: Callable[[JudgedGpu], float | None]) -> FigureGetter:
     return lambda node, gpu: None if node.silent else figure(gpu)
 
 
 TEXT_GETTERS: Mapping[TextKey, TextGetter] = {
     "word": lambda node, gpu: (*_known(node.name, gpu.name), *_users(gpu)),
-    "state": lambda _, gpu: [part.verdict.state for part in _parts(gpu)],
+    "state": lambda _, gpu: [device.verdict.state for device in _gpu_and_instances(gpu)],
     "node": lambda node, _: (node.name,),
     "model": lambda _, gpu: _known(gpu.name),
     "user": lambda _, gpu: _users(gpu),
@@ -62,14 +62,14 @@ TEXT_GETTERS: Mapping[TextKey, TextGetter] = {
     "why": lambda _, gpu: _known(gpu.verdict.reason, gpu.verdict.was),
     "driver": lambda node, _: _known(node.host.driver_version),
     "gpu": lambda _, gpu: (str(gpu.index),),
-    "uuid": lambda _, gpu: [part.uuid for part in _parts(gpu)],
+    "uuid": lambda _, gpu: [device.uuid for device in _gpu_and_instances(gpu)],
 }
 FIGURE_GETTERS: Mapping[FigureKey, FigureGetter] = {
-    "mem": _moving(_free_bytes),
-    "used": _moving(lambda gpu: _bytes(gpu.memory_used_bytes)),
+    "mem": _live(_free_bytes),
+    "used": _live(lambda gpu: _bytes(gpu.memory_used_bytes)),
     "total": lambda _, gpu: _bytes(gpu.memory_total_bytes),
-    "load": _moving(lambda gpu: round_finite(gpu.busy_percent)),
-    "temp": _moving(lambda gpu: round_finite(gpu.temperature_celsius)),
-    "power": _moving(lambda gpu: round_finite(gpu.power_watts)),
-    "idle": _moving(lambda gpu: round_finite(gpu.verdict.idle_seconds)),
+    "load": _live(lambda gpu: round_finite(gpu.busy_percent)),
+    "temp": _live(lambda gpu: round_finite(gpu.temperature_celsius)),
+    "power": _live(lambda gpu: round_finite(gpu.power_watts)),
+    "idle": _live(lambda gpu: round_finite(gpu.verdict.idle_seconds)),
 }

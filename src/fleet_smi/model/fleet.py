@@ -1,4 +1,4 @@
-"""What is believed of the whole fleet: every node's latest, with the verdict on each GPU."""
+"""The view of the fleet: every node's latest snapshot, with the verdict on each GPU."""
 
 from typing import Literal
 
@@ -22,7 +22,7 @@ class Note(Struct, frozen=True, gc=False):
 
 
 class Verdict(Struct, frozen=True, kw_only=True, gc=False):
-    """The judgement on one GPU or instance: a state, why in words, and since when.
+    """The judgement on one GPU or instance: a state, the reason, and since when.
 
     `was` is what it was last known as, on a node that has fallen silent: "busy (alice)".
     `idle_seconds` is how long its processes have done nothing, where that is known.
@@ -49,13 +49,16 @@ class JudgedGpu(Gpu, frozen=True, kw_only=True):
     instances: tuple[JudgedInstance, ...] = ()
 
 
-class NodeView(Struct, frozen=True, kw_only=True):
-    """One node as it was last heard of; `silent` when that was too long ago.
+JudgedDevice = JudgedGpu | JudgedInstance
 
-    `via` is the source that it was last heard through, and `trouble` what keeps a source
-    from hearing it now. A node that is expected and was never heard of has no `taken_at`.
-    `clock_skew_seconds` is the watcher's clock less the node's, told when it is worth a
-    warning. `missing_reports` counts the holes in its numbered reports.
+
+class NodeView(Struct, frozen=True, kw_only=True):
+    """One node as of its last report; `silent` when that is too long ago.
+
+    `via` is the source of that report, and `trouble` why a source cannot reach the node now. A
+    node that has never reported has no `taken_at`. `clock_skew_seconds` is how far the hub's clock
+    is ahead of the node's, where that is worth a warning. `missing_reports` counts the gaps in
+    its numbered reports.
     """
 
     node_id: str
@@ -78,19 +81,19 @@ class NodeView(Struct, frozen=True, kw_only=True):
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What could not be read of it: one sentence for each collector that failed."""
+        """What could not be read of it: one text for each collector that failed."""
         failed = (run for run in self.runs if run.outcome == "failed")
         return tuple(f"{run.name}: {run.detail or 'could not be read'}" for run in failed)
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What the way in which it is heard cannot tell of it."""
-        told = (run for run in self.runs if run.outcome == "ok" and run.detail)
-        return tuple(f"heard through {run.name}, which {run.detail}" for run in told)
+        """What its transport cannot report."""
+        limited = (run for run in self.runs if run.outcome == "ok" and run.detail)
+        return tuple(f"read through {run.name}, which {run.detail}" for run in limited)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is odd about hearing it: trouble on the way, a wrong clock."""
+        """Problems with its reports: a failing source, a wrong clock."""
         trouble = () if self.trouble is None else (self.trouble,)
         skew = self.clock_skew_seconds
         if skew is None:
@@ -100,7 +103,7 @@ class NodeView(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """The strip of truth: GPUs by state, and how many nodes say so."""
+    """Counts of the GPUs by state, and of the nodes that report."""
 
     gpus: int
     free: int

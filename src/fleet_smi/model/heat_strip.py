@@ -1,4 +1,4 @@
-"""One GPU over time as a row of a heat strip: in each column what it was for the longest."""
+"""Heat strips: the states of one GPU over time, downsampled to columns of equal length."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, compress, pairwise
@@ -11,84 +11,87 @@ from fleet_smi.model.fleet import State
 from fleet_smi.model.history import NO_USER, Holder, Period, StripRun
 
 _TAKEN = ("busy", "held", "ghost")
-_HALF = 0.5 - 1e-9  # of a column, whatever the division left over
+_HALF = 0.5 - 1e-9  # of a column, less the error of floating-point division
 StripLook = tuple[State, str, int]
-"""A state, whose it is, and with how many others."""
+"""A state, the main user, and how many others share it."""
 StripInterval = tuple[float, float | None, StripLook, float | None]
-"""From when to when a GPU looked so, and its load; the end is `None` while it does."""
+"""Start and end of a look, and its load; the end is `None` while it lasts."""
 _Part = tuple[float, StripLook, float | None]
-"""What a period has of a column, how it looked and its load."""
+"""The share of a column that a period covers, its look and its load."""
 _share = itemgetter(0)
-_SAMPLED = (1 / 6, 1 / 2, 5 / 6)
-"""Where columns are looked at, as parts of them."""
+_SAMPLE_POSITIONS = (1 / 6, 1 / 2, 5 / 6)
+"""Where within a column samples are taken."""
 UNKNOWN_LOOK, UNKNOWN_LOAD = 0, 255
 """The look and the load of a sample of which nothing is known."""
-_UNTOLD_AS_ZERO = bytes([*range(UNKNOWN_LOAD), 0])
-_TOLD_AS_ONE = bytes([1] * UNKNOWN_LOAD + [0])
+# Translation tables: `bytes.translate` makes one pass in C over a whole strip.
+_UNKNOWN_TO_ZERO = bytes([*range(UNKNOWN_LOAD), 0])
+_KNOWN_TO_ONE = bytes([1] * UNKNOWN_LOAD + [0])
 
 
 class LookSamples(NamedTuple):
-    """How a GPU looked at some moments, by the numbers of looks, and its loads in percent."""
+    """Samples of one GPU: the ids of its looks, and its loads in percent."""
 
     looks: list[int]
     loads: bytearray
 
 
 class _Stretch(Struct, gc=False):
-    """Columns that look alike, in how many their load was told, and the sum of these loads."""
+    """Adjacent columns of one look; `load` is the sum over the `measured` columns."""
 
     first: int
     last: int
     look: StripLook
-    told: int = 0
+    measured: int = 0
     load: float = 0.0
 
 
 def strip_runs(
     intervals: Iterable[StripInterval], start: float, end: float, columns: int
 ) -> tuple[StripRun, ...]:
-    """What is shown from `start` to `end` in so many columns, neighbours that look alike joined.
+    """Downsample intervals to `columns` columns from `start` to `end`, equal neighbours joined.
 
-    A column shows the state and user that had most of it; one in which the node was not heard
-    for more than half of the time shows nothing. What `stood` is in order and does not overlap;
-    cost goes with its number, not with that of columns.
+    A column shows the state and user that covered most of it; one in which the node was silent
+    for more than half of the time shows nothing. The intervals are in order and do not overlap;
+    the cost grows with their number, not with that of the columns.
     """
     width = (end - start) / columns
     return tuple(
         StripRun(
-            start=start + one.first * width,
-            end=start + one.last * width,
-            state=one.look[0],
-            user=one.look[1],
-            others=one.look[2],
-            busy_percent=one.load / one.told if one.told else None,
+            start=start + stretch.first * width,
+            end=start + stretch.last * width,
+            state=stretch.look[0],
+            user=stretch.look[1],
+            others=stretch.look[2],
+            busy_percent=stretch.load / stretch.measured if stretch.measured else None,
         )
-        for one in _stretches(intervals, start, end, width)
+        for stretch in _stretches(intervals, start, end, width)
     )
 
 
 def column_edges(start: float, end: float, columns: int) -> list[float]:
-    """Where columns begin, and where the last one ends."""
+    """Return the start of each column, and the end of the last one."""
     width = (end - start) / columns
     return [start + column * width for column in range(columns + 1)]
 
 
 def sample_times(edges: Sequence[float]) -> list[float]:
-    """The moments that columns are judged by where there are too many periods to look at."""
-    return [start + part * (end - start) for start, end in pairwise(edges) for part in _SAMPLED]
+    """Return three times per column, to sample where there are too many periods to read."""
+    return [
+        start + part * (end - start) for start, end in pairwise(edges) for part in _SAMPLE_POSITIONS
+    ]
 
 
 def unknown_samples(count: int) -> LookSamples:
-    """So many samples of which nothing is known."""
+    """Return samples of which nothing is known."""
     return LookSamples([UNKNOWN_LOOK] * count, bytearray([UNKNOWN_LOAD]) * count)
 
 
 def strip_runs_from_samples(
     samples: LookSamples, looks: Mapping[int, StripLook], edges: Sequence[float]
 ) -> tuple[StripRun, ...]:
-    """What is shown where a GPU is known at the moments of `sampled_at` alone.
+    """Downsample a GPU that is known only at the times of `sample_times`.
 
-    A column shows what two of its three samples do, or else the one in its middle.
+    A column shows the look of two of its three samples, or else that of the middle one.
     """
     firsts, middles, lasts = (samples.looks[part::3] for part in range(3))
     cells = [
@@ -97,8 +100,8 @@ def strip_runs_from_samples(
     ]
     changes = compress(range(1, len(cells)), map(ne, cells, cells[1:]))
     loads = samples.loads[1::3]
-    sums = [*accumulate(loads.translate(_UNTOLD_AS_ZERO), initial=0)]
-    told = [*accumulate(loads.translate(_TOLD_AS_ONE), initial=0)]
+    sums = [*accumulate(loads.translate(_UNKNOWN_TO_ZERO), initial=0)]
+    measured = [*accumulate(loads.translate(_KNOWN_TO_ONE), initial=0)]
     return tuple(
         [
             StripRun(
@@ -111,13 +114,13 @@ def strip_runs_from_samples(
             )
             for first, last in pairwise((0, *changes, len(cells)))
             if (look := looks.get(cells[first])) is not None
-            for count in (told[last] - told[first],)
+            for count in (measured[last] - measured[first],)
         ]
     )
 
 
 def period_look(period: Period) -> StripLook:
-    """How a period looks: whoever has the most memory gives the name."""
+    """Return the look of a period: its main user is the one with the most memory."""
     holders = period.holders
     if not holders or period.state not in _TAKEN:
         return period.state, NO_USER, 0
@@ -128,7 +131,7 @@ def period_look(period: Period) -> StripLook:
 
 
 def _owners(holders: Iterable[Holder]) -> list[str]:
-    """The users, the one with the most memory first."""
+    """Return the users, the one with the most memory first."""
     memory: dict[str, int] = {}
     for holder in holders:
         memory[holder.user] = memory.get(holder.user, 0) + (holder.memory_bytes or 0)
@@ -136,13 +139,16 @@ def _owners(holders: Iterable[Holder]) -> list[str]:
 
 
 def _stretches(
-    stood: Iterable[StripInterval], start: float, end: float, width: float
+    intervals: Iterable[StripInterval], start: float, end: float, width: float
 ) -> list[_Stretch]:
-    """Columns as they look, neighbours joined; those that several periods share are settled."""
+    """Return the stretches of equal columns, in one pass over the intervals.
+
+    `parts` collects the shares of the one `column` that several intervals cover in part.
+    """
     found: list[_Stretch] = []
     parts: list[_Part] = []
     column = -1
-    for since, ended, look, load in stood:
+    for since, ended, look, load in intervals:
         until = end if ended is None or ended > end else ended
         first = (since - start) / width if since > start else 0.0
         last = (until - start) / width
@@ -150,37 +156,37 @@ def _stretches(
             continue
         begins, ends = int(first), int(last)
         if begins != column:
-            _settle(found, column, parts)
+            _close_column(found, column, parts)
             parts, column = [], begins
         if ends == begins:
             parts.append((last - first, look, load))
             continue
         parts.append((begins + 1 - first, look, load))
-        _settle(found, column, parts)
+        _close_column(found, column, parts)
         if ends > begins + 1:
             _join(found, begins + 1, ends, look, load)
         parts, column = [(last - ends, look, load)], ends
-    _settle(found, column, parts)
+    _close_column(found, column, parts)
     return found
 
 
-def _settle(found: list[_Stretch], column: int, parts: Sequence[_Part]) -> None:
-    """Show what had most of a column, if the node was heard for half of the time."""
+def _close_column(found: list[_Stretch], column: int, parts: Sequence[_Part]) -> None:
+    """Add a column with the look of most of it, unless more than half of it is unknown."""
     if sum([part[0] for part in parts]) >= _HALF:
-        _, look, load = max(parts, key=_share) if len(parts) < 3 else _most(parts)
+        _, look, load = max(parts, key=_share) if len(parts) < 3 else _largest(parts)
         _join(found, column, column + 1, look, load)
 
 
-def _most(parts: Sequence[_Part]) -> _Part:
-    """The largest part of the state and user that had the most, alone and with others."""
+def _largest(parts: Sequence[_Part]) -> _Part:
+    """Return the largest part among those of the state and user that cover most in sum."""
     totals: dict[tuple[State, str], float] = {}
     by_look: dict[StripLook, float] = {}
     for share, look, _ in parts:
         totals[look[:2]] = totals.get(look[:2], 0.0) + share
         by_look[look] = by_look.get(look, 0.0) + share
-    most = max(totals, key=totals.__getitem__)
-    alike = max((look for look in by_look if look[:2] == most), key=by_look.__getitem__)
-    return max((part for part in parts if part[1] == alike), key=_share)
+    main = max(totals, key=totals.__getitem__)
+    main_look = max((look for look in by_look if look[:2] == main), key=by_look.__getitem__)
+    return max((part for part in parts if part[1] == main_look), key=_share)
 
 
 def _join(
@@ -191,5 +197,5 @@ def _join(
     stretch = found[-1]
     stretch.last = last
     if load is not None:
-        stretch.told += last - first
+        stretch.measured += last - first
         stretch.load += (last - first) * load

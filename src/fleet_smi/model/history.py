@@ -1,8 +1,8 @@
-"""What happened: who held which GPU and how it stood, as intervals and as sums.
+"""The nouns of history: periods of a state, occupancies by a process, jobs, sums, series.
 
 An interval begins with the first sample that shows it and ends with the first that does not;
-`end` is `None` while it goes on. One that is not `certain` ended while nobody heard the node:
-it lasted until `end` at least. Only time in which a node was heard is counted in any sum.
+`end` is `None` while it lasts. One that is not `certain` ended while its node was silent: it
+lasted until `end` at least. Sums count only the time in which the node reported.
 """
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ NO_USER = ""
 
 
 class Holder(Struct, frozen=True, kw_only=True, gc=False):
-    """A process on a GPU, as far as it matters later who that was."""
+    """A process on a GPU, reduced to what history keeps of it."""
 
     pid: int
     user: str
@@ -29,7 +29,7 @@ class Holder(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Period(Struct, frozen=True, kw_only=True, gc=False):
-    """A GPU or MIG instance as long as it stood one way, with the same processes on it."""
+    """A stretch of time in which a GPU or MIG instance kept its state and its processes."""
 
     start: float
     end: float | None
@@ -38,16 +38,16 @@ class Period(Struct, frozen=True, kw_only=True, gc=False):
     holders: tuple[Holder, ...] = ()
     certain: bool = True
     busy_percent: float | None = None
-    """The mean load, over the time in which it was told."""
+    """The mean load, over the time in which it was measured."""
 
 
 class Sums(Struct, frozen=True, kw_only=True, gc=False):
-    """What a stretch of time on GPUs comes to.
+    """Usage totals over a range.
 
-    A GPU that several people share is counted in equal parts, and an instance as its part of
-    the GPU: all sums together come to the time of the GPUs. `measured_seconds` are those in
-    which the load was told, `busy_seconds` are these times the load, and `idle_seconds` those
-    in which the GPU was only held.
+    A GPU that several users share is split equally among them, and an instance counts as its
+    part of the GPU, so that all sums add up to the time of the GPUs. `measured_seconds` are those
+    with a known load, `busy_seconds` are these weighted by the load, and `idle_seconds` those in
+    which the GPU was only held.
     """
 
     gpu_seconds: float = 0.0
@@ -58,7 +58,7 @@ class Sums(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Occupancy(Struct, frozen=True, kw_only=True, gc=False):
-    """One process on one GPU or instance, from when to when, and what it made of that."""
+    """One process on one GPU or instance, from start to end, and its usage totals."""
 
     holder: Holder
     start: float
@@ -70,7 +70,7 @@ class Occupancy(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GpuOfNode(Struct, frozen=True, kw_only=True, gc=False):
-    """A GPU or instance and where it is, as names stood when it was last heard of."""
+    """A GPU or instance and its node, by the names that they last had."""
 
     uuid: str
     node_id: str
@@ -84,7 +84,7 @@ class GpuOfNode(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GpuPeriods(Struct, frozen=True, kw_only=True):
-    """One GPU over a range: its periods, the oldest first; between them nobody heard the node."""
+    """One GPU over a range: its periods, the oldest first; in the gaps the node was silent."""
 
     gpu: GpuOfNode
     periods: tuple[Period, ...]
@@ -98,7 +98,7 @@ class GpuOccupancies(Struct, frozen=True, kw_only=True):
 
 
 class StripRun(Struct, frozen=True, kw_only=True, gc=False):
-    """Neighbouring columns of a heat strip that look alike; `others` shared it with `user`."""
+    """Adjacent columns of a heat strip that look alike; `others` counts those beside `user`."""
 
     start: float
     end: float
@@ -116,7 +116,7 @@ class Strip(Struct, frozen=True, kw_only=True):
 
 
 class Strips(Struct, frozen=True, kw_only=True):
-    """Rows are GPUs, columns are time; where a row has no run, nobody heard its node."""
+    """A heat strip: rows are GPUs, columns are time; without a run its node was silent."""
 
     start: float
     end: float
@@ -125,7 +125,7 @@ class Strips(Struct, frozen=True, kw_only=True):
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """One figure over time: what was seen at least, on average and at most in each grain."""
+    """One figure over time: the minimum, mean and maximum of each grain."""
 
     minimum: list[float | None]
     mean: list[float | None]
@@ -146,7 +146,7 @@ class Series(Struct, frozen=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """What one user, group, node, model or GPU comes to; `daily` are GPU-seconds a day."""
+    """Usage totals of one user, group, node, model or GPU; `daily` are GPU-seconds per day."""
 
     name: str
     sums: Sums
@@ -154,9 +154,9 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 class Usages(Struct, frozen=True, kw_only=True):
-    """Sums over a range, the most GPU-seconds first, and what the GPUs had to give.
+    """Usage totals over a range, the most GPU-seconds first, and by state.
 
-    `start` and `end` are whole hours: what was asked for, widened to them.
+    `start` and `end` are the requested range, widened to whole hours.
     """
 
     start: float
@@ -164,13 +164,13 @@ class Usages(Struct, frozen=True, kw_only=True):
     by: str
     rows: tuple[Usage, ...]
     total: Sums
-    """All people together."""
+    """The total of all users."""
     by_state: dict[State, float]
-    """The GPU-seconds in each state, those of nobody among them."""
+    """The GPU-seconds in each state, with or without a user."""
 
 
 class RibbonPoint(Struct, frozen=True, kw_only=True, gc=False):
-    """The whole fleet at one minute: how many GPUs stood how, and how many nodes said so."""
+    """The whole fleet at one minute: GPUs by state, and how many nodes reported."""
 
     at: float
     nodes: int
@@ -179,7 +179,7 @@ class RibbonPoint(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Gap(Struct, frozen=True, kw_only=True, gc=False):
-    """A stretch that could not be written down, and why."""
+    """A stretch of time that could not be recorded, and why."""
 
     start: float
     end: float | None
@@ -187,7 +187,7 @@ class Gap(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Ribbon(Struct, frozen=True, kw_only=True):
-    """A range as neighbouring moments, each the mean of its part; and where nothing was kept."""
+    """The fleet over a range, each point the mean of its part; and the gaps in the record."""
 
     start: float
     end: float
@@ -203,10 +203,9 @@ class JobPart(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Job(Struct, frozen=True, kw_only=True, gc=False):
-    """The processes of one user and one command at one time, on however many GPUs and nodes.
+    """Processes of one user with one command at one time, over all their GPUs and nodes.
 
-    One that is not `certain` ended while nobody heard its node. In a list of jobs each comes
-    without its `parts`.
+    One that is not `certain` ended while its node was silent. A list of jobs leaves out `parts`.
     """
 
     id: str
@@ -218,6 +217,6 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
     sums: Sums
     certain: bool = True
     places: tuple[str, ...] = ()
-    """Its GPUs as `node:index`, in order; instances of one are one."""
+    """Its GPUs as `node:index`, in order; several instances of one GPU are listed once."""
     advice: tuple[str, ...] = ()
     parts: tuple[JobPart, ...] = ()

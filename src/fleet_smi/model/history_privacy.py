@@ -1,24 +1,26 @@
-"""What of the command lines of the past is told: as much as of those of now."""
+"""Privacy of command lines in history: masked like those of live processes."""
 
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.history import GpuOccupancies, GpuPeriods, Holder, Job, JobPart, Occupancy
-from fleet_smi.model.privacy import CommandVisibility
 
 
 def mask_period_commands(
     rows: Iterable[GpuPeriods], visibility: CommandVisibility
 ) -> tuple[GpuPeriods, ...]:
-    """How GPUs stood, with as much of the command lines as may be seen."""
+    """Return the periods with command lines masked as `visibility` says."""
     if visibility == "full":
         return tuple(rows)
     return tuple(
         replace(
             row,
             periods=tuple(
-                replace(period, holders=tuple(_holder(one, visibility) for one in period.holders))
+                replace(
+                    period, holders=tuple(_holder(holder, visibility) for holder in period.holders)
+                )
                 if period.holders
                 else period
                 for period in row.periods
@@ -31,17 +33,17 @@ def mask_period_commands(
 def mask_occupancy_commands(
     rows: Iterable[GpuOccupancies], visibility: CommandVisibility
 ) -> tuple[GpuOccupancies, ...]:
-    """Who was on GPUs, with as much of the command lines as may be seen."""
+    """Return the occupancies with command lines masked as `visibility` says."""
     if visibility == "full":
         return tuple(rows)
     return tuple(
-        replace(row, occupancies=tuple(_occupancy(one, visibility) for one in row.occupancies))
+        replace(row, occupancies=tuple(_occupancy(entry, visibility) for entry in row.occupancies))
         for row in rows
     )
 
 
 def mask_job_commands(job: Job, visibility: CommandVisibility) -> Job:
-    """A job with its command line, the name of its program, or neither."""
+    """Return the job with its command line, its program name, or neither."""
     if visibility == "full":
         return job
     parts = tuple(_part(part, visibility) for part in job.parts)

@@ -1,4 +1,4 @@
-"""What is told of the past: rows over a range, and how much of it is kept at all."""
+"""Responses of the history API: rows over a range, and the state of the record itself."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from fleet_smi.model.history import Gap, GpuOccupancies, GpuPeriods, Job
 
 
 class Periods(Struct, frozen=True, kw_only=True):
-    """How every GPU stood over a range; one that was not heard in it has no row."""
+    """The periods of every GPU over a range; one whose node was silent throughout has no row."""
 
     start: float
     end: float
@@ -14,7 +14,7 @@ class Periods(Struct, frozen=True, kw_only=True):
 
 
 class Occupancies(Struct, frozen=True, kw_only=True):
-    """Who was on which GPU over a range."""
+    """The processes on every GPU over a range."""
 
     start: float
     end: float
@@ -29,24 +29,24 @@ class Jobs(Struct, frozen=True, kw_only=True):
     rows: tuple[Job, ...]
 
 
-class GrainKept(Struct, frozen=True, kw_only=True):
-    """Figures this far apart are kept this long."""
+class GrainRetention(Struct, frozen=True, kw_only=True):
+    """How long figures of one grain are kept."""
 
     grain_seconds: int
     keep_seconds: float
 
 
-class Kept(Struct, frozen=True, kw_only=True):
-    """How much of the past is kept, what it takes on the disk, and what is missing of it.
+class StorageStatus(Struct, frozen=True, kw_only=True):
+    """How much of the past is stored, how much disk it takes, and what is missing.
 
-    Before `oldest` nothing is known; it is `None` as long as nothing was heard. `trouble` is
-    why nothing can be written now. A kilowatt hour costs `energy_price`, where that was set.
+    `oldest` is the start of the record; `None` before the first report. `trouble` says why
+    nothing can be written now. `energy_price` is the price of a kilowatt-hour, where it is set.
     """
 
     oldest: float | None
     used_bytes: int
     most_bytes: int
-    grains: tuple[GrainKept, ...]
+    grains: tuple[GrainRetention, ...]
     ledger_keep_seconds: float
     gaps: tuple[Gap, ...] = ()
     trouble: str | None = None

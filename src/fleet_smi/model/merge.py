@@ -1,4 +1,4 @@
-"""How what is known of a device, of its processes and of its node is put together."""
+"""Merging of what several collectors read: a device, its processes, and its host."""
 
 from collections.abc import Iterable
 
@@ -9,28 +9,28 @@ from fleet_smi.model.snapshot import NOT_ANSWERING_REMEDY, Fault, FaultKind, Gpu
 
 
 def all_processes(gpu: Gpu) -> Iterable[Process]:
-    """The processes of a GPU and of its instances."""
+    """Yield the processes of a GPU and of its instances."""
     yield from gpu.processes or ()
     for instance in gpu.instances:
         yield from instance.processes or ()
 
 
 def with_process_details(gpu: Gpu, details: dict[int, Process]) -> Gpu:
-    """Join owners and commands to the pids that the driver named."""
+    """Add owners and commands to the pids that the driver listed."""
     if not (gpu.processes or gpu.instances):
         return gpu
     return replace(
         gpu,
-        processes=_named(gpu.processes, details),
+        processes=_with_details(gpu.processes, details),
         instances=tuple(
-            replace(instance, processes=_named(instance.processes, details))
+            replace(instance, processes=_with_details(instance.processes, details))
             for instance in gpu.instances
         ),
     )
 
 
 def with_host_memory(gpu: Gpu, host: Host) -> Gpu:
-    """A device without memory of its own has the host's."""
+    """Give a device without memory of its own the memory figures of the host."""
     if not gpu.memory_shared or gpu.memory_total_bytes is not None:
         return gpu
     return replace(
@@ -41,19 +41,19 @@ def with_host_memory(gpu: Gpu, host: Host) -> Gpu:
 
 
 def with_node_scoped_uuid(gpu: Gpu, node_id: str) -> Gpu:
-    """A device without a UUID goes by its place, which is its own only with the node's id."""
+    """Append the node's id to a placeholder UUID, which is unique only within its node."""
     return replace(gpu, uuid=f"{gpu.uuid}@{node_id}") if gpu.uuid_is_made else gpu
 
 
 def fault_kind(error: CollectError) -> FaultKind:
-    """What a failed reading means for the devices that it should have read."""
+    """Return the kind of fault that a failed reading means for its devices."""
     if isinstance(error, NotAnswering):
         return "not_answering"
     return "mismatch" if isinstance(error, DriverMismatch) else "unreadable"
 
 
 def fault_from_error(error: CollectError) -> Fault:
-    """The same, as the fault of one of these devices."""
+    """Return that fault, as shown on each of these devices."""
     if isinstance(error, NotAnswering):
         return Fault(
             kind="not_answering",
@@ -64,19 +64,19 @@ def fault_from_error(error: CollectError) -> Fault:
     return Fault(kind=fault_kind(error), detail=str(error))
 
 
-def _named(
-    processes: tuple[Process, ...] | None, people: dict[int, Process]
+def _with_details(
+    processes: tuple[Process, ...] | None, details: dict[int, Process]
 ) -> tuple[Process, ...] | None:
     if processes is None:
         return None
-    return tuple(_one_named(process, people.get(process.pid)) for process in processes)
+    return tuple(_with_detail(process, details.get(process.pid)) for process in processes)
 
 
-def _one_named(process: Process, person: Process | None) -> Process:
-    if person is None:
+def _with_detail(process: Process, detail: Process | None) -> Process:
+    if detail is None:
         return replace(process, hidden=True)
     return replace(
-        person,
+        detail,
         kind=process.kind,
         gpu_memory_bytes=process.gpu_memory_bytes,
         busy_percent=process.busy_percent,

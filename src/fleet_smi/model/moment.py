@@ -1,8 +1,8 @@
-"""Moments as people say them: "yesterday 03:12", "-2h", "Mon 09:00", "2026-11-15T03:12".
+"""Parser for points in time: "yesterday 03:12", "-2h", "Mon 09:00", "2026-11-15T03:12".
 
-A zone is a `tzinfo`, or `None` for that of this machine. Only what has been can be meant: a
-clock time without a day is the last that was, and so is a day of the week. Of a time that the
-clocks had twice the later is meant; one that they left out is refused.
+A zone is a `tzinfo`, or `None` for that of this machine. All are in the past: a time without a
+day is its latest occurrence, and so is a day of the week. Where the clocks were set back, the
+second occurrence is taken; a time that they skipped is refused.
 """
 
 import re
@@ -20,35 +20,35 @@ _DAY = r"(?P<day>[a-z]+|[0-9]{4}-[0-9]{2}-[0-9]{2})"
 _CLOCK = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?"
 _CALENDAR = re.compile(rf"(?:{_DAY}(?:\s+|t|$))?(?:{_CLOCK})?")
 _WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_SHORTEST_DAY = 3  # letters
-_DAYS_BACK = 15  # even where the clocks left a time out last week
-_LONGEST_SAID = 40
-_HOW = "write it like 'yesterday 03:12', 2026-11-15T03:12, 14:00, 'Mon 09:00' or -2h"
+_MIN_DAY_LETTERS = 3
+_DAYS_BACK = 15  # two weeks: the clocks may have skipped the time of last week
+_MAX_SHOWN = 40
+_EXAMPLES = "write it like 'yesterday 03:12', 2026-11-15T03:12, 14:00, 'Mon 09:00' or -2h"
 
 
 def parse_moment(text: str, now: float, zone: tzinfo | None = None) -> float:
-    """The seconds since 1970 of a moment that has been; a `UsageError` says what is wrong."""
+    """Return a past point in time as seconds since 1970; raise `UsageError` otherwise."""
     said = text.strip().lower()
     if found := _EPOCH.fullmatch(said):
-        return _been(float(found[1]), text, now)
+        return _past(float(found[1]), text, now)
     if said == "now":
         return now
     if said.startswith("-") and _LENGTH.fullmatch(said, 1):
-        return _been(now - _seconds(said[1:]), text, now)
+        return _past(now - _seconds(said[1:]), text, now)
     try:
-        return _on_the_calendar(said, text, now, zone)
+        return _calendar_time(said, text, now, zone)
     except (ValueError, OverflowError, OSError):  # no such day, no such hour, no such year
-        raise UsageError(f"{_shown(text)} is no moment: {_HOW}") from None
+        raise UsageError(f"{_shown(text)} is not a point in time: {_EXAMPLES}") from None
 
 
 def parse_since(text: str, now: float, zone: tzinfo | None = None) -> float:
-    """Where a range begins: so long before now, like "24h" or "1d12h", or at a moment."""
+    """Return the start of a range: a duration before now ("24h", "1d12h") or a point in time."""
     said = text.strip()
     return parse_moment(f"-{said}" if _LENGTH.fullmatch(said) else said, now, zone)
 
 
 def to_remote_moment(text: str, now: float, zone: tzinfo | None = None) -> str:
-    """The same for another machine: what counts back from now, counts by that one's clock."""
+    """Return the text for another machine: relative times stay relative, by its own clock."""
     said = text.strip().lower()
     at = parse_since(said, now, zone)
     if _LENGTH.fullmatch(said):
@@ -60,22 +60,24 @@ def _seconds(said: str) -> float:
     return sum(parse_duration(part) for part in _PART.findall(said))
 
 
-def _on_the_calendar(said: str, text: str, now: float, zone: tzinfo | None) -> float:
+def _calendar_time(said: str, text: str, now: float, zone: tzinfo | None) -> float:
     found = _CALENDAR.fullmatch(said)
     if found is None or not said:
         raise ValueError
     days = _days(found["day"], datetime.fromtimestamp(now, zone).date())
     if found["hour"] is None:
-        return _been(_beginning(days[0], zone), text, now)
+        return _past(_beginning(days[0], zone), text, now)
     clock = time(int(found["hour"]), int(found["minute"]), int(found["second"] or 0))
-    told = [at for day in days for at in _instants(datetime.combine(day, clock), zone)]
-    if not told:
-        raise UsageError(f"{_shown(text)}: the clocks left that time out on that day")
-    return _been(max((at for at in told if at <= now), default=told[0]), text, now)
+    times = [at for day in days for at in _instants(datetime.combine(day, clock), zone)]
+    if not times:
+        raise UsageError(
+            f"{_shown(text)} does not exist on that day: the clocks were set forward over it"
+        )
+    return _past(max((at for at in times if at <= now), default=times[0]), text, now)
 
 
 def _days(word: str | None, today: date) -> Sequence[date]:
-    """The days that can be meant, the latest first."""
+    """Return the possible days, the latest first."""
     back = [today - timedelta(days) for days in range(_DAYS_BACK)]
     if word is None:
         return back
@@ -83,14 +85,14 @@ def _days(word: str | None, today: date) -> Sequence[date]:
         return back[:1] if word == "today" else back[1:2]
     if word[0].isdecimal():
         return [date.fromisoformat(word)]
-    if len(word) < _SHORTEST_DAY:
+    if len(word) < _MIN_DAY_LETTERS:
         raise ValueError
     (weekday,) = [at for at, name in enumerate(_WEEK) if name.startswith(word)]
     return [day for day in back if day.weekday() == weekday]
 
 
 def _instants(clock: datetime, zone: tzinfo | None) -> Iterator[float]:
-    """When the clocks of a zone showed that: once, twice or never."""
+    """Yield when the clocks of a zone showed that time: once, twice or never."""
     for fold in (0, 1):
         at = clock.replace(tzinfo=zone, fold=fold).timestamp()
         if datetime.fromtimestamp(at, zone).replace(tzinfo=None) == clock:
@@ -101,13 +103,13 @@ def _beginning(day: date, zone: tzinfo | None) -> float:
     return datetime.combine(day, time(), zone).timestamp()
 
 
-def _been(at: float, text: str, now: float) -> float:
+def _past(at: float, text: str, now: float) -> float:
     if at > now:
-        raise UsageError(f"{_shown(text)} is yet to come: name a moment that has been")
+        raise UsageError(f"{_shown(text)} is in the future")
     if at < 0:
-        raise UsageError(f"{_shown(text)} is longer ago than anything was written down")
+        raise UsageError(f"{_shown(text)} is before 1970")
     return at
 
 
 def _shown(text: str) -> str:
-    return repr(sanitize_text(text, _LONGEST_SAID))
+    return repr(sanitize_text(text, _MAX_SHOWN))

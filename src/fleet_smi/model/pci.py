@@ -1,10 +1,10 @@
-"""How a device is known: its PCI address in one spelling, and an id that is no other's."""
+"""PCI addresses in one spelling, and the choice of a unique id for a device."""
 
 import re
 from collections.abc import Iterable
 
 # nvidia-smi up to 375, sysfs and dmesg write a domain of 4 digits, newer nvidia-smi 8.
-# A text, so that it is compiled when first used: half a millisecond that every start would pay.
+# Not compiled here but when first used: it takes half a millisecond of every start.
 _ADDRESS = r"(?:([0-9A-F]{1,8}):)?([0-9A-F]{1,2}):([0-9A-F]{1,2})(?:\.([0-7]))?"
 
 
@@ -18,7 +18,7 @@ def normalize_pci_address(text: str) -> str | None:
 
 
 def first_unused_id(candidates: Iterable[str | None], taken: set[str]) -> str:
-    """Return the first id that is known and not another's: partitions of a card share one."""
+    """Return the first known id that is not in use; partitions of one card share theirs."""
     chosen = next(c for c in candidates if c is not None and c not in taken)
     taken.add(chosen)
     return chosen

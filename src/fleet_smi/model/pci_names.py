@@ -1,4 +1,4 @@
-"""Names of GPUs whose drivers do not tell one, by PCI id: common ones, not a database."""
+"""Names of GPUs by PCI id, for drivers that report none: common ones, not a database."""
 
 # Cards of one id differ in revision; the name then lists what it can be.
 _NAMES = {
@@ -40,7 +40,7 @@ _NAMES = {
     "8086:e20c": "Intel Arc B570",
     "8086:9b41": "Intel UHD Graphics",
 }
-_IN_A_PROCESSOR = frozenset({"1002:15bf", "1002:150e", "1002:1586"})
+_INTEGRATED = frozenset({"1002:15bf", "1002:150e", "1002:1586"})
 
 
 def pci_name(pci_id: str) -> str | None:
@@ -49,5 +49,5 @@ def pci_name(pci_id: str) -> str | None:
 
 
 def is_integrated_gpu(pci_id: str) -> bool:
-    """Say whether the id is known to be of a GPU that lives in the host's memory."""
-    return pci_id.lower() in _IN_A_PROCESSOR
+    """Return whether the id is known to be of a GPU that uses the host's memory."""
+    return pci_id.lower() in _INTEGRATED

@@ -1,11 +1,17 @@
-"""Who holds GPUs now: the people behind the processes of a fleet."""
+"""Users and what they hold: the owners of the processes of a fleet."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, Summary
+from fleet_smi.model.fleet import (
+    FleetView,
+    JudgedDevice,
+    JudgedGpu,
+    NodeView,
+    Summary,
+)
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.verdict.readings import is_display, is_mps_server, total_process_memory
 
@@ -14,7 +20,7 @@ _TAKEN = ("busy", "held", "ghost")
 
 
 class Holding(Struct, frozen=True, kw_only=True):
-    """What one person has on one GPU; `processes` is empty when none of them can be seen."""
+    """What one user holds on one GPU; `processes` is empty when none of them can be seen."""
 
     user: str
     node: NodeView
@@ -27,7 +33,7 @@ class Holding(Struct, frozen=True, kw_only=True):
 
 
 class Person(Struct, frozen=True, kw_only=True):
-    """One row of the list of people; all that cannot be seen is one row, with `seen` false."""
+    """One row of the list of users; all hidden processes are one row, with `seen` false."""
 
     user: str
     seen: bool
@@ -81,32 +87,32 @@ def _without_other_gpus(holding: Holding) -> Holding:
 
 
 def people_in_view(view: FleetView) -> tuple[Person, ...]:
-    """Everyone who holds a GPU of a node that reports, those with the most GPUs first."""
+    """Return the users of all reporting nodes, those with the most GPUs first."""
     return people_from_holdings(holdings_in_view(view))
 
 
 def people_from_holdings(holdings: Iterable[Holding]) -> tuple[Person, ...]:
-    """Everyone who has a part of this, those with the most GPUs first."""
+    """Return the users of these holdings, those with the most GPUs first."""
     by_user: dict[str, list[Holding]] = {}
     for holding in holdings:
         by_user.setdefault(holding.user, []).append(holding)
-    everyone = (_person(user, theirs) for user, theirs in by_user.items())
-    return tuple(sorted(everyone, key=lambda one: (not one.seen, -one.gpus, one.user)))
+    people = (_person(user, theirs) for user, theirs in by_user.items())
+    return tuple(sorted(people, key=lambda person: (not person.seen, -person.gpus, person.user)))
 
 
 def holdings_in_view(view: FleetView) -> tuple[Holding, ...]:
-    """Every person's part of every GPU, in the fleet's order."""
+    """Return the holdings of every user on every GPU, in the order of the fleet."""
     return tuple(holding for node in view.nodes for holding in node_holdings(node))
 
 
 def node_holdings(node: NodeView) -> list[Holding]:
-    """Every person's part of every GPU of a node, which must report."""
+    """Return the holdings on the GPUs of a node; none while it is silent."""
     gpus = () if node.silent else node.gpus
     return [holding for gpu in gpus for holding in _holdings(node, gpu)]
 
 
 def owners(processes: Iterable[Process]) -> tuple[str, ...]:
-    """The users who can be seen, the one with the most memory first."""
+    """Return the users who can be seen, the one with the most memory first."""
     memory: dict[str, int] = {}
     for process in compute_or_all_processes(processes):
         if (user := owner(process)) != HIDDEN_USER:
@@ -115,16 +121,16 @@ def owners(processes: Iterable[Process]) -> tuple[str, ...]:
 
 
 def owner(process: Process) -> str:
-    """Whose process it is, as well as that can be told."""
+    """Return the user of a process, or its uid, or `HIDDEN_USER`."""
     if process.user:
         return process.user
     return HIDDEN_USER if process.uid is None else f"uid {process.uid}"
 
 
 def compute_or_all_processes(processes: Iterable[Process]) -> tuple[Process, ...]:
-    """The processes that compute, or all of them when none does: a display is nobody's job."""
+    """Return the processes that compute; all of them where there are only displays and services."""
     everything = tuple(processes)
-    return tuple(one for one in everything if not _is_service(one)) or everything
+    return tuple(process for process in everything if not _is_service(process)) or everything
 
 
 def _is_service(process: Process) -> bool:
@@ -136,17 +142,17 @@ def _holdings(node: NodeView, gpu: JudgedGpu) -> list[Holding]:
     for part, processes in _parts(gpu):
         for holding in _holdings_of_part(node, gpu, part, processes):
             parts.setdefault(holding.user, []).append(holding)
-    return [_joined(theirs) for theirs in parts.values()]
+    return [_merged(theirs) for theirs in parts.values()]
 
 
-def _parts(gpu: JudgedGpu) -> Iterator[tuple[JudgedGpu | JudgedInstance, Sequence[Process]]]:
-    """What has a verdict of its own, and the processes on it."""
-    placed: set[int] = set()
+def _parts(gpu: JudgedGpu) -> Iterator[tuple[JudgedDevice, Sequence[Process]]]:
+    """Yield each device with a verdict of its own, and the processes on it alone."""
+    inside: set[int] = set()
     for instance in gpu.instances:
         processes = instance.processes or ()
-        placed.update(process.pid for process in processes)
+        inside.update(process.pid for process in processes)
         yield instance, processes
-    rest = [process for process in gpu.processes or () if process.pid not in placed]
+    rest = [process for process in gpu.processes or () if process.pid not in inside]
     if rest or not gpu.instances:
         yield gpu, rest
 
@@ -154,7 +160,7 @@ def _parts(gpu: JudgedGpu) -> Iterator[tuple[JudgedGpu | JudgedInstance, Sequenc
 def _holdings_of_part(
     node: NodeView,
     gpu: JudgedGpu,
-    part: JudgedGpu | JudgedInstance,
+    part: JudgedDevice,
     processes: Sequence[Process],
 ) -> Iterator[Holding]:
     if part.verdict.state not in _TAKEN:
@@ -178,14 +184,14 @@ def _holdings_of_part(
         )
 
 
-def _memory(part: JudgedGpu | JudgedInstance, theirs: list[Process]) -> int | None:
+def _memory(part: JudgedDevice, theirs: list[Process]) -> int | None:
     if not theirs:
         return part.memory_used_bytes
     return total_process_memory(theirs)
 
 
-def _busy(part: JudgedGpu | JudgedInstance, theirs: list[Process], *, alone: bool) -> float | None:
-    """The part's utilisation; of a shared one only theirs, where the driver tells it."""
+def _busy(part: JudgedDevice, theirs: list[Process], *, alone: bool) -> float | None:
+    """Return the device's utilisation; of a shared one only theirs, where it is measured."""
     own = [process.busy_percent for process in theirs]
     measured = [percent for percent in own if percent is not None]
     if alone or not measured or len(measured) < len(own):
@@ -193,8 +199,8 @@ def _busy(part: JudgedGpu | JudgedInstance, theirs: list[Process], *, alone: boo
     return min(100.0, sum(measured))
 
 
-def _joined(theirs: list[Holding]) -> Holding:
-    """What one person has on several instances of one GPU, as one holding."""
+def _merged(theirs: list[Holding]) -> Holding:
+    """Merge what one user holds on several instances of one GPU."""
     first = theirs[0]
     if len(theirs) == 1:
         return first
@@ -227,7 +233,7 @@ def _person(user: str, theirs: list[Holding]) -> Person:
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
-    """The sum, unless a part of it is unknown."""
+    """Return the sum; `None` if one of them is unknown."""
     total = 0
     for count in counts:
         if count is None:

@@ -1,24 +1,22 @@
-"""What may be offered: the verdict, or the rule of an older system for those used to it."""
+"""Policies of what counts as free: the verdict, or the rule of an older tool."""
 
 from collections.abc import Callable
 
-from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, State
+from fleet_smi.model.fleet import JudgedDevice, JudgedGpu, JudgedInstance, State
 from fleet_smi.model.verdict.readings import memory_level, total_memory, used_memory, valid_percent
 from fleet_smi.model.verdict.thresholds import Thresholds
-
-JudgedDevice = JudgedGpu | JudgedInstance
 
 _NEVER: tuple[State, ...] = ("broken", "unknown", "leased")
 
 
 Policy = Callable[[JudgedDevice, float, Thresholds], bool]
-"""Whether it is offered, told how many percent of memory may be used, and the thresholds."""
+"""Returns whether a device is offered, given the allowed memory use in percent."""
 
 
 def is_offered(
     judged: JudgedDevice, policy: str, max_used_percent: float, settings: Thresholds
 ) -> bool:
-    """Whether a policy offers it; none offers what is broken, unknown or leased."""
+    """Return whether a policy offers it; none offers what is broken, unknown or leased."""
     if judged.verdict.state in _NEVER:
         return False
     return POLICIES[policy](judged, max_used_percent, settings)
@@ -30,7 +28,7 @@ def _free(judged: JudgedDevice, _percent: float, _settings: Thresholds) -> bool:
 
 def _no_process(judged: JudgedDevice, _percent: float, _settings: Thresholds) -> bool:
     processes = judged.processes
-    return processes is not None and all(one.kind == "graphics" for one in processes)
+    return processes is not None and all(process.kind == "graphics" for process in processes)
 
 
 def _memory(judged: JudgedDevice, max_used_percent: float, _settings: Thresholds) -> bool:
@@ -61,4 +59,4 @@ POLICIES: dict[str, Policy] = {
     "load": _load,
     "context": _context,
 }
-"""What each means is told by `fleet-smi free --help`."""
+"""`fleet-smi free --help` explains each of them."""

@@ -1,37 +1,37 @@
-"""What of people's command lines goes where: secrets nowhere, the rest by who looks.
+"""Privacy of command lines: secrets are redacted, the rest is masked by the viewer's role.
 
-What has nothing to hide is not copied: the very same object comes back.
+What needs no change is not copied: the very same object is returned.
 """
 
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
+from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import Gpu, Instance, Process, Snapshot
 
-CommandVisibility = Literal["full", "name", "hidden"]
 ProcessTransform = Callable[[Process], Process]
 View = TypeVar("View", FleetView, NodeView, Snapshot)
 _Machine = TypeVar("_Machine", Snapshot, NodeView)
-_Part = TypeVar("_Part", bound=Gpu | Instance)
-_Thing = TypeVar("_Thing")
+_Device = TypeVar("_Device", bound=Gpu | Instance)
+_Item = TypeVar("_Item")
 
 
 def redact_snapshot(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without secrets in its command lines; our own agents send none."""
+    """Return the snapshot without secrets in its command lines; fleet-smi's agents send none."""
     return _machine(snapshot, _without_secrets)
 
 
 def mask_commands(view: View, visibility: CommandVisibility) -> View:
-    """The view with command lines in full, as program names only, or without either."""
+    """Return the view with command lines in full, as program names only, or without either."""
     if visibility == "full":
         return view
-    change = _name_only if visibility == "name" else _nothing
+    change = _name_only if visibility == "name" else _neither
     if isinstance(view, FleetView):
-        nodes = _kept(view.nodes, [_machine(node, change) for node in view.nodes])
+        nodes = _unless_same(view.nodes, [_machine(node, change) for node in view.nodes])
         return view if nodes is view.nodes else replace(view, nodes=nodes)
     return _machine(view, change)
 
@@ -45,32 +45,34 @@ def _name_only(process: Process) -> Process:
     return process if process.command is None else replace(process, command=None)
 
 
-def _nothing(process: Process) -> Process:
+def _neither(process: Process) -> Process:
     if process.command is None and process.name is None:
         return process
     return replace(process, command=None, name=None)
 
 
 def _machine(machine: _Machine, change: ProcessTransform) -> _Machine:
-    gpus = _kept(machine.gpus, [_gpu(gpu, change) for gpu in machine.gpus])
+    gpus = _unless_same(machine.gpus, [_gpu(gpu, change) for gpu in machine.gpus])
     return machine if gpus is machine.gpus else replace(machine, gpus=gpus)
 
 
 def _gpu(gpu: Gpu, change: ProcessTransform) -> Gpu:
     if gpu.instances:
-        parts = _kept(gpu.instances, [_part(part, change) for part in gpu.instances])
-        gpu = gpu if parts is gpu.instances else replace(gpu, instances=parts)
-    return _part(gpu, change)
+        instances = _unless_same(
+            gpu.instances, [_device(instance, change) for instance in gpu.instances]
+        )
+        gpu = gpu if instances is gpu.instances else replace(gpu, instances=instances)
+    return _device(gpu, change)
 
 
-def _part(part: _Part, change: ProcessTransform) -> _Part:
-    if not part.processes:
-        return part
-    processes = _kept(part.processes, [change(process) for process in part.processes])
-    return part if processes is part.processes else replace(part, processes=processes)
+def _device(device: _Device, change: ProcessTransform) -> _Device:
+    if not device.processes:
+        return device
+    processes = _unless_same(device.processes, [change(process) for process in device.processes])
+    return device if processes is device.processes else replace(device, processes=processes)
 
 
-def _kept(old: tuple[_Thing, ...], new: list[_Thing]) -> tuple[_Thing, ...]:
-    """The old tuple where the new things are the very same."""
+def _unless_same(old: tuple[_Item, ...], new: list[_Item]) -> tuple[_Item, ...]:
+    """Return the old tuple where every item is the very same, else the new items."""
     same = all(one is other for one, other in zip(old, new, strict=True))
     return old if same else tuple(new)

@@ -36,14 +36,14 @@ def check_range(field: str, value: Number | None, unread: dict[str, str]) -> Num
     # NaN fails both comparisons, so it is out of every range.
     if low <= value <= high:
         return value
-    unread[field] = f"out of range: {_shown(value)}"
+    unread[field] = f"out of range: {_format(value)}"
     return None
 
 
 def check_temperature(
     value: Number | None, busy_percent: float | None, unread: dict[str, str]
 ) -> Number | None:
-    """Check a temperature, knowing how busy the device is: −1 °C under load is a sentinel."""
+    """Check a temperature; −1 °C on a busy device is a sentinel."""
     if value == -1 and busy_percent:
         unread["temperature_celsius"] = "out of range: -1 under load"
         return None
@@ -51,7 +51,7 @@ def check_temperature(
 
 
 def check_memory_used(used: int | None, total: int | None, unread: dict[str, str]) -> int | None:
-    """Check the memory used, knowing how much there is."""
+    """Check the memory in use against the total."""
     if used is not None and total is not None and used > total:
         unread["memory_used_bytes"] = "out of range: more than there is"
         return None
@@ -59,26 +59,26 @@ def check_memory_used(used: int | None, total: int | None, unread: dict[str, str
 
 
 def check_fields(fields: dict[str, Any], unread: dict[str, str]) -> dict[str, Any]:
-    """Return the fields of a `Gpu`, without what cannot be true."""
-    known = dict(fields)
+    """Check several fields of a `Gpu`; return them with `None` for what is out of range."""
+    checked = dict(fields)
     for name, value in fields.items():
         if value is not None:
             low, high = RANGES[name]
-            # Nearly all are: a call for each would be most of the cost.
+            # Nearly all values are in range: calling a function for each would be most of the cost.
             if not low <= value <= high:
-                known[name] = check_range(name, value, unread)
-    if "memory_used_bytes" in known:
-        used, total = known["memory_used_bytes"], known.get("memory_total_bytes")
-        known["memory_used_bytes"] = check_memory_used(used, total, unread)
-    return known
+                checked[name] = check_range(name, value, unread)
+    if "memory_used_bytes" in checked:
+        used, total = checked["memory_used_bytes"], checked.get("memory_total_bytes")
+        checked["memory_used_bytes"] = check_memory_used(used, total, unread)
+    return checked
 
 
 def first_known(*values: Any) -> Any:
-    """Return the first that is known."""
+    """Return the first value that is not `None`."""
     return next((value for value in values if value is not None), None)
 
 
-def _shown(value: float) -> str:
+def _format(value: float) -> str:
     # A hostile integer of a million digits must not become a message of that length.
     if isinstance(value, int) and abs(value) >= 10**24:
         return "24 digits or more"

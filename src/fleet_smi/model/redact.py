@@ -1,17 +1,17 @@
-"""Likely secrets taken out of command lines: `--password=•••`.
+"""Redaction of likely secrets in command lines: `--password=•••`.
 
-A command line is seen by every user of its machine, yet by few of another. What looks like
-a password, a key or a token is replaced; its name stays, so that the command can be known.
-Where a word is common in this trade (`--max-tokens`, `--eos-token`) it is left alone.
+Every user of a machine can read its command lines, but users of other machines should not get
+its secrets. What looks like a password, a key or a token is replaced; its name stays, so that the
+command can be recognised. Words of machine learning (`--max-tokens`, `--eos-token`) are left.
 """
 
 import re
 from functools import cache, lru_cache
 
 REDACTED = "•••"
-# A machine's command lines are the same from one look to the next.
-_REMEMBERED = 256
-# A line without any of these, in small letters, holds nothing to redact.
+# The command lines of a machine are mostly the same from one sample to the next.
+_CACHE_SIZE = 256
+# A line without any of these, in lower case, has nothing to redact: a cheap test first.
 _HINTS = (
     *("pass", "pwd", "secret", "token", "key", "credential", "authorization", "bearer", "://"),
     *("akia", "asia", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
@@ -21,13 +21,13 @@ _KEYS = "access|account|auth|encryption|master|private|secret|service|signing|st
 _NAMES = (
     rf"passw(?:or)?d|passphrase|secret|credentials?|api[-_]?key|(?:{_KEYS})[-_]?key(?:[-_]?id)?"
 )
-# What a language model calls a token is none of ours; a plain number or a switch is no secret.
-_NOT_OURS = (
+# The tokens of a language model are no secrets, and neither is a plain number or a switch.
+_NOT_LANGUAGE_MODEL = (
     r"(?<!(?:bos|cls|eos|eot|pad|sep|sot|unk)[-_])(?<!(?:mask|stop)[-_])"
     r"(?<!(?:audio|begin|image|start|video)[-_])(?<!special[-_])"
 )
 _OWNERS = "access|api|auth|bearer|id|refresh|secret|session"
-_COMMON_NAMES = rf"(?<![a-z])pass|[-_]pwd|{_NOT_OURS}(?<![a-z])(?:{_OWNERS})?token"
+_COMMON_NAMES = rf"(?<![a-z])pass|[-_]pwd|{_NOT_LANGUAGE_MODEL}(?<![a-z])(?:{_OWNERS})?token"
 _NO_SWITCH = r"(?!(?:\d{1,6}|true|false|yes|no|none|null)(?!\S))"
 _IS = r"[\"']?\s?[:=](?:\s(?!-))?[\"']?"
 _VALUE = r"(?:(?<=\")[^\"]+|(?<=')[^']+|[^\s\"']+)"
@@ -40,8 +40,8 @@ _SHAPES = (
     r"|glpat-[\w-]{20}|sk-(?:[a-z0-9]{2,8}-){0,2}[A-Za-z0-9_]{20}|xox[a-z]-[\w-]{10}|AIza[\w-]{30}"
     r"|eyJ[\w-]{10,1000}\.[\w-]{10,1000}\."
 )
-# In each, the group is what stays in front of the secret. Every match ends where a word does,
-# so that a second pass finds nothing new.
+# In each, the group is the text before the secret, which stays. Every match ends where a word
+# does, so that redacting twice is the same as redacting once.
 _SECRETS = (
     r"(://[^\s/:@]*:)[^\s/]+(?=@)",
     rf"(\bauthorization{_IS}{_SCHEMES}){_VALUE}",
@@ -56,9 +56,9 @@ _SECRETS = (
 )
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def redact(command: str) -> str:
-    """The command line with every likely secret replaced; the same line where there is none."""
+    """Return the command line with every likely secret replaced."""
     lowered = command.lower()
     if not any(hint in lowered for hint in _HINTS):
         return command

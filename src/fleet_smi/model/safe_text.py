@@ -1,4 +1,4 @@
-"""Text from outside made harmless before it goes anywhere."""
+"""Sanitised text: control characters removed from what comes from outside; natural sorting."""
 
 import re
 
@@ -18,8 +18,8 @@ def sanitize_text(text: str, limit: int) -> str:
 
 
 def natural_sort_key(text: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts numbers inside names by their size: gpu2 before gpu10."""
-    # A number is its length and its digits: no need to trust it to int().
+    """Return a sort key that orders numbers within names by value: gpu2 before gpu10."""
+    # A number is compared by its length, then by its digits: int() refuses very long ones.
     parts = _DIGITS.split(text)
     numbers = [part.lstrip("0") for part in parts[1::2]]
     parts[1::2] = numbers

@@ -1,4 +1,4 @@
-"""Which GPUs to offer, and in what order."""
+"""Selection of GPUs for a request: which ones meet it, best first, and why not the others."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +7,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.errors import Unmet, UsageError
-from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, Summary
+from fleet_smi.model.fleet import (
+    FleetView,
+    JudgedDevice,
+    JudgedGpu,
+    JudgedInstance,
+    NodeView,
+    Summary,
+)
 from fleet_smi.model.node_names import unique_node_names
 from fleet_smi.model.policies import POLICIES, is_offered
 from fleet_smi.model.safe_text import natural_sort_key
@@ -29,17 +36,17 @@ __all__ = [
     "require_offer",
 ]
 
-_MOST_CELSIUS = 150.0
+_MAX_CELSIUS = 150.0
 _OTHER_KIND = "free, but whole GPUs and MIG instances are not mixed"
 _VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")
 
 
 class GpuRequest(Struct, frozen=True, kw_only=True):
-    """What is asked for; a `count` of 0 asks for all there are.
+    """A request for GPUs; a `count` of 0 requests all there are.
 
-    `model` is words that the model's name must contain, `node` a pattern for node names.
-    Cards of one vendor are offered, because programs and indices are of one vendor: the one
-    asked for, else NVIDIA's where there are any.
+    `model` are words that the model's name must contain, `node` is a regular expression for node
+    names. Only GPUs of one vendor are offered, because programs and indices are specific to one:
+    the requested vendor, else NVIDIA where there is any.
     """
 
     count: int = 0
@@ -53,10 +60,11 @@ class GpuRequest(Struct, frozen=True, kw_only=True):
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A GPU or MIG instance that might be offered.
+    """A GPU or MIG instance that may be offered.
 
-    `part` numbers the instances of one GPU, and `instance` is the one that is meant.
-    `node_label` is the name of its node made unique in the fleet; set for what is offered.
+    `part` numbers the instances of one GPU; `instance` is set where an instance is offered.
+    `taken_beside` counts the GPUs in use on its node. `node_label` is the node's name made
+    unique in the fleet; it is set only on what is offered.
     """
 
     node_id: str
@@ -74,19 +82,19 @@ class Candidate(Struct, frozen=True, kw_only=True):
     node_label: str | None = None
 
     @property
-    def judged(self) -> JudgedGpu | JudgedInstance:
+    def judged(self) -> JudgedDevice:
         """What is offered: the GPU, or an instance of it."""
         return self.instance or self.gpu
 
     @property
     def label(self) -> str:
-        """How people call it: "gpu03:1", or "gpu03:1:0" for an instance."""
+        """Its short name: "gpu03:1", or "gpu03:1:0" for an instance."""
         label = f"{self.node}:{self.index}"
         return label if self.part is None else f"{label}:{self.part}"
 
 
 class Rejection(Struct, frozen=True, kw_only=True):
-    """Why something was not offered; without an index it is a whole node."""
+    """Why a device was not offered; without an index it is about a whole node."""
 
     node: str
     words: str
@@ -99,7 +107,7 @@ RejectedCandidate = tuple[Candidate, str]
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """What can be had, best first. `unmet` says why that is not what was asked for."""
+    """The result of a request, best first; `unmet` says why it is less than requested."""
 
     taken_at: float
     summary: Summary
@@ -112,9 +120,9 @@ class Offer(Struct, frozen=True, kw_only=True):
 def find_offer(
     view: FleetView, request: GpuRequest, settings: Thresholds = DEFAULT_THRESHOLDS
 ) -> Offer:
-    """What of the fleet meets a request; when too little does, all of it and a sentence."""
-    there = (one for node in view.nodes for one in node_candidates(node, request))
-    return choose_offer(view, sorted(there, key=_place), request, settings)
+    """Return what meets a request; where that is not enough, all of it and `unmet`."""
+    pool = (one for node in view.nodes for one in node_candidates(node, request))
+    return choose_offer(view, sorted(pool, key=_place), request, settings)
 
 
 def choose_offer(
@@ -123,14 +131,15 @@ def choose_offer(
     request: GpuRequest,
     settings: Thresholds = DEFAULT_THRESHOLDS,
 ) -> Offer:
-    """The same of candidates that are there in the order of their nodes' names and of indices."""
+    """Do the same with a `pool` of candidates already sorted by node name and index."""
     _check(request)
     vendor = request.vendor or _usual_vendor(pool)
-    answers = [(one, _why_not(one, request, vendor, settings)) for one in pool]
-    fitting = sorted((one for one, words in answers if words is None), key=_order)
+    checked = [(one, _rejection_reason(one, request, vendor, settings)) for one in pool]
+    fitting = sorted((one for one, reason in checked if reason is None), key=_preference)
     chosen = _one_kind(fitting, request.count)
-    kept = set(map(id, chosen))  # to compare them would take the square of a large fleet
-    refused = [(one, words or _OTHER_KIND) for one, words in answers if id(one) not in kept]
+    # By identity: comparing candidates by value would be quadratic in a large fleet.
+    chosen_ids = set(map(id, chosen))
+    refused = [(one, reason or _OTHER_KIND) for one, reason in checked if id(one) not in chosen_ids]
     if request.same_node:
         chosen = _one_node(chosen, request.count)
     enough = len(chosen) >= max(1, request.count)
@@ -140,7 +149,7 @@ def choose_offer(
         summary=view.summary,
         wanted=request.count,
         offered=tuple(_with_node_labels(offered, view)),
-        refused=tuple(_refusals(view.nodes, refused, request)),
+        refused=tuple(_rejections(view.nodes, refused, request)),
         unmet=None if enough else _unmet(request, len(fitting), len(chosen), refused),
     )
 
@@ -153,33 +162,33 @@ def _with_node_labels(offered: Iterable[Candidate], view: FleetView) -> Iterator
 def require_offer(
     view: FleetView, request: GpuRequest, settings: Thresholds = DEFAULT_THRESHOLDS
 ) -> Offer:
-    """What meets the request; raise `Unmet` when not enough does."""
-    found = find_offer(view, request, settings)
-    if found.unmet is not None:
-        raise Unmet(found.unmet)
-    return found
+    """Return what meets the request; raise `Unmet` where that is not enough."""
+    offer = find_offer(view, request, settings)
+    if offer.unmet is not None:
+        raise Unmet(offer.unmet)
+    return offer
 
 
 def _check(request: GpuRequest) -> None:
     if request.count < 0:
-        raise UsageError(f"{request.count} GPUs cannot be offered: ask for one or more")
+        raise UsageError(f"{request.count} GPUs cannot be offered: request one or more")
     if request.policy not in POLICIES:
         known = ", ".join(POLICIES)
         raise UsageError(f"unknown policy {request.policy!r}: there are {known}")
 
 
-def _is_asked_for(node: NodeView, request: GpuRequest) -> bool:
+def _matches_node(node: NodeView, request: GpuRequest) -> bool:
     if request.node is None:
         return True
     try:
         return re.search(request.node, node.name) is not None
     except re.error as exc:
-        raise UsageError(f"{request.node!r} is not a pattern: {exc}") from None
+        raise UsageError(f"{request.node!r} is not a regular expression: {exc}") from None
 
 
 def node_candidates(node: NodeView, request: GpuRequest) -> Iterator[Candidate]:
-    """Everything on a node that is of the model asked for, whatever its state."""
-    if node.silent or not _is_asked_for(node, request):
+    """Yield every device of a node that is of the requested model, whatever its state."""
+    if node.silent or not _matches_node(node, request):
         return
     taken = sum(gpu.verdict.state not in ("free", "leased") for gpu in node.gpus)
     words = (request.model or "").casefold().split()
@@ -203,41 +212,41 @@ def node_candidates(node: NodeView, request: GpuRequest) -> Iterator[Candidate]:
                 )
 
 
-def _parts(gpu: JudgedGpu) -> list[tuple[int | None, JudgedGpu | JudgedInstance]]:
-    """What can be offered of a GPU: itself, or its instances and never itself."""
+def _parts(gpu: JudgedGpu) -> list[tuple[int | None, JudgedDevice]]:
+    """Return what can be offered of a GPU: itself, or its instances instead."""
     if not gpu.instances:
         return [(None, gpu)]
     return [(number, instance) for number, instance in enumerate(gpu.instances)]
 
 
-def _model(gpu: JudgedGpu, judged: JudgedGpu | JudgedInstance) -> str | None:
+def _model(gpu: JudgedGpu, judged: JudgedDevice) -> str | None:
     profile = judged.profile if isinstance(judged, JudgedInstance) else None
     return " ".join(filter(None, (gpu.name, profile))) or None
 
 
-def _free_memory(gpu: JudgedGpu, judged: JudgedGpu | JudgedInstance) -> int | None:
-    # Nothing is kept on a card that sleeps, though it cannot be asked.
+def _free_memory(gpu: JudgedGpu, judged: JudgedDevice) -> int | None:
+    # A sleeping card holds no memory, though its driver cannot say so without waking it.
     return total_memory(judged) if gpu.asleep else free_memory(judged)
 
 
 def _celsius(gpu: JudgedGpu) -> float | None:
     value = gpu.temperature_celsius
-    return value if value is not None and 0 < value < _MOST_CELSIUS else None
+    return value if value is not None and 0 < value < _MAX_CELSIUS else None
 
 
-def _usual_vendor(there: Iterable[Candidate]) -> Vendor | None:
-    present = {one.vendor for one in there}
+def _usual_vendor(pool: Iterable[Candidate]) -> Vendor | None:
+    present = {one.vendor for one in pool}
     return next((vendor for vendor in _VENDORS if vendor in present), None)
 
 
-def _why_not(
+def _rejection_reason(
     one: Candidate, request: GpuRequest, vendor: Vendor | None, settings: Thresholds
 ) -> str | None:
-    """Why a candidate is not offered; `None` when it is."""
+    """Return why a candidate is not offered; `None` when it is."""
     if one.vendor != vendor:
-        return f"of another vendor: ask for it with --vendor {one.vendor}"
+        return f"of another vendor: request it with --vendor {one.vendor}"
     if not is_offered(one.judged, request.policy, request.max_used_percent, settings):
-        return _words(one)
+        return _state_and_reason(one)
     if not request.min_free_bytes:
         return None
     if one.free_memory_bytes is None:
@@ -248,14 +257,14 @@ def _why_not(
     return None
 
 
-def _words(one: Candidate) -> str:
+def _state_and_reason(one: Candidate) -> str:
     verdict = one.judged.verdict
     by = " by " if verdict.state == "held" and one.judged.processes else ": "
     return f"{verdict.state}{by}{verdict.reason}"
 
 
-def _order(one: Candidate) -> tuple[object, ...]:
-    """Much free memory, a fast model, a cool card, a quiet node; equals stay in their order."""
+def _preference(one: Candidate) -> tuple[object, ...]:
+    """Sort key: most free memory, fastest model, coolest card, least used node."""
     free, celsius = one.free_memory_bytes, one.temperature_celsius
     return (
         # In whole GiB: a few MiB more are no reason to take the hotter card.
@@ -271,14 +280,14 @@ def _place(one: Candidate) -> tuple[object, ...]:
 
 
 def _one_kind(fitting: list[Candidate], count: int) -> list[Candidate]:
-    """Whole GPUs or MIG instances: CUDA takes no mixture; whole ones where they are enough."""
+    """Return whole GPUs or MIG instances, which CUDA cannot mix; whole ones if they suffice."""
     whole = [one for one in fitting if one.part is None]
     parts = [one for one in fitting if one.part is not None]
     return whole if len(whole) >= max(1, count) or len(parts) <= len(whole) else parts
 
 
 def _one_node(fitting: list[Candidate], count: int) -> list[Candidate]:
-    """The candidates of the node that can give enough, or else the most."""
+    """Return the candidates of the node that has enough, or else the most."""
     by_node: dict[str, list[Candidate]] = {}
     for one in fitting:
         by_node.setdefault(one.node_id, []).append(one)
@@ -286,44 +295,46 @@ def _one_node(fitting: list[Candidate], count: int) -> list[Candidate]:
     return max(by_node.values(), key=lambda group: min(len(group), count or len(group)), default=[])
 
 
-def _refusals(
+def _rejections(
     nodes: Iterable[NodeView], refused: list[RejectedCandidate], request: GpuRequest
 ) -> Iterator[Rejection]:
-    for one, words in refused:
-        yield Rejection(node=one.node, index=one.index, uuid=one.uuid, part=one.part, words=words)
+    for one, reason in refused:
+        yield Rejection(node=one.node, index=one.index, uuid=one.uuid, part=one.part, words=reason)
     for node in nodes:
-        if node.silent and _is_asked_for(node, request):
+        if node.silent and _matches_node(node, request):
             yield Rejection(node=node.name, words=_silence(node))
 
 
 def _silence(node: NodeView) -> str:
     if node.age_seconds is None:
-        return f"never heard: {node.trouble}" if node.trouble else "never heard"
+        return f"never reported: {node.trouble}" if node.trouble else "never reported"
     return f"node silent for {format_duration(node.age_seconds)}"
 
 
 def _unmet(request: GpuRequest, free: int, together: int, refused: list[RejectedCandidate]) -> str:
     fitting = "fitting " if request.model or request.min_free_bytes or request.node else ""
     count = "no" if not free else str(free)
-    words = f"{count} {fitting}{'GPU is' if free < 2 else 'GPUs are'} free"
+    text = f"{count} {fitting}{'GPU is' if free < 2 else 'GPUs are'} free"
     if request.same_node and free > together:
-        words += f", {together} of them on one node"
+        text += f", {together} of them on one node"
     if request.count:
-        words += f", {request.count} {'was' if request.count == 1 else 'were'} asked for"
+        text += f", {request.count} {'was' if request.count == 1 else 'were'} requested"
     likely = _next_likely([one for one, _ in refused], request)
-    return words if likely is None else f"{words}; the next likely one is {likely.label}"
+    return text if likely is None else f"{text}; the next likely one is {likely.label}"
 
 
 def _next_likely(rest: list[Candidate], request: GpuRequest) -> Candidate | None:
-    """What is held and was idle longest, or else what is busy and works least."""
-    # One whose memory is never told is never free.
-    told = [one for one in rest if one.free_memory_bytes is not None]
-    large = [one for one in told if (total_memory(one.judged) or 0) >= request.min_free_bytes]
+    """Return the held one that was idle longest, or else the busy one with the least load."""
+    # A device whose memory is not measured is never offered.
+    measured = [one for one in rest if one.free_memory_bytes is not None]
+    large = [one for one in measured if (total_memory(one.judged) or 0) >= request.min_free_bytes]
     held = [one for one in large if one.judged.verdict.state == "held"]
     busy = [one for one in large if one.judged.verdict.state == "busy"]
     if held:
-        return min(held, key=lambda one: (-(one.judged.verdict.idle_seconds or 0.0), _order(one)))
-    return min(busy, key=lambda one: (_load(one), _order(one)), default=None)
+        return min(
+            held, key=lambda one: (-(one.judged.verdict.idle_seconds or 0.0), _preference(one))
+        )
+    return min(busy, key=lambda one: (_load(one), _preference(one)), default=None)
 
 
 def _load(one: Candidate) -> float:

@@ -1,7 +1,7 @@
-"""All that was read of one node at one time.
+"""The snapshot: everything read from one node at one time; immutable.
 
-`None` is "not measured", never zero; the unit is in the name. `unread` says why a
-field of the same struct is `None` where there is more to say than "not asked for".
+`None` is "not measured", never zero; the unit is in the name. `unread` says why a field of the
+same struct is `None`, where there is a reason other than that it was not requested.
 """
 
 from typing import Literal
@@ -17,9 +17,9 @@ NOT_ANSWERING_REMEDY = "look for Xid in the kernel log (dmesg); a reboot is like
 
 
 class Process(Struct, frozen=True, kw_only=True, gc=False):
-    """One process on one GPU; `hidden` when all that is known of it is what the driver says.
+    """One process on one GPU; `hidden` when only the driver's own figures are known of it.
 
-    `pid_is_made` marks one whose pid was not told: it goes by a number that no process has.
+    `pid_is_made` marks a synthetic pid, larger than any real one, where none was reported.
     """
 
     pid: int
@@ -43,7 +43,7 @@ class Process(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Fault(Struct, frozen=True, kw_only=True, gc=False):
-    """Why a GPU cannot be used or read, in the driver's words, and what to do."""
+    """Why a GPU cannot be used or read, as the driver says it, and what to do."""
 
     kind: FaultKind
     detail: str
@@ -52,7 +52,7 @@ class Fault(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Instance(Struct, frozen=True, kw_only=True, gc=False):
-    """A MIG instance: a slice of a GPU with memory and processes of its own."""
+    """A MIG instance: a slice of a GPU with its own memory and processes."""
 
     uuid: str
     uuid_is_made: bool = False
@@ -69,9 +69,9 @@ class Instance(Struct, frozen=True, kw_only=True, gc=False):
 class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     """A device, known by its UUID; the index is only for display.
 
-    `processes` is `None` when the list could not be read, and empty when nobody is there.
+    `processes` is `None` when the list could not be read, and empty when there is none.
     `memory_shared` marks a device without memory of its own: the figures are the host's.
-    `uuid_is_made` marks one that tells no UUID: it goes by its place, and CUDA knows it not.
+    `uuid_is_made` marks a placeholder where no UUID is reported: CUDA does not accept it.
     """
 
     uuid: str
@@ -135,7 +135,7 @@ class Host(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CollectorRun(Struct, frozen=True, kw_only=True, gc=False):
-    """How one collector fared: `absent` is expected, `failed` is not.
+    """The outcome of one collector: `absent` is expected, `failed` is not.
 
     `fault` is what a failure means for the devices that it should have read.
     """
@@ -148,9 +148,9 @@ class CollectorRun(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Snapshot(Struct, frozen=True, kw_only=True, gc=False):
-    """All that was read of one node at one time.
+    """Everything read from one node at one time.
 
-    `sequence` counts the snapshots of one `run_id`, the life of one agent, from 1 on.
+    `sequence` counts the snapshots of one `run_id`, that is one run of the agent, from 1.
     """
 
     node_id: str

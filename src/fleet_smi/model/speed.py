@@ -1,4 +1,4 @@
-"""How fast a model is, told by its name: a ranking for choosing, not a benchmark."""
+"""Speed ranking of GPU models by name: for choosing among free GPUs, not a benchmark."""
 
 import re
 from functools import lru_cache
@@ -164,6 +164,6 @@ _BY_LENGTH = sorted(
 
 @lru_cache(maxsize=1024)
 def speed_rank(name: str | None) -> int:
-    """The place of a model in the ranking, 0 for the fastest; an unknown one comes last."""
+    """Return the rank of a model, 0 for the fastest; an unknown one is last."""
     words = _words(name or "")
     return next((rank for fragment, rank in _BY_LENGTH if fragment in words), UNRANKED_MODEL)

@@ -1,8 +1,8 @@
-"""A node in brief: what a grid or a table shows of it, and nothing that only a closer look needs.
+"""The payload of the live stream: what the grid and the table show of each node, and no more.
 
-There are two halves. The facts (`NodeBrief`) change when something happens. The figures
-(`NodeFigures`) move with every sample; they are whole numbers, as they are shown, so that noise
-costs nothing. Command lines, clocks and the rest are told by a look at the node itself.
+It has two halves. The facts (`NodePayload`) change when something happens. The figures
+(`NodeFigures`) change with every sample; they are rounded to whole numbers, as they are shown, so
+that noise below that causes no traffic. `GET /api/v1/nodes/{id}` has all the rest.
 """
 
 from msgspec import Struct
@@ -11,13 +11,12 @@ from fleet_smi.model.fleet import NoteKind, State, Summary
 
 
 class VerdictPayload(Struct, frozen=True, kw_only=True, gc=False):
-    """The judgement on one GPU or instance, without words for what moves.
+    """The verdict on one GPU or instance, without the parts of its reason that keep changing.
 
     `since` and `idle_since` are times by the hub's clock, in seconds since 1970. `users` is
-    `None` when the processes cannot be read. `reason` is `None` where the other fields say it
-    all: on a GPU that is busy or held, whose users, load and `idle_since` are told, and on a
-    silent node, where `was` is what it was last known as. The whole sentence is told with the
-    node itself.
+    `None` when the processes cannot be read. `reason` is `None` where it can be made from other
+    fields: on a GPU that is busy or held, from users, load and `idle_since`, and on a silent
+    node, from `was`, its last known state.
     """
 
     state: State
@@ -30,7 +29,7 @@ class VerdictPayload(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class InstancePayload(Struct, frozen=True, kw_only=True, gc=False):
-    """What is to be known of one MIG instance."""
+    """The facts of one MIG instance."""
 
     uuid: str
     profile: str | None
@@ -39,7 +38,7 @@ class InstancePayload(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GpuPayload(Struct, frozen=True, kw_only=True, gc=False):
-    """What is to be known of one GPU."""
+    """The facts of one GPU."""
 
     uuid: str
     index: int
@@ -50,11 +49,10 @@ class GpuPayload(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NodePayload(Struct, frozen=True, kw_only=True, gc=False):
-    """What is to be known of one node.
+    """The facts of one node.
 
-    `number` is what its figures go by; it means nothing outside one stream. `warnings` counts
-    what could not be read of it, and a clock that is off. `gpus` are in the order of their
-    indices.
+    `number` links its figures to it, within one stream only. `warnings` counts its failed
+    collectors and other problems. `gpus` are sorted by index.
     """
 
     number: int
@@ -70,7 +68,7 @@ class NodePayload(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DeviceFigures(Struct, frozen=True, array_like=True, gc=False):
-    """The moving figures of one GPU or instance; `None` is not measured."""
+    """The figures of one GPU or instance; `None` is not measured."""
 
     busy_percent: int | None
     memory_used_mebibytes: int | None
@@ -79,10 +77,10 @@ class DeviceFigures(Struct, frozen=True, array_like=True, gc=False):
 
 
 class NodeFigures(Struct, frozen=True, array_like=True, gc=False):
-    """The moving figures of one node.
+    """The figures of one node.
 
     `heard_at` is when its last sample was taken, in seconds since 1970 by the hub's clock.
-    `parts` has a row for each GPU, in their order, each followed by those of its instances.
+    `parts` has one row per GPU, in order, each followed by those of its instances.
     """
 
     number: int
@@ -93,7 +91,7 @@ class NodeFigures(Struct, frozen=True, array_like=True, gc=False):
 
 
 class FleetPayload(Struct, frozen=True, kw_only=True):
-    """The fleet in brief at one moment; nodes and figures by the numbers of the nodes."""
+    """The whole fleet at one moment; nodes and figures by the numbers of the nodes."""
 
     taken_at: float
     summary: Summary

@@ -1,4 +1,4 @@
-"""How a node is put in brief: its facts and its figures."""
+"""Building of the stream payload of a node: its facts and its figures."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -17,13 +17,13 @@ from fleet_smi.model.stream_payload import (
 from fleet_smi.model.views import NodeParts
 
 _MEBIBYTE_BITS = 20
-_MOST = 1e9
+_MAX_VALUE = 1e9
 
 
 def node_payload(number: int, parts: NodeParts, now: float) -> NodePayload:
-    """The facts of a node as it is at this moment."""
+    """Build the facts of a node at this moment."""
     node, verdicts = parts.node, parts.verdicts
-    heard_at = _heard_at(node, now) or 0.0
+    sampled_at = _sampled_at(node, now) or 0.0
     return NodePayload(
         number=number,
         node_id=node.node_id,
@@ -34,89 +34,92 @@ def node_payload(number: int, parts: NodeParts, now: float) -> NodePayload:
         warnings=len(node.warnings) + len(node.failures),
         labels=node.labels,
         driver_version=node.host.driver_version,
-        gpus=tuple([_gpu(gpu, its, verdicts, heard_at) for gpu, its in parts.gpus]),
+        gpus=tuple([_gpu(gpu, verdict, verdicts, sampled_at) for gpu, verdict in parts.gpus]),
     )
 
 
 def node_figures(number: int, parts: NodeParts, now: float) -> NodeFigures:
-    """The figures of a node and its GPUs, as they are shown."""
-    heard_at, host = _heard_at(parts.node, now), parts.node.host
+    """Build the figures of a node and its GPUs, rounded as they are shown."""
+    sampled_at, host = _sampled_at(parts.node, now), parts.node.host
     rows: list[DeviceFigures] = []
     for gpu, _ in parts.gpus:
         rows.append(_figures(gpu))
         if gpu.instances:
             rows += [
-                DeviceFigures(round_finite(one.busy_percent), to_mebibytes(one.memory_used_bytes))
-                for one in gpu.instances
+                DeviceFigures(
+                    round_finite(instance.busy_percent), to_mebibytes(instance.memory_used_bytes)
+                )
+                for instance in gpu.instances
             ]
     return NodeFigures(
         number,
-        None if heard_at is None else int(heard_at),
+        None if sampled_at is None else int(sampled_at),
         round_finite(host.cpu_percent),
-        _share(host.memory_used_bytes, host.memory_total_bytes),
+        _percent(host.memory_used_bytes, host.memory_total_bytes),
         tuple(rows),
     )
 
 
 def unique_processes(gpu: Gpu) -> tuple[Process, ...] | None:
-    """The processes on a GPU and on its instances, each once; `None` when not readable."""
+    """Return the processes on a GPU and its instances, each once; `None` when not readable."""
     if not gpu.instances:
         return gpu.processes
-    parts: tuple[Gpu | Instance, ...] = (gpu, *gpu.instances)
-    lists = [part.processes for part in parts if part.processes is not None]
-    return tuple({one.pid: one for one in chain(*lists)}.values()) if lists else None
+    devices: tuple[Gpu | Instance, ...] = (gpu, *gpu.instances)
+    lists = [device.processes for device in devices if device.processes is not None]
+    return tuple({process.pid: process for process in chain(*lists)}.values()) if lists else None
 
 
-def _heard_at(node: NodeView, now: float) -> float | None:
+def _sampled_at(node: NodeView, now: float) -> float | None:
     return None if node.age_seconds is None else now - node.age_seconds
 
 
 def _gpu(
-    gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict], heard_at: float
+    gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict], sampled_at: float
 ) -> GpuPayload:
     return GpuPayload(
         uuid=gpu.uuid,
         index=gpu.index,
         name=gpu.name,
         memory_total_mebibytes=to_mebibytes(gpu.memory_total_bytes),
-        verdict=_verdict(verdict, unique_processes(gpu), heard_at),
-        instances=_instances(gpu, verdicts, heard_at) if gpu.instances else (),
+        verdict=_verdict(verdict, unique_processes(gpu), sampled_at),
+        instances=_instances(gpu, verdicts, sampled_at) if gpu.instances else (),
     )
 
 
 def _instances(
-    gpu: Gpu, verdicts: Mapping[str, Verdict], heard_at: float
+    gpu: Gpu, verdicts: Mapping[str, Verdict], sampled_at: float
 ) -> tuple[InstancePayload, ...]:
     return tuple(
         InstancePayload(
             uuid=instance.uuid,
             profile=instance.profile,
             memory_total_mebibytes=to_mebibytes(instance.memory_total_bytes),
-            verdict=_verdict(verdicts[instance.uuid], instance.processes, heard_at),
+            verdict=_verdict(verdicts[instance.uuid], instance.processes, sampled_at),
         )
         for instance in gpu.instances
     )
 
 
 def _verdict(
-    verdict: Verdict, processes: Sequence[Process] | None, heard_at: float
+    verdict: Verdict, processes: Sequence[Process] | None, sampled_at: float
 ) -> VerdictPayload:
     state, was, idle = verdict.state, verdict.was, verdict.idle_seconds
-    its_users = visible_users(state, processes)
-    told = was is not None or (its_users and state in ("busy", "held"))
+    users = visible_users(state, processes)
+    # Other fields say it already; the full text changes with every sample of the load.
+    redundant = was is not None or (users and state in ("busy", "held"))
     return VerdictPayload(
         state=state,
         since=verdict.since,
-        reason=None if told else verdict.reason,
+        reason=None if redundant else verdict.reason,
         was=was,
-        users=its_users,
-        idle_since=None if idle is None else round(heard_at - idle),
+        users=users,
+        idle_since=None if idle is None else round(sampled_at - idle),
         notes=tuple([note.kind for note in verdict.notes]) if verdict.notes else (),
     )
 
 
 def visible_users(state: State, processes: Sequence[Process] | None) -> tuple[str, ...] | None:
-    """Who is there, the one with the most memory first; a display on a free GPU is nobody."""
+    """Return the users, most memory first; none on a free GPU, where only a display can be."""
     if state == "free":
         return ()
     if not processes:
@@ -136,14 +139,14 @@ def _figures(gpu: Gpu) -> DeviceFigures:
 
 
 def to_mebibytes(count: int | None) -> int | None:
-    """Whole mebibytes of bytes."""
+    """Convert bytes to whole mebibytes."""
     return None if count is None else count >> _MEBIBYTE_BITS
 
 
 def round_finite(value: float | None) -> int | None:
-    """The nearest whole number; none where there can be none: not a number, infinite."""
-    return round(value) if value is not None and -_MOST < value < _MOST else None
+    """Round to a whole number; `None` for NaN, infinite and absurd values."""
+    return round(value) if value is not None and -_MAX_VALUE < value < _MAX_VALUE else None
 
 
-def _share(used: int | None, total: int | None) -> int | None:
+def _percent(used: int | None, total: int | None) -> int | None:
     return round(100 * used / total) if total and used is not None else None

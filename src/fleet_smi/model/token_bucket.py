@@ -1,32 +1,33 @@
-"""How often somebody may try: a few times at once, and once more every few seconds."""
+"""Token bucket: a rate limit per key that allows a burst."""
 
 from collections import OrderedDict
 
-_MOST_NAMES = 4096
+_MAX_KEYS = 4096
 
 
 class TokenBucket:
-    """A bucket of `burst` tries for each name; the caller brings the time."""
+    """A bucket of `burst` tokens per key, refilled one by one; the caller passes in the time."""
 
     def __init__(self, *, burst: int = 10, refill_seconds: float = 6.0) -> None:
         self._burst = burst
-        self._every_seconds = refill_seconds
-        # When each bucket will be full again; who tried last stands last.
+        self._refill_seconds = refill_seconds
+        # When each bucket will be full again: one number says how many tokens it has now. The key
+        # that was used last is last, so that the oldest are dropped where there are too many.
         self._full_at: OrderedDict[str, float] = OrderedDict()
 
     def acquire(self, key: str, now: float) -> float:
-        """Use up one try; how long to wait for one where there is none left, else 0."""
-        full_at = max(now, self._full_at.get(key, now)) + self._every_seconds
-        wait_seconds = full_at - now - self._burst * self._every_seconds
+        """Take one token and return 0; without one left, return the seconds to wait for it."""
+        full_at = max(now, self._full_at.get(key, now)) + self._refill_seconds
+        wait_seconds = full_at - now - self._burst * self._refill_seconds
         if wait_seconds > 0:
             return wait_seconds
         self._full_at[key] = full_at
         self._full_at.move_to_end(key)
-        if len(self._full_at) > _MOST_NAMES:
+        if len(self._full_at) > _MAX_KEYS:
             self._full_at.popitem(last=False)
         return 0.0
 
     def refund(self, key: str) -> None:
-        """It was no such try."""
+        """Give back the token that was taken last."""
         if key in self._full_at:
-            self._full_at[key] -= self._every_seconds
+            self._full_at[key] -= self._refill_seconds

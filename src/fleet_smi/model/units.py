@@ -1,38 +1,38 @@
-"""Numbers as people read them, and people's numbers read."""
+"""Parsing and formatting of sizes and durations."""
 
 import re
 
 from fleet_smi.errors import UsageError
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
-_MOST_BYTES = 1 << 60
+_MAX_BYTES = 1 << 60
 _SIZES = {"": 1, "b": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB}
 _DECIMAL = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-# Texts, so that they are compiled when first used: most starts need neither.
+# Not compiled here but when first used: most commands need neither, and compiling takes time.
 _SIZE = r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?(?:i?b)?)\s*"
 _DURATION = r"\s*(\d+(?:\.\d+)?)\s*(s|min|m|h|d|)\s*"
 
 
 def parse_size(text: str) -> int:
-    """Bytes of "20GiB", "20G" (binary), "20GB" (decimal) or a bare number."""
+    """Parse "20GiB", "20G" (binary), "20GB" (decimal) or a bare number to bytes."""
     match = re.fullmatch(_SIZE, text, re.IGNORECASE)
     if match is None:
         raise UsageError(f"{text!r} is not a size: write it like 20GiB, 512MiB or 8G")
     number, unit = match[1], match[2].lower()
     factor = _DECIMAL.get(unit) or _SIZES[unit.removesuffix("b").removesuffix("i")]
     count = float(number) * factor
-    if count >= _MOST_BYTES:
-        raise UsageError(f"{text[:20]!r} is more memory than there is")
+    if count >= _MAX_BYTES:
+        raise UsageError(f"{text[:20]!r} is too large")
     return int(count)
 
 
 def format_gib(count: int) -> str:
-    """Bytes as a plain number of GiB with one decimal: "79.6"."""
+    """Format bytes as a number of GiB with one decimal: "79.6"."""
     return f"{count / GIB:.1f}"
 
 
 def format_size(count: int) -> str:
-    """Bytes in the unit that suits them: "420 MiB", "16.2 GiB"."""
+    """Format bytes in the unit that suits them: "420 MiB", "16.2 GiB"."""
     # Compared as rounded: 1023.6 MiB reads "1.0 GiB", never "1024 MiB".
     if count < 1023.5 * KIB:
         return f"{max(1, round(count / KIB))} KiB" if count else "0 MiB"
@@ -42,7 +42,7 @@ def format_size(count: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A length of time in at most two units: "20 s", "4 min", "3 h", "2 d 4 h"."""
+    """Format a duration in at most two units: "20 s", "4 min", "3 h", "2 d 4 h"."""
     seconds = max(0, int(seconds))
     if seconds < 60:
         return f"{seconds} s"
@@ -60,8 +60,8 @@ _DURATIONS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of "10min", "90s", "2h", "1d" or a bare number of seconds."""
+    """Parse "10min", "90s", "2h", "1d" or a bare number of seconds to seconds."""
     match = re.fullmatch(_DURATION, text, re.IGNORECASE)
     if match is None:
-        raise UsageError(f"{text!r} is not a length of time: write it like 90s, 10min or 2h")
+        raise UsageError(f"{text!r} is not a duration: write it like 90s, 10min or 2h")
     return float(match[1]) * _DURATIONS[match[2].lower()]

@@ -1,4 +1,4 @@
-"""A range summed up: who had what, when it was most, which GPUs least, and what was wasted."""
+"""The usage report of a range: totals, hours of the day, least used GPUs and idle jobs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -10,11 +10,11 @@ from fleet_smi.model.history import Gap, Job, Ribbon, RibbonPoint, Sums, Usage, 
 from fleet_smi.model.safe_text import natural_sort_key
 
 HOUR_SECONDS = 3600.0
-_JOULES = 3.6e6  # a kilowatt-hour
+_JOULES_PER_KILOWATT_HOUR = 3.6e6
 _TAKEN: tuple[State, ...] = ("busy", "held", "ghost")
-_LEAST_USED = 5
-_WASTE = 10
-_WASTE_SECONDS = 3600.0
+_MAX_LEAST_USED = 5
+_MAX_WASTE = 10
+_MIN_WASTE_SECONDS = 3600.0
 
 
 class HourOfDay(Struct, frozen=True, kw_only=True):
@@ -33,11 +33,10 @@ class Price(Struct, frozen=True, kw_only=True):
 
 
 class UsageReport(Struct, frozen=True, kw_only=True):
-    """What a report tells.
+    """The contents of a usage report.
 
-    `heard` is how much of the time nodes were heard, as a share of the time of their GPUs; of
-    the rest nothing is counted. `waste` is `None` where there were too many jobs to look at,
-    and `price` where none was named.
+    `heard` is the share of the GPU-time in which the nodes reported; the rest is not counted.
+    `waste` are the jobs with the most idle time; `None` where there were too many to look at.
     """
 
     usages: Usages
@@ -50,11 +49,11 @@ class UsageReport(Struct, frozen=True, kw_only=True):
 
     @property
     def observed_seconds(self) -> float:
-        """The GPU-time in which anything was known, whoever had it."""
+        """The GPU-time in which the nodes reported, in use or not."""
         return sum(self.usages.by_state.values())
 
     def cost(self, sums: Sums) -> float | None:
-        """What the energy in these sums costs."""
+        """Return the cost of the energy in these sums; `None` without a price."""
         return None if self.price is None else kilowatt_hours(sums) * self.price.per_kwh
 
 
@@ -68,30 +67,30 @@ def build_usage_report(
     to_local_time: Callable[[float], datetime],
     price: Price | None = None,
 ) -> UsageReport:
-    """All answers about one range, put together.
+    """Build the report of one range from the results of the single queries.
 
-    `gpus` are the usages of each GPU by its UUID, and `fleet` is how things stood at the end:
-    it has the GPUs that nobody had, too. Where there are too many jobs to tell, they are `None`.
+    `gpus` are the usages of each GPU by its UUID. `fleet` is the fleet at the end of the range,
+    which has the unused GPUs too. `jobs` is `None` where there are too many.
     """
     return UsageReport(
         usages=usages,
         hours=hours_of_day(ribbon.moments, to_local_time),
         least_used=_least_used(gpus, fleet.nodes),
         waste=None if jobs is None else _waste(jobs),
-        heard=_heard(usages, fleet),
+        heard=_coverage(usages, fleet),
         gaps=ribbon.gaps,
         price=price,
     )
 
 
 def _waste(jobs: Iterable[Job]) -> tuple[Job, ...]:
-    idle = [job for job in jobs if job.sums.idle_seconds >= _WASTE_SECONDS]
+    idle = [job for job in jobs if job.sums.idle_seconds >= _MIN_WASTE_SECONDS]
     idle.sort(key=lambda job: (-job.sums.idle_seconds, job.id))
-    return tuple(idle[:_WASTE])
+    return tuple(idle[:_MAX_WASTE])
 
 
 def _least_used(gpus: Usages, nodes: Iterable[NodeView]) -> tuple[Usage, ...]:
-    """Of the GPUs and instances of nodes that report, those that worked the least."""
+    """Return the GPUs and instances of reporting nodes that worked the least."""
     known = {row.name: row.sums for row in gpus.rows}
     found = [
         Usage(name=name, sums=known.get(uuid, Sums()))
@@ -107,69 +106,69 @@ def _least_used(gpus: Usages, nodes: Iterable[NodeView]) -> tuple[Usage, ...]:
             natural_sort_key(row.name),
         )
     )
-    return tuple(found[:_LEAST_USED])
+    return tuple(found[:_MAX_LEAST_USED])
 
 
 def _parts(name: str, gpu: JudgedGpu) -> list[tuple[str, str]]:
-    """What people can have of a GPU: itself, or its instances."""
+    """Return name and UUID of what can be used of a GPU: itself, or its instances."""
     cut = [(f"{name} {part.profile or 'instance'}", part.uuid) for part in gpu.instances]
     return cut or [(name, gpu.uuid)]
 
 
 def _worked_seconds(sums: Sums) -> float:
-    """How long it may have worked: where the load is not told, all the time."""
+    """Return how long it may have worked: where the load is unknown, all the time."""
     return sums.busy_seconds + max(0.0, sums.gpu_seconds - sums.measured_seconds)
 
 
 def add_sums(sums: Iterable[Sums]) -> Sums:
-    """Sums added up."""
-    every = tuple(sums)
-    if len(every) == 1:
-        return every[0]
+    """Add up sums."""
+    addends = tuple(sums)
+    if len(addends) == 1:
+        return addends[0]
     return Sums(
-        gpu_seconds=sum(each.gpu_seconds for each in every),
-        measured_seconds=sum(each.measured_seconds for each in every),
-        busy_seconds=sum(each.busy_seconds for each in every),
-        idle_seconds=sum(each.idle_seconds for each in every),
-        energy_joules=sum(each.energy_joules for each in every),
+        gpu_seconds=sum(one.gpu_seconds for one in addends),
+        measured_seconds=sum(one.measured_seconds for one in addends),
+        busy_seconds=sum(one.busy_seconds for one in addends),
+        idle_seconds=sum(one.idle_seconds for one in addends),
+        energy_joules=sum(one.energy_joules for one in addends),
     )
 
 
 def kilowatt_hours(sums: Sums) -> float:
-    """The energy in these sums."""
-    return sums.energy_joules / _JOULES
+    """Return the energy in these sums."""
+    return sums.energy_joules / _JOULES_PER_KILOWATT_HOUR
 
 
 def busy_percent(sums: Sums) -> float | None:
-    """The mean load over the time in which it was told."""
+    """Return the mean load over the measured time; `None` without any."""
     return 100 * sums.busy_seconds / sums.measured_seconds if sums.measured_seconds else None
 
 
 def share_percent(part: float, whole: float) -> float | None:
-    """A part of a whole; of nothing, unknown."""
+    """Return a part of a whole in percent; `None` where the whole is 0."""
     return 100 * part / whole if whole else None
 
 
 def hours_of_day(
     moments: Iterable[RibbonPoint], to_local_time: Callable[[float], datetime]
 ) -> tuple[HourOfDay, ...]:
-    """The mean of all moments in each hour of the day in which any was known."""
-    found: dict[int, list[RibbonPoint]] = {}
+    """Return the mean over all points of each hour of the day that has any."""
+    by_hour: dict[int, list[RibbonPoint]] = {}
     for moment in moments:
         if moment.nodes_reporting:
-            found.setdefault(to_local_time(moment.at).hour, []).append(moment)
+            by_hour.setdefault(to_local_time(moment.at).hour, []).append(moment)
     return tuple(
         HourOfDay(
             hour=hour,
-            in_use=_mean([sum(each.gpus.get(state, 0.0) for state in _TAKEN) for each in told]),
-            gpus=_mean([sum(each.gpus.values()) for each in told]),
+            in_use=_mean([sum(point.gpus.get(state, 0.0) for state in _TAKEN) for point in points]),
+            gpus=_mean([sum(point.gpus.values()) for point in points]),
         )
-        for hour, told in sorted(found.items())
+        for hour, points in sorted(by_hour.items())
     )
 
 
-def _heard(usages: Usages, fleet: FleetView) -> float | None:
-    """The share of all GPU-time in which anything was known of it."""
+def _coverage(usages: Usages, fleet: FleetView) -> float | None:
+    """Return the share of all GPU-time in which the nodes reported."""
     seconds = fleet.summary.gpus * (min(usages.end, fleet.taken_at) - usages.start)
     return min(1.0, sum(usages.by_state.values()) / seconds) if seconds > 0 else None
 

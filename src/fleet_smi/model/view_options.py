@@ -1,4 +1,4 @@
-"""Which part of a fleet to show, and in what order: filters and sorts, no judgement."""
+"""Options of a view: which GPUs to show, and in which order. Filters and sorts, no judgement."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -14,15 +14,15 @@ from fleet_smi.model.snapshot import Process
 if TYPE_CHECKING:
     from fleet_smi.model.filter import Filter
 
-_ATTENTION: tuple[State, ...] = ("broken", "ghost", "held", "unknown", "free", "leased", "busy")
+_BY_ATTENTION: tuple[State, ...] = ("broken", "ghost", "held", "unknown", "free", "leased", "busy")
 
 
 def _first_user(gpu: JudgedGpu) -> str:
     return min((process.user or "~" for process in _processes(gpu)), default="~~")
 
 
-def _falling(field: str) -> Callable[[JudgedGpu], Any]:
-    """By a figure, the largest first; what is not measured comes last."""
+def _descending(field: str) -> Callable[[JudgedGpu], Any]:
+    """Sort by a figure, the largest first; what is not measured comes last."""
 
     def key(gpu: JudgedGpu) -> tuple[bool, float]:
         value = getattr(gpu, field)
@@ -33,18 +33,18 @@ def _falling(field: str) -> Callable[[JudgedGpu], Any]:
 
 SORT_KEYS: dict[str, Callable[[JudgedGpu], Any]] = {
     "index": lambda gpu: gpu.index,
-    "attention": lambda gpu: _ATTENTION.index(gpu.verdict.state),
+    "attention": lambda gpu: _BY_ATTENTION.index(gpu.verdict.state),
     "state": lambda gpu: STATES.index(gpu.verdict.state),
-    "util": _falling("busy_percent"),
-    "memory": _falling("memory_used_bytes"),
-    "temperature": _falling("temperature_celsius"),
-    "power": _falling("power_watts"),
+    "util": _descending("busy_percent"),
+    "memory": _descending("memory_used_bytes"),
+    "temperature": _descending("temperature_celsius"),
+    "power": _descending("power_watts"),
     "user": _first_user,
 }
 
 
 class ViewOptions(Struct, frozen=True, kw_only=True):
-    """What the user asked to see."""
+    """What to show of a fleet, and in which order."""
 
     user: str | None = None
     node: re.Pattern[str] | None = None
@@ -53,44 +53,44 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
     sort: str = "index"
 
     def apply(self, view: FleetView) -> FleetView:
-        """The part of the fleet that was asked for, sorted within each node."""
+        """Return the selected part of the fleet, sorted within each node."""
         return replace(view, nodes=tuple(self.apply_to_nodes(view.nodes)))
 
     def apply_to_nodes(self, nodes: Iterable[NodeView]) -> Iterator[NodeView]:
-        """The same of these nodes, one after the other."""
+        """Yield the selected nodes, one after the other."""
         if self == _EVERYTHING:
             yield from nodes
             return
-        shown = (self._node(node) for node in nodes if self._has_name(node))
-        yield from (node for node in shown if node.gpus or not self._picks_gpus())
+        selected = (self._node(node) for node in nodes if self._matches_name(node))
+        yield from (node for node in selected if node.gpus or not self._selects_gpus())
 
-    def _has_name(self, node: NodeView) -> bool:
+    def _matches_name(self, node: NodeView) -> bool:
         return self.node is None or self.node.search(node.name) is not None
 
-    def _picks_gpus(self) -> bool:
+    def _selects_gpus(self) -> bool:
         filtered = self.filter is not None and bool(self.filter.terms)
         return filtered or self.user is not None or self.states is not None
 
     def _node(self, node: NodeView) -> NodeView:
-        gpus = [self._of_user(gpu) for gpu in node.gpus if self._has_gpu(node, gpu)]
+        gpus = [self._only_user(gpu) for gpu in node.gpus if self._matches_gpu(node, gpu)]
         # Stable: equal GPUs stay in index order.
         return replace(node, gpus=tuple(sorted(gpus, key=SORT_KEYS[self.sort])))
 
-    def _has_gpu(self, node: NodeView, gpu: JudgedGpu) -> bool:
+    def _matches_gpu(self, node: NodeView, gpu: JudgedGpu) -> bool:
         if self.filter is not None and not self.filter.matches(node, gpu):
             return False
         if self.states is not None and not self.states & _states(gpu):
             return False
         return self.user is None or any(process.user == self.user for process in _processes(gpu))
 
-    def _of_user(self, gpu: JudgedGpu) -> JudgedGpu:
+    def _only_user(self, gpu: JudgedGpu) -> JudgedGpu:
         if self.user is None:
             return gpu
         return replace(
             gpu,
-            processes=_theirs(gpu.processes, self.user),
+            processes=_of_user(gpu.processes, self.user),
             instances=tuple(
-                replace(instance, processes=_theirs(instance.processes, self.user))
+                replace(instance, processes=_of_user(instance.processes, self.user))
                 for instance in gpu.instances
             ),
         )
@@ -100,7 +100,7 @@ _EVERYTHING = ViewOptions()
 
 
 def parse_node_pattern(text: str) -> re.Pattern[str]:
-    """A pattern for names of nodes, found anywhere in the name."""
+    """Compile a regular expression that is searched anywhere in the names of nodes."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -108,12 +108,12 @@ def parse_node_pattern(text: str) -> re.Pattern[str]:
 
 
 def parse_states(text: str) -> frozenset[State]:
-    """States separated by commas, in any case."""
-    words = [word.strip() for word in text.lower().split(",") if word.strip()]
-    unknown = [word for word in words if word not in STATES]
-    if unknown or not words:
+    """Parse states separated by commas, in any case."""
+    names = [name.strip() for name in text.lower().split(",") if name.strip()]
+    unknown = [name for name in names if name not in STATES]
+    if unknown or not names:
         raise UsageError(f"--state {text!r}: the states are {', '.join(STATES)}")
-    return frozenset(state for state in STATES if state in words)
+    return frozenset(state for state in STATES if state in names)
 
 
 def _states(gpu: JudgedGpu) -> set[State]:
@@ -126,7 +126,7 @@ def _processes(gpu: JudgedGpu) -> Iterable[Process]:
         yield from instance.processes or ()
 
 
-def _theirs(processes: tuple[Process, ...] | None, user: str) -> tuple[Process, ...] | None:
+def _of_user(processes: tuple[Process, ...] | None, user: str) -> tuple[Process, ...] | None:
     if processes is None:
         return None
     return tuple(process for process in processes if process.user == user)

@@ -1,4 +1,4 @@
-"""What is believed of a node or a fleet, put together to be shown."""
+"""Building of node views and summaries from judged parts."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class NodeParts(Struct, frozen=True, kw_only=True, gc=False):
-    """A node at one moment, not yet put together: for those who look at many, often.
+    """The parts of a node view, for callers that read many nodes often and need no full view.
 
-    `node` is the view of it without its GPUs. `gpus` are in the order of their indices, and
-    `verdicts` has those on the instances too, by UUID.
+    `node` is the view without its GPUs. `gpus` are sorted by index, and `verdicts` has those on
+    the instances too, by UUID.
     """
 
     node: NodeView
@@ -35,20 +35,20 @@ class NodeParts(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def build_node_view(parts: NodeParts) -> NodeView:
-    """The view of a node, with its GPUs."""
+    """Build the view of a node, with its GPUs."""
     gpus = [_judged(gpu, verdict, parts.verdicts) for gpu, verdict in parts.gpus]
     return replace(parts.node, gpus=tuple(gpus))
 
 
 def summarize_nodes(nodes: "Iterable[NodeView | NodePayload]") -> Summary:
-    """The strip of truth over these nodes, whole or in brief."""
+    """Count the GPUs of these nodes by state, from views or stream payloads."""
     nodes = tuple(nodes)
     states = Counter([gpu.verdict.state for node in nodes for gpu in node.gpus])
     return build_summary(states, len(nodes), sum([not node.silent for node in nodes]))
 
 
 def build_summary(states: Counter[State], nodes: int, nodes_reporting: int) -> Summary:
-    """The strip of truth over what was counted."""
+    """Build the summary from counts by state."""
     counts = {state: states[state] for state in STATES}
     return Summary(gpus=states.total(), nodes=nodes, nodes_reporting=nodes_reporting, **counts)
 
@@ -57,6 +57,7 @@ def _judged(gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]) -> Judg
     fields = asdict(gpu)
     if gpu.instances:
         fields["instances"] = tuple(
-            JudgedInstance(**asdict(part), verdict=verdicts[part.uuid]) for part in gpu.instances
+            JudgedInstance(**asdict(instance), verdict=verdicts[instance.uuid])
+            for instance in gpu.instances
         )
     return JudgedGpu(**fields, verdict=verdict)

@@ -15,8 +15,9 @@ from starlette.responses import Response
 
 from fleet_smi.hub.credentials import Identity
 from fleet_smi.hub.hub import Hub
+from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.privacy import CommandVisibility, mask_commands
+from fleet_smi.model.privacy import mask_commands
 from fleet_smi.model.views import summarize_nodes
 from fleet_smi.server.auth import Action
 from fleet_smi.server.http_error import HttpError

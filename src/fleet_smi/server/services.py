@@ -6,7 +6,7 @@ from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.history.queries.service import HistoryService
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.sources.push import PushSource
-from fleet_smi.model.privacy import CommandVisibility
+from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.server.auth import AccessControl
 from fleet_smi.server.single_flight import SingleFlightCache
 

@@ -1,30 +1,30 @@
-"""CSV for spreadsheets and programs: RFC 4180 text in which no cell is a formula."""
+"""CSV encoder: RFC 4180 text in which no cell is a spreadsheet formula."""
 
 from collections.abc import Iterable, Sequence
 
 CsvValue = str | int | float | bool | None
-# A spreadsheet takes a cell that starts so for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# A spreadsheet runs a cell that starts with one of these as a formula.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def encode_csv(rows: Iterable[Sequence[CsvValue]]) -> str:
-    """The rows as text; unknown is empty, true and false are words."""
+    """Encode rows; unknown is an empty cell, booleans are `true` and `false`."""
     import csv
     import io
 
     text = io.StringIO(newline="")
-    csv.writer(text).writerows([_safe(cell) for cell in row] for row in rows)
+    csv.writer(text).writerows([_escape(cell) for cell in row] for row in rows)
     return text.getvalue()
 
 
 def unescape_formula(cell: str) -> str:
-    """A cell as it was before it was made safe."""
-    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(_FORMULA) else cell
+    """Return the original text of a cell that was escaped."""
+    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(_FORMULA_STARTS) else cell
 
 
-def _safe(cell: CsvValue) -> CsvValue:
+def _escape(cell: CsvValue) -> CsvValue:
     if cell is None:
         return ""
     if isinstance(cell, bool):
         return "true" if cell else "false"
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell

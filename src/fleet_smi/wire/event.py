@@ -1,7 +1,7 @@
-"""The live stream: server-sent events that say what the fleet is, and then what changes.
+"""The events of the live stream (server-sent events): codec, diff and apply.
 
-A `fleet` event is everything, a `change` what is new since the event before it. Their data is
-one line of JSON, and of one shape:
+A `fleet` event has the whole fleet, a `change` event what differs from the event before it. The
+data of both is one line of JSON of one shape:
 
     {"taken_at": 1763251915.2,
      "summary": {"gpus": 16, "free": 3, "busy": 12, …, "nodes": 2, "nodes_reporting": 2},
@@ -17,16 +17,17 @@ one line of JSON, and of one shape:
      "removed": [3],
      "figures": [[7, 1763251915, 53, 40, [[96, 71026, 65, 365]]]]}
 
-* `nodes` are always whole (`NodeBrief`): all of them in `fleet`; in `change` those that are new,
-  or of which more than a figure changed. `removed` has the numbers of those that are gone.
+* `nodes` are always complete (`NodePayload`): all of them in `fleet`; in `change` those that are
+  new, or of which more than a figure changed. `removed` are the numbers of those that are gone.
 * `figures` has for a node `[number, heard_at, cpu_percent, memory_percent, parts]`, and in `parts`
   for each of its GPUs, each followed by its instances, `[busy_percent, memory_used_mebibytes,
   temperature_celsius, power_watts]`. `null` is not measured. In a `change`, `"="` in the place of
-  a figure or of a whole row is "as before"; the figures of a node in `nodes` have none.
+  a figure or of a whole row means unchanged; the figures of a node in `nodes` have no `"="`.
 
-Times are seconds since 1970 by the hub's clock. Nodes come in no order that means anything. An
-id is the hub's life and a count, `<life>-<n>`. A bare comment now and then keeps the connection
-alive. No command line is ever in the stream, so that one encoding serves every role.
+Times are seconds since 1970 by the hub's clock. Nodes are in no particular order. An event id is
+the epoch of the hub (one run of it) and a counter, `<epoch>-<n>`. A comment line now and then
+keeps the connection alive. No command line is ever in the stream, so that one encoding serves
+every role.
 """
 
 import zlib
@@ -52,15 +53,15 @@ UNCHANGED: Unchanged = "="
 KEEPALIVE = b":\n\n"
 GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _RAW_DEFLATE = -15
-# Figures are mostly random digits: more effort finds little more, at several times the cost.
-_LEVEL = 3
-_MOST_DIGITS = 15
+# Figures are mostly random digits: a higher level saves little, at several times the cost.
+_COMPRESSION_LEVEL = 3
+_MAX_DIGITS = 15
 _TIME_DECIMALS = 3
 _UNKNOWN = DeviceFigures(None, None)
 
 
 class NodeFiguresDiff(Struct, frozen=True, array_like=True, gc=False):
-    """The figures of one node that are other than before."""
+    """The figures of one node that differ from the event before."""
 
     number: int
     heard_at: int | None
@@ -70,7 +71,7 @@ class NodeFiguresDiff(Struct, frozen=True, array_like=True, gc=False):
 
 
 class StreamUpdate(Struct, frozen=True, kw_only=True):
-    """What is to be told: the whole fleet, or what has changed of it."""
+    """What an event sends: the whole fleet, or what has changed of it."""
 
     summary: Summary
     nodes: Sequence[NodePayload]
@@ -79,7 +80,7 @@ class StreamUpdate(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """The data of an event of either kind, as a listener reads it."""
+    """The data of an event of either kind, as a subscriber decodes it."""
 
     taken_at: float
     summary: Summary
@@ -89,19 +90,19 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 def format_event_id(epoch: str, sequence: int) -> str:
-    """The id of an event: which life of the hub, and which event of it."""
+    """Return the id of an event: the epoch of the hub, and the number of the event."""
     return f"{epoch}-{sequence}"
 
 
 def parse_event_id(event_id: str, epoch: str) -> int | None:
-    """The count in the id of an event; `None` when it is of another life, or is no id."""
-    its_life, _, count = event_id.rpartition("-")
-    known = its_life == epoch and count.isascii() and count.isdigit()
-    return int(count) if known and len(count) <= _MOST_DIGITS else None
+    """Return the number in an event id; `None` when it is invalid or of another epoch."""
+    its_epoch, _, number = event_id.rpartition("-")
+    valid = its_epoch == epoch and number.isascii() and number.isdigit()
+    return int(number) if valid and len(number) <= _MAX_DIGITS else None
 
 
 def encode_event(kind: EventKind, event_id: str, taken_at: float, update: StreamUpdate) -> bytes:
-    """One event, framed."""
+    """Encode one event with its framing."""
     data = msgspec.json.encode(
         {
             "taken_at": round(taken_at, _TIME_DECIMALS),
@@ -115,7 +116,7 @@ def encode_event(kind: EventKind, event_id: str, taken_at: float, update: Stream
 
 
 def decode_event(data: bytes | str) -> Event:
-    """The event in this data; raise `Undecodable`."""
+    """Decode the data of an event; raise `Undecodable`."""
     try:
         return msgspec.json.decode(data, type=Event)
     except (ValueError, RecursionError) as error:
@@ -123,42 +124,42 @@ def decode_event(data: bytes | str) -> Event:
 
 
 def gzip_block(data: bytes) -> bytes:
-    """Compressed so that it fits into any gzip stream, whatever came before it there.
+    """Compress to a block that can be appended to any gzip stream.
 
-    A stream is `GZIP_HEADER` and then blocks. A block refers to nothing outside itself and
-    ends with a full flush: one compression serves every listener.
+    A stream is `GZIP_HEADER` followed by blocks. A block refers to nothing outside itself and
+    ends with a full flush, so that one compression serves every subscriber.
     """
-    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
+    compressor = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
     return compressor.compress(data) + compressor.flush(zlib.Z_FULL_FLUSH)
 
 
 def diff_figures(before: NodeFigures, after: NodeFigures) -> NodeFiguresDiff:
-    """What of a node's figures is other than before; it has as many parts as it had."""
-    parts = zip(before.parts, after.parts, strict=True)
+    """Return the diff of a node's figures; the number of its rows must be the same."""
+    rows = zip(before.parts, after.parts, strict=True)
     return NodeFiguresDiff(
         after.number,
         after.heard_at,
         UNCHANGED if before.cpu_percent == after.cpu_percent else after.cpu_percent,
         UNCHANGED if before.memory_percent == after.memory_percent else after.memory_percent,
-        tuple([UNCHANGED if old == new else _row(old, new) for old, new in parts]),
+        tuple([UNCHANGED if old == new else _diff_row(old, new) for old, new in rows]),
     )
 
 
 def apply_event(fleet: FleetPayload | None, event: Event) -> FleetPayload:
-    """The fleet after a change; or, where none is known yet, what a `fleet` event says."""
+    """Return the fleet after an event; `fleet` is `None` before the first one."""
     nodes = {} if fleet is None else dict(fleet.nodes)
     figures = {} if fleet is None else dict(fleet.figures)
     for number in event.removed:
         nodes.pop(number, None)
         figures.pop(number, None)
     nodes.update((node.number, node) for node in event.nodes)
-    figures.update((row.number, _merged(figures.get(row.number), row)) for row in event.figures)
+    figures.update((row.number, _apply_diff(figures.get(row.number), row)) for row in event.figures)
     return FleetPayload(
         taken_at=event.taken_at, summary=event.summary, nodes=nodes, figures=figures
     )
 
 
-def _row(old: DeviceFigures, new: DeviceFigures) -> RowDiff:
+def _diff_row(old: DeviceFigures, new: DeviceFigures) -> RowDiff:
     busy, memory = new.busy_percent, new.memory_used_mebibytes
     temperature, power = new.temperature_celsius, new.power_watts
     return (
@@ -169,18 +170,18 @@ def _row(old: DeviceFigures, new: DeviceFigures) -> RowDiff:
     )
 
 
-def _merged(known: NodeFigures | None, row: NodeFiguresDiff) -> NodeFigures:
-    before = known or NodeFigures(row.number, None, None, None, ())
-    parts = zip(row.parts, chain(before.parts, repeat(_UNKNOWN)), strict=False)
+def _apply_diff(known: NodeFigures | None, diff: NodeFiguresDiff) -> NodeFigures:
+    before = known or NodeFigures(diff.number, None, None, None, ())
+    rows = zip(diff.parts, chain(before.parts, repeat(_UNKNOWN)), strict=False)
     return NodeFigures(
-        row.number,
-        row.heard_at,
-        before.cpu_percent if row.cpu_percent == UNCHANGED else row.cpu_percent,
-        before.memory_percent if row.memory_percent == UNCHANGED else row.memory_percent,
-        tuple([old if new == UNCHANGED else _figures(old, new) for new, old in parts]),
+        diff.number,
+        diff.heard_at,
+        before.cpu_percent if diff.cpu_percent == UNCHANGED else diff.cpu_percent,
+        before.memory_percent if diff.memory_percent == UNCHANGED else diff.memory_percent,
+        tuple([old if new == UNCHANGED else _apply_row(old, new) for new, old in rows]),
     )
 
 
-def _figures(old: DeviceFigures, new: RowDiff) -> DeviceFigures:
+def _apply_row(old: DeviceFigures, new: RowDiff) -> DeviceFigures:
     pairs = zip(astuple(old), new, strict=True)
     return DeviceFigures(*[before if now == UNCHANGED else now for before, now in pairs])

@@ -7,11 +7,11 @@ an empty cell.
 from collections.abc import Callable, Iterator, Sequence
 
 from fleet_smi.model.figures import GPU_FIGURES
-from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.fleet import FleetView, JudgedDevice, JudgedGpu, NodeView
 from fleet_smi.model.people import owners
 from fleet_smi.wire.csv import CsvValue, encode_csv
 
-ColumnReader = Callable[[NodeView, JudgedGpu, JudgedGpu | JudgedInstance], CsvValue]
+ColumnReader = Callable[[NodeView, JudgedGpu, JudgedDevice], CsvValue]
 """Reads one cell: of the node, of the GPU, or of the row's own device, a GPU or an instance."""
 
 
@@ -23,7 +23,7 @@ def fleet_csv(view: FleetView) -> str:
 def _rows(view: FleetView) -> Iterator[list[CsvValue]]:
     for node in view.nodes:
         for gpu in node.gpus:
-            devices: tuple[JudgedGpu | JudgedInstance, ...] = (gpu, *gpu.instances)
+            devices: tuple[JudgedDevice, ...] = (gpu, *gpu.instances)
             for device in devices:
                 yield [read(node, gpu, device) for read in COLUMNS.values()]
 

@@ -182,7 +182,7 @@ def test_files_of_a_real_gpustat_are_heard_by_a_hub_beside_our_own_agents(
     states = {node.name: [gpu.verdict.state for gpu in node.gpus] for node in view.nodes}
     assert all(found[:3] == EXPECTED[:3] for found in states.values())
     assert states["cml11"] == states["cml13"] == EXPECTED
-    assert sum("heard through gpustat" in " ".join(node.limits) for node in view.nodes) == 3
+    assert sum("read through gpustat" in " ".join(node.limits) for node in view.nodes) == 3
 
 
 def test_a_stale_node_is_a_line_and_left_out_of_json(

@@ -172,8 +172,8 @@ def test_a_moment_before_anything_was_kept_is_refused_with_since_when(hub: Threa
 @pytest.mark.parametrize(
     "path, words",
     [
-        ("fleet?at=soon", "'soon' is no moment"),
-        ("fleet?at=9999999999", "is yet to come"),
+        ("fleet?at=soon", "'soon' is not a point in time"),
+        ("fleet?at=9999999999", "is in the future"),
         ("history/periods?since=1h&until=-2h", "since must be before until"),
         ("history/periods?since=4000d", "by 400 days at most"),
         ("history/strips?columns=0", "columns"),

@@ -98,7 +98,7 @@ def test_any_list_fits_its_columns(view: FleetView, columns: int, on: bool) -> N
 def test_what_a_way_cannot_tell_is_said_in_both_lists() -> None:
     run = CollectorRun(name="nvgpu", outcome="ok", seconds=0.0, detail="cannot tell memory")
     node = replace(samples.eight(), via="nvgpu", runs=(run,))
-    words = "heard through nvgpu, which cannot tell memory"
+    words = "read through nvgpu, which cannot tell memory"
     assert words in screen(fleet(node))
     assert words in status.render(fleet(node), 120, Paint(enabled=False))
 

@@ -51,7 +51,7 @@ def test_of_nothing_there_is_nothing_to_tell() -> None:
 
 def test_where_there_are_too_many_jobs_it_says_so() -> None:
     text = shown(replace(lab_week(), waste=None), 80)
-    assert text.endswith("\nWhich jobs were idle: there are too many; ask for a shorter time.\n")
+    assert text.endswith("\nIdle jobs: too many to list; choose a shorter range.\n")
 
 
 FIGURE = st.floats(0, 1e12)

@@ -89,7 +89,7 @@ export function remarks(node: NodeWhole): string[] {
     skew === null ? null : `its clock is ${duration(Math.abs(skew))} ${skew > 0 ? "behind" : "ahead"}`,
     node.missing_reports ? `${counted(node.missing_reports, "report")} never came` : null,
     ...node.runs.filter(({ outcome }) => outcome === "failed").map((run) => `${run.name}: ${run.detail || OUTCOME.failed}`),
-    ...node.runs.filter(({ outcome, detail }) => outcome === "ok" && detail).map((run) => `heard through ${run.name}, which ${run.detail}`),
+    ...node.runs.filter(({ outcome, detail }) => outcome === "ok" && detail).map((run) => `read through ${run.name}, which ${run.detail}`),
   ];
   return found.filter((each) => each !== null);
 }

@@ -101,9 +101,9 @@ def _hub_price(hub: "HubClient") -> "Price | None":
 
 def _written(args: argparse.Namespace, told: "UsageReport") -> str:
     if args.format == "csv":
-        from fleet_smi.wire.history_csv import digest_csv
+        from fleet_smi.wire.history_csv import usage_report_csv
 
-        return digest_csv(told)
+        return usage_report_csv(told)
     if args.format == "json":
         from fleet_smi.wire.json import to_json
 

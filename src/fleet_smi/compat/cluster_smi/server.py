@@ -9,7 +9,8 @@ from fleet_smi.compat.cluster_smi.source import router_endpoint
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.errors import Undecodable, UsageError
 from fleet_smi.hub.hub import Hub
-from fleet_smi.model.privacy import CommandVisibility, mask_commands
+from fleet_smi.model.command_visibility import CommandVisibility
+from fleet_smi.model.privacy import mask_commands
 
 if TYPE_CHECKING:
     from fleet_smi.compat.cluster_smi.sockets import Socket

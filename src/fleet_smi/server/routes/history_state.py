@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from fleet_smi.model.history_responses import Kept
+from fleet_smi.model.history_responses import StorageStatus
 from fleet_smi.server.endpoint import Endpoint, RequestContext
 from fleet_smi.server.history_views import require_history, threaded_json_response
 
@@ -23,7 +23,7 @@ ENDPOINTS = (
         summary="How much of the past is kept, what it takes, and what is missing of it",
         required_action="view",
         handler=history_state,
-        response=Kept,
+        response=StorageStatus,
         extra_statuses=(404, 503),
     ),
 )

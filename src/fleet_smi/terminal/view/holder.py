@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from fleet_smi.model.fleet import JudgedGpu, JudgedInstance
+from fleet_smi.model.fleet import JudgedDevice, JudgedGpu
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner, owners
 from fleet_smi.model.snapshot import Fault, Process
 from fleet_smi.model.units import format_size
 from fleet_smi.terminal.paint import display_width, truncate
 from fleet_smi.terminal.view.formatting import SEPARATOR, format_elapsed, pluralize
 
-JudgedDevice = JudgedGpu | JudgedInstance
 TextVariants = tuple[str, ...]
 """One meaning in several lengths, the longest first."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
+from fleet_smi.model.fleet import FleetView, JudgedDevice, JudgedGpu, NodeView
 from fleet_smi.model.node_names import unique_node_names
 from fleet_smi.terminal.paint import Paint, Span, align_left, display_width, truncate, wrap
 from fleet_smi.terminal.view import gpu_table
@@ -24,7 +24,6 @@ from fleet_smi.terminal.view.formatting import (
 )
 from fleet_smi.terminal.view.gpu_cells import GpuRow, gpu_row, instance_row
 from fleet_smi.terminal.view.gpu_table import TableLayout
-from fleet_smi.terminal.view.holder import JudgedDevice
 
 _RULER = 80
 _Line = list[Span]

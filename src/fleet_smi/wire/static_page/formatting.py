@@ -5,14 +5,13 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from fleet_smi.model.fleet import JudgedGpu, JudgedInstance
+from fleet_smi.model.fleet import JudgedDevice
 from fleet_smi.model.merge import all_processes
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner, owners
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.model.units import format_duration, format_gib, format_size
 from fleet_smi.model.verdict.readings import total_process_memory
 
-GpuOrInstance = JudgedGpu | JudgedInstance
 UNKNOWN = "–"
 _FOREVER_SECONDS = 4e9  # no clock of ours is beyond the year 2096
 _NAMES = 2
@@ -64,7 +63,7 @@ def gib_or_unknown(count: int | None) -> str:
     return UNKNOWN if count is None else format_gib(count)
 
 
-def all_compute_processes(part: GpuOrInstance) -> tuple[Process, ...] | None:
+def all_compute_processes(part: JudgedDevice) -> tuple[Process, ...] | None:
     """Who computes there, on its instances too; `None` where that cannot be read."""
     everyone = tuple(all_processes(part)) if isinstance(part, Gpu) else part.processes
     if part.processes is None and not everyone:
@@ -72,7 +71,7 @@ def all_compute_processes(part: GpuOrInstance) -> tuple[Process, ...] | None:
     return compute_or_all_processes({one.pid: one for one in everyone or ()}.values())
 
 
-def format_owners(part: GpuOrInstance) -> str:
+def format_owners(part: JudgedDevice) -> str:
     """The people on it in few words: "alice", "alice, bob +1", "alice +1 unseen"."""
     processes = all_compute_processes(part) or ()
     users = owners(processes)
@@ -83,7 +82,7 @@ def format_owners(part: GpuOrInstance) -> str:
     return f"{shown}{more}{hidden}"
 
 
-def usage_by_owner(part: GpuOrInstance) -> list[tuple[str, str]]:
+def usage_by_owner(part: JudgedDevice) -> list[tuple[str, str]]:
     """Each person on it, and what they have there: "15.8 GiB, 2 processes, 1 a zombie"."""
     theirs: dict[str, list[Process]] = {}
     for process in all_compute_processes(part) or ():

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from fleet_smi.model.fleet import JudgedGpu, JudgedInstance
+from fleet_smi.model.fleet import JudgedDevice, JudgedGpu, JudgedInstance
 from fleet_smi.wire.static_page.formatting import (
     UNKNOWN,
-    GpuOrInstance,
     PageClock,
     duration_or_unknown,
     format_owners,
@@ -27,7 +26,7 @@ def render_rows(gpu: JudgedGpu, clock: PageClock) -> Iterator[Html]:
         yield _row(instance, instance.profile or "MIG", clock, "gpu slice")
 
 
-def _row(part: GpuOrInstance, label: str, clock: PageClock, kind: str) -> Html:
+def _row(part: JudgedDevice, label: str, clock: PageClock, kind: str) -> Html:
     state = part.verdict.state
     return element(
         "li",
@@ -44,7 +43,7 @@ def _row(part: GpuOrInstance, label: str, clock: PageClock, kind: str) -> Html:
     )
 
 
-def _fill(part: GpuOrInstance) -> Html | None:
+def _fill(part: JudgedDevice) -> Html | None:
     """How full the memory is, as the ground of the row."""
     used, total = part.memory_used_bytes, part.memory_total_bytes
     if not used or not total:
@@ -54,14 +53,14 @@ def _fill(part: GpuOrInstance) -> Html | None:
     return element("svg", level, class_="fill", aria_hidden="true", **box)
 
 
-def _strength(part: GpuOrInstance) -> str:
+def _strength(part: JudgedDevice) -> str:
     """How hard a busy one works, in five steps."""
     if part.verdict.state != "busy" or part.busy_percent is None:
         return ""
     return f" load-{min(_LOAD_STEPS, 1 + int(part.busy_percent * _LOAD_STEPS / 100))}"
 
 
-def _memory(part: GpuOrInstance) -> Iterator[str]:
+def _memory(part: JudgedDevice) -> Iterator[str]:
     used, total = part.memory_used_bytes, part.memory_total_bytes
     yield gib_or_unknown(used)
     if total is not None:
@@ -70,7 +69,7 @@ def _memory(part: GpuOrInstance) -> Iterator[str]:
         yield " GiB"
 
 
-def _who(part: GpuOrInstance, clock: PageClock) -> str:
+def _who(part: JudgedDevice, clock: PageClock) -> str:
     verdict = part.verdict
     if verdict.state == "free":
         return "asleep" if isinstance(part, JudgedGpu) and part.asleep else _free(part, clock)
@@ -86,12 +85,12 @@ def _who(part: GpuOrInstance, clock: PageClock) -> str:
     return verdict.reason
 
 
-def _free(part: GpuOrInstance, clock: PageClock) -> str:
+def _free(part: JudgedDevice, clock: PageClock) -> str:
     since = clock.format_age(part.verdict.since)
     return "" if since == UNKNOWN else f"for {since}"
 
 
-def _held_by(part: GpuOrInstance) -> str:
+def _held_by(part: JudgedDevice) -> str:
     who, verdict = format_owners(part) or part.verdict.reason, part.verdict
     return (
         who
@@ -100,7 +99,7 @@ def _held_by(part: GpuOrInstance) -> str:
     )
 
 
-def _more(part: GpuOrInstance, label: str, clock: PageClock) -> Html:
+def _more(part: JudgedDevice, label: str, clock: PageClock) -> Html:
     """What hover and focus show: why, who, and the figures."""
     verdict = part.verdict
     told = [element("p", note.words) for note in verdict.notes]
@@ -116,7 +115,7 @@ def _more(part: GpuOrInstance, label: str, clock: PageClock) -> Html:
     )
 
 
-def _called(part: GpuOrInstance, label: str) -> str:
+def _called(part: JudgedDevice, label: str) -> str:
     return f"GPU {label}" if isinstance(part, JudgedGpu) else label
 
 
@@ -127,7 +126,7 @@ def _table(kind: str, pairs: list[tuple[str, str]]) -> Html | None:
     return element("dl", *cells, class_=kind)
 
 
-def _figures(part: GpuOrInstance, clock: PageClock) -> list[tuple[str, str]]:
+def _figures(part: JudgedDevice, clock: PageClock) -> list[tuple[str, str]]:
     used, total = part.memory_used_bytes, part.memory_total_bytes
     share = f" ({100 * used / total:.0f} %)" if used is not None and total else ""
     figures = [
@@ -146,6 +145,6 @@ def _with(value: float | None, unit: str) -> str:
     return UNKNOWN if value is None else f"{value:.0f} {unit}".strip()
 
 
-def _device(part: GpuOrInstance) -> Html:
+def _device(part: JudgedDevice) -> Html:
     name = part.name if isinstance(part, JudgedGpu) else part.profile
     return element("p", f"{name or 'GPU'} ", element("code", part.uuid), class_="device")

@@ -33,7 +33,7 @@ from fleet_smi.hub.history.storage.store import HistoryStore
 from fleet_smi.hub.history.storage.writer import HistoryWriter
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOccupancies, GpuOfNode, GpuPeriods, Ribbon, Series, Usages
-from fleet_smi.model.history_responses import GrainKept, Kept
+from fleet_smi.model.history_responses import GrainRetention, StorageStatus
 
 _AT_ONCE = 4
 _NODES_A_TURN = 8
@@ -139,17 +139,17 @@ class HistoryService:
         oldest = max(self._oldest, self._clock() - self._keep.ledger_seconds)
         return oldest if moment < oldest else None
 
-    async def storage_status(self) -> Kept:
+    async def storage_status(self) -> StorageStatus:
         """How much of the past there is."""
         oldest = await self.oldest_after(-inf)
         gaps = await self._ask(self._asking.gaps, 0.0, self._clock())
         lost = self._writer.current_gap
-        return Kept(
+        return StorageStatus(
             oldest=oldest if oldest is not None and isfinite(oldest) else None,
             used_bytes=await self._ask(self._store.size_bytes),
             most_bytes=self._keep.max_bytes,
             grains=tuple(
-                GrainKept(grain_seconds=grain, keep_seconds=seconds)
+                GrainRetention(grain_seconds=grain, keep_seconds=seconds)
                 for grain, seconds in self._keep.series_seconds.items()
             ),
             ledger_keep_seconds=self._keep.ledger_seconds,
