@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +17,13 @@ Simulated = Callable[[Scenario], dict[str, str]]
 
 @pytest.fixture(scope="session")
 def sim_lib(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with `libnvidia-ml.so.1` and `nvidia-smi`."""
-    folder = tmp_path_factory.mktemp("driver")
-    build(folder)
+    """The folder with `libnvidia-ml.so.1` and `nvidia-smi`, compiled once for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "driver"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build(folder)
     return folder
 
 
