@@ -1,4 +1,4 @@
-"""fleet-smi: which GPUs are free, who has the rest, and do they really use them.
+"""fleet-smi: which GPUs are free, who has the rest, and are they really using them?
 
 >>> import fleet_smi
 >>> for gpu in fleet_smi.gpus():
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    # Loaded when first used: the command line imports this package too and needs none of it.
+    # Imported on first use: the command line imports this package too and needs none of it.
     if name in __all__:
         from fleet_smi import api
 

@@ -1,4 +1,4 @@
-"""`python -m fleet_smi`, `fleet-smi` and `fsmi`."""
+"""Entry point of `python -m fleet_smi`, `fleet-smi` and `fsmi`."""
 
 import os
 import sys
@@ -12,23 +12,27 @@ def main() -> None:
 
         code = run(sys.argv[1:])
         sys.stderr.flush()
-    except KeyboardInterrupt:  # so early that nobody else could see to it
+    except KeyboardInterrupt:  # during the imports, before the command's own handler
         code = 130
-    # All is said: the interpreter's own cleaning up would take another 5 ms.
+    # Everything is flushed; the interpreter's shutdown would take another 5 ms.
     os._exit(code)
 
 
 def _open_streams() -> None:
-    """Make sure of the three standard streams: a closed one would be taken by a pipe of ours."""
-    while (opened := os.open(os.devnull, os.O_RDWR)) < 3:
+    """Make sure that descriptors 0 to 2 are open.
+
+    Where the caller closed one, the next pipe we open would get its number, and output would
+    go into the pipe of the reader process.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
         pass
-    os.close(opened)
+    os.close(descriptor)
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(number, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
         else:
-            # An ASCII terminal gets question marks for what it cannot show.
+            # In an ASCII locale, characters that cannot be encoded are printed as "?".
             stream.reconfigure(errors="replace")
 
 

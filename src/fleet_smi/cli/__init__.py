@@ -1,1 +1,1 @@
-"""The command line: the only room that knows every other."""
+"""The command line: one module per command; the only package that may import all others."""

@@ -1,4 +1,4 @@
-"""The tokens and people of a hub, listed: as tables for people, as JSON for programs."""
+"""Output of `fleet-smi hub token list` and `user list`: a table, or JSON."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
 
 def print_tokens(tokens: Sequence["Token"], now: float) -> None:
-    """One line a token: whose it is, when it was used, how long it is good."""
+    """Print one line per token: its role, note, node, last use, and whether it is valid."""
     head = ("ID", "ROLE", "NOTE", "NODE", "USED", "STATE")
     _print_table(head, [_token_row(token, now) for token in tokens])
 
 
 def print_users(users: Sequence["User"], now: float) -> None:
-    """One line a person."""
+    """Print one line per user."""
     rows = [(user.name, user.role, _ago(user.created_at, now)) for user in users]
     _print_table(("NAME", "ROLE", "SINCE"), rows)
 
 
 def print_json(value: Any) -> None:
-    """The same for programs."""
+    """Print the value as indented JSON."""
     from fleet_smi.wire.json import to_json
 
     print(to_json(value, pretty=True).decode())
@@ -30,11 +30,11 @@ def print_json(value: Any) -> None:
 def _token_row(token: "Token", now: float) -> tuple[str, ...]:
     from fleet_smi.model.units import format_duration
 
-    state = token.invalid_reason(now) or "good"
-    if state == "good" and token.expires_at is not None:
-        state = f"good for {format_duration(token.expires_at - now)}"
+    state = token.invalid_reason(now) or "valid"
+    if state == "valid" and token.expires_at is not None:
+        state = f"valid for {format_duration(token.expires_at - now)}"
     if token.uses_left:
-        state += f", {token.uses_left} uses"
+        state += f", {token.uses_left} uses left"
     node = token.node_id or ""
     return (token.id, token.role, token.note, node, _ago(token.used_at, now), state)
 

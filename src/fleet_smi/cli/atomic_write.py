@@ -1,4 +1,4 @@
-"""Files that commands write: whole or not at all, and never through a link."""
+"""Atomic file writes: the whole file or nothing, and never through a symlink."""
 
 import os
 import tempfile
@@ -8,26 +8,31 @@ from fleet_smi.errors import Unmet, UsageError
 
 
 def write_file(path: Path, text: str, mode: int, *, replace: bool) -> None:
-    """Write a file with that mode; what is there already is replaced or left, as said."""
+    """Write a text file atomically; raise `UsageError` if it exists and `replace` is false.
+
+    The text goes to a temporary file in the same folder, is synced, and is then moved into
+    place: readers see the old file or the new one, never half of one.
+    """
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True)
-            path.parent.chmod(0o755)  # whatever the umask: who may read a file, its mode says
-        number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        whole = Path(name)
+            path.parent.chmod(0o755)  # whatever the umask: access is decided by the file's mode
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = Path(name)
         try:
-            with os.fdopen(number, "w", encoding="utf-8") as file:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
-                os.fchmod(number, mode)
-                os.fsync(number)
+                os.fchmod(descriptor, mode)
+                os.fsync(descriptor)
             if replace:
-                whole.replace(path)
+                temporary.replace(path)
             else:
-                path.hardlink_to(whole)
+                # Unlike rename, link fails if the name exists, without a race.
+                path.hardlink_to(temporary)
         finally:
-            whole.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except FileExistsError:
-        raise UsageError(f"{path} is there already and is not overwritten") from None
+        raise UsageError(f"{path} already exists and is not overwritten") from None
     except OSError as error:
-        raise Unmet(f"{path} cannot be written: {error.strerror}") from None
+        raise Unmet(f"cannot write {path}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""GPUs that are offered, as they are printed: for CUDA on this machine, by name on others."""
+"""Names of offered GPUs: values for CUDA_VISIBLE_DEVICES, or `node:index` for a fleet."""
 
 import os
 import sys
@@ -14,37 +14,46 @@ if TYPE_CHECKING:
 
 
 def cuda_devices(candidates: "Sequence[Candidate]", *, uuid: bool = False) -> list[str]:
-    """What CUDA takes: indices or UUIDs, never both; an instance has only a UUID."""
-    if not uuid and all(one.part is None for one in candidates):
-        return [str(one.index) for one in candidates]
-    for one in candidates:
-        if one.judged.uuid_is_made:
-            raise Unmet(f"{one.label} tells no UUID of its own: it can only go by its index")
-    return [one.uuid for one in candidates]
+    """Return values for CUDA_VISIBLE_DEVICES: all indices, or all UUIDs.
+
+    CUDA does not accept a mix of both, and a MIG instance has only a UUID, so one instance
+    turns the whole list into UUIDs.
+    """
+    if not uuid and all(candidate.part is None for candidate in candidates):
+        return [str(candidate.index) for candidate in candidates]
+    for candidate in candidates:
+        if candidate.judged.uuid_is_made:
+            raise Unmet(f"{candidate.label} has no UUID: it can only be selected by its index")
+    return [candidate.uuid for candidate in candidates]
 
 
 def candidate_labels(candidates: "Sequence[Candidate]") -> list[str]:
-    """How people call them: "gpu03:1"."""
-    return [_label(one, (one.node_label or "").removeprefix(one.node)) for one in candidates]
+    """Return a label for each candidate, like "gpu03:1"."""
+    return [_label(each, (each.node_label or "").removeprefix(each.node)) for each in candidates]
 
 
-def _label(one: "Candidate", mark: str) -> str:
-    """With the mark by which its node is told from a namesake.
+def _label(candidate: "Candidate", suffix: str) -> str:
+    """Return node, the suffix that tells nodes of one name apart, and index.
 
-    Nodes choose their names: none may look like two, or like another's GPU.
+    Nodes choose their own names. Characters outside a safe set are replaced, so that no name
+    can look like two labels or like another node's GPU.
     """
-    name = "".join([letter if letter.isalnum() or letter in "._-" else "_" for letter in one.node])
-    return name + mark + one.label.removeprefix(one.node)
+    node = candidate.node
+    name = "".join([letter if letter.isalnum() or letter in "._-" else "_" for letter in node])
+    return name + suffix + candidate.label.removeprefix(node)
 
 
 def warn_about_device_order(view: "FleetView", alternative: str = "--uuid") -> None:
-    """Say so where the indices of this machine may be others to CUDA."""
+    """Warn on stderr if CUDA may number this machine's GPUs differently.
+
+    By default CUDA orders by speed, NVML by PCI bus: with several models the two differ.
+    """
     models = {
         gpu.name for node in view.nodes for gpu in node.gpus if gpu.name and gpu.vendor == "nvidia"
     }
     if len(models) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         print(
-            "fleet-smi: CUDA counts mixed GPUs in another order: "
+            "fleet-smi: CUDA may number mixed GPU models differently: "
             f"set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use {alternative}",
             file=sys.stderr,
         )

@@ -1,4 +1,4 @@
-"""Which fleet a command looks at: a hub's, one without a hub, or this machine alone."""
+"""Fleet selection: the hub, the machines polled without a hub, or the local machine."""
 
 import argparse
 import os
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 
 
 class FleetSource(Protocol):
-    """A fleet that can be looked at, again and again."""
+    """A fleet whose current view can be read repeatedly."""
 
     is_local: bool
-    """Whether it is this machine alone."""
+    """Whether it is only this machine."""
     thresholds: "Thresholds"
 
     def view(self, interval_seconds: float | None = None) -> "FleetView":
-        """The fleet as it is now."""
+        """Return the current view; `interval_seconds` is the refresh interval, if any."""
 
 
 def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags that choose a fleet."""
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--hub", metavar="URL", help="ask this hub (default: client.hub)")
-    which.add_argument("--ssh", metavar="HOST[,HOST]", help="ask these by ssh; no hub needed")
-    which.add_argument(
-        "--dir", metavar="PATH", type=_readable, help="read files in this folder; no hub needed"
+    """Add the mutually exclusive flags that select a fleet."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--hub", metavar="URL", help="query this hub (default: client.hub)")
+    group.add_argument("--ssh", metavar="HOST[,HOST]", help="read these over ssh; no hub needed")
+    group.add_argument(
+        "--dir", metavar="PATH", type=_folder_or_glob, help="read the reports in this folder"
     )
-    which.add_argument("--here", action="store_true", help="this machine, even if there is a hub")
+    group.add_argument("--here", action="store_true", help="this machine, even if a hub is set")
 
 
 def add_at_argument(parser: argparse.ArgumentParser) -> None:
-    """The flag that looks into the past."""
-    words = "as it was then: 'yesterday 03:12', -2h, '2026-11-15 03:12'; with a hub"
-    parser.add_argument("--at", metavar="MOMENT", help=words)
+    """Add `--at`, which shows the fleet at a time in the past."""
+    text = "as of this time: 'yesterday 03:12', -2h, '2026-11-15 03:12' (needs a hub)"
+    parser.add_argument("--at", metavar="TIME", help=text)
 
 
-def _readable(path: str) -> str:
-    """A folder, or a pattern of files in one."""
+def _folder_or_glob(path: str) -> str:
+    """Accept a folder, or a glob of files in one."""
     from fleet_smi.config.value_types import require_glob_at_end
 
     if not path:
-        raise argparse.ArgumentTypeError("name a folder, or files like '/nfs/status/cml*'")
+        raise argparse.ArgumentTypeError("give a folder, or files like '/nfs/status/cml*'")
     try:
         require_glob_at_end(path)
     except ValueError as error:
@@ -59,21 +59,22 @@ def _readable(path: str) -> str:
     return path
 
 
-def _is_here(args: argparse.Namespace) -> bool:
-    """Whether the command is about this machine alone; told quickly where nothing is set."""
+def _is_local(args: argparse.Namespace) -> bool:
+    """Whether the command is about this machine alone."""
     if args.here:
         return True
     if args.hub or args.ssh or args.dir:
         return False
+    # Loading the settings costs start-up time: skip it where nothing can be set.
     may_be_set = "FLEET_SMI_CLIENT_HUB" in os.environ or paths.settings_files(os.environ)
     return not may_be_set or _settings(args).client.hub is None
 
 
 def select_fleet(args: argparse.Namespace, *, full: bool = False) -> FleetSource:
-    """The fleet that the flags and the settings name."""
+    """Return the fleet that the flags and the settings select."""
     if getattr(args, "at", None) is not None:
-        return _past(args)
-    if _is_here(args):
+        return _past_fleet(args)
+    if _is_local(args):
         from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
 
         return open_local_fleet(start_reader(), full=full)
@@ -85,32 +86,35 @@ def select_fleet(args: argparse.Namespace, *, full: bool = False) -> FleetSource
     return HubFleet(settings.thresholds, _client(settings))
 
 
-def _past(args: argparse.Namespace) -> FleetSource:
-    """A hub's fleet as it was: nobody else keeps the past."""
+def _past_fleet(args: argparse.Namespace) -> FleetSource:
+    """Return a hub's fleet at a time in the past."""
     if args.here or args.ssh or args.dir:
-        raise UsageError("--at: only a hub keeps the past: give --hub URL, or set client.hub")
+        raise UsageError("--at: only a hub keeps history: give --hub URL, or set client.hub")
     return HubFleet(_settings(args).thresholds, hub_client(args), args.at)
 
 
 def require_driver(view: "FleetView", program: str, *, is_local: bool) -> None:
-    """As on its own machine a program fails that finds no driver; no fleet ends for one node."""
+    """Raise `Unmet` if the NVIDIA driver of the local machine cannot be read.
+
+    The imitated tools exit with an error then; a fleet is shown although one node fails.
+    """
     for run in view.nodes[0].runs if is_local else ():
         if run.name == "nvidia" and run.outcome != "ok" and not view.nodes[0].gpus:
-            raise Unmet(f"{program}: cannot ask the NVIDIA driver: {run.detail}")
+            raise Unmet(f"{program}: cannot query the NVIDIA driver: {run.detail}")
 
 
 def add_hub_argument(parser: argparse.ArgumentParser) -> None:
-    """The flag of commands that only a hub can answer."""
-    parser.add_argument("--hub", metavar="URL", help="ask this hub (default: client.hub)")
+    """Add `--hub` for commands that only a hub can answer."""
+    parser.add_argument("--hub", metavar="URL", help="query this hub (default: client.hub)")
 
 
 def hub_client(args: argparse.Namespace) -> "HubClient":
-    """The hub that is named, else the one that this user runs here."""
+    """Return a client of the configured hub, else of the hub this user runs on this machine."""
     return _client(_settings(args), own_if_unnamed=True)
 
 
 def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient":
-    """The hub to ask; to one that they run themselves, its user needs neither token nor pin."""
+    """Return a client of the hub; a user's own hub needs neither token nor fingerprint."""
     from pathlib import Path
 
     from fleet_smi.client.hub import HubClient
@@ -120,7 +124,7 @@ def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient
     own = read_running_hub(folder)
     url = own.local_url if own is not None and own_if_unnamed and not client.hub else client.hub
     if url is None:
-        raise UsageError("no hub is named: give --hub URL, or set client.hub in fleet-smi.toml")
+        raise UsageError("no hub given: use --hub URL, or set client.hub in fleet-smi.toml")
     token, fingerprint = client.read_token(), client.fingerprint
     if own is not None and _is_safely_own(url, own):
         token = token or read_local_admin_token(folder)
@@ -129,7 +133,11 @@ def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient
 
 
 def _is_safely_own(url: str, own: "RunningHub") -> bool:
-    """Whether this is our own hub, by a way on which nobody else can hear its token."""
+    """Whether the URL is the user's own hub, over a connection that is safe for its token.
+
+    The local admin token must not reach another machine: the connection is by loopback, or
+    to the hub's own address and verified by its fingerprint.
+    """
     from fleet_smi.client.connection import parse_hub_url
     from fleet_smi.config.ip_addresses import is_loopback
 
@@ -141,7 +149,7 @@ def _is_safely_own(url: str, own: "RunningHub") -> bool:
 
 
 class HubFleet:
-    """A hub's fleet, requested again at every look; as it was at a moment, where one is named."""
+    """A hub's fleet, fetched on every call; at a past time if `at` is given."""
 
     is_local = False
 
@@ -153,15 +161,15 @@ class HubFleet:
         self._at = at
 
     def view(self, interval_seconds: float | None = None) -> "FleetView":
-        """The whole fleet as the hub judges it."""
+        """Fetch the view from the hub."""
         return self._client.fleet(self._at)
 
     def free(self, request: "GpuRequest", *, explain: bool) -> "Offer":
-        """The GPUs that the hub offers: its thresholds count, not those of this machine."""
+        """Return the GPUs the hub offers, judged by the hub's thresholds, not by ours."""
         return self._client.free(request, at=self._at, explain=explain)
 
     def people(self, user: str | None) -> "PeopleView":
-        """Who holds GPUs, counted by the hub."""
+        """Return who holds GPUs, counted by the hub."""
         return self._client.people(user, self._at)
 
 

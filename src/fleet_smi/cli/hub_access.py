@@ -1,7 +1,7 @@
-"""`fleet-smi hub token|user|join-command`: who may use the hub.
+"""`fleet-smi hub token|user|join-command`: manage access to the hub.
 
-They work on the hub's own database, running or not; a hub that runs sees it within a second
-or two. Whoever may read and write the hub's state folder may do all this.
+They change the hub's database directly, whether or not the hub runs; a running hub sees the
+change within a second or two. Write access to the state folder is all the permission needed.
 """
 
 import argparse
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from fleet_smi.hub.tokens import TokenStore
     from fleet_smi.hub.users import UserStore
 
-_JOIN_DAYS = "7d"
+_JOIN_LIFETIME = "7d"
 
 
 def add_parsers(actions: Any) -> None:
-    """The commands, each with its flags."""
-    _add_token_parsers(actions.add_parser("token", help="tokens for programs, nodes and people"))
-    _add_user_parsers(actions.add_parser("user", help="people who log in with a password"))
-    join = actions.add_parser("join-command", help="print the line to paste on a new node")
-    join.add_argument("--url", help="where nodes reach the hub (default: this machine's name)")
-    _add_limits(join, expires=_JOIN_DAYS)
+    """Add the subcommands and their flags."""
+    _add_token_parsers(actions.add_parser("token", help="tokens for programs, nodes and users"))
+    _add_user_parsers(actions.add_parser("user", help="users who log in with a password"))
+    join = actions.add_parser("join-command", help="print the command to run on a new node")
+    join.add_argument("--url", help="the hub's URL for nodes (default: this machine's name)")
+    _add_limits(join, expires=_JOIN_LIFETIME)
     _add_state(join)
-    join.set_defaults(work=_join_command)
+    join.set_defaults(handler=_join_command)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked."""
-    # Who is let in may be said before the hub's first start; all else is about a hub's state.
-    if args.work not in (_add_token, _add_user, _join_command):
+    """Run the subcommand."""
+    # Access may be granted before the hub's first start; the others need an existing state.
+    if args.handler not in (_add_token, _add_user, _join_command):
         _require_state(args)
-    args.work(args)
+    args.handler(args)
     return 0
 
 
@@ -50,55 +50,54 @@ def _require_state(args: argparse.Namespace) -> None:
 
     folder = Path(_settings(args).hub.state)
     if not (folder / DATABASE_FILE).exists():
-        raise UsageError(f"there is no hub's state in {folder}: name its folder with --state")
+        raise UsageError(f"no hub state in {folder}: give the hub's folder with --state")
 
 
 def _add_token_parsers(parser: argparse.ArgumentParser) -> None:
-    deeds = parser.add_subparsers(metavar="DEED", required=True)
-    add = deeds.add_parser("add", help="make a token; it is shown this once")
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    add = actions.add_parser("add", help="create a token; it is shown only once")
     add.add_argument("--role", choices=("viewer", "admin", "join"), required=True)
-    add.add_argument("--note", default="", help="whose it is, or what for")
+    add.add_argument("--note", default="", help="owner or purpose of the token")
     _add_limits(add, expires=None)
-    listed = deeds.add_parser("list", help="every token that is good, and when it was used")
-    listed.add_argument("--all", action="store_true", help="also those that no longer are")
-    listed.add_argument("--json", action="store_true", help="as JSON")
-    revoke = deeds.add_parser("revoke", help="end tokens: by their ids, or a node's by the node's")
-    revoke.add_argument("which", nargs="+", metavar="ID")
-    for deed, work in ((add, _add_token), (listed, _list_tokens), (revoke, _revoke_tokens)):
-        _add_state(deed)
-        deed.set_defaults(work=work)
+    listing = actions.add_parser("list", help="list valid tokens and when each was last used")
+    listing.add_argument("--all", action="store_true", help="also expired and revoked ones")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    revoke = actions.add_parser("revoke", help="revoke tokens by their id, or by a node's id")
+    revoke.add_argument("ids", nargs="+", metavar="ID")
+    for action, handler in ((add, _add_token), (listing, _list_tokens), (revoke, _revoke_tokens)):
+        _add_state(action)
+        action.set_defaults(handler=handler)
 
 
 def _add_user_parsers(parser: argparse.ArgumentParser) -> None:
-    deeds = parser.add_subparsers(metavar="DEED", required=True)
-    add = deeds.add_parser("add", help="let somebody log in; asks for the password")
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    add = actions.add_parser("add", help="add a user; asks for the password")
     add.add_argument("--role", choices=("viewer", "admin"), default="viewer")
-    listed = deeds.add_parser("list", help="everybody who can log in")
-    listed.add_argument("--json", action="store_true", help="as JSON")
-    remove = deeds.add_parser("remove", help="end somebody's access, sessions included")
-    password = deeds.add_parser("password", help="change it; ends sessions made with the old one")
-    for deed in (add, remove, password):
-        deed.add_argument("name")
-    for deed, work in (
+    listing = actions.add_parser("list", help="list the users")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    remove = actions.add_parser("remove", help="remove a user and end their sessions")
+    password = actions.add_parser("password", help="change a password; ends the user's sessions")
+    for action in (add, remove, password):
+        action.add_argument("name")
+    for action, handler in (
         (add, _add_user),
-        (listed, _list_users),
+        (listing, _list_users),
         (remove, _remove_user),
         (password, _set_password),
     ):
-        _add_state(deed)
-        deed.set_defaults(work=work)
+        _add_state(action)
+        action.set_defaults(handler=handler)
 
 
 def _add_limits(parser: argparse.ArgumentParser, expires: str | None) -> None:
-    told = "never" if expires is None else expires
     parser.add_argument(
-        "--expires", metavar="TIME", default=expires, help=f"good for so long, like 7d ({told})"
+        "--expires", metavar="TIME", default=expires, help=f"lifetime, like 7d ({expires or 'no limit'})"
     )
     parser.add_argument("--uses", type=int, metavar="N", help="how many nodes may join with it")
 
 
 def _add_state(parser: argparse.ArgumentParser) -> None:
-    # The hub's own parser may have it too: not given here must not undo it there.
+    # No default: it would overwrite a --state given before the subcommand.
     parser.add_argument(
         "--state", metavar="DIR", default=argparse.SUPPRESS, help="the hub's state folder"
     )
@@ -106,57 +105,61 @@ def _add_state(parser: argparse.ArgumentParser) -> None:
 
 def _add_token(args: argparse.Namespace) -> None:
     with _tokens(args) as tokens:
-        limits = {"for_seconds": _seconds(args.expires), "uses": args.uses}
-        issued = tokens.add(args.role, args.note, **limits)
-    _remark(f"token {issued.id}, shown this once; only its hash is kept:")
+        issued = tokens.add(
+            args.role,
+            args.note,
+            lifetime_seconds=_seconds(args.expires),
+            max_uses=args.uses,
+        )
+    _notice(f"token {issued.id}, shown only once; the hub stores its hash:")
     print(issued.secret)
 
 
 def _list_tokens(args: argparse.Namespace) -> None:
     now = time.time()
     with _tokens(args) as tokens:
-        listed = [each for each in tokens.list_all() if args.all or not each.invalid_reason(now)]
+        shown = [token for token in tokens.list_all() if args.all or not token.invalid_reason(now)]
     if args.json:
-        print_json({"tokens": listed})
+        print_json({"tokens": shown})
     else:
-        print_tokens(listed, now)
+        print_tokens(shown, now)
 
 
 def _revoke_tokens(args: argparse.Namespace) -> None:
     with _tokens(args) as tokens:
-        missed = [which for which in args.which if not tokens.revoke(which)]
-    if missed:
+        unknown = [token_id for token_id in args.ids if not tokens.revoke(token_id)]
+    if unknown:
         raise UsageError(
-            f"no good token or node has the id {', '.join(missed)}: "
-            "`fleet-smi hub token list` tells which there are"
+            f"no valid token or node has the id {', '.join(unknown)}: "
+            "see `fleet-smi hub token list`"
         )
 
 
 def _add_user(args: argparse.Namespace) -> None:
     with _users(args) as users:
         users.add(args.name, _password(), args.role)
-    _remark(f"{args.name} may sign in now, as {args.role}")
+    _notice(f"{args.name} can now log in, as {args.role}")
 
 
 def _list_users(args: argparse.Namespace) -> None:
     with _users(args) as users:
-        listed = users.list_all()
+        known_users = users.list_all()
     if args.json:
-        print_json({"users": listed})
+        print_json({"users": known_users})
     else:
-        print_users(listed, time.time())
+        print_users(known_users, time.time())
 
 
 def _remove_user(args: argparse.Namespace) -> None:
     with _users(args) as users:
         users.remove(args.name)
-    _remark(f"{args.name} may no longer sign in")
+    _notice(f"{args.name} can no longer log in")
 
 
 def _set_password(args: argparse.Namespace) -> None:
     with _users(args) as users:
         users.set_password(args.name, _password())
-    _remark(f"{args.name} has a new password; sessions with the old one are over")
+    _notice(f"{args.name} has a new password; their sessions have ended")
 
 
 def _join_command(args: argparse.Namespace) -> None:
@@ -166,26 +169,30 @@ def _join_command(args: argparse.Namespace) -> None:
     settings = _settings(args)
     folder = Path(settings.hub.state)
     running = read_running_hub(folder)
-    made = None if settings.hub.tls_cert else read_fingerprint(folder)
-    url = args.url or (running.url if running else _own_url(settings, made))
+    fingerprint = None if settings.hub.tls_cert else read_fingerprint(folder)
+    url = args.url or (running.url if running else _configured_url(settings, fingerprint))
     with _tokens(args) as tokens:
-        limits = {"for_seconds": _seconds(args.expires), "uses": args.uses}
-        issued = tokens.add("join", "join-command", **limits)
-    _remark(f"paste this on a node; token {issued.id}, good for {args.expires}:")
-    print(join_command(url, issued.secret, made if url.startswith("https:") else None))
+        issued = tokens.add(
+            "join",
+            "join-command",
+            lifetime_seconds=_seconds(args.expires),
+            max_uses=args.uses,
+        )
+    _notice(f"run this on the node; token {issued.id}, valid for {args.expires}:")
+    print(join_command(url, issued.secret, fingerprint if url.startswith("https:") else None))
 
 
-def _own_url(settings: "Settings", made: str | None) -> str:
-    """Where the hub will listen by its settings, while none runs."""
+def _configured_url(settings: "Settings", fingerprint: str | None) -> str:
+    """Return the URL at which the hub will listen by its settings, while it does not run."""
     from fleet_smi.config.ip_addresses import WILDCARDS, is_loopback
 
     host = settings.hub.listen.host
     if is_loopback(host):
-        _remark("the hub's settings let it listen on this machine alone: set hub.listen, or --url")
+        _notice("the hub is set to listen on this machine only: set hub.listen, or give --url")
     if host in WILDCARDS or is_loopback(host):
         host = socket.gethostname()
     shown = f"[{host}]" if ":" in host else host
-    secure = made is not None or settings.hub.tls_cert is not None
+    secure = fingerprint is not None or settings.hub.tls_cert is not None
     return f"{'https' if secure else 'http'}://{shown}:{settings.hub.listen.port}"
 
 
@@ -224,14 +231,14 @@ def _seconds(written: str | None) -> float | None:
 
 
 def _password() -> str:
-    """Asked for twice where somebody types it; else the first line of the input."""
+    """Prompt for a password twice; without a terminal, read one line from stdin."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
     password = getpass.getpass("Password: ")
     if getpass.getpass("Again: ") != password:
-        raise UsageError("the two are not the same: nothing is changed")
+        raise UsageError("the passwords differ: nothing was changed")
     return password
 
 
-def _remark(words: str) -> None:
-    print(f"fleet-smi: {words}", file=sys.stderr)
+def _notice(text: str) -> None:
+    print(f"fleet-smi: {text}", file=sys.stderr)

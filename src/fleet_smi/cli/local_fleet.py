@@ -1,4 +1,4 @@
-"""This machine for a command: its reader starts before anything else is imported."""
+"""The local machine as a fleet; its reader process starts before the slow imports."""
 
 from typing import TYPE_CHECKING
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def start_reader() -> Reader:
-    """A reader that loads the driver's binding while this process imports the rest.
+    """Start a reader that loads the driver binding while this process imports the rest.
 
-    Nobody closes it: it ends when this process does, because then its pipes are closed.
+    It needs no closing: it ends with this process, when its pipes are closed.
     """
     reader = Reader(fork_worker)
     reader.preload("nvidia")
@@ -19,7 +19,7 @@ def start_reader() -> Reader:
 
 
 def open_local_fleet(reader: Reader, *, full: bool) -> "LocalFleet":
-    """This machine as a fleet of one; `full` also reads what takes longer."""
+    """Return this machine as a fleet of one; `full` also reads the slow subjects."""
     from fleet_smi import config
     from fleet_smi.local import LocalFleet
     from fleet_smi.node.collectors import ALL_SUBJECTS, QUICK_SUBJECTS

@@ -1,4 +1,4 @@
-"""Where a command's output goes: how wide it is, whether it takes colour, how it repeats."""
+"""Terminal output of commands: width, colour, and periodic refresh."""
 
 import argparse
 import os
@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     from fleet_smi.terminal.view.history_banner import DatedView
 
 PIPED_COLUMNS = 120
-_MOST_DIGITS = 5  # of a width
+_MAX_DIGITS = 5  # of COLUMNS: a longer number is not the width of a terminal
 _HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
 _CLEAR, _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
 
 
 def add_colour_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags by which colour is chosen."""
-    parser.add_argument("--color", action="store_true", help="colour even when piped")
+    """Add `--color` and `--no-color`."""
+    parser.add_argument("--color", action="store_true", help="use colour even in a pipe")
     parser.add_argument("--no-color", action="store_true", help="no colour (also: NO_COLOR=1)")
 
 
 def use_colour(args: argparse.Namespace) -> bool:
-    """Colour on a terminal, unless somebody said otherwise."""
+    """Whether to use colour: on a terminal, unless a flag or NO_COLOR decides otherwise."""
     if args.no_color or (os.environ.get("NO_COLOR") and not args.color):
         return False
     return args.color or _is_screen()
 
 
 def _is_screen() -> bool:
-    """Whether escape codes are understood where the output goes."""
+    """Whether stdout is a terminal that understands escape codes."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def output_columns() -> int:
-    """The width to fill: COLUMNS where set, the terminal's, and a steady one when piped."""
-    named = os.environ.get("COLUMNS", "")
-    if named.isdecimal() and len(named) <= _MOST_DIGITS and int(named) > 0:
-        return int(named)
+    """Return the width to fill: COLUMNS if set, else the terminal's, else a fixed one."""
+    setting = os.environ.get("COLUMNS", "")
+    if setting.isdecimal() and len(setting) <= _MAX_DIGITS and int(setting) > 0:
+        return int(setting)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or PIPED_COLUMNS
     except OSError:
@@ -48,7 +48,7 @@ def output_columns() -> int:
 
 
 def history_banner(args: argparse.Namespace, view: "DatedView", paint: "Paint") -> str:
-    """What stands above a screen of the past: of when it is. Above one of now, nothing."""
+    """Return the "As of …" line above a screen with `--at`; without it, nothing."""
     if args.at is None:
         return ""
     from fleet_smi.terminal.view.history_banner import banner
@@ -57,20 +57,23 @@ def history_banner(args: argparse.Namespace, view: "DatedView", paint: "Paint") 
 
 
 def repeat(interval_seconds: float, render: Callable[[], str], *, interactive: bool) -> None:
-    """Show the text again and again until interrupted: in turn, or in place for eyes."""
+    """Print the rendered text every interval until interrupted.
+
+    On a terminal an interactive screen is redrawn in place; elsewhere texts follow each other.
+    """
     on_screen = interactive and _is_screen()
     for number in (signal.SIGHUP, signal.SIGTERM):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, _end)
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP: leave it
+            signal.signal(number, _exit_on_signal)
     due = time.monotonic()
     if on_screen:
         sys.stdout.write(_HIDE_CURSOR + _CLEAR)
     try:
         while True:
-            shown = render()
-            sys.stdout.write(_in_place(shown) if on_screen else shown)
+            text = render()
+            sys.stdout.write(_redraw(text) if on_screen else text)
             sys.stdout.flush()
-            # Due times are counted from the start: a slow look does not make the next one drift.
+            # Due times are multiples of the interval from the start, so slow reads cause no drift.
             due += interval_seconds * max(1, -(-(time.monotonic() - due) // interval_seconds))
             time.sleep(max(0.0, due - time.monotonic()))
     finally:
@@ -79,15 +82,19 @@ def repeat(interval_seconds: float, render: Callable[[], str], *, interactive: b
             sys.stdout.flush()
 
 
-def _end(number: int, _: object) -> None:
-    sys.exit(128 + number)  # not at once, so that the cursor comes back
+def _exit_on_signal(number: int, _: object) -> None:
+    # An exception rather than os._exit, so that `finally` shows the cursor again.
+    sys.exit(128 + number)
 
 
-def _in_place(text: str) -> str:
-    """Over the old text line by line: nothing is cleared before it is written, so no flicker."""
+def _redraw(text: str) -> str:
+    """Return the text with escapes that overwrite the screen line by line.
+
+    Nothing is cleared before it is overwritten, so the screen does not flicker.
+    """
     lines = text.splitlines()
     width, rows = os.get_terminal_size(sys.stdout.fileno())
     if len(lines) >= rows > 1:
-        more = f"… {len(lines) - rows + 2} more lines: enlarge the terminal"
+        more = f"… {len(lines) - rows + 2} more lines: make the terminal taller"
         lines[rows - 2 :] = [more[: width or None]]
     return _HOME + "".join(f"{line}{_TO_LINE_END}\n" for line in lines) + _TO_SCREEN_END

@@ -1,4 +1,4 @@
-"""The agent and the hub as systemd units: text, made from what is known of the machine."""
+"""Text of the systemd units and environment files for the agent and the hub."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,17 +7,17 @@ from msgspec import Struct
 
 STATE_DIR = "/var/lib/fleet-smi"
 _PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
-_ABOUT = {
-    "agent": "tells a hub about the GPUs of this machine",
-    "hub": "the GPUs of many machines in one place",
+_DESCRIPTIONS = {
+    "agent": "reports the GPUs of this machine",
+    "hub": "collects the GPUs of all nodes",
 }
 _LIMITS = {
     "agent": ("TimeoutStopSec=5s", "MemoryMax=256M", "TasksMax=64"),
     "hub": ("TimeoutStopSec=10s",),
 }
 _HARDENING = """\
-# Hardened, with four exceptions on purpose: PrivateDevices and ProtectClock hide /dev/nvidia*,
-# ProtectProc and ProcSubset hide the processes that are to be listed. Do not add them.
+# Four hardening options are missing on purpose: PrivateDevices and ProtectClock would hide
+# /dev/nvidia*, ProtectProc and ProcSubset the processes to be listed. Do not add them.
 NoNewPrivileges=yes
 CapabilityBoundingSet=
 ProtectSystem=strict
@@ -39,7 +39,7 @@ UMask=0077"""
 
 
 class ServiceUnit(Struct, frozen=True, kw_only=True):
-    """What one unit turns on; `state` is `None` where the settings name another folder."""
+    """Values of one unit; `state_dir` is `None` if the settings name another folder."""
 
     role: str
     command: tuple[str, ...]
@@ -50,51 +50,57 @@ class ServiceUnit(Struct, frozen=True, kw_only=True):
 
 
 def unit_name(role: str) -> str:
-    """What systemd calls the service."""
+    """Return the systemd unit name of a role."""
     return f"fleet-smi-{role}.service"
 
 
 def env_file_path(role: str) -> str:
-    """The file with variables for the service; only root can read it, so tokens may be there."""
+    """Return the path of the environment file; only root can read it, so it may hold tokens."""
     return f"/etc/fleet-smi/{role}.env"
 
 
 def render_unit(service: ServiceUnit) -> str:
-    """The whole unit."""
-    return "\n".join([*_beginning(service), *_running(service), *_access(service), *_end()]) + "\n"
+    """Return the text of the unit file."""
+    lines = [
+        *_unit_section(service),
+        *_service_section(service),
+        *_access_lines(service),
+        *_install_section(),
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def _beginning(service: ServiceUnit) -> Iterator[str]:
+def _unit_section(service: ServiceUnit) -> Iterator[str]:
     yield "# Written by `fleet-smi service install`. Change it with `systemctl edit`."
     yield "[Unit]"
-    yield f"Description=fleet-smi {service.role}: {_ABOUT[service.role]}"
+    yield f"Description=fleet-smi {service.role}: {_DESCRIPTIONS[service.role]}"
     yield "Wants=network-online.target"
     yield "After=network-online.target nvidia-persistenced.service"
     if service.writable_paths:
-        yield f"RequiresMountsFor={_words(service.writable_paths)}"
-    yield "# It never gives up: the waits below grow instead."
+        yield f"RequiresMountsFor={_join_quoted(service.writable_paths)}"
+    yield "# No start limit: restarts are delayed by a growing backoff instead."
     yield "StartLimitIntervalSec=0"
     yield ""
 
 
-def _running(service: ServiceUnit) -> Iterator[str]:
+def _service_section(service: ServiceUnit) -> Iterator[str]:
     yield "[Service]"
-    # A $ would begin the name of a variable here, and only here.
-    yield f"ExecStart={_words([word.replace('$', '$$') for word in service.command])}"
+    # systemd expands $NAME in ExecStart, and only there.
+    yield f"ExecStart={_join_quoted([word.replace('$', '$$') for word in service.command])}"
     yield f"EnvironmentFile=-{env_file_path(service.role)}"
     yield "Restart=always"
     yield "RestartSec=2s"
-    yield "# From 2 s to a minute; a systemd before 254 does not know these two and waits 2 s."
+    yield "# Backoff from 2 s to a minute; systemd before 254 ignores these two and waits 2 s."
     yield "RestartSteps=6"
     yield "RestartMaxDelaySec=60s"
-    yield "# A bad setting (exit code 2) does not mend itself."
+    yield "# A bad setting (exit code 2) does not fix itself."
     yield "RestartPreventExitStatus=2"
     yield "KillMode=mixed"
     yield from _LIMITS[service.role]
     yield ""
 
 
-def _access(service: ServiceUnit) -> Iterator[str]:
+def _access_lines(service: ServiceUnit) -> Iterator[str]:
     yield f"User={service.user}"
     if service.groups:
         yield f"SupplementaryGroups={' '.join(service.groups)}"
@@ -103,28 +109,28 @@ def _access(service: ServiceUnit) -> Iterator[str]:
         yield "StateDirectoryMode=0700"
         yield f"Environment=FLEET_SMI_{service.role.upper()}_STATE={service.state_dir}"
     if service.writable_paths:
-        yield f"ReadWritePaths={_words(service.writable_paths)}"
+        yield f"ReadWritePaths={_join_quoted(service.writable_paths)}"
     yield ""
     yield _HARDENING
     yield ""
 
 
-def _end() -> Iterator[str]:
+def _install_section() -> Iterator[str]:
     yield "[Install]"
     yield "WantedBy=multi-user.target"
 
 
 def render_env_file(values: dict[str, str]) -> str:
-    """The text of a file with variables, as systemd reads it."""
+    """Return the text of an environment file, quoted as systemd reads it."""
     return "".join(f"{name}={_in_quotes(value)}\n" for name, value in values.items())
 
 
-def _words(words: Sequence[str]) -> str:
-    return " ".join(map(_quoted, words))
+def _join_quoted(words: Sequence[str]) -> str:
+    return " ".join(map(_quote, words))
 
 
-def _quoted(word: str) -> str:
-    """One word of a unit, in which % and blanks mean nothing but themselves."""
+def _quote(word: str) -> str:
+    """Escape one word of a unit: % starts a specifier, and blanks separate words."""
     literal = word.replace("%", "%%")
     return literal if _PLAIN.fullmatch(literal) else _in_quotes(literal)
 

@@ -1,1 +1,1 @@
-"""One command a file: its help line, examples, arguments, and `run(args) -> exit code`."""
+"""The commands, one module each: `HELP`, `EXAMPLES`, `add_arguments()`, `run(args) -> exit code`."""

@@ -1,16 +1,16 @@
-"""`fleet-smi completion`: tab completion, written from the parsers themselves."""
+"""`fleet-smi completion`: shell completion scripts, generated from the argument parsers."""
 
 import argparse
 import sys
 from typing import NamedTuple
 
-HELP = "print the tab completion of your shell"
+HELP = "print a tab completion script for your shell"
 EXAMPLES = """\
   eval "$(fleet-smi completion bash)"                 in ~/.bashrc
   eval "$(fleet-smi completion zsh)"                  in ~/.zshrc
   fleet-smi completion fish > ~/.config/fish/completions/fleet-smi.fish
 """
-# Bash's own way serves zsh too, once zsh has loaded its completion and the bridge to bash's.
+# The bash script works in zsh too, through zsh's bashcompinit.
 _ZSH = """\
 (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i; }
 autoload -U +X bashcompinit && bashcompinit
@@ -18,7 +18,7 @@ autoload -U +X bashcompinit && bashcompinit
 
 
 class _Flag(NamedTuple):
-    """A flag as a shell sees it; without values of its own it may still take any."""
+    """A flag; with `takes_value` and no `values`, any value is accepted."""
 
     help: str
     takes_value: bool
@@ -26,7 +26,7 @@ class _Flag(NamedTuple):
 
 
 class _Command(NamedTuple):
-    """A command as a shell sees it; `words` are what it may be followed by besides flags."""
+    """A command; `words` are the choices of its positional arguments."""
 
     help: str
     words: tuple[str, ...]
@@ -34,7 +34,7 @@ class _Command(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The one argument."""
+    """Declare the shell."""
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="your shell")
 
 
@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
 def _command(line: str, parser: argparse.ArgumentParser) -> _Command:
     from fleet_smi.model.fleet import STATES
 
-    # Several may be given, so the parser has no choices of its own.
-    lists: dict[str, tuple[str, ...]] = {"--state": STATES}
+    # A comma-separated list, for which the parser itself has no choices.
+    list_values: dict[str, tuple[str, ...]] = {"--state": STATES}
     words: tuple[str, ...] = ()
     flags = {}
     for action in parser._actions:
@@ -60,21 +60,22 @@ def _command(line: str, parser: argparse.ArgumentParser) -> _Command:
         if not action.option_strings:
             words += choices
         for flag in action.option_strings:
-            flags[flag] = _Flag(action.help or "", action.nargs != 0, lists.get(flag, choices))
+            values = list_values.get(flag, choices)
+            flags[flag] = _Flag(action.help or "", action.nargs != 0, values)
     return _Command(line, words, flags)
 
 
 def _bash(commands: dict[str, _Command]) -> str:
     names = " ".join(commands)
-    follow = "\n".join(
+    by_command = "\n".join(
         f'    {name}) offered="{" ".join([*command.words, *command.flags])}" ;;'
         for name, command in commands.items()
     )
-    values = "\n".join(
-        f'    "{name} {flag}") offered="{" ".join(facts.values)}" ;;'
+    by_flag = "\n".join(
+        f'    "{name} {flag}") offered="{" ".join(details.values)}" ;;'
         for name, command in commands.items()
-        for flag, facts in command.flags.items()
-        if facts.takes_value
+        for flag, details in command.flags.items()
+        if details.takes_value
     )
     return f"""\
 _fleet_smi() {{
@@ -82,11 +83,11 @@ _fleet_smi() {{
   local previous="${{COMP_WORDS[COMP_CWORD-1]}}"
   case " {names} " in *" ${{COMP_WORDS[1]}} "*) command="${{COMP_WORDS[1]}}" ;; esac
   case "$command" in
-{follow}
+{by_command}
   esac
   [ "$COMP_CWORD" = 1 ] && offered="{names} $offered"
   case "$command $previous" in
-{values}
+{by_flag}
   esac
   COMPREPLY=($(compgen -W "$offered" -- "$current"))
 }}
@@ -106,14 +107,14 @@ def _fish(commands: dict[str, _Command]) -> str:
     for name, command in commands.items():
         lines.append(
             f"complete -c fleet-smi -n 'test (count (commandline -opc)) = 1' "
-            f"-a {name} -d {_quoted(command.help)}"
+            f"-a {name} -d {_quote(command.help)}"
         )
         start = f"complete -c fleet-smi -n 'test (__fleet_smi_command) = {name}'"
         if command.words:
-            lines.append(f"{start} -a {_quoted(' '.join(command.words))}")
-        for flag, facts in command.flags.items():
-            values = f" -x -a {_quoted(' '.join(facts.values))}" if facts.takes_value else ""
-            lines.append(f"{start} {_fish_flag(flag)}{values} -d {_quoted(facts.help)}")
+            lines.append(f"{start} -a {_quote(' '.join(command.words))}")
+        for flag, details in command.flags.items():
+            values = f" -x -a {_quote(' '.join(details.values))}" if details.takes_value else ""
+            lines.append(f"{start} {_fish_flag(flag)}{values} -d {_quote(details.help)}")
     return "\n".join(lines) + "\n"
 
 
@@ -121,5 +122,5 @@ def _fish_flag(flag: str) -> str:
     return f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,19 +1,19 @@
-"""`fleet-smi config`: what the settings are, whether they are right, and a file to start from."""
+"""`fleet-smi config`: show and check the settings, or write a settings file template."""
 
 import argparse
 import os
 import sys
 
-HELP = "the settings: show them and where each comes from, check them, or write a file"
+HELP = "show or check the settings, or write a settings file to start from"
 EXAMPLES = """\
-  fleet-smi config show          every setting, its value and where it comes from
-  fleet-smi config check         every mistake in every file and variable
-  fleet-smi config init          write a file with all settings, to start from
+  fleet-smi config show          every setting, its value and its origin
+  fleet-smi config check         every mistake in the files and variables
+  fleet-smi config init          write a file with every setting, commented out
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to do with the settings."""
+    """Declare the action and its options."""
     parser.add_argument("action", choices=("show", "check", "init"), help="what to do")
     parser.add_argument("--json", action="store_true", help="with show: as JSON")
     parser.add_argument("--path", metavar="FILE", help="with init: the file to write")
@@ -30,15 +30,18 @@ def _show(*, as_json: bool) -> int:
     from fleet_smi import config
     from fleet_smi.config.template import format_value, to_toml_literal
 
-    read = config.resolve(os.environ)
-    read.raise_if_invalid()
-    found = [(setting, read.values[setting.name]) for setting in config.SETTINGS]
-    rows = [(each.name, format_value(each, one.value), str(one.origin)) for each, one in found]
+    layer = config.resolve(os.environ)
+    layer.raise_if_invalid()
+    settings = [(setting, layer.values[setting.name]) for setting in config.SETTINGS]
+    rows = [
+        (setting.name, format_value(setting, entry.value), str(entry.origin))
+        for setting, entry in settings
+    ]
     if as_json:
         from fleet_smi.wire.json import to_json
 
-        told = [{"name": name, "value": value, "origin": origin} for name, value, origin in rows]
-        sys.stdout.write(to_json({"settings": told}, pretty=True).decode() + "\n")
+        entries = [{"name": name, "value": value, "origin": origin} for name, value, origin in rows]
+        sys.stdout.write(to_json({"settings": entries}, pretty=True).decode() + "\n")
     else:
         cells = [
             (name, "not set" if value is None else to_toml_literal(value), origin)
@@ -64,7 +67,7 @@ def _check() -> int:
         print(f"{problem.origin}: {problem.message}")
     if problems:
         return 2
-    print(f"fine: {', '.join(settings_files(os.environ)) or 'no settings file, only defaults'}")
+    print(f"ok: {', '.join(settings_files(os.environ)) or 'no settings file, only defaults'}")
     return 0
 
 
@@ -76,11 +79,11 @@ def _init(path: str | None) -> int:
     from fleet_smi.errors import UsageError
     from fleet_smi.paths import SYSTEM_SETTINGS_FILE, user_settings_file
 
-    own = SYSTEM_SETTINGS_FILE if os.geteuid() == 0 else user_settings_file(os.environ)
-    if not (path or own):
-        raise UsageError("there is no home to write to: name a file with --path")
-    file = Path(path or own or "")
-    # The system's file is for everybody's eyes; tokens there stand in files of their own.
+    default = SYSTEM_SETTINGS_FILE if os.geteuid() == 0 else user_settings_file(os.environ)
+    if not (path or default):
+        raise UsageError("no home folder to write to: give a file with --path")
+    file = Path(path or default or "")
+    # The system file is world-readable, so tokens go into separate files there.
     write_file(
         file,
         render_template(),

@@ -1,4 +1,4 @@
-"""`fleet-smi demo`: a simulated fleet over the real wire, for those who have no GPU at hand."""
+"""`fleet-smi demo`: a simulated fleet that reports to a real hub over HTTP."""
 
 import argparse
 import asyncio
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from fleet_smi.server.hub_server import HubServer
     from fleet_smi.simulation.scenario import FleetScenario
 
-HELP = "a simulated fleet and a real hub, to see what fleet-smi looks like without a GPU"
+HELP = "run a simulated fleet with a real hub, to try fleet-smi without a GPU"
 EXAMPLES = """\
-  fleet-smi demo                 12 machines that report to a hub; open its address
-  fleet-smi demo --once          show their table and end
-  fleet-smi demo --once -v       with the reason of each state
+  fleet-smi demo                 12 nodes that report to a hub; open its address
+  fleet-smi demo --once          print the table and exit
+  fleet-smi demo --once -v       with the reason for each state
   fleet-smi demo --unless-gpus   `fleet-smi up` instead, if this machine has GPUs
 """
 _PORTS = range(7070, 7080)
@@ -29,31 +29,33 @@ _SEED = 7
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the demo."""
+    """Declare the flags of the demo."""
     add = parser.add_argument
-    add("--once", action="store_true", help="show the table and end")
-    add("-o", "--overview", action="store_true", help="one line a node")
-    add("-p", "--processes", action="store_true", help="one line a process under each GPU")
-    add("-v", "--why", action="store_true", help="the reason of each state")
-    add("--json", action="store_true", help="all that is known, as JSON; and end")
-    add("--listen", metavar="PORT", help="the hub's port on this machine (7070, or the next free)")
-    add("--unless-gpus", action="store_true", help="show this machine instead if it has GPUs")
+    add("--once", action="store_true", help="print the table and exit")
+    add("-o", "--overview", action="store_true", help="one row per node")
+    add("-p", "--processes", action="store_true", help="list the processes under each GPU")
+    add("-v", "--why", action="store_true", help="show the reason for each state")
+    add("--json", action="store_true", help="print everything as JSON and exit")
+    add("--listen", metavar="PORT", help="the hub's port (7070, or the next free one)")
+    add("--unless-gpus", action="store_true", help="if this machine has GPUs, show it instead")
     output.add_colour_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run a hub with a fleet that does not exist, until told to end."""
+    """Run a hub and a simulated fleet until interrupted."""
     from fleet_smi.simulation.demo import demo_fleet
 
     if args.unless_gpus and _has_gpus():
         os.execv(sys.executable, [sys.executable, "-m", "fleet_smi", "up"])  # noqa: S606
-    story = demo_fleet(seed=_SEED, start=time.time())
+    scenario = demo_fleet(seed=_SEED, start=time.time())
     with (
         tempfile.TemporaryDirectory(prefix="fleet-smi-demo-") as folder,
         _server(args.listen, folder) as server,
     ):
         run_hub.serve_until_signal(
-            server, partial(_tell, args, server, story), partial(_show, args, server, story)
+            server,
+            partial(_send_reports, args, server, scenario),
+            partial(_print_table, args, server, scenario),
         )
     return 0
 
@@ -65,62 +67,67 @@ def _has_gpus() -> bool:
 
 
 def _server(port: str | None, folder: str) -> "HubServer":
-    """A hub of its own on this machine: nothing of it stays, and no settings change it."""
+    """Open a hub on the port, or on the first free one, with its state in a temporary folder."""
     from fleet_smi import config
     from fleet_smi.server.hub_server import HubServer
 
-    for each in [port] if port is not None else map(str, _PORTS):
-        flags = {"hub.listen": each, "hub.state": folder}
+    for candidate in [port] if port is not None else map(str, _PORTS):
+        flags = {"hub.listen": candidate, "hub.state": folder}
+        # An empty home: the user's own settings must not change the demo.
         settings = config.load({"HOME": folder}, flags=flags)
         try:
             return HubServer(settings.hub, (), settings.thresholds)
         except UsageError:
-            if port is not None or int(each) == _PORTS[-1]:
+            if port is not None or int(candidate) == _PORTS[-1]:
                 raise
     raise AssertionError
 
 
-async def _tell(args: argparse.Namespace, server: "HubServer", story: "FleetScenario") -> None:
-    """Let every simulated machine join and report, as real ones do."""
+async def _send_reports(
+    args: argparse.Namespace, server: "HubServer", scenario: "FleetScenario"
+) -> None:
+    """Let every simulated node join the hub and report, past data first."""
     from fleet_smi.simulation.load_generator import LoadGenerator
     from fleet_smi.simulation.scenario import last_hour, last_week
 
     while not server.hub.ready:
         await asyncio.sleep(0.01)
     token = server.credentials.tokens.add("join").secret
-    past = last_hour if _is_one_look(args) else last_week
-    await LoadGenerator(story, server.url, join_token=token, backfill=past).run()
+    past = last_hour if _exits_after_table(args) else last_week
+    await LoadGenerator(scenario, server.url, join_token=token, backfill=past).run()
 
 
-async def _show(args: argparse.Namespace, server: "HubServer", story: "FleetScenario") -> None:
-    """Show the table once everybody has reported; go on only if nobody wants to end here."""
+async def _print_table(
+    args: argparse.Namespace, server: "HubServer", scenario: "FleetScenario"
+) -> None:
+    """Print the table when all nodes have reported; then return, or run on for the hub's users."""
     fleet = server.hub.fleet
-    if not _is_one_look(args):
-        print(f"fleet-smi demo: {server.url}, once a week of its past is told …", flush=True)
-    while not _is_up_to_date(view := fleet.view(time.time()), story):
+    if not _exits_after_table(args):
+        print(f"fleet-smi demo: {server.url}; loading a week of history …", flush=True)
+    while not _is_up_to_date(view := fleet.view(time.time()), scenario):
         await asyncio.sleep(0.05)
     sys.stdout.write(_text(args, view))
     sys.stdout.flush()
-    if not _is_one_look(args):
+    if not _exits_after_table(args):
         print(
-            "A simulated fleet: none of this is real. It goes on at\n"
+            "This fleet is simulated: none of it is real. It is running at\n"
             f"  {server.url}    and in another terminal: fleet-smi --hub {server.url}\n"
-            f"It has a past of a week: fleet-smi history --since 7d --hub {server.url}\n"
-            "Ctrl-C ends it.",
+            f"It has a week of history: fleet-smi history --since 7d --hub {server.url}\n"
+            "Press Ctrl-C to stop.",
             flush=True,
         )
         await asyncio.Event().wait()
 
 
-def _is_up_to_date(view: "FleetView", story: "FleetScenario") -> bool:
-    """Whether all have told of the past, but for whoever has fallen silent by now."""
-    silent = sum(not story.is_reporting(index, view.taken_at) for index in range(len(story.nodes)))
+def _is_up_to_date(view: "FleetView", scenario: "FleetScenario") -> bool:
+    """Whether every node has reported, except those that are silent in the scenario by now."""
+    nodes = range(len(scenario.nodes))
+    silent = sum(not scenario.is_reporting(index, view.taken_at) for index in nodes)
     counts = view.summary
-    return counts.nodes == len(story.nodes) and counts.nodes_reporting >= counts.nodes - silent
+    return counts.nodes == len(nodes) and counts.nodes_reporting >= counts.nodes - silent
 
 
-def _is_one_look(args: argparse.Namespace) -> bool:
-    """Whether it ends with its first table: nobody then asks for more of the past."""
+def _exits_after_table(args: argparse.Namespace) -> bool:
     return bool(args.once or args.json)
 
 

@@ -1,4 +1,4 @@
-"""`fleet-smi like NAME`: what another tool prints, with its own flags, over this fleet."""
+"""`fleet-smi like NAME`: imitate another tool's flags and output, over this fleet."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from fleet_smi.cli import fleet_source
 from fleet_smi.cli.formats import LIKE_COMMANDS, load_format
 from fleet_smi.errors import UsageError
 
-HELP = "print what gpustat, nvgpu or cluster-smi prints, with its own flags, over this fleet"
+HELP = "imitate gpustat, nvgpu or cluster-smi: its flags and its output, over this fleet"
 EXAMPLES = """\
   fleet-smi like gpustat -cup
   fleet-smi like nvgpu available -l 1

@@ -72,7 +72,7 @@ def _read(file: str) -> str:
             raise UsageError(f"{file} is too large for a settings file")
         return body.decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{file} is not a settings file: it is not text") from None
 

@@ -1,4 +1,4 @@
-"""`fleet-smi nodes`: the machines of the fleet; an administrator names and removes them."""
+"""`fleet-smi nodes`: list the nodes of the fleet; rename, label or remove one."""
 
 import argparse
 import sys
@@ -10,34 +10,36 @@ from fleet_smi.errors import UsageError
 if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView, NodeView
 
-HELP = "the machines of the fleet: how each is heard, and what is odd about it"
+HELP = "list the nodes: when each was last seen, by which transport, and its problems"
 EXAMPLES = """\
-  fleet-smi nodes                          every machine that was ever heard
-  fleet-smi nodes remove gpu07             forget one (only this makes a node leave)
-  fleet-smi nodes rename gpu07 big-one     what it is called in this fleet
-  fleet-smi nodes label gpu07 rack=b2      labels of its own; `rack=` takes one away
+  fleet-smi nodes                          every node that has ever reported
+  fleet-smi nodes remove gpu07             the only way for a node to leave the list
+  fleet-smi nodes rename gpu07 big-one     change its name in this fleet
+  fleet-smi nodes label gpu07 rack=b2      set a label; `rack=` removes it
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the list, and what can be done to a node."""
+    """Declare the flags of the list and the subcommands that change a node."""
     parser.add_argument("--json", action="store_true", help="as JSON")
     fleet_source.add_fleet_arguments(parser)
     output.add_colour_arguments(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    remove = actions.add_parser("remove", help="forget a node, its data and its credential")
-    rename = actions.add_parser("rename", help="call a node something else")
-    label = actions.add_parser("label", help="give a node labels")
+    remove = actions.add_parser("remove", help="remove a node, its data and its credential")
+    rename = actions.add_parser("rename", help="rename a node")
+    label = actions.add_parser("label", help="set labels of a node")
     for action in (remove, rename, label):
-        action.add_argument("node", help="its name, or its id where two have one name")
-        # Not given here must not undo it before the deed.
-        action.add_argument("--hub", metavar="URL", default=argparse.SUPPRESS, help="of this hub")
-    rename.add_argument("name", help="its new name; empty gives its own back")
+        action.add_argument("node", help="its name, or its id if two nodes have that name")
+        # No default: it would overwrite a --hub given before the subcommand.
+        action.add_argument(
+            "--hub", metavar="URL", default=argparse.SUPPRESS, help="the hub (default: client.hub)"
+        )
+    rename.add_argument("name", help="the new name; empty restores the node's own")
     label.add_argument("labels", nargs="+", metavar="KEY=VALUE")
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the nodes, or do something to one of them."""
+    """List the nodes, or change one of them."""
     if args.action is not None:
         return _change(args)
     view = fleet_source.select_fleet(args).view()
@@ -57,32 +59,33 @@ def run(args: argparse.Namespace) -> int:
 
 def _change(args: argparse.Namespace) -> int:
     hub = fleet_source.hub_client(args)
-    node = _meant(hub.fleet(), args.node)
+    node = _find_node(hub.fleet(), args.node)
     if args.action == "remove":
         hub.remove(node.node_id)
-        print(f"{node.name} ({node.node_id}) is forgotten; it must join again to come back")
+        print(f"removed {node.name} ({node.node_id}); to come back it must join again")
     elif args.action == "rename":
         hub.label(node.node_id, name=args.name)
-        print(f"{node.name} is called {args.name or 'by its own name'} now")
+        print(f"renamed {node.name} to {args.name or 'its own name'}")
     else:
         hub.label(node.node_id, labels=_labels(args.labels))
         print(f"{node.name}: {' '.join(args.labels)}")
     return 0
 
 
-def _meant(view: "FleetView", name: str) -> "NodeView":
-    found = [node for node in view.nodes if name in (node.node_id, node.name)]
-    if len(found) > 1:
-        ids = ", ".join(node.node_id for node in found)
-        raise UsageError(f"{len(found)} nodes are called {name}: give one's id: {ids}")
-    if not found:
-        raise UsageError(f"no node is called {name}: `fleet-smi nodes` lists them")
-    return found[0]
+def _find_node(view: "FleetView", name: str) -> "NodeView":
+    """Return the node with that name or id; raise `UsageError` if there is not exactly one."""
+    matches = [node for node in view.nodes if name in (node.node_id, node.name)]
+    if len(matches) > 1:
+        ids = ", ".join(node.node_id for node in matches)
+        raise UsageError(f"{len(matches)} nodes are named {name}: give an id instead: {ids}")
+    if not matches:
+        raise UsageError(f"no node named {name}: see `fleet-smi nodes`")
+    return matches[0]
 
 
-def _labels(words: list[str]) -> dict[str, str]:
-    pairs = [word.partition("=") for word in words]
+def _labels(arguments: list[str]) -> dict[str, str]:
+    pairs = [argument.partition("=") for argument in arguments]
     for key, equals, _ in pairs:
         if not key or not equals:
-            raise UsageError(f"{key!r} is no label: give KEY=VALUE")
+            raise UsageError(f"{key!r} is not a label: give KEY=VALUE")
     return {key: value for key, _, value in pairs}

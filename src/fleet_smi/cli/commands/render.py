@@ -1,4 +1,4 @@
-"""`fleet-smi render`: the fleet as a static page in a folder, for any web server."""
+"""`fleet-smi render`: write the fleet as a static HTML page, once or periodically."""
 
 import argparse
 import sys
@@ -14,39 +14,39 @@ from fleet_smi.errors import DeliveryError, FleetError, Unmet, Unreachable, Usag
 if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView, NodeView
 
-HELP = "write the fleet as a static page that any web server can serve: no script, no hub needed"
+HELP = "write the fleet as a static HTML page for any web server; needs no hub and no scripts"
 EXAMPLES = """\
-  fleet-smi render --out /var/www/gpu                          once, as from cron
+  fleet-smi render --out /var/www/gpu                          once, for cron
   fleet-smi render --out /var/www/gpu --every 5m --ssh gpu01,gpu02
   fleet-smi render --out ./page --dir /nfs/gpu-status          then open ./page/index.html
 """
-_FOR_ALL = 0o644
+_FILE_MODE = 0o644
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to, how often, and which fleet."""
+    """Declare the output folder, the refresh interval and the fleet."""
     add = parser.add_argument
-    add("--out", metavar="DIR", required=True, help="the folder; made if it is missing")
-    add("--every", metavar="TIME", help="again after so long (30s, 5m), until stopped")
+    add("--out", metavar="DIR", required=True, help="output folder; created if missing")
+    add("--every", metavar="TIME", help="refresh every 30s, 5m …, until stopped")
     fleet_source.add_fleet_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page once, or again and again."""
+    """Write the page once, or every interval."""
     every_seconds = None if args.every is None else _seconds(args.every)
     folder = Path(args.out)
     _require_writable(folder)
     site = _Site(folder, _fleet(args), every_seconds)
     if every_seconds is None:
-        site.write(site.look())
-        site.require_news()
+        site.write(site.read_fleet())
+        site.require_answer()
     else:
-        output.repeat(every_seconds, site.round, interactive=False)
+        output.repeat(every_seconds, site.refresh, interactive=False)
     return 0
 
 
 def _fleet(args: argparse.Namespace) -> fleet_source.FleetSource:
-    """The fleet that is named; where none is, whom a hub with these settings would ask."""
+    """Return the selected fleet; by default, the nodes a hub with these settings would poll."""
     if not (args.hub or args.ssh or args.dir or args.here):
         from fleet_smi import config
         from fleet_smi.hub.sources import build_sources
@@ -60,29 +60,29 @@ def _fleet(args: argparse.Namespace) -> fleet_source.FleetSource:
     return fleet_source.select_fleet(args)
 
 
-def _seconds(written: str) -> float:
+def _seconds(text: str) -> float:
     from fleet_smi.config.value_types import INTERVAL
 
     try:
-        seconds: float = INTERVAL.parse(written)
+        seconds: float = INTERVAL.parse(text)
     except ValueError as error:
-        raise UsageError(f"--every {written}: {error}") from None
+        raise UsageError(f"--every {text}: {error}") from None
     return seconds
 
 
 def _require_writable(folder: Path) -> None:
-    """A folder that cannot be written to is told before anybody is asked."""
+    """Raise `Unmet` if the folder cannot be written to, before any node is polled."""
     import tempfile
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise Unmet(f"{folder} cannot be written to: {error.strerror}") from None
+        raise Unmet(f"cannot write to {folder}: {error.strerror}") from None
 
 
 class _Site:
-    """The folder, and the fleet that it shows."""
+    """The output folder and the fleet shown in it."""
 
     def __init__(
         self, folder: Path, fleet: fleet_source.FleetSource, every_seconds: float | None
@@ -91,44 +91,45 @@ class _Site:
         self._fleet = fleet
         self._every_seconds = every_seconds
         self._latest: FleetView | None = None
-        self._looked_at = 0.0
-        self._dead: set[str] = set()
+        self._read_at = 0.0
+        self._silent: set[str] = set()
 
-    def look(self) -> "FleetView":
-        """The fleet as it is now; who has fallen silent is told."""
+    def read_fleet(self) -> "FleetView":
+        """Return the current view; warn once about each node that has become silent."""
         self._latest = self._fleet.view(self._every_seconds)
-        self._looked_at = time.monotonic()  # its own time may be another machine's
-        dead = {node.node_id: node for node in self._latest.nodes if _is_dead(node)}
-        for node in dead.values():
-            if node.node_id not in self._dead:
-                _complain(f"{node.name}: {node.trouble or 'it has fallen silent'}")
-        self._dead = set(dead)
+        # Not `taken_at`: that may be the clock of another machine.
+        self._read_at = time.monotonic()
+        silent = {node.node_id: node for node in self._latest.nodes if _is_silent(node)}
+        for node in silent.values():
+            if node.node_id not in self._silent:
+                _warn(f"{node.name}: {node.trouble or 'stopped reporting'}")
+        self._silent = set(silent)
         return self._latest
 
-    def require_news(self) -> None:
-        """Raise `Unreachable` where nobody of the fleet is heard."""
-        if self._latest and self._dead and len(self._dead) == len(self._latest.nodes):
-            raise Unreachable("no machine answers; the page says so")
+    def require_answer(self) -> None:
+        """Raise `Unreachable` if every node of the fleet is silent."""
+        if self._latest and self._silent and len(self._silent) == len(self._latest.nodes):
+            raise Unreachable("no node answers; the page says so")
 
-    def round(self) -> str:
-        """One round of many: what fails is told, and the next one is tried."""
+    def refresh(self) -> str:
+        """Write the page again; warn about an error instead of raising it. Prints nothing."""
         try:
-            self._write_news()
+            self._write_latest()
         except FleetError as error:
-            _complain(str(error))
+            _warn(str(error))
         return ""
 
-    def _write_news(self) -> None:
-        """The page, or the last one grown old where nobody answers."""
+    def _write_latest(self) -> None:
+        """Write the current view; without an answer, the last one with all nodes silent."""
         try:
-            view = self.look()
+            view = self.read_fleet()
         except DeliveryError as error:
             if self._latest is None:
                 raise
             from fleet_smi.model.verdict.last_known import mark_all_silent
 
-            _complain(str(error))
-            later_seconds = time.monotonic() - self._looked_at
+            _warn(str(error))
+            later_seconds = time.monotonic() - self._read_at
             self.write(mark_all_silent(self._latest, later_seconds), str(error))
         else:
             self.write(view)
@@ -138,7 +139,7 @@ class _Site:
         from fleet_smi.cli.atomic_write import write_file
         from fleet_smi.wire.static_page import render_page
 
-        shown = render_page(
+        page = render_page(
             view,
             style=_style(),
             to_local_time=_local,
@@ -147,17 +148,17 @@ class _Site:
             downloads=tuple(RENDER_FILES),
         )
         files = {name: load_format(path).encode(view) for name, path in RENDER_FILES.items()}
-        # The page comes last: its links must not lead to files of an older round.
-        for name, text in {**files, "index.html": shown}.items():
-            write_file(self._folder / name, text, _FOR_ALL, replace=True)
+        # The page comes last: its links must not lead to older files.
+        for name, text in {**files, "index.html": page}.items():
+            write_file(self._folder / name, text, _FILE_MODE, replace=True)
 
 
-def _is_dead(node: "NodeView") -> bool:
+def _is_silent(node: "NodeView") -> bool:
     return node.silent or node.age_seconds is None
 
 
-def _complain(words: str) -> None:
-    print(f"fleet-smi: {words}", file=sys.stderr, flush=True)
+def _warn(message: str) -> None:
+    print(f"fleet-smi: {message}", file=sys.stderr, flush=True)
 
 
 def _style() -> str:

@@ -1,4 +1,4 @@
-"""`fleet-smi service`: the agent or the hub as a service that systemd keeps running."""
+"""`fleet-smi service`: install the agent or the hub as a hardened systemd service."""
 
 import argparse
 import grp
@@ -27,14 +27,14 @@ from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.node.bindings import systemd
 from fleet_smi.paths import SYSTEM_SETTINGS_FILE
 
-HELP = "run the agent or the hub as a service: hardened, under a user of its own (systemd)"
+HELP = "install the agent or the hub as a hardened systemd service under its own user"
 EXAMPLES = """\
-  fleet-smi service install agent --dry-run     what would be written and run
+  fleet-smi service install agent --dry-run     show the files and commands
   sudo fleet-smi service install agent --to https://hub:7070 --join TOKEN
   sudo fleet-smi service install hub
   sudo fleet-smi service uninstall agent
 """
-_UNITS = "/etc/systemd/system"
+_UNIT_DIR = "/etc/systemd/system"
 _GROUPS = ("video", "render")
 _USER_NAME = r"[a-z_][a-z0-9_-]{0,31}"
 _SEARCHABLE = 0o001
@@ -49,7 +49,7 @@ class WriteFile(NamedTuple):
 
 
 class RemoveFile(NamedTuple):
-    """A file to remove, if it is there."""
+    """A file to remove, if it exists."""
 
     path: str
 
@@ -64,39 +64,39 @@ Step = WriteFile | RemoveFile | RunCommand
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to install, and for whom."""
+    """Declare the action, the role and its options."""
     add = parser.add_argument
     add("action", choices=("install", "uninstall"), help="what to do")
     add("role", choices=("agent", "hub"), help="which service")
     add("--to", metavar="URL", help="agent: the hub to report to")
-    add("--join", metavar="TOKEN", help="agent: the token to join that hub with")
-    add("--fingerprint", metavar="SHA256", help="agent: that hub's certificate")
-    add("--user-name", metavar="USER", default="fleet-smi", help="whom it runs as (fleet-smi)")
-    add("--dry-run", action="store_true", help="print what would be done and do nothing")
+    add("--join", metavar="TOKEN", help="agent: the hub's join token")
+    add("--fingerprint", metavar="SHA256", help="agent: the hub's certificate fingerprint")
+    add("--user-name", metavar="USER", default="fleet-smi", help="user it runs as (fleet-smi)")
+    add("--dry-run", action="store_true", help="print the files and commands, change nothing")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the steps, or print them."""
+    """Run the steps, or print them."""
     name = unit_name(args.role)
     steps = list(install_steps(args) if args.action == "install" else uninstall_steps(args.role))
     if args.dry_run:
-        sys.stdout.write("".join(map(_told, steps)))
+        sys.stdout.write("".join(map(_describe, steps)))
         return 0
-    _refuse_unable()
+    _require_root_and_systemd()
     if args.action == "install":
         require_reachable(_program_files())
     run_steps(steps, systemd.run)
     if args.action == "install":
-        print(f"{name} runs; `journalctl -u {name}` shows what it says")
+        print(f"{name} is running; `journalctl -u {name}` shows its log")
     else:
-        print(f"{name} is gone; what it kept in {STATE_DIR} is still there")
+        print(f"{name} is removed; its data in {STATE_DIR} is still there")
     return 0
 
 
 def run_steps(
     steps: Sequence[Step], run_command: Callable[[Sequence[str]], None], root: Path = Path("/")
 ) -> None:
-    """Do each step in turn, with files below `root`; the first that fails ends it."""
+    """Run the steps in order, with files below `root`; stop at the first failure."""
     for step in steps:
         if isinstance(step, RunCommand):
             run_command(step.command)
@@ -109,55 +109,55 @@ def run_steps(
 
 
 def install_steps(args: argparse.Namespace) -> Iterator[Step]:
-    """All that makes a service of it, in order."""
-    read = _settings_of_the_service(args)
+    """Yield the steps that install and start the service."""
+    settings = _service_settings(args)
     if not _has_user(args.user_name):
-        yield RunCommand(_new_user(args.user_name))
+        yield RunCommand(_useradd_command(args.user_name))
     variables = _variables(args)
     if variables:
         yield WriteFile(env_file_path(args.role), render_env_file(variables), 0o600)
     name = unit_name(args.role)
-    yield WriteFile(f"{_UNITS}/{name}", render_unit(_service(args, read)), 0o644)
+    yield WriteFile(f"{_UNIT_DIR}/{name}", render_unit(_service(args, settings)), 0o644)
     yield RunCommand(("systemctl", "daemon-reload"))
     yield RunCommand(("systemctl", "enable", name))
     yield RunCommand(("systemctl", "restart", name))
 
 
 def uninstall_steps(role: str) -> Iterator[Step]:
-    """All that takes it away again, in order."""
+    """Yield the steps that stop and remove the service; its state is left alone."""
     name = unit_name(role)
     yield RunCommand(("systemctl", "disable", "--now", name))
-    yield RemoveFile(f"{_UNITS}/{name}")
+    yield RemoveFile(f"{_UNIT_DIR}/{name}")
     yield RemoveFile(env_file_path(role))
     yield RunCommand(("systemctl", "daemon-reload"))
 
 
-def _settings_of_the_service(args: argparse.Namespace) -> SettingsLayer:
-    """What the service will find: the system's file or the named one, and the flags given here."""
-    told = {"agent.to": args.to, "agent.join": args.join, "agent.fingerprint": args.fingerprint}
+def _service_settings(args: argparse.Namespace) -> SettingsLayer:
+    """Return the settings the service will see: the system's or given file, and these flags."""
+    flags = {"agent.to": args.to, "agent.join": args.join, "agent.fingerprint": args.fingerprint}
     if args.role == "hub" and _variables(args):
         raise UsageError("--to, --join and --fingerprint are for an agent: leave them out")
     if args.user_name == "root" or not re.fullmatch(_USER_NAME, args.user_name):
-        raise UsageError("--user-name must name a user who is not root: the service needs no more")
-    read = config.resolve({"FLEET_SMI_CONFIG": args.config} if args.config else {}, told)
-    read.raise_if_invalid()
+        raise UsageError("--user-name: give a valid user name other than root")
+    settings = config.resolve({"FLEET_SMI_CONFIG": args.config} if args.config else {}, flags)
+    settings.raise_if_invalid()
     outlets = ("agent.to", "agent.serve", "agent.drop")
-    if args.role == "agent" and all(read.values[outlet].value is None for outlet in outlets):
+    if args.role == "agent" and all(settings.values[outlet].value is None for outlet in outlets):
         raise UsageError(
-            "nothing says where the agent reports: give --to URL, or set agent.to, agent.serve "
+            "the agent has no destination: give --to URL, or set agent.to, agent.serve "
             f"or agent.drop in {args.config or SYSTEM_SETTINGS_FILE}"
         )
-    return read
+    return settings
 
 
-def _service(args: argparse.Namespace, read: SettingsLayer) -> ServiceUnit:
-    state = read.values[f"{args.role}.state"]
+def _service(args: argparse.Namespace, settings: SettingsLayer) -> ServiceUnit:
+    state = settings.values[f"{args.role}.state"]
     own_state = None if state.origin == DEFAULT_ORIGIN else state.value
-    drop = read.values["agent.drop"].value if args.role == "agent" else None
-    named = ("--config", args.config) if args.config else ()
+    drop = settings.values["agent.drop"].value if args.role == "agent" else None
+    config_flag = ("--config", args.config) if args.config else ()
     return ServiceUnit(
         role=args.role,
-        command=(*_program(), args.role, *named),
+        command=(*_program(), args.role, *config_flag),
         user=args.user_name,
         groups=tuple(group for group in _GROUPS if _has_group(group)),
         state_dir=None if own_state else f"{STATE_DIR}/{args.role}",
@@ -166,40 +166,43 @@ def _service(args: argparse.Namespace, read: SettingsLayer) -> ServiceUnit:
 
 
 def _variables(args: argparse.Namespace) -> dict[str, str]:
-    """What was said by flag, for a file that only root can read: a unit is for all eyes."""
-    told = {"TO": args.to, "JOIN": args.join, "FINGERPRINT": args.fingerprint}
-    return {f"FLEET_SMI_AGENT_{key}": value for key, value in told.items() if value is not None}
+    """Return the flags as variables for the environment file.
+
+    They may hold a token, so they cannot stand in the unit, which every user can read.
+    """
+    flags = {"TO": args.to, "JOIN": args.join, "FINGERPRINT": args.fingerprint}
+    return {f"FLEET_SMI_AGENT_{key}": value for key, value in flags.items() if value is not None}
 
 
 def _program() -> tuple[str, ...]:
-    """This very installation, by its whole path."""
-    beside = Path(sys.executable).with_name("fleet-smi")
-    return (str(beside),) if beside.is_file() else (sys.executable, "-m", "fleet_smi")
+    """Return the command line of this installation, by absolute path."""
+    script = Path(sys.executable).with_name("fleet-smi")
+    return (str(script),) if script.is_file() else (sys.executable, "-m", "fleet_smi")
 
 
 def _program_files() -> tuple[str, ...]:
-    """What the service's user must be able to reach: the interpreter, the package, the command."""
+    """Return the files the service's user must reach: interpreter, package and command."""
     return (str(Path(sys.executable).resolve()), fleet_smi.__file__, _program()[0])
 
 
 def require_reachable(files: Sequence[str]) -> None:
-    """Raise `Unmet` where a file is in a folder that others may not enter."""
+    """Raise `Unmet` if a file is in a folder that other users may not enter."""
     for file in files:
         for folder in Path(file).parents:
             if not folder.stat().st_mode & _SEARCHABLE:
                 raise Unmet(
-                    f"the service could not run {file}, for {folder} is closed to other users: "
+                    f"the service cannot run {file}: {folder} is closed to other users; "
                     "install fleet-smi where all can read it, like a venv in /opt/fleet-smi"
                 )
 
 
-def _refuse_unable() -> None:
+def _require_root_and_systemd() -> None:
     if os.geteuid() != 0:
-        raise Unmet("a service is installed by root: run it with sudo, or look with --dry-run")
+        raise Unmet("this needs root: run it with sudo, or preview it with --dry-run")
     if not systemd.is_running():
         raise Unmet(
-            "systemd does not run this machine: start `fleet-smi agent` or `fleet-smi hub` by "
-            "what does, or look with --dry-run at what systemd would be told"
+            "this machine does not run systemd: start `fleet-smi agent` or `fleet-smi hub` from "
+            "your init system; --dry-run shows the systemd unit"
         )
 
 
@@ -219,17 +222,18 @@ def _has_group(name: str) -> bool:
     return True
 
 
-def _new_user(name: str) -> tuple[str, ...]:
+def _useradd_command(name: str) -> tuple[str, ...]:
     nologin = "/usr/sbin/nologin"
     home = ("--home-dir", STATE_DIR, "--no-create-home")
     return ("useradd", "--system", "--user-group", *home, "--shell", nologin, name)
 
 
-def _told(step: Step) -> str:
+def _describe(step: Step) -> str:
+    """Return a step as `--dry-run` prints it."""
     if isinstance(step, RunCommand):
         return f"# run\n{shlex.join(step.command)}\n\n"
     if isinstance(step, RemoveFile):
         return f"# remove {step.path}\n\n"
     secret = step.mode & 0o077 == 0
-    text = "(has the token in it: not shown)\n" if secret else step.text
+    text = "(holds a token: not shown)\n" if secret else step.text
     return f"# write {step.path} (mode {step.mode:04o})\n{text}\n"

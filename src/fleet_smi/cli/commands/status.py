@@ -1,4 +1,4 @@
-"""`fleet-smi`: the GPUs as a table."""
+"""`fleet-smi status`, the default command: the GPUs as a table, JSON or CSV."""
 
 import argparse
 import sys
@@ -13,39 +13,39 @@ if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView
     from fleet_smi.model.view_options import ViewOptions
 
-HELP = "which GPUs are free, who has the rest, and do they really use them"
+HELP = "which GPUs are free, who has the rest, and are they really using them?"
 EXAMPLES = """\
-  fleet-smi                      one line a GPU
-  fleet-smi -p                   and every process on it
-  fleet-smi -v                   and why it is free, busy, held …
-  fleet-smi -i 2                 again every 2 seconds
-  fleet-smi --state free,held    only these
-  fleet-smi --filter 'free mem>40G model:A100'    the words of the page's search box
-  fleet-smi -u alice --json      alice's GPUs, for a program
-  fleet-smi --at 'yesterday 03:12'    as it was then, by what a hub wrote down
+  fleet-smi                      one row per GPU
+  fleet-smi -p                   with every process
+  fleet-smi -v                   with the reason for each state
+  fleet-smi -i 2                 refresh every 2 seconds
+  fleet-smi --state free,held    only GPUs in these states
+  fleet-smi --filter 'free mem>40G model:A100'    same syntax as the page's search box
+  fleet-smi -u alice --json      alice's GPUs, as JSON
+  fleet-smi --at 'yesterday 03:12'    at a time in the past, from a hub's history
   fleet-smi --ssh gpu01,gpu02    other machines, with nothing installed there
-  fleet-smi --dir /nfs/gpu-status    reports that agents drop in a shared folder
+  fleet-smi --dir /nfs/gpu-status    reports that agents write to a shared folder
 """
 _SORTS = ("index", "attention", "state", "util", "memory", "temperature", "power", "user")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the table."""
+    """Declare the flags of the table."""
     add = parser.add_argument
-    add("-p", "--processes", action="store_true", help="one line a process under each GPU")
-    add("-v", "--why", action="store_true", help="the reason of each state")
-    add("-o", "--overview", action="store_true", help="one line a node")
+    add("-p", "--processes", action="store_true", help="list the processes under each GPU")
+    add("-v", "--why", action="store_true", help="show the reason for each state")
+    add("-o", "--overview", action="store_true", help="one row per node")
     add("-u", "--user", metavar="USER", help="only GPUs with processes of this user")
     add("-n", "--node", metavar="REGEX", help="only nodes whose name matches")
     add("--state", metavar="STATE[,STATE]", help="only GPUs in these states")
-    add("--filter", metavar="TEXT", help="only what matches, like 'free model:A100 mem>40G'")
-    add("--sort", choices=_SORTS, default="index", help="order of the GPUs of a node")
-    add("-i", "--interval", type=float, metavar="SECONDS", help="again every so many seconds")
+    add("--filter", metavar="TEXT", help="only matching GPUs, like 'free model:A100 mem>40G'")
+    add("--sort", choices=_SORTS, default="index", help="order of the GPUs within a node (index)")
+    add("-i", "--interval", type=float, metavar="SECONDS", help="refresh every N seconds")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="all that is known, as JSON")
-    form.add_argument("--csv", action="store_true", help="one row a GPU, as CSV")
+    form.add_argument("--json", action="store_true", help="everything, as JSON")
+    form.add_argument("--csv", action="store_true", help="as CSV, one row per GPU")
     if STATUS_FORMATS:
-        form.add_argument("--format", choices=STATUS_FORMATS, help="lines as gpustat -cup prints")
+        form.add_argument("--format", choices=STATUS_FORMATS, help="print like gpustat -cup")
     if STATUS_STYLES:
         form.add_argument("--style", choices=STATUS_STYLES, help="a boxed table like cluster-smi's")
     parser.set_defaults(format=None, style=None)
@@ -55,25 +55,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the fleet, once or again and again."""
+    """Print the fleet, once or every interval."""
     if args.interval is not None and not 0.1 <= args.interval <= 86400:
-        raise UsageError(f"-i {args.interval:g}: give 0.1 to 86400 seconds")
+        raise UsageError(f"-i {args.interval:g}: must be 0.1 to 86400 seconds")
     if args.interval is not None and args.at is not None:
-        raise UsageError("-i and --at: what has been does not change; give one of them")
+        raise UsageError("-i and --at cannot be combined: the past does not change")
     fleet = fleet_source.select_fleet(args, full=args.json)
-    arrangement = _arrangement(args)
+    options = _view_options(args)
     if args.interval is None:
-        sys.stdout.write(_text(args, fleet.view(), arrangement))
+        sys.stdout.write(_text(args, fleet.view(), options))
     else:
         output.repeat(
             args.interval,
-            lambda: _text(args, fleet.view(args.interval), arrangement),
+            lambda: _text(args, fleet.view(args.interval), options),
             interactive=not (args.json or args.csv),
         )
     return 0
 
 
-def _arrangement(args: argparse.Namespace) -> "ViewOptions":
+def _view_options(args: argparse.Namespace) -> "ViewOptions":
     from fleet_smi.model.view_options import ViewOptions, parse_node_pattern, parse_states
 
     return ViewOptions(
@@ -94,8 +94,8 @@ def _filter(text: str) -> "Filter":
         raise UsageError(f"--filter: {error}") from None
 
 
-def _text(args: argparse.Namespace, view: "FleetView", arrangement: "ViewOptions") -> str:
-    shown = arrangement.apply(view)
+def _text(args: argparse.Namespace, view: "FleetView", options: "ViewOptions") -> str:
+    shown = options.apply(view)
     if args.csv:
         from fleet_smi.wire.fleet_csv import fleet_csv
 
@@ -103,17 +103,17 @@ def _text(args: argparse.Namespace, view: "FleetView", arrangement: "ViewOptions
     if args.json:
         from fleet_smi.wire.json import fleet_json
 
-        # Repeated, it is one document a line; alone, it is for eyes too.
+        # With -i, one document per line (JSON Lines); once, indented.
         return fleet_json(shown, pretty=args.interval is None).decode() + "\n"
-    return _screen(args, shown) + _left_out(view, shown)
+    return _screen(args, shown) + _hidden_count(view, shown)
 
 
 def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
     from fleet_smi.terminal.paint import Paint
 
-    foreign = STATUS_FORMATS.get(args.format) or STATUS_STYLES.get(args.style)
-    if foreign is not None:
-        text: str = load_format(foreign).render_status(shown, colour=output.use_colour(args))
+    module = STATUS_FORMATS.get(args.format) or STATUS_STYLES.get(args.style)
+    if module is not None:
+        text: str = load_format(module).render_status(shown, colour=output.use_colour(args))
         return text
     paint = Paint(enabled=output.use_colour(args))
     banner = output.history_banner(args, shown, paint)
@@ -128,8 +128,9 @@ def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
     )
 
 
-def _left_out(view: "FleetView", shown: "FleetView") -> str:
+def _hidden_count(view: "FleetView", shown: "FleetView") -> str:
+    """Return a line about the GPUs that the filter hides; empty if there are none."""
     hidden = view.summary.gpus - sum(len(node.gpus) for node in shown.nodes)
     if not hidden:
         return ""
-    return f"({hidden} of {view.summary.gpus} GPUs not shown: they do not match)\n"
+    return f"({hidden} of {view.summary.gpus} GPUs do not match and are not shown)\n"

@@ -1,4 +1,4 @@
-"""`fleet-smi up`: a hub, this machine and the page, in one process."""
+"""`fleet-smi up`: run a hub, this machine's reports and the web page in one process."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -9,38 +9,38 @@ if TYPE_CHECKING:
     from fleet_smi.config import Settings
     from fleet_smi.server.hub_server import HubServer
 
-HELP = "everything in one process: a hub, this machine in it, and its page"
+HELP = "run a hub with this machine in it, and the web page, in one process"
 EXAMPLES = """\
   fleet-smi up                                     this machine, on http://127.0.0.1:7070
-  fleet-smi up --listen :7070 --tls self-signed    for others too: prints a token for them, and
-                                                   the line to paste on other machines
+  fleet-smi up --listen :7070 --tls self-signed    open to others: prints a viewer token and
+                                                   the command to run on other machines
 """
-_JOIN_SECONDS = 7 * 86400.0
+_JOIN_LIFETIME_SECONDS = 7 * 86400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the hub."""
+    """Declare the flags of the hub."""
     run_hub.add_hub_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until told to end."""
+    """Run until a signal."""
     from fleet_smi.hub.sources import build_sources
     from fleet_smi.server.hub_server import HubServer
 
     args.include_self = True
     settings = run_hub.load_settings(args)
     run_hub.configure_logging()
-    _make_first_token(settings)
+    _create_first_token(settings)
     sources = build_sources(settings)
     with HubServer(settings.hub, sources, settings.thresholds) as server:
-        _greet(server, settings)
+        _print_instructions(server, settings)
         run_hub.serve_until_signal(server)
     return 0
 
 
-def _make_first_token(settings: "Settings") -> None:
-    """A hub that others reach needs somebody who may look: the first time, make a token."""
+def _create_first_token(settings: "Settings") -> None:
+    """Create and print a viewer token if the hub listens for others and nobody has access yet."""
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -52,7 +52,7 @@ def _make_first_token(settings: "Settings") -> None:
     if is_loopback(settings.hub.listen.host) or settings.hub.insecure_open:
         return
     with ExitStack() as stack:
-        # What is shown once must not be shown for nothing.
+        # Fail now if the address is taken: the token is printed only once.
         bind_socket(*settings.hub.listen).close()
         engine = open_database(Path(settings.hub.state))
         stack.callback(engine.dispose)
@@ -60,26 +60,27 @@ def _make_first_token(settings: "Settings") -> None:
         stack.callback(credentials.close)
         if not credentials.has_viewer_credentials and not settings.hub.trusted_proxies:
             issued = credentials.tokens.add("viewer", "made by `fleet-smi up`")
-            print(f"a token to look with, shown this once: {issued.secret}")
+            print(f"viewer token, shown only once: {issued.secret}")
 
 
-def _greet(server: "HubServer", settings: "Settings") -> None:
+def _print_instructions(server: "HubServer", settings: "Settings") -> None:
+    """Print where the page is, how to add machines, and the settings for users."""
     from fleet_smi.config.ip_addresses import is_loopback
     from fleet_smi.server.tls import join_command
 
-    print(f"this machine is in; open  {server.url}  or run  fleet-smi --hub {server.url}")
+    print(f"running: open  {server.url}  or run  fleet-smi --hub {server.url}")
     if is_loopback(settings.hub.listen.host):
-        print("other machines cannot reach it: `fleet-smi up --listen :7070` lets them")
+        print("for this machine only; to let others connect: fleet-smi up --listen :7070")
     else:
         join = server.credentials.tokens.add(
-            "join", "made by `fleet-smi up`", lifetime_seconds=_JOIN_SECONDS
+            "join", "made by `fleet-smi up`", lifetime_seconds=_JOIN_LIFETIME_SECONDS
         )
         line = join_command(server.url, join.secret, server.fingerprint)
-        print(f"to add another machine, run there (good for 7 days):\n  {line}")
-        print(f"for people, in ~/.config/fleet-smi/fleet-smi.toml:\n{_client_settings(server)}")
+        print(f"to add a machine, run this on it (valid for 7 days):\n  {line}")
+        print(f"users put this in ~/.config/fleet-smi/fleet-smi.toml:\n{_client_settings(server)}")
     if server.warning:
-        print(f"take care: {server.warning}")
-    print("Ctrl-C ends it", flush=True)
+        print(f"warning: {server.warning}")
+    print("press Ctrl-C to stop", flush=True)
 
 
 def _client_settings(server: "HubServer") -> str:
