@@ -29,15 +29,15 @@ def own_machine(
         SimGpu(memory_used=4 * MIB, temperature=30),
     ]
     machine.set_scenario(Scenario(gpus=gpus))
-    own = api._Own()
-    monkeypatch.setattr(api, "_own", own)
+    own = api._LocalMachine()
+    monkeypatch.setattr(api, "_machine", own)
 
 
 @pytest.fixture(autouse=True)
 def closed(own_machine: None) -> object:
     yield
-    if api._own._fleet is not None:
-        api._own._fleet.close()
+    if api._machine._fleet is not None:
+        api._machine._fleet.close()
 
 
 def test_gpus_come_with_their_verdicts() -> None:
@@ -119,11 +119,11 @@ def test_threads_may_ask_at_once() -> None:
 
 def count_gpus(answers: "multiprocessing.SimpleQueue[int]") -> None:
     answers.put(len(fleet_smi.gpus()))
-    assert api._own._fleet is not None
-    api._own._fleet.close()
+    assert api._machine._fleet is not None
+    api._machine._fleet.close()
 
 
-def test_a_forked_copy_of_the_program_has_a_reader_of_its_own() -> None:
+def test_a_forked_copy_of_the_program_has_a_reader_of_its_machine() -> None:
     assert len(fleet_smi.gpus()) == 3
     fork = multiprocessing.get_context("fork")
     answers = fork.SimpleQueue()
@@ -146,7 +146,7 @@ def test_it_works_in_a_program_with_very_many_open_files() -> None:
 
 def test_a_forked_copy_does_not_keep_the_reader_alive() -> None:
     fleet_smi.gpus()
-    child = api._own.fleet()._sampler._reader._child
+    child = api._machine.fleet()._sampler._reader._child
     assert child is not None
     copy = os.fork()
     if copy == 0:
@@ -157,7 +157,7 @@ def test_a_forked_copy_does_not_keep_the_reader_alive() -> None:
     finally:
         os.kill(copy, signal.SIGKILL)
         os.waitpid(copy, 0)
-        api._own._fleet = None
+        api._machine._fleet = None
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -1,8 +1,8 @@
-"""This machine, and a hub's fleet, from Python.
+"""The Python API: the GPUs of this machine, and the fleet of a hub.
 
-The first call starts a small reader process, which is kept: later calls take milliseconds,
-and neither a hung driver nor a fork of your program can hurt it. What was seen before is
-remembered, so a program that looks again and again learns which GPUs are only held.
+The first call starts a small reader process, which stays: later calls take milliseconds, and
+neither a hung driver nor a fork of your program affects it. Earlier samples are remembered, so
+a program that calls repeatedly also learns which GPUs are only held.
 """
 
 import os
@@ -24,38 +24,40 @@ from fleet_smi.node.reader_process import Reader, spawn_worker
 __all__ = ["Fleet", "available_gpus", "free", "gpu_info", "gpus", "snapshot"]
 
 
-class _Own:
-    """This machine, once somebody has asked for it; one at a time may talk to its reader."""
+class _LocalMachine:
+    """The local fleet, opened on first use; its reader serves one thread at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._fleet: LocalFleet | None = None
-        # A forked copy must not talk through its parent's pipes.
-        os.register_at_fork(after_in_child=self._forget)
+        # A forked child must not use the pipes of its parent's reader.
+        os.register_at_fork(after_in_child=self._reset)
 
     def fleet(self) -> LocalFleet:
+        """Return the fleet; the caller holds the lock if it reads."""
         if self._fleet is None:
             self._fleet = LocalFleet(config.load(), Reader(spawn_worker))
         return self._fleet
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
+        # A new lock too: another thread may have held the old one at the fork.
         if self._fleet is not None:
             self._fleet.detach()
         self.lock, self._fleet = threading.Lock(), None
 
 
-_own = _Own()
+_machine = _LocalMachine()
 
 
 def snapshot() -> Snapshot:
-    """All that can be read of this machine now, without any judgement."""
-    with _own.lock:
-        return _own.fleet().snapshot()
+    """Return everything that can be read of this machine now, without verdicts."""
+    with _machine.lock:
+        return _machine.fleet().snapshot()
 
 
 def gpus() -> tuple[JudgedGpu, ...]:
-    """The GPUs of this machine, each with the verdict on it."""
-    return tuple(gpu for node in _look().nodes for gpu in node.gpus)
+    """Return the GPUs of this machine, each with its verdict."""
+    return tuple(gpu for node in _view().nodes for gpu in node.gpus)
 
 
 def free(
@@ -66,9 +68,9 @@ def free(
     policy: str = "free",
     max_used_percent: float = 20.0,
 ) -> tuple[Candidate, ...]:
-    """The `n` best free GPUs of this machine; raise `fleet_smi.errors.Unmet` if there are fewer.
+    """Return the `n` best free GPUs of this machine; raise `fleet_smi.errors.Unmet` if fewer.
 
-    All are of one vendor, NVIDIA's where there are any.
+    All are of one vendor: NVIDIA if the machine has any.
     `",".join(c.uuid for c in fleet_smi.free(2))` is ready for CUDA_VISIBLE_DEVICES.
     """
     request = GpuRequest(
@@ -78,14 +80,14 @@ def free(
         policy=policy,
         max_used_percent=max_used_percent,
     )
-    return require_offer(_look(), request, _own.fleet().thresholds).offered
+    return require_offer(_view(), request, _machine.fleet().thresholds).offered
 
 
 class Fleet:
-    """A hub's fleet: `Fleet("http://hub:7070")`, or the hub of the settings.
+    """A hub's fleet: `Fleet("http://hub:7070")`, or the hub from the settings.
 
-    Every method asks the hub anew; one that does not answer or refuses is an error of
-    `fleet_smi.errors`, `Unreachable` or `Refused`, that says what to do.
+    Every method is a new request. A hub that does not answer raises
+    `fleet_smi.errors.Unreachable`, one that denies access `Refused`.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Fleet:
     ) -> None:
         client = config.load(flags={"client.hub": url}).client
         if client.hub is None:
-            raise UsageError("no hub is named: give its URL, or set client.hub in fleet-smi.toml")
+            raise UsageError("no hub given: pass its URL, or set client.hub in fleet-smi.toml")
         self._hub = HubClient(
             client.hub,
             token=token or client.read_token(),
@@ -101,18 +103,18 @@ class Fleet:
         )
 
     def view(self, at: Moment | None = None) -> FleetView:
-        """All that the hub believes now: its nodes, their GPUs, the verdict on each.
+        """Return the current view: nodes, their GPUs, and the verdict on each.
 
-        With `at` ("yesterday 03:12", "-2h", a `datetime`) it is what it believed then.
+        With `at` ("yesterday 03:12", "-2h", a `datetime`) return the view of that time.
         """
         return self._hub.fleet(at)
 
     def gpus(self, at: Moment | None = None) -> tuple[JudgedGpu, ...]:
-        """The GPUs of all nodes, now or at a moment."""
+        """Return the GPUs of all nodes, now or at a past time."""
         return tuple(gpu for node in self.view(at).nodes for gpu in node.gpus)
 
     def people(self, at: Moment | None = None) -> tuple[Person, ...]:
-        """Who holds GPUs, those with the most first, now or at a moment."""
+        """Return who holds GPUs, most GPUs first, now or at a past time."""
         return self._hub.people(at=at).people
 
     def history(
@@ -124,7 +126,7 @@ class Fleet:
         gpu: str | None = None,
         user: str | None = None,
     ) -> PeriodTable:
-        """How each GPU stood over a range, and who was on it; `.frame()` is a data frame."""
+        """Return the states and users of each GPU over a range; `.frame()` is a data frame."""
         return self._hub.periods(since, until, node=node, gpu=gpu, user=user)
 
     def usage(
@@ -135,7 +137,7 @@ class Fleet:
         by: Literal["user", "group", "node", "model", "gpu"] = "user",
         daily: bool = False,
     ) -> UsageTable:
-        """What each came to over a range, the most first; `.frame()` is a data frame."""
+        """Return usage totals over a range, largest first; `.frame()` is a data frame."""
         return self._hub.usages(since, until, by=by, daily=daily)
 
     def jobs(
@@ -146,13 +148,13 @@ class Fleet:
         user: str | None = None,
         node: str | None = None,
     ) -> JobTable:
-        """The jobs of a range, the latest first; `.frame()` is a data frame."""
+        """Return the jobs of a range, latest first; `.frame()` is a data frame."""
         return self._hub.jobs(since, until, user=user, node=node)
 
     def series(
         self, node: str, since: Moment = "1h", until: Moment = "now", *, points: int = 1000
     ) -> SeriesTable:
-        """The figures of a node, by its name or id, and of its GPUs; `.frame()` is a data frame."""
+        """Return time series of a node (name or id) and its GPUs; `.frame()` is a data frame."""
         return self._hub.series(node, since, until, points=points)
 
     def free(
@@ -165,7 +167,7 @@ class Fleet:
         max_used_percent: float = 20.0,
         same_node: bool = False,
     ) -> tuple[Candidate, ...]:
-        """The `n` best free GPUs; raise `fleet_smi.errors.Unmet` if there are fewer."""
+        """Return the `n` best free GPUs; raise `fleet_smi.errors.Unmet` if there are fewer."""
         request = GpuRequest(
             count=n,
             min_free_bytes=_bytes(min_free),
@@ -180,12 +182,12 @@ class Fleet:
         return offer.offered
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._hub.close()
 
 
 class GpuInfo(TypedDict):
-    """One row of `gpu_info`; memory is `None` where the card does not tell."""
+    """One row of `gpu_info`; memory is `None` if the card does not report it."""
 
     index: str
     type: str | None
@@ -196,23 +198,23 @@ class GpuInfo(TypedDict):
 
 
 def gpu_info() -> list[GpuInfo]:
-    """What `nvgpu.gpu_info` returns: index as text, memory in MiB and percent."""
-    return [_info(gpu) for gpu in gpus()]
+    """Return what `nvgpu.gpu_info` does: index as text, memory in MiB and percent."""
+    return [_gpu_info(gpu) for gpu in gpus()]
 
 
 def available_gpus(max_used_percent: float = 20.0) -> list[str]:
-    """What `nvgpu.available_gpus` returns: indexes, as text, of GPUs with memory to spare.
+    """Return what `nvgpu.available_gpus` does: indices, as text, of GPUs with free memory.
 
-    A GPU that is broken or cannot be read is never among them. One that is divided (MIG) is
-    not, either: where all are, these are the UUIDs of their instances.
+    GPUs that are broken or cannot be read are left out, and so are GPUs divided into MIG
+    instances; if all are divided, the UUIDs of their instances are returned.
     """
     request = GpuRequest(count=0, policy="memory", max_used_percent=max_used_percent)
-    offered = find_offer(_look(), request, _own.fleet().thresholds).offered
-    in_order = sorted(offered, key=lambda one: (one.index, one.part or 0))
-    return [one.uuid if one.instance else str(one.index) for one in in_order]
+    offered = find_offer(_view(), request, _machine.fleet().thresholds).offered
+    in_order = sorted(offered, key=lambda candidate: (candidate.index, candidate.part or 0))
+    return [each.uuid if each.instance else str(each.index) for each in in_order]
 
 
-def _info(gpu: JudgedGpu) -> GpuInfo:
+def _gpu_info(gpu: JudgedGpu) -> GpuInfo:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     return {
         "index": str(gpu.index),
@@ -228,6 +230,6 @@ def _bytes(size: str | int | None) -> int:
     return parse_size(size) if isinstance(size, str) else size or 0
 
 
-def _look() -> FleetView:
-    with _own.lock:
-        return _own.fleet().view()
+def _view() -> FleetView:
+    with _machine.lock:
+        return _machine.fleet().view()

@@ -91,7 +91,10 @@ def _add_user_parsers(parser: argparse.ArgumentParser) -> None:
 
 def _add_limits(parser: argparse.ArgumentParser, expires: str | None) -> None:
     parser.add_argument(
-        "--expires", metavar="TIME", default=expires, help=f"lifetime, like 7d ({expires or 'no limit'})"
+        "--expires",
+        metavar="TIME",
+        default=expires,
+        help=f"lifetime, like 7d ({expires or 'no limit'})",
     )
     parser.add_argument("--uses", type=int, metavar="N", help="how many nodes may join with it")
 

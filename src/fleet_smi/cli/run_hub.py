@@ -1,4 +1,4 @@
-"""How a hub is run from the command line: its flags, its sources, its first words, its end."""
+"""Run a hub until a signal: flags, logging, event loop and process limits."""
 
 import argparse
 import asyncio
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fleet_smi.server.hub_server import HubServer
 
 logger = logging.getLogger(__name__)
-_SELDOM = (50_000, 20, 100)
+_GC_THRESHOLDS = (50_000, 20, 100)
 _FLAGS = {
     "hub.listen": "listen",
     "hub.state": "state",
@@ -30,29 +30,34 @@ _FLAGS = {
 
 
 def add_hub_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of a hub; all else is in its settings."""
+    """Declare the flags of a hub; everything else is in its settings."""
     add = parser.add_argument
-    add("--listen", metavar="[HOST]:PORT", help="where (default: 127.0.0.1:7070, this machine)")
-    add("--state", metavar="DIR", help="where it keeps what it must not forget")
-    add("--tls", choices=["self-signed"], help="a certificate of its own, pinned by agents")
-    add("--tls-cert", metavar="FILE", help="a certificate that others trust")
-    add("--tls-key", metavar="FILE", help="its key")
-    add("--insecure-open", action="store_true", default=None, help="anybody may look and report")
-    add("--pull", metavar="HOST[:PORT],…", help="agents that serve their reports")
-    add("--files", metavar="DIR,…", help="folders that agents drop reports in")
-    add("--ssh", metavar="HOST,…", help="machines without an agent, or patterns of ssh_config")
-    add("--include-self", action="store_true", default=None, help="this machine as well")
+    add("--listen", metavar="[HOST]:PORT", help="address to listen on (127.0.0.1:7070)")
+    add("--state", metavar="DIR", help="folder for its database and state")
+    add("--tls", choices=["self-signed"], help="create a certificate, which agents pin")
+    add("--tls-cert", metavar="FILE", help="certificate file")
+    add("--tls-key", metavar="FILE", help="private key file of the certificate")
+    add(
+        "--insecure-open",
+        action="store_true",
+        default=None,
+        help="no token needed to view or report",
+    )
+    add("--pull", metavar="HOST[:PORT],…", help="fetch reports from these agents")
+    add("--files", metavar="DIR,…", help="read reports that agents drop in these folders")
+    add("--ssh", metavar="HOST,…", help="poll these hosts over ssh; ssh_config patterns allowed")
+    add("--include-self", action="store_true", default=None, help="include this machine")
 
 
 def load_settings(args: argparse.Namespace) -> "Settings":
-    """The settings, with these flags over them."""
+    """Load the settings, overridden by the flags."""
     from fleet_smi import config
 
     return config.load(flags={name: getattr(args, flag) for name, flag in _FLAGS.items()})
 
 
 def run(settings: "Settings") -> int:
-    """Run a hub until told to end."""
+    """Run a hub until a signal."""
     from fleet_smi.hub.sources import build_sources
     from fleet_smi.server.hub_server import HubServer
 
@@ -68,45 +73,47 @@ def run(settings: "Settings") -> int:
 def serve_until_signal(
     server: "HubServer", *tasks: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
-    """The hub and what runs beside it on its event loop, until a signal ends them all."""
+    """Run the server and the tasks in one event loop until a signal, or until one ends."""
     import uvloop
 
-    _allow_connections()
-    # What is believed has no cycles: looking for them takes as long as hundreds of reports.
+    _raise_file_limit()
+    # The state of the fleet has no reference cycles: one search for cycles takes as long as
+    # hundreds of reports.
     gc.freeze()
-    gc.set_threshold(*_SELDOM)
+    gc.set_threshold(*_GC_THRESHOLDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_until_told(server.run, *tasks))
+        runner.run(_run_until_signal(server.run, *tasks))
 
 
-async def _until_told(*parts: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    told = asyncio.Event()
+async def _run_until_signal(*functions: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
-    waiting = asyncio.ensure_future(told.wait())
-    running = [asyncio.ensure_future(part()) for part in parts]
-    await asyncio.wait((waiting, *running), return_when=asyncio.FIRST_COMPLETED)
-    for task in (waiting, *running):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stopped = asyncio.ensure_future(stop.wait())
+    tasks = [asyncio.ensure_future(function()) for function in functions]
+    await asyncio.wait((stopped, *tasks), return_when=asyncio.FIRST_COMPLETED)
+    for task in (stopped, *tasks):
         task.cancel()
-    for result in await asyncio.gather(*running, return_exceptions=True):
+    # All are awaited before one error is raised, so that each can shut down cleanly.
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(result, Exception):
             raise result
 
 
-def _allow_connections() -> None:
-    """Every node has a connection: as many files as the system lets us have."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files to the maximum: each node holds a connection."""
     import resource
 
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def configure_logging() -> None:
-    """Log lines of `key=value` to the error stream, as journals like them."""
+    """Log `key=value` lines to stderr."""
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,
-        format="time=%(asctime)s level=%(levelname)s room=%(name)s %(message)s",
+        format="time=%(asctime)s level=%(levelname)s logger=%(name)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S%z",
     )
     for noisy in ("httpx", "httpcore", "uvicorn.error"):

@@ -1,1 +1,1 @@
-"""What a terminal shows."""
+"""Terminal screens: colours and text width, and one view per command."""

@@ -1,4 +1,4 @@
-"""Colours by role, and text measured and cut by the room it takes on a terminal."""
+"""ANSI colours by role; display width, truncation, padding and wrapping of terminal text."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from fleet_smi.model.fleet import State
 TextRole = State | Literal["title", "head", "dim", "warn", "good"]
 Span = tuple[str, TextRole | None]
 
-# The 16 colours every terminal has. Faint instead of "bright black" for grey: some well-known
-# palettes draw bright black in the colour of their background. Red is for broken alone.
+# The 16 colours every terminal has. Grey is faint, not "bright black": some well-known palettes
+# draw bright black in their background colour. Red is for broken alone.
 _SGR: dict[TextRole, str] = {
     "free": "32",
     "leased": "94",
@@ -26,19 +26,20 @@ _SGR: dict[TextRole, str] = {
     "warn": "33",
     "good": "32",
 }
+# Unicode categories: format characters vanish, controls and separators become a blank.
 _REPLACED = {"Cf": "", "Cc": " ", "Zs": " ", "Zl": " ", "Zp": " "}
-_WITHOUT_WIDTH = ("Mn", "Me", "Cf")
+_ZERO_WIDTH = ("Mn", "Me", "Cf")
 ELLIPSIS = "…"
 
 
 class Paint:
-    """Puts colour on text, or leaves it plain when not `on`."""
+    """Colours text by role; leaves it plain unless `enabled`."""
 
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled
 
     def text(self, text: str, role: TextRole | None) -> str:
-        """The text in the colour of its role; blanks around it stay plain."""
+        """Return the text in the colour of its role; leading and trailing blanks stay plain."""
         inner = text.strip(" ")
         if not self.enabled or role is None or not inner:
             return text
@@ -46,12 +47,13 @@ class Paint:
         return f"{before}\x1b[{_SGR[role]}m{inner}\x1b[0m{after}"
 
     def line(self, spans: Iterable[Span], columns: int) -> str:
-        """Spans joined to one harmless line of at most `columns`, without trailing blanks."""
-        kept = _without_trailing_blanks([(strip_unprintable(text), role) for text, role in spans])
-        return "".join(self.text(text, role) for text, role in _cut(kept, columns))
+        """Join spans to one printable line of at most `columns`, without trailing blanks."""
+        printable = [(strip_unprintable(text), role) for text, role in spans]
+        shown = _truncate_spans(_strip_trailing_blanks(printable), columns)
+        return "".join(self.text(text, role) for text, role in shown)
 
 
-def _without_trailing_blanks(spans: list[Span]) -> list[Span]:
+def _strip_trailing_blanks(spans: list[Span]) -> list[Span]:
     while spans:
         text, role = spans.pop()
         if text := text.rstrip():
@@ -60,36 +62,36 @@ def _without_trailing_blanks(spans: list[Span]) -> list[Span]:
     return spans
 
 
-def _cut(spans: list[Span], columns: int) -> list[Span]:
+def _truncate_spans(spans: list[Span], columns: int) -> list[Span]:
     if sum(display_width(text) for text, _ in spans) <= columns:
         return spans
-    kept: list[Span] = []
+    shown: list[Span] = []
     for text, role in spans:
-        taken = display_width(text)
-        # A span that just fills the line gives way too: something follows it.
-        if taken >= columns:
-            kept.append((_cut_text(text, columns), role))
+        width = display_width(text)
+        # A span that exactly fills the line is truncated too: more follows, so "…" must fit.
+        if width >= columns:
+            shown.append((_truncate_text(text, columns), role))
             break
-        kept.append((text, role))
-        columns -= taken
-    return kept
+        shown.append((text, role))
+        columns -= width
+    return shown
 
 
-def _cut_text(text: str, columns: int) -> str:
-    """As much of the text as fits before an ellipsis."""
-    room, kept = columns - 1, []
-    if room < 0:
+def _truncate_text(text: str, columns: int) -> str:
+    """Return as much of the text as fits, and an ellipsis."""
+    remaining, shown = columns - 1, []
+    if remaining < 0:
         return ""
     for character in text:
-        room -= _character_width(character)
-        if room < 0:
+        remaining -= _character_width(character)
+        if remaining < 0:
             break
-        kept.append(character)
-    return "".join(kept) + ELLIPSIS
+        shown.append(character)
+    return "".join(shown) + ELLIPSIS
 
 
 def strip_unprintable(text: str) -> str:
-    """The text without anything a terminal would obey instead of show."""
+    """Replace control and other unprintable characters, so that no text can send escapes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _replacement(c) for c in text)
@@ -100,37 +102,38 @@ def _replacement(character: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """How many columns the text takes: wide characters two, combining marks none."""
+    """Return the columns the text takes: two for wide characters, none for combining marks."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
 @lru_cache(maxsize=4096)
 def _character_width(character: str) -> int:
-    if unicodedata.category(character) in _WITHOUT_WIDTH or "\u1160" <= character <= "\u11ff":
+    # U+1160 to U+11FF are Hangul vowels and finals, which combine with the letter before.
+    if unicodedata.category(character) in _ZERO_WIDTH or "\u1160" <= character <= "\u11ff":
         return 0
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
 
 
 def truncate(text: str, columns: int) -> str:
-    """The text made harmless and, where it is too wide, cut with an ellipsis."""
+    """Return the printable text, shortened with an ellipsis if it is too wide."""
     text = strip_unprintable(text)
-    return text if display_width(text) <= columns else _cut_text(text, columns)
+    return text if display_width(text) <= columns else _truncate_text(text, columns)
 
 
 def align_left(text: str, columns: int) -> str:
-    """The text at the left of exactly `columns`."""
+    """Pad or truncate the text to exactly `columns`, aligned left."""
     text = truncate(text, columns)
     return text + " " * (columns - display_width(text))
 
 
 def align_right(text: str, columns: int) -> str:
-    """The text at the right of exactly `columns`."""
+    """Pad or truncate the text to exactly `columns`, aligned right."""
     text = truncate(text, columns)
     return " " * (columns - display_width(text)) + text
 
 
 def wrap(text: str, columns: int) -> list[str]:
-    """The text in lines of at most `columns`, broken at blanks where there are any."""
+    """Wrap the text at blanks into lines of at most `columns`; truncate longer words."""
     lines: list[str] = []
     for word in strip_unprintable(text).split():
         if lines and display_width(lines[-1]) + 1 + display_width(word) <= columns:

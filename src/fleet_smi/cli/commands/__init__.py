@@ -1,1 +1,1 @@
-"""The commands, one module each: `HELP`, `EXAMPLES`, `add_arguments()`, `run(args) -> exit code`."""
+"""The commands, one module each: `HELP`, `EXAMPLES`, `add_arguments()` and `run(args)`."""

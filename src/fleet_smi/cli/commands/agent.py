@@ -1,4 +1,4 @@
-"""`fleet-smi agent`: report this machine's GPUs to a hub, a folder, a pipe, or whoever asks."""
+"""`fleet-smi agent`: report this machine to a hub, a folder or a pipe, or serve its reports."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ from fleet_smi.node.thread_reader import thread_then_process
 if TYPE_CHECKING:
     from fleet_smi.node.agent import Agent
 
-HELP = "report this machine to a hub, a shared folder, a pipe, or whoever asks"
+HELP = "report this machine to a hub, a shared folder or a pipe, or serve its reports over HTTP"
 EXAMPLES = """\
   fleet-smi agent --to https://gpuhub:7070 --join TOKEN --fingerprint sha256:…
   fleet-smi agent --serve :7071 --serve-token-file /etc/fleet-smi/serve-token
@@ -34,11 +34,11 @@ _SETTING_FLAGS = (
     "interval",
     "state",
 )
-_ENDINGS = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags; those that are settings too are read as such."""
+    """Declare the flags: one per outlet, and those that override a setting."""
     add = parser.add_argument
     for outlet in OUTLETS:
         if outlet.metavar is None:
@@ -46,36 +46,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         else:
             add(outlet.flag, metavar=outlet.metavar, help=outlet.help)
     add("--join", metavar="TOKEN", help="the hub's join token, needed the first time")
-    add("--join-file", metavar="FILE", help="a file with that token")
-    add("--fingerprint", metavar="sha256:…", help="trust this certificate of the hub alone")
-    add("--serve-token-file", metavar="FILE", help="a file with the token that it must show")
-    add("--insecure-open", action="store_true", help="with --serve: answer anybody, no token")
-    add("--drop-mode", metavar="MODE", help="of that file: 0644 or 0600 (0644)")
-    add("--drop-format", metavar="FORMAT", help="of that file: report, or gpustat's JSON (report)")
-    add("--interval", metavar="SECONDS", help="between samples (2)")
-    add("--once", action="store_true", help="one sample, then exit")
-    add("--jitter", type=float, default=0.0, metavar="SECONDS", help="with --once: wait up to that")
-    add("--state", metavar="DIR", help="where unsent samples and the credential are kept")
+    add("--join-file", metavar="FILE", help="file with the join token")
+    add("--fingerprint", metavar="sha256:…", help="accept only this certificate of the hub")
+    add("--serve-token-file", metavar="FILE", help="file with the token --serve requires")
+    add("--insecure-open", action="store_true", help="with --serve: no token required")
+    add("--drop-mode", metavar="MODE", help="mode of the dropped file: 0644 or 0600 (0644)")
+    add(
+        "--drop-format",
+        metavar="FORMAT",
+        help="format of the dropped file: report or gpustat (report)",
+    )
+    add("--interval", metavar="SECONDS", help="sample every N seconds (2)")
+    add("--once", action="store_true", help="send one sample, then exit")
+    add("--jitter", type=float, default=0.0, metavar="SECONDS", help="with --once: wait up to N s")
+    add("--state", metavar="DIR", help="folder for unsent samples and the credential")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report until told to stop."""
+    """Report until a signal, or once."""
     if args.jitter and not args.once:
-        raise UsageError("--jitter goes with --once: ticks have their own")
+        raise UsageError("--jitter needs --once: a running agent has its own jitter")
     time.sleep(max(0.0, args.jitter) * random.random())  # noqa: S311
     reader = Reader(thread_then_process())
     reader.preload("nvidia")
     agent = _agent(args, reader)
     try:
-        # Not before: an interrupted import can crash.
-        for ending in _ENDINGS:
-            signal.signal(ending, agent.stop)
+        # Only after all imports: an exception in the middle of one can crash the interpreter.
+        for number in _STOP_SIGNALS:
+            signal.signal(number, agent.stop)
         agent.run_once() if args.once else agent.run()
     except KeyboardInterrupt:
         return 0
     finally:
-        for ending in _ENDINGS:
-            signal.signal(ending, signal.SIG_IGN)
+        for number in _STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         agent.close()
     return 0
 
@@ -106,7 +110,7 @@ def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
 
 
 def _flags(args: argparse.Namespace) -> dict[str, str | None]:
-    """The flags that are settings too; `--stdout` is none."""
+    """Return the flags that override settings; `--stdout` has no setting."""
     keys = (*(outlet.option for outlet in OUTLETS if outlet.metavar), *_SETTING_FLAGS)
     return {f"agent.{key}": getattr(args, key) for key in keys}
 

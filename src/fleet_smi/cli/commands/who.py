@@ -1,22 +1,22 @@
-"""`fleet-smi who`: people and what they hold."""
+"""`fleet-smi who`: users and the GPUs they hold."""
 
 import argparse
 import sys
 
 from fleet_smi.cli import fleet_source, output
 
-HELP = "people: how many GPUs each has, how much memory, since when, how much of it idle"
+HELP = "show who uses GPUs: how many, how much memory, since when, how many of them idle"
 EXAMPLES = """\
-  fleet-smi who                  everybody
+  fleet-smi who                  all users
   fleet-smi who alice            alice's GPUs and processes
-  fleet-smi who --json           for a program
-  fleet-smi who --at -2h         who it was two hours ago, with a hub
+  fleet-smi who --json           as JSON
+  fleet-smi who --at -2h         two hours ago (needs a hub)
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the list of people."""
-    parser.add_argument("user", nargs="?", help="only this person, with every process")
+    """Declare the user and the output flags."""
+    parser.add_argument("user", nargs="?", help="only this user, with every process")
     parser.add_argument("--json", action="store_true", help="as JSON")
     fleet_source.add_at_argument(parser)
     fleet_source.add_fleet_arguments(parser)
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show who holds what."""
+    """Print who holds what."""
     fleet = fleet_source.select_fleet(args)
     if isinstance(fleet, fleet_source.HubFleet):
         people = fleet.people(args.user)

@@ -1,1 +1,1 @@
-"""Screens as text: values in, lines out; they arrange and never judge."""
+"""Screens as text, one module per command: pure functions from views to lines."""

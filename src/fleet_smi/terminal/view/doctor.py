@@ -1,4 +1,4 @@
-"""`fleet-smi doctor`: what was checked, what is wrong, and what to do."""
+"""Screen of `fleet-smi doctor`: one check per line, with its remedy, and a count."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,49 +12,52 @@ _ROLES: dict[DoctorStatus, TextRole] = {
     "FAIL": "broken",
     "SKIP": "dim",
 }
-_COUNTED: dict[DoctorStatus, str] = {
+_COUNT_LABELS: dict[DoctorStatus, str] = {
     "PASS": "passed",
-    "WARN": "to look at",
+    "WARN": "warning",
     "FAIL": "failed",
     "SKIP": "skipped",
 }
 _GAP = "  "
-_STATUS = 4
-_ID_AT_MOST = 24
-_WORDS_AT_LEAST = 24
+_STATUS_WIDTH = 4
+_MAX_ID_WIDTH = 24
+_MIN_TEXT_WIDTH = 24
 
 
 def render(findings: Sequence[DoctorResult], columns: int, paint: Paint) -> str:
-    """The whole list, ending in a newline; long sentences are folded, never cut."""
-    room = min(_ID_AT_MOST, max((display_width(finding.id) for finding in findings), default=0))
-    lines = [line for finding in findings for line in _lines(finding, room, columns)]
-    lines += join_wrapped(_count(findings), columns)
+    """Return the whole list, ending in a newline; long sentences are wrapped, never truncated."""
+    ids = [display_width(result.id) for result in findings]
+    id_width = min(_MAX_ID_WIDTH, max(ids, default=0))
+    lines = [line for result in findings for line in _lines(result, id_width, columns)]
+    lines += join_wrapped(_counts(findings), columns)
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
 
-def _lines(finding: DoctorResult, room: int, columns: int) -> Iterator[list[Span]]:
-    indent = _STATUS + room + 2 * len(_GAP)
-    if columns - indent < _WORDS_AT_LEAST:
-        indent = _STATUS + len(_GAP)
-        yield [*_start(finding), (finding.id, "dim")]
+def _lines(result: DoctorResult, id_width: int, columns: int) -> Iterator[list[Span]]:
+    indent = _STATUS_WIDTH + id_width + 2 * len(_GAP)
+    if columns - indent < _MIN_TEXT_WIDTH:
+        # Too narrow for three columns: the text goes below the id.
+        indent = _STATUS_WIDTH + len(_GAP)
+        yield [*_status(result), (result.id, "dim")]
         start = None
     else:
-        start = [*_start(finding), (align_left(finding.id, room) + _GAP, "dim")]
-    for text in wrap(finding.words, columns - indent):
+        start = [*_status(result), (align_left(result.id, id_width) + _GAP, "dim")]
+    for text in wrap(result.words, columns - indent):
         yield [*(start or [(" " * indent, None)]), (text, None)]
         start = None
-    for at, text in enumerate(wrap(finding.remedy or "", columns - indent - 2)):
+    for at, text in enumerate(wrap(result.remedy or "", columns - indent - 2)):
         yield [(" " * indent + ("  " if at else "→ "), "title"), (text, None)]
 
 
-def _start(finding: DoctorResult) -> list[Span]:
-    return [(finding.status, _ROLES[finding.status]), (_GAP, None)]
+def _status(result: DoctorResult) -> list[Span]:
+    return [(result.status, _ROLES[result.status]), (_GAP, None)]
 
 
-def _count(findings: Sequence[DoctorResult]) -> list[Span]:
-    statuses = [finding.status for finding in findings]
-    parts: list[Span] = [(pluralize(len(findings), "check"), "title")]
-    for status, word in _COUNTED.items():
+def _counts(results: Sequence[DoctorResult]) -> list[Span]:
+    statuses = [result.status for result in results]
+    parts: list[Span] = [(pluralize(len(results), "check"), "title")]
+    for status, label in _COUNT_LABELS.items():
         if count := statuses.count(status):
-            parts.append((f"{count} {word}", _ROLES[status]))
+            text = pluralize(count, label) if status == "WARN" else f"{count} {label}"
+            parts.append((text, _ROLES[status]))
     return parts

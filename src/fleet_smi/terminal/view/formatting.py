@@ -1,4 +1,4 @@
-"""The words that several views share: models, percentages, moments."""
+"""Formatting shared by the views: model names, percentages, times, the fleet summary."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -11,31 +11,34 @@ UNKNOWN = "—"
 SEPARATOR = " · "
 ToLocalTime = Callable[[float], datetime]
 
-# The order in which states are told: what is wanted first, what is missing last.
+# The order in which states are listed: the sought-after first, the missing last.
 STATE_ORDER: tuple[State, ...] = ("free", "leased", "held", "busy", "ghost", "broken", "unknown")
-_FOREVER = 4e9  # seconds: no clock of ours is beyond the year 2096, no uptime as long
+# Seconds since 1970 up to 2096. Times come from nodes: beyond this they are wrong, and far
+# beyond it `datetime` raises.
+_MAX_SECONDS = 4e9
+# Not strftime's %a, which depends on the locale.
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-# Words of a model's name that tell the maker, the form or the kind of memory.
-_MAKERS = {"nvidia", "amd", "intel", "geforce", "tesla", "quadro", "instinct", "radeon", "graphics"}
-_FORMS = ("sxm", "pci", "oam", "hbm")
+# Words in a model's name that are dropped: vendor and brand, form factor, kind of memory.
+_BRANDS = {"nvidia", "amd", "intel", "geforce", "tesla", "quadro", "instinct", "radeon", "graphics"}
+_FORM_FACTORS = ("sxm", "pci", "oam", "hbm")
 
 
 def short_model(name: str) -> str:
-    """A model as people say it: "NVIDIA H100 80GB HBM3" is an "H100 80GB"."""
+    """Return the short name of a model: "NVIDIA H100 80GB HBM3" becomes "H100 80GB"."""
     words = name.replace("-", " ").replace("(R)", "").replace("(TM)", "").split()
     short = [word for word in words if not _is_filler(word.lower())]
     return " ".join(short) or name
 
 
 def _is_filler(word: str) -> bool:
-    return word in _MAKERS or word.startswith(_FORMS)
+    return word in _BRANDS or word.startswith(_FORM_FACTORS)
 
 
 def count_models(gpus: Iterable[JudgedGpu]) -> dict[str, int]:
-    """How many there are of each model.
+    """Count the GPUs of each model.
 
-    A GPU that does not tell its name (a lost one) is counted with the others where they
-    are all alike, and is a "GPU" beside several models.
+    A GPU without a name (a lost one) is counted as the node's only model; beside several
+    models it is counted as "GPU".
     """
     counts: dict[str, int] = {}
     for gpu in gpus:
@@ -48,32 +51,32 @@ def count_models(gpus: Iterable[JudgedGpu]) -> dict[str, int]:
 
 
 def pluralize(count: int, noun: str) -> str:
-    """ "1 process", "3 processes"."""
+    """Return the count with its noun: "1 process", "3 processes"."""
     if count == 1:
         return f"1 {noun}"
     return f"{count} {noun}es" if noun.endswith("s") else f"{count} {noun}s"
 
 
 def format_percent(value: float | None) -> str:
-    """A share as a whole number; unknown is a dash."""
+    """Return a percentage as a whole number; a dash if unknown."""
     return UNKNOWN if value is None else f"{value:.0f}%"
 
 
 def format_elapsed(seconds: float | None) -> str:
-    """A length of time, or a dash where it is unknown or no number a clock could give."""
-    if seconds is None or not abs(seconds) < _FOREVER:
+    """Return a duration; a dash if it is unknown or not plausible (also NaN)."""
+    if seconds is None or not abs(seconds) < _MAX_SECONDS:
         return UNKNOWN
     return format_duration(seconds)
 
 
 def to_local_time(at: float) -> datetime:
-    """The moment on the clock of whoever reads the screen."""
+    """Convert seconds since 1970 to the time zone of this process."""
     return datetime.fromtimestamp(at).astimezone()
 
 
 def format_moment(at: float, now: float, local: ToLocalTime) -> str:
-    """A moment as short as it can be understood: "09:12", "yesterday 22:40", "Mon 09:12"."""
-    if not abs(at) < _FOREVER:
+    """Return a time in short form: "09:12", "yesterday 22:40", "Mon 09:12", "2026-11-15"."""
+    if not abs(at) < _MAX_SECONDS:
         return UNKNOWN
     then, today = local(at), local(now)
     days = today.date().toordinal() - then.date().toordinal()
@@ -87,21 +90,21 @@ def format_moment(at: float, now: float, local: ToLocalTime) -> str:
 
 
 def summary_lines(view: FleetView, columns: int) -> list[list[Span]]:
-    """The strip of truth in one line, or in as many as a narrow terminal needs."""
+    """Return the counts by state and of reporting nodes, in as many lines as needed."""
     counts = {state: getattr(view.summary, state) for state in STATE_ORDER}
-    told: list[Span] = [(f"{counts[each]} {each}", each) for each in STATE_ORDER if counts[each]]
+    parts: list[Span] = [(f"{counts[each]} {each}", each) for each in STATE_ORDER if counts[each]]
     if not counts["free"]:
-        told.insert(0, ("0 free", "unknown"))
-    lines = join_wrapped(told, columns)
+        parts.insert(0, ("0 free", "unknown"))
+    lines = join_wrapped(parts, columns)
     coverage: Span = (_coverage(view), "dim")
-    room = columns - spans_width(lines[-1]) - display_width(coverage[0])
-    if room < 2:
+    space = columns - spans_width(lines[-1]) - display_width(coverage[0])
+    if space < 2:
         return [*lines, [coverage]]
-    return [*lines[:-1], [*lines[-1], (" " * min(5, room), None), coverage]]
+    return [*lines[:-1], [*lines[-1], (" " * min(5, space), None), coverage]]
 
 
 def join_wrapped(parts: Iterable[Span], columns: int) -> list[list[Span]]:
-    """Parts with dots between them, in as many lines as they need."""
+    """Join parts with dots, in as many lines as needed."""
     lines: list[list[Span]] = [[]]
     for part in parts:
         if lines[-1] and spans_width(lines[-1]) + len(SEPARATOR) + display_width(part[0]) > columns:
@@ -111,41 +114,41 @@ def join_wrapped(parts: Iterable[Span], columns: int) -> list[list[Span]]:
 
 
 def _coverage(view: FleetView) -> str:
-    of = f"{view.summary.nodes_reporting} of {pluralize(view.summary.nodes, 'node')}"
+    nodes = f"{view.summary.nodes_reporting} of {pluralize(view.summary.nodes, 'node')}"
     ages = [node.age_seconds or 0.0 for node in view.nodes if not node.silent]
-    return f"{of}{SEPARATOR}{format_elapsed(max(ages))} ago" if ages else of
+    return f"{nodes}{SEPARATOR}{format_elapsed(max(ages))} ago" if ages else nodes
 
 
 def join_spans(parts: Iterable[Span]) -> list[Span]:
-    """Parts with dots between them."""
+    """Join parts with dots."""
     return [span for part in parts for span in ((SEPARATOR, "dim"), part)][1:]
 
 
 def plain_spans(texts: Iterable[str]) -> list[Span]:
-    """Texts as spans without a colour."""
+    """Return the texts as spans without colour."""
     return [(text, None) for text in texts]
 
 
 def spans_width(spans: Iterable[Span]) -> int:
-    """The columns that spans take together."""
+    """Return the display width of the spans."""
     return sum(display_width(text) for text, _ in spans)
 
 
 def empty_fleet_message(view: FleetView) -> str:
-    """Why there is no node to show."""
+    """Return why there is no node to show."""
     return "No GPU matches." if view.summary.nodes else "No node has reported yet."
 
 
 def silence_message(node: NodeView, now: float, local: ToLocalTime) -> str:
-    """That a node is silent, for how long, when it was last heard, and through what."""
+    """Return for how long a node is silent, when it was last seen, and by which transport."""
     if node.age_seconds is None:
-        return f"NEVER HEARD{_via(node, ' (', ')')}"
-    words = f"SILENT for {format_elapsed(node.age_seconds)}"
-    if not 0 <= now - node.age_seconds < _FOREVER:
-        return words
+        return f"NEVER REPORTED{_via(node, ' (', ')')}"
+    text = f"SILENT for {format_elapsed(node.age_seconds)}"
+    if not 0 <= now - node.age_seconds < _MAX_SECONDS:
+        return text
     seen = local(now - node.age_seconds)
     day = "" if seen.date() == local(now).date() else f"{seen:%Y-%m-%d} "
-    return f"{words} (last seen {day}{seen:%H:%M:%S}{_via(node, ', ')})"
+    return f"{text} (last seen {day}{seen:%H:%M:%S}{_via(node, ', ')})"
 
 
 def _via(node: NodeView, before: str, after: str = "") -> str:

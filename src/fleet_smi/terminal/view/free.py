@@ -1,4 +1,4 @@
-"""`fleet-smi free -v`: what is offered and why the rest is not."""
+"""Screen of `fleet-smi free -v`: the offered GPUs, and why the others are not."""
 
 from collections.abc import Iterator, Sequence
 from shlex import quote
@@ -17,9 +17,9 @@ from fleet_smi.terminal.view.formatting import (
 )
 
 _GAP = "   "
-_LABEL_AT_MOST = 32
-_MODEL_AT_LEAST = 9
-_STATE, _MEMORY, _MODEL, _TEMPERATURE, _SSH = range(1, 6)
+_MAX_LABEL_WIDTH = 32
+_MIN_MODEL_WIDTH = 9
+_STATE, _MEMORY, _MODEL, _TEMPERATURE, _SSH = range(1, 6)  # columns, after the label
 _Line = list[Span]
 
 
@@ -32,77 +32,80 @@ def render(
     local_node_id: str | None = None,
     local: ToLocalTime = to_local_time,
 ) -> str:
-    """The whole screen, ending in a newline; `here` is the id of the node we are on."""
-    labels = [one.label for one in offer.offered] + [_refused(one) for one in offer.refused]
-    room = min(_LABEL_AT_MOST, max(map(display_width, labels), default=0))
+    """Return the whole screen, ending in a newline; the local node gets no ssh command."""
+    labels = [each.label for each in offer.offered] + [_label(each) for each in offer.refused]
+    label_width = min(_MAX_LABEL_WIDTH, max(map(display_width, labels), default=0))
     lines: list[_Line] = [[("OFFERED", "head")]]
-    lines += _offered(offer.offered, room, columns, now, local_node_id, local)
+    lines += _offered_lines(offer.offered, label_width, columns, now, local_node_id, local)
     if offer.refused:
         lines.append([("NOT OFFERED", "head")])
-        lines += [line for one in offer.refused for line in _not_offered(one, room, columns)]
+        for rejection in offer.refused:
+            lines += _rejection_lines(rejection, label_width, columns)
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
 
-def _offered(
+def _offered_lines(
     candidates: Sequence[Candidate],
-    room: int,
+    label_width: int,
     columns: int,
     now: float,
-    here: str | None,
+    local_node_id: str | None,
     local: ToLocalTime,
 ) -> Iterator[_Line]:
     if not candidates:
         yield [("nothing", "dim")]
         return
-    table = [_cells(one, now, here, local) for one in candidates]
+    table = [_cells(candidate, now, local_node_id, local) for candidate in candidates]
     widths = [max(map(display_width, column)) for column in zip(*table, strict=True)]
-    widths[0] = room
+    widths[0] = label_width
     _shrink(widths, columns)
-    for one, cells in zip(candidates, table, strict=True):
-        yield _line(cells, widths, one.judged.verdict.state)
+    for candidate, cells in zip(candidates, table, strict=True):
+        yield _line(cells, widths, candidate.judged.verdict.state)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], state: State) -> _Line:
     line: _Line = []
-    for at, (cell, room) in enumerate(zip(cells, widths, strict=True)):
-        if room:
-            put = align_right if at in (_MEMORY, _TEMPERATURE) else align_left
-            line += [(put(cell, room), state if at == _STATE else None), (_GAP, None)]
+    for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        if width:
+            align = align_right if at in (_MEMORY, _TEMPERATURE) else align_left
+            line += [(align(cell, width), state if at == _STATE else None), (_GAP, None)]
     return line
 
 
 def _shrink(widths: list[int], columns: int) -> None:
-    """Make the columns fit: the model's name gives way, then whole columns go."""
-    missing = _taken(widths) - columns
-    widths[_MODEL] -= min(max(0, missing), max(0, widths[_MODEL] - _MODEL_AT_LEAST))
+    """Make the columns fit: shorten the model's name, then drop whole columns."""
+    missing = _total_width(widths) - columns
+    widths[_MODEL] -= min(max(0, missing), max(0, widths[_MODEL] - _MIN_MODEL_WIDTH))
     for at in (_SSH, _TEMPERATURE):
-        if _taken(widths) > columns:
+        if _total_width(widths) > columns:
             widths[at] = 0
 
 
-def _taken(widths: Sequence[int]) -> int:
-    return sum(room + len(_GAP) for room in widths if room) - len(_GAP)
+def _total_width(widths: Sequence[int]) -> int:
+    return sum(width + len(_GAP) for width in widths if width) - len(_GAP)
 
 
-def _cells(one: Candidate, now: float, here: str | None, local: ToLocalTime) -> tuple[str, ...]:
-    free, celsius = one.free_memory_bytes, one.temperature_celsius
+def _cells(
+    candidate: Candidate, now: float, local_node_id: str | None, local: ToLocalTime
+) -> tuple[str, ...]:
+    free, celsius = candidate.free_memory_bytes, candidate.temperature_celsius
     return (
-        one.label,
-        _state(one, now, local),
+        candidate.label,
+        _state(candidate, now, local),
         UNKNOWN if free is None else format_size(free),
-        short_model(one.model) if one.model else UNKNOWN,
+        short_model(candidate.model) if candidate.model else UNKNOWN,
         UNKNOWN if celsius is None else f"{celsius:.0f}°",
-        "" if one.node_id == here else _way(one.node),
+        "" if candidate.node_id == local_node_id else _ssh_command(candidate.node),
     )
 
 
-def _way(node: str) -> str:
-    """The line to copy: a name that a shell or ssh would obey is only a name in it."""
+def _ssh_command(node: str) -> str:
+    """Return a command to copy, safe for any node name: nodes choose their own names."""
     return f"ssh -- {quote(node)}" if node.startswith("-") else f"ssh {quote(node)}"
 
 
-def _state(one: Candidate, now: float, local: ToLocalTime) -> str:
-    verdict = one.judged.verdict
+def _state(candidate: Candidate, now: float, local: ToLocalTime) -> str:
+    verdict = candidate.judged.verdict
     lasted = now - verdict.since
     if lasted < 1:
         return verdict.state
@@ -110,16 +113,16 @@ def _state(one: Candidate, now: float, local: ToLocalTime) -> str:
     return f"{verdict.state} since {since} ({format_elapsed(lasted)})"
 
 
-def _refused(one: Rejection) -> str:
-    if one.index is None:
-        return f"{one.node}:*"
-    label = f"{one.node}:{one.index}"
-    return label if one.part is None else f"{label}:{one.part}"
+def _label(rejection: Rejection) -> str:
+    if rejection.index is None:
+        return f"{rejection.node}:*"
+    label = f"{rejection.node}:{rejection.index}"
+    return label if rejection.part is None else f"{label}:{rejection.part}"
 
 
-def _not_offered(one: Rejection, room: int, columns: int) -> Iterator[_Line]:
-    indent = room + len(_GAP)
-    start = align_left(_refused(one), room) + _GAP
-    for text in wrap(one.words, max(1, columns - indent)) or [""]:
+def _rejection_lines(rejection: Rejection, label_width: int, columns: int) -> Iterator[_Line]:
+    indent = label_width + len(_GAP)
+    start = align_left(_label(rejection), label_width) + _GAP
+    for text in wrap(rejection.words, max(1, columns - indent)) or [""]:
         yield [(start, None), (text, "dim")]
         start = " " * indent

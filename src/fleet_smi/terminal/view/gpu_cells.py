@@ -1,4 +1,4 @@
-"""What each column says of one GPU or MIG instance, before there is any layout."""
+"""Cell texts of one GPU or MIG instance, independent of the table layout."""
 
 from collections.abc import Callable, Iterable
 
@@ -15,7 +15,7 @@ OptionalNumber = int | float | None
 
 
 class MemoryCell(Struct, frozen=True):
-    """Used and total as written, and the share that is used."""
+    """Used and total memory as text, and the used fraction."""
 
     used: str = UNKNOWN
     total: str = ""
@@ -28,7 +28,7 @@ class MemoryCell(Struct, frozen=True):
 
 
 class GpuRow(Struct, frozen=True):
-    """The cells of one line; `profile` is set on the line of a MIG instance."""
+    """The cells of one row; `profile` is set for a MIG instance."""
 
     index: str
     state: State
@@ -39,7 +39,7 @@ class GpuRow(Struct, frozen=True):
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing of it could be measured."""
+        """Whether nothing could be measured."""
         shown = (self.cells.get(name, UNKNOWN) for name in ("UTIL", "TEMP", "POWER"))
         return not self.memory.is_known and all(cell == UNKNOWN for cell in shown)
 
@@ -80,7 +80,7 @@ CELL_FORMATTERS: dict[str, Callable[[JudgedGpu], str]] = {
 
 
 def gpu_row(gpu: JudgedGpu, names: Iterable[str]) -> GpuRow:
-    """The line of a GPU, with the cells of the columns named."""
+    """Return the row of a GPU with the cells of the given columns."""
     return GpuRow(
         index=str(gpu.index),
         state=gpu.verdict.state,
@@ -91,7 +91,7 @@ def gpu_row(gpu: JudgedGpu, names: Iterable[str]) -> GpuRow:
 
 
 def instance_row(instance: JudgedInstance, number: int) -> GpuRow:
-    """The line of a MIG instance: what is measured of the whole GPU stays empty."""
+    """Return the row of a MIG instance; what is measured of the whole GPU stays empty."""
     return GpuRow(
         index=f":{number}",
         state=instance.verdict.state,
@@ -103,7 +103,7 @@ def instance_row(instance: JudgedInstance, number: int) -> GpuRow:
 
 
 def memory_cell(used: int | None, total: int | None, *, shared: bool) -> MemoryCell:
-    """Memory as it is written: "60.0" of "79.6", or what of it is known."""
+    """Return memory as text in GiB: "60.0" of "79.6", or the part that is known."""
     return MemoryCell(
         used=UNKNOWN if used is None else format_gib(used),
         total="" if total is None else format_gib(total),

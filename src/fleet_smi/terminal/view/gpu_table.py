@@ -1,4 +1,4 @@
-"""The table of GPUs: which columns fit, and each row as a line."""
+"""Layout of the GPU table: choose the columns that fit the width, and format rows."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,22 +13,22 @@ from fleet_smi.terminal.view.holder import longest_fitting
 WIDE_COLUMNS = 120
 _ROOMY_COLUMNS = 160
 DEFAULT_COLUMNS = ("UTIL", "TEMP", "POWER")
-# What a wide terminal gains, the most asked for first.
+# Columns that a wide terminal adds, in order of preference.
 OPTIONAL_COLUMNS = ("CLOCK", "PCIE", "FAN", "CONTAINER", "LIMIT", "MEMCLOCK", "PERF", "ECC")
 _ORDER = (
     *("UTIL", "TEMP", "POWER", "LIMIT", "CLOCK", "MEMCLOCK", "FAN", "PCIE", "PERF", "ECC"),
     *("MEMORY", "MODEL", "CONTAINER"),
 )
-_LEFT = ("MODEL", "CONTAINER")
-_CAPPED = {"MODEL": 24, "CONTAINER": 24}
-_MODEL_CAPS = (14, 9)
+_LEFT_ALIGNED = ("MODEL", "CONTAINER")
+_MAX_WIDTHS = {"MODEL": 24, "CONTAINER": 24}
+_MODEL_WIDTHS = (14, 9)
 _GAP = "  "
-_BARS = (10, 6, 0)
-# What a narrow terminal loses after the bar, one thing after the other.
-_GIVES_WAY = ("POWER", "TEMP", "UTIL")
-_WHO_AT_LEAST, _WHO_AT_BEST = 20, 32
-# States whose WHO is coloured too; those who simply work or are not there stay calm.
-_EMPHATIC: dict[State, TextRole] = {
+_BAR_WIDTHS = (10, 6, 0)
+# Columns that a narrow terminal drops after the memory bar, in this order.
+_DROPPABLE = ("POWER", "TEMP", "UTIL")
+_MIN_WHO_WIDTH, _GOOD_WHO_WIDTH = 20, 32
+# States whose WHO text is coloured too; free and busy need no attention.
+_WHO_ROLES: dict[State, TextRole] = {
     "leased": "leased",
     "held": "held",
     "ghost": "warn",
@@ -38,68 +38,71 @@ _EMPHATIC: dict[State, TextRole] = {
 
 
 class TableLayout(Struct, frozen=True):
-    """The columns shown, the room each has, and the width of the memory bar."""
+    """The columns shown, their widths, and the width of the memory bar."""
 
     names: tuple[str, ...]
     widths: dict[str, int]
     bar_width: int
 
     def without(self, name: str) -> "TableLayout":
-        """The same columns but one."""
+        """Return the layout without one column."""
         return TableLayout(
             tuple(each for each in self.names if each != name), self.widths, self.bar_width
         )
 
     @property
     def used_columns(self) -> int:
-        """The columns in front of WHO."""
+        """The display width of everything before WHO."""
         names = ("#", "STATE", *self.names)
         bar = self.bar_width + len(_GAP) if self.bar_width else 0
         return sum(self.widths[name] + len(_GAP) for name in names) + bar
 
 
 def choose_layout(rows: Sequence[GpuRow], columns: int, *, show_model: bool) -> TableLayout:
-    """The richest layout that leaves WHO the room it needs."""
+    """Return the layout with the most columns that leaves enough width for WHO."""
     widths = _widths(rows)
     if WIDE_COLUMNS <= columns < _ROOMY_COLUMNS:
-        # A long name would cost the columns that a wide terminal is there for.
-        widths["MODEL"] = min(widths["MODEL"], _MODEL_CAPS[0])
-    wanted = max((display_width(row.holder[0]) for row in rows), default=0)
+        # A long model name would take the place of the optional columns.
+        widths["MODEL"] = min(widths["MODEL"], _MODEL_WIDTHS[0])
+    who_width = max((display_width(row.holder[0]) for row in rows), default=0)
     names: tuple[str, ...] = (*DEFAULT_COLUMNS, "MEMORY", *(("MODEL",) if show_model else ()))
-    layout = _narrowed(names, widths, columns - min(wanted, _WHO_AT_LEAST))
+    layout = _shrink(names, widths, columns - min(who_width, _MIN_WHO_WIDTH))
     if columns >= WIDE_COLUMNS:
-        layout = _widened(rows, layout, columns - min(max(wanted, _WHO_AT_LEAST), _WHO_AT_BEST))
+        reserved = min(max(who_width, _MIN_WHO_WIDTH), _GOOD_WHO_WIDTH)
+        layout = _add_columns(rows, layout, columns - reserved)
     return layout
 
 
-def _narrowed(names: tuple[str, ...], widths: dict[str, int], room: int) -> TableLayout:
-    """What does not fit gives way: the model's name first, then the bar, then the rest."""
-    layout = TableLayout(names, widths, _BARS[0])
-    for narrower in _narrower(layout):
+def _shrink(names: tuple[str, ...], widths: dict[str, int], available: int) -> TableLayout:
+    """Return the first layout that fits, or the narrowest."""
+    layout = TableLayout(names, widths, _BAR_WIDTHS[0])
+    for narrower in _narrower_layouts(layout):
         layout = narrower
-        if layout.used_columns <= room:
+        if layout.used_columns <= available:
             break
     return layout
 
 
-def _narrower(layout: TableLayout) -> Iterable[TableLayout]:
+def _narrower_layouts(layout: TableLayout) -> Iterable[TableLayout]:
+    """Yield ever narrower layouts: a shorter model name, a shorter bar, fewer columns."""
     yield layout
-    for cap in _MODEL_CAPS if "MODEL" in layout.names else ():
-        widths = layout.widths | {"MODEL": min(cap, layout.widths["MODEL"])}
+    for max_width in _MODEL_WIDTHS if "MODEL" in layout.names else ():
+        widths = layout.widths | {"MODEL": min(max_width, layout.widths["MODEL"])}
         yield (layout := TableLayout(layout.names, widths, layout.bar_width))
-    for bar in _BARS[1:]:
-        yield (layout := TableLayout(layout.names, layout.widths, bar))
-    for name in _GIVES_WAY:
+    for bar_width in _BAR_WIDTHS[1:]:
+        yield (layout := TableLayout(layout.names, layout.widths, bar_width))
+    for name in _DROPPABLE:
         yield (layout := layout.without(name))
 
 
-def _widened(rows: Sequence[GpuRow], layout: TableLayout, room: int) -> TableLayout:
+def _add_columns(rows: Sequence[GpuRow], layout: TableLayout, available: int) -> TableLayout:
+    """Add the optional columns that fit and are not empty in every row."""
     for name in OPTIONAL_COLUMNS:
         if all(row.cells.get(name, "") in ("", UNKNOWN) for row in rows):
             continue
         names = tuple(each for each in _ORDER if each in (*layout.names, name))
         wider = TableLayout(names, layout.widths, layout.bar_width)
-        if wider.used_columns <= room:
+        if wider.used_columns <= available:
             layout = wider
     return layout
 
@@ -112,8 +115,8 @@ def _widths(rows: Sequence[GpuRow]) -> dict[str, int]:
         widths["STATE"] = max(widths["STATE"], len(row.state))
         for name, cell in row.cells.items():
             widths[name] = max(widths[name], display_width(cell))
-    for name, cap in _CAPPED.items():
-        widths[name] = min(widths[name], cap)
+    for name, max_width in _MAX_WIDTHS.items():
+        widths[name] = min(widths[name], max_width)
     used, total = _memory_widths(rows)
     widths |= {"USED": used, "MEMORY": max(widths["MEMORY"], used + total)}
     return widths
@@ -133,84 +136,82 @@ def _total(memory: MemoryCell) -> str:
 
 
 def header_spans(layout: TableLayout) -> list[Span]:
-    """The line of column heads."""
+    """Return the header line."""
     cells = [align_right("#", layout.widths["#"]), align_left("STATE", layout.widths["STATE"])]
     for name in layout.names:
-        room = layout.widths[name]
+        width = layout.widths[name]
         if name == "MEMORY":
-            room += layout.bar_width + len(_GAP) if layout.bar_width else 0
-        put = align_left if name in (*_LEFT, "MEMORY") else align_right
-        cells.append(put(name, room))
+            width += layout.bar_width + len(_GAP) if layout.bar_width else 0
+        align = align_left if name in (*_LEFT_ALIGNED, "MEMORY") else align_right
+        cells.append(align(name, width))
     return [(_GAP.join([*cells, "WHO"]), "head")]
 
 
 def row_spans(row: GpuRow, layout: TableLayout, columns: int) -> list[Span]:
-    """One row as spans of a line; words too long for WHO take the place of empty cells."""
+    """Return one row as spans.
+
+    If nothing was measured and the text is too long for WHO, it takes the place of the cells.
+    """
     role: TextRole | None = "unknown" if row.state == "unknown" else None
     spans: list[Span] = [
         (align_right(row.index, layout.widths["#"]) + _GAP, role),
         (align_left(row.state, layout.widths["STATE"]) + _GAP, row.state),
     ]
-    wordings = _wordings(row, layout)
-    if row.is_blank and display_width(wordings[-1]) > columns - layout.used_columns:
-        return [*spans, (wordings[0], row.state)]
+    variants = _who_variants(row, layout)
+    if row.is_blank and display_width(variants[-1]) > columns - layout.used_columns:
+        return [*spans, (variants[0], row.state)]
     for name, text in _cells(row, layout):
         if name == "MEMORY":
             spans += _memory(row, layout)
         else:
             spans.append((text, role))
         spans.append((_GAP, None))
-    words = longest_fitting(wordings, columns - layout.used_columns)
-    spans.append((words, _EMPHATIC.get(row.state)))
+    who = longest_fitting(variants, columns - layout.used_columns)
+    spans.append((who, _WHO_ROLES.get(row.state)))
     return spans
 
 
-def _wordings(row: GpuRow, layout: TableLayout) -> tuple[str, ...]:
-    """What WHO says; the profile of an instance goes there when it has no other place."""
+def _who_variants(row: GpuRow, layout: TableLayout) -> tuple[str, ...]:
+    """Return the WHO texts; without TEMP, the MIG profile has no other place than here."""
     if row.profile is None or "TEMP" in layout.names:
         return row.holder
-    return tuple(f"{row.profile} {words}" for words in row.holder)
+    return tuple(f"{row.profile} {text}" for text in row.holder)
 
 
 def _cells(row: GpuRow, layout: TableLayout) -> Iterable[tuple[str, str]]:
-    """Each column's text; an instance's profile fills the room of what only the GPU has."""
+    """Yield each column and its text; a MIG profile spans the columns only a whole GPU has."""
     names = list(layout.names)
     if row.profile is not None and "TEMP" in names:
-        at = names.index("TEMP")
-        upto = names.index("MEMORY")
-        room = sum(layout.widths[name] + len(_GAP) for name in names[at:upto]) - len(_GAP)
-        names[at:upto] = ["PROFILE"]
-        cells = {"PROFILE": align_left(row.profile, room)}
+        start, end = names.index("TEMP"), names.index("MEMORY")
+        width = sum(layout.widths[name] + len(_GAP) for name in names[start:end]) - len(_GAP)
+        names[start:end] = ["PROFILE"]
+        cells = {"PROFILE": align_left(row.profile, width)}
     else:
         cells = {}
     for name in names:
         if name in cells or name == "MEMORY":
             yield name, cells.get(name, "")
             continue
-        put = align_left if name in _LEFT else align_right
+        align = align_left if name in _LEFT_ALIGNED else align_right
         empty = "" if row.profile is not None else UNKNOWN
-        yield name, put(row.cells.get(name, empty), layout.widths[name])
+        yield name, align(row.cells.get(name, empty), layout.widths[name])
 
 
 def _memory(row: GpuRow, layout: TableLayout) -> list[Span]:
-    memory, room = row.memory, layout.widths["MEMORY"]
+    memory, width = row.memory, layout.widths["MEMORY"]
     role: TextRole | None = "unknown" if row.state == "unknown" else None
     if not memory.is_known:
         text = "shared" if memory.shared else UNKNOWN
-        return [
-            (
-                align_left(text, room + (layout.bar_width + len(_GAP) if layout.bar_width else 0)),
-                role,
-            )
-        ]
-    number = align_left(align_right(memory.used, layout.widths["USED"]) + _total(memory), room)
+        bar = layout.bar_width + len(_GAP) if layout.bar_width else 0
+        return [(align_left(text, width + bar), role)]
+    number = align_left(align_right(memory.used, layout.widths["USED"]) + _total(memory), width)
     return [*_bar(row, layout.bar_width), (number, role)]
 
 
-def _bar(row: GpuRow, bar: int) -> list[Span]:
-    if not bar:
+def _bar(row: GpuRow, width: int) -> list[Span]:
+    if not width:
         return []
     if row.memory.share is None:
-        return [(" " * bar + _GAP, None)]
-    full = round(row.memory.share * bar)
-    return [("▓" * full, row.state), ("░" * (bar - full) + _GAP, "dim")]
+        return [(" " * width + _GAP, None)]
+    filled = round(row.memory.share * width)
+    return [("▓" * filled, row.state), ("░" * (width - filled) + _GAP, "dim")]

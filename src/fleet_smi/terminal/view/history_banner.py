@@ -1,4 +1,4 @@
-"""The line above a screen that shows the past: of when it is, and who was heard then."""
+"""The banner above a screen with `--at`: its time, and how many nodes were reporting then."""
 
 from typing import Protocol
 
@@ -15,27 +15,28 @@ from fleet_smi.terminal.view.formatting import (
 
 
 class DatedView(Protocol):
-    """Anything that shows the fleet at one moment."""
+    """A view of the fleet at one time."""
 
     @property
     def taken_at(self) -> float:
-        """When it was so, in seconds since 1970."""
+        """The time of the view, in seconds since 1970."""
 
     @property
     def summary(self) -> Summary:
-        """How many nodes there were, and how many reported."""
+        """Counts of nodes and of reporting nodes."""
 
 
 def banner(
     view: DatedView, columns: int, paint: Paint, *, now: float, local: ToLocalTime = to_local_time
 ) -> str:
-    """One line, ending in a newline, and an empty one; where it is narrow, the day is said once."""
+    """Return the banner line and an empty line; a narrow terminal gets the short date only."""
     at, summary = view.taken_at, view.summary
     were = "was" if summary.nodes == 1 else "were"
-    heard = f"{summary.nodes_reporting} of {pluralize(summary.nodes, 'node')} {were} reporting"
-    more = SEPARATOR.join(["", f"{format_elapsed(now - at)} ago", heard])
-    when = local(at)
-    said = f"As of {format_moment(at, now, local)}", f"{SEPARATOR}{when:%Y-%m-%d %H:%M:%S}{more}"
-    if display_width("".join(said)) > columns:
-        said = f"As of {when:%Y-%m-%d %H:%M}", more
-    return paint.line([(said[0], "title"), (said[1], "dim")], columns) + "\n\n"
+    reporting = f"{summary.nodes_reporting} of {pluralize(summary.nodes, 'node')} {were} reporting"
+    details = SEPARATOR.join(["", f"{format_elapsed(now - at)} ago", reporting])
+    time = local(at)
+    title = f"As of {format_moment(at, now, local)}"
+    rest = f"{SEPARATOR}{time:%Y-%m-%d %H:%M:%S}{details}"
+    if display_width(title + rest) > columns:
+        title, rest = f"As of {time:%Y-%m-%d %H:%M}", details
+    return paint.line([(title, "title"), (rest, "dim")], columns) + "\n\n"

@@ -1,4 +1,4 @@
-"""`fleet-smi history`: the heat strip; rows are GPUs, columns are time."""
+"""Screen of `fleet-smi history`: a heat strip, one row per GPU and one column per time slot."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -30,18 +30,19 @@ STATE_FILLS: dict[State, str] = {
 }
 _EDGE = "│"
 _GAP = "  "
-_INDEX, _LOAD = 2, 4
-_ROOMY = 6  # columns, for a name and an edge not to make a run unreadable
-_LEAST_NAME = 6  # letters, for what is left of a name to say whose it is
+_INDEX_WIDTH, _LOAD_WIDTH = 2, 4
+_MIN_LABELED_RUN = 6  # columns: a shorter run shows no user name, and an edge only if needed
+_MIN_NAME_WIDTH = 6  # a name cut shorter than this is not recognisable
 _WIDE, _WIDEST = 110, 160
-_LEAST_COLUMNS = 8
+_MIN_STRIP_COLUMNS = 8
 _Line = list[Span]
 
 
 def strip_columns(columns: int) -> int:
-    """How many columns of time there are on a terminal so wide."""
-    model, words = _places(columns)
-    return max(_LEAST_COLUMNS, columns - _before(model) - 2 * len(_GAP) - _LOAD - words)
+    """Return how many time slots fit on a terminal of that width."""
+    model_width, state_width = _side_widths(columns)
+    sides = _label_width(model_width) + 2 * len(_GAP) + _LOAD_WIDTH + state_width
+    return max(_MIN_STRIP_COLUMNS, columns - sides)
 
 
 def render(
@@ -53,73 +54,77 @@ def render(
     now: float,
     local: ToLocalTime = to_local_time,
 ) -> str:
-    """The whole screen, ending in a newline; no line is wider than `columns`.
+    """Return the whole screen, ending in a newline; no line is wider than `columns`.
 
-    `then` is the fleet at the moment at which the strips end.
+    `end_view` is the fleet at the time at which the strips end.
     """
     page = _Page(strips, end_view, columns, now, local)
     return "".join(paint.line(line, columns) + "\n" for line in page.lines())
 
 
-def _places(columns: int) -> tuple[int, int]:
-    """How wide the model is, and what stands behind the strip."""
+def _side_widths(columns: int) -> tuple[int, int]:
+    """Return the widths of the model before the strip and of the final state after it."""
     if columns < _WIDE:
         return 8, 14
     return (10, 20) if columns < _WIDEST else (14, 24)
 
 
-def _before(model: int) -> int:
-    return _INDEX + 1 + model + len(_GAP)
+def _label_width(model_width: int) -> int:
+    return _INDEX_WIDTH + 1 + model_width + len(_GAP)
 
 
 class _Page:
-    """A strip on a terminal of some width."""
+    """All strips, laid out for one terminal width."""
 
     def __init__(
-        self, strips: Strips, then: FleetView, columns: int, now: float, local: ToLocalTime
+        self, strips: Strips, end_view: FleetView, columns: int, now: float, local: ToLocalTime
     ) -> None:
         self._strips = strips
-        self._ends = strip_ends(then)
-        self._model, self._words = _places(columns)
-        self._room = strip_columns(columns)
-        self._loads = any(run.busy_percent is not None for row in strips.rows for run in row.runs)
-        if not self._loads:
-            self._words += _LOAD + len(_GAP)
+        self._ends = strip_ends(end_view)
+        self._model_width, self._state_width = _side_widths(columns)
+        self._strip_width = strip_columns(columns)
+        self._has_load = any(
+            run.busy_percent is not None for row in strips.rows for run in row.runs
+        )
+        if not self._has_load:
+            self._state_width += _LOAD_WIDTH + len(_GAP)
         self._now = now
         self._local = local
 
     def lines(self) -> Iterator[_Line]:
-        rows = sorted(self._strips.rows, key=_order)
+        """Yield the rows grouped by node, then the legend."""
+        rows = sorted(self._strips.rows, key=_sort_key)
         if not rows:
-            yield [("Nothing was written down of that time, or no GPU matches.", None)]
+            yield [("No history for that time, or no GPU matches.", None)]
             return
-        named = ""
-        words = self._range()
+        node_id = ""
+        label = self._range_label()
         for row in rows:
-            if row.gpu.node_id != named:
-                yield self._heading(row.gpu.node, words)
-                named, words = row.gpu.node_id, ""
+            if row.gpu.node_id != node_id:
+                yield self._heading(row.gpu.node, label)
+                node_id, label = row.gpu.node_id, ""
             yield self._row(row)
         yield []
         yield _legend(rows, self._strips)
 
-    def _range(self) -> str:
+    def _range_label(self) -> str:
         strips = self._strips
         return time_axis.range_label(strips.start, strips.end, self._now, self._local)
 
-    def _heading(self, node: str, words: str) -> _Line:
-        strips, before = self._strips, _before(self._model)
-        called = f", {words}" if words else ""
-        name = truncate(node, before + self._room // 2 - display_width(called))
-        taken = max(0, display_width(name) + display_width(called) - before)
-        labels = time_axis.ticks(strips.start, strips.end, self._room, self._local)
-        last = "now" if self._goes_on else ""
-        axis = time_axis.axis_line(labels, " " * taken, self._room, last)[taken:]
-        pad = " " * (before - display_width(name) - display_width(called))
-        return [(name, "title"), (called + pad, None), (axis, "head")]
+    def _heading(self, node: str, range_label: str) -> _Line:
+        strips, label_width = self._strips, _label_width(self._model_width)
+        suffix = f", {range_label}" if range_label else ""
+        name = truncate(node, label_width + self._strip_width // 2 - display_width(suffix))
+        # A long heading runs into the axis: the labels it would cover are left out.
+        overlap = max(0, display_width(name) + display_width(suffix) - label_width)
+        labels = time_axis.ticks(strips.start, strips.end, self._strip_width, self._local)
+        last = "now" if self._ends_now else ""
+        axis = time_axis.axis_line(labels, " " * overlap, self._strip_width, last)[overlap:]
+        padding = " " * (label_width - display_width(name) - display_width(suffix))
+        return [(name, "title"), (suffix + padding, None), (axis, "head")]
 
     @property
-    def _goes_on(self) -> bool:
+    def _ends_now(self) -> bool:
         return abs(self._now - self._strips.end) < max(60.0, self._column_seconds)
 
     @property
@@ -127,104 +132,109 @@ class _Page:
         return (self._strips.end - self._strips.start) / self._strips.columns
 
     def _row(self, row: Strip) -> _Line:
-        spans = list(self._cells(row.runs))
-        taken = sum(display_width(text) for text, _ in spans)
+        spans = list(self._run_spans(row.runs))
+        width = sum(display_width(text) for text, _ in spans)
         return [
-            (_called(row.gpu, self._model), "dim" if row.gpu.parent else None),
+            (_row_label(row.gpu, self._model_width), "dim" if row.gpu.parent else None),
             *spans,
-            (" " * (self._room - taken) + _GAP, None),
-            *self._at_the_end(row),
+            (" " * (self._strip_width - width) + _GAP, None),
+            *self._end_spans(row),
         ]
 
-    def _cells(self, runs: Sequence[StripRun]) -> Iterator[Span]:
-        before: StripRun | None = None
-        at = 0
+    def _run_spans(self, runs: Sequence[StripRun]) -> Iterator[Span]:
+        previous: StripRun | None = None
+        column = 0
         for run in runs:
             first, last = self._column(run.start), self._column(run.end)
-            if last <= max(first, at):
+            # Rounding can leave a short run without a column of its own.
+            if last <= max(first, column):
                 continue
-            if first > at:
-                yield " " * (first - at), None
-                before = None
-            yield _cells(run, last - max(first, at), before), run.state
-            before, at = run, last
+            if first > column:
+                yield " " * (first - column), None
+                previous = None
+            yield _run_text(run, last - max(first, column), previous), run.state
+            previous, column = run, last
 
     def _column(self, at: float) -> int:
         strips = self._strips
-        share = (at - strips.start) / (strips.end - strips.start)
-        return max(0, min(self._room, round(share * self._room)))
+        fraction = (at - strips.start) / (strips.end - strips.start)
+        return max(0, min(self._strip_width, round(fraction * self._strip_width)))
 
-    def _at_the_end(self, row: Strip) -> _Line:
-        """How it stood when the strip ends, and since when."""
-        told = self._ends.get((row.gpu.node_id, row.gpu.uuid))
-        end = told or strip_end_from_runs(row.runs, self._strips)
+    def _end_spans(self, row: Strip) -> _Line:
+        """Return load and state at the end of the strip, and since when."""
+        known = self._ends.get((row.gpu.node_id, row.gpu.uuid))
+        end = known or strip_end_from_runs(row.runs, self._strips)
         if end is None:
-            return [self._load(""), ("not heard", "unknown")]
+            return [self._load(""), ("no data", "unknown")]
         load = format_percent(end.busy_percent) if end.user != NO_USER else ""
         return [self._load(load), (self._state(end), end.state or "warn")]
 
     def _load(self, load: str) -> Span:
-        """The column of the loads; where none is known, there is none."""
-        return (align_right(load, _LOAD) + _GAP if self._loads else "", None)
+        """Return the load column; it is left out if no load is known at all."""
+        return (align_right(load, _LOAD_WIDTH) + _GAP if self._has_load else "", None)
 
     def _state(self, end: StripEnd) -> str:
-        """The state, whose it is, and since when where that is in sight, as there is room."""
+        """Return the state, its start if that is within the strip, and the user, as fits."""
         state: str = end.state or "silent"
-        words: TextVariants = (state,)
+        variants: TextVariants = (state,)
         if end.since is not None and end.since > self._strips.start:
-            words = self._since(state, end.since)
-        named = [f"{one}{SEPARATOR}{end.user}" for one in (words[0], state) if end.user != NO_USER]
-        return longest_fitting((*named, *words), self._words)
+            variants = self._since_variants(state, end.since)
+        with_user = [
+            f"{text}{SEPARATOR}{end.user}" for text in (variants[0], state) if end.user != NO_USER
+        ]
+        return longest_fitting((*with_user, *variants), self._state_width)
 
-    def _since(self, word: str, at: float) -> TextVariants:
-        when = format_moment(at, self._now, self._local)
-        return f"{word} {when}", f"{word} {when.partition(' ')[0]}", word
+    def _since_variants(self, state: str, at: float) -> TextVariants:
+        time = format_moment(at, self._now, self._local)
+        return f"{state} {time}", f"{state} {time.partition(' ')[0]}", state
 
 
-def _order(row: Strip) -> tuple[object, ...]:
+def _sort_key(row: Strip) -> tuple[object, ...]:
     gpu = row.gpu
     return natural_sort_key(gpu.node), gpu.node_id, gpu.index, gpu.parent is not None, gpu.uuid
 
 
-def _called(gpu: GpuOfNode, model_width: int) -> str:
+def _row_label(gpu: GpuOfNode, model_width: int) -> str:
     words = short_model(gpu.model or "GPU").split()
     while len(words) > 1 and display_width(" ".join(words)) > model_width:
         words.pop()
     index = "└" if gpu.parent else str(gpu.index)
-    return f"{align_right(index, _INDEX)} {align_left(' '.join(words), model_width)}{_GAP}"
+    return f"{align_right(index, _INDEX_WIDTH)} {align_left(' '.join(words), model_width)}{_GAP}"
 
 
-def _cells(run: StripRun, columns: int, before: StripRun | None) -> str:
-    """One run: its edge, whose it is and how busy where there is room, then what fills it."""
-    roomy = columns >= _ROOMY
-    same = before is not None and before.user == run.user != NO_USER
-    alike = before is not None and before.state == run.state and columns > 1
-    edge = _EDGE if before is not None and not same and (roomy or alike) else ""
-    name = _name(run, columns - len(edge) - 1) if roomy and not same else ""
+def _run_text(run: StripRun, columns: int, previous: StripRun | None) -> str:
+    """Return one run: an edge, user and load where they fit, and the fill of its state."""
+    is_long = columns >= _MIN_LABELED_RUN
+    same_user = previous is not None and previous.user == run.user != NO_USER
+    # Two runs of one state would merge into one without an edge between them.
+    same_state = previous is not None and previous.state == run.state and columns > 1
+    edge = _EDGE if previous is not None and not same_user and (is_long or same_state) else ""
+    name = _user_label(run, columns - len(edge) - 1) if is_long and not same_user else ""
     return edge + name + STATE_FILLS[run.state] * (columns - len(edge) - display_width(name))
 
 
-def _name(run: StripRun, room: int) -> str:
-    """Whose it is and how busy it was, with a blank behind it, in at most so many columns."""
+def _user_label(run: StripRun, width: int) -> str:
+    """Return user and load followed by a blank, at most `width` wide; empty without a user."""
     if run.user == NO_USER:
         return ""
     others = f"+{run.others}" if run.others else ""
     load = "" if run.busy_percent is None else f" {run.busy_percent:.0f}"
-    for words in (f"{run.user}{others}{load} ", f"{run.user}{others} ", f"{run.user} "):
-        if display_width(words) <= room:
-            return truncate(words, room)
-    return truncate(run.user, room) if room >= min(_LEAST_NAME, display_width(run.user)) else ""
+    for text in (f"{run.user}{others}{load} ", f"{run.user}{others} ", f"{run.user} "):
+        if display_width(text) <= width:
+            return truncate(text, width)
+    fits = width >= min(_MIN_NAME_WIDTH, display_width(run.user))
+    return truncate(run.user, width) if fits else ""
 
 
 def _legend(rows: Iterable[Strip], strips: Strips) -> _Line:
-    """What the characters on this screen mean."""
+    """Explain the characters that occur on this screen."""
     rows = tuple(rows)
-    seen = {run.state for row in rows for run in row.runs}
+    shown = {run.state for row in rows for run in row.runs}
     spans: _Line = []
     for state in STATE_ORDER:
-        if state in seen:
+        if state in shown:
             spans += [(STATE_FILLS[state], state), (f" {state}  ", "dim")]
-    heard = sum(run.end - run.start for row in rows for run in row.runs)
-    if heard < 0.999 * len(rows) * (strips.end - strips.start):
-        spans.append(("blank: not heard", "dim"))
+    covered = sum(run.end - run.start for row in rows for run in row.runs)
+    if covered < 0.999 * len(rows) * (strips.end - strips.start):
+        spans.append(("blank: no data", "dim"))
     return spans

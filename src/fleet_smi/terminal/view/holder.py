@@ -1,4 +1,4 @@
-"""The WHO column: who or what is on a GPU, in as many words as there is room for."""
+"""Text of the WHO column: who holds a GPU, in several lengths to fit the width."""
 
 from collections.abc import Sequence
 
@@ -10,73 +10,75 @@ from fleet_smi.terminal.paint import display_width, truncate
 from fleet_smi.terminal.view.formatting import SEPARATOR, format_elapsed, pluralize
 
 TextVariants = tuple[str, ...]
-"""One meaning in several lengths, the longest first."""
+"""The same statement in several lengths, longest first."""
 
-_WORTH_TELLING_SECONDS = 60
+_MIN_IDLE_SECONDS = 60  # a shorter pause is not worth showing
 
 
 def longest_fitting(variants: TextVariants, columns: int) -> str:
-    """The longest wording that fits; the shortest, cut, when none does."""
-    for wording in variants:
-        if display_width(wording) <= columns:
-            return wording
+    """Return the longest variant that fits; if none does, the shortest, truncated."""
+    for variant in variants:
+        if display_width(variant) <= columns:
+            return variant
     return truncate(variants[-1], columns)
 
 
 def holder_variants(device: JudgedDevice) -> TextVariants:
-    """Who is on a GPU or an instance of one, or why nobody can be."""
+    """Return who holds a GPU or MIG instance, or why it cannot be used."""
     verdict = device.verdict
     if verdict.state in ("broken", "unknown") and isinstance(device, JudgedGpu) and device.fault:
         return (fault_text(device.fault),)
     if verdict.state == "free":
-        return _free(device)
+        return _free_variants(device)
     if verdict.state == "ghost" and not device.processes and device.memory_used_bytes is not None:
-        kept = f"{format_size(device.memory_used_bytes)} unaccounted"
-        return (f"nobody: {kept}", kept)
+        memory = f"{format_size(device.memory_used_bytes)} unaccounted"
+        return (f"nobody: {memory}", memory)
     if isinstance(device, JudgedGpu) and device.instances:
-        return (verdict.reason, _instances_free(device))
+        return (verdict.reason, _free_instances(device))
     if verdict.state in ("busy", "held") and device.processes:
-        return _people(device, device.processes)
+        return _user_variants(device, device.processes)
     return (verdict.reason,)
 
 
-def _instances_free(gpu: JudgedGpu) -> str:
-    free = sum(one.verdict.state == "free" for one in gpu.instances)
+def _free_instances(gpu: JudgedGpu) -> str:
+    free = sum(instance.verdict.state == "free" for instance in gpu.instances)
     return f"{free} of {pluralize(len(gpu.instances), 'instance')} free"
 
 
 def fault_text(fault: Fault) -> str:
-    """The kind of fault, then the driver's own words, without saying the same twice."""
+    """Return the kind of fault and the driver's text, without repeating one in the other."""
     kind = fault.kind.replace("_", " ")
     if kind in fault.detail.lower():
         return fault.detail
     return f"{kind}: {fault.detail}" if fault.detail else kind
 
 
-def _free(part: JudgedDevice) -> TextVariants:
-    if isinstance(part, JudgedGpu) and part.asleep:
+def _free_variants(device: JudgedDevice) -> TextVariants:
+    if isinstance(device, JudgedGpu) and device.asleep:
         return ("asleep",)
-    # Nobody there needs no words; anybody or anything that does not count does.
-    plain = part.processes is not None and not part.processes
-    if not plain:
-        return (part.verdict.reason,)
-    return (SEPARATOR.join(note.words for note in part.verdict.notes),)
+    # With processes that do not count (a display server), or unreadable ones, say why it is free.
+    no_process = device.processes is not None and not device.processes
+    if not no_process:
+        return (device.verdict.reason,)
+    return (SEPARATOR.join(note.words for note in device.verdict.notes),)
 
 
-def _people(part: JudgedDevice, processes: Sequence[Process]) -> TextVariants:
+def _user_variants(device: JudgedDevice, processes: Sequence[Process]) -> TextVariants:
     users = owners(processes)
     unseen = sum(owner(process) == HIDDEN_USER for process in compute_or_all_processes(processes))
-    idle = part.verdict.idle_seconds
-    idle_words = [f"idle {format_elapsed(idle)}"] if idle and idle >= _WORTH_TELLING_SECONDS else []
-    # The names in front say how many share it, and how many cannot be seen.
-    notes = [note.words for note in part.verdict.notes if note.kind not in ("shared", "hidden")]
+    idle = device.verdict.idle_seconds
+    idle_text = [f"idle {format_elapsed(idle)}"] if idle and idle >= _MIN_IDLE_SECONDS else []
+    # The names already say how many users share it and how many processes are hidden.
+    notes = [note.words for note in device.verdict.notes if note.kind not in ("shared", "hidden")]
     return tuple(
-        SEPARATOR.join([*names, *idle_words, *hidden, *notes])
-        for names, hidden in zip(_names(users), _hidden(unseen, alone=not users), strict=True)
+        SEPARATOR.join([*names, *idle_text, *hidden, *notes])
+        for names, hidden in zip(
+            _name_variants(users), _hidden_variants(unseen, alone=not users), strict=True
+        )
     )
 
 
-def _names(users: Sequence[str]) -> tuple[list[str], ...]:
+def _name_variants(users: Sequence[str]) -> tuple[list[str], ...]:
     if len(users) < 2:
         return (list(users),) * 4
     names = ", ".join(users)
@@ -88,7 +90,7 @@ def _names(users: Sequence[str]) -> tuple[list[str], ...]:
     )
 
 
-def _hidden(count: int, *, alone: bool) -> tuple[list[str], ...]:
+def _hidden_variants(count: int, *, alone: bool) -> tuple[list[str], ...]:
     if not count:
         return ([],) * 4
     plus = "" if alone else "+"

@@ -1,6 +1,7 @@
-"""`fleet-smi -o`: one line a node, one character a GPU, for hundreds of nodes."""
+"""Screen of `fleet-smi -o`: one row per node and one character per GPU."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, State
 from fleet_smi.model.people import HIDDEN_USER, Holding, holdings_in_view
@@ -26,77 +27,84 @@ STATE_MARKS: dict[State, str] = {
     "unknown": "?",
 }
 _GAP = "  "
-_CELLS_AT_MOST = 16
-_NODE, _GPUS, _FREE, _UTIL, _MEM = 24, 20, 4, 4, 4
-_NARROWEST = 8
-_WHO_AT_LEAST = 24
+_MAX_MARKS = 16
+_MAX_NAME_WIDTH, _MAX_MODELS_WIDTH = 24, 20
+_NUMBER_WIDTH = 4  # of FREE, UTIL and MEM
+_MIN_WIDTH = 8
+_MIN_WHO_WIDTH = 24
+
+
+class _Widths(NamedTuple):
+    """Widths of the columns that adapt to the fleet and the terminal."""
+
+    name: int
+    models: int
+    marks: int
 
 
 def render(view: FleetView, columns: int, paint: Paint) -> str:
-    """The whole screen, ending in a newline; no line is wider than `columns`."""
+    """Return the whole screen, ending in a newline; no line is wider than `columns`."""
     if not view.nodes:
         return paint.line([(empty_fleet_message(view), None)], columns) + "\n"
-    theirs: dict[str, list[Holding]] = {}
+    holdings: dict[str, list[Holding]] = {}
     for holding in holdings_in_view(view):
-        theirs.setdefault(holding.node.node_id, []).append(holding)
-    places = _places(view.nodes, columns)
-    lines = [*summary_lines(view, columns), [], _head(view.nodes, places)]
-    lines += [_line(node, theirs.get(node.node_id, []), places) for node in view.nodes]
+        holdings.setdefault(holding.node.node_id, []).append(holding)
+    widths = _widths(view.nodes, columns)
+    lines = [*summary_lines(view, columns), [], _header(view.nodes, widths)]
+    lines += [_line(node, holdings.get(node.node_id, []), widths) for node in view.nodes]
     lines += [[], _legend(view)]
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
 
-def _places(nodes: Iterable[NodeView], columns: int) -> tuple[int, int, int]:
-    """How wide the node's name, its models and its cells are: names give way first."""
-    name = min(_NODE, max(4, *(display_width(node.name) for node in nodes)))
-    kind = min(_GPUS, max(4, *(display_width(_kind(node)) for node in nodes)))
-    cells = min(_CELLS_AT_MOST, max(1, *(len(node.gpus) for node in nodes)))
-    rest = cells + _FREE + _UTIL + _MEM + 6 * len(_GAP) + _WHO_AT_LEAST
-    missing = max(0, name + kind + rest - columns)
-    lost = min(missing, max(0, kind - _NARROWEST))
-    kind, missing = kind - lost, missing - lost
-    return name - min(missing, max(0, name - _NARROWEST)), kind, cells
+def _widths(nodes: Iterable[NodeView], columns: int) -> _Widths:
+    """Return the widths; on a narrow terminal the models are shortened first, then the names."""
+    name = min(_MAX_NAME_WIDTH, max(4, *(display_width(node.name) for node in nodes)))
+    models = min(_MAX_MODELS_WIDTH, max(4, *(display_width(_models(node)) for node in nodes)))
+    marks = min(_MAX_MARKS, max(1, *(len(node.gpus) for node in nodes)))
+    rest = marks + 3 * _NUMBER_WIDTH + 6 * len(_GAP) + _MIN_WHO_WIDTH
+    missing = max(0, name + models + rest - columns)
+    cut = min(missing, max(0, models - _MIN_WIDTH))
+    models, missing = models - cut, missing - cut
+    return _Widths(name - min(missing, max(0, name - _MIN_WIDTH)), models, marks)
 
 
-def _head(nodes: Iterable[NodeView], places: tuple[int, int, int]) -> list[Span]:
-    name, kind, cells = places
+def _header(nodes: Iterable[NodeView], widths: _Widths) -> list[Span]:
     last = str(max(0, *(len(node.gpus) - 1 for node in nodes)))
-    ruler = "0" + last.rjust(cells - 1) if cells > len(last) else last[:cells]
-    words = [align_left("NODE", name), align_left("GPUS", kind), align_left(ruler, cells)]
-    numbers = [
-        align_right("FREE", _FREE),
-        align_right("UTIL", _UTIL),
-        align_right("MEM", _MEM),
+    marks = widths.marks
+    # The column of marks is headed by the first and the last GPU index.
+    ruler = "0" + last.rjust(marks - 1) if marks > len(last) else last[:marks]
+    texts = [
+        align_left("NODE", widths.name),
+        align_left("GPUS", widths.models),
+        align_left(ruler, marks),
+        *(align_right(head, _NUMBER_WIDTH) for head in ("FREE", "UTIL", "MEM")),
         "WHO",
     ]
-    return [(_GAP.join([*words, *numbers]), "head")]
+    return [(_GAP.join(texts), "head")]
 
 
-def _line(node: NodeView, theirs: list[Holding], places: tuple[int, int, int]) -> list[Span]:
-    name, kind, cells = places
+def _line(node: NodeView, holdings: list[Holding], widths: _Widths) -> list[Span]:
     spans: list[Span] = [
-        (align_left(node.name, name) + _GAP, "unknown" if node.silent else "title"),
-        (align_left(_kind(node), kind) + _GAP, "unknown" if node.silent else None),
-        *_marks(node.gpus, cells),
+        (align_left(node.name, widths.name) + _GAP, "unknown" if node.silent else "title"),
+        (align_left(_models(node), widths.models) + _GAP, "unknown" if node.silent else None),
+        *_marks(node.gpus, widths.marks),
         (_GAP, None),
     ]
-    numbers = (
-        align_right(text, at) for text, at in zip(_numbers(node), (_FREE, _UTIL, _MEM), strict=True)
-    )
-    return [*spans, (_GAP.join(numbers) + _GAP, None), *_who(node, theirs)]
+    numbers = (align_right(text, _NUMBER_WIDTH) for text in _numbers(node))
+    return [*spans, (_GAP.join(numbers) + _GAP, None), *_who(node, holdings)]
 
 
-def _kind(node: NodeView) -> str:
+def _models(node: NodeView) -> str:
     counts = count_models(node.gpus)
     return ", ".join(f"{count} × {short_model(name)}" for name, count in counts.items()) or "no GPU"
 
 
-def _marks(gpus: tuple[JudgedGpu, ...], cells: int) -> list[Span]:
-    shown = gpus if len(gpus) <= cells else gpus[: cells - 1]
+def _marks(gpus: tuple[JudgedGpu, ...], width: int) -> list[Span]:
+    shown = gpus if len(gpus) <= width else gpus[: width - 1]
     spans: list[Span] = [(STATE_MARKS[gpu.verdict.state], gpu.verdict.state) for gpu in shown]
     if len(shown) < len(gpus):
         spans.append(("…", "dim"))
-    return [*spans, (" " * (cells - len(spans)), None)]
+    return [*spans, (" " * (width - len(spans)), None)]
 
 
 def _numbers(node: NodeView) -> tuple[str, str, str]:
@@ -107,12 +115,12 @@ def _numbers(node: NodeView) -> tuple[str, str, str]:
     return (
         str(free),
         format_percent(sum(busy) / len(busy) if busy else None),
-        format_percent(_memory(node.gpus)),
+        format_percent(_memory_percent(node.gpus)),
     )
 
 
-def _memory(gpus: Iterable[JudgedGpu]) -> float | None:
-    """The share of memory in use, over the GPUs that tell both figures."""
+def _memory_percent(gpus: Iterable[JudgedGpu]) -> float | None:
+    """Return the percentage of memory in use, over the GPUs that report used and total."""
     used = total = 0
     for gpu in gpus:
         if gpu.memory_used_bytes is not None and gpu.memory_total_bytes:
@@ -121,35 +129,36 @@ def _memory(gpus: Iterable[JudgedGpu]) -> float | None:
     return 100 * used / total if total else None
 
 
-def _who(node: NodeView, theirs: list[Holding]) -> list[Span]:
+def _who(node: NodeView, holdings: list[Holding]) -> list[Span]:
     if node.silent:
         age = node.age_seconds
-        words = "never heard" if age is None else f"silent {format_elapsed(age)}"
-        return [("; ".join([words, *node.warnings]), "warn")]
-    wrong = "; ".join([*node.warnings, *node.failures])
-    counts: dict[str, list[Holding]] = {}
-    for holding in theirs:
-        counts.setdefault(holding.user, []).append(holding)
+        text = "never reported" if age is None else f"silent {format_elapsed(age)}"
+        return [("; ".join([text, *node.warnings]), "warn")]
+    problems = "; ".join([*node.warnings, *node.failures])
+    by_user: dict[str, list[Holding]] = {}
+    for holding in holdings:
+        by_user.setdefault(holding.user, []).append(holding)
+    # Most GPUs first; processes of hidden owners last.
     ordered = sorted(
-        counts.items(), key=lambda each: (each[0] == HIDDEN_USER, -len(each[1]), each[0])
+        by_user.items(), key=lambda item: (item[0] == HIDDEN_USER, -len(item[1]), item[0])
     )
-    names = ", ".join(_share(user, parts) for user, parts in ordered)
-    return [(wrong, "warn"), ("; " if wrong and names else "", None), (names, None)]
+    names = ", ".join(_user_count(user, held) for user, held in ordered)
+    return [(problems, "warn"), ("; " if problems and names else "", None), (names, None)]
 
 
-def _share(user: str, parts: list[Holding]) -> str:
-    idle = sum(holding.idle for holding in parts)
-    words = f"{truncate(user, 20)} {len(parts)}"
+def _user_count(user: str, holdings: list[Holding]) -> str:
+    idle = sum(holding.idle for holding in holdings)
+    text = f"{truncate(user, 20)} {len(holdings)}"
     if not idle:
-        return words
-    return f"{words} idle" if idle == len(parts) else f"{words} ({idle} idle)"
+        return text
+    return f"{text} idle" if idle == len(holdings) else f"{text} ({idle} idle)"
 
 
 def _legend(view: FleetView) -> list[Span]:
-    """What the characters on this screen mean."""
-    seen = {gpu.verdict.state for node in view.nodes for gpu in node.gpus}
+    """Explain the marks that occur on this screen."""
+    shown = {gpu.verdict.state for node in view.nodes for gpu in node.gpus}
     spans: list[Span] = []
     for state in STATE_ORDER:
-        if state in seen:
+        if state in shown:
             spans += [(STATE_MARKS[state], state), (f" {state}   ", "dim")]
     return spans

@@ -1,4 +1,4 @@
-"""The processes of a GPU, one line each, under its row."""
+"""Process lines below a GPU's row: pid, user, memory, age and command."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,11 +13,11 @@ from fleet_smi.terminal.view.formatting import SEPARATOR, UNKNOWN, format_elapse
 
 _INDENT = "    "
 _GAP = "  "
-_USER_AT_MOST = 16
+_MAX_USER_WIDTH = 16
 
 
 class ProcessColumns(Struct, frozen=True):
-    """How wide each column of the processes of one node is."""
+    """Widths of the process columns of one node."""
 
     pid: int
     user: int
@@ -26,25 +26,25 @@ class ProcessColumns(Struct, frozen=True):
 
 
 def process_columns(processes: Iterable[Process], node: NodeView) -> ProcessColumns:
-    """The widths that suit all these processes."""
-    cells = [_cells(process, node) for process in processes]
-    widest = [max((display_width(cell[at]) for cell in cells), default=0) for at in range(4)]
-    return ProcessColumns(max(5, widest[0]), min(widest[1], _USER_AT_MOST), widest[2], widest[3])
+    """Return widths that fit all these processes."""
+    rows = [_cells(process, node) for process in processes]
+    widths = [max((display_width(row[at]) for row in rows), default=0) for at in range(4)]
+    return ProcessColumns(max(5, widths[0]), min(widths[1], _MAX_USER_WIDTH), widths[2], widths[3])
 
 
 def node_process_columns(node: NodeView) -> ProcessColumns:
-    """The widths that suit all processes of a node."""
-    found = [process for gpu in node.gpus for process in gpu.processes or ()]
-    slices = [instance for gpu in node.gpus for instance in gpu.instances]
-    found += [process for instance in slices for process in instance.processes or ()]
-    return process_columns(found, node)
+    """Return widths that fit all processes of a node."""
+    processes = [process for gpu in node.gpus for process in gpu.processes or ()]
+    instances = [instance for gpu in node.gpus for instance in gpu.instances]
+    processes += [process for instance in instances for process in instance.processes or ()]
+    return process_columns(processes, node)
 
 
 def device_process_lines(
     device: JudgedGpu | JudgedInstance, node: NodeView, widths: ProcessColumns
 ) -> Iterator[list[Span]]:
-    """The lines of one GPU or instance, the largest process first."""
-    for process in _own(device):
+    """Yield the process lines of one GPU or instance, largest first."""
+    for process in _own_processes(device):
         yield _line(process, node, widths)
     if device.processes is None and device.verdict.state in ("busy", "held", "ghost"):
         why = device.unread.get("processes")
@@ -52,21 +52,21 @@ def device_process_lines(
 
 
 def process_list_lines(processes: Iterable[Process], node: NodeView) -> Iterator[list[Span]]:
-    """The lines of some processes of one person, on their own."""
+    """Yield the lines of these processes, largest first, with widths of their own."""
     processes = tuple(processes)
-    room = process_columns(processes, node)
+    widths = process_columns(processes, node)
     for process in sorted(processes, key=_largest_first):
-        yield _line(process, node, room)
+        yield _line(process, node, widths)
 
 
-def _line(process: Process, node: NodeView, room: ProcessColumns) -> list[Span]:
-    pid, user, memory, age, what = _cells(process, node)
+def _line(process: Process, node: NodeView, widths: ProcessColumns) -> list[Span]:
+    pid, user, memory, age, description = _cells(process, node)
     return [
-        (_INDENT + align_right(pid, room.pid) + _GAP, "dim"),
-        (align_left(user, room.user) + _GAP, None),
-        (align_right(memory, room.memory) + _GAP, None),
-        (align_right(age, room.age) + _GAP, "dim"),
-        (what, None),
+        (_INDENT + align_right(pid, widths.pid) + _GAP, "dim"),
+        (align_left(user, widths.user) + _GAP, None),
+        (align_right(memory, widths.memory) + _GAP, None),
+        (align_right(age, widths.age) + _GAP, "dim"),
+        (description, None),
     ]
 
 
@@ -74,12 +74,14 @@ def _largest_first(process: Process) -> tuple[int, int]:
     return -(process.gpu_memory_bytes or 0), process.pid
 
 
-def _own(part: JudgedGpu | JudgedInstance) -> Sequence[Process]:
-    """The processes to list here: those of an instance are listed under the instance."""
-    inside: set[int] = set()
-    if isinstance(part, JudgedGpu):
-        inside = {process.pid for each in part.instances for process in each.processes or ()}
-    own = (process for process in part.processes or () if process.pid not in inside)
+def _own_processes(device: JudgedGpu | JudgedInstance) -> Sequence[Process]:
+    """Return the processes to list here; those of MIG instances are listed under the instance."""
+    in_instances: set[int] = set()
+    if isinstance(device, JudgedGpu):
+        in_instances = {
+            process.pid for each in device.instances for process in each.processes or ()
+        }
+    own = (process for process in device.processes or () if process.pid not in in_instances)
     return sorted(own, key=_largest_first)
 
 
@@ -95,14 +97,14 @@ def _cells(process: Process, node: NodeView) -> tuple[str, str, str, str, str]:
 
 
 def _age(process: Process, node: NodeView) -> str:
-    # Both times are of the node's own clock, so that a wrong clock does no harm.
+    # Both times are by the node's clock, so the age is right even if that clock is wrong.
     if process.started_at is None or node.taken_at is None:
         return UNKNOWN
     return format_elapsed(node.taken_at - process.started_at)
 
 
 def describe_process(process: Process) -> str:
-    """What a process is: where it runs, then its command."""
+    """Return where a process runs (job, pod or container), then its command."""
     if process.hidden:
         return "a process you may not see"
     tags = [

@@ -1,4 +1,4 @@
-"""Why a GPU is in its state: the lines under a row when asked for."""
+"""Reason lines below a GPU's row (`-v`): the verdict, the remedy, what was not measured."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from fleet_smi.terminal.paint import Span, wrap
 from fleet_smi.terminal.view.formatting import ToLocalTime, format_elapsed, format_moment
 
 _INDENT = 4
-_SHOWN = {
+_MEASUREMENTS = {
     "busy_percent": "utilisation",
     "temperature_celsius": "temperature",
     "power_watts": "power",
@@ -19,27 +19,29 @@ _SHOWN = {
 def reason_lines(
     device: JudgedGpu | JudgedInstance, now: float, columns: int, local: ToLocalTime
 ) -> Iterator[list[Span]]:
-    """The verdict's words, what to do about a fault, and why something was not measured."""
+    """Yield the wrapped lines of one GPU or instance."""
     for sentence in _sentences(device, now, local):
         for at, text in enumerate(wrap(sentence, columns - _INDENT - 2)):
             yield [(" " * (_INDENT + 2 * (at > 0)) + text, "dim")]
 
 
-def _sentences(part: JudgedGpu | JudgedInstance, now: float, local: ToLocalTime) -> Iterator[str]:
-    yield _verdict(part.verdict, now, local)
-    remedy = part.fault.remedy if isinstance(part, JudgedGpu) and part.fault else None
-    if remedy and remedy not in part.verdict.reason:
+def _sentences(device: JudgedGpu | JudgedInstance, now: float, local: ToLocalTime) -> Iterator[str]:
+    yield _verdict(device.verdict, now, local)
+    remedy = device.fault.remedy if isinstance(device, JudgedGpu) and device.fault else None
+    if remedy and remedy not in device.verdict.reason:
         yield f"→ {remedy}"
     missing = [
-        f"{word} ({part.unread[name]})" for name, word in _SHOWN.items() if name in part.unread
+        f"{label} ({device.unread[field]})"
+        for field, label in _MEASUREMENTS.items()
+        if field in device.unread
     ]
     if missing:
         yield f"not measured: {', '.join(missing)}"
 
 
 def _verdict(verdict: Verdict, now: float, local: ToLocalTime) -> str:
-    words = "; ".join((verdict.reason, *(note.words for note in verdict.notes)))
+    text = "; ".join((verdict.reason, *(note.words for note in verdict.notes)))
     lasted = now - verdict.since
     if lasted < 1:
-        return words
-    return f"{words} (since {format_moment(verdict.since, now, local)}, {format_elapsed(lasted)})"
+        return text
+    return f"{text} (since {format_moment(verdict.since, now, local)}, {format_elapsed(lasted)})"

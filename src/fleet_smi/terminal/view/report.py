@@ -1,4 +1,4 @@
-"""`fleet-smi report`: what a range came to, in tables."""
+"""Screen of `fleet-smi report`: usage totals, busy hours, least used GPUs and idle jobs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -39,10 +39,10 @@ from fleet_smi.terminal.view.formatting import (
 from fleet_smi.terminal.view.time_axis import range_label
 
 _GAP = "  "
-_GIVE_WAY = ("SHARE", "ENERGY", "COST", "IDLE-HELD", "BUSY")
-_BAR_AT_MOST, _BAR_AT_LEAST = 40, 8
-_NAME_AT_MOST, _NAME_AT_LEAST = 24, 8
-_WELL = 0.99  # of the time, for what is not known not to matter
+_DROPPABLE = ("SHARE", "ENERGY", "COST", "IDLE-HELD", "BUSY")
+_MAX_BAR_WIDTH, _MIN_BAR_WIDTH = 40, 8
+_MAX_NAME_WIDTH, _MIN_NAME_WIDTH = 24, 8
+_GOOD_COVERAGE = 0.99  # below this the missing reports deserve a warning colour
 _BARS = "▁▂▃▄▅▆▇█"
 _HEADS = {"user": "WHO", "group": "GROUP", "node": "NODE", "model": "MODEL", "gpu": "GPU"}
 _Line = list[Span]
@@ -56,77 +56,77 @@ def render(
     now: float,
     local: ToLocalTime = to_local_time,
 ) -> str:
-    """The whole report, ending in a newline; no line is wider than `columns`."""
+    """Return the whole report, ending in a newline; no line is wider than `columns`."""
     lines = [*_summary(digest, columns, now, local)]
     if digest.usages.rows:
         lines += [[], *_table(digest, columns)]
     if len(digest.hours) > 1:
-        lines += [[], *_hours(digest.hours)]
+        lines += [[], *_hours_of_day(digest.hours)]
     if digest.least_used:
         lines += [[], *_least_used(digest)]
     if digest.waste:
-        lines += [[], *_waste(digest.waste, columns)]
+        lines += [[], *_idle_jobs(digest.waste, columns)]
     elif digest.waste is None:
         lines += [[], [(TOO_MANY_JOBS, "dim")]]
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
 
-def _summary(told: UsageReport, columns: int, now: float, local: ToLocalTime) -> Iterator[_Line]:
-    usages, total = told.usages, told.usages.total
+def _summary(report: UsageReport, columns: int, now: float, local: ToLocalTime) -> Iterator[_Line]:
+    usages, total = report.usages, report.usages.total
     end = min(usages.end, now)
-    # Sums are of whole hours: the one that goes on is no part of the name.
-    whole = end - usages.start
-    named = whole // HOUR_SECONDS * HOUR_SECONDS or whole
-    words = range_label(end - named, end, now, local)
+    # Totals are of whole hours; the current hour, which is not over, is not part of the title.
+    length = end - usages.start
+    whole_hours = length // HOUR_SECONDS * HOUR_SECONDS or length
+    label = range_label(end - whole_hours, end, now, local)
     dates = f"   {local(usages.start):%Y-%m-%d %H:%M} to {local(end):%Y-%m-%d %H:%M}"
-    yield [(words[:1].upper() + words[1:], "title"), (dates, "dim")]
-    yield from join_wrapped(_figures(told, total), columns)
-    for gap in told.gaps:
+    yield [(label[:1].upper() + label[1:], "title"), (dates, "dim")]
+    yield from join_wrapped(_totals(report, total), columns)
+    for gap in report.gaps:
         lasted = format_elapsed((now if gap.end is None else gap.end) - gap.start)
-        for text in wrap(f"nothing was kept for {lasted}: {gap.why}", columns - 2):
+        for text in wrap(f"no history was recorded for {lasted}: {gap.why}", columns - 2):
             yield [("  " + text, "warn")]
 
 
-def _figures(told: UsageReport, total: Sums) -> Iterator[Span]:
-    taken = share_percent(total.gpu_seconds, told.observed_seconds)
+def _totals(report: UsageReport, total: Sums) -> Iterator[Span]:
+    in_use = share_percent(total.gpu_seconds, report.observed_seconds)
     yield f"{format_hours(total.gpu_seconds)} GPU-hours in use", None
-    yield f"{format_percent(taken)} of what there was", None
+    yield f"{format_percent(in_use)} of capacity", None
     yield f"{format_percent(busy_percent(total))} busy", None
     yield f"{format_hours(total.idle_seconds)} h idle-held", "held" if total.idle_seconds else None
-    yield ", ".join(filter(None, [format_energy(total), format_cost(told, total)])), None
-    if told.heard is not None:
+    yield ", ".join(filter(None, [format_energy(total), format_cost(report, total)])), None
+    if report.heard is not None:
         yield (
-            f"nodes heard {format_coverage(told)} of the time",
-            "warn" if told.heard < _WELL else "dim",
+            f"nodes reporting {format_coverage(report)} of the time",
+            "warn" if report.heard < _GOOD_COVERAGE else "dim",
         )
 
 
-def _table(told: UsageReport, columns: int) -> Iterator[_Line]:
-    usages = told.usages
+def _table(report: UsageReport, columns: int) -> Iterator[_Line]:
+    usages = report.usages
     heads = (_HEADS[usages.by], "GPU-HOURS", "SHARE", "BUSY", "IDLE-HELD", "ENERGY", "COST")
     rows = [(row.name, row.sums) for row in usages.rows]
-    cells = [_cells(told, name or "(unknown)", sums) for name, sums in rows]
-    total = _cells(told, format_count(len(rows), usages.by), usages.total)
-    table = _fitting([heads, *cells, total], columns, priced=told.price is not None)
+    cells = [_cells(report, name or "(unknown)", sums) for name, sums in rows]
+    total = _cells(report, format_count(len(rows), usages.by), usages.total)
+    table = _fit_columns([heads, *cells, total], columns, priced=report.price is not None)
     widths = [max(map(display_width, column)) for column in zip(*table, strict=True)]
-    bar = _shrink(widths, columns)
-    yield [(_joined(table[0], widths), "head")]
-    most = max((sums.gpu_seconds for _, sums in rows), default=0.0)
+    bar_width = _shrink(widths, columns)
+    yield [(_join(table[0], widths), "head")]
+    largest = max((sums.gpu_seconds for _, sums in rows), default=0.0)
     for texts, (_, sums) in zip(table[1:-1], rows, strict=True):
-        yield [(_joined(texts, widths) + _GAP, _role(sums)), *_bar(sums, most, bar)]
+        yield [(_join(texts, widths) + _GAP, _role(sums)), *_bar(sums, largest, bar_width)]
     if len(rows) > 1:
-        yield [(_joined(table[-1], widths), "dim")]
+        yield [(_join(table[-1], widths), "dim")]
 
 
-def _cells(told: UsageReport, name: str, sums: Sums) -> tuple[str, ...]:
+def _cells(report: UsageReport, name: str, sums: Sums) -> tuple[str, ...]:
     return (
         name,
         format_hours(sums.gpu_seconds),
-        format_percent(share_percent(sums.gpu_seconds, told.usages.total.gpu_seconds)),
+        format_percent(share_percent(sums.gpu_seconds, report.usages.total.gpu_seconds)),
         format_percent(busy_percent(sums)),
         f"{format_hours(sums.idle_seconds)} h",
         format_energy(sums),
-        format_cost(told, sums),
+        format_cost(report, sums),
     )
 
 
@@ -134,91 +134,91 @@ def _role(sums: Sums) -> TextRole | None:
     return "held" if sums.idle_seconds > sums.gpu_seconds / 2 else None
 
 
-def _fitting(
+def _fit_columns(
     table: Sequence[Sequence[str]], columns: int, *, priced: bool
 ) -> list[tuple[str, ...]]:
-    """The columns for which there is room; a cost, only where there is a price."""
-    kept = [column for column in zip(*table, strict=True) if priced or column[0] != "COST"]
-    for head in _GIVE_WAY:
-        widths = [max(map(display_width, column)) for column in kept]
-        widths[0] = min(widths[0], _NAME_AT_LEAST)
+    """Drop columns until the table fits; COST is shown only if there is a price."""
+    shown = [column for column in zip(*table, strict=True) if priced or column[0] != "COST"]
+    for head in _DROPPABLE:
+        widths = [max(map(display_width, column)) for column in shown]
+        widths[0] = min(widths[0], _MIN_NAME_WIDTH)
         if sum(widths) + len(_GAP) * (len(widths) - 1) > columns:
-            kept = [column for column in kept if column[0] != head]
-    return list(zip(*kept, strict=True))
+            shown = [column for column in shown if column[0] != head]
+    return list(zip(*shown, strict=True))
 
 
 def _shrink(widths: list[int], columns: int) -> int:
-    """Make the columns fit; returns what is left for a bar. Names give way first."""
-    widths[0] = min(widths[0], _NAME_AT_MOST)
+    """Shorten the names until the columns fit; return the width left for a bar, or 0."""
+    widths[0] = min(widths[0], _MAX_NAME_WIDTH)
     missing = sum(widths) + len(_GAP) * (len(widths) - 1) - columns
-    widths[0] -= min(max(0, missing), max(0, widths[0] - _NAME_AT_LEAST))
+    widths[0] -= min(max(0, missing), max(0, widths[0] - _MIN_NAME_WIDTH))
     left_over = columns - sum(widths) - len(_GAP) * len(widths)
-    return min(_BAR_AT_MOST, left_over) if left_over >= _BAR_AT_LEAST else 0
+    return min(_MAX_BAR_WIDTH, left_over) if left_over >= _MIN_BAR_WIDTH else 0
 
 
-def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
     name, *numbers = cells
-    put = [align_right(cell, room) for cell, room in zip(numbers, widths[1:], strict=True)]
-    return _GAP.join([align_left(name, widths[0]), *put])
+    aligned = [align_right(cell, width) for cell, width in zip(numbers, widths[1:], strict=True)]
+    return _GAP.join([align_left(name, widths[0]), *aligned])
 
 
-def _bar(sums: Sums, most: float, room: int) -> Iterator[Span]:
-    """GPU-hours as a length: what was worked in, then what was only held."""
-    if not most or not room:
+def _bar(sums: Sums, largest: float, width: int) -> Iterator[Span]:
+    """Yield GPU-hours as a bar: first the busy part, then the idle-held part."""
+    if not largest or not width:
         return
-    whole = round(sums.gpu_seconds / most * room)
-    idle = min(whole, round(min(1.0, sums.idle_seconds / most) * room))
-    yield "█" * (whole - idle), "busy"
+    total = round(sums.gpu_seconds / largest * width)
+    idle = min(total, round(min(1.0, sums.idle_seconds / largest) * width))
+    yield "█" * (total - idle), "busy"
     yield "▒" * idle, "held"
 
 
-def _hours(told: Sequence[HourOfDay]) -> Iterator[_Line]:
-    """The hours of the day as one line of bars, the busiest and the quietest in words."""
-    most = max(each.gpus for each in told) or 1.0
-    by_hour = {each.hour: each for each in told}
-    bars = "".join(_block(by_hour.get(hour), most) for hour in range(24))
-    busiest = max(told, key=lambda each: each.in_use)
-    quietest = min(told, key=lambda each: each.in_use)
+def _hours_of_day(hours: Sequence[HourOfDay]) -> Iterator[_Line]:
+    """Yield a bar chart of the hours of the day, and the busiest and quietest hour."""
+    max_gpus = max(hour.gpus for hour in hours) or 1.0
+    by_hour = {hour.hour: hour for hour in hours}
+    bars = "".join(_block(by_hour.get(number), max_gpus) for number in range(24))
+    busiest = max(hours, key=lambda hour: hour.in_use)
+    quietest = min(hours, key=lambda hour: hour.in_use)
     yield [("HOURS OF THE DAY", "head"), ("   GPUs in use, on average", "dim")]
     yield [("00 ", "dim"), (bars, "busy"), (" 23", "dim")]
-    for word, each in (("busiest", busiest), ("quietest", quietest)):
-        figures = f"{each.hour:02d}:00   {each.in_use:.1f} of {each.gpus:.0f} GPUs"
-        yield [(f"{align_left(word, 8)}  {figures}", None)]
+    for label, hour in (("busiest", busiest), ("quietest", quietest)):
+        text = f"{hour.hour:02d}:00   {hour.in_use:.1f} of {hour.gpus:.0f} GPUs"
+        yield [(f"{align_left(label, 8)}  {text}", None)]
 
 
-def _block(hour: HourOfDay | None, most: float) -> str:
+def _block(hour: HourOfDay | None, max_gpus: float) -> str:
     if hour is None:
         return " "
-    return _BARS[min(len(_BARS) - 1, int(hour.in_use / most * len(_BARS)))]
+    return _BARS[min(len(_BARS) - 1, int(hour.in_use / max_gpus * len(_BARS)))]
 
 
-def _least_used(told: UsageReport) -> Iterator[_Line]:
+def _least_used(report: UsageReport) -> Iterator[_Line]:
     yield [("LEAST USED GPUS", "head")]
-    room = max(display_width(row.name) for row in told.least_used)
-    for row in told.least_used:
+    width = max(display_width(row.name) for row in report.least_used)
+    for row in report.least_used:
         yield [
-            (align_left(row.name, min(room, _NAME_AT_MOST)) + _GAP, None),
+            (align_left(row.name, min(width, _MAX_NAME_WIDTH)) + _GAP, None),
             (describe_usage(row.sums), "dim"),
         ]
 
 
-def _waste(jobs: Iterable[Job], columns: int) -> Iterator[_Line]:
+def _idle_jobs(jobs: Iterable[Job], columns: int) -> Iterator[_Line]:
     yield [("MOST IDLE-HELD", "head")]
     jobs = tuple(jobs)
-    idle = [f"{format_hours(job.sums.idle_seconds)} h idle" for job in jobs]
-    room = min(_NAME_AT_MOST, max(display_width(job.user) for job in jobs))
-    amount = max(map(display_width, idle))
-    indent = room + amount + 2 * len(_GAP)
-    for job, words in zip(jobs, idle, strict=True):
-        said = [
-            text for each in describe_advice(job) for text in wrap(each, max(1, columns - indent))
+    idle_texts = [f"{format_hours(job.sums.idle_seconds)} h idle" for job in jobs]
+    user_width = min(_MAX_NAME_WIDTH, max(display_width(job.user) for job in jobs))
+    idle_width = max(map(display_width, idle_texts))
+    indent = user_width + idle_width + 2 * len(_GAP)
+    for job, idle in zip(jobs, idle_texts, strict=True):
+        advice = [
+            line for text in describe_advice(job) for line in wrap(text, max(1, columns - indent))
         ]
         yield [
-            (align_left(job.user, room) + _GAP, "title"),
-            (align_right(words, amount) + _GAP, "held"),
-            ("".join(said[:1]), None),
+            (align_left(job.user, user_width) + _GAP, "title"),
+            (align_right(idle, idle_width) + _GAP, "held"),
+            ("".join(advice[:1]), None),
         ]
-        for text in said[1:]:
+        for text in advice[1:]:
             yield [(" " * indent + text, None)]
         if job.command and " " in job.command:  # a bare "python" says nothing
             yield [(" " * indent + job.command, "dim")]

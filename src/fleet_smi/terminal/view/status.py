@@ -1,4 +1,4 @@
-"""`fleet-smi`: every node, one line a GPU."""
+"""Screen of `fleet-smi status`: one heading per node and one row per GPU."""
 
 from collections.abc import Callable, Iterator
 
@@ -25,11 +25,11 @@ from fleet_smi.terminal.view.formatting import (
 from fleet_smi.terminal.view.gpu_cells import GpuRow, gpu_row, instance_row
 from fleet_smi.terminal.view.gpu_table import TableLayout
 
-_RULER = 80
+_HEADING_COLUMNS = 80  # the count of free GPUs is right-aligned here, however wide the terminal
 _Line = list[Span]
 
 
-class _Shown(Struct, frozen=True):
+class _NodeTable(Struct, frozen=True):
     """A node and the rows of its table."""
 
     node: NodeView
@@ -37,9 +37,9 @@ class _Shown(Struct, frozen=True):
 
 
 class _Page(Struct, frozen=True):
-    """What every part of the screen needs to know."""
+    """The data and options of one screen."""
 
-    nodes: list[_Shown]
+    nodes: list[_NodeTable]
     names: dict[str, str]
     now: float
     columns: int
@@ -60,16 +60,17 @@ def render(
     show_reasons: bool = False,
     local: ToLocalTime = to_local_time,
 ) -> str:
-    """The whole screen, ending in a newline; no line is wider than `columns`."""
-    nodes = [_Shown(node, _rows(node, columns)) for node in view.nodes]
-    every = [row for shown in nodes for _, row in shown.rows]
+    """Return the whole screen, ending in a newline; no line is wider than `columns`."""
+    nodes = [_NodeTable(node, _rows(node, columns)) for node in view.nodes]
+    # One layout over all nodes, so that the columns of their tables line up.
+    rows = [row for table in nodes for _, row in table.rows]
     page = _Page(
         nodes=nodes,
         names=unique_node_names(view.nodes),
         now=view.taken_at,
         columns=columns,
-        layout=gpu_table.choose_layout(every, columns, show_model=False),
-        mixed_layout=gpu_table.choose_layout(every, columns, show_model=True),
+        layout=gpu_table.choose_layout(rows, columns, show_model=False),
+        mixed_layout=gpu_table.choose_layout(rows, columns, show_model=True),
         several=len(view.nodes) > 1,
         processes=processes,
         why=show_reasons,
@@ -88,32 +89,33 @@ def _lines(view: FleetView, page: _Page) -> Iterator[_Line]:
     if page.several:
         yield from summary_lines(view, page.columns)
         yield []
-    heads: _Line = []
-    for shown in page.nodes:
-        yield _heading(shown.node, page)
-        yield from _remarks(shown.node, page)
-        layout = page.mixed_layout if _is_mixed(shown.node) else page.layout
-        if shown.rows and (head := gpu_table.header_spans(layout)) != heads:
-            yield head
-            heads = head
-        yield from _node(shown, layout, page)
+    last_header: _Line = []
+    for table in page.nodes:
+        yield _heading(table.node, page)
+        yield from _problem_lines(table.node, page)
+        layout = page.mixed_layout if _is_mixed(table.node) else page.layout
+        # The header is repeated only where it differs from the one above.
+        if table.rows and (header := gpu_table.header_spans(layout)) != last_header:
+            yield header
+            last_header = header
+        yield from _node_lines(table, layout, page)
 
 
 def _no_gpu(node: NodeView, page: _Page) -> Iterator[_Line]:
     yield [(node.name, "title"), (" has no GPU that fleet-smi can see.", None)]
-    yield from _remarks(node, page)
-    yield [("  fleet-smi doctor", "title"), ("   tells why, and what to do", None)]
-    yield [("  fleet-smi demo", "title"), ("     shows what it looks like with GPUs", None)]
+    yield from _problem_lines(node, page)
+    yield [("  fleet-smi doctor", "title"), ("   shows why, and how to fix it", None)]
+    yield [("  fleet-smi demo", "title"), ("     shows a simulated fleet", None)]
 
 
 def _heading(node: NodeView, page: _Page) -> _Line:
     name = page.names[node.node_id]
     if node.silent:
-        told: _Line = [(silence_message(node, page.now, page.local), "warn")]
-        kinds = plain_spans(_models(node, short=True)) if node.gpus else []
-        return join_spans([(name, "title"), *kinds, *told])
-    free = _free_words(node)
-    for parts in _wordings(node, several=page.several):
+        silence: Span = (silence_message(node, page.now, page.local), "warn")
+        models = plain_spans(_models(node, short=True)) if node.gpus else []
+        return join_spans([(name, "title"), *models, silence])
+    free = _free_count(node)
+    for parts in _heading_variants(node, several=page.several):
         line = join_spans([(name, "title"), *plain_spans(parts)])
         if spans_width(line) + len(SEPARATOR) + display_width(free) <= page.columns:
             break
@@ -125,17 +127,17 @@ def _heading(node: NodeView, page: _Page) -> _Line:
         return line
     if not page.several:
         return [*line, (SEPARATOR, "dim"), (free, None)]
-    space = min(page.columns, _RULER) - spans_width(line) - display_width(free)
+    space = min(page.columns, _HEADING_COLUMNS) - spans_width(line) - display_width(free)
     return [*line, (" " * max(len(SEPARATOR), space), None), (free, None)]
 
 
-def _wordings(node: NodeView, *, several: bool) -> Iterator[list[str]]:
-    """What the heading says of a node, in ever fewer words."""
-    driver = node.host.driver_version
-    driver_words = [f"driver {driver}"] if driver else []
+def _heading_variants(node: NodeView, *, several: bool) -> Iterator[list[str]]:
+    """Yield the parts of a heading after the name, from long to short."""
+    version = node.host.driver_version
+    driver = [f"driver {version}"] if version else []
     if not several:
-        yield [*_models(node, short=False), *driver_words]
-        yield [*_models(node, short=True), *driver_words]
+        yield [*_models(node, short=False), *driver]
+        yield [*_models(node, short=True), *driver]
     yield _models(node, short=True)
     yield []
 
@@ -150,22 +152,22 @@ def _models(node: NodeView, *, short: bool) -> list[str]:
     return [f"{count} × {short_model(name) if short else name}"]
 
 
-def _free_words(node: NodeView) -> str:
+def _free_count(node: NodeView) -> str:
     if not node.gpus:
         return ""
     free = sum(gpu.verdict.state == "free" for gpu in node.gpus)
-    words = f"{free} free of {len(node.gpus)}"
-    slices = sum(
+    text = f"{free} free of {len(node.gpus)}"
+    instances = sum(
         instance.verdict.state == "free"
         for gpu in node.gpus
         if gpu.verdict.state != "free"
         for instance in gpu.instances
     )
-    return f"{words}, {pluralize(slices, 'MIG instance')} free" if slices else words
+    return f"{text}, {pluralize(instances, 'MIG instance')} free" if instances else text
 
 
 def _rows(node: NodeView, columns: int) -> list[tuple[JudgedDevice, GpuRow]]:
-    """Each GPU and instance with its cells; a silent node has none to show."""
+    """Return each GPU and MIG instance with its cells; none for a silent node."""
     if node.silent:
         return []
     names: tuple[str, ...] = gpu_table.DEFAULT_COLUMNS
@@ -184,49 +186,52 @@ def _is_mixed(node: NodeView) -> bool:
     return len(count_models(node.gpus)) > 1
 
 
-def _node(shown: _Shown, layout: TableLayout, page: _Page) -> Iterator[_Line]:
-    node = shown.node
+def _node_lines(table: _NodeTable, layout: TableLayout, page: _Page) -> Iterator[_Line]:
+    node = table.node
     if node.silent:
         yield from (_silent_line(gpu, layout) for gpu in node.gpus)
-    below = _below(node, page)
-    for part, row in shown.rows:
+    detail_lines = _detail_renderers(node, page)
+    for device, row in table.rows:
         yield gpu_table.row_spans(row, layout, page.columns)
-        for more in below:
-            yield from more(part)
+        for lines in detail_lines:
+            yield from lines(device)
 
 
-def _below(node: NodeView, page: _Page) -> list[Callable[[JudgedDevice], Iterator[_Line]]]:
-    """What is shown under each row. Imported only when asked for: start-up time counts."""
-    below: list[Callable[[JudgedDevice], Iterator[_Line]]] = []
+def _detail_renderers(
+    node: NodeView, page: _Page
+) -> list[Callable[[JudgedDevice], Iterator[_Line]]]:
+    """Return the functions that render the lines below each row."""
+    renderers: list[Callable[[JudgedDevice], Iterator[_Line]]] = []
+    # Imported only with the flag: start-up time counts.
     if page.why:
         from fleet_smi.terminal.view.reasons import reason_lines
 
-        below.append(lambda part: reason_lines(part, page.now, page.columns, page.local))
+        renderers.append(lambda device: reason_lines(device, page.now, page.columns, page.local))
     if page.processes:
         from fleet_smi.terminal.view import process_lines
 
-        places = process_lines.node_process_columns(node)
-        below.append(lambda part: process_lines.device_process_lines(part, node, places))
-    return below
+        widths = process_lines.node_process_columns(node)
+        renderers.append(lambda device: process_lines.device_process_lines(device, node, widths))
+    return renderers
 
 
 def _silent_line(gpu: JudgedGpu, layout: TableLayout) -> _Line:
-    """A GPU of a silent node: the heading says how silent, the row what it was."""
+    """Return the row of a GPU on a silent node: its last known state instead of cells."""
     verdict = gpu.verdict
-    words = verdict.reason if verdict.was is None else f"was {verdict.was}"
+    text = verdict.reason if verdict.was is None else f"was {verdict.was}"
     index = str(gpu.index).rjust(layout.widths["#"])
     return [
         (f"{index}  ", "unknown"),
         (align_left(verdict.state, 7), verdict.state),
-        (f"  {words}", "unknown"),
+        (f"  {text}", "unknown"),
     ]
 
 
-def _remarks(node: NodeView, page: _Page) -> Iterator[_Line]:
-    """What is odd about a node, and what cannot be told of it."""
-    for words in (*node.warnings, *node.failures):
-        for text in wrap(words, page.columns - 4):
-            yield [("    " + text, "warn")]
-    for words in node.limits:
-        for text in wrap(words, page.columns - 4):
-            yield [("    " + text, "dim")]
+def _problem_lines(node: NodeView, page: _Page) -> Iterator[_Line]:
+    """Yield the node's warnings and failures, and what cannot be measured on it."""
+    for text in (*node.warnings, *node.failures):
+        for line in wrap(text, page.columns - 4):
+            yield [("    " + line, "warn")]
+    for text in node.limits:
+        for line in wrap(text, page.columns - 4):
+            yield [("    " + line, "dim")]

@@ -1,4 +1,4 @@
-"""How a GPU stands where a heat strip ends: as that moment is told, else by the last columns."""
+"""State of each GPU at the end of a heat strip: from the view of that time, else the last runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from fleet_smi.model.people import owners
 
 _HELD: tuple[State, ...] = ("busy", "held")
 StripEnds = Mapping[tuple[str, str], "StripEnd"]
-"""By the node's id and the UUID of the GPU or instance."""
+"""Keyed by node id and the UUID of the GPU or instance."""
 
 
 class StripEnd(NamedTuple):
-    """The state, since when where that is known, whose it is, and how busy.
+    """The state, when it began if known, its user and load.
 
-    Of a node that is not heard then there is no state, and `since` is when it last was.
+    A node that was silent has no state; `since` is then the time of its last report.
     """
 
     state: State | None
@@ -25,39 +25,44 @@ class StripEnd(NamedTuple):
 
 
 def strip_ends(view: FleetView) -> StripEnds:
-    """How everything stands at that moment."""
+    """Return the state of every GPU and MIG instance of the view."""
     return {
-        (node.node_id, part.uuid): _end(node, part, view.taken_at)
+        (node.node_id, device.uuid): _end(node, device, view.taken_at)
         for node in view.nodes
-        for part in _parts(node)
+        for device in _devices(node)
     }
 
 
-def _parts(node: NodeView) -> Iterator[JudgedGpu | JudgedInstance]:
+def _devices(node: NodeView) -> Iterator[JudgedGpu | JudgedInstance]:
     for gpu in node.gpus:
         yield gpu
         yield from gpu.instances
 
 
-def _end(node: NodeView, part: JudgedGpu | JudgedInstance, now: float) -> StripEnd:
+def _end(node: NodeView, device: JudgedGpu | JudgedInstance, now: float) -> StripEnd:
     if node.silent:
         return StripEnd(None, None if node.age_seconds is None else now - node.age_seconds)
-    verdict = part.verdict
-    users = owners(part.processes or ()) if verdict.state in _HELD else ()
-    return StripEnd(verdict.state, verdict.since, next(iter(users), NO_USER), part.busy_percent)
+    verdict = device.verdict
+    users = owners(device.processes or ()) if verdict.state in _HELD else ()
+    return StripEnd(verdict.state, verdict.since, next(iter(users), NO_USER), device.busy_percent)
 
 
 def strip_end_from_runs(runs: Sequence[StripRun], strips: Strips) -> StripEnd | None:
-    """The same by the runs of a row, if there are any."""
+    """Return the state at the end by the runs of a row; `None` without runs.
+
+    Runs follow each other if they are at most half a column apart. The state began with the
+    first of the last runs with that state; if that reaches the start of the strip, when it
+    began is not known.
+    """
     if not runs:
         return None
-    apart = (strips.end - strips.start) / strips.columns / 2
+    max_gap = (strips.end - strips.start) / strips.columns / 2
     last = first = runs[-1]
-    if strips.end - last.end > apart:
+    if strips.end - last.end > max_gap:
         return StripEnd(None, last.end)
     for run in reversed(runs):
-        if run.state != last.state or first.start - run.end > apart:
+        if run.state != last.state or first.start - run.end > max_gap:
             break
         first = run
-    since = first.start if first.start - strips.start > apart else None
+    since = first.start if first.start - strips.start > max_gap else None
     return StripEnd(last.state, since, last.user, last.busy_percent)

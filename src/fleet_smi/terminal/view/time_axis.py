@@ -1,4 +1,4 @@
-"""Where the hours and days stand above a row of columns, and what a range is called."""
+"""Time axis above a strip: ticks at round local times, and the label of a range."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,14 +12,14 @@ _STEPS = tuple(
     + [hours * _HOUR for hours in (1, 2, 3, 4, 6, 12)]
     + [days * _DAY for days in (1, 2, 7, 14, 28, 91, 182, 364)]
 )
-_BETWEEN_LABELS = 2
-_LONGEST_LABEL = 6
-_LATE_SECONDS = 60.0  # an answer that ends so shortly ago ends now
-_CALLED = {_HOUR: "last hour", _DAY: "last 24 h"}
+_LABEL_GAP = 2
+_MAX_LABEL_WIDTH = 6
+_MAX_LATE_SECONDS = 60.0  # a range that ended this recently counts as ending now
+_RANGE_NAMES = {_HOUR: "last hour", _DAY: "last 24 h"}
 
 
 def ticks(start: float, end: float, columns: int, local: ToLocalTime) -> Iterator[tuple[int, str]]:
-    """The column and the label of each round time, far enough apart to be read."""
+    """Yield column and label of each round time, far enough apart to be readable."""
     step = _step(end - start, columns)
     at = _round_up(start, step, local)
     while at < end:
@@ -28,10 +28,11 @@ def ticks(start: float, end: float, columns: int, local: ToLocalTime) -> Iterato
 
 
 def range_label(start: float, end: float, now: float, local: ToLocalTime) -> str:
-    """What a range is called: "last hour", "yesterday 09:00 to 12:00"."""
-    lasted = end - start
-    if abs(now - end) < max(_LATE_SECONDS, lasted / 100):
-        return _CALLED.get(round(lasted / _MINUTE) * _MINUTE) or f"last {format_elapsed(lasted)}"
+    """Return the label of a range: "last hour", "yesterday 09:00 to 12:00"."""
+    length = end - start
+    if abs(now - end) < max(_MAX_LATE_SECONDS, length / 100):
+        name = _RANGE_NAMES.get(round(length / _MINUTE) * _MINUTE)
+        return name or f"last {format_elapsed(length)}"
     until = format_moment(end, now, local)
     if local(start).date() == local(end).date():
         until = f"{local(end):%H:%M}"
@@ -43,36 +44,38 @@ def range_label(start: float, end: float, now: float, local: ToLocalTime) -> str
 def axis_line(
     labels: Iterator[tuple[int, str]], prefix: str, columns: int, last_label: str = ""
 ) -> str:
-    """Labels in their columns behind what stands there already; those without room go."""
-    written = prefix
+    """Return the prefix and the labels at their columns; labels that overlap are left out."""
+    line = prefix
+    reserved = display_width(last_label) + 1 if last_label else 0
     for column, label in labels:
-        fits = (
-            column + display_width(label) + (display_width(last_label) + 1 if last_label else 0)
-            <= columns
-        )
-        if fits and (column > display_width(written) or not written):
-            written += " " * (column - display_width(written)) + label
-    return (
-        written + " " * (columns - display_width(written) - display_width(last_label)) + last_label
-        if last_label
-        else written
-    )
+        fits = column + display_width(label) + reserved <= columns
+        if fits and (column > display_width(line) or not line):
+            line += " " * (column - display_width(line)) + label
+    if not last_label:
+        return line
+    return line + " " * (columns - display_width(line) - display_width(last_label)) + last_label
 
 
 def _step(seconds: float, columns: int) -> float:
-    least = seconds / columns * (_LONGEST_LABEL + _BETWEEN_LABELS)
-    return next((step for step in _STEPS if step >= least), _STEPS[-1])
+    min_step = seconds / columns * (_MAX_LABEL_WIDTH + _LABEL_GAP)
+    return next((step for step in _STEPS if step >= min_step), _STEPS[-1])
 
 
 def _round_up(at: float, step: float, local: ToLocalTime) -> float:
-    """The next time that is round on the clocks there, on either side of a change of them."""
-    ahead = _ahead(at, local)
-    found = -(-(at + ahead) // step) * step - ahead
-    moved = _ahead(found, local)
-    return found if (found + moved) % step == 0 else max(at, found + ahead - moved)
+    """Return the next time that is a multiple of the step in local time.
+
+    The UTC offset there may differ from the one here (daylight saving time): if so, the
+    result is corrected by the difference.
+    """
+    offset = _utc_offset(at, local)
+    rounded = -(-(at + offset) // step) * step - offset
+    new_offset = _utc_offset(rounded, local)
+    if (rounded + new_offset) % step == 0:
+        return rounded
+    return max(at, rounded + offset - new_offset)
 
 
-def _ahead(at: float, local: ToLocalTime) -> float:
+def _utc_offset(at: float, local: ToLocalTime) -> float:
     offset = local(at).utcoffset()
     return offset.total_seconds() if offset else 0.0
 

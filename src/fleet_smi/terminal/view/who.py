@@ -1,4 +1,4 @@
-"""`fleet-smi who`: people, what they hold, and how much of it lies idle."""
+"""Screen of `fleet-smi who`: users, the GPUs they hold, and how many of those are idle."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,9 +28,10 @@ from fleet_smi.terminal.view.formatting import (
 from fleet_smi.terminal.view.gpu_cells import memory_cell
 
 _HEADS = ("WHO", "GPUS NOW", "NODES", "MEMORY", "UTIL", "IDLE-HELD", "SINCE")
-_RIGHT = ("GPUS NOW", "MEMORY", "UTIL")
+_RIGHT_ALIGNED = ("GPUS NOW", "MEMORY", "UTIL")
 _GAP = "  "
-_WHO_AT_MOST, _NODES_AT_LEAST = 20, 8
+_MAX_NAME_WIDTH, _MIN_WIDTH = 20, 8
+_NAME, _NODES = 0, 2
 _Line = list[Span]
 
 
@@ -43,33 +44,33 @@ def render(
     historical: bool = False,
     local: ToLocalTime = to_local_time,
 ) -> str:
-    """The whole screen, ending in a newline; no line is wider than `columns`."""
+    """Return the whole screen, ending in a newline; no line is wider than `columns`."""
     if user is None:
-        lines = _everyone(view, columns, local, past=historical)
+        lines = _all_users(view, columns, local, past=historical)
     else:
-        lines = _one(view, user, local, past=historical)
+        lines = _one_user(view, user, local, past=historical)
     lines = [*lines, *_failures(view, columns), *_silent(view.silent)]
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
 
 def _failures(view: PeopleView, columns: int) -> Iterator[_Line]:
-    """What could not be read: where it says so, nobody is not the whole truth."""
+    """Yield what could not be read: an empty list of users may be incomplete."""
     for failure in view.failures:
         for text in wrap(failure, columns - 2):
             yield [("  " + text, "warn")]
 
 
-def _everyone(view: PeopleView, columns: int, local: ToLocalTime, *, past: bool) -> list[_Line]:
-    everyone = view.people
-    if not everyone:
-        return [[(_nothing(view, "Nobody", "a GPU", past=past), None)]]
-    table = [_cells(person, view.taken_at, local) for person in everyone]
+def _all_users(view: PeopleView, columns: int, local: ToLocalTime, *, past: bool) -> list[_Line]:
+    people = view.people
+    if not people:
+        return [[(_nothing_held(view, "Nobody", "a GPU", past=past), None)]]
+    table = [_cells(person, view.taken_at, local) for person in people]
     widths = _widths(table, columns)
     heads = [head.removesuffix(" NOW") for head in _HEADS] if past else _HEADS
-    lines: list[_Line] = [[(_joined(heads, widths), "head")]]
-    for person, cells in zip(everyone, table, strict=True):
+    lines: list[_Line] = [[(_join(heads, widths), "head")]]
+    for person, cells in zip(people, table, strict=True):
         role: TextRole | None = "held" if person.idle_gpus else None
-        lines.append([(_joined(cells, widths), role if person.seen else "unknown")])
+        lines.append([(_join(cells, widths), role if person.seen else "unknown")])
     return lines
 
 
@@ -91,8 +92,8 @@ def _since(person: Person, now: float, local: ToLocalTime) -> str:
     return UNKNOWN if person.seen else "may not be seen"
 
 
-def _whole_gib(count: int | None) -> str:
-    return UNKNOWN if count is None else f"{count / GIB:.0f} GiB"
+def _whole_gib(size: int | None) -> str:
+    return UNKNOWN if size is None else f"{size / GIB:.0f} GiB"
 
 
 def _idle(gpus: int, seconds: float | None) -> str:
@@ -102,42 +103,43 @@ def _idle(gpus: int, seconds: float | None) -> str:
 
 
 def _widths(table: Sequence[tuple[str, ...]], columns: int) -> list[int]:
-    """The room of each column: the nodes give way first, then the names."""
+    """Return the widths of the columns; the nodes are shortened first, then the names."""
     widths = [max(map(display_width, column)) for column in zip(_HEADS, *table, strict=True)]
-    widths[0] = min(widths[0], _WHO_AT_MOST)
-    for at, least in ((2, _NODES_AT_LEAST), (0, _NODES_AT_LEAST)):
+    widths[_NAME] = min(widths[_NAME], _MAX_NAME_WIDTH)
+    for at in (_NODES, _NAME):
         missing = sum(widths) + len(_GAP) * (len(widths) - 1) - columns
-        widths[at] -= min(max(0, missing), max(0, widths[at] - least))
+        widths[at] -= min(max(0, missing), max(0, widths[at] - _MIN_WIDTH))
     return widths
 
 
-def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
     return _GAP.join(
-        (align_right if head in _RIGHT else align_left)(cell, room)
-        for head, cell, room in zip(_HEADS, cells, widths, strict=True)
+        (align_right if head in _RIGHT_ALIGNED else align_left)(cell, width)
+        for head, cell, width in zip(_HEADS, cells, widths, strict=True)
     )
 
 
-def _one(view: PeopleView, user: str, local: ToLocalTime, *, past: bool) -> list[_Line]:
+def _one_user(view: PeopleView, user: str, local: ToLocalTime, *, past: bool) -> list[_Line]:
+    # A view of one user has at most that one person.
     for person in view.people:
         return [_title(person, view.taken_at, local), *_details(view.holdings)]
-    return [[(_nothing(view, user, "no GPU", past=past), None)]]
+    return [[(_nothing_held(view, user, "no GPU", past=past), None)]]
 
 
-def _nothing(view: PeopleView, who: str, what: str, *, past: bool) -> str:
-    words = f"{who} held {what} then" if past else f"{who} holds {what} now"
+def _nothing_held(view: PeopleView, who: str, what: str, *, past: bool) -> str:
+    text = f"{who} held {what} then" if past else f"{who} holds {what} now"
     if view.summary.nodes < 2:
-        return f"{words}."
+        return f"{text}."
     reporting = pluralize(view.summary.nodes_reporting, "node")
-    return f"{words} on the {reporting} that {'reported' if past else 'report'}."
+    return f"{text} on the {reporting} that {'reported' if past else 'report'}."
 
 
 def _title(person: Person, now: float, local: ToLocalTime) -> _Line:
-    _, _, nodes, kept, busy, _, since = _cells(person, now, local)
+    _, _, nodes, memory, busy, _, since = _cells(person, now, local)
     idle = f"{_idle(person.idle_gpus, person.idle_seconds)} idle" if person.idle_gpus else ""
     parts = [
         f"{pluralize(person.gpus, 'GPU')} on {nodes}",
-        kept,
+        memory,
         f"{busy} busy",
         idle,
         f"since {since}" if person.since is not None else "",
@@ -145,23 +147,24 @@ def _title(person: Person, now: float, local: ToLocalTime) -> _Line:
     return [(person.user, "title"), *((SEPARATOR + part, None) for part in parts if part)]
 
 
-def _details(theirs: Sequence[Holding]) -> Iterator[_Line]:
-    names = [f"{holding.node.name}:{holding.gpu.index}" for holding in theirs]
-    room = max(map(display_width, names))
-    kept = [
-        memory_cell(one.memory_bytes, one.gpu.memory_total_bytes, shared=False) for one in theirs
+def _details(holdings: Sequence[Holding]) -> Iterator[_Line]:
+    labels = [f"{holding.node.name}:{holding.gpu.index}" for holding in holdings]
+    label_width = max(map(display_width, labels))
+    cells = [
+        memory_cell(holding.memory_bytes, holding.gpu.memory_total_bytes, shared=False)
+        for holding in holdings
     ]
-    used = max(len(each.used) for each in kept)
-    for name, holding, each in zip(names, theirs, kept, strict=True):
+    used_width = max(len(memory.used) for memory in cells)
+    for label, holding, memory in zip(labels, holdings, cells, strict=True):
         state = holding.gpu.verdict.state
-        total = f"/{each.total} GiB" if each.total else " GiB"
+        total = f"/{memory.total} GiB" if memory.total else " GiB"
         model = short_model(holding.gpu.name) if holding.gpu.name else "GPU"
         idle = f"idle {format_elapsed(holding.idle_seconds)}" if holding.idle_seconds else ""
         yield [
-            (align_left(name, room) + _GAP, "title"),
+            (align_left(label, label_width) + _GAP, "title"),
             (align_left(state, 6) + _GAP, state),
             (align_right(format_percent(holding.busy_percent), 4) + _GAP, None),
-            (align_right(each.used, used) + total + _GAP + model + _GAP, None),
+            (align_right(memory.used, used_width) + total + _GAP + model + _GAP, None),
             (idle, "held"),
         ]
         yield from process_lines.process_list_lines(holding.processes, holding.node)
