@@ -92,7 +92,7 @@ def test_check_says_when_all_is_fine(env: dict[str, str], tmp_path: Path) -> Non
     file = write_settings(tmp_path, "")
     done = run_fleet_smi("config", "check", env=env)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("fine: ")
+    assert done.stdout.startswith("ok: ")
     assert str(file) in done.stdout
 
 
@@ -104,11 +104,11 @@ def test_init_writes_a_file_that_is_fine_and_never_overwrites(
     assert (done.returncode, done.stdout) == (0, f"wrote {file}\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert (
-        run_fleet_smi("config", "check", "--config", str(file), env=env).stdout == f"fine: {file}\n"
+        run_fleet_smi("config", "check", "--config", str(file), env=env).stdout == f"ok: {file}\n"
     )
     before = file.read_text()
     again = run_fleet_smi("config", "init", "--path", str(file), env=env)
-    assert_error_line(again, 2, f"{file} is there already and is not overwritten")
+    assert_error_line(again, 2, f"{file} already exists and is not overwritten")
     assert file.read_text() == before
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
@@ -117,14 +117,14 @@ def test_init_does_not_write_through_a_link(env: dict[str, str], tmp_path: Path)
     link = tmp_path / "link.toml"
     link.symlink_to(tmp_path / "elsewhere")
     assert_error_line(
-        run_fleet_smi("config", "init", "--path", str(link), env=env), 2, "there already"
+        run_fleet_smi("config", "init", "--path", str(link), env=env), 2, "already exists"
     )
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_init_that_cannot_write_says_so(env: dict[str, str]) -> None:
     done = run_fleet_smi("config", "init", "--path", "/proc/fleet-smi/x.toml", env=env)
-    assert_error_line(done, 1, "/proc/fleet-smi/x.toml cannot be written: No such file")
+    assert_error_line(done, 1, "cannot write /proc/fleet-smi/x.toml: No such file")
 
 
 def test_the_named_file_stands_alone(env: dict[str, str], tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_cards_of_two_vendors_are_never_mixed(
     assert_error_line(run_fleet_smi("free", "-n", "1", env=env), 1, "no GPU is free")
     assert run_fleet_smi("free", "-n", "1", "--vendor", "amd", env=env).stdout == "0\n"
     refused = run_fleet_smi("free", "--uuid", "--vendor", "amd", env=env)
-    assert_error_line(refused, 1, "tells no UUID of its own")
+    assert_error_line(refused, 1, "has no UUID: it can only be selected by its index")
 
 
 def amd_card(root: Path) -> None:

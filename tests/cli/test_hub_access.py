@@ -108,10 +108,10 @@ def test_tokens_are_listed_for_people(run: Run) -> None:
     run("token", "add", "--role", "join", "--expires", "7d", "--uses", "3")
     head, first, second = run("token", "list").splitlines()
     assert head.split() == ["ID", "ROLE", "NOTE", "NODE", "USED", "STATE"]
-    assert first.split()[1:] == ["viewer", "bob", "never", "good"]
+    assert first.split()[1:] == ["viewer", "bob", "never", "valid"]
     assert "join" in second
     assert second.endswith(", 3 uses")
-    assert "good for 6 d 23 h" in second or "good for 7 d" in second
+    assert "valid for 6 d 23 h" in second or "valid for 7 d" in second
 
 
 def test_a_token_is_shown_once(run: Run) -> None:
@@ -150,7 +150,7 @@ def test_what_makes_no_sense_is_told_in_one_line(
     ],
 )
 def test_where_no_hub_has_been_nothing_is_made(run: Run, state: Path, words: list[str]) -> None:
-    with pytest.raises(UsageError, match=f"there is no hub's state in {state}"):
+    with pytest.raises(UsageError, match=f"no hub state in {state}"):
         run(*words)
     assert not state.exists()
 

@@ -46,7 +46,7 @@ def test_the_hubs_own_user_needs_no_token_on_its_machine(
     assert hub.fleet().nodes[0].labels == {"rack": "b2"}
     done = run_fleet_smi("nodes", "remove", "big-one", env=local)
     assert (done.returncode, named(hub)) == (0, [])
-    assert "is forgotten; it must join again" in done.stdout
+    assert "to come back it must join again" in done.stdout
 
 
 def test_a_hub_with_a_certificate_of_its_own_is_known_by_it(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_hub_with_a_certificate_of_its_own_is_known_by_it(tmp_path: Path) -> N
             "FLEET_SMI_HUB_TLS": "self-signed",
         }
         done = run_fleet_smi("nodes", "remove", "nobody", env=env)
-        assert_error_line(done, 2, "no node is called nobody")
+        assert_error_line(done, 2, "no node named nobody")
 
 
 def test_a_viewer_is_refused(hub: ThreadedHub, local: dict[str, str]) -> None:
@@ -83,7 +83,7 @@ def test_two_nodes_of_one_name_are_told_apart_by_their_ids(
 ) -> None:
     hub.join_and_report(snapshot_now("gpu01", gpu(0, uuid="GPU-x"), node_id="another-id"))
     done = run_fleet_smi("nodes", "remove", "gpu01", env=local)
-    assert_error_line(done, 2, "2 nodes are called gpu01: give one's id")
+    assert_error_line(done, 2, "2 nodes are named gpu01: give an id instead")
     assert "another-id" in done.stderr
     assert run_fleet_smi("nodes", "remove", "another-id", env=local).returncode == 0
     assert [node.node_id for node in hub.fleet().nodes] == ["id-of-gpu01"]
@@ -92,9 +92,9 @@ def test_two_nodes_of_one_name_are_told_apart_by_their_ids(
 @pytest.mark.parametrize(
     "words, told",
     [
-        (("remove", "gpu99"), "no node is called gpu99"),
-        (("label", "gpu01", "rack"), "is no label: give KEY=VALUE"),
-        (("label", "gpu01", "=x"), "is no label: give KEY=VALUE"),
+        (("remove", "gpu99"), "no node named gpu99"),
+        (("label", "gpu01", "rack"), "is not a label: give KEY=VALUE"),
+        (("label", "gpu01", "=x"), "is not a label: give KEY=VALUE"),
         (("rename", "gpu01"), "name"),
     ],
 )

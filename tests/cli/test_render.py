@@ -128,7 +128,7 @@ def test_where_every_host_is_dead_the_page_says_so_and_cron_is_told(
     assert done.stderr.splitlines() == [
         "fleet-smi: one: connection refused: no sshd listens there",
         "fleet-smi: two: connection refused: no sshd listens there",
-        "fleet-smi: no machine answers; the page says so",
+        "fleet-smi: no node answers; the page says so",
     ]
     assert "0 of 2 nodes</b> reporting" in page(site)
 
@@ -160,7 +160,7 @@ def test_without_flags_it_asks_whom_a_hub_with_these_settings_would_ask(
 @pytest.mark.parametrize("folder", ["/dev/null", "/proc/nowhere/page"])
 def test_a_folder_that_cannot_be_written_to_is_one_line(env: dict[str, str], folder: str) -> None:
     done = run_fleet_smi("render", "--out", folder, "--here", env=env)
-    assert_error_line(done, 1, f"{folder} cannot be written to")
+    assert_error_line(done, 1, f"cannot write to {folder}")
 
 
 def test_a_pace_that_is_none_is_one_line(env: dict[str, str], site: Path) -> None:

@@ -149,7 +149,7 @@ def test_up_is_a_hub_with_this_machine_in_it(
     up = start("up", "--listen", str(port), "--state", str(tmp_path / "s"), env=env)
     words = first_words(up, "Ctrl-C")
     assert f"open  http://127.0.0.1:{port}  or run" in words
-    assert "other machines cannot reach it" in words
+    assert "for this machine only" in words
     client = HubClient(f"http://127.0.0.1:{port}")
     wait_until(lambda: client.fleet().summary.free == 2)
     (node,) = client.fleet().nodes
@@ -167,7 +167,7 @@ def test_up_for_others_prints_a_token_and_the_line_to_join(
     port, state = free_port(), str(tmp_path / "s")
     flags = ("up", "--listen", f"0.0.0.0:{port}", "--state", state, "--tls", "self-signed")
     words = first_words(start(*flags, env=env), "Ctrl-C")
-    token = re.search(r"shown this once: (\S+)", words)
+    token = re.search(r"shown only once: (\S+)", words)
     assert token is not None
     join = re.search(r"fleet-smi agent --to (\S+) --join (\S+) --fingerprint (sha256:\w+)", words)
     assert join is not None, words
@@ -204,7 +204,7 @@ def test_the_demo_as_json_is_a_fleet_of_twelve_over_the_real_wire(env: dict[str,
 def test_the_demo_goes_on_until_it_is_told_to_end(env: dict[str, str], start: Start) -> None:
     port = free_port()
     demo = start("demo", "--listen", str(port), env=env)
-    assert f"--hub http://127.0.0.1:{port}" in first_words(demo, "Ctrl-C ends it.")
+    assert f"--hub http://127.0.0.1:{port}" in first_words(demo, "Press Ctrl-C to stop.")
     table = run_fleet_smi("free", "--hub", f"http://127.0.0.1:{port}", env=env)
     assert table.returncode == 0
     code, seconds, complaints = ended(demo, signal.SIGINT)
@@ -219,7 +219,7 @@ def test_where_there_are_gpus_the_demo_gives_way_to_them(
     own = {"FLEET_SMI_HUB_LISTEN": str(port), "FLEET_SMI_HUB_STATE": str(tmp_path / "own")}
     machine = simulated(Scenario(gpus=[SimGpu(name="NVIDIA T4")]))
     running = start("demo", "--unless-gpus", env=env | machine | own)
-    assert f"http://127.0.0.1:{port}" in first_words(running, "Ctrl-C ends it")
+    assert f"http://127.0.0.1:{port}" in first_words(running, "press Ctrl-C to stop")
     client = HubClient(f"http://127.0.0.1:{port}")
     wait_until(lambda: [gpu.name for gpu in client.fleet().nodes[0].gpus] == ["NVIDIA T4"])
     client.close()

@@ -116,10 +116,10 @@ def test_a_dry_run_prints_all_and_needs_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("agent",), "nothing says where the agent reports: give --to URL"),
+        (("agent",), "the agent has no destination: give --to URL"),
         (("agent", "--to", "hub"), "--to: to = 'hub': is not a URL"),
         (("hub", "--to", "http://hub"), "are for an agent"),
-        (("hub", "--user-name", "root"), "must name a user who is not root"),
+        (("hub", "--user-name", "root"), "give a valid user name other than root"),
         (("hub", "--user-name", "a b"), "must name a user"),
         (("hub", "--user-name", "x\n[Service]"), "must name a user"),
     ],
@@ -135,7 +135,7 @@ def test_where_it_cannot_be_installed_it_says_what_to_do() -> None:
     if Path("/run/systemd/system").exists():
         pytest.skip("systemd runs this machine: this would install it")
     done = run_fleet_smi("service", "install", "hub", env=ENV)
-    assert_error_line(done, 1, "systemd does not run this machine: ")
+    assert_error_line(done, 1, "this machine does not run systemd: ")
 
 
 def test_another_user_than_root_is_told_to_use_sudo() -> None:
@@ -156,7 +156,7 @@ def test_a_program_that_the_services_user_cannot_reach_is_refused(tmp_path: Path
     require_reachable(["/usr/bin/env"])
     closed = tmp_path / "home"
     closed.mkdir(0o700)
-    with pytest.raises(Unmet, match=f"for {closed} is closed to other users"):
+    with pytest.raises(Unmet, match=f"{closed} is closed to other users"):
         require_reachable([f"{closed}/fleet-smi"])
 
 

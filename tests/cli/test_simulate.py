@@ -25,7 +25,7 @@ def test_it_reports_for_so_long_and_sums_up() -> None:
         done = run_fleet_smi("simulate", "--to", url, *few, env=os.environ)
     assert done.returncode == 0, done.stderr
     count = len(hub.reports)
-    assert f"in all: {count} sent, {count} acknowledged, 0 failed" in done.stdout
+    assert f"total: {count} sent, {count} acknowledged, 0 failed" in done.stdout
     assert "p99" in done.stdout
     assert {len(report.snapshots[0].gpus) for report in hub.reports} == {2}
     assert len(hub.sequences) == 3
@@ -91,5 +91,5 @@ def test_an_interrupt_sums_up() -> None:
         wait_until(lambda: len(hub.reports) > 0)
         program.send_signal(signal.SIGINT)
         said, _ = program.communicate(timeout=10)
-    assert said.startswith("in all: ")
+    assert said.startswith("total: ")
     assert program.returncode == 0

@@ -272,7 +272,7 @@ def test_a_full_disk_is_told_in_one_line(env: dict[str, str]) -> None:
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr == "fleet-smi: cannot go on: No space left on device\n"
+    assert done.stderr == "fleet-smi: cannot continue: No space left on device\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -306,7 +306,7 @@ def test_a_machine_without_gpus_says_so_and_what_to_try(tmp_path: Path) -> None:
         (["-n", "["], "is not a regular expression"),
         (["--state", "idle"], "the states are free, leased"),
         (["--sort", "colour"], "invalid choice: 'colour'"),
-        (["-i", "0"], "give 0.1 to 86400 seconds"),
+        (["-i", "0"], "must be 0.1 to 86400 seconds"),
         (["--nonsense"], "unrecognized arguments: --nonsense"),
         (["--json", "--csv"], "not allowed with"),
         (["stauts"], "did you mean `status`?"),

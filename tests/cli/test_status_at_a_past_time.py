@@ -81,13 +81,13 @@ def test_what_was_free_then_is_offered_as_it_would_have_been(env: dict[str, str]
     [
         (("--at", "soon"), "'soon' is not a point in time: write it like 'yesterday 03:12'"),
         (("who", "--at", "2099-01-01"), "'2099-01-01' is in the future"),
-        (("--at", "-2h", "-i", "2"), "what has been does not change"),
-        (("--at", "-2h", "--here"), "--at: only a hub keeps the past"),
-        (("free", "--at", "-2h", "--ssh", "gpu01"), "--at: only a hub keeps the past"),
+        (("--at", "-2h", "-i", "2"), "the past does not change"),
+        (("--at", "-2h", "--here"), "--at: only a hub keeps history"),
+        (("free", "--at", "-2h", "--ssh", "gpu01"), "--at: only a hub keeps history"),
         (("--at", "-300d"), "nothing is kept from before"),
         (("history", "--since", "-1h", "--until", "-2h"), "since must be before until"),
         (("history", "--since", "soon"), "is not a point in time"),
-        (("history", "--node", ""), "give names of nodes"),
+        (("history", "--node", ""), "give node names"),
         (("history", "--filter", "modle:A100"), "did you mean 'model'?"),
         (("report", "--price", "cheap"), "like 0.31EUR"),
     ],
@@ -104,7 +104,7 @@ def test_without_a_hub_it_says_what_to_name(
     env: dict[str, str], arguments: tuple[str, ...]
 ) -> None:
     del env["FLEET_SMI_CLIENT_HUB"]
-    assert_error_line(run_fleet_smi(*arguments, env=env), 2, "no hub is named: give --hub URL")
+    assert_error_line(run_fleet_smi(*arguments, env=env), 2, "no hub given: use --hub URL")
 
 
 def test_a_hub_that_keeps_nothing_says_so(tmp_path: Path, env: dict[str, str]) -> None:
@@ -129,7 +129,7 @@ def test_only_what_is_asked_for_is_in_the_strip(env: dict[str, str]) -> None:
     assert "gpu01" in both and "gpu02" in both
     assert said("history", "--filter", "gpu:1", env=env).count(" free") >= 1
     nothing = said("history", "--node", "nobody", env=env)
-    assert nothing == "Nothing was written down of that time, or no GPU matches.\n"
+    assert nothing == "No history for that time, or no GPU matches.\n"
 
 
 def test_a_strip_for_programs(env: dict[str, str]) -> None:

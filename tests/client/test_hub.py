@@ -152,5 +152,5 @@ def test_the_fleet_from_python(hub: ThreadedHub) -> None:
 
 
 def test_without_a_hub_there_is_no_fleet() -> None:
-    with pytest.raises(UsageError, match="no hub is named"):
+    with pytest.raises(UsageError, match="no hub given"):
         api.Fleet()

@@ -46,7 +46,7 @@ def test_what_is_written_is_a_settings_file_and_nothing_is_overwritten(
     assert '["monitor@gpu01", "monitor@gpu02"]' in shown.stdout, shown.stderr
     before = Path(out).read_text()
     again = run_fleet_smi("migrate", ini, "--out", out, env=env)
-    assert_error_line(again, 2, "is there already and is not overwritten")
+    assert_error_line(again, 2, "already exists and is not overwritten")
     assert Path(out).read_text() == before
 
 
@@ -77,7 +77,7 @@ def test_a_file_of_no_known_kind_is_one_line(
 
 def test_a_file_that_is_not_there_is_one_line(env: dict[str, str]) -> None:
     done = run_fleet_smi("migrate", "/nonexistent/hosts.txt", env=env)
-    assert_error_line(done, 2, "/nonexistent/hosts.txt cannot be read: No such file")
+    assert_error_line(done, 2, "cannot read /nonexistent/hosts.txt: No such file")
 
 
 def test_a_list_of_nobody_is_settings_without_anybody(env: dict[str, str], tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_one_file_is_made_of_all_and_a_hub_runs_on_it(
     assert done.returncode == 0, done.stderr
     assert "node_info_password_file" in run_fleet_smi(*check[1:], env=env).stdout
     env["FLEET_SMI_HUB_NODE_INFO_PASSWORD"] = "sesame"
-    assert run_fleet_smi(*check[1:], env=env).stdout.startswith("fine: ")
+    assert run_fleet_smi(*check[1:], env=env).stdout.startswith("ok: ")
     monkeypatch.setenv("FLEET_SMI_HUB_NODE_INFO_PASSWORD", "sesame")
     running = LoopbackHub(lab, *hub[2:])
     assert len(running.fleet().nodes) >= len(FILES)

@@ -284,7 +284,7 @@ TROUBLES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
         Scenario(gpus=[SimGpu(memory_used=71 * GIB)]),
         ("-v",),
     ),
-    "CUDA counts mixed GPUs in another order: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use --uuid": (
+    "CUDA may number mixed GPUs differently: set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use --uuid": (
         Scenario(gpus=[SimGpu(), SimGpu(name="NVIDIA GeForce RTX 4090")]),
         ("free",),
     ),

@@ -197,7 +197,7 @@ def test_without_a_hub_hosts_are_asked_by_ssh(fleet: Fleet) -> None:
 def test_without_a_hub_a_host_that_is_not_there_is_told_beside_those_that_are(fleet: Fleet) -> None:
     done = fleet.run("--ssh", "ssh1,nobody")
     assert "1 of 2 nodes" in done.stdout
-    assert "nobody · NEVER HEARD" in done.stdout
+    assert "nobody · NEVER REPORTED" in done.stdout
 
 
 def test_without_a_hub_a_shared_folder_is_read(fleet: Fleet) -> None:

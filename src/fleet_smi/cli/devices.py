@@ -53,7 +53,7 @@ def warn_about_device_order(view: "FleetView", alternative: str = "--uuid") -> N
     }
     if len(models) > 1 and os.environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         print(
-            "fleet-smi: CUDA may number mixed GPU models differently: "
+            "fleet-smi: CUDA may number mixed GPUs differently: "
             f"set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use {alternative}",
             file=sys.stderr,
         )

@@ -76,7 +76,7 @@ def test_a_machine_without_a_driver_is_one_line(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "PATH": "/nonexistent"}
     for command in ("available", "list"):
         done = run_fleet_smi("like", "nvgpu", command, env=env)
-        assert_error_line(done, 1, "nvgpu: cannot ask the NVIDIA driver: ")
+        assert_error_line(done, 1, "nvgpu: cannot query the NVIDIA driver: ")
 
 
 def test_instances_are_printed_as_cuda_takes_them(simulated: Simulated) -> None:

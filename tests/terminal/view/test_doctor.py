@@ -52,6 +52,6 @@ def test_long_sentences_are_folded_and_never_cut(columns: int) -> None:
 
 def test_the_last_line_counts() -> None:
     text = doctor.render(FINDINGS, 80, Paint(enabled=False))
-    expected = "4 checks · 1 passed · 1 to look at · 1 failed · 1 skipped"
+    expected = "4 checks · 1 passed · 1 warning · 1 failed · 1 skipped"
     assert text.splitlines()[-1] == expected
     assert doctor.render(FINDINGS[:1], 80, Paint(enabled=False)).endswith("1 check · 1 passed\n")

@@ -61,7 +61,7 @@ def test_a_range_that_ends_at_midnight_says_of_which_day() -> None:
 
 def test_nothing_is_answered_in_words() -> None:
     empty = Strips(start=NOW - HOUR, end=NOW, columns=50, rows=())
-    assert shown(empty, 80) == "Nothing was written down of that time, or no GPU matches.\n"
+    assert shown(empty, 80) == "No history for that time, or no GPU matches.\n"
 
 
 def test_a_strip_for_another_width_is_stretched() -> None:

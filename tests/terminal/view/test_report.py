@@ -45,7 +45,7 @@ def test_of_nothing_there_is_nothing_to_tell() -> None:
     nothing = Usages(start=NOW - HOUR, end=NOW, by="user", rows=(), total=Sums(), by_state={})
     told = UsageReport(usages=nothing, hours=(), least_used=(), waste=(), heard=None)
     assert shown(told, 80).splitlines()[1:] == [
-        "0 GPU-hours in use · — of what there was · — busy · 0 h idle-held · 0.0 kWh"
+        "0 GPU-hours in use · — of capacity · — busy · 0 h idle-held · 0.0 kWh"
     ]
 
 

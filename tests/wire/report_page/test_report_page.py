@@ -61,7 +61,7 @@ def test_the_page_is_what_it_was() -> None:
     [
         "2026-02-25 14:00 to 2026-03-04 14:00 UTC",
         "4,578",
-        "31 % of what there was",
+        "31 % of capacity",
         "513.72 EUR",
         "92.3 %",
         "no space left on the disk",

@@ -84,7 +84,7 @@ def _figures(told: UsageReport) -> Html:
         _figure(
             format_hours(total.gpu_seconds),
             "GPU-hours in use",
-            f"{format_percent(taken)} of what there was",
+            f"{format_percent(taken)} of capacity",
         ),
         _figure(format_percent(busy_percent(total)), "busy while in use", "mean load"),
         _figure(
