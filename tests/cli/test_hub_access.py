@@ -110,7 +110,7 @@ def test_tokens_are_listed_for_people(run: Run) -> None:
     assert head.split() == ["ID", "ROLE", "NOTE", "NODE", "USED", "STATE"]
     assert first.split()[1:] == ["viewer", "bob", "never", "valid"]
     assert "join" in second
-    assert second.endswith(", 3 uses")
+    assert second.endswith(", 3 uses left")
     assert "valid for 6 d 23 h" in second or "valid for 7 d" in second
 
 

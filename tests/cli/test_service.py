@@ -120,8 +120,8 @@ def test_a_dry_run_prints_all_and_needs_nobody(tmp_path: Path) -> None:
         (("agent", "--to", "hub"), "--to: to = 'hub': is not a URL"),
         (("hub", "--to", "http://hub"), "are for an agent"),
         (("hub", "--user-name", "root"), "give a valid user name other than root"),
-        (("hub", "--user-name", "a b"), "must name a user"),
-        (("hub", "--user-name", "x\n[Service]"), "must name a user"),
+        (("hub", "--user-name", "a b"), "give a valid user name"),
+        (("hub", "--user-name", "x\n[Service]"), "give a valid user name"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], words: str) -> None:
