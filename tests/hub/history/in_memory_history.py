@@ -5,16 +5,9 @@ from typing import Any
 
 from fleet_smi.fleet.fleet import FleetChange, FleetState
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
-from fleet_smi.hub.history.recording.rows import (
-    Checkpoint,
-    GpuKey,
-    NodeRow,
-    Presence,
-    SeriesRow,
-    UsageRow,
-    WriteBatch,
-)
+from fleet_smi.hub.history.recording.rows import Checkpoint, NodeRow, Presence, UsageRow, WriteBatch
 from fleet_smi.hub.history.series.codec import MAX_ROW_SECONDS, slice_row_at
+from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.model.history import GpuOfNode, Occupancy, Period, RibbonPoint
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import NOON

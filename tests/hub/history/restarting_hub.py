@@ -14,7 +14,8 @@ from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.history.queries.service import HistoryService
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
-from fleet_smi.hub.history.recording.rows import Checkpoint, SeriesRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
+from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.history.storage.store import open_history
 from fleet_smi.hub.history.storage.writer import HistoryWriter

@@ -40,7 +40,7 @@ def ended(watched: RecordedFleet, at: float) -> float:
         at += 2.0
     watched.history.remove_node(NODE, at)
     watched.history.tick(at + 2.0)
-    return watched.stored.gpu_seconds(place=(NODE, UUID))
+    return watched.stored.gpu_seconds(gpu_key=(NODE, UUID))
 
 
 def test_a_hub_that_is_killed_within_a_backlog_is_sent_the_rest_of_it() -> None:
@@ -84,7 +84,7 @@ def test_what_comes_late_stays_in_the_hour_in_which_a_node_is_heard_again() -> N
     watched.take(sample(7, HOUR), NOON + 7 * HOUR)
     watched.history.remove_node(NODE, NOON + 7 * HOUR)
     watched.history.tick(NOON + 7 * HOUR + 9)
-    assert watched.stored.gpu_seconds(place=(NODE, UUID)) == pytest.approx(7 * HOUR)
+    assert watched.stored.gpu_seconds(gpu_key=(NODE, UUID)) == pytest.approx(7 * HOUR)
 
 
 def test_a_long_backlog_that_is_sent_again_is_no_clock_that_was_set_back() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
-from fleet_smi.hub.history.recording.rows import GpuKey
+from fleet_smi.hub.history.series.series_row import GpuKey
 from fleet_smi.model.filter import parse_filter
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOfNode, Strip, Strips

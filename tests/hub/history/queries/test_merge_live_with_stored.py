@@ -12,7 +12,8 @@ from fleet_smi.hub.history.queries.merge_live import (
     merge_strip_samples,
     nodes_at,
 )
-from fleet_smi.hub.history.recording.rows import NodeRow, Presence, SeriesRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import NodeRow, Presence, WriteBatch
+from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.series.strip_samples import GpuStripSamples, SampleTimes
 from fleet_smi.model.heat_strip import UNKNOWN_LOAD, LookSamples, StripInterval, StripLook
 from fleet_smi.model.history import (

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.queries.totals import GroupBy
-from fleet_smi.hub.history.recording.rows import Presence, SeriesRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import Presence, WriteBatch
 from fleet_smi.hub.history.series.codec import figure_count
+from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.store import HistoryStore, open_history
 from fleet_smi.hub.history.storage.writer import HistoryWriter
@@ -273,8 +274,8 @@ def test_usage_is_summed_by_user_group_node_model_and_gpu(store: HistoryStore) -
         gpus=[gpu(1, 0), gpu(1, 1, model=None), gpu(2, 0)],
         usage=[
             usage(DAY, 100.0),
-            usage(DAY + HOUR, 200.0, place=place(2, 0), state="held"),
-            usage(DAY + HOUR, 50.0, "bob", place=place(1, 1), group="audio"),
+            usage(DAY + HOUR, 200.0, gpu_key=place(2, 0), state="held"),
+            usage(DAY + HOUR, 50.0, "bob", gpu_key=place(1, 1), group="audio"),
             usage(DAY + HOUR, 3000.0, NO_USER, group="", state="free"),
         ],
     )
@@ -327,7 +328,7 @@ def test_weeks_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
 ) -> None:
     forget_all(file_store)
     rows = [
-        usage(DAY + hour * HOUR, float(seconds), user, place=where, state=state)
+        usage(DAY + hour * HOUR, float(seconds), user, gpu_key=where, state=state)
         for hour, where, user, state, seconds in told
     ]
     asked = asking(file_store, *(WriteBatch(usage=rows[n : n + 7]) for n in range(0, len(rows), 7)))
@@ -356,7 +357,7 @@ def test_sums_do_not_depend_on_where_rows_lie(store: HistoryStore) -> None:
     # Floating-point addition is not associative, and a server moves each row that it updates.
     users = ("alice", "bob", "carol")
     rows = [
-        usage(DAY + hour * HOUR, 3600.0 / (1.1 + hour + 7 * number + at), user, place=place(1, at))
+        usage(DAY + hour * HOUR, 3600.0 / (1.1 + hour + 7 * number + at), user, gpu_key=place(1, at))
         for hour in range(60)
         for number, user in enumerate(users)
         for at in (0, 1)

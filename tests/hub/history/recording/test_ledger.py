@@ -97,7 +97,7 @@ def test_every_second_of_a_gpu_is_in_the_sums_of_an_hour_once(
         sums[row.gpu_key[1], row.hour, row.user, row.state] += row.sums.gpu_seconds
     assert sums == approx_sum(truth.seconds)
     for uuid in UUIDS:
-        assert kept.gpu_seconds(place=("id-of-gpu01", uuid)) == approx_sum(truth.observed)
+        assert kept.gpu_seconds(gpu_key=("id-of-gpu01", uuid)) == approx_sum(truth.observed)
 
 
 @settings(max_examples=40, deadline=None)
@@ -123,7 +123,7 @@ def test_each_process_has_its_part_of_that_time(reports: list[ScriptedReport]) -
             by_pid[uuid, one.holder.pid] += one.sums.gpu_seconds
         for pid in USERS:
             assert by_pid[uuid, pid] == approx_sum(truth.by_pid[uuid, pid])
-        nobody = kept.gpu_seconds(place=("id-of-gpu01", uuid), user="")
+        nobody = kept.gpu_seconds(gpu_key=("id-of-gpu01", uuid), user="")
         assert sum(by_pid.values()) + nobody == approx_sum(truth.observed)
 
 

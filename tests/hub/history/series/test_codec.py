@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.recording.rows import SeriesRow
 from fleet_smi.hub.history.series.buffer import SampleBuffer, device_uuids
 from fleet_smi.hub.history.series.codec import (
     MAX,
@@ -28,6 +27,7 @@ from fleet_smi.hub.history.series.codec import (
     unpack,
 )
 from fleet_smi.hub.history.series.rollup import Rollup, RollupTask, roll_up
+from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.snapshot import Host
 from fleet_smi.model.units import GIB
 from tests.builders import gpu, snapshot

@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import select
 
-from fleet_smi.hub.history.recording.rows import SeriesRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import WriteBatch
+from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.storage import retention, schema
 from fleet_smi.hub.history.storage.retention import RetentionPolicy, prune_steps
 from fleet_smi.hub.history.storage.store import HistoryStore, open_history

@@ -57,7 +57,7 @@ def test_a_database_of_something_else_is_refused(where: str) -> None:
         schema.metadata.drop_all(connection)
         connection.execute(text("CREATE TABLE recipes (name TEXT)"))
     store.close()
-    with pytest.raises(StateError, match="is no history of fleet-smi"):
+    with pytest.raises(StateError, match="is not a fleet-smi history"):
         open_history(where)
 
 
@@ -141,7 +141,7 @@ def test_a_place_that_cannot_be_used_now_is_said_and_used_later(
 ) -> None:
     (tmp_path / "state").write_text("a file")
     store = open_history(tmp_path / "state" / "history.db")
-    assert "no history for now" in caplog.text
+    assert "history is not available yet" in caplog.text
     (tmp_path / "state").unlink()
     store.prepare()
     assert store.size_bytes() > 0
@@ -156,7 +156,7 @@ def test_a_server_that_is_away_is_used_when_it_is_back(
         try:
             with caplog.at_level(logging.WARNING):
                 store = open_history(url)
-            assert "no history for now" in caplog.text
+            assert "history is not available yet" in caplog.text
         finally:
             postgres.start()
         store.prepare()
@@ -167,7 +167,7 @@ def test_a_server_that_is_away_is_used_when_it_is_back(
 def test_two_hubs_do_not_write_to_one_history(where: str, caplog: pytest.LogCaptureFixture) -> None:
     first = open_history(where)
     second = open_history(where, lock_timeout_seconds=0.0)
-    assert f"another hub writes to {second.name}: give this one" in caplog.text
+    assert f"another hub writes to {second.name}: set another" in caplog.text
     for use in (second.write_transaction, second.read_transaction):
         with pytest.raises(StateError, match="another hub writes"), use():
             pass

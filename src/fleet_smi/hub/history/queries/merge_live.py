@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeVar
 
 from fleet_smi.hub.history.queries.snapshot_at import FigureValues, GpuAt, NodeAt
-from fleet_smi.hub.history.recording.rows import GpuKey, NodeRow, Presence, SeriesRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import NodeRow, Presence, WriteBatch
 from fleet_smi.hub.history.series.codec import (
     GPU_FIGURES,
     MEAN,
@@ -19,6 +19,7 @@ from fleet_smi.hub.history.series.codec import (
     slice_row_at,
     unpack,
 )
+from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.series.strip_samples import GpuStripSamples, SampleTimes, encode_load
 from fleet_smi.model.heat_strip import StripInterval, period_look, unknown_samples
 from fleet_smi.model.history import (

@@ -27,7 +27,8 @@ from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.queries.strips import StripRuns, build_strips
 from fleet_smi.hub.history.queries.totals import GroupBy
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
-from fleet_smi.hub.history.recording.rows import GpuKey, NodeRow, SeriesRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import NodeRow, WriteBatch
+from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.history.storage.store import HistoryStore
 from fleet_smi.hub.history.storage.writer import HistoryWriter

@@ -18,7 +18,8 @@ from fleet_smi.hub.history.queries.period_sql import (
     select_periods,
 )
 from fleet_smi.hub.history.queries.totals import GroupBy
-from fleet_smi.hub.history.recording.rows import GpuKey, NodeRow, Presence, SeriesRow
+from fleet_smi.hub.history.recording.rows import NodeRow, Presence
+from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.series.strip_samples import GpuStripSamples, SampleTimes
 from fleet_smi.hub.history.storage import schema, series_reader, strip_sample_rows
 from fleet_smi.hub.history.storage.holder_codec import decode_holders

@@ -4,7 +4,8 @@ from collections.abc import Collection
 
 from fleet_smi.hub.history.queries.merge_live import merge_strip_intervals, merge_strip_samples
 from fleet_smi.hub.history.queries.sql import HistoryQueries
-from fleet_smi.hub.history.recording.rows import GpuKey, WriteBatch
+from fleet_smi.hub.history.recording.rows import WriteBatch
+from fleet_smi.hub.history.series.series_row import GpuKey
 from fleet_smi.hub.history.series.strip_samples import SAMPLE_INTERVALS, SampleTimes
 from fleet_smi.model.heat_strip import (
     column_edges,

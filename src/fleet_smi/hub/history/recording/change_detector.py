@@ -1,4 +1,7 @@
-"""Who was on each GPU when one last looked: most reports show the same, and need no other look."""
+"""Change detection between reports: which GPUs of a node have other processes than before.
+
+Most reports show the same processes as the previous one; those are recorded without a full diff.
+"""
 
 from fleet_smi.fleet.fleet import FleetChange
 from fleet_smi.model.snapshot import Gpu, Snapshot
@@ -8,47 +11,52 @@ ProcessStarts = list[list[float | None]]
 
 
 class ChangeDetector:
-    """What one change showed of a node."""
+    """Remembers the processes in one report of a node and compares later reports with it."""
 
-    __slots__ = ("_crowds", "_starts")
+    __slots__ = ("_groups", "_starts")
 
     def __init__(self, change: FleetChange | None = None) -> None:
-        self._crowds: dict[str, ProcessGroup] = {} if change is None else _crowds(change)
-        self._starts: ProcessStarts = [] if change is None else _starts(change.snapshot)
+        self._groups: dict[str, ProcessGroup] = {} if change is None else _process_groups(change)
+        self._starts: ProcessStarts = [] if change is None else _process_starts(change.snapshot)
 
     def has_same_processes(self, latest: Snapshot) -> bool:
-        """Whether the processes are those in the latest report, and not others of their numbers."""
-        return _starts(latest) == self._starts
+        """Whether the latest report shows the same processes, judged by their start times.
+
+        Start times differ where a pid was reused by another process.
+        """
+        return _process_starts(latest) == self._starts
 
     def has_same_users(self, change: FleetChange) -> bool:
-        """Whether those whom it stirred are the same people as before, with other memory."""
-        standings, crowds = change.standings, self._crowds
+        """Whether the GPUs whose occupancy changed have the same processes with other memory."""
+        standings, groups = change.standings, self._groups
         for uuid in change.occupancy_changed:
-            now, before = standings.get(uuid), crowds.get(uuid)
-            if now is None or before is None:
+            current, previous = standings.get(uuid), groups.get(uuid)
+            if current is None or previous is None:
                 return False
-            if now.group.pids != before.pids or now.group.name != before.name:
+            if current.group.pids != previous.pids or current.group.name != previous.name:
                 return False
         return True
 
     def changed_gpus(self, change: FleetChange) -> list[Gpu] | None:
-        """The GPUs to be looked at again; `None` where there are others than before."""
-        if change.standings.keys() != self._crowds.keys():
+        """The GPUs that need a new look; `None` where the set of GPUs itself changed."""
+        if change.standings.keys() != self._groups.keys():
             return None
-        stirred = {turn.uuid for turn in change.transitions} | set(change.occupancy_changed)
-        snapshot, some = change.snapshot, []
-        for gpu, now, then in zip(snapshot.gpus, _starts(snapshot), self._starts, strict=True):
-            uuids = {gpu.uuid, *[part.uuid for part in gpu.instances]}
-            if now != then or not stirred.isdisjoint(uuids):
-                some.append(gpu)
-                stirred -= uuids
-        return None if stirred else some
+        changed_uuids = {turn.uuid for turn in change.transitions} | set(change.occupancy_changed)
+        snapshot, changed = change.snapshot, []
+        starts = _process_starts(snapshot)
+        for gpu, current, previous in zip(snapshot.gpus, starts, self._starts, strict=True):
+            uuids = {gpu.uuid, *[instance.uuid for instance in gpu.instances]}
+            if current != previous or not changed_uuids.isdisjoint(uuids):
+                changed.append(gpu)
+                changed_uuids -= uuids
+        # A change of a device that is not in the snapshot cannot be recorded GPU by GPU.
+        return None if changed_uuids else changed
 
 
-def _crowds(change: FleetChange) -> dict[str, ProcessGroup]:
+def _process_groups(change: FleetChange) -> dict[str, ProcessGroup]:
     return {uuid: standing.group for uuid, standing in change.standings.items()}
 
 
-def _starts(snapshot: Snapshot) -> ProcessStarts:
-    """When those on each GPU began."""
-    return [[one.started_at for one in gpu.processes or ()] for gpu in snapshot.gpus]
+def _process_starts(snapshot: Snapshot) -> ProcessStarts:
+    """The start times of the processes on each GPU."""
+    return [[process.started_at for process in gpu.processes or ()] for gpu in snapshot.gpus]

@@ -1,4 +1,4 @@
-"""Who is on each GPU and instance of a node, how it stands, and how much of a GPU it counts."""
+"""Device uses: the state, the holders and the weight of each GPU and MIG instance of a node."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -12,22 +12,22 @@ from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.verdict.hysteresis import Standing
 from fleet_smi.model.verdict.readings import is_display, is_mps_server
 
-_TAKEN: tuple[State, ...] = ("busy", "held", "ghost")
-# Somebody is there, even where no process can be seen.
-_SOMEBODYS: tuple[State, ...] = ("busy", "held")
-_UNSEEN = Holder(pid=0, user=HIDDEN_USER)
-_LONGEST_COMMAND = 400
-_SLICES = 7
-# A start is told in whole seconds by some, and moves when the node's clock is set.
+_IN_USE_STATES: tuple[State, ...] = ("busy", "held", "ghost")
+# In these states there is a process, even where none is visible to the agent.
+_STATES_WITH_HOLDER: tuple[State, ...] = ("busy", "held")
+_HIDDEN_HOLDER = Holder(pid=0, user=HIDDEN_USER)
+_MAX_COMMAND_CHARACTERS = 400
+_SLICES_PER_GPU = 7  # MIG profiles count compute slices in sevenths
+# Some platforms report starts in whole seconds, and all move when the node's clock is set.
 _SAME_START_SECONDS = 5.0
 
 
 class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
-    """A GPU or instance that has a state of its own.
+    """A GPU or MIG instance with its state and the processes on it.
 
-    `weight` is the part of a GPU that it counts as. `busy` and `power` are the places of its
-    load and of its GPU's power among the figures of the node; `None` where there are none.
-    Those on it hold it when it is `taken`.
+    `weight` is the fraction of a GPU that it counts as. `busy_index` and `power_index` are the
+    columns of its load and of its GPU's power in the samples of the node; `None` where it has
+    no such column. Its time is charged to its holders while it `is_in_use`.
     """
 
     uuid: str
@@ -40,12 +40,12 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether its time is that of somebody."""
-        return self.state in _TAKEN
+        """Whether its time is charged to its holders."""
+        return self.state in _IN_USE_STATES
 
 
 def is_same_process(first: Holder, second: Holder) -> bool:
-    """Whether two samples show one process."""
+    """Whether two holders are one process: same pid and user, and about the same start."""
     if first.pid != second.pid or first.user != second.user:
         return False
     if first.started_at is None or second.started_at is None:
@@ -56,69 +56,79 @@ def is_same_process(first: Holder, second: Holder) -> bool:
 def device_uses(
     gpus: Iterable[Gpu], standings: Mapping[str, Standing], uuids: Sequence[str]
 ) -> list[DeviceUse]:
-    """All of these GPUs; the figures of the node are of those `uuids`."""
-    places = {uuid: gpu_offset(place) for place, uuid in enumerate(uuids)}
-    return [part for gpu in gpus for part in _parts(gpu, standings, places)]
+    """The uses of these GPUs and their instances; `uuids` is the column order of the samples."""
+    offsets = {uuid: gpu_offset(index) for index, uuid in enumerate(uuids)}
+    return [use for gpu in gpus for use in _gpu_uses(gpu, standings, offsets)]
 
 
 def missing_devices(
     standings: Mapping[str, Standing], present: Iterable[DeviceUse]
 ) -> list[DeviceUse]:
-    """What was judged and is not among these: it is not there."""
-    there = {part.uuid for part in present}
-    return [_part(uuid, one.verdict) for uuid, one in standings.items() if uuid not in there]
+    """Uses for devices that have a verdict but are not in the snapshot."""
+    present_uuids = {use.uuid for use in present}
+    return [
+        _device_use(uuid, standing.verdict)
+        for uuid, standing in standings.items()
+        if uuid not in present_uuids
+    ]
 
 
-def _parts(
-    gpu: Gpu, standings: Mapping[str, Standing], places: Mapping[str, int]
+def _gpu_uses(
+    gpu: Gpu, standings: Mapping[str, Standing], offsets: Mapping[str, int]
 ) -> Iterator[DeviceUse]:
-    placed = {one.pid for part in gpu.instances for one in part.processes or ()}
-    rest = [one for one in gpu.processes or () if one.pid not in placed]
-    # Where nobody tells which instance they are on, they have the GPU as a whole.
-    whole = not gpu.instances or (bool(rest) and not placed)
-    weights = [0.0 if whole else weight for weight in _weights(gpu)]
-    power = places[gpu.uuid] + POWER_INDEX
-    yield _part(
+    """The use of the GPU itself, then those of its instances; their weights add up to 1."""
+    instance_pids = {
+        process.pid for instance in gpu.instances for process in instance.processes or ()
+    }
+    unassigned = [process for process in gpu.processes or () if process.pid not in instance_pids]
+    # Where the driver does not say which instance a process is on, charge the GPU as a whole.
+    is_whole = not gpu.instances or (bool(unassigned) and not instance_pids)
+    weights = [0.0 if is_whole else weight for weight in _instance_weights(gpu)]
+    # Instances have no power reading: their processes share the power of the GPU.
+    power_index = offsets[gpu.uuid] + POWER_INDEX
+    yield _device_use(
         gpu.uuid,
         standings[gpu.uuid].verdict,
-        rest,
+        unassigned,
         weight=max(0.0, 1.0 - sum(weights)),
-        busy=places[gpu.uuid] + BUSY_INDEX if whole else None,
-        power=power,
-        somebody=not gpu.instances,
+        busy_index=offsets[gpu.uuid] + BUSY_INDEX if is_whole else None,
+        power_index=power_index,
+        may_be_hidden=not gpu.instances,
     )
-    for part, weight in zip(gpu.instances, weights, strict=True):
-        yield _part(
-            part.uuid,
-            standings[part.uuid].verdict,
-            part.processes or (),
+    for instance, weight in zip(gpu.instances, weights, strict=True):
+        yield _device_use(
+            instance.uuid,
+            standings[instance.uuid].verdict,
+            instance.processes or (),
             weight=weight,
-            busy=places[part.uuid] + BUSY_INDEX,
-            power=power,
+            busy_index=offsets[instance.uuid] + BUSY_INDEX,
+            power_index=power_index,
         )
 
 
-def _part(
+def _device_use(
     uuid: str,
     verdict: Verdict,
     processes: Sequence[Process] = (),
     *,
     weight: float = 1.0,
-    busy: int | None = None,
-    power: int | None = None,
-    somebody: bool = True,
+    busy_index: int | None = None,
+    power_index: int | None = None,
+    may_be_hidden: bool = True,
 ) -> DeviceUse:
-    holders = [_holder(one) for one in _holding(verdict.state, processes)]
-    holders.sort(key=lambda one: one.pid)
-    if not holders and somebody and verdict.state in _SOMEBODYS:
-        holders = [_UNSEEN]
-    return DeviceUse(uuid, verdict.state, verdict.reason, weight, busy, power, tuple(holders))
+    holders = [_holder(process) for process in _holding_processes(verdict.state, processes)]
+    holders.sort(key=lambda holder: holder.pid)
+    if not holders and may_be_hidden and verdict.state in _STATES_WITH_HOLDER:
+        holders = [_HIDDEN_HOLDER]
+    return DeviceUse(
+        uuid, verdict.state, verdict.reason, weight, busy_index, power_index, tuple(holders)
+    )
 
 
-def _holding(state: State, processes: Sequence[Process]) -> Sequence[Process]:
-    if state in _TAKEN:
+def _holding_processes(state: State, processes: Sequence[Process]) -> Sequence[Process]:
+    if state in _IN_USE_STATES:
         return compute_or_all_processes(processes)
-    return [one for one in processes if not (is_display(one) or is_mps_server(one))]
+    return [process for process in processes if not (is_display(process) or is_mps_server(process))]
 
 
 def _holder(process: Process) -> Holder:
@@ -128,7 +138,7 @@ def _holder(process: Process) -> Holder:
         user=owner(process),
         group=process.group,
         name=process.name,
-        command=None if command is None else command[:_LONGEST_COMMAND],
+        command=None if command is None else command[:_MAX_COMMAND_CHARACTERS],
         container=process.container,
         slurm_job=process.slurm_job,
         started_at=process.started_at,
@@ -136,18 +146,18 @@ def _holder(process: Process) -> Holder:
     )
 
 
-def _weights(gpu: Gpu) -> list[float]:
-    """The parts of a GPU that its instances are: never more than all of it."""
-    weights = [_weight(part, gpu) for part in gpu.instances]
-    most = max(1.0, sum(weights))
-    return [weight / most for weight in weights]
+def _instance_weights(gpu: Gpu) -> list[float]:
+    """The fractions of a GPU that its instances are, scaled down to at most 1 in total."""
+    weights = [_instance_weight(instance, gpu) for instance in gpu.instances]
+    total = max(1.0, sum(weights))
+    return [weight / total for weight in weights]
 
 
-def _weight(part: Instance, gpu: Gpu) -> float:
-    """The part of a GPU that an instance is: "1g.10gb" is one of seven, else by its memory."""
-    slices = (part.profile or "").partition("g.")[0]
-    if slices.isdigit() and 0 < int(slices) <= _SLICES:
-        return int(slices) / _SLICES
-    if part.memory_total_bytes and gpu.memory_total_bytes:
-        return min(1.0, part.memory_total_bytes / gpu.memory_total_bytes)
+def _instance_weight(instance: Instance, gpu: Gpu) -> float:
+    """The fraction by compute slices ("1g.10gb" is 1/7), else by memory, else an equal share."""
+    slices = (instance.profile or "").partition("g.")[0]
+    if slices.isdigit() and 0 < int(slices) <= _SLICES_PER_GPU:
+        return int(slices) / _SLICES_PER_GPU
+    if instance.memory_total_bytes and gpu.memory_total_bytes:
+        return min(1.0, instance.memory_total_bytes / gpu.memory_total_bytes)
     return 1.0 / len(gpu.instances)

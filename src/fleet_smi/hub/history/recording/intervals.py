@@ -1,4 +1,7 @@
-"""A GPU as long as it stands one way, and the processes on it, while that goes on."""
+"""Open intervals: a device in one state, and the processes on it, until either changes.
+
+These structs are part of a node's checkpoint: a new field must come last, with a default.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,9 +14,9 @@ from fleet_smi.model.history import Holder, Occupancy, Period
 
 
 class Occupant(Struct, array_like=True):
-    """A process on a GPU since `start`, and what it came to so far.
+    """A process on a GPU since `start`, with its usage and memory statistics so far.
 
-    It holds `memory_bytes` since `memory_from`, which is `None` while nobody looks.
+    It holds `memory_bytes` since `memory_since`, which is `None` while the node is silent.
     """
 
     holder: Holder
@@ -26,7 +29,7 @@ class Occupant(Struct, array_like=True):
     peak_memory_bytes: int | None = None
 
     def update_memory(self, at: float, memory_bytes: int | None) -> None:
-        """From now on it holds so much memory."""
+        """Set the memory that it holds from `at` on."""
         if memory_bytes == self.memory_bytes and self.memory_since is not None:
             return
         self.pause(at)
@@ -35,14 +38,14 @@ class Occupant(Struct, array_like=True):
             self.peak_memory_bytes = max(memory_bytes, self.peak_memory_bytes or 0)
 
     def pause(self, at: float) -> None:
-        """Nobody looks any longer."""
+        """Stop the memory average until the next `update_memory`."""
         if self.memory_since is not None and self.memory_bytes is not None:
             self.memory_seconds += at - self.memory_since
             self.memory_byte_seconds += (at - self.memory_since) * self.memory_bytes
         self.memory_since = None
 
     def merge(self, other: "Occupant") -> None:
-        """Let what another knows of the same process be in this one."""
+        """Add the statistics of another occupant that is the same process."""
         self.usage.add(other.usage)
         self.memory_seconds += other.memory_seconds
         self.memory_byte_seconds += other.memory_byte_seconds
@@ -50,7 +53,7 @@ class Occupant(Struct, array_like=True):
             self.peak_memory_bytes = max(other.peak_memory_bytes, self.peak_memory_bytes or 0)
 
     def to_occupancy(self, at: float, *, ended: bool = True, certain: bool = True) -> Occupancy:
-        """What it is as of a moment."""
+        """Return it as a ledger entry as of `at`."""
         return Occupancy(
             holder=self.holder,
             start=self.start,
@@ -70,10 +73,11 @@ class Occupant(Struct, array_like=True):
 
 
 class OpenInterval(Struct, array_like=True):
-    """A GPU or instance since it stands so, and what has not been shared out yet.
+    """A device in one state with the same processes since `start`.
 
-    Who is on it are the `occupants`, and not told again in `part`. Its load was told for
-    `measured_seconds` that are shared out; `busy_seconds` are these times the load.
+    `usage` is what has not been distributed to its occupants yet. `measured_seconds` is the
+    distributed time with a known load, and `busy_seconds` that time multiplied by the load.
+    `use.holders` is always empty here: the `occupants` carry the holders.
     """
 
     use: DeviceUse
@@ -85,26 +89,26 @@ class OpenInterval(Struct, array_like=True):
 
     @property
     def holders(self) -> tuple[Holder, ...]:
-        """Those on it, as they were first seen."""
+        """The holders of its occupants, as first seen."""
         return tuple([occupant.holder for occupant in self.occupants])
 
     def continues_as(self, use: DeviceUse) -> bool:
-        """Whether it still stands so, with the same processes on it."""
-        mine, theirs = self.holders, use.holders
+        """Whether the device is still in this state with the same processes."""
+        holders = self.holders
         return (
             use.state == self.use.state
             and use.weight == self.use.weight
-            and len(theirs) == len(mine)
-            and all(map(is_same_process, mine, theirs))
+            and len(use.holders) == len(holders)
+            and all(map(is_same_process, holders, use.holders))
         )
 
     def update_memory(self, holders: Iterable[Holder], at: float) -> None:
-        """From now on those on it hold so much memory; they are in the order of the occupants."""
+        """Set the memory of all occupants; `holders` are in the same order."""
         for occupant, holder in zip(self.occupants, holders, strict=True):
             occupant.update_memory(at, holder.memory_bytes)
 
     def to_period(self, end: float | None, *, certain: bool = True) -> Period:
-        """What it is as of a moment."""
+        """Return it as a ledger entry that ends at `end`."""
         return Period(
             start=self.start,
             end=end,
@@ -120,18 +124,18 @@ class OpenInterval(Struct, array_like=True):
         return 100 * self.busy_seconds / seconds if seconds else None
 
     def occupants_by_user(self) -> dict[str, list[Occupant]]:
-        """Whose time it is: everybody's in equal parts, and of each their processes'."""
-        owners: dict[str, list[Occupant]] = {}
+        """The occupants that are charged for its time, grouped by user."""
+        by_user: dict[str, list[Occupant]] = {}
         if self.use.is_in_use:
             for occupant in self.occupants:
-                owners.setdefault(occupant.holder.user, []).append(occupant)
-        return owners
+                by_user.setdefault(occupant.holder.user, []).append(occupant)
+        return by_user
 
 
 def begin_interval(use: DeviceUse, at: float, previous: Sequence[Occupant]) -> OpenInterval:
-    """A GPU that stands so from now on; those who `were` on it and still are go on."""
+    """Begin an interval at `at`; occupants of the `previous` one that are still there continue."""
     occupants = [
-        next((one for one in previous if is_same_process(one.holder, holder)), None)
+        next((known for known in previous if is_same_process(known.holder, holder)), None)
         or Occupant(holder, at, UsageAccumulator())
         for holder in use.holders
     ]

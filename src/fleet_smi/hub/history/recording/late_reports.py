@@ -1,4 +1,4 @@
-"""What came late of one node: it fills a gap in its book, and touches nothing else."""
+"""Late reports of one node: they fill a gap in its ledger and change nothing else."""
 
 from math import inf
 
@@ -12,17 +12,17 @@ from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.series.codec import slice_row
 from fleet_smi.model.verdict.thresholds import Thresholds
 
-# A long gap is filled in parts: what is found out is held in memory until then.
-_MOST_ROWS = 1000
-# A report that is sent again is a moment off: at the edge of a gap it may seem to be before it.
-_OFF_INTERVALS = 0.5
+# A long gap is filled in parts, because the rows are buffered in memory until a part is done.
+_MAX_BUFFERED_ROWS = 1000
+# The time of a resent report is slightly off: at the edge of a gap it may appear to precede it.
+_EDGE_TOLERANCE_INTERVALS = 0.5
 
 
 class LateReports:
-    """The reports from within one gap of a node, in the order of their time.
+    """The reports from within one gap of a node, in time order.
 
-    They were never judged, so they are judged here, on their own: by a `node` that may know
-    those before them.
+    The fleet did not judge them, so they are judged here, by a separate `NodeState` that may
+    have judged the reports just before them.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class LateReports:
     ) -> None:
         self.recorder = recorder
         self._gap = gap
-        self._settings = thresholds
+        self._thresholds = thresholds
         self._node = node
-        self._book = NodeRecorder(
+        self._late_recorder = NodeRecorder(
             recorder.node_id, thresholds, Ledger(recorder.node_id, successor=recorder.ledger)
         )
         self._batch = WriteBatch()
-        self._came = False
-        self._first = inf
+        self._received = False
+        self._first_at = inf
         self._reported: list[str] = []
 
     @classmethod
@@ -48,55 +48,58 @@ class LateReports:
         thresholds: Thresholds,
         previous: "LateReports | None" = None,
     ) -> "LateReports | None":
-        """For the gap of a book that a report lies in; `None` where there is none.
+        """For the gap of a recorder that a report lies in; `None` where there is no such gap.
 
-        It goes on from the part that was filled `before` it.
+        Judging continues from the `previous` part of the gap where this report is later.
         """
         at = change.at
-        near = at + _OFF_INTERVALS * (change.snapshot.interval_seconds or 0.0)
+        near = at + _EDGE_TOLERANCE_INTERVALS * (change.snapshot.interval_seconds or 0.0)
         gaps = [gap for gap in recorder.ledger.gaps if gap[0] <= near and at < gap[1]]
-        goes_on = previous is not None and previous._book.last_report_at <= at
-        node = previous._node if previous is not None and goes_on else NodeState(recorder.node_id)
+        node = NodeState(recorder.node_id)
+        if previous is not None and previous._late_recorder.last_report_at <= at:
+            node = previous._node
         return cls(recorder, gaps[0], thresholds, node) if gaps else None
 
     def pop_received(self) -> bool:
-        """Whether something has come since this was last asked."""
-        came, self._came = self._came, False
-        return came
+        """Whether a report was recorded since the last call."""
+        received, self._received = self._received, False
+        return received
 
     def accepts(self, at: float) -> bool:
-        """Whether a report of that moment is the next one here."""
+        """Whether a report of that time comes next in this part of the gap."""
         start, end = self._gap
-        full = len(self._batch.series) >= _MOST_ROWS
-        return not full and max(start, self._book.last_report_at) <= at < end
+        is_full = len(self._batch.series) >= _MAX_BUFFERED_ROWS
+        return not is_full and max(start, self._late_recorder.last_report_at) <= at < end
 
     def record(self, change: FleetChange) -> None:
-        """Take one more report."""
-        self._came = True
+        """Judge and record one more report."""
+        self._received = True
         if change.reported_uuids != self._reported:
             self._reported = change.reported_uuids
         at = max(change.at, self._gap[0])
-        turns = self._node.update(change.snapshot, at, self._settings)
+        transitions = self._node.update(change.snapshot, at, self._thresholds)
         judged = replace(
             change,
             at=at,
-            transitions=turns,
+            transitions=transitions,
             standings=self._node.standings,
             occupancy_changed=self._node.occupancy_changed,
             reported_uuids=self._reported,
         )
-        if not self._book.try_buffer(judged):
-            self._book.record(judged, self._batch)
-        self._first = min(self._first, at)
+        if not self._late_recorder.try_buffer(judged):
+            self._late_recorder.record(judged, self._batch)
+        self._first_at = min(self._first_at, at)
 
     def finish(self, batch: WriteBatch, next_at: float = inf) -> None:
-        """Put all that was found out into a batch; what comes next goes on from there."""
-        goes_on = self._book.last_report_at <= next_at < self._gap[1]
-        end = self._book.end_by(next_at if goes_on else self._gap[1], self._batch)
+        """Move the recorded rows into a batch; the next part continues at `next_at`."""
+        continues = self._late_recorder.last_report_at <= next_at < self._gap[1]
+        end = self._late_recorder.end_by(next_at if continues else self._gap[1], self._batch)
         batch.periods += self._batch.periods
         batch.occupancies += self._batch.occupancies
         batch.presence += self._batch.presence
-        # Of the time of other rows something was known before.
-        parts = [slice_row(row, *self._gap) for row in self._batch.series]
-        batch.series += [part for part in parts if part is not None]
-        self.recorder.ledger.fill_gap(self._gap, self._book.ledger, (self._first, end), batch)
+        # Rows that reach beyond the gap would replace stored rows that hold more.
+        slices = [slice_row(row, *self._gap) for row in self._batch.series]
+        batch.series += [row for row in slices if row is not None]
+        self.recorder.ledger.fill_gap(
+            self._gap, self._late_recorder.ledger, (self._first_at, end), batch
+        )

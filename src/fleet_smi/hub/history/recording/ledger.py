@@ -1,6 +1,6 @@
-"""The ledger of one node: how each GPU stood, who was on it, and what that came to.
+"""The ledger of one node: open intervals and hourly usage of each device.
 
-Stretches and samples go in, in the order of their time; what has ended goes into a batch.
+Device uses and time spans go in, in time order; intervals that have ended go into a batch.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fleet_smi.hub.history.recording.holders import DeviceUse, is_same_process
 from fleet_smi.hub.history.recording.intervals import Occupant, OpenInterval, begin_interval
-from fleet_smi.hub.history.recording.rows import GpuKey, Presence, WriteBatch
+from fleet_smi.hub.history.recording.rows import Presence, WriteBatch
 from fleet_smi.hub.history.recording.usage import (
     HOUR_SECONDS,
     UsageAccumulator,
@@ -22,22 +22,23 @@ from fleet_smi.hub.history.recording.usage import (
     usage_rows,
 )
 from fleet_smi.hub.history.series.buffer import FigureSums
+from fleet_smi.hub.history.series.series_row import GpuKey
 from fleet_smi.model.fleet import State
 from fleet_smi.model.history import NO_USER
 
-# So long, and so many of them, the gaps of a node can still be filled by what comes late.
-_GAPS_KEPT_SECONDS = 48.0 * HOUR_SECONDS
-_MOST_GAPS = 8
-_SHORTEST_GAP_SECONDS = 1.0
+# Gaps are remembered this long, up to this number, to be filled by late reports.
+_GAP_MAX_AGE_SECONDS = 48.0 * HOUR_SECONDS
+_MAX_GAPS = 8
+_MIN_GAP_SECONDS = 1.0
 
 TimeGap = tuple[float, float]
 
 
 class LedgerState(Struct, kw_only=True, array_like=True):
-    """All of a ledger that goes on.
+    """The open state of a ledger, as stored in a checkpoint.
 
-    The node has been heard `since` the last gap. Those `resting` were there when it fell
-    silent, and may still be.
+    The node has reported since `since`, the end of its last gap. `dormant` are the occupants of
+    each device when the node fell silent: they continue if they are there after the gap.
     """
 
     since: float | None = None
@@ -49,100 +50,120 @@ class LedgerState(Struct, kw_only=True, array_like=True):
 
 
 class Ledger:
-    """Of one node; an `heir` knows what came later, and whom of those here it still has."""
+    """The ledger of one node.
 
-    __slots__ = ("_buckets", "_heir", "_hour", "_node_id", "_resting", "_since", "_stands", "gaps")
+    A ledger for late reports has a `successor`: the ledger that recorded what came after them,
+    into which processes that were still running are merged.
+    """
+
+    __slots__ = (
+        "_buckets",
+        "_dormant",
+        "_hour",
+        "_intervals",
+        "_node_id",
+        "_since",
+        "_successor",
+        "gaps",
+    )
 
     def __init__(
         self, node_id: str, state: LedgerState | None = None, successor: "Ledger | None" = None
     ) -> None:
         state = LedgerState() if state is None else state
         self._node_id = node_id
-        self._heir = successor
+        self._successor = successor
         self._since, self._hour = state.since, state.hour
-        self._stands, self._resting = state.intervals, state.dormant
+        self._intervals, self._dormant = state.intervals, state.dormant
         self._buckets: UsageBuckets = dict(state.buckets)
         self.gaps = state.gaps
 
     def to_state(self) -> LedgerState:
-        """What another goes on from; to be encoded at once."""
+        """Return the open state; it shares objects with this ledger: encode it immediately."""
         return LedgerState(
             since=self._since,
             hour=self._hour,
-            intervals=self._stands,
-            dormant=self._resting,
+            intervals=self._intervals,
+            dormant=self._dormant,
             buckets=list(self._buckets.items()),
             gaps=self.gaps,
         )
 
     def add_usage(self, start: float, end: float, sums: FigureSums, batch: WriteBatch) -> None:
-        """Count a stretch, which lies within one hour, as time of all that stands."""
+        """Add a time span, which lies within one hour, to the usage of all open intervals."""
         if (hour := hour_start(start)) != self._hour:
             self._end_hour(hour, batch)
-        for stand in self._stands.values():
-            account, busy, power = stand.usage, stand.use.busy_index, stand.use.power_index
-            account.gpu_seconds += end - start
-            if busy is not None:
-                product, seconds = sums[busy]
-                account.measured_seconds += seconds
-                account.busy_seconds += product / 100
-            if power is not None:
-                account.energy_joules += sums[power][0]
+        for interval in self._intervals.values():
+            usage, use = interval.usage, interval.use
+            usage.gpu_seconds += end - start
+            if use.busy_index is not None:
+                percent_seconds, known_seconds = sums[use.busy_index]
+                usage.measured_seconds += known_seconds
+                usage.busy_seconds += percent_seconds / 100
+            if use.power_index is not None:
+                usage.energy_joules += sums[use.power_index][0]
 
     def measured_columns(self) -> set[int]:
-        """The places of all figures that count for somebody."""
-        parts = [stand.use for stand in self._stands.values()]
-        places = {part.busy_index for part in parts} | {part.power_index for part in parts}
-        return {place for place in places if place is not None}
+        """The sample columns that `add_usage` needs sums of."""
+        uses = [interval.use for interval in self._intervals.values()]
+        columns = {use.busy_index for use in uses} | {use.power_index for use in uses}
+        return {column for column in columns if column is not None}
 
     def update(self, uses: Iterable[DeviceUse], at: float, batch: WriteBatch) -> None:
-        """From now on all stands so."""
+        """Set the uses of all devices from `at` on; a device that is not among them has ended."""
         if self._since is None:
             self._since = at
-        before, self._stands = self._stands, {}
-        for part in uses:
-            self._stands[part.uuid] = self._stand(part, before.pop(part.uuid, None), at, batch)
-        for stand in before.values():
-            self._end(stand, (), at, batch)
-        self._resting = {}
+        previous, self._intervals = self._intervals, {}
+        for use in uses:
+            self._intervals[use.uuid] = self._next_interval(
+                use, previous.pop(use.uuid, None), at, batch
+            )
+        for interval in previous.values():
+            self._end_interval(interval, (), at, batch)
+        self._dormant = {}
 
     def update_some(self, uses: Iterable[DeviceUse], at: float, batch: WriteBatch) -> None:
-        """From now on some stand so, and all others as before."""
-        for part in uses:
-            self._stands[part.uuid] = self._stand(part, self._stands[part.uuid], at, batch)
+        """Set the uses of some devices from `at` on; all others stay as they are."""
+        for use in uses:
+            self._intervals[use.uuid] = self._next_interval(
+                use, self._intervals[use.uuid], at, batch
+            )
 
     def update_memory(self, uuid: str, memory: dict[int, int | None], at: float) -> None:
-        """From now on the processes on a GPU hold so much memory."""
-        for occupant in self._stands[uuid].occupants:
+        """Set the memory, by pid, that the processes on a device hold from `at` on."""
+        for occupant in self._intervals[uuid].occupants:
             occupant.update_memory(at, memory.get(occupant.holder.pid))
 
     def record_silence(self, end: float, batch: WriteBatch) -> None:
-        """Nobody has heard the node since `end`: all ended then, or later.
+        """Write that all intervals ended at `end` or later, because the node fell silent.
 
-        That is only told: where the node is heard again soon, all goes on as if nothing had been.
+        The intervals stay open here: if the node reports again soon they continue, and their
+        rows, which have the same keys, are replaced.
         """
         self.distribute()
-        for uuid, stand in self._stands.items():
-            place = self._node_id, uuid
-            batch.periods.append((place, stand.to_period(end, certain=False)))
-            left = [one.to_occupancy(end, certain=False) for one in stand.occupants]
-            batch.occupancies += [(place, one) for one in left]
+        for uuid, interval in self._intervals.items():
+            gpu_key = self._node_id, uuid
+            batch.periods.append((gpu_key, interval.to_period(end, certain=False)))
+            batch.occupancies += [
+                (gpu_key, occupant.to_occupancy(end, certain=False))
+                for occupant in interval.occupants
+            ]
         batch.presence += self._presence(end, certain=False)
         batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
 
     def add_gap(self, start: float, end: float) -> None:
-        """The node was silent in between; who is still there goes on."""
+        """Record that the node was silent between two times; its processes may continue."""
         self.distribute()
-        for uuid, stand in self._stands.items():
-            self._resting[uuid] = stand.occupants
-            for occupant in stand.occupants:
+        for uuid, interval in self._intervals.items():
+            self._dormant[uuid] = interval.occupants
+            for occupant in interval.occupants:
                 occupant.pause(start)
-        self._stands, self._since = {}, None
-        kept = [one for one in self.gaps if one[1] > end - _GAPS_KEPT_SECONDS]
-        self.gaps = [*kept, (start, end)][-_MOST_GAPS:]
+        self._intervals, self._since = {}, None
+        recent = [gap for gap in self.gaps if gap[1] > end - _GAP_MAX_AGE_SECONDS]
+        self.gaps = [*recent, (start, end)][-_MAX_GAPS:]
 
     def end(self, at: float, batch: WriteBatch) -> None:
-        """Nothing more is to come."""
+        """End all intervals at `at`, for good."""
         batch.presence += self._presence(at)
         self.update((), at, batch)
         batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
@@ -151,102 +172,119 @@ class Ledger:
     def fill_gap(
         self, gap: TimeGap, late_ledger: "Ledger", span: TimeGap, batch: WriteBatch
     ) -> None:
-        """Take in what another ledger, of which all has ended, knows of this part of a gap."""
+        """Add the usage of an ended ledger of late reports, which covered `span` of this gap."""
         hours = {bucket.hour for bucket in late_ledger._buckets}
         add_buckets(self._buckets, late_ledger._buckets)
         batch.usage += usage_rows(self._node_id, self._buckets, hours)
-        rest = [(gap[0], span[0]), (span[1], gap[1])]
-        holes = [one for one in rest if one[1] - one[0] > _SHORTEST_GAP_SECONDS]
-        self.gaps = sorted([*holes, *[one for one in self.gaps if one != gap]])[-_MOST_GAPS:]
-        self._buckets = filter_hours(self._buckets, self._hours())
+        before_and_after = [(gap[0], span[0]), (span[1], gap[1])]
+        remaining = [rest for rest in before_and_after if rest[1] - rest[0] > _MIN_GAP_SECONDS]
+        others = [other for other in self.gaps if other != gap]
+        self.gaps = sorted([*remaining, *others])[-_MAX_GAPS:]
+        self._buckets = filter_hours(self._buckets, self._growing_hours())
 
     def distribute(self) -> None:
-        """Share out what has been counted."""
-        for stand in self._stands.values():
-            self._share_out(stand)
+        """Distribute the usage of all intervals to users and processes."""
+        for interval in self._intervals.values():
+            self._distribute_interval(interval)
 
     def collect_open(self, at: float, batch: WriteBatch) -> None:
-        """Put all that goes on into a batch, as it is at a moment: for who asks, not to be kept."""
+        """Copy all open intervals into a batch as of `at`, for queries: not to be written."""
         self.distribute()
-        for uuid, stand in self._stands.items():
-            place = self._node_id, uuid
-            batch.periods.append((place, stand.to_period(None)))
+        for uuid, interval in self._intervals.items():
+            gpu_key = self._node_id, uuid
+            batch.periods.append((gpu_key, interval.to_period(None)))
             batch.occupancies += [
-                (place, one.to_occupancy(at, ended=False)) for one in stand.occupants
+                (gpu_key, occupant.to_occupancy(at, ended=False)) for occupant in interval.occupants
             ]
         batch.presence += self._presence(None)
         batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
 
     def states(self, uuids: Iterable[str]) -> list[State]:
-        """How these stand."""
-        return [self._stands[uuid].use.state for uuid in uuids if uuid in self._stands]
+        """The current states of these devices."""
+        return [self._intervals[uuid].use.state for uuid in uuids if uuid in self._intervals]
 
-    def _stand(
-        self, part: DeviceUse, before: OpenInterval | None, at: float, batch: WriteBatch
+    def _next_interval(
+        self, use: DeviceUse, previous: OpenInterval | None, at: float, batch: WriteBatch
     ) -> OpenInterval:
-        if before is not None and before.continues_as(part):
-            stand = before
-            stand.use = replace(part, reason=before.use.reason, holders=())
+        """Continue the previous interval of a device, or end it and begin another."""
+        if previous is not None and previous.continues_as(use):
+            interval = previous
+            # The reason quotes figures of the beginning; the stored period keeps those.
+            interval.use = replace(use, reason=previous.use.reason, holders=())
         else:
-            were = self._resting.get(part.uuid, ()) if before is None else before.occupants
-            stand = begin_interval(part, at, were)
-            if before is not None:
-                self._end(before, stand.occupants, at, batch)
-        stand.update_memory(part.holders, at)
-        return stand
+            known = self._dormant.get(use.uuid, ()) if previous is None else previous.occupants
+            interval = begin_interval(use, at, known)
+            if previous is not None:
+                self._end_interval(previous, interval.occupants, at, batch)
+        interval.update_memory(use.holders, at)
+        return interval
 
-    def _end(
-        self, stand: OpenInterval, staying: Sequence[Occupant], at: float, batch: WriteBatch
+    def _end_interval(
+        self, interval: OpenInterval, staying: Sequence[Occupant], at: float, batch: WriteBatch
     ) -> None:
-        self._share_out(stand)
-        place = self._node_id, stand.use.uuid
-        if at > stand.start:
-            batch.periods.append((place, stand.to_period(at)))
-        for occupant in stand.occupants:
-            if not any(occupant is one for one in staying) and not self._inherited(place, occupant):
-                batch.occupancies.append((place, occupant.to_occupancy(at)))
+        """Put the period, and the occupancies of processes that left with it, into a batch."""
+        self._distribute_interval(interval)
+        gpu_key = self._node_id, interval.use.uuid
+        if at > interval.start:
+            batch.periods.append((gpu_key, interval.to_period(at)))
+        for occupant in interval.occupants:
+            if any(occupant is other for other in staying):
+                continue
+            if not self._merge_into_successor(gpu_key, occupant):
+                batch.occupancies.append((gpu_key, occupant.to_occupancy(at)))
 
-    def _inherited(self, place: GpuKey, occupant: Occupant) -> bool:
-        """Whether the heir has it still, from before this: then it is one with that."""
-        stand = None if self._heir is None else self._heir._stands.get(place[1])
-        for one in () if stand is None else stand.occupants:
-            if one.start < occupant.start and is_same_process(one.holder, occupant.holder):
-                one.merge(occupant)
+    def _merge_into_successor(self, gpu_key: GpuKey, occupant: Occupant) -> bool:
+        """Whether the successor has this process open since before: then it takes the usage."""
+        if self._successor is None:
+            return False
+        interval = self._successor._intervals.get(gpu_key[1])
+        for other in () if interval is None else interval.occupants:
+            if other.start < occupant.start and is_same_process(other.holder, occupant.holder):
+                other.merge(occupant)
                 return True
         return False
 
-    def _share_out(self, stand: OpenInterval) -> None:
-        account, part = stand.usage, stand.use
-        if not account.gpu_seconds:
-            return
-        stand.usage = UsageAccumulator()
-        stand.measured_seconds += account.measured_seconds
-        stand.busy_seconds += account.busy_seconds
-        if part.state == "held":
-            account.idle_seconds = account.gpu_seconds
-        owners = stand.occupants_by_user()
-        if not owners and part.weight:
-            self._bucket(part, NO_USER, "").add(account, part.weight)
-        for user, theirs in owners.items():
-            share = part.weight / len(owners)
-            self._bucket(part, user, theirs[0].holder.group or "").add(account, share)
-            for occupant in theirs:
-                occupant.usage.add(account, share / len(theirs))
+    def _distribute_interval(self, interval: OpenInterval) -> None:
+        """Charge the usage of an interval in equal shares per user, then per process of each.
 
-    def _bucket(self, part: DeviceUse, user: str, group: str) -> UsageAccumulator:
-        bucket = UsageBucket(self._hour, part.uuid, user, group, part.state)
+        The shares add up to the weight of the device, so that the sums by user, node and GPU
+        are equal; the time of an unused device is charged to no user.
+        """
+        usage, use = interval.usage, interval.use
+        if not usage.gpu_seconds:
+            return
+        interval.usage = UsageAccumulator()
+        interval.measured_seconds += usage.measured_seconds
+        interval.busy_seconds += usage.busy_seconds
+        if use.state == "held":
+            usage.idle_seconds = usage.gpu_seconds
+        by_user = interval.occupants_by_user()
+        if not by_user and use.weight:
+            self._accumulator(use, NO_USER, "").add(usage, use.weight)
+        for user, occupants in by_user.items():
+            share = use.weight / len(by_user)
+            self._accumulator(use, user, occupants[0].holder.group or "").add(usage, share)
+            for occupant in occupants:
+                occupant.usage.add(usage, share / len(occupants))
+
+    def _accumulator(self, use: DeviceUse, user: str, group: str) -> UsageAccumulator:
+        bucket = UsageBucket(self._hour, use.uuid, user, group, use.state)
         return self._buckets.setdefault(bucket, UsageAccumulator())
 
     def _end_hour(self, hour: int, batch: WriteBatch) -> None:
         self.distribute()
         ended, self._hour = self._hour, hour
-        if self._heir is None:
+        if self._successor is None:
             batch.usage += usage_rows(self._node_id, self._buckets, [ended])
-            self._buckets = filter_hours(self._buckets, self._hours())
+            self._buckets = filter_hours(self._buckets, self._growing_hours())
 
-    def _hours(self) -> set[int]:
-        """Those whose sums may still grow; of what came after a gap nothing may be counted yet."""
+    def _growing_hours(self) -> set[int]:
+        """The hours whose sums may still grow: the current one and those at the edges of gaps.
+
+        A row of sums replaces the stored one, so an hour must stay in memory until it is final.
+        """
         edges = [edge for gap in self.gaps for edge in gap]
+        # The first hour after a gap: none of it may have been counted yet.
         if self._since is not None and self._since > self._hour:
             edges.append(self._since)
         return {self._hour, *map(hour_start, edges)}

@@ -1,7 +1,7 @@
-"""The book of one node: its reports go in, and what they come to goes into a batch.
+"""Recorder of one node: turns its reports into ledger intervals, usage and series samples.
 
-A report holds until the next, at most until the node counts as silent: then only for as long
-as it was to hold. Time that has been counted is never counted again.
+A report holds until the next one. When the next is so late that the node counts as silent, it
+holds only for its own reporting interval. Time that has been counted is never counted again.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,31 +15,35 @@ from fleet_smi.fleet.fleet import FleetChange
 from fleet_smi.hub.history.recording.change_detector import ChangeDetector
 from fleet_smi.hub.history.recording.holders import device_uses, missing_devices
 from fleet_smi.hub.history.recording.ledger import Ledger, LedgerState
-from fleet_smi.hub.history.recording.rows import Checkpoint, SeriesRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
 from fleet_smi.hub.history.recording.usage import HOUR_SECONDS, hour_start
 from fleet_smi.hub.history.series.buffer import SampleBuffer, device_uuids
 from fleet_smi.hub.history.series.codec import GRAINS
 from fleet_smi.hub.history.series.rollup import Rollup, RollupTask, min_rollup_seconds, roll_up
+from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.fleet import State
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.verdict.thresholds import Thresholds
 
 _MINUTE = GRAINS[1]
-_VERSION = 3
-_VERSIONS = (1, 2, _VERSION)
-# A clock that is set back by less is waited for: that time has been counted.
-_SET_BACK_SECONDS = 3600.0
-# So many lives of an agent are told apart.
-_MOST_RUNS = 4
-_UNTOLD_PACE_SECONDS = 300.0
-_MOST_MINUTES = 5
-_PATIENCE_SECONDS = 30.0
-_EVERY_32_BITS = 1 << 32
-_NOTHING = msgspec.msgpack.encode(None)
+_STATE_VERSION = 3
+_READABLE_VERSIONS = (1, 2, _STATE_VERSION)
+# After a clock was set back by less than this, its reports are ignored until it has caught up:
+# their time has been counted.
+_MAX_CLOCK_STEP_SECONDS = 3600.0
+_MAX_RUNS = 4  # agent restarts whose sequence numbers are remembered
+_DEFAULT_INTERVAL_SECONDS = 300.0
+_MAX_ROLLUP_MINUTES = 5
+_ROLLUP_GRACE_SECONDS = 30.0
+_CRC_RANGE = 1 << 32
+_ENCODED_NONE = msgspec.msgpack.encode(None)
 
 
 class NodeRecorderState(Struct, kw_only=True, array_like=True):
-    """All of a book that is open, as it is written down, but for rows that are kept anyway."""
+    """The open state of a node, as encoded in a checkpoint; finished rows are stored elsewhere.
+
+    Encoded by position: a new field must come last, with a default.
+    """
 
     version: int
     last_report_at: float
@@ -49,7 +53,7 @@ class NodeRecorderState(Struct, kw_only=True, array_like=True):
     uuids: tuple[str, ...]
     samples: bytes
     ledger: LedgerState
-    unused: msgspec.Raw = msgspec.Raw(_NOTHING)
+    unused: msgspec.Raw = msgspec.Raw(_ENCODED_NONE)
     runs: dict[str | None, int] = {}
 
 
@@ -57,32 +61,33 @@ _encode, _decoder = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(No
 
 
 class NodeRecorder:
-    """Of one node.
+    """Records the reports of one node.
 
-    `last` is when the latest report was taken; up to `_reached` all is counted in the ledger.
-    A report like the one before is only gathered, until `_until`; any other is a turn. Since
-    `_due` what was gathered waits to be made rows. `states` has one for each GPU, and none
-    while the node is silent. `_reported` are the GPUs in the latest report. `_runs` has the
-    number of the latest of each run before this one: what has a lower one is sent again.
+    Time up to `_accounted_until` is counted in the ledger. A report that shows no change is
+    only buffered, while it is older than `_buffer_until`; any other needs a full diff. At
+    `_rollup_due` the buffered samples are rolled up into rows. `states` has the state of each
+    GPU and is empty while the node is silent. `_reported_uuids` are the GPUs in the latest
+    report. `_runs` maps each run of the agent to its latest sequence number: a report with a
+    lower one was sent before.
     """
 
     __slots__ = (
-        "_due",
-        "_gathering",
-        "_holds",
-        "_limit",
-        "_pace",
-        "_reached",
-        "_reported",
+        "_accounted_until",
+        "_buffer",
+        "_buffer_until",
+        "_detector",
+        "_holds_seconds",
+        "_interval_seconds",
+        "_reported_uuids",
         "_rollup",
+        "_rollup_due",
         "_run_id",
         "_runs",
-        "_sampled",
-        "_seen",
+        "_sampled_at",
         "_sequence",
-        "_settings",
+        "_silent_after_seconds",
         "_stagger",
-        "_until",
+        "_thresholds",
         "last_report_at",
         "ledger",
         "node_id",
@@ -92,274 +97,287 @@ class NodeRecorder:
 
     def __init__(self, node_id: str, thresholds: Thresholds, ledger: Ledger | None = None) -> None:
         self.node_id = node_id
-        self.last_report_at = self._reached = self._sampled = self._until = -inf
-        self._due = inf
-        self._stagger = crc32(node_id.encode()) / _EVERY_32_BITS
+        self.last_report_at = self._accounted_until = self._sampled_at = self._buffer_until = -inf
+        self._rollup_due = inf
+        self._stagger = crc32(node_id.encode()) / _CRC_RANGE
         self.silent = True
         self.states: tuple[State, ...] = ()
-        self._settings = thresholds
-        self._gathering = SampleBuffer()
+        self._thresholds = thresholds
+        self._buffer = SampleBuffer()
         self.ledger = Ledger(node_id) if ledger is None else ledger
         self._rollup = Rollup(node_id)
-        self._seen = ChangeDetector()
-        self._reported: list[str] | None = None
+        self._detector = ChangeDetector()
+        self._reported_uuids: list[str] | None = None
         self._runs: dict[str | None, int] = {}
         self._run_id: str | None = None
         self._sequence = -1
-        self._set_pace(None)
+        self._set_interval(None)
 
     def try_buffer(self, change: FleetChange, min_spacing_seconds: float = 0.0) -> bool:
-        """Put a report by that is like the one before; else it must be taken as a turn.
+        """Buffer a report that shows no change; return false where `record` must take it.
 
-        Of one that comes so soon after the last sample the figures are left out.
+        Its figures are skipped when the last sample is less than `min_spacing_seconds` old.
         """
         at, snapshot = change.at, change.snapshot
         if (
-            not self.last_report_at < at < self._until
-            or at - self.last_report_at > self._limit
+            not self.last_report_at < at < self._buffer_until
+            or at - self.last_report_at > self._silent_after_seconds
             or change.transitions
-            or change.reported_uuids is not self._reported
-            or snapshot.interval_seconds != self._pace
+            or change.reported_uuids is not self._reported_uuids
+            or snapshot.interval_seconds != self._interval_seconds
             or snapshot.run_id != self._run_id
-            or (change.occupancy_changed and not self._only_memory(change))
+            or (change.occupancy_changed and not self._record_memory_change(change))
         ):
             return False
-        if at - self._sampled >= min_spacing_seconds:
-            self._gathering.add(at, snapshot)
-            self._sampled = at
+        if at - self._sampled_at >= min_spacing_seconds:
+            self._buffer.add(at, snapshot)
+            self._sampled_at = at
         self.last_report_at, self._sequence = at, snapshot.sequence
         return True
 
     def record(
         self, change: FleetChange, batch: WriteBatch, min_spacing_seconds: float = 0.0
     ) -> bool:
-        """Take a report that is not like the one before; false when its time was counted."""
+        """Record a report by a full diff; return false when its time has been counted before."""
         if change.at < self.last_report_at:
-            self._until = -inf  # whatever it says, the next must be looked at closely
-            if self.last_report_at - change.at < _SET_BACK_SECONDS or self._has_heard(
+            self._buffer_until = -inf  # the next report needs a full diff
+            if self.last_report_at - change.at < _MAX_CLOCK_STEP_SECONDS or self._was_received(
                 change.snapshot
             ):
                 return False
-            self._start_over(batch)
-        at = max(change.at, self._reached)
-        if at - self.last_report_at > self._limit:
+            self._reset_after_clock_step(batch)
+        at = max(change.at, self._accounted_until)
+        if at - self.last_report_at > self._silent_after_seconds:
             self.mark_silent(batch)
             self._resume_at(at, batch)
         else:
-            self._count(at, batch)
-        if at >= self._due:
+            self._account(at, batch)
+        if at >= self._rollup_due:
             batch.series += roll_up([self.rollup_task(at)])
-        self._look(change, at, batch, closely=self._until == -inf)
-        self._gathering.add(at, change.snapshot)
-        self._sampled = at
-        self._set_pace(change.snapshot.interval_seconds)
+        self._diff(change, at, batch, full=self._buffer_until == -inf)
+        self._buffer.add(at, change.snapshot)
+        self._sampled_at = at
+        self._set_interval(change.snapshot.interval_seconds)
         self.last_report_at = change.at
         if change.snapshot.run_id != self._run_id:
-            self._heard()
+            self._latest_sequences()
         self._run_id, self._sequence = change.snapshot.run_id, change.snapshot.sequence
-        # Where its time was counted in part, the next may be of that time as well.
-        self._until = inf if at == change.at else -inf
+        # Part of its time was counted already: the next report may lie in that time as well.
+        self._buffer_until = inf if at == change.at else -inf
         self.schedule_rollup(min_spacing_seconds)
         self.silent = False
         return True
 
     def rollup_task(self, end: float | None = None) -> RollupTask:
-        """What is to be made rows: up to the latest report, or to `end`."""
+        """The task to roll up the buffered samples, up to the latest report or to `end`."""
         return RollupTask(
-            self._rollup, self._gathering, self.last_report_at if end is None else end, self._holds
+            self._rollup,
+            self._buffer,
+            self.last_report_at if end is None else end,
+            self._holds_seconds,
         )
 
     def schedule_rollup(self, min_spacing_seconds: float) -> None:
-        """Let what is gathered wait until it is enough, and not that of all nodes at once."""
-        minutes = min(max(1, round(max(self._holds, min_spacing_seconds))), _MOST_MINUTES)
-        first, every = self._stagger * minutes * _MINUTE, minutes * _MINUTE
-        self._due = first + ((self.last_report_at - first) // every + 1) * every
-        if self._until > -inf:
-            self._until = self._due + _PATIENCE_SECONDS
+        """Set the time of the next rollup: after enough samples, staggered across nodes."""
+        # One minute per second between samples makes about 60 samples per rollup.
+        minutes = round(max(self._holds_seconds, min_spacing_seconds))
+        period = min(max(1, minutes), _MAX_ROLLUP_MINUTES) * _MINUTE
+        phase = self._stagger * period
+        self._rollup_due = phase + ((self.last_report_at - phase) // period + 1) * period
+        if self._buffer_until > -inf:
+            self._buffer_until = self._rollup_due + _ROLLUP_GRACE_SECONDS
 
     def force_full_diff(self, latest: Snapshot | None = None) -> None:
-        """Let the next report be a turn, whatever it says; not where the latest shows the same."""
-        if latest is None or not self._seen.has_same_processes(latest):
-            self._until = -inf
+        """Force a full diff of the next report, unless `latest` shows the same processes."""
+        if latest is None or not self._detector.has_same_processes(latest):
+            self._buffer_until = -inf
 
     def is_rollup_due(self, now: float) -> bool:
-        """Whether it is time to make rows of what was gathered."""
-        return self._due <= now and not self.silent
+        """Whether the buffered samples are due to be rolled up."""
+        return self._rollup_due <= now and not self.silent
 
     def is_timed_out(self, now: float) -> bool:
-        """Whether it is time to call the node silent."""
-        return not self.silent and now - self.last_report_at > self._limit
+        """Whether the node has not reported for so long that it counts as silent."""
+        return not self.silent and now - self.last_report_at > self._silent_after_seconds
 
     def mark_silent(self, batch: WriteBatch) -> None:
-        """Count for as long as the last report was to hold, and say that all ended then."""
+        """Count the time for which the last report holds, and write that everything ended then."""
         if self.silent:
             return
-        self._count(max(self.last_report_at + self._holds, self._reached), batch)
-        self.ledger.record_silence(self._reached, batch)
+        self._account(max(self.last_report_at + self._holds_seconds, self._accounted_until), batch)
+        self.ledger.record_silence(self._accounted_until, batch)
         batch.series += self.partial_rows()
-        self.silent, self.states, self._until = True, (), -inf
+        self.silent, self.states, self._buffer_until = True, (), -inf
 
     def end(self, at: float, batch: WriteBatch) -> None:
-        """Nothing more is to come: all ended at `at`, unless that was told before."""
+        """End everything at `at`; a silent node has been ended already."""
         if not self.silent:
-            self._count(max(at, self._reached), batch)
-            self.ledger.end(self._reached, batch)
+            self._account(max(at, self._accounted_until), batch)
+            self.ledger.end(self._accounted_until, batch)
             batch.series += self.partial_rows()
         self.silent, self.states = True, ()
 
     def end_by(self, end: float, batch: WriteBatch) -> float:
-        """Nothing more is to come before `end`; returns up to when the last report held."""
-        soon = end - self.last_report_at <= self._limit
-        self.end(end if soon else self.last_report_at + self._holds, batch)
-        return self._reached
+        """End everything when the last report ceases to hold, at most at `end`; return when."""
+        holds_until_end = end - self.last_report_at <= self._silent_after_seconds
+        self.end(end if holds_until_end else self.last_report_at + self._holds_seconds, batch)
+        return self._accounted_until
 
     def add_usage(self, batch: WriteBatch) -> None:
-        """Count up to the latest report; the sums of hours that are over go into a batch."""
+        """Count the time up to the latest report; sums of finished hours go into a batch."""
         if not self.silent:
-            self._count(self.last_report_at, batch)
+            self._account(self.last_report_at, batch)
 
     def collect_open(self, batch: WriteBatch) -> None:
-        """Put all that goes on into a batch, for who asks."""
+        """Copy all open intervals into a batch, for queries."""
         if not self.silent:
-            self.ledger.collect_open(self._reached, batch)
+            self.ledger.collect_open(self._accounted_until, batch)
 
     def partial_rows(self) -> list[SeriesRow]:
-        """The rows of figures that are not done yet; they replace themselves later."""
+        """The unfinished rows; finished ones with the same keys replace them later."""
         return self._rollup.partial_rows(
-            self._gathering, max(self.last_report_at, self._reached), self._holds
+            self._buffer, max(self.last_report_at, self._accounted_until), self._holds_seconds
         )
 
     def row_at(self, at: float) -> SeriesRow | None:
-        """The figures that held at a moment, where no row is done of it yet."""
-        return None if self.silent else self._rollup.row_at(self._gathering, at)
+        """The figures that hold at a time, where they are not in a finished row yet."""
+        return None if self.silent else self._rollup.row_at(self._buffer, at)
 
     def checkpoint(self) -> Checkpoint:
-        """All that is open, for another to go on from."""
-        page = NodeRecorderState(
-            version=_VERSION,
+        """Encode the open state, from which a restarted hub resumes."""
+        state = NodeRecorderState(
+            version=_STATE_VERSION,
             last_report_at=self.last_report_at,
-            accounted_until=self._reached,
-            interval_seconds=self._pace,
+            accounted_until=self._accounted_until,
+            interval_seconds=self._interval_seconds,
             silent=self.silent,
-            uuids=self._gathering.uuids,
-            samples=self._gathering.packed,
+            uuids=self._buffer.uuids,
+            samples=self._buffer.packed,
             ledger=self.ledger.to_state(),
-            runs=self._heard(),
+            runs=self._latest_sequences(),
         )
-        return Checkpoint(node_id=self.node_id, data=_encode(page))
+        return Checkpoint(node_id=self.node_id, data=_encode(state))
 
     def restore(self, data: bytes) -> None:
-        """Go on from a checkpoint; raises `ValueError` when it is not one of this version."""
-        page = _decoder.decode(data)
-        if page.version not in _VERSIONS:
-            raise ValueError(f"of version {page.version}")
-        self.last_report_at, self._reached, self.silent = (
-            page.last_report_at,
-            page.accounted_until,
-            page.silent,
+        """Resume from a checkpoint; raise `ValueError` when it is not readable."""
+        state = _decoder.decode(data)
+        if state.version not in _READABLE_VERSIONS:
+            raise ValueError(f"unknown checkpoint version {state.version}")
+        self.last_report_at, self._accounted_until, self.silent = (
+            state.last_report_at,
+            state.accounted_until,
+            state.silent,
         )
-        self._set_pace(page.interval_seconds)
-        self._gathering = SampleBuffer(page.uuids, page.samples)
-        self.ledger = Ledger(self.node_id, page.ledger)
-        self._runs = page.runs
+        self._set_interval(state.interval_seconds)
+        self._buffer = SampleBuffer(state.uuids, state.samples)
+        self.ledger = Ledger(self.node_id, state.ledger)
+        self._runs = state.runs
 
     @property
     def buffered_since(self) -> float:
-        """When the first sample was taken that is not in rows yet; never, where there is none."""
-        return self._gathering.since
+        """The time of the first sample that is not in rows yet; infinite where there is none."""
+        return self._buffer.since
 
     def resume_rollup(self, rows: Iterable[SeriesRow]) -> None:
-        """Take the rows in that are done of the time before: longer ones are made of them."""
-        self._rollup = Rollup(self.node_id, rows, self._gathering.since)
+        """Resume the rollup with stored rows, of which unfinished coarser rows are made."""
+        self._rollup = Rollup(self.node_id, rows, self._buffer.since)
 
-    def _has_heard(self, snapshot: Snapshot) -> bool:
-        """Whether one as late as this of its run was heard before."""
+    def _was_received(self, snapshot: Snapshot) -> bool:
+        """Whether this report, or a later one of the same run, was received before."""
         run_id = snapshot.run_id
-        return run_id is not None and snapshot.sequence <= self._heard().get(run_id, -1)
+        return run_id is not None and snapshot.sequence <= self._latest_sequences().get(run_id, -1)
 
-    def _heard(self) -> dict[str | None, int]:
-        """The number of the latest report of each run."""
+    def _latest_sequences(self) -> dict[str | None, int]:
+        """The latest sequence number of each run, the current one included."""
         if self._run_id is not None:
             self._runs[self._run_id] = self._sequence
-            if len(self._runs) > _MOST_RUNS:
+            if len(self._runs) > _MAX_RUNS:
                 del self._runs[next(iter(self._runs))]
         return self._runs
 
-    def _set_pace(self, pace: float | None) -> None:
-        self._pace = pace
-        self._holds = _UNTOLD_PACE_SECONDS if pace is None or not pace > 0 else pace
-        self._limit = self._settings.silent_after_intervals * self._holds
+    def _set_interval(self, seconds: float | None) -> None:
+        self._interval_seconds = seconds
+        # The comparison is false for NaN as well.
+        self._holds_seconds = (
+            seconds if seconds is not None and seconds > 0 else _DEFAULT_INTERVAL_SECONDS
+        )
+        self._silent_after_seconds = self._thresholds.silent_after_intervals * self._holds_seconds
 
-    def _only_memory(self, change: FleetChange) -> bool:
-        """Whether the same people are there, with other memory: then that is remembered."""
-        if not self._seen.has_same_users(change):
+    def _record_memory_change(self, change: FleetChange) -> bool:
+        """Update the memory of processes where only that changed; else return false."""
+        if not self._detector.has_same_users(change):
             return False
-        gpus, stirred = change.snapshot.gpus, change.occupancy_changed
-        parts: list[Gpu | Instance] = [*gpus, *[part for gpu in gpus for part in gpu.instances]]
-        for part in parts:
-            if part.uuid in stirred:
-                memory = {one.pid: one.gpu_memory_bytes for one in part.processes or ()}
-                self.ledger.update_memory(part.uuid, memory, change.at)
+        gpus, changed_uuids = change.snapshot.gpus, change.occupancy_changed
+        instances = [instance for gpu in gpus for instance in gpu.instances]
+        devices: list[Gpu | Instance] = [*gpus, *instances]
+        for device in devices:
+            if device.uuid in changed_uuids:
+                memory = {proc.pid: proc.gpu_memory_bytes for proc in device.processes or ()}
+                self.ledger.update_memory(device.uuid, memory, change.at)
         return True
 
-    def _look(self, change: FleetChange, at: float, batch: WriteBatch, *, closely: bool) -> None:
-        """See who is there and how all stands, where that may be another than before."""
+    def _diff(self, change: FleetChange, at: float, batch: WriteBatch, *, full: bool) -> None:
+        """Update the ledger: of the changed GPUs only, or of all in a `full` diff."""
         snapshot, standings = change.snapshot, change.standings
-        closely = closely or change.reported_uuids is not self._reported
-        some = None if closely else self._seen.changed_gpus(change)
-        if some is None:
+        # The fleet hands on the same list while the GPUs of a node stay the same.
+        full = full or change.reported_uuids is not self._reported_uuids
+        changed = None if full else self._detector.changed_gpus(change)
+        if changed is None:
             uuids = device_uuids(snapshot)
-            self._gathering.set_gpus(uuids)
-            parts = device_uses(snapshot.gpus, standings, uuids)
-            self.ledger.update([*parts, *missing_devices(standings, parts)], at, batch)
+            self._buffer.set_gpus(uuids)
+            uses = device_uses(snapshot.gpus, standings, uuids)
+            self.ledger.update([*uses, *missing_devices(standings, uses)], at, batch)
         else:
-            parts = device_uses(some, standings, self._gathering.uuids)
-            self.ledger.update_some(parts, at, batch)
-        self._seen, self._reported = ChangeDetector(change), change.reported_uuids
-        if change.transitions or some is None:
-            self.states = _states(change)
+            uses = device_uses(changed, standings, self._buffer.uuids)
+            self.ledger.update_some(uses, at, batch)
+        self._detector, self._reported_uuids = ChangeDetector(change), change.reported_uuids
+        if change.transitions or changed is None:
+            self.states = _gpu_states(change)
 
     def _resume_at(self, at: float, batch: WriteBatch) -> None:
-        """Hear a node again that was silent, or was never heard of."""
-        if self._reached > -inf:
-            self.ledger.add_gap(self._reached, at)
-            self._gathering.add_unknown(self._reached)
-            whole = min_rollup_seconds(self._holds)
-            end = -(-self._reached // whole) * whole
+        """Begin counting at `at`, after a silence or with the first report of a node."""
+        if self._accounted_until > -inf:
+            self.ledger.add_gap(self._accounted_until, at)
+            self._buffer.add_unknown(self._accounted_until)
+            grain = min_rollup_seconds(self._holds_seconds)
+            end = -(-self._accounted_until // grain) * grain
+            # Within the same grain the samples before and after the gap share a row.
             if at >= end:
                 batch.series += roll_up([self.rollup_task(end)])
-                self._gathering.clear()
-        self._reached = at
+                self._buffer.clear()
+        self._accounted_until = at
 
-    def _start_over(self, batch: WriteBatch) -> None:
-        """The clock was far ahead: go on from the time that it shows now."""
+    def _reset_after_clock_step(self, batch: WriteBatch) -> None:
+        """End everything and start empty: the node's clock was far ahead and was set back."""
         self.mark_silent(batch)
         self.ledger, self._rollup = Ledger(self.node_id), Rollup(self.node_id)
-        self._gathering.clear()
-        self.last_report_at = self._reached = -inf
+        self._buffer.clear()
+        self.last_report_at = self._accounted_until = -inf
 
-    def _count(self, end: float, batch: WriteBatch) -> None:
-        """Count all that was gathered up to `end`, an hour at a time."""
-        while self._reached < end:
-            hour_end = min(hour_start(self._reached) + HOUR_SECONDS, end)
-            sums = self._gathering.sums(self._reached, hour_end, self.ledger.measured_columns())
-            self.ledger.add_usage(self._reached, hour_end, sums, batch)
-            self._reached = hour_end
+    def _account(self, end: float, batch: WriteBatch) -> None:
+        """Add the time up to `end` to the ledger's usage, hour by hour."""
+        while self._accounted_until < end:
+            hour_end = min(hour_start(self._accounted_until) + HOUR_SECONDS, end)
+            sums = self._buffer.sums(
+                self._accounted_until, hour_end, self.ledger.measured_columns()
+            )
+            self.ledger.add_usage(self._accounted_until, hour_end, sums, batch)
+            self._accounted_until = hour_end
 
 
 def roll_up_nodes(
     recorders: Collection[NodeRecorder], batch: WriteBatch, min_spacing_seconds: float
 ) -> None:
-    """Make rows of what was gathered in these books, of all of them at once."""
-    for book in recorders:
-        book.add_usage(batch)
-    batch.series += roll_up([book.rollup_task() for book in recorders])
-    for book in recorders:
-        book.schedule_rollup(min_spacing_seconds)
+    """Roll up the buffered samples of many nodes together, which is cheaper than one by one."""
+    for recorder in recorders:
+        recorder.add_usage(batch)
+    batch.series += roll_up([recorder.rollup_task() for recorder in recorders])
+    for recorder in recorders:
+        recorder.schedule_rollup(min_spacing_seconds)
 
 
-def _states(change: FleetChange) -> tuple[State, ...]:
-    """How the GPUs stand; their instances are parts of them."""
+def _gpu_states(change: FleetChange) -> tuple[State, ...]:
+    """The states of whole GPUs, without those of their instances."""
     instances = {part.uuid for gpu in change.snapshot.gpus for part in gpu.instances}
     standings = change.standings.items()
-    return tuple([one.verdict.state for uuid, one in standings if uuid not in instances])
+    return tuple([standing.verdict.state for uuid, standing in standings if uuid not in instances])

@@ -1,4 +1,4 @@
-"""What was open when a hub ended: for the one after it, and where none could go on from it."""
+"""Restore node recorders from checkpoints after a restart, or close what a lost hub left open."""
 
 import logging
 from collections import defaultdict
@@ -6,41 +6,47 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 from fleet_smi.hub.history.recording.node_recorder import NodeRecorder
-from fleet_smi.hub.history.recording.rows import Checkpoint, SeriesRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
+from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 
 logger = logging.getLogger(__name__)
 RowLoader = Callable[[Mapping[str, float]], Iterable[SeriesRow]]
-"""Of each node those that are in longer rows which were not done at a moment."""
+"""Loads the stored rows that belong to coarser rows unfinished at a time, given per node id."""
 
 
 def restore_recorders(
     checkpoints: Iterable[Checkpoint], load_rows: RowLoader, thresholds: Thresholds
 ) -> list[NodeRecorder]:
-    """A book for each node; one that cannot be read begins anew."""
-    books = [_restored(checkpoint, thresholds) for checkpoint in checkpoints]
-    gathering = {one.node_id: one for one in books if one.buffered_since < inf}
-    done = defaultdict[str, list[SeriesRow]](list)
-    for row in load_rows({node_id: one.buffered_since for node_id, one in gathering.items()}):
-        done[row.node_id].append(row)
-    for node_id, rows in done.items():
-        gathering[node_id].resume_rollup(rows)
-    return books
+    """Return one recorder per checkpoint; an unreadable checkpoint gives an empty recorder."""
+    recorders = [_restore(checkpoint, thresholds) for checkpoint in checkpoints]
+    buffering = {node.node_id: node for node in recorders if node.buffered_since < inf}
+    rows_by_node = defaultdict[str, list[SeriesRow]](list)
+    for row in load_rows({node_id: node.buffered_since for node_id, node in buffering.items()}):
+        rows_by_node[row.node_id].append(row)
+    for node_id, rows in rows_by_node.items():
+        buffering[node_id].resume_rollup(rows)
+    return recorders
 
 
 def end_open_intervals(checkpoints: Iterable[Checkpoint], load_rows: RowLoader) -> WriteBatch:
-    """All of it as it ended, or later: nobody heard the nodes since."""
+    """Close everything that the checkpoints hold open, with ends that are not certain."""
     batch = WriteBatch()
-    for book in restore_recorders(checkpoints, load_rows, DEFAULT_THRESHOLDS):
-        book.mark_silent(batch)
+    for recorder in restore_recorders(checkpoints, load_rows, DEFAULT_THRESHOLDS):
+        recorder.mark_silent(batch)
     return batch
 
 
-def _restored(checkpoint: Checkpoint, settings: Thresholds) -> NodeRecorder:
-    book = NodeRecorder(checkpoint.node_id, settings)
+def _restore(checkpoint: Checkpoint, thresholds: Thresholds) -> NodeRecorder:
+    recorder = NodeRecorder(checkpoint.node_id, thresholds)
     try:
-        book.restore(checkpoint.data)
+        recorder.restore(checkpoint.data)
     except ValueError as error:
-        logger.warning("history of %s begins anew: %s", checkpoint.node_id, error)
-        return NodeRecorder(checkpoint.node_id, settings)
-    return book
+        logger.warning(
+            "checkpoint of %s is unreadable, its open intervals are lost: %s",
+            checkpoint.node_id,
+            error,
+        )
+        # The failed restore may have set some attributes: start from a fresh one.
+        return NodeRecorder(checkpoint.node_id, thresholds)
+    return recorder

@@ -1,16 +1,14 @@
-"""What is handed from those who make history to the one who writes it down."""
+"""The rows of a write batch: the types that the recorder hands to the storage queue."""
 
 from msgspec import Struct
 
+from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.model.fleet import State
 from fleet_smi.model.history import GpuOfNode, Occupancy, Period, RibbonPoint, Sums
 
-GpuKey = tuple[str, str]
-"""A node's id and a UUID: a GPU that moves to another node is another there."""
-
 
 class NodeRow(Struct, frozen=True, kw_only=True, gc=False):
-    """A node, as it is called now."""
+    """A node with its current display name and labels."""
 
     node_id: str
     name: str
@@ -18,7 +16,7 @@ class NodeRow(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Presence(Struct, frozen=True, kw_only=True, gc=False):
-    """A stretch in which a node was heard; `end` is `None` while it is."""
+    """An interval during which a node reported; `end` is `None` while it still does."""
 
     node_id: str
     start: float
@@ -26,21 +24,8 @@ class Presence(Struct, frozen=True, kw_only=True, gc=False):
     certain: bool = True
 
 
-class SeriesRow(Struct, frozen=True, kw_only=True, gc=False):
-    """The figures of one node and these GPUs over a grain, packed as `grains.py` does.
-
-    The `data` may be of several grains, one after another: the first begins at `start`.
-    """
-
-    grain_seconds: int
-    node_id: str
-    start: int
-    uuids: tuple[str, ...]
-    data: bytes
-
-
 class UsageRow(Struct, frozen=True, kw_only=True, gc=False):
-    """What one user comes to on one GPU in one state, in the hour that begins at `hour`."""
+    """The usage sums of one user on one GPU in one state, for the hour that begins at `hour`."""
 
     hour: int
     gpu_key: GpuKey
@@ -51,14 +36,14 @@ class UsageRow(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
-    """All that is open of one node, encoded: what a hub that was killed goes on from."""
+    """The encoded open state of one node, from which a restarted hub resumes."""
 
     node_id: str
     data: bytes
 
 
 class WriteBatch(Struct, kw_only=True):
-    """What is written together, or not at all. Writing the same rows twice changes nothing."""
+    """Rows that are written in one transaction. Writing the same rows twice changes nothing."""
 
     nodes: list[NodeRow] = []
     gpus: list[GpuOfNode] = []
@@ -70,4 +55,4 @@ class WriteBatch(Struct, kw_only=True):
     moments: list[RibbonPoint] = []
     checkpoints: list[Checkpoint] = []
     removed_nodes: list[str] = []
-    """Ids of nodes whose open intervals are no longer needed."""
+    """Ids of nodes whose checkpoints are to be deleted."""

@@ -1,4 +1,4 @@
-"""What everybody comes to on each GPU, an hour at a time."""
+"""Hourly usage accumulators: GPU-seconds, load and energy per user, GPU and state."""
 
 from collections.abc import Iterable
 
@@ -11,8 +11,9 @@ from fleet_smi.model.history import Sums
 HOUR_SECONDS = 3600
 
 
+# Both structs are part of a node's checkpoint: a new field must come last, with a default.
 class UsageAccumulator(Struct, array_like=True, gc=False):
-    """Sums that grow."""
+    """Mutable sums; `Sums` is their immutable counterpart."""
 
     gpu_seconds: float = 0.0
     measured_seconds: float = 0.0
@@ -21,7 +22,7 @@ class UsageAccumulator(Struct, array_like=True, gc=False):
     energy_joules: float = 0.0
 
     def add(self, other: "UsageAccumulator", share: float = 1.0) -> None:
-        """Let a share of another's be in this one."""
+        """Add a share of another accumulator to this one."""
         self.gpu_seconds += share * other.gpu_seconds
         self.measured_seconds += share * other.measured_seconds
         self.busy_seconds += share * other.busy_seconds
@@ -29,7 +30,7 @@ class UsageAccumulator(Struct, array_like=True, gc=False):
         self.energy_joules += share * other.energy_joules
 
     def to_sums(self) -> Sums:
-        """What they are now."""
+        """Return the current sums."""
         return Sums(
             gpu_seconds=self.gpu_seconds,
             measured_seconds=self.measured_seconds,
@@ -40,7 +41,7 @@ class UsageAccumulator(Struct, array_like=True, gc=False):
 
 
 class UsageBucket(Struct, frozen=True, array_like=True, gc=False):
-    """Who was on what, in which state, in the hour that begins at `hour`."""
+    """The key of an accumulator: user, device and state in the hour that begins at `hour`."""
 
     hour: int
     uuid: str
@@ -53,12 +54,12 @@ UsageBuckets = dict[UsageBucket, UsageAccumulator]
 
 
 def hour_start(at: float) -> int:
-    """When the hour of a moment began."""
+    """The start of the hour that contains a time."""
     return int(at // HOUR_SECONDS) * HOUR_SECONDS
 
 
 def usage_rows(node_id: str, buckets: UsageBuckets, hours: Iterable[int]) -> list[UsageRow]:
-    """What is known of these hours, ready to be written."""
+    """The buckets of these hours as rows to be written."""
     wanted = frozenset(hours)
     return [
         UsageRow(
@@ -67,20 +68,20 @@ def usage_rows(node_id: str, buckets: UsageBuckets, hours: Iterable[int]) -> lis
             user=bucket.user,
             group=bucket.group,
             state=bucket.state,
-            sums=account.to_sums(),
+            sums=accumulator.to_sums(),
         )
-        for bucket, account in buckets.items()
+        for bucket, accumulator in buckets.items()
         if bucket.hour in wanted
     ]
 
 
 def add_buckets(buckets: UsageBuckets, others: UsageBuckets) -> None:
-    """Let what others come to be in these."""
-    for bucket, account in others.items():
-        buckets.setdefault(bucket, UsageAccumulator()).add(account)
+    """Add the sums of other buckets to these."""
+    for bucket, accumulator in others.items():
+        buckets.setdefault(bucket, UsageAccumulator()).add(accumulator)
 
 
 def filter_hours(buckets: UsageBuckets, hours: Iterable[int]) -> UsageBuckets:
-    """Those of these hours."""
+    """The buckets of these hours only."""
     wanted = frozenset(hours)
-    return {bucket: account for bucket, account in buckets.items() if bucket.hour in wanted}
+    return {bucket: sums for bucket, sums in buckets.items() if bucket.hour in wanted}

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fleet_smi.hub.history.recording.rows import SeriesRow
+from fleet_smi.hub.history.series.series_row import SeriesRow
 
 GRAINS = (10, 60, 900, 10800)
 """Seconds of a row, the finest first; each is a multiple of the one before."""

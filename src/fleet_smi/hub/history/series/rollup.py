@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleet_smi.hub.history.recording.rows import SeriesRow
 from fleet_smi.hub.history.series.buffer import SampleBuffer, SampleSpan, sample_formats
 from fleet_smi.hub.history.series.codec import (
     GRAINS,
@@ -25,6 +24,7 @@ from fleet_smi.hub.history.series.codec import (
     slice_row,
     slice_row_at,
 )
+from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.units import GIB
 
 _FINE, _MIDDLE, _COARSE, _LONG = GRAINS

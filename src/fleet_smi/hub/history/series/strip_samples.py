@@ -13,7 +13,7 @@ from math import ceil
 from operator import itemgetter
 from typing import NamedTuple
 
-from fleet_smi.hub.history.recording.rows import GpuKey
+from fleet_smi.hub.history.series.series_row import GpuKey
 from fleet_smi.model.heat_strip import UNKNOWN_LOAD, LookSamples, StripLook
 
 SAMPLE_INTERVALS = (900, 3600)

@@ -1,4 +1,7 @@
-"""Many rows written by one statement: SQLAlchemy would look at each value of each row."""
+"""Bulk inserts: run one statement for many rows by the driver itself.
+
+SQLAlchemy would process each value of each row, which takes several times as long.
+"""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,15 +13,17 @@ RowValues = dict[str, Any]
 
 
 def execute_bulk(connection: Connection, statement: TextClause, rows: Sequence[RowValues]) -> None:
-    """Execute a statement once for each row, by the driver itself."""
+    """Execute a statement once for each row."""
     if rows:
-        words, names = _compiled(statement, connection.dialect)
-        given: Any = rows if names is None else [tuple(map(row.__getitem__, names)) for row in rows]
-        connection.exec_driver_sql(words, given)
+        sql, names = _compile(statement, connection.dialect)
+        values: Any = (
+            rows if names is None else [tuple(map(row.__getitem__, names)) for row in rows]
+        )
+        connection.exec_driver_sql(sql, values)
 
 
 @lru_cache(maxsize=128)
-def _compiled(statement: TextClause, dialect: Dialect) -> tuple[str, list[str] | None]:
-    """What the driver is told, and the order of the values where it knows them by that."""
+def _compile(statement: TextClause, dialect: Dialect) -> tuple[str, list[str] | None]:
+    """The SQL for a driver, and the order of its parameters where they are positional."""
     compiled = statement.compile(dialect=dialect)
     return str(compiled), compiled.positiontup if compiled.positional else None

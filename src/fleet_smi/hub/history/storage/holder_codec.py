@@ -1,6 +1,6 @@
-"""Processes in a row of the database: their fields in order, without names.
+"""Codec of the processes in a database row: msgpack arrays of field values, without names.
 
-A field that is new comes last, so that rows of before it are read with its default.
+A new field must come last, so that older rows are read with its default.
 """
 
 from functools import lru_cache
@@ -12,17 +12,17 @@ from fleet_smi.model.history import Holder
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(list[list[Any]])
-_MOST_KNOWN = 4096
+_CACHE_SIZE = 4096
 
 
 def encode_holders(holders: tuple[Holder, ...]) -> bytes:
-    """The holders as bytes."""
+    """Encode holders as bytes."""
     return _encode([msgspec.structs.astuple(holder) for holder in holders])
 
 
-@lru_cache(_MOST_KNOWN)  # the same few are on a GPU through many of its periods
+@lru_cache(_CACHE_SIZE)  # consecutive periods of a GPU mostly have the same holders
 def decode_holders(data: bytes) -> tuple[Holder, ...]:
-    """The holders in these bytes."""
+    """Decode holders from bytes."""
     return tuple([_holder(*values) for values in _decoder.decode(data)])
 
 

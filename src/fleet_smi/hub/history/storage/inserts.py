@@ -1,9 +1,10 @@
-"""A batch as rows of the database."""
+"""Inserts: write a batch as rows of the database."""
 
 from msgspec.structs import asdict
 from sqlalchemy import Connection, text
 
-from fleet_smi.hub.history.recording.rows import GpuKey, Presence, SeriesRow, UsageRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import Presence, UsageRow, WriteBatch
+from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.series.strip_samples import LookInterval
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.bulk import RowValues, execute_bulk
@@ -23,42 +24,44 @@ _SERIES = upsert_statement(schema.series)
 _MOMENT = upsert_statement(schema.moments)
 _GAP = upsert_statement(schema.gaps)
 _CHECKPOINT = upsert_statement(schema.checkpoints)
-_FORGET = text("DELETE FROM checkpoints WHERE node = :node")
+_DELETE_CHECKPOINT = text("DELETE FROM checkpoints WHERE node = :node")
 
 
 def write_batch(connection: Connection, ids: IdCache, batch: WriteBatch) -> None:
-    """Write all of a batch; the caller ends the transaction."""
+    """Write all rows of a batch; the caller commits."""
     ids.resolve(connection, batch)
-    rows = _Rows(ids)
-    execute_bulk(connection, _PERIOD, [rows.period(*each) for each in batch.periods])
-    write_samples(connection, [rows.stretch(*each) for each in batch.periods])
-    execute_bulk(connection, _OCCUPANCY, [rows.occupancy(*each) for each in batch.occupancies])
-    execute_bulk(connection, _PRESENCE, [rows.presence(each) for each in batch.presence])
-    execute_bulk(connection, _SERIES, [rows.series(each) for each in batch.series])
-    execute_bulk(connection, _MOMENT, [_moment(each) for each in batch.moments])
-    write_usage_hours(connection, [rows.usage(each) for each in batch.usage])
-    kept = {each.node_id: each.data for each in batch.checkpoints}
-    execute_bulk(connection, _CHECKPOINT, [rows.checkpoint(*each) for each in kept.items()])
+    rows = _RowBuilder(ids)
+    execute_bulk(connection, _PERIOD, [rows.period(*item) for item in batch.periods])
+    write_samples(connection, [rows.look_interval(*item) for item in batch.periods])
+    execute_bulk(connection, _OCCUPANCY, [rows.occupancy(*item) for item in batch.occupancies])
+    execute_bulk(connection, _PRESENCE, [rows.presence(item) for item in batch.presence])
+    execute_bulk(connection, _SERIES, [rows.series(item) for item in batch.series])
+    execute_bulk(connection, _MOMENT, [_moment(item) for item in batch.moments])
+    write_usage_hours(connection, [rows.usage(item) for item in batch.usage])
+    latest = {item.node_id: item.data for item in batch.checkpoints}
+    execute_bulk(connection, _CHECKPOINT, [rows.checkpoint(*item) for item in latest.items()])
     execute_bulk(
-        connection, _FORGET, [{"node": ids.node[node_id]} for node_id in batch.removed_nodes]
+        connection,
+        _DELETE_CHECKPOINT,
+        [{"node": ids.node[node_id]} for node_id in batch.removed_nodes],
     )
 
 
 def write_gap(connection: Connection, gap: Gap) -> None:
-    """Write down that something was not."""
+    """Write a gap: a time range in which rows were lost."""
     connection.execute(_GAP, asdict(gap))
 
 
-class _Rows:
-    """The rows of a batch, with the numbers that the database has for what they name."""
+class _RowBuilder:
+    """Builds database rows, with ids in the gpu_key of names."""
 
-    def __init__(self, keys: IdCache) -> None:
-        self._keys = keys
+    def __init__(self, ids: IdCache) -> None:
+        self._ids = ids
 
-    def period(self, place: GpuKey, period: Period) -> RowValues:
+    def period(self, gpu_key: GpuKey, period: Period) -> RowValues:
         _, user, others = period_look(period)
         return {
-            "gpu": self._keys.gpu[place],
+            "gpu": self._ids.gpu[gpu_key],
             "start": period.start,
             "end": period.end,
             "certain": period.certain,
@@ -70,24 +73,24 @@ class _Rows:
             "busy_percent": period.busy_percent,
         }
 
-    def stretch(self, place: GpuKey, period: Period) -> LookInterval:
+    def look_interval(self, gpu_key: GpuKey, period: Period) -> LookInterval:
         return LookInterval(
-            gpu=self._keys.gpu[place],
+            gpu=self._ids.gpu[gpu_key],
             start=period.start,
             end=period.end or period.start,
-            look=self._keys.look[period_look(period)],
+            look=self._ids.look[period_look(period)],
             busy_percent=period.busy_percent,
         )
 
-    def occupancy(self, place: GpuKey, occupancy: Occupancy) -> RowValues:
+    def occupancy(self, gpu_key: GpuKey, occupancy: Occupancy) -> RowValues:
         holder = occupancy.holder
         return {
-            "gpu": self._keys.gpu[place],
+            "gpu": self._ids.gpu[gpu_key],
             "start": occupancy.start,
             "pid": holder.pid,
             "end": occupancy.end,
             "certain": occupancy.certain,
-            "person": self._keys.person[holder.user, holder.group or ""],
+            "person": self._ids.person[holder.user, holder.group or ""],
             "holder": encode_holders((holder,)),
             **asdict(occupancy.sums),
             "mean_memory_bytes": occupancy.mean_memory_bytes,
@@ -96,7 +99,7 @@ class _Rows:
 
     def presence(self, presence: Presence) -> RowValues:
         return {
-            "node": self._keys.node[presence.node_id],
+            "node": self._ids.node[presence.node_id],
             "start": presence.start,
             "end": presence.end,
             "certain": presence.certain,
@@ -106,28 +109,28 @@ class _Rows:
         return {
             "grain": row.grain_seconds,
             "start": row.start,
-            "node": self._keys.node[row.node_id],
-            "layout": self._keys.layout[row.uuids],
+            "node": self._ids.node[row.node_id],
+            "layout": self._ids.layout[row.uuids],
             "data": row.data,
         }
 
     def usage(self, row: UsageRow) -> RowValues:
         return {
             "bucket": row.hour,
-            "gpu": self._keys.gpu[row.gpu_key],
-            "person": self._keys.person[row.user, row.group],
+            "gpu": self._ids.gpu[row.gpu_key],
+            "person": self._ids.person[row.user, row.group],
             "state": row.state,
             **asdict(row.sums),
         }
 
     def checkpoint(self, node_id: str, data: bytes) -> RowValues:
-        return {"node": self._keys.node[node_id], "data": data}
+        return {"node": self._ids.node[node_id], "data": data}
 
 
-def _moment(moment: RibbonPoint) -> RowValues:
+def _moment(point: RibbonPoint) -> RowValues:
     return {
-        "at": moment.at,
-        "nodes": moment.nodes,
-        "nodes_reporting": moment.nodes_reporting,
-        **{state: moment.gpus.get(state, 0.0) for state in STATES},
+        "at": point.at,
+        "nodes": point.nodes,
+        "nodes_reporting": point.nodes_reporting,
+        **{state: point.gpus.get(state, 0.0) for state in STATES},
     }

@@ -1,4 +1,4 @@
-"""One hub writes to a history at a time: another is told so, until the first is gone."""
+"""Lock of the history database: only one hub writes to it at a time."""
 
 import fcntl
 import os
@@ -10,11 +10,11 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from fleet_smi.errors import StateError
 from fleet_smi.hub.state_folder import chown_to_folder_owner
 
-_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-_FLEET_SMI = 0x666C6565  # what else has locks in the same database has other numbers
-_LOCK = f"SELECT pg_try_advisory_lock({_FLEET_SMI}, current_schema()::regnamespace::oid::int)"
-# A server must not wait for hours for a hub whose machine is gone.
-_NOTICE_DEATH = (
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_LOCK_CLASS = 0x666C6565  # tells our advisory locks from those of other programs
+_LOCK = f"SELECT pg_try_advisory_lock({_LOCK_CLASS}, current_schema()::regnamespace::oid::int)"
+# Without keep-alives the server would hold the lock of a hub whose machine is gone for hours.
+_SET_KEEPALIVES = (
     "SET tcp_keepalives_idle = 20",
     "SET tcp_keepalives_interval = 5",
     "SET tcp_keepalives_count = 4",
@@ -22,40 +22,40 @@ _NOTICE_DEATH = (
 
 
 class DatabaseLocked(StateError):
-    """Another hub writes there."""
+    """Another hub holds the lock."""
 
 
 def lock_file(path: Path) -> int:
-    """A descriptor that is the only one of its kind while it is open; raise `Occupied`."""
+    """Lock a database file until the returned descriptor is closed; raise `DatabaseLocked`."""
     lock = path.with_name(f"{path.name}.lock")
     try:
-        descriptor = os.open(lock, _OPEN, 0o600)
+        descriptor = os.open(lock, _OPEN_FLAGS, 0o600)
         chown_to_folder_owner(lock)
     except OSError as error:
-        raise StateError(f"{lock} cannot be used: {error.strerror}") from None
+        raise StateError(f"{lock} cannot be opened: {error.strerror}") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
-        raise _refusal(str(path)) from None
+        raise _locked_error(str(path)) from None
     return descriptor
 
 
 def require_advisory_lock(engine: Engine, name: str) -> None:
-    """Let each connection to the server be the only one of its kind, or raise `Occupied`."""
+    """Make each new connection of an engine take the lock, or raise `DatabaseLocked`."""
 
     @event.listens_for(engine, "connect")
     def lock(connection: DBAPIConnection, _: object) -> None:
         cursor = connection.cursor()
-        for statement in (*_NOTICE_DEATH, _LOCK):
+        for statement in (*_SET_KEEPALIVES, _LOCK):
             cursor.execute(statement)
         (held,) = cursor.fetchone() or (None,)
         cursor.close()
         connection.commit()
         if held is False:
             connection.close()
-            raise _refusal(name)
+            raise _locked_error(name)
 
 
-def _refusal(name: str) -> DatabaseLocked:
-    return DatabaseLocked(f"another hub writes to {name}: give this one a history of its own")
+def _locked_error(name: str) -> DatabaseLocked:
+    return DatabaseLocked(f"another hub writes to {name}: set another `hub.history` for this one")

@@ -1,4 +1,4 @@
-"""Which version a database of the history is of, and how an older one is brought up."""
+"""Migrations of the history database from older schema versions."""
 
 from collections.abc import Callable
 
@@ -21,11 +21,11 @@ _SCHEMA = "schema"
 
 
 class IncompatibleDatabase(StateError):
-    """The database is of a newer fleet-smi, or of something else: it is left as it is."""
+    """The database belongs to a newer fleet-smi or to another program; it is not changed."""
 
 
-def _to_2(connection: Connection) -> None:
-    """How wide strips look, how busy GPUs were in each period, and weeks of usage."""
+def _to_version_2(connection: Connection) -> None:
+    """Add strip samples, the load of each period, and weekly usage."""
     connection.execute(text("ALTER TABLE periods ADD COLUMN busy_percent DOUBLE PRECISION"))
     connection.execute(text("DROP INDEX periods_as_they_look"))
     schema.PERIODS_LOOK_INDEX.create(connection)
@@ -37,34 +37,34 @@ def _to_2(connection: Connection) -> None:
     for state in STATES:
         connection.execute(text(f"ALTER TABLE gpu_days DROP COLUMN {state}"))
     for key in ("person", "gpu"):
-        connection.execute(text(_weeks_of(key)))
+        connection.execute(text(_weekly_usage_sql(key)))
     strip_sample_rows.backfill_samples(connection)
 
 
-def _weeks_of(key: str) -> str:
+def _weekly_usage_sql(key: str) -> str:
     sums = [f"sum({name})" for name in SUM_COLUMNS]
     day = f"bucket / {DAY_SECONDS} % {len(DAY_COLUMNS)}"
-    each = [
+    by_day = [
         f"sum(CASE WHEN {day} = {n} THEN gpu_seconds ELSE 0 END)" for n in range(len(DAY_COLUMNS))
     ]
     week = f"bucket / {WEEK_SECONDS} * {WEEK_SECONDS}"
     return (
-        f"INSERT INTO {key}_weeks SELECT {week}, key, {', '.join([*sums, *each])}"  # noqa: S608  # our own names
+        f"INSERT INTO {key}_weeks SELECT {week}, key, {', '.join([*sums, *by_day])}"  # noqa: S608  # our own names
         f" FROM {key}_days GROUP BY 1, 2"
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_to_2,)
-"""The first brings version 1 to 2, the next 2 to 3. A new database is made whole, by `metadata`."""
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_to_version_2,)
+"""Steps from version 1 to 2, 2 to 3, and so on. A new database is created from `metadata`."""
 
 
 def schema_version() -> int:
-    """The version of the tables in `schema`."""
+    """The schema version of a new database."""
     return 1 + len(MIGRATIONS)
 
 
 def migrate(connection: Connection, name: str) -> None:
-    """Make the tables, or what is missing of them; raise `NotOurs`."""
+    """Create the tables or bring an older schema up to date; raise `IncompatibleDatabase`."""
     tables = inspect(connection).get_table_names()
     if not tables:
         metadata.create_all(connection)
@@ -72,6 +72,6 @@ def migrate(connection: Connection, name: str) -> None:
         return
     if facts.name not in tables or read_fact(connection, _SCHEMA) is None:
         raise IncompatibleDatabase(
-            f"{name} is no history of fleet-smi: give it a database of its own"
+            f"{name} is not a fleet-smi history: set `hub.history` to a database of its own"
         )
     migrate_schema(connection, name, MIGRATIONS, too_new_error=IncompatibleDatabase)

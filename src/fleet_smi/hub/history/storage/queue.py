@@ -1,4 +1,4 @@
-"""Batches that wait to be written: as many as there is room for, the oldest given up first."""
+"""Bounded queue of write batches: when it is full, the oldest batch is dropped first."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 from fleet_smi.hub.history.recording.rows import WriteBatch
 
-_ROW_BYTES = 600  # about what a row takes in memory beside its data
+_ROW_BYTES = 600  # approximate memory of a row without its data
 
 
 LostRange = tuple[float, float]
-"""From when to when."""
+"""The first and the last time that dropped batches cover."""
 
 
 class QueuedBatch(NamedTuple):
-    """A batch, which one it is, and when it came."""
+    """A batch with its number and the time when it was queued."""
 
     number: int
     at: float
@@ -22,13 +22,16 @@ class QueuedBatch(NamedTuple):
 
 
 class WriteQueue:
-    """What waits. Whatever is given up leaves a `lost` stretch until somebody writes that down."""
+    """Batches in the order in which they came.
+
+    A dropped batch widens the `lost` range, which the writer stores as a gap and resets.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self.last_number = 0
-        """The number of the last batch that came."""
+        """The number of the last batch that was queued."""
         self.lost: LostRange | None = None
-        self._most_bytes = max_bytes
+        self._max_bytes = max_bytes
         self._batches: deque[QueuedBatch] = deque()
         self._bytes = 0
 
@@ -40,40 +43,40 @@ class WriteQueue:
 
     @property
     def oldest_at(self) -> float | None:
-        """When the oldest of them came."""
+        """When the oldest waiting batch was queued."""
         return self._batches[0].at if self._batches else None
 
     def put(self, batch: WriteBatch, now: float) -> int:
-        """Let a batch wait; its number."""
+        """Queue a batch and return its number."""
         self.last_number += 1
         self._batches.append(QueuedBatch(self.last_number, now, batch))
         self._bytes += _size(batch)
-        self._make_room()
+        self._drop_oldest()
         return self.last_number
 
     def take(self, max_batches: int) -> list[QueuedBatch]:
-        """The oldest of them, which wait no longer."""
+        """Remove and return the oldest batches."""
         taken = [self._batches.popleft() for _ in range(min(max_batches, len(self._batches)))]
-        self._bytes -= sum(_size(each.batch) for each in taken)
+        self._bytes -= sum(_size(queued.batch) for queued in taken)
         return taken
 
     def requeue(self, taken: list[QueuedBatch]) -> None:
-        """Let these wait again, before all others."""
+        """Put batches back, before all others."""
         self._batches.extendleft(reversed(taken))
-        self._bytes += sum(_size(each.batch) for each in taken)
-        self._make_room()
+        self._bytes += sum(_size(queued.batch) for queued in taken)
+        self._drop_oldest()
 
     def mark_lost(self, start: float, end: float) -> None:
-        """What came between these two will not be written."""
-        was = self.lost or (start, end)
-        self.lost = (min(was[0], start), max(was[1], end))
+        """Extend the lost range."""
+        lost = self.lost or (start, end)
+        self.lost = (min(lost[0], start), max(lost[1], end))
 
-    def _make_room(self) -> None:
-        while self._bytes > self._most_bytes and len(self._batches) > 1:
+    def _drop_oldest(self) -> None:
+        while self._bytes > self._max_bytes and len(self._batches) > 1:
             (oldest,) = self.take(1)
             _, at, following = self._batches[0]
             self.mark_lost(oldest.at, at)
-            # What things are called is needed by all that follows.
+            # Later rows refer to these nodes and GPUs, so their names must not be lost.
             following.nodes = oldest.batch.nodes + following.nodes
             following.gpus = oldest.batch.gpus + following.gpus
             following.removed_nodes = oldest.batch.removed_nodes + following.removed_nodes

@@ -1,4 +1,4 @@
-"""What is too old, or too much, is taken away: a little at a time, so that nobody waits."""
+"""Retention: delete rows that are too old or exceed the size limit, in small steps."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,96 +13,101 @@ from fleet_smi.hub.history.storage.schema import DAY_SECONDS, WEEK_SECONDS
 from fleet_smi.hub.history.storage.store import HistoryStore
 from fleet_smi.model.units import MIB
 
-_ROWS_A_TURN = 4000
-_MOST_FREE_BYTES = 64 * MIB
+_ROWS_PER_STEP = 4000
+_MAX_FREE_BYTES = 64 * MIB
 
 
 class RetentionPolicy(Struct, frozen=True, kw_only=True):
-    """How long what is kept, and how much of all."""
+    """How long each kind of row is kept, and the size limit of the database."""
 
     series_seconds: dict[int, float]
-    """For each grain of the series in seconds, how many seconds back it is kept."""
+    """For each grain of the series, in seconds, for how many seconds it is kept."""
     ledger_seconds: float
     max_bytes: int
 
 
-class _Aging(Struct, frozen=True):
-    """Rows of a table by the time that decides when they go, and so much later."""
+class _Expiry(Struct, frozen=True):
+    """Some rows of a table, and the column that decides when they expire.
+
+    `span_seconds` is added where the column has the start of a row, not its end.
+    """
 
     table: Table
     time: ColumnElement[float]
-    among: tuple[ColumnElement[bool], ...] = ()
-    lasts_seconds: int = 0
+    conditions: tuple[ColumnElement[bool], ...] = ()
+    span_seconds: int = 0
 
 
-_LEDGER = (
-    _Aging(schema.periods, schema.periods.c.end),
+_LEDGER_EXPIRY = (
+    _Expiry(schema.periods, schema.periods.c.end),
     *(
-        _Aging(schema.samples, schema.samples.c.bucket, (schema.samples.c.grain == grain,))
+        _Expiry(schema.samples, schema.samples.c.bucket, (schema.samples.c.grain == grain,))
         for grain in SAMPLE_INTERVALS
     ),
-    _Aging(schema.occupancies, schema.occupancies.c.end),
-    _Aging(schema.presence, schema.presence.c.end),
-    _Aging(schema.usage_hours, schema.usage_hours.c.bucket),
-    _Aging(schema.person_days, schema.person_days.c.bucket),
-    _Aging(schema.gpu_days, schema.gpu_days.c.bucket),
-    _Aging(schema.person_weeks, schema.person_weeks.c.bucket, lasts_seconds=WEEK_SECONDS),
-    _Aging(schema.gpu_weeks, schema.gpu_weeks.c.bucket, lasts_seconds=WEEK_SECONDS),
-    _Aging(schema.moments, schema.moments.c.at),
-    _Aging(schema.gaps, schema.gaps.c.end),
+    _Expiry(schema.occupancies, schema.occupancies.c.end),
+    _Expiry(schema.presence, schema.presence.c.end),
+    _Expiry(schema.usage_hours, schema.usage_hours.c.bucket),
+    _Expiry(schema.person_days, schema.person_days.c.bucket),
+    _Expiry(schema.gpu_days, schema.gpu_days.c.bucket),
+    _Expiry(schema.person_weeks, schema.person_weeks.c.bucket, span_seconds=WEEK_SECONDS),
+    _Expiry(schema.gpu_weeks, schema.gpu_weeks.c.bucket, span_seconds=WEEK_SECONDS),
+    _Expiry(schema.moments, schema.moments.c.at),
+    _Expiry(schema.gaps, schema.gaps.c.end),
 )
 
 
-def _series(grain: int) -> _Aging:
-    return _Aging(schema.series, schema.series.c.start, (schema.series.c.grain == grain,))
+def _series_expiry(grain: int) -> _Expiry:
+    return _Expiry(schema.series, schema.series.c.start, (schema.series.c.grain == grain,))
 
 
-def _needed_seconds(grain: int) -> int:
-    """So long longer rows may still be made of those of a grain: a hub goes on from them."""
-    longer = dict(pairwise(GRAINS[1:]))
-    return 2 * longer.get(grain, 0)
+def _min_series_seconds(grain: int) -> int:
+    """The minimum retention of a grain: a restarted hub makes rows of the next grain from it."""
+    next_grain = dict(pairwise(GRAINS[1:]))
+    return 2 * next_grain.get(grain, 0)
 
 
 def prune_steps(store: HistoryStore, policy: RetentionPolicy, now: float) -> Iterator[None]:
-    """Do one small piece of the work each time the next is asked for."""
+    """Delete what has expired, one short transaction per step of the iterator."""
     for grain, seconds in policy.series_seconds.items():
-        yield from _take_older(store, _series(grain), now - max(seconds, _needed_seconds(grain)))
-    for aging in _LEDGER:
-        yield from _take_older(store, aging, now - policy.ledger_seconds)
-    yield from _take_excess(store, policy, now)
-    while store.free_bytes() > _MOST_FREE_BYTES and store.vacuum_step():
+        yield from _delete_older(
+            store, _series_expiry(grain), now - max(seconds, _min_series_seconds(grain))
+        )
+    for expiry in _LEDGER_EXPIRY:
+        yield from _delete_older(store, expiry, now - policy.ledger_seconds)
+    yield from _delete_excess(store, policy, now)
+    while store.free_bytes() > _MAX_FREE_BYTES and store.vacuum_step():
         yield
 
 
-def _take_older(store: HistoryStore, aging: _Aging, before: float) -> Iterator[None]:
-    while _take_turn(store, aging, before):
+def _delete_older(store: HistoryStore, expiry: _Expiry, before: float) -> Iterator[None]:
+    while _delete_step(store, expiry, before):
         yield
 
 
-def _take_turn(store: HistoryStore, aging: _Aging, before: float) -> int:
-    """Take some of the oldest rows away; how many there were."""
-    old = (*aging.among, aging.time < before - aging.lasts_seconds)
-    oldest = select(aging.time).where(*old).order_by(aging.time)
+def _delete_step(store: HistoryStore, expiry: _Expiry, before: float) -> int:
+    """Delete some of the oldest rows and return their number."""
+    expired = (*expiry.conditions, expiry.time < before - expiry.span_seconds)
+    oldest = select(expiry.time).where(*expired).order_by(expiry.time)
     with store.read_transaction() as connection:
         if connection.scalar(oldest.limit(1)) is None:
             return 0
-        last = connection.scalar(oldest.offset(_ROWS_A_TURN).limit(1))
+        last = connection.scalar(oldest.offset(_ROWS_PER_STEP).limit(1))
     if last is not None:
-        old = (*old, aging.time <= last)
+        expired = (*expired, expiry.time <= last)
     with store.write_transaction() as connection:
-        return connection.execute(delete(aging.table).where(*old)).rowcount
+        return connection.execute(delete(expiry.table).where(*expired)).rowcount
 
 
-def _take_excess(store: HistoryStore, keep: RetentionPolicy, now: float) -> Iterator[None]:
-    """Take the oldest of the finest grain first, and of the ledger last."""
-    excess = store.size_bytes() - store.free_bytes() - keep.max_bytes
-    for grain in sorted(keep.series_seconds):
-        # Counted rather than measured: PostgreSQL tells what is free only later.
-        while excess > 0 and (rows := _take_turn(store, _series(grain), now)):
+def _delete_excess(store: HistoryStore, policy: RetentionPolicy, now: float) -> Iterator[None]:
+    """Delete down to the size limit: the oldest rows of the finest grain first, the ledger last."""
+    excess = store.size_bytes() - store.free_bytes() - policy.max_bytes
+    for grain in sorted(policy.series_seconds):
+        # Estimated by row count: PostgreSQL shows freed space only after a later vacuum.
+        while excess > 0 and (rows := _delete_step(store, _series_expiry(grain), now)):
             excess -= rows * store.series_row_bytes()
             yield
     if excess > 0:
         with store.read_transaction() as connection:
             oldest = connection.scalar(select(func.min(schema.usage_hours.c.bucket)))
-        for aging in _LEDGER if oldest is not None else ():
-            yield from _take_older(store, aging, oldest + DAY_SECONDS)
+        for expiry in _LEDGER_EXPIRY if oldest is not None else ():
+            yield from _delete_older(store, expiry, oldest + DAY_SECONDS)

@@ -1,7 +1,7 @@
-"""The tables of what happened, for SQLite and PostgreSQL, and how rows are written to them.
+"""The schema of the history database, for SQLite and PostgreSQL, and its upsert statements.
 
-Only what has ended stands in them, keyed by when it began: a row that is written again
-replaces itself. What goes on is kept encoded, a node at a time, in `checkpoints`.
+Rows of intervals are keyed by their start: writing one again replaces it. Intervals that are
+still open are in `checkpoints` only, encoded per node.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ from fleet_smi.model.fleet import STATES
 HOUR_SECONDS, DAY_SECONDS, WEEK_SECONDS = 3600, 86400, 7 * 86400
 SUM_COLUMNS = ("gpu_seconds", "measured_seconds", "busy_seconds", "idle_seconds", "energy_joules")
 DAY_COLUMNS = tuple(f"day_{number}" for number in range(7))
-"""Of a week that begins on a Thursday, as 1970 did."""
+"""The days of a week that begins on a Thursday, as 1 January 1970 was."""
 
 metadata = MetaData()
 facts = Table(
@@ -87,7 +87,8 @@ periods = Table(
     sqlite_with_rowid=False,
 )
 Index("periods_by_end", periods.c.end)
-# All that a heat strip shows: a day of a large fleet is read without who exactly was there.
+# A covering index with all that a heat strip shows: reading a day of a large fleet from it
+# does not touch the holders.
 LOOK_COLUMNS = (
     periods.c.gpu,
     periods.c.start,
@@ -107,7 +108,7 @@ looks = Table(
     Column("others", Integer, nullable=False),
     UniqueConstraint("state", "user", "others"),
 )
-# Packed as `samples.py` does: weeks of a large fleet are read without their periods.
+# Packed by `strip_samples.py`: weeks of a large fleet are drawn without reading the periods.
 samples = Table(
     "samples",
     metadata,
@@ -135,7 +136,8 @@ occupancies = Table(
 )
 Index("occupancies_by_end", occupancies.c.end, occupancies.c.start)
 _OF_PERSON = (occupancies.c.person, occupancies.c.end, occupancies.c.start)
-# In a file all of a person lies together, to be read at once. A server takes no rows so long.
+# In SQLite a covering index: all rows of a person lie together in the file. PostgreSQL does
+# not take index rows of that length.
 OCCUPANCIES_PERSON_INDEX = Index(
     "occupancies_of_person_whole",
     *_OF_PERSON,
@@ -152,7 +154,7 @@ presence = Table(
     sqlite_with_rowid=False,
 )
 Index("presence_by_end", presence.c.end)
-# By time first: rows are appended and taken away at the ends of each grain, page by page.
+# Keyed by time first: rows are inserted and deleted at the ends of each grain, page by page.
 series = Table(
     "series",
     metadata,
@@ -177,8 +179,8 @@ usage_hours = Table(
 )
 
 
-def _summed(name: str, *more: str) -> Table:
-    """The hours of a longer time added up: what people come to, and more."""
+def _rollup_table(name: str, *more: str) -> Table:
+    """A rollup table of usage sums over days or weeks."""
     return Table(
         name,
         metadata,
@@ -189,11 +191,11 @@ def _summed(name: str, *more: str) -> Table:
     )
 
 
-# With each person's days goes the time in each state, and with weeks that of people each day.
-person_days = _summed("person_days", *STATES)
-gpu_days = _summed("gpu_days")
-person_weeks = _summed("person_weeks", *DAY_COLUMNS)
-gpu_weeks = _summed("gpu_weeks", *DAY_COLUMNS)
+# Days of a person also have the time in each state; weeks have the GPU-seconds of each day.
+person_days = _rollup_table("person_days", *STATES)
+gpu_days = _rollup_table("gpu_days")
+person_weeks = _rollup_table("person_weeks", *DAY_COLUMNS)
+gpu_weeks = _rollup_table("gpu_weeks", *DAY_COLUMNS)
 moments = Table(
     "moments",
     metadata,
@@ -219,49 +221,52 @@ checkpoints = Table(
 
 
 def upsert_statement(table: Table) -> TextClause:
-    """Write rows, or replace those of the same key.
+    """A statement that inserts a row or replaces the one with the same primary key.
 
-    In words: SQLite and PostgreSQL both know them, and SQLAlchemy has no one name for both.
+    Written as text that SQLite and PostgreSQL both understand: SQLAlchemy has a separate
+    construct for each.
     """
     keys = [column.name for column in table.primary_key]
-    return text(_inserted(table, [column.name for column in table.columns], keys))
+    return text(_insert_sql(table, [column.name for column in table.columns], keys))
 
 
 def named_upsert_statement(table: Table, *, update: bool = True) -> TextClause:
-    """Write rows that are found by their names, or `again` what has changed of them."""
+    """A statement that inserts a row by its unique columns, or updates the row that has them."""
     names = [column.name for column in table.columns if column.name != "key"]
     keys = [column.name for column in unique_columns(table)]
-    return text(_inserted(table, names, keys, again=update))
+    return text(_insert_sql(table, names, keys, update=update))
 
 
 def unique_columns(table: Table) -> list[Column[Any]]:
-    """What the rows of a table are called by."""
-    (unique,) = (each for each in table.constraints if isinstance(each, UniqueConstraint))
+    """The columns of the only unique constraint of a table."""
+    (unique,) = (
+        constraint for constraint in table.constraints if isinstance(constraint, UniqueConstraint)
+    )
     return list(unique.columns)
 
 
 def increment_statement(table: Table) -> TextClause:
-    """Write rows, or add their numbers to those of the same key."""
+    """A statement that inserts a row or adds its numbers to the one with the same key."""
     keys = [column.name for column in table.primary_key]
     names = [column.name for column in table.columns]
-    return text(_inserted(table, names, keys, f"{table.name}.{{0}} + excluded.{{0}}"))
+    return text(_insert_sql(table, names, keys, f"{table.name}.{{0}} + excluded.{{0}}"))
 
 
-def _inserted(
+def _insert_sql(
     table: Table,
     names: list[str],
     keys: list[str],
     change: str = 'excluded."{0}"',
     *,
-    again: bool = True,
+    update: bool = True,
 ) -> str:
-    changed = [name for name in names if again and name not in keys]
+    updated = [name for name in names if update and name not in keys]
     values = ", ".join(f":{name}" for name in names)
-    setting = ", ".join(f'"{name}" = {change.format(name)}' for name in changed)
-    doing = f"UPDATE SET {setting}" if changed else "NOTHING"
+    assignments = ", ".join(f'"{name}" = {change.format(name)}' for name in updated)
+    action = f"UPDATE SET {assignments}" if updated else "NOTHING"
     return (
         f"INSERT INTO {table.name} ({_quoted(names)}) VALUES ({values})"  # noqa: S608  # our own names
-        f" ON CONFLICT ({_quoted(keys)}) DO {doing}"
+        f" ON CONFLICT ({_quoted(keys)}) DO {action}"
     )
 
 

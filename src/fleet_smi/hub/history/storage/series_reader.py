@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 from sqlalchemy import Connection, func, select, text
 
-from fleet_smi.hub.history.recording.rows import SeriesRow
 from fleet_smi.hub.history.series.codec import (
     GPU_FIGURES,
     GRAINS,
@@ -28,6 +27,7 @@ from fleet_smi.hub.history.series.codec import (
     select_rows,
     slice_row_at,
 )
+from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.storage.schema import layouts, nodes, series
 from fleet_smi.model.history import Figure, Series
 
