@@ -130,7 +130,7 @@ class HistoryStore:
         return _ROW_BYTES[self.kind] + sum(map(len, blobs)) // max(1, len(blobs))
 
     def vacuum_step(self) -> bool:
-        """Return some free pages to the file system; false where the database does not support it."""
+        """Return free pages to the file system; false where the database cannot do that."""
         if self.kind == "sqlite":
             with self.write_transaction() as connection:
                 cursor = connection.connection.cursor()
