@@ -62,7 +62,7 @@ def sums(seconds: float) -> Sums:
 
 
 def usage(hour: int, seconds: float, user: str = "alice", **changed: Any) -> UsageRow:
-    values = {"place": place(), "group": "vision", "state": "busy"} | changed
+    values = {"gpu_key": place(), "group": "vision", "state": "busy"} | changed
     return UsageRow(hour=hour, user=user, sums=sums(seconds), **values)
 
 

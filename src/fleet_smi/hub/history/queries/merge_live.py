@@ -11,14 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from fleet_smi.hub.history.queries.snapshot_at import FigureValues, GpuAt, NodeAt
 from fleet_smi.hub.history.recording.rows import NodeRow, Presence, WriteBatch
-from fleet_smi.hub.history.series.codec import (
-    GPU_FIGURES,
-    MEAN,
-    NODE_FIGURES,
-    gpu_offset,
-    slice_row_at,
-    unpack,
-)
+from fleet_smi.hub.history.series.codec import MEAN, slice_row_at, unpack
+from fleet_smi.hub.history.series.layout import GPU_COLUMNS, NODE_COLUMNS, gpu_offset
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.series.strip_samples import GpuStripSamples, SampleTimes, encode_load
 from fleet_smi.model.heat_strip import StripInterval, period_look, unknown_samples
@@ -30,7 +24,6 @@ from fleet_smi.model.history import (
     Period,
 )
 
-_KIB = 1024
 _start = itemgetter(0)
 _Stretch = TypeVar("_Stretch", Period, Occupancy)
 
@@ -204,15 +197,12 @@ def _since(before: Period, period: Period) -> float:
 
 def _figures(row: SeriesRow) -> dict[str, FigureValues]:
     """The mean of each figure, of each GPU by its UUID and of the node by none."""
-    values = unpack([row.start], row.data, len(row.uuids)).values[0, MEAN].tolist()
-    mean = [None if value != value else value for value in values]
-    found: dict[str, FigureValues] = {"": dict(zip(NODE_FIGURES, mean, strict=False))}
-    for place, uuid in enumerate(row.uuids):
-        figures = dict(zip(GPU_FIGURES, mean[gpu_offset(place) :], strict=False))
-        memory = figures.pop("memory_used_gibibytes")
-        figures["memory_used_mebibytes"] = None if memory is None else memory * _KIB
-        found[uuid] = figures
-    return found
+    arrays = unpack([row.start], row.data, len(row.uuids), row.layout)
+    means = [None if value != value else value for value in arrays.values[0, MEAN].tolist()]
+    figures: dict[str, FigureValues] = {"": dict(zip(NODE_COLUMNS, means, strict=False))}
+    for index, uuid in enumerate(row.uuids):
+        figures[uuid] = dict(zip(GPU_COLUMNS, means[gpu_offset(index) :], strict=False))
+    return figures
 
 
 def _place(gpu: GpuOfNode) -> GpuKey:

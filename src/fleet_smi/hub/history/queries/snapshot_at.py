@@ -16,7 +16,7 @@ from fleet_smi.model.history import GpuOfNode, Holder, Period
 from fleet_smi.model.people import HIDDEN_USER
 from fleet_smi.model.safe_text import natural_sort_key
 from fleet_smi.model.snapshot import Host, Process
-from fleet_smi.model.units import MIB, format_duration
+from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict import reasons
 from fleet_smi.model.verdict.judge import apply_silence
 from fleet_smi.model.views import summarize_nodes
@@ -118,8 +118,8 @@ def _instance(at: float, then: GpuAt) -> JudgedInstance:
 
 def _held(then: GpuAt) -> dict[str, Any]:
     """Its memory and who was on it: who was there alone had all that was used."""
-    mebibytes = then.figures.get("memory_used_mebibytes")
-    used = None if mebibytes is None else round(mebibytes * MIB)
+    memory = then.figures.get("memory_used_bytes")
+    used = None if memory is None else round(memory)
     holders, unread = then.period.holders, then.period.state in _WITHOUT_A_LIST
     theirs = used if len(holders) == 1 else None
     processes = tuple([_process(holder, theirs) for holder in holders])

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from fleet_smi.hub.history.series.codec import BUSY_INDEX, POWER_INDEX, gpu_offset
+from fleet_smi.hub.history.series.layout import BUSY_INDEX, POWER_INDEX, gpu_offset
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.history import Holder
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner

@@ -3,7 +3,7 @@
 Device uses and time spans go in, in time order; intervals that have ended go into a batch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -47,6 +47,17 @@ class LedgerState(Struct, kw_only=True, array_like=True):
     dormant: dict[str, list[Occupant]] = {}
     buckets: list[tuple[UsageBucket, UsageAccumulator]] = []
     gaps: list[TimeGap] = []
+
+
+def move_columns(state: LedgerState, positions: Mapping[int, int]) -> None:
+    """Change the sample columns that open intervals refer to, by former and new position."""
+    for interval in state.intervals.values():
+        busy, power = interval.use.busy_index, interval.use.power_index
+        interval.use = replace(
+            interval.use,
+            busy_index=None if busy is None else positions.get(busy),
+            power_index=None if power is None else positions.get(power),
+        )
 
 
 class Ledger:

@@ -14,10 +14,18 @@ from msgspec import Struct
 from fleet_smi.fleet.fleet import FleetChange
 from fleet_smi.hub.history.recording.change_detector import ChangeDetector
 from fleet_smi.hub.history.recording.holders import device_uses, missing_devices
-from fleet_smi.hub.history.recording.ledger import Ledger, LedgerState
+from fleet_smi.hub.history.recording.ledger import Ledger, LedgerState, move_columns
 from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
 from fleet_smi.hub.history.recording.usage import HOUR_SECONDS, hour_start
-from fleet_smi.hub.history.series.buffer import SampleBuffer, device_uuids
+from fleet_smi.hub.history.series.buffer import (
+    CURRENT_COLUMNS,
+    FIRST_COLUMNS,
+    SampleBuffer,
+    SampleColumns,
+    column_positions,
+    convert_samples,
+    device_uuids,
+)
 from fleet_smi.hub.history.series.codec import GRAINS
 from fleet_smi.hub.history.series.rollup import Rollup, RollupTask, min_rollup_seconds, roll_up
 from fleet_smi.hub.history.series.series_row import SeriesRow
@@ -26,8 +34,8 @@ from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.verdict.thresholds import Thresholds
 
 _MINUTE = GRAINS[1]
-_STATE_VERSION = 3
-_READABLE_VERSIONS = (1, 2, _STATE_VERSION)
+_STATE_VERSION = 4
+_READABLE_VERSIONS = (1, 2, 3, _STATE_VERSION)
 # After a clock was set back by less than this, its reports are ignored until it has caught up:
 # their time has been counted.
 _MAX_CLOCK_STEP_SECONDS = 3600.0
@@ -55,6 +63,7 @@ class NodeRecorderState(Struct, kw_only=True, array_like=True):
     ledger: LedgerState
     unused: msgspec.Raw = msgspec.Raw(_ENCODED_NONE)
     runs: dict[str | None, int] = {}
+    columns: SampleColumns = FIRST_COLUMNS
 
 
 _encode, _decoder = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(NodeRecorderState)
@@ -255,6 +264,7 @@ class NodeRecorder:
             samples=self._buffer.packed,
             ledger=self.ledger.to_state(),
             runs=self._latest_sequences(),
+            columns=CURRENT_COLUMNS,
         )
         return Checkpoint(node_id=self.node_id, data=_encode(state))
 
@@ -269,7 +279,13 @@ class NodeRecorder:
             state.silent,
         )
         self._set_interval(state.interval_seconds)
-        self._buffer = SampleBuffer(state.uuids, state.samples)
+        samples = state.samples
+        if state.columns != CURRENT_COLUMNS:
+            # Another version recorded other figures: move those that both have.
+            gpu_count = len(state.uuids)
+            samples = convert_samples(samples, state.columns, gpu_count)
+            move_columns(state.ledger, column_positions(state.columns, gpu_count))
+        self._buffer = SampleBuffer(state.uuids, samples)
         self.ledger = Ledger(self.node_id, state.ledger)
         self._runs = state.runs
 

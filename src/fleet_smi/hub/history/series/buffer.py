@@ -1,29 +1,63 @@
-"""The samples of one node, put by until there are enough to be made rows.
+"""Sample buffer of one node: packed figures of its reports, until they are rolled up into rows.
 
-For each report only its figures are packed: what they come to is worked out for many at once.
+Adding a report only packs its figures; statistics are computed later, for many samples at once.
 """
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import inf, isfinite, nan, nextafter
-from operator import mul, sub
+from operator import attrgetter, mul, sub
 from typing import NamedTuple
 
 import numpy as np
 
-from fleet_smi.hub.history.series.codec import GPU_FIGURES, column_moves, figure_count
-from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.hub.history.series.codec import column_moves
+from fleet_smi.hub.history.series.layout import GPU_COLUMNS, NODE_COLUMNS, figure_count, gpu_offset
+from fleet_smi.model.figures import RECORDED_GPU_FIGURES, RECORDED_NODE_FIGURES
+from fleet_smi.model.snapshot import Host, Instance, Snapshot
 
 _TIME = struct.Struct("=d")
-_TOO_MUCH = 1e30
+# Larger numbers would overflow a four-byte float when they are multiplied by seconds.
+_MAX_FIGURE = 1e30
+
+
+def _memory_percent(host: Host) -> float:
+    used, total = host.memory_used_bytes, host.memory_total_bytes
+    return nan if used is None or not total else 100 * used / total
+
+
+# All are attributes of the host but this one, which is computed.
+_NODE_READERS: tuple[Callable[[Host], float | None], ...] = tuple(
+    [
+        _memory_percent if figure.field == "memory_percent" else attrgetter(figure.field)
+        for figure in RECORDED_NODE_FIGURES
+    ]
+)
+_read_gpu = attrgetter(*[figure.field for figure in RECORDED_GPU_FIGURES])
+_INSTANCE_FIELDS = [
+    figure.field if figure.field in Instance.__struct_fields__ else None
+    for figure in RECORDED_GPU_FIGURES
+]
+_COUNTER_INDICES = [
+    index for index, figure in enumerate(RECORDED_GPU_FIGURES) if figure.history == "counter"
+]
+
+SampleColumns = tuple[tuple[str, ...], tuple[str, ...]]
+"""The names of the figures of the node and of each GPU in packed samples, in order."""
+CURRENT_COLUMNS: SampleColumns = (NODE_COLUMNS, GPU_COLUMNS)
+FIRST_COLUMNS: SampleColumns = (
+    ("cpu_percent", "memory_percent"),
+    ("busy_percent", "memory_used_bytes", "power_watts", "temperature_celsius", "sm_clock_mhz"),
+)
+"""The columns of samples in checkpoints from before these named their columns."""
 
 
 class SampleSpan(NamedTuple):
-    """Samples packed one after another: each holds until the next, and the last until `end`.
+    """Packed samples, each of which holds until the next, and the last until `end`.
 
-    The first is from its very `start`.
+    The first begins exactly at `start`.
     """
 
     start: float
@@ -32,134 +66,196 @@ class SampleSpan(NamedTuple):
 
 
 FigureSums = dict[int, tuple[float, float]]
-"""By its place: a figure times the seconds that it held, and those in which it was known."""
+"""By column: the integral of the figure over time, and the seconds in which it was known."""
 
 
 class SampleBuffer:
-    """Samples in the order of their time; `uuids` are the GPUs that the figures are of.
+    """Samples in time order; `uuids` are the GPUs whose columns they have.
 
-    The first so many of these are there now, others were when the oldest samples were taken.
+    The first of these are present now; the others were when the oldest samples were taken.
     """
 
-    __slots__ = ("_absent", "_form", "_packing", "_present", "_samples", "uuids")
+    __slots__ = (
+        "_absent_figures",
+        "_counters",
+        "_counters_at",
+        "_dtype",
+        "_present",
+        "_samples",
+        "_struct",
+        "uuids",
+    )
 
     def __init__(self, uuids: Sequence[str] = (), packed: bytes = b"") -> None:
-        self._place(tuple(uuids), ())
-        size = self._packing.size
+        self._counters: dict[int, float] = {}
+        self._counters_at = -inf
+        self._set_uuids(tuple(uuids), ())
+        size = self._struct.size
         self._samples = [packed[first : first + size] for first in range(0, len(packed), size)]
 
     @property
     def packed(self) -> bytes:
-        """All of them, for another to go on from."""
+        """All samples, for a checkpoint."""
         return b"".join(self._samples)
 
     @property
     def since(self) -> float:
-        """When the first of them was taken; never, where there is none."""
+        """The time of the first sample; infinite where there is none."""
         return _time_of(self._samples[0]) if self._samples else inf
 
     def add(self, at: float, snapshot: Snapshot) -> None:
-        """Put by the figures of one more sample."""
-        host = snapshot.host
-        used, total = host.memory_used_bytes, host.memory_total_bytes
-        percent = nan if used is None or not total else 100 * used / total
+        """Append the figures of a snapshot."""
+        node = [read(snapshot.host) for read in _NODE_READERS]
         figures = [
-            figure
-            for gpu in snapshot.gpus
-            for figure in (
-                gpu.busy_percent,
-                gpu.memory_used_bytes,
-                gpu.power_watts,
-                gpu.temperature_celsius,
-                gpu.sm_clock_mhz,
-            )
+            nan if figure is None else figure for gpu in snapshot.gpus for figure in _read_gpu(gpu)
         ]
+        self._replace_counters(at, figures)
         try:
-            packed = self._packing.pack(at, host.cpu_percent, percent, *figures)
-        except (struct.error, OverflowError):  # not all are known or can be, or there are others
-            told = [host.cpu_percent, percent, *figures, *_of_instances(snapshot), *self._absent]
-            packed = self._packing.pack(at, *map(_known, told))
+            packed = self._struct.pack(at, *node, *figures)
+        except (struct.error, OverflowError):
+            # Some are impossible, the node's are unknown, or there are instances or GPUs that
+            # have left.
+            values = [*node, *figures, *_instance_figures(snapshot), *self._absent_figures]
+            packed = self._struct.pack(at, *map(_valid_or_nan, values))
         self._samples.append(packed)
 
     def add_unknown(self, at: float) -> None:
-        """From then on nothing is known."""
+        """Append a sample without any known figure."""
         self._samples.append(self._unknown(at))
 
     def peek_until(self, end: float, grain: int) -> SampleSpan:
-        """What holds from the beginning of the first one's grain until `end`, which is after it."""
-        start, samples = self.since // grain * grain, self._samples[: self._before(end)]
+        """The samples before `end`, from the beginning of the first one's grain on."""
+        start, samples = self.since // grain * grain, self._samples[: self._count_before(end)]
         head = [self._unknown(start)] if start < self.since else []
         return SampleSpan(start, end, b"".join([*head, *samples]))
 
     def take_until(self, end: float, grain: int) -> SampleSpan:
-        """The same; what holds at `end` is left, and what came after."""
-        taken, after = self.peek_until(end, grain), self._before(end)
-        self._samples = [_at(end, self._samples[after - 1]), *self._samples[after:]]
-        if self._absent:
-            self._move(self._present, ())
+        """Remove and return the samples before `end`; the one that holds at `end` also stays."""
+        taken, count = self.peek_until(end, grain), self._count_before(end)
+        self._samples = [_with_time(end, self._samples[count - 1]), *self._samples[count:]]
+        if self._absent_figures:
+            self._move_columns(self._present, ())
         return taken
 
     def span_at(self, moment: float, seconds: int) -> SampleSpan | None:
-        """What holds at a moment, as if it had for so many seconds."""
-        after = self._before(nextafter(moment, inf))
-        if not after:
+        """The sample that holds at a time, as a span of whole `seconds` around it."""
+        count = self._count_before(nextafter(moment, inf))
+        if not count:
             return None
         start = moment // seconds * seconds
-        return SampleSpan(start, start + seconds, _at(start, self._samples[after - 1]))
+        return SampleSpan(start, start + seconds, _with_time(start, self._samples[count - 1]))
 
     def sums(self, start: float, end: float, columns: Iterable[int]) -> FigureSums:
-        """What these figures come to in a stretch of which there is a sample."""
-        first, last = max(0, self._before(nextafter(start, inf)) - 1), self._before(end)
+        """Integrate these columns over a time span that has at least one sample."""
+        first, last = (
+            max(0, self._count_before(nextafter(start, inf)) - 1),
+            self._count_before(end),
+        )
         points = [start, *map(_time_of, self._samples[first + 1 : last]), end]
-        held = list(map(sub, points[1:], points))
-        words = memoryview(b"".join(self._samples[first:last])).cast("f")
-        every, sums = self._packing.size // words.itemsize, FigureSums()
-        for place in columns:
-            figures = words[_TIME.size // words.itemsize + place :: every].tolist()
-            product, seconds = sum(map(mul, figures, held)), end - start
-            if not isfinite(product):
-                known = [pair for pair in zip(figures, held, strict=True) if isfinite(pair[0])]
-                product = sum([figure * second for figure, second in known])
-                seconds = sum([second for _, second in known])
-            sums[place] = product, seconds
+        durations = list(map(sub, points[1:], points))
+        # Seen as four-byte floats: the time takes two, then each column takes one.
+        floats = memoryview(b"".join(self._samples[first:last])).cast("f")
+        stride, sums = self._struct.size // floats.itemsize, FigureSums()
+        for column in columns:
+            figures = floats[_TIME.size // floats.itemsize + column :: stride].tolist()
+            integral, seconds = sum(map(mul, figures, durations)), end - start
+            if not isfinite(integral):
+                pairs = zip(figures, durations, strict=True)
+                known = [(figure, held) for figure, held in pairs if isfinite(figure)]
+                integral = sum([figure * held for figure, held in known])
+                seconds = sum([held for _, held in known])
+            sums[column] = integral, seconds
         return sums
 
     def set_gpus(self, uuids: tuple[str, ...]) -> None:
-        """From now on there are these GPUs."""
+        """Set the GPUs that are present from now on."""
         if uuids != self._present:
-            self._move(uuids, tuple([uuid for uuid in self.uuids if uuid not in uuids]))
+            self._move_columns(uuids, tuple([uuid for uuid in self.uuids if uuid not in uuids]))
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all samples."""
         self._samples.clear()
 
-    def _before(self, end: float) -> int:
-        """How many are from before `end`."""
+    def _replace_counters(self, at: float, figures: list[float]) -> None:
+        """Replace each counter by its growth per second since the sample before, or by NaN.
+
+        The first value, and one after a reset of the counter, have no known growth.
+        """
+        counters, previous = dict[int, float](), self._counters
+        elapsed = at - self._counters_at
+        for offset in _COUNTER_INDICES:
+            for index in range(offset, len(figures), len(GPU_COLUMNS)):
+                counters[index] = figures[index]
+                growth = figures[index] - previous.get(index, inf)
+                figures[index] = growth / elapsed if growth >= 0.0 and elapsed > 0.0 else nan
+        self._counters, self._counters_at = counters, at
+
+    def _count_before(self, end: float) -> int:
         return bisect_left(self._samples, end, key=_time_of)
 
     def _unknown(self, at: float) -> bytes:
-        return self._packing.pack(at, *[nan] * figure_count(len(self.uuids)))
+        return self._struct.pack(at, *[nan] * figure_count(len(self.uuids)))
 
-    def _place(self, present: tuple[str, ...], absent: tuple[str, ...]) -> None:
+    def _set_uuids(self, present: tuple[str, ...], absent: tuple[str, ...]) -> None:
         self._present, self.uuids = present, (*present, *absent)
-        self._absent = (nan,) * (len(GPU_FIGURES) * len(absent))
-        self._packing, self._form = sample_formats(len(self.uuids))
+        self._absent_figures = (nan,) * (len(GPU_COLUMNS) * len(absent))
+        self._struct, self._dtype = sample_formats(len(self.uuids))
+        self._counters = {}  # by column, which has just changed
 
-    def _move(self, present: tuple[str, ...], absent: tuple[str, ...]) -> None:
-        """Give every GPU its place anew."""
-        before, was = np.frombuffer(self.packed, self._form), self.uuids
-        self._place(present, absent)
-        after = np.empty(len(before), self._form)
+    def _move_columns(self, present: tuple[str, ...], absent: tuple[str, ...]) -> None:
+        """Repack all samples with the columns of other GPUs."""
+        before, old_uuids = np.frombuffer(self.packed, self._dtype), self.uuids
+        self._set_uuids(present, absent)
+        after = np.empty(len(before), self._dtype)
         after["at"], after["figures"] = before["at"], nan
-        for place, first in column_moves(was, self.uuids):
-            after["figures"][:, place] = before["figures"][:, first]
-        self._samples = [one.tobytes() for one in after]
+        for target, source in column_moves(old_uuids, self.uuids):
+            after["figures"][:, target] = before["figures"][:, source]
+        self._samples = [sample.tobytes() for sample in after]
 
 
 def device_uuids(snapshot: Snapshot) -> tuple[str, ...]:
-    """What the figures of a snapshot are of: its GPUs, then the instances of all of them."""
-    instances = [part.uuid for gpu in snapshot.gpus for part in gpu.instances]
+    """The order of GPU columns for a snapshot: all GPUs, then the instances of all of them."""
+    instances = [instance.uuid for gpu in snapshot.gpus for instance in gpu.instances]
     return (*[gpu.uuid for gpu in snapshot.gpus], *instances)
+
+
+def column_positions(columns: SampleColumns, gpu_count: int) -> dict[int, int]:
+    """Where columns of samples from an older checkpoint are today, by their former position."""
+    node, gpu = columns
+    positions = {
+        index: NODE_COLUMNS.index(name) for index, name in enumerate(node) if name in NODE_COLUMNS
+    }
+    for number in range(gpu_count):
+        first = len(node) + number * len(gpu)
+        for index, name in enumerate(gpu):
+            if name in GPU_COLUMNS:
+                positions[first + index] = gpu_offset(number) + GPU_COLUMNS.index(name)
+    return positions
+
+
+def convert_samples(packed: bytes, columns: SampleColumns, gpu_count: int) -> bytes:
+    """Repack samples with other columns; figures that they do not have are unknown.
+
+    Raise `ValueError` where the bytes are not whole samples with these columns.
+    """
+    node, gpu = columns
+    before = np.frombuffer(packed, _sample_dtype(len(node) + len(gpu) * gpu_count))
+    after = np.empty(len(before), sample_formats(gpu_count)[1])
+    after["at"], after["figures"] = before["at"], nan
+    for source, target in column_positions(columns, gpu_count).items():
+        after["figures"][:, target] = before["figures"][:, source]
+    return after.tobytes()
+
+
+@lru_cache(maxsize=256)
+def sample_formats(gpu_count: int) -> tuple[struct.Struct, np.dtype[np.void]]:
+    """The format of a packed sample of a node, for `struct` and for numpy."""
+    figures = figure_count(gpu_count)
+    return struct.Struct(f"=d{figures}f"), _sample_dtype(figures)
+
+
+def _sample_dtype(figures: int) -> np.dtype[np.void]:
+    return np.dtype([("at", "f8"), ("figures", "f4", (figures,))])
 
 
 def _time_of(sample: bytes) -> float:
@@ -167,28 +263,18 @@ def _time_of(sample: bytes) -> float:
     return at
 
 
-def _at(moment: float, sample: bytes) -> bytes:
-    """A sample as if it were of another moment."""
+def _with_time(moment: float, sample: bytes) -> bytes:
     return _TIME.pack(moment) + sample[_TIME.size :]
 
 
-def _known(figure: float | None) -> float:
-    """A figure, or not a number where none is told or no node can have it."""
-    return figure if figure is not None and abs(figure) < _TOO_MUCH else nan
+def _valid_or_nan(figure: float | None) -> float:
+    return figure if figure is not None and abs(figure) < _MAX_FIGURE else nan
 
 
-def _of_instances(snapshot: Snapshot) -> list[float | None]:
+def _instance_figures(snapshot: Snapshot) -> list[float | None]:
     return [
-        figure
+        None if field is None else getattr(instance, field)
         for gpu in snapshot.gpus
-        for part in gpu.instances
-        for figure in (part.busy_percent, part.memory_used_bytes, None, None, None)
+        for instance in gpu.instances
+        for field in _INSTANCE_FIELDS
     ]
-
-
-@lru_cache(maxsize=256)
-def sample_formats(gpu_count: int) -> tuple[struct.Struct, np.dtype[np.void]]:
-    """How a sample of a node with so many GPUs is packed."""
-    figures = figure_count(gpu_count)
-    form = np.dtype([("at", "f8"), ("figures", "f4", (figures,))])
-    return struct.Struct(f"=d{figures}f"), form

@@ -1,7 +1,8 @@
-"""The figures of a node over stretches of time, and how they are packed into bytes.
+"""Codec of series rows: figures over time as arrays, and packed into bytes by their layout.
 
-Three values a figure: the least, the mean and the most; two bytes each, which is exact to one
-part in 2,000. What nobody measured is not a number. Pure.
+Each figure has three values: minimum, mean and maximum; an unknown one is NaN. In memory the
+columns are always those of `CURRENT_LAYOUT`; packed rows of another layout are converted when
+they are decoded. Pure.
 """
 
 import struct
@@ -16,42 +17,39 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fleet_smi.hub.history.series.layout import (
+    CURRENT_LAYOUT,
+    GPU_COLUMNS,
+    MAX_F2,
+    RENAMED_FIGURES,
+    VALUES_PER_FIGURE,
+    Encoding,
+    RowLayout,
+    figure_count,
+    gpu_offset,
+)
 from fleet_smi.hub.history.series.series_row import SeriesRow
 
 GRAINS = (10, 60, 900, 10800)
-"""Seconds of a row, the finest first; each is a multiple of the one before."""
+"""Seconds per row, the finest first; each is a multiple of the one before."""
 
 MAX_ROW_SECONDS = 360
-"""So long are those at most that are kept one after another; a longer grain is alone."""
+"""The most that consecutive grains of one stored row cover; a longer grain has a row of its own."""
 
-NODE_FIGURES = ("cpu_percent", "memory_percent")
-GPU_FIGURES = (
-    "busy_percent",
-    "memory_used_gibibytes",
-    "power_watts",
-    "temperature_celsius",
-    "sm_clock_mhz",
-)
-BUSY_INDEX, POWER_INDEX = GPU_FIGURES.index("busy_percent"), GPU_FIGURES.index("power_watts")
-MEMORY_COLUMNS = slice(
-    len(NODE_FIGURES) + GPU_FIGURES.index("memory_used_gibibytes"), None, len(GPU_FIGURES)
-)
-"""Where the memory of all GPUs is among the figures of a node."""
-MIN, MEAN, MAX = range(3)
-_VALUES = 3
-# More than this no two bytes can hold, and no node has measured.
-_MOST = 65_504.0
+MIN, MEAN, MAX = range(VALUES_PER_FIGURE)
 _SECONDS = struct.Struct("<f")
+_ENCODINGS: tuple[Encoding, ...] = ("f2", "f4")
 
 Float64Array = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
+IndexArray = NDArray[np.intp]
 
 
 class SeriesArrays(NamedTuple):
-    """Figures over stretches of one length, the oldest first.
+    """Figures over time spans of one length, the oldest first.
 
-    Of each so many `seconds` are known. Its `values` are the least, the mean and the most of
-    every figure: those of the node, then those of each GPU.
+    `seconds` is the known time of each span. `values` has the shape (spans, 3, columns): the
+    minimum, mean and maximum of each figure of the node, then of each GPU.
     """
 
     starts: Float64Array
@@ -59,117 +57,129 @@ class SeriesArrays(NamedTuple):
     values: Float32Array
 
 
-def figure_count(gpu_count: int) -> int:
-    """How many figures a node with so many GPUs has."""
-    return len(NODE_FIGURES) + len(GPU_FIGURES) * gpu_count
+class _ColumnMap(NamedTuple):
+    """Columns of one encoding in packed rows, where they go in arrays, and the unit factor."""
+
+    encoding: Encoding
+    sources: IndexArray
+    targets: IndexArray
+    factor: float
 
 
-def gpu_offset(gpu_index: int) -> int:
-    """Where the figures of the GPU in this place begin."""
-    return figure_count(gpu_index)
-
-
-def empty_arrays(count: int) -> SeriesArrays:
-    """No rows, of so many figures."""
-    return SeriesArrays(np.empty(0), np.empty(0), np.empty((0, _VALUES, count), np.float32))
+def empty_arrays(column_count: int) -> SeriesArrays:
+    """Arrays without rows."""
+    values = np.empty((0, VALUES_PER_FIGURE, column_count), np.float32)
+    return SeriesArrays(np.empty(0), np.empty(0), values)
 
 
 def bin_samples(times: Float64Array, figures: Float32Array, end: float, grain: int) -> SeriesArrays:
-    """Samples as rows: each holds until the next, and the last until `end`, which is after it."""
+    """Aggregate samples by grain: each holds until the next, and the last until `end`."""
     edges = np.arange(times[0] // grain * grain + grain, end, grain)
+    # Split the time at every sample and every edge of a grain: each piece lies in one of both.
     points = np.concatenate((times, edges, (end,)))
     points.sort()
-    held = points[1:] - points[:-1]
-    lasting = held > 0.0
-    held, begins = held[lasting], points[:-1][lasting]
-    told = figures[times.searchsorted(begins, side="right") - 1]
-    firsts = np.concatenate(((0,), begins.searchsorted(edges)))
-    return _joined(SeriesArrays(begins, held, told[:, np.newaxis, :]), firsts, grain)
+    durations = points[1:] - points[:-1]
+    nonempty = durations > 0.0
+    durations, starts = durations[nonempty], points[:-1][nonempty]
+    values = figures[times.searchsorted(starts, side="right") - 1]
+    firsts = np.concatenate(((0,), starts.searchsorted(edges)))
+    return _aggregate(SeriesArrays(starts, durations, values[:, np.newaxis, :]), firsts, grain)
 
 
 def resample(rows: SeriesArrays, grain: int) -> SeriesArrays:
-    """Rows joined to longer ones, each with the weight of its seconds."""
+    """Aggregate rows to a coarser grain, weighted by their known seconds."""
     if not len(rows.starts):
         return rows
     starts = rows.starts // grain
     firsts = np.concatenate(((0,), np.flatnonzero(starts[1:] != starts[:-1]) + 1))
-    return _joined(rows, firsts, grain)
+    return _aggregate(rows, firsts, grain)
 
 
 def select_rows(
-    rows: SeriesArrays, selection: slice | NDArray[np.bool_] | NDArray[np.intp]
+    rows: SeriesArrays, selection: slice | NDArray[np.bool_] | IndexArray
 ) -> SeriesArrays:
-    """Some of the rows."""
+    """The rows at these indices."""
     return SeriesArrays(rows.starts[selection], rows.seconds[selection], rows.values[selection])
 
 
 def drop_unknown(rows: SeriesArrays) -> SeriesArrays:
-    """Those of which anything is known."""
+    """The rows that have any known seconds."""
     return select_rows(rows, rows.seconds > 0.0)
 
 
 def concatenate(rows: Sequence[SeriesArrays]) -> SeriesArrays:
-    """Rows of the same figures, one after another."""
-    return SeriesArrays(*[np.concatenate(each) for each in zip(*rows, strict=True)])
+    """Arrays with the same columns, one after another."""
+    return SeriesArrays(*[np.concatenate(arrays) for arrays in zip(*rows, strict=True)])
 
 
 def align_gpus(
     rows: SeriesArrays, uuids: Sequence[str], target_uuids: Sequence[str]
 ) -> SeriesArrays:
-    """Rows of the GPUs `uuids` as ones of those `wanted`; what they do not have is unknown."""
+    """Reorder the columns from `uuids` to `target_uuids`; GPUs that are new there are unknown."""
     if uuids == target_uuids:
         return rows
     values = np.full((*rows.values.shape[:2], figure_count(len(target_uuids))), np.nan, np.float32)
-    for place, first in column_moves(uuids, target_uuids):
-        values[..., place] = rows.values[..., first]
+    for target, source in column_moves(uuids, target_uuids):
+        values[..., target] = rows.values[..., source]
     return rows._replace(values=values)
 
 
 def column_moves(uuids: Sequence[str], target_uuids: Sequence[str]) -> list[tuple[slice, slice]]:
-    """Where the figures of those `wanted` are to be, and where they are among those of `uuids`."""
-    node, starts = (
-        slice(figure_count(0)),
-        {uuid: gpu_offset(place) for place, uuid in enumerate(uuids)},
-    )
-    count = len(GPU_FIGURES)
-    moved = [
-        (slice(gpu_offset(place), gpu_offset(place) + count), slice(first, first + count))
-        for place, uuid in enumerate(target_uuids)
-        if (first := starts.get(uuid)) is not None
+    """Pairs of target and source columns for the node and for each GPU that is in both lists."""
+    node = slice(figure_count(0))
+    offsets = {uuid: gpu_offset(index) for index, uuid in enumerate(uuids)}
+    count = len(GPU_COLUMNS)
+    gpus = [
+        (slice(gpu_offset(index), gpu_offset(index) + count), slice(first, first + count))
+        for index, uuid in enumerate(target_uuids)
+        if (first := offsets.get(uuid)) is not None
     ]
-    return [(node, node), *moved]
+    return [(node, node), *gpus]
 
 
 def pack(rows: SeriesArrays) -> list[bytes]:
-    """Each row as bytes; the layout is up to who keeps them, and so is when it began."""
-    values = np.where(np.abs(rows.values) > _MOST, np.nan, rows.values).astype("<f2")
-    packed = np.empty((len(values), _SECONDS.size + 2 * _VALUES * values.shape[2]), np.uint8)
+    """Each row as bytes in the current layout; the caller stores its start and its GPUs."""
+    count, columns = len(rows.starts), rows.values.shape[2]
+    gpu_count = (columns - figure_count(0)) // len(GPU_COLUMNS)
+    packed = np.empty((count, CURRENT_LAYOUT.packed_size(gpu_count)), np.uint8)
     packed[:, : _SECONDS.size] = rows.seconds.astype("<f4")[:, np.newaxis].view(np.uint8)
-    packed[:, _SECONDS.size :] = values.reshape(len(values), -1).view(np.uint8)
+    first = _SECONDS.size
+    for encoding, _, targets, _ in _column_maps(CURRENT_LAYOUT, gpu_count):
+        values = rows.values[:, :, targets]
+        if encoding == "f2":
+            # Larger values would become infinite; no node has measured any.
+            values[np.abs(values) > MAX_F2] = np.nan
+        encoded = values.astype(f"<{encoding}").reshape(count, -1).view(np.uint8)
+        packed[:, first : first + encoded.shape[1]] = encoded
+        first += encoded.shape[1]
     return [row.tobytes() for row in packed]
 
 
-def packed_size(gpu_count: int) -> int:
-    """How many bytes a row of a node with so many GPUs has."""
-    return _SECONDS.size + 2 * _VALUES * figure_count(gpu_count)
+def unpack(
+    starts: Sequence[float], data: bytes, gpu_count: int, layout: RowLayout = CURRENT_LAYOUT
+) -> SeriesArrays:
+    """Decode consecutive packed rows; figures that their layout does not have are unknown."""
+    packed = np.frombuffer(data, _row_dtype(layout, gpu_count))
+    shape = (len(packed), VALUES_PER_FIGURE, figure_count(gpu_count))
+    values = np.full(shape, np.nan, np.float32)
+    for encoding, sources, targets, factor in _column_maps(layout, gpu_count):
+        values[:, :, targets] = packed[encoding][:, :, sources] * np.float32(factor)
+    return SeriesArrays(np.array(starts, float), packed["seconds"].astype(float), values)
 
 
-def unpack(starts: Sequence[float], data: bytes, gpu_count: int) -> SeriesArrays:
-    """Rows of a node with so many GPUs that `pack` has packed, one after another."""
-    packed = np.frombuffer(data, _packing(figure_count(gpu_count)))
-    return SeriesArrays(
-        np.array(starts, float), packed["seconds"].astype(float), packed["values"].astype("<f4")
-    )
+def grain_count(row: SeriesRow) -> int:
+    """The number of consecutive grains in a row."""
+    return len(row.data) // row.layout.packed_size(len(row.uuids))
 
 
 def row_end(row: SeriesRow) -> int:
-    """When the last grain of a row ends."""
-    return row.start + len(row.data) // packed_size(len(row.uuids)) * row.grain_seconds
+    """The end of the last grain of a row."""
+    return row.start + grain_count(row) * row.grain_seconds
 
 
 def slice_row(row: SeriesRow, start: float, end: float) -> SeriesRow | None:
-    """Those grains of a row that are within a range, if there are any."""
-    grain, size = row.grain_seconds, packed_size(len(row.uuids))
+    """The grains of a row that lie within a range, if any."""
+    grain, size = row.grain_seconds, row.layout.packed_size(len(row.uuids))
     count = len(row.data) // size
     first = max(0, ceil((max(start, row.start) - row.start) / grain))
     last = floor((min(end, row.start + count * grain) - row.start) / grain)
@@ -182,61 +192,97 @@ def slice_row(row: SeriesRow, start: float, end: float) -> SeriesRow | None:
 
 
 def slice_row_at(row: SeriesRow, at: float) -> SeriesRow | None:
-    """The one grain of a row that a moment is in, if anything is known of it."""
+    """The one grain of a row that contains a time, if any of it is known."""
     start = at // row.grain_seconds * row.grain_seconds
     part = slice_row(row, start, start + row.grain_seconds)
     return part if part is not None and _SECONDS.unpack_from(part.data)[0] > 0.0 else None
 
 
 def decode_rows(rows: Iterable[SeriesRow], target_uuids: tuple[str, ...]) -> SeriesArrays:
-    """Rows as the numbers in them, of the GPUs `wanted`; those of which anything is known."""
-    found = [empty_arrays(figure_count(len(target_uuids)))]
-    for uuids, some in groupby(rows, attrgetter("uuids")):
-        alike, size = list(some), packed_size(len(uuids))
+    """Decode rows of any layouts into arrays with the columns of these GPUs, in time order."""
+    decoded = [empty_arrays(figure_count(len(target_uuids)))]
+    for (uuids, layout), group in groupby(rows, attrgetter("uuids", "layout")):
+        alike = list(group)
         starts = [
-            row.start + row.grain_seconds * place
+            row.start + row.grain_seconds * index
             for row in alike
-            for place in range(len(row.data) // size)
+            for index in range(grain_count(row))
         ]
-        numbers = unpack(starts, b"".join([row.data for row in alike]), len(uuids))
-        found.append(align_gpus(numbers, uuids, target_uuids))
-    all_of_them = concatenate(found)
-    return drop_unknown(select_rows(all_of_them, all_of_them.starts.argsort(kind="stable")))
+        arrays = unpack(starts, b"".join([row.data for row in alike]), len(uuids), layout)
+        decoded.append(align_gpus(arrays, uuids, target_uuids))
+    joined = concatenate(decoded)
+    return drop_unknown(select_rows(joined, joined.starts.argsort(kind="stable")))
 
 
 def all_uuids(rows: Iterable[SeriesRow]) -> tuple[str, ...]:
-    """Every GPU that rows are of, those of the last first."""
-    told_of = dict.fromkeys(row.uuids for row in rows)
-    return tuple(dict.fromkeys(uuid for uuids in reversed(told_of) for uuid in uuids))
+    """Every GPU that occurs in the rows, those of the last rows first."""
+    tuples = dict.fromkeys(row.uuids for row in rows)
+    return tuple(dict.fromkeys(uuid for uuids in reversed(tuples) for uuid in uuids))
 
 
-def _joined(rows: SeriesArrays, firsts: NDArray[np.intp], grain: int) -> SeriesArrays:
-    """Rows joined to longer ones, that begin with the rows `firsts`.
+def _aggregate(rows: SeriesArrays, firsts: IndexArray, grain: int) -> SeriesArrays:
+    """Join each run of rows that begins at an index in `firsts` into one row.
 
-    A row with one value for each figure has that as its least, its mean and its most.
+    `rows.values` may have a single value per figure, which is its minimum, mean and maximum.
     """
     starts, seconds, values = rows
+    measured = ~np.isnan(values[:, values.shape[1] // 2]).all(axis=0)
+    if measured.any() and not measured.all():
+        # Many GPUs never report some figures. Without those columns, the fast path below holds.
+        some = _aggregate(rows._replace(values=values[:, :, measured]), firsts, grain)
+        joined = np.full((len(firsts), VALUES_PER_FIGURE, values.shape[2]), np.nan, np.float32)
+        joined[:, :, measured] = some.values
+        return some._replace(values=joined)
     ends = np.append(firsts[1:], len(starts))[:, np.newaxis]
-    # As many for each as the longest has: the last again and again, which then weighs nothing.
-    places = firsts[:, np.newaxis] + np.arange((ends[:, 0] - firsts).max())
-    weights = seconds[np.minimum(places, ends - 1)].astype(np.float32) * (places < ends)
-    parts = values[np.minimum(places, ends - 1)]
-    least, mean, most = parts[:, :, 0], parts[:, :, parts.shape[2] // 2], parts[:, :, -1]
-    made = np.empty((len(firsts), _VALUES, values.shape[2]), np.float32)
-    sums, told = np.einsum("rp,rpf->rf", weights, mean), weights.sum(axis=1)
+    # A rectangle with room for the longest run: shorter ones repeat their last row, weight 0.
+    indices = firsts[:, np.newaxis] + np.arange((ends[:, 0] - firsts).max())
+    weights = seconds[np.minimum(indices, ends - 1)].astype(np.float32) * (indices < ends)
+    parts = values[np.minimum(indices, ends - 1)]
+    low, mean, high = parts[:, :, 0], parts[:, :, parts.shape[2] // 2], parts[:, :, -1]
+    joined = np.empty((len(firsts), VALUES_PER_FIGURE, values.shape[2]), np.float32)
+    sums, known_seconds = np.einsum("rp,rpf->rf", weights, mean), weights.sum(axis=1)
     if not isnan(sums.sum()):
-        made[:, MIN], made[:, MAX] = least.min(axis=1), most.max(axis=1)
-        made[:, MEAN] = sums / told[:, np.newaxis]
-        return SeriesArrays(starts[firsts] // grain * grain, told, made)
+        # The common case, several times as fast: nothing is unknown.
+        joined[:, MIN], joined[:, MAX] = low.min(axis=1), high.max(axis=1)
+        joined[:, MEAN] = sums / known_seconds[:, np.newaxis]
+        return SeriesArrays(starts[firsts] // grain * grain, known_seconds, joined)
     known = ~np.isnan(mean)
     weights = weights * known.any(axis=2)
-    told, each = weights.sum(axis=1), np.einsum("rp,rpf->rf", weights, known)
-    each[each == 0.0] = np.nan
-    made[:, MIN], made[:, MAX] = np.fmin.reduce(least, axis=1), np.fmax.reduce(most, axis=1)
-    made[:, MEAN] = np.einsum("rp,rpf->rf", weights, np.where(known, mean, 0.0)) / each
-    return SeriesArrays(starts[firsts] // grain * grain, told, made)
+    known_seconds, divisors = weights.sum(axis=1), np.einsum("rp,rpf->rf", weights, known)
+    divisors[divisors == 0.0] = np.nan
+    joined[:, MIN], joined[:, MAX] = np.fmin.reduce(low, axis=1), np.fmax.reduce(high, axis=1)
+    joined[:, MEAN] = np.einsum("rp,rpf->rf", weights, np.where(known, mean, 0.0)) / divisors
+    return SeriesArrays(starts[firsts] // grain * grain, known_seconds, joined)
 
 
 @lru_cache(maxsize=256)
-def _packing(figures: int) -> np.dtype[np.void]:
-    return np.dtype([("seconds", "<f4"), ("values", "<f2", (_VALUES, figures))])
+def _row_dtype(layout: RowLayout, gpu_count: int) -> np.dtype[np.void]:
+    encodings = [column.encoding for _, column in layout.columns(gpu_count)]
+    blocks = [
+        (encoding, f"<{encoding}", (VALUES_PER_FIGURE, encodings.count(encoding)))
+        for encoding in _ENCODINGS
+    ]
+    return np.dtype([("seconds", "<f4"), *blocks])
+
+
+@lru_cache(maxsize=256)
+def _column_maps(layout: RowLayout, gpu_count: int) -> list[_ColumnMap]:
+    """Where the columns of packed rows go in arrays, by encoding in packed order, and factor."""
+    targets = {
+        (index, column.name): target
+        for target, (index, column) in enumerate(CURRENT_LAYOUT.columns(gpu_count))
+    }
+    moves: dict[tuple[Encoding, float], list[tuple[int, int]]] = {}
+    next_source: dict[Encoding, int] = dict.fromkeys(_ENCODINGS, 0)
+    for index, (name, encoding) in layout.columns(gpu_count):
+        source = next_source[encoding]
+        next_source[encoding] += 1
+        current_name, factor = RENAMED_FIGURES.get(name, (name, 1.0))
+        # A figure that is no longer recorded has no target: it is skipped.
+        if (target := targets.get((index, current_name))) is not None:
+            moves.setdefault((encoding, factor), []).append((source, target))
+    maps = []
+    for encoding, factor in sorted(moves):
+        from_columns, to_columns = np.array(moves[encoding, factor], np.intp).T
+        maps.append(_ColumnMap(encoding, from_columns, to_columns, factor))
+    return maps

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+from fleet_smi.hub.history.series.layout import CURRENT_LAYOUT, RowLayout
+
 GpuKey = tuple[str, str]
 """A node id and a UUID: a GPU that moves to another node has a separate history there."""
 
@@ -9,7 +11,7 @@ GpuKey = tuple[str, str]
 class SeriesRow(Struct, frozen=True, kw_only=True, gc=False):
     """The figures of one node and these GPUs over time, packed by `codec.py`.
 
-    `data` holds one or several consecutive grains; the first begins at `start`.
+    `data` holds one or several consecutive grains in this `layout`; the first begins at `start`.
     """
 
     grain_seconds: int
@@ -17,3 +19,4 @@ class SeriesRow(Struct, frozen=True, kw_only=True, gc=False):
     start: int
     uuids: tuple[str, ...]
     data: bytes
+    layout: RowLayout = CURRENT_LAYOUT

@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import Connection, Table, select
 
 from fleet_smi.hub.history.recording.rows import NodeRow, WriteBatch
+from fleet_smi.hub.history.series.layout import RowLayout, encode_layout
 from fleet_smi.hub.history.series.series_row import GpuKey
 from fleet_smi.hub.history.storage.bulk import execute_bulk
 from fleet_smi.hub.history.storage.schema import (
@@ -24,6 +25,7 @@ from fleet_smi.model.history import GpuOfNode
 
 RowName = TypeVar("RowName")
 UserGroup = tuple[str, str]
+LayoutName = tuple[tuple[str, ...], RowLayout]
 _KEYS_PER_QUERY = 500
 
 
@@ -93,7 +95,7 @@ class IdCache:
         self.node = _TableIds[str](nodes, self._node_row)
         self.gpu = _TableIds[GpuKey](gpus, self._gpu_row)
         self.person = _TableIds[UserGroup](people, _person_row)
-        self.layout = _TableIds[tuple[str, ...]](layouts, _layout_row)
+        self.layout = _TableIds[LayoutName](layouts, _layout_row)
         self.look = _TableIds[StripLook](looks, _look_row)
 
     def resolve(self, connection: Connection, batch: WriteBatch) -> None:
@@ -108,7 +110,7 @@ class IdCache:
         self.node.resolve(connection, chain(_node_ids(batch), [gpu_key[0] for gpu_key in gpu_keys]))
         self.gpu.resolve(connection, gpu_keys)
         self.person.resolve(connection, _people(batch))
-        self.layout.resolve(connection, [row.uuids for row in batch.series])
+        self.layout.resolve(connection, [(row.uuids, row.layout) for row in batch.series])
         self.look.resolve(connection, [period_look(period) for _, period in batch.periods])
 
     def invalidate(self) -> None:
@@ -165,8 +167,9 @@ def _person_row(person: UserGroup) -> dict[str, Any]:
     return {"user": user, "group": group}
 
 
-def _layout_row(uuids: tuple[str, ...]) -> dict[str, Any]:
-    return {"uuids": msgspec.json.encode(uuids).decode()}
+def _layout_row(name: LayoutName) -> dict[str, Any]:
+    uuids, layout = name
+    return {"uuids": msgspec.json.encode(uuids).decode(), "figures": encode_layout(layout)}
 
 
 def _look_row(look: StripLook) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class _RowBuilder:
             "grain": row.grain_seconds,
             "start": row.start,
             "node": self._ids.node[row.node_id],
-            "layout": self._ids.layout[row.uuids],
+            "layout": self._ids.layout[row.uuids, row.layout],
             "data": row.data,
         }
 

@@ -6,6 +6,7 @@ from sqlalchemy import Connection, inspect, text
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub.database import migrate_schema, read_fact
+from fleet_smi.hub.history.series.layout import FIRST_LAYOUT, encode_layout
 from fleet_smi.hub.history.storage import schema, strip_sample_rows
 from fleet_smi.hub.history.storage.schema import (
     DAY_COLUMNS,
@@ -41,6 +42,27 @@ def _to_version_2(connection: Connection) -> None:
     strip_sample_rows.backfill_samples(connection)
 
 
+def _to_version_3(connection: Connection) -> None:
+    """Store the figures of each layout; existing rows all have the first layout."""
+    figures = encode_layout(FIRST_LAYOUT)
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("ALTER TABLE layouts ADD COLUMN figures TEXT"))
+        connection.execute(text("UPDATE layouts SET figures = :figures"), {"figures": figures})
+        for change in (
+            "ALTER COLUMN figures SET NOT NULL",
+            "DROP CONSTRAINT layouts_uuids_key",
+            "ADD UNIQUE (uuids, figures)",
+        ):
+            connection.execute(text(f"ALTER TABLE layouts {change}"))
+        return
+    # SQLite cannot change constraints: copy the table, which has a row per node or so.
+    connection.execute(text("ALTER TABLE layouts RENAME TO old_layouts"))
+    schema.layouts.create(connection)
+    copy = text("INSERT INTO layouts SELECT key, uuids, :figures FROM old_layouts")
+    connection.execute(copy, {"figures": figures})
+    connection.execute(text("DROP TABLE old_layouts"))
+
+
 def _weekly_usage_sql(key: str) -> str:
     sums = [f"sum({name})" for name in SUM_COLUMNS]
     day = f"bucket / {DAY_SECONDS} % {len(DAY_COLUMNS)}"
@@ -54,7 +76,7 @@ def _weekly_usage_sql(key: str) -> str:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_to_version_2,)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_to_version_2, _to_version_3)
 """Steps from version 1 to 2, 2 to 3, and so on. A new database is created from `metadata`."""
 
 

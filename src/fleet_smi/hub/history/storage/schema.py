@@ -65,11 +65,14 @@ people = Table(
     Column("group", Text, nullable=False),
     UniqueConstraint("user", "group"),
 )
+# How the data of series rows is packed: the GPUs, and the names and encodings of the figures.
 layouts = Table(
     "layouts",
     metadata,
     Column("key", Integer, primary_key=True),
-    Column("uuids", Text, nullable=False, unique=True),
+    Column("uuids", Text, nullable=False),
+    Column("figures", Text, nullable=False),
+    UniqueConstraint("uuids", "figures"),
 )
 periods = Table(
     "periods",
