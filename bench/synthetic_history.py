@@ -12,6 +12,12 @@ import msgspec
 import numpy as np
 
 from fleet_smi.hub.history.series.codec import SeriesArrays, pack
+from fleet_smi.hub.history.series.layout import (
+    CURRENT_LAYOUT,
+    GPU_COLUMNS,
+    NODE_COLUMNS,
+    encode_layout,
+)
 from fleet_smi.hub.history.storage import schema, strip_sample_rows
 from fleet_smi.hub.history.storage.holder_codec import encode_holders
 from fleet_smi.hub.history.storage.schema import (
@@ -32,7 +38,19 @@ GPUS, USERS, NOBODY = 8, 40, 1
 _FINE_SECONDS = 6 * HOUR_SECONDS
 _POOL = 4096
 _BUSY_PART, _BUSY_SECONDS, _FREE_SECONDS, _SHORTEST_SECONDS = 0.6, 3 * 3600.0, 1800.0, 30.0
-_NODE_MIDDLES, _GPU_MIDDLES = (35.0, 40.0), (70.0, 40.0, 420.0, 62.0, 1700.0)
+_TYPICAL = {
+    "cpu_percent": 35.0,
+    "memory_percent": 40.0,
+    "busy_percent": 70.0,
+    "memory_used_bytes": 40.0 * GIB,
+    "power_watts": 420.0,
+    "temperature_celsius": 62.0,
+    "sm_clock_mhz": 1700.0,
+    "encoder_percent": 5.0,
+    "decoder_percent": 10.0,
+    "memory_temperature_celsius": 70.0,
+    "energy_joules_per_second": 420.0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +167,8 @@ def _write_names(database: sqlite3.Connection, nodes: int) -> None:
         (n, msgspec.json.encode([gpu_uuid((n - 1) * GPUS + place) for place in range(1, GPUS + 1)]))
         for n in numbers
     ]
-    _insert(database, "layouts", [(n, uuids.decode()) for n, uuids in layouts])
+    figures = encode_layout(CURRENT_LAYOUT)
+    _insert(database, "layouts", [(n, uuids.decode(), figures) for n, uuids in layouts])
 
 
 def _write_ledger(database: sqlite3.Connection, gpus: int, start: int) -> None:
@@ -249,7 +268,9 @@ def _write_series(database: sqlite3.Connection, grain: int, since: int) -> None:
 
 def _figures(grain: int, chance: np.random.Generator) -> SeriesArrays:
     """Return plausible figures of a node: minimum and maximum around the mean."""
-    middles = np.array([*_NODE_MIDDLES, *_GPU_MIDDLES * GPUS])
+    node = [_TYPICAL[name] for name in NODE_COLUMNS]
+    gpu = [_TYPICAL[name] for name in GPU_COLUMNS]
+    middles = np.array([*node, *gpu * GPUS])
     mean = middles * chance.uniform(0.6, 1.3, (_POOL, len(middles)))
     least, most = (
         mean * chance.uniform(*around, mean.shape) for around in ((0.7, 1.0), (1.0, 1.2))

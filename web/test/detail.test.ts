@@ -81,8 +81,8 @@ const SERIES: Series = {
   grain_seconds: 10,
   node: { cpu_percent: told(10, null, 30), memory_percent: told(null, null, null) },
   gpus: {
-    "GPU-0": { busy_percent: told(0, null, 90), memory_used_mebibytes: told(1024, 1024, 2048), power_watts: told(70, 80, 350), temperature_celsius: told(30, 31, 32) },
-    "GPU-1": { busy_percent: told(5, 6, 7), memory_used_mebibytes: told(0, 0, 0), power_watts: told(null, null, null), temperature_celsius: told(90, 91, 92) },
+    "GPU-0": { busy_percent: told(0, null, 90), memory_used_bytes: told(GIB, GIB, 2 * GIB), power_watts: told(70, 80, 350), temperature_celsius: told(30, 31, 32) },
+    "GPU-1": { busy_percent: told(5, 6, 7), memory_used_bytes: told(0, 0, 0), power_watts: told(null, null, null), temperature_celsius: told(90, 91, 92) },
   },
 };
 const SPAN = { start: 1000, end: 1030 };
@@ -111,8 +111,8 @@ it("a GPU that the hub does not know is drawn by nobody", () => {
 });
 
 it("the line in ink has around it the least and the most that it stands for", () => {
-  const told = { minimum: [0, 1024], mean: [1024, 2048], maximum: [2048, 4096] };
-  const { memory } = gpuPlots(node([gpu(0)]), { start: 1000, grain_seconds: 10, node: {}, gpus: { "GPU-0": { memory_used_mebibytes: told } } }, SPAN, "GPU-0");
+  const told = { minimum: [0, GIB], mean: [GIB, 2 * GIB], maximum: [2 * GIB, 4 * GIB] };
+  const { memory } = gpuPlots(node([gpu(0)]), { start: 1000, grain_seconds: 10, node: {}, gpus: { "GPU-0": { memory_used_bytes: told } } }, SPAN, "GPU-0");
   expect([memory.drawing.low, memory.figures, memory.drawing.high]).toEqual([[0, 1], [1, 2], [2, 4]]);
 });
 

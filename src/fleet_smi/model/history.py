@@ -135,8 +135,9 @@ class Figure(Struct, frozen=True, kw_only=True):
 class Series(Struct, frozen=True, kw_only=True):
     """The figures of one node, every `grain_seconds` from `start` on; `None` is unknown.
 
-    Of the node `cpu_percent` and `memory_percent`; of each GPU `busy_percent`,
-    `memory_used_mebibytes`, `power_watts`, `temperature_celsius` and `sm_clock_mhz`.
+    Each figure has the name of its row in `model/figures.py`: `cpu_percent` and `memory_percent`
+    of the node, `busy_percent`, `memory_used_bytes`, `power_watts` and others of each GPU. A
+    counter is told by its growth, as `energy_joules_per_second`.
     """
 
     start: float

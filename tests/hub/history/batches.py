@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from fleet_smi.hub.history.recording.rows import Checkpoint, NodeRow, Presence, UsageRow, WriteBatch
-from fleet_smi.hub.history.series.codec import SeriesArrays, figure_count, pack
+from fleet_smi.hub.history.series.codec import SeriesArrays, pack
+from fleet_smi.hub.history.series.layout import figure_count
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.model.history import GpuOfNode, Holder, Occupancy, Period, RibbonPoint, Sums

@@ -36,7 +36,11 @@ def pairs(of: Any) -> Any:
 
 REPORTS = st.lists(
     st.builds(
-        ScriptedReport, after=DELAYS, people=pairs(PIDS), busy=pairs(PERCENT), watts=pairs(WATTS)
+        ScriptedReport,
+        delay_seconds=DELAYS,
+        pids=pairs(PIDS),
+        busy=pairs(PERCENT),
+        watts=pairs(WATTS),
     ),
     min_size=1,
     max_size=30,

@@ -20,8 +20,8 @@ PERCENT = st.sampled_from([0.0, 0.0, 0.0, 90.0])
 REPORTS = st.lists(
     st.builds(
         ScriptedReport,
-        after=AFTER,
-        people=pairs(PEOPLE),
+        delay_seconds=AFTER,
+        pids=pairs(PEOPLE),
         busy=pairs(PERCENT),
         watts=pairs(st.just(70.0)),
     ),

@@ -41,7 +41,7 @@ export interface Told {
 }
 
 export type NodeFigure = "cpu_percent" | "memory_percent";
-export type GpuFigure = "busy_percent" | "memory_used_mebibytes" | "power_watts" | "temperature_celsius" | "sm_clock_mhz";
+export type GpuFigure = "busy_percent" | "memory_used_bytes" | "power_watts" | "temperature_celsius" | "sm_clock_mhz";
 
 export interface Series {
   start: number;

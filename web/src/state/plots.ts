@@ -5,7 +5,6 @@ import type { GpuFigure, NodeFigure, Series, Span, Told } from "../feed/history"
 import type { GpuWhole, NodeWhole } from "../feed/node";
 import { type Drawing, bridged, ceiling, expectedHoles, times } from "./series";
 
-const MEBIBYTES_IN_A_GIBIBYTE = 1024;
 const GIB = 1024 ** 3;
 const WARM_CELSIUS = 80;
 const SMALL_WATTS = 100;
@@ -31,7 +30,7 @@ export function gpuPlots(node: NodeWhole, series: Series, span: Span, uuid: stri
   };
   return {
     busy: plot("busy_percent", chosen?.busy_percent, () => 100),
-    memory: plot("memory_used_mebibytes", gibibytes(chosen?.memory_used_bytes), (lines) => ceiling(lines, gibibytes(chosen?.memory_total_bytes) ?? 1), MEBIBYTES_IN_A_GIBIBYTE),
+    memory: plot("memory_used_bytes", gibibytes(chosen?.memory_used_bytes), (lines) => ceiling(lines, gibibytes(chosen?.memory_total_bytes) ?? 1), GIB),
     power: plot("power_watts", chosen?.power_watts, (lines) => ceiling(lines, chosen?.power_limit_watts ?? SMALL_WATTS)),
     temperature: plot("temperature_celsius", chosen?.temperature_celsius, (lines) => ceiling(lines, WARM_CELSIUS)),
     clock: plot("sm_clock_mhz", chosen?.sm_clock_mhz, (lines) => ceiling(lines, chosen?.sm_clock_max_mhz ?? SLOW_MHZ)),

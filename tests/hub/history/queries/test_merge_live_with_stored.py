@@ -13,6 +13,7 @@ from fleet_smi.hub.history.queries.merge_live import (
     nodes_at,
 )
 from fleet_smi.hub.history.recording.rows import NodeRow, Presence, WriteBatch
+from fleet_smi.hub.history.series.layout import GPU_COLUMNS, NODE_COLUMNS
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.series.strip_samples import GpuStripSamples, SampleTimes
 from fleet_smi.model.heat_strip import UNKNOWN_LOAD, LookSamples, StripInterval, StripLook
@@ -146,7 +147,8 @@ def test_a_state_lasts_while_people_come_and_go() -> None:
 
 def test_figures_are_the_means_of_their_gpu_and_node() -> None:
     nan = float("nan")
-    values = (12.0, nan, 80.0, 2.0, 300.0, 60.0, nan)
+    known_figures = {"cpu_percent": 12.0, "busy_percent": 80.0, "memory_used_bytes": 2048.0}
+    values = [known_figures.get(name, nan) for name in (*NODE_COLUMNS, *GPU_COLUMNS)]
     row = SeriesRow(
         grain_seconds=10, node_id="one", start=0, uuids=("GPU-1",),
         data=pack_rows(values),
@@ -155,5 +157,5 @@ def test_figures_are_the_means_of_their_gpu_and_node() -> None:
     (node,) = nodes_at(5, known._replace(series=[row]), WriteBatch())
     assert node.figures == {"cpu_percent": 12.0, "memory_percent": None}
     (gpu,) = node.gpus
-    assert gpu.figures["memory_used_mebibytes"] == 2048.0
+    assert (gpu.figures["memory_used_bytes"], gpu.figures["power_watts"]) == (2048.0, None)
     assert (gpu.figures["busy_percent"], gpu.figures["sm_clock_mhz"]) == (80.0, None)

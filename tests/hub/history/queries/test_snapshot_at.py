@@ -10,6 +10,7 @@ from fleet_smi.hub.history.recording.rows import NodeRow, Presence
 from fleet_smi.model.fleet import FleetView, JudgedGpu
 from fleet_smi.model.history import GpuOfNode, Holder, Period
 from fleet_smi.model.people import HIDDEN_USER, people_in_view
+from fleet_smi.model.units import GIB
 from tests.builders import HOUR, MINUTE, NOON
 
 ALICE = Holder(pid=7, user="alice", name="python", memory_bytes=1 << 30, started_at=NOON - HOUR)
@@ -47,7 +48,7 @@ def test_what_was_not_written_down_is_unknown() -> None:
 
 
 def test_figures_are_those_of_the_moment_in_their_units() -> None:
-    (gpu,) = seen(gpu_then(busy_percent=12.5, memory_used_mebibytes=1024.0, sm_clock_mhz=1410.4))
+    (gpu,) = seen(gpu_then(busy_percent=12.5, memory_used_bytes=float(GIB), sm_clock_mhz=1410.4))
     assert (gpu.busy_percent, gpu.memory_used_bytes, gpu.sm_clock_mhz) == (12.5, 1 << 30, 1410)
 
 
@@ -70,8 +71,8 @@ def test_holders_are_the_processes_and_people_of_then() -> None:
 def test_who_was_there_alone_had_all_the_memory_that_was_used() -> None:
     both = {"holders": (ALICE, replace(ALICE, pid=8, user="bob"))}
     alone, shared = seen(
-        gpu_then(0, "busy", period={"holders": (ALICE,)}, memory_used_mebibytes=2048.0),
-        gpu_then(1, "busy", period=both, memory_used_mebibytes=2048.0),
+        gpu_then(0, "busy", period={"holders": (ALICE,)}, memory_used_bytes=2.0 * GIB),
+        gpu_then(1, "busy", period=both, memory_used_bytes=2.0 * GIB),
     )
     assert [one.gpu_memory_bytes for one in alone.processes or ()] == [2 << 30]
     assert [one.gpu_memory_bytes for one in shared.processes or ()] == [None, None]

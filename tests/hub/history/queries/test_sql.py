@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.queries.totals import GroupBy
 from fleet_smi.hub.history.recording.rows import Presence, WriteBatch
-from fleet_smi.hub.history.series.codec import figure_count
+from fleet_smi.hub.history.series.layout import GPU_COLUMNS, figure_count
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.store import HistoryStore, open_history
@@ -176,14 +176,8 @@ def test_a_series_has_a_value_or_nothing_for_every_grain(store: HistoryStore) ->
     assert found.node["cpu_percent"].mean == [0.0, 1.0, None, 3.0, None]
     assert set(found.gpus) == set(UUIDS)
     assert found.gpus["GPU-a"]["busy_percent"].maximum == [0.0, 1.0, None, 3.0, None]
-    assert found.gpus["GPU-b"]["memory_used_mebibytes"].minimum == [0, 1024, None, 3072, None]
-    assert set(found.gpus["GPU-a"]) == {
-        "busy_percent",
-        "memory_used_mebibytes",
-        "power_watts",
-        "temperature_celsius",
-        "sm_clock_mhz",
-    }
+    assert found.gpus["GPU-b"]["memory_used_bytes"].minimum == [0, 1, None, 3, None]
+    assert tuple(found.gpus["GPU-a"]) == GPU_COLUMNS
 
 
 def test_a_gpu_that_came_later_is_unknown_before(store: HistoryStore) -> None:
@@ -357,7 +351,9 @@ def test_sums_do_not_depend_on_where_rows_lie(store: HistoryStore) -> None:
     # Floating-point addition is not associative, and a server moves each row that it updates.
     users = ("alice", "bob", "carol")
     rows = [
-        usage(DAY + hour * HOUR, 3600.0 / (1.1 + hour + 7 * number + at), user, gpu_key=place(1, at))
+        usage(
+            DAY + hour * HOUR, 3600.0 / (1.1 + hour + 7 * number + at), user, gpu_key=place(1, at)
+        )
         for hour in range(60)
         for number, user in enumerate(users)
         for at in (0, 1)

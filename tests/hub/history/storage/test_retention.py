@@ -112,7 +112,7 @@ def test_samples_and_weeks_go_when_all_of_them_is_too_old(store: HistoryStore) -
 
 
 def test_a_turn_is_small(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "_ROWS_A_TURN", 20)
+    monkeypatch.setattr(retention, "_ROWS_PER_STEP", 20)
     write(store, heavy(10, 100))
     left = [100]
     for _ in prune_steps(store, replace(KEEP_ALL, series_seconds={10: 0.0}), NOW):
@@ -123,7 +123,7 @@ def test_a_turn_is_small(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_too_much_goes_oldest_and_finest_first(
     store: HistoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "_ROWS_A_TURN", 100)
+    monkeypatch.setattr(retention, "_ROWS_PER_STEP", 100)
     write(store, heavy(10, 3000), heavy(60, 3000), WriteBatch(usage=[usage(DAY, 10.0)]))
     if store.kind == "postgresql":
         with store.write_transaction() as connection:
@@ -153,7 +153,7 @@ def test_the_ledger_goes_last_a_day_at_a_time(store: HistoryStore) -> None:
 
 
 def test_space_that_is_free_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "_MOST_FREE_BYTES", 100_000)
+    monkeypatch.setattr(retention, "_MAX_FREE_BYTES", 100_000)
     store = open_history(tmp_path / "history.db")
     write(store, heavy(10, 5000))
     before = checkpointed(store)

@@ -218,7 +218,7 @@ def test_when_there_is_no_more_room_to_wait_the_oldest_is_given_up_and_that_is_t
     tmp_path: Path,
 ) -> None:
     store, other = locked_history(tmp_path / "history.db")
-    with writing(store, most_waiting_bytes=40_000) as writer:
+    with writing(store, max_queued_bytes=40_000) as writer:
         for number in range(50):
             writer.put(numbered_batch(number))
         wait_until(lambda: writer.current_gap is not None and writer.last_error is not None)
@@ -245,7 +245,7 @@ def test_why_something_was_given_up_is_told_though_an_older_batch_is_written_fir
 ) -> None:
     store, other = locked_history(tmp_path / "history.db")
     committing, may_go_on = threading.Event(), threading.Event()
-    with writing(store, most_waiting_bytes=40_000) as writer:
+    with writing(store, max_queued_bytes=40_000) as writer:
         writer.put(numbered_batch(0))
         wait_until(lambda: writer.failures > 0)
 
@@ -287,7 +287,7 @@ def test_a_full_disk_is_a_gap_and_writing_goes_on_by_itself(full_soon: Path) -> 
     store = open_history(full_soon / "history.db")
     ballast = full_soon / "ballast"
     ballast.write_bytes(bytes(1_200_000))
-    with writing(store, most_waiting_bytes=400_000) as writer:
+    with writing(store, max_queued_bytes=400_000) as writer:
         while writer.failures < 3:  # after one there may still be a little room
             writer.put(fat(writer.last_queued))
             wait_until(lambda: writer.failures >= 3 or writer.last_written == writer.last_queued)

@@ -17,18 +17,18 @@ _CHILD = """
 import sys
 import time
 from fleet_smi.hub.history.storage.store import open_history
-from fleet_smi.hub.history.storage.writer import Writer
-from tests.hub.history.batches import KEEP_ALL, numbered
+from fleet_smi.hub.history.storage.writer import HistoryWriter
+from tests.hub.history.batches import KEEP_ALL, numbered_batch
 
-writer = Writer(open_history(sys.argv[1]), KEEP_ALL)
-told = 0
+writer = HistoryWriter(open_history(sys.argv[1]), KEEP_ALL)
+printed = 0
 for number in range(1, 1_000_000):
-    writer.put(numbered(number))
+    writer.put(numbered_batch(number))
     while writer.last_queued - writer.last_written > 8:
         time.sleep(0.001)
-    if writer.written > told:
-        told = writer.written
-        print(told, flush=True)
+    if writer.last_written > printed:
+        printed = writer.last_written
+        print(printed, flush=True)
 """
 _TABLES = ("periods", "occupancies", "presence", "series", "moments")
 
