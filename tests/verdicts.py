@@ -1,4 +1,4 @@
-"""The judgement as tests ask for it: after one look, or after so long of the same."""
+"""Verdicts for tests: after one sample, or after samples that stay the same for a while."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ STEP = 60.0
 def observe_for(
     card: Gpu, seconds: float, window: Window | None = None, *, until: float = NOON
 ) -> Window:
-    """What a minutely watcher has seen of a GPU that was like this for so long."""
+    """The window of a GPU that was like this for so many seconds, sampled every minute."""
     at = until - seconds
     while at <= until:
         window = observe(window, card, at, SETTINGS)
@@ -31,7 +31,7 @@ def judge_once(card: Gpu, **known: Any) -> Verdict:
 
 
 def judge_after(seconds: float, card: Gpu, window: Window | None = None) -> Verdict:
-    """The verdict on a GPU that has been like this for so long."""
+    """The verdict on a GPU that has been like this for so many seconds."""
     return judge(card, observe_for(card, seconds, window), NOON, SETTINGS)
 
 

@@ -1,4 +1,4 @@
-"""The table of filters that the page's tests read too: GPUs, texts, and what matches."""
+"""The table of filter cases that the page's tests use too: GPUs, filters, and matches."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The filter language: what each word means, and what is said of one that means nothing."""
+"""The filter language: what each word matches, and the messages for invalid ones."""
 
 import shlex
 from typing import Any
@@ -24,19 +24,19 @@ def matching(wanted: Filter) -> set[str]:
 
 
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["text"])
-def test_a_text_means_these_terms_and_matches_these_gpus(case: Any) -> None:
+def test_a_filter_is_parsed_to_these_terms_and_matches_these_gpus(case: Any) -> None:
     found = parse_filter(case["text"])
     assert found == msgspec.convert({"terms": case["terms"]}, Filter)
     assert matching(found) == set(case["matches"])
 
 
 @pytest.mark.parametrize("case", TABLE["suggested"], ids=lambda case: case["text"])
-def test_a_word_that_the_page_suggests_means_what_the_page_takes_it_for(case: Any) -> None:
+def test_suggestions_of_the_page_are_parsed_the_same_here(case: Any) -> None:
     assert parse_filter(case["text"]) == msgspec.convert({"terms": case["terms"]}, Filter)
 
 
 @pytest.mark.parametrize("case", TABLE["refused"], ids=lambda case: case["text"])
-def test_a_word_that_means_nothing_is_named_with_what_was_probably_meant(case: Any) -> None:
+def test_an_invalid_word_is_refused_with_the_likely_spelling(case: Any) -> None:
     with pytest.raises(UsageError) as refusal:
         parse_filter(case["text"])
     assert str(refusal.value) == case["words"]
@@ -49,7 +49,7 @@ def test_every_key_is_in_the_table() -> None:
 
 @given(st.text(max_size=60) | st.text(alphabet='ab:,<>=-*" \t', max_size=30))
 @example("a" * (MAX_FILTER_LENGTH + 1))
-def test_any_text_is_read_or_refused_in_words(text: str) -> None:
+def test_any_text_is_parsed_or_refused_with_a_message(text: str) -> None:
     try:
         found = parse_filter(text)
     except UsageError as refusal:
@@ -60,19 +60,19 @@ def test_any_text_is_read_or_refused_in_words(text: str) -> None:
 
 
 @given(WORDS, WORDS)
-def test_words_narrow(one: str, other: str) -> None:
+def test_all_words_must_match(one: str, other: str) -> None:
     assert matching(parse_filter(f"{one}  {other}")) == matching(parse_filter(one)) & matching(
         parse_filter(other)
     )
 
 
 @given(WORDS.filter(lambda text: not text.startswith("-") and len(shlex.split(text)) == 1))
-def test_a_word_and_its_exclusion_share_all_gpus_between_them(word: str) -> None:
+def test_every_gpu_matches_either_a_word_or_its_negation(word: str) -> None:
     assert matching(parse_filter(f"-{word}")) == set(GPUS) - matching(parse_filter(word))
 
 
 @given(st.sampled_from(STATES), st.sampled_from(STATES))
-def test_a_comma_widens(one: str, other: str) -> None:
+def test_a_comma_separates_alternatives(one: str, other: str) -> None:
     widened = matching(parse_filter(f"state:{one},{other}"))
     assert widened == matching(parse_filter(one)) | matching(parse_filter(other))
 
@@ -86,16 +86,16 @@ def test_what_is_not_measured_matches_no_comparison(key: str, bound: int) -> Non
     )
 
 
-def test_a_pattern_of_many_stars_takes_no_time() -> None:
+def test_a_pattern_of_many_stars_is_matched_fast() -> None:
     assert matching(parse_filter(f"node:{'*a' * 400}b")) == set()
 
 
-def test_a_long_filter_is_refused_before_it_is_read() -> None:
+def test_a_filter_that_is_too_long_is_refused_before_parsing() -> None:
     with pytest.raises(UsageError, match="at most 1000 characters"):
         parse_filter("free " * 1000)
 
 
-def test_keys_are_known_in_any_case() -> None:
+def test_keys_are_case_insensitive() -> None:
     for key in FILTER_KEYS:
         value = "free" if key == "state" else "1"
         sign = ">" if key in FIGURE_GETTERS else ":"

@@ -1,4 +1,4 @@
-"""A GPU's periods in so many columns, against a reference that looks at every second."""
+"""Heat strips: periods downsampled to columns, against a reference that checks every second."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def told(found: Sequence[StripRun]) -> list[tuple[float, float, str, str, int]]:
     return [(r.start - START, r.end - START, r.state, r.user, r.others) for r in found]
 
 
-def test_neighbouring_columns_that_look_alike_are_one_run() -> None:
+def test_adjacent_columns_that_look_alike_are_one_run() -> None:
     day = [period(-50, 200, "busy", "alice"), period(200, 900), period(900, None, "held", "bob")]
     assert told(runs(day, START, START + 1000, 10)) == [
         (0, 200, "busy", "alice", 0),
@@ -59,12 +59,12 @@ def test_the_same_look_in_two_periods_is_one_run() -> None:
     assert told(runs(restarted, START, START + 1000, 10)) == [(0, 1000, "busy", "alice", 0)]
 
 
-def test_a_column_shows_what_had_most_of_it() -> None:
+def test_a_column_shows_the_state_that_covers_most_of_it() -> None:
     brief = [period(0, 60), period(60, 90, "busy", "alice"), period(90, 100, "busy", "bob")]
     assert told(runs(brief, START, START + 100, 1)) == [(0, 100, "free", NO_USER, 0)]
 
 
-def test_a_user_s_time_alone_and_with_others_is_theirs_together() -> None:
+def test_time_of_a_user_alone_and_shared_is_added_up() -> None:
     shared = [
         period(0, 30, "busy", "alice"),
         period(30, 62, "busy", "alice", "bob"),
@@ -73,7 +73,7 @@ def test_a_user_s_time_alone_and_with_others_is_theirs_together() -> None:
     assert told(runs(shared, START, START + 100, 1)) == [(0, 100, "busy", "alice", 1)]
 
 
-def test_nothing_is_shown_where_nobody_heard_the_node() -> None:
+def test_columns_of_a_silent_node_are_empty() -> None:
     silent = [period(0, 240), period(560, 1000)]
     assert told(runs(silent, START, START + 1000, 10)) == [
         (0, 200, "free", NO_USER, 0),
@@ -83,11 +83,11 @@ def test_nothing_is_shown_where_nobody_heard_the_node() -> None:
     assert runs([period(-9, 0), period(1000, None)], START, START + 1000, 10) == ()
 
 
-def test_heard_for_half_of_a_column_is_heard() -> None:
+def test_half_a_column_of_reports_is_enough_to_show_it() -> None:
     assert told(runs([period(0, 250)], START, START + 1000, 10)) == [(0, 300, "free", NO_USER, 0)]
 
 
-def test_whoever_has_the_most_memory_gives_the_name() -> None:
+def test_the_user_with_the_most_memory_is_named() -> None:
     both = Period(
         start=START,
         end=None,
@@ -99,7 +99,7 @@ def test_whoever_has_the_most_memory_gives_the_name() -> None:
 
 
 @pytest.mark.parametrize("state", ["free", "leased", "broken", "unknown"])
-def test_a_display_on_a_gpu_that_nobody_has_is_not_told(state: State) -> None:
+def test_the_display_on_a_free_gpu_is_not_named(state: State) -> None:
     found = runs([period(0, None, state, "root")], START, START + 10, 1)
     assert told(found) == [(0, 10, state, NO_USER, 0)]
 
@@ -115,7 +115,7 @@ def test_the_load_of_a_run_is_the_mean_of_its_columns() -> None:
     assert [run.busy_percent for run in found] == [93.0, None]
 
 
-def test_a_column_of_three_samples_shows_what_two_of_them_do() -> None:
+def test_a_sampled_column_shows_the_majority_of_its_three_samples() -> None:
     looks: dict[int, heat_strip.StripLook] = {3: ("free", NO_USER, 0), 7: ("busy", "alice", 1)}
     between = heat_strip.column_edges(START, START + 400, 4)
     samples = heat_strip.LookSamples(
@@ -132,7 +132,7 @@ def test_a_column_of_three_samples_shows_what_two_of_them_do() -> None:
     assert heat_strip.strip_runs_from_samples(heat_strip.unknown_samples(12), looks, between) == ()
 
 
-def test_columns_are_sampled_in_order_and_within_themselves() -> None:
+def test_sample_times_are_ordered_and_within_their_columns() -> None:
     between = heat_strip.column_edges(START, START + 600, 2)
     assert heat_strip.sample_times(between) == pytest.approx(
         [START + at for at in (50, 150, 250, 350, 450, 550)]
@@ -178,7 +178,7 @@ def second_by_second(
 
 
 @given(histories(), st.integers(1, 24), st.integers(1, 16))
-def test_it_is_what_one_sees_by_looking_at_every_second(
+def test_runs_agree_with_a_reference_that_checks_every_second(
     periods: list[Period], columns: int, width: int
 ) -> None:
     seconds = columns * width
@@ -195,7 +195,7 @@ def test_it_is_what_one_sees_by_looking_at_every_second(
 
 
 @given(histories(), st.integers(1, 200), st.floats(1, 5000))
-def test_runs_are_in_order_and_no_two_neighbours_look_alike(
+def test_runs_are_ordered_and_no_two_neighbours_look_alike(
     periods: list[Period], columns: int, seconds: float
 ) -> None:
     found = runs(periods, START, START + seconds, columns)

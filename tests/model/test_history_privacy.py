@@ -1,4 +1,4 @@
-"""Command lines of the past are told as those of now: in full, by name or not at all."""
+"""Command lines in history are masked like live ones: in full, by name or not at all."""
 
 import msgspec
 import pytest
@@ -33,7 +33,7 @@ JOB = Job(
 
 
 @pytest.mark.parametrize("commands", ["full", "name", "hidden"])
-def test_as_much_is_shown_as_may_be_seen(commands: CommandVisibility) -> None:
+def test_command_lines_are_masked_by_visibility(commands: CommandVisibility) -> None:
     for shown in (
         mask_period_commands([GpuPeriods(gpu=GPU, periods=(EMPTY, PERIOD))], commands),
         mask_occupancy_commands([GpuOccupancies(gpu=GPU, occupancies=(OCCUPANCY,))], commands),
@@ -45,7 +45,7 @@ def test_as_much_is_shown_as_may_be_seen(commands: CommandVisibility) -> None:
         assert "bob" in text
 
 
-def test_a_job_goes_by_the_name_of_its_program() -> None:
+def test_a_masked_job_is_named_by_its_program() -> None:
     assert mask_job_commands(JOB, "full").command == "python secret.py"
     assert mask_job_commands(JOB, "name").command == "python"
     assert mask_job_commands(JOB, "hidden").command is None

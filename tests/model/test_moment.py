@@ -1,4 +1,4 @@
-"""Moments as people say them, on clocks that are put forward and back."""
+"""Points in time as people write them, with clocks that are set forward and back."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -47,17 +47,17 @@ def berlin(text: str) -> float:
         ("-90min", "2026-11-16T09:00:15"),
     ],
 )
-def test_a_moment_is_what_people_mean_by_it(said: str, meant: str) -> None:
+def test_a_point_in_time_is_parsed(said: str, meant: str) -> None:
     assert parse_moment(said, NOW, BERLIN) == berlin(meant)
 
 
 @pytest.mark.parametrize("said", ["@1763000000", "1763000000", "1763000000.250"])
-def test_seconds_since_1970_are_taken_as_they_are(said: str) -> None:
+def test_seconds_since_1970_are_accepted(said: str) -> None:
     assert parse_moment(said, NOW, BERLIN) == float(said.removeprefix("@"))
 
 
 @pytest.mark.parametrize("said", ["today 10:31", "2026-11-17", "2027-01-01T00:00", "@1999999999"])
-def test_what_is_yet_to_come_is_refused(said: str) -> None:
+def test_a_time_in_the_future_is_refused(said: str) -> None:
     with pytest.raises(UsageError, match="is in the future"):
         parse_moment(said, NOW, BERLIN)
 
@@ -68,7 +68,7 @@ def test_what_is_yet_to_come_is_refused(said: str) -> None:
      "t", "mo 10:00", "tomorrow 10:00", "2h", "--2h", "-2", "-2y", "0000-01-01", "10:00:00:00",
      "٠٣:١٢", "yesterday 03:12\x1b[31m", "x" * 5000],
 )  # fmt: skip
-def test_what_is_no_moment_is_refused_in_one_line_with_examples(said: str) -> None:
+def test_invalid_text_is_refused_in_one_line_with_examples(said: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_moment(said, NOW, BERLIN)
     assert "is not a point in time: write it like" in str(refused.value)
@@ -81,7 +81,7 @@ def test_a_time_before_1970_is_refused() -> None:
             parse_moment(said, NOW, BERLIN)
 
 
-def test_a_time_that_the_clocks_had_twice_is_the_later_that_has_been() -> None:
+def test_a_time_that_occurred_twice_is_the_latest_past_one() -> None:
     first = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN).timestamp()
     later = first + 3600
     assert parse_moment("2026-10-25 02:30", NOW, BERLIN) == later
@@ -89,7 +89,7 @@ def test_a_time_that_the_clocks_had_twice_is_the_later_that_has_been() -> None:
     assert parse_moment("02:30", later - 60, BERLIN) == first
 
 
-def test_a_time_that_the_clocks_left_out_is_refused_or_is_that_of_the_day_before() -> None:
+def test_a_time_that_the_clocks_skipped_is_refused_or_that_of_the_day_before() -> None:
     noon = berlin("2026-03-29T12:00")
     with pytest.raises(UsageError, match="set forward over it"):
         parse_moment("today 02:30", noon, BERLIN)
@@ -97,16 +97,14 @@ def test_a_time_that_the_clocks_left_out_is_refused_or_is_that_of_the_day_before
     assert parse_moment("sun 02:30", noon, BERLIN) == berlin("2026-03-22T02:30")
 
 
-def test_a_day_without_a_midnight_begins_with_its_first_moment() -> None:
+def test_a_day_without_a_midnight_begins_with_its_first_second() -> None:
     beirut = ZoneInfo("Asia/Beirut")  # puts its clocks forward at midnight
     at = parse_moment("2026-03-29", NOW, beirut)
     assert datetime.fromtimestamp(at, beirut).isoformat() == "2026-03-29T01:00:00+03:00"
 
 
 @given(TIMES, TIMES, ZONES)
-def test_a_written_date_and_time_is_read_as_it_was_written(
-    at: int, later: int, zone: ZoneInfo
-) -> None:
+def test_a_formatted_date_and_time_is_parsed_back(at: int, later: int, zone: ZoneInfo) -> None:
     now = float(at + later)
     for form in ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"):
         written = datetime.fromtimestamp(at, zone).strftime(form)
@@ -116,7 +114,9 @@ def test_a_written_date_and_time_is_read_as_it_was_written(
 
 
 @given(TIMES, st.times(), ZONES)
-def test_a_clock_time_is_the_last_that_was(now: int, clock: object, zone: ZoneInfo) -> None:
+def test_a_time_without_a_day_is_its_latest_occurrence(
+    now: int, clock: object, zone: ZoneInfo
+) -> None:
     said = f"{clock:%H:%M:%S}"
     at = parse_moment(said, now, zone)
     assert at <= now
@@ -142,7 +142,7 @@ LENGTH = st.lists(
 
 
 @given(LENGTH, ZONES)
-def test_so_long_ago_is_the_same_in_every_zone(
+def test_a_relative_time_is_the_same_in_every_zone(
     parts: list[tuple[int, str]], zone: ZoneInfo
 ) -> None:
     seconds = sum(count * UNITS[unit] for count, unit in parts)
@@ -152,7 +152,7 @@ def test_so_long_ago_is_the_same_in_every_zone(
 
 
 @given(st.text(max_size=30), ZONES)
-def test_any_text_is_a_moment_that_has_been_or_refused(text: str, zone: ZoneInfo) -> None:
+def test_any_text_is_a_past_time_or_refused(text: str, zone: ZoneInfo) -> None:
     for parse in (parse_moment, parse_since):
         try:
             at = parse(text, NOW, zone)
@@ -166,7 +166,7 @@ def test_any_text_is_a_moment_that_has_been_or_refused(text: str, zone: ZoneInfo
     ZONES,
     ZONES,
 )
-def test_another_machine_means_the_same_in_its_own_zone(
+def test_a_time_for_another_machine_is_the_same_in_its_zone(
     said: str, ours: ZoneInfo, theirs: ZoneInfo
 ) -> None:
     assert parse_moment(to_remote_moment(said, NOW, ours), NOW, theirs) == parse_since(
@@ -174,17 +174,17 @@ def test_another_machine_means_the_same_in_its_own_zone(
     )
 
 
-def test_what_counts_from_now_counts_by_the_other_machine_s_clock() -> None:
+def test_a_relative_time_stays_relative_for_another_machine() -> None:
     assert parse_moment(to_remote_moment("24h", NOW, BERLIN), NOW - 500, UTC) == NOW - 86900
 
 
-def test_without_a_zone_it_is_that_of_this_machine() -> None:
+def test_the_default_zone_is_that_of_this_machine() -> None:
     written = datetime.fromtimestamp(NOW - 86400).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     assert parse_moment(written, NOW) == NOW - 86400
 
 
 @given(TIMES)
-def test_a_moment_to_come_is_never_returned(now: int) -> None:
+def test_a_future_time_is_never_returned(now: int) -> None:
     assume(now % 60)
     tomorrow = datetime.fromtimestamp(now, UTC) + timedelta(days=1)
     with pytest.raises(UsageError, match="in the future"):

@@ -1,4 +1,4 @@
-"""How nodes are called where two of them have one name."""
+"""Unique display names of nodes."""
 
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.node_names import unique_node_names
@@ -8,18 +8,18 @@ def node(node_id: str, name: str) -> NodeView:
     return NodeView(node_id=node_id, name=name, taken_at=None, age_seconds=None)
 
 
-def test_a_node_alone_with_its_name_is_called_by_it() -> None:
+def test_a_unique_name_is_used_as_it_is() -> None:
     assert unique_node_names([node("4c4c4544", "gpu01"), node("x", "gpu02")]) == {
         "4c4c4544": "gpu01",
         "x": "gpu02",
     }
 
 
-def test_namesakes_come_with_the_start_of_their_ids() -> None:
+def test_nodes_of_one_name_get_the_start_of_their_ids() -> None:
     named = unique_node_names([node("4c4c454400aa", "box"), node("9f9f454400bb", "box")])
     assert list(named.values()) == ["box~4c4c4544", "box~9f9f4544"]
 
 
-def test_one_that_is_known_by_where_it_was_heard_comes_with_that() -> None:
+def test_a_node_with_an_address_in_its_id_gets_the_address() -> None:
     named = unique_node_names([node("nvgpu-box", "box"), node("nvgpu-box@10.0.0.2:1080", "box")])
     assert list(named.values()) == ["box~nvgpu-bo", "box~10.0.0.2:1080"]

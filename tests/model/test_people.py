@@ -1,4 +1,4 @@
-"""Who holds GPUs now."""
+"""Users and what they hold."""
 
 import pytest
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ def named(user: str, *nodes: NodeView) -> Person:
     return person
 
 
-def test_a_person_is_counted_over_nodes() -> None:
+def test_a_user_is_counted_over_all_nodes() -> None:
     one = node("a", busy_gpu(0, process("alice", 10.0), busy_percent=90.0))
     two = node(
         "b", busy_gpu(0, process("alice", 30.0, started_at=NOW - 99 * HOUR), busy_percent=50.0)
@@ -52,7 +52,7 @@ def test_idle_gpus_are_counted_with_the_longest_time() -> None:
     assert (bob.gpus, bob.idle_gpus, bob.idle_seconds) == (3, 2, 9 * HOUR)
 
 
-def test_the_largest_holder_comes_first_then_by_name_and_the_unseen_last() -> None:
+def test_users_are_sorted_by_gpus_then_by_name_and_the_hidden_one_last() -> None:
     crowd = node(
         "a",
         busy_gpu(0, hidden_process()),
@@ -70,13 +70,13 @@ def test_the_largest_holder_comes_first_then_by_name_and_the_unseen_last() -> No
     ]
 
 
-def test_a_gpu_in_use_by_nobody_visible_is_the_unseen_s() -> None:
+def test_a_gpu_in_use_without_visible_processes_belongs_to_the_hidden_user() -> None:
     unseen = named(HIDDEN_USER, node("a", busy_gpu(0, used=30.0)))
     assert (unseen.seen, unseen.gpus, unseen.memory_bytes) == (False, 1, gib(30.0))
     assert unseen.since is None
 
 
-def test_a_ghost_is_nobody_s_unless_its_dead_owner_is_known() -> None:
+def test_a_ghost_has_no_user_unless_the_owner_of_its_zombie_is_known() -> None:
     nobody = gpu(0, verdict("ghost"), 71.1)
     assert people_in_view(fleet(node("a", nobody))) == ()
     zombie = gpu(0, verdict("ghost"), 12.0, processes=(process("carol", condition="zombie"),))
@@ -90,21 +90,21 @@ def test_a_ghost_is_nobody_s_unless_its_dead_owner_is_known() -> None:
         Process(pid=2, kind="compute", user="root", name="nvidia-cuda-mps-server"),
     ],
 )
-def test_a_service_beside_someone_s_work_holds_nothing(bystander: Process) -> None:
+def test_a_service_beside_a_compute_process_holds_nothing(bystander: Process) -> None:
     view = fleet(node("a", busy_gpu(0, process("alice"), bystander)))
     assert [person.user for person in people_in_view(view)] == ["alice"]
 
 
-def test_a_free_gpu_is_nobody_s_whatever_runs_on_it() -> None:
+def test_a_free_gpu_has_no_user_whatever_runs_on_it() -> None:
     xorg = process("root", 0.1, kind="graphics")
     assert people_in_view(fleet(node("a", gpu(0, verdict("free"), processes=(xorg,))))) == ()
 
 
-def test_a_silent_node_counts_for_nobody() -> None:
+def test_a_silent_node_is_not_counted() -> None:
     assert people_in_view(fleet(replace(samples.eight(), silent=True))) == ()
 
 
-def test_what_is_not_measured_stays_unknown() -> None:
+def test_unmeasured_figures_stay_unknown() -> None:
     carol = named("carol", node("a", busy_gpu(0, process("carol", None), busy_percent=None)))
     assert carol.memory_bytes is None and carol.busy_percent is None
 
@@ -116,7 +116,7 @@ def test_a_sum_of_memory_is_unknown_when_a_part_of_it_is() -> None:
     assert named("carol", node("a", one, other)).memory_bytes is None
 
 
-def test_on_a_shared_gpu_each_has_their_own_utilisation_where_it_is_known() -> None:
+def test_on_a_shared_gpu_each_user_has_their_own_utilisation_where_it_is_measured() -> None:
     shared = busy_gpu(
         0,
         process("alice", busy_percent=70.0, pid=1),
@@ -140,6 +140,6 @@ def test_instances_of_one_gpu_are_one_gpu_and_each_process_counts_once() -> None
         assert named("bob", machine).idle_gpus == 1
 
 
-def test_a_user_without_a_name_is_known_by_number() -> None:
+def test_a_user_without_a_name_is_named_by_uid() -> None:
     assert owners([process(None, uid=1007)]) == ("uid 1007",)
     assert owners([hidden_process()]) == ()

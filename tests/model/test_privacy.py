@@ -1,4 +1,4 @@
-"""What of people's command lines goes where."""
+"""Privacy of command lines in snapshots and views."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def processes(view: FleetView | NodeView) -> list[Process]:
     return [process for part in parts for process in part.processes or ()]
 
 
-def test_secrets_are_taken_out_of_a_snapshot_wherever_they_are() -> None:
+def test_secrets_are_redacted_everywhere_in_a_snapshot() -> None:
     told = snapshot(gpu(0, processes=(SECRET,)), gpu(1, instances=(instance(processes=(SECRET,)),)))
     shown = redact_snapshot(told)
     assert shown.gpus[0].processes[0].command == "app --password=•••"  # type: ignore[index]
@@ -37,7 +37,7 @@ def test_secrets_are_taken_out_of_a_snapshot_wherever_they_are() -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(FLEET)
-def test_only_who_may_see_commands_sees_them(view: FleetView) -> None:
+def test_commands_are_masked_by_visibility(view: FleetView) -> None:
     assert mask_commands(view, "full") is view
     named = mask_commands(view, "name")
     assert [each.command for each in processes(named)] == [None] * len(processes(view))
@@ -49,7 +49,7 @@ def test_only_who_may_see_commands_sees_them(view: FleetView) -> None:
 
 
 @pytest.mark.parametrize("commands", ["name", "hidden"])
-def test_what_has_nothing_to_hide_is_not_copied(commands: CommandVisibility) -> None:
+def test_an_unchanged_view_is_not_copied(commands: CommandVisibility) -> None:
     once = mask_commands(samples.lab(), commands)
     assert mask_commands(once, commands) is once
     assert mask_commands(once.nodes[0], commands) is once.nodes[0]

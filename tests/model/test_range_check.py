@@ -1,4 +1,4 @@
-"""What a reading can be."""
+"""Range checks of readings."""
 
 import math
 from typing import get_args
@@ -37,7 +37,7 @@ def test_every_number_of_the_model_has_a_range() -> None:
         ("pid", 4_194_304),
     ],
 )
-def test_what_can_be_is_kept(field: str, value: float) -> None:
+def test_a_value_in_range_is_unchanged(field: str, value: float) -> None:
     unread: dict[str, str] = {}
     assert check_range(field, value, unread) == value
     assert unread == {}
@@ -59,13 +59,15 @@ def test_what_can_be_is_kept(field: str, value: float) -> None:
         ("gpu_instance_id", 2**32 - 1, "out of range: 4294967295"),
     ],
 )
-def test_what_cannot_be_is_unknown_and_says_why(field: str, value: float, said: str) -> None:
+def test_a_value_out_of_range_is_unknown_with_the_reason(
+    field: str, value: float, said: str
+) -> None:
     unread: dict[str, str] = {}
     assert check_range(field, value, unread) is None
     assert unread == {field: said}
 
 
-def test_what_was_not_measured_needs_no_reason() -> None:
+def test_an_unmeasured_value_needs_no_reason() -> None:
     unread: dict[str, str] = {}
     assert check_range("busy_percent", None, unread) is None
     assert unread == {}
@@ -81,7 +83,7 @@ def test_minus_one_degree_is_a_sentinel_only_under_load(
 
 
 @given(st.sampled_from(sorted(RANGES)), st.integers() | st.floats())
-def test_a_value_is_kept_as_it_is_or_left_out_with_a_reason(field: str, value: float) -> None:
+def test_any_value_is_unchanged_or_removed_with_a_reason(field: str, value: float) -> None:
     unread: dict[str, str] = {}
     kept = check_range(field, value, unread)
     assert (kept is None) == (field in unread)

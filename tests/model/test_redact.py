@@ -1,4 +1,4 @@
-"""Likely secrets in command lines."""
+"""Redaction of likely secrets in command lines."""
 
 import time
 
@@ -37,7 +37,7 @@ X = REDACTED
         ("app --key 0123456789abcdef0123456789", f"app --key {X}"),
     ],
 )
-def test_a_secret_goes_and_its_name_stays(command: str, shown: str) -> None:
+def test_a_secret_is_redacted_and_its_name_stays(command: str, shown: str) -> None:
     assert redact(command) == shown
 
 
@@ -61,7 +61,7 @@ def test_a_secret_goes_and_its_name_stays(command: str, shown: str) -> None:
         "pall bearer --verbosity=7",
     ],
 )
-def test_what_is_no_secret_is_left_alone(command: str) -> None:
+def test_what_is_not_a_secret_is_unchanged(command: str) -> None:
     assert redact(command) == command
 
 
@@ -77,7 +77,7 @@ LINES = st.lists(PIECES, max_size=14).map("".join) | st.text()
 
 
 @given(LINES)
-def test_a_second_time_finds_nothing_new(command: str) -> None:
+def test_redacting_twice_is_the_same_as_once(command: str) -> None:
     assert redact(redact(command)) == redact(command)
 
 
@@ -86,7 +86,7 @@ def test_a_second_time_finds_nothing_new(command: str) -> None:
     secret=st.from_regex(r"[A-Za-z][A-Za-z0-9!$%^*+/.,;-]{7,30}", fullmatch=True),
     around=st.tuples(LINES, LINES),
 )
-def test_no_secret_gets_through_whatever_stands_around_it(
+def test_a_secret_is_redacted_whatever_surrounds_it(
     name: str, secret: str, around: tuple[str, str]
 ) -> None:
     before, after = (each.replace(secret, "") for each in around)

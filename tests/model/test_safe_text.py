@@ -1,4 +1,4 @@
-"""Text from outside, made harmless and sortable."""
+"""Sanitised text and natural sorting."""
 
 import pytest
 
@@ -17,17 +17,17 @@ from fleet_smi.model.safe_text import natural_sort_key, sanitize_text
         ("Grüße, 世界", "Grüße, 世界"),
     ],
 )
-def test_what_could_steer_a_terminal_becomes_a_blank(text: str, cleaned: str) -> None:
+def test_control_characters_become_blanks(text: str, cleaned: str) -> None:
     assert sanitize_text(text, 100) == cleaned
 
 
-def test_long_text_is_cut_and_says_so() -> None:
+def test_long_text_is_cut_with_an_ellipsis() -> None:
     assert sanitize_text("abcdef", 6) == "abcdef"
     assert sanitize_text("abcdefg", 6) == "abcde…"
     assert sanitize_text("x" * 1_000_000, 10) == "x" * 9 + "…"
 
 
-def test_a_cut_is_told_even_where_blanks_made_room() -> None:
+def test_a_cut_is_marked_even_where_blanks_were_stripped() -> None:
     assert sanitize_text("ab\x00\x00\x00\x00cdefgh", 8).endswith("…")
 
 

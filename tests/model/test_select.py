@@ -1,4 +1,4 @@
-"""Which GPUs are offered, in what order, and what is said when there are too few."""
+"""Selection of GPUs: which are offered, in which order, and messages for unmet requests."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_more_free_memory_comes_first() -> None:
     assert labels(fleet(node("gpu01", small, large))) == ["gpu01:1", "gpu01:0"]
 
 
-def test_a_few_mebibytes_are_no_reason_to_take_the_hotter_card() -> None:
+def test_a_few_mebibytes_more_do_not_outweigh_the_temperature() -> None:
     hot = card(0, memory_used_bytes=0, temperature_celsius=70.0)
     cool = card(1, memory_used_bytes=9 * MIB, temperature_celsius=30.0)
     assert labels(fleet(node("gpu01", hot, cool))) == ["gpu01:1", "gpu01:0"]
@@ -80,18 +80,18 @@ def test_the_less_shared_node_comes_first() -> None:
     assert labels(view) == ["gpu02:0", "gpu01:0"]
 
 
-def test_equals_come_in_the_order_of_names_and_indices() -> None:
+def test_equal_candidates_are_sorted_by_name_and_index() -> None:
     view = fleet(node("gpu10", card(0)), node("gpu2", card(1), card(0)))
     assert labels(view) == ["gpu2:0", "gpu2:1", "gpu10:0"]
 
 
-def test_as_many_are_offered_as_are_asked_for() -> None:
+def test_as_many_are_offered_as_requested() -> None:
     view = fleet(node("gpu01", *[card(at) for at in range(4)]))
     assert labels(view, count=2) == ["gpu01:0", "gpu01:1"]
     assert len(labels(view, count=0)) == 4
 
 
-def test_too_little_free_memory_is_refused_with_the_figure() -> None:
+def test_too_little_free_memory_is_rejected_with_the_figure() -> None:
     view = fleet(node("gpu01", card(0), card(1, memory_total_bytes=24 * GIB, memory_used_bytes=0)))
     assert labels(view, min_free_bytes=40 * GIB) == ["gpu01:0"]
     assert refusals(view, min_free_bytes=40 * GIB) == [
@@ -99,7 +99,7 @@ def test_too_little_free_memory_is_refused_with_the_figure() -> None:
     ]
 
 
-def test_unknown_free_memory_never_meets_a_demand_for_memory() -> None:
+def test_unknown_free_memory_never_meets_a_memory_request() -> None:
     view = fleet(node("gpu01", card(0, memory_used_bytes=None, memory_shared=True)))
     assert labels(view) == ["gpu01:0"]
     assert labels(view, min_free_bytes=1) == []
@@ -113,25 +113,25 @@ def test_a_sleeping_gpu_has_all_its_memory() -> None:
 @pytest.mark.parametrize(
     "model, found", [("h100", 1), ("80gb h100", 1), ("A100", 1), ("100", 2), ("B200", 0)]
 )
-def test_a_model_is_asked_for_by_words_of_its_name(model: str, found: int) -> None:
+def test_a_model_is_requested_by_words_of_its_name(model: str, found: int) -> None:
     view = fleet(node("gpu01", card(0), card(1, name="NVIDIA A100-SXM4-40GB")))
     assert len(labels(view, model=model)) == found
 
 
-def test_nodes_are_asked_for_by_a_pattern() -> None:
+def test_nodes_are_requested_by_a_regular_expression() -> None:
     view = fleet(node("gpu01", card(0)), node("gpu02", card(0)))
     assert labels(view, node="0[2-9]") == ["gpu02:0"]
     with pytest.raises(UsageError, match="not a regular expression"):
         find_offer(view, GpuRequest(node="("))
 
 
-def test_a_silent_node_is_refused_as_a_whole() -> None:
+def test_a_silent_node_is_rejected_as_a_whole() -> None:
     view = fleet(node("gpu07", card(0), card(1), silent=True), node("gpu08", card(0)))
     assert labels(view) == ["gpu08:0"]
     assert refusals(view) == [("gpu07", None, "node silent for 1 s")]
 
 
-def test_refusals_say_why() -> None:
+def test_rejections_give_the_reason() -> None:
     held = card(2, "held", "bob, idle for 3 h, 16.2 GiB kept", **BUSY)
     ghost = card(4, "ghost", "71.1 GiB used, no process accounts for it")
     assert refusals(fleet(node("gpu01", held, ghost))) == [
@@ -140,7 +140,7 @@ def test_refusals_say_why() -> None:
     ]
 
 
-def test_instances_are_offered_by_their_own_uuid_and_their_gpu_never() -> None:
+def test_instances_are_offered_by_their_own_uuid_and_never_their_gpu() -> None:
     parts = (slice_of(1), slice_of(2, "busy"))
     view = fleet(node("gpu01", card(0, "free", instances=parts, mig_mode=True)))
     (found,) = find_offer(view, GpuRequest()).offered
@@ -155,7 +155,7 @@ def test_two_nodes_with_one_name_and_one_uuid_stay_apart() -> None:
     assert found.node_id == "other"
 
 
-def test_the_same_node_gives_all_or_the_request_is_unmet() -> None:
+def test_a_request_for_one_node_is_unmet_when_no_node_has_enough() -> None:
     view = fleet(node("gpu01", card(0, temperature_celsius=20.0)), node("gpu02", card(0), card(1)))
     assert labels(view, count=2, same_node=True) == ["gpu02:0", "gpu02:1"]
     assert labels(view, count=1, same_node=True) == ["gpu01:0"]
@@ -163,7 +163,7 @@ def test_the_same_node_gives_all_or_the_request_is_unmet() -> None:
     assert short.unmet == "3 GPUs are free, 2 of them on one node, 3 were requested"
 
 
-def test_too_few_gpus_are_told_with_the_next_likely_one() -> None:
+def test_an_unmet_request_names_the_next_likely_gpu() -> None:
     short = card(0, "held", idle_seconds=700.0, **BUSY)
     long = card(1, "held", idle_seconds=9000.0, **BUSY)
     view = fleet(node("gpu01", card(2), card(3)), node("gpu02", short, long))
@@ -178,14 +178,14 @@ def test_without_a_held_gpu_the_least_busy_is_the_next_likely() -> None:
     assert found.unmet == "no GPU is free, 1 was requested; the next likely one is gpu01:1"
 
 
-def test_nothing_at_all_is_unmet_even_when_all_were_asked_for() -> None:
+def test_a_request_for_all_is_unmet_when_there_is_none() -> None:
     assert find_offer(fleet(), GpuRequest()).unmet == "no GPU is free"
     assert find_offer(fleet(), GpuRequest(model="H100", count=2)).unmet == (
         "no fitting GPU is free, 2 were requested"
     )
 
 
-def test_what_is_there_is_offered_though_it_is_too_little() -> None:
+def test_an_unmet_request_still_offers_what_there_is() -> None:
     assert labels(fleet(node("gpu01", card(0))), count=2) == ["gpu01:0"]
 
 
@@ -194,7 +194,7 @@ def test_a_met_request_is_returned() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"count": -1}, {"policy": "astrology"}])
-def test_a_request_without_sense_is_refused(asked: dict[str, Any]) -> None:
+def test_an_invalid_request_is_refused(asked: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         find_offer(fleet(), GpuRequest(**asked))
 
@@ -237,13 +237,13 @@ def test_no_policy_offers_what_is_broken_unknown_or_leased(policy: str, state: S
     assert labels(fleet(node("gpu01", card(0, state))), policy=policy) == []
 
 
-def test_the_memory_policy_takes_another_share() -> None:
+def test_the_memory_policy_accepts_another_share() -> None:
     view = fleet(node("gpu01", card(0, "busy", memory_used_bytes=30 * GIB)))
     assert labels(view, policy="memory") == []
     assert labels(view, policy="memory", max_used_percent=50.0) == ["gpu01:0"]
 
 
-def test_a_gpu_whose_memory_is_never_told_is_no_likely_one() -> None:
+def test_a_gpu_without_memory_figures_is_never_the_next_likely_one() -> None:
     blind = card(0, "busy", memory_used_bytes=None, memory_total_bytes=None)
     found = find_offer(fleet(node("gpu01", blind)), GpuRequest(count=1))
     assert found.unmet == "no GPU is free, 1 was requested"

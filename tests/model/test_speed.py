@@ -1,4 +1,4 @@
-"""The ranking of models by name."""
+"""Speed ranking of models by name."""
 
 import pytest
 
@@ -30,5 +30,5 @@ def test_an_unknown_model_comes_last(name: str | None) -> None:
     assert speed_rank(name) == UNRANKED_MODEL
 
 
-def test_every_ranked_model_finds_its_own_place() -> None:
+def test_every_ranked_model_matches_its_own_entry() -> None:
     assert [speed_rank(name) for name in MODELS_BY_SPEED] == list(range(len(MODELS_BY_SPEED)))

@@ -1,4 +1,4 @@
-"""A node in brief: what moves is a whole number, and what is said does not move."""
+"""The stream payload of a node: facts that rarely change, and rounded figures."""
 
 from typing import Any
 
@@ -51,43 +51,43 @@ def brief(card: JudgedGpu) -> GpuPayload:
     return only
 
 
-def test_figures_are_whole_numbers_so_that_noise_costs_nothing() -> None:
+def test_figures_are_rounded_to_whole_numbers() -> None:
     card = gpu(busy_percent=96.4, temperature_celsius=64.6, power_watts=311.52)
     told = figures(node(judged(card)))
     assert told.parts == (DeviceFigures(96, 4, 65, 312),)
     assert (told.number, told.heard_at) == (7, int(NOON) - 2)
 
 
-def test_what_is_not_measured_stays_so_and_zero_is_zero() -> None:
+def test_unmeasured_is_none_and_zero_is_zero() -> None:
     card = gpu(busy_percent=0.0, temperature_celsius=None, power_watts=None, memory_used_bytes=None)
     assert figures(node(judged(card))).parts == (DeviceFigures(0, None, None, None),)
 
 
 @pytest.mark.parametrize("impossible", [float("nan"), float("inf"), -1e300])
-def test_a_figure_that_is_no_number_is_not_measured(impossible: float) -> None:
+def test_nan_and_infinity_are_not_measured(impossible: float) -> None:
     card = gpu(power_watts=impossible)
     assert figures(node(judged(card))).parts[0].power_watts is None
 
 
-def test_the_host_is_told_in_shares_of_100() -> None:
+def test_host_figures_are_percentages() -> None:
     host = Host(cpu_percent=12.6, memory_used_bytes=GIB, memory_total_bytes=3 * GIB)
     told = figures(node(host=host))
     assert (told.cpu_percent, told.memory_percent) == (13, 33)
 
 
-def test_a_node_never_heard_of_was_heard_at_no_time() -> None:
+def test_a_node_that_never_reported_has_no_sample_time() -> None:
     silent = node(taken_at=None, age_seconds=None, silent=True, trouble="no route to host")
     assert figures(silent).heard_at is None
     told = facts(silent)
     assert (told.silent, told.trouble, told.gpus) == (True, "no route to host", ())
 
 
-def test_the_reason_of_work_is_left_to_the_figures_that_move() -> None:
+def test_the_reason_of_a_busy_gpu_is_left_out() -> None:
     busy = brief(judged(gpu(processes=(process(),))))
     assert (busy.verdict.users, busy.verdict.reason) == (("alice",), None)
 
 
-def test_the_reason_is_told_where_nothing_else_says_it() -> None:
+def test_the_reason_is_included_where_no_other_field_says_it() -> None:
     unseen = brief(judged(gpu(processes=None), reason="in use by a process that cannot be seen"))
     assert unseen.verdict.reason == "in use by a process that cannot be seen"
     assert unseen.verdict.users is None
@@ -95,7 +95,7 @@ def test_the_reason_is_told_where_nothing_else_says_it() -> None:
     assert (free.verdict.reason, free.verdict.users) == ("nobody on it", ())
 
 
-def test_everyone_on_a_gpu_and_its_instances_is_there_once_and_unreadable_is_not_nobody() -> None:
+def test_users_of_a_gpu_and_its_instances_are_listed_once_and_unreadable_is_not_empty() -> None:
     alice, bob = process(pid=1), process(pid=2, user="bob")
     unread, empty = instance(1, processes=None), instance(2, processes=())
     parts = instance(3, processes=(alice, bob)), unread
@@ -104,22 +104,22 @@ def test_everyone_on_a_gpu_and_its_instances_is_there_once_and_unreadable_is_not
     assert unique_processes(gpu(processes=None, instances=(unread, empty))) == ()
 
 
-def test_a_silent_gpu_says_what_it_was_and_not_for_how_long() -> None:
+def test_a_silent_gpu_has_its_last_state_and_no_changing_text() -> None:
     card = judged(gpu(), "unknown", "silent for 4 s; was busy (alice)", was="busy (alice)")
     assert (brief(card).verdict.was, brief(card).verdict.reason) == ("busy (alice)", None)
 
 
-def test_a_display_on_a_free_gpu_is_nobody() -> None:
+def test_a_free_gpu_with_a_display_has_no_user() -> None:
     display = process(user="gdm", kind="graphics", name="Xorg")
     assert brief(judged(gpu(processes=(display,)), "free", "display only")).verdict.users == ()
 
 
-def test_several_people_come_with_the_largest_first() -> None:
+def test_users_are_sorted_by_memory() -> None:
     crowd = (process(1, "bob", gpu_memory_bytes=GIB), process(2, "alice"), process(3, "bob"))
     assert brief(judged(gpu(processes=crowd))).verdict.users == ("bob", "alice")
 
 
-def test_idleness_is_told_by_its_start_which_does_not_move() -> None:
+def test_idle_time_is_sent_as_its_start_which_does_not_change() -> None:
     def at(seconds: float) -> int | None:
         card = judged(gpu(processes=(process(),)), "held", idle_seconds=10 * MINUTE + seconds)
         later = NOON + seconds
@@ -129,7 +129,7 @@ def test_idleness_is_told_by_its_start_which_does_not_move() -> None:
     assert at(0.0) == at(1.3) == at(59.9) == int(NOON - 10 * MINUTE)
 
 
-def test_instances_are_children_and_their_rows_follow_their_gpu() -> None:
+def test_rows_of_instances_follow_their_gpu() -> None:
     small = instance(memory_used_bytes=GIB, processes=(process(),))
     fields = {name: getattr(small, name) for name in small.__struct_fields__}
     verdict = Verdict(state="busy", reason="alice", since=NOON, notes=(Note("shared", "by 2"),))
@@ -155,7 +155,7 @@ def test_warnings_are_counted() -> None:
     assert told.warnings == 3
 
 
-def test_the_summary_counts_gpus_by_state_and_nodes_by_voice() -> None:
+def test_the_summary_counts_gpus_by_state_and_reporting_nodes() -> None:
     busy, free = judged(gpu(0)), judged(gpu(1), "free", "nobody on it")
     nodes = [facts(node(busy, free)), facts(node(silent=True))]
     summary = summarize_nodes(nodes)

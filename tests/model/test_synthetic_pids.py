@@ -1,4 +1,4 @@
-"""Pids that are not known: never taken for real ones, steady, and never shown."""
+"""Synthetic pids: stable, never taken for real ones, and never shown."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ TRAITS = st.none() | st.text() | st.integers()
 
 
 @given(st.lists(TRAITS))
-def test_a_made_pid_is_steady_plausible_and_none_that_linux_gives(
+def test_a_synthetic_pid_is_stable_valid_and_no_real_one(
     traits: list[str | int | None],
 ) -> None:
     pid = synthetic_pid(*traits)
@@ -22,7 +22,7 @@ def test_a_made_pid_is_steady_plausible_and_none_that_linux_gives(
     assert check_range("pid", pid, {}) == pid
 
 
-def test_other_traits_have_another_number() -> None:
+def test_other_traits_give_another_pid() -> None:
     assert (
         len(
             {
@@ -35,7 +35,7 @@ def test_other_traits_have_another_number() -> None:
     )
 
 
-def test_who_holds_a_gpu_is_never_named_by_a_made_pid() -> None:
+def test_a_synthetic_pid_is_never_shown() -> None:
     nameless = replace(process(synthetic_pid("x"), None, name="trainer"), pid_is_made=True)
     assert "somebody" in judge_once(gpu(processes=(nameless,))).reason
     told = process(4711, None, name="trainer")

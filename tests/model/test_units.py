@@ -1,4 +1,4 @@
-"""Numbers for people, and people's numbers."""
+"""Parsing and formatting of sizes and durations."""
 
 import pytest
 
@@ -31,12 +31,12 @@ from fleet_smi.model.units import (
         ("7 B", 7),
     ],
 )
-def test_a_size_is_read_as_people_write_it(text: str, count: int) -> None:
+def test_a_size_is_parsed(text: str, count: int) -> None:
     assert parse_size(text) == count
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1G", "20 apples", "1e9", "20GiBs", "9" * 400])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_size(text)
 
@@ -55,7 +55,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         (20 * TIB, "20.0 TiB"),
     ],
 )
-def test_a_size_is_shown_in_the_unit_that_suits_it(count: int, text: str) -> None:
+def test_a_size_is_formatted_in_the_unit_that_suits_it(count: int, text: str) -> None:
     assert format_size(count) == text
 
 
@@ -85,11 +85,11 @@ def test_a_duration_has_at_most_two_units(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(
     "text, seconds", [("90", 90), ("90s", 90), ("10min", 600), ("1.5 h", 5400), ("2D", 172_800)]
 )
-def test_a_duration_is_read_as_people_write_it(text: str, seconds: float) -> None:
+def test_a_duration_is_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1s", "5 weeks"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_duration(text)

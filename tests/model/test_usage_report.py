@@ -1,4 +1,4 @@
-"""A range summed up."""
+"""The usage report of a range, and its texts."""
 
 import pytest
 from hypothesis import given
@@ -54,11 +54,11 @@ def test_hours_of_the_day_are_the_mean_of_all_days() -> None:
     assert [(each.hour, each.in_use, each.gpus) for each in told] == [(14, 4, 8), (15, 1, 8)]
 
 
-def test_an_hour_of_which_nothing_is_known_is_not_told() -> None:
+def test_an_hour_without_reports_is_left_out() -> None:
     assert hours_of_day([moment(NOW, 0, reporting=0)], utc) == ()
 
 
-def test_what_was_not_heard_of_all_gpus_is_missing_whoever_was_away() -> None:
+def test_coverage_is_the_share_of_gpu_time_with_reports() -> None:
     three = view(node("gpu01", gpu(0, "a"), gpu(1, "b")), node("gpu02", gpu(0, "c"), silent=True))
     seen = replace(NOTHING, by_state={"free": 1.5 * HOUR, "busy": 0.75 * HOUR})
     assert build_usage_report(seen, NOTHING, three, ribbon(), (), to_local_time=utc).heard == 0.75
@@ -67,7 +67,7 @@ def test_what_was_not_heard_of_all_gpus_is_missing_whoever_was_away() -> None:
     )
 
 
-def test_a_gpu_that_nobody_had_is_the_least_used() -> None:
+def test_an_unused_gpu_is_the_least_used() -> None:
     nodes = view(
         node("gpu10", gpu(3, "d")),
         node("gpu2", gpu(0, "a"), gpu(1, "b")),
@@ -79,7 +79,7 @@ def test_a_gpu_that_nobody_had_is_the_least_used() -> None:
     assert names == [("gpu1:0", 0), ("gpu2:0", 0), ("gpu10:3", 0), ("gpu2:1", 3)]
 
 
-def test_a_gpu_whose_load_is_not_told_is_taken_to_have_worked() -> None:
+def test_a_gpu_without_a_measured_load_counts_as_working() -> None:
     untold = Usage(name="a", sums=Sums(gpu_seconds=2 * HOUR))
     lazy = Usage(name="b", sums=sums(3, 0.1))
     gpus = replace(NOTHING, rows=(untold, lazy))
@@ -88,7 +88,7 @@ def test_a_gpu_whose_load_is_not_told_is_taken_to_have_worked() -> None:
     assert [each.name for each in told.least_used] == ["n:1", "n:0"]
 
 
-def test_a_gpu_that_is_not_heard_is_not_called_unused() -> None:
+def test_a_gpu_of_a_silent_node_is_not_called_unused() -> None:
     silent = view(node("n", gpu(0, "a"), silent=True))
     assert (
         build_usage_report(NOTHING, NOTHING, silent, ribbon(), (), to_local_time=utc).least_used
@@ -96,7 +96,7 @@ def test_a_gpu_that_is_not_heard_is_not_called_unused() -> None:
     )
 
 
-def test_of_a_gpu_that_is_cut_its_slices_are_told() -> None:
+def test_a_gpu_with_instances_is_listed_by_instance() -> None:
     told = build_usage_report(
         NOTHING, NOTHING, view(samples.sliced()), ribbon(), (), to_local_time=utc
     )
@@ -104,14 +104,14 @@ def test_of_a_gpu_that_is_cut_its_slices_are_told() -> None:
     assert names == ["mig01:0 1g.5gb", "mig01:0 1g.5gb+me", "mig01:0 3g.20gb", "mig01:1"]
 
 
-def test_jobs_that_are_too_many_are_not_told() -> None:
+def test_too_many_jobs_are_left_out() -> None:
     assert (
         build_usage_report(NOTHING, NOTHING, view(), ribbon(), None, to_local_time=utc).waste
         is None
     )
 
 
-def test_the_jobs_that_were_idle_for_an_hour_or_more_are_told_the_worst_first() -> None:
+def test_jobs_idle_for_an_hour_or_more_are_listed_longest_first() -> None:
     assert [job.user for job in lab_week().waste or ()] == [
         "hana",
         "山田太郎",
@@ -129,7 +129,7 @@ def test_without_a_price_there_is_no_cost() -> None:
     assert format_cost(lab_week(Price(per_kwh=2.0)), kilowatt_hour) == "2.00"
 
 
-def test_what_is_not_measured_has_no_share() -> None:
+def test_a_share_of_nothing_is_unknown() -> None:
     assert busy_percent(Sums(gpu_seconds=10)) is None
     assert share_percent(1, 0) is None
     assert busy_percent(Sums(gpu_seconds=10, measured_seconds=5, busy_seconds=1)) == 20
@@ -146,7 +146,7 @@ def test_a_total_is_the_sum_of_each_figure(every: list[Sums]) -> None:
         assert getattr(found, field) == pytest.approx(sum(getattr(each, field) for each in every))
 
 
-def test_the_shares_of_people_add_up() -> None:
+def test_the_shares_of_users_add_up() -> None:
     told = lab_week()
     shares = [
         share_percent(each.gpu_seconds, told.usages.total.gpu_seconds)
@@ -159,7 +159,7 @@ def test_the_shares_of_people_add_up() -> None:
     "seconds, words",
     [(0, "0"), (360, "0.1"), (9.9 * HOUR, "9.9"), (9.97 * HOUR, "10"), (2425 * HOUR, "2,425")],
 )
-def test_hours_are_told_to_the_tenth_where_they_are_few(seconds: float, words: str) -> None:
+def test_few_hours_are_formatted_with_a_decimal(seconds: float, words: str) -> None:
     assert format_hours(seconds) == words
 
 
@@ -169,7 +169,7 @@ def test_not_quite_all_of_the_time_is_not_called_all(share: float, words: str) -
     assert format_coverage(replace(lab_week(), heard=None)) == ""
 
 
-def test_figures_are_told_in_words() -> None:
+def test_figures_are_formatted_as_text() -> None:
     assert format_energy(Sums(energy_joules=3.6e9)) == "1,000.0 kWh"
     assert kilowatt_hours(Sums(energy_joules=3.6e6)) == 1
     assert [format_count(count, "user") for count in (0, 1, 2)] == [
@@ -182,7 +182,7 @@ def test_figures_are_told_in_words() -> None:
     assert describe_usage(Sums(gpu_seconds=HOUR)) == "1.0 h in use, load unknown"
 
 
-def test_a_job_that_still_goes_on_is_wasted_as_well() -> None:
+def test_a_running_job_is_listed_as_waste_too() -> None:
     job = Job(id="1", user="a", command=None, start=NOW, end=None, gpus=1, sums=sums(9, 0, 9))
     told = build_usage_report(NOTHING, NOTHING, view(), ribbon(), [job], to_local_time=utc)
     assert told.waste == (job,)

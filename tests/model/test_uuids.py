@@ -1,4 +1,4 @@
-"""UUIDs that are doubled or missing: no row is lost to them."""
+"""UUIDs that are duplicate or missing."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from tests.builders import gpu, instance, snapshot
 UUIDS = st.sampled_from(["", "GPU-a", "GPU-a#2", "GPU-b", "x" * 128])
 
 
-def test_the_second_of_a_name_is_numbered_and_takes_nobody_elses() -> None:
+def test_a_duplicate_uuid_is_numbered_and_collides_with_none() -> None:
     cards = [gpu(place, uuid=uuid) for place, uuid in enumerate(["GPU-a", "GPU-a", "GPU-a#2", ""])]
     apart = with_unique_uuids(snapshot(*cards))
     assert snapshot_uuids(apart) == ["GPU-a", "GPU-a#3", "GPU-a#2", "of-unknown-uuid#2"]
@@ -17,7 +17,7 @@ def test_the_second_of_a_name_is_numbered_and_takes_nobody_elses() -> None:
 
 
 @given(st.lists(st.tuples(UUIDS, st.lists(UUIDS, max_size=3)), max_size=6))
-def test_every_part_has_an_id_of_its_own_and_the_first_keeps_its(
+def test_every_device_has_a_unique_id_and_the_first_is_unchanged(
     told: list[tuple[str, list[str]]],
 ) -> None:
     cards = [

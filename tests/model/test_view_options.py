@@ -1,4 +1,4 @@
-"""Which part of a fleet is shown, and in what order."""
+"""View options: which part of a fleet is shown, and in which order."""
 
 import msgspec
 import pytest
@@ -35,17 +35,17 @@ def shown(**wishes: object) -> dict[str, list[int]]:
     return {node.name: [gpu.index for gpu in node.gpus] for node in view.nodes}
 
 
-def test_everything_is_shown_by_index_unless_asked_otherwise() -> None:
+def test_by_default_everything_is_shown_sorted_by_index() -> None:
     assert shown() == {"gpu01": [0, 1, 2], "gpu02": [3]}
 
 
-def test_a_users_gpus_show_only_his_processes() -> None:
+def test_the_gpus_of_a_user_show_only_their_processes() -> None:
     assert shown(user="alice") == {"gpu01": [2]}
     view = ViewOptions(user="alice").apply(fleet())
     assert [one.user for one in view.nodes[0].gpus[0].processes or ()] == ["alice"]
 
 
-def test_a_name_is_found_anywhere_in_it() -> None:
+def test_a_node_pattern_matches_anywhere_in_the_name() -> None:
     assert list(shown(node=parse_node_pattern("u02"))) == ["gpu02"]
 
 
@@ -54,18 +54,18 @@ def test_states_are_alternatives() -> None:
     assert shown(states=parse_states("free, busy")) == {"gpu01": [0, 1, 2], "gpu02": [3]}
 
 
-def test_a_filter_picks_gpus_and_leaves_out_nodes_without_one() -> None:
+def test_a_filter_selects_gpus_and_drops_nodes_without_one() -> None:
     assert shown(filter=parse_filter("user:bob load>95")) == {"gpu01": [2]}
     assert shown(filter=parse_filter("free"), node=parse_node_pattern("gpu02")) == {"gpu02": [3]}
 
 
-def test_an_empty_filter_leaves_out_nothing() -> None:
+def test_an_empty_filter_selects_everything() -> None:
     bare = msgspec.structs.replace(fleet().nodes[0], gpus=())
     view = msgspec.structs.replace(fleet(), nodes=(bare,))
     assert ViewOptions(filter=parse_filter("")).apply(view).nodes == (bare,)
 
 
-def test_states_are_known_in_any_case() -> None:
+def test_states_are_case_insensitive() -> None:
     assert parse_states("FREE,Busy") == {"free", "busy"}
 
 
@@ -78,16 +78,16 @@ def test_gpus_of_a_node_are_sorted(sort: str, order: list[int]) -> None:
 
 
 @pytest.mark.parametrize("sort", SORT_KEYS)
-def test_what_is_not_measured_does_not_stop_a_sort(sort: str) -> None:
+def test_unmeasured_figures_sort_last(sort: str) -> None:
     assert shown(sort=sort)["gpu02"] == [3]
 
 
 @pytest.mark.parametrize("text", ["", "idle", "free,idle", ","])
-def test_unknown_states_are_refused_with_those_there_are(text: str) -> None:
+def test_an_unknown_state_is_refused_with_the_list_of_states(text: str) -> None:
     with pytest.raises(UsageError, match="the states are free, leased, busy"):
         parse_states(text)
 
 
-def test_a_bad_pattern_is_refused() -> None:
+def test_an_invalid_pattern_is_refused() -> None:
     with pytest.raises(UsageError, match="not a regular expression"):
         parse_node_pattern("gpu[")

@@ -1,4 +1,4 @@
-"""Events of the stream: framed, compressed once for all, and undone to what they were made of."""
+"""Events of the stream: framing, compression, diff and apply."""
 
 import json
 import zlib
@@ -61,7 +61,7 @@ def test_an_event_is_three_lines_and_a_blank_one() -> None:
 
 
 @given(st.text())
-def test_no_name_breaks_out_of_its_event(name: str) -> None:
+def test_no_name_breaks_the_framing(name: str) -> None:
     told = news(nodes=(node(name=name.encode(errors="ignore").decode()),))
     assert seen(told).nodes[1] == told.nodes[0]
 
@@ -72,7 +72,7 @@ def test_figures_are_rows_in_a_fixed_order() -> None:
     assert document["figures"] == [[7, 1_750_000_000, 53, None, [[96, 71026, 65, 365]]]]
 
 
-def test_a_change_repeats_no_figure_and_tells_unknown_from_unchanged() -> None:
+def test_a_diff_repeats_no_figure_and_distinguishes_unknown_from_unchanged() -> None:
     before = NodeFigures(
         7, 10, 53, 40, (DeviceFigures(96, 71026, 65, 365), DeviceFigures(0, 4, 33, 71))
     )
@@ -85,7 +85,7 @@ def test_a_change_repeats_no_figure_and_tells_unknown_from_unchanged() -> None:
 
 
 @given(st.lists(st.tuples(row, row), max_size=4), row, row)
-def test_figures_and_what_moved_of_them_give_the_later_ones(
+def test_figures_with_their_diff_applied_give_the_later_figures(
     pairs: list[tuple[DeviceFigures, DeviceFigures]], one: DeviceFigures, other: DeviceFigures
 ) -> None:
     parts = tuple([old for old, _ in pairs]), tuple([new for _, new in pairs])
@@ -96,7 +96,7 @@ def test_figures_and_what_moved_of_them_give_the_later_ones(
     assert seen(news(figures=(diff_figures(before, after),)), known).figures == {1: after}
 
 
-def test_removed_nodes_are_gone_with_their_figures() -> None:
+def test_removed_nodes_are_dropped_with_their_figures() -> None:
     rows = (NodeFigures(1, 10, 1, 1, ()), NodeFigures(2, 10, 1, 1, ()))
     known = seen(news(nodes=(node(1), node(2)), figures=rows))
     left = seen(news(removed=(1, 99)), known)
@@ -104,7 +104,7 @@ def test_removed_nodes_are_gone_with_their_figures() -> None:
     assert set(known.nodes) == {1, 2}
 
 
-def test_a_change_of_what_is_not_known_makes_nothing_up() -> None:
+def test_a_diff_without_a_base_leaves_figures_unknown() -> None:
     before = NodeFigures(
         7, 10, 53, 40, (DeviceFigures(96, 71026, 65, 365), DeviceFigures(0, 4, 33, 71))
     )
@@ -122,12 +122,12 @@ NO_EVENTS = [b"", b"{", b"[]", b'{"taken_at": "noon"}', b"\xff", b'{"\xff":1}', 
 
 
 @pytest.mark.parametrize("garbage", NO_EVENTS, ids=lambda garbage: repr(garbage[:9]))
-def test_garbage_is_no_event(garbage: bytes) -> None:
+def test_invalid_data_is_undecodable(garbage: bytes) -> None:
     with pytest.raises(Undecodable, match="not an event"):
         decode_event(garbage)
 
 
-def test_an_id_is_known_by_the_life_that_gave_it() -> None:
+def test_an_event_id_is_valid_only_in_its_epoch() -> None:
     assert parse_event_id(format_event_id("abc-1", 42), "abc-1") == 42
     for other in (
         "abd-1-42",
@@ -143,7 +143,9 @@ def test_an_id_is_known_by_the_life_that_gave_it() -> None:
 
 
 @given(st.lists(st.binary(max_size=300), max_size=6), st.data())
-def test_a_block_fits_into_any_gzip_stream(chunks: list[bytes], data: st.DataObject) -> None:
+def test_a_block_can_be_appended_to_any_gzip_stream(
+    chunks: list[bytes], data: st.DataObject
+) -> None:
     blocks = [gzip_block(chunk) for chunk in chunks]
     start = data.draw(st.integers(0, len(chunks)))
     reader = zlib.decompressobj(16 + zlib.MAX_WBITS)

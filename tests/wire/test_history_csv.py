@@ -1,4 +1,4 @@
-"""What happened, as CSV."""
+"""CSV encoding of history."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ def read(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_a_strip_has_one_row_a_run() -> None:
+def test_a_strip_has_one_row_per_run() -> None:
     strips = lab_hour(60)
     rows = read(strips_csv(strips))
     assert len(rows) == sum(len(row.runs) for row in strips.rows)
@@ -32,7 +32,7 @@ def test_a_strip_has_one_row_a_run() -> None:
     assert (second["state"], second["user"]) == ("free", "")
 
 
-def test_a_report_has_one_row_each_and_a_cost_where_there_is_a_price() -> None:
+def test_a_report_has_one_row_per_group_and_a_cost_where_it_has_a_price() -> None:
     rows = read(usage_report_csv(lab_week(Price(per_kwh=0.5, currency="EUR"))))
     assert [unescape_formula(row["user"]) for row in rows] == list(USER_SUMS)
     assert float(rows[0]["gpu_seconds"]) == 2425 * HOUR

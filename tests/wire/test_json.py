@@ -36,7 +36,7 @@ def test_unknown_is_null_and_zero_is_zero_in_json() -> None:
     assert read["busy_percent"] == 0.0
 
 
-def test_pretty_json_is_the_same_json_in_many_lines() -> None:
+def test_pretty_json_is_the_same_json_over_several_lines() -> None:
     view = samples.lab()
     pretty = fleet_json(view, pretty=True)
     assert b"\n" in pretty and b"\n" not in fleet_json(view)
@@ -57,5 +57,5 @@ def test_people_read_back_from_json() -> None:
         assert msgspec.json.decode(to_json(people), type=PeopleView) == people
 
 
-def test_any_struct_can_be_written() -> None:
+def test_any_struct_can_be_encoded() -> None:
     assert json.loads(to_json(verdict("free", "nobody on it")))["state"] == "free"

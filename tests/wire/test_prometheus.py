@@ -1,4 +1,4 @@
-"""The fleet for Prometheus, read back by Prometheus's own parser."""
+"""The Prometheus encoding, parsed by Prometheus's own client library."""
 
 from collections.abc import Iterator
 from math import inf, nan
@@ -47,13 +47,13 @@ def values(view: FleetView, name: str) -> list[float]:
     return [sample.value for sample in samples(view, name)]
 
 
-def test_a_lab_reads_as_it_is_written_down() -> None:
+def test_the_document_of_a_lab_equals_the_golden_file() -> None:
     golden.assert_matches_golden(
         GOLDEN / "metrics.txt", text(fleet(*lab().nodes, sliced()), dict(COUNTS))
     )
 
 
-def test_every_family_is_described_once_and_stands_together() -> None:
+def test_every_metric_is_described_once_and_its_samples_are_contiguous() -> None:
     lines = text(fleet(*lab().nodes, sliced()), dict(COUNTS)).splitlines()
     names = [line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")]
     blocks = [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
@@ -61,7 +61,7 @@ def test_every_family_is_described_once_and_stands_together() -> None:
     assert [line.split(" ")[2] for line in lines if line.startswith("# TYPE")] == blocks
 
 
-def test_a_gpu_is_known_by_its_place_and_its_uuid() -> None:
+def test_a_gpu_is_labelled_by_node_index_and_uuid() -> None:
     card = busy_gpu(3, process("alice"), uuid="GPU-1", name="NVIDIA H100", power_watts=312.5)
     (sample,) = samples(fleet(node("gpu01", card)), "gpu_power_watts")
     assert sample.value == 312.5
@@ -80,12 +80,23 @@ def test_percent_are_ratios_and_megahertz_hertz() -> None:
     assert values(view, "gpu_sm_clock_hertz") == [1_980_000_000]
 
 
+def test_video_engines_memory_temperature_and_energy_have_samples() -> None:
+    fields = {"encoder_percent": 12.0, "decoder_percent": 0.0, "energy_joules": 1.5e9}
+    card = gpu(0, verdict("free"), memory_temperature_celsius=71.0, **fields)
+    view = fleet(node("n", card))
+    assert values(view, "gpu_encoder_ratio") == [0.12]
+    assert values(view, "gpu_decoder_ratio") == [0.0]
+    assert values(view, "gpu_memory_temperature_celsius") == [71.0]
+    assert values(view, "gpu_energy_joules_total") == [1.5e9]
+    assert "# TYPE fleet_smi_gpu_energy_joules_total counter" in text(view)
+
+
 def test_the_state_is_a_label() -> None:
     (sample,) = samples(fleet(node("gpu01", gpu(0, verdict("free")))), "gpu_state")
     assert (sample.labels["state"], sample.value) == ("free", 1)
 
 
-def test_what_is_not_measured_is_absent_and_zero_is_zero() -> None:
+def test_an_unmeasured_figure_has_no_sample_and_zero_is_zero() -> None:
     view = fleet(node("gpu01", gpu(0, verdict("free"), None, busy_percent=0.0, processes=None)))
     assert values(view, "gpu_memory_used_bytes") == []
     assert values(view, "gpu_processes") == values(view, "gpu_users") == []
@@ -93,12 +104,12 @@ def test_what_is_not_measured_is_absent_and_zero_is_zero() -> None:
 
 
 @pytest.mark.parametrize("impossible", [nan, inf, -inf])
-def test_what_is_no_number_is_absent(impossible: float) -> None:
+def test_nan_and_infinity_have_no_sample(impossible: float) -> None:
     view = fleet(node("gpu01", gpu(0, verdict("free"), power_watts=impossible)))
     assert values(view, "gpu_power_watts") == []
 
 
-def test_of_a_silent_node_only_its_silence_is_told() -> None:
+def test_a_silent_node_has_no_figures() -> None:
     view = fleet(silent())
     names = {line.split("{")[0] for line in text(view).splitlines() if line[0] != "#"}
     assert {name for name in names if "_gpu_" in name} == {"fleet_smi_gpu_state"}
@@ -114,7 +125,7 @@ def test_a_node_without_gpus_is_up_and_a_failed_collector_counts() -> None:
     assert values(view, "node_failed_collectors") == [0, 1]
 
 
-def test_people_are_counted_and_no_process_is_named() -> None:
+def test_users_are_counted_and_no_process_is_named() -> None:
     mine = process("alice", command="python secret.py", name="secret", pid=987654)
     view = fleet(node("gpu01", busy_gpu(0, mine), busy_gpu(1, mine, process("bob"))))
     owned = {one.labels["user"]: one.value for one in samples(view, "user_gpus")}
@@ -130,7 +141,7 @@ def test_mig_instances_have_samples_of_their_own() -> None:
     assert all(sample.labels["mig_uuid"] and sample.labels["profile"] for sample in states)
 
 
-def test_the_hubs_own_counts_are_told_under_their_names() -> None:
+def test_the_hubs_own_metrics_are_included() -> None:
     lines = text(fleet(), dict(COUNTS)).splitlines()
     assert "fleet_smi_hub_reports_total 42" in lines
     assert "# TYPE fleet_smi_hub_reports_total counter" in lines

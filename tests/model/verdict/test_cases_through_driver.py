@@ -1,7 +1,6 @@
-"""The law of what is free, case by case, through the simulated driver and the real binding.
+"""The verdict cases, by their numbers, through the simulated driver and the real NVML binding.
 
-The numbers are those of the cases; each says what a driver answers and how the GPU is judged.
-Case 30 has no driver: a lease is the hub's own.
+Case 30 needs no driver: a lease is made in the hub.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""The cases of the law that turn on use, by their numbers; then what it leaves to good sense."""
+"""Verdict cases that depend on use, by their numbers; then further ones."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def test_case_02_a_display_that_works_hard_or_uses_much_memory_takes_a_gpu() -> 
     assert state_and_reason(judge_after(HOUR, large)) == ("busy", "gdm, 5 %")
 
 
-def test_case_03_utilisation_without_a_process_is_someone_unseen() -> None:
+def test_case_03_utilisation_without_a_process_is_a_hidden_process() -> None:
     card = gpu(memory_used_bytes=500 * MIB, busy_percent=35.0, power_watts=300.0)
     assert state_and_reason(judge_after(HOUR, card)) == (
         "busy",
@@ -54,14 +54,14 @@ def test_case_04_memory_without_a_process_is_a_ghost() -> None:
     assert state_and_reason(judge_once(card)) == ("ghost", f"{words} (one sample)")
 
 
-def test_case_05_memory_and_utilisation_without_a_process_is_someone_unseen() -> None:
+def test_case_05_memory_and_utilisation_without_a_process_is_a_hidden_process() -> None:
     card = gpu(memory_used_bytes=71 * GIB, busy_percent=97.0, power_watts=600.0)
     words = "in use by a process that cannot be seen"
     assert state_and_reason(judge_after(HOUR, card)) == ("busy", words)
     assert state_and_reason(judge_once(card)) == ("busy", f"{words} (one sample)")
 
 
-def test_case_05_someone_unseen_who_pauses_is_no_ghost_before_the_window_is_over() -> None:
+def test_case_05_a_hidden_process_that_pauses_is_no_ghost_within_the_window() -> None:
     card = gpu(memory_used_bytes=71 * GIB, busy_percent=97.0, power_watts=600.0)
     worked = observe_for(card, HOUR, until=NOON - 3 * MINUTE)
     paused = gpu(memory_used_bytes=71 * GIB)
@@ -77,7 +77,7 @@ def test_case_06_memory_beyond_that_of_the_processes_is_noted(busy: float, state
     assert words(verdict) == ["61.0 GiB more than its processes account for"]
 
 
-def test_case_06_memory_of_the_host_is_not_for_the_processes_to_account_for() -> None:
+def test_case_06_shared_host_memory_is_never_unaccounted() -> None:
     card = gpu(processes=(process(),), memory_used_bytes=71 * GIB, memory_shared=True)
     assert judge_after(HOUR, card).notes == ()
 
@@ -87,7 +87,7 @@ def test_case_06_the_overhead_of_contexts_is_not_worth_a_note() -> None:
     assert judge_after(HOUR, card).notes == ()
 
 
-def test_case_06_on_a_small_card_too_a_note_takes_more_than_a_gibibyte() -> None:
+def test_case_06_a_note_takes_more_than_a_gibibyte_on_a_small_card_too() -> None:
     mine = process(gpu_memory_bytes=4 * GIB)
     rest = 4 * GIB + 900 * MIB
     card = gpu(processes=(mine,), memory_used_bytes=rest, memory_total_bytes=8 * GIB)
@@ -125,7 +125,7 @@ def test_case_10_a_process_that_just_started_is_busy() -> None:
     assert state_and_reason(judge_once(card)) == ("busy", "alice, started 20 s ago")
 
 
-def test_case_10_the_idle_hours_before_a_process_came_are_not_its_own() -> None:
+def test_case_10_idle_time_before_a_process_came_does_not_count() -> None:
     empty = observe_for(gpu(), 5 * HOUR, until=NOON - STEP)
     card = gpu(processes=(process(started_at=NOON - 20),), memory_used_bytes=17 * GIB)
     assert state_and_reason(judge_after(0, card, empty)) == ("busy", "alice, started 20 s ago")
@@ -181,24 +181,24 @@ def test_case_14_an_mps_server_alone_is_nobody_too() -> None:
     assert judge_once(card).state == "free"
 
 
-def test_case_14_is_no_excuse_where_the_processes_cannot_be_read() -> None:
+def test_case_14_does_not_apply_where_processes_cannot_be_read() -> None:
     card = gpu(processes=None, busy_percent=100.0)
     words = "in use, 100 %; processes not readable (one sample)"
     assert state_and_reason(judge_once(card)) == ("busy", words)
 
 
 @pytest.mark.parametrize("kind", ["graphics", "compute+graphics"])
-def test_case_14_is_no_excuse_for_a_display_that_works_hard(kind: str) -> None:
+def test_case_14_does_not_apply_to_a_display_that_works_hard(kind: str) -> None:
     screen = process(900, "gdm", kind=kind, gpu_memory_bytes=None)
     card = gpu(processes=(screen,), memory_used_bytes=300 * MIB, busy_percent=50.0)
     assert judge_once(card).state == "busy"
 
 
-def test_case_14_is_no_excuse_for_video_engines_at_work() -> None:
+def test_case_14_does_not_apply_to_busy_video_engines() -> None:
     assert judge_once(gpu(encoder_percent=70.0)).state == "busy"
 
 
-def test_case_15_memory_and_utilisation_speak_when_the_processes_cannot_be_read() -> None:
+def test_case_15_memory_and_utilisation_decide_where_processes_cannot_be_read() -> None:
     words = "processes not readable; memory and utilisation say nobody"
     assert state_and_reason(judge_once(gpu(processes=None))) == ("free", words)
 
@@ -234,7 +234,7 @@ def test_case_17_the_memory_of_the_host_is_no_evidence_of_use() -> None:
     assert judge_once(gpu(memory_shared=True, memory_used_bytes=70 * GIB)).state == "free"
 
 
-def test_case_18_unknown_memory_means_that_nobody_can_tell() -> None:
+def test_case_18_unknown_memory_is_unknown() -> None:
     card = gpu(memory_used_bytes=None)
     assert state_and_reason(judge_after(HOUR, card)) == (
         "unknown",
@@ -341,31 +341,33 @@ def test_processes_that_cannot_be_seen_are_counted_beside_others() -> None:
     assert words(verdict) == ["2 processes cannot be seen"]
 
 
-def test_one_sample_of_an_idle_process_says_no_more_than_it_knows() -> None:
+def test_one_sample_of_an_idle_process_is_busy_and_marked() -> None:
     card = gpu(processes=(process(user="bob"),), memory_used_bytes=17 * GIB)
     assert state_and_reason(judge_once(card)) == ("busy", "bob, 0 %, 16.0 GiB kept (one sample)")
 
 
-def test_video_work_is_work() -> None:
+def test_busy_video_engines_are_work() -> None:
     card = gpu(processes=(process(),), encoder_percent=70.0)
     assert state_and_reason(judge_after(3 * HOUR, card)) == ("busy", "alice, 70 %")
 
 
 @pytest.mark.parametrize("engine", ["encoder_percent", "decoder_percent"])
-@pytest.mark.parametrize("crowd", [(), None, (DISPLAY,)])
-def test_video_work_is_work_where_the_cores_cannot_be_measured(engine: str, crowd: Any) -> None:
-    fields: dict[str, Any] = {"busy_percent": None, "processes": crowd, engine: 5.0}
+@pytest.mark.parametrize("processes", [(), None, (DISPLAY,)])
+def test_busy_video_engines_are_work_where_the_cores_are_not_measured(
+    engine: str, processes: Any
+) -> None:
+    fields: dict[str, Any] = {"busy_percent": None, "processes": processes, engine: 5.0}
     assert judge_once(gpu(**fields)).state == "busy"
     assert judge_after(HOUR, gpu(**fields)).state == "busy"
 
 
-def test_idle_video_engines_say_nothing_about_cores_that_cannot_be_measured() -> None:
+def test_idle_video_engines_say_nothing_about_unmeasured_cores() -> None:
     card = gpu(busy_percent=None, encoder_percent=1.0, processes=(process(),), power_watts=None)
     verdict = judge_after(3 * HOUR, card)
     assert state_and_reason(verdict) == ("busy", "utilisation not measurable; alice, 16.0 GiB")
 
 
-def test_power_tells_of_someone_unseen_where_utilisation_cannot_be_measured() -> None:
+def test_power_reveals_a_hidden_process_where_utilisation_is_not_measured() -> None:
     words = "in use by a process that cannot be seen"
     assert state_and_reason(judge_after(HOUR, gpu(busy_percent=None, power_watts=400.0))) == (
         "busy",
@@ -391,7 +393,7 @@ def test_without_an_idle_window_only_full_utilisation_at_idle_power_is_a_stall(
     assert ("stalled" in [note.kind for note in notes]) == noted
 
 
-def test_since_goes_on_while_the_state_does() -> None:
+def test_since_is_carried_over_while_the_state_stays() -> None:
     before = Verdict(state="free", reason="nobody on it", since=NOON - HOUR)
     assert judge_once(gpu(), previous=before).since == NOON - HOUR
     assert judge_once(gpu(processes=(process(),)), previous=before).since == NOON
@@ -406,6 +408,6 @@ def test_since_goes_on_while_the_state_does() -> None:
         (["a", "b", "c", "d", "e"], "a, b and 3 more"),
     ],
 )
-def test_many_users_are_named_in_short(users: list[str], words: str) -> None:
+def test_many_users_are_abbreviated(users: list[str], words: str) -> None:
     crowd = tuple(process(pid, user) for pid, user in enumerate(users))
     assert judge_once(gpu(processes=crowd, busy_percent=50.0)).reason == f"{words}, 50 %"

@@ -1,4 +1,4 @@
-"""The cases of the law that turn on the card, its node or a claim, by their numbers."""
+"""Verdict cases that depend on the device, its node or a lease, by their numbers."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.verdicts import SETTINGS, STEP, judge_once, state_and_reason
 
 
 @pytest.mark.parametrize("kind", ["lost", "needs_reset"])
-def test_case_19_a_lost_gpu_is_broken_in_the_words_of_the_driver(kind: Any) -> None:
+def test_case_19_a_lost_gpu_is_broken_with_the_text_of_the_driver(kind: Any) -> None:
     trouble = Fault(kind=kind, detail="fell off the bus", remedy="reboot the node")
     card = gpu(fault=trouble, processes=None, memory_used_bytes=None)
     assert state_and_reason(judge_once(card)) == ("broken", "fell off the bus: reboot the node")
@@ -34,7 +34,7 @@ def test_case_20_a_driver_that_does_not_answer_breaks_its_gpus() -> None:
     assert state_and_reason(judge_once(card)) == ("broken", "driver not answering for 4 min")
 
 
-def test_case_20_without_a_time_the_detail_speaks() -> None:
+def test_case_20_without_a_time_the_detail_is_the_reason() -> None:
     card = gpu(fault=Fault(kind="not_answering", detail="no answer in 5 s"))
     assert state_and_reason(judge_once(card)) == ("broken", "no answer in 5 s")
 
@@ -56,7 +56,7 @@ def test_case_23_a_silent_node_is_never_free() -> None:
     assert state_and_reason(verdict) == ("unknown", "silent for 4 min; was free")
 
 
-def test_case_23_silence_tells_who_was_there() -> None:
+def test_case_23_silence_names_the_last_user() -> None:
     card = gpu(processes=(process(),), busy_percent=90.0)
     assert state_and_reason(judge_once(card, silent_seconds=4 * MINUTE)) == (
         "unknown",
@@ -81,7 +81,7 @@ def test_case_25_a_gpu_closed_by_its_mode_is_leased() -> None:
     )
 
 
-def test_case_25_whoever_is_still_there_is_named() -> None:
+def test_case_25_remaining_users_are_named() -> None:
     card = gpu(compute_mode="prohibited", processes=(process(),), busy_percent=50.0)
     assert state_and_reason(judge_once(card)) == (
         "leased",
@@ -132,7 +132,7 @@ def test_case_26_the_verdicts_of_the_instances_are_summed_up() -> None:
     assert state_and_reason(verdict) == ("held", "1 of 2 instances free; bob")
 
 
-def test_case_26_mig_without_any_instance_is_closed_to_all() -> None:
+def test_case_26_mig_without_any_instance_is_leased() -> None:
     state, reason = state_and_reason(judge_once(mig()))
     assert state == "leased"
     assert "no instance exists" in reason
@@ -151,12 +151,12 @@ def test_case_26_instances_that_cannot_be_read_leave_the_gpu_unknown() -> None:
     assert judge_once(at_work).state == "busy"
 
 
-def test_case_26_what_ails_the_gpu_ails_its_instances() -> None:
+def test_case_26_a_fault_of_the_gpu_is_a_fault_of_its_instances() -> None:
     card = mig(instance(1), fault=Fault(kind="lost", detail="fell off the bus"))
     assert state_and_reason(judge_part(card, 0, 0)) == ("broken", "fell off the bus")
 
 
-def test_case_11_the_power_of_the_gpu_tells_of_its_only_occupied_instance() -> None:
+def test_case_11_the_power_of_the_gpu_counts_for_its_only_instance_in_use() -> None:
     alone = mig(taken(1), instance(2))
     assert judge_part(alone, 0, HOUR).state == "held"
     both = mig(taken(1), taken(2, "bob"))
@@ -173,7 +173,7 @@ def test_case_30_a_lease_takes_a_free_gpu_before_work_is_visible() -> None:
     assert verdict.since == NOON - 40
 
 
-def test_case_30_visible_work_outshines_a_lease() -> None:
+def test_case_30_visible_work_overrides_a_lease() -> None:
     lease = Lease(holder="alice", taken_at=NOON - 40)
     card = gpu(processes=(process(),), busy_percent=50.0)
     assert judge_once(card, lease=lease).state == "busy"

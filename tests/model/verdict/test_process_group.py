@@ -1,4 +1,4 @@
-"""Who is on a GPU, seen as one."""
+"""The summary of the processes on a GPU."""
 
 from msgspec.structs import replace
 
@@ -13,14 +13,14 @@ MPS = process(9, "root", name="nvidia-cuda-mps-server")
 ZOMBIE = process(11, "carol", condition="zombie")
 
 
-def test_nobody_there_is_not_the_same_as_a_list_that_could_not_be_read() -> None:
+def test_an_empty_list_differs_from_an_unreadable_one() -> None:
     assert summarize_processes(()) is EMPTY_GROUP
     assert summarize_processes(None) is UNREADABLE_GROUP
     assert (EMPTY_GROUP.empty, EMPTY_GROUP.unoccupied) == (True, True)
     assert (UNREADABLE_GROUP.empty, UNREADABLE_GROUP.unoccupied) == (False, False)
 
 
-def test_those_to_be_named_are_alive_and_compute() -> None:
+def test_living_compute_processes_are_named() -> None:
     group = summarize_processes((ALICE, BOB, SCREEN, MPS, ZOMBIE))
     assert (group.name, group.named_memory_bytes) == ("bob and alice", 36 * GIB)
     assert (group.computes, group.has_living) == (True, True)
@@ -32,13 +32,13 @@ def test_a_display_or_an_mps_server_alone_computes_nothing() -> None:
     assert summarize_processes((MPS,)).unoccupied
 
 
-def test_the_same_processes_are_the_same_crowd_whatever_else_moves() -> None:
+def test_the_summary_of_unchanged_processes_is_reused() -> None:
     known = summarize_processes((ALICE, BOB))
     moved = replace(ALICE, cpu_percent=99.0, host_memory_bytes=1, busy_percent=3.0)
     assert summarize_processes((moved, BOB), known) is known
 
 
-def test_another_figure_of_memory_or_another_condition_is_another_crowd() -> None:
+def test_changed_memory_or_condition_makes_a_new_summary() -> None:
     known = summarize_processes((ALICE, BOB))
     larger = summarize_processes((replace(ALICE, gpu_memory_bytes=30 * GIB), BOB), known)
     assert (larger.name, larger.pids) == ("alice and bob", known.pids)

@@ -1,4 +1,4 @@
-"""What must hold of every verdict, whatever a driver may say."""
+"""Properties of every verdict, whatever a driver reports."""
 
 from itertools import pairwise
 from typing import Any
@@ -303,18 +303,18 @@ def test_memory_that_swings_across_its_ceiling_does_not_flap(run: int) -> None:
 
 
 @given(st.lists(sound_gpus, min_size=1, max_size=6), paces)
-def test_a_process_that_comes_acts_at_once(cards: list[Gpu], pace: float) -> None:
+def test_a_new_process_changes_the_state_immediately(cards: list[Gpu], pace: float) -> None:
     taken = gpu(processes=(process(99),), busy_percent=80.0, memory_used_bytes=17 * GIB)
     assert standings_of([*cards, taken], pace)[-1].verdict.state == "busy"
 
 
-def test_noise_must_last_before_it_changes_a_state() -> None:
+def test_noise_changes_a_state_only_after_it_has_lasted() -> None:
     noisy = gpu(memory_used_bytes=2 * GIB)
     states = [one.verdict.state for one in standings_of([gpu()] * 3 + [noisy] * 4, 1.0)]
     assert states == ["free"] * 5 + ["ghost"] * 2
 
 
-def test_two_states_in_turn_do_not_keep_a_third_alive() -> None:
+def test_two_alternating_states_do_not_keep_a_third_standing() -> None:
     lost = gpu(processes=(), memory_used_bytes=71 * GIB, power_watts=600.0, busy_percent=None)
     ghost = gpu(processes=(), memory_used_bytes=71 * GIB, busy_percent=None)
     states = [
@@ -323,20 +323,20 @@ def test_two_states_in_turn_do_not_keep_a_third_alive() -> None:
     assert "free" not in states[3:]
 
 
-def test_a_state_that_settled_counts_from_where_it_began() -> None:
+def test_since_is_the_start_of_a_state_that_settled() -> None:
     noisy = gpu(memory_used_bytes=2 * GIB)
     last = standings_of([gpu()] * 3 + [noisy] * 4, 1.0)[-1]
     assert last.verdict.since == NOON + 3
 
 
-def test_memory_freed_a_moment_after_its_process_left_is_no_ghost() -> None:
+def test_memory_freed_a_moment_after_its_process_ended_is_no_ghost() -> None:
     at_work = gpu(processes=(process(),), busy_percent=90.0, memory_used_bytes=17 * GIB)
     leaving = gpu(busy_percent=30.0, memory_used_bytes=17 * GIB)
     states = [one.verdict.state for one in standings_of([at_work, leaving, gpu(), gpu()], 1.0)]
     assert "ghost" not in states
 
 
-def test_a_gpu_is_free_as_soon_as_its_process_left() -> None:
+def test_a_gpu_is_free_as_soon_as_its_process_ended() -> None:
     at_work = gpu(processes=(process(),), busy_percent=90.0, memory_used_bytes=17 * GIB)
     lagging = gpu(busy_percent=40.0, power_watts=300.0)
     assert standings_of([at_work] * 9 + [lagging], 1.0)[-1].verdict.state == "free"

@@ -1,4 +1,4 @@
-"""What is remembered between samples, and what a hole in them does."""
+"""The sample window, and the effect of gaps between samples."""
 
 import sys
 
@@ -38,22 +38,22 @@ def test_an_idle_run_lasts_until_work_begins() -> None:
     assert see((0, AT_WORK), (60, IDLE), (120, IDLE)).idle_seconds == 60
 
 
-def test_a_long_hole_is_not_idle_time() -> None:
+def test_a_long_gap_is_not_idle_time() -> None:
     seen = see((0, IDLE), (60, IDLE), (60 + HOUR, IDLE))
     assert seen.idle_seconds == 0
     assert seen.samples == 1
 
 
-def test_a_hole_is_long_by_the_pace_of_the_samples() -> None:
+def test_the_longest_gap_depends_on_the_interval() -> None:
     assert see((0, IDLE), (400, IDLE), interval=300.0).idle_seconds == 400
     assert see((0, IDLE), (400, IDLE), interval=1.0).idle_seconds == 0
 
 
-def test_work_done_before_a_hole_is_remembered() -> None:
+def test_work_before_a_gap_is_carried_over() -> None:
     assert see((0, AT_WORK), (HOUR, IDLE)).worked_at == NOON
 
 
-def test_a_clock_that_was_set_back_breaks_every_run() -> None:
+def test_a_clock_that_was_set_back_restarts_the_window() -> None:
     assert see((0, IDLE), (60, IDLE), (-HOUR, IDLE)).idle_seconds == 0
 
 
@@ -62,13 +62,13 @@ def test_one_missed_reading_does_not_end_an_idle_run() -> None:
     assert see((0, IDLE), (60, missed), (120, IDLE)).idle_seconds == 120
 
 
-def test_utilisation_that_stays_away_is_not_measurable() -> None:
+def test_utilisation_missing_for_long_is_not_measurable() -> None:
     missed = gpu(processes=(process(),), busy_percent=None)
     seen = see((0, IDLE), (60, missed), (120, missed), (180, missed))
     assert (seen.measured_at, seen.recent, seen.idle_from) == (None, (), None)
 
 
-def test_only_the_last_few_utilisations_are_kept() -> None:
+def test_only_the_last_few_utilisations_are_stored() -> None:
     loads = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0]
     seen = see(*[(at, gpu(busy_percent=load)) for at, load in enumerate(loads)])
     assert seen.recent == tuple(loads[-RECENT_SAMPLES:])
@@ -92,19 +92,19 @@ def test_a_process_that_leaves_does_not_reset_the_others() -> None:
     assert see((0, both), (60, IDLE), (120, IDLE)).idle_seconds == 120
 
 
-def test_the_work_of_those_who_left_is_not_held_against_an_empty_gpu() -> None:
+def test_the_work_of_ended_processes_does_not_count_on_an_empty_gpu() -> None:
     lagging = gpu(busy_percent=40.0)
     seen = see((0, AT_WORK), (1, AT_WORK), (2, lagging))
     assert (seen.recent, seen.worked_at) == ((), None)
 
 
-def test_a_start_is_read_by_the_clock_of_the_node() -> None:
+def test_the_start_of_a_process_is_corrected_by_the_clock_skew() -> None:
     started = gpu(processes=(process(started_at=NOON - 3620),))
     seen = observe(None, started, NOON, SETTINGS, skew=HOUR)
     assert seen.joined_at == NOON - 20
 
 
-def test_a_start_in_the_future_is_no_start() -> None:
+def test_a_start_in_the_future_is_ignored() -> None:
     assert see((0, gpu(processes=(process(started_at=NOON + HOUR),)))).joined_at is None
 
 
@@ -126,19 +126,19 @@ def test_memory_over_its_ceiling_is_high_until_well_under() -> None:
     assert level(1060 * MIB, 800 * MIB, 1000 * MIB) == "low"
 
 
-def test_what_was_over_a_threshold_is_forgotten_with_the_processes() -> None:
+def test_thresholds_are_reset_when_the_processes_change() -> None:
     small = gpu(processes=(process(),), memory_used_bytes=1000 * MIB)
     large = gpu(memory_used_bytes=1060 * MIB, busy_percent=50.0, power_watts=600.0)
     assert see((0, large)).over == OverThreshold(memory=True, load=True, power=True)
     assert see((0, large), (1, small)).over == OverThreshold()
 
 
-def test_changes_of_processes_and_faults_are_marked_and_readings_are_not() -> None:
+def test_changes_of_processes_and_faults_are_flagged_and_readings_are_not() -> None:
     assert not see((0, IDLE), (1, AT_WORK)).changed
     assert see((0, IDLE), (1, gpu())).changed
     assert see((0, gpu()), (1, gpu(asleep=True))).changed
 
 
-def test_what_is_remembered_stays_small() -> None:
+def test_a_window_stays_small() -> None:
     seen = see(*[(at, AT_WORK) for at in range(5000)])
     assert sys.getsizeof(seen) + sys.getsizeof(seen.recent) < 500

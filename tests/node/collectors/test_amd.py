@@ -102,7 +102,10 @@ def test_the_temperature_is_that_of_the_edge_if_it_is_known(
         files[f"hwmon/hwmon1/temp{number}_input"] = "42000\n" if number == 2 else "90000\n"
         if label:
             files[f"hwmon/hwmon1/temp{number}_label"] = f"{label}\n"
-    assert only(tmp_path, files).temperature_celsius == expected
+    gpu = only(tmp_path, files)
+    assert gpu.temperature_celsius == expected
+    sensor = next((number for number, label in labels.items() if label == "mem"), None)
+    assert gpu.memory_temperature_celsius == (42.0 if sensor == 2 else 90.0)
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ def test_captured_machines_read_as_their_files_say(tmp_path: Path, capture: Path
     assert gpu.power_limit_watts == pytest.approx(number(hwmon / "power1_cap", 1e-6))
     assert text(hwmon / "temp1_label") == "edge"
     assert gpu.temperature_celsius == pytest.approx(number(hwmon / "temp1_input", 1e-3))
+    if text(hwmon / "temp3_label") == "mem":
+        assert gpu.memory_temperature_celsius == number(hwmon / "temp3_input", 1e-3)
     assert gpu.sm_clock_mhz == pytest.approx(number(hwmon / "freq1_input", 1e-6), abs=0.5)
     if (hwmon / "freq2_input").exists():
         assert gpu.memory_clock_mhz == number(hwmon / "freq2_input", 1e-6)

@@ -109,7 +109,18 @@ def test_the_temperature_of_the_memory_is_not_the_gpus(tmp_path: Path) -> None:
         "hwmon/hwmon1/temp2_label": "pkg\n",
     }
     assert only(tmp_path / "a", memory).temperature_celsius is None
-    assert only(tmp_path / "b", memory | package).temperature_celsius == 56.0
+    both = only(tmp_path / "b", memory | package)
+    assert (both.temperature_celsius, both.memory_temperature_celsius) == (56.0, 54.0)
+
+
+def test_energy_is_that_of_the_first_counter_that_counts(tmp_path: Path) -> None:
+    files: dict[str, Content] = {
+        "hwmon/hwmon1/energy1_input": "0\n",
+        "hwmon/hwmon1/energy1_label": "card\n",
+        "hwmon/hwmon1/energy2_input": "29523753173\n",
+        "hwmon/hwmon1/energy2_label": "pkg\n",
+    }
+    assert only(tmp_path, files).energy_joules == 29523.753173
 
 
 def test_reasons_to_throttle_are_named(tmp_path: Path) -> None:

@@ -104,6 +104,23 @@ def test_more_memory_used_than_there_is_is_not_believed(machine: SimulatedMachin
     assert gpu.unread["memory_used_bytes"] == "out of range: more than there is"
 
 
+def test_a_card_without_memory_sensor_or_energy_counter_leaves_them_unknown(
+    machine: SimulatedMachine,
+) -> None:
+    cards = [
+        SimGpu(temperature_memory=71, energy=1_500_000),
+        SimGpu(temperature_memory=None, energy=None),
+        SimGpu(faults={"TotalEnergyConsumption": SENTINEL}),
+    ]
+    machine.set_scenario(Scenario(gpus=cards))
+    measured, unsupported, sentinel = machine.snapshot().gpus
+    assert (measured.memory_temperature_celsius, measured.energy_joules) == (71, 1500.0)
+    assert (unsupported.memory_temperature_celsius, unsupported.energy_joules) == (None, None)
+    assert unsupported.unread == {}
+    assert sentinel.energy_joules is None
+    assert "out of range" in sentinel.unread["energy_joules"]
+
+
 def test_a_cuda_version_that_cannot_be_is_unknown(machine: SimulatedMachine) -> None:
     machine.set_scenario(Scenario(gpus=[SimGpu()], faults={"CudaDriverVersion": SENTINEL}))
     assert machine.snapshot().host.cuda_version is None
