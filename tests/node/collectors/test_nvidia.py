@@ -110,7 +110,7 @@ def test_a_card_without_memory_sensor_or_energy_counter_leaves_them_unknown(
     cards = [
         SimGpu(temperature_memory=71, energy=1_500_000),
         SimGpu(temperature_memory=None, energy=None),
-        SimGpu(faults={"TotalEnergyConsumption": SENTINEL}),
+        SimGpu(faults={"TotalEnergyConsumption": f"value={2**64 - 1}"}),
     ]
     machine.set_scenario(Scenario(gpus=cards))
     measured, unsupported, sentinel = machine.snapshot().gpus
