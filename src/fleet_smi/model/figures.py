@@ -69,7 +69,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_BYTES,
         label="Memory",
         prometheus="memory_total_bytes",
-        help="Memory there is.",
+        help="Total memory.",
     ),
     FigureSpec(
         field="busy_percent",
@@ -77,7 +77,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_PERCENT,
         label="Utilisation",
         prometheus="busy_ratio",
-        help="Time in which a kernel ran.",
+        help="Fraction of time in which a kernel ran.",
         history="gauge",
         table="UTIL",
         stream=True,
@@ -88,7 +88,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_PERCENT,
         label="Memory utilisation",
         prometheus="memory_busy_ratio",
-        help="Time in which memory moved.",
+        help="Fraction of time in which memory was read or written.",
     ),
     FigureSpec(
         field="encoder_percent",
@@ -96,7 +96,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_PERCENT,
         label="Encoder",
         prometheus="encoder_ratio",
-        help="Time in which the video encoder worked.",
+        help="Fraction of time in which the video encoder was busy.",
         history="gauge",
     ),
     FigureSpec(
@@ -105,7 +105,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_PERCENT,
         label="Decoder",
         prometheus="decoder_ratio",
-        help="Time in which the video decoder worked.",
+        help="Fraction of time in which the video decoder was busy.",
         history="gauge",
     ),
     FigureSpec(
@@ -126,7 +126,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=(0, 200),
         label="Fan",
         prometheus="fan_ratio",
-        help="Speed of its fans.",
+        help="Fan speed.",
         table="FAN",
     ),
     FigureSpec(
@@ -146,7 +146,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_WATTS,
         label="Power limit",
         prometheus="power_limit_watts",
-        help="Power allowed.",
+        help="Power limit.",
         table="LIMIT",
     ),
     FigureSpec(
@@ -155,7 +155,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_MHZ,
         label="SM clock",
         prometheus="sm_clock_hertz",
-        help="Clock of its cores.",
+        help="SM clock.",
         history="gauge",
         table="CLOCK",
     ),
@@ -168,7 +168,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_MHZ,
         label="Memory clock",
         prometheus="memory_clock_hertz",
-        help="Clock of its memory.",
+        help="Memory clock.",
         table="MEMCLOCK",
     ),
     FigureSpec(
@@ -191,7 +191,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_ERRORS,
         label="ECC, not corrected",
         prometheus="ecc_uncorrected_total",
-        help="Memory errors that were not.",
+        help="Memory errors that could not be corrected.",
         table="ECC",
     ),
     FigureSpec(
@@ -223,7 +223,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_CELSIUS,
         label="Memory temperature",
         prometheus="memory_temperature_celsius",
-        help="Temperature of its memory.",
+        help="Memory temperature.",
         history="gauge",
     ),
     FigureSpec(
@@ -275,7 +275,7 @@ NODE_FIGURES: tuple[FigureSpec, ...] = (
         label="Memory",
         csv=False,
         prometheus="memory_total_bytes",
-        help="Memory there is.",
+        help="Total memory.",
     ),
     FigureSpec(
         field="memory_percent",

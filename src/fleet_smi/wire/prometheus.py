@@ -184,39 +184,39 @@ def _itself(value: SampleValue) -> SampleValue:
 
 
 HUB_HELP = {
-    "reports_total": "Snapshots taken in.",
-    "delivery_failures_total": "Times that a source heard no report.",
+    "reports_total": "Snapshots received.",
+    "delivery_failures_total": "Failed deliveries of sources.",
     "refused_total": "Requests refused.",
-    "listeners": "Listeners to the stream.",
-    "history_spacing_seconds": "Seconds between samples of figures; 0 where every report is one.",
+    "listeners": "Subscribers to the stream.",
+    "history_spacing_seconds": "Seconds between recorded samples; 0: every report.",
 }
 GPUS_BY_STATE = _metric("gpus", _itself, "GPUs in each state.")
-GPU_STATE = _metric("gpu_state", _itself, "Always 1; the label says the state.")
-INSTANCE_STATE = _metric("mig_state", _itself, "Always 1; the label says the state.")
+GPU_STATE = _metric("gpu_state", _itself, "Always 1; the label is the state.")
+INSTANCE_STATE = _metric("mig_state", _itself, "Always 1; the label is the state.")
 
 FLEET_METRICS = (
-    _metric("nodes", "nodes", "Nodes that are known."),
+    _metric("nodes", "nodes", "Known nodes."),
     _metric("nodes_reporting", "nodes_reporting", "Nodes that are not silent."),
 )
 USER_METRICS = (
-    _metric("user_gpus", "gpus", "GPUs that somebody has."),
-    _metric("user_idle_gpus", "idle_gpus", "GPUs that somebody has and does nothing with."),
+    _metric("user_gpus", "gpus", "GPUs in use by this user."),
+    _metric("user_idle_gpus", "idle_gpus", "GPUs held idle by this user."),
 )
 NODE_STATUS_METRICS = (
     _metric("node_up", lambda node: int(not node.silent), "1, or 0 for a silent node."),
-    _metric("node_age_seconds", "age_seconds", "Time since it was last heard."),
-    _metric("node_missing_reports", "missing_reports", "Holes in its numbered reports."),
+    _metric("node_age_seconds", "age_seconds", "Time since its last report."),
+    _metric("node_missing_reports", "missing_reports", "Gaps in its numbered reports."),
 )
 NODE_METRICS = (
-    _metric("node_failed_collectors", _count_of("failures"), "Subjects that it cannot read."),
+    _metric("node_failed_collectors", _count_of("failures"), "Collectors that failed."),
     *_figure_metrics("node_", NODE_FIGURES, "host."),
 )
 GPU_METRICS = (
     *_figure_metrics("gpu_", GPU_FIGURES),
-    _metric("gpu_throttle_reasons", _count_of("throttle_reasons"), "Things that slow it now."),
-    _metric("gpu_processes", _process_count, "Processes on it."),
-    _metric("gpu_users", _user_count, "People on it who can be seen."),
-    _metric("gpu_idle_seconds", "verdict.idle_seconds", "Time its processes have done nothing."),
+    _metric("gpu_throttle_reasons", _count_of("throttle_reasons"), "Active throttle reasons."),
+    _metric("gpu_processes", _process_count, "Number of processes."),
+    _metric("gpu_users", _user_count, "Number of visible users."),
+    _metric("gpu_idle_seconds", "verdict.idle_seconds", "Time its processes have been idle."),
 )
 INSTANCE_METRICS = _figure_metrics(
     "mig_", [figure for figure in GPU_FIGURES if figure.field in Instance.__struct_fields__]

@@ -7,7 +7,7 @@ from fleet_smi.model.verdict.process_group import people_on
 from fleet_smi.model.verdict.readings import uncorrected_errors
 from fleet_smi.model.verdict.verdict_input import RuleResult, VerdictInput
 
-# These mean that we cannot read it, not that nobody can use it.
+# These mean that it cannot be read, not that it cannot be used.
 _UNKNOWN_FAULTS: tuple[FaultKind, ...] = ("mismatch", "unreadable")
 
 
@@ -43,7 +43,7 @@ def closed_by_administrator(inputs: VerdictInput) -> RuleResult | None:
 
 
 def asleep(inputs: VerdictInput) -> RuleResult | None:
-    """`free`: nobody can work on a suspended device, and reading more would wake it."""
+    """`free`: nothing runs on a suspended device, and reading more would wake it."""
     if inputs.gpu.asleep and not people_on(inputs.gpu):
         return RuleResult("free", "asleep; not woken")
     return None

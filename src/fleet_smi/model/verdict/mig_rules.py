@@ -26,7 +26,7 @@ def instances(inputs: VerdictInput) -> RuleResult | None:
 
 
 def _no_instance(inputs: VerdictInput) -> RuleResult | None:
-    """`leased`: with MIG on and no instance nothing can run, unless somebody computes already."""
+    """`leased`: with MIG on and no instance nothing can run, unless a process computes."""
     if not inputs.gpu.mig_mode or inputs.group.computes or inputs.subject is not inputs.gpu:
         return None
     unread = inputs.gpu.unread.get("instances")

@@ -14,7 +14,7 @@ def apply_rules(inputs: VerdictInput) -> RuleResult:
 
 
 def _device(inputs: VerdictInput) -> RuleResult | None:
-    """Ask about the device itself, whoever is on it."""
+    """Apply the rules about the device itself."""
     # This runs for every GPU of every report, and nearly all are sound: one look settles it.
     if device_rules.is_sound(inputs.gpu):
         return None
@@ -27,7 +27,7 @@ def _device(inputs: VerdictInput) -> RuleResult | None:
 
 
 def _use(inputs: VerdictInput) -> RuleResult:
-    """Ask who is on it and whether they do anything; the last rule of each case always answers."""
+    """Apply the rules about its use; the last one of each group always has a result."""
     if inputs.group.has_members:
         return (
             process_rules.display_only(inputs)
