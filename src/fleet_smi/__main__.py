@@ -1,7 +1,11 @@
 """Entry point of `python -m fleet_smi`, `fleet-smi` and `fsmi`."""
 
+import codecs
 import os
 import sys
+
+# Substitutes of the same width for a terminal whose encoding has no such character.
+_ASCII = dict(zip("—…·×°→└│█▓▒░▁▂▃▄▅▆▇", "-~.x >`|##+-_.:-=+*", strict=True))
 
 
 def main() -> None:
@@ -32,8 +36,16 @@ def _open_streams() -> None:
         if stream is None:
             setattr(sys, name, open(number, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
         else:
-            # In an ASCII locale, characters that cannot be encoded are printed as "?".
-            stream.reconfigure(errors="replace")
+            codecs.register_error("fleet-smi", _substitute)
+            stream.reconfigure(errors="fleet-smi")
+
+
+def _substitute(error: UnicodeError) -> tuple[str, int]:
+    """Replace characters that the output encoding lacks: an unknown value stays a dash."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(_ASCII.get(character, "?") for character in text), error.end
 
 
 if __name__ == "__main__":

@@ -289,6 +289,7 @@ def test_a_terminal_of_few_characters_still_gets_the_table(
     )
     assert done.stderr == ""
     assert states(done) == ["free", "busy", "broken"]
+    assert "?" not in done.stdout
 
 
 def test_a_machine_without_gpus_says_so_and_what_to_try(tmp_path: Path) -> None:
