@@ -206,12 +206,12 @@ def test_it_goes_on_when_nobody_answers_says_so_and_recovers(
         rendering("--out", str(site), "--every", "0.1s", "--hub", hub.url)
         wait_until(lambda: (site / "index.html").exists() and "GPU 0" in page(site))
         listen = hub.url.removeprefix("http://")
-    wait_until(lambda: "No news:" in page(site))
-    assert "None is known to be free." in page(site) and "silent for" in page(site)
+    wait_until(lambda: "No new data:" in page(site))
+    assert "No GPU is known to be free." in page(site) and "silent for" in page(site)
     (row,) = csv.DictReader((site / "load_data.csv").read_text().splitlines())
     assert (row["load"], row["load_mem"], row["username"]) == ("", "", "Zombie")
     with ThreadedHub(tmp_path / "hub", hub__listen=listen):
-        wait_until(lambda: "No news:" not in page(site))
+        wait_until(lambda: "No new data:" not in page(site))
     assert "Traceback" not in rendering.started[0].output
 
 

@@ -1,1 +1,1 @@
-"""Every format that leaves a process: pure bytes and text, from and to the model."""
+"""Codecs and parsers: every format that leaves or enters the process, from and to the model."""

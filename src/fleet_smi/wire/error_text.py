@@ -1,10 +1,10 @@
-"""What is wrong with a message, in plain words with the place: never in those of a decoder."""
+"""Translate decoding errors of msgspec into plain messages that name the field."""
 
 import re
 
 from fleet_smi.model.safe_text import sanitize_text
 
-_LONGEST = 200
+_MAX_LENGTH = 200
 _PLACE = r" - at (`key` in )?`(?:\$\.?)?([^`]*)`$"
 _NOUNS = {
     "int": "a whole number",
@@ -16,8 +16,9 @@ _NOUNS = {
     "object": "an object",
     "bytes": "bytes",
 }
-"""What a decoder calls a thing, and what people do."""
-_CAME = _NOUNS | {"float": "a fraction"}
+"""Type name in msgspec's messages -> what a message to people calls it."""
+# Where a whole number was expected, "float" means that it had a fraction.
+_GOT = _NOUNS | {"float": "a fraction"}
 _BOUNDS = (
     ("of length <=", "no longer than"),
     ("of length >=", "no shorter than"),
@@ -35,17 +36,18 @@ _FAULTS = (
 
 
 def describe_error(error: Exception) -> str:
-    """Why bytes could not be read; of a field that is wrong, its path comes first."""
+    """Return why bytes could not be decoded; the path of a wrong field comes first."""
     if isinstance(error, RecursionError):
         return "it is nested too deep"
     if isinstance(error, UnicodeDecodeError):
         return "a text in it is not UTF-8"
-    said = str(error)
-    place = re.search(_PLACE, said)
+    message = str(error)
+    place = re.search(_PLACE, message)
     if place is None:
-        return sanitize_text(_sentence("", said), _LONGEST)
+        return sanitize_text(_sentence("", message), _MAX_LENGTH)
     path = f"a name in {place[2] or 'it'}" if place[1] else place[2]
-    return sanitize_text(_sentence(path, said[: place.start()]), _LONGEST)
+    # The path may hold keys that a sender chose: sanitised like any other text.
+    return sanitize_text(_sentence(path, message[: place.start()]), _MAX_LENGTH)
 
 
 def _sentence(path: str, fault: str) -> str:
@@ -54,21 +56,21 @@ def _sentence(path: str, fault: str) -> str:
         whole = f"{path}.{field[2]}" if path else field[2]
         return f"{whole} is missing" if field[1].startswith("missing") else f"{whole} is not known"
     if kinds := re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", fault):
-        return f"{subject} must be {_nouns(kinds[1])}, not {_CAME.get(kinds[2], kinds[2])}"
+        return f"{subject} must be {_nouns(kinds[1])}, not {_GOT.get(kinds[2], kinds[2])}"
     if bound := re.fullmatch(r"Expected `([^`]*)` (.*)", fault):
-        return f"{subject} must be {_nouns(bound[1])} {_replaced(bound[2], _BOUNDS)}"
+        return f"{subject} must be {_nouns(bound[1])} {_replace_prefix(bound[2], _BOUNDS)}"
     if value := re.fullmatch(r"Invalid enum value (.*)", fault):
         return f"{subject} cannot be {value[1]}"
-    fault = _replaced(fault, _FAULTS)
+    fault = _replace_prefix(fault, _FAULTS)
     return f"{path}: {fault}" if path else fault
 
 
-def _replaced(words: str, pairs: tuple[tuple[str, str], ...]) -> str:
-    """The words with the first beginning of a pair that they have in its plain form."""
-    for written, plain in pairs:
-        if words.startswith(written):
-            return plain + words.removeprefix(written)
-    return words
+def _replace_prefix(text: str, pairs: tuple[tuple[str, str], ...]) -> str:
+    """Replace the first of these prefixes that the text has."""
+    for prefix, plain in pairs:
+        if text.startswith(prefix):
+            return plain + text.removeprefix(prefix)
+    return text
 
 
 def _nouns(kinds: str) -> str:

@@ -1,8 +1,8 @@
-"""Reading a snapshot that breaks the bounds, part by part: what is right in it is kept.
+"""Lenient decoding of a snapshot that breaks a limit: field by field, what is valid stays.
 
-A figure that cannot be true is not measured, and `unread` of its struct says why. A text is
-cut. Of too many things the first are kept, of too many processes the largest. What has
-nothing to be known by is dropped; a failed run named `report` tells of it.
+A figure out of range becomes `None`, and `unread` of its struct says why. A text is truncated.
+Of too many items the first ones stay, of too many processes the largest. A part without an id
+is dropped, and a failed run named `report` says so.
 """
 
 from contextlib import suppress
@@ -31,15 +31,15 @@ from fleet_smi.wire.limits import (
 UnreadReasons = dict[str, str]
 _T = TypeVar("_T", bound=Struct)
 DECODE_ERRORS = (ValueError, RecursionError)
-# Half a second of work: what is wrong in more places than this is not worth it.
-_MOST_PARTS = 20_000
-_LIST = Annotated[list[Raw], Meta(max_length=_MOST_PARTS)]
-_TEXTS_BY_NAME = Annotated[dict[str, Raw], Meta(max_length=_MOST_PARTS)]
+# About half a second of work, which is the most that one hostile sender may cost.
+_MAX_PARTS = 20_000
+_LIST = Annotated[list[Raw], Meta(max_length=_MAX_PARTS)]
+_TEXTS_BY_NAME = Annotated[dict[str, Raw], Meta(max_length=_MAX_PARTS)]
 _DEFAULT = object()
 
 
-class _Lost(ValueError):
-    """A part that has nothing to be known by."""
+class _NoIdentity(ValueError):
+    """A part without a field that it cannot do without."""
 
 
 class _Sized(Struct):
@@ -47,7 +47,7 @@ class _Sized(Struct):
 
 
 class LenientDecoder:
-    """Reads the snapshots of one report, and notes what it could not keep."""
+    """Decodes the snapshots of one report, and notes what it had to drop."""
 
     def __init__(self, *, json: bool) -> None:
         self._json = json
@@ -55,22 +55,22 @@ class LenientDecoder:
         self._parts = 0
 
     def decode_snapshot(self, raw: Raw) -> Snapshot:
-        """The snapshot in these bytes; raise `Undecodable` when it is nobody's or of no time."""
+        """Decode a snapshot; raise `Undecodable` when it has no node or no time."""
         self._notes = {}
         try:
-            found = self._struct(raw, Snapshot, 0)
+            snapshot = self._struct(raw, Snapshot, 0)
         except DECODE_ERRORS as error:
             raise Undecodable(f"not a snapshot: {describe_error(error)}") from None
         if not self._notes:
-            return found
+            return snapshot
         detail = sanitize_text(
-            "; ".join(f"{name}: {why}" for name, why in self._notes.items()), 512
+            "; ".join(f"{name}: {reason}" for name, reason in self._notes.items()), 512
         )
-        told = CollectorRun(name="report", outcome="failed", seconds=0.0, detail=detail)
-        return replace(found, runs=(told, *found.runs)[: MAX_ITEMS["runs"]])
+        run = CollectorRun(name="report", outcome="failed", seconds=0.0, detail=detail)
+        return replace(snapshot, runs=(run, *snapshot.runs)[: MAX_ITEMS["runs"]])
 
     def decode_number(self, raw: Raw, field: str) -> float | None:
-        """A number outside of any struct; `None` when it cannot be true."""
+        """Decode a number outside of any struct; `None` when it is out of range."""
         low, high = FIELD_RANGES[field]
         try:
             value: float = self.decode(raw, float)
@@ -79,38 +79,39 @@ class LenientDecoder:
         return value if low <= value <= high else None
 
     def decode(self, raw: Raw | bytes, type_: Any) -> Any:
-        """These bytes as this type; raise one of `UNREADABLE`."""
+        """Decode these bytes as this type; raise one of `DECODE_ERRORS`."""
         return cached_decoder(type_, self._json).decode(raw)
 
-    def _struct(self, raw: Raw, shape: type[_T], place: int) -> _T:
-        """One struct, which is the `place`-th of its list."""
+    def _struct(self, raw: Raw, shape: type[_T], position: int) -> _T:
+        """Decode one struct, the `position`-th of its list."""
         try:
             return cast(_T, self.decode(raw, constrained_type(shape)))
         except DECODE_ERRORS:
-            return self._by_fields(self.decode(raw, _loose(shape)), shape, place)
+            return self._by_fields(self.decode(raw, _loose(shape)), shape, position)
 
-    def _by_fields(self, loose: Struct, shape: type[_T], place: int) -> _T:
+    def _by_fields(self, loose: Struct, shape: type[_T], position: int) -> _T:
         values: dict[str, Any] = {}
         unread: UnreadReasons = {}
-        instead = _instead(shape, place)
+        replacements = _replacements(shape, position)
         for field, kind in constrained_fields(shape):
             value = self._field(getattr(loose, field.name), field, kind, unread)
             if value is _DEFAULT and (field.required or field.name in unread):
-                value = instead.get(field.name, _DEFAULT)
+                value = replacements.get(field.name, _DEFAULT)
             if value is not _DEFAULT:
                 values[field.name] = value
             elif field.required:
-                raise _Lost(f"no {field.name} that can be one")
-        if values.get("uuid") == instead.get("uuid", _DEFAULT):
+                raise _NoIdentity(f"no {field.name} that can be one")
+        if values.get("uuid") == replacements.get("uuid", _DEFAULT):
             values["uuid_is_made"] = True
-        self._tell(shape, values, unread)
+        self._explain(shape, values, unread)
         return cast(_T, constrained_type(shape)(**values))
 
-    def _tell(self, shape: type[Struct], values: dict[str, Any], unread: UnreadReasons) -> None:
+    def _explain(self, shape: type[Struct], values: dict[str, Any], unread: UnreadReasons) -> None:
         if "unread" in shape.__struct_fields__:
-            # Ours come first and last: they are not crowded out, and not overruled.
-            told = unread | values.get("unread", {}) | unread
-            values["unread"] = dict([*told.items()][: MAX_ITEMS["unread"]])
+            # Our reasons come first, so that the limit does not cut them, and last, so that
+            # the sender's do not replace them.
+            reasons = unread | values.get("unread", {}) | unread
+            values["unread"] = dict([*reasons.items()][: MAX_ITEMS["unread"]])
         else:
             self._notes.update(unread)
 
@@ -120,61 +121,61 @@ class LenientDecoder:
         try:
             return self.decode(raw, kind)
         except DECODE_ERRORS:
-            return self._mended(raw, field.name, unwrap_optional(field.type), unread)
+            return self._repair(raw, field.name, unwrap_optional(field.type), unread)
 
-    def _mended(self, raw: Raw, name: str, kind: Any, unread: UnreadReasons) -> Any:
-        """What can be kept of a field that is not as it should be."""
+    def _repair(self, raw: Raw, name: str, kind: Any, unread: UnreadReasons) -> Any:
+        """Return what is valid in a field that breaks its limits; explain it in `unread`."""
         try:
             if kind is str:
                 return self._text(raw, name)
             if get_origin(kind) is dict:
                 return self._texts_by_name(raw, name)
             if get_origin(kind) is tuple:
-                return self._several(raw, name, get_args(kind)[0], unread)
+                return self._items(raw, name, get_args(kind)[0], unread)
             if isinstance(kind, type) and issubclass(kind, Struct):
                 return self._struct(raw, kind, 0)
         except DECODE_ERRORS:
             unread[name] = "not understood"
         else:
-            unread[name] = self._why(raw, name, kind)
+            unread[name] = self._reason(raw, name, kind)
         return _DEFAULT
 
     def _text(self, raw: Raw, name: str) -> str:
         if name in ID_FIELDS:
-            raise _Lost(f"{name} is none")
+            raise _NoIdentity(f"{name} is not valid")
         return sanitize_text(self.decode(raw, str), max_length(name))
 
     def _texts_by_name(self, raw: Raw, name: str) -> dict[str, str]:
-        told: dict[str, Raw] = self.decode(raw, _TEXTS_BY_NAME)
-        kept: dict[str, str] = {}
-        for key, value in [*told.items()][: MAX_ITEMS[name]]:
+        sent: dict[str, Raw] = self.decode(raw, _TEXTS_BY_NAME)
+        texts: dict[str, str] = {}
+        for key, value in [*sent.items()][: MAX_ITEMS[name]]:
             with suppress(*DECODE_ERRORS):
-                kept[sanitize_text(key, MAX_TEXT_LENGTH)] = self._text(value, name)
-        return kept
+                texts[sanitize_text(key, MAX_TEXT_LENGTH)] = self._text(value, name)
+        return texts
 
-    def _several(self, raw: Raw, name: str, kind: Any, unread: UnreadReasons) -> Any:
-        told: list[Raw] = self.decode(raw, _LIST)
-        self._parts += len(told)
-        if self._parts > _MOST_PARTS:
-            raise Undecodable("wrong in more places than is worth mending")
-        kept, found = self._kept(told, name), []
-        for place, each in enumerate(kept):
+    def _items(self, raw: Raw, name: str, kind: Any, unread: UnreadReasons) -> Any:
+        sent: list[Raw] = self.decode(raw, _LIST)
+        self._parts += len(sent)
+        if self._parts > _MAX_PARTS:
+            raise Undecodable(f"more than {_MAX_PARTS} items in lists that break the limits")
+        within_limit, items = self._within_limit(sent, name), []
+        for position, item in enumerate(within_limit):
             try:
-                found.append(
-                    self._text(each, name) if kind is str else self._struct(each, kind, place)
+                items.append(
+                    self._text(item, name) if kind is str else self._struct(item, kind, position)
                 )
             except DECODE_ERRORS:
                 unread[name] = "not all could be read"
-        if len(told) > len(kept):
+        if len(sent) > len(within_limit):
             which = "largest" if kind is Process else "first"
-            unread[name] = f"{len(told)} were told; the {which} {len(kept)} are kept"
-        # Nobody there and nobody readable are not the same.
-        return tuple(found) if found or not told else _DEFAULT
+            unread[name] = f"{len(sent)} were sent; only the {which} {len(within_limit)} are shown"
+        # An empty list says that there is none; one of which nothing is readable does not.
+        return tuple(items) if items or not sent else _DEFAULT
 
-    def _kept(self, told: list[Raw], name: str) -> list[Raw]:
-        if len(told) > MAX_ITEMS[name] and name == "processes":
-            told = sorted(told, key=self._size, reverse=True)
-        return told[: MAX_ITEMS[name]]
+    def _within_limit(self, sent: list[Raw], name: str) -> list[Raw]:
+        if len(sent) > MAX_ITEMS[name] and name == "processes":
+            sent = sorted(sent, key=self._size, reverse=True)
+        return sent[: MAX_ITEMS[name]]
 
     def _size(self, raw: Raw) -> int:
         try:
@@ -182,7 +183,7 @@ class LenientDecoder:
         except DECODE_ERRORS:
             return 0
 
-    def _why(self, raw: Raw, name: str, kind: Any) -> str:
+    def _reason(self, raw: Raw, name: str, kind: Any) -> str:
         if kind not in (int, float):
             return "not known here"
         try:
@@ -195,29 +196,31 @@ class LenientDecoder:
 
 @cache
 def cached_decoder(type_: Any, json: bool) -> Any:
-    """What reads this type from JSON or msgpack, made once."""
+    """Return the decoder of this type for JSON or msgpack, built once."""
     return msgspec.json.Decoder(type_) if json else msgspec.msgpack.Decoder(type_)
 
 
 @cache
 def _loose(shape: type[Struct]) -> type[Struct]:
-    """The struct with each field as the bytes it came in."""
+    """Return the struct type with every field left undecoded."""
     return msgspec.defstruct(
         shape.__name__, [(name, Raw, Raw()) for name in shape.__struct_fields__]
     )
 
 
-def _instead(shape: type[Struct], place: int) -> dict[str, Any]:
-    """What stands for a field that is needed and cannot be read.
+def _replacements(shape: type[Struct], position: int) -> dict[str, Any]:
+    """Return the values of required fields that cannot be decoded.
 
-    A word that is not known here is taken for the one that hides nothing: a process uses
-    its GPU, a fault is one, a run has failed.
+    A word of a later version is replaced by the one that hides nothing: a process is computing,
+    a fault is a fault, a run has failed.
     """
     if shape is Gpu:
-        fault = Fault(kind="unreadable", detail="its fault is told in words not known here")
-        return {"uuid": f"GPU-of-unknown-uuid-{place}", "index": place, "fault": fault}
+        fault = Fault(
+            kind="unreadable", detail="its fault is of a kind that this version does not know"
+        )
+        return {"uuid": f"GPU-of-unknown-uuid-{position}", "index": position, "fault": fault}
     if shape is Instance:
-        return {"uuid": f"MIG-of-unknown-uuid-{place}"}
+        return {"uuid": f"MIG-of-unknown-uuid-{position}"}
     if shape is Process:
         return {"kind": "compute"}
     if shape is Fault:

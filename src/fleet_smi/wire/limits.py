@@ -1,7 +1,7 @@
-"""What a report may hold: how large a figure, how long a text, how many of a thing.
+"""Limits of a report: ranges of figures, lengths of texts, numbers of items.
 
-`narrowed` makes of a struct of the model one that is the same, and that a decoder holds to
-these bounds: checked while it reads, they cost nothing. The model itself takes anything.
+`constrained_type` derives from a struct of the model one whose fields carry these limits, which
+msgspec checks in C while it decodes, at no measurable cost. The model itself takes any value.
 """
 
 from functools import cache
@@ -51,24 +51,26 @@ MAX_ITEMS: dict[str, int] = {
     "labels": 64,
     "unread": 64,
 }
-# A node's id and that of an agent's life are part of paths, files and addresses.
+# Node ids and run ids become parts of URLs, file names and addresses.
 ID_PATTERN = r"\A[0-9A-Za-z][0-9A-Za-z._:@-]{0,159}\Z"
 ID_FIELDS = ("node_id", "run_id")
 
 
 def max_length(field: str) -> int:
-    """How many characters a text of this field may have."""
+    """Return the most characters that a text of this field may have."""
     return MAX_LENGTH_BY_FIELD.get(field, MAX_TEXT_LENGTH)
 
 
 @cache
 def constrained_type(struct_type: type[_T]) -> type[_T]:
-    """The struct with bounds on every field; one that is read equals one that was made."""
+    """Return the struct type with limits on every field."""
 
+    # msgspec compares only objects of the very same type; a decoded struct has to equal one
+    # that was built as the model's own type.
     def equal(self: Any, other: object) -> Any:
         return astuple(self) == astuple(other) if isinstance(other, struct_type) else NotImplemented
 
-    made: Any = msgspec.defstruct(
+    constrained: Any = msgspec.defstruct(
         struct_type.__name__,
         [(field.name, kind, _default(field)) for field, kind in constrained_fields(struct_type)],
         bases=(struct_type,),
@@ -77,19 +79,19 @@ def constrained_type(struct_type: type[_T]) -> type[_T]:
         kw_only=True,
         gc=struct_type.__struct_config__.gc,
     )
-    return cast(type[_T], made)
+    return cast(type[_T], constrained)
 
 
 @cache
 def constrained_fields(struct_type: type[Struct]) -> tuple[tuple[FieldInfo, Any], ...]:
-    """Each field of the struct, and its type with bounds."""
-    return tuple([(field, _bounded(field.name, field.type)) for field in fields(struct_type)])
+    """Return each field of the struct, and its type with limits."""
+    return tuple([(field, _constrained(field.name, field.type)) for field in fields(struct_type)])
 
 
 def unwrap_optional(annotation: Any) -> Any:
-    """The type of what may be `None`, when it is not."""
+    """Return `T` for `T | None`, any other type as it is."""
     if get_origin(annotation) in (Union, UnionType):
-        return next(one for one in get_args(annotation) if one is not type(None))
+        return next(member for member in get_args(annotation) if member is not type(None))
     return annotation
 
 
@@ -99,16 +101,16 @@ def _default(field: FieldInfo) -> Any:
     return field.default
 
 
-def _bounded(name: str, kind: Any) -> Any:
+def _constrained(name: str, kind: Any) -> Any:
     if unwrap_optional(kind) is not kind:
-        return _bounded(name, unwrap_optional(kind)) | None
+        return _constrained(name, unwrap_optional(kind)) | None
     if kind in (int, float):
         low, high = FIELD_RANGES[name]
         return Annotated[kind, Meta(ge=low, le=high)]
     if kind is str:
         return _text(name)
     if get_origin(kind) is tuple:
-        element: Any = _bounded(name, get_args(kind)[0])
+        element: Any = _constrained(name, get_args(kind)[0])
         return Annotated[tuple[element, ...], Meta(max_length=MAX_ITEMS[name])]
     if get_origin(kind) is dict:
         texts: Any = GenericAlias(dict, (_text("key"), _text(name)))

@@ -1,8 +1,8 @@
-"""The report: snapshots of one node as bytes, with a version.
+"""Codec of the report: snapshots of one node as msgpack, with a version.
 
-A report is a map: `version`, `sent_at` by the node's own clock, and `snapshots`, the oldest
-first. It is msgpack; JSON of the same shape is read too. How old a snapshot is, is told by
-the node's clock alone, `sent_at` less `taken_at`: so no two clocks need to agree.
+A report is a map: `version`, `sent_at` by the node's own clock, and `snapshots`, oldest first.
+JSON of the same shape is decoded, too. The age of a snapshot is `sent_at` minus `taken_at`,
+both by the node's clock, so that no two clocks need to agree.
 """
 
 from collections.abc import Sequence
@@ -22,28 +22,28 @@ from fleet_smi.wire.sanitize import sanitize_snapshot
 REPORT_VERSION = 1
 MAX_REPORT_BYTES = 8 << 20
 FILE_SUFFIX = ".fsmi"
-"""By this a report is known in a shared folder."""
+"""Suffix of report files in a shared folder."""
 MAX_SNAPSHOTS = MAX_ITEMS["snapshots"]
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What one message of a node says; the oldest snapshot first."""
+    """One decoded message of a node; the oldest snapshot first."""
 
     version: int
     sent_at: float | None = None
     snapshots: tuple[Snapshot, ...]
 
     def age_seconds(self, snapshot: Snapshot) -> float:
-        """How long before this report was sent the snapshot was taken."""
+        """Return how long before this report was sent the snapshot was taken."""
         return 0.0 if self.sent_at is None else max(0.0, self.sent_at - snapshot.taken_at)
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """The hub's answer to a report.
+    """The hub's acknowledgement of a report.
 
-    `hub` names this life of the hub: when it changes, what was sent and not `kept` may be
-    lost and is sent again. `kept` is the highest sequence of the report's last run that the
-    hub will still know after a crash; `interval_seconds` is what it asks for, if it does.
+    `hub` identifies this run of the hub: when it changes, what was sent and not `kept` may be
+    lost and is sent again. `kept` is the highest sequence number of the report's last run that
+    is durable; `interval_seconds` is the interval that the hub requests, if it does.
     """
 
     hub: str
@@ -52,29 +52,29 @@ class Receipt(Struct, frozen=True, kw_only=True):
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """One snapshot as it is kept until it can be sent."""
+    """Encode one snapshot, to be buffered until it can be sent."""
     return _encoder.encode(snapshot)
 
 
 def encode_report(snapshots: Sequence[bytes], sent_at: float) -> bytes:
-    """A report of snapshots that are encoded already."""
-    parts = [Raw(each) for each in snapshots]
-    return _encoder.encode({"version": REPORT_VERSION, "sent_at": sent_at, "snapshots": parts})
+    """Encode a report of snapshots that are already encoded."""
+    raw = [Raw(snapshot) for snapshot in snapshots]
+    return _encoder.encode({"version": REPORT_VERSION, "sent_at": sent_at, "snapshots": raw})
 
 
 def encode_report_json(snapshots: Sequence[Snapshot], sent_at: float) -> bytes:
-    """The same report as JSON in one line, for eyes and for programs without msgpack."""
+    """Encode a report as one line of JSON, for people and for programs without msgpack."""
     return msgspec.json.encode(
         {"version": REPORT_VERSION, "sent_at": sent_at, "snapshots": snapshots}
     )
 
 
 def decode_report(body: bytes, *, json: bool = False) -> Report:
-    """The report in these bytes, made harmless; raise `Undecodable` or `WrongVersion`.
+    """Decode and sanitise a report; raise `Undecodable` or `UnsupportedVersion`.
 
-    What a node says is hostile until it has been through here. One bad field never hides
-    the rest, and one bad snapshot not the others: `salvage.py` says what becomes of it.
-    Fields that are not known here are passed over; of a doubled one the last counts.
+    What a node sends is hostile input until it has been through here. One bad field never
+    hides the others, nor one bad snapshot: `lenient.py` says what becomes of it. Unknown fields
+    are ignored; of a duplicate field the last one counts.
     """
     if not body:
         raise Undecodable("an empty message")
@@ -82,10 +82,12 @@ def decode_report(body: bytes, *, json: bool = False) -> Report:
         raise Undecodable(
             f"a message of {len(body)} bytes; a report has at most {MAX_REPORT_BYTES}"
         )
+    # Nearly every report passes the strict decoder, which checks all limits in C. Only one that
+    # fails is decoded a second time, field by field.
     try:
-        report: Report = _strict(json).decode(body)
+        report: Report = _strict_decoder(json).decode(body)
     except DECODE_ERRORS:
-        report = _salvaged(body, json=json)
+        report = _decode_leniently(body, json=json)
     _check_version(report.version)
     _check_snapshots(report.snapshots)
     snapshots = tuple([sanitize_snapshot(snapshot) for snapshot in report.snapshots])
@@ -93,20 +95,20 @@ def decode_report(body: bytes, *, json: bool = False) -> Report:
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
-    """The hub's answer as it is sent: JSON, like every other answer of it."""
+    """Encode the acknowledgement: JSON, like every other response of the hub."""
     return msgspec.json.encode(receipt)
 
 
 def decode_receipt(body: bytes) -> Receipt:
-    """The hub's answer in these bytes; raise `Undecodable`."""
+    """Decode the hub's acknowledgement; raise `Undecodable`."""
     try:
         return _receipt_decoder.decode(body)
     except DECODE_ERRORS as error:
-        raise Undecodable(f"the hub's answer is no receipt: {describe_error(error)}") from None
+        raise Undecodable(f"the hub's response is no receipt: {describe_error(error)}") from None
 
 
 class _Envelope(Struct):
-    """A report with its parts as the bytes that they came in."""
+    """A report whose snapshots are not decoded yet."""
 
     sent_at: Raw = Raw()
     snapshots: Annotated[tuple[Raw, ...], Meta(max_length=MAX_SNAPSHOTS)] = ()
@@ -121,30 +123,30 @@ _receipt_decoder = msgspec.json.Decoder(Receipt)
 
 
 @cache
-def _strict(json: bool) -> Any:
-    """Reads a report that keeps all bounds; made when first needed, for agents read none."""
-    shape: Any = constrained_type(Report)
-    return cached_decoder(shape, json)
+def _strict_decoder(json: bool) -> Any:
+    """Return the decoder of reports within all limits; built on first use: agents need none."""
+    report_type: Any = constrained_type(Report)
+    return cached_decoder(report_type, json)
 
 
-def _salvaged(body: bytes, *, json: bool) -> Report:
-    """What is right in a report that breaks the bounds somewhere."""
-    salvage = LenientDecoder(json=json)
+def _decode_leniently(body: bytes, *, json: bool) -> Report:
+    """Return what is valid in a report that breaks a limit somewhere."""
+    decoder = LenientDecoder(json=json)
     try:
-        _check_version(salvage.decode(body, _Versioned).version)
-        envelope = salvage.decode(body, _Envelope)
+        _check_version(decoder.decode(body, _Versioned).version)
+        envelope = decoder.decode(body, _Envelope)
     except DECODE_ERRORS as error:
         raise Undecodable(f"not a report: {describe_error(error)}") from None
-    found, errors = [], []
+    snapshots, errors = [], []
     for raw in envelope.snapshots:
         try:
-            found.append(salvage.decode_snapshot(raw))
+            snapshots.append(decoder.decode_snapshot(raw))
         except Undecodable as error:
             errors.append(error)
-    if errors and not found:
+    if errors and not snapshots:
         raise errors[0]
-    sent_at = salvage.decode_number(envelope.sent_at, "sent_at")
-    return Report(version=REPORT_VERSION, sent_at=sent_at, snapshots=tuple(found))
+    sent_at = decoder.decode_number(envelope.sent_at, "sent_at")
+    return Report(version=REPORT_VERSION, sent_at=sent_at, snapshots=tuple(snapshots))
 
 
 def _check_version(version: int) -> None:

@@ -181,7 +181,7 @@ def test_a_lost_device_does_not_hide_the_others(machine: Machine) -> None:
             "name": "NVIDIA T4",
             "asleep": False,
             "index": None,
-            "words": "GPU is lost",
+            "message": "GPU is lost",
         },
         {
             "pci": "0000:0c:00.0",
@@ -189,7 +189,7 @@ def test_a_lost_device_does_not_hide_the_others(machine: Machine) -> None:
             "name": "NVIDIA T4",
             "asleep": False,
             "index": None,
-            "words": "Insufficient Power",
+            "message": "Insufficient Power",
         },
     ]
     assert machine.asked() == ["-q -x", "-q -x -i 0000:0a:00.0", "-q -x -i 0000:0c:00.0"]
@@ -199,7 +199,7 @@ def failures(raw: dict[str, object]) -> list[tuple[object, ...]]:
     """Of each device that told nothing: its place, its address, and the words."""
     failed = raw["failed"]
     assert isinstance(failed, list)
-    return [(device["index"], device["pci"], device["words"]) for device in failed]
+    return [(device["index"], device["pci"], device["message"]) for device in failed]
 
 
 @pytest.mark.parametrize("name", ["GPU ", "GPU", "GPU1: "])

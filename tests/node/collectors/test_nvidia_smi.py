@@ -39,7 +39,7 @@ def raw(**more: Any) -> dict[str, Any]:
 
 def failed(address: str, words: str | None, **more: Any) -> dict[str, Any]:
     nothing = {"uuid": None, "name": None, "asleep": False, "index": None}
-    return {"pci": address, "words": words, **nothing, **more}
+    return {"pci": address, "message": words, **nothing, **more}
 
 
 def test_a_document_becomes_gpus_and_the_versions_of_the_host() -> None:

@@ -8,7 +8,6 @@ from fleet_smi.errors import CollectError, DriverMismatch, NotPresent, ReadFaile
 from fleet_smi.wire.parsers.nvidia_smi import (
     classify_failure,
     failed_devices,
-    invalid_field,
     parse_xml,
 )
 from tests.captures import capture_files, capture_text
@@ -52,7 +51,6 @@ from tests.wire.parsers.nvidia_samples import document
             ReadFailed,
             "GPU 00000000:07:00.0 (Unknown Error)",
         ),
-        ('Field "a.b" is not a valid field to query.\n', ReadFailed, "'a.b'"),
     ],
 )
 def test_a_failure_is_known_by_name_and_says_what_to_do(
@@ -101,17 +99,16 @@ def test_lost_devices_are_named_also_where_the_console_broke_the_line() -> None:
     }
 
 
-def test_the_field_that_a_driver_does_not_know_is_told() -> None:
-    assert invalid_field('Field "x.y" is not a valid field to query.\n\n') == "x.y"
-    assert invalid_field("x.y") is None
-
-
 NOT_FAILURES = {
     "dmesg-fallen-off-bus.txt",  # the kernel's words
     "dmesg-rminitadapter-failed.txt",
     "err-fan-table.txt",  # a table with one bad cell
     "err-power-table-v100.txt",
     "err-powercap-table-t600.txt",
+    "invalid-query-field-encoder-376.txt",  # of --query-gpu, which is not used
+    "invalid-query-field-temperature-memory.txt",
+    "invalid-query-field-throttle-unknown.txt",
+    "invalid-query-field.txt",
     "exit-status-9-no-driver.txt",  # another program's words
     "gpu-reset-in-use.txt",  # answers a reset, not a question
     "ps-nvidia-smi-d-state.txt",

@@ -164,7 +164,7 @@ def test_a_process_whose_id_is_not_told_is_counted_not_dropped() -> None:
     some = read_gpu(f"<processes>{rows}</processes>")
     none = read_gpu(f"<processes>{row.format('[Insufficient Permissions]')}</processes>")
     assert [process.pid for process in some.processes or ()] == [5]
-    assert some.unread["processes"] == "1 of 2 not told: Insufficient Permissions"
+    assert some.unread["processes"] == "1 of 2 have no pid: Insufficient Permissions"
     assert none.processes is None
 
 

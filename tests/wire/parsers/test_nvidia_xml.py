@@ -87,9 +87,9 @@ ROOT = "<nvidia_smi_log>{}</nvidia_smi_log>"
     [
         (BOMB + ROOT.format('<gpu id="0"><uuid>&b;</uuid></gpu>'), "entities"),
         (FILE + ROOT.format('<gpu id="0"><uuid>&x;</uuid></gpu>'), "entities"),
-        (ROOT.format(" " * (16 * MIB)), "larger than 16 MiB"),
+        (ROOT.format(" " * (16 * MIB)), "printed more than 16 MiB"),
         (ROOT.format("<driver_version>&undefined;</driver_version>"), "before the first GPU"),
-        (ROOT.format("<attached_gpus>4</attached_gpus>"), "describes none"),
+        (ROOT.format("<attached_gpus>4</attached_gpus>"), "lists none"),
         (ROOT.format('<gpu id="0"></gpu>' * 1025), "more than 1024 GPUs"),
     ],
     ids=["bomb", "file", "size", "undefined", "hollow", "many"],

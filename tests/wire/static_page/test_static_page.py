@@ -135,7 +135,7 @@ def test_a_zombie_and_a_process_that_cannot_be_seen_are_told() -> None:
 
 def test_unknown_is_a_dash_and_zero_is_zero() -> None:
     text = words(fleet(node("n", gpu(0, verdict("free"), None, busy_percent=None))))
-    assert "Load –" in text and "– of 79.6 GiB" in text
+    assert "Load —" in text and "— of 79.6 GiB" in text
     text = words(fleet(node("n", gpu(0, verdict("free"), 0.0))))
     assert "Load 0 %" in text and "0.0 of 79.6 GiB (0 %)" in text
 
@@ -144,7 +144,7 @@ def test_it_says_when_it_was_made_when_the_next_is_due_and_how_old_each_node_s_d
     text = words(fleet(samples.eight(), samples.silent()), every=300)
     assert "1 of 2 nodes reporting · as of 2026-03-04 14:06:11 UTC · next at 14:11:11" in text
     assert "14:06:09, 2 s old" in text
-    assert "silent for 4 min, last heard 14:02:11" in text
+    assert "silent for 4 min, last report 14:02:11" in text
 
 
 def test_the_free_gpus_come_first_and_a_silent_node_s_are_not_among_them() -> None:
@@ -157,15 +157,15 @@ def test_the_free_gpus_come_first_and_a_silent_node_s_are_not_among_them() -> No
 def test_one_dead_host_is_shown_as_such_beside_the_others() -> None:
     dead = node("gpu09", taken_at=None, age_seconds=None, trouble="ssh: connection refused")
     text = words(fleet(samples.eight(), dead))
-    assert "gpu09 no GPU never heard ssh: connection refused" in text
+    assert "gpu09 no GPU never reported ssh: connection refused" in text
     assert "gpu01 2 of 8 free" in text
 
 
 def test_a_page_without_news_says_so_and_offers_nothing() -> None:
     old = mark_all_silent(fleet(samples.eight()), 600)
     text = words(old, trouble="http://hub:7070 does not answer")
-    assert "No news: http://hub:7070 does not answer." in text
-    assert "None is known to be free." in text
+    assert "No new data: http://hub:7070 does not answer." in text
+    assert "No GPU is known to be free." in text
     assert "silent for 10 min, last heard 14:06:09" in text
 
 

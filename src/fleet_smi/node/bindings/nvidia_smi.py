@@ -112,7 +112,7 @@ def _joined(
 def _failed(words: str | None, **known: Any) -> dict[str, Any]:
     """A device that told nothing; `index` is its place, where that is known."""
     nothing = {"pci": None, "uuid": None, "name": None, "asleep": False, "index": None}
-    return {**nothing, **known, "words": words}
+    return {**nothing, **known, "message": words}
 
 
 def _ask(device: str, deadline: float) -> str | None:

@@ -1,1 +1,1 @@
-"""Other systems' formats: each a pure translation to or from the model."""
+"""Parsers of what nvidia-smi, amd-smi, rocm-smi, xpu-smi and the kernel print; all pure."""

@@ -1,4 +1,4 @@
-"""What nvidia-smi prints when it fails, by name: most of it comes on stdout, like an answer."""
+"""Classify what nvidia-smi prints when it fails; most of it comes on stdout, like output."""
 
 import re
 from collections.abc import Callable
@@ -12,14 +12,11 @@ _HANDLE = re.compile(
     r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s*:\s*(.+)$",
     re.IGNORECASE | re.MULTILINE,
 )
-_FIELD = re.compile(
-    r'^[ \t]{0,8}Field "([^"\n]{1,200})" is not a valid field to query', re.MULTILINE
-)
 _LIBRARY = re.compile(r"NVML library version:\s*([\d.]{1,20})")
 _KERNEL = re.compile(r"kernel module(?: has)?(?: the)? version:?\s*([\d.]{1,20})", re.IGNORECASE)
 _NVML = r"^[ \t]{0,8}Failed to initialize NVML:\s*"
 
-_BY_WORDS: tuple[tuple[str, type[CollectError], str], ...] = (
+_BY_MESSAGE: tuple[tuple[str, type[CollectError], str], ...] = (
     (
         r"^[ \t]{0,8}NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
         NotPresent,
@@ -63,9 +60,9 @@ _BY_WORDS: tuple[tuple[str, type[CollectError], str], ...] = (
     ),
 )
 
-# Those of the manual page that name a cause, and 18, which was seen.
+# The exit codes of the manual page that name a cause, and 18, which occurs in practice.
 _BY_EXIT: dict[int, tuple[type[CollectError], str]] = {
-    2: (ReadFailed, "nvidia-smi does not know what it was asked (exit 2): its driver is too old"),
+    2: (ReadFailed, "nvidia-smi does not know the options -q -x (exit 2): its driver is too old"),
     4: (ReadFailed, "insufficient permissions to read the GPU: allow this user /dev/nvidia*"),
     6: (NotPresent, "the NVIDIA driver finds no such device (exit 6)"),
     9: (NotPresent, "the NVIDIA driver is not loaded (exit 9): load it with modprobe nvidia"),
@@ -79,29 +76,23 @@ _BY_EXIT: dict[int, tuple[type[CollectError], str]] = {
 
 
 def classify_failure(text: str, exit_code: int | None = None) -> CollectError | None:
-    """The error that `text` and the exit code name, with what to do; `None` when they name none."""
+    """Return the error, with a remedy, that output and exit code stand for; else `None`."""
     text = text[:65_536]
     if "<nvidia_smi_log" in text and not _HANDLE.search(text):
         return None
     for recognise in _RECOGNISERS:
         if error := recognise(text):
             return error
-    for pattern, kind, message in _BY_WORDS:
+    for pattern, kind, message in _BY_MESSAGE:
         if re.search(pattern, text, re.IGNORECASE | re.MULTILINE):
             return kind(message)
     return None if not exit_code else _by_exit(text, exit_code)
 
 
 def failed_devices(text: str) -> dict[str, str]:
-    """The devices that nvidia-smi could not get hold of, by PCI address, and its words."""
-    found = (_HANDLE.search(part) for part in _unwrapped(text[:65_536]).splitlines())
-    return {normalize_pci_address(m[1]) or m[1]: _words(m[2]) for m in found if m}
-
-
-def invalid_field(text: str) -> str | None:
-    """The field that this nvidia-smi does not know, when `text` names one."""
-    match = _FIELD.search(text[:65_536])
-    return None if match is None else match[1]
+    """Return the devices that nvidia-smi could not open: PCI address -> its message."""
+    matches = (_HANDLE.search(line) for line in _unwrap(text[:65_536]).splitlines())
+    return {normalize_pci_address(m[1]) or m[1]: _message(m[2]) for m in matches if m}
 
 
 def _mismatch(text: str) -> CollectError | None:
@@ -120,35 +111,28 @@ def _handle(text: str) -> CollectError | None:
     failed = failed_devices(text)
     if not failed:
         return None
-    told = ", ".join(f"GPU {pci} ({words})" for pci, words in list(failed.items())[:4])
-    if all("permission" in words.lower() for words in failed.values()):
-        return ReadFailed(f"the driver does not open {told}: allow this user /dev/nvidia*")
-    return ReadFailed(f"the driver cannot reach {told}: reboot the machine to recover it")
+    devices = ", ".join(f"GPU {pci} ({message})" for pci, message in list(failed.items())[:4])
+    if all("permission" in message.lower() for message in failed.values()):
+        return ReadFailed(f"the driver does not open {devices}: allow this user /dev/nvidia*")
+    return ReadFailed(f"the driver cannot reach {devices}: reboot the machine to recover it")
 
 
-def _field(text: str) -> CollectError | None:
-    field = invalid_field(text)
-    if field is None:
-        return None
-    return ReadFailed(f"this nvidia-smi has no field {sanitize_text(field, 80)!r}: ask without it")
-
-
-_RECOGNISERS: tuple[Callable[[str], CollectError | None], ...] = (_mismatch, _handle, _field)
+_RECOGNISERS: tuple[Callable[[str], CollectError | None], ...] = (_mismatch, _handle)
 
 
 def _by_exit(text: str, exit_code: int) -> CollectError:
     kind, message = _BY_EXIT.get(exit_code, (ReadFailed, ""))
     if message:
         return kind(message)
-    said = sanitize_text(text.strip().partition("\n")[0], 200) or "it printed nothing"
-    return ReadFailed(f"nvidia-smi failed (exit {exit_code}): {said}")
+    first_line = sanitize_text(text.strip().partition("\n")[0], 200) or "it printed nothing"
+    return ReadFailed(f"nvidia-smi failed (exit {exit_code}): {first_line}")
 
 
-def _words(said: str) -> str:
-    # "GPU is lost.  Reboot the system to recover this GPU": the remedy is told apart.
-    return sanitize_text(re.split(r"\.\s", said, maxsplit=1)[0].rstrip(" ."), 200)
+def _message(text: str) -> str:
+    # "GPU is lost.  Reboot the system to recover this GPU": our own remedy replaces the second.
+    return sanitize_text(re.split(r"\.\s", text, maxsplit=1)[0].rstrip(" ."), 200)
 
 
-def _unwrapped(text: str) -> str:
-    # A console of 80 columns breaks the sentence: the rest starts with one blank.
+def _unwrap(text: str) -> str:
+    # Captured from a console of 80 columns, the sentence is broken; the rest starts with a blank.
     return re.sub(r"\r?\n (?=\S)", " ", text)

@@ -1,4 +1,4 @@
-"""One NVIDIA device, put together from its answers as text, whichever format they came in."""
+"""Build one NVIDIA GPU or MIG instance from the texts that nvidia-smi prints of it."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ from fleet_smi.wire.parsers._nvidia_values import (
     sum_counts,
 )
 
-# Answers by the model's field name, best first. What was not asked or not told is not there.
+# Printed texts by the model's field name, best first; a field that is not printed is missing.
 Texts = Mapping[str, Sequence[str]]
 
 # In the order of NVML's bits.
@@ -67,7 +67,7 @@ _LOST = re.compile(r"(?i)gpu is lost|fallen off the bus")
 _RESET = re.compile(r"(?i)requires? reset|reset required")
 _REFUSED = re.compile(r"(?i)insufficient permissions|no permission")
 _INTEGRATED = re.compile(r"(?i)\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b")
-# A "Yes" to one of these asks for a reset.
+# "Yes" in one of these fields means that the GPU needs a reset.
 _PENDING = {
     "pending_retirement": "memory pages are to be retired at the next reset",
     "pending_remap": "memory rows are to be remapped at the next reset",
@@ -77,7 +77,7 @@ _PENDING = {
 
 
 class NvidiaSmiReading(Struct, frozen=True, kw_only=True):
-    """What one answer of nvidia-smi tells."""
+    """What one call of nvidia-smi printed, parsed."""
 
     gpus: tuple[Gpu, ...] = ()
     driver_version: str | None = None
@@ -85,7 +85,7 @@ class NvidiaSmiReading(Struct, frozen=True, kw_only=True):
 
 
 def parse_version(text: str | None) -> str | None:
-    """A version as printed; "Not Found" and "N/A" are none."""
+    """Return a version as printed, `None` for "Not Found" and "N/A"."""
     return first_text("version", (text or "",), 64, {})
 
 
@@ -97,12 +97,12 @@ def make_gpu(
     processes: tuple[Process, ...] | None = None,
     unread: dict[str, str] | None = None,
 ) -> Gpu:
-    """Put one device together; each value that cannot be is left out with its reason."""
+    """Build one GPU; a value out of range is left out, and `unread` says why."""
     unread = {} if unread is None else unread
     pci = next(filter(None, map(normalize_pci_address, texts.get("pci_bus_id", ()))), None)
     fault = _fault(texts, pci)
     if fault is not None and fault.kind == "lost" and not processes:
-        # The list of a device that does not answer is empty, and says nothing.
+        # The empty list of a GPU that does not answer does not mean that it has no processes.
         processes = None
         unread.setdefault("processes", fault.detail)
     numbers = _reals(texts, unread) | _wholes(texts, unread)
@@ -137,7 +137,7 @@ def make_instance(
     *,
     uuid_is_made: bool,
 ) -> Instance:
-    """Put one MIG instance together."""
+    """Build one MIG instance."""
     unread: dict[str, str] = {}
 
     def read(field: str, units: Mapping[str, float] = COUNT) -> int | None:
@@ -159,30 +159,30 @@ def make_instance(
 
 
 def placeholder_uuid(pci: str | None, index: int) -> str:
-    """An id for a device whose UUID is not told, the same as long as it stays in its place."""
+    """Return an id for a GPU without a UUID; stable as long as it stays in its slot."""
     return f"GPU-at-{pci or index}"
 
 
 def deduplicate_uuids(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """Give each device an id of its own, also where a masked UUID is printed for several."""
+    """Make UUIDs unique, also where one masked UUID is printed for several GPUs."""
     seen: set[str] = set()
-    apart: list[Gpu] = []
+    unique: list[Gpu] = []
     for gpu in gpus:
         uuid = gpu.uuid if gpu.uuid not in seen else f"{gpu.uuid}/{gpu.pci_bus_id or gpu.index}"
         uuid = uuid if uuid not in seen else f"{gpu.uuid}/{gpu.index}"
         seen.add(uuid)
-        apart.append(gpu if uuid == gpu.uuid else replace(gpu, uuid=uuid, uuid_is_made=True))
-    return tuple(apart)
+        unique.append(gpu if uuid == gpu.uuid else replace(gpu, uuid=uuid, uuid_is_made=True))
+    return tuple(unique)
 
 
 def sort_throttle_reasons(reasons: Iterable[str]) -> tuple[str, ...]:
-    """Sort reasons as NVML does, those it did not have when this was written last."""
-    known = {name: place for place, name in enumerate(THROTTLE_REASONS)}
-    return tuple(sorted(set(reasons), key=lambda name: (known.get(name, len(known)), name)))
+    """Sort reasons in the order of NVML's bits, unknown ones last."""
+    order = {name: position for position, name in enumerate(THROTTLE_REASONS)}
+    return tuple(sorted(set(reasons), key=lambda name: (order.get(name, len(order)), name)))
 
 
 def fault_from_message(message: str, pci: str | None = None) -> Fault:
-    """The fault of a device of which the driver says only `words`."""
+    """Return the fault of a GPU of which the driver says only this message."""
     detail = sanitize_text(message, 200) or "no answer"
     if _RESET.search(message):
         return Fault(kind="needs_reset", detail=detail, remedy=_reset_remedy(pci))
@@ -215,7 +215,7 @@ def _wholes(texts: Texts, unread: dict[str, str]) -> dict[str, int | None]:
         if figure.unit in _WHOLE_UNITS and figure.field not in _SUMMED
     }
     if values["memory_total_bytes"] == 0:
-        # No memory at all is no memory of its own, not a full or an empty one.
+        # A total of 0 means that it has no memory of its own: neither full nor empty.
         values |= {"memory_total_bytes": None, "memory_used_bytes": None}
     values["memory_used_bytes"] = check_memory_used(
         values["memory_used_bytes"], values["memory_total_bytes"], unread
@@ -224,10 +224,10 @@ def _wholes(texts: Texts, unread: dict[str, str]) -> dict[str, int | None]:
 
 
 def _is_shared(texts: Texts) -> bool:
-    # Told as "N/A", not as an error: a lost card's memory is unreadable, not the host's.
-    told = texts.get("memory_total_bytes", ())
-    untold = all(is_not_available(text) or parse_number(text, BYTES) == 0 for text in told)
-    if not told or not untold or _any(texts, _LOST):
+    # Printed as "N/A", not as an error: the memory of a lost GPU is unreadable, not the host's.
+    totals = texts.get("memory_total_bytes", ())
+    has_none = all(is_not_available(text) or parse_number(text, BYTES) == 0 for text in totals)
+    if not totals or not has_none or _first_match(texts, _LOST):
         return False
     integrated = any(map(_INTEGRATED.search, texts.get("name", ())))
     return integrated or any(
@@ -258,15 +258,17 @@ def _switch(field: str, texts: Texts, unread: dict[str, str]) -> bool | None:
 
 
 def _fault(texts: Texts, pci: str | None) -> Fault | None:
-    if said := _any(texts, _LOST) or _any(texts, _RESET):
-        return fault_from_message(said, pci)
+    if message := _first_match(texts, _LOST) or _first_match(texts, _RESET):
+        return fault_from_message(message, pci)
     for action in texts.get("recovery_action", ()):
         if not is_not_available(action) and not is_error_text(action):
             detail = f"the driver asks for recovery: {sanitize_text(strip_brackets(action), 80)}"
             reboot = "reboot" in action.lower()
             remedy = REMEDY_REBOOT if reboot else _reset_remedy(pci)
             return Fault(kind="needs_reset", detail=detail, remedy=remedy)
-    pending = [say for field, say in _PENDING.items() if any(map(parse_bool, texts.get(field, ())))]
+    pending = [
+        detail for field, detail in _PENDING.items() if any(map(parse_bool, texts.get(field, ())))
+    ]
     remedy = _reset_remedy(pci)
     if any(map(parse_bool, texts.get("remap_failed", ()))):
         pending, remedy = ["memory rows could not be remapped", *pending], REMEDY_REPLACE
@@ -277,6 +279,6 @@ def _reset_remedy(pci: str | None) -> str:
     return REMEDY_RESET.format(pci or "<id>")
 
 
-def _any(texts: Texts, pattern: re.Pattern[str]) -> str | None:
-    told = (text for field in texts for text in texts[field])
-    return next((strip_brackets(text) for text in told if pattern.search(text)), None)
+def _first_match(texts: Texts, pattern: re.Pattern[str]) -> str | None:
+    printed = (text for field in texts for text in texts[field])
+    return next((strip_brackets(text) for text in printed if pattern.search(text)), None)

@@ -1,4 +1,4 @@
-"""`nvidia-smi -L`: the only place where nvidia-smi tells the UUIDs of MIG instances."""
+"""Parse `nvidia-smi -L`, the only output of nvidia-smi with the UUIDs of MIG instances."""
 
 import re
 
@@ -15,7 +15,7 @@ _MIG = re.compile(
 
 
 class ListedInstance(Struct, frozen=True, kw_only=True):
-    """A MIG instance as `-L` names it."""
+    """A MIG instance in the list."""
 
     index: int
     uuid: str
@@ -23,7 +23,7 @@ class ListedInstance(Struct, frozen=True, kw_only=True):
 
 
 class ListedGpu(Struct, frozen=True, kw_only=True):
-    """A device as `-L` names it."""
+    """A GPU in the list."""
 
     index: int
     uuid: str
@@ -32,15 +32,15 @@ class ListedGpu(Struct, frozen=True, kw_only=True):
 
 
 def parse_list(text: str) -> tuple[ListedGpu, ...]:
-    """Read the text of `nvidia-smi -L`; lines that are neither a GPU nor MIG are passed over."""
-    found: list[tuple[re.Match[str], list[ListedInstance]]] = []
+    """Return the GPUs in the list; skip lines that are neither a GPU nor a MIG instance."""
+    listed: list[tuple[re.Match[str], list[ListedInstance]]] = []
     for line in text[:1_000_000].splitlines():
         if match := _GPU.fullmatch(line):
-            found.append((match, []))
-        elif found and (match := _MIG.fullmatch(line)):
+            listed.append((match, []))
+        elif listed and (match := _MIG.fullmatch(line)):
             index, uuid = int(match[2]), sanitize_text(match[3], 128)
-            found[-1][1].append(ListedInstance(index=index, uuid=uuid, profile=match[1]))
-    if not found and not failed_devices(text):
+            listed[-1][1].append(ListedInstance(index=index, uuid=uuid, profile=match[1]))
+    if not listed and not failed_devices(text):
         raise classify_failure(text) or ReadFailed("this is not what nvidia-smi -L prints")
     return tuple(
         ListedGpu(
@@ -49,5 +49,5 @@ def parse_list(text: str) -> tuple[ListedGpu, ...]:
             name=sanitize_text(match[2], 128),
             instances=tuple(instances),
         )
-        for match, instances in found
+        for match, instances in listed
     )

@@ -1,4 +1,4 @@
-"""How nvidia-smi writes a value, in XML and CSV alike: numbers with units, words for "unknown"."""
+"""Parse single values as nvidia-smi prints them: numbers with units, words for "unknown"."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from fleet_smi.model.units import GIB, KIB, MIB
 
 Units = Mapping[str, float]
 
-# No unit is `nounits`, where the figure is in the unit the column always has.
+# Unit in lower case -> factor. A number without a unit is in the unit nvidia-smi uses most.
 BYTES: Units = {"": MIB, "mib": MIB, "kib": KIB, "gib": GIB, "b": 1, "bytes": 1}
 BYTES_PER_SECOND: Units = {"": 1_000, "kb/s": 1_000, "mb/s": 1_000_000}
 PERCENT: Units = {"": 1, "%": 1}
@@ -21,8 +21,8 @@ COUNT: Units = {"": 1, "x": 1}
 
 _NUMBER = re.compile(r"([+-]?\d{1,24}(?:\.\d{1,12})?) {0,8}([A-Za-z%/]{0,8})", re.ASCII)
 
-# "I do not have that": nothing more to say than that it is unknown.
-_SILENT = frozenset(
+# The value does not exist on this GPU: nothing more to say than that it is unknown.
+_NOT_AVAILABLE = frozenset(
     (
         "",
         "-",
@@ -35,8 +35,8 @@ _SILENT = frozenset(
         "requested functionality has been deprecated",
     )
 )
-# "I could not": where text is expected, only these are known not to be the answer itself.
-_FAILED = re.compile(
+# Reading the value failed. Where text is expected, only these are known not to be the value.
+_ERROR = re.compile(
     r"err!|.*\b(unknown error|insufficient (permissions|size)|is lost|requires? reset|"
     r"no permission|timeout|not permitted)\b.*",
     re.IGNORECASE,
@@ -50,32 +50,32 @@ _KINDS: dict[str, ProcessKind] = {
     "m+c": "mps",
     "m+c+g": "mps",
 }
-_UNSEEN_NAMES = ("not found", "unknown error", "insufficient permissions", "no permission")
+_HIDDEN_NAMES = ("not found", "unknown error", "insufficient permissions", "no permission")
 
 
 def strip_brackets(text: str) -> str:
-    """The value without padding and without the brackets CSV puts around "unknown"."""
+    """Return the value without padding, and without the brackets around "unknown"."""
     text = text.strip()
     return text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
 
 
 def is_not_available(text: str) -> bool:
-    """Tell whether the driver says no more than that it has no such value."""
-    return strip_brackets(text).lower() in _SILENT
+    """Return whether the text is one of the words for a value that does not exist."""
+    return strip_brackets(text).lower() in _NOT_AVAILABLE
 
 
 def is_error_text(text: str) -> bool:
-    """Tell whether the text is the driver's word for a failed reading, not an answer."""
-    return _FAILED.fullmatch(strip_brackets(text)) is not None
+    """Return whether the text is an error message instead of a value."""
+    return _ERROR.fullmatch(strip_brackets(text)) is not None
 
 
 def unavailable_reason(text: str) -> str | None:
-    """What the driver says of a value it does not give, when that is more than "N/A"."""
+    """Return the message in place of a value, `None` when it is no more than "N/A"."""
     return None if is_not_available(text) else sanitize_text(strip_brackets(text), 80)
 
 
 def parse_number(text: str, units: Units) -> float | None:
-    """The number in its base unit; `None` when it is not one, or is in a unit unheard of."""
+    """Return the number in its base unit, `None` for other text or an unknown unit."""
     match = _NUMBER.fullmatch(text.strip())
     factor = None if match is None else units.get(match[2].lower())
     if match is None or factor is None:
@@ -87,13 +87,13 @@ def parse_number(text: str, units: Units) -> float | None:
 def first_float(
     field: str, texts: Iterable[str], units: Units, unread: dict[str, str]
 ) -> float | None:
-    """The first of `texts` that is a number, if it can be; else the reason goes to `unread`."""
+    """Return the first number in `texts`, if it is in range; else add the reason to `unread`."""
     value = _first(field, texts, units, unread)
     return None if value is None else float(value)
 
 
 def first_int(field: str, texts: Iterable[str], units: Units, unread: dict[str, str]) -> int | None:
-    """As `real`, for what is counted."""
+    """Return the same as `first_float`, rounded to a whole number."""
     value = _first(field, texts, units, unread)
     return None if value is None else round(value)
 
@@ -111,14 +111,14 @@ def _first(field: str, texts: Iterable[str], units: Units, unread: dict[str, str
 
 
 def sum_counts(field: str, texts: Iterable[str], unread: dict[str, str]) -> int | None:
-    """The sum of the counts given; unknown when none is, or when one could not be read."""
+    """Return the sum of the counts; `None` without any, or when one could not be read."""
     texts = tuple(texts)
     counts = [count for text in texts if (count := parse_number(text, COUNT)) is not None]
     reason = next(
         (
-            said
+            message
             for text in texts
-            if parse_number(text, COUNT) is None and (said := unavailable_reason(text))
+            if parse_number(text, COUNT) is None and (message := unavailable_reason(text))
         ),
         "",
     )
@@ -130,7 +130,7 @@ def sum_counts(field: str, texts: Iterable[str], unread: dict[str, str]) -> int 
 
 
 def parse_bool(text: str) -> bool | None:
-    """A switch as the driver writes it."""
+    """Return whether a switch is on, `None` when the text is neither."""
     state = strip_brackets(text).lower()
     if state in ("enabled", "yes", "on", "active", "true", "1"):
         return True
@@ -140,7 +140,7 @@ def parse_bool(text: str) -> bool | None:
 def first_text(
     field: str, texts: Iterable[str], max_length: int, unread: dict[str, str]
 ) -> str | None:
-    """The first of `texts` that is an answer, made harmless."""
+    """Return the first of `texts` that is a value, sanitised."""
     for text in texts:
         if is_error_text(text):
             unread.setdefault(field, sanitize_text(strip_brackets(text), 80))
@@ -151,20 +151,20 @@ def first_text(
 
 
 def make_process(pid: str, kind: str | None, name: str, memory: str) -> Process | None:
-    """One process as the driver tells it; `None` when not even its id is told."""
-    number_ = first_int("pid", (pid,), COUNT, {})
-    if number_ is None:
+    """Build one process from its texts; `None` without a pid."""
+    pid_number = first_int("pid", (pid,), COUNT, {})
+    if pid_number is None:
         return None
-    unseen = strip_brackets(name).lower() in _UNSEEN_NAMES
-    command = "" if unseen or is_not_available(name) else sanitize_text(name, 1024)
+    hidden = strip_brackets(name).lower() in _HIDDEN_NAMES
+    command = "" if hidden or is_not_available(name) else sanitize_text(name, 1024)
     short = _short_name(command)
     return Process(
-        pid=number_,
+        pid=pid_number,
         kind=_KINDS.get((kind or "C").strip().lower(), "compute"),
         gpu_memory_bytes=first_int("gpu_memory_bytes", (memory,), BYTES, {}),
         name=short or None,
         command=command if command != short else None,
-        hidden=unseen,
+        hidden=hidden,
     )
 
 

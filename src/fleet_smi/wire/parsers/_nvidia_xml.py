@@ -1,4 +1,4 @@
-"""The XML document of `nvidia-smi -q -x` as a tree, whole or what can be saved of it.
+"""Parse the XML of `nvidia-smi -q -x` into a tree; recover what it can of a damaged one.
 
 All of it is hostile input: no DTD or entity is ever resolved, and the size is capped.
 """
@@ -16,33 +16,33 @@ MAX_OUTPUT_CHARS = 16 * 2**20
 MAX_GPUS = 1024
 
 # What XML 1.0 cannot hold. A process name may be any bytes.
-_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_INVALID_CHARS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def parse_document(text: str) -> tuple[Element, set[int]]:
-    """The document's root, and the places of those devices that are damaged in it."""
+    """Return the root of the last document, and the positions of damaged GPUs in it."""
     if len(text) > MAX_OUTPUT_CHARS:
-        raise ReadFailed(f"the answer of nvidia-smi is larger than {MAX_OUTPUT_CHARS >> 20} MiB")
+        raise ReadFailed(f"nvidia-smi printed more than {MAX_OUTPUT_CHARS >> 20} MiB")
     if "<nvidia_smi_log" not in text:
         raise classify_failure(text) or ReadFailed("this is not what nvidia-smi -q -x prints")
     if "<!ENTITY" in text:
-        raise ReadFailed("the XML defines entities, which nvidia-smi never does: not read")
-    # The prolog is left behind: no DTD, external or internal, ever reaches the parser.
+        raise ReadFailed("the XML defines entities, which nvidia-smi never does: refused")
+    # Cut off the prolog: no DTD, external or internal, ever reaches the parser.
     end = text.rfind("</nvidia_smi_log>")
     start = text.rfind("<nvidia_smi_log", 0, end) if end >= 0 else text.rfind("<nvidia_smi_log")
     body = text[start : end + len("</nvidia_smi_log>")] if end >= 0 else text[start:]
-    # The supported clocks are up to 90 % of the bytes, and nothing in them is asked for.
-    body = _rewritten(_UNFIT.sub("", body), "supported_clocks", lambda _: "")
+    # The supported clocks are up to 90 % of the bytes, and none of them is used.
+    body = _rewrite(_INVALID_CHARS.sub("", body), "supported_clocks", lambda _: "")
     if body.count("<gpu ") > MAX_GPUS:
-        raise ReadFailed(f"the answer of nvidia-smi has more than {MAX_GPUS} GPUs")
+        raise ReadFailed(f"nvidia-smi printed more than {MAX_GPUS} GPUs")
     try:
         return fromstring(body), set()  # noqa: S314  # no prolog, no entities
     except ParseError:
-        return _salvaged(body)
+        return _recover(body)
 
 
-def _salvaged(body: str) -> tuple[Element, set[int]]:
-    """Read each device by itself, so that a damaged one does not hide the rest."""
+def _recover(body: str) -> tuple[Element, set[int]]:
+    """Parse each GPU by itself, so that a damaged one does not hide the others."""
     head, *blocks = re.split(r"(?=<gpu )", body)
     root = Element("nvidia_smi_log")
     for tag in ("driver_version", "cuda_version", "attached_gpus"):
@@ -61,18 +61,18 @@ def _salvaged(body: str) -> tuple[Element, set[int]]:
 
 def _block(block: str) -> tuple[Element, bool]:
     end = block.find("</gpu>")
-    # A name with a bare "<" or "&" in it is the one damage seen in the field.
-    block = _rewritten(block, "process_name", lambda name: escape(unescape(name)))
+    # The one damage known from practice: a process name with a bare "<" or "&" in it.
+    block = _rewrite(block, "process_name", lambda name: escape(unescape(name)))
     if end >= 0:
         try:
             return fromstring(block[: block.find("</gpu>") + len("</gpu>")]), True  # noqa: S314
         except ParseError:
             pass
-    return _what_is_there(block), False
+    return _closed_elements(block), False
 
 
-def _what_is_there(block: str) -> Element:
-    """The elements that were closed before the text breaks off."""
+def _closed_elements(block: str) -> Element:
+    """Return the elements that were closed before the text breaks off."""
     parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))
     opened: list[Element] = []
     parser.feed(block)
@@ -87,15 +87,15 @@ def _what_is_there(block: str) -> Element:
                 return root
     except ParseError:
         pass
-    # What is still open has a text that may be half of one, and an empty list that may not be.
+    # An element that is still open may have half of its text, or a list that only looks empty.
     for parent, child in zip(reversed(opened[:-1]), reversed(opened[1:]), strict=True):
         if len(child) == 0:
             parent.remove(child)
     return root
 
 
-def _rewritten(text: str, tag: str, change: Callable[[str], str]) -> str:
-    """Change what stands inside each `tag`; in one pass, whatever the text is like."""
+def _rewrite(text: str, tag: str, change: Callable[[str], str]) -> str:
+    """Change the content of each `tag`; linear in the length of any text, unlike a regex."""
     opening, closing = f"<{tag}>", f"</{tag}>"
     parts: list[str] = []
     at = 0

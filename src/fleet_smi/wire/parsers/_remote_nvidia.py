@@ -59,12 +59,12 @@ def _one_by_one(calls: list[ProgramCall], devices: list[DeviceRecord]) -> dict[s
     failed = [
         {
             **device,
-            "words": lost.pop(device["pci"], None) or _message(by_address.get(device["address"])),
+            "message": lost.pop(device["pci"], None) or _message(by_address.get(device["address"])),
         }
         for device in devices
         if not _has_document(by_address.get(device["address"]))
     ]
-    failed += [{**_device(pci), "words": message} for pci, message in lost.items()]
+    failed += [{**_device(pci), "message": message} for pci, message in lost.items()]
     documents = [call.text for call in by_address.values() if _has_document(call)]
     return {"parts": documents, "failed": failed}
 
@@ -85,7 +85,7 @@ def _device(address: str) -> DeviceRecord:
         "name": None,
         "asleep": False,
         "index": None,
-        "words": None,
+        "message": None,
     }
 
 

@@ -1,4 +1,4 @@
-"""What the Linux kernel writes of a machine and its processes, to the model."""
+"""Parse the Linux kernel's files on a machine and its processes: loadavg, meminfo, cgroup."""
 
 import re
 from math import isfinite
@@ -17,12 +17,12 @@ except ImportError:
 
 _CONDITIONS: dict[str, Condition] = {"Z": "zombie", "X": "zombie", "D": "uninterruptible"}
 _KERNEL_NAME_BYTES = 15
-# Texts, so that they are compiled when first used: on most machines none is.
+# Patterns as text: compiled on first use, because on most machines none is needed.
 _CONTAINER = (
     r"(?:docker|libpod|cri-containerd|crio|containerd|garden|machine\.slice)[-/:]([0-9a-f]{12})[0-9a-f]*"
     r"|/(?:kubepods|ecs)[^\n]*/([0-9a-f]{12})[0-9a-f]{52}\b"
 )
-_CONTAINER_WORDS = (
+_CONTAINER_HINTS = (
     "docker",
     "libpod",
     "containerd",
@@ -39,16 +39,16 @@ _SLURM = r"/job_(\d+)"
 
 
 def node_id_from_machine_id(machine_id: str | None, name: str) -> str:
-    """A node is known by its machine-id, hashed because the bare one is a secret."""
+    """Return the node's id: its machine-id, hashed because machine-id(5) calls it confidential."""
     if not machine_id:
         return f"name-{name}"
     return str(sha256(b"fleet-smi\0" + machine_id.encode("utf-8", "replace")).hexdigest()[:32])
 
 
 def parse_loadavg(text: str) -> tuple[float | None, float | None, float | None]:
-    """The load over 1, 5 and 15 minutes, from the text of loadavg."""
+    """Return the load over 1, 5 and 15 minutes."""
     try:
-        one, five, fifteen = (float(word) for word in text.split()[:3])
+        one, five, fifteen = (float(field) for field in text.split()[:3])
     except ValueError:
         return None, None, None
     if not all(isfinite(figure) for figure in (one, five, fifteen)):
@@ -57,21 +57,21 @@ def parse_loadavg(text: str) -> tuple[float | None, float | None, float | None]:
 
 
 def parse_meminfo(text: str) -> tuple[int | None, int | None]:
-    """The bytes used and in all, from the text of meminfo."""
+    """Return the used and the total bytes."""
     total, available = _kibibytes(text, "MemTotal:"), _kibibytes(text, "MemAvailable:")
     return (total - available if total and available is not None else None), total
 
 
 def _kibibytes(text: str, key: str) -> int | None:
-    words = text.partition(key)[2].split(maxsplit=1)
-    number = words[0] if words else ""
+    fields = text.partition(key)[2].split(maxsplit=1)
+    number = fields[0] if fields else ""
     return (
         int(number) * 1024 if number.isascii() and number.isdigit() and len(number) < 16 else None
     )
 
 
 def process_from_procfs(pid: int, facts: dict[str, Any]) -> Process:
-    """The person behind a pid; names and commands are bytes, as the kernel has them."""
+    """Build a process from its facts; names and commands are bytes, as in `/proc`."""
     name = sanitize_text(_name(facts["name"], facts["command"] or b""), 64)
     cgroup = facts["cgroup"] or ""
     return Process(
@@ -81,8 +81,8 @@ def process_from_procfs(pid: int, facts: dict[str, Any]) -> Process:
         uid=facts["uid"],
         group=sanitize_text(facts["group"], 64) if facts["group"] else None,
         name=name,
-        # A kernel thread or a zombie has no command line: its name stands for it.
-        command=sanitize_text(redact(_words(facts["command"] or b"")), 4096) or name,
+        # A kernel thread or a zombie has no command line: show its name instead.
+        command=sanitize_text(redact(_command_line(facts["command"] or b"")), 4096) or name,
         started_at=facts["started_at"],
         cpu_percent=check_range("cpu_percent", facts["cpu_percent"], {}),
         host_memory_bytes=facts["memory"],
@@ -100,23 +100,23 @@ def _name(name: bytes, command: bytes) -> str:
     return whole.decode("utf-8", "replace")
 
 
-def _words(command: bytes) -> str:
+def _command_line(command: bytes) -> str:
     return command.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
 
 
 def _container(cgroup: str) -> str | None:
-    if not any(word in cgroup for word in _CONTAINER_WORDS):
+    if not any(hint in cgroup for hint in _CONTAINER_HINTS):
         return None
     match = re.search(_CONTAINER, cgroup)
-    return match[1] or match[2] if match else _found(_LXC, cgroup)
+    return match[1] or match[2] if match else _first_group(_LXC, cgroup)
 
 
 def _pod(cgroup: str) -> str | None:
-    uid = _found(_POD, cgroup) if "pod" in cgroup else None
+    uid = _first_group(_POD, cgroup) if "pod" in cgroup else None
     return uid.replace("_", "-") if uid else None
 
 
-def _found(pattern: str, text: str) -> str | None:
+def _first_group(pattern: str, text: str) -> str | None:
     match = re.search(pattern, text)
     return match[1] if match else None
 
@@ -125,4 +125,4 @@ def _slurm_job(variable: bytes | None, cgroup: str) -> str | None:
     # The environment first: from 26.05 on the path holds an opaque id instead of the number.
     if variable and variable.isdigit():
         return variable.decode()[:32]
-    return _found(_SLURM, cgroup) if "/job_" in cgroup else None
+    return _first_group(_SLURM, cgroup) if "/job_" in cgroup else None

@@ -1,4 +1,4 @@
-"""`nvidia-smi -q -x`: the XML of every driver since 340, and what is printed when it fails."""
+"""Parse the XML of `nvidia-smi -q -x`, of every driver since 340, into GPUs."""
 
 from xml.etree.ElementTree import Element
 
@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import CollectError, ReadFailed
 from fleet_smi.model.snapshot import Fault, Gpu, Instance, Process
-from fleet_smi.wire.parsers._nvidia_errors import classify_failure, failed_devices, invalid_field
+from fleet_smi.wire.parsers._nvidia_errors import classify_failure, failed_devices
 from fleet_smi.wire.parsers._nvidia_gpu import (
     NvidiaSmiReading,
     deduplicate_uuids,
@@ -32,12 +32,11 @@ __all__ = [
     "classify_failure",
     "failed_devices",
     "fault_from_message",
-    "invalid_field",
     "parse_xml",
     "placeholder_uuid",
 ]
 
-# Tags, not versions, tell the layout: it changed within one version of the DTD.
+# Paths of every layout, best first: the layout changed within one version of the DTD.
 _PATHS: dict[str, tuple[str, ...]] = {
     "uuid": ("uuid",),
     "name": ("product_name",),
@@ -48,7 +47,7 @@ _PATHS: dict[str, tuple[str, ...]] = {
     "memory_busy_percent": ("utilization/memory_util",),
     "encoder_percent": ("utilization/encoder_util",),
     "decoder_percent": ("utilization/decoder_util",),
-    # Not gpu_temp_tlimit and its kin: those are margins.
+    # Not gpu_temp_tlimit and the like: those are margins to a limit.
     "temperature_celsius": ("temperature/gpu_temp",),
     "memory_temperature_celsius": ("temperature/memory_temp",),
     "fan_percent": ("fan_speed",),
@@ -106,10 +105,10 @@ _INSTANCE_PATHS = {
     "busy_percent": "utilization/gpu_util",
 }
 
-_MOST_INSTANCES = 64
-_BREAKS_OFF = Fault(
+_MAX_INSTANCES = 64
+_DAMAGED = Fault(
     kind="unreadable",
-    detail="the answer of nvidia-smi breaks off or is damaged here",
+    detail="the output of nvidia-smi breaks off or is damaged here",
     remedy="run nvidia-smi -q -x and look at its end",
 )
 
@@ -117,7 +116,7 @@ _Owner = tuple[int | None, int | None]
 
 
 def parse_xml(text: str, listing: str = "") -> NvidiaSmiReading:
-    """Read the last whole document in `text`, or what there is of one that breaks off.
+    """Return the GPUs of the last whole document in `text`, or of one that breaks off.
 
     `listing` is the text of `nvidia-smi -L`, for the UUIDs of MIG instances.
     """
@@ -125,11 +124,10 @@ def parse_xml(text: str, listing: str = "") -> NvidiaSmiReading:
     listed = _listed(listing)
     gpus = [_gpu(element, index, listed) for index, element in enumerate(root.findall("gpu"))]
     gpus = [
-        replace(gpu, fault=gpu.fault or _BREAKS_OFF) if gpu.index in damaged else gpu
-        for gpu in gpus
+        replace(gpu, fault=gpu.fault or _DAMAGED) if gpu.index in damaged else gpu for gpu in gpus
     ]
     if not gpus and _text(root, "attached_gpus") not in ("", "0"):
-        raise ReadFailed("nvidia-smi says that GPUs are attached and describes none")
+        raise ReadFailed("nvidia-smi says that GPUs are attached, but lists none")
     return NvidiaSmiReading(
         gpus=deduplicate_uuids(gpus),
         driver_version=parse_version(root.findtext("driver_version")),
@@ -187,24 +185,24 @@ def _throttle_reasons(element: Element, unread: dict[str, str]) -> tuple[str, ..
 
 
 def _processes(element: Element, unread: dict[str, str]) -> list[tuple[Process, _Owner]] | None:
-    """Each process with the instance it runs on; `None` when the list is refused."""
+    """Return each process with its MIG instance; `None` when the driver refuses the list."""
     found = element.find("processes")
     # Up to 340 only compute processes were listed.
     found = element.find("compute_processes") if found is None else found
     if found is None:
         return None
     rows = found.findall("process_info")
-    told = (found.text or "").strip()
-    if not rows and (told or len(found)):
-        if reason := unavailable_reason(told) or ("not understood" if len(found) else None):
+    message = (found.text or "").strip()
+    if not rows and (message or len(found)):
+        if reason := unavailable_reason(message) or ("not understood" if len(found) else None):
             unread["processes"] = reason
         return None
-    seen = [(process, _owner(row)) for row in rows if (process := _process(row))]
-    untold = [row for row in rows if _process(row) is None]
-    if untold:
-        reason = unavailable_reason(_text(untold[0], "pid")) or "N/A"
-        unread["processes"] = f"{len(untold)} of {len(rows)} not told: {reason}"
-    return seen if seen or not untold else None
+    listed = [(process, _owner(row)) for row in rows if (process := _process(row))]
+    without_pid = [row for row in rows if _process(row) is None]
+    if without_pid:
+        reason = unavailable_reason(_text(without_pid[0], "pid")) or "N/A"
+        unread["processes"] = f"{len(without_pid)} of {len(rows)} have no pid: {reason}"
+    return listed if listed or not without_pid else None
 
 
 def _process(row: Element) -> Process | None:
@@ -232,7 +230,7 @@ def _instances(
     named = {str(instance.index): instance for instance in listed.instances} if listed else {}
     return tuple(
         _instance(device, parent, owned, named.get(_text(device, "index")))
-        for device in element.findall("mig_devices/mig_device")[:_MOST_INSTANCES]
+        for device in element.findall("mig_devices/mig_device")[:_MAX_INSTANCES]
     )
 
 
@@ -244,12 +242,12 @@ def _instance(
 ) -> Instance:
     texts = {field: (_text(device, path),) for field, path in _INSTANCE_PATHS.items()}
     owner = _owner(device)
-    made = f"{parent}/{texts['gpu_instance_id'][0]}/{texts['compute_instance_id'][0]}"
-    told = _text(device, "uuid") or (listed.uuid if listed else None)
+    placeholder = f"{parent}/{texts['gpu_instance_id'][0]}/{texts['compute_instance_id'][0]}"
+    uuid = _text(device, "uuid") or (listed.uuid if listed else None)
     return make_instance(
         texts,
-        uuid=told or made,
-        uuid_is_made=told is None,
+        uuid=uuid or placeholder,
+        uuid_is_made=uuid is None,
         profile=listed.profile if listed else None,
         processes=None if owned is None else tuple(p for p, of in owned if of == owner),
     )

@@ -1,4 +1,4 @@
-"""All that `nvidia-smi` answered on one machine: one document, or one for each device."""
+"""Merge the outputs of `nvidia-smi` on one machine: one XML document, or one for each GPU."""
 
 from typing import Any
 
@@ -18,17 +18,17 @@ from fleet_smi.wire.parsers.nvidia_smi import (
 
 
 def parse_nvidia_smi(raw: dict[str, Any]) -> NvidiaSmiReading:
-    """Join the documents that were read, and the devices that told nothing.
+    """Return the GPUs of all documents, and those of which only the identity is known.
 
-    `xml` is what one call for all devices printed, with its `exit_code`; `None` where each was
-    asked by itself: then `parts` has their documents and `failed` what is known of the rest.
+    `xml` is what one call for all GPUs printed, with its `exit_code`; `None` where each was
+    queried by itself: then `parts` has their documents and `failed` what is known of the others.
     """
     _raise_failure(raw)
     documents = raw["parts"] if raw["xml"] is None else [raw["xml"]]
     readings = [parse_xml(text, raw["list"] or "") for text in documents]
     gpus = [gpu for reading in readings for gpu in reading.gpus]
     if raw["xml"] is None:
-        gpus = _in_place(gpus, raw["failed"])
+        gpus = _merge_failed(gpus, raw["failed"])
     if not gpus:
         raise NotPresent("nvidia-smi lists no GPU")
     return NvidiaSmiReading(
@@ -39,27 +39,28 @@ def parse_nvidia_smi(raw: dict[str, Any]) -> NvidiaSmiReading:
 
 
 def _raise_failure(raw: dict[str, Any]) -> None:
-    """Why nvidia-smi printed no document, under its name."""
-    said = raw["xml"]
-    if said is None or "<nvidia_smi_log" in said:
+    """Raise the error that nvidia-smi printed instead of a document, if it did."""
+    output = raw["xml"]
+    if output is None or "<nvidia_smi_log" in output:
         return
     if raw["kernel_version"]:
-        said += f"\nkernel module version: {raw['kernel_version']}"
-    raise classify_failure(said, raw["exit_code"]) or ReadFailed("nvidia-smi printed no document")
+        # nvidia-smi itself prints only the version of its library.
+        output += f"\nkernel module version: {raw['kernel_version']}"
+    raise classify_failure(output, raw["exit_code"]) or ReadFailed("nvidia-smi printed no document")
 
 
-def _in_place(gpus: list[Gpu], failed: list[dict[str, Any]]) -> list[Gpu]:
-    # nvidia-smi counts in PCI order; asked one by one, each device is its own number 0.
-    known = {device["index"]: device for device in failed if device["index"] is not None}
-    others = [_silent(device) for device in failed if device["index"] is None]
+def _merge_failed(gpus: list[Gpu], failed: list[dict[str, Any]]) -> list[Gpu]:
+    # nvidia-smi numbers GPUs in PCI order; queried one by one, each of them is number 0.
+    numbered = {device["index"]: device for device in failed if device["index"] is not None}
+    others = [_identity_only(device) for device in failed if device["index"] is None]
     placed = sorted([*gpus, *others], key=lambda gpu: gpu.pci_bus_id or "~")
-    for index in sorted(known):
-        placed.insert(index, _silent(known[index]))
+    for index in sorted(numbered):
+        placed.insert(index, _identity_only(numbered[index]))
     return [replace(gpu, index=index) for index, gpu in enumerate(placed)]
 
 
-def _silent(device: dict[str, Any]) -> Gpu:
-    """A device of which only its identity is known."""
+def _identity_only(device: dict[str, Any]) -> Gpu:
+    """Build a GPU of which only the identity is known."""
     pci = normalize_pci_address(device["pci"] or "")
     return Gpu(
         uuid=sanitize_text(device["uuid"] or "", 96) or placeholder_uuid(pci, device["index"] or 0),
@@ -69,15 +70,15 @@ def _silent(device: dict[str, Any]) -> Gpu:
         name=sanitize_text(device["name"] or "", 128) or None,
         pci_bus_id=pci,
         asleep=device["asleep"],
-        fault=None if device["asleep"] else _fault(device["words"], pci),
+        fault=None if device["asleep"] else _fault(device["message"], pci),
     )
 
 
-def _fault(words: str | None, pci: str | None) -> Fault:
-    if words is None:
+def _fault(message: str | None, pci: str | None) -> Fault:
+    if message is None:
         return Fault(
             kind="not_answering",
             detail="nvidia-smi did not answer in time for this device",
             remedy=NOT_ANSWERING_REMEDY,
         )
-    return fault_from_message(words, pci)
+    return fault_from_message(message, pci)

@@ -1,6 +1,6 @@
-"""`rocm-smi --json` of every ROCm release, and of Hygon's fork, to GPUs.
+"""Parse `rocm-smi --json` of every ROCm release, and of Hygon's fork, into GPUs.
 
-All values are strings. The spelling of keys changed over the years: they are compared in
+All values are strings. The spelling of keys changed between releases: they are compared in
 lower case, without a colon at the end.
 """
 
@@ -30,7 +30,7 @@ _LINK = re.compile(r"([0-9.]{1,6})GT/s x([0-9]{1,2})", re.ASCII)
 _IN_BRACKETS = re.compile(r"\(([0-9]{1,6}Mhz)\)", re.ASCII | re.IGNORECASE)
 _RANGE = re.compile(r"- ([0-9]{1,6}Mhz)", re.ASCII | re.IGNORECASE)
 _GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
-# A line per figure that a hung GPU would not give, mixed into the output.
+# One line per figure that a hung GPU does not give, mixed into the output.
 _HUNG = re.compile(r"ERROR: [0-9]+ GPU\[([0-9]{1,5})\] ?:([^\n]{0,300})", re.ASCII)
 _PLACEHOLDERS = frozenset({"generic rm image"})
 
@@ -38,7 +38,7 @@ CardFields = dict[str, str]
 
 
 def parse(text: str) -> tuple[Gpu, ...]:
-    """Translate what was printed; raise `ReadFailed` when it is not rocm-smi's."""
+    """Return the GPUs; raise `ReadFailed` for other text, `NotPresent` when there is no GPU."""
     hung = {
         int(n): sanitize_text(detail, 200).strip() for n, detail in _HUNG.findall(text[: 1 << 20])
     }
@@ -66,12 +66,12 @@ def parse(text: str) -> tuple[Gpu, ...]:
 def _cards(document: Any) -> dict[int, CardFields]:
     if not isinstance(document, dict):
         return {}
-    found = {}
+    cards = {}
     for name, card in document.items():
         match = _CARD.fullmatch(name)
         if match and isinstance(card, dict):
-            found[int(match[1])] = _strings(card)
-    return found
+            cards[int(match[1])] = _strings(card)
+    return cards
 
 
 def _strings(values: dict[Any, Any]) -> dict[str, str]:
@@ -83,7 +83,7 @@ def _gpu(
     index: int,
     card: CardFields,
     processes: tuple[Process, ...] | None,
-    asked: bool,
+    requested: bool,
     hung: str | None,
     taken: set[str],
 ) -> Gpu:
@@ -91,10 +91,10 @@ def _gpu(
     pci = card.get("pci bus", "").lower()
     pci = pci if _PCI.fullmatch(pci) else ""
     shared = _lives_in_host_memory(card)
-    if processes is None and asked:
-        unread["processes"] = "rocm-smi does not say which GPU they are on"
-    by_place = f"amd-{pci}" if pci else None
-    uuid = first_unused_id((_unique_id(card), by_place, f"amd-card{index}"), taken)
+    if processes is None and requested:
+        unread["processes"] = "rocm-smi does not say which GPU each process is on"
+    by_address = f"amd-{pci}" if pci else None
+    uuid = first_unused_id((_unique_id(card), by_address, f"amd-card{index}"), taken)
     return Gpu(
         uuid=uuid,
         uuid_is_made=not uuid.startswith("GPU-"),
@@ -135,7 +135,8 @@ def _figures(card: CardFields, shared: bool, unread: dict[str, str]) -> dict[str
     fields = check_fields(
         {
             "busy_percent": _number(card, "gpu use (%)", "dcu use (%)"),
-            # Until ROCm 6.1 this was how busy memory is; "allocated" is how full, and not asked.
+            # Until ROCm 6.1 "memory use" meant how busy memory is. The newer "allocated" means
+            # how full it is, which is no busy figure.
             "memory_busy_percent": _number(
                 card, "gpu memory read/write activity (%)", "gpu memory use (%)"
             ),
@@ -149,9 +150,9 @@ def _figures(card: CardFields, shared: bool, unread: dict[str, str]) -> dict[str
             ),
             "power_limit_watts": _number(card, "max graphics package power (w)") or None,
             "sm_clock_mhz": _clock(card, "sclk"),
-            "sm_clock_max_mhz": _most(card.get("valid sclk range")),
+            "sm_clock_max_mhz": _range_maximum(card.get("valid sclk range")),
             "memory_clock_mhz": _clock(card, "mclk"),
-            "memory_clock_max_mhz": _most(card.get("valid mclk range")),
+            "memory_clock_max_mhz": _range_maximum(card.get("valid mclk range")),
             "memory_temperature_celsius": _number(
                 card, "temperature (sensor memory) (c)", "temperature (sensor mem) (c)"
             ),
@@ -186,14 +187,14 @@ def _memory(card: CardFields, what: str, shared: bool) -> int | None:
 
 def _pool(card: CardFields, key: str) -> int | None:
     # Hygon's fork counts in MiB.
-    found: int | None = first_known(
+    size: int | None = first_known(
         *(parse_bytes(card.get(f"{key} ({unit})".lower()), unit) for unit in ("B", "MiB"))
     )
-    return found
+    return size
 
 
 def _lives_in_host_memory(card: CardFields) -> bool:
-    """Say whether "VRAM" is a part of the host's memory set aside, beside a larger GTT."""
+    """Return whether "VRAM" is a carve-out of the host's memory, beside a larger GTT."""
     vram, gtt = _pool(card, "vram total memory"), _pool(card, "gtt total memory")
     if not vram or not gtt:
         return False
@@ -206,7 +207,7 @@ def _clock(card: CardFields, clock: str) -> int | None:
     return parse_int(card.get(f"{clock} clock speed") or (level[1] if level else None))
 
 
-def _most(text: str | None) -> int | None:
+def _range_maximum(text: str | None) -> int | None:
     match = _RANGE.search(text or "")
     return parse_int(match[1]) if match else None
 
@@ -217,28 +218,28 @@ def _link(text: str | None) -> tuple[int | None, int | None]:
 
 
 def _listed(system: Any) -> dict[int, str] | None:
-    """Return pid -> line, `None` when processes were not asked for."""
+    """Return pid -> line, `None` when processes were not requested."""
     lines = _strings(system) if isinstance(system, dict) else {}
     listed = {int(m[1]): text for key, text in lines.items() if (m := _PID.fullmatch(key))}
     return listed if listed or "pids for kfd processes" in lines else None
 
 
 def _processes(listed: dict[int, str], cards: int) -> tuple[Process, ...] | None:
-    """Return the processes of each card, where it is clear that they are on it.
+    """Return the processes of the only card; `None` when they could be on several.
 
     A line is "name, number of GPUs, VRAM, SDMA, CU": how many GPUs, not which.
     """
-    found = []
+    processes = []
     for pid, text in sorted(listed.items()):
         # The name itself may hold commas.
         cells = [cell.strip() for cell in text.rsplit(",", 4)]
-        on = parse_int(cells[1]) if len(cells) == 5 else None
-        if on == 0:
+        gpu_count = parse_int(cells[1]) if len(cells) == 5 else None
+        if gpu_count == 0:
             continue
-        if on != 1 or cards != 1:
+        if gpu_count != 1 or cards != 1:
             return None
-        found.append(_process(pid, cells))
-    return tuple(found)
+        processes.append(_process(pid, cells))
+    return tuple(processes)
 
 
 def _process(pid: int, cells: list[str]) -> Process:

@@ -1,4 +1,4 @@
-"""The drawings of a report, each with the same in words: a mail program may drop them."""
+"""SVG charts of a report, each with the same in text: a mail program may drop the drawing."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,100 +20,102 @@ STATE_COLOURS: dict[State, str] = {
     "broken": "#b01020",
     "unknown": "#9aa0a6",
 }
-"""In the order in which they are told; as attributes, which any style overrides."""
+"""In the order of the legend; set as attributes, which the style sheet overrides."""
 _WIDTH, _HEIGHT = 720, 170
 _TOP, _BOTTOM, _GAP = 26, 28, 0.2
 _DAY_SECONDS = 86400
-_MOST_LABELS = 8
+_MAX_LABELS = 8
 
 
 def states_chart(by_state: Mapping[State, float]) -> Html:
-    """How all GPUs stood, as one bar and a list."""
+    """Return GPU-hours by state, as one bar and a list."""
     whole = sum(by_state.values())
-    told = [(state, by_state[state]) for state in STATE_COLOURS if by_state.get(state)]
-    at, bars = 0.0, []
-    for state, seconds in told:
-        wide = seconds / whole * _WIDTH
-        bars.append(_rect(at, 0, max(0.5, wide - 1), 18, state))
-        at += wide
-    words = [
-        f"{state} {format_hours(seconds)} h ({_share(seconds, whole)})" for state, seconds in told
+    shown = [(state, by_state[state]) for state in STATE_COLOURS if by_state.get(state)]
+    x, bars = 0.0, []
+    for state, seconds in shown:
+        width = seconds / whole * _WIDTH
+        bars.append(_rect(x, 0, max(0.5, width - 1), 18, state))
+        x += width
+    texts = [
+        f"{state} {format_hours(seconds)} h ({_share(seconds, whole)})" for state, seconds in shown
     ]
-    drawing = _drawing(18, "GPU-hours by state: " + ", ".join(words), *bars)
+    drawing = _drawing(18, "GPU-hours by state: " + ", ".join(texts), *bars)
     keys = (
-        element("li", _key(state), f" {text}") for (state, _), text in zip(told, words, strict=True)
+        element("li", _key(state), f" {text}")
+        for (state, _), text in zip(shown, texts, strict=True)
     )
     return fragment(drawing, element("ul", *keys, class_="keys"))
 
 
 def _share(part: float, whole: float) -> str:
-    """What is there is never called nothing."""
+    """Return a share in percent; a small one is "<1 %", never "0 %"."""
     share = share_percent(part, whole)
     return "<1 %" if share is not None and 0 < share < 0.5 else format_percent(share)
 
 
 def daily_chart(gpu_seconds: Sequence[float], start: float) -> Html:
-    """One bar a day; the days are those of UTC, as the hub keeps them."""
+    """Return one bar per day of UTC, in which the hub stores daily sums."""
     first = int(start // _DAY_SECONDS)
     dates = [
-        datetime.fromtimestamp((first + at) * _DAY_SECONDS, UTC) for at in range(len(gpu_seconds))
+        datetime.fromtimestamp((first + day) * _DAY_SECONDS, UTC) for day in range(len(gpu_seconds))
     ]
     labels = [f"{date.day} {date:%b}" for date in dates]
-    most = max(range(len(gpu_seconds)), key=lambda at: gpu_seconds[at])
-    words = f"Most on {labels[most]}: {format_hours(gpu_seconds[most])} GPU-hours."
-    drawing = _bars([each / HOUR_SECONDS for each in gpu_seconds], labels, words, "GPU-hours")
-    return fragment(drawing, element("p", words, class_="quiet"))
+    peak = max(range(len(gpu_seconds)), key=lambda day: gpu_seconds[day])
+    summary = f"Most on {labels[peak]}: {format_hours(gpu_seconds[peak])} GPU-hours."
+    hours = [seconds / HOUR_SECONDS for seconds in gpu_seconds]
+    drawing = _bars(hours, labels, summary, "GPU-hours")
+    return fragment(drawing, element("p", summary, class_="quiet"))
 
 
 def hourly_chart(samples: Sequence[HourOfDay]) -> Html:
-    """24 bars, as high as GPUs were in use, below a line at all there were."""
-    by_hour = {each.hour: each for each in samples}
-    busiest = max(samples, key=lambda each: each.in_use)
-    quietest = min(samples, key=lambda each: each.in_use)
-    words = (
+    """Return the mean number of GPUs in use at each hour, scaled to all that there were."""
+    by_hour = {sample.hour: sample for sample in samples}
+    busiest = max(samples, key=lambda sample: sample.in_use)
+    quietest = min(samples, key=lambda sample: sample.in_use)
+    summary = (
         f"Busiest at {busiest.hour:02d}:00, {busiest.in_use:.1f} of {busiest.gpus:.0f} GPUs; "
         f"quietest at {quietest.hour:02d}:00, {quietest.in_use:.1f}."
     )
     drawing = _bars(
         [by_hour[hour].in_use if hour in by_hour else None for hour in range(24)],
         [f"{hour:02d}" for hour in range(24)],
-        words,
+        summary,
         "GPUs",
-        most=max(each.gpus for each in samples),
+        maximum=max(sample.gpus for sample in samples),
     )
-    return fragment(drawing, element("p", words, class_="quiet"))
+    return fragment(drawing, element("p", summary, class_="quiet"))
 
 
 def _bars(
     values: Sequence[float | None],
     labels: Sequence[str],
-    words: str,
+    summary: str,
     unit: str,
-    most: float | None = None,
+    maximum: float | None = None,
 ) -> Html:
-    """Bars with their labels below, and the height of the chart in numbers."""
-    top = most or max((value for value in values if value is not None), default=0.0) or 1.0
-    wide, high = _WIDTH / len(values), _HEIGHT - _TOP - _BOTTOM
-    every = -(-len(labels) // _MOST_LABELS)
+    """Return bars with labels below, and the value of the full height."""
+    top = maximum or max((value for value in values if value is not None), default=0.0) or 1.0
+    step, height = _WIDTH / len(values), _HEIGHT - _TOP - _BOTTOM
+    # Every n-th label, so that they do not overlap; rounded up.
+    every = -(-len(labels) // _MAX_LABELS)
     scale = _text(0, _TOP - 6, f"{top:,.0f} {unit}")
     parts: list[Html] = [_line(_TOP), _line(_HEIGHT - _BOTTOM), scale]
-    for at, (value, label) in enumerate(zip(values, labels, strict=True)):
+    for position, (value, label) in enumerate(zip(values, labels, strict=True)):
+        left = position * step
         if value is not None:
-            tall = value / top * high
+            bar = value / top * height
             parts.append(
-                _rect(
-                    at * wide + wide * _GAP / 2, _HEIGHT - _BOTTOM - tall, wide * (1 - _GAP), tall
-                )
+                _rect(left + step * _GAP / 2, _HEIGHT - _BOTTOM - bar, step * (1 - _GAP), bar)
             )
-        if at % every == 0:
-            parts.append(_text(at * wide + wide / 2, _HEIGHT - 6, label, anchor="middle"))
-    return _drawing(_HEIGHT, words, *parts)
+        if position % every == 0:
+            parts.append(_text(left + step / 2, _HEIGHT - 6, label, anchor="middle"))
+    return _drawing(_HEIGHT, summary, *parts)
 
 
-def _drawing(height: int, words: str, *parts: Html) -> Html:
+def _drawing(height: int, title: str, *parts: Html) -> Html:
     return element(
         "svg",
-        element("title", words),
+        element("title", title),
         *parts,
         viewBox=f"0 0 {_WIDTH} {height}",
         width="100%",
@@ -122,11 +124,11 @@ def _drawing(height: int, words: str, *parts: Html) -> Html:
     )
 
 
-def _rect(x: float, y: float, wide: float, tall: float, state: State = "busy") -> Html:
-    places = {"x": x, "y": y, "width": wide, "height": tall}
+def _rect(x: float, y: float, width: float, height: float, state: State = "busy") -> Html:
+    box = {"x": x, "y": y, "width": width, "height": height}
     return element(
         "rect",
-        **{name: f"{value:.1f}" for name, value in places.items()},
+        **{name: f"{value:.1f}" for name, value in box.items()},
         fill=STATE_COLOURS[state],
         class_=f"is-{state}",
     )

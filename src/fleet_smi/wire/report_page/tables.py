@@ -1,4 +1,4 @@
-"""The tables of a report: numbers at the right, lengths drawn as coloured cells."""
+"""HTML tables of a report: numbers aligned right, bars drawn as coloured table cells."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,11 +15,11 @@ _BAR_PIXELS = 160
 
 
 def usage_table(digest: UsageReport) -> Html:
-    """Who or what had how much, and what came of it."""
+    """Return usage per user, group, node, model or GPU, with the total."""
     usages = digest.usages
-    most = max(row.sums.gpu_seconds for row in usages.rows)
+    maximum = max(row.sums.gpu_seconds for row in usages.rows)
     rows = [
-        _row("td", row.name or "(unknown)", _numbers(digest, row.sums), _bar(row.sums, most))
+        _row("td", row.name or "(unknown)", _numbers(digest, row.sums), _bar(row.sums, maximum))
         for row in usages.rows
     ]
     heads = _row("th", _HEADS.get(usages.by, "GPU"), _heads(digest), None)
@@ -28,16 +28,16 @@ def usage_table(digest: UsageReport) -> Html:
 
 
 def text_table(rows: Iterable[tuple[str, str, Html]]) -> Html:
-    """A name, a number and words in each row."""
+    """Return rows of a name, a number and text."""
     return _table(
         *(
             element(
                 "tr",
                 element("td", element("b", name), valign="top", width="25%", class_="name"),
                 element("td", number, valign="top", align="right", nowrap=""),
-                element("td", words, valign="top"),
+                element("td", text, valign="top"),
             )
-            for name, number, words in rows
+            for name, number, text in rows
         )
     )
 
@@ -59,7 +59,7 @@ def _row(tag: str, name: str, numbers: Mapping[str, str], bar: Html | None) -> H
     )
 
 
-def _heads(told: UsageReport) -> dict[str, str]:
+def _heads(digest: UsageReport) -> dict[str, str]:
     heads = {
         "hours": "GPU-hours",
         "share": "Share",
@@ -67,26 +67,26 @@ def _heads(told: UsageReport) -> dict[str, str]:
         "idle": "Idle-held",
         "energy": "Energy",
     }
-    return heads if told.price is None else heads | {"cost": "Cost"}
+    return heads if digest.price is None else heads | {"cost": "Cost"}
 
 
-def _numbers(told: UsageReport, sums: Sums) -> dict[str, str]:
+def _numbers(digest: UsageReport, sums: Sums) -> dict[str, str]:
     numbers = {
         "hours": format_hours(sums.gpu_seconds),
-        "share": format_percent(share_percent(sums.gpu_seconds, told.usages.total.gpu_seconds)),
+        "share": format_percent(share_percent(sums.gpu_seconds, digest.usages.total.gpu_seconds)),
         "busy": format_percent(busy_percent(sums)),
         "idle": f"{format_hours(sums.idle_seconds)} h",
         "energy": format_energy(sums),
     }
-    return numbers if told.price is None else numbers | {"cost": format_cost(told, sums)}
+    return numbers if digest.price is None else numbers | {"cost": format_cost(digest, sums)}
 
 
-def _bar(sums: Sums, most: float) -> Html | None:
-    """GPU-hours as a length: what was worked in, then what was only held."""
-    if not most:
+def _bar(sums: Sums, maximum: float) -> Html | None:
+    """Return GPU-hours as a bar: busy time, then idle-held time."""
+    if not maximum:
         return None
-    whole = max(1, round(sums.gpu_seconds / most * _BAR_PIXELS))
-    idle = min(whole, round(min(1.0, sums.idle_seconds / most) * _BAR_PIXELS))
+    whole = max(1, round(sums.gpu_seconds / maximum * _BAR_PIXELS))
+    idle = min(whole, round(min(1.0, sums.idle_seconds / maximum) * _BAR_PIXELS))
     parts: dict[State, int] = {"busy": whole - idle, "held": idle}
     cells = [
         element("td", width=pixels, height=10, bgcolor=STATE_COLOURS[state], class_=f"is-{state}")

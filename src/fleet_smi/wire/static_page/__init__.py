@@ -1,4 +1,4 @@
-"""The fleet as one static page: HTML with its style inside, no script, no request elsewhere."""
+"""Render the fleet as one static HTML page: style inline, no script, no other request."""
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +25,9 @@ def render_page(
     error: str | None = None,
     downloads: Sequence[str] = (),
 ) -> str:
-    """The page as it is at `view.taken_at`.
+    """Return the whole page, as of `view.taken_at`.
 
-    `every_seconds` is how soon the next one is due, and `trouble` why this one has no news.
+    `interval_seconds` is the time until the next page, `error` why this one has no new data.
     """
     clock = PageClock(view.taken_at, to_local_time)
     body = element(
@@ -59,13 +59,13 @@ def _head(view: FleetView, style: str) -> Html:
 
 
 def content_security_policy(style: str) -> str:
-    """Nothing may be loaded or run but this very style, whatever a name on the page says."""
+    """Return a policy that allows this very style sheet and nothing else, by its hash."""
     digest = b64encode(sha256(style.encode()).digest()).decode()
     allowed = f"style-src 'sha256-{digest}'; img-src data:"
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
-def _top(view: FleetView, clock: PageClock, every_seconds: float | None) -> Html:
+def _top(view: FleetView, clock: PageClock, interval_seconds: float | None) -> Html:
     counts = (
         element(
             "li",
@@ -81,36 +81,40 @@ def _top(view: FleetView, clock: PageClock, every_seconds: float | None) -> Html
         "header",
         element("h1", "GPUs"),
         element("ul", *counts, class_="counts"),
-        element("p", *_made(view, clock, every_seconds), class_="made"),
+        element("p", *_status_line(view, clock, interval_seconds), class_="made"),
         class_="top",
     )
 
 
-def _made(view: FleetView, clock: PageClock, every_seconds: float | None) -> Iterator[str]:
+def _status_line(
+    view: FleetView, clock: PageClock, interval_seconds: float | None
+) -> Iterator[str]:
     summary = view.summary
     yield element("b", f"{summary.nodes_reporting} of {pluralize(summary.nodes, 'node')}")
     yield " reporting · as of "
     yield element("time", clock.format_datetime(clock.now))
-    if every_seconds is not None:
-        yield f" · next at {clock.format_time(clock.now + every_seconds)}"
+    if interval_seconds is not None:
+        yield f" · next at {clock.format_time(clock.now + interval_seconds)}"
 
 
-def _banner(trouble: str | None) -> Html | None:
-    if trouble is None:
+def _banner(error: str | None) -> Html | None:
+    if error is None:
         return None
-    words = "What follows was last known; whether a GPU is free now cannot be told."
-    return element("p", element("b", f"No news: {trouble}. "), words, class_="banner", role="alert")
+    text = "This is the last known state; whether a GPU is free now is unknown."
+    return element(
+        "p", element("b", f"No new data: {error}. "), text, class_="banner", role="alert"
+    )
 
 
 def _free(view: FleetView, clock: PageClock) -> Html:
-    """Which GPUs are free, before anything else."""
-    entries = tuple(_free_here(node, at, clock) for at, node in enumerate(view.nodes))
-    found = tuple(entry for entry in entries if entry is not None)
-    listed = element("ul", *found) if found else element("p", "None is known to be free.")
+    """Return the free GPUs of every node; they come first on the page."""
+    entries = (_free_on_node(node, number, clock) for number, node in enumerate(view.nodes))
+    shown = tuple(entry for entry in entries if entry is not None)
+    listed = element("ul", *shown) if shown else element("p", "No GPU is known to be free.")
     return element("section", element("h2", "Free now"), listed, class_="free-now")
 
 
-def _free_here(node: NodeView, at: int, clock: PageClock) -> Html | None:
+def _free_on_node(node: NodeView, number: int, clock: PageClock) -> Html | None:
     free = [gpu for gpu in node.gpus if gpu.verdict.state == "free"]
     if not free:
         return None
@@ -123,7 +127,7 @@ def _free_here(node: NodeView, at: int, clock: PageClock) -> Html | None:
         element("b", str(len(free)), class_="how-many"),
         element("span", element("b", node.name), f" GPU {indices}", class_="where"),
         element("span", f"{models} · for {shortest}", class_="what"),
-        href=f"#{_anchor(at)}",
+        href=f"#{_anchor(number)}",
     )
     return element("li", link)
 
@@ -131,20 +135,21 @@ def _free_here(node: NodeView, at: int, clock: PageClock) -> Html | None:
 def _nodes(view: FleetView, clock: PageClock) -> Html:
     if not view.nodes:
         return element("p", "No node has reported yet.", class_="empty")
-    cards = (render_card(node, _anchor(at), clock) for at, node in enumerate(view.nodes))
+    cards = (render_card(node, _anchor(number), clock) for number, node in enumerate(view.nodes))
     return element("div", *cards, class_="nodes")
 
 
-def _anchor(at: int) -> str:
-    return f"node-{at}"
+def _anchor(number: int) -> str:
+    # A number, not the node's name: a name may be anything, and two nodes may share it.
+    return f"node-{number}"
 
 
 def _foot(downloads: Sequence[str]) -> Html:
     key = element(
-        "p", "The coloured width of a row is memory in use; a stronger violet, more load."
+        "p", "The coloured part of a row is memory in use; a stronger violet means more load."
     )
     links = [
         fragment("The same as a table: ", element("a", file, href=file), ". ") for file in downloads
     ]
-    made = element("p", fragment(*links, "Made by fleet-smi."))
-    return element("footer", legend(), key, made)
+    generated = element("p", fragment(*links, "Generated by fleet-smi."))
+    return element("footer", legend(), key, generated)

@@ -1,4 +1,4 @@
-"""The shape of each state, so that no colour has to be told apart: ring, disc, bars, cross …"""
+"""SVG icons of the states: each has its own shape, so that colour is never needed."""
 
 from functools import cache
 
@@ -18,7 +18,7 @@ _SHAPES: dict[State, str] = {
 
 
 def svg_symbols() -> Html:
-    """Every shape once, for the others to point at."""
+    """Return every shape as a symbol, which the icons of the page refer to."""
     symbols = (
         element("symbol", Html(_SHAPES[state]), id=state, viewBox="0 0 12 12") for state in STATES
     )
@@ -27,12 +27,12 @@ def svg_symbols() -> Html:
 
 @cache
 def glyph(state: State) -> Html:
-    """The shape of a state; the word stands beside it."""
+    """Return the icon of a state; its name is shown beside it."""
     return element("svg", element("use", href=f"#{state}"), class_="glyph", aria_hidden="true")
 
 
 def legend() -> Html:
-    """What each shape stands for."""
+    """Return the list of all icons with their states."""
     keys = (
         element("li", glyph(state), fragment(f" {state}"), class_=f"is-{state}") for state in STATES
     )

@@ -1,4 +1,4 @@
-"""One GPU, or an instance of one, as a row of its node's card; more of it on hover and focus."""
+"""Render one GPU or MIG instance as a row of its node's card, with details on hover and focus."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ _LOAD_STEPS = 5
 
 
 def render_rows(gpu: JudgedGpu, clock: PageClock) -> Iterator[Html]:
-    """The row of a GPU, and those of its instances below it."""
+    """Yield the row of a GPU, then those of its instances."""
     yield _row(gpu, str(gpu.index), clock, "gpu")
     for instance in gpu.instances:
         yield _row(instance, instance.profile or "MIG", clock, "gpu slice")
@@ -34,17 +34,17 @@ def _row(part: JudgedDevice, label: str, clock: PageClock, kind: str) -> Html:
         glyph(state),
         element("b", label, class_="index"),
         element("span", state, class_="state"),
-        element("span", _who(part, clock), class_="who"),
+        element("span", _summary(part, clock), class_="who"),
         element("span", *_memory(part), class_="memory"),
         element("span", format_percent(part.busy_percent), class_="load"),
-        _more(part, label, clock),
-        class_=f"{kind} is-{state}{_strength(part)}",
+        _details(part, label, clock),
+        class_=f"{kind} is-{state}{_load_class(part)}",
         tabindex=0,
     )
 
 
 def _fill(part: JudgedDevice) -> Html | None:
-    """How full the memory is, as the ground of the row."""
+    """Return the memory in use, as the background of the row."""
     used, total = part.memory_used_bytes, part.memory_total_bytes
     if not used or not total:
         return None
@@ -53,8 +53,8 @@ def _fill(part: JudgedDevice) -> Html | None:
     return element("svg", level, class_="fill", aria_hidden="true", **box)
 
 
-def _strength(part: JudgedDevice) -> str:
-    """How hard a busy one works, in five steps."""
+def _load_class(part: JudgedDevice) -> str:
+    """Return the class of one of five load levels, for a busy GPU."""
     if part.verdict.state != "busy" or part.busy_percent is None:
         return ""
     return f" load-{min(_LOAD_STEPS, 1 + int(part.busy_percent * _LOAD_STEPS / 100))}"
@@ -69,14 +69,14 @@ def _memory(part: JudgedDevice) -> Iterator[str]:
         yield " GiB"
 
 
-def _who(part: JudgedDevice, clock: PageClock) -> str:
+def _summary(part: JudgedDevice, clock: PageClock) -> str:
     verdict = part.verdict
     if verdict.state == "free":
         return "asleep" if isinstance(part, JudgedGpu) and part.asleep else _free(part, clock)
     if verdict.state == "unknown":
         return verdict.reason if verdict.was is None else f"was {verdict.was}"
     if isinstance(part, JudgedGpu) and part.instances:
-        free = sum(one.verdict.state == "free" for one in part.instances)
+        free = sum(instance.verdict.state == "free" for instance in part.instances)
         return f"{free} of {pluralize(len(part.instances), 'instance')} free"
     if verdict.state == "ghost":
         return format_owners(part) or "no owner"
@@ -91,23 +91,21 @@ def _free(part: JudgedDevice, clock: PageClock) -> str:
 
 
 def _held_by(part: JudgedDevice) -> str:
-    who, verdict = format_owners(part) or part.verdict.reason, part.verdict
-    return (
-        who
-        if verdict.state == "busy"
-        else f"{who} · idle {duration_or_unknown(verdict.idle_seconds)}"
-    )
+    owners, verdict = format_owners(part) or part.verdict.reason, part.verdict
+    if verdict.state == "busy":
+        return owners
+    return f"{owners} · idle {duration_or_unknown(verdict.idle_seconds)}"
 
 
-def _more(part: JudgedDevice, label: str, clock: PageClock) -> Html:
-    """What hover and focus show: why, who, and the figures."""
+def _details(part: JudgedDevice, label: str, clock: PageClock) -> Html:
+    """Return what hover and focus show: reason, owners and figures."""
     verdict = part.verdict
-    told = [element("p", note.words) for note in verdict.notes]
+    notes = [element("p", note.words) for note in verdict.notes]
     return element(
         "div",
-        element("h3", glyph(verdict.state), f"{verdict.state} · {_called(part, label)}"),
+        element("h3", glyph(verdict.state), f"{verdict.state} · {_title(part, label)}"),
         element("p", verdict.reason),
-        *told,
+        *notes,
         _table("people", usage_by_owner(part)),
         _table("figures", _figures(part, clock)),
         _device(part),
@@ -115,7 +113,7 @@ def _more(part: JudgedDevice, label: str, clock: PageClock) -> Html:
     )
 
 
-def _called(part: JudgedDevice, label: str) -> str:
+def _title(part: JudgedDevice, label: str) -> str:
     return f"GPU {label}" if isinstance(part, JudgedGpu) else label
 
 
@@ -135,13 +133,16 @@ def _figures(part: JudgedDevice, clock: PageClock) -> list[tuple[str, str]]:
     ]
     if not isinstance(part, JudgedInstance):
         figures += [
-            ("Temperature", _with(part.temperature_celsius, "°C")),
-            ("Power", f"{_with(part.power_watts, '')} of {_with(part.power_limit_watts, 'W')}"),
+            ("Temperature", _with_unit(part.temperature_celsius, "°C")),
+            (
+                "Power",
+                f"{_with_unit(part.power_watts, '')} of {_with_unit(part.power_limit_watts, 'W')}",
+            ),
         ]
     return [*figures, ("Since", clock.format_time(part.verdict.since))]
 
 
-def _with(value: float | None, unit: str) -> str:
+def _with_unit(value: float | None, unit: str) -> str:
     return UNKNOWN if value is None else f"{value:.0f} {unit}".strip()
 
 

@@ -1,17 +1,17 @@
-"""HTML that cannot be broken into: all text is escaped, but for what was made here."""
+"""Build HTML safely: all text is escaped and sanitised, except markup that was built here."""
 
 from functools import lru_cache
 from html import escape
 
 from fleet_smi.model.safe_text import sanitize_text
 
-_LONGEST_TEXT = 2000
-_REMEMBERED = 1024  # most words of a page are on every row of it
-_EMPTY = ("link", "meta")
+_MAX_TEXT_CHARS = 2000
+_CACHE_SIZE = 1024  # most texts of a page are repeated in every row
+_VOID_TAGS = ("link", "meta")
 
 
 class Html(str):
-    """Markup that was made by `element`, to stand in another one as it is."""
+    """Markup built by `element`, which is not escaped again inside another element."""
 
     __slots__ = ()
 
@@ -20,24 +20,27 @@ HtmlChild = str | None
 
 
 def element(tag: str, *children: HtmlChild, **attributes: str | int | None) -> Html:
-    """An element; `class_` is its class, `None` is left out, and `_` in a name is a dash."""
-    pairs = ((name.rstrip("_").replace("_", "-"), each) for name, each in attributes.items())
-    words = "".join(f' {name}="{_escaped(str(each))}"' for name, each in pairs if each is not None)
-    if tag in _EMPTY:
-        return Html(f"<{tag}{words}>")
-    return Html(f"<{tag}{words}>{fragment(*children)}</{tag}>")
+    """Return an element; `class_` is its class, `None` is left out, `_` in a name is a dash."""
+    pairs = ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items())
+    written = "".join(
+        f' {name}="{_escape(str(value))}"' for name, value in pairs if value is not None
+    )
+    if tag in _VOID_TAGS:
+        return Html(f"<{tag}{written}>")
+    return Html(f"<{tag}{written}>{fragment(*children)}</{tag}>")
 
 
 def fragment(*children: HtmlChild) -> Html:
-    """Elements and texts one after another."""
+    """Return elements and texts one after another."""
     return Html("".join(_markup(child) for child in children if child is not None))
 
 
 def _markup(child: str) -> str:
-    return child if isinstance(child, Html) else _escaped(child)
+    return child if isinstance(child, Html) else _escape(child)
 
 
-@lru_cache(_REMEMBERED)
-def _escaped(text: str) -> str:
+@lru_cache(_CACHE_SIZE)
+def _escape(text: str) -> str:
+    # Sanitising strips blanks, but those between a text and the next element are wanted.
     before, after = text[:1] == " ", text[1:][-1:] == " "
-    return " " * before + escape(sanitize_text(text, _LONGEST_TEXT)) + " " * after
+    return " " * before + escape(sanitize_text(text, _MAX_TEXT_CHARS)) + " " * after

@@ -1,4 +1,4 @@
-"""One node as a card: its name, how old its data are, what is odd about it, and its GPUs."""
+"""Render one node as a card: name, age of its data, warnings, and GPUs."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from fleet_smi.wire.static_page.markup import Html, element
 
 
 def render_card(node: NodeView, anchor: str, clock: PageClock) -> Html:
-    """The card; a silent node's is grey and says for how long."""
+    """Return the card; that of a silent node is grey and says for how long."""
     free = sum(gpu.verdict.state == "free" for gpu in node.gpus)
     return element(
         "section",
@@ -23,14 +23,14 @@ def render_card(node: NodeView, anchor: str, clock: PageClock) -> Html:
             element("p", _devices(node), class_="devices"),
             element("p", _age(node, clock), class_="age"),
         ),
-        *(element("p", words, class_="odd") for words in _oddities(node)),
+        *(element("p", text, class_="odd") for text in _warnings(node)),
         element("ul", *(row for gpu in node.gpus for row in render_rows(gpu, clock))),
-        class_=" ".join(_kinds(node, free)),
+        class_=" ".join(_classes(node, free)),
         id=anchor,
     )
 
 
-def _kinds(node: NodeView, free: int) -> Iterator[str]:
+def _classes(node: NodeView, free: int) -> Iterator[str]:
     yield "node"
     if node.silent or node.age_seconds is None:
         yield "silent"
@@ -44,16 +44,16 @@ def _devices(node: NodeView) -> str:
 
 
 def _age(node: NodeView, clock: PageClock) -> str:
-    """When its data were taken, and how old they are: by the time that they arrived."""
+    """Return when its data arrived, and how old they are; no clock of the node is involved."""
     if node.age_seconds is None:
-        return "never heard"
+        return "never reported"
     at, age = clock.format_time(clock.now - node.age_seconds), duration_or_unknown(node.age_seconds)
     if node.silent:
-        return f"silent for {age}" + ("" if at == UNKNOWN else f", last heard {at}")
+        return f"silent for {age}" + ("" if at == UNKNOWN else f", last report {at}")
     return f"{at}, {age} old"
 
 
-def _oddities(node: NodeView) -> Iterator[str]:
+def _warnings(node: NodeView) -> Iterator[str]:
     yield from node.warnings
     yield from node.failures
     if node.missing_reports:
