@@ -98,6 +98,7 @@ def strip_runs_from_samples(
         first if first == last else middle
         for first, middle, last in zip(firsts, middles, lasts, strict=True)
     ]
+    # Running totals give the mean load of any run of columns by two subtractions.
     changes = compress(range(1, len(cells)), map(ne, cells, cells[1:]))
     loads = samples.loads[1::3]
     sums = [*accumulate(loads.translate(_UNKNOWN_TO_ZERO), initial=0)]
@@ -154,6 +155,8 @@ def _stretches(
         last = (until - start) / width
         if last <= first:
             continue
+        # In units of columns: the interval covers part of the column `begins`, all between, and
+        # part of the column `ends`, which the next interval may share.
         begins, ends = int(first), int(last)
         if begins != column:
             _close_column(found, column, parts)
@@ -173,6 +176,7 @@ def _stretches(
 def _close_column(found: list[_Stretch], column: int, parts: Sequence[_Part]) -> None:
     """Add a column with the look of most of it, unless more than half of it is unknown."""
     if sum([part[0] for part in parts]) >= _HALF:
+        # Of one or two parts the larger one covers most; only from three on shares can add up.
         _, look, load = max(parts, key=_share) if len(parts) < 3 else _largest(parts)
         _join(found, column, column + 1, look, load)
 

@@ -73,6 +73,7 @@ def _with_details(
 
 
 def _with_detail(process: Process, detail: Process | None) -> Process:
+    # The driver lists a process that /proc does not show, as of another pid namespace.
     if detail is None:
         return replace(process, hidden=True)
     return replace(

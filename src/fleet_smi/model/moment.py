@@ -93,6 +93,8 @@ def _days(word: str | None, today: date) -> Sequence[date]:
 
 def _instants(clock: datetime, zone: tzinfo | None) -> Iterator[float]:
     """Yield when the clocks of a zone showed that time: once, twice or never."""
+    # `fold` chooses between the two occurrences of a repeated hour. A skipped time does not
+    # survive the way to a timestamp and back, so it yields nothing.
     for fold in (0, 1):
         at = clock.replace(tzinfo=zone, fold=fold).timestamp()
         if datetime.fromtimestamp(at, zone).replace(tzinfo=None) == clock:

@@ -152,6 +152,7 @@ def _parts(gpu: JudgedGpu) -> Iterator[tuple[JudgedDevice, Sequence[Process]]]:
         processes = instance.processes or ()
         inside.update(process.pid for process in processes)
         yield instance, processes
+    # The driver lists the processes of instances under the whole GPU too: count them once.
     rest = [process for process in gpu.processes or () if process.pid not in inside]
     if rest or not gpu.instances:
         yield gpu, rest
@@ -168,6 +169,7 @@ def _holdings_of_part(
     by_user: dict[str, list[Process]] = {}
     for process in compute_or_all_processes(processes):
         by_user.setdefault(owner(process), []).append(process)
+    # A device in use without a visible process counts for the hidden user; a ghost does not.
     if not by_user and part.verdict.state != "ghost":
         by_user[HIDDEN_USER] = []
     for user, theirs in by_user.items():
@@ -194,6 +196,7 @@ def _busy(part: JudgedDevice, theirs: list[Process], *, alone: bool) -> float | 
     """Return the device's utilisation; of a shared one only theirs, where it is measured."""
     own = [process.busy_percent for process in theirs]
     measured = [percent for percent in own if percent is not None]
+    # A sum over some of the processes would be too low: then the device's own figure is used.
     if alone or not measured or len(measured) < len(own):
         return part.busy_percent
     return min(100.0, sum(measured))

@@ -281,6 +281,7 @@ def _place(one: Candidate) -> tuple[object, ...]:
 
 def _one_kind(fitting: list[Candidate], count: int) -> list[Candidate]:
     """Return whole GPUs or MIG instances, which CUDA cannot mix; whole ones if they suffice."""
+    # Instances only where they give more than the whole GPUs, and these are not enough.
     whole = [one for one in fitting if one.part is None]
     parts = [one for one in fitting if one.part is not None]
     return whole if len(whole) >= max(1, count) or len(parts) <= len(whole) else parts

@@ -26,6 +26,7 @@ class RunSequences(Struct, omit_defaults=True):
     def add(self, sequence: int) -> bool:
         """Add a number; return false for a duplicate."""
         lasts = self.lasts
+        # The usual case, without a search: the next number after the last.
         if sequence == lasts[-1] + 1:
             lasts[-1] = sequence
             return True

@@ -124,6 +124,7 @@ def visible_users(state: State, processes: Sequence[Process] | None) -> tuple[st
         return ()
     if not processes:
         return None if processes is None else ()
+    # A single process needs no grouping and sorting by user.
     if len(processes) == 1 and (user := processes[0].user):
         return (user,)
     return owners(processes)

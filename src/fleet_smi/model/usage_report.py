@@ -169,6 +169,7 @@ def hours_of_day(
 
 def _coverage(usages: Usages, fleet: FleetView) -> float | None:
     """Return the share of all GPU-time in which the nodes reported."""
+    # A range that is not over yet can be covered only up to now.
     seconds = fleet.summary.gpus * (min(usages.end, fleet.taken_at) - usages.start)
     return min(1.0, sum(usages.by_state.values()) / seconds) if seconds > 0 else None
 

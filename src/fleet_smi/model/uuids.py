@@ -27,6 +27,7 @@ def with_unique_uuids(snapshot: Snapshot) -> Snapshot:
 
     def unique(uuid: str) -> str:
         name, stem = uuid, uuid[:_MAX_STEM_LENGTH] or "of-unknown-uuid"
+        # A number is skipped where a device already reports that very name.
         while name in taken or (name != uuid and name in reported):
             counts[stem] += 1
             name = f"{stem}#{counts[stem] + 1}"

@@ -58,6 +58,7 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
 
     def apply_to_nodes(self, nodes: Iterable[NodeView]) -> Iterator[NodeView]:
         """Yield the selected nodes, one after the other."""
+        # The default options select everything: no node needs to be rebuilt.
         if self == _EVERYTHING:
             yield from nodes
             return

@@ -54,6 +54,7 @@ def build_summary(states: Counter[State], nodes: int, nodes_reporting: int) -> S
 
 
 def _judged(gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]) -> JudgedGpu:
+    # `asdict` of msgspec is shallow: processes and instances are shared, not copied.
     fields = asdict(gpu)
     if gpu.instances:
         fields["instances"] = tuple(
