@@ -4,13 +4,17 @@ from typing import Any
 
 from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.snapshot import Gpu
+from fleet_smi.model.units import MIB
 from fleet_smi.model.verdict.judge import judge
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.verdict.window import Window, observe
-from tests.builders import NOON
+from tests.builders import NOON, process
 
 SETTINGS = Thresholds()
 STEP = 60.0
+DISPLAY = process(900, "gdm", kind="graphics", name="Xorg", gpu_memory_bytes=300 * MIB)
+MPS_SERVER = process(800, "root", name="nvidia-cuda-mps-server", gpu_memory_bytes=30 * MIB)
+HIDDEN = process(77, None, hidden=True, name=None, started_at=None)
 
 
 def observe_for(
@@ -37,3 +41,7 @@ def judge_after(seconds: float, card: Gpu, window: Window | None = None) -> Verd
 
 def state_and_reason(verdict: Verdict) -> tuple[str, str]:
     return verdict.state, verdict.reason
+
+
+def note_texts(verdict: Verdict) -> list[str]:
+    return [note.words for note in verdict.notes]

@@ -4,21 +4,18 @@ from typing import Any
 
 import pytest
 
-from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.units import GIB, MIB
-from fleet_smi.model.verdict.judge import judge
-from fleet_smi.model.verdict.thresholds import Thresholds
-from fleet_smi.model.verdict.window import observe
 from tests.builders import HOUR, MINUTE, NOON, gpu, process
-from tests.verdicts import STEP, judge_after, judge_once, observe_for, state_and_reason
-
-DISPLAY = process(900, "gdm", kind="graphics", name="Xorg", gpu_memory_bytes=300 * MIB)
-MPS_SERVER = process(800, "root", name="nvidia-cuda-mps-server", gpu_memory_bytes=30 * MIB)
-UNSEEN = process(77, None, hidden=True, name=None, started_at=None)
-
-
-def words(verdict: Verdict) -> list[str]:
-    return [note.words for note in verdict.notes]
+from tests.verdicts import (
+    DISPLAY,
+    MPS_SERVER,
+    STEP,
+    judge_after,
+    judge_once,
+    note_texts,
+    observe_for,
+    state_and_reason,
+)
 
 
 def test_case_01_a_gpu_with_nobody_on_it_is_free() -> None:
@@ -74,7 +71,7 @@ def test_case_06_memory_beyond_that_of_the_processes_is_noted(busy: float, state
     card = gpu(processes=(mine,), memory_used_bytes=71 * GIB, busy_percent=busy)
     verdict = judge_after(HOUR, card)
     assert verdict.state == state
-    assert words(verdict) == ["61.0 GiB more than its processes account for"]
+    assert note_texts(verdict) == ["61.0 GiB more than its processes account for"]
 
 
 def test_case_06_shared_host_memory_is_never_unaccounted() -> None:
@@ -278,7 +275,7 @@ def test_case_28_several_users_share_a_gpu() -> None:
     crowd = (process(1, "carol", gpu_memory_bytes=20 * GIB), process(2, "root"), process(3, "root"))
     verdict = judge_once(gpu(processes=crowd, busy_percent=50.0))
     assert state_and_reason(verdict) == ("busy", "root and carol, 50 %")
-    assert words(verdict) == ["shared by 2"]
+    assert note_texts(verdict) == ["shared by 2"]
 
 
 def test_case_28_a_display_server_is_not_one_of_the_users() -> None:
@@ -310,7 +307,7 @@ def test_case_31_full_utilisation_at_idle_power_is_noted_after_the_window() -> N
     card = gpu(processes=(process(),), memory_used_bytes=17 * GIB, busy_percent=100.0)
     verdict = judge_after(HOUR, card)
     assert state_and_reason(verdict) == ("busy", "alice, 100 %")
-    assert words(verdict) == ["100 % busy at idle power: probably stalled"]
+    assert note_texts(verdict) == ["100 % busy at idle power: probably stalled"]
     assert judge_after(5 * MINUTE, card).notes == ()
 
 
@@ -324,90 +321,3 @@ def test_case_32_a_desktop_is_free_if_idle_and_small(used: int, busy: float, sta
     )
     card = gpu(processes=crowd, memory_used_bytes=used, busy_percent=busy)
     assert judge_after(3 * HOUR, card).state == state
-
-
-def test_a_process_that_cannot_be_seen_is_a_process() -> None:
-    card = gpu(processes=(UNSEEN,), memory_used_bytes=17 * GIB, busy_percent=60.0)
-    assert state_and_reason(judge_once(card)) == ("busy", "in use by a process that cannot be seen")
-    idle = gpu(processes=(UNSEEN,), memory_used_bytes=17 * GIB)
-    words = "a process that cannot be seen, idle for 3 h, 16.0 GiB kept"
-    assert state_and_reason(judge_after(3 * HOUR, idle)) == ("held", words)
-
-
-def test_processes_that_cannot_be_seen_are_counted_beside_others() -> None:
-    crowd = (process(), UNSEEN, process(78, None, hidden=True))
-    verdict = judge_once(gpu(processes=crowd, busy_percent=60.0))
-    assert state_and_reason(verdict) == ("busy", "alice, 60 %")
-    assert words(verdict) == ["2 processes cannot be seen"]
-
-
-def test_one_sample_of_an_idle_process_is_busy_and_marked() -> None:
-    card = gpu(processes=(process(user="bob"),), memory_used_bytes=17 * GIB)
-    assert state_and_reason(judge_once(card)) == ("busy", "bob, 0 %, 16.0 GiB kept (one sample)")
-
-
-def test_busy_video_engines_are_work() -> None:
-    card = gpu(processes=(process(),), encoder_percent=70.0)
-    assert state_and_reason(judge_after(3 * HOUR, card)) == ("busy", "alice, 70 %")
-
-
-@pytest.mark.parametrize("engine", ["encoder_percent", "decoder_percent"])
-@pytest.mark.parametrize("processes", [(), None, (DISPLAY,)])
-def test_busy_video_engines_are_work_where_the_cores_are_not_measured(
-    engine: str, processes: Any
-) -> None:
-    fields: dict[str, Any] = {"busy_percent": None, "processes": processes, engine: 5.0}
-    assert judge_once(gpu(**fields)).state == "busy"
-    assert judge_after(HOUR, gpu(**fields)).state == "busy"
-
-
-def test_idle_video_engines_say_nothing_about_unmeasured_cores() -> None:
-    card = gpu(busy_percent=None, encoder_percent=1.0, processes=(process(),), power_watts=None)
-    verdict = judge_after(3 * HOUR, card)
-    assert state_and_reason(verdict) == ("busy", "utilisation not measurable; alice, 16.0 GiB")
-
-
-def test_power_reveals_a_hidden_process_where_utilisation_is_not_measured() -> None:
-    words = "in use by a process that cannot be seen"
-    assert state_and_reason(judge_after(HOUR, gpu(busy_percent=None, power_watts=400.0))) == (
-        "busy",
-        words,
-    )
-    assert judge_after(
-        HOUR, gpu(busy_percent=None, power_watts=400.0, processes=(DISPLAY,))
-    ).state == ("busy")
-    assert judge_after(HOUR, gpu(busy_percent=None)).state == "free"
-    assert judge_after(HOUR, gpu(busy_percent=None, power_watts=None)).state == "free"
-
-
-@pytest.mark.parametrize(
-    "busy, watts, noted",
-    [(0.0, 70.0, False), (60.0, 70.0, False), (100.0, 600.0, False), (100.0, 70.0, True)],
-)
-def test_without_an_idle_window_only_full_utilisation_at_idle_power_is_a_stall(
-    busy: float, watts: float, noted: bool
-) -> None:
-    settings = Thresholds(idle_window_seconds=0.0)
-    card = gpu(processes=(process(),), busy_percent=busy, power_watts=watts)
-    notes = judge(card, observe(None, card, NOON, settings), NOON, settings).notes
-    assert ("stalled" in [note.kind for note in notes]) == noted
-
-
-def test_since_is_carried_over_while_the_state_stays() -> None:
-    before = Verdict(state="free", reason="nobody on it", since=NOON - HOUR)
-    assert judge_once(gpu(), previous=before).since == NOON - HOUR
-    assert judge_once(gpu(processes=(process(),)), previous=before).since == NOON
-
-
-@pytest.mark.parametrize(
-    "users, words",
-    [
-        (["a"], "a"),
-        (["a", "b"], "a and b"),
-        (["a", "b", "c"], "a, b and c"),
-        (["a", "b", "c", "d", "e"], "a, b and 3 more"),
-    ],
-)
-def test_many_users_are_abbreviated(users: list[str], words: str) -> None:
-    crowd = tuple(process(pid, user) for pid, user in enumerate(users))
-    assert judge_once(gpu(processes=crowd, busy_percent=50.0)).reason == f"{words}, 50 %"

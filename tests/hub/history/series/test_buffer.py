@@ -1,6 +1,5 @@
 """The sample buffer: sums of figures over time, counters, and columns of older checkpoints."""
 
-
 import numpy as np
 import pytest
 
