@@ -15,7 +15,7 @@ from tests.server.threaded_hub import ThreadedHub
 
 
 def test_others_have_their_turn_while_reports_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backpressure, "_TURN_SECONDS", 0.001)
+    monkeypatch.setattr(backpressure, "_SLICE_SECONDS", 0.001)
 
     async def scenario() -> list[int | str]:
         line, done, loop = Backpressure(), list[int | str](), asyncio.get_running_loop()
@@ -40,7 +40,7 @@ def test_others_have_their_turn_while_reports_wait(monkeypatch: pytest.MonkeyPat
 def test_a_crowd_of_reports_is_answered_to_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backpressure, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(backpressure, "_SLICE_SECONDS", 0.0)
     with ThreadedHub(tmp_path / "state") as hub, ExitStack() as open_lines:
         token = hub.join("id-of-gpu01", "gpu01")
         place = "127.0.0.1", int(hub.url.rpartition(":")[2])

@@ -75,7 +75,7 @@ def test_what_is_remembered_of_addresses_does_not_grow() -> None:
     failures = AuthRateLimiter(Clock())
     for number in range(20_000):
         failures.record_failure(f"10.{number >> 8 & 255}.{number & 255}.1")
-    assert len(failures._attempts._full_at) == 4096
+    assert len(failures._buckets._full_at) == 4096
 
 
 @given(st.lists(st.floats(0, 30), max_size=60))

@@ -129,7 +129,7 @@ def test_who_gives_up_takes_nothing_from_the_others() -> None:
 
 
 def test_others_have_their_turn_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single_flight, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(single_flight, "_SLICE_SECONDS", 0.0)
 
     async def scenario() -> list[object]:
         done: list[object] = []
@@ -147,7 +147,7 @@ PATHS = ("fleet", "people", "free", "free?why=false", "fleet?state=busy")
 @pytest.fixture
 def dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let everything take longer than a turn, as with thousands of nodes."""
-    monkeypatch.setattr(single_flight, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(single_flight, "_SLICE_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("dear")
@@ -155,8 +155,8 @@ def dear(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_of_a_large_fleet_all_who_may_see_the_same_are_told_the_same(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(single_flight, "_RESTS_TIMES", 1e9)
-    monkeypatch.setattr(single_flight, "_RESTS_AT_MOST_SECONDS", 600.0)
+    monkeypatch.setattr(single_flight, "_PAUSE_FACTOR", 1e9)
+    monkeypatch.setattr(single_flight, "_MAX_PAUSE_SECONDS", 600.0)
     with ThreadedHub(tmp_path) as hub:
         secret = process(command="python secret.py")
         cards = [gpu(at, uuid=f"GPU-{at}", processes=(secret,)) for at in range(9)]

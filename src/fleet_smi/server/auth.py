@@ -1,4 +1,4 @@
-"""Who is asking, and what they may do. Decided here and nowhere else."""
+"""Authentication and authorization: who sends a request, and what they may do."""
 
 import hmac
 from collections.abc import Sequence
@@ -15,29 +15,34 @@ from fleet_smi.server.rate_limit import AuthRateLimiter
 Action = Literal["view", "report", "administrate"]
 SESSION_COOKIE = "fleet_smi_session"
 ANONYMOUS = Identity(role="viewer", name="anybody", auth_method="open")
-_NEEDED = {"view": "a viewer", "report": "a node", "administrate": "an admin"}
-_SAFE = ("GET", "HEAD", "OPTIONS")
-_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"x-forwarded-host")
+_REQUIRED_ROLE = {"view": "a viewer", "report": "a node", "administrate": "an admin"}
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_FORWARDED_HEADERS = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"x-forwarded-host")
 _BAD_TOKEN = HttpError(
     401, "bad_token", "this token is not known here: expired, revoked or mistyped"
 )
-_NOBODY = HttpError(401, "unauthenticated", "say who you are: with a token, or by logging in")
-_BAD_LOGIN = HttpError(401, "bad_login", "that is not the name and password of anybody here")
-_BAD_PASSWORD = HttpError(403, "bad_password", "that is not the password")
-_CROSS_SITE = HttpError(403, "cross_site", "a page of another origin may not ask for this")
+_UNAUTHENTICATED = HttpError(
+    401, "unauthenticated", "authentication required: send a token, or log in"
+)
+_BAD_LOGIN = HttpError(401, "bad_login", "wrong name or password")
+_BAD_PASSWORD = HttpError(403, "bad_password", "wrong password")
+_CROSS_SITE = HttpError(403, "cross_site", "cross-origin requests are not allowed")
 _NOT_JSON = HttpError(415, "not_json", "send this as application/json")
 
 
 def check_bind(
     host: str, *, has_viewers: bool, insecure_open: bool, tls: bool, proxied: bool = False
 ) -> str | None:
-    """Refuse to listen beyond this machine for anybody; a warning where tokens go in the clear."""
+    """Check that an address may be listened on; return a warning where tokens go unencrypted.
+
+    Raise `UsageError` where a hub without any viewer's credential would be reachable by others.
+    """
     if is_loopback(host) or insecure_open:
         return None
     if not has_viewers and not proxied:
         raise UsageError(
-            f"listening on {host or 'all addresses'} needs a token or user who may look: run "
-            "`fleet-smi hub token add --role viewer` first, or say --insecure-open"
+            f"listening on {host or 'all addresses'} needs a viewer's token or a user: run "
+            "`fleet-smi hub token add --role viewer` first, or pass --insecure-open"
         )
     if tls:
         return None
@@ -45,7 +50,7 @@ def check_bind(
 
 
 class AccessControl:
-    """The rules of one hub: from headers and an address to somebody, and to what they may do."""
+    """The access rules of one hub: from headers and an address to an identity and its rights."""
 
     def __init__(
         self,
@@ -60,7 +65,7 @@ class AccessControl:
         admins: Sequence[str] = (),
     ) -> None:
         self._credentials = credentials
-        self._failures = rate_limiter
+        self._rate_limiter = rate_limiter
         self._loopback_only = loopback_only
         self._insecure_open = insecure_open
         self._tls = tls
@@ -69,112 +74,119 @@ class AccessControl:
         self._admins = frozenset(admins)
 
     def authenticate(self, headers: Headers, peer: str, method: str) -> Identity | HttpError:
-        """Who asks. A token is all that programs need; browsers must also be on our own page."""
+        """Identify the sender of a request, or return the error to answer with.
+
+        A bearer token is enough for a program. What a browser sends by itself (a session
+        cookie, the user header of a proxy) counts for changes only from the hub's own pages.
+        """
         token = bearer_token(headers)
         if token is not None:
             return self._credentials.identify_token(token) or self.record_failure(
                 headers, peer, _BAD_TOKEN
             )
-        who = self._session(headers) or self._proxied(headers, peer)
-        if method not in _SAFE:
-            refusal = check_same_origin(headers, has_ambient_credentials=who is not None)
+        identity = self._session_identity(headers) or self._proxy_identity(headers, peer)
+        if method not in _SAFE_METHODS:
+            refusal = check_same_origin(headers, has_ambient_credentials=identity is not None)
             if refusal is not None:
                 return refusal
-        if who is None and self._is_open(headers, peer):
+        if identity is None and self._is_open(headers, peer):
             return ANONYMOUS
-        return who or _NOBODY
+        return identity or _UNAUTHENTICATED
 
     def authorize(
         self, identity: Identity, action: Action, node_id: str | None = None
     ) -> HttpError | None:
-        """Why somebody may not do this; `None` when they may.
+        """Return the error if this identity may not do that, else `None`.
 
-        To report, without a node's id, is to report as whichever node they may be.
+        `report` without a `node_id` asks whether it may report for any node at all.
         """
-        if self._may(identity, action, node_id):
+        if self._is_allowed(identity, action, node_id):
             return None
         if identity.auth_method == "open":
-            return _NOBODY
+            return _UNAUTHENTICATED
         if action == "report" and identity.role == "node":
             return HttpError(403, "not_that_node", f"{identity.name} may not report as that node")
-        words = f"only {_NEEDED[action]} may do this; your role here is {identity.role}"
-        return HttpError(403, "forbidden", words)
+        message = f"only {_REQUIRED_ROLE[action]} may do this; your role here is {identity.role}"
+        return HttpError(403, "forbidden", message)
 
     async def login(
         self, headers: Headers, peer: str, name: str, password: str
     ) -> HttpError | tuple[bytes, bytes]:
-        """The header that sets the session's cookie, for the right password."""
+        """Check a password; return the header that sets the session cookie, or the error."""
         refusal = check_same_origin(headers, has_ambient_credentials=True)
-        # Counted before it is looked at: many at once get no more tries than one by one.
-        refusal = refusal or self._failures.record_failure(self.client_address(headers, peer))
+        # Counted before the password is checked, and refunded if it is right: otherwise many
+        # concurrent guesses would all pass the limit before the first one is counted.
+        refusal = refusal or self._rate_limiter.record_failure(self.client_address(headers, peer))
         if refusal is not None:
             return refusal
         session = await self._credentials.login(name, password)
         if session is None:
             return _BAD_LOGIN
-        self._failures.refund(self.client_address(headers, peer))
-        return self._cookie(session, SESSION_LIFETIME_SECONDS)
+        self._rate_limiter.refund(self.client_address(headers, peer))
+        return self._cookie_header(session, SESSION_LIFETIME_SECONDS)
 
     def check_shared_password(
         self, headers: Headers, peer: str, password: str, expected: str
     ) -> HttpError | None:
-        """Why a password that many share is not the right one; guesses are counted as at login."""
-        refusal = self._failures.record_failure(self.client_address(headers, peer))
+        """Return the error for a wrong shared password, else `None`; rate limited as login is."""
+        refusal = self._rate_limiter.record_failure(self.client_address(headers, peer))
         if refusal is not None:
             return refusal
         if not hmac.compare_digest(password.encode(), expected.encode()):
             return _BAD_PASSWORD
-        self._failures.refund(self.client_address(headers, peer))
+        self._rate_limiter.refund(self.client_address(headers, peer))
         return None
 
     async def logout(self, headers: Headers) -> tuple[bytes, bytes]:
-        """End the session for good; the header that takes its cookie away."""
+        """Revoke the session; return the header that deletes its cookie."""
         cookie = _session_cookie(headers)
         if cookie is not None:
             await self._credentials.logout(cookie)
-        return self._cookie("", 0)
+        return self._cookie_header("", 0)
 
     def record_failure(self, headers: Headers, peer: str, error: HttpError) -> HttpError:
-        """Count a failure against where it comes from: `why`, or to come back later."""
-        return self._failures.record_failure(self.client_address(headers, peer)) or error
+        """Count a failed login of this client; return `error`, or 429 if there were too many."""
+        return self._rate_limiter.record_failure(self.client_address(headers, peer)) or error
 
     def client_address(self, headers: Headers, peer: str) -> str:
-        """Where a request comes from: the peer, or whom a trusted proxy has it from."""
+        """The address of the client: the peer, or the one a trusted proxy forwards for."""
         if peer in self._proxies:
-            for hop in reversed(_value(headers, b"x-forwarded-for").split(",")):
+            # From the right: each proxy appends, and what is left of the first address that
+            # is no proxy of ours was written by the client and may be forged.
+            for hop in reversed(_header(headers, b"x-forwarded-for").split(",")):
                 if hop.strip() and hop not in self._proxies:
                     return hop.strip()
         return peer
 
-    def _may(self, who: Identity, action: Action, node_id: str | None) -> bool:
+    def _is_allowed(self, identity: Identity, action: Action, node_id: str | None) -> bool:
         if action == "administrate":
-            return who.role == "admin"
+            return identity.role == "admin"
         if action == "view":
-            return who.role != "node"
-        if who.auth_method == "open":
-            # Open is no way to speak for a node that has a credential of its own.
+            return identity.role != "node"
+        if identity.auth_method == "open":
+            # Open access must not let anybody report for a node that has its own credential.
             return self._insecure_open and not self._credentials.has_node_credential(node_id or "")
-        return who.role == "node" and node_id in (None, who.node_id)
+        return identity.role == "node" and node_id in (None, identity.node_id)
 
     def _is_open(self, headers: Headers, peer: str) -> bool:
         if self._insecure_open:
             return True
-        # Whoever comes through a proxy on this machine does not sit at this machine.
-        forwarded = peer in self._proxies or any(name in _FORWARDED for name, _ in headers)
+        # A reverse proxy on this machine makes remote clients look like loopback.
+        forwarded = peer in self._proxies or any(name in _FORWARDED_HEADERS for name, _ in headers)
         return self._loopback_only and not forwarded
 
-    def _session(self, headers: Headers) -> Identity | None:
+    def _session_identity(self, headers: Headers) -> Identity | None:
         cookie = _session_cookie(headers)
         return None if cookie is None else self._credentials.identify_session(cookie)
 
-    def _proxied(self, headers: Headers, peer: str) -> Identity | None:
-        name = sanitize_text(_value(headers, self._user_header), 64)
+    def _proxy_identity(self, headers: Headers, peer: str) -> Identity | None:
+        name = sanitize_text(_header(headers, self._user_header), 64)
         if not name or peer not in self._proxies:
             return None
         role: Role = "admin" if name in self._admins else "viewer"
         return Identity(role=role, name=name, auth_method="proxy")
 
-    def _cookie(self, value: str, seconds: float) -> tuple[bytes, bytes]:
+    def _cookie_header(self, value: str, seconds: float) -> tuple[bytes, bytes]:
         secure = "; Secure" if self._tls else ""
         cookie = (
             f"{SESSION_COOKIE}={value}; Path=/; Max-Age={seconds:.0f}; HttpOnly; SameSite=Strict"
@@ -183,26 +195,26 @@ class AccessControl:
 
 
 def check_same_origin(headers: Headers, *, has_ambient_credentials: bool) -> HttpError | None:
-    """Why a change may not be asked for from there; `None` when it may.
+    """Return the error for a cross-site request (CSRF), else `None`.
 
-    `ambient` is authority that a browser sends along unasked, whichever page it shows: then
-    the page must be known to be ours, and the body of a kind that no form can send.
+    Ambient credentials are those that a browser attaches by itself, whichever page sends the
+    request: then the page must be the hub's own, and the body one that no HTML form can send.
     """
-    site, origin = _value(headers, b"sec-fetch-site"), _value(headers, b"origin")
+    site, origin = _header(headers, b"sec-fetch-site"), _header(headers, b"origin")
     if site:
-        ours = site == "same-origin"
+        is_own_page = site == "same-origin"
     elif origin:
-        ours = origin.partition("://")[2] == _value(headers, b"host")
+        is_own_page = origin.partition("://")[2] == _header(headers, b"host")
     else:
-        ours = not has_ambient_credentials
-    if not ours:
+        is_own_page = not has_ambient_credentials
+    if not is_own_page:
         return _CROSS_SITE
-    kind = _value(headers, b"content-type").partition(";")[0].strip().lower()
+    kind = _header(headers, b"content-type").partition(";")[0].strip().lower()
     return _NOT_JSON if has_ambient_credentials and kind != "application/json" else None
 
 
 def bearer_token(headers: Headers) -> str | None:
-    """The token that came along; empty for another kind of authorization, `None` for none."""
+    """The bearer token; empty for another kind of authorization, `None` without a header."""
     for name, value in headers:
         if name == b"authorization":
             return value[7:].strip().decode("latin-1") if value[:7].lower() == b"bearer " else ""
@@ -210,15 +222,15 @@ def bearer_token(headers: Headers) -> str | None:
 
 
 def _session_cookie(headers: Headers) -> str | None:
-    """The value of our cookie; `None` when it did not come along."""
-    for part in _value(headers, b"cookie").split(";"):
+    """The value of the session cookie, `None` if it was not sent."""
+    for part in _header(headers, b"cookie").split(";"):
         name, _, value = part.strip().partition("=")
         if name == SESSION_COOKIE:
             return value
     return None
 
 
-def _value(headers: Headers, wanted: bytes) -> str:
-    """The header's value; all of them, where it was sent in several pieces."""
+def _header(headers: Headers, wanted: bytes) -> str:
+    """The value of a header; several of one name are joined, empty if there is none."""
     values = [value for name, value in headers if name == wanted]
     return b", ".join(values).decode("latin-1") if values else ""

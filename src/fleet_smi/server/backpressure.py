@@ -1,7 +1,8 @@
-"""When more reports come than can be taken in: some now, the rest after everybody else's turn.
+"""Back-pressure: a queue for reports that exceed one time slice of the event loop.
 
-The event loop hands out all that has come before it looks at anything else. From thousands of
-connections that takes seconds, in which no page is fed and no signal is heard.
+The event loop handles everything that has arrived before it looks at anything else. With
+thousands of agents reporting in the same second that takes seconds, in which no page gets an
+event and no signal is handled. So reports get a slice of each iteration and the rest waits.
 """
 
 import asyncio
@@ -9,33 +10,34 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-_TURN_SECONDS = 0.02
+_SLICE_SECONDS = 0.02
 
 
 class Backpressure:
-    """A line that reports wait in once those of one turn of the event loop took long enough."""
+    """Limits the reports handled per iteration of the event loop; the rest is queued."""
 
     def __init__(self) -> None:
-        self._line: deque[Callable[[], None]] = deque()
-        self._over_at: float | None = None
+        self._queue: deque[Callable[[], None]] = deque()
+        self._slice_ends_at: float | None = None
 
     def has_capacity(self) -> bool:
-        """Whether one more report can be taken in now; if not, it is to `wait`."""
-        if self._over_at is None:
-            self._over_at = time.monotonic() + _TURN_SECONDS
-            asyncio.get_running_loop().call_soon(self._turn)
-        return not self._line and time.monotonic() < self._over_at
+        """Whether one more report can be handled now; if not, pass it to `defer`."""
+        if self._slice_ends_at is None:
+            self._slice_ends_at = time.monotonic() + _SLICE_SECONDS
+            asyncio.get_running_loop().call_soon(self._run_slice)
+        # First come, first served: nothing new overtakes what is queued.
+        return not self._queue and time.monotonic() < self._slice_ends_at
 
     def defer(self, resume: Callable[[], None]) -> None:
-        """Call this when its turn has come."""
-        self._line.append(resume)
+        """Call this in a later iteration, when those queued before it are done."""
+        self._queue.append(resume)
 
-    def _turn(self) -> None:
-        """Let those go on who have waited longest, one of them at least."""
-        self._over_at = time.monotonic() + _TURN_SECONDS
-        while self._line:
-            self._line.popleft()()
-            if time.monotonic() >= self._over_at:
-                asyncio.get_running_loop().call_soon(self._turn)
+    def _run_slice(self) -> None:
+        """Resume what has waited longest, for one slice; at least one, so that it never stalls."""
+        self._slice_ends_at = time.monotonic() + _SLICE_SECONDS
+        while self._queue:
+            self._queue.popleft()()
+            if time.monotonic() >= self._slice_ends_at:
+                asyncio.get_running_loop().call_soon(self._run_slice)
                 return
-        self._over_at = None
+        self._slice_ends_at = None

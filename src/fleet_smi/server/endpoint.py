@@ -1,6 +1,6 @@
-"""What an endpoint is: its path, who may ask, what it takes and what it answers.
+"""The declaration of an HTTP endpoint: path, required rights, query, body and response.
 
-From these rows come the routes, the checks before them and the OpenAPI document alike.
+Routing, validation, authorization and the OpenAPI document are all made from it.
 """
 
 import re
@@ -28,10 +28,10 @@ _T = TypeVar("_T")
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """One row; `query`, `body` and `answer` are types of which the document is made.
+    """One endpoint; `query`, `body` and `response` are types that requests are checked against.
 
-    `may` is what the asker must be allowed to do; `None` where the handler sees to that.
-    `also` are the statuses of this endpoint alone, beside those that its other fields bring.
+    `required_action` is what the sender must be allowed to do; `None` where the handler checks
+    that itself. `extra_statuses` are those that do not follow from the other fields.
     """
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
@@ -49,7 +49,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 class ApiError(Exception):
-    """Thrown by a route: an answer that is no success."""
+    """Raised by a handler to answer with an error."""
 
     def __init__(self, http_error: HttpError) -> None:
         super().__init__(http_error.message)
@@ -57,19 +57,19 @@ class ApiError(Exception):
 
 
 def authorize_request(request: Request, services: Services, action: Action) -> Identity:
-    """Who asks; raise `ApiError` unless they may do that."""
+    """Identify the sender; raise `ApiError` unless they may do that."""
     peer = "" if request.client is None else request.client.host
-    who = services.access.authenticate(request.scope["headers"], peer, request.method)
-    if isinstance(who, HttpError):
-        raise ApiError(who)
-    refusal = services.access.authorize(who, action)
+    identity = services.access.authenticate(request.scope["headers"], peer, request.method)
+    if isinstance(identity, HttpError):
+        raise ApiError(identity)
+    refusal = services.access.authorize(identity, action)
     if refusal is not None:
         raise ApiError(refusal)
-    return who
+    return identity
 
 
 class RequestContext:
-    """One request, once it is known who asks and that they may."""
+    """One authorized request, with its parsed query and body."""
 
     def __init__(
         self, request: Request, services: Services, identity: Identity | None, query: Any, body: Any
@@ -90,40 +90,40 @@ class RequestContext:
 
     @property
     def is_still_authorized(self) -> bool:
-        """Whether the asker is still who they were: sessions end, and tokens are revoked."""
-        request = self.request
-        who = self.services.access.authenticate(request.scope["headers"], self.peer, request.method)
-        return who == self.identity
+        """Whether the credentials are still valid: a stream outlives sessions and tokens."""
+        request, access = self.request, self.services.access
+        current = access.authenticate(request.scope["headers"], self.peer, request.method)
+        return current == self.identity
 
     @property
     def command_visibility(self) -> CommandVisibility:
-        """How much of a command line the asker may see."""
+        """How much of a command line the sender may see."""
         admin = self.identity is not None and self.identity.role == "admin"
         return self.services.commands_for_admins if admin else self.services.commands_for_viewers
 
     def header(self, name: str) -> str:
-        """A header of the request; empty when there is none."""
+        """A header of the request, empty if it was not sent."""
         return str(self.request.headers.get(name, ""))
 
     @property
     def accepts_gzip(self) -> bool:
-        """Whether the asker can unpack it."""
+        """Whether the client accepts gzip; `gzip;q=0` says that it does not."""
         offers = self.header("accept-encoding").replace(" ", "").lower().split(",")
         weights = dict(offer.partition(";q=")[::2] for offer in offers)
         return "gzip" in weights and not re.fullmatch(r"0[.0]*", weights["gzip"])
 
     async def fleet_view(self) -> FleetView:
-        """The fleet as the asker may see it, with every change that there was before they asked."""
-        seen = partial(_seen, self.hub, self.command_visibility)
-        return await self.services.cache.get_or_compute(self.command_visibility, seen)
+        """The fleet as the sender may see it, with every change made before the request."""
+        build = partial(_build_view, self.hub, self.command_visibility)
+        return await self.services.cache.get_or_compute(self.command_visibility, build)
 
     def node_view(self, node_id: str) -> NodeView | None:
-        """One node as the asker may see it; `None` when there is none of that id."""
+        """One node as the sender may see it; `None` if there is none of that id."""
         view = self.hub.fleet.node(node_id, self.hub.clock())
         return None if view is None else mask_commands(view, self.command_visibility)
 
 
-async def _seen(hub: Hub, commands: CommandVisibility) -> FleetView:
+async def _build_view(hub: Hub, commands: CommandVisibility) -> FleetView:
     now = hub.clock()
     nodes = [
         mask_commands(node, commands) async for node in iterate_cooperatively(hub.fleet.nodes(now))
@@ -132,10 +132,11 @@ async def _seen(hub: Hub, commands: CommandVisibility) -> FleetView:
 
 
 def unset_to_none(value: _T | UnsetType) -> _T | None:
-    """What a query says, `None` where it says nothing: the text "null" is a text like any."""
+    """The value of a query parameter, `None` if it was not given."""
+    # Parameters default to UNSET, not to None: msgspec would read the text "null" as None.
     return None if value is UNSET else value
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """Any of the model's nouns as JSON."""
+    """A response with any struct of the model as JSON."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")

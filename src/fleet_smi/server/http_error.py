@@ -1,4 +1,4 @@
-"""A refusal: why a request is not answered, in the one shape that all errors have."""
+"""HTTP errors as values, all with one JSON shape: a code for programs, a message for people."""
 
 import msgspec
 from msgspec import Struct
@@ -14,13 +14,13 @@ class ErrorDetail(Struct, frozen=True):
 
 
 class ErrorBody(Struct, frozen=True):
-    """The one shape of an error."""
+    """The JSON body of every error."""
 
     error: ErrorDetail
 
 
 class HttpError(Struct, frozen=True):
-    """Refusals are values: a status, a code for programs and a sentence for people."""
+    """An error response: its status, a code for programs and a message for people."""
 
     status: int
     code: str
@@ -30,12 +30,12 @@ class HttpError(Struct, frozen=True):
 
     @property
     def body(self) -> bytes:
-        """`{"error": {"code": …, "message": …}}`"""
+        """The JSON body: `{"error": {"code": …, "message": …}}`."""
         return msgspec.json.encode(ErrorBody(ErrorDetail(self.code, self.message)))
 
     @property
     def headers(self) -> Headers:
-        """What goes with the body, its length included."""
+        """The headers that belong to the body and the status."""
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(self.body)).encode()),

@@ -1,4 +1,4 @@
-"""One hub put together: its state, its sources, its rules and its sockets."""
+"""The hub as a server: wires state, sources, access rules, history and sockets together."""
 
 import asyncio
 import os
@@ -37,17 +37,18 @@ from fleet_smi.server.single_flight import SingleFlightCache
 from fleet_smi.server.tls import ensure_self_signed
 from fleet_smi.server.uvicorn_server import TlsFiles, bind_socket, serve
 
-_REFRESH_SECONDS = 1.0
+_CREDENTIAL_REFRESH_SECONDS = 1.0
 
 
 class HubServer:
-    """A hub that listens; nothing is heard or told before `run`."""
+    """A hub with its listening sockets; nothing is received or answered before `run`."""
 
     def __init__(
         self, settings: HubSettings, sources: Sequence[Source], thresholds: Thresholds
     ) -> None:
         ensure_private_folder(settings.state)
         self.state_folder = Path(settings.state)
+        # What was opened is closed in reverse order, also if a later step fails.
         with ExitStack() as stack:
             stack.callback(os.close, state_folder.lock_folder(self.state_folder))
             self._engine = open_database(self.state_folder)
@@ -56,39 +57,39 @@ class HubServer:
             self.credentials = self._credentials()
             stack.callback(self.credentials.close)
             self.tls, self.fingerprint = _certificate(settings, self.state_folder)
-            self.warning = self._checked(settings)
-            memory = NodeStore(self._engine, NodeCheckpoint)
-            stack.callback(memory.close)
+            self.warning = self._check_bind(settings)
+            node_store = NodeStore(self._engine, NodeCheckpoint)
+            stack.callback(node_store.close)
             self._push = PushSource()
             fleet = FleetState(thresholds)
             self.archive = _archive(settings, self.state_folder, fleet)
             if self.archive is not None:
                 stack.callback(self.archive.close)
             history = None if self.archive is None else self.archive.recorder
-            self.hub = _hub(settings, [self._push, *sources], memory, fleet, history)
+            self.hub = _hub(settings, [self._push, *sources], node_store, fleet, history)
             self._socket = bind_socket(settings.listen.host, settings.listen.port)
             stack.callback(self._socket.close)
-            self._app = self._answering(settings)
+            self._app = self._build_app(settings)
             self.listeners = build_listeners(settings, self.hub)
             self.url = self._url(settings.listen.host, socket.gethostname())
             local_url = self._url(settings.listen.host, "127.0.0.1")
             state_folder.write_running_hub(
                 self.state_folder, state_folder.RunningHub(self.url, local_url, self.fingerprint)
             )
-            self._held = stack.pop_all()
+            self._resources = stack.pop_all()
 
     async def run(self) -> None:
-        """Hear, tell and answer until cancelled."""
+        """Receive reports and answer requests until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.hub.run())
             group.create_task(serve(self._app, [self._socket], self.tls))
-            group.create_task(self._keep_credentials_fresh())
+            group.create_task(self._refresh_credentials())
             for listener in self.listeners.values():
                 group.create_task(listener.run())
 
     def close(self) -> None:
-        """Write down what is left, and let go of everything."""
-        self._held.close()
+        """Write what is not yet saved, and release every resource."""
+        self._resources.close()
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +102,7 @@ class HubServer:
             self._engine, local_admin_token=state_folder.create_local_admin_token(self.state_folder)
         )
 
-    def _checked(self, settings: HubSettings) -> str | None:
+    def _check_bind(self, settings: HubSettings) -> str | None:
         return check_bind(
             settings.listen.host,
             has_viewers=self.credentials.has_viewer_credentials,
@@ -110,12 +111,11 @@ class HubServer:
             proxied=bool(settings.trusted_proxies),
         )
 
-    def _answering(self, settings: HubSettings) -> App:
-        failures = AuthRateLimiter(time.monotonic)
+    def _build_app(self, settings: HubSettings) -> App:
         host = settings.listen.host
         access = AccessControl(
             self.credentials,
-            failures,
+            AuthRateLimiter(time.monotonic),
             loopback_only=is_loopback(host),
             insecure_open=settings.insecure_open,
             trusted_proxies=settings.trusted_proxies,
@@ -142,30 +142,30 @@ class HubServer:
             services, AllowedHosts(host, [socket.getfqdn(), socket.gethostname(), *settings.hosts])
         )
 
-    def _url(self, host: str, when_all: str) -> str:
-        """Its address; one that listens everywhere is called by one of its names."""
+    def _url(self, host: str, wildcard_host: str) -> str:
+        """The URL of the hub; one that listens on all addresses is named by `wildcard_host`."""
         port = self._socket.getsockname()[1]
-        host = when_all if host in WILDCARDS else host
+        host = wildcard_host if host in WILDCARDS else host
         scheme = "http" if self.tls is None else "https"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
-    async def _keep_credentials_fresh(self) -> None:
-        """See tokens that were made or revoked beside us."""
-        async for _ in ticks(_REFRESH_SECONDS):
+    async def _refresh_credentials(self) -> None:
+        """Reload tokens and users: commands change the database of a running hub directly."""
+        async for _ in ticks(_CREDENTIAL_REFRESH_SECONDS):
             await asyncio.to_thread(self.credentials.refresh)
 
 
 def _hub(
     settings: HubSettings,
     sources: Sequence[Source],
-    memory: NodeStore[NodeCheckpoint],
+    node_store: NodeStore[NodeCheckpoint],
     fleet: FleetState,
     history: HistoryRecorder | None,
 ) -> Hub:
     return Hub(
         fleet,
         sources,
-        memory,
+        node_store,
         history=history,
         interval_seconds=settings.interval,
         publish_seconds=settings.stream_interval,
@@ -174,10 +174,10 @@ def _hub(
 
 
 def _archive(settings: HubSettings, folder: Path, fleet: FleetState) -> Archive | None:
-    """Where the past is kept, unless it is not."""
+    """The history database with its retention, `None` if history is off."""
     if settings.history == OFF:
         return None
-    keep = RetentionPolicy(
+    retention = RetentionPolicy(
         series_seconds={
             10: settings.history_keep_10s,
             60: settings.history_keep_1m,
@@ -187,7 +187,7 @@ def _archive(settings: HubSettings, folder: Path, fleet: FleetState) -> Archive 
         ledger_seconds=settings.history_keep_ledger,
         max_bytes=settings.history_most,
     )
-    return Archive(settings.history or folder / store.HISTORY_FILE, keep, fleet)
+    return Archive(settings.history or folder / store.HISTORY_FILE, retention, fleet)
 
 
 def _certificate(settings: HubSettings, folder: Path) -> tuple[TlsFiles | None, str | None]:

@@ -1,6 +1,6 @@
-"""What every request passes before anything else: the Host it names, and what browsers are told.
+"""Security middleware: the check of the Host header, and security headers on every response.
 
-There is no CORS: no other origin ever gets an answer that its page may read.
+There is no CORS: no page of another origin ever may read a response.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -14,8 +14,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
-_MOST_KNOWN_HOSTS = 64
-_MOST_HOST_BYTES = 262
+_MAX_ACCEPTED_HOSTS = 64
+_MAX_HOST_BYTES = 262
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; "
@@ -24,7 +24,7 @@ _POLICY = (
 
 
 def security_headers(*, tls: bool) -> Headers:
-    """What goes with every answer."""
+    """The headers that every response has."""
     headers = [
         (b"content-security-policy", _POLICY.encode()),
         (b"x-content-type-options", b"nosniff"),
@@ -38,47 +38,48 @@ def security_headers(*, tls: bool) -> Headers:
 
 
 class AllowedHosts:
-    """The names by which this hub may be called.
+    """The host names that this hub answers to, against DNS rebinding.
 
-    A page elsewhere can let its own name point here (DNS rebinding) and would then be this
-    hub's origin; so a name that is not ours is refused. Bare addresses cannot be rebound:
-    where the hub listens on all of the machine's, any of them will do.
+    A foreign page can let its own domain resolve to this hub and would then share its origin;
+    so requests for any other name are refused. A bare IP address cannot be rebound: where the
+    hub listens on all addresses of the machine, each of them is accepted.
     """
 
     def __init__(self, bind_host: str, names: Iterable[str] = ()) -> None:
         self._any_address = bind_host in WILDCARDS
-        full = {_bare(name) for name in (bind_host, *names)} - {""}
+        full = {_normalize(name) for name in (bind_host, *names)} - {""}
         self._names = full | {name.partition(".")[0] for name in full if not parse_address(name)}
-        self._known: set[bytes] = set()
+        self._accepted: set[bytes] = set()
 
     def check(self, headers: Headers) -> HttpError | None:
-        """Why a request with these headers is not for this hub; `None` when it is."""
+        """Return the error for a request to another host name, else `None`."""
         named = [value for name, value in headers if name == b"host"]
         if len(named) != 1:
             return HttpError(400, "bad_host", "the request must have one Host header")
-        if named[0] in self._known:
+        if named[0] in self._accepted:
             return None
-        if not self._is_ours(named[0]):
+        if not self._is_own_name(named[0]):
             return HttpError(
                 421,
                 "unknown_host",
-                "this hub is not called that: add the name to its setting `hub.hosts`",
+                "this hub does not answer to that host name: add it to the setting `hub.hosts`",
             )
-        if len(self._known) < _MOST_KNOWN_HOSTS:
-            self._known.add(named[0])
+        # Agents send the same few values again and again; the limit is for whoever sends many.
+        if len(self._accepted) < _MAX_ACCEPTED_HOSTS:
+            self._accepted.add(named[0])
         return None
 
-    def _is_ours(self, host: bytes) -> bool:
-        if len(host) > _MOST_HOST_BYTES:
+    def _is_own_name(self, host: bytes) -> bool:
+        if len(host) > _MAX_HOST_BYTES:
             return False
-        name = _bare(_without_port(host.decode("latin-1")))
+        name = _normalize(_without_port(host.decode("latin-1")))
         if name in self._names or is_loopback(name):
             return True
         return self._any_address and parse_address(name) is not None
 
 
 class SecurityMiddleware:
-    """ASGI: refuses what is not for this hub, and adds the security headers to every answer."""
+    """ASGI middleware that checks the host name and adds the security headers."""
 
     def __init__(self, app: AsgiApp, hosts: AllowedHosts, *, tls: bool) -> None:
         self._app = app
@@ -90,23 +91,23 @@ class SecurityMiddleware:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             else:
-                await send({"type": "websocket.close"})  # nothing here speaks it
+                await send({"type": "websocket.close"})  # no endpoint speaks WebSocket
             return
 
-        async def send_guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *self._headers]
             await send(message)
 
         refusal = self._hosts.check(scope["headers"])
         if refusal is None:
-            await self._app(scope, receive, send_guarded)
+            await self._app(scope, receive, send_with_headers)
         else:
-            await send_error(refusal, send_guarded)
+            await send_error(refusal, send_with_headers)
 
 
 async def send_error(error: HttpError, send: Send) -> None:
-    """Answer with the refusal."""
+    """Send an error response over ASGI."""
     start = {"type": "http.response.start", "status": error.status, "headers": error.headers}
     await send(start)
     await send({"type": "http.response.body", "body": error.body})
@@ -119,5 +120,5 @@ def _without_port(host: str) -> str:
     return name if name and port.isdecimal() else host
 
 
-def _bare(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.strip().lower().removesuffix(".").removeprefix("[").removesuffix("]")

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the endpoints and the types themselves."""
+"""The OpenAPI document, generated from the endpoints and their types."""
 
 import re
 from collections.abc import Sequence
@@ -15,37 +15,43 @@ from fleet_smi.server.http_error import ErrorBody
 _REFERENCE = "#/components/schemas/{name}"
 _SECURITY: dict[str | None, list[dict[str, list[str]]]] = {
     None: [],
-    # A hub that listens on its own machine alone, or is open, asks nobody who they are.
+    # A hub on loopback, or an open one, needs no credential.
     "view": [{}, {"token": []}, {"session": []}],
     "administrate": [{"token": []}, {"session": []}],
     "report": [{}, {"token": []}],
 }
-_WORDS = {
-    200: "Here it is",
-    204: "Done",
-    304: "It is as it was",
-    400: "The request makes no sense",
-    401: "A credential is needed",
+_DESCRIPTIONS = {
+    200: "OK",
+    204: "Done, no content",
+    304: "Not modified",
+    400: "Invalid request",
+    401: "A credential is required",
     403: "This credential does not allow it",
-    404: "There is no such thing",
-    413: "Too large",
-    415: "Not in this format",
-    421: "Not for this hub",
-    429: "Too many failures from this address: wait",
-    503: "Not now",
+    404: "Not found",
+    413: "The body is too large",
+    415: "Unsupported media type",
+    421: "This hub does not answer to that host name",
+    429: "Too many failures from this address: retry later",
+    503: "Temporarily unavailable",
 }
 
 
 def build_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """The whole document, as plain values."""
+    """Build the whole document from plain values."""
     paths: dict[str, dict[str, Any]] = {}
-    types = [kind for each in endpoints for kind in (each.body, each.response) if kind is not None]
+    types = [
+        body_type
+        for endpoint in endpoints
+        for body_type in (endpoint.body, endpoint.response)
+        if body_type is not None
+    ]
     schemas, components = msgspec.json.schema_components(
         [*types, ErrorBody], ref_template=_REFERENCE
     )
-    known = dict(zip([*map(repr, types), repr(ErrorBody)], schemas, strict=True))
-    for each in endpoints:
-        paths.setdefault(_path(each), {})[each.method.lower()] = _operation(each, known)
+    by_type = dict(zip([*map(repr, types), repr(ErrorBody)], schemas, strict=True))
+    for endpoint in endpoints:
+        operations = paths.setdefault(_path(endpoint), {})
+        operations[endpoint.method.lower()] = _operation(endpoint, by_type)
     return {
         "openapi": "3.1.0",
         "info": {"title": "fleet-smi", "version": __version__},
@@ -61,7 +67,7 @@ def build_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def _path(endpoint: Endpoint) -> str:
-    """The path as the document writes it: what is named there, and not of what kind."""
+    """The path without the converters of Starlette: `{node_id:path}` is `{node_id}`."""
     return re.sub(r":\w+}", "}", endpoint.path)
 
 
@@ -71,7 +77,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         "summary": endpoint.summary,
         "operationId": f"{endpoint.method.lower()}{re.sub('[^a-z0-9]+', '_', path)}",
         "security": _SECURITY[endpoint.required_action],
-        "parameters": [*_places(path), *_parameters(endpoint.query)],
+        "parameters": [*_path_parameters(path), *_query_parameters(endpoint.query)],
         "responses": _responses(endpoint, schemas),
     }
     if endpoint.body is not None:
@@ -81,14 +87,14 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def _places(path: str) -> list[dict[str, Any]]:
+def _path_parameters(path: str) -> list[dict[str, Any]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", path)
     ]
 
 
-def _parameters(query: type[Struct] | None) -> list[dict[str, Any]]:
+def _query_parameters(query: type[Struct] | None) -> list[dict[str, Any]]:
     if query is None:
         return []
     schema = msgspec.json.schema_components([query])[1][query.__name__]
@@ -99,28 +105,31 @@ def _parameters(query: type[Struct] | None) -> list[dict[str, Any]]:
 
 
 def _responses(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
-    fine: dict[str, Any] = {"description": _WORDS[endpoint.status]}
+    success: dict[str, Any] = {"description": _DESCRIPTIONS[endpoint.status]}
     if endpoint.response is not None:
         schema = {"schema": schemas[repr(endpoint.response)]}
-        fine["content"] = dict.fromkeys(endpoint.response_media_types, schema)
-    others = {str(status): _other(status, schemas) for status in sorted(_statuses(endpoint))}
-    return {str(endpoint.status): fine, **others}
+        success["content"] = dict.fromkeys(endpoint.response_media_types, schema)
+    others = {
+        str(status): _other_response(status, schemas)
+        for status in sorted(_other_statuses(endpoint))
+    }
+    return {str(endpoint.status): success, **others}
 
 
-def _other(status: int, schemas: dict[str, Any]) -> dict[str, Any]:
+def _other_response(status: int, schemas: dict[str, Any]) -> dict[str, Any]:
     if status < 400:
-        return {"description": _WORDS[status]}
+        return {"description": _DESCRIPTIONS[status]}
     error = {"application/json": {"schema": schemas[repr(ErrorBody)]}}
-    return {"description": _WORDS[status], "content": error}
+    return {"description": _DESCRIPTIONS[status], "content": error}
 
 
-def _statuses(endpoint: Endpoint) -> set[int]:
-    """What may come instead of success."""
+def _other_statuses(endpoint: Endpoint) -> set[int]:
+    """The statuses that an endpoint may answer with instead of success."""
     statuses = {400, 421, *endpoint.extra_statuses}
     if endpoint.required_action is not None:
         statuses |= {401, 403, 429}
         if endpoint.method != "GET":
-            statuses.add(415)  # from a page, only what no form of another page can send
+            statuses.add(415)  # the CSRF check of requests with ambient credentials
     if endpoint.body is not None:
         statuses |= {413, 415}
     return statuses

@@ -1,6 +1,6 @@
-"""The built web page as it lies beside this file: read once, packed once, served to anybody.
+"""The files of the built web page, read and compressed once.
 
-It holds no data of the fleet, so that one who is not signed in can be asked to.
+They hold no data of the fleet, so anybody may load them: the page itself asks for a login.
 """
 
 import zlib
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 PAGE_FOLDER = Path(__file__).with_name("page")
 INDEX_FILE = "index.html"
-_KINDS = {
+_MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -22,7 +22,7 @@ _KINDS = {
 
 
 class PageFile(Struct, frozen=True):
-    """One file, plain and packed; one whose name changes with its content may be kept for ever."""
+    """One file, plain and gzipped; `immutable` if its name has a hash of its content."""
 
     body: bytes
     gzipped: bytes
@@ -32,16 +32,16 @@ class PageFile(Struct, frozen=True):
 
 @cache
 def page_files() -> Mapping[str, PageFile]:
-    """Every file of the page by its path; none where the page was not built."""
+    """Every file of the page by its path, empty where the page was not built."""
     return _read(PAGE_FOLDER)
 
 
 def _read(folder: Path) -> dict[str, PageFile]:
-    paths = sorted(path for path in folder.rglob("*") if path.suffix in _KINDS)
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in _MEDIA_TYPES)
     return {path.relative_to(folder).as_posix(): _file(path) for path in paths}
 
 
 def _file(path: Path) -> PageFile:
     body = path.read_bytes()
-    packed = zlib.compress(body, 9, zlib.MAX_WBITS | 16)
-    return PageFile(body, packed, _KINDS[path.suffix], path.parent.name == "assets")
+    gzipped = zlib.compress(body, 9, zlib.MAX_WBITS | 16)
+    return PageFile(body, gzipped, _MEDIA_TYPES[path.suffix], path.parent.name == "assets")

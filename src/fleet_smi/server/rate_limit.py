@@ -1,4 +1,4 @@
-"""How often one address may fail to say who it is; good credentials are never held up."""
+"""Rate limit of failed authentication per client address; valid credentials are not limited."""
 
 import math
 from collections.abc import Callable
@@ -9,15 +9,15 @@ from fleet_smi.server.http_error import HttpError
 
 
 class AuthRateLimiter:
-    """Some failures for each address, and one more every few seconds."""
+    """A token bucket per address: a burst of failures, then one more every few seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._attempts = TokenBucket()
+        self._buckets = TokenBucket()
 
     def record_failure(self, address: str) -> HttpError | None:
-        """Count one failure; a refusal once there were too many."""
-        wait_seconds = self._attempts.acquire(rate_limit_key(address), self._clock())
+        """Count one failure; return the error 429 if there were too many."""
+        wait_seconds = self._buckets.acquire(rate_limit_key(address), self._clock())
         if not wait_seconds:
             return None
         return HttpError(
@@ -28,5 +28,5 @@ class AuthRateLimiter:
         )
 
     def refund(self, address: str) -> None:
-        """Take back what was counted: it was none."""
-        self._attempts.refund(rate_limit_key(address))
+        """Undo one count: the attempt was successful."""
+        self._buckets.refund(rate_limit_key(address))

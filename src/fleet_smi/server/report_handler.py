@@ -1,4 +1,7 @@
-"""`POST /api/v1/reports`: what nodes send by themselves. `at_once.py` asks this directly."""
+"""`POST /api/v1/reports`: authorize, decode and deliver the reports that agents push.
+
+`report_protocol.py` calls `admit` and `handle` directly; all other requests come through ASGI.
+"""
 
 import logging
 from collections.abc import Callable
@@ -15,55 +18,57 @@ from fleet_smi.wire.report import MAX_REPORT_BYTES, decode_report, encode_receip
 
 logger = logging.getLogger(__name__)
 _Args = ParamSpec("_Args")
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 _JSON, _MSGPACK = b"application/json", b"application/msgpack"
-_TOO_LARGE = HttpError(413, "too_large", f"a report has at most {MAX_REPORT_BYTES >> 20} MiB")
+_TOO_LARGE = HttpError(413, "too_large", f"the report exceeds {MAX_REPORT_BYTES >> 20} MiB")
 _WRONG_METHOD = HttpError(405, "wrong_method", "reports are sent by POST", allow="POST")
-_WRONG_KIND = HttpError(415, "wrong_kind", "send application/msgpack or application/json, unpacked")
-_GONE = HttpError(400, "cut_short", "the connection ended before the report did")
-# Not 500: a report that finds a bug would find it again, however often it is sent.
-_BUG = HttpError(422, "bug", "this report finds a bug in fleet-smi; the hub's log says more")
-_STARTING = HttpError(503, "not_ready", "the hub is starting or ending: send it again", 1)
+_UNSUPPORTED_MEDIA_TYPE = HttpError(
+    415, "wrong_kind", "send application/msgpack or application/json, uncompressed"
+)
+_DISCONNECTED = HttpError(400, "cut_short", "the connection ended before the report did")
+# Not 500, after which an agent retries: the same report would run into the same bug again.
+_BUG = HttpError(422, "bug", "this report triggers a bug in fleet-smi: see the log of the hub")
+_STARTING = HttpError(503, "not_ready", "the hub is starting or stopping: retry", 1)
 
 
 class ReportSender(NamedTuple):
-    """Who sends a report, and how it is written."""
+    """The sender of a report, and its encoding."""
 
     identity: Identity
     is_json: bool
 
 
 class ReportResponse(NamedTuple):
-    """A receipt as it is sent; it has what a refusal has."""
+    """An encoded receipt, with the same attributes as an `HttpError`."""
 
     body: bytes
     status: int = 200
 
     @property
     def headers(self) -> Headers:
-        """What goes with the body, its length included."""
+        """The headers that belong to the body."""
         return [
             (b"content-type", _JSON),
             (b"content-length", b"%d" % len(self.body)),
-            # The rest of the security headers is for pages, which this is no answer to.
+            # The other security headers concern pages; this response is never shown as one.
             (b"x-content-type-options", b"nosniff"),
         ]
 
 
-def _outliving_bugs(step: Callable[_Args, _Found]) -> Callable[_Args, _Found | HttpError]:
+def _catch_bugs(step: Callable[_Args, _Result]) -> Callable[_Args, _Result | HttpError]:
     @wraps(step)
-    def outliving(*args: _Args.args, **kwargs: _Args.kwargs) -> _Found | HttpError:
+    def guarded(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result | HttpError:
         try:
             return step(*args, **kwargs)
-        except Exception:  # a bug in taking one report must not stop the hub
+        except Exception:  # a bug met by one report must not stop the hub
             logger.exception("bug in %s", ReportHandler.path)
             return _BUG
 
-    return outliving
+    return guarded
 
 
 class ReportHandler:
-    """A report in, a receipt out: in two steps, or as ASGI."""
+    """Turns a report into a receipt: by `admit` and `handle`, or as an ASGI application."""
 
     path = "/api/v1/reports"
 
@@ -75,82 +80,85 @@ class ReportHandler:
         self.backpressure = Backpressure()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        answer = await self._answer(scope, receive)
-        start = {"status": answer.status, "headers": answer.headers}
+        response = await self._respond(scope, receive)
+        start = {"status": response.status, "headers": response.headers}
         await send({"type": "http.response.start", **start})
-        await send({"type": "http.response.body", "body": answer.body})
+        await send({"type": "http.response.body", "body": response.body})
 
-    async def _answer(self, scope: Message, receive: Receive) -> ReportResponse | HttpError:
+    async def _respond(self, scope: Message, receive: Receive) -> ReportResponse | HttpError:
         client = scope.get("client")
         sender = self.admit(scope["method"], scope["headers"], client[0] if client else "")
         if isinstance(sender, HttpError):
             return sender
-        body = await _body(receive)
+        body = await _read_body(receive)
         return body if isinstance(body, HttpError) else self.handle(body, sender)
 
-    @_outliving_bugs
+    @_catch_bugs
     def admit(self, method: str, headers: Headers, peer: str) -> ReportSender | HttpError:
-        """Who sends a report, by the head of the request; or why it is not even read."""
+        """Authorize by the headers alone, before any of the body is read."""
         refusal = self._hosts.check(headers)
         if refusal is not None:
             return refusal
         if method != "POST":
             return _WRONG_METHOD
-        who = self._access.authenticate(headers, peer, "POST")
-        if isinstance(who, HttpError):
-            return who
-        refusal = self._access.authorize(who, "report")
+        identity = self._access.authenticate(headers, peer, "POST")
+        if isinstance(identity, HttpError):
+            return identity
+        refusal = self._access.authorize(identity, "report")
         if refusal is not None:
             return refusal
-        kind = _kind(headers)
-        return kind if isinstance(kind, HttpError) else ReportSender(who, kind == _JSON)
+        media_type = _media_type(headers)
+        if isinstance(media_type, HttpError):
+            return media_type
+        return ReportSender(identity, media_type == _JSON)
 
-    @_outliving_bugs
+    @_catch_bugs
     def handle(self, body: bytes, sender: ReportSender) -> ReportResponse | HttpError:
-        """Take a report in."""
-        who, json = sender
+        """Decode a report, deliver it to the fleet, and return its receipt or the error."""
+        identity, is_json = sender
         if not self._push.is_running:
             return _STARTING
         try:
-            report = decode_report(body, json=json)
+            report = decode_report(body, json=is_json)
         except DeliveryError as error:
-            return self._undecodable(error, who)
+            return self._undecodable(error, identity)
         snapshot = report.snapshots[-1]
-        refusal = self._access.authorize(who, "report", snapshot.node_id)
+        # Only now is it known which node the report claims to be from.
+        refusal = self._access.authorize(identity, "report", snapshot.node_id)
         if refusal is not None:
             return refusal
         self._push.receive(report)
         return ReportResponse(encode_receipt(self._hub.receipt(snapshot)))
 
-    def _undecodable(self, error: DeliveryError, who: Identity) -> HttpError:
-        if who.node_id is not None:
-            self._push.reject(who.node_id, error)
+    def _undecodable(self, error: DeliveryError, identity: Identity) -> HttpError:
+        if identity.node_id is not None:
+            self._push.reject(identity.node_id, error)
         code = "wrong_version" if isinstance(error, UnsupportedVersion) else "undecodable"
         return HttpError(400, code, error.message)
 
 
-def _kind(headers: Headers) -> bytes | HttpError:
-    """What the body is, by its headers; a refusal when it is nothing that is read here."""
-    kind = _MSGPACK
+def _media_type(headers: Headers) -> bytes | HttpError:
+    """The media type of the body, or the error for a body that is too large or unsupported."""
+    media_type = _MSGPACK
     for name, value in headers:
         if name == b"content-type":
-            kind = value.partition(b";")[0].strip().lower()
+            media_type = value.partition(b";")[0].strip().lower()
         elif name == b"content-length" and (len(value) > 9 or int(value) > MAX_REPORT_BYTES):
             return _TOO_LARGE
         elif name == b"content-encoding":
-            return _WRONG_KIND
-    return kind if kind in (_JSON, _MSGPACK) else _WRONG_KIND
+            return _UNSUPPORTED_MEDIA_TYPE
+    return media_type if media_type in (_JSON, _MSGPACK) else _UNSUPPORTED_MEDIA_TYPE
 
 
-async def _body(receive: Receive) -> bytes | HttpError:
-    parts, size, more = [], 0, True
+async def _read_body(receive: Receive) -> bytes | HttpError:
+    chunks, size, more = [], 0, True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return _GONE
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
+            return _DISCONNECTED
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
         if size > MAX_REPORT_BYTES:
             return _TOO_LARGE
         more = message.get("more_body", False)
-    return b"".join(parts)
+    return b"".join(chunks)

@@ -1,8 +1,8 @@
-"""Reports answered by the protocol itself, as their last byte comes: the hub's hot path.
+"""The fast path of reports: an HTTP protocol that answers them without entering ASGI.
 
-For every request uvicorn makes a task, an event and a cycle of awaits. A report needs none of
-it, and all that costs as much as to read one. What is out of the ordinary (sent in chunks, in
-a hurry after another request, by an old client) goes the usual way through the app.
+For every request uvicorn creates a task, an event and a cycle of awaits, which together cost
+as much as decoding a report. A report needs none of them: it is answered as soon as its last
+byte arrives. Unusual requests (chunked, pipelined, HTTP/1.0) take the ordinary path.
 """
 
 from typing import Any
@@ -14,83 +14,90 @@ from fleet_smi.server.report_handler import ReportHandler, ReportResponse, Repor
 from fleet_smi.server.timeouts import TimeoutProtocol
 
 _URL = ReportHandler.path.encode()
-_BEGINNING = b"POST %b " % _URL
+_REQUEST_START = b"POST %b " % _URL
 
 
 class ReportProtocol(TimeoutProtocol):
-    """Speaks HTTP; reports are for the `reports` of its app, if it has them."""
+    """HTTP with a fast path to the `report_handler` of the application, if it has one."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._reports: ReportHandler | None = getattr(self.app, "reports", None)
+        self._reports: ReportHandler | None = getattr(self.app, "report_handler", None)
         self._sender: ReportSender | HttpError | None = None
         self._body: list[bytes] = []
-        self._in_line: list[bytes] = []
+        self._deferred: list[bytes] = []
 
     def data_received(self, data: bytes) -> None:
-        """Something has come; a report waits while there are too many of them."""
-        rush = None if self._reports is None else self._reports.backpressure
-        if self._in_line:
+        """Parse received bytes, or defer them while there are too many reports."""
+        backpressure = None if self._reports is None else self._reports.backpressure
+        if self._deferred:
+            # More of a report that waits: stop reading, so that the sender's own buffer fills.
             self.transport.pause_reading()
-            self._in_line.append(data)
-        elif rush is None or not data.startswith(_BEGINNING) or rush.has_capacity():
+            self._deferred.append(data)
+        elif (
+            backpressure is None
+            or not data.startswith(_REQUEST_START)
+            or backpressure.has_capacity()
+        ):
             super().data_received(data)
         else:
-            self._in_line.append(data)
-            rush.defer(self._go_on)
+            self._deferred.append(data)
+            backpressure.defer(self._resume)
 
-    def _go_on(self) -> None:
-        waiting, self._in_line = self._in_line, []
+    def _resume(self) -> None:
+        deferred, self._deferred = self._deferred, []
         if self.transport.is_closing():
             return
-        if len(waiting) > 1:
+        if len(deferred) > 1:
             self.transport.resume_reading()
-        for data in waiting:
+        for data in deferred:
             super().data_received(data)
 
     def on_message_begin(self) -> None:
-        """A request begins: what an app needs to know of it is put together only for the app."""
+        """Start a request; the ASGI scope is built later, and only if the app is called."""
         self.url, self.headers, self.expect_100_continue = b"", [], False
         self.start_request_timeout()
 
     def on_headers_complete(self) -> None:
-        """The head is there: whose report is it, if it is one?"""
+        """Authorize a report by its headers, or pass the request on to the app."""
         self._sender = None
-        if self.url != _URL or self._reports is None or not self._is_ordinary():
-            self._ask_the_app()
+        if self.url != _URL or self._reports is None or not self._can_take_fast_path():
+            self._call_app()
             return
         method = self.parser.get_method().decode("ascii")
         peer = "" if self.client is None else self.client[0]
         self._sender = self._reports.admit(method, self.headers, peer)
         if isinstance(self._sender, HttpError):
-            self.transport.write(_encoded(self._sender))
+            self.transport.write(_encode_response(self._sender))
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body; that of a refused report is not kept."""
+        """Collect the body of a report; that of a refused one is discarded."""
         if self._sender is None:
             super().on_body(body)
         elif isinstance(self._sender, ReportSender):
             self._body.append(body)
 
     def on_message_complete(self) -> None:
-        """All of it is there."""
+        """Handle the report and write its receipt."""
         if self._sender is None or self._reports is None:
             super().on_message_complete()
             return
         if isinstance(self._sender, ReportSender):
             body, self._body = b"".join(self._body), []
-            self.transport.write(_encoded(self._reports.handle(body, self._sender)))
+            self.transport.write(_encode_response(self._reports.handle(body, self._sender)))
         self.start_idle_timeout()
 
-    def _ask_the_app(self) -> None:
+    def _call_app(self) -> None:
+        """Replay the parsed head into uvicorn, which `on_message_begin` has skipped."""
         url, headers, expecting = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expecting
-        self.headers += headers  # which is in the scope already
+        # In place: the scope that uvicorn has just built refers to this very list.
+        self.headers += headers
         super().on_headers_complete()
 
-    def _is_ordinary(self) -> bool:
-        """Whether nothing is under way here, and the client tells how much it sends and stays."""
+    def _can_take_fast_path(self) -> bool:
+        """Whether no other response is pending, and the request has a length and keeps alive."""
         cycle: RequestResponseCycle | None = self.cycle
         if self.flow.write_paused or (cycle is not None and not cycle.response_complete):
             return False
@@ -99,6 +106,6 @@ class ReportProtocol(TimeoutProtocol):
         return self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
 
 
-def _encoded(answer: ReportResponse | HttpError) -> bytes:
-    head = b"".join([b"%b: %b\r\n" % header for header in answer.headers])
-    return b"%b%b\r\n%b" % (STATUS_LINE[answer.status], head, answer.body)
+def _encode_response(response: ReportResponse | HttpError) -> bytes:
+    head = b"".join([b"%b: %b\r\n" % header for header in response.headers])
+    return b"%b%b\r\n%b" % (STATUS_LINE[response.status], head, response.body)

@@ -1,4 +1,4 @@
-"""Large answers: encoded and compressed once for all who ask the same and may see the same."""
+"""Cached JSON responses: encoded and compressed once per query, with ETag and gzip."""
 
 import asyncio
 import re
@@ -10,47 +10,49 @@ from starlette.responses import Response
 
 from fleet_smi.server.endpoint import RequestContext
 
-_WORTH_PACKING_BYTES = 2048
+_MIN_GZIP_BYTES = 2048
 _GZIP = zlib.MAX_WBITS | 16
 
 
 class EncodedBody(NamedTuple):
-    """A body as it is kept: compressed where that is worth it."""
+    """A body as it is cached, compressed if it is large."""
 
     body: bytes
     gzip: bool
 
 
-class _Version(NamedTuple):
-    """An answer, and what its version is called."""
+class _TaggedBody(NamedTuple):
+    """A body and the ETag of the version it was made from."""
 
     tag: str
-    packed: EncodedBody
+    body: EncodedBody
 
 
 async def cached_json_response(
     context: RequestContext, encode: Callable[[], Awaitable[bytes]]
 ) -> Response:
-    """What was asked for of the fleet as JSON, unless the asker has this very version already."""
+    """A JSON response of the fleet shared by equal requests; 304 if the client has this version."""
 
-    async def make() -> _Version:
-        tag = _tag(context)
-        return _Version(tag, await compress_body(await encode()))
+    async def encode_tagged() -> _TaggedBody:
+        # Before encoding: a body may be newer than its tag, never older.
+        tag = _etag(context)
+        return _TaggedBody(tag, await compress_body(await encode()))
 
-    known = re.split(r"\s*,\s*", context.header("if-none-match"))
-    tag = _tag(context)
-    if tag not in known:
+    client_tags = re.split(r"\s*,\s*", context.header("if-none-match"))
+    tag = _etag(context)
+    if tag not in client_tags:
+        # By what the sender may see as well: an admin's body must not reach a viewer.
         key = context.request.url.path, context.query, context.command_visibility
-        tag, packed = await context.services.cache.get_or_compute(key, make)
+        tag, body = await context.services.cache.get_or_compute(key, encode_tagged)
     headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
-    if tag in known:
+    if tag in client_tags:
         return Response(status_code=304, headers=headers)
-    return await encoded_json_response(context, packed, headers)
+    return await encoded_json_response(context, body, headers)
 
 
 async def compress_body(body: bytes) -> EncodedBody:
-    """A large body compressed; never on the event loop."""
-    if len(body) < _WORTH_PACKING_BYTES:
+    """Compress a body if it is large, in a thread: it takes too long for the event loop."""
+    if len(body) < _MIN_GZIP_BYTES:
         return EncodedBody(body, gzip=False)
     return EncodedBody(await asyncio.to_thread(zlib.compress, body, 1, _GZIP), gzip=True)
 
@@ -58,7 +60,7 @@ async def compress_body(body: bytes) -> EncodedBody:
 async def encoded_json_response(
     context: RequestContext, encoded: EncodedBody, headers: dict[str, str]
 ) -> Response:
-    """The body as JSON; unpacked for the few who do not take it compressed."""
+    """A JSON response, decompressed for the few clients that do not accept gzip."""
     headers["Vary"] += ", Accept-Encoding"
     body, gzip = encoded
     if gzip and not context.accepts_gzip:
@@ -68,5 +70,5 @@ async def encoded_json_response(
     return Response(body, headers=headers, media_type="application/json")
 
 
-def _tag(asked: RequestContext) -> str:
-    return f'W/"{asked.hub.instance_id}-{asked.hub.version}-{asked.command_visibility}"'
+def _etag(context: RequestContext) -> str:
+    return f'W/"{context.hub.instance_id}-{context.hub.version}-{context.command_visibility}"'

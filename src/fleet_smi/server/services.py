@@ -1,4 +1,4 @@
-"""What the routes work with."""
+"""The services of one hub that route handlers work with."""
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ from fleet_smi.server.single_flight import SingleFlightCache
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """One hub and those who may ask it."""
+    """One hub, its access rules and the settings that responses depend on."""
 
     hub: Hub
     push: PushSource

@@ -1,9 +1,9 @@
-"""Single flight: what many viewers ask for is made once, in short turns, and shared.
+"""Single-flight cache: concurrent requests for the same result share one computation.
 
-Read your own writes: a request that comes after a change is never given what was begun before
-that change. To look at thousands of nodes takes as long as hundreds of reports, so what is
-limited is how often it is made: after it was made, the next making of the same begins only
-after so many times what it took. Until then all who want newer wait together for the next.
+Read your own writes: a request that comes after a change never gets a result whose computation
+began before that change. A view of thousands of nodes costs as much as hundreds of reports, so
+its rate is limited: after one was computed, the next of the same key starts only after a pause
+in proportion to its cost. All requests that need a newer one wait together for the next.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hasha
 from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
-_TURN_SECONDS = 0.005
-# After it was made for one second, the same is not made again for five: a sixth of the time.
-_RESTS_TIMES = 5
-_RESTS_AT_MOST_SECONDS = 2.0
+_SLICE_SECONDS = 0.005
+# A pause of five times the cost: at most a sixth of the processor goes into one key.
+_PAUSE_FACTOR = 5
+_MAX_PAUSE_SECONDS = 2.0
 
 
 class SingleFlightCache:
-    """Flights by what was asked for; lives on one event loop.
+    """Computations by key, on one event loop.
 
-    `revision` counts the changes of what all is made from.
+    `revision` counts the changes of the data that every result is computed from.
     """
 
     def __init__(self, revision: Callable[[], int]) -> None:
@@ -29,64 +29,64 @@ class SingleFlightCache:
         self._flights: dict[Hashable, _Flight] = {}
 
     async def get_or_compute(self, key: Hashable, compute: Callable[[], Awaitable[_T]]) -> _T:
-        """What this makes, or what another who asked the same has of the present revision."""
+        """The result of `compute`, or of another request for this key at the same revision."""
         latest = self._flights.get(key)
-        if latest is None or not latest.may_be_boarded(self._revision()):
-            before, latest = latest, _Flight()
+        if latest is None or not latest.can_be_shared(self._revision()):
+            previous, latest = latest, _Flight()
             self._flights[key] = latest
-            latest.task = asyncio.ensure_future(self._fly(key, latest, before, compute))
-        # Whoever gives up must not cancel what others wait for.
+            latest.task = asyncio.ensure_future(self._compute(key, latest, previous, compute))
+        # Shielded: a client that disconnects must not cancel what others wait for.
         return await asyncio.shield(latest.task)
 
-    async def _fly(
+    async def _compute(
         self,
-        asked: Hashable,
+        key: Hashable,
         flight: "_Flight",
-        before: "_Flight | None",
-        make: Callable[[], Awaitable[_T]],
+        previous: "_Flight | None",
+        compute: Callable[[], Awaitable[_T]],
     ) -> _T:
         loop = asyncio.get_running_loop()
-        if before is not None:
-            await asyncio.wait([before.task])
-            await asyncio.sleep(before.rests_until - loop.time())
+        if previous is not None:
+            await asyncio.wait([previous.task])
+            await asyncio.sleep(previous.pause_until - loop.time())
         # Nothing may be awaited between these two: a change in between would be missed.
         flight.revision = self._revision()
-        making = _Metered(make())
+        computation = _Metered(compute())
         try:
-            return await making
+            return await computation
         finally:
-            rests_seconds = 0.0
-            if making.seconds > _TURN_SECONDS:
-                rests_seconds = min(_RESTS_AT_MOST_SECONDS, _RESTS_TIMES * making.seconds)
-            flight.rests_until = loop.time() + rests_seconds
-            if rests_seconds:
-                loop.call_later(rests_seconds, self._land, asked, flight)
+            pause_seconds = 0.0
+            if computation.seconds > _SLICE_SECONDS:
+                pause_seconds = min(_MAX_PAUSE_SECONDS, _PAUSE_FACTOR * computation.seconds)
+            flight.pause_until = loop.time() + pause_seconds
+            if pause_seconds:
+                loop.call_later(pause_seconds, self._evict, key, flight)
             else:
-                self._land(asked, flight)
+                self._evict(key, flight)
 
-    def _land(self, asked: Hashable, flight: "_Flight") -> None:
-        if self._flights.get(asked) is flight:
-            del self._flights[asked]
+    def _evict(self, key: Hashable, flight: "_Flight") -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
 
 
 class _Flight:
-    """One making; `revision` is what it began from, and `None` until it begins."""
+    """One computation; `revision` is the one it began at, `None` until it begins."""
 
     task: asyncio.Task[Any]
 
     def __init__(self) -> None:
         self.revision: int | None = None
-        self.rests_until = 0.0
+        self.pause_until = 0.0
 
-    def may_be_boarded(self, revision: int) -> bool:
+    def can_be_shared(self, revision: int) -> bool:
         return self.revision is None or self.revision == revision
 
 
 class _Metered(Generic[_T]):
-    """Awaits something and counts the processor time of its own steps on this thread.
+    """Awaits something and measures the processor time of its own steps on this thread.
 
-    The time between them belongs to others on the event loop, and that the machine is busy
-    makes nothing dear.
+    Time between the steps belongs to other tasks, and wall-clock time grows with the load of
+    the machine: neither says what the computation costs.
     """
 
     def __init__(self, awaited: Awaitable[_T]) -> None:
@@ -95,27 +95,28 @@ class _Metered(Generic[_T]):
 
     def __await__(self) -> Generator[Any, Any, _T]:
         steps: Generator[Any, Any, _T] = self._awaited.__await__()
-        step, given = steps.send, None
+        # This is `yield from steps`, spelled out so that a clock can be read around each step.
+        step, argument = steps.send, None
         while True:
             began = time.thread_time()
             try:
-                waits_for = step(given)
+                future = step(argument)
             except StopIteration as end:
-                made: _T = end.value
-                return made
+                result: _T = end.value
+                return result
             finally:
                 self.seconds += time.thread_time() - began
             try:
-                step, given = steps.send, (yield waits_for)
-            except BaseException as error:  # noqa: BLE001  # a cancelled task is told so this way
-                step, given = steps.throw, error
+                step, argument = steps.send, (yield future)
+            except BaseException as error:  # noqa: BLE001  # how a task is cancelled
+                step, argument = steps.throw, error
 
 
 async def iterate_cooperatively(items: Iterable[_T]) -> AsyncIterator[_T]:
-    """Each of these; every few milliseconds all others on the event loop have their turn."""
-    over_at = time.monotonic() + _TURN_SECONDS
-    for thing in items:
-        yield thing
-        if time.monotonic() >= over_at:
+    """Iterate over many items and yield to the event loop every few milliseconds."""
+    slice_ends_at = time.monotonic() + _SLICE_SECONDS
+    for item in items:
+        yield item
+        if time.monotonic() >= slice_ends_at:
             await asyncio.sleep(0)
-            over_at = time.monotonic() + _TURN_SECONDS
+            slice_ends_at = time.monotonic() + _SLICE_SECONDS

@@ -1,7 +1,7 @@
-"""A connection on which nobody may dawdle: one that does not come to the point is closed.
+"""Timeouts of HTTP connections: slow requests and idle connections are closed.
 
-One timer a connection, which rings now and then and looks whether it is too late: one that is
-set anew for every request would cost each of them more than its head does.
+There is one timer per connection, which checks the deadline now and then. To cancel and set
+a timer for every request would cost more than parsing its headers.
 """
 
 import asyncio
@@ -14,44 +14,45 @@ IDLE_TIMEOUT_SECONDS = 75
 
 
 class TimeoutProtocol(HttpToolsProtocol):
-    """Speaks HTTP as uvicorn does; a request must be there within `REQUEST_SECONDS`."""
+    """uvicorn's HTTP protocol with a deadline for each request to arrive completely."""
 
-    _closed_at = inf
-    _bell: asyncio.TimerHandle | None = None
+    _deadline = inf
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody is there; what do they want?"""
+        """Start the timer of a new connection."""
         super().connection_made(transport)
         self.start_request_timeout()
-        self._look()
+        self._check_deadline()
 
     def on_message_begin(self) -> None:
-        """A request begins; it must not take for ever."""
+        """Give a new request its time."""
         super().on_message_begin()
         self.start_request_timeout()
 
     def on_message_complete(self) -> None:
-        """All of it is there."""
-        self._closed_at = inf
+        """Clear the deadline: how long the response takes is not the client's fault."""
+        self._deadline = inf
         super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """They are gone."""
-        if self._bell is not None:
-            self._bell.cancel()
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
         super().connection_lost(exc)
 
     def start_request_timeout(self) -> None:
-        """From now on a request must come, or go on, within its time."""
-        self._closed_at = self.loop.time() + REQUEST_TIMEOUT_SECONDS
+        """Close the connection unless a whole request arrives in time."""
+        self._deadline = self.loop.time() + REQUEST_TIMEOUT_SECONDS
 
     def start_idle_timeout(self) -> None:
-        """One is answered: the next may take longer to begin."""
-        self._closed_at = self.loop.time() + IDLE_TIMEOUT_SECONDS
+        """Close the connection unless the next request begins in time."""
+        self._deadline = self.loop.time() + IDLE_TIMEOUT_SECONDS
 
-    def _look(self) -> None:
-        left = self._closed_at - self.loop.time()
+    def _check_deadline(self) -> None:
+        left = self._deadline - self.loop.time()
         if left <= 0:
             self.transport.close()
         else:
-            self._bell = self.loop.call_later(min(left, REQUEST_TIMEOUT_SECONDS), self._look)
+            delay = min(left, REQUEST_TIMEOUT_SECONDS)
+            self._timer = self.loop.call_later(delay, self._check_deadline)

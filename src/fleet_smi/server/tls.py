@@ -1,7 +1,8 @@
-"""A certificate of the hub's own, for TLS where there is no authority to ask.
+"""The self-signed TLS certificate of the hub, pinned by agents through its fingerprint.
 
-Nodes know it by its fingerprint, so it is made once and then kept: a new address of the
-machine must not shut every node out. Key and certificate are one file and so always a pair.
+It is created once and then kept: agents trust the fingerprint, so a new certificate (because
+the machine has a new address, say) would lock out every node. Key and certificate are in one
+file, so that they are always a pair.
 """
 
 import logging
@@ -30,27 +31,28 @@ from fleet_smi.hub.state_folder import write_private_file
 logger = logging.getLogger(__name__)
 CERTIFICATE_FILE = "tls.pem"
 _DAYS = 3650
-_CLOCKS_BEHIND = timedelta(days=1)
+# Agents whose clock is slow must not reject a certificate as not yet valid.
+_CLOCK_TOLERANCE = timedelta(days=1)
 
 
 class SelfSignedCertificate(NamedTuple):
-    """Where key and certificate are, and what nodes know the certificate by."""
+    """The file with key and certificate, and the fingerprint that agents pin."""
 
     path: Path
     fingerprint: str
 
 
 def ensure_self_signed(folder: Path, names: Sequence[str]) -> SelfSignedCertificate:
-    """The hub's own certificate, made for these names and addresses where there is none yet."""
+    """The certificate of the hub, created for these names and addresses if there is none."""
     path = folder / CERTIFICATE_FILE
     if not path.exists():
-        write_private_file(path, _make(names))
+        write_private_file(path, _create(names))
     certificate = _load(path)
     missing = sorted(set(names) - set(_names_in(certificate)))
     if missing:
         logger.warning(
-            "the certificate in %s does not name %s; nodes know it by its fingerprint all the "
-            "same. Remove the file to have a new one, and give every node its new fingerprint",
+            "the certificate in %s does not name %s; agents still trust it by its fingerprint. "
+            "Remove the file to create a new one, and give every node its new fingerprint",
             path,
             ", ".join(missing),
         )
@@ -58,7 +60,7 @@ def ensure_self_signed(folder: Path, names: Sequence[str]) -> SelfSignedCertific
 
 
 def read_fingerprint(folder: Path) -> str | None:
-    """What the certificate that was made there is known by; `None` when there is none."""
+    """The fingerprint of the certificate in a state folder, `None` if there is none."""
     path = folder / CERTIFICATE_FILE
     if not path.exists():
         return None
@@ -66,17 +68,17 @@ def read_fingerprint(folder: Path) -> str | None:
 
 
 def fingerprint_of(certificate: bytes) -> str:
-    """What a certificate (DER) is known by: "sha256:…"."""
+    """The fingerprint of a certificate in DER encoding, as "sha256:…"."""
     return f"sha256:{sha256(certificate).hexdigest()}"
 
 
 def join_command(url: str, join_token: str, fingerprint: str | None = None) -> str:
-    """The one line to paste on a node."""
+    """The command line to paste on a node so that it joins this hub."""
     pin = [] if fingerprint is None else ["--fingerprint", fingerprint]
     return shell_line(["fleet-smi", "agent", "--to", url, "--join", join_token, *pin])
 
 
-def _make(names: Iterable[str]) -> bytes:
+def _create(names: Iterable[str]) -> bytes:
     key = generate_private_key(SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fleet-smi hub")])
     now = datetime.now(UTC)
@@ -86,7 +88,7 @@ def _make(names: Iterable[str]) -> bytes:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCKS_BEHIND)
+        .not_valid_before(now - _CLOCK_TOLERANCE)
         .not_valid_after(now + timedelta(days=_DAYS))
         .add_extension(x509.SubjectAlternativeName([_name(each) for each in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -103,14 +105,14 @@ def _load(path: Path) -> x509.Certificate:
         certificate = x509.load_pem_x509_certificate(content)
     except (OSError, ValueError, TypeError):
         raise StateError(
-            f"{path} holds no key and certificate: remove it to have a new one; "
+            f"{path} holds no key and certificate: remove it to create a new one; "
             "every node then needs the new fingerprint"
         ) from None
     if key.public_key() != certificate.public_key():
-        raise StateError(f"{path}: the key is not the certificate's: put back a good copy")
+        raise StateError(f"{path}: key and certificate do not match: restore a good copy")
     if certificate.not_valid_after_utc < datetime.now(UTC):
         raise StateError(
-            f"{path} has expired: remove it to have a new one; "
+            f"{path} has expired: remove it to create a new one; "
             "every node then needs the new fingerprint"
         )
     return certificate

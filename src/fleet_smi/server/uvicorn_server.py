@@ -1,4 +1,4 @@
-"""The server's life: its sockets, its event loop, its end."""
+"""The uvicorn server: its listening socket, its configuration and its graceful shutdown."""
 
 import asyncio
 import contextlib
@@ -27,31 +27,32 @@ class TlsFiles(NamedTuple):
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are for whoever runs the hub: the server is only a part of it."""
+        """Leave signals alone: the process that runs the hub handles them."""
         yield
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there; raise `UsageError` that says why it cannot."""
+    """Bind a listening socket; raise `UsageError` with the reason if that fails."""
     try:
-        everywhere = socket.AI_PASSIVE
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=everywhere)
-        family, _, _, _, address = found[0]
+        addresses = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, _, _, _, address = addresses[0]
         return socket.create_server(
             address[:2], family=family, backlog=_BACKLOG, reuse_port=False, dualstack_ipv6=False
         )
     except OSError as error:
         if isinstance(error, PermissionError):
-            why = "ports under 1024 are for root: choose another"
+            reason = "ports under 1024 need root: choose another"
         else:
-            why = error.strerror or str(error)
-        raise UsageError(f"cannot listen on {host}:{port}: {why}") from None
+            reason = error.strerror or str(error)
+        raise UsageError(f"cannot listen on {host}:{port}: {reason}") from None
 
 
 async def serve(
     app: ASGIApp, sockets: Sequence[socket.socket], tls: TlsFiles | None = None
 ) -> None:
-    """Answer on these sockets until cancelled; whoever is being answered gets a moment."""
+    """Serve on these sockets until cancelled; pending responses get a moment to finish."""
     config = uvicorn.Config(
         app,
         loop="none",

@@ -1,4 +1,7 @@
-"""One resource a file; this is the list of all of them."""
+"""The registry of routes: modules with `ENDPOINTS`, one resource per file, in matching order.
+
+Modules are named, not imported; those of older systems are below `fleet_smi.compat`.
+"""
 
 ROUTES: tuple[str, ...] = (
     "fleet_smi.server.routes.fleet",

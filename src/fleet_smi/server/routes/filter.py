@@ -1,4 +1,4 @@
-"""`GET /api/v1/filter`: what a filter means, so that a page needs no parser of its own."""
+"""`GET /api/v1/filter`: parse a filter, so that the page needs no parser of its own."""
 
 from msgspec import Struct
 from starlette.responses import Response
@@ -9,20 +9,20 @@ from fleet_smi.server.endpoint import Endpoint, RequestContext, json_response
 
 
 class FilterQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The text, as somebody types it."""
+    """The text of a filter, possibly incomplete."""
 
     text: str = ""
 
 
 class Meaning(Struct, frozen=True, kw_only=True):
-    """The terms, all of which must match; or, in `error`, why the text makes no sense yet."""
+    """The terms of a filter, all of which must match; or the `error` of a text that is invalid."""
 
     terms: tuple[Term, ...] = ()
     error: str | None = None
 
 
 async def explain_filter(context: RequestContext) -> Response:
-    """A text that makes no sense is an answer too: it may be half typed."""
+    """Parse a filter; an invalid one is a normal response, because it may be half typed."""
     query: FilterQuery = context.query
     try:
         return json_response(Meaning(terms=parse_filter(query.text).terms))
@@ -34,7 +34,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/api/v1/filter",
-        summary="What a filter means",
+        summary="The terms of a filter",
         required_action="view",
         handler=explain_filter,
         query=FilterQuery,

@@ -1,4 +1,4 @@
-"""`GET /api/v1/fleet`: all that is believed now, or the part that is asked for."""
+"""`GET /api/v1/fleet`: the whole fleet or the part that filters select, now or at a moment."""
 
 import fnmatch
 import re
@@ -17,7 +17,7 @@ from fleet_smi.server.responses import cached_json_response
 from fleet_smi.server.single_flight import iterate_cooperatively
 from fleet_smi.wire.json import fleet_json_from_encoded, to_json
 
-_MOST_PATTERN = 128
+_MAX_PATTERN_LENGTH = 128
 Sort = Literal["index", "attention", "state", "util", "memory", "temperature", "power", "user"]
 
 
@@ -29,7 +29,7 @@ class FleetQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     user: str | UnsetType = UNSET
-    node: Annotated[str, Meta(max_length=_MOST_PATTERN)] | UnsetType = UNSET
+    node: Annotated[str, Meta(max_length=_MAX_PATTERN_LENGTH)] | UnsetType = UNSET
     state: str | UnsetType = UNSET
     filter: str | UnsetType = UNSET
     sort: Sort = "index"
@@ -37,21 +37,21 @@ class FleetQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 async def fleet(context: RequestContext) -> Response:
-    """The fleet, unless the asker has this very version of it already."""
-    shown = arrangement_from_query(context.query)
-    return await cached_json_response(context, partial(_encoded, context, shown))
+    """The fleet as JSON, or 304 if the client has this version already."""
+    options = arrangement_from_query(context.query)
+    return await cached_json_response(context, partial(_encode, context, options))
 
 
-async def _encoded(asked: RequestContext, shown: ViewOptions) -> bytes:
-    view = await fleet_at(asked, asked.query.at)
+async def _encode(context: RequestContext, options: ViewOptions) -> bytes:
+    view = await fleet_at(context, context.query.at)
     nodes = [
-        to_json(node) async for node in iterate_cooperatively(shown.apply_to_nodes(view.nodes))
+        to_json(node) async for node in iterate_cooperatively(options.apply_to_nodes(view.nodes))
     ]
     return fleet_json_from_encoded(view.taken_at, view.summary, nodes)
 
 
 def arrangement_from_query(query: FleetQuery) -> ViewOptions:
-    """The filters of a query; what makes no sense is a `UsageError`."""
+    """The filters and the order of a query; raise `UsageError` where they are invalid."""
     return ViewOptions(
         user=unset_to_none(query.user),
         node=None if query.node is UNSET else _pattern(query.node),
@@ -62,7 +62,7 @@ def arrangement_from_query(query: FleetQuery) -> ViewOptions:
 
 
 def _pattern(glob: str) -> re.Pattern[str]:
-    # Never a regular expression of the asker's: some take for ever.
+    # A glob, never a regular expression of the client's: some take forever to match.
     return re.compile(fnmatch.translate(glob))
 
 

@@ -17,9 +17,9 @@ from fleet_smi.wire.json import to_json
 
 
 class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The flags of `fleet-smi free`; `n=0` asks for all there are.
+    """The flags of `fleet-smi free`; `n=0` requests all there are.
 
-    Without `why` the others and their reasons are left out, which are most of a large fleet.
+    `why=false` leaves out the GPUs that are not offered, which are most of a large fleet.
     With `at` it is what was free at that moment.
     """
 
@@ -35,7 +35,7 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 async def free(context: RequestContext) -> Response:
-    """The offer; `unmet` says why it is less than was asked for."""
+    """The offer, judged by the hub's thresholds; `unmet` says why it is less than requested."""
     query: FreeQuery = context.query
     request = GpuRequest(
         count=query.n,
@@ -49,13 +49,13 @@ async def free(context: RequestContext) -> Response:
 
     async def encode() -> bytes:
         view = await fleet_at(context, query.at)
-        there = [
+        candidates = [
             one
             async for node in iterate_cooperatively(view.nodes)
             for one in node_candidates(node, request)
         ]
-        found = choose_offer(view, there, request, context.hub.fleet.thresholds)
-        return to_json(found if query.why else replace(found, refused=()))
+        offer = choose_offer(view, candidates, request, context.hub.fleet.thresholds)
+        return to_json(offer if query.why else replace(offer, refused=()))
 
     return await cached_json_response(context, encode)
 

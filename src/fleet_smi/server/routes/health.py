@@ -1,4 +1,4 @@
-"""`/healthz` and `/readyz`: whether the process lives, and whether it hears nodes."""
+"""`/healthz` and `/readyz`: liveness and readiness of the hub, for probes."""
 
 from msgspec import Struct
 from starlette.responses import Response
@@ -8,18 +8,18 @@ from fleet_smi.server.http_error import HttpError
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """Fine is all there is to say; what is not fine is an error."""
+    """The response of a healthy hub; anything else is an error."""
 
     status: str = "ok"
 
 
 async def liveness(_: RequestContext) -> Response:
-    """The event loop turns."""
+    """Answer as long as the event loop runs."""
     return json_response(Health())
 
 
 async def readiness(context: RequestContext) -> Response:
-    """What is known has been recalled and the sources run."""
+    """Answer once saved nodes are loaded and the sources run; 503 before."""
     if not context.hub.ready:
         raise ApiError(HttpError(503, "not_ready", "the hub is starting"))
     return json_response(Health())
@@ -29,7 +29,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/healthz",
-        summary="Whether the hub lives",
+        summary="Liveness: the process runs",
         required_action=None,
         handler=liveness,
         response=Health,
@@ -37,7 +37,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/readyz",
-        summary="Whether the hub hears its nodes",
+        summary="Readiness: the hub receives reports",
         required_action=None,
         handler=readiness,
         response=Health,

@@ -1,4 +1,4 @@
-"""`GET /api/v1/history/state`: how much of the past is kept, and what is missing of it."""
+"""`GET /api/v1/history/state`: retention, size and gaps of the history."""
 
 from msgspec.structs import replace
 from starlette.responses import Response
@@ -9,7 +9,7 @@ from fleet_smi.server.history_views import require_history, threaded_json_respon
 
 
 async def history_state(context: RequestContext) -> Response:
-    """What is kept for how long, and what it takes on the disk."""
+    """How long each resolution is kept, its size on disk, and where records are missing."""
     services = context.services
     found = await require_history(context).storage_status()
     priced = replace(found, energy_price=services.energy_price, currency=services.currency)
@@ -20,7 +20,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/api/v1/history/state",
-        summary="How much of the past is kept, what it takes, and what is missing of it",
+        summary="Retention of the history, its size on disk, and its gaps",
         required_action="view",
         handler=history_state,
         response=StorageStatus,

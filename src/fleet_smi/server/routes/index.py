@@ -1,4 +1,4 @@
-"""`GET /`: the table, as `curl` or a browser likes it."""
+"""`GET /`: the table as text for `curl`, the page for a browser."""
 
 import asyncio
 from html import escape
@@ -14,7 +14,7 @@ from fleet_smi.server.routes.page import page_file_response
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import overview, status
 
-_NARROWEST, _WIDEST, _USUAL = 40, 500, 120
+_MIN_COLUMNS, _MAX_COLUMNS, _DEFAULT_COLUMNS = 40, 500, 120
 _TABLE_AS_PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>{free} free · fleet-smi</title>
@@ -26,9 +26,9 @@ _TABLE_AS_PAGE = """<!doctype html>
 
 
 class IndexQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the table is drawn: in `columns` columns, in colour, one line a node, with reasons."""
+    """Options of the table: its width, colours, one line per node, processes, reasons."""
 
-    columns: Annotated[int, Meta(ge=_NARROWEST, le=_WIDEST)] = _USUAL
+    columns: Annotated[int, Meta(ge=_MIN_COLUMNS, le=_MAX_COLUMNS)] = _DEFAULT_COLUMNS
     color: bool = False
     overview: bool = False
     processes: bool = False
@@ -36,7 +36,7 @@ class IndexQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 async def index(context: RequestContext) -> Response:
-    """The plain table; for a browser the page, which anybody may have: it holds no data."""
+    """The table as text, or the page for a browser; the page needs no login, it holds no data."""
     query: IndexQuery = context.query
     html = "text/html" in context.header("accept")
     if html and page_files():
@@ -45,14 +45,14 @@ async def index(context: RequestContext) -> Response:
     view = await context.fleet_view()
     paint = Paint(enabled=query.color and not html)
     # Thousands of GPUs take a second to draw: not on the event loop.
-    table = await asyncio.to_thread(_drawn, view, query, paint)
+    table = await asyncio.to_thread(_render, view, query, paint)
     if html:
         page = _TABLE_AS_PAGE.format(free=view.summary.free, table=escape(table))
         return Response(page, media_type="text/html")
     return Response(table, media_type="text/plain")
 
 
-def _drawn(view: FleetView, query: IndexQuery, paint: Paint) -> str:
+def _render(view: FleetView, query: IndexQuery, paint: Paint) -> str:
     if query.overview:
         return overview.render(view, query.columns, paint)
     return status.render(

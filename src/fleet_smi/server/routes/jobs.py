@@ -1,4 +1,4 @@
-"""`/api/v1/history/jobs`: what people ran, what it held and what it used."""
+"""`/api/v1/history/jobs`: the jobs of users, which GPUs each held and how it used them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,62 +23,66 @@ from fleet_smi.server.history_views import (
 )
 from fleet_smi.server.http_error import HttpError
 
-_MOST_JOBS = 50_000
-_LONGEST_JOB_SECONDS = 31 * 86400.0
+_MAX_JOBS = 50_000
+_MAX_JOB_SECONDS = 31 * 86400.0
 
 
 class JobsQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of one `user`, or on one `node`: its id, or a pattern of names."""
+    """A time range; jobs of one `user`, or on a `node` given by its id or a pattern of names."""
 
     user: GlobText | UnsetType = UNSET
     node: GlobText | UnsetType = UNSET
 
 
 async def list_jobs(context: RequestContext) -> Response:
-    """The jobs of a range, the latest first, without their parts."""
+    """The jobs of a time range, the latest first, without their parts."""
     query: JobsQuery = context.query
     start, end = await parse_range(context, query)
-    found = await require_history(context).occupancies(start, end, user=unset_to_none(query.user))
-    every = await asyncio.to_thread(_on, query, found)
-    check_limit(len(every), _MOST_JOBS, "jobs", "ask for a shorter time, one user or one node")
+    history = require_history(context)
+    occupancies = await history.occupancies(start, end, user=unset_to_none(query.user))
+    jobs = await asyncio.to_thread(_select_jobs, query, occupancies)
+    check_limit(len(jobs), _MAX_JOBS, "jobs", "request a shorter time, one user or one node")
 
-    def answer() -> Jobs:
+    def build() -> Jobs:
         rows = (
-            replace(mask_job_commands(job, context.command_visibility), parts=()) for job in every
+            replace(mask_job_commands(job, context.command_visibility), parts=()) for job in jobs
         )
         return Jobs(start=start, end=end, rows=tuple(rows))
 
-    return await threaded_json_response(context, answer)
+    return await threaded_json_response(context, build)
 
 
 async def get_job(context: RequestContext) -> Response:
-    """One job, with what it did on each of its GPUs."""
-    job_id, past = context.path_params["job_id"], require_history(context)
+    """One job, with its part on each of its GPUs."""
+    job_id, history = context.path_params["job_id"], require_history(context)
     start = job_start(job_id)
-    # Its id has the second that it began in: whose it is, those who were there then tell.
+    # The id holds the second that the job began in, not its user: look it up among those who
+    # were there in that second, then read the whole job of that one user.
     first = (
-        None if start is None else await _called(job_id, await past.occupancies(start, start + 1))
+        None
+        if start is None
+        else await _find_job(job_id, await history.occupancies(start, start + 1))
     )
     if start is None or first is None:
         raise ApiError(HttpError(404, "unknown_job", f"no job has the id {job_id}"))
-    whole = await past.occupancies(start, start + _LONGEST_JOB_SECONDS, first.user)
-    job = await _called(job_id, whole) or first
+    whole = await history.occupancies(start, start + _MAX_JOB_SECONDS, first.user)
+    job = await _find_job(job_id, whole) or first
     return await threaded_json_response(
         context, lambda: mask_job_commands(job, context.command_visibility)
     )
 
 
-async def _called(job_id: str, found: Sequence[GpuOccupancies]) -> Job | None:
-    every = await asyncio.to_thread(group_jobs, found)
-    return next((job for job in every if job.id == job_id), None)
+async def _find_job(job_id: str, occupancies: Sequence[GpuOccupancies]) -> Job | None:
+    jobs = await asyncio.to_thread(group_jobs, occupancies)
+    return next((job for job in jobs if job.id == job_id), None)
 
 
-def _on(query: JobsQuery, found: Sequence[GpuOccupancies]) -> list[Job]:
-    """The jobs that were on a node that is asked for, whole."""
+def _select_jobs(query: JobsQuery, occupancies: Sequence[GpuOccupancies]) -> list[Job]:
+    """The jobs with a part on the requested node; each with all its parts."""
     node = query.node
     return [
         job
-        for job in group_jobs(found)
+        for job in group_jobs(occupancies)
         if node is UNSET or any(matches_node(part.gpu, node) for part in job.parts)
     ]
 

@@ -1,4 +1,4 @@
-"""`POST /api/v1/join`: a new node gets its own credential for a join token."""
+"""`POST /api/v1/join`: exchange a join token for the credential of one node."""
 
 import asyncio
 from typing import Annotated
@@ -14,32 +14,32 @@ from fleet_smi.wire.limits import ID_PATTERN
 
 
 class JoinRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who wants to join."""
+    """The node that joins."""
 
     node_id: Annotated[str, Meta(pattern=ID_PATTERN)]
     name: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class Joined(Struct, frozen=True, kw_only=True):
-    """The node's own token, shown this once and good for reports of this node alone."""
+    """The node's own token, valid for reports of this node only and shown this once."""
 
     token: str
 
 
 async def join(context: RequestContext) -> Response:
-    """Let a node in; who fails to is counted, as for any wrong token."""
-    wanted: JoinRequest = context.body
+    """Let a node join; a wrong join token counts against the rate limit of its address."""
+    request: JoinRequest = context.body
     headers, access = context.request.scope["headers"], context.services.access
     try:
         issued = await asyncio.to_thread(
             context.services.credentials.redeem_join_token,
             bearer_token(headers) or "",
-            wanted.node_id,
-            wanted.name,
+            request.node_id,
+            request.name,
         )
     except Refused as error:
-        why = HttpError(403, "refused", error.message)
-        raise ApiError(access.record_failure(headers, context.peer, why)) from None
+        refusal = HttpError(403, "refused", error.message)
+        raise ApiError(access.record_failure(headers, context.peer, refusal)) from None
     return json_response(Joined(token=issued.secret))
 
 

@@ -1,4 +1,4 @@
-"""`POST /api/v1/join-command`: the line to paste on a new node."""
+"""`POST /api/v1/join-command`: the command line to paste on a new node."""
 
 import asyncio
 from typing import Annotated
@@ -12,40 +12,41 @@ from fleet_smi.server.tls import join_command
 
 
 class JoinLineRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For how long, and for how many nodes, the line is good."""
+    """How long, and for how many nodes, the join token in the line is valid."""
 
     expires: Annotated[str, Meta(max_length=16)] = "7d"
     uses: Annotated[int, Meta(ge=1, le=100_000)] | None = None
 
 
 class JoinLine(Struct, frozen=True, kw_only=True):
-    """The line, shown this once, and the id by which its token is revoked."""
+    """The command line, shown this once, and the id to revoke its token by."""
 
     id: str
     line: str
 
 
 async def create_join_command(context: RequestContext) -> Response:
-    """A line with a join token of its own; the hub is called what the asker calls it."""
-    wanted: JoinLineRequest = context.body
+    """Create a join token and the line with it, for the URL that the sender used."""
+    request: JoinLineRequest = context.body
     services = context.services
     issued = await asyncio.to_thread(
         services.credentials.issue_token,
         "join",
         "join-command",
-        lifetime_seconds=parse_duration(wanted.expires),
-        max_uses=wanted.uses,
+        lifetime_seconds=parse_duration(request.expires),
+        max_uses=request.uses,
     )
-    url, pin = _address(context), services.fingerprint
-    return json_response(JoinLine(id=issued.id, line=join_command(url, issued.secret, pin)))
+    line = join_command(_hub_url(context), issued.secret, services.fingerprint)
+    return json_response(JoinLine(id=issued.id, line=line))
 
 
-def _address(asked: RequestContext) -> str:
-    """Where the asker reached the hub: a browser says so, a proxy's TLS included."""
-    origin = asked.header("origin")
+def _hub_url(context: RequestContext) -> str:
+    """The URL that the sender reached the hub by."""
+    # A browser's Origin has the scheme of a TLS proxy, of which the hub itself knows nothing.
+    origin = context.header("origin")
     if origin.startswith(("http://", "https://")):
         return origin
-    return f"{'https' if asked.services.tls else 'http'}://{asked.header('host')}"
+    return f"{'https' if context.services.tls else 'http'}://{context.header('host')}"
 
 
 ENDPOINTS = (

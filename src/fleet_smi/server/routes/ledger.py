@@ -1,4 +1,4 @@
-"""`/api/v1/history/periods` and `occupancies`: how GPUs stood, and who was on them."""
+"""`/api/v1/history/periods` and `occupancies`: the ledger of GPU states and their users."""
 
 from collections.abc import Sequence
 
@@ -18,47 +18,47 @@ from fleet_smi.server.history_views import (
     threaded_json_response,
 )
 
-_MOST_ROWS = 100_000
+_MAX_ROWS = 100_000
 
 
 async def periods(context: RequestContext) -> Response:
-    """Stretches in which a GPU stood one way, with the same processes on it."""
+    """Intervals in which a GPU had one state and the same processes."""
     query: LedgerQuery = context.query
     span = await parse_range(context, query)
     gpus = [gpu for gpu in await require_history(context).gpus() if query.matches(gpu)]
-    found = await require_history(context).periods(gpus, *span)
+    rows = await require_history(context).periods(gpus, *span)
     if query.user is not UNSET:
-        found = _with(found, query.user)
-    check_row_limit(found, lambda row: len(row.periods), _MOST_ROWS)
+        rows = _periods_of_user(rows, query.user)
+    check_row_limit(rows, lambda row: len(row.periods), _MAX_ROWS)
 
-    def answer() -> Periods:
+    def build() -> Periods:
         return Periods(
             start=span.start,
             end=span.end,
-            rows=mask_period_commands(found, context.command_visibility),
+            rows=mask_period_commands(rows, context.command_visibility),
         )
 
-    return await threaded_json_response(context, answer)
+    return await threaded_json_response(context, build)
 
 
 async def occupancies(context: RequestContext) -> Response:
-    """Processes on GPUs, from when to when, and what they made of that."""
+    """Intervals in which a process was on a GPU, and how it used it."""
     query: LedgerQuery = context.query
     span = await parse_range(context, query)
-    everything = await require_history(context).occupancies(*span, user=unset_to_none(query.user))
-    found = [row for row in everything if query.matches(row.gpu)]
-    check_row_limit(found, lambda row: len(row.occupancies), _MOST_ROWS)
+    every_row = await require_history(context).occupancies(*span, user=unset_to_none(query.user))
+    rows = [row for row in every_row if query.matches(row.gpu)]
+    check_row_limit(rows, lambda row: len(row.occupancies), _MAX_ROWS)
 
-    def answer() -> Occupancies:
-        rows = mask_occupancy_commands(found, context.command_visibility)
-        return Occupancies(start=span.start, end=span.end, rows=rows)
+    def build() -> Occupancies:
+        masked = mask_occupancy_commands(rows, context.command_visibility)
+        return Occupancies(start=span.start, end=span.end, rows=masked)
 
-    return await threaded_json_response(context, answer)
+    return await threaded_json_response(context, build)
 
 
-def _with(rows: Sequence[GpuPeriods], user: str) -> list[GpuPeriods]:
-    """The periods in which somebody was there."""
-    theirs = [
+def _periods_of_user(rows: Sequence[GpuPeriods], user: str) -> list[GpuPeriods]:
+    """The periods in which this user had a process on the GPU."""
+    filtered = [
         replace(
             row,
             periods=tuple(
@@ -69,14 +69,14 @@ def _with(rows: Sequence[GpuPeriods], user: str) -> list[GpuPeriods]:
         )
         for row in rows
     ]
-    return [row for row in theirs if row.periods]
+    return [row for row in filtered if row.periods]
 
 
 ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/api/v1/history/periods",
-        summary="How each GPU stood, from when to when, and who was on it",
+        summary="The states of each GPU as intervals, with the processes on it",
         required_action="view",
         handler=periods,
         query=LedgerQuery,
@@ -86,7 +86,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/api/v1/history/occupancies",
-        summary="Every process on a GPU, from when to when, and what it made of that",
+        summary="Every process on a GPU as an interval, and how it used the GPU",
         required_action="view",
         handler=occupancies,
         query=LedgerQuery,

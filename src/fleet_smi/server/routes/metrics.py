@@ -1,4 +1,4 @@
-"""`GET /metrics`: the fleet for Prometheus."""
+"""`GET /metrics`: the fleet in the exposition format of Prometheus."""
 
 import asyncio
 
@@ -9,8 +9,8 @@ from fleet_smi.wire.prometheus import CONTENT_TYPE, encode_metrics
 
 
 async def exposition(context: RequestContext) -> Response:
-    """One series a GPU and figure; no pid and no command among the labels."""
-    # Thousands of GPUs take a moment to write down: not on the event loop.
+    """One series per GPU and metric; labels have neither pids nor commands."""
+    # Thousands of GPUs take a moment to encode: not on the event loop.
     body = await asyncio.to_thread(encode_metrics, await context.fleet_view(), context.hub.counts())
     return Response(body, media_type=CONTENT_TYPE)
 

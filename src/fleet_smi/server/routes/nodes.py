@@ -1,4 +1,4 @@
-"""`/api/v1/nodes`: one node in full; an administrator names, labels and removes it."""
+"""`/api/v1/nodes/{node_id}`: read one node; rename, label and remove it (admin)."""
 
 import asyncio
 from typing import Annotated
@@ -16,14 +16,14 @@ _Value = Annotated[str, Meta(max_length=256)]
 
 
 class NodeChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an administrator calls a node; an empty name or label gives the node's own back."""
+    """A name and labels that override the node's own; an empty text removes the override."""
 
     name: Annotated[str, Meta(max_length=128)] | None = None
     labels: Annotated[dict[_Key, _Value], Meta(max_length=64)] | None = None
 
 
 async def get_node(context: RequestContext) -> Response:
-    """One node with all that is known of it."""
+    """One node with all its data."""
     view = context.node_view(context.path_params["node_id"])
     if view is None:
         raise _unknown(context)
@@ -31,43 +31,43 @@ async def get_node(context: RequestContext) -> Response:
 
 
 async def update_node(context: RequestContext) -> Response:
-    """Give a node another name or labels."""
-    wanted: NodeChange = context.body
-    name = None if wanted.name is None else _shown(wanted.name)
-    labels = {_shown(key): _shown(value) for key, value in (wanted.labels or {}).items()}
+    """Change the name or labels of a node."""
+    change: NodeChange = context.body
+    name = None if change.name is None else _sanitize(change.name)
+    labels = {_sanitize(key): _sanitize(value) for key, value in (change.labels or {}).items()}
     if not await context.hub.label(context.path_params["node_id"], name, labels):
         raise _unknown(context)
     return Response(status_code=204)
 
 
 async def remove_node(context: RequestContext) -> Response:
-    """Forget a node, its data and its credential."""
+    """Remove a node, its data and its credential."""
     node_id = context.path_params["node_id"]
     if context.node_view(node_id) is None:
         raise _unknown(context)
-    # Its credential first: a report that comes in between would bring it back.
+    # The credential first: a report that arrives in between would bring the node back.
     await asyncio.to_thread(context.services.credentials.revoke_token, node_id)
     await context.hub.remove(node_id)
     return Response(status_code=204)
 
 
-def _shown(text: str) -> str:
+def _sanitize(text: str) -> str:
     return sanitize_text(text, len(text))
 
 
-def _unknown(asked: RequestContext) -> ApiError:
+def _unknown(context: RequestContext) -> ApiError:
     return ApiError(
-        HttpError(404, "unknown_node", f"no node has the id {asked.path_params['node_id']}")
+        HttpError(404, "unknown_node", f"no node has the id {context.path_params['node_id']}")
     )
 
 
-# What a source calls a node that was never heard of may be an address or a path.
+# A node that never reported is known by its target, which may be a URL or a file path.
 _PATH = "/api/v1/nodes/{node_id:path}"
 ENDPOINTS = (
     Endpoint(
         method="GET",
         path=_PATH,
-        summary="One node with all that is known of it",
+        summary="One node with all its data",
         required_action="view",
         handler=get_node,
         response=NodeView,
@@ -76,7 +76,7 @@ ENDPOINTS = (
     Endpoint(
         method="PATCH",
         path=_PATH,
-        summary="Give a node another name or labels",
+        summary="Change the name or labels of a node",
         required_action="administrate",
         handler=update_node,
         body=NodeChange,
@@ -86,7 +86,7 @@ ENDPOINTS = (
     Endpoint(
         method="DELETE",
         path=_PATH,
-        summary="Forget a node and its credential; nothing else makes a node leave",
+        summary="Remove a node and its credential; silent nodes are never removed by themselves",
         required_action="administrate",
         handler=remove_node,
         status=204,

@@ -1,4 +1,4 @@
-"""`GET /api/v1/openapi.json`: what can be asked, for programs that ask."""
+"""`GET /api/v1/openapi.json`: the OpenAPI document of this hub."""
 
 from functools import cache
 
@@ -17,7 +17,7 @@ def _document() -> bytes:
 
 
 async def openapi_document(_: RequestContext) -> Response:
-    """The document, made from the types themselves."""
+    """The OpenAPI document, generated once from the endpoints."""
     return Response(_document(), media_type="application/json")
 
 

@@ -1,4 +1,4 @@
-"""The files of the web page."""
+"""`/assets/{name}` and `/favicon.svg`: the files of the web page, with cache headers."""
 
 from starlette.responses import Response
 
@@ -6,27 +6,27 @@ from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.page_files import page_files
 
-_FOR_EVER = "public, max-age=31536000, immutable"
-_ASK_AGAIN = "no-cache"
+_CACHE_FOREVER = "public, max-age=31536000, immutable"
+_REVALIDATE = "no-cache"
 
 
 async def page_asset(context: RequestContext) -> Response:
-    """A file that the page is made of."""
+    """A script or style sheet of the page."""
     return page_file_response(context, f"assets/{context.path_params['name']}")
 
 
 async def favicon(context: RequestContext) -> Response:
-    """The picture in the browser's tab."""
+    """The icon in the browser's tab."""
     return page_file_response(context, "favicon.svg")
 
 
 def page_file_response(context: RequestContext, path: str) -> Response:
-    """One file of the built page, packed for those who take it."""
+    """A response with one file of the built page, gzipped if the client accepts that."""
     file = page_files().get(path)
     if file is None:
-        raise ApiError(HttpError(404, "not_found", "there is no such file of the page"))
+        raise ApiError(HttpError(404, "not_found", "the page has no such file"))
     headers = {
-        "Cache-Control": _FOR_EVER if file.immutable else _ASK_AGAIN,
+        "Cache-Control": _CACHE_FOREVER if file.immutable else _REVALIDATE,
         "Vary": "Accept-Encoding",
     }
     if context.accepts_gzip:
@@ -50,7 +50,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/favicon.svg",
-        summary="The picture of the web page",
+        summary="The icon of the web page",
         required_action=None,
         handler=favicon,
         response=str,

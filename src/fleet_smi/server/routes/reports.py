@@ -1,4 +1,4 @@
-"""`POST /api/v1/reports` as the document has it; `server/report_handler.py` answers it."""
+"""`POST /api/v1/reports` for the OpenAPI document; `server/report_handler.py` handles it."""
 
 from starlette.responses import Response
 
@@ -8,17 +8,17 @@ from fleet_smi.server.report_handler import ReportHandler
 from fleet_smi.wire.report import Receipt, Report
 
 
-async def _elsewhere(_: RequestContext) -> Response:
-    raise ApiError(HttpError(404, "not_found", "reports are answered before any route is asked"))
+async def _unreachable(_: RequestContext) -> Response:
+    raise ApiError(HttpError(404, "not_found", "reports are handled before routing"))
 
 
 ENDPOINTS = (
     Endpoint(
         method="POST",
         path=ReportHandler.path,
-        summary="What a node reports of itself: one snapshot or several, the oldest first",
+        summary="The report of a node: one snapshot or several, the oldest first",
         required_action="report",
-        handler=_elsewhere,
+        handler=_unreachable,
         body=Report,
         request_media_types=("application/msgpack", "application/json"),
         response=Receipt,

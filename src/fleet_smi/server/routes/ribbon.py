@@ -1,4 +1,4 @@
-"""`GET /api/v1/history/ribbon`: the whole fleet over time, for a time slider."""
+"""`GET /api/v1/history/ribbon`: GPUs by state over time for the whole fleet, for a time slider."""
 
 from typing import Annotated
 
@@ -16,13 +16,13 @@ from fleet_smi.server.history_views import (
 
 
 class RibbonQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """In so many parts."""
+    """A time range, divided into `columns` equal parts."""
 
     columns: Annotated[int, Meta(ge=1, le=2000)] = 240
 
 
 async def ribbon(context: RequestContext) -> Response:
-    """How many GPUs stood how, how many nodes said so, and where nothing was kept."""
+    """GPUs by state and reporting nodes in each column, and the gaps of the history."""
     query: RibbonQuery = context.query
     span = await parse_range(context, query)
     found = await require_history(context).ribbon(*span, query.columns)
@@ -33,7 +33,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/api/v1/history/ribbon",
-        summary="How many GPUs stood how over time, and how many nodes said so",
+        summary="GPUs by state and reporting nodes over time",
         required_action="view",
         handler=ribbon,
         query=RibbonQuery,

@@ -1,4 +1,4 @@
-"""`GET /api/v1/history/series/{node_id}`: the figures of one node over time."""
+"""`GET /api/v1/history/series/{node_id}`: the metrics of one node and its GPUs over time."""
 
 from typing import Annotated
 
@@ -17,13 +17,13 @@ from fleet_smi.server.http_error import HttpError
 
 
 class SeriesQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """At most so many points, each over so long a time as that takes."""
+    """A time range; the finest resolution with at most `points` points is returned."""
 
     points: Annotated[int, Meta(ge=1, le=5000)] = 1000
 
 
 async def series(context: RequestContext) -> Response:
-    """What was seen at least, on average and at most in each grain."""
+    """Minimum, mean and maximum of each metric per time step."""
     query: SeriesQuery = context.query
     span = await parse_range(context, query)
     node_id = await _node_id(context)
@@ -31,24 +31,24 @@ async def series(context: RequestContext) -> Response:
     return await threaded_json_response(context, lambda: found)
 
 
-async def _node_id(asked: RequestContext) -> str:
-    """The node of that id, or the only one of that name."""
-    called = asked.path_params["node_id"]
-    nodes = {node.node_id: node.name for node in await require_history(asked).nodes()}
-    named = [node_id for node_id, name in nodes.items() if name == called]
-    if called in nodes:
-        return called
-    if len(named) != 1:
-        words = f"{len(named)} nodes have the name" if named else "no node has the name or id"
-        raise ApiError(HttpError(404, "unknown_node", f"{words} {called}"))
-    return named[0]
+async def _node_id(context: RequestContext) -> str:
+    """The id of the node with that id or, if it is the only one, with that name."""
+    id_or_name = context.path_params["node_id"]
+    names = {node.node_id: node.name for node in await require_history(context).nodes()}
+    matches = [node_id for node_id, name in names.items() if name == id_or_name]
+    if id_or_name in names:
+        return id_or_name
+    if len(matches) != 1:
+        reason = f"{len(matches)} nodes have the name" if matches else "no node has the name or id"
+        raise ApiError(HttpError(404, "unknown_node", f"{reason} {id_or_name}"))
+    return matches[0]
 
 
 ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/api/v1/history/series/{node_id:path}",
-        summary="The figures of one node and its GPUs over time",
+        summary="The metrics of one node and its GPUs over time",
         required_action="view",
         handler=series,
         query=SeriesQuery,

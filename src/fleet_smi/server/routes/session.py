@@ -1,4 +1,4 @@
-"""`/api/v1/session`: who one is here, and signing in and out of the page."""
+"""`/api/v1/session`: log in to the page, log out, and the identity of the sender."""
 
 from msgspec import Struct
 from starlette.responses import Response
@@ -9,14 +9,14 @@ from fleet_smi.server.http_error import HttpError
 
 
 class Login(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A person of this hub."""
+    """The credentials of a user of this hub."""
 
     name: str
     password: str
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
-    """Who the asker is taken for, and how that is known."""
+    """The identity of the sender, and the way it was authenticated."""
 
     name: str
     role: Role
@@ -24,26 +24,27 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
 
 
 async def get_session(context: RequestContext) -> Response:
-    """Who the asker is."""
-    who = context.identity
-    if who is None:
-        raise ApiError(HttpError(401, "unauthenticated", "say who you are"))
-    return json_response(SessionInfo(name=who.name, role=who.role, how=who.auth_method))
+    """The identity of the sender."""
+    identity = context.identity
+    if identity is None:
+        raise ApiError(HttpError(401, "unauthenticated", "authentication required"))
+    info = SessionInfo(name=identity.name, role=identity.role, how=identity.auth_method)
+    return json_response(info)
 
 
 async def login(context: RequestContext) -> Response:
-    """Sign in: a cookie for the right password."""
-    wanted: Login = context.body
-    answer = await context.services.access.login(
-        context.request.scope["headers"], context.peer, wanted.name, wanted.password
+    """Log in: set the session cookie if name and password are right."""
+    credentials: Login = context.body
+    cookie = await context.services.access.login(
+        context.request.scope["headers"], context.peer, credentials.name, credentials.password
     )
-    if isinstance(answer, HttpError):
-        raise ApiError(answer)
-    return _with_cookie(answer)
+    if isinstance(cookie, HttpError):
+        raise ApiError(cookie)
+    return _with_cookie(cookie)
 
 
 async def logout(context: RequestContext) -> Response:
-    """Sign out: the session ends, and its cookie goes."""
+    """Log out: revoke the session and delete its cookie."""
     return _with_cookie(await context.services.access.logout(context.request.scope["headers"]))
 
 
@@ -58,7 +59,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=_PATH,
-        summary="Who the asker is taken for",
+        summary="The identity of the sender",
         required_action="view",
         handler=get_session,
         response=SessionInfo,
@@ -66,7 +67,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=_PATH,
-        summary="Sign in with a password",
+        summary="Log in with a password",
         required_action=None,
         handler=login,
         body=Login,
@@ -76,7 +77,7 @@ ENDPOINTS = (
     Endpoint(
         method="DELETE",
         path=_PATH,
-        summary="Sign out",
+        summary="Log out",
         required_action="view",
         handler=logout,
         status=204,

@@ -15,21 +15,22 @@ _HEADERS = {
 
 
 async def stream(context: RequestContext) -> Response:
-    """Everything at first, then what changes; a `Last-Event-ID` goes on where it was cut."""
+    """The whole fleet first, then its changes; `Last-Event-ID` resumes an interrupted stream."""
     gzip = context.accepts_gzip
-    listener = context.hub.stream.subscribe(context.header("last-event-id") or None, gzip=gzip)
+    subscriber = context.hub.stream.subscribe(context.header("last-event-id") or None, gzip=gzip)
     headers = {**_HEADERS, "Content-Encoding": "gzip"} if gzip else _HEADERS
     return StreamingResponse(
-        _events(context, listener), headers=headers, media_type="text/event-stream"
+        _events(context, subscriber), headers=headers, media_type="text/event-stream"
     )
 
 
-async def _events(asked: RequestContext, listener: Subscriber) -> AsyncIterator[bytes]:
+async def _events(context: RequestContext, subscriber: Subscriber) -> AsyncIterator[bytes]:
     try:
-        while (part := await listener.next_chunk()) is not None and asked.is_still_authorized:
-            yield part
+        # Checked before each chunk: a revoked token or a logout ends the stream.
+        while (chunk := await subscriber.next_chunk()) is not None and context.is_still_authorized:
+            yield chunk
     finally:
-        listener.close()
+        subscriber.close()
 
 
 ENDPOINTS = (

@@ -1,4 +1,4 @@
-"""`GET /api/v1/history/strips`: rows are GPUs, columns are time."""
+"""`GET /api/v1/history/strips`: a heat map of states and users, one row per GPU over time."""
 
 from collections.abc import Collection
 from typing import Annotated
@@ -22,11 +22,11 @@ from fleet_smi.server.history_views import (
     threaded_json_response,
 )
 
-_MOST_CELLS = 5_000_000
+_MAX_CELLS = 5_000_000
 
 
 class StripsQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`filter` chooses GPUs by how they stood at the end, `node` by name or id."""
+    """A time range; `filter` selects GPUs by their state at its end, `node` by name or id."""
 
     columns: Annotated[int, Meta(ge=1, le=2000)] = 240
     node: GlobText | UnsetType = UNSET
@@ -34,41 +34,42 @@ class StripsQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 async def strips(context: RequestContext) -> Response:
-    """What each GPU was, and whose, column by column."""
+    """The state and the user of each GPU, column by column."""
     query: StripsQuery = context.query
     span = await parse_range(context, query)
-    gpus = await _chosen(context, query)
-    check_limit(len(gpus) * query.columns, _MOST_CELLS, "cells", "ask for fewer columns or GPUs")
-    drawn = await require_history(context).strips(gpus, *span, query.columns)
+    gpus = await _select_gpus(context, query)
+    cells = len(gpus) * query.columns
+    check_limit(cells, _MAX_CELLS, "cells", "request fewer columns or GPUs")
+    runs = await require_history(context).strips(gpus, *span, query.columns)
 
-    def answer() -> Strips:
-        rows = (Strip(gpu=gpu, runs=drawn.get((gpu.node_id, gpu.uuid), ())) for gpu in gpus)
+    def build() -> Strips:
+        rows = (Strip(gpu=gpu, runs=runs.get((gpu.node_id, gpu.uuid), ())) for gpu in gpus)
         return Strips(start=span.start, end=span.end, columns=query.columns, rows=tuple(rows))
 
-    return await threaded_json_response(context, answer)
+    return await threaded_json_response(context, build)
 
 
-async def _chosen(asked: RequestContext, query: StripsQuery) -> list[GpuOfNode]:
-    """The GPUs that were known at the end of the range, as far as they are asked for."""
-    view = await fleet_at(asked, query.until)
-    passing = _passing(view, "" if query.filter is UNSET else query.filter)
+async def _select_gpus(context: RequestContext, query: StripsQuery) -> list[GpuOfNode]:
+    """The GPUs that existed at the end of the range and match the query."""
+    view = await fleet_at(context, query.until)
+    matching = _matching_gpus(view, "" if query.filter is UNSET else query.filter)
     return [
         gpu
-        for gpu in await require_history(asked).gpus()
-        if (gpu.node_id, gpu.uuid) in passing
+        for gpu in await require_history(context).gpus()
+        if (gpu.node_id, gpu.uuid) in matching
         and (query.node is UNSET or matches_node(gpu, query.node))
     ]
 
 
-def _passing(view: FleetView, text: str) -> Collection[GpuKey]:
-    """The GPUs that pass a filter, and their instances with them."""
-    chosen = parse_filter(text)
+def _matching_gpus(view: FleetView, filter_text: str) -> Collection[GpuKey]:
+    """The GPUs that match a filter, with their MIG instances."""
+    gpu_filter = parse_filter(filter_text)
     return {
         (node.node_id, uuid)
         for node in view.nodes
         for gpu in node.gpus
-        if chosen.matches(node, gpu)
-        for uuid in (gpu.uuid, *[part.uuid for part in gpu.instances])
+        if gpu_filter.matches(node, gpu)
+        for uuid in (gpu.uuid, *[instance.uuid for instance in gpu.instances])
     }
 
 
@@ -76,7 +77,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/api/v1/history/strips",
-        summary="How every GPU stood over time, and whose it was: a heat strip",
+        summary="The state and user of every GPU over time: a heat map",
         required_action="view",
         handler=strips,
         query=StripsQuery,

@@ -1,4 +1,4 @@
-"""`/api/v1/tokens`: an administrator lists, makes and ends what others may present."""
+"""`/api/v1/tokens`: list, create and revoke access tokens (admin)."""
 
 import asyncio
 from typing import Annotated, Literal
@@ -13,7 +13,7 @@ from fleet_smi.server.http_error import HttpError
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who a token is for, and for how long ("7d"; without it, until it is revoked)."""
+    """The role of a token and its lifetime ("7d"; without one it is valid until revoked)."""
 
     role: Literal["viewer", "admin", "join"]
     note: Annotated[str, Meta(max_length=128)] = ""
@@ -22,45 +22,46 @@ class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class TokenMade(Struct, frozen=True, kw_only=True):
-    """A new token, shown this once: only its hash is kept."""
+    """A new token, shown this once: the hub stores only its hash."""
 
     id: str
     token: str
 
 
 class TokenList(Struct, frozen=True, kw_only=True):
-    """The tokens that are good, the oldest first."""
+    """The valid tokens, the oldest first."""
 
     tokens: tuple[Token, ...]
 
 
 async def list_tokens(context: RequestContext) -> Response:
-    """Every token that is good: whose it is and when it was used, never itself."""
-    known = await asyncio.to_thread(context.services.credentials.tokens.list_all)
+    """Every valid token with its role and last use, without its secret."""
+    tokens = await asyncio.to_thread(context.services.credentials.tokens.list_all)
     now = context.hub.clock()
     return json_response(
-        TokenList(tokens=tuple(one for one in known if not one.invalid_reason(now)))
+        TokenList(tokens=tuple(token for token in tokens if not token.invalid_reason(now)))
     )
 
 
 async def create_token(context: RequestContext) -> Response:
-    """A new token, good at once."""
-    wanted: TokenRequest = context.body
+    """Create a token, valid immediately."""
+    request: TokenRequest = context.body
     issued = await asyncio.to_thread(
         context.services.credentials.issue_token,
-        wanted.role,
-        wanted.note,
-        lifetime_seconds=None if wanted.expires is None else parse_duration(wanted.expires),
-        max_uses=wanted.uses,
+        request.role,
+        request.note,
+        lifetime_seconds=None if request.expires is None else parse_duration(request.expires),
+        max_uses=request.uses,
     )
     return json_response(TokenMade(id=issued.id, token=issued.secret))
 
 
 async def revoke_token(context: RequestContext) -> Response:
-    """End a token now, and whatever it is used for."""
-    which = context.path_params["token_id"]
-    if not await asyncio.to_thread(context.services.credentials.revoke_token, which):
-        raise ApiError(HttpError(404, "unknown_token", f"no good token or node has the id {which}"))
+    """Revoke a token by its id, or that of a node by the node's id."""
+    token_id = context.path_params["token_id"]
+    if not await asyncio.to_thread(context.services.credentials.revoke_token, token_id):
+        message = f"no valid token and no node has the id {token_id}"
+        raise ApiError(HttpError(404, "unknown_token", message))
     return Response(status_code=204)
 
 
@@ -69,7 +70,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path=_PATH,
-        summary="The tokens that are good; never themselves",
+        summary="The valid tokens, without their secrets",
         required_action="administrate",
         handler=list_tokens,
         response=TokenList,
@@ -78,7 +79,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path=_PATH,
-        summary="Make a token, which is shown this once",
+        summary="Create a token, which is shown this once",
         required_action="administrate",
         handler=create_token,
         body=TokenRequest,
@@ -88,7 +89,7 @@ ENDPOINTS = (
     Endpoint(
         method="DELETE",
         path=f"{_PATH}/{{token_id}}",
-        summary="End a token by its id, or a node's by the node's",
+        summary="Revoke a token by its id, or that of a node by the node's id",
         required_action="administrate",
         handler=revoke_token,
         status=204,

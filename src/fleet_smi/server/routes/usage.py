@@ -1,4 +1,4 @@
-"""`GET /api/v1/history/usage`: what people, nodes and models come to."""
+"""`GET /api/v1/history/usage`: usage totals per user, group, node, model or GPU."""
 
 from typing import Literal
 
@@ -15,14 +15,14 @@ from fleet_smi.server.history_views import (
 
 
 class UsageQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For whom it is summed up; `daily` tells each day as well."""
+    """A time range and what to group by; `daily` adds the totals of each day."""
 
     by: Literal["user", "group", "node", "model", "gpu"] = "user"
     daily: bool = False
 
 
 async def usage(context: RequestContext) -> Response:
-    """GPU-seconds, how busy they were, how idle, and what energy they took."""
+    """GPU seconds, utilisation, idle time and energy of each group."""
     query: UsageQuery = context.query
     span = await parse_range(context, query)
     found = await require_history(context).usages(*span, query.by, daily=query.daily)
