@@ -73,7 +73,7 @@ class Cluster:
 
     def gaps(self) -> tuple[Gap, ...]:
         with closing(HubClient(self.url)) as client:
-            return client.kept().gaps
+            return client.storage_status().gaps
 
     def periods(self, since: float) -> list[tuple[Period, ...]]:
         with closing(HubClient(self.url)) as client:

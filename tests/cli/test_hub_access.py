@@ -128,7 +128,7 @@ def test_a_token_is_shown_once(run: Run) -> None:
         (("token", "add", "--role", "viewer", "--uses", "2"), "only a join token"),
         (("token", "add", "--role", "join", "--expires", "soon"), "not a duration"),
         (("token", "revoke", "nonsense"), "has the id nonsense"),
-        (("user", "remove", "nobody"), "nobody is called nobody"),
+        (("user", "remove", "nobody"), "there is no user nobody"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(

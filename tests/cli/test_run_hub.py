@@ -115,7 +115,7 @@ def test_a_hub_whose_state_is_gone_goes_on_and_ends_when_told(
 def test_a_hub_that_may_not_start_says_why_in_one_line(tmp_path: Path, env: dict[str, str]) -> None:
     state = ("--state", str(tmp_path / "state"))
     for flags, words in (
-        (("--listen", ":0"), "needs a token or user who may look"),
+        (("--listen", ":0"), "needs a viewer's token or a user"),
         (("--listen", "192.0.2.1:7070", "--insecure-open"), "cannot listen on"),
         (("--pull", "gpu01:99999"), "gpu01:99999"),
         (("--listen", "nonsense"), "is not an address"),

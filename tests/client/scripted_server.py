@@ -1,4 +1,4 @@
-"""The other end of a client's connection, and what it has heard."""
+"""A server with scripted responses that records the requests of a client."""
 
 import contextlib
 import socket

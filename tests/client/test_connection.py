@@ -1,4 +1,4 @@
-"""A connection that is kept, and one sentence for each way in which it can fail."""
+"""The connection to a hub: keep-alive, retries, and one message for each failure."""
 
 import gzip
 import socket
@@ -25,34 +25,34 @@ def free_port() -> int:
         return port
 
 
-def test_nobody_listening_is_told_with_what_to_do() -> None:
+def test_a_refused_connection_has_a_remedy() -> None:
     error = error_of(f"http://127.0.0.1:{free_port()}")
     assert isinstance(error, Unreachable)
-    assert "nobody listens there; is `fleet-smi hub` running?" in str(error)
+    assert "connection refused; is `fleet-smi hub` running?" in str(error)
 
 
 @pytest.mark.parametrize("host", ["no-such-machine.invalid", f"{'a' * 70}.com", "a..b"])
-def test_a_name_that_is_not_known_is_told(host: str) -> None:
+def test_an_unresolvable_name_is_an_error(host: str) -> None:
     error = error_of(f"http://{host}:7070")
     assert isinstance(error, Unreachable)
-    assert "no machine of that name is known" in str(error)
+    assert "the host name cannot be resolved" in str(error)
 
 
-def test_one_that_does_not_answer_is_not_waited_for_longer_than_told() -> None:
+def test_a_silent_server_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         error = error_of(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_seconds=0.1)
     assert isinstance(error, Unreachable)
     assert "did not answer in 0.1 s" in str(error)
 
 
-def test_one_that_speaks_another_language_is_told() -> None:
+def test_another_protocol_is_an_error() -> None:
     with ScriptedServer([b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n"]) as peer:
         error = error_of(peer.url)
     assert isinstance(error, Undecodable)
-    assert "(no HTTP is spoken there): check the port and http/https" in str(error)
+    assert "(the response is not HTTP): check the port and http/https" in str(error)
 
 
-def test_one_that_hangs_up_in_the_middle_is_told() -> None:
+def test_a_truncated_response_is_an_error() -> None:
     with ScriptedServer([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf"]) as peer:
         assert isinstance(error_of(peer.url), Unreachable)
 
@@ -62,7 +62,7 @@ def test_one_that_hangs_up_in_the_middle_is_told() -> None:
     [b"not gzip", gzip.compress(b"hello")[:-9], b""],
     ids=["not gzip", "cut short", "nothing"],
 )
-def test_broken_compression_is_told(body: bytes) -> None:
+def test_invalid_gzip_is_an_error(body: bytes) -> None:
     with ScriptedServer([http_response(body, "200 OK", "Content-Encoding: gzip")]) as peer:
         assert isinstance(error_of(peer.url), Undecodable)
 
@@ -75,15 +75,15 @@ def test_broken_compression_is_told(body: bytes) -> None:
     ],
     ids=["plain", "packed"],
 )
-def test_more_than_is_listened_to_is_told(answer: bytes) -> None:
+def test_an_oversized_response_is_an_error(answer: bytes) -> None:
     with (
         ScriptedServer([answer]) as peer,
-        pytest.raises(Undecodable, match="an answer without an end"),
+        pytest.raises(Undecodable, match="too large or truncated"),
     ):
         HubConnection(peer.url).request("GET", "/", max_bytes=1000)
 
 
-def test_what_came_compressed_is_unpacked() -> None:
+def test_a_gzipped_response_is_decompressed() -> None:
     packed = gzip.compress(b"hello")
     with ScriptedServer([http_response(packed, "200 OK", "Content-Encoding: gzip")]) as peer:
         connection = HubConnection(peer.url)
@@ -91,7 +91,7 @@ def test_what_came_compressed_is_unpacked() -> None:
         connection.close()
 
 
-def test_one_connection_is_kept_for_many_questions() -> None:
+def test_one_connection_serves_many_requests() -> None:
     with ScriptedServer([http_response(), http_response()]) as peer:
         connection = HubConnection(f"{peer.url}/base/", token="secret")
         assert [connection.request("GET", "/x").status for _ in range(2)] == [200, 200]
@@ -101,7 +101,7 @@ def test_one_connection_is_kept_for_many_questions() -> None:
     assert b"Authorization: Bearer secret\r\n" in peer.requests[0]
 
 
-def test_a_connection_that_the_hub_closed_meanwhile_is_opened_anew() -> None:
+def test_a_stale_connection_is_reopened() -> None:
     with ScriptedServer([http_response()], [http_response(b"again")]) as peer:
         connection = HubConnection(peer.url)
         connection.request("GET", "/")
@@ -109,13 +109,13 @@ def test_a_connection_that_the_hub_closed_meanwhile_is_opened_anew() -> None:
         connection.close()
 
 
-def test_a_new_connection_that_breaks_is_not_tried_for_ever() -> None:
+def test_a_new_connection_that_breaks_is_not_retried() -> None:
     with ScriptedServer([b""], [b""]) as peer:
         error_of(peer.url)
         assert len(peer.requests) == 1
 
 
-def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+def test_redirects_are_not_followed() -> None:
     with (
         ScriptedServer([http_response()]) as elsewhere,
         ScriptedServer([http_response(b"", "302 Found", f"Location: {elsewhere.url}/")]) as peer,
@@ -135,13 +135,13 @@ def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
         ("http://[::1]:7070", ("http", "::1", 7070, "")),
     ],
 )
-def test_a_url_tells_where_the_hub_is(url: str, address: tuple[str, str, int, str]) -> None:
+def test_hub_urls_are_parsed(url: str, address: tuple[str, str, int, str]) -> None:
     assert parse_hub_url(url) == address
 
 
 @pytest.mark.parametrize(
     "url", ["", "http://", "ftp://hub", "http://a:b@hub", "http://hub?x=1", "http://[::1", "h:x"]
 )
-def test_what_is_no_address_of_a_hub_is_refused(url: str) -> None:
+def test_an_invalid_hub_url_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="no address of a hub"):
         HubConnection(url)

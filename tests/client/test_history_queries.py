@@ -1,4 +1,4 @@
-"""What happened, from Python: asked of a real hub, as nouns and as data frames."""
+"""The history from Python: from a real hub, as structs and as data frames."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -28,7 +28,7 @@ def lab(url: str) -> Iterator[api.Fleet]:
         yield fleet
 
 
-def test_a_moment_is_said_in_words_in_seconds_or_as_python_has_it(lab: api.Fleet) -> None:
+def test_a_moment_is_text_seconds_or_a_datetime(lab: api.Fleet) -> None:
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
     for at in ("-1h", an_hour_ago, an_hour_ago.timestamp()):
         assert [one.user for one in lab.people(at=at)] == ["bob"]
@@ -36,7 +36,7 @@ def test_a_moment_is_said_in_words_in_seconds_or_as_python_has_it(lab: api.Fleet
     assert lab.view().summary.busy == 0
 
 
-def test_tables_have_plain_structs_and_become_frames(lab: api.Fleet) -> None:
+def test_tables_hold_structs_and_convert_to_frames(lab: api.Fleet) -> None:
     periods = lab.history(since="3h", user="bob")
     assert [row.periods[0].state for row in periods.rows] == ["busy"]
     assert periods.frame("polars")["users"].to_list() == ["bob"]
@@ -49,14 +49,14 @@ def test_tables_have_plain_structs_and_become_frames(lab: api.Fleet) -> None:
     assert figures["busy_percent"].max() == pytest.approx(80.0)
 
 
-def test_a_moment_that_is_not_kept_is_told_in_the_hubs_words(lab: api.Fleet) -> None:
-    with pytest.raises(UsageError, match="nothing is kept from before 20"):
+def test_a_moment_before_the_history_has_the_hubs_message(lab: api.Fleet) -> None:
+    with pytest.raises(UsageError, match="the history begins at 20"):
         lab.view(at="-30d")
     with pytest.raises(UsageError, match="is not a point in time"):
         lab.history(since="soon")
 
 
-def test_the_hub_tells_every_kind_of_answer(url: str) -> None:
+def test_every_history_endpoint_has_a_method(url: str) -> None:
     with closing(HubClient(url)) as hub:
         strips = hub.strips("2h", columns=12, filter="node:gpu01")
         assert (strips.columns, len(strips.rows)) == (12, 2)
@@ -66,4 +66,4 @@ def test_the_hub_tells_every_kind_of_answer(url: str) -> None:
         assert {1, 2} <= {moment.nodes_reporting for moment in ribbon.moments}
         (job,) = hub.jobs("3h").rows
         assert len(hub.job(job.id).parts) == 1
-        assert hub.kept().used_bytes > 0
+        assert hub.storage_status().used_bytes > 0

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over a real socket pair: whole answers, and everything that is none."""
+"""The HTTP/1.1 client over a real socket pair: valid responses, and all the others."""
 
 import contextlib
 import socket
@@ -62,14 +62,14 @@ def peer() -> Iterator[Peer]:
     started.close()
 
 
-def test_one_answer_after_the_other_over_one_connection(peer: Peer) -> None:
+def test_responses_follow_each_other_on_one_connection(peer: Peer) -> None:
     first = peer.exchange.request("POST", "/a", b"body", {"X": "1"}, MOST)
     second = peer.exchange.request("GET", "/b", None, {}, MOST)
     assert (first.status, first.body, second.status) == (200, b"ok", 204)
     assert first.headers == {"content-length": "2"}
 
 
-def test_what_is_asked_is_what_the_other_end_hears() -> None:
+def test_the_request_is_sent_as_given() -> None:
     peer = Peer([b"HTTP/1.1 204 No Content\r\n\r\n"])
     peer.exchange.request("POST", "/a", b"body", {"X": "1"}, MOST)
     expected = b"POST /a HTTP/1.1\r\nHost: hub:7070\r\nX: 1\r\nContent-Length: 4\r\n\r\nbody"
@@ -89,7 +89,7 @@ def test_chunks_of_any_size_make_one_body(body: bytes, cuts: list[int]) -> None:
     assert answer_of(said[at : at + 7] for at in range(0, len(said), 7)).body == body
 
 
-def test_a_hub_that_says_continue_first_is_understood() -> None:
+def test_interim_responses_are_skipped() -> None:
     said = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     assert answer(said).body == b"ok"
 
@@ -111,7 +111,7 @@ def test_a_hub_that_says_continue_first_is_understood() -> None:
         b"x" * (1 << 17),
     ],
 )
-def test_what_is_no_answer_is_told(said: bytes) -> None:
+def test_an_invalid_response_is_a_protocol_error(said: bytes) -> None:
     with pytest.raises(ProtocolError):
         answer(said)
 
@@ -119,7 +119,7 @@ def test_what_is_no_answer_is_told(said: bytes) -> None:
 @pytest.mark.parametrize(
     "said", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"]
 )
-def test_an_answer_that_breaks_off_is_a_broken_connection(said: bytes) -> None:
+def test_a_truncated_response_is_a_connection_error(said: bytes) -> None:
     with pytest.raises(ConnectionError):
         answer(said)
 
@@ -135,7 +135,7 @@ HEADS = st.sampled_from(
 
 
 @given(HEADS, st.binary(max_size=200))
-def test_whatever_comes_it_is_an_answer_or_an_error_of_these(head: bytes, said: bytes) -> None:
+def test_any_bytes_are_a_response_or_a_known_error(head: bytes, said: bytes) -> None:
     try:
         answer(head + said)
     except (ProtocolError, OSError):
@@ -149,21 +149,19 @@ def test_whatever_comes_it_is_an_answer_or_an_error_of_these(head: bytes, said: 
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"Trailer: x\r\n"),
     ],
 )
-def test_the_time_is_for_the_whole_answer_however_busily_it_comes(
-    begun: bytes, endless: bytes
-) -> None:
+def test_the_timeout_is_for_the_whole_response(begun: bytes, endless: bytes) -> None:
     with pytest.raises(TimeoutError):
         answer_of(chain([begun], repeat(endless)), timeout_seconds=0.1)
 
 
-def test_one_that_does_not_listen_is_not_talked_to_for_ever() -> None:
+def test_sending_to_a_peer_that_does_not_read_times_out() -> None:
     peer = Peer([], timeout_seconds=0.1)
     with pytest.raises(TimeoutError):
         peer.exchange.request("POST", "/", bytes(32 << 20), {}, MOST)
     peer.close()
 
 
-def test_a_line_break_cannot_be_smuggled_into_a_header(peer: Peer) -> None:
+def test_line_breaks_in_headers_are_refused(peer: Peer) -> None:
     with pytest.raises(ValueError, match="line break"):
         peer.exchange.request("GET", "/", None, {"X": "a\r\nEvil: 1"}, MOST)
 
@@ -176,7 +174,7 @@ def test_a_line_break_cannot_be_smuggled_into_a_header(peer: Peer) -> None:
         (b"Content-Length: 2\r\n\r\nok and more than it said", True),
     ],
 )
-def test_it_tells_whether_another_question_can_be_asked(said: bytes, is_over: bool) -> None:
+def test_must_close_says_whether_the_connection_is_reusable(said: bytes, is_over: bool) -> None:
     peer = Peer([b"HTTP/1.1 200 OK\r\n" + said])
     assert peer.exchange.request("GET", "/", None, {}, MOST).body == b"ok"
     assert peer.exchange.must_close is is_over

@@ -1,4 +1,4 @@
-"""The hub's answers as nouns, and its refusals in its own words."""
+"""The client of a hub: structs of the model, and errors with the hub's message."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -35,7 +35,7 @@ def answered(answer: bytes) -> FleetError:
         return caught.value
 
 
-def test_a_fleet_and_a_node_come_as_the_models_nouns(hub: ThreadedHub) -> None:
+def test_fleet_and_node_are_decoded_as_structs(hub: ThreadedHub) -> None:
     with closing(HubClient(hub.url)) as client:
         assert [each.verdict.state for each in client.fleet().nodes[0].gpus] == ["busy", "free"]
         assert client.node("id-of-gpu01").name == "gpu01"
@@ -43,7 +43,7 @@ def test_a_fleet_and_a_node_come_as_the_models_nouns(hub: ThreadedHub) -> None:
             client.node("../x")
 
 
-def test_an_admin_changes_what_a_viewer_may_not(hub: ThreadedHub) -> None:
+def test_only_an_admin_may_change_a_node(hub: ThreadedHub) -> None:
     with (
         closing(HubClient(hub.url, token=hub.token("viewer"))) as viewer,
         pytest.raises(Refused, match="only an admin may do this"),
@@ -57,10 +57,10 @@ def test_an_admin_changes_what_a_viewer_may_not(hub: ThreadedHub) -> None:
         assert admin.fleet().nodes == ()
 
 
-def test_a_token_that_is_not_known_is_refused(hub: ThreadedHub) -> None:
+def test_an_unknown_token_is_refused(hub: ThreadedHub) -> None:
     with (
         closing(HubClient(hub.url, token="fsmi_viewer_x")) as client,
-        pytest.raises(Refused, match="this token is not known here"),
+        pytest.raises(Refused, match="unknown token"),
     ):
         client.fleet()
 
@@ -78,22 +78,20 @@ def test_a_token_that_is_not_known_is_refused(hub: ThreadedHub) -> None:
         ("503 Later", Unreachable),
     ],
 )
-def test_a_refusal_is_told_in_the_hubs_words_made_harmless(
-    status: str, kind: type[FleetError]
-) -> None:
+def test_an_error_has_the_hubs_message_sanitised(status: str, kind: type[FleetError]) -> None:
     error = answered(http_response(SPOKEN, status))
     assert type(error) is kind
     assert str(error).endswith("in the hub's words [31m")
 
 
 @pytest.mark.parametrize("status", ["302 Found", "404 Not Found", "500 Oh"])
-def test_one_that_is_no_hub_is_told_to_be_none(status: str) -> None:
+def test_a_server_that_is_not_a_hub_is_an_error(status: str) -> None:
     error = answered(http_response(b"<html>", status, "Location: http://127.0.0.1:1/"))
     assert f"answered with status {status[:3]}; is it a fleet-smi hub?" in str(error)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"taken_at":"soon"}'])
-def test_an_answer_of_another_version_is_told(body: bytes) -> None:
+def test_a_response_of_another_version_is_an_error(body: bytes) -> None:
     error = answered(http_response(body))
     assert isinstance(error, Undecodable)
     assert "check that client and hub have the same version" in str(error)
@@ -151,6 +149,6 @@ def test_the_fleet_from_python(hub: ThreadedHub) -> None:
     fleet.close()
 
 
-def test_without_a_hub_there_is_no_fleet() -> None:
+def test_a_fleet_needs_a_hub() -> None:
     with pytest.raises(UsageError, match="no hub given"):
         api.Fleet()

@@ -1,4 +1,4 @@
-"""Answers about the past as data frames, where a library for them is installed."""
+"""Tables of the history as data frames, with each library that is installed."""
 
 import sys
 from typing import Any
@@ -34,7 +34,7 @@ def kinds(frame: Any, *columns: str) -> set[str]:
     return {str(frame[column].dtype).lower() for column in columns}
 
 
-def test_a_period_is_a_row(library: DataFrameLibrary) -> None:
+def test_a_period_is_one_row(library: DataFrameLibrary) -> None:
     held = (Holder(pid=1, user="bob"), Holder(pid=2, user="bob"), Holder(pid=3, user="eve"))
     busy = Period(start=1.0, end=2.0, state="busy", reason="at work", holders=held)
     free = Period(start=2.0, end=None, state="free", reason="nobody", certain=False)
@@ -46,14 +46,14 @@ def test_a_period_is_a_row(library: DataFrameLibrary) -> None:
     assert rows[1] | {"state": "free", "certain": False, "uuid": "GPU-1"} == rows[1]
 
 
-def test_what_somebody_came_to_is_a_row(library: DataFrameLibrary) -> None:
+def test_a_usage_total_is_one_row(library: DataFrameLibrary) -> None:
     row = Usage(name="bob", sums=SUMS)
     table = UsageTable(start=0.0, end=9.0, by="user", rows=(row,), total=SUMS, by_state={})
     (told,) = rows_of(table.frame(library))
     assert (told["name"], told["gpu_seconds"], told["busy_seconds"]) == ("bob", 3600.0, 1800.0)
 
 
-def test_a_job_is_a_row(library: DataFrameLibrary) -> None:
+def test_a_job_is_one_row(library: DataFrameLibrary) -> None:
     job = Job(
         id="1-a", user="bob", command=None, start=1.0, end=None, gpus=4, sums=SUMS,
         places=("gpu01:0", "gpu01:1"), advice=("held 4 GPUs, used 1", "idle"),
@@ -64,7 +64,7 @@ def test_a_job_is_a_row(library: DataFrameLibrary) -> None:
     assert row["places"] == "gpu01:0, gpu01:1"
 
 
-def test_figures_are_a_row_a_grain_and_gpu(library: DataFrameLibrary) -> None:
+def test_series_have_one_row_per_gpu_and_step(library: DataFrameLibrary) -> None:
     busy = Figure(minimum=[0.0, None], mean=[5.0, None], maximum=[9.0, None])
     gpus = {"GPU-1": {"busy_percent": busy}, "GPU-2": {"busy_percent": busy}}
     table = SeriesTable(start=100.0, grain_seconds=10, node={}, gpus=gpus)
@@ -75,7 +75,7 @@ def test_figures_are_a_row_a_grain_and_gpu(library: DataFrameLibrary) -> None:
     assert [row["busy_percent_max"] for row in rows_of(frame)] == [9.0, None, 9.0, None]
 
 
-def test_a_figure_that_only_one_gpu_has_is_missing_of_the_other(library: DataFrameLibrary) -> None:
+def test_a_metric_of_one_gpu_is_missing_for_the_others(library: DataFrameLibrary) -> None:
     known = Figure(minimum=[0.0], mean=[5.0], maximum=[9.0])
     gpus = {
         "GPU-1": {"busy_percent": known},
@@ -85,7 +85,7 @@ def test_a_figure_that_only_one_gpu_has_is_missing_of_the_other(library: DataFra
     assert [row["power_watts"] for row in rows_of(table.frame(library))] == [None, 5.0]
 
 
-def test_numbers_are_numbers_even_where_none_is_known(library: DataFrameLibrary) -> None:
+def test_numeric_columns_stay_numeric_without_values(library: DataFrameLibrary) -> None:
     free = Period(start=2.0, end=None, state="free", reason="nobody")
     table = PeriodTable(start=0.0, end=9.0, rows=(GpuPeriods(gpu=GPU, periods=(free,)),))
     assert kinds(table.frame(library), "start", "end", "busy_percent") == {"float64"}
@@ -95,14 +95,14 @@ def test_numbers_are_numbers_even_where_none_is_known(library: DataFrameLibrary)
     assert kinds(series.frame(library), "at", "busy_percent", "busy_percent_max") == {"float64"}
 
 
-def test_nothing_is_a_frame_without_rows(library: DataFrameLibrary) -> None:
+def test_an_empty_table_is_a_frame_without_rows(library: DataFrameLibrary) -> None:
     frame = PeriodTable(start=0.0, end=9.0, rows=()).frame(library)
     assert (len(frame), "state" in frame.columns) == (0, True)
     assert kinds(frame, "start", "end") == {"float64"}
     assert "float64" not in kinds(frame, "state", "users")
 
 
-def test_the_first_library_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_installed_library_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     table = JobTable(start=0.0, end=9.0, rows=())
     assert type(table.frame()).__module__.startswith("pandas")
     monkeypatch.setattr(sys, "path", [])
@@ -110,7 +110,7 @@ def test_the_first_library_that_is_there_is_taken(monkeypatch: pytest.MonkeyPatc
     assert isinstance(table.frame(), polars.DataFrame)
 
 
-def test_a_library_that_is_not_there_is_named_with_the_remedy(
+def test_a_missing_library_is_an_error_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "path", [])
@@ -119,7 +119,7 @@ def test_a_library_that_is_not_there_is_named_with_the_remedy(
         JobTable(start=0.0, end=9.0, rows=()).frame("pandas")
 
 
-def test_without_any_library_both_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_library_the_error_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataframes, "LIBRARIES", ("no_such_library", "nor_this"))
     with pytest.raises(UsageError, match="needs no_such_library or nor_this: pip install"):
         JobTable(start=0.0, end=9.0, rows=()).frame()

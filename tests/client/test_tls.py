@@ -1,4 +1,4 @@
-"""TLS to a real server with a certificate of its own making: pinned, changed, not trusted."""
+"""TLS to a real server with a self-signed certificate: pinned, changed, not trusted."""
 
 import socket
 import ssl
@@ -87,7 +87,7 @@ def test_the_pinned_certificate_is_enough(secure: tuple[Server, str]) -> None:
     assert all(b"Authorization: Bearer secret\r\n" in question for question in hub.heard)
 
 
-def test_one_who_shows_another_certificate_hears_no_token(secure: tuple[Server, str]) -> None:
+def test_a_server_with_another_certificate_gets_no_token(secure: tuple[Server, str]) -> None:
     hub, _ = secure
     connection = HubConnection(hub.url, fingerprint=f"sha256:{'0' * 64}", token="secret")
     with pytest.raises(Refused, match="another certificate than the pinned one"):
@@ -95,20 +95,20 @@ def test_one_who_shows_another_certificate_hears_no_token(secure: tuple[Server, 
     assert hub.heard == []
 
 
-def test_without_a_pin_only_a_trusted_certificate_will_do(secure: tuple[Server, str]) -> None:
+def test_without_a_pin_the_certificate_must_be_trusted(secure: tuple[Server, str]) -> None:
     hub, _ = secure
     with pytest.raises(Refused, match="--fingerprint"):
         HubConnection(hub.url, token="secret").request("GET", "/")
     assert hub.heard == []
 
 
-def test_tls_where_there_is_none_is_told(plain: Server) -> None:
+def test_https_to_an_http_server_is_an_error(plain: Server) -> None:
     url = plain.url.replace("http://", "https://")
     with pytest.raises(Undecodable, match="is it http instead of https"):
         HubConnection(url).request("GET", "/")
 
 
-def test_no_tls_where_there_is_one_is_told(secure: tuple[Server, str]) -> None:
+def test_http_to_an_https_server_is_an_error(secure: tuple[Server, str]) -> None:
     hub, _ = secure
     with pytest.raises((Undecodable, Unreachable), match=r"^hub http://"):
         HubConnection(hub.url.replace("https://", "http://")).request("GET", "/")

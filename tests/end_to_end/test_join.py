@@ -46,7 +46,7 @@ def test_a_hub_with_another_certificate_is_told_nothing(lab: Lab, hub: LoopbackH
     other = [re.sub("^sha256:.*", f"sha256:{'0' * 64}", flag) for flag in pasted(hub)]
     agent = node.start_agent(*other)
     wait_until(lambda: "fault=Refused" in agent.output)
-    assert "shows another certificate than the pinned one" in agent.output
+    assert "presents another certificate than the pinned one" in agent.output
     assert hub.node("node") is None
     assert hub.command("token", "list").stdout.count("never") == 1
 

@@ -127,7 +127,7 @@ def test_each_instance_has_its_own_verdict() -> None:
 
 def test_a_dropped_target_is_removed_unless_it_has_reported() -> None:
     fleet, folder, node = FleetState(), Via("files", "/nfs"), Via("files", "gpu01")
-    fleet.record_failure(folder, "no node has left a file there", NOON)
+    fleet.record_failure(folder, "no file of a node in this folder", NOON)
     fleet.apply(snapshot(gpu(0)), NOON, node)
     for via in (folder, node, Via("files", "nobody")):
         fleet.drop_target(via)

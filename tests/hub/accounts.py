@@ -1,4 +1,4 @@
-"""A hub's tokens and people for tests, with a clock that they move."""
+"""Tokens and users of a hub for tests, with a clock that tests move."""
 
 from fleet_smi.hub.credentials import CredentialCache
 

@@ -1,4 +1,4 @@
-"""What tests of the hub's database, tokens and people stand on."""
+"""Fixtures of the hub: a database, its node store, tokens and users."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is written of a node and when: its history first, and what is safe is told last."""
+"""Checkpoints: the history of a node is written first, and only then is it durable."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def node(memory: NodeStore[NodeCheckpoint]) -> OneNode:
     return OneNode(memory)
 
 
-def test_a_node_is_remembered_only_when_its_history_is_written(node: OneNode) -> None:
+def test_a_node_is_saved_only_after_its_history(node: OneNode) -> None:
     node.report(1)
     node.turn()
     node.report(2)
@@ -82,7 +82,7 @@ def test_a_node_is_remembered_only_when_its_history_is_written(node: OneNode) ->
     assert remembered.snapshot.sequence == 2
 
 
-def test_while_no_history_is_written_only_a_few_turns_wait_for_it(node: OneNode) -> None:
+def test_only_a_few_slots_wait_for_a_history_that_is_not_written(node: OneNode) -> None:
     for sequence in range(1, 21):
         node.report(sequence)
         node.turn()
@@ -96,7 +96,7 @@ def test_while_no_history_is_written_only_a_few_turns_wait_for_it(node: OneNode)
     assert node.report(21) == 20
 
 
-def test_what_is_told_to_be_safe_is_written_in_both(node: OneNode) -> None:
+def test_a_durable_sequence_is_in_history_and_node_store(node: OneNode) -> None:
     node.report(1)
     node.turn()
     assert len(node.keeper.batches) == 1  # nobody else waits, so it is handed on at once
@@ -106,7 +106,7 @@ def test_what_is_told_to_be_safe_is_written_in_both(node: OneNode) -> None:
     assert node.report(2) == 1
 
 
-def test_what_comes_late_is_done_before_its_node_is_saved(node: OneNode) -> None:
+def test_a_node_with_late_reports_is_saved_after_them(node: OneNode) -> None:
     node.report(1)
     node.report(60)
     node.report(20)
@@ -122,7 +122,7 @@ def test_what_comes_late_is_done_before_its_node_is_saved(node: OneNode) -> None
     assert NOON + 20 in [one.start for one in node.keeper.periods(gpu().uuid)]
 
 
-def test_who_asks_for_all_at_once_gets_it_and_nothing_is_told_too_early(node: OneNode) -> None:
+def test_flush_saves_everything_and_reports_nothing_durable_too_early(node: OneNode) -> None:
     node.report(1)
     node.keeping.mark_dirty(["id-of-gpu01"])
     node.keeping.flush()
@@ -134,7 +134,7 @@ def test_who_asks_for_all_at_once_gets_it_and_nothing_is_told_too_early(node: On
     assert node.report(3) == 1
 
 
-def test_of_many_those_have_a_turn_first_whose_history_is_written_anyway(
+def test_nodes_whose_history_is_written_anyway_are_saved_first(
     memory: NodeStore[NodeCheckpoint],
 ) -> None:
     fleet = FleetState()

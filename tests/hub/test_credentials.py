@@ -1,4 +1,4 @@
-"""Who somebody is: tokens and nodes that join; and how changes elsewhere are noticed."""
+"""The credential cache: tokens, joining nodes, and changes by other processes."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from fleet_smi.hub.tokens import TokenStore
 from tests.hub.accounts import DAY, PASSWORD, ManualClock, join_node
 
 
-def test_a_token_says_who_holds_it(credentials: CredentialCache) -> None:
+def test_a_token_identifies_its_holder(credentials: CredentialCache) -> None:
     issued = credentials.tokens.add("viewer", "bob's laptop")
     credentials.refresh()
     assert issued.secret.startswith("fsmi_viewer_")
@@ -33,7 +33,7 @@ def test_tokens_are_stored_only_as_their_hash(credentials: CredentialCache, tmp_
 
 
 @pytest.mark.parametrize("token", ["", "fsmi_viewer_", "x" * 100_000, "\ud800", "é"])
-def test_what_is_no_token_is_nobody(credentials: CredentialCache, token: str) -> None:
+def test_an_unknown_token_identifies_nobody(credentials: CredentialCache, token: str) -> None:
     assert credentials.identify_token(token) is None
 
 
@@ -44,7 +44,7 @@ def test_a_join_token_is_no_credential(credentials: CredentialCache) -> None:
     assert not credentials.has_viewer_credentials
 
 
-def test_a_token_ends_when_it_expires(credentials: CredentialCache, clock: ManualClock) -> None:
+def test_an_expired_token_is_invalid(credentials: CredentialCache, clock: ManualClock) -> None:
     token = credentials.tokens.add("viewer", lifetime_seconds=DAY).secret
     credentials.refresh()
     clock.now += DAY - 1
@@ -53,7 +53,7 @@ def test_a_token_ends_when_it_expires(credentials: CredentialCache, clock: Manua
     assert credentials.identify_token(token) is None
 
 
-def test_a_token_revoked_by_the_hub_ends_at_once(credentials: CredentialCache) -> None:
+def test_a_token_revoked_by_the_hub_is_invalid_immediately(credentials: CredentialCache) -> None:
     issued = credentials.tokens.add("viewer")
     credentials.refresh()
     assert credentials.revoke_token(issued.id)
@@ -85,7 +85,7 @@ def test_what_another_process_changes_is_seen_at_the_next_refresh(
     assert credentials.identify_token(token) is None
 
 
-def test_while_the_database_cannot_be_read_what_was_known_stays(
+def test_cached_credentials_stay_valid_while_the_database_cannot_be_read(
     credentials: CredentialCache, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = credentials.tokens.add("viewer").secret
@@ -103,13 +103,13 @@ def test_while_the_database_cannot_be_read_what_was_known_stays(
     assert credentials.consecutive_failures == 0
 
 
-def test_the_machines_own_admin_is_in_no_database(credentials: CredentialCache) -> None:
+def test_the_local_admin_token_is_not_in_the_database(credentials: CredentialCache) -> None:
     assert credentials.identify_token("fsmi_local_x") == Identity(role="admin", name="this machine")
     assert credentials.tokens.list_all() == []
     assert not credentials.has_viewer_credentials
 
 
-def test_somebody_can_look_once_there_is_a_viewer_an_admin_or_a_person(
+def test_viewer_credentials_are_a_viewer_an_admin_or_a_user(
     credentials: CredentialCache,
 ) -> None:
     def seen() -> bool:
@@ -127,7 +127,7 @@ def test_somebody_can_look_once_there_is_a_viewer_an_admin_or_a_person(
     assert seen()
 
 
-def test_a_node_that_joins_gets_a_credential_of_its_own(credentials: CredentialCache) -> None:
+def test_a_node_that_joins_gets_its_own_credential(credentials: CredentialCache) -> None:
     key = credentials.tokens.add("join").secret
     one = credentials.redeem_join_token(key, "id-1", "gpu1")
     two = credentials.redeem_join_token(key, "id-2", "gpu1")
@@ -158,7 +158,7 @@ def test_a_node_may_join_again_once_its_credential_is_revoked(credentials: Crede
     assert credentials.identify_token(new) is not None
 
 
-def test_a_node_that_never_got_the_answer_may_ask_again(credentials: CredentialCache) -> None:
+def test_a_node_that_missed_the_response_may_join_again(credentials: CredentialCache) -> None:
     key = credentials.tokens.add("join").secret
     lost = credentials.redeem_join_token(key, "id-1", "gpu1").secret
     token = credentials.redeem_join_token(key, "id-1", "gpu1").secret
@@ -169,7 +169,7 @@ def test_a_node_that_never_got_the_answer_may_ask_again(credentials: CredentialC
         credentials.redeem_join_token(key, "id-1", "gpu1")
 
 
-def test_a_credential_that_was_used_stays_taken_after_a_crash_of_the_hub(
+def test_a_used_credential_cannot_be_replaced_after_a_crash(
     credentials: CredentialCache, engine: Engine, clock: ManualClock
 ) -> None:
     join_node(credentials, "id-1")
@@ -181,7 +181,7 @@ def test_a_credential_that_was_used_stays_taken_after_a_crash_of_the_hub(
     restarted.close()
 
 
-def test_of_many_who_join_as_one_node_at_once_only_one_is_let_in(
+def test_of_concurrent_joins_for_one_node_only_one_succeeds(
     credentials: CredentialCache,
 ) -> None:
     key = credentials.tokens.add("join").secret
@@ -209,10 +209,13 @@ def test_of_many_who_join_as_one_node_at_once_only_one_is_let_in(
     [
         (lambda tokens, issued, clock: tokens.revoke(issued.id), "was revoked"),
         (lambda tokens, issued, clock: setattr(clock, "now", clock.now + DAY), "has expired"),
-        (lambda tokens, issued, clock: tokens.join(issued.secret, "id-9", "gpu9"), "is used up"),
+        (
+            lambda tokens, issued, clock: tokens.redeem_join_token(issued.secret, "id-9", "gpu9"),
+            "is used up",
+        ),
     ],
 )
-def test_a_join_token_that_is_no_longer_good_says_why(
+def test_an_invalid_join_token_says_why(
     credentials: CredentialCache, clock: ManualClock, spoil: object, why: str
 ) -> None:
     issued = credentials.tokens.add("join", lifetime_seconds=DAY, max_uses=1)
@@ -221,7 +224,7 @@ def test_a_join_token_that_is_no_longer_good_says_why(
         credentials.redeem_join_token(issued.secret, "id-1", "gpu1")
 
 
-def test_a_refused_join_uses_nothing_up(credentials: CredentialCache) -> None:
+def test_a_refused_join_does_not_use_up_the_token(credentials: CredentialCache) -> None:
     join_node(credentials, "id-1")
     key = credentials.tokens.add("join", max_uses=1).secret
     with pytest.raises(Refused):
@@ -236,27 +239,27 @@ def test_no_other_token_lets_a_node_join(credentials: CredentialCache) -> None:
         credentials.tokens.add("admin").secret,
         join_node(credentials),
     ):
-        with pytest.raises(Refused, match="is not known here"):
+        with pytest.raises(Refused, match="is unknown"):
             credentials.redeem_join_token(secret, "id-7", "gpu7")
 
 
-def test_a_join_token_that_got_out_cannot_fill_the_hub(
+def test_a_leaked_join_token_cannot_fill_the_hub(
     credentials: CredentialCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fleet_smi.hub.credentials._MOST_NODES", 3)
+    monkeypatch.setattr("fleet_smi.hub.credentials._MAX_NODES", 3)
     key = credentials.tokens.add("join").secret
     for number in range(3):
         credentials.redeem_join_token(key, f"id-{number}", "gpu")
-    with pytest.raises(Refused, match="3 nodes already"):
+    with pytest.raises(Refused, match="limit of 3 nodes"):
         credentials.redeem_join_token(key, "id-3", "gpu")
 
 
 @pytest.mark.parametrize("node_id", ["", "a\nb", "x" * 129, " id", "\x1b[31m"])
-def test_a_node_id_that_would_deceive_people_is_refused(
+def test_a_node_id_with_control_characters_is_refused(
     credentials: CredentialCache, node_id: str
 ) -> None:
     key = credentials.tokens.add("join").secret
-    with pytest.raises(Refused, match="no node id"):
+    with pytest.raises(Refused, match="invalid node id"):
         credentials.redeem_join_token(key, node_id, "gpu1")
 
 
@@ -267,7 +270,7 @@ def test_only_a_join_token_has_a_number_of_uses(credentials: CredentialCache) ->
         credentials.tokens.add("join", max_uses=0)
 
 
-def test_when_a_token_was_used_is_noted_now_and_then(
+def test_the_last_use_of_a_token_is_saved_periodically(
     credentials: CredentialCache, clock: ManualClock
 ) -> None:
     issued = credentials.tokens.add("viewer")
@@ -293,7 +296,7 @@ def test_when_a_token_was_used_is_noted_now_and_then(
     assert used_at() == clock.now
 
 
-def test_hostile_names_are_values_and_never_commands(engine: Engine, clock: ManualClock) -> None:
+def test_hostile_names_are_stored_as_values(engine: Engine, clock: ManualClock) -> None:
     tokens = TokenStore(engine, clock)
     evil = "x'); DROP TABLE tokens; --"
     tokens.add("viewer", evil)
@@ -303,7 +306,7 @@ def test_hostile_names_are_values_and_never_commands(engine: Engine, clock: Manu
     assert (kept.note, kept.revoked_at) == (evil, None)
 
 
-def test_what_is_told_of_tokens_and_people_holds_no_secret(credentials: CredentialCache) -> None:
+def test_listings_of_tokens_and_users_contain_no_secret(credentials: CredentialCache) -> None:
     issued = credentials.tokens.add("viewer")
     credentials.users.add("alice", PASSWORD)
     told = repr(credentials.tokens.list_all()) + repr(credentials.users.list_all())

@@ -31,7 +31,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_only_its_owner_may_read_what_it_holds(engine: Engine, tmp_path: Path) -> None:
+def test_the_database_is_readable_by_its_owner_only(engine: Engine, tmp_path: Path) -> None:
     TokenStore(engine).add("viewer")
     state = tmp_path / "state"
     assert mode(state) == 0o700
@@ -43,7 +43,7 @@ def test_only_its_owner_may_read_what_it_holds(engine: Engine, tmp_path: Path) -
     }
 
 
-def test_an_old_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+def test_an_old_file_that_others_could_read_is_made_private(tmp_path: Path) -> None:
     open_database(tmp_path / "state").dispose()
     (tmp_path / "state" / DATABASE_FILE).chmod(0o644)
     open_database(tmp_path / "state").dispose()
@@ -57,13 +57,13 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
         open_database(tmp_path / "state")
 
 
-def test_a_place_that_cannot_be_a_folder_is_named(tmp_path: Path) -> None:
+def test_an_impossible_folder_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     with pytest.raises(StateError, match=f"{tmp_path}/state cannot be used"):
         open_database(tmp_path / "state")
 
 
-def test_it_is_safe_against_a_crash_and_against_other_processes(engine: Engine) -> None:
+def test_commits_are_synchronous_and_other_processes_may_read(engine: Engine) -> None:
     def pragma(name: str) -> object:
         with read_transaction(engine) as connection:
             return connection.scalar(text(f"PRAGMA {name}"))
@@ -74,7 +74,7 @@ def test_it_is_safe_against_a_crash_and_against_other_processes(engine: Engine) 
     assert pragma("busy_timeout") == 5000
 
 
-def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
+def test_data_survives_reopening(tmp_path: Path) -> None:
     first = open_database(tmp_path / "state")
     TokenStore(first).add("viewer", "bob")
     first.dispose()
@@ -83,7 +83,7 @@ def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> No
     again.dispose()
 
 
-def test_a_change_is_made_whole_or_not_at_all(engine: Engine) -> None:
+def test_a_transaction_is_atomic(engine: Engine) -> None:
     with pytest.raises(ZeroDivisionError), write_transaction(engine) as connection:
         connection.execute(text("DELETE FROM facts"))
         _ = 1 / 0
@@ -91,7 +91,7 @@ def test_a_change_is_made_whole_or_not_at_all(engine: Engine) -> None:
         assert read_fact(connection, "session_secret")
 
 
-def test_many_may_open_it_for_the_first_time_at_once(tmp_path: Path) -> None:
+def test_many_processes_may_create_it_concurrently(tmp_path: Path) -> None:
     state, many = tmp_path / "state", 6
     together = threading.Barrier(many)
 
@@ -112,7 +112,7 @@ def test_many_may_open_it_for_the_first_time_at_once(tmp_path: Path) -> None:
     assert [path.name for path in state.iterdir()] == [DATABASE_FILE]
 
 
-def test_one_of_a_newer_fleet_smi_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
     state = tmp_path / "state"
     open_database(state).dispose()
     with sqlite3.connect(state / DATABASE_FILE) as connection:
@@ -125,7 +125,7 @@ def test_one_of_a_newer_fleet_smi_is_refused_and_left_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database at all" * 400, None])
-def test_a_damaged_one_is_refused_by_name_and_never_replaced(
+def test_a_damaged_database_is_refused_and_never_replaced(
     tmp_path: Path, content: bytes | None
 ) -> None:
     state = tmp_path / "state"
@@ -133,23 +133,23 @@ def test_a_damaged_one_is_refused_by_name_and_never_replaced(
     path = state / DATABASE_FILE
     damaged = path.read_bytes()[:3000] if content is None else content
     path.write_bytes(damaged)
-    with pytest.raises(StateError, match=r"hub\.db.*move it away") as refused:
+    with pytest.raises(StateError, match=r"hub\.db.*move the file away") as refused:
         open_database(state)
     assert "\n" not in str(refused.value)
     if damaged:  # SQLite writes its header into an empty file
         assert path.read_bytes() == damaged
 
 
-def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
     with sqlite3.connect(tmp_path / "state" / DATABASE_FILE) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
     connection.close()
-    with pytest.raises(StateError, match="is no database of fleet-smi"):
+    with pytest.raises(StateError, match="is not a database of fleet-smi"):
         open_database(tmp_path / "state")
 
 
-def test_an_older_one_is_brought_up_step_by_step(
+def test_an_older_database_is_migrated_step_by_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def to_2(connection: Connection) -> None:
@@ -170,7 +170,7 @@ def test_an_older_one_is_brought_up_step_by_step(
         engine.dispose()
 
 
-def test_the_first_version_is_brought_up_to_this_one(tmp_path: Path) -> None:
+def test_the_first_version_is_migrated_to_the_current_one(tmp_path: Path) -> None:
     state = tmp_path / "state"
     open_database(state).dispose()
     with sqlite3.connect(state / DATABASE_FILE) as connection:
@@ -185,7 +185,7 @@ def test_the_first_version_is_brought_up_to_this_one(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_a_step_that_fails_leaves_the_old_one(
+def test_a_failed_migration_leaves_the_old_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What a node is told of its reports: that they are kept, and never more of them than are."""
+"""Receipts: the sequence that is called durable never exceeds what is on disk."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def node(memory: NodeStore[NodeCheckpoint]) -> Reporting:
     return Reporting(memory)
 
 
-def test_a_hole_that_is_filled_is_not_kept_before_it_is_written_too(node: Reporting) -> None:
+def test_a_filled_gap_is_not_durable_before_it_is_written(node: Reporting) -> None:
     node.report(3)
     node.give_to_disk()
     node.look_at_disk()
@@ -53,7 +53,7 @@ def test_a_hole_that_is_filled_is_not_kept_before_it_is_written_too(node: Report
     assert node.report(5) == 4
 
 
-def test_a_hole_that_is_filled_while_the_disk_is_slow_is_not_kept_either(node: Reporting) -> None:
+def test_a_gap_filled_during_a_slow_write_is_not_durable_yet(node: Reporting) -> None:
     node.report(3)
     node.give_to_disk()
     node.report(1, 2)

@@ -1,4 +1,4 @@
-"""Where targets are asked, and how what they answer is told."""
+"""HTTP polling: the URLs of targets."""
 
 import pytest
 
@@ -26,10 +26,10 @@ def test_an_address_is_a_host_a_port_or_a_url(target: str, url: str) -> None:
 
 
 @pytest.mark.parametrize("target", WRONG)
-def test_what_is_no_address_is_refused_before_anything_starts(target: str) -> None:
-    with pytest.raises(UsageError, match="no address of an agent"):
+def test_an_invalid_address_is_refused_at_start(target: str) -> None:
+    with pytest.raises(UsageError, match="not the address of an agent"):
         PullSource([target])
-    with pytest.raises(UsageError, match="no address of an agent"):
+    with pytest.raises(UsageError, match="not the address of an agent"):
         NvgpuSource([target])
-    with pytest.raises(UsageError, match="no address of an agent"):
+    with pytest.raises(UsageError, match="not the address of an agent"):
         NodeInfoSource([target], password="x")

@@ -1,4 +1,4 @@
-"""The spine of the hub: what is heard is believed, told and kept, in that order."""
+"""The spine of the hub: deliveries are applied, published and saved, in that order."""
 
 import asyncio
 import logging
@@ -102,7 +102,7 @@ def test_after_a_restart_a_node_is_silent_and_not_absent(life: Life) -> None:
     life.live(second)
 
 
-def test_what_is_heard_at_the_very_end_is_remembered_too(life: Life) -> None:
+def test_reports_received_at_shutdown_are_saved(life: Life) -> None:
     async def first(hub: Hub, _: ScriptedSource) -> None:
         hub.deliver(heard(7))
 
@@ -113,7 +113,9 @@ def test_what_is_heard_at_the_very_end_is_remembered_too(life: Life) -> None:
     life.live(second)
 
 
-def test_a_report_is_called_kept_only_once_the_disk_has_it(life: Life, tmp_path: Path) -> None:
+def test_a_report_is_acknowledged_as_durable_only_once_it_is_on_disk(
+    life: Life, tmp_path: Path
+) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         with disk_is_busy(life):
             source.put(heard(1))
@@ -142,7 +144,7 @@ def disk_is_busy(life: Life) -> Iterator[None]:
             raw.execute("ROLLBACK")
 
 
-def test_what_is_kept_is_told_of_the_run_that_asks_and_of_no_other(life: Life) -> None:
+def test_the_durable_sequence_is_per_run_of_the_agent(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         source.put(heard(5))
         await until(lambda: hub.receipt(taken(5)).kept == 5)
@@ -153,7 +155,7 @@ def test_what_is_kept_is_told_of_the_run_that_asks_and_of_no_other(life: Life) -
     life.live(story)
 
 
-def test_a_late_report_changes_nothing_but_that_it_came(life: Life) -> None:
+def test_a_late_report_does_not_change_the_current_state(life: Life) -> None:
     async def first(hub: Hub, source: ScriptedSource) -> None:
         for delivery in (heard(1), heard(3), heard(2, age_seconds=1), heard(2, age_seconds=1)):
             source.put(delivery)
@@ -168,7 +170,7 @@ def test_a_late_report_changes_nothing_but_that_it_came(life: Life) -> None:
     life.live(second)
 
 
-def test_a_late_report_is_kept_even_if_nothing_else_comes(life: Life) -> None:
+def test_a_late_report_becomes_durable_without_further_reports(life: Life) -> None:
     async def first(hub: Hub, source: ScriptedSource) -> None:
         source.put(heard(1))
         source.put(heard(3))
@@ -183,7 +185,7 @@ def test_a_late_report_is_kept_even_if_nothing_else_comes(life: Life) -> None:
     life.live(second)
 
 
-def test_what_a_source_cannot_hear_is_told_of_its_node_until_it_can(life: Life) -> None:
+def test_a_failure_is_shown_on_its_node_until_it_recovers(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         (expected,) = hub.fleet.view(life.now).nodes
         assert (expected.name, expected.silent, expected.age_seconds) == ("gpu01", True, None)
@@ -198,7 +200,7 @@ def test_what_a_source_cannot_hear_is_told_of_its_node_until_it_can(life: Life) 
     life.live(story, ScriptedSource(["gpu01"]))
 
 
-def test_how_old_a_report_is_decides_and_no_clock_of_its_node(life: Life) -> None:
+def test_the_age_of_a_report_counts_and_not_the_clock_of_its_node(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         source.put(heard(1, age_seconds=2.0, taken_at=NOON - 86_400))
         await until(lambda: hub.reports_received == 1)
@@ -209,10 +211,10 @@ def test_how_old_a_report_is_decides_and_no_clock_of_its_node(life: Life) -> Non
     life.live(story)
 
 
-def test_a_bug_in_one_source_silences_neither_the_hub_nor_the_source(
+def test_a_source_with_a_bug_is_restarted_and_the_hub_goes_on(
     life: Life, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spine, "_AFTER_A_BUG_SECONDS", 0.01)
+    monkeypatch.setattr(spine, "_RESTART_SECONDS", 0.01)
     source = ScriptedSource(["gpu01"], bug=ZeroDivisionError("oh"))
 
     async def story(hub: Hub, source: ScriptedSource) -> None:
@@ -226,7 +228,7 @@ def test_a_bug_in_one_source_silences_neither_the_hub_nor_the_source(
     assert "source=scripted has a bug" in caplog.text
 
 
-def test_a_change_is_told_to_listeners_and_makes_a_new_version(life: Life) -> None:
+def test_a_change_is_published_and_increments_the_version(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         before = hub.version
         listener = hub.stream.subscribe()
@@ -240,7 +242,7 @@ def test_a_change_is_told_to_listeners_and_makes_a_new_version(life: Life) -> No
     life.live(story)
 
 
-def test_a_node_that_falls_silent_is_news_though_nothing_comes(life: Life) -> None:
+def test_a_node_that_falls_silent_is_published(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         source.put(heard(1))
         await until(lambda: hub.reports_received == 1)
@@ -253,7 +255,7 @@ def test_a_node_that_falls_silent_is_news_though_nothing_comes(life: Life) -> No
     life.live(story)
 
 
-def test_the_end_leaves_no_thread(life: Life) -> None:
+def test_shutdown_leaves_no_thread(life: Life) -> None:
     async def nothing(_: Hub, __: ScriptedSource) -> None:
         return
 

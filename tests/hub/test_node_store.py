@@ -1,4 +1,4 @@
-"""What the hub remembers of its nodes: across restarts, without ever making anybody wait."""
+"""The node store: state across restarts, retries, and never a caller that waits."""
 
 import multiprocessing
 import os
@@ -37,7 +37,7 @@ def memory(engine: Engine) -> Iterator[NodeStore[Known]]:
     opened.close()
 
 
-def test_what_was_saved_is_known_after_a_restart(tmp_path: Path) -> None:
+def test_saved_nodes_are_loaded_after_a_restart(tmp_path: Path) -> None:
     nodes = [known(1, data=b"\x00\xff"), known(2, at=None)]
     engine = open_database(tmp_path / "state")
     memory = NodeStore(engine, Known)
@@ -51,7 +51,7 @@ def test_what_was_saved_is_known_after_a_restart(tmp_path: Path) -> None:
     engine.dispose()
 
 
-def test_the_last_that_was_said_of_a_node_is_what_is_kept(memory: NodeStore[Known]) -> None:
+def test_the_latest_state_of_a_node_is_saved(memory: NodeStore[Known]) -> None:
     memory.save([known(1, at=1.0), known(2), known(3)])
     memory.save([known(1, at=2.0)], removed=["id-2"])
     memory.save([], removed=["id-3"])
@@ -67,7 +67,7 @@ def _save_and_die(state: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_what_is_called_kept_outlives_a_kill(tmp_path: Path) -> None:
+def test_durable_nodes_survive_a_kill(tmp_path: Path) -> None:
     process = multiprocessing.get_context("spawn").Process(
         target=_save_and_die, args=(tmp_path / "state",)
     )
@@ -93,7 +93,7 @@ class Disk:
         connection.execute(f"PRAGMA max_page_count={self.pages}")
 
 
-def test_a_lock_makes_nobody_wait_and_the_latest_is_written_when_it_ends(
+def test_a_locked_database_blocks_nobody_and_the_latest_state_is_written_later(
     memory: NodeStore[Known], engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Disk(engine)
@@ -110,12 +110,10 @@ def test_a_lock_makes_nobody_wait_and_the_latest_is_written_when_it_ends(
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2  # once when it begins, once when it ends
     assert "database is locked" in said[0]
-    assert "kept again" in said[1]
+    assert "saved again" in said[1]
 
 
-def test_a_full_disk_loses_nothing_that_there_is_room_for_later(
-    memory: NodeStore[Known], engine: Engine
-) -> None:
+def test_writes_to_a_full_disk_are_retried(memory: NodeStore[Known], engine: Engine) -> None:
     disk = Disk(engine)
     disk.pages = 1
     memory.save([known(each, data=bytes(6000)) for each in range(40)])
@@ -129,7 +127,7 @@ def test_a_full_disk_loses_nothing_that_there_is_room_for_later(
     assert kept["id-0"] == 5.0
 
 
-def test_closing_on_a_disk_that_stays_full_ends_all_the_same(engine: Engine) -> None:
+def test_closing_ends_even_if_the_disk_stays_full(engine: Engine) -> None:
     Disk(engine).pages = 1
     before = set(threading.enumerate())
     memory = NodeStore(engine, Known, retry_seconds=600.0)
@@ -140,7 +138,7 @@ def test_closing_on_a_disk_that_stays_full_ends_all_the_same(engine: Engine) -> 
     assert set(threading.enumerate()) <= before
 
 
-def test_one_row_that_cannot_be_read_hides_no_other(
+def test_one_undecodable_row_does_not_hide_the_others(
     memory: NodeStore[Known], engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     number = memory.save([known(1), known(2)])
@@ -148,10 +146,10 @@ def test_one_row_that_cannot_be_read_hides_no_other(
     with write_transaction(engine) as connection:
         connection.execute(text("UPDATE nodes SET remembered = x'c1' WHERE node_id = 'id-1'"))
     assert memory.load() == [known(2)]
-    assert "gpu1: what was kept of it cannot be read" in caplog.text
+    assert "gpu1: its saved state cannot be read" in caplog.text
 
 
-def test_two_thousand_nodes_are_taken_at_once(memory: NodeStore[Known]) -> None:
+def test_two_thousand_nodes_are_saved_in_one_batch(memory: NodeStore[Known]) -> None:
     number = memory.save([known(each, data=bytes(6000)) for each in range(2000)])
     wait_until(lambda: memory.durable_batch == number)
     assert len(memory.load()) == 2000

@@ -1,4 +1,4 @@
-"""Sessions: who is signed in, for how long, and what ends it."""
+"""Login sessions: how long they last, and what ends them."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ def login(credentials: CredentialCache, name: str, password: str) -> str | None:
     return asyncio.run(credentials.login(name, password))
 
 
-def test_the_right_password_begins_a_session(credentials: CredentialCache) -> None:
+def test_the_right_password_opens_a_session(credentials: CredentialCache) -> None:
     credentials.users.add("alice", PASSWORD, "admin")
     session = login(credentials, "alice", PASSWORD)
     assert session is not None
@@ -45,7 +45,9 @@ def test_a_session_ends_after_two_weeks(credentials: CredentialCache, clock: Man
     assert credentials.identify_session(session) is None
 
 
-def test_a_session_ends_with_its_password_or_its_person(credentials: CredentialCache) -> None:
+def test_a_session_ends_when_its_password_changes_or_its_user_is_removed(
+    credentials: CredentialCache,
+) -> None:
     credentials.users.add("alice", PASSWORD)
     session = login(credentials, "alice", PASSWORD) or ""
     credentials.users.set_password("alice", "another horse entirely")
@@ -80,9 +82,7 @@ def written_down(engine: Engine) -> int:
         return connection.scalar(select(func.count()).select_from(ended_sessions)) or 0
 
 
-def test_a_session_that_was_signed_out_of_is_over_and_no_other(
-    credentials: CredentialCache, engine: Engine
-) -> None:
+def test_logging_out_ends_that_session_only(credentials: CredentialCache, engine: Engine) -> None:
     credentials.users.add("alice", PASSWORD)
     left, other = (login(credentials, "alice", PASSWORD) or "" for _ in range(2))
     logout(credentials, left)
@@ -104,7 +104,7 @@ def test_a_restart_of_the_hub_revives_no_session(
     restarted.close()
 
 
-def test_an_ended_session_is_forgotten_once_it_would_be_over(
+def test_a_revoked_session_is_deleted_once_it_would_have_expired(
     credentials: CredentialCache, engine: Engine, clock: ManualClock
 ) -> None:
     credentials.users.add("alice", PASSWORD)
@@ -114,10 +114,10 @@ def test_an_ended_session_is_forgotten_once_it_would_be_over(
     assert written_down(engine) == 1
 
 
-def test_who_signs_out_without_end_is_signed_out_everywhere(
+def test_too_many_logouts_log_the_user_out_everywhere(
     credentials: CredentialCache, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_MOST_ENDED", 2)
+    monkeypatch.setattr(sessions, "_MAX_REVOKED_PER_USER", 2)
     for name in ("alice", "bob"):
         credentials.users.add(name, PASSWORD)
     kept, bobs = (login(credentials, name, PASSWORD) or "" for name in ("alice", "bob"))
@@ -130,7 +130,7 @@ def test_who_signs_out_without_end_is_signed_out_everywhere(
     assert written_down(engine) == 0
 
 
-def test_a_session_of_another_hub_is_nobody(credentials: CredentialCache, tmp_path: Path) -> None:
+def test_a_session_of_another_hub_is_invalid(credentials: CredentialCache, tmp_path: Path) -> None:
     engine = open_database(tmp_path / "other")
     other = CredentialCache(engine)
     for each in (credentials, other):
@@ -142,7 +142,7 @@ def test_a_session_of_another_hub_is_nobody(credentials: CredentialCache, tmp_pa
     engine.dispose()
 
 
-def test_a_session_that_was_tampered_with_is_nobody(
+def test_a_tampered_session_is_invalid(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     engine = open_database(tmp_path_factory.mktemp("tampered") / "state")
@@ -165,14 +165,14 @@ def test_a_session_that_was_tampered_with_is_nobody(
     engine.dispose()
 
 
-def test_sessions_are_never_signed_with_nothing(engine: Engine) -> None:
+def test_sessions_need_a_secret_to_sign_with(engine: Engine) -> None:
     with write_transaction(engine) as connection:
         connection.execute(text("DELETE FROM facts WHERE name = 'session_secret'"))
-    with pytest.raises(StateError, match="no secret to sign with"):
+    with pytest.raises(StateError, match="no secret to sign sessions with"):
         CredentialCache(engine)
 
 
-def test_logging_in_never_holds_up_the_event_loop(credentials: CredentialCache) -> None:
+def test_logging_in_does_not_block_the_event_loop(credentials: CredentialCache) -> None:
     credentials.users.add("alice", PASSWORD)
 
     async def scenario() -> int:

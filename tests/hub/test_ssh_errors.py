@@ -1,4 +1,4 @@
-"""What ssh complains of, and the error that it is."""
+"""The error output of ssh, and the error that each becomes."""
 
 import pytest
 from hypothesis import given
@@ -34,16 +34,20 @@ Host key verification failed.
         ("Host key verification failed.\n", Refused, "could not be verified"),
         ("a@gpu: Permission denied (publickey,password).\n", Refused, "(publickey,password)"),
         ("Received disconnect: Too many authentication failures\n", Refused, "IdentityFile"),
-        ("ssh: Could not resolve hostname x: Name or service not known", Unreachable, "name is"),
+        (
+            "ssh: Could not resolve hostname x: Name or service not known",
+            Unreachable,
+            "cannot be resolved",
+        ),
         ("ssh: connect to host x port 22: Connection refused\r\n", Unreachable, "no sshd"),
-        ("ssh: connect to host x port 22: No route to host\r\n", Unreachable, "no way leads"),
-        ("ssh: connect to host x port 22: Connection timed out", Unreachable, "in time"),
+        ("ssh: connect to host x port 22: No route to host\r\n", Unreachable, "no route"),
+        ("ssh: connect to host x port 22: Connection timed out", Unreachable, "timed out"),
         ("kex_exchange_identification: Connection closed by remote host", Unreachable, "closed"),
         ("config: line 3: Bad configuration option: prot\n", Unreachable, "Bad configuration"),
-        ("", Unreachable, "does not say why"),
+        ("", Unreachable, "without a message"),
     ],
 )
-def test_each_failure_has_its_name_and_says_what_to_do(
+def test_each_failure_has_its_error_and_a_remedy(
     complaint: str, kind: type[DeliveryError], words: str
 ) -> None:
     error = parse_ssh_error(complaint)
@@ -52,7 +56,7 @@ def test_each_failure_has_its_name_and_says_what_to_do(
 
 
 @given(st.text(max_size=300))
-def test_any_words_make_one_harmless_line(complaint: str) -> None:
+def test_any_output_becomes_one_sanitised_line(complaint: str) -> None:
     for text in (complaint, CHANGED.format("Host key").replace("gpu03", complaint)):
         words = str(parse_ssh_error(text))
         assert sanitize_text(words, 2000) == words

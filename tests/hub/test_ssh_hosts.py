@@ -49,13 +49,13 @@ def test_names_and_addresses_are_hosts(name: str) -> None:
         ),
     ],
 )
-def test_what_ssh_or_a_shell_could_take_otherwise_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="is no host"):
+def test_options_and_shell_metacharacters_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="is not a host"):
         validate_host(name)
 
 
 @given(st.text(max_size=20))
-def test_no_host_begins_like_an_option_or_has_blanks(name: str) -> None:
+def test_no_valid_host_starts_like_an_option_or_contains_blanks(name: str) -> None:
     try:
         host = validate_host(name)
     except UsageError:
@@ -66,7 +66,7 @@ def test_no_host_begins_like_an_option_or_has_blanks(name: str) -> None:
     assert " " not in host
 
 
-def test_a_hosts_file_has_comments_blank_lines_and_doubles(tmp_path: Path) -> None:
+def test_a_hosts_file_may_have_comments_blank_lines_and_duplicates(tmp_path: Path) -> None:
     path = tmp_path / "hosts.txt"
     path.write_text("# the lab\ngpu01\n\n  gpu02:2222  # the new one\r\ngpu01\nalice@gpu03\n")
     assert read_hosts_file(str(path)) == ["gpu01", "gpu02:2222", "alice@gpu03"]
@@ -75,7 +75,7 @@ def test_a_hosts_file_has_comments_blank_lines_and_doubles(tmp_path: Path) -> No
 def test_a_bad_line_of_a_hosts_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "hosts.txt"
     path.write_text("gpu01\n\n-oProxyCommand=x\n")
-    with pytest.raises(UsageError, match=r"hosts\.txt, line 3: '-oProxyCommand=x' is no host"):
+    with pytest.raises(UsageError, match=r"hosts\.txt, line 3: '-oProxyCommand=x' is not a host"):
         read_hosts_file(str(path))
 
 
@@ -84,7 +84,7 @@ def test_a_hosts_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_hosts_file(str(tmp_path / "none.txt"))
 
 
-def test_a_pattern_stands_for_the_hosts_in_ssh_config(tmp_path: Path) -> None:
+def test_a_pattern_expands_to_the_hosts_in_ssh_config(tmp_path: Path) -> None:
     more = tmp_path / "more.conf"
     more.write_text("Host gpu10 login gpu11 # not gpu99\n  User x\nMatch host gpu50\n")
     config = tmp_path / "config"
@@ -96,14 +96,14 @@ def test_a_pattern_stands_for_the_hosts_in_ssh_config(tmp_path: Path) -> None:
     assert expand_hosts(["gpu?1", "other", "gpu01"], str(config)) == ["gpu11", "gpu01", "other"]
 
 
-def test_a_pattern_that_fits_nothing_is_an_error(tmp_path: Path) -> None:
+def test_a_pattern_without_a_match_is_an_error(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host cpu01\nHost gpu*\n")
-    with pytest.raises(UsageError, match=r"no Host in .*config is like 'gpu"):
+    with pytest.raises(UsageError, match=r"no Host in .*config matches 'gpu"):
         expand_hosts(["gpu*"], str(config))
 
 
-def test_files_that_include_each_other_come_to_an_end(tmp_path: Path) -> None:
+def test_circular_includes_terminate(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(f"Host gpu01\nInclude {config}\n")
     assert expand_hosts(["gpu*"], str(config)) == ["gpu01"]
@@ -123,5 +123,5 @@ def test_all_names_of_a_config_are_found_in_order(blocks: list[list[str]], line:
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read_to_its_end(text: str) -> None:
+def test_any_text_can_be_parsed(text: str) -> None:
     assert all(parse_config_hosts(text, no_includes))

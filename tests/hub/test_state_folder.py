@@ -1,4 +1,4 @@
-"""The hub's state folder: what is in it is its owner's alone."""
+"""The state folder: private files, the lock, the admin token and the address file."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ from fleet_smi.hub.state_folder import (
 from tests.machines import require_root
 
 
-def test_a_private_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+def test_a_private_file_is_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "state" / "secret"
     write_private_file(path, b"one")
     with path.open("rb") as reader:
@@ -44,7 +44,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write_private_file(tmp_path / "secret", b"one")
 
 
-def test_each_life_of_the_hub_leaves_another_admin_token(tmp_path: Path) -> None:
+def test_each_start_of_the_hub_creates_another_admin_token(tmp_path: Path) -> None:
     state = tmp_path / "state"
     assert read_local_admin_token(state) is None
     first = create_local_admin_token(state)
@@ -56,7 +56,7 @@ def test_each_life_of_the_hub_leaves_another_admin_token(tmp_path: Path) -> None
     assert read_local_admin_token(state) is None
 
 
-def test_what_root_makes_belongs_to_the_hubs_own_user(tmp_path: Path) -> None:
+def test_files_created_by_root_belong_to_the_hubs_user(tmp_path: Path) -> None:
     require_root()
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
@@ -67,9 +67,7 @@ def test_what_root_makes_belongs_to_the_hubs_own_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pin", [None, "sha256:00"])
-def test_where_the_hub_listens_is_left_for_its_user_while_it_runs(
-    tmp_path: Path, pin: str | None
-) -> None:
+def test_the_address_file_exists_while_the_hub_runs(tmp_path: Path, pin: str | None) -> None:
     assert read_running_hub(tmp_path) is None
     standing = RunningHub("https://gpuhub:7070", "https://127.0.0.1:7070", pin)
     write_running_hub(tmp_path, standing)
@@ -78,7 +76,7 @@ def test_where_the_hub_listens_is_left_for_its_user_while_it_runs(
     assert read_running_hub(tmp_path) is None
 
 
-def test_a_lock_that_root_made_is_the_folder_owners(tmp_path: Path) -> None:
+def test_a_lock_created_by_root_belongs_to_the_folder_owner(tmp_path: Path) -> None:
     require_root("make files of other users")
     os.chown(tmp_path, 65534, 65534)
     os.close(lock_folder(tmp_path))

@@ -1,4 +1,4 @@
-"""Listeners: each is told everything once, in order, and none of them costs another anything."""
+"""The stream: every subscriber gets everything once, in order, and delays no other."""
 
 import asyncio
 import zlib
@@ -68,7 +68,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(scenario)
 
 
-def test_a_new_listener_is_told_everything_at_once_and_then_the_changes() -> None:
+def test_a_new_subscriber_gets_the_full_state_and_then_the_changes() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report(100.0)
@@ -82,7 +82,7 @@ def test_a_new_listener_is_told_everything_at_once_and_then_the_changes() -> Non
     run(scenario())
 
 
-def test_the_first_listener_of_a_large_fleet_is_told_everything_and_holds_up_nobody() -> None:
+def test_the_first_subscriber_of_a_large_fleet_does_not_block_the_loop() -> None:
     async def scenario() -> None:
         hub, turns = Hub(), 0
         for number in range(250):
@@ -101,7 +101,7 @@ def test_the_first_listener_of_a_large_fleet_is_told_everything_and_holds_up_nob
     run(scenario())
 
 
-def test_a_listener_waits_until_there_is_news() -> None:
+def test_a_subscriber_waits_for_the_next_change() -> None:
     async def scenario() -> None:
         hub = Hub()
         screen = Screen(hub.stream.subscribe())
@@ -115,7 +115,7 @@ def test_a_listener_waits_until_there_is_news() -> None:
     run(scenario())
 
 
-def test_all_listeners_share_the_very_same_bytes() -> None:
+def test_all_subscribers_share_the_same_bytes() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report()
@@ -131,7 +131,7 @@ def test_all_listeners_share_the_very_same_bytes() -> None:
     run(scenario())
 
 
-def test_a_compressed_stream_says_the_same_wherever_it_begins() -> None:
+def test_a_gzipped_stream_is_equal_wherever_it_begins() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report(100.0)
@@ -150,7 +150,7 @@ def test_a_compressed_stream_says_the_same_wherever_it_begins() -> None:
     run(scenario())
 
 
-def test_a_listener_goes_on_where_it_was_cut() -> None:
+def test_a_subscriber_resumes_after_its_last_event() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report(100.0)
@@ -169,7 +169,7 @@ def test_a_listener_goes_on_where_it_was_cut() -> None:
     run(scenario())
 
 
-def test_while_nobody_listens_nothing_is_encoded_and_one_change_tells_it_all() -> None:
+def test_without_subscribers_nothing_is_encoded() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report(100.0)
@@ -187,7 +187,7 @@ def test_while_nobody_listens_nothing_is_encoded_and_one_change_tells_it_all() -
 
 
 @pytest.mark.parametrize("last_id", ["ffff-1", f"{LIFE}-999", f"{LIFE}-0", "x", f"{LIFE}-1 "])
-def test_an_id_of_another_life_or_of_none_is_answered_with_everything(last_id: str) -> None:
+def test_an_unknown_event_id_gets_the_full_state(last_id: str) -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report()
@@ -198,9 +198,9 @@ def test_an_id_of_another_life_or_of_none_is_answered_with_everything(last_id: s
     run(scenario())
 
 
-def test_a_slow_listener_is_told_everything_anew_and_holds_up_nobody() -> None:
+def test_a_slow_subscriber_gets_the_full_state_again() -> None:
     async def scenario() -> None:
-        hub = Hub(most_events=3)
+        hub = Hub(max_frames=3)
         hub.report(0.0)
         slow, quick = Screen(hub.stream.subscribe()), Screen(hub.stream.subscribe())
         await slow.read()
@@ -216,9 +216,9 @@ def test_a_slow_listener_is_told_everything_anew_and_holds_up_nobody() -> None:
     run(scenario())
 
 
-def test_the_ring_is_bounded_in_bytes_too() -> None:
+def test_the_replay_buffer_is_limited_in_bytes() -> None:
     async def scenario() -> None:
-        hub = Hub(most_bytes=1000)
+        hub = Hub(max_bytes=1000)
         hub.report(0.0)
         slow = Screen(hub.stream.subscribe())
         await slow.read()
@@ -231,7 +231,7 @@ def test_the_ring_is_bounded_in_bytes_too() -> None:
     run(scenario())
 
 
-def test_those_who_come_together_share_one_encoding_of_everything() -> None:
+def test_concurrent_subscribers_share_one_encoding_of_the_full_state() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report()
@@ -247,7 +247,7 @@ def test_those_who_come_together_share_one_encoding_of_everything() -> None:
     run(scenario())
 
 
-def test_a_listener_that_gives_up_takes_nothing_from_the_others() -> None:
+def test_a_cancelled_subscriber_does_not_cancel_the_others() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report()
@@ -262,7 +262,7 @@ def test_a_listener_that_gives_up_takes_nothing_from_the_others() -> None:
     run(scenario())
 
 
-def test_when_nothing_happens_there_is_a_sign_of_life() -> None:
+def test_an_idle_stream_sends_keepalives() -> None:
     async def scenario() -> None:
         hub = Hub(ping_seconds=0.01)
         hub.report()
@@ -276,11 +276,11 @@ def test_when_nothing_happens_there_is_a_sign_of_life() -> None:
     run(scenario())
 
 
-def test_there_is_a_limit_and_who_leaves_makes_room() -> None:
+def test_the_number_of_subscribers_is_limited() -> None:
     async def scenario() -> None:
-        hub = Hub(most_listeners=1)
+        hub = Hub(max_subscribers=1)
         first = hub.stream.subscribe()
-        with pytest.raises(Unmet, match="1 are listening already"):
+        with pytest.raises(Unmet, match="limit of 1 subscribers"):
             hub.stream.subscribe()
         first.close()
         first.close()
@@ -290,7 +290,7 @@ def test_there_is_a_limit_and_who_leaves_makes_room() -> None:
     run(scenario())
 
 
-def test_a_listener_that_is_forgotten_makes_room_too() -> None:
+def test_a_garbage_collected_subscriber_does_not_count() -> None:
     async def scenario() -> None:
         hub = Hub()
         listener = hub.stream.subscribe()
@@ -309,11 +309,11 @@ moves = st.one_of(
 
 
 @given(st.lists(moves, max_size=40))
-def test_however_slow_and_often_cut_everybody_ends_up_with_the_same(
+def test_every_subscriber_converges_to_the_same_state(
     played: list[tuple[str, Any, int]],
 ) -> None:
     async def scenario() -> None:
-        hub = Hub(most_events=3)
+        hub = Hub(max_frames=3)
         hub.report()
         screens = [Screen(hub.stream.subscribe()) for _ in range(3)]
         for move, who, watts in played:
@@ -335,7 +335,7 @@ def test_however_slow_and_often_cut_everybody_ends_up_with_the_same(
     run(scenario())
 
 
-def test_who_listens_when_the_hub_ends_is_told_so() -> None:
+def test_closing_the_stream_ends_every_subscriber() -> None:
     async def scenario() -> None:
         hub = Hub()
         hub.report()

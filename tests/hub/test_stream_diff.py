@@ -1,4 +1,4 @@
-"""What listeners are told: all the changes on the first news give the same as the last."""
+"""The stream diff: all changes applied to the first state give the last."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def after(known: FleetPayload | None, told: StreamUpdate) -> FleetPayload:
     return apply_event(known, decode_event(frame.split(b"data: ")[1].strip()))
 
 
-def test_a_new_node_is_told_whole_and_then_only_what_moves() -> None:
+def test_a_new_node_is_sent_whole_and_then_only_its_changes() -> None:
     fleet = FleetState()
     told = StreamDiff(fleet)
     fleet.apply(snapshot(gpu(0), gpu(1)), NOON)
@@ -38,7 +38,7 @@ def test_a_new_node_is_told_whole_and_then_only_what_moves() -> None:
     assert second.figures[0].parts == (("=", "=", "=", 90), "=")
 
 
-def test_the_wire_shape_is_as_it_is_written_down() -> None:
+def test_the_wire_shape_is_as_documented() -> None:
     fleet = FleetState()
     told = StreamDiff(fleet)
     labels = {"rack": "r1"}
@@ -54,7 +54,7 @@ def test_the_wire_shape_is_as_it_is_written_down() -> None:
     golden.assert_matches_golden(GOLDEN / "events.txt", b"".join(frames).decode())
 
 
-def test_nothing_new_is_nothing_told() -> None:
+def test_no_change_gives_no_update() -> None:
     fleet = FleetState()
     told = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
@@ -62,7 +62,7 @@ def test_nothing_new_is_nothing_told() -> None:
     assert told.diff(["id-of-gpu01", "never heard of"], NOON + 0.5) is None
 
 
-def test_a_turn_is_told_with_the_summary() -> None:
+def test_a_state_change_is_sent_with_the_summary() -> None:
     fleet = FleetState()
     told = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
@@ -75,7 +75,7 @@ def test_a_turn_is_told_with_the_summary() -> None:
     assert turn.nodes[0].gpus[0].verdict.users == ("alice",)
 
 
-def test_a_node_that_falls_silent_is_told_so_and_its_figures_stay() -> None:
+def test_a_silent_node_is_sent_as_silent_with_its_last_figures() -> None:
     fleet = FleetState()
     told = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
@@ -88,7 +88,7 @@ def test_a_node_that_falls_silent_is_told_so_and_its_figures_stay() -> None:
     assert told.diff(["id-of-gpu01"], NOON + 61) is None
 
 
-def test_a_node_that_comes_back_has_another_number() -> None:
+def test_a_removed_node_that_returns_has_another_number() -> None:
     fleet = FleetState()
     told = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
@@ -102,7 +102,7 @@ def test_a_node_that_comes_back_has_another_number() -> None:
     assert back.nodes[0].number not in gone.removed
 
 
-def test_no_command_line_is_ever_told() -> None:
+def test_command_lines_are_never_in_the_stream() -> None:
     fleet = FleetState()
     told = StreamDiff(fleet)
     mine = process(command="python train.py --password=hunter2", name="secret-name")
@@ -134,7 +134,9 @@ steps = st.fixed_dictionaries(
 
 
 @given(st.lists(steps, min_size=1, max_size=12))
-def test_all_changes_on_the_first_news_give_the_last(history: list[dict[str, Any]]) -> None:
+def test_applying_all_changes_to_the_first_state_gives_the_last(
+    history: list[dict[str, Any]],
+) -> None:
     fleet, at = FleetState(), NOON
     told, known = StreamDiff(fleet), None
     everybody = ["id-of-gpu01", "id-of-gpu02", "id-of-gpu03"]

@@ -1,4 +1,4 @@
-"""Turns: every node has one, many are spread, a few go together."""
+"""Time slots: every node is due once per round, many are spread, a few go together."""
 
 import pytest
 
@@ -11,13 +11,13 @@ def rounds(nodes: set[str], count: int) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("many", [1, 100, 101, 2000])
-def test_everybody_has_one_turn_in_a_round(many: int) -> None:
+def test_every_node_is_due_once_per_round(many: int) -> None:
     nodes = {f"node-{number}" for number in range(many)}
     had = [node for turn in rounds(nodes, 10) for node in turn]
     assert sorted(had) == sorted(nodes)
 
 
-def test_of_too_many_the_longest_waiting_go_first() -> None:
+def test_beyond_the_limit_the_longest_waiting_are_due_first() -> None:
     turns, line = (
         TimeSlots(10, max_per_slot=100),
         dict.fromkeys(f"node-{number}" for number in range(2000)),
@@ -32,6 +32,6 @@ def test_of_too_many_the_longest_waiting_go_first() -> None:
     assert had == set(line)
 
 
-def test_many_are_spread_and_a_few_are_not() -> None:
+def test_many_nodes_are_spread_over_slots_and_a_few_are_not() -> None:
     assert max(map(len, rounds({f"node-{number}" for number in range(2000)}, 10))) < 400
     assert sorted(map(len, rounds({"a", "b", "c"}, 10))) == [0] * 9 + [3]

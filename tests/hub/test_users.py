@@ -1,4 +1,4 @@
-"""People with passwords: what is accepted, and what an unknown name gives away."""
+"""Users with passwords: what is accepted, and what an unknown name reveals."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def users(tmp_path: Path) -> Iterator[UserStore]:
     engine.dispose()
 
 
-def test_people_are_listed_by_name(users: UserStore) -> None:
+def test_users_are_listed_by_name(users: UserStore) -> None:
     users.add("bob", PASSWORD)
     users.add("alice", PASSWORD, "admin")
     assert [(user.name, user.role) for user in users.list_all()] == [
@@ -30,7 +30,7 @@ def test_people_are_listed_by_name(users: UserStore) -> None:
     ]
 
 
-def test_passwords_are_kept_as_argon2(users: UserStore) -> None:
+def test_passwords_are_stored_as_argon2_hashes(users: UserStore) -> None:
     users.add("alice", PASSWORD)
     with read_transaction(users._engine) as connection:
         kept = connection.scalar(text("SELECT password_hash FROM users"))
@@ -51,25 +51,25 @@ def test_a_password_too_short_or_too_long_is_refused(users: UserStore, password:
     assert not users.verify_password("alice", password)
 
 
-def test_a_password_is_never_cut(users: UserStore) -> None:
+def test_a_password_is_never_truncated(users: UserStore) -> None:
     users.add("alice", "x" * 1024)
     assert users.verify_password("alice", "x" * 1024)
     assert not users.verify_password("alice", "x" * 1025)
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 65, "\x1b[31mroot"])
-def test_a_name_that_would_deceive_people_is_refused(users: UserStore, name: str) -> None:
+def test_a_name_with_control_characters_is_refused(users: UserStore, name: str) -> None:
     with pytest.raises(UsageError, match="1 to 64"):
         users.add(name, PASSWORD)
 
 
-def test_nobody_is_added_twice_or_changed_when_not_there(users: UserStore) -> None:
+def test_adding_twice_or_changing_an_unknown_user_is_an_error(users: UserStore) -> None:
     users.add("alice", PASSWORD)
     with pytest.raises(UsageError, match="`fleet-smi hub user password alice`"):
         users.add("alice", PASSWORD)
-    with pytest.raises(UsageError, match="nobody is called bob"):
+    with pytest.raises(UsageError, match="there is no user bob"):
         users.remove("bob")
-    with pytest.raises(UsageError, match="nobody is called bob"):
+    with pytest.raises(UsageError, match="there is no user bob"):
         users.set_password("bob", PASSWORD)
 
 

@@ -158,7 +158,7 @@ def test_a_moment_before_all_that_is_kept_is_said_to_be_so(
     remembered: ThreadedHub, page: Page
 ) -> None:
     page.goto(f"{remembered.url}/#/?at=2020-01-01T00:00Z")
-    expect(page.get_by_text("nothing is kept from before")).to_be_visible()
+    expect(page.get_by_text("the history begins at")).to_be_visible()
 
 
 def test_a_node_has_plots_of_any_range_with_who_had_it(remembered: ThreadedHub, page: Page) -> None:

@@ -1,4 +1,4 @@
-"""A real server on this machine for an ASGI app, and requests as they go over the wire."""
+"""A real server on loopback for an ASGI app, and raw requests to it."""
 
 import asyncio
 import socket

@@ -76,7 +76,7 @@ def port(credentials: CredentialCache) -> Iterator[int]:
         yield number
 
 
-def test_a_hub_that_others_reach_tells_nothing_without_a_token(
+def test_a_remote_hub_reveals_nothing_without_a_token(
     port: int, credentials: CredentialCache
 ) -> None:
     answer = send_raw_request(port, "Host: localhost")
@@ -97,7 +97,7 @@ def test_a_hub_does_not_start_open_by_accident() -> None:
     "request_line", ["GET / HTTP/1.1", "OPTIONS / HTTP/1.1", "POST / HTTP/1.1"]
 )
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost"])
-def test_no_answer_ever_lets_another_origin_read_it(
+def test_no_response_allows_another_origin_to_read_it(
     port: int, request_line: str, origin: str
 ) -> None:
     answer = send_raw_request(
@@ -112,7 +112,7 @@ def test_no_answer_ever_lets_another_origin_read_it(
     assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
-def test_a_rebound_name_gets_nothing_even_with_a_good_token(
+def test_dns_rebinding_fails_even_with_a_valid_token(
     port: int, credentials: CredentialCache
 ) -> None:
     token = credentials.tokens.add("admin").secret
@@ -122,14 +122,14 @@ def test_a_rebound_name_gets_nothing_even_with_a_good_token(
     assert b"the secret" not in answer.body
 
 
-def test_nothing_that_is_listed_holds_a_secret(credentials: CredentialCache) -> None:
+def test_no_listing_contains_a_secret(credentials: CredentialCache) -> None:
     credentials.tokens.add("admin")
     credentials.users.add("alice", "correct horse battery")
     told = msgspec.json.encode([credentials.tokens.list_all(), credentials.users.list_all()])
     assert not any(word in told for word in (b"digest", b"hash", b"argon2", b"stamp", b"fsmi_"))
 
 
-def test_a_nodes_credential_is_good_for_that_node_alone(credentials: CredentialCache) -> None:
+def test_the_credential_of_a_node_is_valid_for_that_node_only(credentials: CredentialCache) -> None:
     access = AccessControl(credentials, AuthRateLimiter(lambda: 1.0), loopback_only=False)
     key = credentials.tokens.add("join").secret
     who = credentials.identify_token(credentials.redeem_join_token(key, "id-1", "gpu1").secret)
@@ -156,14 +156,15 @@ def test_the_linter_refuses_pickle_and_a_database_outside_its_files() -> None:
     banned = rules["flake8-tidy-imports"]["banned-api"]
     assert {"pickle", "sqlite3", "sqlalchemy"} <= set(banned)
     hub = PROJECT / "src/fleet_smi/hub"
-    sources = (PROJECT / "src").rglob("*.py")
-    knowing = {path for path in sources if "sqlalchemy" in path.read_text()}
-    of_the_hub = ("database", "memory", "tokens", "users", "sessions", "credentials")
-    of_its_history = (
-        "schema", "versions", "store", "alone", "keys", "recording", "statements", "adding",
-        "standing", "sampling", "writer", "retention", "asking", "figures", "ribbons", "totals",
-    )  # fmt: skip
-    assert knowing == {
-        *(hub / f"{name}.py" for name in of_the_hub),
-        *(hub / "history" / f"{name}.py" for name in of_its_history),
+    allowed = {
+        hub / f"{name}.py"
+        for name in ("database", "node_store", "tokens", "users", "sessions", "credentials")
     }
+    for room in ("storage", "queries"):
+        allowed |= set((hub / "history" / room).glob("*.py"))
+    using = {
+        path for path in (PROJECT / "src").rglob("*.py") if "import sqlalchemy" in path.read_text()
+        or "from sqlalchemy" in path.read_text()
+    }  # fmt: skip
+    assert using
+    assert using <= allowed

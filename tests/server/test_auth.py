@@ -1,4 +1,4 @@
-"""Who is asking and what they may do: tokens, sessions, proxies, anybody."""
+"""Authentication and authorization: tokens, sessions, proxies and anonymous clients."""
 
 import asyncio
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def asker(
     return who
 
 
-def test_a_token_says_who_asks_in_any_way_of_asking(house: House) -> None:
+def test_a_token_identifies_the_sender_for_any_method(house: House) -> None:
     access = house.access()
     for method in ("GET", "POST", "DELETE"):
         assert asker(access, with_token(house.viewer), method=method).name == "bob"
@@ -94,13 +94,13 @@ def test_a_token_says_who_asks_in_any_way_of_asking(house: House) -> None:
 
 
 @pytest.mark.parametrize("value", ["Bearer nonsense", "Bearer", "Basic YWxpY2U6eA==", ""])
-def test_a_wrong_token_is_refused_even_where_anybody_may_look(house: House, value: str) -> None:
+def test_a_wrong_token_is_refused_even_on_an_open_hub(house: House, value: str) -> None:
     for rules in ({}, {"loopback_only": True}, {"insecure_open": True}):
         refusal = house.access(**rules).authenticate(head(authorization=value), HERE, "GET")
         assert told(refusal) == "bad_token"
 
 
-def test_nobody_known_is_refused_beyond_this_machine(house: House) -> None:
+def test_anonymous_requests_are_refused_beyond_loopback(house: House) -> None:
     refusal = house.access().authenticate([], FAR, "GET")
     assert isinstance(refusal, HttpError)
     assert refusal.status == 401
@@ -131,7 +131,7 @@ NODE = Identity(role="node", name="n", node_id="id-1")
         (ANONYMOUS, "administrate", None, False, False),
     ],
 )
-def test_what_each_may_do(
+def test_each_role_may_do_only_its_actions(
     house: House,
     who: Identity,
     action: Action,
@@ -144,7 +144,7 @@ def test_what_each_may_do(
     assert (opened.authorize(who, action, node_id) is None) == allowed_when_open
 
 
-def test_a_refusal_says_whether_to_log_in_or_to_give_up(house: House) -> None:
+def test_an_error_says_whether_to_log_in_or_that_the_role_is_wrong(house: House) -> None:
     access = house.access(loopback_only=True)
     nobody = access.authorize(ANONYMOUS, "administrate")
     viewer = access.authorize(VIEWER, "administrate")
@@ -156,22 +156,20 @@ def test_a_refusal_says_whether_to_log_in_or_to_give_up(house: House) -> None:
     assert other.code == "not_that_node"
 
 
-def test_on_this_machine_anybody_may_look(house: House) -> None:
+def test_loopback_clients_may_view_without_credentials(house: House) -> None:
     access = house.access(loopback_only=True)
     assert access.authenticate([], HERE, "GET") is ANONYMOUS
 
 
 @pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host"])
-def test_who_comes_through_a_proxy_on_this_machine_does_not_sit_at_it(
-    house: House, name: str
-) -> None:
+def test_clients_of_a_local_reverse_proxy_do_not_count_as_loopback(house: House, name: str) -> None:
     access = house.access(loopback_only=True)
     assert told(access.authenticate(head({name: FAR}), HERE, "GET")) == "unauthenticated"
     access = house.access(loopback_only=True, trusted_proxies=[HERE], user_header="X-User")
     assert told(access.authenticate([], HERE, "GET")) == "unauthenticated"
 
 
-def test_a_trusted_proxy_says_who_asks(house: House) -> None:
+def test_a_trusted_proxy_names_the_user(house: House) -> None:
     access = house.access(
         trusted_proxies=["10.0.0.0/24"], user_header="X-Remote-User", admins=["root"]
     )
@@ -181,7 +179,7 @@ def test_a_trusted_proxy_says_who_asks(house: House) -> None:
     assert asker(access, head(x_remote_user="root"), f"::ffff:{PROXY}").role == "admin"
 
 
-def test_nobody_else_is_believed_about_who_asks(house: House) -> None:
+def test_the_user_header_of_an_untrusted_peer_is_ignored(house: House) -> None:
     access = house.access(trusted_proxies=[PROXY], user_header="X-Remote-User", admins=["root"])
     for peer in (FAR, HERE, "10.0.0.10", "", "proxy.example"):
         assert (
@@ -191,12 +189,12 @@ def test_nobody_else_is_believed_about_who_asks(house: House) -> None:
     assert told(silent.authenticate(head(x_remote_user="root"), PROXY, "GET")) == "unauthenticated"
 
 
-def test_a_network_that_is_none_is_an_error_and_trusts_nobody(house: House) -> None:
+def test_an_invalid_proxy_network_is_an_error(house: House) -> None:
     with pytest.raises(UsageError, match="trusted proxies"):
         house.access(trusted_proxies=["everyone"])
 
 
-def test_behind_a_trusted_proxy_failures_count_against_who_is_before_it(house: House) -> None:
+def test_behind_a_trusted_proxy_failures_count_against_the_client(house: House) -> None:
     access = house.access(trusted_proxies=[PROXY])
     forwarded = head(x_forwarded_for=f"198.51.100.1, {FAR}, {PROXY}")
     assert access.client_address(forwarded, PROXY) == FAR
@@ -204,7 +202,7 @@ def test_behind_a_trusted_proxy_failures_count_against_who_is_before_it(house: H
     assert access.client_address([], PROXY) == PROXY
 
 
-def test_a_session_is_a_cookie_that_no_script_and_no_other_site_gets(house: House) -> None:
+def test_the_session_cookie_is_http_only_and_same_site(house: House) -> None:
     for tls in (False, True):
         answer = house.login(house.access(tls=tls))
         assert not isinstance(answer, HttpError)
@@ -216,26 +214,26 @@ def test_a_session_is_a_cookie_that_no_script_and_no_other_site_gets(house: Hous
         assert ("Secure" in attributes) == tls
 
 
-def test_a_session_says_who_asks(house: House) -> None:
+def test_a_session_identifies_the_user(house: House) -> None:
     access = house.access()
     who = asker(access, head(cookie=f"other=1; {house.session()}; more=2"))
     assert who == Identity(role="admin", name="alice", auth_method="session")
 
 
-def test_a_session_that_is_over_is_nobody(house: House) -> None:
+def test_an_expired_session_identifies_nobody(house: House) -> None:
     stale = head(cookie=f"{SESSION_COOKIE}=stale")
     assert told(house.access().authenticate(stale, FAR, "GET")) == "unauthenticated"
     assert house.access(loopback_only=True).authenticate(stale, HERE, "GET") is ANONYMOUS
 
 
-def test_logging_out_takes_the_cookie_away(house: House) -> None:
+def test_logging_out_deletes_the_cookie(house: House) -> None:
     for headers in ([], head(cookie=f"{SESSION_COOKIE}=stale"), head(cookie=house.session())):
         _, value = asyncio.run(house.access().logout(headers))
         assert value.startswith(f"{SESSION_COOKIE}=;".encode())
         assert b"Max-Age=0" in value
 
 
-def test_whoever_copied_the_cookie_is_signed_out_too(house: House) -> None:
+def test_logging_out_invalidates_copies_of_the_cookie(house: House) -> None:
     access, copied, other = house.access(), head(cookie=house.session()), house.session()
     asyncio.run(access.logout(list(copied)))
     assert told(access.authenticate(copied, FAR, "GET")) == "unauthenticated"
@@ -260,7 +258,7 @@ def test_whoever_copied_the_cookie_is_signed_out_too(house: House) -> None:
         ({**OWN_PAGE, "content-type": "Application/JSON; charset=utf-8"}, None),
     ],
 )
-def test_a_change_asked_for_with_a_cookie_must_come_from_our_own_page(
+def test_a_change_with_a_cookie_must_come_from_the_hubs_own_page(
     house: House, headers: dict[str, str], code: str | None
 ) -> None:
     asked = head({**headers, "cookie": house.session()})
@@ -269,14 +267,14 @@ def test_a_change_asked_for_with_a_cookie_must_come_from_our_own_page(
     assert asker(house.access(), asked).name == "alice"
 
 
-def test_so_must_one_that_a_proxy_vouches_for(house: House) -> None:
+def test_a_change_with_a_proxy_user_must_come_from_the_hubs_own_page(house: House) -> None:
     access = house.access(trusted_proxies=[PROXY], user_header="x-user")
     evil = head(OWN_PAGE, origin="http://evil.example", x_user="carol")
     assert told(access.authenticate(evil, PROXY, "POST")) == "cross_site"
     assert asker(access, head(OWN_PAGE, x_user="carol"), PROXY, "POST").name == "carol"
 
 
-def test_a_page_elsewhere_cannot_report_through_a_browser_to_an_open_hub(house: House) -> None:
+def test_a_foreign_page_cannot_report_to_an_open_hub(house: House) -> None:
     access = house.access(insecure_open=True)
     assert access.authenticate([], FAR, "POST") is ANONYMOUS
     evil = head(host="localhost:7070", origin="http://evil.example")
@@ -284,7 +282,7 @@ def test_a_page_elsewhere_cannot_report_through_a_browser_to_an_open_hub(house: 
     assert check_same_origin(head(host="hub"), has_ambient_credentials=False) is None
 
 
-def test_a_wrong_password_is_refused_and_soon_not_even_looked_at(house: House) -> None:
+def test_wrong_passwords_are_refused_and_then_rate_limited(house: House) -> None:
     access = house.access()
 
     async def scenario() -> list[str | None]:
@@ -297,19 +295,19 @@ def test_a_wrong_password_is_refused_and_soon_not_even_looked_at(house: House) -
     assert told(house.login(access)) == "too_many_failures"  # type: ignore[arg-type]
 
 
-def test_logging_in_rightly_is_never_counted(house: House) -> None:
+def test_successful_logins_are_not_rate_limited(house: House) -> None:
     access = house.access()
     for _ in range(12):
         assert not isinstance(house.login(access), HttpError)
 
 
-def test_a_page_elsewhere_cannot_log_a_browser_in(house: House) -> None:
+def test_a_foreign_page_cannot_log_a_browser_in(house: House) -> None:
     answer = house.login(house.access(), origin="http://evil.example")
     assert isinstance(answer, HttpError)
     assert answer.code == "cross_site"
 
 
-def test_guessing_tokens_is_slowed_and_good_tokens_never_are(house: House) -> None:
+def test_guessing_tokens_is_rate_limited_and_valid_tokens_are_not(house: House) -> None:
     access = house.access()
     codes = [told(access.authenticate(with_token("wrong"), FAR, "GET")) for _ in range(12)]
     assert codes == ["bad_token"] * 10 + ["too_many_failures"] * 2
@@ -324,7 +322,7 @@ def test_on_loopback_the_hub_needs_no_credentials(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "10.0.0.1", "gpuhub", "localhost.example"])
-def test_anywhere_else_it_needs_credentials_or_to_be_told(host: str) -> None:
+def test_beyond_loopback_it_needs_credentials_or_insecure_open(host: str) -> None:
     with pytest.raises(UsageError, match=r"hub token add --role viewer.*--insecure-open") as told:
         check_bind(host, has_viewers=False, insecure_open=False, tls=True)
     assert "\n" not in str(told.value)
@@ -333,7 +331,7 @@ def test_anywhere_else_it_needs_credentials_or_to_be_told(host: str) -> None:
     assert check_bind(host, has_viewers=False, insecure_open=False, tls=True, proxied=True) is None
 
 
-def test_tokens_in_the_clear_are_warned_of() -> None:
+def test_unencrypted_tokens_cause_a_warning() -> None:
     warning = check_bind("0.0.0.0", has_viewers=True, insecure_open=False, tls=False)
     assert warning is not None
     assert "--tls self-signed" in warning

@@ -1,4 +1,4 @@
-"""More reports than can be taken in at once: everybody has a turn, and nothing is lost."""
+"""Back-pressure: more reports than fit into a time slice are queued, and none is lost."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from tests.server.test_report_protocol import answer, request
 from tests.server.threaded_hub import ThreadedHub
 
 
-def test_others_have_their_turn_while_reports_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_work_runs_while_reports_are_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backpressure, "_SLICE_SECONDS", 0.001)
 
     async def scenario() -> list[int | str]:
@@ -37,9 +37,7 @@ def test_others_have_their_turn_while_reports_wait(monkeypatch: pytest.MonkeyPat
     assert asyncio.run(scenario()) == [0, 1, "another", 2, 3]
 
 
-def test_a_crowd_of_reports_is_answered_to_the_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_queued_report_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backpressure, "_SLICE_SECONDS", 0.0)
     with ThreadedHub(tmp_path / "state") as hub, ExitStack() as open_lines:
         token = hub.join("id-of-gpu01", "gpu01")

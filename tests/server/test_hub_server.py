@@ -1,4 +1,4 @@
-"""One hub put together: what it needs to start, what it leaves behind, what it survives."""
+"""The hub as a server: what it needs to start, what it leaves behind, what survives."""
 
 import os
 import threading
@@ -45,7 +45,7 @@ def test_a_restart_remembers_nodes_credentials_and_names(tmp_path: Path) -> None
         assert again.fleet().nodes[0].sequence == 1
 
 
-def test_two_hubs_never_share_a_state(tmp_path: Path) -> None:
+def test_two_hubs_cannot_share_a_state_folder(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path) as hub:
         with pytest.raises(StateError, match="another hub runs"):
             ThreadedHub(tmp_path)
@@ -53,7 +53,7 @@ def test_two_hubs_never_share_a_state(tmp_path: Path) -> None:
         assert hub.request("GET", "/healthz").status == 200
 
 
-def test_a_port_that_is_taken_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path / "first") as hub:
         before = held()
         with pytest.raises(UsageError, match=r"cannot listen on .* in use"):
@@ -62,15 +62,15 @@ def test_a_port_that_is_taken_is_told_and_nothing_is_left(tmp_path: Path) -> Non
         assert not (tmp_path / "second" / ADMIN_TOKEN_FILE).exists()
 
 
-def test_to_listen_for_others_somebody_must_be_known(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="needs a token or user who may look"):
+def test_listening_beyond_loopback_needs_a_viewer_credential(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs a viewer's token or a user"):
         ThreadedHub(tmp_path, hub__listen="0.0.0.0:0")
     with ThreadedHub(tmp_path, hub__listen="0.0.0.0:0", hub__insecure_open=True) as hub:
         assert hub.server.warning is None
     assert not (tmp_path / ADMIN_TOKEN_FILE).exists()
 
 
-def test_a_token_made_beside_the_running_hub_is_good_within_moments(tmp_path: Path) -> None:
+def test_a_token_created_by_another_process_is_valid_within_moments(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path) as hub:
         known, path = hub.server.credentials, "/api/v1/session"
         issued = known.tokens.add("viewer")  # as another process does
@@ -81,7 +81,7 @@ def test_a_token_made_beside_the_running_hub_is_good_within_moments(tmp_path: Pa
         assert hub.request("GET", path, token=issued.secret).status == 401
 
 
-def test_the_local_admin_is_whoever_may_read_the_state(tmp_path: Path) -> None:
+def test_reading_the_state_folder_makes_a_local_admin(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path) as hub:
         token = read_local_admin_token(tmp_path)
         assert hub.request("DELETE", "/api/v1/nodes/nobody", token=token).status == 404
@@ -89,7 +89,7 @@ def test_the_local_admin_is_whoever_may_read_the_state(tmp_path: Path) -> None:
         assert again.request("GET", "/api/v1/session", token=token).status == 401
 
 
-def test_a_certificate_of_its_own_is_the_same_after_a_restart(tmp_path: Path) -> None:
+def test_a_self_signed_certificate_survives_a_restart(tmp_path: Path) -> None:
     prints = set()
     for _ in range(2):
         with ThreadedHub(tmp_path, hub__tls="self-signed") as hub:
@@ -102,7 +102,7 @@ def test_a_certificate_of_its_own_is_the_same_after_a_restart(tmp_path: Path) ->
     assert len(prints) == 1
 
 
-def test_the_state_is_closed_to_others(tmp_path: Path) -> None:
+def test_the_state_folder_is_private(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path / "state"):
         assert (tmp_path / "state").stat().st_mode & 0o077 == 0
         for path in (tmp_path / "state").iterdir():

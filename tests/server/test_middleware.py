@@ -1,4 +1,4 @@
-"""What every request passes first: the Host it names, and what browsers are told."""
+"""Security middleware: the check of the Host header, and the security headers."""
 
 from collections.abc import Iterator
 
@@ -69,7 +69,7 @@ def test_the_hub_answers_to_its_own_names(port: int, host: str) -> None:
         "x" * 5000,
     ],
 )
-def test_a_name_that_is_not_ours_is_refused(port: int, host: str) -> None:
+def test_other_host_names_are_refused(port: int, host: str) -> None:
     answer = send_raw_request(port, f"Host: {host}")
     assert answer.status == 421
     error = msgspec.json.decode(answer.body)["error"]
@@ -78,14 +78,14 @@ def test_a_name_that_is_not_ours_is_refused(port: int, host: str) -> None:
     assert "evil" not in error["message"]
 
 
-def test_a_request_must_name_one_host(port: int) -> None:
+def test_a_request_must_have_one_host_header(port: int) -> None:
     for headers in ((), ("Host: localhost", "Host: localhost")):
         answer = send_raw_request(port, *headers)
         assert answer.status == 400
         assert b"hello" not in answer.body
 
 
-def test_bare_addresses_will_do_where_the_hub_listens_on_all_of_them() -> None:
+def test_any_ip_address_is_accepted_by_a_wildcard_listener() -> None:
     for bind in ("", "0.0.0.0", "::"):
         hosts = AllowedHosts(bind, ["hub"])
         assert hosts.check([(b"host", b"192.168.1.5:7070")]) is None
@@ -93,7 +93,7 @@ def test_bare_addresses_will_do_where_the_hub_listens_on_all_of_them() -> None:
         assert hosts.check([(b"host", b"evil.example")]) is not None
 
 
-def test_the_address_it_listens_on_is_its_name() -> None:
+def test_the_listening_address_is_accepted() -> None:
     hosts = AllowedHosts("10.1.2.3")
     assert hosts.check([(b"host", b"10.1.2.3:7070")]) is None
     assert hosts.check([(b"host", b"10.1.2.4:7070")]) is not None
@@ -101,14 +101,14 @@ def test_the_address_it_listens_on_is_its_name() -> None:
 
 
 @given(st.binary(max_size=80))
-def test_no_host_that_a_stranger_writes_is_ours(host: bytes) -> None:
+def test_arbitrary_host_headers_are_refused(host: bytes) -> None:
     hosts = AllowedHosts("10.1.2.3", ["hub.lab.example"])
     if hosts.check([(b"host", host)]) is None:
         name = host.decode("latin-1").lower()
         assert name.startswith(("localhost", "127.", "10.1.2.3", "hub", "[", "::1", " ", "\t"))
 
 
-def test_what_is_remembered_of_hosts_does_not_grow() -> None:
+def test_the_cache_of_accepted_hosts_is_bounded() -> None:
     hosts = AllowedHosts("127.0.0.1")
     for number in range(10_000):
         assert hosts.check([(b"host", f"localhost:{number}".encode())]) is None
@@ -116,7 +116,7 @@ def test_what_is_remembered_of_hosts_does_not_grow() -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "evil.example"])
-def test_every_answer_tells_browsers_to_be_careful(port: int, host: str) -> None:
+def test_every_response_has_the_security_headers(port: int, host: str) -> None:
     headers = send_raw_request(port, f"Host: {host}", "Origin: https://evil.example").headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -130,11 +130,11 @@ def test_every_answer_tells_browsers_to_be_careful(port: int, host: str) -> None
     assert "strict-transport-security" not in headers
 
 
-def test_the_apps_own_headers_stay(port: int) -> None:
+def test_headers_of_the_app_are_kept(port: int) -> None:
     assert send_raw_request(port, "Host: localhost").headers["x-own"] == "1"
 
 
-def test_only_under_tls_are_browsers_told_to_stay_with_it() -> None:
+def test_only_tls_responses_have_hsts() -> None:
     names = {name for name, _ in security_headers(tls=True)}
     assert names - {name for name, _ in security_headers(tls=False)} == {
         b"strict-transport-security"

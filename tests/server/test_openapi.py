@@ -1,4 +1,4 @@
-"""The OpenAPI document tells the truth: random requests over a real socket, valid and not."""
+"""The OpenAPI document is true: random requests over a real socket, valid and invalid."""
 
 import time
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-def test_every_answer_is_one_that_the_document_has(case: Any, hub: ThreadedHub) -> None:
+def test_every_response_is_documented(case: Any, hub: ThreadedHub) -> None:
     token = TOKENS.get(ACTIONS[case.operation.method.upper(), case.operation.path])
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     case.call_and_validate(base_url=hub.url, headers=headers, checks=NAMED, timeout=10)
@@ -84,13 +84,13 @@ def test_every_endpoint_is_documented_and_no_other() -> None:
     assert DOCUMENT["info"]["version"] == __version__
 
 
-def test_every_operation_has_a_name_of_its_own_and_a_line_of_help() -> None:
+def test_every_operation_has_a_unique_id_and_a_summary() -> None:
     operations = [each for path in DOCUMENT["paths"].values() for each in path.values()]
     assert len({each["operationId"] for each in operations}) == len(operations)
     assert all(each["summary"] for each in operations)
 
 
-def test_every_error_has_the_one_shape() -> None:
+def test_every_error_has_the_common_shape() -> None:
     for path in DOCUMENT["paths"].values():
         for operation in path.values():
             for status, answer in operation["responses"].items():

@@ -1,4 +1,4 @@
-"""How often an address may fail: ten times, then once in six seconds, each on its own."""
+"""The rate limit of failed logins: a burst of ten, then one in six seconds, per address."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def failed(failures: AuthRateLimiter, address: str, times: int) -> list[int | No
     return [None if refusal is None else refusal.retry_after_seconds for refusal in found]
 
 
-def test_after_ten_failures_there_is_one_every_six_seconds() -> None:
+def test_after_a_burst_of_ten_failures_one_is_allowed_every_six_seconds() -> None:
     clock = Clock()
     failures = AuthRateLimiter(clock)
     assert failed(failures, "10.0.0.1", 12) == [None] * 10 + [6, 6]
@@ -33,7 +33,7 @@ def test_after_ten_failures_there_is_one_every_six_seconds() -> None:
     assert failed(failures, "10.0.0.1", 11) == [None] * 10 + [6]
 
 
-def test_the_refusal_says_when_to_come_back() -> None:
+def test_the_error_says_when_to_retry() -> None:
     failures = AuthRateLimiter(Clock())
     failed(failures, "10.0.0.1", 10)
     refusal = failures.record_failure("10.0.0.1")
@@ -42,7 +42,7 @@ def test_the_refusal_says_when_to_come_back() -> None:
     assert (b"retry-after", b"6") in refusal.headers
 
 
-def test_one_address_does_not_hold_up_another() -> None:
+def test_one_address_does_not_limit_another() -> None:
     failures = AuthRateLimiter(Clock())
     failed(failures, "10.0.0.1", 20)
     assert failures.record_failure("10.0.0.2") is None
@@ -63,7 +63,7 @@ def test_addresses_of_one_subscriber_count_as_one(one: str, other: str) -> None:
     assert failures.record_failure("2001:db8:0:2::1") is None
 
 
-def test_what_is_forgiven_does_not_count() -> None:
+def test_a_refunded_attempt_does_not_count() -> None:
     failures = AuthRateLimiter(Clock())
     for _ in range(50):
         assert failures.record_failure("10.0.0.1") is None
@@ -71,7 +71,7 @@ def test_what_is_forgiven_does_not_count() -> None:
     assert failed(failures, "10.0.0.1", 11)[-1] == 6
 
 
-def test_what_is_remembered_of_addresses_does_not_grow() -> None:
+def test_the_number_of_tracked_addresses_is_bounded() -> None:
     failures = AuthRateLimiter(Clock())
     for number in range(20_000):
         failures.record_failure(f"10.{number >> 8 & 255}.{number & 255}.1")
@@ -79,7 +79,7 @@ def test_what_is_remembered_of_addresses_does_not_grow() -> None:
 
 
 @given(st.lists(st.floats(0, 30), max_size=60))
-def test_never_more_than_the_burst_and_what_has_dripped_since(waits: list[float]) -> None:
+def test_never_more_than_the_burst_and_the_refill(waits: list[float]) -> None:
     clock = Clock()
     failures = AuthRateLimiter(clock)
     allowed = 0

@@ -57,7 +57,7 @@ def assert_goes_on(hub: ThreadedHub, token: str) -> None:
     assert hub.fleet().nodes[0].sequence == 99
 
 
-def test_the_receipt_names_the_hub_and_what_it_keeps(hub: ThreadedHub, token: str) -> None:
+def test_the_receipt_names_the_hub_and_the_durable_sequence(hub: ThreadedHub, token: str) -> None:
     def receipt(sequence: int) -> Any:
         answer = hub.report(now(sequence=sequence), token=token)
         assert answer.headers["content-type"] == "application/json"
@@ -69,14 +69,14 @@ def test_the_receipt_names_the_hub_and_what_it_keeps(hub: ThreadedHub, token: st
     wait_until(lambda: (receipt(next(sequences)).kept or 0) >= 1)
 
 
-def test_msgpack_is_read_as_json_is(hub: ThreadedHub, token: str) -> None:
+def test_msgpack_and_json_are_equivalent(hub: ThreadedHub, token: str) -> None:
     body = msgspec.msgpack.encode(plain())
     assert send(hub, token, body, "application/msgpack").status == 200
     assert hub.fleet().nodes[0].sequence == 1
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told in its head", "in pieces without end"])
-def test_ten_megabytes_are_refused(hub: ThreadedHub, token: str, told: bool) -> None:
+def test_oversized_reports_are_refused(hub: ThreadedHub, token: str, told: bool) -> None:
     if told:
         answer = send(hub, token, b" " * 10_000_000)
         assert (answer.status, error_code(answer)) == (413, "too_large")
@@ -101,9 +101,7 @@ def in_pieces(hub: ThreadedHub, token: str, size: int) -> bytes:
         return connection.recv(64)
 
 
-def test_not_a_number_is_no_report_in_json_and_no_figure_in_msgpack(
-    hub: ThreadedHub, token: str
-) -> None:
+def test_nan_is_an_error_in_json_and_unknown_in_msgpack(hub: ThreadedHub, token: str) -> None:
     answer = send(hub, token, msgspec.json.encode(plain()).replace(b":71.0", b":NaN"))
     assert (answer.status, error_code(answer)) == (400, "undecodable")
     packed = msgspec.msgpack.encode(plain(power_watts=float("nan")))
@@ -114,7 +112,7 @@ def test_not_a_number_is_no_report_in_json_and_no_figure_in_msgpack(
     assert_goes_on(hub, token)
 
 
-def test_negative_memory_is_not_known_and_never_free(hub: ThreadedHub) -> None:
+def test_negative_memory_becomes_unknown_and_never_free(hub: ThreadedHub) -> None:
     token = hub.join(ID, "gpu01")
     assert send(hub, token, msgspec.json.encode(plain(memory_used_bytes=-1))).status == 200
     (card,) = hub.fleet().nodes[0].gpus
@@ -123,9 +121,7 @@ def test_negative_memory_is_not_known_and_never_free(hub: ThreadedHub) -> None:
     assert card.verdict.state != "free"
 
 
-def test_five_thousand_processes_are_cut_and_the_rest_is_shown(
-    hub: ThreadedHub, token: str
-) -> None:
+def test_a_list_of_five_thousand_processes_is_truncated(hub: ThreadedHub, token: str) -> None:
     crowd = tuple(process(pid) for pid in range(1, 5_001))
     assert hub.report(now(gpu(0, processes=crowd), gpu(1), sequence=1), token=token).status == 200
     first, second = hub.fleet().nodes[0].gpus
@@ -133,7 +129,7 @@ def test_five_thousand_processes_are_cut_and_the_rest_is_shown(
     assert (first.verdict.state, second.verdict.state) == ("busy", "free")
 
 
-def test_markup_and_terminal_codes_in_names_reach_nobody(hub: ThreadedHub, token: str) -> None:
+def test_markup_and_terminal_codes_in_names_are_sanitised(hub: ThreadedHub, token: str) -> None:
     hostile = gpu(
         0, name=HOSTILE, processes=(process(user=HOSTILE, name=HOSTILE, command=HOSTILE),)
     )
@@ -160,14 +156,14 @@ def test_a_wrong_token_is_refused_and_counted(hub: ThreadedHub, token: str) -> N
     assert_goes_on(hub, token)  # whoever has a good one is not held up
 
 
-def test_no_token_at_all_is_refused(hub: ThreadedHub, token: str) -> None:
+def test_a_report_without_a_token_is_refused(hub: ThreadedHub, token: str) -> None:
     body = encode_report_json([now(sequence=5)], time.time())
     answer = hub.request("POST", REPORTS_PATH, body, Content_Type="application/json")
     assert (answer.status, error_code(answer)) == (401, "unauthenticated")
     assert hub.fleet().nodes[0].sequence == 0
 
 
-def test_nobody_reports_as_another_node(hub: ThreadedHub, token: str) -> None:
+def test_a_node_cannot_report_for_another(hub: ThreadedHub, token: str) -> None:
     hub.join_and_report(now(node="gpu02"))
     answer = hub.report(now(node="gpu02", sequence=7), token=token)
     assert (answer.status, error_code(answer)) == (403, "not_that_node")
@@ -179,7 +175,7 @@ def test_nobody_reports_as_another_node(hub: ThreadedHub, token: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["viewer", "admin"])
-def test_of_somebody_who_is_no_node_nothing_is_read(
+def test_the_body_of_an_unauthorized_report_is_not_read(
     hub: ThreadedHub, role: Literal["viewer", "admin"]
 ) -> None:
     answer = send(hub, hub.token(role), b"no report at all")
@@ -201,7 +197,7 @@ def test_a_batch_with_another_node_in_it_is_refused_whole(hub: ThreadedHub, toke
     assert [node.sequence for node in hub.fleet().nodes] == [0]
 
 
-def test_a_batch_lands_in_the_order_in_which_it_was_lived(hub: ThreadedHub, token: str) -> None:
+def test_a_batch_is_delivered_oldest_first(hub: ThreadedHub, token: str) -> None:
     batch = [now(sequence=number, taken_at=1000.0 + number) for number in range(1, 101)]
     assert hub.report(*batch, token=token).status == 200
     (node,) = hub.fleet().nodes
@@ -222,7 +218,7 @@ def test_a_batch_lands_in_the_order_in_which_it_was_lived(hub: ThreadedHub, toke
     ],
     ids=["nothing", "half", "another", "empty", "deep", "newer"],
 )
-def test_what_is_no_report_is_refused_and_told_of_its_node(
+def test_an_undecodable_report_is_refused_and_recorded_as_the_nodes_failure(
     hub: ThreadedHub, token: str, body: bytes, code: str
 ) -> None:
     answer = send(hub, token, body)
@@ -232,7 +228,7 @@ def test_what_is_no_report_is_refused_and_told_of_its_node(
     assert hub.fleet().nodes[0].trouble is None
 
 
-def test_only_what_can_be_read_is_taken(hub: ThreadedHub, token: str) -> None:
+def test_unsupported_methods_and_media_types_are_refused(hub: ThreadedHub, token: str) -> None:
     answer = send(hub, token, b"x", "text/plain")
     assert (answer.status, error_code(answer)) == (415, "wrong_kind")
     answer = hub.request("POST", REPORTS_PATH, b"x", token=token, Content_Encoding="gzip")
@@ -242,7 +238,7 @@ def test_only_what_can_be_read_is_taken(hub: ThreadedHub, token: str) -> None:
     assert answer.headers["allow"] == "POST"
 
 
-def test_a_report_that_breaks_off_is_no_trouble_of_its_node(hub: ThreadedHub, token: str) -> None:
+def test_an_interrupted_report_is_not_a_failure_of_its_node(hub: ThreadedHub, token: str) -> None:
     port = int(hub.url.rpartition(":")[2])
     head = (
         f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"

@@ -1,4 +1,4 @@
-"""Reports over a raw socket: however they are cut, and whatever is sent beside them."""
+"""The fast path of reports over a raw socket, in any fragments and beside other requests."""
 
 import re
 import socket
@@ -90,7 +90,7 @@ def test_a_report_in_many_pieces_is_one_report(
     assert sequence_of(hub) == 1
 
 
-def test_reports_that_come_together_are_answered_one_by_one(
+def test_pipelined_reports_are_answered_in_order(
     hub: ThreadedHub, token: str, line: socket.socket
 ) -> None:
     line.sendall(request(token, 1) + request(token, 2) + request(token, 3))
@@ -98,7 +98,7 @@ def test_reports_that_come_together_are_answered_one_by_one(
     assert sequence_of(hub) == 3
 
 
-def test_a_report_behind_another_request_waits_for_its_turn(
+def test_a_report_pipelined_after_another_request_is_answered_second(
     hub: ThreadedHub, token: str, line: socket.socket
 ) -> None:
     line.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + request(token, 1))
@@ -108,12 +108,12 @@ def test_a_report_behind_another_request_waits_for_its_turn(
     assert sequence_of(hub) == 1
 
 
-def test_another_request_behind_a_report_is_answered_too(token: str, line: socket.socket) -> None:
+def test_a_request_pipelined_after_a_report_is_answered(token: str, line: socket.socket) -> None:
     line.sendall(request(token, 1) + b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert answers(line, 2).count(b"HTTP/1.1 200 OK") == 2
 
 
-def test_who_is_refused_hears_so_before_the_body_and_may_try_again(
+def test_a_refusal_is_sent_before_the_body_and_the_connection_stays_usable(
     hub: ThreadedHub, token: str, line: socket.socket
 ) -> None:
     line.sendall(head("wrong", "Content-Length: 5"))
@@ -134,7 +134,7 @@ def test_a_wrong_token_counts_once(line: socket.socket) -> None:
 @pytest.mark.parametrize(
     "version, more", [("1.0", ()), ("1.1", ("Connection: close",))], ids=["1.0", "close"]
 )
-def test_who_does_not_stay_is_answered_and_let_go(
+def test_a_client_that_closes_is_answered_first(
     token: str, line: socket.socket, version: str, more: tuple[str, ...]
 ) -> None:
     line.sendall(request(token, 1, *more, version=version))
@@ -142,7 +142,7 @@ def test_who_does_not_stay_is_answered_and_let_go(
     assert line.recv(1) == b""
 
 
-def test_a_report_in_chunks_gets_the_same_answer(token: str, line: socket.socket) -> None:
+def test_a_chunked_report_gets_the_same_response(token: str, line: socket.socket) -> None:
     line.sendall(request(token, 1))
     whole = answer(line)
     sent = body(2)
@@ -153,7 +153,7 @@ def test_a_report_in_chunks_gets_the_same_answer(token: str, line: socket.socket
     assert decode_receipt(whole.body).kept is None
 
 
-def test_who_asks_first_is_told_to_go_on(token: str, line: socket.socket) -> None:
+def test_expect_100_continue_is_answered(token: str, line: socket.socket) -> None:
     sent = body(1)
     line.sendall(head(token, "Expect: 100-continue", f"Content-Length: {len(sent)}"))
     assert b"100 Continue" in line.recv(64)
@@ -169,13 +169,15 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_report_that_never_ends_is_hung_up_on(token: str, line: socket.socket) -> None:
+def test_an_endless_report_is_closed_by_the_request_timeout(
+    token: str, line: socket.socket
+) -> None:
     line.sendall(head(token, "Content-Length: 99") + b"{")
     assert line.recv(1) == b""
 
 
 @pytest.mark.usefixtures("hasty")
-def test_who_reports_and_then_says_nothing_is_hung_up_on(token: str, line: socket.socket) -> None:
+def test_an_idle_connection_is_closed_by_the_idle_timeout(token: str, line: socket.socket) -> None:
     line.sendall(request(token, 1))
     assert answer(line).status == 200
     assert line.recv(1) == b""

@@ -1,4 +1,4 @@
-"""Single flight: made once, in turns with everybody else, and never from before a change."""
+"""The single-flight cache: shared computations, pauses, and never a stale result."""
 
 import asyncio
 import threading
@@ -44,7 +44,7 @@ class Kitchen:
         return await self.shared.get_or_compute(for_what, self.make)
 
 
-def test_those_who_ask_the_same_at_once_share_it_however_cheap() -> None:
+def test_concurrent_requests_for_one_key_share_one_computation() -> None:
     async def scenario() -> tuple[set[int], int]:
         kitchen = Kitchen(0.0)
         together = await asyncio.gather(kitchen.ask(), kitchen.ask(), kitchen.ask())
@@ -53,7 +53,7 @@ def test_those_who_ask_the_same_at_once_share_it_however_cheap() -> None:
     assert asyncio.run(scenario()) == ({1}, 2)
 
 
-def test_what_was_dear_is_kept_for_a_while_and_then_let_go() -> None:
+def test_an_expensive_result_is_cached_for_a_while() -> None:
     async def scenario() -> None:
         kitchen = Kitchen(0.01)
         assert [await kitchen.ask(), await kitchen.ask(), await kitchen.ask("cake")] == [1, 1, 2]
@@ -64,7 +64,7 @@ def test_what_was_dear_is_kept_for_a_while_and_then_let_go() -> None:
     asyncio.run(scenario())
 
 
-def test_what_was_begun_before_a_change_is_not_for_those_who_come_after_it() -> None:
+def test_a_computation_begun_before_a_change_is_not_shared_after_it() -> None:
     async def scenario() -> None:
         kitchen = Kitchen(0.0)
         before = asyncio.ensure_future(kitchen.ask())
@@ -78,7 +78,7 @@ def test_what_was_begun_before_a_change_is_not_for_those_who_come_after_it() -> 
     asyncio.run(scenario())
 
 
-def test_who_wants_newer_of_what_is_dear_waits_and_the_hub_has_time_for_others() -> None:
+def test_an_expensive_computation_is_repeated_only_after_a_pause() -> None:
     async def scenario() -> None:
         kitchen = Kitchen(0.02)
         assert await kitchen.ask() == 1
@@ -93,7 +93,7 @@ def test_who_wants_newer_of_what_is_dear_waits_and_the_hub_has_time_for_others()
     asyncio.run(scenario())
 
 
-def test_what_others_do_meanwhile_makes_nothing_dear() -> None:
+def test_only_its_own_processor_time_counts_as_cost() -> None:
     async def scenario() -> None:
         kitchen, others = Kitchen(0.0), Kitchen(0.02)
         await asyncio.gather(kitchen.ask(), others.make())
@@ -102,7 +102,7 @@ def test_what_others_do_meanwhile_makes_nothing_dear() -> None:
     asyncio.run(scenario())
 
 
-def test_a_failure_is_everybodys_who_waits_and_is_not_kept() -> None:
+def test_a_failure_reaches_every_waiter_and_is_not_cached() -> None:
     async def broken() -> int:
         await asyncio.sleep(0)
         raise ZeroDivisionError
@@ -117,7 +117,7 @@ def test_a_failure_is_everybodys_who_waits_and_is_not_kept() -> None:
     asyncio.run(scenario())
 
 
-def test_who_gives_up_takes_nothing_from_the_others() -> None:
+def test_a_cancelled_waiter_does_not_cancel_the_others() -> None:
     async def scenario() -> int:
         kitchen = Kitchen(0.0)
         hasty, patient = (asyncio.ensure_future(kitchen.ask()) for _ in range(2))
@@ -128,7 +128,7 @@ def test_who_gives_up_takes_nothing_from_the_others() -> None:
     assert asyncio.run(scenario()) == 1
 
 
-def test_others_have_their_turn_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_iterations_yield_to_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single_flight, "_SLICE_SECONDS", 0.0)
 
     async def scenario() -> list[object]:
@@ -152,7 +152,7 @@ def dear(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("dear")
 @pytest.mark.parametrize("path", PATHS)
-def test_of_a_large_fleet_all_who_may_see_the_same_are_told_the_same(
+def test_requests_with_equal_rights_share_the_view_of_a_large_fleet(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(single_flight, "_PAUSE_FACTOR", 1e9)
@@ -174,7 +174,7 @@ def test_of_a_large_fleet_all_who_may_see_the_same_are_told_the_same(
 
 @pytest.mark.usefixtures("dear")
 @pytest.mark.parametrize("path", PATHS)
-def test_an_acknowledged_change_is_in_the_next_answer_however_large_the_fleet(
+def test_an_acknowledged_change_is_in_the_next_response_of_a_large_fleet(
     path: str, tmp_path: Path
 ) -> None:
     with ThreadedHub(tmp_path) as hub:
@@ -198,7 +198,7 @@ def test_an_acknowledged_change_is_in_the_next_answer_however_large_the_fleet(
         assert b"ada" in hub.request("GET", f"/api/v1/{path}").body
 
 
-def test_who_asks_after_a_report_does_not_get_what_was_begun_before_it(
+def test_a_request_after_a_report_gets_a_view_begun_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked, may_go_on, asked = threading.Event(), threading.Event(), list[object]()

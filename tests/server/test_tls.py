@@ -1,4 +1,4 @@
-"""The hub's own certificate: made once, kept, known by its fingerprint."""
+"""The self-signed certificate of the hub: created once, kept, pinned by its fingerprint."""
 
 import logging
 import shlex
@@ -27,7 +27,7 @@ async def hello(scope: Message, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def test_it_stays_the_same_across_restarts_and_new_names(
+def test_the_certificate_is_kept_across_restarts_and_new_names(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = ensure_self_signed(tmp_path, NAMES)
@@ -39,7 +39,7 @@ def test_it_stays_the_same_across_restarts_and_new_names(
     assert read_fingerprint(tmp_path) == first.fingerprint
 
 
-def test_another_hub_has_another(tmp_path: Path) -> None:
+def test_two_hubs_have_different_certificates(tmp_path: Path) -> None:
     assert read_fingerprint(tmp_path / "two") is None
     one, two = (ensure_self_signed(tmp_path / name, NAMES) for name in ("one", "two"))
     assert one.fingerprint != two.fingerprint
@@ -51,7 +51,7 @@ def test_only_its_owner_may_read_the_key(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["tls.pem"]
 
 
-def test_it_names_the_hub_and_lasts_ten_years(tmp_path: Path) -> None:
+def test_the_certificate_names_the_hub_and_is_valid_for_ten_years(tmp_path: Path) -> None:
     certificate = x509.load_pem_x509_certificate(
         ensure_self_signed(tmp_path, NAMES).path.read_bytes()
     )
@@ -81,7 +81,7 @@ def test_a_client_that_trusts_it_reaches_the_hub_and_sees_the_pinned_one(tmp_pat
     assert b"strict-transport-security: max-age=" in answer
 
 
-def test_a_damaged_one_is_refused_by_name_and_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_certificate_is_an_error_and_is_not_overwritten(tmp_path: Path) -> None:
     path = ensure_self_signed(tmp_path, NAMES).path
     other = ensure_self_signed(tmp_path / "other", NAMES).path
     key, mark, certificate = path.read_bytes().partition(b"-----BEGIN CERTIFICATE")
@@ -94,7 +94,7 @@ def test_a_damaged_one_is_refused_by_name_and_left_alone(tmp_path: Path) -> None
         assert path.read_bytes() == content
 
 
-def test_one_that_has_expired_is_not_silently_replaced(
+def test_an_expired_certificate_is_not_silently_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls, "_DAYS", -0.5)

@@ -1,4 +1,4 @@
-"""The server's life: where it listens, and how it ends while somebody is being answered."""
+"""The uvicorn server: where it listens, and how it shuts down during a response."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ from fleet_smi.server.uvicorn_server import bind_socket, serve
 from tests.server.loopback import serve_app
 
 
-def test_it_listens_where_it_is_told_to() -> None:
+def test_it_listens_on_the_given_address() -> None:
     with bind_socket("127.0.0.1", 0) as listening:
         assert listening.getsockname()[0] == "127.0.0.1"
     with bind_socket("localhost", 0) as listening:
@@ -20,19 +20,19 @@ def test_it_listens_where_it_is_told_to() -> None:
 
 
 @pytest.mark.parametrize("host", ["no-such-machine.invalid", "192.0.2.1"])
-def test_where_it_cannot_listen_is_told(host: str) -> None:
+def test_an_address_that_cannot_be_bound_is_an_error(host: str) -> None:
     with pytest.raises(UsageError, match=f"cannot listen on {host}:0: "):
         bind_socket(host, 0)
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_in_use_is_an_error() -> None:
     with bind_socket("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
             bind_socket("127.0.0.1", port)
 
 
-def test_an_answer_without_end_does_not_keep_the_server_from_ending() -> None:
+def test_an_endless_response_does_not_block_the_shutdown() -> None:
     async def endless(scope: Message, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"more", "more_body": True})
@@ -54,7 +54,7 @@ def test_an_answer_without_end_does_not_keep_the_server_from_ending() -> None:
     assert asyncio.run(scenario()) < 5
 
 
-def test_nothing_answers_once_it_has_ended() -> None:
+def test_nothing_listens_after_the_shutdown() -> None:
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
@@ -80,7 +80,7 @@ def test_nothing_answers_once_it_has_ended() -> None:
 @pytest.mark.parametrize(
     "said", [b"", b"GET / HTT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
 )
-def test_who_does_not_come_to_the_point_is_hung_up_on(
+def test_a_slow_request_is_closed_by_the_timeout(
     said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeouts, "REQUEST_TIMEOUT_SECONDS", 0.05)

@@ -1,4 +1,4 @@
-"""A real hub for tests: a whole `HubServer` on a port of this machine, with its own state."""
+"""A real hub for tests: a whole `HubServer` in a thread, with its own state folder."""
 
 import asyncio
 import threading

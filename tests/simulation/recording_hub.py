@@ -56,7 +56,7 @@ class RecordingHub:
         report = decode_report(body)
         known = self.issued_tokens.get(report.snapshots[-1].node_id)
         if not self.open_to_all and token != (known or ""):
-            return 401, error_body("this token is not known here")
+            return 401, error_body("unknown token")
         self.reports.append(report)
         self.tokens.append(token)
         return 200, msgspec.msgpack.encode(Receipt(hub="one"))

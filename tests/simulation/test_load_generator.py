@@ -136,8 +136,8 @@ def test_each_node_joins_and_then_reports_with_its_own_token() -> None:
     "tokens, message",
     [
         ({"join_token": "stolen"}, "node00001: the hub rejected the join: this join token"),
-        ({"token": "stolen"}, "the hub rejected the report: this token is not known here"),
-        ({}, "the hub rejected the report: this token is not known here"),
+        ({"token": "stolen"}, "the hub rejected the report: unknown token"),
+        ({}, "the hub rejected the report: unknown token"),
     ],
 )
 def test_a_rejected_token_is_a_one_line_error(tokens: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""One kept connection to a hub: light, with pinned certificates, and errors that say what to do."""
+"""A keep-alive HTTP connection to a hub: retry when stale, TLS pinning, errors with remedies."""
 
 import socket
 from urllib.parse import urlsplit
@@ -9,14 +9,14 @@ from fleet_smi.errors import Refused, Undecodable, Unreachable, UsageError
 __all__ = ["DEFAULT_PORT", "HubConnection", "Response", "parse_hub_url"]
 
 DEFAULT_PORT = 7070
-_MOST_BYTES = 1 << 28
+_MAX_BYTES = 1 << 28
 
 
 class HubConnection:
-    """Asks one hub, over one connection that is kept and opened anew when it was closed.
+    """Sends requests to one hub over one connection, which is reopened if the hub closed it.
 
-    With a `fingerprint` ("sha256:…") the hub must show that very certificate, and no
-    authority is asked. The token is sent only once that is settled. Redirects are not followed.
+    With a `fingerprint` ("sha256:…") the hub must present exactly that certificate, instead of
+    one of a trusted authority. The token is sent only after that. Redirects are not followed.
     """
 
     def __init__(
@@ -40,53 +40,54 @@ class HubConnection:
         path: str,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
-        max_bytes: int = _MOST_BYTES,
+        max_bytes: int = _MAX_BYTES,
     ) -> Response:
-        """Ask once; raise `Unreachable`, `Refused` (its certificate) or `Undecodable`.
+        """Send a request; raise `Unreachable`, `Refused` (its certificate) or `Undecodable`.
 
-        An answer has at most `most_bytes`, packed or not.
+        A response has at most `max_bytes`, compressed or not.
         """
-        told = {"Accept-Encoding": "gzip", **(headers or {})}
+        all_headers = {"Accept-Encoding": "gzip", **(headers or {})}
         if self.token:
-            told["Authorization"] = f"Bearer {self.token}"
-        kept = self._open is not None
+            all_headers["Authorization"] = f"Bearer {self.token}"
+        was_open = self._open is not None
         try:
-            return self._ask(method, path, body, told, max_bytes)
+            return self._send(method, path, body, all_headers, max_bytes)
         except (ConnectionError, ProtocolError) as error:
-            hung_up = self._open is None  # by another thread of ours, which wants this to end
+            # Closed by another thread of this process, which wants the request to end.
+            was_cancelled = self._open is None
             self.close()
-            if hung_up or not kept:
-                raise self._translated(error) from None
+            if was_cancelled or not was_open:
+                raise self._translate(error) from None
         except OSError as error:
             self.close()
-            raise self._translated(error) from None
-        # The hub may close a connection that was quiet for long: that says nothing about it.
+            raise self._translate(error) from None
+        # Retry once on a new connection: the hub may have closed an idle one meanwhile.
         try:
-            return self._ask(method, path, body, told, max_bytes)
+            return self._send(method, path, body, all_headers, max_bytes)
         except (OSError, ProtocolError) as error:
             self.close()
-            raise self._translated(error) from None
+            raise self._translate(error) from None
 
     def close(self) -> None:
-        """Let go of the connection; whoever waits for an answer on it stops waiting."""
+        """Close the connection; a thread that waits for a response gets an error."""
         opened, self._open = self._open, None
         if opened is not None:
             opened.close()
 
-    def _ask(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], most_bytes: int
+    def _send(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], max_bytes: int
     ) -> Response:
         opened = self._open
         if opened is None:
-            opened = self._open = self._connected()
-        answer = opened.request(method, self._base + path, body, headers, most_bytes)
+            opened = self._open = self._connect()
+        response = opened.request(method, self._base + path, body, headers, max_bytes)
         if opened.must_close:
             self.close()
-        if answer.headers.get("content-encoding") != "gzip":
-            return answer
-        return answer._replace(body=_unpacked(answer.body, most_bytes))
+        if response.headers.get("content-encoding") != "gzip":
+            return response
+        return response._replace(body=_decompress(response.body, max_bytes))
 
-    def _connected(self) -> Http1Connection:
+    def _connect(self) -> Http1Connection:
         sock = _socket(self._host, self._port, self._timeout_seconds)
         if self._scheme == "https":
             from fleet_smi.client.tls import wrap_tls
@@ -95,25 +96,25 @@ class HubConnection:
         name = f"[{self._host}]" if ":" in self._host else self._host
         return Http1Connection(sock, f"{name}:{self._port}", self._timeout_seconds)
 
-    def _translated(self, error: Exception) -> Unreachable | Refused | Undecodable:
+    def _translate(self, error: Exception) -> Unreachable | Refused | Undecodable:
         where = f"hub {self.url}"
         if isinstance(error, socket.gaierror):
-            return Unreachable(f"{where}: no machine of that name is known")
+            return Unreachable(f"{where}: the host name cannot be resolved")
         if isinstance(error, TimeoutError):
             return Unreachable(f"{where} did not answer in {self._timeout_seconds:g} s")
         if isinstance(error, ConnectionRefusedError):
-            return Unreachable(f"{where}: nobody listens there; is `fleet-smi hub` running?")
+            return Unreachable(f"{where}: connection refused; is `fleet-smi hub` running?")
         if isinstance(error, ProtocolError):
             return Undecodable(
                 f"{where} does not answer as a hub does ({error}): check the port and http/https"
             )
         if type(error).__module__ == "ssl":
-            return self._mistrusted(where, error)
+            return self._translate_tls(where, error)
         if isinstance(error, ConnectionResetError) and self._scheme == "http":
-            return Unreachable(f"{where} hung up without an answer: does it want https?")
+            return Unreachable(f"{where} closed the connection without a response: use https?")
         return Unreachable(f"{where}: {getattr(error, 'strerror', None) or error}")
 
-    def _mistrusted(self, where: str, error: Exception) -> Refused | Undecodable:
+    def _translate_tls(self, where: str, error: Exception) -> Refused | Undecodable:
         if type(error).__name__ == "SSLCertVerificationError":
             return Refused(
                 f"{where}: its certificate is not trusted: pin it with the fingerprint of its join "
@@ -123,32 +124,33 @@ class HubConnection:
 
 
 def parse_hub_url(url: str) -> tuple[str, str, int, str]:
-    """The scheme, host, port and base path of a hub; raise `UsageError` when it is none."""
+    """The scheme, host, port and base path of a URL; raise `UsageError` if it is invalid."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         scheme, host, port = parts.scheme, parts.hostname, parts.port or DEFAULT_PORT
     except ValueError:
         scheme, host, port = "", None, 0
     if scheme not in ("http", "https") or not host or parts.username or parts.query:
-        raise UsageError(f"{url!r} is no address of a hub: give one like http://gpuhub:7070")
+        raise UsageError(f"{url!r} is not the URL of a hub: give one like http://gpuhub:7070")
     return scheme, host, port, parts.path.rstrip("/")
 
 
 def _socket(host: str, port: int, timeout_seconds: float) -> socket.socket:
     try:
         return socket.create_connection((host, port), timeout_seconds)
-    except UnicodeError:  # it can be no name at all
+    except UnicodeError:  # it cannot be encoded as a host name
         raise socket.gaierror from None
 
 
-def _unpacked(data: bytes, most_bytes: int) -> bytes:
+def _decompress(data: bytes, max_bytes: int) -> bytes:
     import zlib
 
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    # Bounded: a small response must not decompress to all of the memory.
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
-        unpacked = unpacker.decompress(data, most_bytes)
+        body = decompressor.decompress(data, max_bytes)
     except zlib.error:
-        raise ProtocolError("broken compression") from None
-    if not unpacker.eof:
-        raise ProtocolError("an answer without an end")
-    return unpacked
+        raise ProtocolError("invalid gzip data") from None
+    if not decompressor.eof:
+        raise ProtocolError("the response is too large or truncated")
+    return body

@@ -1,4 +1,4 @@
-"""Rows as a data frame, by whichever library for them is installed."""
+"""Convert rows to a data frame of pandas or polars, whichever is installed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
@@ -17,35 +17,35 @@ def to_dataframe(
     rows: Iterable[Mapping[str, Any]],
     library: DataFrameLibrary | None,
 ) -> Any:
-    """A data frame of that library, or of the first that is there; raise `UsageError`.
+    """A data frame of that library, or of the first one installed; raise `UsageError`.
 
-    The columns that are `numbers` are so even where none is known; others are as they come.
+    Numeric columns are floats even if no value is known; the library infers the others.
     """
-    every = tuple(rows)
-    by_column = {column: [row.get(column) for row in every] for column in columns}
+    all_rows = tuple(rows)
+    by_column = {column: [row.get(column) for row in all_rows] for column in columns}
     for name in LIBRARIES if library is None else (library,):
         try:
             module = import_module(name)
         except ModuleNotFoundError as error:
-            if error.name != name:  # it is there, and lacks something of its own
+            if error.name != name:  # installed, but one of its own dependencies is missing
                 raise
         else:
-            return _MAKERS[name](module, by_column, numeric_columns)
-    wanted = " or ".join(LIBRARIES) if library is None else library
-    raise UsageError(f"a data frame needs {wanted}: pip install {library or LIBRARIES[0]}")
+            return _BUILDERS[name](module, by_column, numeric_columns)
+    required = " or ".join(LIBRARIES) if library is None else library
+    raise UsageError(f"a data frame needs {required}: pip install {library or LIBRARIES[0]}")
 
 
-def _by_pandas(pandas: Any, columns: Columns, numbers: Collection[str]) -> Any:
+def _pandas_frame(pandas: Any, columns: Columns, numbers: Collection[str]) -> Any:
     types = {name: "float64" if name in numbers else None for name in columns}
     series = {name: pandas.Series(columns[name], dtype=types[name]) for name in columns}
     return pandas.DataFrame(series)
 
 
-def _by_polars(polars: Any, columns: Columns, numbers: Collection[str]) -> Any:
+def _polars_frame(polars: Any, columns: Columns, numbers: Collection[str]) -> Any:
     return polars.DataFrame(columns, schema_overrides=dict.fromkeys(numbers, polars.Float64))
 
 
-_MAKERS: dict[DataFrameLibrary, Callable[[Any, Columns, Collection[str]], Any]] = {
-    "pandas": _by_pandas,
-    "polars": _by_polars,
+_BUILDERS: dict[DataFrameLibrary, Callable[[Any, Columns, Collection[str]], Any]] = {
+    "pandas": _pandas_frame,
+    "polars": _polars_frame,
 }

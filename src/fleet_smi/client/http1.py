@@ -1,7 +1,7 @@
-"""One question and one answer of HTTP/1.1 over a socket: what a hub's clients need, and no more.
+"""A minimal HTTP/1.1 client over one socket, with a deadline for each request.
 
-`http.client` loads OpenSSL and a mail parser whatever is asked; for an agent that is a third
-of its memory and half of what sending a report takes.
+`http.client` loads OpenSSL and an e-mail parser in any case; for an agent that is a third of
+its memory, and half of the time of sending a report.
 """
 
 import contextlib
@@ -9,19 +9,19 @@ import socket
 import time
 from typing import NamedTuple
 
-_MOST_HEAD_BYTES = 64 << 10
-_MOST_DIGITS = 12
-_PART = 64 << 10
-_HEAD_PART = 4 << 10
-"""A head and a receipt fit in: a large buffer costs a small answer more than the answer."""
+_MAX_HEAD_BYTES = 64 << 10
+_MAX_DIGITS = 12
+_BODY_READ_BYTES = 64 << 10
+# Enough for the head and a receipt: allocating more would cost more than a small response.
+_HEAD_READ_BYTES = 4 << 10
 
 
 class ProtocolError(Exception):
-    """The other end does not speak HTTP, or says more than is listened to."""
+    """The response is not HTTP/1.1, or exceeds a limit."""
 
 
 class Response(NamedTuple):
-    """What came back; header names are in lower case."""
+    """An HTTP response; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -29,14 +29,14 @@ class Response(NamedTuple):
 
 
 class Http1Connection:
-    """Asks over one open socket, again and again; raise `OSError` or `NotHttp` and it is over.
+    """Sends requests over one open socket; unusable once it raised `OSError` or `ProtocolError`.
 
-    The time is for a question and all of its answer: one that comes a byte at a time is not
-    waited for any longer.
+    The timeout is for a request and its whole response: a server that sends one byte at a time
+    does not extend it.
     """
 
     def __init__(self, sock: socket.socket, host: str, timeout_seconds: float) -> None:
-        # A report is small and waited for: it must not sit in the kernel for its next part.
+        # No Nagle algorithm: a report is small, and would wait in the kernel for more data.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
         self._host = host
@@ -48,105 +48,108 @@ class Http1Connection:
     def request(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], max_bytes: int
     ) -> Response:
-        """The answer to one question, whole; more than `most_bytes` of it is `NotHttp`."""
+        """Send a request and read its response; a body over `max_bytes` is a `ProtocolError`."""
         self._deadline = time.monotonic() + self._timeout_seconds
-        self._send(self._question(method, path, body, headers))
+        self._send(self._encode_request(method, path, body, headers))
         while True:
-            status, told = self._head()
-            if status >= 200:
+            status, response_headers = self._read_head()
+            if status >= 200:  # 1xx is interim, and the response follows
                 break
-        data = b"" if status in (204, 304) else self._body(told, max_bytes)
-        # What nobody asked for would be taken for the next answer.
-        self.must_close = "close" in told.get("connection", "").lower() or self._buffer != b""
-        return Response(status, told, data)
+        data = b"" if status in (204, 304) else self._read_body(response_headers, max_bytes)
+        # Surplus bytes would be taken for the response to the next request.
+        wants_close = "close" in response_headers.get("connection", "").lower()
+        self.must_close = wants_close or self._buffer != b""
+        return Response(status, response_headers, data)
 
     def close(self) -> None:
-        """Hang up; whoever waits for an answer stops waiting."""
+        """Close the socket; a thread that waits for a response is woken by the shutdown."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
-    def _question(
+    def _encode_request(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> bytes:
-        told = {"Host": self._host, **headers}
+        fields = {"Host": self._host, **headers}
         if body is not None:
-            told["Content-Length"] = str(len(body))
-        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {told[name]}" for name in told), "", ""]
+            fields["Content-Length"] = str(len(body))
+        header_lines = [f"{name}: {value}" for name, value in fields.items()]
+        lines = [f"{method} {path} HTTP/1.1", *header_lines, "", ""]
+        # Header injection: a line break in a value would start a header of its own.
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError("a line break in a header")
         return "\r\n".join(lines).encode("latin-1") + (body or b"")
 
-    def _head(self) -> tuple[int, dict[str, str]]:
-        first, *lines = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+    def _read_head(self) -> tuple[int, dict[str, str]]:
+        first, *lines = self._read_until(b"\r\n\r\n").decode("latin-1").split("\r\n")
         version, _, rest = first.partition(" ")
         status = rest.partition(" ")[0]
         if not (version.startswith("HTTP/1.") and status.isdecimal() and len(status) == 3):
-            raise ProtocolError("no HTTP is spoken there")
+            raise ProtocolError("the response is not HTTP")
         pairs = (line.partition(":") for line in lines)
         return int(status), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
-    def _body(self, headers: dict[str, str], most_bytes: int) -> bytes:
+    def _read_body(self, headers: dict[str, str], max_bytes: int) -> bytes:
         if "chunked" in headers.get("transfer-encoding", "").lower():
-            return self._chunks(most_bytes)
+            return self._read_chunks(max_bytes)
         length = headers.get("content-length", "")
-        if not length.isdecimal() or len(length) > _MOST_DIGITS or int(length) > most_bytes:
-            raise ProtocolError("an answer without an end")
-        return self._exactly(int(length))
+        if not length.isdecimal() or len(length) > _MAX_DIGITS or int(length) > max_bytes:
+            raise ProtocolError("the response is too large or has no length")
+        return self._read_exactly(int(length))
 
-    def _chunks(self, most_bytes: int) -> bytes:
-        parts, size = [], 0
-        while length := self._chunk_length():
+    def _read_chunks(self, max_bytes: int) -> bytes:
+        chunks, size = [], 0
+        while length := self._read_chunk_length():
             size += length
-            if size > most_bytes:
-                raise ProtocolError("an answer without an end")
-            parts.append(self._exactly(length))
-            if self._until(b"\r\n"):
+            if size > max_bytes:
+                raise ProtocolError("the response is too large")
+            chunks.append(self._read_exactly(length))
+            if self._read_until(b"\r\n"):
                 raise ProtocolError("a chunk longer than its length")
-        while self._until(b"\r\n"):
-            pass  # what is told after the last chunk is of no use
-        return b"".join(parts)
+        while self._read_until(b"\r\n"):
+            pass  # trailers after the last chunk are ignored
+        return b"".join(chunks)
 
-    def _chunk_length(self) -> int:
-        digits = self._until(b"\r\n").partition(b";")[0].strip()
-        if not digits.isalnum() or len(digits) > _MOST_DIGITS:
+    def _read_chunk_length(self) -> int:
+        digits = self._read_until(b"\r\n").partition(b";")[0].strip()
+        if not digits.isalnum() or len(digits) > _MAX_DIGITS:
             raise ProtocolError("a chunk without a length")
         try:
             return int(digits, 16)
         except ValueError:
             raise ProtocolError("a chunk without a length") from None
 
-    def _until(self, mark: bytes) -> bytes:
-        while mark not in self._buffer:
-            if len(self._buffer) > _MOST_HEAD_BYTES:
-                raise ProtocolError("a head without an end")
-            self._buffer += self._more(_HEAD_PART)
-        found, _, self._buffer = self._buffer.partition(mark)
-        return found
-
-    def _exactly(self, size: int) -> bytes:
-        parts, left = [self._buffer[:size]], size - len(self._buffer)
-        self._buffer = self._buffer[size:]
-        while left > 0:
-            parts.append(self._more(left))
-            left -= len(parts[-1])
-        return b"".join(parts)
-
-    def _send(self, question: bytes) -> None:
-        left = memoryview(question)
-        while left:
-            left = left[self._in_time().send(left) :]
-
-    def _more(self, most: int) -> bytes:
-        data = self._in_time().recv(min(most, _PART))
-        if not data:
-            raise ConnectionResetError("the other end hung up")
+    def _read_until(self, separator: bytes) -> bytes:
+        while separator not in self._buffer:
+            if len(self._buffer) > _MAX_HEAD_BYTES:
+                raise ProtocolError("the header is too long")
+            self._buffer += self._receive(_HEAD_READ_BYTES)
+        data, _, self._buffer = self._buffer.partition(separator)
         return data
 
-    def _in_time(self) -> socket.socket:
-        """The socket, which does not wait longer than there is time."""
+    def _read_exactly(self, size: int) -> bytes:
+        chunks, left = [self._buffer[:size]], size - len(self._buffer)
+        self._buffer = self._buffer[size:]
+        while left > 0:
+            chunks.append(self._receive(left))
+            left -= len(chunks[-1])
+        return b"".join(chunks)
+
+    def _send(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[self._socket_with_timeout().send(left) :]
+
+    def _receive(self, max_bytes: int) -> bytes:
+        data = self._socket_with_timeout().recv(min(max_bytes, _BODY_READ_BYTES))
+        if not data:
+            raise ConnectionResetError("the connection was closed")
+        return data
+
+    def _socket_with_timeout(self) -> socket.socket:
+        """The socket, with the time that is left as its timeout."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the time is up")
+            raise TimeoutError("the request timed out")
         self._sock.settimeout(left)
         return self._sock

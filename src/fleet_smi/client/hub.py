@@ -1,4 +1,4 @@
-"""The hub's answers as the model's own nouns."""
+"""The client of a hub's HTTP API: a method per endpoint, responses as structs of the model."""
 
 import time
 from datetime import datetime
@@ -19,12 +19,13 @@ from fleet_smi.model.people import PeopleView
 from fleet_smi.model.select import GpuRequest, Offer
 
 Moment = str | float | datetime
-"""A moment as people say it, in seconds since 1970, or as Python has it."""
+"""A moment as text ("-2h", "yesterday 03:12"), seconds since 1970, or a `datetime`."""
+_QueryValue = str | int | None
 _T = TypeVar("_T")
 
 
 class HubClient:
-    """Asks one hub; every method raises a `DeliveryError` that says what to do."""
+    """Client of one hub; every method raises a `FleetError` that says what to do."""
 
     def __init__(
         self,
@@ -39,8 +40,8 @@ class HubClient:
         )
 
     def fleet(self, at: Moment | None = None) -> FleetView:
-        """The whole fleet as the hub believes it now, or as it stood at a moment."""
-        return self._get("/api/v1/fleet", FleetView, at=_told(at))
+        """The whole fleet, now or at a moment of the past."""
+        return self._get("/api/v1/fleet", FleetView, at=_encode_moment(at))
 
     def free(
         self, request: GpuRequest, *, at: Moment | None = None, explain: bool = False
@@ -60,24 +61,24 @@ class HubClient:
             max_used=str(request.max_used_percent),
             same_node="true" if request.same_node else None,
             why="true" if explain else "false",
-            at=_told(at),
+            at=_encode_moment(at),
         )
 
     def people(self, user: str | None = None, at: Moment | None = None) -> PeopleView:
         """Who holds GPUs, now or at a moment; with `user`, that person and all their GPUs."""
-        return self._get("/api/v1/people", PeopleView, user=user, at=_told(at))
+        return self._get("/api/v1/people", PeopleView, user=user, at=_encode_moment(at))
 
     def node(self, node_id: str) -> NodeView:
         """One node."""
         return self._get(f"/api/v1/nodes/{quote(node_id, safe='')}", NodeView)
 
     def remove(self, node_id: str) -> None:
-        """Forget a node, its data and its credential."""
-        self._ask("DELETE", f"/api/v1/nodes/{quote(node_id, safe='')}")
+        """Remove a node, its data and its credential."""
+        self._request("DELETE", f"/api/v1/nodes/{quote(node_id, safe='')}")
 
     def label(self, node_id: str, **changes: Any) -> None:
-        """Give a node another `name` or `labels`."""
-        self._ask("PATCH", f"/api/v1/nodes/{quote(node_id, safe='')}", changes)
+        """Change the `name` or `labels` of a node."""
+        self._request("PATCH", f"/api/v1/nodes/{quote(node_id, safe='')}", changes)
 
     def strips(
         self,
@@ -87,75 +88,77 @@ class HubClient:
         columns: int | None = None,
         filter: str | None = None,
     ) -> Strips:
-        """A heat strip: a row a GPU, of those that pass the filter at its end."""
-        more = {"columns": columns, "filter": filter}
-        return self._over("strips", Strips, since, until, **more)
+        """A heat map: one row per GPU that matches the filter at the end of the range."""
+        options = {"columns": columns, "filter": filter}
+        return self._get_range("strips", Strips, since, until, **options)
 
-    def periods(self, since: Moment, until: Moment = "now", **of: str | None) -> PeriodTable:
-        """How GPUs stood: of a `node`, a `gpu` or a `user`, or all."""
-        return self._over("periods", PeriodTable, since, until, **of)
+    def periods(self, since: Moment, until: Moment = "now", **filters: str | None) -> PeriodTable:
+        """The states of GPUs as intervals; filtered by `node`, `gpu` or `user`."""
+        return self._get_range("periods", PeriodTable, since, until, **filters)
 
-    def occupancies(self, since: Moment, until: Moment = "now", **of: str | None) -> Occupancies:
-        """Who was on GPUs: of a `node`, a `gpu` or a `user`, or all."""
-        return self._over("occupancies", Occupancies, since, until, **of)
+    def occupancies(
+        self, since: Moment, until: Moment = "now", **filters: str | None
+    ) -> Occupancies:
+        """The processes on GPUs as intervals; filtered by `node`, `gpu` or `user`."""
+        return self._get_range("occupancies", Occupancies, since, until, **filters)
 
     def series(
         self, node_id: str, since: Moment, until: Moment = "now", *, points: int | None = None
     ) -> SeriesTable:
-        """The figures of one node and its GPUs."""
-        what = f"series/{quote(node_id, safe='')}"
-        return self._over(what, SeriesTable, since, until, points=points)
+        """The metrics of one node and its GPUs over time."""
+        path = f"series/{quote(node_id, safe='')}"
+        return self._get_range(path, SeriesTable, since, until, points=points)
 
     def usages(
         self, since: Moment, until: Moment = "now", *, by: str = "user", daily: bool = False
     ) -> UsageTable:
-        """What each user, group, node, model or gpu came to."""
-        daily_too = "true" if daily else None
-        return self._over("usage", UsageTable, since, until, by=by, daily=daily_too)
+        """Usage totals per user, group, node, model or gpu."""
+        with_days = "true" if daily else None
+        return self._get_range("usage", UsageTable, since, until, by=by, daily=with_days)
 
     def ribbon(self, since: Moment, until: Moment = "now", *, columns: int | None = None) -> Ribbon:
-        """The whole fleet over time, and where nothing was kept."""
-        return self._over("ribbon", Ribbon, since, until, columns=columns)
+        """GPUs by state over time for the whole fleet, and the gaps of the history."""
+        return self._get_range("ribbon", Ribbon, since, until, columns=columns)
 
-    def jobs(self, since: Moment, until: Moment = "now", **of: str | None) -> JobTable:
-        """The jobs of a `user` or on a `node`, or all, the latest first."""
-        return self._over("jobs", JobTable, since, until, **of)
+    def jobs(self, since: Moment, until: Moment = "now", **filters: str | None) -> JobTable:
+        """The jobs, the latest first; filtered by `user` or `node`."""
+        return self._get_range("jobs", JobTable, since, until, **filters)
 
     def job(self, job_id: str) -> Job:
         """One job with all its parts."""
         return self._get(f"/api/v1/history/jobs/{quote(job_id, safe='')}", Job)
 
-    def kept(self) -> StorageStatus:
-        """How much of the past there is."""
+    def storage_status(self) -> StorageStatus:
+        """Retention, size and gaps of the history."""
         return self._get("/api/v1/history/state", StorageStatus)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._connection.close()
 
-    def _over(
-        self, what: str, shape: type[_T], since: Moment, until: Moment, **of: str | int | None
+    def _get_range(
+        self, path: str, response_type: type[_T], since: Moment, until: Moment, **query: _QueryValue
     ) -> _T:
-        """An answer about a range."""
-        moments = {"since": _told(since), "until": _told(until)}
-        return self._get(f"/api/v1/history/{what}", shape, **moments, **of)
+        """A response of the history about a time range."""
+        moments = {"since": _encode_moment(since), "until": _encode_moment(until)}
+        return self._get(f"/api/v1/history/{path}", response_type, **moments, **query)
 
-    def _get(self, path: str, shape: type[_T], **query: str | int | None) -> _T:
+    def _get(self, path: str, response_type: type[_T], **query: _QueryValue) -> _T:
         given = {name: value for name, value in query.items() if value is not None}
-        asked = f"{path}?{urlencode(given)}" if given else path
-        return decode_response(self._ask("GET", asked).body, shape)
+        target = f"{path}?{urlencode(given)}" if given else path
+        return decode_response(self._request("GET", target).body, response_type)
 
-    def _ask(self, method: str, path: str, body: Any = None) -> Response:
+    def _request(self, method: str, path: str, body: Any = None) -> Response:
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": "application/json"}
-        answer = self._connection.request(method, path, data, headers)
-        if answer.status >= 300:  # the token goes to this hub alone, wherever it points
-            raise _error(answer, self._connection.url)
-        return answer
+        response = self._connection.request(method, path, data, headers)
+        if response.status >= 300:  # redirects too: the token goes to this hub only
+            raise _error(response, self._connection.url)
+        return response
 
 
-def _told(moment: Moment | None) -> str | None:
-    """A moment so that a hub with another clock, in another zone, means the same."""
+def _encode_moment(moment: Moment | None) -> str | None:
+    """A moment as text that means the same to a hub with another clock or time zone."""
     if moment is None:
         return None
     if isinstance(moment, str):
@@ -163,15 +166,15 @@ def _told(moment: Moment | None) -> str | None:
     return f"{moment.timestamp() if isinstance(moment, datetime) else moment:.3f}"
 
 
-def _error(answer: Response, url: str) -> FleetError:
-    """What an answer that is no success means, in the hub's own words."""
-    refusal = decode_error(answer.body)
-    if refusal is None:
-        words = f"answered with status {answer.status}; is it a fleet-smi hub?"
+def _error(response: Response, url: str) -> FleetError:
+    """The error of an unsuccessful response, with the hub's own message."""
+    error = decode_error(response.body)
+    if error is None:
+        message = f"answered with status {response.status}; is it a fleet-smi hub?"
     else:
-        words = refusal.message
-    if answer.status in (401, 403, 421):
-        return Refused(f"hub {url}: {words}")
-    if answer.status in (400, 404, 409, 422):
-        return UsageError(f"hub {url}: {words}")
-    return Unreachable(f"hub {url}: {words}")
+        message = error.message
+    if response.status in (401, 403, 421):
+        return Refused(f"hub {url}: {message}")
+    if response.status in (400, 404, 409, 422):
+        return UsageError(f"hub {url}: {message}")
+    return Unreachable(f"hub {url}: {message}")

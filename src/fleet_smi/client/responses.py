@@ -1,4 +1,4 @@
-"""What a hub says in its answers: what was asked for, or why not, in its own words."""
+"""Decode the responses of a hub: structs of the model, join tokens and errors."""
 
 from typing import TypeVar
 
@@ -11,26 +11,26 @@ from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.wire.error_text import describe_error
 
 _T = TypeVar("_T")
-_MOST_WORDS = 300
+_MAX_MESSAGE_LENGTH = 300
 
 
 class ErrorResponse(Struct, frozen=True):
-    """Why a hub did not do what it was asked: by name, and in words."""
+    """The error in a response: a code for programs and a message for people."""
 
     code: str
     message: str
 
 
-class _Refused(Struct):
+class _ErrorDocument(Struct):
     error: ErrorResponse
 
 
-class _Joined(Struct):
+class _JoinDocument(Struct):
     token: str
 
 
 def decode_response(body: bytes, response_type: type[_T]) -> _T:
-    """The noun in these bytes; raise `Undecodable` when it is not there."""
+    """Decode a JSON response; raise `Undecodable` if it is not of that type."""
     try:
         return msgspec.json.decode(body, type=response_type)
     except (ValueError, RecursionError) as error:  # broken, not UTF-8, or nested too deep
@@ -41,14 +41,14 @@ def decode_response(body: bytes, response_type: type[_T]) -> _T:
 
 
 def decode_join_token(body: bytes) -> str:
-    """The token of a node that has joined; raise `Undecodable` when it is not there."""
-    return decode_response(body, _Joined).token
+    """The token of a node that has joined; raise `Undecodable` if there is none."""
+    return decode_response(body, _JoinDocument).token
 
 
 def decode_error(body: bytes) -> ErrorResponse | None:
-    """The refusal in these bytes, its words made harmless; `None` when no hub wrote them."""
+    """The error in a response, its message sanitised; `None` if it is not from a hub."""
     try:
-        refusal = decode_response(body, _Refused).error
+        error = decode_response(body, _ErrorDocument).error
     except Undecodable:
         return None
-    return replace(refusal, message=sanitize_text(refusal.message, _MOST_WORDS))
+    return replace(error, message=sanitize_text(error.message, _MAX_MESSAGE_LENGTH))

@@ -1,7 +1,7 @@
-"""Answers about the past as tables: plain structs that become data frames on demand.
+"""Tables of the history: structs that can be converted to data frames.
 
-A frame has the structs' own names, times in seconds since 1970 and unknown as missing; it is
-one of pandas, or of polars where only that is installed or it is named.
+A frame has the names of the structs, times in seconds since 1970, and missing values for what
+is unknown; it is one of pandas, or of polars if only that is installed or it is requested.
 """
 
 from collections.abc import Iterator
@@ -23,49 +23,53 @@ TableRow = dict[str, Any]
 
 
 class PeriodTable(Periods, frozen=True, kw_only=True):
-    """How GPUs stood; a frame has one row a period."""
+    """The states of GPUs over time; a frame has one row per period."""
 
     def frame(self, library: DataFrameLibrary | None = None) -> Any:
-        """As a data frame."""
+        """Convert to a data frame."""
         rows = (_period(row.gpu, period) for row in self.rows for period in row.periods)
         return to_dataframe(_PERIOD, (*_TIMES, "busy_percent"), rows, library)
 
 
 class UsageTable(Usages, frozen=True, kw_only=True):
-    """What each came to; a frame has one row each."""
+    """Usage totals; a frame has one row per user, group, node, model or GPU."""
 
     def frame(self, library: DataFrameLibrary | None = None) -> Any:
-        """As a data frame."""
+        """Convert to a data frame."""
         rows = ({"name": row.name, **asdict(row.sums)} for row in self.rows)
         return to_dataframe(_USAGE, _SUMS, rows, library)
 
 
 class JobTable(Jobs, frozen=True, kw_only=True):
-    """Jobs; a frame has one row each."""
+    """Jobs; a frame has one row per job."""
 
     def frame(self, library: DataFrameLibrary | None = None) -> Any:
-        """As a data frame."""
+        """Convert to a data frame."""
         return to_dataframe(_JOB, (*_TIMES, *_SUMS), map(_job, self.rows), library)
 
 
 class SeriesTable(Series, frozen=True, kw_only=True):
-    """Figures of a node over time; a frame has one row for each grain of each GPU."""
+    """Metrics of a node over time; a frame has one row per GPU and time step."""
 
     def frame(self, library: DataFrameLibrary | None = None) -> Any:
-        """As a data frame: the mean of a figure by its name, and `…_min` and `…_max`."""
+        """Convert to a data frame: the mean of a metric by its name, and `…_min` and `…_max`."""
         names = dict.fromkeys(name for figures in self.gpus.values() for name in figures)
-        ends = [f"{name}{end}" for name in names for end in ("", "_min", "_max")]
-        return to_dataframe(("at", "uuid", *ends), ("at", *ends), self._rows(), library)
+        numeric = [f"{name}{suffix}" for name in names for suffix in ("", "_min", "_max")]
+        return to_dataframe(("at", "uuid", *numeric), ("at", *numeric), self._rows(), library)
 
     def _rows(self) -> Iterator[TableRow]:
         for uuid, figures in self.gpus.items():
-            columns = {key: each for name in figures for key, each in _ends(name, figures[name])}
-            for place, values in enumerate(zip(*columns.values(), strict=True)):
-                at = self.start + place * self.grain_seconds
+            columns = {
+                column: values
+                for name, figure in figures.items()
+                for column, values in _columns(name, figure)
+            }
+            for step, values in enumerate(zip(*columns.values(), strict=True)):
+                at = self.start + step * self.grain_seconds
                 yield {"at": at, "uuid": uuid, **dict(zip(columns, values, strict=True))}
 
 
-def _ends(name: str, figure: Figure) -> Iterator[tuple[str, list[float | None]]]:
+def _columns(name: str, figure: Figure) -> Iterator[tuple[str, list[float | None]]]:
     yield name, figure.mean
     yield f"{name}_min", figure.minimum
     yield f"{name}_max", figure.maximum
@@ -77,5 +81,5 @@ def _period(gpu: GpuOfNode, period: Period) -> TableRow:
 
 
 def _job(job: Job) -> TableRow:
-    words = {"places": ", ".join(job.places), "advice": "; ".join(job.advice)}
-    return asdict(job) | asdict(job.sums) | words
+    texts = {"places": ", ".join(job.places), "advice": "; ".join(job.advice)}
+    return asdict(job) | asdict(job.sums) | texts

@@ -1,4 +1,4 @@
-"""TLS to a hub: by the system's authorities, or by the one certificate that is pinned."""
+"""TLS connections to a hub, verified by the system's authorities or by a pinned fingerprint."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ from fleet_smi.errors import Refused
 def wrap_tls(
     sock: socket.socket, host: str, hub_url: str, fingerprint: str | None
 ) -> ssl.SSLSocket:
-    """The same connection, its other end known; raise `Refused` when it is not who is pinned."""
+    """Start TLS on a socket; raise `Refused` if the certificate is not the pinned one."""
     context = ssl.create_default_context()
     if fingerprint is not None:
         context.check_hostname = False
@@ -21,16 +21,16 @@ def wrap_tls(
     except BaseException:
         sock.close()
         raise
-    if fingerprint is not None and not _shows(wrapped, fingerprint):
+    if fingerprint is not None and not _matches(wrapped, fingerprint):
         wrapped.close()
         raise Refused(
-            f"hub {hub_url} shows another certificate than the pinned one: ask its admin for "
-            "`fleet-smi hub join-command`, or somebody is in between"
+            f"hub {hub_url} presents another certificate than the pinned one: ask its admin for "
+            "`fleet-smi hub join-command`, or the connection is intercepted"
         )
     return wrapped
 
 
-def _shows(wrapped: ssl.SSLSocket, fingerprint: str) -> bool:
+def _matches(wrapped: ssl.SSLSocket, fingerprint: str) -> bool:
     certificate = wrapped.getpeercert(binary_form=True)
-    shown = f"sha256:{hashlib.sha256(certificate or b'').hexdigest()}"
-    return hmac.compare_digest(shown, fingerprint.strip().lower())
+    presented = f"sha256:{hashlib.sha256(certificate or b'').hexdigest()}"
+    return hmac.compare_digest(presented, fingerprint.strip().lower())

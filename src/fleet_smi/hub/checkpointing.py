@@ -1,7 +1,7 @@
-"""What is due to be written down of the nodes, and up to where their reports are safe.
+"""Checkpoint scheduler: when nodes are saved, and up to which report each is durable.
 
-A node's history is written first, and the node itself only then: a hub that is killed knows no
-report that its history lacks, so it takes what is sent again.
+The history of a node is written before the node itself. A hub that is killed in between then
+restarts from an older checkpoint and accepts the reports that its history lacks again.
 """
 
 import asyncio
@@ -18,27 +18,27 @@ from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.model.snapshot import Snapshot
 
 _Sequence = tuple[str | None, int]
-_PATIENCE_SECONDS, _GLANCE_SECONDS = 3.0, 0.005
-# While the history of so many turns is not written, nobody has another.
-_MOST_NOTING = 5
+_DURABLE_TIMEOUT_SECONDS, _DURABLE_POLL_SECONDS = 3.0, 0.005
+# Slots whose history is not yet written: with more of them, no further slot begins.
+_MAX_PENDING_HISTORY = 5
 
 
-class _Page(Struct):
-    """Nodes as they were at one moment, some of them `gone`.
+class _Batch(Struct):
+    """The nodes of one slot as they were at one moment, some of them removed.
 
-    `noted` is the batch of the history that knows as much of them, and `saved` that of the
-    memory. Those in `sequences` are to be told how much of theirs is safe.
+    `history_batch` is the batch of the history writer that covers them, `store_batch` that of
+    the node store. `sequences` become durable with both.
     """
 
-    noted: int
+    history_batch: int
     nodes: list[NodeCheckpoint]
-    gone: list[str]
+    removed: list[str]
     sequences: dict[str, _Sequence]
-    saved: int = 0
+    store_batch: int = 0
 
 
 class Checkpointer:
-    """Has every node that changes written down once in so many turns."""
+    """Saves every changed node, in turns by time slots: first its history, then the node."""
 
     def __init__(
         self,
@@ -48,103 +48,111 @@ class Checkpointer:
         slots: TimeSlots,
     ) -> None:
         self._fleet = fleet
-        self._memory = node_store
+        self._node_store = node_store
         self._history = history
-        self._turns = slots
-        self._changed: dict[str, None] = {}  # who has waited longest is first
-        self._noting: deque[_Page] = deque()  # their history is being written
-        self._saving: deque[_Page] = deque()
-        self._kept: dict[str, _Sequence] = {}
+        self._slots = slots
+        self._dirty: dict[str, None] = {}  # the longest waiting first
+        # A batch moves from the first queue to the second, and then its sequences to the third.
+        self._awaiting_history: deque[_Batch] = deque()
+        self._awaiting_store: deque[_Batch] = deque()
+        self._durable: dict[str, _Sequence] = {}
 
     @property
     def consecutive_failures(self) -> int:
-        """How many times in a row the disk would not take what there was to keep."""
-        return self._memory.consecutive_failures
+        """Failed writes of nodes in a row."""
+        return self._node_store.consecutive_failures
 
     def restore(self) -> None:
-        """Tell the fleet what was kept."""
-        for remembered in self._memory.load():
-            self._fleet.restore(remembered)
+        """Load the saved nodes into the fleet."""
+        for checkpoint in self._node_store.load():
+            self._fleet.restore(checkpoint)
 
     def mark_dirty(self, node_ids: Iterable[str]) -> None:
-        """These are no longer as they were written."""
-        self._changed.update(dict.fromkeys(node_ids))
+        """Mark nodes that differ from their last checkpoint."""
+        # A node that changes again keeps its place in the queue.
+        self._dirty.update(dict.fromkeys(node_ids))
 
     def run_slot(self) -> None:
-        """Have those written whose turn it is, and see what has been."""
-        self._see()
+        """Start saving the nodes of this time slot, and advance the batches under way."""
+        self._advance()
         due = self._due()
-        if due and len(self._noting) < _MOST_NOTING:
-            self._noting.append(self._begun(due))
-            if not self._changed:
-                self._hand_on()  # else the history is written with that of the next
+        if due and len(self._awaiting_history) < _MAX_PENDING_HISTORY:
+            self._awaiting_history.append(self._begin(due))
+            if not self._dirty:
+                self._flush_history()  # otherwise it is written with that of the next slot
 
     def flush(self) -> None:
-        """Have all that has changed written at once, and see what has been."""
-        self._see()
-        if self._changed:
-            self._noting.append(self._begun(list(self._changed)))
-        while self._noting:
-            self._save(self._noting.popleft())
-        self._hand_on()
+        """Start saving all changed nodes now, without waiting for their history."""
+        self._advance()
+        if self._dirty:
+            self._awaiting_history.append(self._begin(list(self._dirty)))
+        while self._awaiting_history:
+            self._save(self._awaiting_history.popleft())
+        self._flush_history()
 
     async def wait_until_durable(self) -> None:
-        """Wait until all that was given to be written is on the disk, if the disk takes it."""
-        given = self._memory.last_batch
+        """Wait until all nodes handed to the store are on disk; give up after a few seconds."""
+        last = self._node_store.last_batch
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                while self._memory.durable_batch < given:
-                    await asyncio.sleep(_GLANCE_SECONDS)
+            async with asyncio.timeout(_DURABLE_TIMEOUT_SECONDS):
+                while self._node_store.durable_batch < last:
+                    await asyncio.sleep(_DURABLE_POLL_SECONDS)
 
     def durable_sequence(self, snapshot: Snapshot) -> int | None:
-        """The highest sequence of this snapshot's run that is on the disk, with all before it."""
-        run_id, sequence = self._kept.get(snapshot.node_id, (None, 0))
+        """The highest sequence number of this run that is on disk, with all before it."""
+        run_id, sequence = self._durable.get(snapshot.node_id, (None, 0))
         return sequence if run_id == snapshot.run_id else None
 
     def invalidate(self, node_id: str) -> None:
-        """What was written of it no longer stands for all that it sent up to that number."""
-        pages = [*self._saving, *self._noting]
-        for kept in (self._kept, *[page.sequences for page in pages]):
-            kept.pop(node_id, None)
+        """Withdraw what was called durable of a node: its records before that point change."""
+        batches = [*self._awaiting_store, *self._awaiting_history]
+        for sequences in (self._durable, *[batch.sequences for batch in batches]):
+            sequences.pop(node_id, None)
 
     def _due(self) -> list[str]:
-        """Those whose turn it is; up to half of it have some whose history is written anyway."""
-        due, history = self._turns.due(self._changed), self._history
+        """The nodes of this slot; up to half of it goes to nodes whose history is due anyway."""
+        due, history = self._slots.due(self._dirty), self._history
         if history is None:
             return due
-        some = [node_id for node_id in history.unsaved if node_id in self._changed]
-        both = dict.fromkeys([*some[: len(due) // 2], *due])
-        return [node_id for node_id in both if not history.has_late_reports(node_id)][: len(due)]
+        unsaved = [node_id for node_id in history.unsaved if node_id in self._dirty]
+        candidates = dict.fromkeys([*unsaved[: len(due) // 2], *due])
+        # Not while late reports of a node arrive: saving it now would split their history in two.
+        ready = [node_id for node_id in candidates if not history.has_late_reports(node_id)]
+        return ready[: len(due)]
 
-    def _begun(self, node_ids: Collection[str]) -> _Page:
-        """Let the history of these be written, and put by how they are now."""
-        noted = 0 if self._history is None else self._history.schedule_save(node_ids)
-        found = {node_id: self._fleet.checkpoint(node_id) for node_id in node_ids}
+    def _begin(self, node_ids: Collection[str]) -> _Batch:
+        """Hand the history of these nodes to its writer, and copy their state of this moment."""
+        history_batch = 0 if self._history is None else self._history.schedule_save(node_ids)
+        checkpoints = {node_id: self._fleet.checkpoint(node_id) for node_id in node_ids}
         for node_id in node_ids:
-            del self._changed[node_id]
-        known = [node for node in found.values() if node is not None]
-        gone = [node_id for node_id, node in found.items() if node is None]
-        return _Page(noted, known, gone, _sequences(known))
+            del self._dirty[node_id]
+        present = [checkpoint for checkpoint in checkpoints.values() if checkpoint is not None]
+        removed = [node_id for node_id, checkpoint in checkpoints.items() if checkpoint is None]
+        return _Batch(history_batch, present, removed, _sequences(present))
 
-    def _hand_on(self) -> None:
+    def _flush_history(self) -> None:
         if self._history is not None:
             self._history.flush()
 
-    def _see(self) -> None:
-        while self._noting and self._is_noted(self._noting[0]):
-            self._save(self._noting.popleft())
-        while self._saving and self._is_safe(self._saving[0]):
-            self._kept.update(self._saving.popleft().sequences)
+    def _advance(self) -> None:
+        """Save the nodes whose history is on disk; record what both writers have finished."""
+        while self._awaiting_history and self._is_in_history(self._awaiting_history[0]):
+            self._save(self._awaiting_history.popleft())
+        while self._awaiting_store and self._is_durable(self._awaiting_store[0]):
+            self._durable.update(self._awaiting_store.popleft().sequences)
 
-    def _is_noted(self, page: _Page) -> bool:
-        return self._history is None or self._history.is_saved(page.noted)
+    def _is_in_history(self, batch: _Batch) -> bool:
+        return self._history is None or self._history.is_saved(batch.history_batch)
 
-    def _is_safe(self, page: _Page) -> bool:
-        return page.saved <= self._memory.durable_batch and self._is_noted(page)
+    def _is_durable(self, batch: _Batch) -> bool:
+        # The history too: `flush` saves nodes without waiting for it.
+        is_stored = batch.store_batch <= self._node_store.durable_batch
+        return is_stored and self._is_in_history(batch)
 
-    def _save(self, page: _Page) -> None:
-        page.saved, page.nodes = self._memory.save(page.nodes, page.gone), []
-        self._saving.append(page)
+    def _save(self, batch: _Batch) -> None:
+        batch.store_batch = self._node_store.save(batch.nodes, batch.removed)
+        batch.nodes = []  # only the sequences are still needed
+        self._awaiting_store.append(batch)
 
 
 def _sequences(nodes: Iterable[NodeCheckpoint]) -> dict[str, _Sequence]:

@@ -1,8 +1,8 @@
-"""Who somebody is: every token and session that is good now, in memory, for the asking.
+"""Credential cache: every valid token and user in memory, refreshed from the database.
 
-The database is written by other processes too (`fleet-smi hub token …`): `refresh`, called
-every second or so, sees that and reads it again. Nothing here is looked up on the disk while
-a request waits, but for what says so.
+Other processes write the database too (`fleet-smi hub token …`): `refresh`, called every
+second, reads it again when it has changed. No method reads the disk while a request waits,
+except those that say "blocking".
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from fleet_smi.model.safe_text import sanitize_text
 
 logger = logging.getLogger(__name__)
 Role = Literal["node", "viewer", "admin"]
-_MOST_NODES = 20_000
-_MARK_SECONDS = 600.0
+_MAX_NODES = 20_000
+_MARK_USED_SECONDS = 600.0
 
 
 class Identity(Struct, frozen=True, kw_only=True, gc=False):
-    """Who is asking, and how that is known; a node is `node_id` and no other."""
+    """An authenticated sender and how it was authenticated; a node may act for `node_id` only."""
 
     role: Role
     name: str
@@ -48,7 +48,7 @@ class _Entry(Struct, frozen=True, gc=False):
 
 
 class CredentialCache:
-    """The tokens and people of one hub."""
+    """The tokens, users and sessions of one hub."""
 
     def __init__(
         self,
@@ -58,19 +58,19 @@ class CredentialCache:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.consecutive_failures = 0
-        """How many times in a row the database could not be read."""
+        """Failed reads of the database in a row."""
         self.tokens = TokenStore(engine, clock)
         self.users = UserStore(engine, clock)
         self._sessions = SessionStore(engine, clock)
         self._engine = engine
         self._clock = clock
-        self._local = {} if local_admin_token is None else _local_entry(local_admin_token)
+        self._local_admin = {} if local_admin_token is None else _local_entry(local_admin_token)
         self._lock = threading.Lock()
-        # Each password costs 19 MiB and a good part of a tenth of a second: one at a time.
-        self._checking = ThreadPoolExecutor(1, "password")
+        # Each Argon2 hash takes 19 MiB and most of a tenth of a second: one at a time.
+        self._password_thread = ThreadPoolExecutor(1, "password")
         self._entries: dict[bytes, _Entry] = {}
         self._nodes: frozenset[str] = frozenset()
-        self._people: dict[str, tuple[UserRole, str]] = {}
+        self._users: dict[str, tuple[UserRole, str]] = {}
         self._used: set[str] = set()
         self._never_used: set[str] = set()
         self._marked_at = clock()
@@ -79,10 +79,10 @@ class CredentialCache:
 
     @property
     def has_viewer_credentials(self) -> bool:
-        """Whether anybody but the machine's own admin can look: a token or a person."""
-        tokens = (entry.identity for entry in self._entries.values())
-        return bool(self._people) or any(
-            who.role != "node" and who.token_id is not None for who in tokens
+        """Whether there is a user, or a token of a viewer or admin besides the local one."""
+        identities = (entry.identity for entry in self._entries.values())
+        return bool(self._users) or any(
+            identity.role != "node" and identity.token_id is not None for identity in identities
         )
 
     def has_node_credential(self, node_id: str) -> bool:
@@ -90,7 +90,7 @@ class CredentialCache:
         return node_id in self._nodes
 
     def identify_token(self, token: str) -> Identity | None:
-        """Whose token this is; `None` when it is not known, expired or revoked."""
+        """The identity of a token; `None` if it is unknown, expired or revoked."""
         digest = token_digest(token)
         entry = self._entries.get(digest)
         if entry is None or not compare_digest(entry.digest, digest):
@@ -102,46 +102,47 @@ class CredentialCache:
         return entry.identity
 
     def identify_session(self, cookie: str) -> Identity | None:
-        """Whose session this is; `None` when it is not ours, over, or ended by a new password."""
+        """The identity of a session cookie; `None` if it is forged, expired or revoked."""
         session = self._sessions.verify(cookie)
         if session is None:
             return None
-        role, right = self._people.get(session.name, ("viewer", ""))
-        if not compare_digest(session.stamp, right):
+        # A new password gives the user a new stamp, which ends every session with the old one.
+        role, stamp = self._users.get(session.name, ("viewer", ""))
+        if not compare_digest(session.stamp, stamp):
             return None
         return Identity(role=role, name=session.name, auth_method="session")
 
     async def login(self, name: str, password: str) -> str | None:
-        """A new session for the right name and password, as a cookie's value."""
+        """Check name and password; return the value of a new session cookie, or `None`."""
         loop = asyncio.get_running_loop()
         if not await loop.run_in_executor(
-            self._checking, self.users.verify_password, name, password
+            self._password_thread, self.users.verify_password, name, password
         ):
             return None
-        await loop.run_in_executor(self._checking, self.refresh)
-        if name not in self._people:
-            return None  # removed just now
-        return self._sessions.create(name, self._people[name][1])
+        await loop.run_in_executor(self._password_thread, self.refresh)
+        if name not in self._users:
+            return None  # the user was removed meanwhile
+        return self._sessions.create(name, self._users[name][1])
 
     async def logout(self, cookie: str) -> None:
-        """End the session of this cookie, wherever the cookie was copied to."""
+        """Revoke the session of this cookie, for every copy of the cookie."""
         session = self._sessions.verify(cookie)
         if session is not None:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._checking, self._sessions.revoke, session)
-            await loop.run_in_executor(self._checking, self.refresh)
+            await loop.run_in_executor(self._password_thread, self._sessions.revoke, session)
+            await loop.run_in_executor(self._password_thread, self.refresh)
 
     def redeem_join_token(self, join_token: str, node_id: str, name: str) -> IssuedToken:
-        """A node's own credential for a join token; raise `Refused`. Waits for the disk."""
+        """Exchange a join token for the credential of a node; raise `Refused`. Blocking."""
         name = sanitize_text(name, 128) or node_id
-        if len(self._nodes) >= _MOST_NODES:
-            raise Refused(f"this hub has {_MOST_NODES} nodes already", name)
+        if len(self._nodes) >= _MAX_NODES:
+            raise Refused(f"this hub has reached its limit of {_MAX_NODES} nodes", name)
         with self._lock:
-            self._mark()
+            self._mark_used()
             issued = self.tokens.redeem_join_token(join_token, node_id, name)
-            who = Identity(role="node", name=name, node_id=node_id, token_id=issued.id)
+            identity = Identity(role="node", name=name, node_id=node_id, token_id=issued.id)
             digest = token_digest(issued.secret)
-            self._entries[digest] = _Entry(digest, who, None)
+            self._entries[digest] = _Entry(digest, identity, None)
             self._never_used.add(issued.id)
             self._nodes |= {node_id}
         return issued
@@ -154,75 +155,76 @@ class CredentialCache:
         lifetime_seconds: float | None = None,
         max_uses: int | None = None,
     ) -> IssuedToken:
-        """Make a token that is good at once. Waits for the disk."""
+        """Create a token that is valid immediately. Blocking."""
         issued = self.tokens.add(role, note, lifetime_seconds=lifetime_seconds, max_uses=max_uses)
         self._read()
         return issued
 
     def revoke_token(self, token_or_node_id: str) -> bool:
-        """End a token by its id, or a node's by the node's; whether there was one. Waits."""
-        ended = self.tokens.revoke(token_or_node_id)
+        """Revoke a token by its id, or that of a node; whether there was one. Blocking."""
+        was_valid = self.tokens.revoke(token_or_node_id)
         self._read()
-        return ended
+        return was_valid
 
     def refresh(self) -> None:
-        """Take in what other processes have changed, note what was used. Waits for the disk.
+        """Load what other processes have changed, and save when tokens were used. Blocking.
 
-        While the database cannot be read, what was known before goes on being true.
+        While the database cannot be read, the cached credentials stay valid.
         """
         try:
             self._read()
         except StateError as error:
             self.consecutive_failures += 1
             if self.consecutive_failures == 1:
-                logger.warning("tokens and users cannot be read; those known stay: %s", error)
+                logger.warning("cannot read tokens and users, using the cached ones: %s", error)
         else:
             self.consecutive_failures = 0
 
     def close(self) -> None:
-        """Note what was used, and end the thread."""
-        self._checking.shutdown()
+        """Save when tokens were used, and end the thread."""
+        self._password_thread.shutdown()
         with self._lock:
-            self._mark()
+            self._mark_used()
 
     def _read(self) -> None:
         with self._lock:
-            due = self._clock() >= self._marked_at + _MARK_SECONDS
+            # The first use is saved promptly: another join may replace an unused credential.
+            due = self._clock() >= self._marked_at + _MARK_USED_SECONDS
             if due or self._used & self._never_used:
-                self._mark()
+                self._mark_used()
             with read_transaction(self._engine) as connection:
                 revision = read_fact(connection, "credentials_revision")
                 if revision == self._revision:
                     return
-                self._people = self.users.roles_and_stamps(connection)
-                self._take_tokens(self.tokens.active_by_digest(connection))
+                self._users = self.users.roles_and_stamps(connection)
+                self._cache_tokens(self.tokens.active_by_digest(connection))
                 self._revision = revision
 
-    def _take_tokens(self, known: Mapping[bytes, Token]) -> None:
-        self._never_used = {token.id for token in known.values() if token.used_at is None}
-        self._nodes = frozenset(token.node_id for token in known.values() if token.node_id)
-        entries = [_entry(digest, token) for digest, token in known.items()]
-        self._entries = {entry.digest: entry for entry in entries if entry} | self._local
+    def _cache_tokens(self, tokens: Mapping[bytes, Token]) -> None:
+        self._never_used = {token.id for token in tokens.values() if token.used_at is None}
+        self._nodes = frozenset(token.node_id for token in tokens.values() if token.node_id)
+        entries = [_entry(digest, token) for digest, token in tokens.items()]
+        self._entries = {entry.digest: entry for entry in entries if entry} | self._local_admin
 
-    def _mark(self) -> None:
+    def _mark_used(self) -> None:
         used, self._used = self._used, set()
         self._marked_at = self._clock()
         self._never_used -= used
-        # When a token was last used is told to people; a full disk must not stop the rest for it.
+        # The time of last use is only for people to read: a full disk must not stop a login.
         with suppress(StateError):
-            self.tokens.mark_used(list(used))  # at once: it may still be added to
+            self.tokens.mark_used(list(used))  # a copy: the event loop may still add to it
 
 
 def _entry(digest: bytes, token: Token) -> _Entry | None:
     if token.role == "join":
-        return None  # it is traded for a credential, and is none
-    who = Identity(
+        return None  # it is exchanged for a credential, and is none itself
+    identity = Identity(
         role=token.role,
         name=token.note or token.id,
         node_id=token.node_id,
         token_id=token.id,
     )
-    return _Entry(digest, who, token.expires_at)
+    return _Entry(digest, identity, token.expires_at)
 
 
 def _local_entry(token: str) -> dict[bytes, _Entry]:

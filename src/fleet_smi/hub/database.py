@@ -1,7 +1,7 @@
-"""The hub's database: what stands in it, how it is opened, and how an older one is brought up.
+"""The hub's SQLite database: its tables, how it is opened, and its schema migrations.
 
-Commits reach the disk before they return (`synchronous=FULL`): a revoked token must not come
-back with the power, and what is called kept must be kept.
+Commits reach the disk before they return (`synchronous=FULL`): a revoked token must not become
+valid again after a power failure, and a receipt promises that a report is durable.
 """
 
 import os
@@ -37,11 +37,11 @@ from fleet_smi.hub.state_folder import chown_to_folder_owner
 from fleet_smi.paths import ensure_private_folder
 
 DATABASE_FILE = "hub.db"
-_BUSY_SECONDS = 5.0
+_LOCK_TIMEOUT_SECONDS = 5.0
 CORRUPTION_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 _REMEDY = (
-    "stop the hub and put a good copy in its place; if you have none, move it away: "
+    "stop the hub and restore a good copy; if you have none, move the file away: "
     "the hub then starts empty, and every node and viewer needs a new token"
 )
 
@@ -75,7 +75,7 @@ tokens = Table(
     Column("revoked_at", Float),
 )
 _LIVE = tokens.c.revoked_at.is_(None)
-# The database itself sees to it that a node has one credential, whoever joins at once.
+# The database itself ensures that a node has one credential, however many join concurrently.
 Index(
     "one_live_token_a_node",
     tokens.c.node_id,
@@ -101,16 +101,16 @@ ended_sessions = Table(
 )
 
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (ended_sessions.create,)
-"""The first brings version 1 to 2, the next 2 to 3. A new database is made whole, by `metadata`."""
+"""The first migrates version 1 to 2, the next 2 to 3. A new database is created by `metadata`."""
 
 
 def schema_version() -> int:
-    """The version of the tables above."""
+    """The schema version of the tables above."""
     return 1 + len(MIGRATIONS)
 
 
 def open_database(folder: Path) -> Engine:
-    """The database in this state folder, made where there is none; raise `StateError`."""
+    """Open the database of a state folder, created or migrated if needed; raise `StateError`."""
     ensure_private_folder(str(folder))
     path = folder / DATABASE_FILE
     try:
@@ -121,7 +121,7 @@ def open_database(folder: Path) -> Engine:
         raise StateError(f"{path} cannot be used: {error.strerror}") from None
     engine = sqlite_engine(path, _PRAGMAS)
     try:
-        _bring_up_to_date(engine)
+        _migrate(engine)
     except BaseException:
         engine.dispose()
         raise
@@ -129,19 +129,20 @@ def open_database(folder: Path) -> Engine:
 
 
 def sqlite_engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
-    """A database in this file, whose writers wait for each other before they read."""
+    """An engine for a SQLite file whose write transactions take the write lock at their start."""
     url = URL.create("sqlite", database=str(path))
-    engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+    engine = create_engine(url, connect_args={"timeout": _LOCK_TIMEOUT_SECONDS})
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:
-        connection.isolation_level = None  # transactions begin where we say, below
+        connection.isolation_level = None  # no implicit BEGIN by Python: see `begin` below
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # One that reads first and then wants to write could not wait for another writer.
+        # A transaction that reads first and then writes fails at once if another one wrote
+        # meanwhile, without waiting for the lock: SQLite cannot upgrade its old snapshot.
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -150,20 +151,20 @@ def sqlite_engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
 
 @contextmanager
 def read_transaction(engine: Engine) -> Iterator[Connection]:
-    """A look at one moment of the database; raise `StateError` when it cannot be had."""
-    with _told_plainly(engine), engine.connect() as connection:
+    """A consistent read of the database; raise `StateError` if it cannot be read."""
+    with _translate_errors(engine), engine.connect() as connection:
         yield connection
 
 
 @contextmanager
 def write_transaction(engine: Engine) -> Iterator[Connection]:
-    """A change that is made whole or not at all; waits for other writers."""
-    with _told_plainly(engine), engine.execution_options(writes=True).begin() as connection:
+    """An atomic change; waits for other writers, and raises `StateError` if it cannot be made."""
+    with _translate_errors(engine), engine.execution_options(writes=True).begin() as connection:
         yield connection
 
 
 def read_fact(connection: Connection, name: str) -> str | None:
-    """One of the few things that are kept by name."""
+    """A value of the table of single named values, `None` if it is not there."""
     return connection.scalar(select(facts.c.value).where(facts.c.name == name))
 
 
@@ -173,21 +174,21 @@ def migrate_schema(
     migrations: Sequence[Callable[[Connection], None]],
     too_new_error: type[StateError] = StateError,
 ) -> None:
-    """Bring a database that tells its version up; the first step brings version 1 to 2."""
-    found, known = int(read_fact(connection, "schema") or 0), 1 + len(migrations)
-    if found > known:
+    """Run the migrations that a database lacks; the first one migrates version 1 to 2."""
+    version, newest = int(read_fact(connection, "schema") or 0), 1 + len(migrations)
+    if version > newest:
         raise too_new_error(
-            f"{database_name} is of version {found} and this fleet-smi knows {known}: "
+            f"{database_name} is of version {version} and this fleet-smi knows {newest}: "
             "update fleet-smi on this machine"
         )
-    for step in migrations[found - 1 :]:
-        step(connection)
-    if found < known:
-        _set_fact(connection, "schema", str(known))
+    for migrate in migrations[version - 1 :]:
+        migrate(connection)
+    if version < newest:
+        _set_fact(connection, "schema", str(newest))
 
 
 def bump_credentials_revision(connection: Connection) -> None:
-    """Let the running hub see that it must read its tokens and users again."""
+    """Make a running hub read its tokens and users again at its next refresh."""
     _set_fact(connection, "credentials_revision", secrets.token_hex(8))
 
 
@@ -196,7 +197,7 @@ def _set_fact(connection: Connection, name: str, value: str) -> None:
 
 
 def _create(path: Path) -> None:
-    """Make it under another name first: what is there under its own name is always whole."""
+    """Create the database under a temporary name: the final name is never half written."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
     engine = sqlite_engine(draft, _PRAGMAS)
@@ -221,20 +222,20 @@ def _create(path: Path) -> None:
         draft.unlink()
 
 
-def _bring_up_to_date(engine: Engine) -> None:
+def _migrate(engine: Engine) -> None:
     path = str(engine.url.database)
     with write_transaction(engine) as connection:
         if not inspect(connection).has_table("facts"):
-            raise StateError(f"{path} is no database of fleet-smi: {_REMEDY}")
+            raise StateError(f"{path} is not a database of fleet-smi: {_REMEDY}")
         migrate_schema(connection, path, MIGRATIONS)
 
 
 @contextmanager
-def _told_plainly(engine: Engine) -> Iterator[None]:
+def _translate_errors(engine: Engine) -> Iterator[None]:
     try:
         yield
     except IntegrityError:
-        raise  # whoever breaks a rule of the tables knows which
+        raise  # callers handle the constraint that they may violate
     except DBAPIError as error:
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
         remedy = f": {_REMEDY}" if code in CORRUPTION_CODES else ""

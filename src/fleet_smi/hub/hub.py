@@ -1,4 +1,4 @@
-"""The spine of the hub: sources -> fleet -> history + memory + stream. Read this first."""
+"""The spine of the hub: sources -> fleet -> history, checkpoints and stream. Read this first."""
 
 import asyncio
 import logging
@@ -20,23 +20,24 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import Receipt
 
 logger = logging.getLogger(__name__)
-_TURNS, _KEEPING_TURNS = 10, 5
-# So many nodes at most are told of in one turn: a fleet of 2,000 takes two rounds.
-_MOST_TOLD = 100
-# More than that is more than a disk should have to bear: agents keep their reports for longer.
-_MOST_KEPT_A_SECOND = 50
-_AFTER_A_BUG_SECONDS = 30.0
-_MOST_FAULTS = 10_000
+_PUBLISH_SLOTS, _CHECKPOINT_SLOTS = 10, 5
+# Nodes published per slot: the changes of a fleet of 2,000 nodes take two rounds.
+_MAX_PUBLISHED_PER_SLOT = 100
+# More would wear the disk; of a larger fleet each node is saved less often, and its agent
+# keeps unsaved reports for that long.
+_MAX_CHECKPOINTS_PER_SECOND = 50
+_RESTART_SECONDS = 30.0
+_MAX_FAILURE_LOGS = 10_000
 
 
 def checkpoint_slots(checkpoint_seconds: float) -> TimeSlots:
-    """How nodes take turns to be written down, each once in so many seconds if that can be."""
-    most = max(1, round(_MOST_KEPT_A_SECOND * checkpoint_seconds / _KEEPING_TURNS))
-    return TimeSlots(_KEEPING_TURNS, most)
+    """The slots by which nodes are saved: each once per interval, as far as the limit allows."""
+    per_slot = _MAX_CHECKPOINTS_PER_SECOND * checkpoint_seconds / _CHECKPOINT_SLOTS
+    return TimeSlots(_CHECKPOINT_SLOTS, max(1, round(per_slot)))
 
 
 class Hub:
-    """All that is believed, and who is told of it; lives on one event loop."""
+    """The fleet, what feeds it and what follows from it; lives on one event loop."""
 
     def __init__(
         self,
@@ -58,28 +59,28 @@ class Hub:
         self.ready = False
         self.reports_received = self.delivery_failures = 0
         self._sources = sources
-        self._faults: dict[Via, FailureLog] = {}
-        self._keeping = Checkpointer(
+        self._failure_logs: dict[Via, FailureLog] = {}
+        self._checkpointer = Checkpointer(
             fleet, node_store, history, checkpoint_slots(checkpoint_seconds)
         )
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
-        self._remember_seconds = checkpoint_seconds
+        self._checkpoint_seconds = checkpoint_seconds
 
     @property
     def version(self) -> int:
-        """Which state of the fleet this is; an acknowledged report is a new one at once."""
+        """The version of the fleet's state; an acknowledged report has already changed it."""
         return self.fleet.revision
 
     async def run(self) -> None:
-        """Hear and tell until cancelled; what is not yet remembered is written at the end."""
-        self._recall()
+        """Receive and publish until cancelled; at the end all unsaved state is written."""
+        self._restore()
         try:
             async with asyncio.TaskGroup() as group:
                 for source in self._sources:
-                    group.create_task(self._hear(source))
-                group.create_task(self._publish())
-                group.create_task(self._remember())
+                    group.create_task(self._run_source(source))
+                group.create_task(self._publish_in_slots())
+                group.create_task(self._checkpoint_in_slots())
                 self.ready = True
         finally:
             self.ready = False
@@ -90,15 +91,15 @@ class Hub:
             self.stream.close()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Take in what a source heard, or why it heard nothing."""
+        """Apply what a source delivers: a snapshot, a failure, or the end of a failure."""
         via, now = Via(delivery.source, delivery.target), self.clock()
         if isinstance(delivery.result, DeliveryError):
             self.delivery_failures += 1
             self.fleet.record_failure(via, delivery.result.message, now)
-            self._faults_of(via).record_failure(delivery.result)
+            self._failure_log(via).record_failure(delivery.result)
             return
-        if self._faults:
-            self._heard_again(via)
+        if self._failure_logs:
+            self._log_recovery(via)
         if delivery.result is None:
             self.fleet.drop_target(via)
         else:
@@ -108,77 +109,78 @@ class Hub:
                 if self.history is not None:
                     self.history.record(change)
                 if change.is_late:
-                    self._keeping.invalidate(change.snapshot.node_id)
+                    self._checkpointer.invalidate(change.snapshot.node_id)
 
     def receipt(self, snapshot: Snapshot) -> Receipt:
-        """What the node that sent this is told: up to where its reports are safe."""
+        """The receipt for the sender of this snapshot: up to which report its data is durable."""
         return Receipt(
             hub=self.instance_id,
-            kept=self._keeping.durable_sequence(snapshot),
+            kept=self._checkpointer.durable_sequence(snapshot),
             interval_seconds=self._interval_seconds,
         )
 
     async def remove(self, node_id: str) -> bool:
-        """Forget a node, on the disk as well; whether there was one."""
-        known = self.fleet.remove(node_id)
+        """Remove a node, on disk too; whether there was one."""
+        existed = self.fleet.remove(node_id)
         if self.history is not None:
             self.history.remove_node(node_id, self.clock())
-        self._keeping.invalidate(node_id)
+        self._checkpointer.invalidate(node_id)
         self.publish()
         self.checkpoint()
-        await self._keeping.wait_until_durable()
-        return known
+        await self._checkpointer.wait_until_durable()
+        return existed
 
     async def label(
         self, node_id: str, name: str | None = None, labels: Mapping[str, str] | None = None
     ) -> bool:
-        """Give a node a name and labels that win over its own; whether there is such a node."""
-        known = self.fleet.label(node_id, name, labels)
+        """Set a name and labels that override the node's own; whether there is such a node."""
+        exists = self.fleet.label(node_id, name, labels)
         if self.history is not None:
             self.history.mark_renamed(node_id)
         self.publish()
         self.checkpoint()
-        await self._keeping.wait_until_durable()
-        return known
+        await self._checkpointer.wait_until_durable()
+        return exists
 
     def counts(self) -> Mapping[str, float]:
-        """How the hub itself fares, for whoever watches it."""
+        """Counters of the hub itself, for monitoring."""
         return {
             "reports_total": self.reports_received,
             "delivery_failures_total": self.delivery_failures,
             "listeners": self.stream.subscriber_count,
-            "memory_failures_total": self._keeping.consecutive_failures,
+            "memory_failures_total": self._checkpointer.consecutive_failures,
             **({} if self.history is None else self.history.counts()),
         }
 
     def publish(self) -> None:
-        """Tell the listeners all that has changed since this was last done."""
-        self._take_changes()
+        """Publish all pending changes to the subscribers of the stream now."""
+        self._collect_changes()
         self.stream.publish(self.stream.pending, self.clock())
 
     def checkpoint(self) -> None:
-        """Have all that has changed written down, and see what has been."""
-        self._keeping.flush()
+        """Start saving all changed nodes now."""
+        self._checkpointer.flush()
 
-    def _recall(self) -> None:
-        self._keeping.restore()
+    def _restore(self) -> None:
+        self._checkpointer.restore()
         if self.history is not None:
             self.history.restore()
         for source in self._sources:
             for target in source.targets:
                 self.fleet.add_target(Via(source.name, target))
 
-    def _faults_of(self, via: Via) -> FailureLog:
-        if len(self._faults) >= _MOST_FAULTS:
-            self._faults.clear()
-        return self._faults.setdefault(via, FailureLog(logger, f"{via.source}:{via.target}"))
+    def _failure_log(self, via: Via) -> FailureLog:
+        # Bounded: the names of targets come from outside.
+        if len(self._failure_logs) >= _MAX_FAILURE_LOGS:
+            self._failure_logs.clear()
+        return self._failure_logs.setdefault(via, FailureLog(logger, f"{via.source}:{via.target}"))
 
-    def _heard_again(self, via: Via) -> None:
-        faults = self._faults.pop(via, None)
-        if faults is not None:
-            faults.record_success()
+    def _log_recovery(self, via: Via) -> None:
+        failure_log = self._failure_logs.pop(via, None)
+        if failure_log is not None:
+            failure_log.record_success()
 
-    async def _hear(self, source: Source) -> None:
+    async def _run_source(self, source: Source) -> None:
         while True:
             try:
                 await source.run(self.deliver)
@@ -188,23 +190,23 @@ class Hub:
                     self.fleet.record_failure(
                         Via(source.name, target), f"bug: {error!r}", self.clock()
                     )
-            await asyncio.sleep(_AFTER_A_BUG_SECONDS)
+            await asyncio.sleep(_RESTART_SECONDS)
 
-    def _take_changes(self) -> None:
+    def _collect_changes(self) -> None:
         now = self.clock()
         self.fleet.tick(now)
         if self.history is not None:
             self.history.tick(now)
         if changed := self.fleet.take_dirty():
             self.stream.enqueue(changed, now)
-            self._keeping.mark_dirty(changed)
+            self._checkpointer.mark_dirty(changed)
 
-    async def _publish(self) -> None:
-        turns = TimeSlots(_TURNS, _MOST_TOLD)
-        async for _ in ticks(self._publish_seconds / _TURNS):
-            self._take_changes()
-            self.stream.publish(turns.due(self.stream.pending), self.clock())
+    async def _publish_in_slots(self) -> None:
+        slots = TimeSlots(_PUBLISH_SLOTS, _MAX_PUBLISHED_PER_SLOT)
+        async for _ in ticks(self._publish_seconds / _PUBLISH_SLOTS):
+            self._collect_changes()
+            self.stream.publish(slots.due(self.stream.pending), self.clock())
 
-    async def _remember(self) -> None:
-        async for _ in ticks(self._remember_seconds / _KEEPING_TURNS):
-            self._keeping.run_slot()
+    async def _checkpoint_in_slots(self) -> None:
+        async for _ in ticks(self._checkpoint_seconds / _CHECKPOINT_SLOTS):
+            self._checkpointer.run_slot()

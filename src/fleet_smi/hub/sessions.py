@@ -1,8 +1,7 @@
-"""Sessions: who is signed in, as signed cookies, and which of them were ended before their time.
+"""Login sessions as signed cookies, and the list of those that were revoked by logging out.
 
-A session that nobody ends costs nothing here: its cookie says all. One that somebody signed
-out of is written down until it would have ended by itself, so that a copy of its cookie is
-worth nothing, not even after a restart.
+An open session takes no storage: its cookie says all. A revoked one is stored until it would
+have expired, so that a copy of its cookie is worthless, even after a restart of the hub.
 """
 
 import secrets
@@ -19,11 +18,11 @@ from fleet_smi.hub.database import ended_sessions, read_fact, read_transaction, 
 from fleet_smi.hub.users import revoke_sessions
 
 SESSION_LIFETIME_SECONDS = 14 * 86400.0
-_MOST_ENDED = 200
+_MAX_REVOKED_PER_USER = 200
 
 
 class Session(NamedTuple):
-    """What a cookie says that we have signed."""
+    """The content of a cookie that this hub has signed."""
 
     id: str
     name: str
@@ -39,46 +38,48 @@ class SessionStore:
         self._clock = clock
         with read_transaction(engine) as connection:
             self._signer = _signer(connection, str(engine.url.database))
-            self._ended = _ended(connection)
+            self._revoked = _read_revoked(connection)
 
     def create(self, name: str, stamp: str) -> str:
-        """A new session, as a cookie's value."""
-        until = self._clock() + SESSION_LIFETIME_SECONDS
-        return str(self._signer.dumps(Session(secrets.token_hex(16), name, stamp, until)))
+        """Create a session; return the value of its cookie."""
+        expires_at = self._clock() + SESSION_LIFETIME_SECONDS
+        return str(self._signer.dumps(Session(secrets.token_hex(16), name, stamp, expires_at)))
 
     def verify(self, cookie: str) -> Session | None:
-        """The session of this cookie; `None` when it is not ours, over, or was ended."""
+        """The session of this cookie; `None` if it is forged, expired or revoked."""
         try:
             session = Session(*self._signer.loads(cookie))
         except (BadData, ValueError, TypeError):
             return None
-        over = self._clock() >= session.expires_at or session.id in self._ended
-        return None if over else session
+        is_over = self._clock() >= session.expires_at or session.id in self._revoked
+        return None if is_over else session
 
     def revoke(self, session: Session) -> None:
-        """End it for whoever has its cookie. Waits for the disk.
+        """Revoke a session for every copy of its cookie. Blocking.
 
-        Who signs out more often than can be written down is signed out everywhere.
+        A user with too many revoked sessions is logged out everywhere instead: the list must
+        not grow without limit.
         """
         table = ended_sessions
         with write_transaction(self._engine) as connection:
             connection.execute(delete(table).where(table.c.expires_at <= self._clock()))
-            if session.id not in _ended(connection):
+            if session.id not in _read_revoked(connection):
                 row = {"id": session.id, "name": session.name, "expires_at": session.expires_at}
                 connection.execute(insert(table).values(row))
-            theirs = table.c.name == session.name
-            if (connection.scalar(select(func.count()).where(theirs)) or 0) > _MOST_ENDED:
+            of_user = table.c.name == session.name
+            count = connection.scalar(select(func.count()).where(of_user)) or 0
+            if count > _MAX_REVOKED_PER_USER:
                 revoke_sessions(connection, session.name)
-                connection.execute(delete(table).where(theirs))
-            self._ended = _ended(connection)
+                connection.execute(delete(table).where(of_user))
+            self._revoked = _read_revoked(connection)
 
 
-def _ended(connection: Connection) -> frozenset[str]:
+def _read_revoked(connection: Connection) -> frozenset[str]:
     return frozenset(connection.scalars(select(ended_sessions.c.id)))
 
 
 def _signer(connection: Connection, database: str) -> URLSafeSerializer:
     secret = read_fact(connection, "session_secret")
     if not secret:
-        raise StateError(f"{database} has no secret to sign with: put back a good copy")
+        raise StateError(f"{database} has no secret to sign sessions with: restore a good copy")
     return URLSafeSerializer(secret, "session", signer_kwargs={"digest_method": sha256})

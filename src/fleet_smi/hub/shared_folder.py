@@ -1,4 +1,4 @@
-"""A shared folder: which of its files nodes have left there, and how one is opened."""
+"""Shared folders: which files in them are reports of nodes, and how to open one safely."""
 
 import errno
 import fnmatch
@@ -14,16 +14,16 @@ from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.wire.report import FILE_SUFFIX, MAX_REPORT_BYTES
 
-_MOST_FILES = 20_000
-_ENDINGS = (FILE_SUFFIX, ".json", ".txt", ".ansi")
-# Pages made of what lies there, notes to people, and files that editors or writers work on.
-_PASSED_OVER = re.compile(
+_MAX_FILES = 20_000
+_SUFFIXES = (FILE_SUFFIX, ".json", ".txt", ".ansi")
+# Pages generated from the reports, notes to people, and temporary files of editors and writers.
+_IGNORED = re.compile(
     r"\..*|readme.*|.*(?:~|\.(?:html?|css|js|csv|md|tmp|swp|part|half|bak|old))", re.IGNORECASE
 )
 
 
 class FileStamp(NamedTuple):
-    """By what a file is known to be the one that was read before."""
+    """Identifies one version of a file, to tell whether it has changed."""
 
     inode: int
     size: int
@@ -31,7 +31,7 @@ class FileStamp(NamedTuple):
 
 
 class SharedFile:
-    """A file that is open: what it is, before it is read."""
+    """An open file with its status, before it is read."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -39,12 +39,12 @@ class SharedFile:
         status = self._status
         self.stamp = FileStamp(status.st_ino, status.st_size, status.st_mtime_ns)
         self.modified_at: float = status.st_mtime
-        """By the clock of whoever keeps the folder."""
+        """By the clock of the file server."""
 
     def read(self) -> bytes:
-        """All of it; raise unless it is a plain file of a size that a report can have."""
+        """The whole content; raise unless it is a regular file no larger than a report can be."""
         if not stat.S_ISREG(self._status.st_mode):
-            raise Refused("is no plain file")
+            raise Refused("is not a regular file")
         if self._status.st_size > MAX_REPORT_BYTES:
             raise Undecodable(f"is larger than {MAX_REPORT_BYTES >> 20} MiB")
         with open(self._descriptor, "rb", closefd=False) as file:
@@ -53,8 +53,9 @@ class SharedFile:
 
 @contextmanager
 def open_shared_file(path: Path) -> Iterator[SharedFile]:
-    """The file, to be read; raise `OSError` where it cannot be."""
-    # Whoever can write here could put a link or a pipe: neither is followed or waited for.
+    """Open a file for reading; raise `OSError` if that fails."""
+    # Anyone who can write to the folder could place a symbolic link to a secret, or a pipe
+    # that blocks its reader: neither is followed or waited for.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         yield SharedFile(descriptor)
@@ -63,30 +64,30 @@ def open_shared_file(path: Path) -> Iterator[SharedFile]:
 
 
 def list_node_files(path: Path) -> list[Path]:
-    """The files of nodes in a folder, or those that a pattern like `/nfs/status/cml*` names.
+    """List the files of nodes in a folder, or those that match a pattern like `/nfs/cml*`.
 
-    Raise `Unreachable` where there is none.
+    Raise `Unreachable` if there is none.
     """
     folder, pattern = path, "*"
-    if any(sign in path.name for sign in "*?[") and not path.is_dir():
+    if any(wildcard in path.name for wildcard in "*?[") and not path.is_dir():
         folder, pattern = path.parent, path.name
-    found = (each for each in folder.iterdir() if fnmatch.fnmatchcase(each.name, pattern))
-    kept = sorted(each for each in found if not _PASSED_OVER.fullmatch(each.name))[:_MOST_FILES]
-    if not kept:
-        words = "no node has left a file there" if folder is path else "no file matches"
-        raise Unreachable(words, str(path))
-    return _one_each(kept)
+    matching = (file for file in folder.iterdir() if fnmatch.fnmatchcase(file.name, pattern))
+    files = sorted(file for file in matching if not _IGNORED.fullmatch(file.name))[:_MAX_FILES]
+    if not files:
+        message = "no file of a node in this folder" if folder is path else "no file matches"
+        raise Unreachable(message, str(path))
+    return _newest_per_host(files)
 
 
-def _one_each(paths: list[Path]) -> list[Path]:
-    """The newest file of each host: one that went from text to JSON has left its old one there."""
+def _newest_per_host(paths: list[Path]) -> list[Path]:
+    """The newest file of each host: after a change from text to JSON the old file remains."""
     hosts: dict[str, list[Path]] = {}
     for path in paths:
         hosts.setdefault(target_from_path(path), []).append(path)
-    return [files[0] if len(files) == 1 else max(files, key=_newness) for files in hosts.values()]
+    return [files[0] if len(files) == 1 else max(files, key=_age_key) for files in hosts.values()]
 
 
-def _newness(path: Path) -> tuple[bool, int]:
+def _age_key(path: Path) -> tuple[bool, int]:
     try:
         status = path.lstat()
     except OSError:
@@ -95,15 +96,15 @@ def _newness(path: Path) -> tuple[bool, int]:
 
 
 def target_from_path(path: Path) -> str:
-    """What the node is called that left this file: the file's name without its ending."""
-    name = next((path.stem for ending in _ENDINGS if path.suffix == ending), path.name)
+    """The name of the node that a file is from: the file's name without a known suffix."""
+    name = path.stem if path.suffix in _SUFFIXES else path.name
     return sanitize_text(name, 128) or "unnamed"
 
 
 def open_error_to_failure(error: OSError, target: str) -> DeliveryError:
-    """Why a file could not be opened."""
+    """The failure to deliver for an error of opening a file."""
     if error.errno == errno.ELOOP:
-        return Refused("is a link, which is not followed", target)
+        return Refused("is a symbolic link, which is not followed", target)
     if isinstance(error, PermissionError):
-        return Refused("may not be read: it was left with mode 0600", target)
+        return Refused("permission denied: its writer must make it readable (mode 0644)", target)
     return Unreachable(f"cannot be read: {error.strerror}", target)

@@ -1,4 +1,4 @@
-"""Why `ssh` did not get through, by name: read from what it complains of."""
+"""Parse the error output of `ssh` into an error with a remedy."""
 
 import re
 
@@ -10,7 +10,7 @@ _REMEDY = re.compile(r"^\s*(ssh-keygen .{0,400}-R .{1,300})$", re.MULTILINE)
 _UNKNOWN = re.compile(r"host key is known for (\S{1,255}) and you have requested strict checking")
 _DENIED = re.compile(r"^(?:\S{1,255}: )?Permission denied \((.{0,200})\)", re.MULTILINE)
 
-_BY_WORDS: tuple[tuple[str, type[DeliveryError], str], ...] = (
+_BY_PATTERN: tuple[tuple[str, type[DeliveryError], str], ...] = (
     (
         r"REVOKED HOST KEY|marked as revoked",
         Refused,
@@ -29,43 +29,43 @@ _BY_WORDS: tuple[tuple[str, type[DeliveryError], str], ...] = (
     (
         r"Could not resolve hostname|Name or service not known",
         Unreachable,
-        "its name is not known: look for it in ssh_config, hosts or DNS",
+        "its name cannot be resolved: check ssh_config, /etc/hosts and DNS",
     ),
     (r"Connection refused", Unreachable, "connection refused: no sshd listens there"),
-    (r"No route to host|Network is unreachable", Unreachable, "no way leads there: is it on?"),
-    (r"timed out|Timeout, server", Unreachable, "it did not answer to ssh in time: is it on?"),
+    (r"No route to host|Network is unreachable", Unreachable, "no route to the host: is it on?"),
+    (r"timed out|Timeout, server", Unreachable, "the ssh connection timed out: is it on?"),
     (
         r"Connection (?:closed|reset) by|Broken pipe|Session open refused",
         Unreachable,
-        "the connection was closed: is it shutting down, or are there too many at once?",
+        "the connection was closed: is it shutting down, or has it too many connections?",
     ),
 )
 
 
 def parse_ssh_error(stderr: str) -> DeliveryError:
-    """The error that ssh's words name, with what to do about it."""
-    if error := _host_key(stderr):
+    """The error that the output of ssh describes, with what to do about it."""
+    if error := _host_key_error(stderr):
         return error
     if denied := _DENIED.search(stderr):
         methods = sanitize_text(denied[1], 100)
-        return Refused(f"permission denied ({methods}): let the hub's key in, or load it")
-    for pattern, kind, message in _BY_WORDS:
+        return Refused(f"permission denied ({methods}): authorize the hub's key there, or load it")
+    for pattern, error_type, message in _BY_PATTERN:
         if re.search(pattern, stderr):
-            return kind(message)
-    lines = [line for said in stderr.splitlines() if (line := sanitize_text(said, 200))]
-    return Unreachable(f"ssh failed: {lines[-1] if lines else 'it does not say why'}")
+            return error_type(message)
+    lines = [line for raw in stderr.splitlines() if (line := sanitize_text(raw, 200))]
+    return Unreachable(f"ssh failed: {lines[-1] if lines else 'without a message'}")
 
 
-def _host_key(complaint: str) -> DeliveryError | None:
-    if changed := _CHANGED.search(complaint):
-        remedy = _REMEDY.search(complaint)
+def _host_key_error(stderr: str) -> DeliveryError | None:
+    if changed := _CHANGED.search(stderr):
+        remedy = _REMEDY.search(stderr)
         line = remedy[1] if remedy else f"ssh-keygen -R {changed[1]}"
         return Refused(
             f"the host key of {sanitize_text(changed[1], 255)} has changed: it was "
-            "reinstalled, or somebody is in between; compare the keys, then "
+            "reinstalled, or the connection is intercepted; compare the keys, then "
             f"{sanitize_text(line, 700)}"
         )
-    if unknown := _UNKNOWN.search(complaint):
+    if unknown := _UNKNOWN.search(stderr):
         host = sanitize_text(unknown[1], 255)
         return Refused(f"{host} is not in known_hosts: ssh to it once by hand")
     return None

@@ -1,4 +1,4 @@
-"""Which hosts are asked over ssh: a list, a hosts.txt, or patterns of names in ssh_config."""
+"""The hosts to poll over ssh: from a list, a hosts file, or patterns of names in ssh_config."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -8,29 +8,29 @@ from pathlib import Path
 from fleet_smi.errors import UsageError
 from fleet_smi.model.safe_text import sanitize_text
 
-# Nothing that ssh takes for an option, nor anything that means something to a shell: a
-# ProxyCommand of the user's may hand the name to one.
+# Nothing that ssh takes for an option (a leading dash), nor a metacharacter of a shell: a
+# ProxyCommand in the user's ssh_config may pass the name to one.
 _PART = r"[A-Za-z0-9_.:\[\]+][A-Za-z0-9_.:\[\]+-]{0,254}"
 _HOST = re.compile(rf"(?:{_PART}@)?{_PART}")
 _LINE = re.compile(r"\s*([A-Za-z]+)(?:\s*=\s*|\s+)(.*)")
 _WORD = re.compile(r'"([^"]*)"|(\S+)')
-_MOST_NESTED = 16
+_MAX_INCLUDE_DEPTH = 16
 
 ReadInclude = Callable[[str], Iterable[str]]
-"""The texts of the files that the word behind `Include` stands for."""
+"""Read the files that the argument of `Include` matches; return their texts."""
 
 
 def validate_host(name: str) -> str:
-    """The name, if it can be one: `host`, `user@host`, `host:port` or an address."""
+    """Return a valid `host`, `user@host`, `host:port` or address; raise `UsageError` otherwise."""
     if not _HOST.fullmatch(name):
         raise UsageError(
-            f"{sanitize_text(name, 80)!r} is no host: give a name, user@name or name:port"
+            f"{sanitize_text(name, 80)!r} is not a host: give a name, user@name or name:port"
         )
     return name
 
 
 def read_hosts_file(path: str) -> list[str]:
-    """The hosts in a file, one a line; what follows # is a comment, blank lines do not count."""
+    """The hosts in a file, one per line; # starts a comment, blank lines are skipped."""
     try:
         lines = Path(path).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -46,33 +46,36 @@ def read_hosts_file(path: str) -> list[str]:
 
 
 def expand_hosts(names: Sequence[str], config_path: str | None = None) -> list[str]:
-    """The hosts that are meant, each once; a name with * or ? stands for those in ssh_config."""
+    """The hosts without duplicates; a name with * or ? expands to its matches in ssh_config."""
     hosts: dict[str, None] = {}
     for name in names:
-        found = _matching(name, config_path) if _is_pattern(name) else [name]
-        hosts.update(dict.fromkeys(map(validate_host, found)))
+        expanded = _matching(name, config_path) if _is_pattern(name) else [name]
+        hosts.update(dict.fromkeys(map(validate_host, expanded)))
     return list(hosts)
 
 
 def _matching(pattern: str, config_path: str | None) -> list[str]:
     files = [config_path] if config_path else ["~/.ssh/config", "/etc/ssh/ssh_config"]
     matches = re.compile(translate(pattern.replace("[", "[[]"))).fullmatch
-    listed = (
-        host for file in files for text in _texts(file) for host in parse_config_hosts(text, _texts)
+    config_hosts = (
+        host
+        for file in files
+        for text in _read_files(file)
+        for host in parse_config_hosts(text, _read_files)
     )
-    found = [host for host in listed if matches(host) and _HOST.fullmatch(host)]
-    if not found:
-        raise UsageError(f"no Host in {' or '.join(files)} is like {sanitize_text(pattern, 80)!r}")
-    return found
+    hosts = [host for host in config_hosts if matches(host) and _HOST.fullmatch(host)]
+    if not hosts:
+        raise UsageError(f"no Host in {' or '.join(files)} matches {sanitize_text(pattern, 80)!r}")
+    return hosts
 
 
 def parse_config_hosts(text: str, include: ReadInclude, depth: int = 0) -> list[str]:
-    """The names of hosts in an ssh_config, in order; patterns there name no host."""
+    """The names of hosts in an ssh_config, in order; patterns and negations are skipped."""
     hosts: list[str] = []
     for keyword, words in _lines(text):
         if keyword == "host":
             hosts += [word for word in words if not _is_pattern(word) and not word.startswith("!")]
-        elif keyword == "include" and depth < _MOST_NESTED:
+        elif keyword == "include" and depth < _MAX_INCLUDE_DEPTH:
             for included in (text for word in words for text in include(word)):
                 hosts += parse_config_hosts(included, include, depth + 1)
     return hosts
@@ -90,9 +93,9 @@ def _is_pattern(name: str) -> bool:
     return "*" in name or "?" in name
 
 
-def _texts(word: str) -> Iterable[str]:
-    """What lies in the files that a word of ssh_config stands for; what cannot be read is left."""
-    path = Path(word).expanduser()
+def _read_files(pattern: str) -> Iterable[str]:
+    """The texts of the files that a path pattern of ssh_config matches, if readable."""
+    path = Path(pattern).expanduser()
     path = path if path.is_absolute() else Path("~/.ssh").expanduser() / path
     for file in sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))):
         try:

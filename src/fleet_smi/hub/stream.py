@@ -1,8 +1,8 @@
-"""Who is listening: what changes in the fleet, encoded once and told to everybody.
+"""The stream of changes: events encoded once, in a replay buffer shared by all subscribers.
 
-Events lie in a ring that all listeners share; a listener is a place in it and nothing more. One
-that has fallen out of the ring, or comes anew, is told the whole fleet and goes on from there.
-So nobody waits for a slow listener, and it costs no memory.
+A subscriber is only a cursor into the buffer. One that is new, or so slow that its place was
+dropped from the buffer, gets the whole fleet and goes on from there. So a slow subscriber
+delays nobody and costs no memory.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from fleet_smi.wire.event import (
     parse_event_id,
 )
 
-# A whole fleet serves all who need one until so many changes have followed it.
-_WHOLE_LASTS_EVENTS = 5
-_TOLD_AT_ONCE = 100
+# An encoded full state is shared by new subscribers until this many changes have followed it.
+_FULL_FRAME_LASTS_EVENTS = 5
+_CATCH_UP_NODES = 100
 
 
 class StreamFrame:
-    """One event as bytes, compressed when somebody first wants it so."""
+    """One encoded event, compressed when it is first needed."""
 
     def __init__(self, sequence: int, plain: bytes) -> None:
         self.sequence = sequence
@@ -38,7 +38,7 @@ class StreamFrame:
 
     @cached_property
     def gzipped(self) -> bytes:
-        """The bytes as a block of any gzip stream."""
+        """The event as a block that fits into any gzip stream."""
         return gzip_block(self.plain)
 
 
@@ -46,31 +46,32 @@ _PING = StreamFrame(0, KEEPALIVE)
 
 
 class ReplayBuffer:
-    """The latest events, one after the other, bounded in number and bytes."""
+    """The latest events in order, limited in number and bytes."""
 
     def __init__(self, max_frames: int, max_bytes: int) -> None:
-        self._most_events = max_frames
-        self._most_bytes = max_bytes
-        self._events: deque[StreamFrame] = deque()
+        self._max_frames = max_frames
+        self._max_bytes = max_bytes
+        self._frames: deque[StreamFrame] = deque()
         self._bytes = 0
 
     def append(self, frame: StreamFrame) -> None:
-        """Take an event in, and let the oldest go where there is no room."""
-        self._events.append(frame)
+        """Append an event, and drop the oldest ones that exceed the limits."""
+        self._frames.append(frame)
         self._bytes += len(frame.plain)
-        while len(self._events) > self._most_events or self._bytes > self._most_bytes:
-            self._bytes -= len(self._events.popleft().plain)
+        while len(self._frames) > self._max_frames or self._bytes > self._max_bytes:
+            self._bytes -= len(self._frames.popleft().plain)
 
     def next_after(self, sequence: int) -> StreamFrame | None:
-        """The event that follows this one; `None` when it is not here, or not any more."""
-        if not self._events:
+        """The event after this one; `None` if there is none yet or it was dropped."""
+        if not self._frames:
             return None
-        place = sequence + 1 - self._events[0].sequence
-        return self._events[place] if 0 <= place < len(self._events) else None
+        # Sequence numbers have no gaps, so the difference is the index.
+        index = sequence + 1 - self._frames[0].sequence
+        return self._frames[index] if 0 <= index < len(self._frames) else None
 
 
 class Stream:
-    """The changes of one fleet, and how many listen to them; lives on one event loop."""
+    """The changes of one fleet and their subscribers; lives on one event loop."""
 
     def __init__(
         self,
@@ -86,133 +87,141 @@ class Stream:
         self.replay_buffer = ReplayBuffer(max_frames, max_bytes)
         self.ping_seconds = ping_seconds
         self.closed = False
-        self._life = instance_id
-        self._told = StreamDiff(fleet)
-        self._most_listeners = max_subscribers
-        self._listening: WeakSet[Subscriber] = WeakSet()
-        # A line, the longest waiting first: a node that changes again keeps its place.
+        self._instance_id = instance_id
+        self._diff = StreamDiff(fleet)
+        self._max_subscribers = max_subscribers
+        # Weak: a subscriber that was dropped without `close` must not count for ever.
+        self._subscribers: WeakSet[Subscriber] = WeakSet()
+        # A queue, the longest waiting first: a node that changes again keeps its place.
         self.pending: dict[str, None] = {}
-        self._behind: list[str] = []
-        self._now: float | None = None
-        self._told_at = 0.0
+        self._backlog: list[str] = []
+        self._changed_at: float | None = None
+        self._published_at = 0.0
         self.published = asyncio.Event()
-        self._whole: asyncio.Future[StreamFrame] | None = None
+        self._full_frame: asyncio.Future[StreamFrame] | None = None
 
     @property
     def subscriber_count(self) -> int:
-        """How many listen; one that was dropped and never closed is not among them."""
-        return len(self._listening)
+        """The number of subscribers."""
+        return len(self._subscribers)
 
     def enqueue(self, changed: Collection[str], now: float) -> None:
-        """There is news of these nodes; it waits to be published."""
+        """Queue changed nodes to be published."""
         self.pending.update(dict.fromkeys(changed))
-        self._now = now
+        self._changed_at = now
 
     def publish(self, node_ids: Collection[str], now: float) -> None:
-        """Tell everybody of these nodes, now; while nobody listens, their news waits on."""
+        """Publish the changes of these nodes; without subscribers they stay queued."""
         if self.subscriber_count:
-            self._tell(node_ids, now)
+            self._publish(node_ids, now)
 
     def subscribe(self, last_id: str | None = None, *, gzip: bool = False) -> "Subscriber":
-        """Listen from after the event of this id on, or from now; raise `Unmet` when full."""
-        if self.subscriber_count >= self._most_listeners:
-            raise Unmet(f"{self.subscriber_count} are listening already, and no more may")
-        if not self.subscriber_count and self._now is not None:
-            self._behind = list(self.pending)
-            self._catch_up(self._now)
-        known = parse_event_id(last_id, self._life) if last_id else None
-        place = known if known is not None and known <= self.sequence else 0
-        listener = Subscriber(self, place, gzip=gzip)
-        self._listening.add(listener)
-        return listener
+        """Subscribe from the event after `last_id`, or from now; raise `Unmet` if there are many.
+
+        An id of another run of the hub, or of the future, starts from now.
+        """
+        if self.subscriber_count >= self._max_subscribers:
+            raise Unmet(f"the limit of {self.subscriber_count} subscribers is reached")
+        if not self.subscriber_count and self._changed_at is not None:
+            self._backlog = list(self.pending)
+            self._catch_up(self._changed_at)
+        sequence = parse_event_id(last_id, self._instance_id) if last_id else None
+        cursor = sequence if sequence is not None and sequence <= self.sequence else 0
+        subscriber = Subscriber(self, cursor, gzip=gzip)
+        self._subscribers.add(subscriber)
+        return subscriber
 
     def unsubscribe(self, subscriber: "Subscriber") -> None:
-        """Listen no more."""
-        self._listening.discard(subscriber)
+        """Remove a subscriber."""
+        self._subscribers.discard(subscriber)
 
     def close(self) -> None:
-        """Tell everybody that nothing more will come."""
+        """End the stream for every subscriber."""
         self.closed = True
         self.published.set()
 
     async def full_frame(self) -> StreamFrame:
-        """The whole fleet: as it is now, or was a moment ago with the changes since in the ring."""
-        if self._whole is None or self._is_over(self._whole):
-            self._whole = asyncio.ensure_future(self._made_whole())
-        return await asyncio.shield(self._whole)
+        """The whole fleet, encoded once for all who need it at about the same time.
 
-    async def _made_whole(self) -> StreamFrame:
-        while self._behind and self._now is not None:
-            self._catch_up(self._now)
+        It may be a few events old: the changes since are in the replay buffer.
+        """
+        if self._full_frame is None or self._is_stale(self._full_frame):
+            self._full_frame = asyncio.ensure_future(self._encode_full_frame())
+        # Shielded: a subscriber that disconnects must not cancel what others wait for.
+        return await asyncio.shield(self._full_frame)
+
+    async def _encode_full_frame(self) -> StreamFrame:
+        while self._backlog and self._changed_at is not None:
+            self._catch_up(self._changed_at)
             await asyncio.sleep(0)
         # Compressing it takes as long as hundreds of reports do: not on the event loop.
-        count, fleet = self.sequence, self._told.full_state()
-        return await asyncio.to_thread(_whole, count, self._id(count), self._told_at, fleet)
+        sequence, state = self.sequence, self._diff.full_state()
+        return await asyncio.to_thread(
+            _full_frame, sequence, self._event_id(sequence), self._published_at, state
+        )
 
     def _catch_up(self, now: float) -> None:
-        """Tell of some whose news waited while nobody listened; all would hold up the reports."""
-        some, self._behind = self._behind[:_TOLD_AT_ONCE], self._behind[_TOLD_AT_ONCE:]
-        self._tell(some, now)
+        """Publish some of what changed while there was no subscriber; all would delay reports."""
+        some, self._backlog = self._backlog[:_CATCH_UP_NODES], self._backlog[_CATCH_UP_NODES:]
+        self._publish(some, now)
 
-    def _is_over(self, whole: asyncio.Future[StreamFrame]) -> bool:
-        if not whole.done():
+    def _is_stale(self, full_frame: asyncio.Future[StreamFrame]) -> bool:
+        if not full_frame.done():
             return False
-        if whole.exception() is not None:
+        if full_frame.exception() is not None:
             return True
-        count = whole.result().sequence
-        lasts = (
-            self.sequence - count < _WHOLE_LASTS_EVENTS
-            and self.replay_buffer.next_after(count) is not None
-        )
-        return not lasts and count != self.sequence
+        sequence = full_frame.result().sequence
+        if sequence == self.sequence:
+            return False
+        # Usable only while its subscriber can go on with the next event of the buffer.
+        can_go_on = self.replay_buffer.next_after(sequence) is not None
+        return not can_go_on or self.sequence - sequence >= _FULL_FRAME_LASTS_EVENTS
 
-    def _tell(self, node_ids: Collection[str], now: float) -> None:
-        told = sorted(node_ids)
-        news = self._told.diff(told, now)
-        for node_id in told:
+    def _publish(self, node_ids: Collection[str], now: float) -> None:
+        ordered = sorted(node_ids)
+        update = self._diff.diff(ordered, now)
+        for node_id in ordered:
             self.pending.pop(node_id, None)
-        if self.sequence and news is None:
+        if self.sequence and update is None:
             return
         self.sequence += 1
-        self._told_at = now
-        # Before the first there is nothing that could have changed.
-        if self.sequence > 1 and news is not None:
-            plain = encode_event("change", self._id(self.sequence), now, news)
+        self._published_at = now
+        # The first is only the base of the first full state: there is nothing before it.
+        if self.sequence > 1 and update is not None:
+            plain = encode_event("change", self._event_id(self.sequence), now, update)
             self.replay_buffer.append(StreamFrame(self.sequence, plain))
+        # Wake those who wait now; whoever waits from here on waits for the next event.
         self.published.set()
         self.published = asyncio.Event()
 
-    def _id(self, count: int) -> str:
-        return format_event_id(self._life, count)
+    def _event_id(self, sequence: int) -> str:
+        return format_event_id(self._instance_id, sequence)
 
 
 class Subscriber:
-    """One who listens: a place in the ring."""
+    """One client of the stream: a cursor into the replay buffer."""
 
     def __init__(self, stream: Stream, cursor: int, *, gzip: bool) -> None:
         self._stream = stream
-        self._place = cursor
+        self._cursor = cursor
         self._gzip = gzip
-        self._opening = GZIP_HEADER if gzip else b""
+        self._header = GZIP_HEADER if gzip else b""
 
     async def next_chunk(self) -> bytes | None:
-        """What comes next, when it comes; a sign of life when nothing has for long.
-
-        `None` when nothing more will come.
-        """
-        event = await self._event()
-        if event is None:
+        """Wait for the next event, or send a keepalive after a while; `None` at the end."""
+        frame = await self._next_frame()
+        if frame is None:
             return None
-        opening, self._opening = self._opening, b""
-        return opening + (event.gzipped if self._gzip else event.plain)
+        header, self._header = self._header, b""
+        return header + (frame.gzipped if self._gzip else frame.plain)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Unsubscribe."""
         self._stream.unsubscribe(self)
 
-    async def _event(self) -> StreamFrame | None:
+    async def _next_frame(self) -> StreamFrame | None:
         stream = self._stream
-        if self._place == stream.sequence and not stream.closed:
+        if self._cursor == stream.sequence and not stream.closed:
             try:
                 async with asyncio.timeout(stream.ping_seconds):
                     await stream.published.wait()
@@ -220,12 +229,12 @@ class Subscriber:
                 return _PING
         if stream.closed:
             return None
-        event = stream.replay_buffer.next_after(self._place) or await stream.full_frame()
-        self._place = event.sequence
-        return event
+        frame = stream.replay_buffer.next_after(self._cursor) or await stream.full_frame()
+        self._cursor = frame.sequence
+        return frame
 
 
-def _whole(count: int, identity: str, taken_at: float, fleet: StreamUpdate) -> StreamFrame:
-    event = StreamFrame(count, encode_event("fleet", identity, taken_at, fleet))
-    event.gzipped  # noqa: B018  # nearly everybody wants it so
-    return event
+def _full_frame(sequence: int, event_id: str, taken_at: float, state: StreamUpdate) -> StreamFrame:
+    frame = StreamFrame(sequence, encode_event("fleet", event_id, taken_at, state))
+    frame.gzipped  # noqa: B018  # compressed here, in the thread: nearly every client wants it
+    return frame

@@ -1,4 +1,4 @@
-"""What listeners have been told of the fleet, and what of it is news; pure."""
+"""Diff of the fleet for the stream: what was last sent, and what has changed since; pure."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from fleet_smi.wire.event import NodeFiguresDiff, StreamUpdate, diff_figures
 
 
 class StreamDiff:
-    """The fleet in brief, as it was last told."""
+    """The payload of every node as it was last sent."""
 
     def __init__(self, fleet: FleetState) -> None:
         self._fleet = fleet
@@ -20,32 +20,33 @@ class StreamDiff:
         self._last_number = 0
         self._nodes: dict[int, NodePayload] = {}
         self._figures: dict[int, NodeFigures] = {}
-        # Counted as nodes change: a look at every GPU would cost more than all that is told.
+        # Updated as nodes change: to count every GPU each time would cost more than the diff.
         self._states = Counter[State]()
         self._reporting = 0
         self._summary = build_summary(self._states, 0, 0)
 
     def full_state(self) -> StreamUpdate:
-        """Everything, for one who knows nothing."""
+        """The whole fleet, for a new subscriber."""
         nodes, figures = tuple(self._nodes.values()), tuple(self._figures.values())
         return StreamUpdate(summary=self._summary, nodes=nodes, figures=figures)
 
     def diff(self, node_ids: Iterable[str], now: float) -> StreamUpdate | None:
-        """Look at these nodes anew; `None` when there is nothing to tell of them."""
+        """Compare these nodes with what was last sent; `None` if nothing has changed."""
         nodes: list[NodePayload] = []
         figures: list[NodeFigures | NodeFiguresDiff] = []
         removed: list[int] = []
         for node_id in node_ids:
             parts = self._fleet.node_parts(node_id, now)
             if parts is None:
-                removed += self._forget(node_id)
+                removed += self._remove(node_id)
                 continue
             number = self._number(node_id)
-            brief, row = node_payload(number, parts, now), node_figures(number, parts, now)
-            if brief != self._nodes.get(number):
-                self._drop(number)
-                self._add(brief)
-                nodes.append(brief)
+            # Two parts: the figures change with every report, the rest hardly ever.
+            payload, row = node_payload(number, parts, now), node_figures(number, parts, now)
+            if payload != self._nodes.get(number):
+                self._uncount(number)
+                self._count(payload)
+                nodes.append(payload)
                 figures.append(row)
             elif row != self._figures[number]:
                 figures.append(diff_figures(self._figures[number], row))
@@ -57,27 +58,27 @@ class StreamDiff:
         return StreamUpdate(summary=self._summary, nodes=nodes, figures=figures, removed=removed)
 
     def _number(self, node_id: str) -> int:
-        """What this node goes by; one that was removed and comes back is another."""
+        """The number that stands for a node in the stream; a removed node gets a new one."""
         if node_id not in self._numbers:
             self._last_number += 1
             self._numbers[node_id] = self._last_number
         return self._numbers[node_id]
 
-    def _forget(self, node_id: str) -> list[int]:
+    def _remove(self, node_id: str) -> list[int]:
         number = self._numbers.pop(node_id, None)
         if number is None:
             return []
-        self._drop(number)
+        self._uncount(number)
         del self._figures[number]
         return [number]
 
-    def _add(self, brief: NodePayload) -> None:
-        self._nodes[brief.number] = brief
-        self._states.update([gpu.verdict.state for gpu in brief.gpus])
-        self._reporting += not brief.silent
+    def _count(self, payload: NodePayload) -> None:
+        self._nodes[payload.number] = payload
+        self._states.update([gpu.verdict.state for gpu in payload.gpus])
+        self._reporting += not payload.silent
 
-    def _drop(self, number: int) -> None:
-        brief = self._nodes.pop(number, None)
-        if brief is not None:
-            self._states.subtract([gpu.verdict.state for gpu in brief.gpus])
-            self._reporting -= not brief.silent
+    def _uncount(self, number: int) -> None:
+        payload = self._nodes.pop(number, None)
+        if payload is not None:
+            self._states.subtract([gpu.verdict.state for gpu in payload.gpus])
+            self._reporting -= not payload.silent

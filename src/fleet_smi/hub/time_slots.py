@@ -1,25 +1,26 @@
-"""Work on many nodes, spread over turns: all at once would hold up the reports that come."""
+"""Time slots: spread work on many nodes, because all at once would delay incoming reports."""
 
 from collections.abc import Collection
 
-_FEW = 100
+_SMALL_FLEET = 100
 
 
 class TimeSlots:
-    """Gives every node one turn of `count`; a few nodes have it together.
+    """Assigns every node to one of `slot_count` slots; a small fleet shares one.
 
-    No more than `most` go at once: of those who wait in a line, the first.
+    At most `max_per_slot` nodes are due at once, those that wait longest first.
     """
 
     def __init__(self, slot_count: int, max_per_slot: int | None = None) -> None:
         self._count = slot_count
-        self._most = max_per_slot
-        self._turn = 0
+        self._max_per_slot = max_per_slot
+        self._current = 0
 
     def due(self, pending: Collection[str]) -> list[str]:
-        """Whose turn it is now, of those who wait for theirs."""
-        self._turn = (self._turn + 1) % self._count
-        if len(pending) > _FEW:
-            due = [one for one in pending if hash(one) % self._count == self._turn]
-            return due[: self._most]
-        return [] if self._turn else list(pending)
+        """Advance to the next slot; return the pending nodes that are due in it."""
+        self._current = (self._current + 1) % self._count
+        if len(pending) > _SMALL_FLEET:
+            # By hash: a node keeps its slot however many others are pending.
+            due = [node_id for node_id in pending if hash(node_id) % self._count == self._current]
+            return due[: self._max_per_slot]
+        return [] if self._current else list(pending)

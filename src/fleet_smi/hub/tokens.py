@@ -1,7 +1,7 @@
-"""Tokens as they are kept: who may present what, for how long, and how a node gets its own.
+"""Access tokens in the database: create, revoke, and exchange a join token for a node's own.
 
-A token has 256 random bits, so its SHA-256 is all that is stored: there is nothing to guess
-that a slow hash would protect. It is shown once, when it is made.
+Only the SHA-256 of a token is stored. A token has 256 random bits, so there is nothing to
+guess that a slow password hash would protect. It is shown once, when it is created.
 """
 
 import secrets
@@ -25,12 +25,12 @@ from fleet_smi.hub.database import (
 from fleet_smi.model.safe_text import sanitize_text
 
 TokenRole = Literal["node", "viewer", "admin", "join"]
-_MOST_LETTERS = 128
-_MARK = update(tokens).where(tokens.c.id == bindparam("used")).values(used_at=bindparam("at"))
+_MAX_TEXT_LENGTH = 128
+_MARK_USED = update(tokens).where(tokens.c.id == bindparam("used")).values(used_at=bindparam("at"))
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """What may be told of a token: all but itself."""
+    """The public data of a token, without its secret."""
 
     id: str
     role: TokenRole
@@ -43,7 +43,7 @@ class Token(Struct, frozen=True, kw_only=True):
     revoked_at: float | None
 
     def invalid_reason(self, now: float) -> str | None:
-        """Why it is no longer good; `None` while it is."""
+        """Why the token is invalid, `None` if it is valid."""
         if self.revoked_at is not None:
             return "was revoked"
         if self.expires_at is not None and now >= self.expires_at:
@@ -59,25 +59,25 @@ class IssuedToken(Struct, frozen=True):
 
 
 def token_digest(secret: str) -> bytes:
-    """What is stored in place of the token."""
+    """The hash that is stored instead of the token."""
     return sha256(secret.encode(errors="replace")).digest()
 
 
 class TokenStore:
-    """The tokens in the database; every call waits for the disk."""
+    """The tokens in the database; every call blocks for the disk."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.time) -> None:
         self._engine = engine
         self._clock = clock
 
     def list_all(self) -> list[Token]:
-        """Every token ever made, the oldest first."""
+        """Every token ever created, the oldest first."""
         with read_transaction(self._engine) as connection:
             rows = connection.execute(select(tokens).order_by(tokens.c.created_at, tokens.c.id))
             return [_token(row) for row in rows]
 
     def active_by_digest(self, connection: Connection) -> dict[bytes, Token]:
-        """The tokens that are not revoked, by what is stored of them."""
+        """The tokens that are not revoked, by their digest."""
         rows = connection.execute(select(tokens).where(tokens.c.revoked_at.is_(None)))
         return {row.digest: _token(row) for row in rows}
 
@@ -89,60 +89,60 @@ class TokenStore:
         lifetime_seconds: float | None = None,
         max_uses: int | None = None,
     ) -> IssuedToken:
-        """Make a token; a join token may be limited in how often it is used."""
+        """Create a token; a join token may have a limited number of uses."""
         if max_uses is not None and (role != "join" or max_uses < 1):
-            raise UsageError("only a join token has a number of uses, and at least 1")
+            raise UsageError("only a join token can have a number of uses, at least 1")
         with write_transaction(self._engine) as connection:
             return self._add(
-                connection, role, note, for_seconds=lifetime_seconds, uses_left=max_uses
+                connection, role, note, lifetime_seconds=lifetime_seconds, uses_left=max_uses
             )
 
     def revoke(self, token_or_node_id: str) -> bool:
-        """End the token of this id, or the credential of this node; whether there was one."""
-        meant = (tokens.c.id == token_or_node_id) | (tokens.c.node_id == token_or_node_id)
+        """Revoke the token of this id, or the credential of this node; whether there was one."""
+        matches = (tokens.c.id == token_or_node_id) | (tokens.c.node_id == token_or_node_id)
         with write_transaction(self._engine) as connection:
-            live = update(tokens).where(meant, tokens.c.revoked_at.is_(None))
-            ended = connection.execute(live.values(revoked_at=self._clock())).rowcount
+            valid = update(tokens).where(matches, tokens.c.revoked_at.is_(None))
+            revoked = connection.execute(valid.values(revoked_at=self._clock())).rowcount
             bump_credentials_revision(connection)
-        return ended > 0
+        return revoked > 0
 
     def redeem_join_token(self, join_token: str, node_id: str, name: str) -> IssuedToken:
-        """Trade a join token for the node's own credential; raise `Refused`.
+        """Exchange a join token for the credential of a node; raise `Refused`.
 
-        A node that has one keeps it, whoever holds the join token. One that was never used
-        is replaced: its node may not have got the answer.
+        A credential that is in use is never replaced: a join token must not let anybody take
+        over a node. One that was never used is: its node may have missed the response.
         """
-        if not node_id or sanitize_text(node_id, _MOST_LETTERS) != node_id:
-            raise Refused("that is no node id")
+        if not node_id or sanitize_text(node_id, _MAX_TEXT_LENGTH) != node_id:
+            raise Refused("invalid node id")
         try:
             with write_transaction(self._engine) as connection:
                 self._spend(connection, join_token)
-                _withdraw_unused(connection, node_id)
+                _delete_unused(connection, node_id)
                 return self._add(connection, "node", name, node_id=node_id)
         except IntegrityError:
             raise Refused(
                 "this node id already has a credential; if the node has lost it, run "
                 f"`fleet-smi hub token revoke {node_id}` on the hub's machine and join again",
-                sanitize_text(name, _MOST_LETTERS) or node_id,
+                sanitize_text(name, _MAX_TEXT_LENGTH) or node_id,
             ) from None
 
     def mark_used(self, ids: Iterable[str]) -> None:
-        """Note that these have been presented by now."""
+        """Record that these tokens were used until now."""
         rows = [{"used": token_id, "at": self._clock()} for token_id in ids]
         if rows:
             with write_transaction(self._engine) as connection:
-                connection.execute(_MARK, rows)
+                connection.execute(_MARK_USED, rows)
 
     def _spend(self, connection: Connection, secret: str) -> None:
         digest = token_digest(secret)
         row = connection.execute(select(tokens).where(tokens.c.digest == digest)).first()
         if row is None or row.role != "join" or not compare_digest(row.digest, digest):
-            trouble: str | None = "is not known here"
+            reason: str | None = "is unknown"
         else:
-            trouble = _token(row).invalid_reason(self._clock())
-        if row is None or trouble is not None:
+            reason = _token(row).invalid_reason(self._clock())
+        if row is None or reason is not None:
             raise Refused(
-                f"the join token {trouble}: get a new one with `fleet-smi hub join-command`"
+                f"the join token {reason}: get a new one with `fleet-smi hub join-command`"
             )
         left = None if row.uses_left is None else row.uses_left - 1
         spent = update(tokens).where(tokens.c.id == row.id)
@@ -154,7 +154,7 @@ class TokenStore:
         role: TokenRole,
         note: str,
         *,
-        for_seconds: float | None = None,
+        lifetime_seconds: float | None = None,
         **columns: Any,
     ) -> IssuedToken:
         now = self._clock()
@@ -164,9 +164,9 @@ class TokenStore:
                 id=issued.id,
                 digest=token_digest(issued.secret),
                 role=role,
-                note=sanitize_text(note, _MOST_LETTERS),
+                note=sanitize_text(note, _MAX_TEXT_LENGTH),
                 created_at=now,
-                expires_at=None if for_seconds is None else now + for_seconds,
+                expires_at=None if lifetime_seconds is None else now + lifetime_seconds,
                 **columns,
             )
         )
@@ -174,7 +174,7 @@ class TokenStore:
         return issued
 
 
-def _withdraw_unused(connection: Connection, node_id: str) -> None:
+def _delete_unused(connection: Connection, node_id: str) -> None:
     unused = tokens.c.used_at.is_(None) & tokens.c.revoked_at.is_(None)
     connection.execute(delete(tokens).where(tokens.c.node_id == node_id, unused))
 

@@ -1,4 +1,4 @@
-"""People who log in with a password, as they are kept."""
+"""Users with a password in the database: Argon2 hashes and the stamps that sessions carry."""
 
 import secrets
 import time
@@ -23,12 +23,12 @@ from fleet_smi.model.safe_text import sanitize_text
 
 UserRole = Literal["viewer", "admin"]
 MIN_PASSWORD_LENGTH = 10
-_MOST_PASSWORD = 1024
-_MOST_LETTERS = 64
+_MAX_PASSWORD_LENGTH = 1024
+_MAX_NAME_LENGTH = 64
 
 
 class User(Struct, frozen=True, kw_only=True):
-    """What may be told of somebody who can log in."""
+    """The public data of a user, without the password hash."""
 
     name: str
     role: UserRole
@@ -36,72 +36,76 @@ class User(Struct, frozen=True, kw_only=True):
 
 
 class UserStore:
-    """The people in the database; every call waits for the disk, `verify` for the processor too."""
+    """The users in the database; every call blocks for the disk, some for a slow hash too."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.time) -> None:
         self._engine = engine
         self._clock = clock
-        # As OWASP advises for Argon2id; passwords are long, and attempts are limited.
+        # The parameters that OWASP advises for Argon2id.
         self._hasher = PasswordHasher(time_cost=2, memory_cost=19 << 10, parallelism=1)
 
     def list_all(self) -> list[User]:
-        """Everybody, by name."""
+        """Every user, by name."""
         with read_transaction(self._engine) as connection:
             rows = connection.execute(select(users).order_by(users.c.name))
             return [User(name=row.name, role=row.role, created_at=row.created_at) for row in rows]
 
     def roles_and_stamps(self, connection: Connection) -> dict[str, tuple[UserRole, str]]:
-        """The role of each, and the stamp that their sessions must carry."""
+        """The role of each user, and the stamp that valid sessions carry."""
         rows = connection.execute(select(users.c.name, users.c.role, users.c.session_stamp))
         return {row.name: (row.role, row.session_stamp) for row in rows}
 
     def add(self, name: str, password: str, role: UserRole = "viewer") -> None:
-        """Let somebody in; raise `UsageError` when they are there already."""
-        if not name or sanitize_text(name, _MOST_LETTERS) != name:
-            raise UsageError(f"a name has 1 to {_MOST_LETTERS} letters")
-        row = {"name": name, "role": role, "created_at": self._clock(), **self._proof(password)}
+        """Add a user; raise `UsageError` if the name is invalid or taken."""
+        if not name or sanitize_text(name, _MAX_NAME_LENGTH) != name:
+            raise UsageError(f"a name has 1 to {_MAX_NAME_LENGTH} printable characters")
+        row = {"name": name, "role": role, "created_at": self._clock(), **self._hashed(password)}
         try:
             with write_transaction(self._engine) as connection:
                 connection.execute(insert(users).values(row))
                 bump_credentials_revision(connection)
         except IntegrityError:
             raise UsageError(
-                f"{name} is there already; to change it: `fleet-smi hub user password {name}`"
+                f"the user {name} exists: run `fleet-smi hub user password {name}` to change it"
             ) from None
 
     def set_password(self, name: str, password: str) -> None:
-        """Change a password; whoever was logged in by the old one no longer is."""
-        proof = self._proof(password)
+        """Change a password; sessions opened with the old one are no longer valid."""
+        hashed = self._hashed(password)
         with write_transaction(self._engine) as connection:
-            found = connection.execute(update(users).where(users.c.name == name).values(proof))
+            result = connection.execute(update(users).where(users.c.name == name).values(hashed))
             bump_credentials_revision(connection)
-        _refuse_unknown(found.rowcount, name)
+        _require_existing(result.rowcount, name)
 
     def remove(self, name: str) -> None:
-        """Let somebody in no longer, from now on."""
+        """Remove a user and end their sessions."""
         with write_transaction(self._engine) as connection:
-            found = connection.execute(delete(users).where(users.c.name == name))
+            result = connection.execute(delete(users).where(users.c.name == name))
             bump_credentials_revision(connection)
-        _refuse_unknown(found.rowcount, name)
+        _require_existing(result.rowcount, name)
 
     def verify_password(self, name: str, password: str) -> bool:
-        """Whether that is the password; takes as long for somebody unknown."""
-        nobody = self._nobody
+        """Whether the password is right."""
+        # An unknown name is checked against a dummy hash, so that the time taken does not
+        # reveal which names exist.
+        dummy = self._dummy_hash
         with read_transaction(self._engine) as connection:
-            known = connection.scalar(select(users.c.password_hash).where(users.c.name == name))
+            stored = connection.scalar(select(users.c.password_hash).where(users.c.name == name))
         try:
-            self._hasher.verify(known or nobody, _bytes(password))
+            self._hasher.verify(stored or dummy, _bytes(password))
         except (VerificationError, InvalidHashError):
             return False
-        return known is not None
+        return stored is not None
 
     @cached_property
-    def _nobody(self) -> str:
+    def _dummy_hash(self) -> str:
         return self._hasher.hash(secrets.token_urlsafe(32))
 
-    def _proof(self, password: str) -> dict[str, str]:
-        if not MIN_PASSWORD_LENGTH <= len(password) <= _MOST_PASSWORD:
-            raise UsageError(f"a password has {MIN_PASSWORD_LENGTH} to {_MOST_PASSWORD} characters")
+    def _hashed(self, password: str) -> dict[str, str]:
+        if not MIN_PASSWORD_LENGTH <= len(password) <= _MAX_PASSWORD_LENGTH:
+            raise UsageError(
+                f"a password has {MIN_PASSWORD_LENGTH} to {_MAX_PASSWORD_LENGTH} characters"
+            )
         return {
             "password_hash": self._hasher.hash(_bytes(password)),
             "session_stamp": _new_stamp(),
@@ -109,9 +113,9 @@ class UserStore:
 
 
 def revoke_sessions(connection: Connection, name: str) -> None:
-    """Sign somebody out everywhere: no session that there is carries their new stamp."""
-    stamped = update(users).where(users.c.name == name).values(session_stamp=_new_stamp())
-    connection.execute(stamped)
+    """Log a user out everywhere: existing sessions do not carry the new stamp."""
+    restamp = update(users).where(users.c.name == name).values(session_stamp=_new_stamp())
+    connection.execute(restamp)
     bump_credentials_revision(connection)
 
 
@@ -119,11 +123,11 @@ def _new_stamp() -> str:
     return secrets.token_hex(8)
 
 
-def _refuse_unknown(found: int, name: str) -> None:
-    if not found:
-        raise UsageError(f"nobody is called {name}; `fleet-smi hub user list` tells who there is")
+def _require_existing(rows: int, name: str) -> None:
+    if not rows:
+        raise UsageError(f"there is no user {name}: `fleet-smi hub user list` lists them")
 
 
 def _bytes(password: str) -> bytes:
-    """What is hashed; nothing, which is never right, for what is too long to be one."""
-    return b"" if len(password) > _MOST_PASSWORD else password.encode(errors="surrogatepass")
+    """The bytes to hash; empty, which never matches, if it is too long for a password."""
+    return b"" if len(password) > _MAX_PASSWORD_LENGTH else password.encode(errors="surrogatepass")

@@ -18,9 +18,7 @@ ANONYMOUS = Identity(role="viewer", name="anybody", auth_method="open")
 _REQUIRED_ROLE = {"view": "a viewer", "report": "a node", "administrate": "an admin"}
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _FORWARDED_HEADERS = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"x-forwarded-host")
-_BAD_TOKEN = HttpError(
-    401, "bad_token", "this token is not known here: expired, revoked or mistyped"
-)
+_BAD_TOKEN = HttpError(401, "bad_token", "unknown token: it is expired, revoked or mistyped")
 _UNAUTHENTICATED = HttpError(
     401, "unauthenticated", "authentication required: send a token, or log in"
 )

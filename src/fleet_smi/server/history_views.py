@@ -96,12 +96,12 @@ async def fleet_at(context: RequestContext, at: str | UnsetType) -> FleetView:
 async def _require_recorded(context: RequestContext, moment: float) -> None:
     oldest = await require_history(context).oldest_after(moment)
     if oldest is not None:
+        if not isfinite(oldest):
+            raise UsageError("the history is still empty: request a later moment")
         raise UsageError(f"the history begins at {_format_local(oldest)}")
 
 
 def _format_local(moment: float) -> str:
-    if not isfinite(moment):
-        return "now"
     return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
@@ -120,4 +120,4 @@ def check_limit(count: int, limit: int, noun: str, remedy: str) -> None:
 
 def check_row_limit(rows: Iterable[Any], row_count: Callable[[Any], int], limit: int) -> None:
     """Raise `UsageError` where the response would have too many rows."""
-    check_limit(sum(map(row_count, rows)), limit, "rows", "ask for a shorter time, or for one node")
+    check_limit(sum(map(row_count, rows)), limit, "rows", "request a shorter time, or one node")

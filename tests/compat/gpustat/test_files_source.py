@@ -92,7 +92,7 @@ def test_a_folder_whose_name_looks_like_a_pattern_is_still_a_folder(tmp_path: Pa
 )
 def test_pages_notes_and_drafts_are_nobodys_nodes(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, "<html>")
-    with pytest.raises(Unreachable, match="no node has left a file there"):
+    with pytest.raises(Unreachable, match="no file of a node in this folder"):
         look(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""One thread for work that may block: it answers, it gives up, it never starts a second."""
+"""The blocking worker: results, timeouts, and never a second thread while one hangs."""
 
 import asyncio
 import threading
@@ -26,7 +26,7 @@ def threads() -> int:
     return sum(thread.name == "test" for thread in threading.enumerate())
 
 
-def test_what_work_returns_or_raises_is_handed_on() -> None:
+def test_results_and_exceptions_reach_the_caller() -> None:
     def broken() -> None:
         raise OSError(5, "Input/output error")
 
@@ -42,7 +42,7 @@ def test_what_work_returns_or_raises_is_handed_on() -> None:
     assert threads() == 0
 
 
-def test_while_work_hangs_no_other_is_begun_and_then_it_goes_on() -> None:
+def test_no_second_job_starts_while_one_hangs() -> None:
     hang = Hang()
 
     async def scenario() -> None:
@@ -60,7 +60,7 @@ def test_while_work_hangs_no_other_is_begun_and_then_it_goes_on() -> None:
     assert threads() == 0
 
 
-def test_work_that_comes_back_after_its_loop_is_gone_is_no_hang_for_ever() -> None:
+def test_a_job_that_ends_after_its_loop_is_closed_unblocks_the_worker() -> None:
     hang, worker = Hang(), BlockingWorker("test")
 
     async def given_up() -> None:
@@ -83,7 +83,7 @@ def test_work_that_comes_back_after_its_loop_is_gone_is_no_hang_for_ever() -> No
     wait_until(lambda: threads() == 0)
 
 
-def test_who_stops_waiting_leaves_the_work_to_end_by_itself() -> None:
+def test_a_cancelled_call_lets_its_job_finish() -> None:
     hang, worker = Hang(), BlockingWorker("test")
 
     async def scenario() -> None:

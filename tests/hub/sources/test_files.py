@@ -1,4 +1,4 @@
-"""Reports in a shared folder, as whoever may write there can leave them."""
+"""The `files` source: reports in a shared folder, whatever its writers leave there."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ def failure(delivery: Delivery) -> DeliveryError:
     return delivery.result
 
 
-def test_every_file_is_a_node_and_nothing_else_is(tmp_path: Path) -> None:
+def test_every_report_file_is_a_node(tmp_path: Path) -> None:
     leave(tmp_path, "gpu02", report())
     leave(tmp_path, "gpu01", encode_report_json([snapshot(gpu(0))], NOON))
     (tmp_path / "README").write_text("not a report")
@@ -53,13 +53,13 @@ def test_every_file_is_a_node_and_nothing_else_is(tmp_path: Path) -> None:
     assert all(isinstance(each.result, Snapshot) for each in look(tmp_path))
 
 
-def test_how_old_it_is_is_when_it_was_taken_and_when_it_was_written(tmp_path: Path) -> None:
+def test_the_age_counts_sampling_and_writing(tmp_path: Path) -> None:
     leave(tmp_path, "gpu01", report(taken_at=NOON - 3, sent_at=NOON), written_at=NOON - 60)
     (delivery,) = look(tmp_path)
     assert delivery.age_seconds == pytest.approx(63.0)
 
 
-def test_a_file_server_whose_clock_is_ahead_makes_no_report_younger_than_now(
+def test_a_file_server_with_a_fast_clock_gives_no_negative_age(
     tmp_path: Path,
 ) -> None:
     leave(tmp_path, "gpu01", report(taken_at=NOON), written_at=NOON + 50)
@@ -67,7 +67,7 @@ def test_a_file_server_whose_clock_is_ahead_makes_no_report_younger_than_now(
     assert delivery.age_seconds == 0.0
 
 
-def test_a_file_dated_far_ahead_has_no_age_and_its_gpus_are_not_free(tmp_path: Path) -> None:
+def test_a_file_dated_far_in_the_future_is_an_error(tmp_path: Path) -> None:
     leave(tmp_path, "gpu01", report(taken_at=NOON), written_at=NOON + 7200)
     source = FilesSource(str(tmp_path), clock=lambda: NOON)
     for _ in range(2):
@@ -76,7 +76,7 @@ def test_a_file_dated_far_ahead_has_no_age_and_its_gpus_are_not_free(tmp_path: P
         assert str(failure(delivery)) == words
 
 
-def test_a_file_dated_far_ahead_is_believed_once_it_is_seen_to_change(tmp_path: Path) -> None:
+def test_a_file_dated_far_in_the_future_is_accepted_once_it_changes(tmp_path: Path) -> None:
     source = FilesSource(str(tmp_path), interval_seconds=0.01, clock=lambda: NOON)
     leave(tmp_path, "gpu01", report(1, taken_at=NOON), written_at=NOON + 7200)
     with run_source(source) as heard:
@@ -86,7 +86,7 @@ def test_a_file_dated_far_ahead_is_believed_once_it_is_seen_to_change(tmp_path: 
     assert heard.deliveries[-1].age_seconds == 0.0
 
 
-def test_a_file_server_whose_clock_is_behind_ages_only_what_was_there_at_the_start(
+def test_a_file_server_with_a_slow_clock_ages_only_the_first_scan(
     tmp_path: Path,
 ) -> None:
     now = NOON
@@ -99,7 +99,7 @@ def test_a_file_server_whose_clock_is_behind_ages_only_what_was_there_at_the_sta
     assert [each.age_seconds for each in heard.deliveries] == [3600.0, 0.0]
 
 
-def test_a_file_that_has_not_changed_is_told_once(tmp_path: Path) -> None:
+def test_an_unchanged_file_is_delivered_once(tmp_path: Path) -> None:
     leave(tmp_path, "gpu01", report(1))
     with run_source(FilesSource(str(tmp_path), interval_seconds=0.01)) as heard:
         heard.wait_for_sequence(1)
@@ -110,7 +110,7 @@ def test_a_file_that_has_not_changed_is_told_once(tmp_path: Path) -> None:
     assert [each.sequence for each in heard.snapshots] == [1, 5, 6]
 
 
-def test_a_report_is_whole_so_a_gpu_that_it_lacks_is_missing_at_once(tmp_path: Path) -> None:
+def test_a_gpu_missing_from_a_report_is_missing_immediately(tmp_path: Path) -> None:
     source = FilesSource(str(tmp_path), clock=lambda: NOON)
     for cards in ((gpu(0), gpu(1)), (gpu(0),)):
         sent = encode_report([encode_snapshot(snapshot(*cards))], NOON)
@@ -120,14 +120,14 @@ def test_a_report_is_whole_so_a_gpu_that_it_lacks_is_missing_at_once(tmp_path: P
         assert len(delivery.result.gpus) == len(cards)
 
 
-def test_a_node_that_tells_no_pace_is_old_after_a_quarter_of_an_hour(tmp_path: Path) -> None:
+def test_a_node_without_an_interval_is_silent_after_15_minutes(tmp_path: Path) -> None:
     leave(tmp_path, "gpu01", report(interval_seconds=None))
     (delivery,) = look(tmp_path)
     assert isinstance(delivery.result, Snapshot)
     assert delivery.result.interval_seconds == 300.0
 
 
-def test_what_is_no_plain_file_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
+def test_links_and_pipes_are_neither_followed_nor_waited_for(tmp_path: Path) -> None:
     (tmp_path / "link.fsmi").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "pipe.fsmi")
     (tmp_path / "folder.fsmi").mkdir()
@@ -151,7 +151,7 @@ def test_what_is_no_plain_file_is_neither_followed_nor_waited_for(tmp_path: Path
     ],
     ids=["empty", "half-written", "garbage", "huge"],
 )
-def test_what_is_no_report_is_told_of_its_node_and_hides_no_other(
+def test_an_undecodable_file_is_a_failure_of_its_node_only(
     tmp_path: Path, body: bytes, words: str
 ) -> None:
     leave(tmp_path, "bad", body)
@@ -163,7 +163,7 @@ def test_what_is_no_report_is_told_of_its_node_and_hides_no_other(
     assert isinstance(good.result, Snapshot)
 
 
-def test_a_folder_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     words = f"{gone}: the folder cannot be read: No such file or directory"
     with pytest.raises(Unreachable, match=words):
@@ -173,12 +173,12 @@ def test_a_folder_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
         assert str(heard.wait_for_error()) == words
 
 
-def test_a_folder_that_comes_back_is_read_again_and_its_failure_taken_back(tmp_path: Path) -> None:
+def test_a_folder_that_returns_clears_its_failure(tmp_path: Path) -> None:
     folder = tmp_path / "nfs"
     with run_source(FilesSource(str(folder), interval_seconds=0.01)) as heard:
         heard.wait_for_error()
         folder.mkdir()
-        wait_until(lambda: "no node has left a file there" in str(heard.wait_for_error()))
+        wait_until(lambda: "no file of a node in this folder" in str(heard.wait_for_error()))
         leave(folder, "gpu01", report(1))
         heard.wait_for_sequence(1)
     back = next(each for each in heard.deliveries if each.result is None)

@@ -1,4 +1,4 @@
-"""Targets asked again and again: no drift, no stack, no storm, none delaying another."""
+"""The polling schedule: no drift, no queueing, back-off, and no target delays another."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fleet_smi.errors import Unreachable
 from fleet_smi.fleet.delivery import Delivery
-from fleet_smi.hub.sources.polling import _next, poll_all, poll_on_interval
+from fleet_smi.hub.sources.polling import _next_due, poll_all, poll_on_interval
 from tests.builders import snapshot
 
 
@@ -28,7 +28,7 @@ def failure(target: str) -> Delivery:
 def test_the_next_tick_is_on_the_grid_and_not_in_the_past(
     due: float, late: float, interval: float
 ) -> None:
-    after = _next(due, due + late, interval, failures=0)
+    after = _next_due(due, due + late, interval, failures=0)
     steps = (after - due) / interval
     assert after >= due + late - 1e-6
     assert steps == pytest.approx(round(steps), abs=1e-3)
@@ -36,25 +36,23 @@ def test_the_next_tick_is_on_the_grid_and_not_in_the_past(
 
 
 @given(failures=st.integers(2, 10_000), interval=st.floats(0.05, 100))
-def test_who_fails_is_asked_ever_more_rarely_but_within_a_minute(
-    failures: int, interval: float
-) -> None:
-    wait = _next(0.0, 0.0, interval, failures)
+def test_failing_targets_back_off_to_at_most_a_minute(failures: int, interval: float) -> None:
+    wait = _next_due(0.0, 0.0, interval, failures)
     assert interval / 2 <= wait <= max(60.0, interval)
 
 
-def test_one_failure_alone_changes_no_pace() -> None:
-    assert _next(10.0, 10.5, 2.0, failures=1) == 12.0
+def test_a_single_failure_does_not_change_the_schedule() -> None:
+    assert _next_due(10.0, 10.5, 2.0, failures=1) == 12.0
 
 
 @pytest.mark.parametrize(
     ("took", "due"), [(0.0, 12.0), (1.9, 12.0), (2.0, 12.0), (2.1, 14.0), (7.0, 18.0)]
 )
-def test_a_slow_round_skips_ticks_and_never_stacks_them(took: float, due: float) -> None:
-    assert _next(10.0, 10.0 + took, 2.0, failures=0) == due
+def test_a_slow_round_skips_ticks(took: float, due: float) -> None:
+    assert _next_due(10.0, 10.0 + took, 2.0, failures=0) == due
 
 
-def test_one_that_hangs_delays_no_other() -> None:
+def test_a_hanging_target_does_not_delay_others() -> None:
     async def scenario() -> set[str]:
         seen, enough = set[str](), asyncio.Event()
 
@@ -79,7 +77,7 @@ def test_one_that_hangs_delays_no_other() -> None:
     assert asyncio.run(scenario()) == {"a", "b"}
 
 
-def test_a_target_that_fails_is_told_of_and_asked_again() -> None:
+def test_a_failing_target_is_delivered_and_polled_again() -> None:
     async def scenario() -> list[Delivery]:
         seen, enough = list[Delivery](), asyncio.Event()
 
@@ -105,7 +103,7 @@ def test_a_target_that_fails_is_told_of_and_asked_again() -> None:
     ]
 
 
-def test_all_are_asked_at_once_and_answer_in_order() -> None:
+def test_all_targets_are_polled_concurrently_and_returned_in_order() -> None:
     async def scenario() -> list[str]:
         together = asyncio.Barrier(3)
 

@@ -1,4 +1,4 @@
-"""Agents that are asked: wrong answers, and many of them at once."""
+"""The `pull` source: wrong responses, and many agents concurrently."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ def asked(source: PullSource) -> dict[str, Snapshot | DeliveryError | None]:
     return {each.target: each.result for each in asyncio.run(source.poll())}
 
 
-def test_each_wrong_answer_has_its_own_error_and_its_nodes_name(stack: ExitStack) -> None:
+def test_each_wrong_response_has_its_own_error(stack: ExitStack) -> None:
     said = {
         "refused": b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
         "elsewhere": b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n",
@@ -50,7 +50,7 @@ def test_each_wrong_answer_has_its_own_error_and_its_nodes_name(stack: ExitStack
         assert str(error).startswith(f"{target}: ")
 
 
-def test_one_that_never_answers_is_given_up_and_delays_no_other(stack: ExitStack) -> None:
+def test_an_agent_that_never_answers_times_out_alone(stack: ExitStack) -> None:
     hung, agent = SilentServer(), ServeOutlet("127.0.0.1", 0, token="t" * 40)
     stack.callback(hung.close)
     stack.callback(agent.close)
@@ -64,7 +64,7 @@ def test_one_that_never_answers_is_given_up_and_delays_no_other(stack: ExitStack
     assert isinstance(second, Snapshot)
 
 
-def test_many_are_asked_at_once(stack: ExitStack) -> None:
+def test_many_agents_are_polled_concurrently(stack: ExitStack) -> None:
     hung = [SilentServer() for _ in range(50)]
     for server in hung:
         stack.callback(server.close)
@@ -74,7 +74,7 @@ def test_many_are_asked_at_once(stack: ExitStack) -> None:
     assert time.monotonic() - began < 5  # one after the other it would take 15
 
 
-def test_the_token_goes_to_the_agent_and_no_proxy(
+def test_the_token_is_sent_to_the_agent_and_no_proxy(
     stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = OneResponseServer(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n")

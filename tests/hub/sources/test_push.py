@@ -1,4 +1,4 @@
-"""What nodes send by themselves: handed on while somebody listens, and only then."""
+"""The `push` source: reports are delivered while it runs, and only then."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ def delivered(*reports: Report) -> list[Delivery]:
     return asyncio.run(scenario())
 
 
-def test_a_batch_is_handed_on_as_it_was_lived_each_with_its_age() -> None:
+def test_a_batch_is_delivered_in_order_each_with_its_age() -> None:
     *taken, failed = delivered(report(1, 2, 3), report(4))
     assert [each.result.sequence for each in taken if isinstance(each.result, Snapshot)] == [
         1,
@@ -46,13 +46,13 @@ def test_a_batch_is_handed_on_as_it_was_lived_each_with_its_age() -> None:
     assert str(failed.result) == "id-of-gpu01: not a report"
 
 
-def test_there_is_nobody_to_ask() -> None:
+def test_polling_returns_nothing() -> None:
     source = PushSource()
     assert asyncio.run(source.poll()) == ()
     assert source.targets == ()
 
 
-def test_a_node_that_does_not_tell_its_pace_falls_silent_all_the_same() -> None:
+def test_a_pushed_snapshot_without_an_interval_gets_a_default() -> None:
     untold = snapshot(gpu(0), interval_seconds=None)
     (taken, _) = delivered(Report(version=1, sent_at=NOON, snapshots=(untold,)))
     assert isinstance(taken.result, Snapshot)

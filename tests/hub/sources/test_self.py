@@ -1,4 +1,4 @@
-"""The hub's own machine: read by turns, and never two at once."""
+"""The `self` source: this machine is read at its interval, never twice at a time."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from tests.delivery.source_runner import run_source
 from tests.machines import wait_until
 
 
-def test_it_is_read_at_the_pace_that_is_told_to_it() -> None:
+def test_this_machine_is_read_at_the_interval() -> None:
     paces = list[float]()
 
     def take(interval_seconds: float) -> Snapshot:
@@ -26,7 +26,7 @@ def test_it_is_read_at_the_pace_that_is_told_to_it() -> None:
     assert heard.deliveries[0].age_seconds == 0.0
 
 
-def test_a_driver_that_hangs_is_told_and_never_asked_twice() -> None:
+def test_a_hung_driver_is_a_failure_and_is_not_read_twice() -> None:
     let_go, begun = threading.Event(), list[int]()
 
     def take(_: float) -> Snapshot:
@@ -43,14 +43,14 @@ def test_a_driver_that_hangs_is_told_and_never_asked_twice() -> None:
     assert "could not be read in 0.05 s" in str(heard.wait_for_error())
 
 
-def test_one_look_leaves_no_thread() -> None:
+def test_polling_once_leaves_no_thread() -> None:
     before = threading.active_count()
     (delivery,) = asyncio.run(SelfSource(lambda _: snapshot(gpu(0))).poll())
     assert isinstance(delivery.result, Snapshot)
     assert threading.active_count() == before
 
 
-def test_a_bug_in_reading_is_no_failure_of_the_machine() -> None:
+def test_a_bug_while_reading_is_raised() -> None:
     def take(_: float) -> Snapshot:
         raise ZeroDivisionError
 

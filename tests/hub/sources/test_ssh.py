@@ -1,4 +1,4 @@
-"""Nodes over ssh, through real servers on loopback."""
+"""The `ssh` source, through real servers on loopback."""
 
 import asyncio
 import os
@@ -113,7 +113,7 @@ def descriptors() -> set[str]:
     return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
-def test_gpus_and_their_people_come_through_whole(
+def test_gpus_and_processes_are_read_completely(
     ssh_network: SshNetwork, sim_lib: Path, tmp_path: Path, people: UserProcesses
 ) -> None:
     pids = [people.start("sleep", "600", user=user) for user in ("nobody", "games")]
@@ -133,7 +133,7 @@ def test_gpus_and_their_people_come_through_whole(
     assert {run.outcome for run in found.runs} == {"ok"}
 
 
-def test_gpus_of_amd_and_intel_come_through_their_programs(
+def test_amd_and_intel_gpus_are_read_by_their_programs(
     ssh_network: SshNetwork, tmp_path: Path
 ) -> None:
     folder = tmp_path / "bin"
@@ -170,7 +170,7 @@ def test_a_changed_host_key_is_refused_and_says_what_to_do(ssh_network: SshNetwo
 
 
 @pytest.mark.parametrize("jump", [False, True])
-def test_an_unknown_host_key_is_never_taken_whatever_ssh_config_says(
+def test_an_unknown_host_key_is_refused_whatever_ssh_config_says(
     ssh_network: SshNetwork, jump: bool
 ) -> None:
     unknown = ssh_network.start_server()
@@ -184,14 +184,14 @@ def test_an_unknown_host_key_is_never_taken_whatever_ssh_config_says(
     assert unknown.logins() == 0
 
 
-def test_a_key_that_is_not_let_in_is_refused(ssh_network: SshNetwork) -> None:
+def test_an_unauthorized_key_is_refused(ssh_network: SshNetwork) -> None:
     ssh_network.add_host("gpu01", ssh_network.start_server("DenyUsers *"))
     failure = error(look(ssh_network, "gpu01"))
     assert isinstance(failure, Refused)
     assert "permission denied" in str(failure)
 
 
-def test_a_host_that_is_not_there_is_unreachable(ssh_network: SshNetwork) -> None:
+def test_a_missing_host_is_unreachable(ssh_network: SshNetwork) -> None:
     gone = ssh_network.start_server()
     ssh_network.add_host("gpu01", gone)
     gone.stop()
@@ -206,7 +206,7 @@ def test_a_host_with_a_port_needs_no_ssh_config(ssh_network: SshNetwork) -> None
     assert only(look(ssh_network, f"127.0.0.1:{server.port}")).name == os.uname().nodename
 
 
-def test_a_hung_remote_command_is_bounded_and_leaves_no_program(
+def test_a_hung_remote_command_times_out_and_leaves_no_process(
     ssh_network: SshNetwork, hung: str, runtime: Path
 ) -> None:
     ssh_network.add_host("gpu01", ssh_network.start_server(f"ForceCommand {hung}"))
@@ -219,7 +219,7 @@ def test_a_hung_remote_command_is_bounded_and_leaves_no_program(
     assert descriptors() == before
 
 
-def test_a_driver_that_cannot_be_ended_is_told_of_its_node(
+def test_an_unkillable_driver_is_a_failure_of_its_node(
     ssh_network: SshNetwork, hung: str, tmp_path: Path
 ) -> None:
     # A program that hangs in the kernel outlives its `timeout`, as this one does.
@@ -241,7 +241,7 @@ def test_a_driver_that_cannot_be_ended_is_told_of_its_node(
         ("exit 255", Unreachable, "ssh failed"),
     ],
 )
-def test_what_is_no_report_has_its_own_error(
+def test_output_that_is_not_a_report_has_its_own_error(
     ssh_network: SshNetwork, command: str, kind: type[DeliveryError], words: str
 ) -> None:
     ssh_network.add_host("gpu01", ssh_network.start_server(f"ForceCommand {command}"))
@@ -252,13 +252,13 @@ def test_what_is_no_report_has_its_own_error(
     assert descriptors() == before
 
 
-def test_what_a_login_prints_is_not_in_the_way(ssh_network: SshNetwork) -> None:
+def test_output_of_the_login_is_ignored(ssh_network: SshNetwork) -> None:
     noisy = 'ForceCommand printf "Welcome to gpu01\\nno newline here"; exec sh'
     ssh_network.add_host("gpu01", ssh_network.start_server(noisy, env=PLAIN))
     assert only(look(ssh_network, "gpu01")).name == os.uname().nodename
 
 
-def test_a_fleet_smi_on_the_node_is_asked_itself(ssh_network: SshNetwork) -> None:
+def test_an_installed_fleet_smi_is_used(ssh_network: SshNetwork) -> None:
     env = {**PLAIN, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
     ssh_network.add_host("gpu02", ssh_network.start_server(env=PLAIN))
@@ -267,7 +267,7 @@ def test_a_fleet_smi_on_the_node_is_asked_itself(ssh_network: SshNetwork) -> Non
     assert installed.node_id == plain.node_id
 
 
-def test_a_report_of_a_later_fleet_smi_has_its_own_error(
+def test_a_report_of_a_newer_version_has_its_own_error(
     ssh_network: SshNetwork, tmp_path: Path
 ) -> None:
     (tmp_path / "fleet-smi").write_text('#!/bin/sh\necho \'{"version":99,"snapshots":[]}\'\n')
@@ -277,7 +277,7 @@ def test_a_report_of_a_later_fleet_smi_has_its_own_error(
     assert isinstance(error(look(ssh_network, "gpu01")), UnsupportedVersion)
 
 
-def test_fifty_hosts_are_asked_in_parallel_and_never_more_than_allowed_at_once(
+def test_fifty_hosts_are_polled_concurrently_up_to_the_limit(
     ssh_network: SshNetwork, runtime: Path
 ) -> None:
     server = ssh_network.start_server(env=PLAIN)
@@ -305,7 +305,7 @@ def test_fifty_hosts_are_asked_in_parallel_and_never_more_than_allowed_at_once(
     assert 1 < max(at_once) <= 8
 
 
-def test_many_samples_go_over_one_connection_and_nothing_is_left(
+def test_many_polls_share_one_connection_and_leave_nothing_behind(
     ssh_network: SshNetwork, runtime: Path
 ) -> None:
     servers = [ssh_network.start_server(env=PLAIN) for _ in range(2)]
@@ -330,7 +330,7 @@ def test_many_samples_go_over_one_connection_and_nothing_is_left(
     wait_until(lambda: threading.active_count() == threads)
 
 
-def test_a_folder_too_deep_for_a_socket_is_not_used(
+def test_a_folder_too_long_for_a_socket_is_not_used(
     ssh_network: SshNetwork, runtime: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     deep = tmp_path / ("d" * 60)
@@ -346,7 +346,7 @@ def test_a_folder_too_deep_for_a_socket_is_not_used(
     assert list(deep.iterdir()) == []
 
 
-def test_a_hung_host_neither_delays_another_nor_outlives_a_cancel(
+def test_a_hung_host_delays_no_other_and_ends_when_cancelled(
     ssh_network: SshNetwork, hung: str, runtime: Path
 ) -> None:
     ssh_network.add_host("slow", ssh_network.start_server(f"ForceCommand {hung}"))
@@ -357,7 +357,7 @@ def test_a_hung_host_neither_delays_another_nor_outlives_a_cancel(
     wait_until(lambda: programs(runtime) == [])
 
 
-def test_after_a_timeout_the_next_sample_has_a_new_connection(
+def test_after_a_timeout_the_next_poll_opens_a_new_connection(
     ssh_network: SshNetwork, hung: str, tmp_path: Path
 ) -> None:
     well = tmp_path / "well"
@@ -377,17 +377,17 @@ def test_after_a_timeout_the_next_sample_has_a_new_connection(
     assert server.logins() == len(came)
 
 
-def test_a_host_that_would_be_an_option_is_refused_before_ssh_sees_it(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no host"):
+def test_a_host_that_looks_like_an_option_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a host"):
         SshSource([f"-oProxyCommand=touch {tmp_path / 'x'}"])
 
 
-def test_an_ssh_config_that_is_not_there_is_an_error() -> None:
+def test_a_missing_ssh_config_is_an_error() -> None:
     with pytest.raises(UsageError, match="there is no ssh_config"):
         SshSource(["gpu01"], config="/nonexistent/config")
 
 
-def test_without_ssh_on_this_machine_that_is_said(
+def test_a_missing_ssh_program_is_an_error(
     ssh_network: SshNetwork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ssh_network.add_host("gpu01", ssh_network.start_server())

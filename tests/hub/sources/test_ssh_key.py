@@ -34,7 +34,7 @@ def look(config: str, key: Path | None, *hosts: str) -> list[Delivery]:
     return list(asyncio.run(source.poll()))
 
 
-def test_the_key_of_the_settings_logs_in_where_the_user_s_own_does_not(
+def test_the_configured_key_is_used_instead_of_the_users_own(
     ssh_network: SshNetwork, tmp_path: Path
 ) -> None:
     server = ssh_network.start_server(env=PLAIN)
@@ -45,7 +45,7 @@ def test_the_key_of_the_settings_logs_in_where_the_user_s_own_does_not(
     assert isinstance(with_key.result, Snapshot)
 
 
-def test_an_unknown_host_key_is_refused_with_a_key_of_ours_too(
+def test_an_unknown_host_key_is_refused_with_a_configured_key(
     ssh_network: SshNetwork, tmp_path: Path
 ) -> None:
     server = ssh_network.start_server(env=PLAIN)
@@ -55,7 +55,7 @@ def test_an_unknown_host_key_is_refused_with_a_key_of_ours_too(
     assert server.logins() == 0
 
 
-def test_one_host_is_asked_over_one_connection_and_a_dead_one_beside_it_does_not_matter(
+def test_a_dead_host_does_not_disturb_the_connection_of_another(
     ssh_network: SshNetwork, tmp_path: Path
 ) -> None:
     alive, dead = ssh_network.start_server(env=PLAIN), ssh_network.start_server()
@@ -68,6 +68,6 @@ def test_one_host_is_asked_over_one_connection_and_a_dead_one_beside_it_does_not
     assert alive.logins() == 1
 
 
-def test_a_key_that_is_not_there_is_an_error_before_ssh_tries_others() -> None:
+def test_a_missing_key_is_an_error() -> None:
     with pytest.raises(UsageError, match="there is no ssh key /nonexistent/key"):
         SshSource(["gpu01"], key="/nonexistent/key")

@@ -1,4 +1,4 @@
-"""A past for tests of the routes: two hours of two nodes, told to a real hub all at once."""
+"""A history for tests of the routes: two hours of two nodes, reported to a real hub."""
 
 import time
 from collections.abc import Iterator

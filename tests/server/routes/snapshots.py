@@ -1,4 +1,4 @@
-"""Nodes for the tests of the routes: they report now, and rarely."""
+"""Snapshots taken now, of nodes with a long interval, for tests of the routes."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""`GET /api/v1/filter` and `fleet?filter=`: one language, read in one place."""
+"""`GET /api/v1/filter` and `fleet?filter=`: one language, parsed by the hub."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +39,7 @@ def test_no_filter_has_no_terms(hub: ThreadedHub) -> None:
     assert meaning(hub, "") == {"terms": [], "error": None}
 
 
-def test_what_makes_no_sense_yet_is_told_in_words_and_no_failure(hub: ThreadedHub) -> None:
+def test_an_invalid_filter_is_explained_in_a_normal_response(hub: ThreadedHub) -> None:
     told = meaning(hub, "modle:A100")
     assert told["terms"] == []
     assert "did you mean 'model'" in told["error"]
@@ -49,17 +49,19 @@ def test_what_makes_no_sense_yet_is_told_in_words_and_no_failure(hub: ThreadedHu
     ("text", "expected"),
     [("free", [1]), ("user:alice", [0]), ("-alice mem>1G", [1]), ("", [0, 1]), ("load>200", [])],
 )
-def test_the_fleet_is_narrowed_by_it(hub: ThreadedHub, text: str, expected: list[int]) -> None:
+def test_a_filter_selects_gpus_of_the_fleet(
+    hub: ThreadedHub, text: str, expected: list[int]
+) -> None:
     answer = hub.request("GET", f"/api/v1/fleet?{urlencode({'filter': text})}")
     nodes = msgspec.json.decode(answer.body)["nodes"]
     assert [each["index"] for node in nodes for each in node["gpus"]] == expected
 
 
-def test_a_filter_that_makes_no_sense_is_refused(hub: ThreadedHub) -> None:
+def test_an_invalid_filter_of_the_fleet_is_refused(hub: ThreadedHub) -> None:
     answer = hub.request("GET", "/api/v1/fleet?filter=colour:red")
     assert (answer.status, error_code(answer)) == (400, "bad_request")
 
 
-def test_a_node_may_not_ask(hub: ThreadedHub) -> None:
+def test_a_nodes_credential_may_not_use_filters(hub: ThreadedHub) -> None:
     token = hub.join("id-of-gpu09", "gpu09")
     assert hub.request("GET", "/api/v1/filter?text=free", token=token).status == 403

@@ -52,29 +52,29 @@ def shown(hub: ThreadedHub, query: str) -> dict[str, list[int]]:
         ("node=gpu01&sort=attention", {"gpu01": [1, 0]}),
     ],
 )
-def test_a_query_asks_for_a_part(
+def test_a_query_selects_a_part_of_the_fleet(
     hub: ThreadedHub, query: str, expected: dict[str, list[int]]
 ) -> None:
     assert shown(hub, query) == expected
 
 
-def test_the_summary_is_of_the_whole_fleet_whatever_part_is_shown(hub: ThreadedHub) -> None:
+def test_the_summary_is_always_of_the_whole_fleet(hub: ThreadedHub) -> None:
     view = msgspec.json.decode(hub.request("GET", f"{FLEET}?user=nobody").body)
     assert (view["nodes"], view["summary"]["nodes"], view["summary"]["gpus"]) == ([], 2, 3)
 
 
 @pytest.mark.parametrize("query", ["state=fine", "sort=colour", "nodes=gpu01", f"node={'*' * 129}"])
-def test_a_query_that_makes_no_sense_is_refused(hub: ThreadedHub, query: str) -> None:
+def test_an_invalid_query_is_refused(hub: ThreadedHub, query: str) -> None:
     answer = hub.request("GET", f"{FLEET}?{query}")
     assert answer.status == 400
     assert error_code(answer) in ("bad_query", "bad_request")
 
 
-def test_a_pattern_of_many_stars_takes_no_time(hub: ThreadedHub) -> None:
+def test_a_pattern_of_many_stars_is_matched_quickly(hub: ThreadedHub) -> None:
     assert shown(hub, f"node={'*a' * 60}b") == {}
 
 
-def test_who_has_this_version_already_is_only_told_so(hub: ThreadedHub) -> None:
+def test_a_current_etag_gets_304(hub: ThreadedHub) -> None:
     hub.wait_until_published()
     first = hub.request("GET", FLEET)
     tag = first.headers["etag"]
@@ -84,13 +84,13 @@ def test_who_has_this_version_already_is_only_told_so(hub: ThreadedHub) -> None:
     wait_until(lambda: hub.request("GET", FLEET, If_None_Match=tag).status == 200)
 
 
-def test_what_one_role_may_see_is_no_version_of_what_another_may(hub: ThreadedHub) -> None:
+def test_the_etag_of_one_role_is_not_valid_for_another(hub: ThreadedHub) -> None:
     admin = hub.request("GET", FLEET, token=hub.token("admin"))
     assert hub.request("GET", FLEET, If_None_Match=admin.headers["etag"]).status == 200
     assert "Authorization" in admin.headers["vary"]
 
 
-def test_a_fleet_is_compressed_for_those_who_take_it(hub: ThreadedHub) -> None:
+def test_the_fleet_is_gzipped_for_clients_that_accept_it(hub: ThreadedHub) -> None:
     port = int(hub.url.rpartition(":")[2])
 
     def sizes(*headers: str) -> Any:
@@ -117,7 +117,7 @@ def test_command_lines_are_for_admins_unless_the_settings_say_otherwise(tmp_path
         assert b"train.py" in hub.request("GET", path, token=hub.token("admin")).body
 
 
-def test_a_node_may_not_look(hub: ThreadedHub) -> None:
+def test_a_nodes_credential_may_not_view_the_fleet(hub: ThreadedHub) -> None:
     token = hub.join("id-of-gpu09", "gpu09")
     answer = hub.request("GET", FLEET, token=token)
     assert (answer.status, error_code(answer)) == (403, "forbidden")

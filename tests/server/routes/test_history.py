@@ -1,4 +1,4 @@
-"""What happened, asked of a real hub that was told two hours of it and wrote them down."""
+"""The history endpoints, over a real hub that has recorded two hours."""
 
 from collections.abc import Iterator
 
@@ -28,9 +28,7 @@ def now(hub: ThreadedHub) -> float:
     return told
 
 
-def test_the_fleet_of_a_moment_has_its_states_people_and_figures(
-    hub: ThreadedHub, now: float
-) -> None:
+def test_a_past_fleet_has_its_states_users_and_figures(hub: ThreadedHub, now: float) -> None:
     told = get_json(hub, f"fleet?at={now - HOUR - 5 * MINUTE:.0f}")
     taken, free = told["nodes"][0]["gpus"]
     assert (taken["verdict"]["state"], free["verdict"]["state"]) == ("busy", "free")
@@ -45,9 +43,7 @@ def test_the_fleet_of_a_moment_has_its_states_people_and_figures(
     assert told["summary"]["nodes_reporting"] == told["summary"]["nodes"] == 2
 
 
-def test_a_node_that_was_silent_then_is_silent_and_its_gpu_not_free(
-    hub: ThreadedHub, now: float
-) -> None:
+def test_a_node_that_was_silent_then_offers_no_free_gpu(hub: ThreadedHub, now: float) -> None:
     told = get_json(hub, f"fleet?at={now - 20 * MINUTE:.0f}")
     assert told["summary"]["nodes_reporting"] == 1
     silent = told["nodes"][1]
@@ -59,7 +55,7 @@ def test_a_node_that_was_silent_then_is_silent_and_its_gpu_not_free(
     assert {each["node"] for each in offered} == {"gpu01"}
 
 
-def test_free_and_people_are_those_of_the_moment(hub: ThreadedHub) -> None:
+def test_free_and_people_answer_for_a_past_moment(hub: ThreadedHub) -> None:
     offered = get_json(hub, "free?at=-65m")["offered"]
     assert {(one["node"], one["index"]) for one in offered} == {("gpu01", 1), ("gpu02", 0)}
     (bob,) = get_json(hub, "people?at=-1h")["people"]
@@ -67,7 +63,7 @@ def test_free_and_people_are_those_of_the_moment(hub: ThreadedHub) -> None:
     assert get_json(hub, "people?at=-10m")["people"] == []
 
 
-def test_a_filter_is_of_the_moment_too(hub: ThreadedHub) -> None:
+def test_a_filter_applies_to_the_past_moment(hub: ThreadedHub) -> None:
     then, later = (
         get_json(hub, f"fleet?filter=user:bob&at={at}")["nodes"] for at in ("-1h", "-10m")
     )
@@ -75,7 +71,7 @@ def test_a_filter_is_of_the_moment_too(hub: ThreadedHub) -> None:
     assert later == []
 
 
-def test_a_strip_has_a_row_for_each_gpu_and_a_run_for_each_look(hub: ThreadedHub) -> None:
+def test_a_strip_has_one_row_per_gpu_and_one_run_per_state(hub: ThreadedHub) -> None:
     told = get_json(hub, "history/strips?since=2h&columns=24")
     runs = {row["gpu"]["uuid"]: row["runs"] for row in told["rows"]}
     looks = [(run["state"], run["user"]) for run in runs["GPU-00000000"]]
@@ -85,14 +81,14 @@ def test_a_strip_has_a_row_for_each_gpu_and_a_run_for_each_look(hub: ThreadedHub
     assert heard["end"] < told["end"] - 50 * MINUTE
 
 
-def test_rows_are_chosen_by_a_filter_or_a_node(hub: ThreadedHub) -> None:
+def test_strips_are_selected_by_filter_or_node(hub: ThreadedHub) -> None:
     rows = get_json(hub, "history/strips?since=2h&filter=node:gpu02")["rows"]
     assert [row["gpu"]["uuid"] for row in rows] == ["GPU-of-2"]
     rows = get_json(hub, "history/strips?since=2h&node=gpu01")["rows"]
     assert [row["gpu"]["node"] for row in rows] == ["gpu01", "gpu01"]
 
 
-def test_periods_go_on_until_they_end(hub: ThreadedHub) -> None:
+def test_an_open_period_has_no_end(hub: ThreadedHub) -> None:
     first, second = get_json(hub, "history/periods?node=gpu01&since=3h")["rows"]
     assert [one["state"] for one in first["periods"]] == ["free", "busy", "free"]
     assert [one["end"] is None for one in first["periods"]] == [False, False, True]
@@ -104,7 +100,7 @@ def test_periods_go_on_until_they_end(hub: ThreadedHub) -> None:
     assert [one["state"] for one in row["periods"]] == ["busy"]
 
 
-def test_an_occupancy_says_what_was_made_of_it(hub: ThreadedHub) -> None:
+def test_an_occupancy_has_its_utilisation(hub: ThreadedHub) -> None:
     (row,) = get_json(hub, "history/occupancies")["rows"]
     (bob,) = row["occupancies"]
     assert bob["sums"]["gpu_seconds"] == pytest.approx(HOUR, abs=1.0)
@@ -113,7 +109,7 @@ def test_an_occupancy_says_what_was_made_of_it(hub: ThreadedHub) -> None:
     assert get_json(hub, "history/occupancies?user=alice")["rows"] == []
 
 
-def test_figures_come_in_as_many_points_as_asked_for(hub: ThreadedHub) -> None:
+def test_series_have_at_most_the_requested_points(hub: ThreadedHub) -> None:
     told = get_json(hub, "history/series/id-of-gpu01?since=2h&points=10")
     busy = told["gpus"]["GPU-00000000"]["busy_percent"]
     assert told["grain_seconds"] == 900
@@ -125,7 +121,7 @@ def test_figures_come_in_as_many_points_as_asked_for(hub: ThreadedHub) -> None:
 
 
 @pytest.mark.parametrize("by, name", [("user", "bob"), ("node", "gpu01"), ("gpu", "GPU-00000000")])
-def test_usage_adds_up_whoever_it_is_told_of(hub: ThreadedHub, by: str, name: str) -> None:
+def test_usage_totals_are_equal_for_every_grouping(hub: ThreadedHub, by: str, name: str) -> None:
     told = get_json(hub, f"history/usage?since=3h&by={by}&daily=true")
     (row,) = told["rows"]
     assert row["name"] == name
@@ -136,7 +132,7 @@ def test_usage_adds_up_whoever_it_is_told_of(hub: ThreadedHub, by: str, name: st
     assert sum(told["by_state"].values()) == pytest.approx(heard, abs=4 * STEP)
 
 
-def test_jobs_come_with_their_whole_story(hub: ThreadedHub) -> None:
+def test_a_job_has_its_parts_and_advice(hub: ThreadedHub) -> None:
     (row,) = get_json(hub, "history/jobs?node=gpu01&user=bob")["rows"]
     assert (row["user"], row["gpus"], row["parts"]) == ("bob", 1, [])
     whole = get_json(hub, f"history/jobs/{row['id']}")
@@ -150,9 +146,7 @@ def test_jobs_come_with_their_whole_story(hub: ThreadedHub) -> None:
 @pytest.mark.parametrize(
     "path", ["history/periods", "history/occupancies", "history/jobs", "fleet?at=-1h"]
 )
-def test_command_lines_of_the_past_are_for_those_who_may_see_them(
-    hub: ThreadedHub, path: str
-) -> None:
+def test_past_command_lines_are_shown_to_admins_only(hub: ThreadedHub, path: str) -> None:
     viewer, admin = (
         hub.request("GET", f"/api/v1/{path}", token=hub.token(role)).body.decode()
         for role in ("viewer", "admin")
@@ -162,11 +156,11 @@ def test_command_lines_of_the_past_are_for_those_who_may_see_them(
     assert COMMAND in admin
 
 
-def test_a_moment_before_anything_was_kept_is_refused_with_since_when(hub: ThreadedHub) -> None:
+def test_a_moment_before_the_history_is_refused_with_its_beginning(hub: ThreadedHub) -> None:
     for path in ("fleet?at=-3d", "people?at=-3d", "history/usage?since=9d&until=-3d"):
         answer = hub.request("GET", f"/api/v1/{path}")
         assert answer.status == 400
-        assert error_message(answer).startswith("nothing is kept from before 20")
+        assert error_message(answer).startswith("the history begins at 20")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +178,9 @@ def test_a_moment_before_anything_was_kept_is_refused_with_since_when(hub: Threa
         ("history/jobs?when=now", "when is not known"),
     ],
 )
-def test_nonsense_is_told_in_one_line(hub: ThreadedHub, path: str, words: str | None) -> None:
+def test_invalid_queries_are_explained_in_one_line(
+    hub: ThreadedHub, path: str, words: str | None
+) -> None:
     answer = hub.request("GET", f"/api/v1/{path}")
     if words is None:
         assert answer.status == 200
@@ -192,7 +188,7 @@ def test_nonsense_is_told_in_one_line(hub: ThreadedHub, path: str, words: str | 
         assert (answer.status, words in error_message(answer)) == (400, True), answer
 
 
-def test_large_answers_are_compressed_for_those_who_take_it(hub: ThreadedHub) -> None:
+def test_large_responses_are_gzipped_for_clients_that_accept_it(hub: ThreadedHub) -> None:
     path = "/api/v1/history/series/gpu01?since=2h"
     plain = hub.request("GET", path, Accept_Encoding="identity")
     assert "content-encoding" not in plain.headers

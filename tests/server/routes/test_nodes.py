@@ -1,4 +1,4 @@
-"""`/api/v1/nodes`: one node for whoever may look; names, labels and removal for admins."""
+"""`/api/v1/nodes`: one node for viewers; names, labels and removal for admins."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,19 +36,19 @@ def node(hub: ThreadedHub) -> NodeView:
     return msgspec.json.decode(hub.request("GET", PATH).body, type=NodeView)
 
 
-def test_a_node_is_told_in_full(hub: ThreadedHub) -> None:
+def test_a_node_is_returned_in_full(hub: ThreadedHub) -> None:
     assert (node(hub).name, node(hub).via, len(node(hub).gpus)) == ("gpu01", "push", 1)
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
 @pytest.mark.parametrize("node_id", ["nobody", "files:%2Fnfs%2Fgpu-status", "%00%1b"])
-def test_a_node_that_is_not_there_is_told_so(hub: ThreadedHub, method: str, node_id: str) -> None:
+def test_an_unknown_node_is_not_found(hub: ThreadedHub, method: str, node_id: str) -> None:
     admin = hub.token("admin")
     answer = hub.request_json(method, f"/api/v1/nodes/{node_id}", {}, token=admin)
     assert (answer.status, error_code(answer)) == (404, "unknown_node")
 
 
-def test_an_admin_gives_a_node_a_name_and_labels_that_win(hub: ThreadedHub) -> None:
+def test_an_admins_name_and_labels_override_the_nodes_own(hub: ThreadedHub) -> None:
     admin = hub.token("admin")
     wanted = {"name": "big-one", "labels": {"rack": "b", "owner": "alice"}}
     assert hub.request_json("PATCH", PATH, wanted, token=admin).status == 204
@@ -58,7 +58,7 @@ def test_an_admin_gives_a_node_a_name_and_labels_that_win(hub: ThreadedHub) -> N
     assert (node(hub).name, node(hub).labels) == ("gpu01", {"rack": "a", "room": "2"})
 
 
-def test_a_name_is_clean_and_of_bounded_length(hub: ThreadedHub) -> None:
+def test_names_are_sanitised_and_limited_in_length(hub: ThreadedHub) -> None:
     admin = hub.token("admin")
     hub.request_json(
         "PATCH", PATH, {"name": "a\x1b[31mb\u202e", "labels": {"k": "v\r"}}, token=admin
@@ -94,7 +94,7 @@ def test_a_removed_node_is_gone_with_its_credential(hub: ThreadedHub, tmp_path: 
         assert [each.name for each in again.fleet().nodes] == ["gpu01", "gpu02"]
 
 
-def test_a_target_that_was_never_heard_can_be_removed_whatever_it_is_called(tmp_path: Path) -> None:
+def test_a_target_that_never_reported_can_be_removed(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path / "state", [FilesSource(str(tmp_path / "gone"))]) as hub:
         wait_until(lambda: bool(hub.fleet().nodes))
         (silent,) = hub.fleet().nodes

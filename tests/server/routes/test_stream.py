@@ -1,4 +1,4 @@
-"""`GET /api/v1/stream` over real sockets: the fleet, then its changes; nobody waits for another."""
+"""`GET /api/v1/stream` over real sockets: the fleet, its changes, slow and lost clients."""
 
 import http.client
 import time
@@ -80,7 +80,7 @@ def renamed(hub: ThreadedHub, name: str) -> None:
 
 
 @pytest.mark.parametrize("gzip", [False, True])
-def test_the_whole_fleet_comes_first_and_then_what_changes(hub: ThreadedHub, gzip: bool) -> None:
+def test_the_whole_fleet_comes_first_and_then_its_changes(hub: ThreadedHub, gzip: bool) -> None:
     hub.join_and_report(snapshot_now("gpu01", gpu(0)))
     hub.join_and_report(snapshot_now("gpu02", gpu(0, uuid="GPU-x")))
     hub.wait_until_published()
@@ -98,7 +98,7 @@ def test_the_whole_fleet_comes_first_and_then_what_changes(hub: ThreadedHub, gzi
         assert [node.name for node in second.event.nodes] == ["big-one"]
 
 
-def test_who_was_cut_off_goes_on_where_it_was(hub: ThreadedHub) -> None:
+def test_an_interrupted_stream_resumes_after_its_last_event(hub: ThreadedHub) -> None:
     hub.join_and_report(snapshot_now("gpu01", gpu(0)))
     hub.wait_until_published()
     with Listening(hub) as other:
@@ -114,14 +114,14 @@ def test_who_was_cut_off_goes_on_where_it_was(hub: ThreadedHub) -> None:
 
 
 @pytest.mark.parametrize("last_id", ["", "nonsense", "0-0", "ffffffffffffffff-3", "9" * 5000])
-def test_an_id_of_another_life_gets_the_whole_fleet(hub: ThreadedHub, last_id: str) -> None:
+def test_an_event_id_of_another_run_gets_the_whole_fleet(hub: ThreadedHub, last_id: str) -> None:
     hub.join_and_report(snapshot_now("gpu01", gpu(0)))
     hub.wait_until_published()
     with Listening(hub, last_id=last_id) as listening:
         assert listening.next().kind == "fleet"
 
 
-def test_one_who_does_not_read_slows_nobody(hub: ThreadedHub) -> None:
+def test_a_client_that_does_not_read_delays_nobody(hub: ThreadedHub) -> None:
     token = hub.join_and_report(snapshot_now("gpu01", *(gpu(each) for each in range(8))))
     hub.wait_until_published()
     with ExitStack() as stack:
@@ -138,7 +138,7 @@ def test_one_who_does_not_read_slows_nobody(hub: ThreadedHub) -> None:
         assert hub.server.hub.stream.subscriber_count == 6
 
 
-def test_a_listener_who_leaves_is_let_go(hub: ThreadedHub) -> None:
+def test_a_client_that_disconnects_is_unsubscribed(hub: ThreadedHub) -> None:
     hub.join_and_report(snapshot_now("gpu01", gpu(0)))
     hub.wait_until_published()
     with Listening(hub) as listening:
@@ -148,8 +148,8 @@ def test_a_listener_who_leaves_is_let_go(hub: ThreadedHub) -> None:
     wait_until(lambda: hub.server.hub.stream.subscriber_count == 0)
 
 
-def test_one_listener_too_many_is_told_to_come_back(hub: ThreadedHub) -> None:
-    hub.server.hub.stream._most_listeners = 0
+def test_one_subscriber_too_many_gets_503(hub: ThreadedHub) -> None:
+    hub.server.hub.stream._max_subscribers = 0
     answer = hub.request("GET", PATH)
     assert (answer.status, error_code(answer)) == (503, "not_now")
 
@@ -173,7 +173,7 @@ def test_the_end_of_the_hub_is_the_end_of_the_stream(hub: ThreadedHub) -> None:
         assert time.monotonic() - began < 5
 
 
-def test_a_stream_ends_with_the_token_that_it_was_asked_for_with(hub: ThreadedHub) -> None:
+def test_a_stream_ends_when_its_token_is_revoked(hub: ThreadedHub) -> None:
     hub.join_and_report(snapshot_now("gpu01", gpu(0)))
     hub.wait_until_published()
     known = hub.server.credentials

@@ -1,4 +1,4 @@
-"""`/api/v1/tokens` and the join line: what an admin hands out, and takes back."""
+"""`/api/v1/tokens` and the join line: what an admin creates and revokes."""
 
 import shlex
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def told(answer: Response) -> Any:
     return msgspec.json.decode(answer.body)
 
 
-def test_a_new_token_is_good_at_once_and_until_it_is_revoked(hub: ThreadedHub, admin: str) -> None:
+def test_a_new_token_is_valid_immediately_and_until_revoked(hub: ThreadedHub, admin: str) -> None:
     made = told(hub.request_json("POST", TOKENS, {"role": "viewer", "note": "cron"}, token=admin))
     assert told(hub.request("GET", "/api/v1/session", token=made["token"]))["name"] == "cron"
     assert hub.request("DELETE", f"{TOKENS}/{made['id']}", token=admin).status == 204
@@ -43,7 +43,7 @@ def test_a_new_token_is_good_at_once_and_until_it_is_revoked(hub: ThreadedHub, a
     assert (again.status, error_code(again)) == (404, "unknown_token")
 
 
-def test_the_list_has_every_good_token_and_no_secret(hub: ThreadedHub, admin: str) -> None:
+def test_the_list_has_every_valid_token_and_no_secret(hub: ThreadedHub, admin: str) -> None:
     node = hub.join_and_report(snapshot_now("gpu01", gpu(0)))
     made = told(hub.request_json("POST", TOKENS, {"role": "viewer", "expires": "1h"}, token=admin))
     gone = told(hub.request_json("POST", TOKENS, {"role": "viewer", "expires": "0s"}, token=admin))
@@ -68,9 +68,7 @@ def test_the_credential_of_a_node_is_revoked_by_the_id_of_the_node(
     assert hub.report(snapshot_now("gpu01", gpu(0), sequence=1), token=token).status == 401
 
 
-def test_the_join_line_lets_a_node_in_at_the_address_the_admin_used(
-    hub: ThreadedHub, admin: str
-) -> None:
+def test_the_join_line_has_the_url_that_the_admin_used(hub: ThreadedHub, admin: str) -> None:
     made = told(hub.request_json("POST", LINE, {"uses": 1}, token=admin))
     words = shlex.split(made["line"])
     assert words[:5] == ["fleet-smi", "agent", "--to", hub.url, "--join"]
@@ -79,15 +77,13 @@ def test_the_join_line_lets_a_node_in_at_the_address_the_admin_used(
     assert made["id"] not in [each["id"] for each in good]
 
 
-def test_the_join_line_names_a_proxy_that_the_browser_speaks_to(
-    hub: ThreadedHub, admin: str
-) -> None:
+def test_the_join_line_has_the_origin_of_a_proxy(hub: ThreadedHub, admin: str) -> None:
     asked = {"Origin": "https://gpus.example", "Content_Type": "application/json"}
     made = told(hub.request("POST", LINE, b"{}", token=admin, **asked))
     assert shlex.split(made["line"])[3] == "https://gpus.example"
 
 
-def test_the_join_line_of_a_hub_that_made_its_own_certificate_pins_it(tmp_path: Path) -> None:
+def test_the_join_line_pins_a_self_signed_certificate(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path, hub__tls="self-signed") as hub:
         made = told(hub.request_json("POST", LINE, {}, token=hub.token("admin")))
         words = shlex.split(made["line"])
@@ -104,7 +100,7 @@ def test_the_join_line_of_a_hub_that_made_its_own_certificate_pins_it(tmp_path: 
         ("POST", LINE, {}),
     ],
 )
-def test_only_an_admin_may_know_make_or_end_them(
+def test_only_an_admin_may_list_create_or_revoke_tokens(
     hub: ThreadedHub, method: str, path: str, body: Any
 ) -> None:
     node = hub.join_and_report(snapshot_now("gpu01", gpu(0)))
@@ -127,7 +123,7 @@ def test_only_an_admin_may_know_make_or_end_them(
         {"role": "viewer", "more": 1},
     ],
 )
-def test_a_token_that_makes_no_sense_is_not_made(
+def test_an_invalid_token_request_is_refused(
     hub: ThreadedHub, admin: str, nonsense: dict[str, Any]
 ) -> None:
     before = len(told(hub.request("GET", TOKENS, token=admin))["tokens"])
@@ -137,13 +133,13 @@ def test_a_token_that_makes_no_sense_is_not_made(
     assert len(told(hub.request("GET", TOKENS, token=admin))["tokens"]) == before
 
 
-def test_a_note_is_shown_as_clean_text(hub: ThreadedHub, admin: str) -> None:
+def test_notes_are_sanitised(hub: ThreadedHub, admin: str) -> None:
     hub.request_json("POST", TOKENS, {"role": "viewer", "note": "a\x1b[31mb\u202e"}, token=admin)
     notes = [each["note"] for each in told(hub.request("GET", TOKENS, token=admin))["tokens"]]
     assert "a [31mb" in notes
 
 
-def test_a_page_of_another_origin_cannot_make_a_token_with_a_session(hub: ThreadedHub) -> None:
+def test_a_foreign_page_cannot_create_a_token_with_a_session(hub: ThreadedHub) -> None:
     hub.server.credentials.users.add("alice", "correct horse battery", "admin")
     hub.server.credentials.refresh()
     own = {"Origin": hub.url, "Content_Type": "application/json"}

@@ -95,10 +95,10 @@ def _jobs(hub: "HubClient", since: float, until: str) -> "tuple[Job, ...] | None
 def _hub_price(hub: "HubClient") -> "Price | None":
     from fleet_smi.model.usage_report import Price
 
-    retention = hub.kept()
-    if retention.energy_price is None:
+    status = hub.storage_status()
+    if status.energy_price is None:
         return None
-    return Price(per_kwh=retention.energy_price, currency=retention.currency or "")
+    return Price(per_kwh=status.energy_price, currency=status.currency or "")
 
 
 def _format_report(args: argparse.Namespace, report: "UsageReport") -> str:

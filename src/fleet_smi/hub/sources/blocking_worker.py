@@ -1,4 +1,7 @@
-"""One thread for work that may block: a shared disk, a driver. Never a second while it hangs."""
+"""A worker thread for calls that may hang (a shared disk, a driver), with a timeout.
+
+While a call hangs no second thread is started: they would pile up in the kernel.
+"""
 
 import asyncio
 import contextlib
@@ -11,10 +14,10 @@ _T = TypeVar("_T")
 
 
 class BlockingWorker:
-    """Runs one job at a time; its thread starts with the first and ends with `close`.
+    """Runs one job at a time; its thread starts with the first job and ends with `close`.
 
     The thread is a daemon: one that hangs in the kernel cannot be ended, and must not keep
-    the program from ending.
+    the process from exiting.
     """
 
     def __init__(self, name: str) -> None:
@@ -25,18 +28,18 @@ class BlockingWorker:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a job that was given up has still not come back."""
-        return self._last is not None and not self._last.is_over
+        """Whether the last job, which timed out, is still running."""
+        return self._last is not None and not self._last.is_done
 
     async def call(self, job: Callable[[], _T], timeout_seconds: float) -> _T:
-        """What the job returns; raise `TimeoutError` when it, or the one before, takes too long."""
+        """The result of a job; raise `TimeoutError` if it, or the one before it, hangs."""
         if self.is_stuck:
             raise TimeoutError
         if self._thread is None:
-            # A queue of its own: one that was let go of while it hung may still read the last.
+            # A new queue: a thread that hung when it was closed may still read the old one.
             self._jobs = SimpleQueue()
             self._thread = threading.Thread(
-                target=_work, args=(self._jobs,), name=self._name, daemon=True
+                target=_run_jobs, args=(self._jobs,), name=self._name, daemon=True
             )
             self._thread.start()
         self._last = _Job(job)
@@ -46,7 +49,7 @@ class BlockingWorker:
             return result
 
     def close(self) -> None:
-        """Let the thread end, once it has nothing to do."""
+        """End the thread; one that hangs is abandoned."""
         if self._thread is not None:
             self._jobs.put(None)
             if not self.is_stuck:
@@ -55,23 +58,23 @@ class BlockingWorker:
 
 
 class _Job:
-    """Work and whoever waits for it, who may be gone when it is over, and their loop too."""
+    """A call and the future of its result; its waiter, and even its loop, may be gone by then."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        self.is_over = False
+        self.is_done = False
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._work = work
 
     def run(self) -> None:
         try:
             result, failure = self._work(), None
-        except Exception as error:  # noqa: BLE001  # handed to whoever waits for it
+        except Exception as error:  # noqa: BLE001  # raised again in the waiter
             result, failure = None, error
-        self.is_over = True
+        self.is_done = True
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self.future.get_loop().call_soon_threadsafe(self._settle, result, failure)
+            self.future.get_loop().call_soon_threadsafe(self._set_result, result, failure)
 
-    def _settle(self, result: Any, failure: Exception | None) -> None:
+    def _set_result(self, result: Any, failure: Exception | None) -> None:
         if self.future.cancelled():
             return
         if failure is None:
@@ -80,6 +83,6 @@ class _Job:
             self.future.set_exception(failure)
 
 
-def _work(jobs: "SimpleQueue[_Job | None]") -> None:
+def _run_jobs(jobs: "SimpleQueue[_Job | None]") -> None:
     while (job := jobs.get()) is not None:
         job.run()

@@ -1,4 +1,4 @@
-"""The hub's end of `files`: reports, or what gpustat prints, left by nodes in a shared folder."""
+"""The `files` source: reads reports, or the output of gpustat, from a shared folder."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,12 +25,12 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import format_duration
 from fleet_smi.wire.report import FILE_SUFFIX, decode_report
 
-# What tells no pace comes from cron, which has none quicker.
+# Files without an interval of their own are written by cron, at most once a minute.
 _CRON_SECONDS = 60.0
-# Half a file is still being written, unless it stays so.
-_PATIENCE_SECONDS = 10.0
-# By so much the clock of a file server may be ahead: what is further ahead tells no age.
-_AHEAD_SECONDS = 60.0
+# A truncated file is being written, unless it stays truncated for longer.
+_TRUNCATED_GRACE_SECONDS = 10.0
+# How far the clock of a file server may be ahead; beyond that its times tell no age.
+_MAX_CLOCK_AHEAD_SECONDS = 60.0
 
 
 def create_sources(settings: Settings) -> list[Source]:
@@ -39,8 +39,8 @@ def create_sources(settings: Settings) -> list[Source]:
     return [FilesSource(folder, interval_seconds=interval) for folder in settings.hub.files]
 
 
-class _Known(NamedTuple):
-    """A file that was met, when it was written by the hub's own clock, and what GPUs it told of."""
+class _SeenFile(NamedTuple):
+    """A file that was read: its version, when it was written by the hub's clock, its GPUs."""
 
     stamp: FileStamp
     written_at: float | None
@@ -48,7 +48,7 @@ class _Known(NamedTuple):
 
 
 class FilesSource:
-    """Reads a folder, or the files of a pattern; a file's name is what its node is called here."""
+    """Reads the files of a folder or pattern; the name of a file is the target of its node."""
 
     name = "files"
 
@@ -58,87 +58,90 @@ class FilesSource:
         *,
         interval_seconds: float = 5.0,
         timeout_seconds: float = 20.0,
-        grace_seconds: float = _PATIENCE_SECONDS,
+        grace_seconds: float = _TRUNCATED_GRACE_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.targets: Sequence[str] = ()
         self._path = Path(path)
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
-        self._patience_seconds = grace_seconds
+        self._grace_seconds = grace_seconds
         self._clock = clock
-        self._known: dict[Path, _Known] = {}
-        self._halves: dict[Path, float] = {}
-        self._looked_at = 0.0
-        self._is_lost = False
+        self._seen: dict[Path, _SeenFile] = {}
+        self._truncated_since: dict[Path, float] = {}
+        self._last_scan_at = 0.0
+        self._is_unreachable = False
         self._worker = BlockingWorker(f"files {path}")
 
     async def poll(self) -> Sequence[Delivery]:
-        """What lies in the folder now, every file of it; raise when it is no folder to look in."""
+        """Read every file of the folder; raise `Unreachable` if it cannot be read."""
         try:
-            return await self._round(again=True)
+            return await self._scan(reread=True)
         finally:
             self._worker.close()
 
     async def run(self, deliver: DeliverCallback) -> None:
-        """Deliver every file that is new, until cancelled."""
+        """Deliver every new or changed file, until cancelled."""
         try:
             async for _ in ticks(self._interval_seconds):
-                for delivery in await self._round_or_failure():
+                for delivery in await self._scan_or_failure():
                     deliver(delivery)
         finally:
             self._worker.close()
 
-    async def _round_or_failure(self) -> Sequence[Delivery]:
+    async def _scan_or_failure(self) -> Sequence[Delivery]:
         try:
-            return await self._round(again=False)
+            return await self._scan(reread=False)
         except Unreachable as failure:
             return [Delivery(source=self.name, target=str(self._path), result=failure)]
 
-    async def _round(self, *, again: bool) -> Sequence[Delivery]:
-        """What is new, or all `again`; and before it that the folder is back, where it was lost."""
+    async def _scan(self, *, reread: bool) -> Sequence[Delivery]:
+        """Read the changed files, or all; report first that a folder is reachable again."""
         try:
-            deliveries = await self._found(again=again)
+            deliveries = await self._read_in_worker(reread=reread)
         except Unreachable:
-            self._is_lost = True
+            self._is_unreachable = True
             raise
-        was_lost, self._is_lost = self._is_lost, False
-        found_again = Delivery(source=self.name, target=str(self._path), result=None)
-        return [found_again, *deliveries] if was_lost else deliveries
+        was_unreachable, self._is_unreachable = self._is_unreachable, False
+        recovered = Delivery(source=self.name, target=str(self._path), result=None)
+        return [recovered, *deliveries] if was_unreachable else deliveries
 
-    async def _found(self, *, again: bool) -> Sequence[Delivery]:
-        """What the files tell. A shared disk can hang: never on the event loop."""
+    async def _read_in_worker(self, *, reread: bool) -> Sequence[Delivery]:
+        """Read the folder in a thread: a shared disk may hang, the event loop must not."""
         try:
             return await self._worker.call(
-                lambda: list(self._deliveries(again=again)), self._timeout_seconds
+                lambda: list(self._read_folder(reread=reread)), self._timeout_seconds
             )
         except TimeoutError:
-            words = (
-                f"the folder has not answered for {self._timeout_seconds:g} s: is its server up?"
+            message = (
+                f"the folder did not respond within {self._timeout_seconds:g} s: is its server up?"
             )
         except OSError as error:
-            words = f"the folder cannot be read: {error.strerror}"
-        raise Unreachable(words, str(self._path))
+            message = f"the folder cannot be read: {error.strerror}"
+        raise Unreachable(message, str(self._path))
 
-    def _deliveries(self, *, again: bool) -> Iterator[Delivery]:
+    def _read_folder(self, *, reread: bool) -> Iterator[Delivery]:
         now, paths = self._clock(), list_node_files(self._path)
         for path in paths:
-            yield from self._of(path, again=again)
-        there = set(paths)
-        self._known = {path: known for path, known in self._known.items() if path in there}
-        self._halves = {path: since for path, since in self._halves.items() if path in there}
-        self._looked_at = now
+            yield from self._read_or_failure(path, reread=reread)
+        # Forget files that are gone: otherwise names that change daily would pile up.
+        current = set(paths)
+        self._seen = {path: seen for path, seen in self._seen.items() if path in current}
+        self._truncated_since = {
+            path: since for path, since in self._truncated_since.items() if path in current
+        }
+        self._last_scan_at = now
 
-    def _of(self, path: Path, *, again: bool) -> Iterator[Delivery]:
-        """What one file says, or why it cannot be told; one that fails hides no other."""
+    def _read_or_failure(self, path: Path, *, reread: bool) -> Iterator[Delivery]:
+        """The deliveries of one file, or its failure: one bad file hides no other."""
         target = target_from_path(path)
         try:
-            yield from self._read(path, target, again=again)
+            yield from self._read(path, target, reread=reread)
         except FileNotFoundError:
-            return  # its node is just putting a new one there
+            return  # its node is replacing it at this moment
         except DeliveryError as error:
-            is_half = path in self._known and isinstance(error, EmptyReport | TruncatedReport)
-            if not (is_half and self._is_at_work(path)):
+            is_truncated = path in self._seen and isinstance(error, EmptyReport | TruncatedReport)
+            if not (is_truncated and self._is_being_written(path)):
                 failure = type(error)(error.message, target)
                 yield Delivery(source=self.name, target=target, result=failure)
         except OSError as error:
@@ -146,59 +149,65 @@ class FilesSource:
                 source=self.name, target=target, result=open_error_to_failure(error, target)
             )
 
-    def _read(self, path: Path, target: str, *, again: bool) -> Sequence[Delivery]:
+    def _read(self, path: Path, target: str, *, reread: bool) -> Sequence[Delivery]:
         with open_shared_file(path) as file:
-            now, known = self._clock(), self._known.get(path)
-            if known is not None and known.stamp == file.stamp and not again:
+            now, seen = self._clock(), self._seen.get(path)
+            if seen is not None and seen.stamp == file.stamp and not reread:
                 return ()
             body = file.read()
-        written_at = self._written_at(file, known, now)
+        written_at = self._written_at(file, seen, now)
         if written_at is None:
-            self._known[path] = _Known(file.stamp, None)
+            self._seen[path] = _SeenFile(file.stamp, None)
             ahead = format_duration(file.modified_at - now)
             raise Undecodable(f"is dated {ahead} from now: its age is unknown until it changes")
         is_report = path.suffix == FILE_SUFFIX
-        read = _reported if is_report else _printed
-        deliveries = list(read(body, target, written_at, now))
-        gpus = () if is_report else _gpus_of(deliveries)
-        if known is not None and _is_begun(gpus, known.gpus) and self._is_at_work(path):
+        decode = _decode_report_file if is_report else _decode_other_file
+        deliveries = list(decode(body, target, written_at, now))
+        gpus = () if is_report else _list_gpus(deliveries)
+        if seen is not None and _is_prefix(gpus, seen.gpus) and self._is_being_written(path):
             return ()
-        self._known[path] = _Known(file.stamp, written_at, gpus)
-        self._halves.pop(path, None)
+        self._seen[path] = _SeenFile(file.stamp, written_at, gpus)
+        self._truncated_since.pop(path, None)
         return deliveries
 
-    def _written_at(self, file: SharedFile, known: _Known | None, now: float) -> float | None:
-        """When a file was written, by the hub's own clock; `None` where that cannot be told."""
-        if known is None:
-            return None if file.modified_at > now + _AHEAD_SECONDS else min(file.modified_at, now)
-        if known.stamp == file.stamp:
-            return known.written_at
-        # It is of after the last look, whatever the clock of the file server says.
-        return max(min(file.modified_at, now), self._looked_at)
+    def _written_at(self, file: SharedFile, seen: _SeenFile | None, now: float) -> float | None:
+        """When a file was written, by the hub's clock; `None` if that is not known."""
+        if seen is None:
+            is_ahead = file.modified_at > now + _MAX_CLOCK_AHEAD_SECONDS
+            return None if is_ahead else min(file.modified_at, now)
+        if seen.stamp == file.stamp:
+            return seen.written_at
+        # It changed after the last scan, whatever the clock of the file server says.
+        return max(min(file.modified_at, now), self._last_scan_at)
 
-    def _is_at_work(self, path: Path) -> bool:
-        """Whether what looks half written may only be being written anew, in place."""
-        began = self._halves.setdefault(path, self._clock())
-        return self._clock() - began < self._patience_seconds
-
-
-def _gpus_of(deliveries: Sequence[Delivery]) -> tuple[tuple[str, int], ...]:
-    """Which GPUs a file tells of, in its order; a host without any has one that is none."""
-    found: list[tuple[str, int]] = []
-    for each in deliveries:
-        gpus = each.result.gpus if isinstance(each.result, Snapshot) else ()
-        found += [(each.target, gpu.index) for gpu in gpus] or [(each.target, -1)]
-    return tuple(found)
+    def _is_being_written(self, path: Path) -> bool:
+        """Whether a truncated file may still be completed: writers may rewrite it in place."""
+        since = self._truncated_since.setdefault(path, self._clock())
+        return self._clock() - since < self._grace_seconds
 
 
-def _is_begun(gpus: tuple[tuple[str, int], ...], before: tuple[tuple[str, int], ...]) -> bool:
-    """Whether it tells of the first of what it told before: a text says nowhere that it ends."""
+def _list_gpus(deliveries: Sequence[Delivery]) -> tuple[tuple[str, int], ...]:
+    """The GPUs of a file in its order; a host without any counts as one entry."""
+    listed: list[tuple[str, int]] = []
+    for delivery in deliveries:
+        gpus = delivery.result.gpus if isinstance(delivery.result, Snapshot) else ()
+        listed += [(delivery.target, gpu.index) for gpu in gpus] or [(delivery.target, -1)]
+    return tuple(listed)
+
+
+def _is_prefix(gpus: tuple[tuple[str, int], ...], before: tuple[tuple[str, int], ...]) -> bool:
+    """Whether a file lists only the first GPUs of what it listed before.
+
+    That is how the plain text of gpustat looks when it is half written: it has no end mark.
+    """
     return len(gpus) < len(before) and before[: len(gpus)] == gpus
 
 
-def _reported(body: bytes, target: str, written_at: float, now: float) -> Iterator[Delivery]:
+def _decode_report_file(
+    body: bytes, target: str, written_at: float, now: float
+) -> Iterator[Delivery]:
     if not body:
-        raise EmptyReport("is empty: its writer was stopped, or the disk is full")
+        raise EmptyReport("is empty: its writer was interrupted, or the disk is full")
     report = decode_report(body, json=body[:1] == b"{")
     snapshot = report.snapshots[-1]
     age = report.age_seconds(snapshot) + now - written_at
@@ -210,18 +219,24 @@ def _reported(body: bytes, target: str, written_at: float, now: float) -> Iterat
     )
 
 
-def _printed(body: bytes, target: str, written_at: float, now: float) -> Iterator[Delivery]:
-    """What gpustat printed: of one host as a rule, of several where gpustat-web was asked."""
+def _decode_other_file(
+    body: bytes, target: str, written_at: float, now: float
+) -> Iterator[Delivery]:
+    """The output of another program: of one host as a rule, of several from gpustat-web."""
     decode = load_file_decoder()
     if decode is None:
-        raise Undecodable(f"is no report: name it *{FILE_SUFFIX}, as `fleet-smi agent --drop` does")
-    told = decode(body, target, round(written_at, 3))
-    for each in told:
-        what = replace(each, interval_seconds=_CRON_SECONDS) if isinstance(each, Snapshot) else each
-        own = each.name if isinstance(each, Snapshot) else each.node
+        raise Undecodable(f"is not a report: reports end in {FILE_SUFFIX}")
+    results = decode(body, target, round(written_at, 3))
+    for result in results:
+        name = result.name if isinstance(result, Snapshot) else result.node
+        delivered = (
+            replace(result, interval_seconds=_CRON_SECONDS)
+            if isinstance(result, Snapshot)
+            else result
+        )
         yield Delivery(
             source=FilesSource.name,
-            target=target if len(told) == 1 else own or target,
-            result=what,
+            target=target if len(results) == 1 else name or target,
+            result=delivered,
             age_seconds=now - written_at,
         )

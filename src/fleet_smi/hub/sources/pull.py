@@ -1,4 +1,4 @@
-"""The hub's end of `pull`: nodes whose agents serve their latest report."""
+"""The `pull` source: polls agents that serve their latest report over HTTP."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from fleet_smi.hub.http_polling import HttpPoller, PollRequest
 from fleet_smi.wire.report import decode_report
 
 DEFAULT_PORT = 7071
-_REFUSED = "refused the token: give the hub the agent's own in hub.pull_token"
+_REFUSED = "rejected the token: set hub.pull_token to the agent's token"
 
 
 def create_sources(settings: Settings) -> list[Source]:
@@ -19,7 +19,7 @@ def create_sources(settings: Settings) -> list[Source]:
 
 
 class PullSource:
-    """Asks many agents at once, each with its own deadline."""
+    """Polls many agents concurrently, each with its own timeout."""
 
     name = "pull"
 
@@ -33,21 +33,21 @@ class PullSource:
     ) -> None:
         self.targets = tuple(targets)
         self._interval_seconds = interval_seconds
-        question = PollRequest(
+        request = PollRequest(
             path="/api/v1/report",
             default_port=DEFAULT_PORT,
             headers=_headers(token),
             refusal_messages={401: _REFUSED, 403: _REFUSED},
         )
-        self._agents = HttpPoller(self.name, targets, question, _delivery, timeout_seconds)
+        self._poller = HttpPoller(self.name, targets, request, _parse, timeout_seconds)
 
     async def poll(self) -> Sequence[Delivery]:
-        """Ask every agent once."""
-        return await self._agents.poll_once()
+        """Poll every agent once."""
+        return await self._poller.poll_once()
 
     async def run(self, deliver: DeliverCallback) -> None:
-        """Ask every agent on its own ticks until cancelled."""
-        await self._agents.poll_until_cancelled(deliver, self._interval_seconds)
+        """Poll every agent on its own schedule until cancelled."""
+        await self._poller.poll_until_cancelled(deliver, self._interval_seconds)
 
 
 def _headers(token: str | None) -> dict[str, str]:
@@ -55,7 +55,7 @@ def _headers(token: str | None) -> dict[str, str]:
     return accept if token is None else accept | {"Authorization": f"Bearer {token}"}
 
 
-def _delivery(target: str, body: bytes) -> Delivery:
+def _parse(target: str, body: bytes) -> Delivery:
     report = decode_report(body)
     snapshot = report.snapshots[-1]
     return Delivery(

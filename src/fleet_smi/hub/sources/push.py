@@ -1,4 +1,4 @@
-"""The hub's end of `push`: reports that nodes send by themselves."""
+"""The `push` source: reports that agents send to the hub's HTTP server."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from fleet_smi.wire.report import Report
 
 
 class PushSource:
-    """Hands on what the server was sent; it asks nobody."""
+    """Delivers what the server receives; it polls nothing."""
 
     name = "push"
     targets: Sequence[str] = ()
@@ -18,11 +18,11 @@ class PushSource:
         self._deliver: DeliverCallback | None = None
 
     async def poll(self) -> Sequence[Delivery]:
-        """Nobody can be asked."""
+        """Nothing: there is nothing to poll."""
         return ()
 
     async def run(self, deliver: DeliverCallback) -> None:
-        """Hand on until cancelled."""
+        """Deliver received reports until cancelled."""
         self._deliver = deliver
         try:
             await asyncio.Event().wait()
@@ -31,13 +31,13 @@ class PushSource:
 
     @property
     def is_running(self) -> bool:
-        """Whether what is received now is handed on."""
+        """Whether reports that are received now are delivered."""
         return self._deliver is not None
 
     def receive(self, report: Report) -> None:
-        """Take one report in; the oldest snapshot first, as the node lived it."""
+        """Deliver every snapshot of a report, the oldest first."""
         for snapshot in report.snapshots:
-            self._hand_on(
+            self._deliver_if_running(
                 Delivery(
                     source=self.name,
                     target=snapshot.node_id,
@@ -47,10 +47,10 @@ class PushSource:
             )
 
     def reject(self, node_id: str, error: DeliveryError) -> None:
-        """Tell that a known node sent what cannot be taken."""
-        named = type(error)(error.message, node_id)
-        self._hand_on(Delivery(source=self.name, target=node_id, result=named))
+        """Deliver the failure of a known node whose report cannot be decoded."""
+        failure = type(error)(error.message, node_id)
+        self._deliver_if_running(Delivery(source=self.name, target=node_id, result=failure))
 
-    def _hand_on(self, delivery: Delivery) -> None:
+    def _deliver_if_running(self, delivery: Delivery) -> None:
         if self._deliver is not None:
             self._deliver(delivery)

@@ -1,4 +1,4 @@
-"""The hub's own machine, read in its own process."""
+"""The `self` source: the hub's own machine, read without an agent."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from fleet_smi.model.snapshot import Snapshot
 
 
 class SelfSource:
-    """Takes snapshots with `take`, which answers in time whatever the driver does."""
+    """Takes snapshots of this machine in a worker thread, with a timeout."""
 
     name = "self"
     targets: Sequence[str] = ("self",)
@@ -22,31 +22,31 @@ class SelfSource:
         *,
         timeout_seconds: float = 10.0,
     ) -> None:
-        self._take = take_snapshot
+        self._take_snapshot = take_snapshot
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
         self._worker = BlockingWorker("self")
 
     async def poll(self) -> Sequence[Delivery]:
-        """This machine, now."""
+        """Read this machine once."""
         try:
-            return [await self._ask("self")]
+            return [await self._poll_target("self")]
         finally:
             self._worker.close()
 
     async def run(self, deliver: DeliverCallback) -> None:
-        """Read this machine until cancelled."""
+        """Read this machine repeatedly until cancelled."""
         try:
-            await poll_on_interval(self.targets, self._ask, deliver, self._interval_seconds)
+            await poll_on_interval(self.targets, self._poll_target, deliver, self._interval_seconds)
         finally:
             self._worker.close()
 
-    async def _ask(self, target: str) -> Delivery:
+    async def _poll_target(self, target: str) -> Delivery:
         try:
             snapshot = await self._worker.call(
-                lambda: self._take(self._interval_seconds), self._timeout_seconds
+                lambda: self._take_snapshot(self._interval_seconds), self._timeout_seconds
             )
         except TimeoutError:
-            words = f"this machine could not be read in {self._timeout_seconds:g} s"
-            return Delivery(source=self.name, target=target, result=Unreachable(words, target))
+            message = f"this machine could not be read in {self._timeout_seconds:g} s"
+            return Delivery(source=self.name, target=target, result=Unreachable(message, target))
         return Delivery(source=self.name, target=target, result=snapshot)

@@ -1,4 +1,4 @@
-"""The hub's end of `ssh`: nodes on which nothing is installed, asked by one fixed command."""
+"""The `ssh` source: polls nodes without an agent by running one fixed script over ssh."""
 
 import secrets
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from fleet_smi.wire.report import MAX_REPORT_BYTES, Report
 
 __all__ = ["SshSource", "expand_hosts", "read_hosts_file"]
 
-_SSH_FAILED = 255
+_SSH_FAILED_EXIT_CODE = 255
 
 
 def create_sources(settings: Settings) -> list[Source]:
@@ -32,7 +32,7 @@ def create_sources(settings: Settings) -> list[Source]:
 
 
 class SshSource:
-    """Asks many hosts at once, each with its own deadline, over one connection each."""
+    """Polls many hosts concurrently, each with its own timeout and one shared connection."""
 
     name = "ssh"
 
@@ -52,43 +52,44 @@ class SshSource:
         self._concurrency = concurrency
         self._config = None if config is None else resolve_config_path(config)
         self._key = None if key is None else resolve_key_path(key)
-        # The node's own programs are given up before the node is.
-        self._patience_seconds = max(1, int(timeout_seconds) - 2)
+        # The script gives up on a hung program first, so that the rest still arrives in time.
+        self._script_timeout_seconds = max(1, int(timeout_seconds) - 2)
 
     async def poll(self) -> Sequence[Delivery]:
-        """Ask every host once."""
+        """Poll every host once."""
         async with self._ssh() as ssh:
-            return await poll_all(self.targets, lambda host: self._ask(ssh, host))
+            return await poll_all(self.targets, lambda host: self._poll_host(ssh, host))
 
     async def run(self, deliver: DeliverCallback) -> None:
-        """Ask every host on its own ticks until cancelled."""
-        keep_seconds = 60 + 3 * int(self._interval_seconds)
-        async with self._ssh(keep_seconds) as ssh:
+        """Poll every host on its own schedule until cancelled."""
+        # Longer than an interval: the connection stays open between two polls.
+        persist_seconds = 60 + 3 * int(self._interval_seconds)
+        async with self._ssh(persist_seconds) as ssh:
             await poll_on_interval(
                 self.targets,
-                lambda host: self._ask(ssh, host, self._interval_seconds),
+                lambda host: self._poll_host(ssh, host, self._interval_seconds),
                 deliver,
                 self._interval_seconds,
             )
 
-    def _ssh(self, keep_seconds: int | None = None) -> SshProgram:
+    def _ssh(self, persist_seconds: int | None = None) -> SshProgram:
         return SshProgram(
             config=self._config,
             key=self._key,
             timeout_seconds=self._timeout_seconds,
             max_output_bytes=MAX_REPORT_BYTES,
             max_concurrent=self._concurrency,
-            persist_seconds=keep_seconds,
+            persist_seconds=persist_seconds,
         )
 
-    async def _ask(
+    async def _poll_host(
         self, ssh: SshProgram, host: str, interval_seconds: float | None = None
     ) -> Delivery:
         try:
-            report = await self._report(ssh, host)
+            report = await self._fetch_report(ssh, host)
         except DeliveryError as error:
-            named = type(error)(error.message, host)
-            return Delivery(source=self.name, target=host, result=named)
+            failure = type(error)(error.message, host)
+            return Delivery(source=self.name, target=host, result=failure)
         snapshot = report.snapshots[-1]
         return Delivery(
             source=self.name,
@@ -97,30 +98,32 @@ class SshSource:
             age_seconds=report.age_seconds(snapshot),
         )
 
-    async def _report(self, ssh: SshProgram, host: str) -> Report:
-        mark = secrets.token_hex(16)
+    async def _fetch_report(self, ssh: SshProgram, host: str) -> Report:
+        # Random, so that nothing else that a login prints can look like a section.
+        marker = secrets.token_hex(16)
+        script = build_script(marker, self._script_timeout_seconds)
         try:
-            output = await ssh.run(host, REMOTE_COMMAND, build_script(mark, self._patience_seconds))
+            output = await ssh.run(host, REMOTE_COMMAND, script)
         except FileNotFoundError:
             raise Unreachable("no ssh on this machine: install the OpenSSH client") from None
         except OSError as error:
-            raise Unreachable(f"ssh cannot be run here: {error.strerror}") from None
-        return self._read(output, mark)
+            raise Unreachable(f"cannot run ssh on this machine: {error.strerror}") from None
+        return self._parse(output, marker)
 
-    def _read(self, output: SshOutput, mark: str) -> Report:
+    def _parse(self, output: SshOutput, marker: str) -> Report:
         if len(output.stdout) > MAX_REPORT_BYTES:
             raise Undecodable(f"it printed more than {MAX_REPORT_BYTES >> 20} MiB")
         try:
             report = parse_script_output(
-                output.stdout, mark, within_deadline=output.exit_code is not None
+                output.stdout, marker, within_deadline=output.exit_code is not None
             )
         except Undecodable:
             if output.exit_code is None:
-                words = f"did not answer in {self._timeout_seconds:g} s"
-                raise Unreachable(words) from None
-            if output.exit_code == _SSH_FAILED:
+                message = f"did not answer in {self._timeout_seconds:g} s"
+                raise Unreachable(message) from None
+            if output.exit_code == _SSH_FAILED_EXIT_CODE:
                 raise parse_ssh_error(output.stderr) from None
             raise
         if not report.snapshots:
-            raise Undecodable("its report has no snapshot in it")
+            raise Undecodable("its report has no snapshot")
         return report

@@ -1,4 +1,4 @@
-"""The small endpoints: free, people, the front, health, metrics, joining and who one is."""
+"""The small endpoints: free, people, index, health, metrics, join and session."""
 
 import json
 from collections.abc import Iterator
@@ -60,20 +60,20 @@ def without_ages(value: Any) -> Any:
         ("vendor=amd", ("--vendor", "amd")),
     ],
 )
-def test_what_is_free_is_what_the_command_says(
+def test_free_answers_as_the_command_does(
     hub: ThreadedHub, tmp_path: Path, query: str, flags: tuple[str, ...]
 ) -> None:
     told = get(hub, f"/api/v1/free?{query}")
     assert without_ages(told) == without_ages(printed(hub, tmp_path, "free", *flags))
 
 
-def test_what_cannot_be_met_is_no_error_and_says_why(hub: ThreadedHub) -> None:
+def test_an_unmet_request_is_a_normal_response_with_a_reason(hub: ThreadedHub) -> None:
     told = get(hub, "/api/v1/free?n=2&same_node=true")
     assert "2" in told["unmet"]
     assert {each["node"] for each in get(hub, "/api/v1/free")["offered"]} == {"gpu01", "gpu02"}
 
 
-def test_the_others_can_be_left_out(hub: ThreadedHub) -> None:
+def test_refused_gpus_can_be_left_out(hub: ThreadedHub) -> None:
     told, short = get(hub, "/api/v1/free"), get(hub, "/api/v1/free?why=false")
     assert told["refused"]
     assert not short["refused"]
@@ -81,13 +81,13 @@ def test_the_others_can_be_left_out(hub: ThreadedHub) -> None:
 
 
 @pytest.mark.parametrize("query", ["n=-1", "n=x", "min_free=much", "policy=luck", "max_used=nan"])
-def test_a_request_that_makes_no_sense_is_refused(hub: ThreadedHub, query: str) -> None:
+def test_an_invalid_request_for_gpus_is_refused(hub: ThreadedHub, query: str) -> None:
     answer = hub.request("GET", f"/api/v1/free?{query}")
     assert answer.status == 400
     error_code(answer)
 
 
-def test_people_are_those_the_command_names(hub: ThreadedHub, tmp_path: Path) -> None:
+def test_people_answers_as_the_command_does(hub: ThreadedHub, tmp_path: Path) -> None:
     told = get(hub, "/api/v1/people")["people"]
     assert [(each["user"], each["gpus"]) for each in told] == [("bob", 2), ("alice", 1)]
     assert without_ages(told) == without_ages(printed(hub, tmp_path, "who")["people"])
@@ -107,7 +107,7 @@ def test_curl_gets_the_table_and_a_browser_a_page(hub: ThreadedHub) -> None:
     assert page.body.decode().startswith("<!doctype html>")
 
 
-def test_the_table_is_drawn_as_it_is_asked_for(hub: ThreadedHub) -> None:
+def test_the_table_follows_the_options_of_the_query(hub: ThreadedHub) -> None:
     assert "\x1b[" in hub.request("GET", "/?color=true").body.decode()
     assert "\x1b[" not in hub.request("GET", "/?color=true", Accept="text/html").body.decode()
     narrow = hub.request("GET", "/?columns=60&overview=true").body.decode()
@@ -116,7 +116,7 @@ def test_the_table_is_drawn_as_it_is_asked_for(hub: ThreadedHub) -> None:
     assert error_code(hub.request("GET", "/?columns=7")) == "bad_query"
 
 
-def test_metrics_are_what_prometheus_reads(hub: ThreadedHub) -> None:
+def test_metrics_are_valid_for_prometheus(hub: ThreadedHub) -> None:
     families = {
         family.name: family
         for family in text_string_to_metric_families(hub.request("GET", "/metrics").body.decode())
@@ -141,7 +141,7 @@ def test_health_needs_no_credential(hub: ThreadedHub) -> None:
         hub.server.hub.ready = True
 
 
-def test_who_one_is(hub: ThreadedHub) -> None:
+def test_the_session_names_the_sender(hub: ThreadedHub) -> None:
     assert get(hub, "/api/v1/session")["how"] == "open"
     answer = hub.request("GET", "/api/v1/session", token=hub.token("admin"))
     assert msgspec.json.decode(answer.body)["role"] == "admin"
@@ -154,7 +154,7 @@ def signed_in(hub: ThreadedHub, password: str) -> Response:
     return hub.request("POST", "/api/v1/session", body, **page)
 
 
-def test_signing_in_and_out(hub: ThreadedHub) -> None:
+def test_logging_in_and_out(hub: ThreadedHub) -> None:
     hub.server.credentials.users.add("ada", "correct horse battery", "admin")
     hub.server.credentials.refresh()
     wrong = signed_in(hub, "guess")
@@ -177,7 +177,7 @@ def test_signing_in_and_out(hub: ThreadedHub) -> None:
     assert msgspec.json.decode(copied.body)["how"] == "open"
 
 
-def test_a_page_elsewhere_changes_nothing_with_a_cookie_of_ours(hub: ThreadedHub) -> None:
+def test_a_foreign_page_changes_nothing_with_a_session_cookie(hub: ThreadedHub) -> None:
     path = "/api/v1/nodes/id-of-gpu01"
     session = hub.server.credentials
     answer = hub.request("DELETE", path, Cookie="fleet_smi_session=x", Sec_Fetch_Site="cross-site")
@@ -185,7 +185,7 @@ def test_a_page_elsewhere_changes_nothing_with_a_cookie_of_ours(hub: ThreadedHub
     assert session.has_node_credential("id-of-gpu01")
 
 
-def test_a_join_token_is_good_for_joining_alone(hub: ThreadedHub) -> None:
+def test_a_join_token_is_valid_for_joining_only(hub: ThreadedHub) -> None:
     token = hub.token("join", max_uses=1)
     assert hub.request("GET", "/api/v1/fleet", token=token).status in (401, 403)
     assert hub.join("id-of-gpu03", "gpu03", token).startswith("fsmi_")
@@ -197,7 +197,7 @@ def test_a_join_token_is_good_for_joining_alone(hub: ThreadedHub) -> None:
     "body, status",
     [(b"{}", 400), (b"", 400), (b'{"node_id":1,"name":"x"}', 400), (b" " * 70_000, 413)],
 )
-def test_a_join_that_makes_no_sense_is_refused(hub: ThreadedHub, body: bytes, status: int) -> None:
+def test_an_invalid_join_is_refused(hub: ThreadedHub, body: bytes, status: int) -> None:
     answer = hub.request(
         "POST", "/api/v1/join", body, token=hub.token("join"), Content_Type="application/json"
     )
@@ -214,7 +214,7 @@ def test_a_join_that_makes_no_sense_is_refused(hub: ThreadedHub, body: bytes, st
         (b"{", "it breaks off"),
     ],
 )
-def test_a_mistake_is_told_in_plain_words(hub: ThreadedHub, body: bytes, words: str) -> None:
+def test_validation_errors_are_readable(hub: ThreadedHub, body: bytes, words: str) -> None:
     page = {"token": hub.token("join"), "Content_Type": "application/json"}
     answer = hub.request("POST", "/api/v1/join", body, **page)
     assert msgspec.json.decode(answer.body)["error"]["message"] == words
