@@ -68,8 +68,8 @@ def test_what_another_process_changes_is_seen_at_the_next_refresh(
         program = (
             "import sys; from pathlib import Path\n"
             "from fleet_smi.hub.database import open_database\n"
-            "from fleet_smi.hub.tokens import Tokens\n"
-            f"tokens = Tokens(open_database(Path({str(tmp_path / 'state')!r})))\n{code}"
+            "from fleet_smi.hub.tokens import TokenStore\n"
+            f"tokens = TokenStore(open_database(Path({str(tmp_path / 'state')!r})))\n{code}"
         )
         done = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
