@@ -7,7 +7,7 @@ So nobody waits for a slow listener, and it costs no memory.
 
 import asyncio
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from weakref import WeakSet
 
@@ -102,6 +102,11 @@ class Stream:
     def subscriber_count(self) -> int:
         """How many listen; one that was dropped and never closed is not among them."""
         return len(self._listening)
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of each node in the stream, by node id."""
+        return self._told.numbers
 
     def enqueue(self, changed: Collection[str], now: float) -> None:
         """There is news of these nodes; it waits to be published."""
