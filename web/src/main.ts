@@ -2,5 +2,5 @@
 
 import { page } from "./state/page.svelte";
 
-page.listen();
+page.connect();
 void import("./start");

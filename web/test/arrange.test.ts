@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
-import type { Moved, NodeBrief, State } from "../src/feed/event";
-import { type Choice, arranged, freeOf, groupings, holdsAll, naturalKey, slots, usualGrouping } from "../src/state/arrange";
+import type { State } from "../src/feed/state";
+import type { Moved, NodeBrief } from "../src/feed/types";
+import { type Arrangement, arrange, countFree, groupings, containsExactly, naturalKey, slots, defaultGrouping } from "../src/state/arrange";
 import { Fleet, type Gpu } from "../src/state/fleet";
 import { event, gpu, node } from "./builders";
 
-const BY_NAME: Choice = { sort: "name", grouping: "none" };
+const BY_NAME: Arrangement = { sort: "name", grouping: "none" };
 
 function fleetOf(...nodes: [NodeBrief, ...number[]][]): Fleet {
   const fleet = new Fleet();
@@ -18,8 +19,8 @@ function named(number: number, name: string, states: State[] = ["free"], rest: P
   return { ...node(number, gpus), name, ...rest };
 }
 
-function names(fleet: Fleet, choice: Choice): string[] {
-  const order = arranged(fleet, choice).flatMap((group) => group.numbers);
+function names(fleet: Fleet, choice: Arrangement): string[] {
+  const order = arrange(fleet, choice).flatMap((group) => group.numbers);
   return order.map((number) => fleet.nodes.get(number)?.brief.name ?? "gone");
 }
 
@@ -55,10 +56,10 @@ describe("the order of the nodes", () => {
 describe("an order that is already there", () => {
   it("is given back as it is while nothing moves, and anew when something does", () => {
     const fleet = fleetOf([named(1, "b", ["busy"])], [named(2, "a", ["free"])]);
-    const first = arranged(fleet, BY_NAME);
-    expect(arranged(fleet, BY_NAME, first)).toBe(first);
+    const first = arrange(fleet, BY_NAME);
+    expect(arrange(fleet, BY_NAME, first)).toBe(first);
     fleet.apply("change", event({ nodes: [named(1, "0", ["busy"])], figures: [[1, 991, null, null, [[1, 2, 3, 4]]]] }));
-    expect(arranged(fleet, BY_NAME, first)).toEqual([{ name: null, numbers: [1, 2] }]);
+    expect(arrange(fleet, BY_NAME, first)).toEqual([{ name: null, numbers: [1, 2] }]);
   });
 });
 
@@ -70,7 +71,7 @@ describe("groups", () => {
   );
 
   it("stand in the order of their names, and those without a label last", () => {
-    expect(arranged(racked, { sort: "name", grouping: "label:rack" })).toEqual([
+    expect(arrange(racked, { sort: "name", grouping: "label:rack" })).toEqual([
       { name: "r2", numbers: [2] },
       { name: "r10", numbers: [1] },
       { name: null, numbers: [3] },
@@ -78,31 +79,31 @@ describe("groups", () => {
   });
 
   it("stand as their best node does in any other order", () => {
-    expect(arranged(racked, { sort: "free", grouping: "label:rack" }).map((group) => group.name)).toEqual([null, "r10", "r2"]);
+    expect(arrange(racked, { sort: "free", grouping: "label:rack" }).map((group) => group.name)).toEqual([null, "r10", "r2"]);
   });
 
   it("are by the commonest model and by who has most of a node", () => {
     const mixed = { ...node(1, [gpu(0, "busy", ["mei"]), gpu(1, "busy", ["omar"]), gpu(2, "busy", ["omar"])]), name: "mixed" };
     const fleet = fleetOf([mixed], [named(2, "idle")]);
-    expect(arranged(fleet, { sort: "name", grouping: "user" })).toEqual([{ name: "omar", numbers: [1] }, { name: null, numbers: [2] }]);
-    expect(arranged(fleet, { sort: "name", grouping: "model" }).map((group) => group.name)).toEqual(["NVIDIA H100 80GB HBM3"]);
+    expect(arrange(fleet, { sort: "name", grouping: "user" })).toEqual([{ name: "omar", numbers: [1] }, { name: null, numbers: [2] }]);
+    expect(arrange(fleet, { sort: "name", grouping: "model" }).map((group) => group.name)).toEqual(["NVIDIA H100 80GB HBM3"]);
   });
 
   it("are offered for the labels that there are, and are by rack where there are racks", () => {
     expect(groupings(racked)).toEqual(["none", "label:rack", "label:room", "model", "user"]);
-    expect(usualGrouping(racked)).toBe("label:rack");
-    expect(usualGrouping(fleetOf([named(1, "a")]))).toBe("none");
+    expect(defaultGrouping(racked)).toBe("label:rack");
+    expect(defaultGrouping(fleetOf([named(1, "a")]))).toBe("none");
   });
 
   it("count what is free in them", () => {
-    expect(freeOf(racked, [1, 2, 3])).toEqual({ free: 3, gpus: 4 });
+    expect(countFree(racked, [1, 2, 3])).toEqual({ free: 3, gpus: 4 });
   });
 
   it("hold no longer when a node has come or gone", () => {
-    const groups = arranged(racked, BY_NAME);
-    expect(holdsAll(groups, racked)).toBe(true);
-    expect(holdsAll(groups, fleetOf([named(1, "a")], [named(2, "b")], [named(9, "new")]))).toBe(false);
-    expect(holdsAll(groups, fleetOf([named(1, "a")]))).toBe(false);
+    const groups = arrange(racked, BY_NAME);
+    expect(containsExactly(groups, racked)).toBe(true);
+    expect(containsExactly(groups, fleetOf([named(1, "a")], [named(2, "b")], [named(9, "new")]))).toBe(false);
+    expect(containsExactly(groups, fleetOf([named(1, "a")]))).toBe(false);
   });
 });
 

@@ -1,7 +1,9 @@
 // Small parts of a fleet for tests.
 
-import type { FleetEvent, GpuBrief, NodeBrief, State, Summary } from "../src/feed/event";
-import { STATES } from "../src/feed/event";
+import type { State } from "../src/feed/state";
+import type { FleetEvent } from "../src/feed/stream";
+import type { GpuBrief, NodeBrief, Summary } from "../src/feed/types";
+import { STATES } from "../src/feed/state";
 
 export function verdict(state: State, users: string[] = []): GpuBrief["verdict"] {
   return { state, since: 1000, reason: null, was: null, users, idle_since: null, notes: [] };

@@ -1,16 +1,15 @@
 import { expect, it } from "vitest";
-import type { Figure } from "../src/feed/event";
-import type { Series, Told } from "../src/feed/history";
-import type { GpuWhole, Host, NodeWhole, ProcessWhole } from "../src/feed/node";
+import type { Reading } from "../src/feed/state";
+import type { Figure, Host, JudgedGpu, NodeView, Process, Series } from "../src/feed/types";
 import { gpuPlots, nodePlots } from "../src/state/plots";
 import { processRows, unreadable } from "../src/state/processes";
-import { belongsTo, nodeFacts, peopleOn, processNote, ranges, remarks } from "../src/text/detail";
+import { processScope, nodeFacts, peopleOn, processNote, formatRanges, nodeWarnings } from "../src/text/detail";
 import { gpuFacts } from "../src/text/gpu";
-import { figureWords, plotSpoken } from "../src/text/plot";
+import { readingText, plotAria } from "../src/text/plot";
 
 const GIB = 1024 ** 3;
 
-function process(pid: number, fields: Partial<ProcessWhole> = {}): ProcessWhole {
+function process(pid: number, fields: Partial<Process> = {}): Process {
   return {
     pid,
     pid_is_made: false,
@@ -35,8 +34,8 @@ function process(pid: number, fields: Partial<ProcessWhole> = {}): ProcessWhole 
 const HOST: Host = { addresses: [], kernel: null, driver_version: null, cuda_version: null, booted_at: null, cpu_count: null, cpu_percent: null, load_1_minute: null, memory_used_bytes: null, memory_total_bytes: null };
 
 /** A GPU that tells what is given here, and nothing else. */
-function gpu(index: number, fields: Partial<GpuWhole> = {}): GpuWhole {
-  const silent = new Proxy({} as GpuWhole, { get: () => null });
+function gpu(index: number, fields: Partial<JudgedGpu> = {}): JudgedGpu {
+  const silent = new Proxy({} as JudgedGpu, { get: () => null });
   const told = {
     uuid: `GPU-${index}`,
     uuid_is_made: false,
@@ -49,10 +48,10 @@ function gpu(index: number, fields: Partial<GpuWhole> = {}): GpuWhole {
     verdict: { state: "free", reason: "nobody is on it", since: 0, notes: [] },
     ...fields,
   };
-  return Object.setPrototypeOf(told, silent) as GpuWhole;
+  return Object.setPrototypeOf(told, silent) as JudgedGpu;
 }
 
-function node(gpus: GpuWhole[], fields: Partial<NodeWhole> = {}): NodeWhole {
+function node(gpus: JudgedGpu[], fields: Partial<NodeView> = {}): NodeView {
   return {
     node_id: "id",
     name: "gpu01",
@@ -72,7 +71,7 @@ function node(gpus: GpuWhole[], fields: Partial<NodeWhole> = {}): NodeWhole {
   };
 }
 
-function told(...figures: Figure[]): Told {
+function told(...figures: Reading[]): Figure {
   return { minimum: figures, mean: figures, maximum: figures };
 }
 
@@ -118,12 +117,12 @@ it("the line in ink has around it the least and the most that it stands for", ()
 
 it("what was never measured of the machine is said so", () => {
   const { cpu, memory } = nodePlots(node([], { host: { ...HOST, cpu_percent: 31 } }), SERIES, SPAN);
-  expect(plotSpoken("CPU", cpu.figures, cpu.now, "%")).toBe("CPU: now 31 %, between 10 % and 30 %");
-  expect(plotSpoken("Host memory", memory.figures, memory.now, "%")).toBe("Host memory: not measured in this time");
+  expect(plotAria("CPU", cpu.figures, cpu.now, "%")).toBe("CPU: now 31 %, between 10 % and 30 %");
+  expect(plotAria("Host memory", memory.figures, memory.now, "%")).toBe("Host memory: not measured in this time");
 });
 
 it("small figures have a place after the point, and unknown ones a dash", () => {
-  expect([0, 3.14, 99.6, null, undefined].map((figure) => figureWords(figure, "W"))).toEqual(["0 W", "3.1 W", "100 W", "–", "–"]);
+  expect([0, 3.14, 99.6, null, undefined].map((figure) => readingText(figure, "W"))).toEqual(["0 W", "3.1 W", "100 W", "–", "–"]);
 });
 
 it("a process on several GPUs is told once, with its memory on all of them", () => {
@@ -148,13 +147,13 @@ it("processes that cannot be read do not look like none", () => {
 });
 
 it("GPUs in a row are named by the first and the last", () => {
-  expect(ranges([7, 0, 1, 2])).toBe("0–2, 7");
+  expect(formatRanges([7, 0, 1, 2])).toBe("0–2, 7");
 });
 
 it("people are named once each, and nobody is made up", () => {
   expect(peopleOn([process(1), process(2), process(3, { user: null }), process(4, { user: "omar" })])).toEqual(["mei", "omar"]);
-  expect(belongsTo(process(1))).toBe("–");
-  expect(belongsTo(process(1, { slurm_job: "42", container: "lab" }))).toBe("Slurm job 42, container lab");
+  expect(processScope(process(1))).toBe("–");
+  expect(processScope(process(1, { slurm_job: "42", container: "lab" }))).toBe("Slurm job 42, container lab");
 });
 
 it("every fact that is not known is a dash", () => {
@@ -175,6 +174,6 @@ it("what is odd about a node is told in sentences", () => {
     { name: "amd", outcome: "absent" as const, seconds: 0, detail: "no driver" },
   ];
   const odd = node([], { trouble: "no route to host", clock_skew_seconds: -300, missing_reports: 2, runs });
-  expect(remarks(odd)).toEqual(["no route to host", "its clock is 5 m ahead", "2 reports never came", "nvidia: driver not answering", "heard through nvgpu, which cannot tell memory"]);
-  expect(remarks(node([]))).toEqual([]);
+  expect(nodeWarnings(odd)).toEqual(["no route to host", "its clock is 5 m ahead", "2 reports never came", "nvidia: driver not answering", "heard through nvgpu, which cannot tell memory"]);
+  expect(nodeWarnings(node([]))).toEqual([]);
 });

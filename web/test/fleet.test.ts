@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Moved, Row } from "../src/feed/event";
+import type { Moved } from "../src/feed/types";
+import type { Row } from "../src/state/fleet";
 import { Fleet } from "../src/state/fleet";
 import { totals } from "../src/state/totals";
 import { event, gpu, node } from "./builders";
@@ -18,7 +19,7 @@ describe("a fleet that is told of changes", () => {
   it("keeps what a change says is as before", () => {
     const fleet = known();
     fleet.apply("change", event({ figures: [[1, 992, "=", 41, [["=", 70_000, "=", null]]]] }));
-    expect(figuresOf(fleet, 1)).toEqual({ heardAt: 992, cpuPercent: 50, memoryPercent: 41, parts: [[96, 70_000, 65, null]] });
+    expect(figuresOf(fleet, 1)).toEqual({ reportedAt: 992, cpuPercent: 50, memoryPercent: 41, parts: [[96, 70_000, 65, null]] });
   });
 
   it("keeps a whole row that is as before", () => {

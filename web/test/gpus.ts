@@ -1,6 +1,6 @@
 // GPUs in their places, for tests: those of tests/filter_cases.json, and others like them.
 
-import type { State } from "../src/feed/event";
+import type { State } from "../src/feed/state";
 import { type Gpu, Node } from "../src/state/fleet";
 import { node, verdict } from "./builders";
 
@@ -71,5 +71,5 @@ export function gpuOf(told: Partial<GpuRow>): Gpu {
 
 function nodeOf(row: GpuRow): Node {
   const brief = { ...node(1, []), name: row.node, silent: row.silent, labels: row.labels, driver_version: row.driver };
-  return new Node(brief, { heardAt: HEARD_AT, cpuPercent: null, memoryPercent: null, parts: [] });
+  return new Node(brief, { reportedAt: HEARD_AT, cpuPercent: null, memoryPercent: null, parts: [] });
 }

@@ -1,13 +1,13 @@
 import { expect, it } from "vitest";
-import { NotGranted } from "../src/feed/ask";
-import type { Run, Strip } from "../src/feed/history";
-import { byNode, melted, standing, stretchAt, stretchesOf } from "../src/state/blocks";
+import { ApiError } from "../src/feed/client";
+import type { Run, Strip } from "../src/feed/types";
+import { timelinesByNode, mergeRows, holdingOf, segmentAt, segmentsOf } from "../src/state/timeline";
 import { Node } from "../src/state/fleet";
-import { around, daysOf, rangeOf, sinceOldest, spanOfDays, stepped, until } from "../src/state/range";
-import { layers, momentAt } from "../src/state/ribbon";
-import { seriesCsv, stripsCsv } from "../src/state/saved";
-import { percentAlong, ticks } from "../src/state/ticks";
-import { blockSpoken, blockWord, clockAt, coverageWords, energy, hours, inHours, indexOf, momentWords, noPast, percent } from "../src/text/history";
+import { visibleSpan, parseDays, parseRange, clampToHistory, spanOfDays, stepMoment, spanEndingAt } from "../src/state/range";
+import { layers, nearestMoment } from "../src/state/ribbon";
+import { seriesCsv, stripsCsv } from "../src/state/csvExport";
+import { percentOfSpan, ticks } from "../src/state/ticks";
+import { blockAria, blockLabel, clockTime, coverageText, formatEnergy, formatHours, formatHoursUnit, gpuIndex, momentText, noHistoryText, formatShare } from "../src/text/history";
 import { gpu, node } from "./builders";
 
 const SPAN = { start: 0, end: 100 };
@@ -26,7 +26,7 @@ function midnight(): number {
 }
 
 it("runs of one person that only the load parts are one stretch, of the mean load", () => {
-  const found = stretchesOf([run(0, 30, { busy_percent: 100 }), run(30, 40, { busy_percent: 20 }), run(40, 100, { state: "held" })], SPAN);
+  const found = segmentsOf([run(0, 30, { busy_percent: 100 }), run(30, 40, { busy_percent: 20 }), run(40, 100, { state: "held" })], SPAN);
   expect(found.map(({ start, end, state, busyPercent }) => [start, end, state, busyPercent])).toEqual([
     [0, 40, "busy", 80],
     [40, 100, "held", 90],
@@ -34,7 +34,7 @@ it("runs of one person that only the load parts are one stretch, of the mean loa
 });
 
 it("where nobody heard the node, that is a stretch of its own", () => {
-  const found = stretchesOf([run(20, 50), run(60, 90)], SPAN);
+  const found = segmentsOf([run(20, 50), run(60, 90)], SPAN);
   expect(found.map(({ start, end, state }) => [start, end, state])).toEqual([
     [0, 20, null],
     [20, 50, "busy"],
@@ -42,11 +42,11 @@ it("where nobody heard the node, that is a stretch of its own", () => {
     [60, 90, "busy"],
     [90, 100, null],
   ]);
-  expect(blockWord(found[0] as never)).toBe("silent");
+  expect(blockLabel(found[0] as never)).toBe("silent");
 });
 
 it("neighbouring GPUs that one person had for the same time melt into one block", () => {
-  const [node] = byNode([strip(0, [run(0, 100)]), strip(1, [run(0, 100, { busy_percent: 30 })]), strip(2, [run(0, 50), run(50, 100, { user: "ivan" })])], SPAN);
+  const [node] = timelinesByNode([strip(0, [run(0, 100)]), strip(1, [run(0, 100, { busy_percent: 30 })]), strip(2, [run(0, 50), run(50, 100, { user: "ivan" })])], SPAN);
   expect(node?.blocks.map(({ row, rows, user, start, end }) => [row, rows, user, start, end])).toEqual([
     [0, 2, "priya", 0, 100],
     [2, 1, "priya", 0, 50],
@@ -56,55 +56,55 @@ it("neighbouring GPUs that one person had for the same time melt into one block"
 });
 
 it("GPUs of one person that are not neighbours stay apart", () => {
-  const rows = [[run(0, 100)], [run(0, 100, { user: "" , state: "free" })], [run(0, 100)]].map((runs) => stretchesOf(runs, SPAN));
-  expect(melted(rows).map(({ row, rows: tall }) => [row, tall])).toEqual([[0, 1], [1, 1], [2, 1]]);
+  const rows = [[run(0, 100)], [run(0, 100, { user: "" , state: "free" })], [run(0, 100)]].map((runs) => segmentsOf(runs, SPAN));
+  expect(mergeRows(rows).map(({ row, rows: tall }) => [row, tall])).toEqual([[0, 1], [1, 1], [2, 1]]);
 });
 
 it("every moment of a strip is told, its last included", () => {
-  const found = stretchesOf([run(0, 40), run(40, 100, { user: "ivan" })], SPAN);
-  expect([0, 39, 40, 100].map((at) => stretchAt(found, at)?.user)).toEqual(["priya", "priya", "ivan", "ivan"]);
-  expect(stretchAt(found, 101)).toBeUndefined();
+  const found = segmentsOf([run(0, 40), run(40, 100, { user: "ivan" })], SPAN);
+  expect([0, 39, 40, 100].map((at) => segmentAt(found, at)?.user)).toEqual(["priya", "priya", "ivan", "ivan"]);
+  expect(segmentAt(found, 101)).toBeUndefined();
 });
 
 it("a block says who had it, and what became of it", () => {
-  const [busy, held] = stretchesOf([run(0, 40, { others: 2 }), run(40, 100, { state: "held", user: "(unseen)" })], SPAN);
-  expect([busy, held].map((each) => each && blockWord(each))).toEqual(["priya +2", "not visible idle"]);
-  expect(busy && blockSpoken(busy, "gpu01 GPU 0")).toMatch(/^gpu01 GPU 0: priya and 2 more, busy, 90 %, /);
+  const [busy, held] = segmentsOf([run(0, 40, { others: 2 }), run(40, 100, { state: "held", user: "(unseen)" })], SPAN);
+  expect([busy, held].map((each) => each && blockLabel(each))).toEqual(["priya +2", "not visible idle"]);
+  expect(busy && blockAria(busy, "gpu01 GPU 0")).toMatch(/^gpu01 GPU 0: priya and 2 more, busy, 90 %, /);
 });
 
 it("what is shown ends now, unless the moment is before it", () => {
-  expect(around(null, 1000, 100, null)).toEqual(until(1000, 100));
-  expect(around(950, 1000, 100, null)).toEqual(until(1000, 100));
-  expect(around(500, 1000, 100, null)).toEqual({ start: 450, end: 550 });
+  expect(visibleSpan(null, 1000, 100, null)).toEqual(spanEndingAt(1000, 100));
+  expect(visibleSpan(950, 1000, 100, null)).toEqual(spanEndingAt(1000, 100));
+  expect(visibleSpan(500, 1000, 100, null)).toEqual({ start: 450, end: 550 });
 });
 
 it("what is shown does not move while the moment is within it", () => {
   const before = { start: 450, end: 550 };
-  expect(around(540, 1000, 100, before)).toBe(before);
-  expect(around(560, 1000, 100, before)).toEqual({ start: 510, end: 610 });
-  expect(around(540, 1000, 200, before)).toEqual({ start: 440, end: 640 });
+  expect(visibleSpan(540, 1000, 100, before)).toBe(before);
+  expect(visibleSpan(560, 1000, 100, before)).toEqual({ start: 510, end: 610 });
+  expect(visibleSpan(540, 1000, 200, before)).toEqual({ start: 440, end: 640 });
 });
 
 it("steps fall on whole steps, and beyond now is now", () => {
-  expect(stepped(null, -1, 600, 10_000)).toBe(9600);
-  expect(stepped(9601, -1, 600, 10_000)).toBe(9600);
-  expect(stepped(9000, 1, 600, 10_000)).toBe(9600);
-  expect(stepped(9600, 1, 600, 10_000)).toBeNull();
+  expect(stepMoment(null, -1, 600, 10_000)).toBe(9600);
+  expect(stepMoment(9601, -1, 600, 10_000)).toBe(9600);
+  expect(stepMoment(9000, 1, 600, 10_000)).toBe(9600);
+  expect(stepMoment(9600, 1, 600, 10_000)).toBeNull();
 });
 
 it("what is older than all that is kept is left out, but an hour stays", () => {
   const span = { start: 0, end: 100_000 };
-  expect([null, -5, 40_000, 99_999].map((oldest) => sinceOldest(span, oldest).start)).toEqual([0, 0, 40_000, 96_400]);
+  expect([null, -5, 40_000, 99_999].map((oldest) => clampToHistory(span, oldest).start)).toEqual([0, 0, 40_000, 96_400]);
 });
 
 it("any days are a range, by the reader's clock and up to now", () => {
-  expect(["2026-11-12..2026-11-13", "2026-11-13..2026-11-12", "7d", "soon..now"].map(daysOf)).toEqual([["2026-11-12", "2026-11-13"], null, null, null]);
+  expect(["2026-11-12..2026-11-13", "2026-11-13..2026-11-12", "7d", "soon..now"].map(parseDays)).toEqual([["2026-11-12", "2026-11-13"], null, null, null]);
   expect(spanOfDays(["2026-11-12", "2026-11-13"], midnight() + DAY)).toEqual({ start: midnight() - 2 * DAY, end: midnight() });
   expect(spanOfDays(["2026-11-14", "2026-11-14"], midnight() + 7200).end).toBe(midnight() + 7200);
 });
 
 it("a range that is not offered is the usual one", () => {
-  expect([rangeOf("7d", "24h"), rangeOf("1h", "7d", ["24h", "7d"]), rangeOf("soon", "24h")]).toEqual(["7d", "7d", "24h"]);
+  expect([parseRange("7d", "24h"), parseRange("1h", "7d", ["24h", "7d"]), parseRange("soon", "24h")]).toEqual(["7d", "7d", "24h"]);
 });
 
 it("marks of a time axis are round by the reader's clock, and no more than there is room for", () => {
@@ -115,16 +115,16 @@ it("marks of a time axis are round by the reader's clock, and no more than there
     expect(at.length).toBeLessThanOrEqual(most + 1);
     expect(at.every((each) => each >= start && each <= start + seconds && new Date(each * 1000).getSeconds() === 0)).toBe(true);
   }
-  expect(ticks({ start: midnight(), end: midnight() + DAY }, 12).at.map(clockAt).slice(0, 3)).toEqual(["00:00", "02:00", "04:00"]);
-  expect(percentAlong({ start: 10, end: 20 }, 15)).toBe(50);
+  expect(ticks({ start: midnight(), end: midnight() + DAY }, 12).at.map(clockTime).slice(0, 3)).toEqual(["00:00", "02:00", "04:00"]);
+  expect(percentOfSpan({ start: 10, end: 20 }, 15)).toBe(50);
 });
 
 it("a moment is said by the day it lies on", () => {
   const now = midnight() + 20 * 3600;
-  expect(momentWords(midnight() + 3 * 3600 + 12 * 60, now)).toBe("03:12 today");
-  expect(momentWords(midnight() - 60, now)).toBe("23:59 yesterday");
-  expect(momentWords(midnight() - 3 * DAY, now)).toMatch(/^00:00 on \w{3} 11$/);
-  expect(coverageWords({ nodes: 11, nodes_reporting: 9 })).toBe("9 of 11 nodes were reporting.");
+  expect(momentText(midnight() + 3 * 3600 + 12 * 60, now)).toBe("03:12 today");
+  expect(momentText(midnight() - 60, now)).toBe("23:59 yesterday");
+  expect(momentText(midnight() - 3 * DAY, now)).toMatch(/^00:00 on \w{3} 11$/);
+  expect(coverageText({ nodes: 11, nodes_reporting: 9 })).toBe("9 of 11 nodes were reporting.");
 });
 
 it("the ribbon stacks what is in use, and leaves out what is free", () => {
@@ -134,31 +134,31 @@ it("the ribbon stacks what is in use, and leaves out what is free", () => {
   expect(drawn[0]?.path).toBe("M0.0 20.0V10.0H50.0V20.0ZM50.0 20.0V10.0H100.0V20.0Z");
   expect(drawn[1]?.path.startsWith("M0.0 10.0V5.0")).toBe(true);
   expect(drawn[3]?.path).toBe("");
-  expect(momentAt({ start: 0, end: 20, moments, gaps: [] }, 14)?.at).toBe(10);
+  expect(nearestMoment({ start: 0, end: 20, moments, gaps: [] }, 14)?.at).toBe(10);
 });
 
-it("hours, energy and shares are said shortly, and nothing of nothing is a dash", () => {
-  expect([0, 29, 1800, 36_000, 9e6].map(hours)).toEqual(["0", "<0.1", "0.5", "10", "2,500"]);
-  expect([0, 29, 1800, 3600, 9e6].map(inHours)).toEqual(["0 h", "29 s", "30 m", "1.0 h", "2,500 h"]);
-  expect([0, 1e5, 1.8e6, 3.6e9].map(energy)).toEqual(["–", "<0.1 kWh", "0.5 kWh", "1,000 kWh"]);
-  expect([percent(1, 3), percent(1, 900), percent(0, 9), percent(0, 0)]).toEqual(["33 %", "<1 %", "0 %", "–"]);
+it("hours, formatEnergy and shares are said shortly, and nothing of nothing is a dash", () => {
+  expect([0, 29, 1800, 36_000, 9e6].map(formatHours)).toEqual(["0", "<0.1", "0.5", "10", "2,500"]);
+  expect([0, 29, 1800, 3600, 9e6].map(formatHoursUnit)).toEqual(["0 h", "29 s", "30 m", "1.0 h", "2,500 h"]);
+  expect([0, 1e5, 1.8e6, 3.6e9].map(formatEnergy)).toEqual(["–", "<0.1 kWh", "0.5 kWh", "1,000 kWh"]);
+  expect([formatShare(1, 3), formatShare(1, 900), formatShare(0, 9), formatShare(0, 0)]).toEqual(["33 %", "<1 %", "0 %", "–"]);
 });
 
 it("an instance is named by its GPU and its place in it", () => {
   const parts = ["MIG-a", "MIG-b"].map((uuid) => strip(3, [], { uuid, parent: "GPU-3" }).gpu);
   const gpus = [strip(3, []).gpu, ...parts];
-  expect(gpus.map((gpu) => indexOf(gpu, gpus))).toEqual(["3", "3:0", "3:1"]);
+  expect(gpus.map((gpu) => gpuIndex(gpu, gpus))).toEqual(["3", "3:0", "3:1"]);
 });
 
 it("a GPU in parts says so where nobody has the whole of it", () => {
   const part = strip(0, [run(0, 100)], { uuid: "MIG-a", parent: "GPU-0" });
-  const [node] = byNode([strip(0, [run(0, 60, { user: "" }), run(60, 100)]), part], SPAN);
-  expect(node?.stretches[0]?.map(blockWord)).toEqual(["in parts", "priya"]);
+  const [node] = timelinesByNode([strip(0, [run(0, 60, { user: "" }), run(60, 100)]), part], SPAN);
+  expect(node?.stretches[0]?.map(blockLabel)).toEqual(["in parts", "priya"]);
 });
 
 it("nodes stand in the order of their names, numbers as numbers", () => {
   const rows = ["gpu10", "gpu9", "gpu1"].map((name) => strip(0, [run(0, 100)], { node: name, node_id: name }));
-  expect(byNode(rows, SPAN).map(({ name }) => name)).toEqual(["gpu1", "gpu9", "gpu10"]);
+  expect(timelinesByNode(rows, SPAN).map(({ name }) => name)).toEqual(["gpu1", "gpu9", "gpu10"]);
 });
 
 it("what is saved has a row a run, and no cell is a formula", () => {
@@ -178,10 +178,10 @@ it("saved figures have the least, the mean and the most, and unknown ones nothin
 });
 
 it("at the moment that the page shows, a GPU stands as the fleet tells it", () => {
-  const told = (silent: boolean): ReturnType<typeof standing>[] => {
+  const told = (silent: boolean): ReturnType<typeof holdingOf>[] => {
     const brief = { ...node(1, [gpu(0, "busy", ["priya", "ivan"]), gpu(1)]), silent };
-    const shown = new Node(brief, { heardAt: 0, cpuPercent: null, memoryPercent: null, parts: [] });
-    return ["GPU-0", "GPU-1", "GPU-9"].map((uuid) => standing(shown, uuid));
+    const shown = new Node(brief, { reportedAt: 0, cpuPercent: null, memoryPercent: null, parts: [] });
+    return ["GPU-0", "GPU-1", "GPU-9"].map((uuid) => holdingOf(shown, uuid));
   };
   expect(told(false)).toEqual([{ state: "busy", user: "priya", others: 1 }, { state: "free", user: "", others: 0 }, undefined]);
   expect(told(true)[0]?.state).toBe(null);
@@ -189,6 +189,6 @@ it("at the moment that the page shows, a GPU stands as the fleet tells it", () =
 
 it("a node that is new has no past yet, and a hub that keeps none says so itself", () => {
   const off = "this hub keeps no history: hub.history is off";
-  expect(noPast(new NotGranted(404, "unknown_node", "no node has the name or id a"))).toBe("nothing is kept of it yet");
-  expect(noPast(new NotGranted(404, "not_kept", off))).toBe(off);
+  expect(noHistoryText(new ApiError(404, "unknown_node", "no node has the name or id a"))).toBe("nothing is kept of it yet");
+  expect(noHistoryText(new ApiError(404, "not_kept", off))).toBe(off);
 });

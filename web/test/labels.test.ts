@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
-import { difference, read, written } from "../src/state/labels";
+import { diffLabels, parseLabels, labelsText } from "../src/state/labels";
 
-test("labels are written and read back", () => {
+test("labels are labelsText and parseLabels back", () => {
   const labels = { rack: "a", room: "2 b", url: "x=y" };
-  expect(read(written(labels))).toEqual(labels);
-  expect(read(" rack = a ,, ")).toEqual({ rack: "a" });
-  expect(read("")).toEqual({});
+  expect(parseLabels(labelsText(labels))).toEqual(labels);
+  expect(parseLabels(" rack = a ,, ")).toEqual({ rack: "a" });
+  expect(parseLabels("")).toEqual({});
 });
 
 test("what is no label is said in words", () => {
-  expect(read("rack")).toContain("rack=a");
-  expect(read("rack=")).toContain("no value");
-  expect(read("a b=c")).toContain("no name");
+  expect(parseLabels("rack")).toContain("rack=a");
+  expect(parseLabels("rack=")).toContain("no value");
+  expect(parseLabels("a b=c")).toContain("no name");
 });
 
 test("only what is another is asked for, and what is gone is given back", () => {
-  expect(difference({ a: "1", b: "2", c: "3" }, { a: "1", b: "4", d: "5" })).toEqual({ c: "", b: "4", d: "5" });
-  expect(difference({ a: "1" }, { a: "1" })).toEqual({});
+  expect(diffLabels({ a: "1", b: "2", c: "3" }, { a: "1", b: "4", d: "5" })).toEqual({ c: "", b: "4", d: "5" });
+  expect(diffLabels({ a: "1" }, { a: "1" })).toEqual({});
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { VIEWS, hashOf, placeOf } from "../src/state/route";
+import { VIEWS, formatHash, parseHash } from "../src/state/route";
 
 test("a place is written and read back", () => {
   for (const view of VIEWS) {
@@ -7,7 +7,7 @@ test("a place is written and read back", () => {
       for (const query of ["", "free", "mem>40G user:alice", "a+b & c=d #?/%"]) {
         for (const [at, range] of [[null, ""], [1_794_808_800, "24h"], [1_794_808_801, "a&b"]] as const) {
           const place = { view, argument: view === "grid" ? "" : argument, query, at, range };
-          expect(placeOf(hashOf(place))).toEqual(place);
+          expect(parseHash(formatHash(place))).toEqual(place);
         }
       }
     }
@@ -16,17 +16,17 @@ test("a place is written and read back", () => {
 
 test("an address is short and can be read", () => {
   const usual = { argument: "", query: "", at: null, range: "" };
-  expect(hashOf({ ...usual, view: "grid" })).toBe("#/");
-  expect(hashOf({ ...usual, view: "table", query: "free model:A100" })).toBe("#/table?q=free+model:A100");
-  expect(hashOf({ ...usual, view: "grid", query: "state:free,held mem>40G" })).toBe("#/?q=state:free,held+mem>40G");
-  expect(hashOf({ ...usual, view: "node", argument: "a/b" })).toBe("#/node/a%2Fb");
-  expect(hashOf({ ...usual, view: "grid", at: Date.UTC(2026, 10, 15, 3, 12) / 1000 })).toBe("#/?at=2026-11-15T03:12Z");
-  expect(hashOf({ ...usual, view: "history", query: "node:a", range: "7d" })).toBe("#/history?q=node:a&range=7d");
+  expect(formatHash({ ...usual, view: "grid" })).toBe("#/");
+  expect(formatHash({ ...usual, view: "table", query: "free model:A100" })).toBe("#/table?q=free+model:A100");
+  expect(formatHash({ ...usual, view: "grid", query: "state:free,held mem>40G" })).toBe("#/?q=state:free,held+mem>40G");
+  expect(formatHash({ ...usual, view: "node", argument: "a/b" })).toBe("#/node/a%2Fb");
+  expect(formatHash({ ...usual, view: "grid", at: Date.UTC(2026, 10, 15, 3, 12) / 1000 })).toBe("#/?at=2026-11-15T03:12Z");
+  expect(formatHash({ ...usual, view: "history", query: "node:a", range: "7d" })).toBe("#/history?q=node:a&range=7d");
 });
 
 test("a hash that means nothing is the grid", () => {
   for (const hash of ["", "#", "#/", "#/nowhere", "#nonsense", "#/constructor", "#/?at=soon"]) {
-    expect(placeOf(hash)).toEqual({ view: "grid", argument: "", query: "", at: null, range: "" });
+    expect(parseHash(hash)).toEqual({ view: "grid", argument: "", query: "", at: null, range: "" });
   }
-  expect(placeOf("#/node/%E0%A4%A").argument).toBe("%E0%A4%A");
+  expect(parseHash("#/node/%E0%A4%A").argument).toBe("%E0%A4%A");
 });

@@ -1,11 +1,11 @@
 import { describe, expect, it, vi } from "vitest";
-import { briefly } from "../src/feed/briefly";
-import type { Figure } from "../src/feed/event";
-import type { Run } from "../src/feed/history";
-import type { Recalled } from "../src/state/lookback.svelte";
-import { sparkOf } from "../src/state/spark";
+import { cached } from "../src/feed/cache";
+import type { Reading } from "../src/feed/state";
+import type { Run } from "../src/feed/types";
+import type { NodeRecords } from "../src/state/nodeHistory.svelte";
+import { sparkline } from "../src/state/sparkline";
 
-function hour(busy: Figure[], runs: Run[] = []): Recalled {
+function hour(busy: Reading[], runs: Run[] = []): NodeRecords {
   const span = { start: 1000, end: 1000 + 10 * busy.length };
   const gpu = { uuid: "GPU-a", node_id: "id", node: "gpu01", index: 0, model: null, memory_total_bytes: null, parent: null };
   return {
@@ -21,22 +21,22 @@ function run(start: number, end: number, state: Run["state"]): Run {
 
 describe("the last hour in a card", () => {
   it("is a line from figure to figure, and what is below it", () => {
-    const spark = sparkOf(hour([0, 100, 40]), "GPU-a", 1);
+    const spark = sparkline(hour([0, 100, 40]), "GPU-a", 1);
     expect(spark?.line).toBe("M0 100L1 0L2 60");
     expect(spark?.area).toBe("M0 100L0 100L1 0L2 60L2 100Z");
     expect([spark?.start, spark?.end]).toEqual([1000, 1030]);
   });
 
   it("passes over what a slow node leaves out, and breaks where nothing came", () => {
-    expect(sparkOf(hour([10, null, 10, null, null, null, 20, 30]), "GPU-a", 5)?.line).toBe("M0 90L2 90M6 80L7 70");
+    expect(sparkline(hour([10, null, 10, null, null, null, 20, 30]), "GPU-a", 5)?.line).toBe("M0 90L2 90M6 80L7 70");
   });
 
   it("draws a figure alone as long as its place", () => {
-    expect(sparkOf(hour([null, null, 50]), "GPU-a", 1)?.line).toBe("M2 50L3 50");
+    expect(sparkline(hour([null, null, 50]), "GPU-a", 1)?.line).toBe("M2 50L3 50");
   });
 
   it("has the states behind it", () => {
-    const states = sparkOf(hour([90, 90, 0, null], [run(1000, 1020, "busy"), run(1020, 1030, "held")]), "GPU-a", 1)?.states;
+    const states = sparkline(hour([90, 90, 0, null], [run(1000, 1020, "busy"), run(1020, 1030, "held")]), "GPU-a", 1)?.states;
     expect(states?.map(({ state, start, end }) => [state, start, end])).toEqual([
       ["busy", 1000, 1020],
       ["held", 1020, 1030],
@@ -45,7 +45,7 @@ describe("the last hour in a card", () => {
   });
 
   it("is nothing for a GPU that the hour does not know", () => {
-    expect(sparkOf(hour([1]), "GPU-b", 1)).toBeNull();
+    expect(sparkline(hour([1]), "GPU-b", 1)).toBeNull();
   });
 });
 
@@ -53,7 +53,7 @@ describe("an answer that is fresh", () => {
   it("is not asked for again, and one that is not is", () => {
     const clock = vi.spyOn(performance, "now").mockReturnValue(0);
     const asked = vi.fn((subject: string) => Promise.resolve(subject));
-    const look = briefly(1000, asked);
+    const look = cached(1000, asked);
     void [look("a"), look("a"), look("b")];
     expect(asked).toHaveBeenCalledTimes(2);
     clock.mockReturnValue(1001);

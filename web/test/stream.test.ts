@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { Frames } from "../src/feed/stream";
+import { EventParser } from "../src/feed/stream";
 
 const FRAME = 'id: life-7\nevent: change\ndata: {"taken_at":1}\n\n';
 
 function pushed(...parts: string[]): unknown[] {
   const taken: unknown[] = [];
-  const frames = new Frames((id, kind, event) => taken.push([id, kind, event.taken_at]));
+  const frames = new EventParser((id, kind, event) => taken.push([id, kind, event.taken_at]));
   for (const part of parts) frames.push(part);
   return taken;
 }

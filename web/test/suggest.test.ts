@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import table from "../../tests/filter_cases.json";
-import { modelWord, suggestions, vocabulary } from "../src/state/suggest";
-import type { Term } from "../src/state/terms";
-import { FIGURE_WORDS } from "../src/text/find";
+import { modelWord, suggest, knownTerms } from "../src/state/suggestions";
+import type { Term } from "../src/state/filterMatch";
+import { METRIC_TERMS } from "../src/text/search";
 import { gpuOf } from "./gpus";
 
 const GPUS = [
@@ -11,7 +11,7 @@ const GPUS = [
   gpuOf({ uuid: "3", node: "gpu02", state: "busy", users: ["alice", "bob"], model: "NVIDIA A100-SXM4-80GB" }),
   gpuOf({ uuid: "4", node: "gpu02", state: "held", users: ["svc chat"], model: "NVIDIA GeForce RTX 4090", used_mebibytes: 81_000 }),
 ];
-const KNOWN = vocabulary(GPUS);
+const KNOWN = knownTerms(GPUS);
 const FREE = termsOf("free");
 
 function termsOf(text: string): Term[] {
@@ -21,11 +21,11 @@ function termsOf(text: string): Term[] {
 }
 
 function words(typed: string, terms: readonly Term[] = []): string[] {
-  return suggestions(KNOWN, GPUS, typed, terms).narrow.map(({ word, count }) => `${word} ${count}`);
+  return suggest(KNOWN, GPUS, typed, terms).narrow.map(({ word, count }) => `${word} ${count}`);
 }
 
 it("an empty box offers words of several kinds, with what each would leave", () => {
-  const { narrow, more } = suggestions(KNOWN, GPUS, "", []);
+  const { narrow, more } = suggest(KNOWN, GPUS, "", []);
   expect(narrow.map(({ word, count }) => `${word} ${count}`)).toEqual(["free 1", "mem>40G 3", "model:H100 2", "held 1"]);
   expect(more.map(({ word }) => word)).toEqual(["user:alice", "label:rack=a"]);
 });
@@ -53,7 +53,7 @@ it("a model is called by what tells it from others", () => {
 });
 
 it("the words for figures are read by the hub as they are meant here", () => {
-  for (const { word, key, op, bound } of FIGURE_WORDS) {
+  for (const { word, key, op, bound } of METRIC_TERMS) {
     const found = table.suggested.find((each) => each.text === word);
     expect(found?.terms).toMatchObject([{ key, op, bound, values: [], negated: false }]);
   }

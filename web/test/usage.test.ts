@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
-import type { Job, Sums, Usages } from "../src/feed/history";
-import { barOf, lookOf, newestFirst } from "../src/state/gantt";
+import type { Job, Sums, Usages } from "../src/feed/types";
+import { barOf, barStyle, newestFirst } from "../src/state/gantt";
 import type { Person } from "../src/state/people.svelte";
 import { busyShare, usageRows } from "../src/state/usage";
-import { jobFacts, jobName, personFacts, placesWords, usedParts, usedWords, whenWords } from "../src/text/job";
-import { summedStates } from "../src/text/usage";
+import { jobFacts, jobName, personFacts, nodesText, usageParts, usedText, jobTimes } from "../src/text/job";
+import { stateTotals } from "../src/text/usage";
 
 function sums(gpu: number, busy = gpu, idle = 0): Sums {
   return { gpu_seconds: gpu, measured_seconds: gpu, busy_seconds: busy, idle_seconds: idle, energy_joules: 0 };
@@ -40,11 +40,11 @@ it("where no history is kept, those who have something now are listed", () => {
 
 it("the share of work is of what was measured, and of nothing there is none", () => {
   expect([busyShare(sums(10, 4)), busyShare(sums(0))]).toEqual([0.4, null]);
-  expect([usedWords(sums(10, 4)), usedWords(sums(0))]).toEqual(["40 % used", "–"]);
+  expect([usedText(sums(10, 4)), usedText(sums(0))]).toEqual(["40 % used", "–"]);
 });
 
 it("the whole time is told by state, without what there was none of", () => {
-  expect(summedStates(usages({})).map(({ words, share }) => [words, share])).toEqual([["2.0 GPU-hours busy", "67 %"], ["1.0 free", "33 %"]]);
+  expect(stateTotals(usages({})).map(({ words, share }) => [words, share])).toEqual([["2.0 GPU-hours busy", "67 %"], ["1.0 free", "33 %"]]);
 });
 
 it("a bar lies within what is shown, and says when it goes beyond it", () => {
@@ -59,7 +59,7 @@ it("jobs that still run come first, then the newest", () => {
 });
 
 it("a job that mostly did nothing looks held", () => {
-  expect([lookOf(sums(100, 10, 60)).state, lookOf(sums(100, 10, 40))]).toEqual(["held", { state: "busy", busyPercent: 10 }]);
+  expect([barStyle(sums(100, 10, 60)).state, barStyle(sums(100, 10, 40))]).toEqual(["held", { state: "busy", busyPercent: 10 }]);
 });
 
 it("a job is called by its command, or by what else is known of it", () => {
@@ -71,10 +71,10 @@ it("a job is called by its command, or by what else is known of it", () => {
 });
 
 it("what was made of the hours adds up to them", () => {
-  const parts = usedParts(sums(36_000, 18_000, 7200));
+  const parts = usageParts(sums(36_000, 18_000, 7200));
   expect(parts.map(({ kind, seconds }) => [kind, seconds])).toEqual([["worked", 18_000], ["slack", 10_800], ["idle", 7200]]);
   expect(parts[0]?.words).toBe("5.0 h at work, 50 %");
-  expect(usedParts(sums(10, 4, 10)).map(({ kind, seconds }) => [kind, seconds])).toEqual([["worked", 4], ["idle", 6]]);
+  expect(usageParts(sums(10, 4, 10)).map(({ kind, seconds }) => [kind, seconds])).toEqual([["worked", 4], ["idle", 6]]);
 });
 
 it("jobs that still run are counted in good English", () => {
@@ -83,7 +83,7 @@ it("jobs that still run are counted in good English", () => {
 });
 
 it("a job that still runs says so", () => {
-  expect(whenWords(0, 3600, 7200)).toMatch(/, for 1 h 00$/);
-  expect([placesWords(["a:0", "a:1"]), placesWords(["a:0", "b:0", "c:7"])]).toEqual(["a", "a and 2 other nodes"]);
-  expect(whenWords(0, null, 7200)).toMatch(/, still runs, 2 h 00$/);
+  expect(jobTimes(0, 3600, 7200)).toMatch(/, for 1 h 00$/);
+  expect([nodesText(["a:0", "a:1"]), nodesText(["a:0", "b:0", "c:7"])]).toEqual(["a", "a and 2 other nodes"]);
+  expect(jobTimes(0, null, 7200)).toMatch(/, still runs, 2 h 00$/);
 });

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
-import type { GpuBrief, State } from "../src/feed/event";
+import type { State } from "../src/feed/state";
+import type { GpuBrief } from "../src/feed/types";
 import { Fleet, type Gpu } from "../src/state/fleet";
-import { nearly } from "../src/state/nearly";
-import type { Term } from "../src/state/terms";
-import { vacancies } from "../src/state/vacant";
+import { bestTermToDrop } from "../src/state/relaxFilter";
+import type { Term } from "../src/state/filterMatch";
+import { freeByNode } from "../src/state/freeGpus";
 
 const verdict = { since: 10, reason: null, was: null, users: null, idle_since: null, notes: [] };
 
@@ -30,23 +31,23 @@ const FLEET = fleetOf({ a1: [gpu(0, "busy", 80), gpu(1, "free", 80)], a2: [gpu(0
 
 test("free GPUs stand by node, the largest first and then the most", () => {
   const all = (): boolean => true;
-  expect(vacancies(FLEET, all).map(({ node, gpus }) => [node.brief.name, gpus.length])).toEqual([["a1", 1], ["a2", 2], ["a10", 1]]);
-  expect(vacancies(FLEET, all).map(({ mebibytes, since }) => [mebibytes, since])).toEqual([[80, 11], [40, 11], [40, 13]]);
-  expect(vacancies(FLEET, (one: Gpu) => one.node.brief.name === "a10")).toHaveLength(1);
+  expect(freeByNode(FLEET, all).map(({ node, gpus }) => [node.brief.name, gpus.length])).toEqual([["a1", 1], ["a2", 2], ["a10", 1]]);
+  expect(freeByNode(FLEET, all).map(({ mebibytes, since }) => [mebibytes, since])).toEqual([[80, 11], [40, 11], [40, 13]]);
+  expect(freeByNode(FLEET, (one: Gpu) => one.node.brief.name === "a10")).toHaveLength(1);
 });
 
 test("the memory is unknown where one of them cannot tell it", () => {
-  expect(vacancies(fleetOf({ b: [gpu(0, "free", null), gpu(1, "free", 8)] }), () => true)[0]?.mebibytes).toBeNull();
+  expect(freeByNode(fleetOf({ b: [gpu(0, "free", null), gpu(1, "free", 8)] }), () => true)[0]?.mebibytes).toBeNull();
 });
 
 const word = (key: string, value: string): Term => ({ key, op: ":", values: [value], bound: null, negated: false });
 
 test("the word whose dropping leaves the most is named", () => {
   const terms = [word("state", "held"), word("node", "a2")];
-  expect(nearly(FLEET.everyGpu(), ["held", "node:a2"], terms)).toEqual({ word: "held", left: 2 });
-  expect(nearly(FLEET.everyGpu(), ["held", "node:b"], [word("state", "held"), word("node", "b")])).toBeNull();
+  expect(bestTermToDrop(FLEET.everyGpu(), ["held", "node:a2"], terms)).toEqual({ word: "held", left: 2 });
+  expect(bestTermToDrop(FLEET.everyGpu(), ["held", "node:b"], [word("state", "held"), word("node", "b")])).toBeNull();
 });
 
 test("nothing is advised while words and terms are of another text", () => {
-  expect(nearly(FLEET.everyGpu(), ["held"], [])).toBeNull();
+  expect(bestTermToDrop(FLEET.everyGpu(), ["held"], [])).toBeNull();
 });

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { counted, duration, gibibytes, initials, shortModel, watts } from "../src/text/words";
+import { plural, duration, gibibytes, initials, shortModel, watts } from "../src/text/format";
 
 it("a length of time is said in one or two units", () => {
   const said = [4, 59, 60, 3599, 3600, 33_120, 86_400, 200_000].map(duration);
@@ -16,5 +16,5 @@ it("names are shortened so that they can still be known", () => {
 });
 
 it("counts and power are said as people say them", () => {
-  expect([counted(1, "node"), counted(1200, "node"), watts(850), watts(16_100)]).toEqual(["1 node", "1,200 nodes", "850 W", "16.1 kW"]);
+  expect([plural(1, "node"), plural(1200, "node"), watts(850), watts(16_100)]).toEqual(["1 node", "1,200 nodes", "850 W", "16.1 kW"]);
 });

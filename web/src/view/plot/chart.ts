@@ -2,8 +2,8 @@
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { type Drawing, alone } from "../../state/series";
-import { moment } from "../../text/plot";
+import { type PlotLines, isolatedPoints } from "../../state/series";
+import { axisTime } from "../../text/plot";
 
 /** Room for the words of the axes, in pixels; the band above a plot keeps the same distance. */
 const LEFT = 46;
@@ -45,7 +45,7 @@ export class Chart {
 
   constructor(
     private readonly wanted: Wanted,
-    private drawing: Drawing,
+    private drawing: PlotLines,
   ) {
     const { box } = wanted;
     this.lines = Math.max(1, drawing.lines.length);
@@ -61,11 +61,11 @@ export class Chart {
   }
 
   /** Whether it can draw that without being made anew. */
-  fits(drawing: Drawing): boolean {
+  fits(drawing: PlotLines): boolean {
     return Math.max(1, drawing.lines.length) === this.lines;
   }
 
-  draw(drawing: Drawing): void {
+  draw(drawing: PlotLines): void {
     this.drawing = drawing;
     this.plot.setData(this.data());
   }
@@ -82,7 +82,7 @@ export class Chart {
   }
 
   // The line in ink is the last, over the others; before it come the least and the most that it stands for.
-  private ordered(): Drawing["lines"] {
+  private ordered(): PlotLines["lines"] {
     const { lines } = this.drawing;
     return [...lines.filter(({ ink }) => !ink), ...lines.filter(({ ink }) => ink)];
   }
@@ -130,7 +130,7 @@ export class Chart {
       stroke,
       width: ink ? 1.6 : 1,
       alpha: ink ? 1 : FAINT,
-      points: { show: false, size: 4, fill: stroke, filter: (plot, at) => alone([...(plot.data[at] ?? [])]) },
+      points: { show: false, size: 4, fill: stroke, filter: (plot, at) => isolatedPoints([...(plot.data[at] ?? [])]) },
     };
   }
 
@@ -138,7 +138,7 @@ export class Chart {
     return {
       ...this.axis(BELOW),
       grid: { show: false },
-      values: (_, splits) => splits.map((at) => (this.isCut(at) ? "" : moment(at, this.drawing.to - this.drawing.from))),
+      values: (_, splits) => splits.map((at) => (this.isCut(at) ? "" : axisTime(at, this.drawing.to - this.drawing.from))),
     };
   }
 
