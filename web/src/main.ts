@@ -1,4 +1,4 @@
-// Listens to the hub from the very first: it answers while the rest of the page is being read.
+// Connects to the hub first: it responds while the rest of the page loads.
 
 import { page } from "./state/page.svelte";
 

@@ -1,27 +1,27 @@
 import { describe, expect, it } from "vitest";
 import type { State } from "../src/feed/state";
-import type { Moved, NodeBrief } from "../src/feed/types";
+import type { NodeFiguresDiff, NodePayload } from "../src/feed/types";
 import { type Arrangement, arrange, countFree, groupings, containsExactly, naturalKey, slots, defaultGrouping } from "../src/state/arrange";
 import { Fleet, type Gpu } from "../src/state/fleet";
 import { event, gpu, node } from "./builders";
 
 const BY_NAME: Arrangement = { sort: "name", grouping: "none" };
 
-function fleetOf(...nodes: [NodeBrief, ...number[]][]): Fleet {
+function fleetOf(...nodes: [NodePayload, ...number[]][]): Fleet {
   const fleet = new Fleet();
-  const figures = nodes.map(([{ number }, ...busy]): Moved => [number, 990, null, null, busy.map((percent) => [percent, 0, 30, 60])]);
-  fleet.apply("fleet", event({ nodes: nodes.map(([brief]) => brief), figures }));
+  const figures = nodes.map(([{ number }, ...busy]): NodeFiguresDiff => [number, 990, null, null, busy.map((percent) => [percent, 0, 30, 60])]);
+  fleet.apply("fleet", event({ nodes: nodes.map(([info]) => info), figures }));
   return fleet;
 }
 
-function named(number: number, name: string, states: State[] = ["free"], rest: Partial<NodeBrief> = {}): NodeBrief {
+function named(number: number, name: string, states: State[] = ["free"], rest: Partial<NodePayload> = {}): NodePayload {
   const gpus = states.map((state, index) => gpu(index, state));
   return { ...node(number, gpus), name, ...rest };
 }
 
 function names(fleet: Fleet, choice: Arrangement): string[] {
   const order = arrange(fleet, choice).flatMap((group) => group.numbers);
-  return order.map((number) => fleet.nodes.get(number)?.brief.name ?? "gone");
+  return order.map((number) => fleet.nodes.get(number)?.info.name ?? "gone");
 }
 
 describe("the order of the nodes", () => {
@@ -110,7 +110,7 @@ describe("groups", () => {
 describe("places in a row", () => {
   function places(indices: number[], columns = 8): (number | null)[] {
     const fleet = fleetOf([node(1, indices.map((index) => gpu(index)))]);
-    return slots(fleet.nodes.get(1)?.gpus ?? [], columns).map((found: Gpu | null) => found?.brief.index ?? null);
+    return slots(fleet.nodes.get(1)?.gpus ?? [], columns).map((found: Gpu | null) => found?.info.index ?? null);
   }
 
   it("are those of the indices, so that a missing GPU leaves its place empty", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { GpuBrief, JudgedGpu, NodeBrief, Process, VerdictBrief } from "../src/feed/types";
+import type { GpuPayload, JudgedGpu, NodePayload, Process, VerdictPayload } from "../src/feed/types";
 import type { Row } from "../src/state/fleet";
 import { type Figures, Fleet, type Gpu, Node } from "../src/state/fleet";
 import { idleHoldings } from "../src/state/idleHoldings";
@@ -9,14 +9,14 @@ import { event, gpu, node } from "./builders";
 
 const NOW = 1000 + 41 * 60 + 2 * 3600;
 
-function fleetOf(brief: NodeBrief, ...figures: Row[]): Fleet {
+function fleetOf(info: NodePayload, ...figures: Row[]): Fleet {
   const fleet = new Fleet();
-  fleet.apply("fleet", event({ nodes: [brief], figures: [[brief.number, 990, null, null, figures]] }));
+  fleet.apply("fleet", event({ nodes: [info], figures: [[info.number, 990, null, null, figures]] }));
   return fleet;
 }
 
-function only(brief: Partial<GpuBrief>, verdict: Partial<VerdictBrief>, figures: Row = [97, 74_752, 65, 365]): Gpu {
-  const whole = { ...gpu(0, "busy"), ...brief };
+function only(info: Partial<GpuPayload>, verdict: Partial<VerdictPayload>, figures: Row = [97, 74_752, 65, 365]): Gpu {
+  const whole = { ...gpu(0, "busy"), ...info };
   const fleet = fleetOf(node(1, [{ ...whole, verdict: { ...whole.verdict, ...verdict } }]), figures);
   const [found] = [...fleet.nodes.values()].flatMap((each) => each.gpus);
   if (!found) throw new Error("a node without its GPU");
@@ -78,17 +78,17 @@ describe("headings", () => {
 
 describe("a slice of a GPU", () => {
   it("has a name where it is wide, and a letter where it is not", () => {
-    const brief = { uuid: "MIG-1", profile: "1g.10gb", memory_total_mebibytes: 10_000, verdict: gpu(0, "busy", ["chen"]).verdict };
-    expect(sliceText({ brief, figures: [1, 2, 3, 4] }, true)).toBe("chen");
-    expect(sliceText({ brief, figures: [1, 2, 3, 4] }, false)).toBe("C");
+    const info = { uuid: "MIG-1", profile: "1g.10gb", memory_total_mebibytes: 10_000, verdict: gpu(0, "busy", ["chen"]).verdict };
+    expect(sliceText({ info, figures: [1, 2, 3, 4] }, true)).toBe("chen");
+    expect(sliceText({ info, figures: [1, 2, 3, 4] }, false)).toBe("C");
   });
 });
 
 describe("what is held and idle", () => {
   it("is told by person and node, the longest first, with a askMessage to send", () => {
-    const held = (index: number, user: string, since: number): GpuBrief => {
-      const brief = gpu(index, "held", [user]);
-      return { ...brief, verdict: { ...brief.verdict, idle_since: since } };
+    const held = (index: number, user: string, since: number): GpuPayload => {
+      const info = gpu(index, "held", [user]);
+      return { ...info, verdict: { ...info.verdict, idle_since: since } };
     };
     const fleet = fleetOf(node(1, [held(0, "mei", 900), held(1, "omar", 500), held(2, "mei", 800)]), [0, 1024, 3, 4], [0, 2048, 3, 4], [0, 1024, 3, 4]);
     const [first, second] = idleHoldings(fleet, () => true);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Moved } from "../src/feed/types";
+import type { NodeFiguresDiff } from "../src/feed/types";
 import type { Row } from "../src/state/fleet";
 import { Fleet } from "../src/state/fleet";
 import { totals } from "../src/state/totals";
@@ -51,7 +51,7 @@ describe("a fleet that is told of changes", () => {
       fleet.apply("change", event(parts));
       return fleet.roster !== before;
     };
-    const figures = (number: number): Moved[] => [[number, 992, null, null, [[1, 2, 3, 4]]]];
+    const figures = (number: number): NodeFiguresDiff[] => [[number, 992, null, null, [[1, 2, 3, 4]]]];
     expect(changed({ figures: figures(1) })).toBe(false);
     expect(changed({ nodes: [node(1, [gpu(0, "busy")])], figures: figures(1) })).toBe(false);
     expect(changed({ nodes: [{ ...node(1), labels: { rack: "r1" } }], figures: figures(1) })).toBe(true);

@@ -65,11 +65,11 @@ export function gpuOf(told: Partial<GpuRow>): Gpu {
     memory_total_mebibytes: null,
     verdict: verdict(part.state),
   }));
-  const brief = { uuid: row.uuid, index: row.index, name: row.model, memory_total_mebibytes: row.total_mebibytes, verdict: its, instances };
-  return { node: nodeOf(row), brief, figures: [row.busy_percent, row.used_mebibytes, row.celsius, row.watts], instances: [] };
+  const info = { uuid: row.uuid, index: row.index, name: row.model, memory_total_mebibytes: row.total_mebibytes, verdict: its, instances };
+  return { node: nodeOf(row), info, figures: [row.busy_percent, row.used_mebibytes, row.celsius, row.watts], instances: [] };
 }
 
 function nodeOf(row: GpuRow): Node {
-  const brief = { ...node(1, []), name: row.node, silent: row.silent, labels: row.labels, driver_version: row.driver };
-  return new Node(brief, { reportedAt: HEARD_AT, cpuPercent: null, memoryPercent: null, parts: [] });
+  const info = { ...node(1, []), name: row.node, silent: row.silent, labels: row.labels, driver_version: row.driver };
+  return new Node(info, { reportedAt: HEARD_AT, cpuPercent: null, memoryPercent: null, parts: [] });
 }

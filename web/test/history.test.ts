@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { ApiError } from "../src/feed/client";
-import type { Run, Strip } from "../src/feed/types";
+import type { StripRun, Strip } from "../src/feed/types";
 import { timelinesByNode, mergeRows, holdingOf, segmentAt, segmentsOf } from "../src/state/timeline";
 import { Node } from "../src/state/fleet";
 import { visibleSpan, parseDays, parseRange, clampToHistory, spanOfDays, stepMoment, spanEndingAt } from "../src/state/range";
@@ -13,11 +13,11 @@ import { gpu, node } from "./builders";
 const SPAN = { start: 0, end: 100 };
 const DAY = 86_400;
 
-function run(start: number, end: number, fields: Partial<Run> = {}): Run {
+function run(start: number, end: number, fields: Partial<StripRun> = {}): StripRun {
   return { start, end, state: "busy", user: "priya", others: 0, busy_percent: 90, ...fields };
 }
 
-function strip(index: number, runs: Run[], fields: Partial<Strip["gpu"]> = {}): Strip {
+function strip(index: number, runs: StripRun[], fields: Partial<Strip["gpu"]> = {}): Strip {
   return { gpu: { uuid: `GPU-${index}`, node_id: "id", node: "gpu01", index, model: null, memory_total_bytes: null, parent: null, ...fields }, runs };
 }
 
@@ -179,8 +179,8 @@ it("saved figures have the least, the mean and the most, and unknown ones nothin
 
 it("at the moment that the page shows, a GPU stands as the fleet tells it", () => {
   const told = (silent: boolean): ReturnType<typeof holdingOf>[] => {
-    const brief = { ...node(1, [gpu(0, "busy", ["priya", "ivan"]), gpu(1)]), silent };
-    const shown = new Node(brief, { reportedAt: 0, cpuPercent: null, memoryPercent: null, parts: [] });
+    const info = { ...node(1, [gpu(0, "busy", ["priya", "ivan"]), gpu(1)]), silent };
+    const shown = new Node(info, { reportedAt: 0, cpuPercent: null, memoryPercent: null, parts: [] });
     return ["GPU-0", "GPU-1", "GPU-9"].map((uuid) => holdingOf(shown, uuid));
   };
   expect(told(false)).toEqual([{ state: "busy", user: "priya", others: 1 }, { state: "free", user: "", others: 0 }, undefined]);

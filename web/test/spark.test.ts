@@ -1,11 +1,11 @@
 import { describe, expect, it, vi } from "vitest";
 import { cached } from "../src/feed/cache";
 import type { Reading } from "../src/feed/state";
-import type { Run } from "../src/feed/types";
+import type { StripRun } from "../src/feed/types";
 import type { NodeRecords } from "../src/state/nodeHistory.svelte";
 import { sparkline } from "../src/state/sparkline";
 
-function hour(busy: Reading[], runs: Run[] = []): NodeRecords {
+function hour(busy: Reading[], runs: StripRun[] = []): NodeRecords {
   const span = { start: 1000, end: 1000 + 10 * busy.length };
   const gpu = { uuid: "GPU-a", node_id: "id", node: "gpu01", index: 0, model: null, memory_total_bytes: null, parent: null };
   return {
@@ -15,7 +15,7 @@ function hour(busy: Reading[], runs: Run[] = []): NodeRecords {
   };
 }
 
-function run(start: number, end: number, state: Run["state"]): Run {
+function run(start: number, end: number, state: StripRun["state"]): StripRun {
   return { start, end, state, user: "", others: 0, busy_percent: null };
 }
 

@@ -12,7 +12,7 @@ const GPUS = [
 ];
 
 function order(...[sort, held]: [Parameters<StableSort["arranged"]>[1], boolean?]): string[] {
-  return new StableSort().arranged(GPUS, sort, held).map((gpu) => gpu.brief.uuid);
+  return new StableSort().arranged(GPUS, sort, held).map((gpu) => gpu.info.uuid);
 }
 
 it("what needs attention comes first, then by place", () => {
@@ -30,7 +30,7 @@ it("rows that are held stay where they were, without those that are gone, new on
   const rows = new StableSort();
   rows.arranged(GPUS.slice(0, 3), { key: "node", falling: false });
   const held = rows.arranged([...GPUS].reverse().slice(0, 3), DEFAULT_SORT, true);
-  expect(held.map((gpu) => gpu.brief.uuid)).toEqual(["free2", "busy2", "broken9"]);
+  expect(held.map((gpu) => gpu.info.uuid)).toEqual(["free2", "busy2", "broken9"]);
 });
 
 it("every column has words for every GPU, and what is not measured is no zero", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { State } from "../src/feed/state";
-import type { GpuBrief } from "../src/feed/types";
+import type { GpuPayload } from "../src/feed/types";
 import { Fleet, type Gpu } from "../src/state/fleet";
 import { bestTermToDrop } from "../src/state/relaxFilter";
 import type { Term } from "../src/state/filterMatch";
@@ -8,21 +8,21 @@ import { freeByNode } from "../src/state/freeGpus";
 
 const verdict = { since: 10, reason: null, was: null, users: null, idle_since: null, notes: [] };
 
-function gpu(index: number, state: State, mebibytes: number | null): GpuBrief {
+function gpu(index: number, state: State, mebibytes: number | null): GpuPayload {
   return { uuid: `GPU-${index}`, index, name: "NVIDIA H100", memory_total_mebibytes: mebibytes, verdict: { ...verdict, state, since: 10 + index }, instances: [] };
 }
 
-function fleetOf(nodes: Record<string, GpuBrief[]>): Fleet {
+function fleetOf(nodes: Record<string, GpuPayload[]>): Fleet {
   const fleet = new Fleet();
-  const briefs = Object.entries(nodes).map(([name, gpus], number) => ({
+  const infos = Object.entries(nodes).map(([name, gpus], number) => ({
     number, node_id: name, name, silent: false, via: null, trouble: null, warnings: 0, labels: {}, driver_version: null, gpus,
   }));
   fleet.apply("fleet", {
     taken_at: 100,
     summary: { free: 0, leased: 0, busy: 0, held: 0, ghost: 0, broken: 0, unknown: 0, gpus: 0, nodes: 0, nodes_reporting: 0 },
-    nodes: briefs,
+    nodes: infos,
     removed: [],
-    figures: briefs.map(({ number, gpus }) => [number, 99, null, null, gpus.map(() => [0, 0, 30, 60])]),
+    figures: infos.map(({ number, gpus }) => [number, 99, null, null, gpus.map(() => [0, 0, 30, 60])]),
   });
   return fleet;
 }
@@ -31,9 +31,9 @@ const FLEET = fleetOf({ a1: [gpu(0, "busy", 80), gpu(1, "free", 80)], a2: [gpu(0
 
 test("free GPUs stand by node, the largest first and then the most", () => {
   const all = (): boolean => true;
-  expect(freeByNode(FLEET, all).map(({ node, gpus }) => [node.brief.name, gpus.length])).toEqual([["a1", 1], ["a2", 2], ["a10", 1]]);
+  expect(freeByNode(FLEET, all).map(({ node, gpus }) => [node.info.name, gpus.length])).toEqual([["a1", 1], ["a2", 2], ["a10", 1]]);
   expect(freeByNode(FLEET, all).map(({ mebibytes, since }) => [mebibytes, since])).toEqual([[80, 11], [40, 11], [40, 13]]);
-  expect(freeByNode(FLEET, (one: Gpu) => one.node.brief.name === "a10")).toHaveLength(1);
+  expect(freeByNode(FLEET, (one: Gpu) => one.node.info.name === "a10")).toHaveLength(1);
 });
 
 test("the memory is unknown where one of them cannot tell it", () => {

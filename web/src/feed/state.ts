@@ -1,8 +1,8 @@
 // GPU states and readings, as used all over the page.
 
-import type { VerdictBrief } from "./types";
+import type { VerdictPayload } from "./types";
 
-export type State = VerdictBrief["state"];
+export type State = VerdictPayload["state"];
 /** All states in display order. */
 export const STATES = ["free", "leased", "busy", "held", "ghost", "broken", "unknown"] as const satisfies readonly State[];
 

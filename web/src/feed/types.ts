@@ -36,9 +36,9 @@ export interface ErrorDetail {
 export interface Event {
   taken_at: number;
   summary: Summary;
-  nodes: NodeBrief[];
+  nodes: NodePayload[];
   removed: number[];
-  figures: Moved[];
+  figures: NodeFiguresDiff[];
 }
 
 export interface Fault {
@@ -66,15 +66,6 @@ export interface Gap {
   why: string;
 }
 
-export interface GpuBrief {
-  uuid: string;
-  index: number;
-  name: string | null;
-  memory_total_mebibytes: number | null;
-  verdict: VerdictBrief;
-  instances: InstanceBrief[];
-}
-
 export interface GpuOccupancies {
   gpu: GpuOfNode;
   occupancies: Occupancy[];
@@ -89,6 +80,15 @@ export interface GpuOfNode {
   model: string | null;
   memory_total_bytes: number | null;
   parent: string | null;
+}
+
+export interface GpuPayload {
+  uuid: string;
+  index: number;
+  name: string | null;
+  memory_total_mebibytes: number | null;
+  verdict: VerdictPayload;
+  instances: InstancePayload[];
 }
 
 export interface GpuPeriods {
@@ -128,11 +128,11 @@ export interface Host {
   memory_total_bytes: number | null;
 }
 
-export interface InstanceBrief {
+export interface InstancePayload {
   uuid: string;
   profile: string | null;
   memory_total_mebibytes: number | null;
-  verdict: VerdictBrief;
+  verdict: VerdictPayload;
 }
 
 export interface Job {
@@ -243,16 +243,9 @@ export interface Meaning {
   error: string | null;
 }
 
-export interface Moment {
-  at: number;
-  nodes: number;
-  nodes_reporting: number;
-  gpus: Record<string, number>;
-}
+export type NodeFiguresDiff = [number, number | null, number | "=" | null, number | "=" | null, ([number | "=" | null, number | "=" | null, number | "=" | null, number | "=" | null] | "=")[]];
 
-export type Moved = [number, number | null, number | "=" | null, number | "=" | null, ([number | "=" | null, number | "=" | null, number | "=" | null, number | "=" | null] | "=")[]];
-
-export interface NodeBrief {
+export interface NodePayload {
   number: number;
   node_id: string;
   name: string;
@@ -262,7 +255,7 @@ export interface NodeBrief {
   warnings: number;
   labels: Record<string, string>;
   driver_version: string | null;
-  gpus: GpuBrief[];
+  gpus: GpuPayload[];
 }
 
 export interface NodeView {
@@ -309,7 +302,7 @@ export interface Occupancy {
 export interface Offer {
   wanted: number;
   offered: Candidate[];
-  refused: Refusal[];
+  refused: Rejection[];
   unmet: string | null;
 }
 
@@ -372,7 +365,7 @@ export interface Receipt {
   interval_seconds: number | null;
 }
 
-export interface Refusal {
+export interface Rejection {
   node: string;
   words: string;
   index: number | null;
@@ -383,17 +376,15 @@ export interface Refusal {
 export interface Ribbon {
   start: number;
   end: number;
-  moments: Moment[];
+  moments: RibbonPoint[];
   gaps: Gap[];
 }
 
-export interface Run {
-  start: number;
-  end: number;
-  state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";
-  user: string;
-  others: number;
-  busy_percent: number | null;
+export interface RibbonPoint {
+  at: number;
+  nodes: number;
+  nodes_reporting: number;
+  gpus: Record<string, number>;
 }
 
 export interface Series {
@@ -403,7 +394,7 @@ export interface Series {
   gpus: Record<string, Record<string, Figure>>;
 }
 
-export interface Session {
+export interface SessionInfo {
   name: string;
   role: "admin" | "node" | "viewer";
   how: string;
@@ -411,7 +402,16 @@ export interface Session {
 
 export interface Strip {
   gpu: GpuOfNode;
-  runs: Run[];
+  runs: StripRun[];
+}
+
+export interface StripRun {
+  start: number;
+  end: number;
+  state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";
+  user: string;
+  others: number;
+  busy_percent: number | null;
 }
 
 export interface Strips {
@@ -495,7 +495,7 @@ export interface Verdict {
   idle_seconds: number | null;
 }
 
-export interface VerdictBrief {
+export interface VerdictPayload {
   state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";
   since: number;
   reason: string | null;

@@ -1,7 +1,7 @@
 // Order and grouping of the nodes in the grid.
 
 import type { State } from "../feed/state";
-import type { GpuBrief, NodeBrief } from "../feed/types";
+import type { GpuPayload, NodePayload } from "../feed/types";
 import type { Fleet, Gpu, Node } from "./fleet";
 
 export const SORTS = ["name", "free", "load", "attention"] as const;
@@ -23,19 +23,19 @@ const MAX_DIGITS = 12;
 const BY_SEVERITY: readonly State[] = ["held", "ghost", "unknown", "broken"];
 /** The severity of a node with warnings, below that of every GPU state. */
 const WARNING = 0.5;
-const sortKeys = new WeakMap<NodeBrief, string>();
+const sortKeys = new WeakMap<NodePayload, string>();
 
 /** Group and sort the nodes. Returns `before` itself if nothing moved, so that nothing is redrawn. */
 export function arrange(fleet: Fleet, { sort, grouping }: Arrangement, before: readonly Group[] = []): readonly Group[] {
   const rank = RANKS[sort];
-  const rows = nodesOf(fleet, before).map((node) => ({ node, key: sortKey(node.brief), rank: rank(node) }));
-  rows.sort((a, b) => b.rank - a.rank || (a.key < b.key ? -1 : a.key > b.key ? 1 : a.node.brief.number - b.node.brief.number));
+  const rows = nodesOf(fleet, before).map((node) => ({ node, key: sortKey(node.info), rank: rank(node) }));
+  rows.sort((a, b) => b.rank - a.rank || (a.key < b.key ? -1 : a.key > b.key ? 1 : a.node.info.number - b.node.info.number));
   const groups = new Map<string | null, number[]>();
   for (const { node } of rows) {
     const name = headingOf(node, grouping);
     const found = groups.get(name);
-    if (found) found.push(node.brief.number);
-    else groups.set(name, [node.brief.number]);
+    if (found) found.push(node.info.number);
+    else groups.set(name, [node.info.number]);
   }
   const arranged = [...groups].map(([name, numbers]) => ({ name, numbers }));
   if (sort === "name") arranged.sort((a, b) => byHeading(a.name, b.name));
@@ -68,8 +68,8 @@ export function containsExactly(groups: readonly Group[], fleet: Fleet): boolean
 /** What the nodes can be grouped by; labels with the most common first. */
 export function groupings(fleet: Fleet): Grouping[] {
   const labels = new Map<string, number>();
-  for (const { brief } of fleet.nodes.values()) {
-    for (const label of Object.keys(brief.labels)) labels.set(label, (labels.get(label) ?? 0) + 1);
+  for (const { info } of fleet.nodes.values()) {
+    for (const label of Object.keys(info.labels)) labels.set(label, (labels.get(label) ?? 0) + 1);
   }
   const named = [...labels].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
   return ["none", ...named.map(([label]): Grouping => `label:${label}`), "model", "user"];
@@ -77,27 +77,27 @@ export function groupings(fleet: Fleet): Grouping[] {
 
 /** By rack if any node has that label. */
 export function defaultGrouping(fleet: Fleet): Grouping {
-  for (const { brief } of fleet.nodes.values()) if (brief.labels.rack) return "label:rack";
+  for (const { info } of fleet.nodes.values()) if (info.labels.rack) return "label:rack";
   return "none";
 }
 
 /** The GPUs of a node by index, in whole lines; `null` is an empty slot. */
 export function slots(gpus: readonly Gpu[], columns: number): (Gpu | null)[] {
-  const briefs = gpus.map((gpu) => gpu.brief);
-  const byIndex = areIndicesUsable(briefs);
-  const result = new Array<Gpu | null>(lineCount(briefs, columns) * columns).fill(null);
-  gpus.forEach((gpu, at) => (result[byIndex ? gpu.brief.index : at] = gpu));
+  const infos = gpus.map((gpu) => gpu.info);
+  const byIndex = areIndicesUsable(infos);
+  const result = new Array<Gpu | null>(lineCount(infos, columns) * columns).fill(null);
+  gpus.forEach((gpu, at) => (result[byIndex ? gpu.info.index : at] = gpu));
   return result;
 }
 
 /** The number of lines that their slots take. */
-export function lineCount(gpus: readonly GpuBrief[], columns: number): number {
+export function lineCount(gpus: readonly GpuPayload[], columns: number): number {
   const slotCount = areIndicesUsable(gpus) ? (gpus.at(-1)?.index ?? 0) + 1 : gpus.length;
   return Math.max(1, Math.ceil(slotCount / columns));
 }
 
 /** Whether the indices are increasing and at most half of the slots would be empty. */
-function areIndicesUsable(gpus: readonly GpuBrief[]): boolean {
+function areIndicesUsable(gpus: readonly GpuPayload[]): boolean {
   let last = -1;
   for (const { index } of gpus) {
     if (index <= last) return false;
@@ -111,7 +111,7 @@ export function countFree(fleet: Fleet, numbers: readonly number[]): { free: num
   const count = { free: 0, gpus: 0 };
   for (const number of numbers) {
     const node = fleet.nodes.get(number);
-    count.gpus += node?.brief.gpus.length ?? 0;
+    count.gpus += node?.info.gpus.length ?? 0;
     count.free += node?.totals.free ?? 0;
   }
   return count;
@@ -125,8 +125,8 @@ export function naturalKey(name: string): string {
 const RANKS: Record<Sort, (node: Node) => number> = {
   name: () => 0,
   free: ({ totals }) => totals.free,
-  load: (node) => (node.brief.silent ? -1 : meanLoad(node.gpus)),
-  attention: ({ brief }) => severity(brief),
+  load: (node) => (node.info.silent ? -1 : meanLoad(node.gpus)),
+  attention: ({ info }) => severity(info),
 };
 
 function meanLoad(gpus: readonly Gpu[]): number {
@@ -135,7 +135,7 @@ function meanLoad(gpus: readonly Gpu[]): number {
 }
 
 /** How much attention a node needs: by its worst state, then by the number of GPUs in it. */
-function severity({ gpus, silent, warnings }: NodeBrief): number {
+function severity({ gpus, silent, warnings }: NodePayload): number {
   let worst = warnings > 0 || silent ? WARNING : 0;
   let count = 0;
   for (const { verdict } of gpus) {
@@ -146,11 +146,11 @@ function severity({ gpus, silent, warnings }: NodeBrief): number {
   return worst === 0 ? 0 : 1000 * worst + count;
 }
 
-function headingOf({ brief }: Node, grouping: Grouping): string | null {
+function headingOf({ info }: Node, grouping: Grouping): string | null {
   if (grouping === "none") return null;
-  if (grouping === "model") return mostCommon(brief.gpus.map((gpu) => gpu.name));
-  if (grouping === "user") return mostCommon(brief.gpus.flatMap((gpu) => gpu.verdict.users ?? []));
-  return brief.labels[grouping.slice("label:".length)] ?? null;
+  if (grouping === "model") return mostCommon(info.gpus.map((gpu) => gpu.name));
+  if (grouping === "user") return mostCommon(info.gpus.flatMap((gpu) => gpu.verdict.users ?? []));
+  return info.labels[grouping.slice("label:".length)] ?? null;
 }
 
 function mostCommon(names: readonly (string | null)[]): string | null {
@@ -167,8 +167,8 @@ function byHeading(a: string | null, b: string | null): number {
   return naturalKey(a) < naturalKey(b) ? -1 : 1;
 }
 
-function sortKey(brief: NodeBrief): string {
-  let key = sortKeys.get(brief);
-  if (key === undefined) sortKeys.set(brief, (key = naturalKey(brief.name)));
+function sortKey(info: NodePayload): string {
+  let key = sortKeys.get(info);
+  if (key === undefined) sortKeys.set(info, (key = naturalKey(info.name)));
   return key;
 }

@@ -9,21 +9,21 @@ export type Cell = string | number | null;
 const FORMULA = /^[=+\-@\t\r\n＝＋－＠]/;
 
 const COLUMNS: Record<string, (gpu: Gpu) => Cell> = {
-  node: ({ node }) => node.brief.name,
-  gpu: ({ brief }) => brief.index,
-  state: ({ brief }) => brief.verdict.state,
-  since: ({ brief }) => new Date(1000 * brief.verdict.since).toISOString(),
-  users: ({ brief }) => brief.verdict.users?.join(", ") ?? null,
+  node: ({ node }) => node.info.name,
+  gpu: ({ info }) => info.index,
+  state: ({ info }) => info.verdict.state,
+  since: ({ info }) => new Date(1000 * info.verdict.since).toISOString(),
+  users: ({ info }) => info.verdict.users?.join(", ") ?? null,
   load_percent: ({ figures }) => figures[0],
   memory_used_mebibytes: ({ figures }) => figures[1],
-  memory_total_mebibytes: ({ brief }) => brief.memory_total_mebibytes,
+  memory_total_mebibytes: ({ info }) => info.memory_total_mebibytes,
   temperature_celsius: ({ figures }) => figures[2],
   power_watts: ({ figures }) => figures[3],
-  model: ({ brief }) => brief.name,
-  driver_version: ({ node }) => node.brief.driver_version,
-  labels: ({ node }) => formatLabels(node.brief.labels),
-  uuid: ({ brief }) => brief.uuid,
-  reason: ({ brief }) => brief.verdict.reason ?? brief.verdict.was,
+  model: ({ info }) => info.name,
+  driver_version: ({ node }) => node.info.driver_version,
+  labels: ({ node }) => formatLabels(node.info.labels),
+  uuid: ({ info }) => info.uuid,
+  reason: ({ info }) => info.verdict.reason ?? info.verdict.was,
 };
 
 export function gpusCsv(rows: readonly Gpu[]): string {

@@ -45,22 +45,22 @@ export function matchesPattern(text: string, pattern: string): boolean {
 }
 
 const TEXTS: Record<string, (gpu: Gpu) => readonly (string | null)[]> = {
-  word: ({ node, brief }) => [node.brief.name, brief.name, ...(brief.verdict.users ?? [])],
-  state: ({ brief }) => [brief.verdict.state, ...brief.instances.map((part) => part.verdict.state)],
-  node: ({ node }) => [node.brief.name],
-  model: ({ brief }) => [brief.name],
-  user: ({ brief }) => brief.verdict.users ?? [],
-  label: ({ node }) => Object.entries(node.brief.labels).flatMap(([name, value]) => [name, `${name}=${value}`]),
-  why: ({ brief }) => [brief.verdict.reason, brief.verdict.was],
-  driver: ({ node }) => [node.brief.driver_version],
-  gpu: ({ brief }) => [String(brief.index)],
-  uuid: ({ brief }) => [brief.uuid, ...brief.instances.map((part) => part.uuid)],
+  word: ({ node, info }) => [node.info.name, info.name, ...(info.verdict.users ?? [])],
+  state: ({ info }) => [info.verdict.state, ...info.instances.map((part) => part.verdict.state)],
+  node: ({ node }) => [node.info.name],
+  model: ({ info }) => [info.name],
+  user: ({ info }) => info.verdict.users ?? [],
+  label: ({ node }) => Object.entries(node.info.labels).flatMap(([name, value]) => [name, `${name}=${value}`]),
+  why: ({ info }) => [info.verdict.reason, info.verdict.was],
+  driver: ({ node }) => [node.info.driver_version],
+  gpu: ({ info }) => [String(info.index)],
+  uuid: ({ info }) => [info.uuid, ...info.instances.map((part) => part.uuid)],
 };
 
 const FIGURES: Record<string, (gpu: Gpu) => number | null> = {
   mem: current(free),
   used: current((gpu) => bytes(gpu.figures[1])),
-  total: (gpu) => bytes(gpu.brief.memory_total_mebibytes),
+  total: (gpu) => bytes(gpu.info.memory_total_mebibytes),
   load: current((gpu) => gpu.figures[0]),
   temp: current((gpu) => gpu.figures[2]),
   power: current((gpu) => gpu.figures[3]),
@@ -69,19 +69,19 @@ const FIGURES: Record<string, (gpu: Gpu) => number | null> = {
 
 /** A figure that changes all the time: unknown on a silent node. */
 function current(figure: (gpu: Gpu) => number | null): (gpu: Gpu) => number | null {
-  return (gpu) => (gpu.node.brief.silent ? null : figure(gpu));
+  return (gpu) => (gpu.node.info.silent ? null : figure(gpu));
 }
 
 function bytes(mebibytes: number | null): number | null {
   return mebibytes === null ? null : mebibytes * MIB;
 }
 
-function free({ brief, figures }: Gpu): number | null {
-  const [total, used] = [brief.memory_total_mebibytes, figures[1]];
+function free({ info, figures }: Gpu): number | null {
+  const [total, used] = [info.memory_total_mebibytes, figures[1]];
   return total === null || used === null || used > total ? null : (total - used) * MIB;
 }
 
-function idle({ node, brief }: Gpu): number | null {
-  const [reportedAt, since] = [node.figures.reportedAt, brief.verdict.idle_since];
+function idle({ node, info }: Gpu): number | null {
+  const [reportedAt, since] = [node.figures.reportedAt, info.verdict.idle_since];
   return reportedAt === null || since === null ? null : reportedAt - since;
 }

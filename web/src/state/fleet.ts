@@ -2,12 +2,12 @@
 
 import type { Reading } from "../feed/state";
 import type { EventKind, FleetEvent } from "../feed/stream";
-import type { GpuBrief, InstanceBrief, Moved, NodeBrief, Summary } from "../feed/types";
+import type { GpuPayload, InstancePayload, NodeFiguresDiff, NodePayload, Summary } from "../feed/types";
 import { type NodeTotals, nodeTotals } from "./totals";
 
 /** Load in percent, memory in use in MiB, temperature in °C, power in W. */
 export type GpuFigures = [load: Reading, memory: Reading, temperature: Reading, power: Reading];
-type ChangedFigures = Moved[4][number];
+type ChangedFigures = NodeFiguresDiff[4][number];
 
 const NO_FIGURES: GpuFigures = [null, null, null, null];
 
@@ -25,7 +25,7 @@ export class Node {
   private cachedTotals: NodeTotals | undefined;
 
   constructor(
-    readonly brief: NodeBrief,
+    readonly info: NodePayload,
     readonly figures: NodeFigures,
   ) {}
 
@@ -41,13 +41,13 @@ export class Node {
 /** A GPU with its node and its figures, as the views show it. */
 export interface Gpu {
   readonly node: Node;
-  readonly brief: GpuBrief;
+  readonly info: GpuPayload;
   readonly figures: GpuFigures;
   readonly instances: readonly Instance[];
 }
 
 export interface Instance {
-  readonly brief: InstanceBrief;
+  readonly info: InstancePayload;
   readonly figures: GpuFigures;
 }
 
@@ -64,14 +64,14 @@ export class Fleet {
     this.takenAt = event.taken_at;
     this.summary = event.summary;
     for (const number of event.removed) if (this.nodes.delete(number)) this.roster += 1;
-    const briefs = new Map(event.nodes.map((node) => [node.number, node]));
+    const infos = new Map(event.nodes.map((node) => [node.number, node]));
     for (const changed of event.figures) {
       const number = changed[0];
       const known = this.nodes.get(number);
-      const brief = briefs.get(number) ?? known?.brief;
-      if (!brief) continue;
-      if (brief !== known?.brief && !isSameRoster(brief, known?.brief)) this.roster += 1;
-      this.nodes.set(number, new Node(brief, mergeFigures(known?.figures, changed)));
+      const info = infos.get(number) ?? known?.info;
+      if (!info) continue;
+      if (info !== known?.info && !isSameRoster(info, known?.info)) this.roster += 1;
+      this.nodes.set(number, new Node(info, mergeFigures(known?.figures, changed)));
     }
   }
 
@@ -87,13 +87,13 @@ export class Fleet {
 }
 
 /** Whether a node has the same name, labels and GPUs as before. */
-function isSameRoster(brief: NodeBrief, before: NodeBrief | undefined): boolean {
-  const isSameGpu = ({ index, name }: GpuBrief, at: number): boolean => before?.gpus[at]?.index === index && before.gpus[at].name === name;
-  const sameGpus = brief.gpus.length === before?.gpus.length && brief.gpus.every(isSameGpu);
-  return sameGpus && brief.name === before.name && JSON.stringify(brief.labels) === JSON.stringify(before.labels);
+function isSameRoster(info: NodePayload, before: NodePayload | undefined): boolean {
+  const isSameGpu = ({ index, name }: GpuPayload, at: number): boolean => before?.gpus[at]?.index === index && before.gpus[at].name === name;
+  const sameGpus = info.gpus.length === before?.gpus.length && info.gpus.every(isSameGpu);
+  return sameGpus && info.name === before.name && JSON.stringify(info.labels) === JSON.stringify(before.labels);
 }
 
-function mergeFigures(before: NodeFigures | undefined, [, reportedAt, cpu, memory, rows]: Moved): NodeFigures {
+function mergeFigures(before: NodeFigures | undefined, [, reportedAt, cpu, memory, rows]: NodeFiguresDiff): NodeFigures {
   return {
     reportedAt,
     cpuPercent: cpu === "=" ? (before?.cpuPercent ?? null) : cpu,
@@ -110,10 +110,10 @@ function mergeRow(before: GpuFigures, row: ChangedFigures): GpuFigures {
 function gpusOf(node: Node): Gpu[] {
   let at = 0;
   const nextRow = (): GpuFigures => node.figures.rows[at++] ?? NO_FIGURES;
-  return node.brief.gpus.map((brief) => ({
+  return node.info.gpus.map((info) => ({
     node,
-    brief,
+    info,
     figures: nextRow(),
-    instances: brief.instances.map((instance) => ({ brief: instance, figures: nextRow() })),
+    instances: info.instances.map((instance) => ({ info: instance, figures: nextRow() })),
   }));
 }

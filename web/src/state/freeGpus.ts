@@ -18,20 +18,20 @@ const NAMES = new Intl.Collator("en", { numeric: true });
 export function freeByNode(fleet: Fleet, matches: (gpu: Gpu) => boolean): FreeNode[] {
   const nodes: FreeNode[] = [];
   for (const node of fleet.nodes.values()) {
-    const gpus = node.gpus.filter((gpu) => gpu.brief.verdict.state === "free" && matches(gpu));
+    const gpus = node.gpus.filter((gpu) => gpu.info.verdict.state === "free" && matches(gpu));
     if (gpus.length > 0) nodes.push(freeNode(node, gpus));
   }
   return nodes.sort(
-    (a, b) => (b.mebibytes ?? 0) - (a.mebibytes ?? 0) || b.gpus.length - a.gpus.length || NAMES.compare(a.node.brief.name, b.node.brief.name),
+    (a, b) => (b.mebibytes ?? 0) - (a.mebibytes ?? 0) || b.gpus.length - a.gpus.length || NAMES.compare(a.node.info.name, b.node.info.name),
   );
 }
 
 function freeNode(node: Node, gpus: Gpu[]): FreeNode {
-  const sizes = gpus.map((gpu) => gpu.brief.memory_total_mebibytes);
+  const sizes = gpus.map((gpu) => gpu.info.memory_total_mebibytes);
   return {
     node,
     gpus,
     mebibytes: sizes.includes(null) ? null : Math.min(...(sizes as number[])),
-    since: Math.max(...gpus.map((gpu) => gpu.brief.verdict.since)),
+    since: Math.max(...gpus.map((gpu) => gpu.info.verdict.since)),
   };
 }

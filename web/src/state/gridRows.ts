@@ -32,8 +32,8 @@ export type GridItem = HeadingItem | NodeItem;
 /** The number of GPUs of the widest node, at most eight: wider nodes take several lines. */
 export function columnCount(fleet: Fleet): number {
   let widest = 1;
-  for (const { brief } of fleet.nodes.values()) {
-    widest = Math.max(widest, brief.gpus.length, ...brief.gpus.map((gpu) => Math.min(gpu.index + 1, 2 * brief.gpus.length)));
+  for (const { info } of fleet.nodes.values()) {
+    widest = Math.max(widest, info.gpus.length, ...info.gpus.map((gpu) => Math.min(gpu.index + 1, 2 * info.gpus.length)));
   }
   return Math.min(MAX_COLUMNS, widest);
 }
@@ -50,7 +50,7 @@ export function gridItems(fleet: Fleet, groups: readonly Group[], columns: numbe
     for (const number of group.numbers) {
       const node = fleet.nodes.get(number);
       if (!node) continue;
-      const lines = lineCount(node.brief.gpus, columns);
+      const lines = lineCount(node.info.gpus, columns);
       items.push({ kind: "node", key: `node ${number}`, height: lines * (height + gap), number, row });
       row += 1;
     }

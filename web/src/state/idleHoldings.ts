@@ -17,8 +17,8 @@ export function idleHoldings(fleet: Fleet, matches: (gpu: Gpu) => boolean): Idle
   const groups = new Map<string, Gpu[]>();
   for (const node of fleet.nodes.values()) {
     for (const gpu of node.gpus) {
-      if (gpu.brief.verdict.state !== "held" || !matches(gpu)) continue;
-      const key = `${node.brief.number} ${gpu.brief.verdict.users?.[0] ?? ""}`;
+      if (gpu.info.verdict.state !== "held" || !matches(gpu)) continue;
+      const key = `${node.info.number} ${gpu.info.verdict.users?.[0] ?? ""}`;
       groups.set(key, [...(groups.get(key) ?? []), gpu]);
     }
   }
@@ -28,10 +28,10 @@ export function idleHoldings(fleet: Fleet, matches: (gpu: Gpu) => boolean): Idle
 function holdingOf(gpus: Gpu[]): IdleHolding {
   const [first] = gpus as [Gpu, ...Gpu[]];
   return {
-    user: first.brief.verdict.users?.[0] ?? "hidden user",
+    user: first.info.verdict.users?.[0] ?? "hidden user",
     node: first.node,
     gpus,
-    idleSince: Math.min(...gpus.map(({ brief }) => brief.verdict.idle_since ?? brief.verdict.since)),
+    idleSince: Math.min(...gpus.map(({ info }) => info.verdict.idle_since ?? info.verdict.since)),
     mebibytes: gpus.reduce((sum, gpu) => sum + (gpu.figures[1] ?? 0), 0),
   };
 }

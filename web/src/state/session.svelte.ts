@@ -1,7 +1,7 @@
 // Who is signed in, and signing in and out.
 
 import { ApiError, get, send } from "../feed/client";
-import type { Session as Identity } from "../feed/types";
+import type { SessionInfo as Identity } from "../feed/types";
 
 class Session {
   /** `null` until the hub has responded, and if it lets nobody in without signing in. */

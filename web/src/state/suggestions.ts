@@ -77,9 +77,9 @@ function firstOfEach(all: readonly Candidate[]): Candidate[] {
 
 /** All terms that match something in this fleet, the most common of each kind first. */
 export function knownTerms(gpus: readonly Gpu[]): Candidate[] {
-  const nodes = [...new Set(gpus.map((gpu) => gpu.node.brief))];
-  const models = [...new Set(mostCommon(gpus.map((gpu) => gpu.brief.name)).map(modelWord))];
-  const users = mostCommon(gpus.flatMap((gpu) => gpu.brief.verdict.users ?? []));
+  const nodes = [...new Set(gpus.map((gpu) => gpu.node.info))];
+  const models = [...new Set(mostCommon(gpus.map((gpu) => gpu.info.name)).map(modelWord))];
+  const users = mostCommon(gpus.flatMap((gpu) => gpu.info.verdict.users ?? []));
   const labels = mostCommon(nodes.flatMap((node) => Object.entries(node.labels).map(([name, value]) => `${name}=${value}`)));
   return [
     ...STATES.map((state) => ({ word: state, meaning: STATE_TERM_MEANING[state], term: like("state", state) })),

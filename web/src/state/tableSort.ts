@@ -21,20 +21,20 @@ export const NUMERIC_COLUMNS: readonly ColumnKey[] = ["load", "memory", "tempera
 type Value = string | number | null;
 
 const VALUES: Record<ColumnKey, (gpu: Gpu) => Value> = {
-  state: ({ brief }) => STATES_BY_ATTENTION.indexOf(brief.verdict.state),
+  state: ({ info }) => STATES_BY_ATTENTION.indexOf(info.verdict.state),
   node: () => 0, // ties are broken by node and index anyway
-  gpu: ({ brief }) => brief.index,
-  model: ({ brief }) => textKey(brief.name),
-  who: ({ brief }) => textKey(brief.verdict.users?.[0] ?? null),
+  gpu: ({ info }) => info.index,
+  model: ({ info }) => textKey(info.name),
+  who: ({ info }) => textKey(info.verdict.users?.[0] ?? null),
   load: ({ figures }) => figures[0],
   memory: ({ figures }) => figures[1],
   temperature: ({ figures }) => figures[2],
   power: ({ figures }) => figures[3],
-  since: ({ brief }) => -brief.verdict.since,
-  why: ({ brief }) => textKey(brief.verdict.reason ?? brief.verdict.was),
-  driver: ({ node }) => textKey(node.brief.driver_version),
-  labels: ({ node }) => textKey(formatLabels(node.brief.labels) || null),
-  uuid: ({ brief }) => brief.uuid,
+  since: ({ info }) => -info.verdict.since,
+  why: ({ info }) => textKey(info.verdict.reason ?? info.verdict.was),
+  driver: ({ node }) => textKey(node.info.driver_version),
+  labels: ({ node }) => textKey(formatLabels(node.info.labels) || null),
+  uuid: ({ info }) => info.uuid,
 };
 
 /** The sort order after a click on a column title: reversed, or the default of the column. */
@@ -55,7 +55,7 @@ export class StableSort {
   /** Sort the GPUs; if `frozen`, keep the order and append new ones. */
   sort(gpus: Iterable<Gpu>, sort: TableSort, frozen = false): Gpu[] {
     const byUuid = new Map<string, Gpu>();
-    for (const gpu of gpus) byUuid.set(gpu.brief.uuid, gpu);
+    for (const gpu of gpus) byUuid.set(gpu.info.uuid, gpu);
     const rows: Gpu[] = [];
     for (const uuid of this.order) {
       const gpu = byUuid.get(uuid);
@@ -63,14 +63,14 @@ export class StableSort {
     }
     rows.push(...byUuid.values());
     const sorted = frozen ? rows : sortRows(rows, sort);
-    this.order = sorted.map((gpu) => gpu.brief.uuid);
+    this.order = sorted.map((gpu) => gpu.info.uuid);
     return sorted;
   }
 }
 
 function sortRows(rows: readonly Gpu[], { key, descending }: TableSort): Gpu[] {
   const value = VALUES[key];
-  const keys = rows.map((gpu) => ({ gpu, value: value(gpu), name: textKey(gpu.node.brief.name) ?? "" }));
+  const keys = rows.map((gpu) => ({ gpu, value: value(gpu), name: textKey(gpu.node.info.name) ?? "" }));
   keys.sort((a, b) => byValue(a.value, b.value, descending) || byNode(a, b, descending && key === "node"));
   return keys.map(({ gpu }) => gpu);
 }
@@ -89,7 +89,7 @@ interface Located {
 
 function byNode(a: Located, b: Located, descending: boolean): number {
   if (a.name !== b.name) return a.name < b.name === descending ? 1 : -1;
-  return a.gpu.node.brief.number - b.gpu.node.brief.number || a.gpu.brief.index - b.gpu.brief.index;
+  return a.gpu.node.info.number - b.gpu.node.info.number || a.gpu.info.index - b.gpu.info.index;
 }
 
 // Natural sort keys are cached: they are needed for every GPU at every event.

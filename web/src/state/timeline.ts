@@ -1,7 +1,7 @@
 // Timelines of who used the GPUs of a node. Neighbouring GPUs with the same user and time are merged into one block.
 
 import type { State } from "../feed/state";
-import type { GpuOfNode, Run, Strip } from "../feed/types";
+import type { GpuOfNode, StripRun, Strip } from "../feed/types";
 import type { Span } from "../feed/history";
 import { naturalKey } from "./arrange";
 import type { Node } from "./fleet";
@@ -58,12 +58,12 @@ function nodeTimeline(nodeId: string, rows: readonly Strip[], span: Span): NodeT
   return { nodeId, name: rows[0]?.gpu.node ?? nodeId, gpus: rows.map(({ gpu }) => gpu), segments, blocks: mergeRows(segments) };
 }
 
-function withInstanceUsers(run: Run): Run {
+function withInstanceUsers(run: StripRun): StripRun {
   return run.user || (run.state !== "busy" && run.state !== "held") ? run : { ...run, user: IN_PARTS };
 }
 
 /** Join runs that differ only in load, and fill the gaps between them. */
-export function segmentsOf(runs: readonly Run[], span: Span): Segment[] {
+export function segmentsOf(runs: readonly StripRun[], span: Span): Segment[] {
   const segments: Segment[] = [];
   const tolerance = (span.end - span.start) / 10_000;
   let at = span.start;
@@ -82,11 +82,11 @@ function silence(start: number, end: number): Segment {
   return { start, end, state: null, user: "", others: 0, busyPercent: null };
 }
 
-function isSameHolding(one: Segment, other: Run | Segment): boolean {
+function isSameHolding(one: Segment, other: StripRun | Segment): boolean {
   return one.state === other.state && one.user === other.user && one.others === other.others;
 }
 
-function join(before: Segment, run: Run): Segment {
+function join(before: Segment, run: StripRun): Segment {
   return { ...before, end: run.end, busyPercent: mean(before.busyPercent, before.end - before.start, run.busy_percent, run.end - run.start) };
 }
 
@@ -124,7 +124,7 @@ export function holdingOf(node: Node, uuid: string): Holding | undefined {
   const verdict = findVerdict(node, uuid);
   if (!verdict) return undefined;
   const [user = "", ...others] = verdict.users ?? [];
-  return { state: node.brief.silent ? null : verdict.state, user, others: others.length };
+  return { state: node.info.silent ? null : verdict.state, user, others: others.length };
 }
 
 /** The segment at a moment. */

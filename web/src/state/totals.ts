@@ -36,11 +36,11 @@ export function loadStep(busy: number | null): number {
 }
 
 /** The totals of one node; zero if it is silent. */
-export function nodeTotals({ brief, figures }: Node): NodeTotals {
+export function nodeTotals({ info, figures }: Node): NodeTotals {
   const its = noTotals();
-  if (brief.silent) return its;
+  if (info.silent) return its;
   let row = 0;
-  for (const { memory_total_mebibytes: total, verdict, instances } of brief.gpus) {
+  for (const { memory_total_mebibytes: total, verdict, instances } of info.gpus) {
     const [busy, used, , watts] = figures.rows[row] ?? [null, null, null, null];
     row += 1 + instances.length;
     if (verdict.state === "free") its.free += 1;

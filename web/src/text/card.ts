@@ -18,19 +18,19 @@ const MIB = 1024 * 1024;
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
 /** "held by mei", "busy: priya and 2 more", "free". */
-export function cardTitle({ brief }: Gpu): string {
-  const { state, users } = brief.verdict;
+export function cardTitle({ info }: Gpu): string {
+  const { state, users } = info.verdict;
   if (!users?.length) return state === "ghost" ? "ghost, no owner" : state;
   const more = users.length > 1 ? ` and ${users.length - 1} more` : "";
-  return `${state}${state === "busy" ? ":" : " by"} ${holderName(brief.verdict)}${more}`;
+  return `${state}${state === "busy" ? ":" : " by"} ${holderName(info.verdict)}${more}`;
 }
 
 /** The reason for the state from the stream alone, until the node's details are loaded. */
-export function cardReason({ brief, figures }: Gpu, now: number): string {
-  const { state, reason, was, idle_since, since } = brief.verdict;
+export function cardReason({ info, figures }: Gpu, now: number): string {
+  const { state, reason, was, idle_since, since } = info.verdict;
   if (reason !== null) return reason;
   if (state === "held") {
-    const memory = `${gibibytes(figures[1])} of ${gibibytes(brief.memory_total_mebibytes)} GiB`;
+    const memory = `${gibibytes(figures[1])} of ${gibibytes(info.memory_total_mebibytes)} GiB`;
     return `holds ${memory}, idle for ${duration(now - (idle_since ?? since))}`;
   }
   if (was !== null) return `was ${was}`;
@@ -44,9 +44,9 @@ export function sinceText(moment: number, now: number): string {
 }
 
 /** The facts: those of the stream at once, the others when the node's details are loaded. */
-export function cardFacts({ brief, figures }: Gpu, full: JudgedGpu | undefined): Fact[] {
+export function cardFacts({ info, figures }: Gpu, full: JudgedGpu | undefined): Fact[] {
   const [busy, used, degrees, watts] = figures;
-  const memory = { name: "Memory", value: gibibytes(used), rest: `/ ${gibibytes(brief.memory_total_mebibytes)} GiB` };
+  const memory = { name: "Memory", value: gibibytes(used), rest: `/ ${gibibytes(info.memory_total_mebibytes)} GiB` };
   const now: Fact[] = [
     memory,
     { name: "Utilisation", value: formatReading(busy, " %"), meaning: "share of time with a kernel running" },

@@ -1,7 +1,7 @@
 // Texts of the grid: cells, headings, silent nodes, lists on a phone.
 
 import type { State } from "../feed/state";
-import type { VerdictBrief } from "../feed/types";
+import type { VerdictPayload } from "../feed/types";
 import type { Grouping, Sort } from "../state/arrange";
 import type { Gpu, Instance, Node } from "../state/fleet";
 import type { FreeNode } from "../state/freeGpus";
@@ -51,8 +51,8 @@ export interface CellText {
   readonly unit: string;
 }
 
-export function cellText({ brief, figures }: Gpu, now: number): CellText {
-  const { verdict, memory_total_mebibytes: total } = brief;
+export function cellText({ info, figures }: Gpu, now: number): CellText {
+  const { verdict, memory_total_mebibytes: total } = info;
   const { state } = verdict;
   const [busy, used] = figures;
   const users = verdict.users ?? [];
@@ -70,14 +70,14 @@ export function cellText({ brief, figures }: Gpu, now: number): CellText {
 }
 
 /** The first user of a GPU or instance, or else its state. */
-export function holderName({ state, users }: VerdictBrief): string {
+export function holderName({ state, users }: VerdictPayload): string {
   if (users?.[0] !== undefined) return users[0];
   if (state === "ghost") return "no owner";
   if (state === "unknown") return UNKNOWN;
   return state === "busy" || state === "held" ? "hidden user" : state;
 }
 
-function textBelow(verdict: VerdictBrief, used: number | null, total: number | null, now: number): string {
+function textBelow(verdict: VerdictPayload, used: number | null, total: number | null, now: number): string {
   switch (verdict.state) {
     case "free":
       return `for ${duration(now - verdict.since)}`;
@@ -104,18 +104,18 @@ export function fillPercent(used: number | null, total: number | null): number {
 }
 
 /** A cell for screen readers. */
-export function cellAria({ node, brief, figures, instances }: Gpu, text: CellText): string {
-  const where = `${node.brief.name} GPU ${brief.index}, ${brief.verdict.state}`;
-  const who = brief.verdict.users?.length ? `, ${brief.verdict.users.join(", ")}` : "";
+export function cellAria({ node, info, figures, instances }: Gpu, text: CellText): string {
+  const where = `${node.info.name} GPU ${info.index}, ${info.verdict.state}`;
+  const who = info.verdict.users?.length ? `, ${info.verdict.users.join(", ")}` : "";
   const busy = figures[0] === null ? "" : `, load ${figures[0]} percent`;
   const slices = instances.length ? `, ${instances.length} instances` : "";
   return `${where}${who}, ${text.below}${busy}${slices}`;
 }
 
 /** The user of a MIG instance; one letter if the slice is narrow. */
-export function sliceText({ brief }: Instance, isWide: boolean): string {
-  const { users, state } = brief.verdict;
-  if (isWide) return holderName(brief.verdict);
+export function sliceText({ info }: Instance, isWide: boolean): string {
+  const { users, state } = info.verdict;
+  if (isWide) return holderName(info.verdict);
   return users?.[0] === undefined ? (state === "busy" ? "?" : "") : initials(users[0]).charAt(0);
 }
 
@@ -124,14 +124,14 @@ export function narrowModel(name: string | null): string {
   return shortModel(name).replace(/[- ](SXM\d?|HBM\w*|PCIe|NVL)\b/gi, "").replace(/[- ](\d+) ?GB\b/gi, " $1G");
 }
 
-export function modelNames({ brief }: Node, format = shortModel): string {
-  return [...new Set(brief.gpus.map((gpu) => format(gpu.name)))].join(", ") || "no GPU";
+export function modelNames({ info }: Node, format = shortModel): string {
+  return [...new Set(info.gpus.map((gpu) => format(gpu.name)))].join(", ") || "no GPU";
 }
 
 /** Model and driver of a node: "A100 40G · 570.172". */
 export function nodeSummary(node: Node): string {
   const names = modelNames(node, narrowModel);
-  const driver = node.brief.driver_version?.split(".").slice(0, 2).join(".");
+  const driver = node.info.driver_version?.split(".").slice(0, 2).join(".");
   return driver ? `${names} · ${driver}` : names;
 }
 
@@ -140,8 +140,8 @@ export function silentText(node: Node, now: number): string {
 }
 
 /** Where the data of a node comes from and how old it is: "via push, 4 s ago". */
-export function sourceText({ brief, figures }: Node, now: number): string {
-  const via = brief.via === null ? "" : `via ${brief.via}, `;
+export function sourceText({ info, figures }: Node, now: number): string {
+  const via = info.via === null ? "" : `via ${info.via}, `;
   return figures.reportedAt === null ? "never reported" : `${via}${duration(now - figures.reportedAt)} ago`;
 }
 
@@ -163,18 +163,18 @@ export function shortHeading(name: string | null, grouping: Grouping): string {
 
 /** The users of these GPUs, at most three by name. */
 export function usersText(gpus: readonly Gpu[]): string {
-  const users = [...new Set(gpus.flatMap((gpu) => gpu.brief.verdict.users ?? []))];
+  const users = [...new Set(gpus.flatMap((gpu) => gpu.info.verdict.users ?? []))];
   const more = users.length > 3 ? ` +${users.length - 3}` : "";
   return users.slice(0, 3).join(", ") + more || "no users";
 }
 
 /** "GPU 0, 1". */
 export function gpuList(gpus: readonly Gpu[]): string {
-  return `GPU ${gpus.map((gpu) => gpu.brief.index).join(", ")}`;
+  return `GPU ${gpus.map((gpu) => gpu.info.index).join(", ")}`;
 }
 
 export function freeText({ gpus, mebibytes, since }: FreeNode, now: number): string {
-  return `${shortModel(gpus[0]?.brief.name ?? null)} · ${gibibytes(mebibytes)} GiB · free for ${duration(now - since)}`;
+  return `${shortModel(gpus[0]?.info.name ?? null)} · ${gibibytes(mebibytes)} GiB · free for ${duration(now - since)}`;
 }
 
 export function idleText({ idleSince, mebibytes }: IdleHolding, now: number): string {
@@ -183,5 +183,5 @@ export function idleText({ idleSince, mebibytes }: IdleHolding, now: number): st
 
 /** A message to send to the user of idle GPUs. */
 export function askMessage({ user, node, gpus, idleSince }: IdleHolding, now: number): string {
-  return `${user}, do you still need ${gpuList(gpus)} on ${node.brief.name}? Idle for ${duration(now - idleSince)}.`;
+  return `${user}, do you still need ${gpuList(gpus)} on ${node.info.name}? Idle for ${duration(now - idleSince)}.`;
 }

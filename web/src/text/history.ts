@@ -1,7 +1,7 @@
 // Texts of history: times, spans, who used a GPU, totals.
 
 import type { ApiError } from "../feed/client";
-import type { GpuOfNode, Moment, Summary } from "../feed/types";
+import type { GpuOfNode, RibbonPoint, Summary } from "../feed/types";
 import { type Holding, IN_PARTS, type Segment } from "../state/timeline";
 import type { Range } from "../state/range";
 import { DAY_SECONDS } from "../state/ticks";
@@ -133,7 +133,7 @@ export function gpuIndex({ uuid, index, parent }: GpuOfNode, gpus: readonly GpuO
 }
 
 /** The ribbon at a moment: "03:12 yesterday, 71 of 112 GPUs busy". */
-export function ribbonAria(at: number, now: number, moment: Moment | null): string {
+export function ribbonAria(at: number, now: number, moment: RibbonPoint | null): string {
   if (moment === null) return momentText(at, now);
   const all = Object.values(moment.gpus).reduce((sum, count) => sum + count, 0);
   return `${momentText(at, now)}, ${Math.round(moment.gpus.busy ?? 0)} of ${plural(Math.round(all), "GPU")} busy`;

@@ -46,28 +46,28 @@ export function cellText(key: ColumnKey, gpu: Gpu, now: number): string {
 }
 
 const TEXTS: Record<ColumnKey, (gpu: Gpu, now: number) => string> = {
-  state: ({ brief }) => brief.verdict.state,
-  node: ({ node }) => node.brief.name,
-  gpu: ({ brief }) => String(brief.index),
-  model: ({ brief }) => modelText(brief.name, brief.instances.length),
-  who: ({ brief }) => brief.verdict.users?.join(", ") ?? UNKNOWN,
+  state: ({ info }) => info.verdict.state,
+  node: ({ node }) => node.info.name,
+  gpu: ({ info }) => String(info.index),
+  model: ({ info }) => modelText(info.name, info.instances.length),
+  who: ({ info }) => info.verdict.users?.join(", ") ?? UNKNOWN,
   load: ({ figures }) => figureText(figures[0], "%"),
-  memory: ({ brief, figures }) => memoryText(figures[1], brief.memory_total_mebibytes),
+  memory: ({ info, figures }) => memoryText(figures[1], info.memory_total_mebibytes),
   temperature: ({ figures }) => figureText(figures[2], "°C"),
   power: ({ figures }) => figureText(figures[3], "W"),
-  since: ({ brief }, now) => duration(now - brief.verdict.since),
+  since: ({ info }, now) => duration(now - info.verdict.since),
   why: reasonText,
-  driver: ({ node }) => node.brief.driver_version ?? UNKNOWN,
-  labels: ({ node }) => formatLabels(node.brief.labels),
-  uuid: ({ brief }) => brief.uuid,
+  driver: ({ node }) => node.info.driver_version ?? UNKNOWN,
+  labels: ({ node }) => formatLabels(node.info.labels),
+  uuid: ({ info }) => info.uuid,
 };
 
-function reasonText({ brief }: Gpu, now: number): string {
-  const { state, reason, was, idle_since } = brief.verdict;
+function reasonText({ info }: Gpu, now: number): string {
+  const { state, reason, was, idle_since } = info.verdict;
   if (was !== null) return `was ${was}`;
   if (reason !== null) return reason;
   if (state === "held" && idle_since !== null) return `idle for ${duration(now - idle_since)}`;
-  return state === "busy" ? sharingText(brief.verdict.users) : STATE_MEANING[state];
+  return state === "busy" ? sharingText(info.verdict.users) : STATE_MEANING[state];
 }
 
 /** The users have their own column; that several share the GPU is worth a note. */

@@ -102,7 +102,7 @@ function copyTile(tile: Uint32Array, size: number, pixels: Uint32Array, wide: nu
 function drawCaption(pen: CanvasRenderingContext2D, fleet: Fleet, { plan, grouping }: Scene, column: Column, colours: Colours): void {
   const numbers = [...new Set(column.lines.map((line) => line.number))];
   const { free } = countFree(fleet, numbers);
-  const first = fleet.nodes.get(numbers[0] ?? -1)?.brief.name ?? "";
+  const first = fleet.nodes.get(numbers[0] ?? -1)?.info.name ?? "";
   const name = column.continued || grouping === "none" ? first : shortHeading(column.name, grouping);
   const count = free > 0 ? `${free} free` : "";
   const maxWidth = plan.pitch * SQUARES_PER_LINE - 1 - (count ? pen.measureText(count).width + CAPTION_GAP : 0);

@@ -39,8 +39,8 @@ export function readColours(element: HTMLElement): Colours {
   return Object.fromEntries(found) as Colours;
 }
 
-export function gpuTileKind({ brief, figures }: Gpu): Kind {
-  return tileKind(brief.verdict.state, figures[0]);
+export function gpuTileKind({ info, figures }: Gpu): Kind {
+  return tileKind(info.verdict.state, figures[0]);
 }
 
 export function tileKind(state: State, busy: number | null): Kind {

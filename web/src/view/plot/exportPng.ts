@@ -1,9 +1,9 @@
-// The plots of a page as one picture, to be saved: their titles, their bands, their lines.
+// Exports the plots of a page as one PNG: titles, bands, lines.
 
 const [MARGIN, ABOVE, BELOW] = [24, 28, 20];
 const TITLE_PX = 14;
 
-/** All figures within an element, as they stand on the page. */
+/** Render all figures within an element, laid out as on the page. */
 export function renderPng(element: HTMLElement, title: string): Promise<Blob | null> {
   const figures = [...element.querySelectorAll("figure")];
   const boxes = figures.map((figure) => figure.getBoundingClientRect());
@@ -32,17 +32,17 @@ function draw(pen: CanvasRenderingContext2D, figure: HTMLElement): void {
     const box = line.getBoundingClientRect();
     pen.drawImage(line, box.left, box.top, box.width, box.height);
   }
-  for (const block of figure.querySelectorAll<HTMLElement>(".blocks > *")) filled(pen, block);
-  for (const text of figure.querySelectorAll<HTMLElement>("figcaption > *, .blocks span")) written(pen, text);
+  for (const block of figure.querySelectorAll<HTMLElement>(".blocks > *")) drawBlock(pen, block);
+  for (const text of figure.querySelectorAll<HTMLElement>("figcaption > *, .blocks span")) drawText(pen, text);
 }
 
-function filled(pen: CanvasRenderingContext2D, block: HTMLElement): void {
+function drawBlock(pen: CanvasRenderingContext2D, block: HTMLElement): void {
   const box = block.getBoundingClientRect();
   pen.fillStyle = getComputedStyle(block).backgroundColor;
   pen.fillRect(box.left, box.top, box.width - 1, box.height - 1);
 }
 
-function written(pen: CanvasRenderingContext2D, text: HTMLElement): void {
+function drawText(pen: CanvasRenderingContext2D, text: HTMLElement): void {
   const box = text.getBoundingClientRect();
   const style = getComputedStyle(text);
   pen.fillStyle = style.color;

@@ -1,4 +1,4 @@
-// Saving something of the page to a file.
+// Downloading data of the page as a file.
 
 export function downloadText(name: string, text: string): void {
   download(name, new Blob([text], { type: "text/csv;charset=utf-8" }));
