@@ -4,7 +4,7 @@ import type { State } from "../src/feed/state";
 import { type Gpu, Node } from "../src/state/fleet";
 import { node, verdict } from "./builders";
 
-export const HEARD_AT = 100_000;
+export const REPORTED_AT = 100_000;
 
 export interface GpuRow {
   id: string;
@@ -57,7 +57,7 @@ export function gpuOf(told: Partial<GpuRow>): Gpu {
     users: row.users,
     reason: row.reason,
     was: row.was,
-    idle_since: row.idle_seconds === null ? null : HEARD_AT - row.idle_seconds,
+    idle_since: row.idle_seconds === null ? null : REPORTED_AT - row.idle_seconds,
   };
   const instances = row.instances.map((part) => ({
     uuid: part.uuid,
@@ -71,5 +71,5 @@ export function gpuOf(told: Partial<GpuRow>): Gpu {
 
 function nodeOf(row: GpuRow): Node {
   const info = { ...node(1, []), name: row.node, silent: row.silent, labels: row.labels, driver_version: row.driver };
-  return new Node(info, { reportedAt: HEARD_AT, cpuPercent: null, memoryPercent: null, parts: [] });
+  return new Node(info, { reportedAt: REPORTED_AT, cpuPercent: null, memoryPercent: null, rows: [] });
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { VIEWS, formatHash, parseHash } from "../src/state/route";
+import { VIEWS, formatHash, parseHash } from "../../src/state/route";
 
 test("a place is written and read back", () => {
   for (const view of VIEWS) {

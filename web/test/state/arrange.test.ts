@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { State } from "../src/feed/state";
-import type { NodeFiguresDiff, NodePayload } from "../src/feed/types";
-import { type Arrangement, arrange, countFree, groupings, containsExactly, naturalKey, slots, defaultGrouping } from "../src/state/arrange";
-import { Fleet, type Gpu } from "../src/state/fleet";
-import { event, gpu, node } from "./builders";
+import type { State } from "../../src/feed/state";
+import type { NodeFiguresDiff, NodePayload } from "../../src/feed/types";
+import { type Arrangement, arrange, containsExactly, countFree, defaultGrouping, groupings, naturalKey, slots } from "../../src/state/arrange";
+import { type Gpu, Fleet } from "../../src/state/fleet";
+import { event, gpu, node } from "../builders";
 
 const BY_NAME: Arrangement = { sort: "name", grouping: "none" };
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { plural, duration, gibibytes, initials, shortModel, watts } from "../src/text/format";
+import { duration, gibibytes, initials, plural, shortModel, watts } from "../../src/text/format";
 
 it("a length of time is said in one or two units", () => {
   const said = [4, 59, 60, 3599, 3600, 33_120, 86_400, 200_000].map(duration);
@@ -7,7 +7,7 @@ it("a length of time is said in one or two units", () => {
 });
 
 it("memory that is not measured is not zero", () => {
-  expect([gibibytes(null), gibibytes(0), gibibytes(512), gibibytes(81_559)]).toEqual(["–", "0", "0.5", "80"]);
+  expect([gibibytes(null), gibibytes(0), gibibytes(512), gibibytes(81_559)]).toEqual(["—", "0", "0.5", "80"]);
 });
 
 it("names are shortened so that they can still be known", () => {

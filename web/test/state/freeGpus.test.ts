@@ -1,12 +1,11 @@
 import { expect, test } from "vitest";
-import type { State } from "../src/feed/state";
-import type { GpuPayload } from "../src/feed/types";
-import { Fleet, type Gpu } from "../src/state/fleet";
-import { bestTermToDrop } from "../src/state/relaxFilter";
-import type { Term } from "../src/state/filterMatch";
-import { freeByNode } from "../src/state/freeGpus";
+import type { State } from "../../src/feed/state";
+import type { GpuPayload } from "../../src/feed/types";
+import { type Gpu, Fleet } from "../../src/state/fleet";
+import { freeByNode } from "../../src/state/freeGpus";
 
 const verdict = { since: 10, reason: null, was: null, users: null, idle_since: null, notes: [] };
+const FLEET = fleetOf({ a1: [gpu(0, "busy", 80), gpu(1, "free", 80)], a2: [gpu(0, "free", 40), gpu(1, "free", 40)], a10: [gpu(3, "free", 40)] });
 
 function gpu(index: number, state: State, mebibytes: number | null): GpuPayload {
   return { uuid: `GPU-${index}`, index, name: "NVIDIA H100", memory_total_mebibytes: mebibytes, verdict: { ...verdict, state, since: 10 + index }, instances: [] };
@@ -27,8 +26,6 @@ function fleetOf(nodes: Record<string, GpuPayload[]>): Fleet {
   return fleet;
 }
 
-const FLEET = fleetOf({ a1: [gpu(0, "busy", 80), gpu(1, "free", 80)], a2: [gpu(0, "free", 40), gpu(1, "free", 40)], a10: [gpu(3, "free", 40)] });
-
 test("free GPUs stand by node, the largest first and then the most", () => {
   const all = (): boolean => true;
   expect(freeByNode(FLEET, all).map(({ node, gpus }) => [node.info.name, gpus.length])).toEqual([["a1", 1], ["a2", 2], ["a10", 1]]);
@@ -38,16 +35,4 @@ test("free GPUs stand by node, the largest first and then the most", () => {
 
 test("the memory is unknown where one of them cannot tell it", () => {
   expect(freeByNode(fleetOf({ b: [gpu(0, "free", null), gpu(1, "free", 8)] }), () => true)[0]?.mebibytes).toBeNull();
-});
-
-const word = (key: string, value: string): Term => ({ key, op: ":", values: [value], bound: null, negated: false });
-
-test("the word whose dropping leaves the most is named", () => {
-  const terms = [word("state", "held"), word("node", "a2")];
-  expect(bestTermToDrop(FLEET.everyGpu(), ["held", "node:a2"], terms)).toEqual({ word: "held", left: 2 });
-  expect(bestTermToDrop(FLEET.everyGpu(), ["held", "node:b"], [word("state", "held"), word("node", "b")])).toBeNull();
-});
-
-test("nothing is advised while words and terms are of another text", () => {
-  expect(bestTermToDrop(FLEET.everyGpu(), ["held"], [])).toBeNull();
 });

@@ -1,21 +1,19 @@
 import { describe, expect, it } from "vitest";
-import type { GpuPayload, JudgedGpu, NodePayload, Process, VerdictPayload } from "../src/feed/types";
-import type { Row } from "../src/state/fleet";
-import { type Figures, Fleet, type Gpu, Node } from "../src/state/fleet";
-import { idleHoldings } from "../src/state/idleHoldings";
-import { cardFacts, processName, processesOf, cardReason, cardTitle } from "../src/text/card";
-import { shortHeading, cellText, fillPercent, heading, nodeSummary, loadClass, usersText, askMessage, silentText, sliceText } from "../src/text/grid";
-import { event, gpu, node } from "./builders";
+import type { GpuPayload, NodePayload, VerdictPayload } from "../../src/feed/types";
+import { type Gpu, type GpuFigures, type NodeFigures, Fleet, Node } from "../../src/state/fleet";
+import { idleHoldings } from "../../src/state/idleHoldings";
+import { askMessage, cellText, fillPercent, heading, loadClass, nodeSummary, shortHeading, silentText, sliceText, usersText } from "../../src/text/grid";
+import { event, gpu, node } from "../builders";
 
 const NOW = 1000 + 41 * 60 + 2 * 3600;
 
-function fleetOf(info: NodePayload, ...figures: Row[]): Fleet {
+function fleetOf(info: NodePayload, ...figures: GpuFigures[]): Fleet {
   const fleet = new Fleet();
   fleet.apply("fleet", event({ nodes: [info], figures: [[info.number, 990, null, null, figures]] }));
   return fleet;
 }
 
-function only(info: Partial<GpuPayload>, verdict: Partial<VerdictPayload>, figures: Row = [97, 74_752, 65, 365]): Gpu {
+function only(info: Partial<GpuPayload>, verdict: Partial<VerdictPayload>, figures: GpuFigures = [97, 74_752, 65, 365]): Gpu {
   const whole = { ...gpu(0, "busy"), ...info };
   const fleet = fleetOf(node(1, [{ ...whole, verdict: { ...whole.verdict, ...verdict } }]), figures);
   const [found] = [...fleet.nodes.values()].flatMap((each) => each.gpus);
@@ -39,13 +37,13 @@ describe("the words of a cell", () => {
   });
 
   it("say what a silent one was, and why one is broken", () => {
-    expect(cellText(only({}, { state: "unknown", users: null, was: "busy (mei)" }), NOW)).toMatchObject({ who: "–", below: "was busy (mei)" });
+    expect(cellText(only({}, { state: "unknown", users: null, was: "busy (mei)" }), NOW)).toMatchObject({ who: "—", below: "was busy (mei)" });
     expect(cellText(only({}, { state: "broken", reason: "lost" }), NOW)).toMatchObject({ who: "broken", below: "lost" });
   });
 
   it("leave out what was not measured", () => {
     const words = cellText(only({ memory_total_mebibytes: null }, { users: null }, [null, null, null, null]), NOW);
-    expect(words).toMatchObject({ who: "somebody", below: "", figure: "" });
+    expect(words).toMatchObject({ who: "hidden user", below: "", figure: "" });
   });
 });
 
@@ -64,13 +62,13 @@ describe("headings", () => {
   it("name the label, or say that it is missing", () => {
     expect(heading("r01", "label:rack")).toBe("rack r01");
     expect(heading(null, "label:rack")).toBe("no rack");
-    expect(heading(null, "user")).toBe("nobody");
+    expect(heading(null, "user")).toBe("no user");
     expect(shortHeading("r01", "label:rack")).toBe("r01");
   });
 
   it("of a node are short", () => {
     const named = { ...gpu(0), name: "NVIDIA A100-SXM4-40GB" };
-    const figures = (reportedAt: number | null): Figures => ({ reportedAt, cpuPercent: null, memoryPercent: null, parts: [] });
+    const figures = (reportedAt: number | null): NodeFigures => ({ reportedAt, cpuPercent: null, memoryPercent: null, rows: [] });
     expect(nodeSummary(new Node(node(1, [named]), figures(null)))).toBe("A100 40G · 550.90");
     expect(silentText(new Node(node(1), figures(NOW - 240)), NOW)).toBe("silent for 4 m");
   });
@@ -85,7 +83,7 @@ describe("a slice of a GPU", () => {
 });
 
 describe("what is held and idle", () => {
-  it("is told by person and node, the longest first, with a askMessage to send", () => {
+  it("is told by person and node, the longest first, with a message to send", () => {
     const held = (index: number, user: string, since: number): GpuPayload => {
       const info = gpu(index, "held", [user]);
       return { ...info, verdict: { ...info.verdict, idle_since: since } };
@@ -94,50 +92,13 @@ describe("what is held and idle", () => {
     const [first, second] = idleHoldings(fleet, () => true);
     expect(first).toMatchObject({ user: "omar", idleSince: 500, mebibytes: 2048 });
     expect(second).toMatchObject({ user: "mei", idleSince: 800, mebibytes: 2048 });
-    expect(second && askMessage(second, 920)).toBe("mei, do you still need GPU 0, 2 on gpu01? No work for 2 m.");
+    expect(second && askMessage(second, 920)).toBe("mei, do you still need GPU 0, 2 on gpu01? Idle for 2 m.");
     expect(idleHoldings(fleet, () => false)).toEqual([]);
   });
 
   it("names three people at most", () => {
     const many = only({}, { users: ["a", "b", "c", "d", "e"] });
     expect(usersText([many, many])).toBe("a, b, c +2");
-    expect(usersText([])).toBe("nobody");
-  });
-});
-
-describe("the card", () => {
-  const process: Process = {
-    pid: 7, pid_is_made: false, kind: "compute", gpu_memory_bytes: 1, user: "mei", name: "python", command: null,
-    started_at: null, busy_percent: null, container: null, slurm_job: null, condition: null, hidden: false,
-  };
-  const full: JudgedGpu = {
-    uuid: "GPU-0", processes: null, verdict: { state: "busy", reason: "", since: 0, was: null, notes: [], idle_seconds: null }, power_limit_watts: 700, sm_clock_mhz: null,
-    sm_clock_max_mhz: 1980, memory_clock_mhz: 2619, pcie_generation: 5, pcie_width: 16, throttle_reasons: ["sw_power_cap"], ecc_uncorrected: 0,
-    fault: null, instances: [],
-  };
-
-  it("says who and why from the stream alone", () => {
-    const held = only({}, { state: "held", users: ["mei", "omar"], idle_since: NOW - 60 });
-    expect(cardTitle(held)).toBe("held by mei and 1 more");
-    expect(cardReason(held, NOW)).toBe("keeps 73 of 80 GiB and has done nothing for 1 m");
-  });
-
-  it("shows more when the node was looked at, and a dash for what was not measured", () => {
-    expect(cardFacts(only({}, {}), undefined)).toHaveLength(4);
-    const told = Object.fromEntries(cardFacts(only({}, {}), full).map(({ name, value, rest }) => [name, `${value} ${rest ?? ""}`.trim()]));
-    expect(told).toMatchObject({ Power: "365 / 700 W", "SM clock": "– / 1980", PCIe: "gen 5 ×16", Throttling: "sw power cap" });
-  });
-
-  it("tells processes that could not be read from none, and counts those of instances", () => {
-    expect(processesOf(full)).toBeNull();
-    expect(processesOf({ ...full, processes: [] })).toEqual([]);
-    const instance = { uuid: "MIG-1", profile: null, verdict: full.verdict, processes: [process], memory_used_bytes: 1, memory_total_bytes: 2, busy_percent: null };
-    expect(processesOf({ ...full, instances: [instance] })).toEqual([process]);
-  });
-
-  it("names a process by what the reader may see of it", () => {
-    expect(processName({ ...process, command: "python train.py" })).toBe("python train.py");
-    expect(processName(process)).toBe("python");
-    expect(processName({ ...process, name: null, hidden: true })).toBe("hidden from the agent");
+    expect(usersText([])).toBe("no users");
   });
 });

@@ -1,24 +1,9 @@
 import { expect, it } from "vitest";
-import table from "../../tests/filter_cases.json";
-import { type Term, matchesPattern, matchesAll } from "../src/state/filterMatch";
-import { completeTerm, hasTerm, formatTerm, toggleTerm, lastTerm, splitTerms } from "../src/state/filterText";
-import { type GpuRow, gpuOf } from "./gpus";
+import table from "../../../tests/filter_cases.json";
+import { completeTerm, formatTerm, hasTerm, lastTerm, splitTerms, toggleTerm } from "../../src/state/filterText";
 
-const GPUS = (table.gpus as unknown as GpuRow[]).map((row) => ({ id: row.id, gpu: gpuOf(row) }));
-
-it.each(table.cases)("'$text' matches on the page what it matches at the hub", ({ terms, matches }) => {
-  const found = GPUS.filter(({ gpu }) => matchesAll(terms as Term[], gpu));
-  expect(found.map(({ id }) => id)).toEqual(matches);
-});
-
-it.each(table.cases)("'$text' hasTerm a term for each of its words", ({ text, terms }) => {
+it.each(table.cases)("'$text' has a term for each of its words", ({ text, terms }) => {
   expect(splitTerms(text)).toHaveLength(terms.length);
-});
-
-it("a star is anything, and nothing", () => {
-  const fitting = ["ab", "aXb", "a*b"].filter((text) => matchesPattern(text, "a*b"));
-  expect(fitting).toEqual(["ab", "aXb", "a*b"]);
-  expect([matchesPattern("aba", "ab*ba"), matchesPattern("", "*"), matchesPattern("", ""), matchesPattern("a", "")]).toEqual([false, true, true, false]);
 });
 
 it("a state is put in, beside another, and taken out", () => {
@@ -30,7 +15,7 @@ it("a state is put in, beside another, and taken out", () => {
   expect(toggleTerm("-state:free", "state:free")).toBe("-state:free state:free");
 });
 
-it("what is toggleTerm twice is as it was", () => {
+it("what is toggled twice is as it was", () => {
   for (const word of ["state:free", "user:alice", 'user:"svc chat"', "mem>40G", "gpu01"]) {
     for (const text of ["", "busy", 'why:"ecc error" user:bob', "state:held,ghost"]) {
       const once = toggleTerm(text, word);

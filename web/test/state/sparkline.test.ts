@@ -1,13 +1,12 @@
-import { describe, expect, it, vi } from "vitest";
-import { cached } from "../src/feed/cache";
-import type { Reading } from "../src/feed/state";
-import type { StripRun } from "../src/feed/types";
-import type { NodeRecords } from "../src/state/nodeHistory.svelte";
-import { sparkline } from "../src/state/sparkline";
+import { describe, expect, it } from "vitest";
+import type { Reading } from "../../src/feed/state";
+import type { StripRun } from "../../src/feed/types";
+import type { NodeRecords } from "../../src/state/nodeHistory.svelte";
+import { sparkline } from "../../src/state/sparkline";
 
 function hour(busy: Reading[], runs: StripRun[] = []): NodeRecords {
   const span = { start: 1000, end: 1000 + 10 * busy.length };
-  const gpu = { uuid: "GPU-a", node_id: "id", node: "gpu01", index: 0, model: null, memory_total_bytes: null, parent: null };
+  const gpu = { uuid: "GPU-a", node_id: "id", node: "gpu01", index: 0, vendor: "nvidia" as const, model: null, memory_total_bytes: null, parent: null };
   return {
     span,
     series: { start: 1000, grain_seconds: 10, node: {}, gpus: { "GPU-a": { busy_percent: { minimum: [], mean: busy, maximum: [] } } } },
@@ -46,19 +45,5 @@ describe("the last hour in a card", () => {
 
   it("is nothing for a GPU that the hour does not know", () => {
     expect(sparkline(hour([1]), "GPU-b", 1)).toBeNull();
-  });
-});
-
-describe("an answer that is fresh", () => {
-  it("is not asked for again, and one that is not is", () => {
-    const clock = vi.spyOn(performance, "now").mockReturnValue(0);
-    const asked = vi.fn((subject: string) => Promise.resolve(subject));
-    const look = cached(1000, asked);
-    void [look("a"), look("a"), look("b")];
-    expect(asked).toHaveBeenCalledTimes(2);
-    clock.mockReturnValue(1001);
-    void look("a");
-    expect(asked).toHaveBeenCalledTimes(3);
-    clock.mockRestore();
   });
 });

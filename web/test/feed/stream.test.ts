@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { EventParser } from "../src/feed/stream";
+import { EventParser } from "../../src/feed/stream";
 
 const FRAME = 'id: life-7\nevent: change\ndata: {"taken_at":1}\n\n';
 

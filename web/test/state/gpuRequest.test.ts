@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { type Candidate, candidatesByNode, visibleDevices, freeSince, gpuNames, requestPath, shellQuote, runCommand, sshCommand } from "../src/state/gpuRequest";
+import type { Candidate } from "../../src/feed/types";
+import { candidatesByNode, freeSince, gpuNames, requestPath, runCommand, shellQuote, sshCommand, visibleDevices } from "../../src/state/gpuRequest";
 
 function candidate(node: string, index: number, more: Partial<Candidate> = {}): Candidate {
   return {
@@ -14,10 +15,10 @@ function candidate(node: string, index: number, more: Partial<Candidate> = {}): 
     gpu: { verdict: { since: 100 + index } },
     instance: null,
     ...more,
-  };
+  } as Candidate;
 }
 
-test("a wish is a requestPath to the hub", () => {
+test("a request is a path of the API", () => {
   expect(requestPath({ count: 2, gibibytes: 40, sameNode: true })).toBe("free?n=2&min_free=40GiB&same_node=true&why=false");
 });
 

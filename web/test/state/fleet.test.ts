@@ -1,9 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { NodeFiguresDiff } from "../src/feed/types";
-import type { Row } from "../src/state/fleet";
-import { Fleet } from "../src/state/fleet";
-import { totals } from "../src/state/totals";
-import { event, gpu, node } from "./builders";
+import type { NodeFiguresDiff } from "../../src/feed/types";
+import { Fleet } from "../../src/state/fleet";
+import { event, gpu, node } from "../builders";
 
 function known(): Fleet {
   const fleet = new Fleet();
@@ -19,13 +17,13 @@ describe("a fleet that is told of changes", () => {
   it("keeps what a change says is as before", () => {
     const fleet = known();
     fleet.apply("change", event({ figures: [[1, 992, "=", 41, [["=", 70_000, "=", null]]]] }));
-    expect(figuresOf(fleet, 1)).toEqual({ reportedAt: 992, cpuPercent: 50, memoryPercent: 41, parts: [[96, 70_000, 65, null]] });
+    expect(figuresOf(fleet, 1)).toEqual({ reportedAt: 992, cpuPercent: 50, memoryPercent: 41, rows: [[96, 70_000, 65, null]] });
   });
 
   it("keeps a whole row that is as before", () => {
     const fleet = known();
     fleet.apply("change", event({ figures: [[1, 992, "=", "=", ["="]]] }));
-    expect(figuresOf(fleet, 1)).toMatchObject({ parts: [[96, 71_026, 65, 365]] });
+    expect(figuresOf(fleet, 1)).toMatchObject({ rows: [[96, 71_026, 65, 365]] });
   });
 
   it("forgets nodes that are gone, and all of them when it is told everything anew", () => {
@@ -69,23 +67,5 @@ describe("a fleet that is told of changes", () => {
     fleet.apply("fleet", event({ nodes: [node(1, [divided, gpu(1)])], figures: [[1, 990, null, null, rows]] }));
     const [first, second] = fleet.nodes.get(1)!.gpus;
     expect([first?.figures[0], first?.instances[0]?.figures[0], second?.figures[0]]).toEqual([1, 2, 3]);
-  });
-});
-
-describe("totals", () => {
-  it("say of how many GPUs the power is known, and sum nothing of a silent node", () => {
-    const fleet = known();
-    const silent = { ...node(3), silent: true };
-    fleet.apply("change", event({ nodes: [silent], figures: [[3, 100, null, null, [[0, 0, 30, 700]]]] }));
-    expect(totals(fleet)).toMatchObject({ watts: 425, gpusWithPower: 2, gpusWithoutPower: 0, newest: 991 });
-  });
-
-  it("count the busy ones by how hard they work, past the instances of others", () => {
-    const divided = gpu(0, "free");
-    divided.instances = [{ uuid: "MIG-0", profile: null, memory_total_mebibytes: null, verdict: divided.verdict }];
-    const fleet = new Fleet();
-    const rows: Row[] = [[99, 0, 30, 60], [99, 0, 30, 60], [100, 0, 30, 60], [null, 0, 30, null]];
-    fleet.apply("fleet", event({ nodes: [node(1, [divided, gpu(1, "busy"), gpu(2, "busy")])], figures: [[1, 990, null, null, rows]] }));
-    expect(totals(fleet)).toMatchObject({ free: 1, loads: [1, 0, 0, 0, 1], gpusWithoutPower: 1 });
   });
 });

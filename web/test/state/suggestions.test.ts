@@ -1,9 +1,10 @@
 import { expect, it } from "vitest";
-import table from "../../tests/filter_cases.json";
-import { modelWord, suggest, knownTerms } from "../src/state/suggestions";
-import type { Term } from "../src/state/filterMatch";
-import { METRIC_TERMS } from "../src/text/search";
-import { gpuOf } from "./gpus";
+import table from "../../../tests/filter_cases.json";
+import type { Term } from "../../src/state/filterMatch";
+import { knownTerms, modelWord, suggest } from "../../src/state/suggestions";
+import { gpuOf } from "../gpus";
+
+const FREE = termsOf("free");
 
 const GPUS = [
   gpuOf({ uuid: "1", labels: { rack: "a" } }),
@@ -12,16 +13,15 @@ const GPUS = [
   gpuOf({ uuid: "4", node: "gpu02", state: "held", users: ["svc chat"], model: "NVIDIA GeForce RTX 4090", used_mebibytes: 81_000 }),
 ];
 const KNOWN = knownTerms(GPUS);
-const FREE = termsOf("free");
+
+function words(typed: string, terms: readonly Term[] = []): string[] {
+  return suggest(KNOWN, GPUS, typed, terms).narrow.map(({ word, count }) => `${word} ${count}`);
+}
 
 function termsOf(text: string): Term[] {
   const found = table.cases.find((each) => each.text === text);
   if (!found) throw new Error(`no such case: ${text}`);
   return found.terms as Term[];
-}
-
-function words(typed: string, terms: readonly Term[] = []): string[] {
-  return suggest(KNOWN, GPUS, typed, terms).narrow.map(({ word, count }) => `${word} ${count}`);
 }
 
 it("an empty box offers words of several kinds, with what each would leave", () => {
@@ -50,11 +50,4 @@ it("a word that is there already is not offered for itself", () => {
 
 it("a model is called by what tells it from others", () => {
   expect(["NVIDIA A100-SXM4-80GB", "NVIDIA RTX 6000 Ada", "AMD Instinct MI300X"].map(modelWord)).toEqual(["A100", "RTX 6000 Ada", "Instinct MI300X"]);
-});
-
-it("the words for figures are read by the hub as they are meant here", () => {
-  for (const { word, key, op, bound } of METRIC_TERMS) {
-    const found = table.suggested.find((each) => each.text === word);
-    expect(found?.terms).toMatchObject([{ key, op, bound, values: [], negated: false }]);
-  }
 });

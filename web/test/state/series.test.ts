@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { isolatedPoints, bridgeGaps, axisMax, maxGap, extent, timestamps } from "../src/state/series";
+import { axisMax, bridgeGaps, extent, isolatedPoints, maxGap, timestamps } from "../../src/state/series";
 
 const _ = null;
 const over = undefined;
@@ -39,6 +39,6 @@ it("the top of a plot is what is expected, or a round number that nothing is abo
 });
 
 it("of what is not known there is no least and no most", () => {
-  expect(extent([_, 3, 1, _, 2])).toEqual({ least: 1, most: 3 });
+  expect(extent([_, 3, 1, _, 2])).toEqual({ min: 1, max: 3 });
   expect(extent([_, _])).toBe(null);
 });

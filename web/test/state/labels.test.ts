@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { diffLabels, parseLabels, labelsText } from "../src/state/labels";
+import { diffLabels, labelsText, parseLabels } from "../../src/state/labels";
 
-test("labels are labelsText and parseLabels back", () => {
+test("labels are formatted and parsed back", () => {
   const labels = { rack: "a", room: "2 b", url: "x=y" };
   expect(parseLabels(labelsText(labels))).toEqual(labels);
   expect(parseLabels(" rack = a ,, ")).toEqual({ rack: "a" });
@@ -11,7 +11,7 @@ test("labels are labelsText and parseLabels back", () => {
 test("what is no label is said in words", () => {
   expect(parseLabels("rack")).toContain("rack=a");
   expect(parseLabels("rack=")).toContain("no value");
-  expect(parseLabels("a b=c")).toContain("no name");
+  expect(parseLabels("a b=c")).toContain("not a valid label name");
 });
 
 test("only what is another is asked for, and what is gone is given back", () => {
