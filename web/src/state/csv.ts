@@ -5,7 +5,7 @@ import type { Gpu } from "./fleet";
 
 export type Cell = string | number | null;
 
-// Spreadsheets treat a cell that starts like this as a formula; the same rule as wire/spreadsheet.py.
+// Spreadsheets treat a cell that starts like this as a formula; the same rule as wire/csv.py.
 const FORMULA = /^[=+\-@\t\r\n＝＋－＠]/;
 
 const COLUMNS: Record<string, (gpu: Gpu) => Cell> = {
