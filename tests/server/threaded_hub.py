@@ -61,7 +61,7 @@ class ThreadedHub:
 
     def join(self, node_id: str, name: str, join_token: str | None = None) -> str:
         """A node's own token, for this join token or one that is used up with it."""
-        token = join_token or self.token("join", uses=1)
+        token = join_token or self.token("join", max_uses=1)
         wanted = {"node_id": node_id, "name": name}
         answer = self.request_json("POST", "/api/v1/join", wanted, token=token)
         assert answer.status == 200, answer
