@@ -1,9 +1,9 @@
 // Small parts of a fleet for tests.
 
 import type { State } from "../src/feed/state";
+import { STATES } from "../src/feed/state";
 import type { FleetEvent } from "../src/feed/stream";
 import type { GpuPayload, NodePayload, Summary } from "../src/feed/types";
-import { STATES } from "../src/feed/state";
 
 export function verdict(state: State, users: string[] = []): GpuPayload["verdict"] {
   return { state, since: 1000, reason: null, was: null, users, idle_since: null, notes: [] };

@@ -1,7 +1,7 @@
 // CSV (RFC 4180) of the table. Unknown values are empty, and no cell can be a formula.
 
-import { formatLabels } from "./tableSort";
 import type { Gpu } from "./fleet";
+import { formatLabels } from "./tableSort";
 
 export type Cell = string | number | null;
 

@@ -4,7 +4,7 @@ import { STATES } from "../feed/state";
 
 const TERM = /(?:[^\s"]|"[^"]*(?:"|$))+/g;
 const ALTERNATIVE = /(?:[^,"]|"[^"]*(?:"|$))+/g;
-const KEYED = /^([a-z]+):(.+)$/is;
+const KEY_AND_VALUE = /^([a-z]+):(.+)$/is;
 
 export function splitTerms(text: string): string[] {
   return text.match(TERM) ?? [];
@@ -33,24 +33,24 @@ export function hasTerm(text: string, term: string): boolean {
 }
 
 /** Add the term, or remove it if it is there. Values of the same key are joined by commas. */
-export function toggleTerm(text: string, word: string): string {
-  const words = splitTerms(text);
-  if (words.some((each) => includes(each, word))) {
-    return words.map((each) => without(each, word)).filter(Boolean).join(" ");
+export function toggleTerm(text: string, term: string): string {
+  const terms = splitTerms(text);
+  if (terms.some((each) => includes(each, term))) {
+    return terms.map((each) => without(each, term)).filter(Boolean).join(" ");
   }
-  const [key, value] = parts(word);
-  const beside = words.findIndex((each) => key !== "" && parts(each)[0] === key);
-  if (beside < 0) return [...words, word].join(" ");
-  const widened = [...alternatives(parts(words[beside] ?? "")[1]), value].join(",");
-  return words.with(beside, `${key}:${widened}`).join(" ");
+  const [key, value] = parts(term);
+  const index = terms.findIndex((each) => key !== "" && parts(each)[0] === key);
+  if (index < 0) return [...terms, term].join(" ");
+  const values = [...alternatives(parts(terms[index] ?? "")[1]), value].join(",");
+  return terms.with(index, `${key}:${values}`).join(" ");
 }
 
 /** Key and value of a term; a bare state has the key `state`, any other word has none. */
-function parts(word: string): [key: string, value: string] {
-  const [, key = "", value = ""] = KEYED.exec(word) ?? [];
+function parts(term: string): [key: string, value: string] {
+  const [, key = "", value = ""] = KEY_AND_VALUE.exec(term) ?? [];
   if (key) return [key.toLowerCase(), value];
-  const isState = alternatives(word).every((each) => STATES.some((state) => state === each.toLowerCase()));
-  return isState ? ["state", word] : ["", word];
+  const isState = alternatives(term).every((each) => STATES.some((state) => state === each.toLowerCase()));
+  return isState ? ["state", term] : ["", term];
 }
 
 function alternatives(value: string): string[] {

@@ -2,8 +2,8 @@
 
 import type { Span } from "../feed/history";
 import type { Job, Sums } from "../feed/types";
-import { busyShare } from "./usage";
 import { percentOfSpan } from "./ticks";
+import { busyShare } from "./usage";
 
 export interface Bar {
   readonly left: number;

@@ -1,6 +1,6 @@
 // The user's layout of the grid: density, sort order, grouping. Kept in this browser.
 
-import { type Arrangement, type Grouping, SORTS, type Sort, defaultGrouping, groupings } from "./arrange";
+import { type Arrangement, type Grouping, type Sort, SORTS, defaultGrouping, groupings } from "./arrange";
 import type { Fleet } from "./fleet";
 import { loadSetting, saveSetting } from "./storage";
 

@@ -1,7 +1,7 @@
 // For a filter without matches: which term to drop to get the most.
 
-import type { Gpu } from "./fleet";
 import { type Term, matchesAll } from "./filterMatch";
+import type { Gpu } from "./fleet";
 
 export interface DroppedTerm {
   term: string;

@@ -1,6 +1,6 @@
 // The current view, kept in the address: it can be shared, and the browser's back button works.
 
-import { type Address, FLEET_VIEWS, PAST_VIEWS, type View, formatHash, parseHash } from "./route";
+import { type Address, type View, FLEET_VIEWS, PAST_VIEWS, formatHash, parseHash } from "./route";
 
 class Route {
   private address = $state.raw<Address>(parseHash(location.hash));

@@ -1,11 +1,11 @@
 // Suggestions of the search box: terms that match something in this fleet, with the number of GPUs.
 
 import { STATES } from "../feed/state";
-import { METRIC_TERMS, NODE_MEANING, STATE_TERM_MEANING, labelMeaning, modelMeaning, userMeaning } from "../text/search";
 import { shortModel } from "../text/format";
-import type { Gpu } from "./fleet";
+import { METRIC_TERMS, NODE_MEANING, STATE_TERM_MEANING, labelMeaning, modelMeaning, userMeaning } from "../text/search";
 import { type Term, matchesAll } from "./filterMatch";
 import { formatTerm } from "./filterText";
+import type { Gpu } from "./fleet";
 
 export interface Suggestion {
   readonly word: string;

@@ -1,7 +1,7 @@
 // The theme: system, light or dark. Kept in this browser. Print is always light.
 
 import { flushSync } from "svelte";
-import { saveSetting, loadSetting } from "./storage";
+import { loadSetting, saveSetting } from "./storage";
 
 export const THEMES = ["system", "light", "dark"] as const;
 export type Theme = (typeof THEMES)[number];

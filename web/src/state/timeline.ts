@@ -1,8 +1,8 @@
 // Timelines of who used the GPUs of a node. Neighbouring GPUs with the same user and time are merged into one block.
 
-import type { State } from "../feed/state";
-import type { GpuOfNode, StripRun, Strip } from "../feed/types";
 import type { Span } from "../feed/history";
+import type { State } from "../feed/state";
+import type { GpuOfNode, Strip, StripRun } from "../feed/types";
 import { naturalKey } from "./arrange";
 import type { Node } from "./fleet";
 import { findVerdict } from "./lookup";

@@ -174,7 +174,7 @@ export function gpuList(gpus: readonly Gpu[]): string {
 }
 
 export function freeText({ gpus, mebibytes, since }: FreeNode, now: number): string {
-  return `${shortModel(gpus[0]?.info.name ?? null)} · ${gibibytes(mebibytes)} GiB · free for ${duration(now - since)}`;
+  return `${shortModel(gpus[0]?.info.name ?? null)} · ${gibibytes(mebibytes)} GiB · free ${duration(now - since)}`;
 }
 
 export function idleText({ idleSince, mebibytes }: IdleHolding, now: number): string {

@@ -2,11 +2,11 @@
 
 import type { ApiError } from "../feed/client";
 import type { GpuOfNode, RibbonPoint, Summary } from "../feed/types";
-import { type Holding, IN_PARTS, type Segment } from "../state/timeline";
 import type { Range } from "../state/range";
 import { DAY_SECONDS } from "../state/ticks";
+import { type Holding, type Segment, IN_PARTS } from "../state/timeline";
+import { UNKNOWN, duration, plural } from "./format";
 import { HIDDEN_NAME } from "./people";
-import { UNKNOWN, plural, duration } from "./format";
 
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric" });

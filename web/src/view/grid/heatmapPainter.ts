@@ -2,9 +2,9 @@
 
 import { type Grouping, countFree } from "../../state/arrange";
 import type { Fleet, Gpu } from "../../state/fleet";
-import { SQUARES_PER_LINE, type Column, type HeatmapPlan, type Square } from "../../state/heatmap";
+import { type Column, type HeatmapPlan, type Square, SQUARES_PER_LINE } from "../../state/heatmap";
 import { shortHeading } from "../../text/grid";
-import { type Colours, type Tiles, readColours, gpuTileKind, renderTiles } from "./heatmapTiles";
+import { type Colours, type Tiles, gpuTileKind, readColours, renderTiles } from "./heatmapTiles";
 
 export interface Scene {
   readonly plan: HeatmapPlan;
