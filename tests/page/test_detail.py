@@ -53,7 +53,7 @@ def test_another_gpu_of_a_node_is_chosen_by_a_click(lab: ThreadedHub, page: Page
     )
     chosen.get_by_role("button", name="gpu01 GPU 1").click()
     expect(page.get_by_text("GPU 1 is busy:")).to_be_visible()
-    page.get_by_role("link", name="All about GPU 1").click()
+    page.get_by_role("link", name="GPU 1 details").click()
     expect(page.get_by_role("heading", name="gpu01 GPU 1", level=1)).to_be_visible()
 
 

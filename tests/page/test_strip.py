@@ -52,7 +52,7 @@ def test_it_says_how_many_nodes_report_what_they_draw_and_what_is_free(
     strip = page.get_by_role("region", name="Fleet now")
     expect(strip).to_contain_text(re.compile(r"4 of 5\s*nodes reporting"))
     expect(strip).to_contain_text(re.compile(r"160 GiB\s*free memory"))
-    expect(strip).to_contain_text(re.compile(r"\d+ s ago\s*newest data"))
+    expect(strip).to_contain_text(re.compile(r"\d+ s ago\s*last update"))
     expect(strip).to_contain_text(re.compile(r"W\s*GPU power"))
 
 
