@@ -1,4 +1,4 @@
-// Small parts of a fleet for tests.
+// Builders of fleet data for tests.
 
 import type { State } from "../src/feed/state";
 import { STATES } from "../src/feed/state";

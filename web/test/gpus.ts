@@ -1,4 +1,4 @@
-// GPUs in their places, for tests: those of tests/filter_cases.json, and others like them.
+// Builders of GPUs for tests, from the rows of tests/filter_cases.json.
 
 import type { State } from "../src/feed/state";
 import { type Gpu, Node } from "../src/state/fleet";

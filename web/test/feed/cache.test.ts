@@ -1,16 +1,16 @@
 import { describe, expect, it, vi } from "vitest";
 import { cached } from "../../src/feed/cache";
 
-describe("an answer that is fresh", () => {
-  it("is not asked for again, and one that is not is", () => {
+describe("a cached response", () => {
+  it("is not requested again until it expires", () => {
     const clock = vi.spyOn(performance, "now").mockReturnValue(0);
-    const asked = vi.fn((subject: string) => Promise.resolve(subject));
-    const look = cached(1000, asked);
-    void [look("a"), look("a"), look("b")];
-    expect(asked).toHaveBeenCalledTimes(2);
+    const request = vi.fn((key: string) => Promise.resolve(key));
+    const load = cached(1000, request);
+    void [load("a"), load("a"), load("b")];
+    expect(request).toHaveBeenCalledTimes(2);
     clock.mockReturnValue(1001);
-    void look("a");
-    expect(asked).toHaveBeenCalledTimes(3);
+    void load("a");
+    expect(request).toHaveBeenCalledTimes(3);
     clock.mockRestore();
   });
 });

@@ -11,13 +11,13 @@ function pushed(...parts: string[]): unknown[] {
 }
 
 describe("frames of the stream", () => {
-  it("are taken however they are cut", () => {
+  it("are parsed however they are split", () => {
     for (let at = 0; at < FRAME.length; at += 1) {
       expect(pushed(FRAME.slice(0, at), FRAME.slice(at))).toEqual([["life-7", "change", 1]]);
     }
   });
 
-  it("that are comments or of another kind are passed over", () => {
+  it("that are comments or of another kind are skipped", () => {
     expect(pushed(":\n\n", "event: other\ndata: {}\n\n", FRAME)).toHaveLength(1);
   });
 });

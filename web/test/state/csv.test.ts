@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { gpusCsv } from "../../src/state/csv";
 import { gpuOf } from "../gpus";
 
-it("as CSV the unknown is empty and nothing is a formula", () => {
+it("in CSV unknown values are empty and no cell is a formula", () => {
   const hostile = gpuOf({ node: '=cmd|"x"', users: null, model: null, busy_percent: null, state: "unknown", reason: "a, b\nc" });
   const [head = "", line = ""] = gpusCsv([hostile]).split("\r\n");
   expect(head.split(",")).toHaveLength(15);

@@ -10,12 +10,12 @@ function strip(index: number, runs: StripRun[], fields: Partial<Strip["gpu"]> = 
   return { gpu: { uuid: `GPU-${index}`, node_id: "id", node: "gpu01", index, vendor: "nvidia", model: null, memory_total_bytes: null, parent: null, ...fields }, runs };
 }
 
-it("what is saved has a row a run, and no cell is a formula", () => {
+it("the CSV of strips has one row per run, and no cell is a formula", () => {
   const text = stripsCsv({ start: 0, end: 100, columns: 1, rows: [strip(0, [run(0, 60, { user: "=cmd" })])] });
   expect(text.split("\r\n")[1]).toBe("gpu01,0,GPU-0,1970-01-01T00:00:00.000Z,1970-01-01T00:01:00.000Z,busy,'=cmd,0,90");
 });
 
-it("saved figures have the least, the mean and the most, and unknown ones nothing", () => {
+it("the CSV of series has minimum, mean and maximum, and unknown values are empty", () => {
   const told = { minimum: [1, null], mean: [2, null], maximum: [3, null] };
   const text = seriesCsv({ start: 0, grain_seconds: 60, node: { cpu_percent: told }, gpus: { "GPU-0": { power_watts: told } } }, new Map([["GPU-0", "GPU 0"]]));
   expect(text.split("\r\n")).toEqual([

@@ -10,7 +10,7 @@ it.each(table.cases)("'$text' matches on the page what it matches at the hub", (
   expect(found.map(({ id }) => id)).toEqual(matches);
 });
 
-it("a star is anything, and nothing", () => {
+it("a star matches any text, even none", () => {
   const fitting = ["ab", "aXb", "a*b"].filter((text) => matchesPattern(text, "a*b"));
   expect(fitting).toEqual(["ab", "aXb", "a*b"]);
   expect([matchesPattern("aba", "ab*ba"), matchesPattern("", "*"), matchesPattern("", ""), matchesPattern("a", "")]).toEqual([false, true, true, false]);

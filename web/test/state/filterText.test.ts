@@ -2,11 +2,11 @@ import { expect, it } from "vitest";
 import table from "../../../tests/filter_cases.json";
 import { completeTerm, formatTerm, hasTerm, lastTerm, splitTerms, toggleTerm } from "../../src/state/filterText";
 
-it.each(table.cases)("'$text' has a term for each of its words", ({ text, terms }) => {
+it.each(table.cases)("'$text' has one term per word", ({ text, terms }) => {
   expect(splitTerms(text)).toHaveLength(terms.length);
 });
 
-it("a state is put in, beside another, and taken out", () => {
+it("a state is added, combined with another, and removed", () => {
   expect(toggleTerm("", "state:free")).toBe("state:free");
   expect(toggleTerm("model:A100 state:free", "state:held")).toBe("model:A100 state:free,held");
   expect(toggleTerm("free", "state:held")).toBe("state:free,held");
@@ -15,7 +15,7 @@ it("a state is put in, beside another, and taken out", () => {
   expect(toggleTerm("-state:free", "state:free")).toBe("-state:free state:free");
 });
 
-it("what is toggled twice is as it was", () => {
+it("toggling twice changes nothing", () => {
   for (const word of ["state:free", "user:alice", 'user:"svc chat"', "mem>40G", "gpu01"]) {
     for (const text of ["", "busy", 'why:"ecc error" user:bob', "state:held,ghost"]) {
       const once = toggleTerm(text, word);
@@ -25,12 +25,12 @@ it("what is toggled twice is as it was", () => {
   }
 });
 
-it("the word that is being typed is the one that is completed", () => {
+it("the term that is being typed is completed", () => {
   expect([lastTerm("free us"), lastTerm("free "), lastTerm(""), lastTerm('why:"ecc er')]).toEqual(["us", "", "", 'why:"ecc er']);
   expect(completeTerm("free us", "user:alice")).toBe("free user:alice ");
   expect(completeTerm("free ", "held")).toBe("free held ");
 });
 
-it("a value with blanks is written in quotes", () => {
+it("a value with spaces is quoted", () => {
   expect([formatTerm("user", "alice"), formatTerm("model", "RTX 6000"), formatTerm("node", 'a"b')]).toEqual(["user:alice", 'model:"RTX 6000"', "node:a*b"]);
 });

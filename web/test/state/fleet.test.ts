@@ -13,20 +13,20 @@ function figuresOf(fleet: Fleet, number: number): unknown {
   return fleet.nodes.get(number)?.figures;
 }
 
-describe("a fleet that is told of changes", () => {
-  it("keeps what a change says is as before", () => {
+describe("applying events", () => {
+  it("keeps unchanged figures", () => {
     const fleet = known();
     fleet.apply("change", event({ figures: [[1, 992, "=", 41, [["=", 70_000, "=", null]]]] }));
     expect(figuresOf(fleet, 1)).toEqual({ reportedAt: 992, cpuPercent: 50, memoryPercent: 41, rows: [[96, 70_000, 65, null]] });
   });
 
-  it("keeps a whole row that is as before", () => {
+  it("keeps unchanged rows", () => {
     const fleet = known();
     fleet.apply("change", event({ figures: [[1, 992, "=", "=", ["="]]] }));
     expect(figuresOf(fleet, 1)).toMatchObject({ rows: [[96, 71_026, 65, 365]] });
   });
 
-  it("forgets nodes that are gone, and all of them when it is told everything anew", () => {
+  it("removes nodes, and all of them with a full event", () => {
     const fleet = known();
     fleet.apply("change", event({ removed: [2] }));
     expect([...fleet.nodes.keys()]).toEqual([1]);
@@ -34,7 +34,7 @@ describe("a fleet that is told of changes", () => {
     expect([...fleet.nodes.keys()]).toEqual([7]);
   });
 
-  it("makes a node another object only when something of it is another", () => {
+  it("replaces a node object only if it changed", () => {
     const fleet = known();
     const [first, second] = [fleet.nodes.get(1), fleet.nodes.get(2)];
     fleet.apply("change", event({ figures: [[1, 992, "=", "=", ["="]]] }));
@@ -42,7 +42,7 @@ describe("a fleet that is told of changes", () => {
     expect(fleet.nodes.get(2)).toBe(second);
   });
 
-  it("has another roster when nodes come, go, or are other machines, and not for a figure or a state", () => {
+  it("changes the roster with nodes, names, labels and GPUs, but not with figures and states", () => {
     const fleet = known();
     const changed = (parts: Parameters<typeof event>[0]): boolean => {
       const before = fleet.roster;
@@ -59,7 +59,7 @@ describe("a fleet that is told of changes", () => {
     expect(changed({ removed: [3] })).toBe(false);
   });
 
-  it("gives every GPU and instance its own row of figures", () => {
+  it("assigns every GPU and instance its own figures", () => {
     const fleet = new Fleet();
     const divided = gpu(0, "busy");
     divided.instances = [{ uuid: "MIG-0", profile: "1g.10gb", memory_total_mebibytes: 9984, verdict: divided.verdict }];

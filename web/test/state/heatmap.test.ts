@@ -5,7 +5,7 @@ describe("the heat map", () => {
   const groups = [{ name: "r1", numbers: [1, 2, 3] }, { name: "r2", numbers: [4] }];
   const plan = planHeatmap(groups, (number) => (number === 3 ? 12 : 8), 1000);
 
-  it("has a line a node, and another for each eight GPUs more", () => {
+  it("has one line per eight GPUs of a node", () => {
     expect(plan.columns.map((column) => column.lines.length)).toEqual([4, 1]);
     expect(plan.columns[0]?.lines[3]).toEqual({ number: 3, first: 8, count: 4 });
   });
@@ -30,7 +30,7 @@ describe("the heat map", () => {
     expect(nextSquare(plan, { column: 0, line: 0, place: 0 }, "Enter")).toBeNull();
   });
 
-  it("cuts long groups, so that thousands of nodes stand side by side", () => {
+  it("splits long groups into columns", () => {
     const many = planHeatmap([{ name: null, numbers: [...Array(10_000).keys()] }], () => 8, 1400);
     expect(Math.max(...many.columns.map((column) => column.lines.length))).toBe(32);
     expect(many.columns.filter((column) => !column.continued)).toHaveLength(1);

@@ -8,13 +8,13 @@ test("labels are formatted and parsed back", () => {
   expect(parseLabels("")).toEqual({});
 });
 
-test("what is no label is said in words", () => {
+test("invalid labels give an error message", () => {
   expect(parseLabels("rack")).toContain("rack=a");
   expect(parseLabels("rack=")).toContain("no value");
   expect(parseLabels("a b=c")).toContain("not a valid label name");
 });
 
-test("only what is another is asked for, and what is gone is given back", () => {
+test("the diff has changed labels, and resets removed ones", () => {
   expect(diffLabels({ a: "1", b: "2", c: "3" }, { a: "1", b: "4", d: "5" })).toEqual({ c: "", b: "4", d: "5" });
   expect(diffLabels({ a: "1" }, { a: "1" })).toEqual({});
 });

@@ -62,30 +62,30 @@ const SERIES: Series = {
   },
 };
 
-it("the chosen GPU is in ink, and its siblings are not", () => {
+it("the selected GPU is the main line", () => {
   const { busy } = gpuPlots(node([gpu(0), gpu(1, { busy_percent: 8 })]), SERIES, SPAN, "GPU-1");
   expect(busy.lines.lines.map(({ name, isMain }) => [name, isMain])).toEqual([["GPU 0", false], ["GPU 1", true]]);
   expect([busy.now, busy.lines.from, busy.lines.to, busy.lines.max]).toEqual([8, 1000, 1030, 100]);
 });
 
-it("a plot goes up to what the card may take, and above it only if it did", () => {
+it("a plot ends at the limit of the GPU unless a value is above it", () => {
   const { power, memory, temperature } = gpuPlots(node([gpu(0, { power_limit_watts: 400, memory_total_bytes: 8 * GIB }), gpu(1)]), SERIES, SPAN, "GPU-0");
   expect([power.lines.max, memory.lines.max, temperature.lines.max]).toEqual([400, 8, 100]);
   expect(memory.figures).toEqual([1, 1, 2]);
 });
 
-it("what a plot says of the moment is what its node tells then, and nothing of one that is silent", () => {
+it("the current value comes from the node, and is unknown if it is silent", () => {
   const gpus = [gpu(0, { busy_percent: 50, memory_used_bytes: 3 * GIB })];
   const said = [false, true].map((silent) => gpuPlots(node(gpus, { silent }), SERIES, SPAN, "GPU-0"));
   expect(said.map(({ busy, memory, power }) => [busy.now, memory.now, power.now])).toEqual([[50, 3, null], [null, null, null]]);
 });
 
-it("a GPU that the hub does not know is drawn by nobody", () => {
+it("a GPU without history has no lines", () => {
   const { busy } = gpuPlots(node([gpu(7)]), SERIES, SPAN, "GPU-7");
   expect([busy.lines.lines, busy.lines.low, busy.now]).toEqual([[], [], null]);
 });
 
-it("the line in ink has around it the least and the most that it stands for", () => {
+it("the main line has a band from minimum to maximum", () => {
   const told = { minimum: [0, 1024], mean: [1024, 2048], maximum: [2048, 4096] };
   const { memory } = gpuPlots(node([gpu(0)]), { start: 1000, grain_seconds: 10, node: {}, gpus: { "GPU-0": { memory_used_mebibytes: told } } }, SPAN, "GPU-0");
   expect([memory.lines.low, memory.figures, memory.lines.high]).toEqual([[0, 1], [1, 2], [2, 4]]);

@@ -9,15 +9,15 @@ describe("the card", () => {
     return left < cell.left + cell.width && left + card.width > cell.left && top < cell.top + cell.height && top + card.height > cell.top;
   };
 
-  it("is below the cell and flush with its right edge", () => {
+  it("is below the cell and aligned with its right edge", () => {
     expect(placePopover({ left: 600, top: 100, width: 100, height: 40 }, card, view)).toEqual({ left: 300, top: 146 });
   });
 
-  it("is above it at the foot of the window, and stays in the window at its left edge", () => {
+  it("is above the cell at the bottom, and inside the viewport at the left edge", () => {
     expect(placePopover({ left: 10, top: 700, width: 100, height: 40 }, card, view)).toEqual({ left: 8, top: 394 });
   });
 
-  it("never covers what it is about", () => {
+  it("never covers its anchor", () => {
     for (let left = 0; left < 950; left += 50) {
       for (let top = 0; top < 780; top += 20) expect(overlaps({ left, top, width: 100, height: 40 })).toBe(false);
     }

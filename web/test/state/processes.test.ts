@@ -46,17 +46,17 @@ function gpu(index: number, fields: Partial<JudgedGpu> = {}): JudgedGpu {
   return Object.setPrototypeOf(told, silent) as JudgedGpu;
 }
 
-it("a process on several GPUs is told once, with its memory on all of them", () => {
+it("a process on several GPUs is one row with its total memory", () => {
   const rows = processRows([gpu(0, { processes: [process(1), process(2)] }), gpu(1, { processes: [process(1)] })]);
   expect(rows.map(({ process: { pid }, gpus, memoryBytes }) => [pid, gpus, memoryBytes])).toEqual([[1, [0, 1], 2 * GIB], [2, [0], GIB]]);
 });
 
-it("memory that is not known of one GPU is not known of all", () => {
+it("memory that is unknown on one GPU is unknown in total", () => {
   const [row] = processRows([gpu(0, { processes: [process(1)] }), gpu(1, { processes: [process(1, { gpu_memory_bytes: null })] })]);
   expect(row?.memoryBytes).toBe(null);
 });
 
-it("processes whose number nobody told are never taken for one", () => {
+it("processes with generated PIDs are never merged", () => {
   const made = process(9, { pid_is_made: true });
   expect(processRows([gpu(0, { processes: [made] }), gpu(1, { processes: [made] })])).toHaveLength(2);
 });

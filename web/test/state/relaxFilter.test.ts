@@ -28,12 +28,12 @@ function fleetOf(nodes: Record<string, GpuPayload[]>): Fleet {
   return fleet;
 }
 
-test("the word whose dropping leaves the most is named", () => {
+test("the term whose removal leaves the most matches is suggested", () => {
   const terms = [word("state", "held"), word("node", "a2")];
   expect(bestTermToDrop(FLEET.everyGpu(), ["held", "node:a2"], terms)).toEqual({ term: "held", matches: 2 });
   expect(bestTermToDrop(FLEET.everyGpu(), ["held", "node:b"], [word("state", "held"), word("node", "b")])).toBeNull();
 });
 
-test("nothing is advised while words and terms are of another text", () => {
+test("nothing is suggested while text and parsed terms differ", () => {
   expect(bestTermToDrop(FLEET.everyGpu(), ["held"], [])).toBeNull();
 });

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { layers, nearestMoment } from "../../src/state/ribbon";
 
-it("the ribbon stacks what is in use, and leaves out what is free", () => {
+it("the ribbon stacks GPUs in use and leaves out free ones", () => {
   const moments = [0, 10].map((at) => ({ at, nodes: 1, nodes_reporting: 1, gpus: { busy: 2, held: 1, free: 1 } }));
   const drawn = layers({ start: 0, end: 20, moments, gaps: [] }, { width: 100, height: 20, columns: 2 });
   expect(drawn.map(({ state }) => state)).toEqual(["busy", "held", "ghost", "broken"]);

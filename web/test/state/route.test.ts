@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { VIEWS, formatHash, parseHash } from "../../src/state/route";
 
-test("a place is written and read back", () => {
+test("an address is formatted and parsed back", () => {
   for (const view of VIEWS) {
     for (const argument of ["", "gpu01", "files:/nfs/gpu status?#%", "名前/…"]) {
       for (const query of ["", "free", "mem>40G user:alice", "a+b & c=d #?/%"]) {
@@ -14,7 +14,7 @@ test("a place is written and read back", () => {
   }
 });
 
-test("an address is short and can be read", () => {
+test("an address is short and readable", () => {
   const usual = { argument: "", query: "", at: null, range: "" };
   expect(formatHash({ ...usual, view: "grid" })).toBe("#/");
   expect(formatHash({ ...usual, view: "table", query: "free model:A100" })).toBe("#/table?q=free+model:A100");
@@ -24,7 +24,7 @@ test("an address is short and can be read", () => {
   expect(formatHash({ ...usual, view: "history", query: "node:a", range: "7d" })).toBe("#/history?q=node:a&range=7d");
 });
 
-test("a hash that means nothing is the grid", () => {
+test("an unknown hash is the grid", () => {
   for (const hash of ["", "#", "#/", "#/nowhere", "#nonsense", "#/constructor", "#/?at=soon"]) {
     expect(parseHash(hash)).toEqual({ view: "grid", argument: "", query: "", at: null, range: "" });
   }

@@ -18,19 +18,19 @@ function run(start: number, end: number, state: StripRun["state"]): StripRun {
   return { start, end, state, user: "", others: 0, busy_percent: null };
 }
 
-describe("the last hour in a card", () => {
-  it("is a line from figure to figure, and what is below it", () => {
+describe("the sparkline of a card", () => {
+  it("is a line through the values and the area below it", () => {
     const spark = sparkline(hour([0, 100, 40]), "GPU-a", 1);
     expect(spark?.line).toBe("M0 100L1 0L2 60");
     expect(spark?.area).toBe("M0 100L0 100L1 0L2 60L2 100Z");
     expect([spark?.start, spark?.end]).toEqual([1000, 1030]);
   });
 
-  it("passes over what a slow node leaves out, and breaks where nothing came", () => {
+  it("bridges short gaps and breaks at long ones", () => {
     expect(sparkline(hour([10, null, 10, null, null, null, 20, 30]), "GPU-a", 5)?.line).toBe("M0 90L2 90M6 80L7 70");
   });
 
-  it("draws a figure alone as long as its place", () => {
+  it("draws an isolated value as a short line", () => {
     expect(sparkline(hour([null, null, 50]), "GPU-a", 1)?.line).toBe("M2 50L3 50");
   });
 
@@ -43,7 +43,7 @@ describe("the last hour in a card", () => {
     ]);
   });
 
-  it("is nothing for a GPU that the hour does not know", () => {
+  it("is null for a GPU without history", () => {
     expect(sparkline(hour([1]), "GPU-b", 1)).toBeNull();
   });
 });

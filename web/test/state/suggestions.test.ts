@@ -24,13 +24,13 @@ function termsOf(text: string): Term[] {
   return found.terms as Term[];
 }
 
-it("an empty box offers words of several kinds, with what each would leave", () => {
+it("an empty box suggests terms of several kinds, with match counts", () => {
   const { narrow, more } = suggest(KNOWN, GPUS, "", []);
   expect(narrow.map(({ word, count }) => `${word} ${count}`)).toEqual(["free 1", "mem>40G 3", "model:H100 2", "held 1"]);
   expect(more.map(({ word }) => word)).toEqual(["user:alice", "label:rack=a"]);
 });
 
-it("what is typed is completed by what is there", () => {
+it("typed text is completed from the fleet", () => {
   expect(words("us")).toEqual(["used>1G 1", "user:alice 2", "user:bob 1", 'user:"svc chat" 1']);
   expect(words("user:a")).toEqual(["user:alice 2"]);
   expect(words("ali")).toEqual(["user:alice 2"]);
@@ -40,14 +40,14 @@ it("what is typed is completed by what is there", () => {
   expect(words("mem").slice(0, 3)).toEqual(["mem>40G 3", "mem>20G 3", "held 1"]);
 });
 
-it("what would leave nothing beside the rest of the filter is not offered", () => {
+it("a term without matches is not suggested", () => {
   expect(words("user:", FREE)).toEqual([]);
 });
 
-it("a word that is there already is not offered for itself", () => {
+it("a complete term is not suggested again", () => {
   expect(words("user:alice")).toEqual([]);
 });
 
-it("a model is called by what tells it from others", () => {
+it("a model is named by its distinctive part", () => {
   expect(["NVIDIA A100-SXM4-80GB", "NVIDIA RTX 6000 Ada", "AMD Instinct MI300X"].map(modelWord)).toEqual(["A100", "RTX 6000 Ada", "Instinct MI300X"]);
 });

@@ -13,18 +13,18 @@ function order(...[sort, held]: [Parameters<StableSort["sort"]>[1], boolean?]): 
   return new StableSort().sort(GPUS, sort, held).map((gpu) => gpu.info.uuid);
 }
 
-it("what needs attention comes first, then by place", () => {
+it("what needs attention comes first, then by node", () => {
   expect(order(DEFAULT_SORT)).toEqual(["broken9", "free2", "free10", "busy2"]);
 });
 
-it("a column title that is clicked sorts by its column, again the other way, figures from the largest", () => {
+it("a click on a column title sorts, a second click reverses, and numbers start descending", () => {
   const byLoad = toggleSort(DEFAULT_SORT, "load");
   expect(order(byLoad)).toEqual(["busy2", "broken9", "free10", "free2"]);
   expect(order(toggleSort(byLoad, "load"))).toEqual(["free10", "broken9", "busy2", "free2"]);
   expect(order({ key: "node", descending: true })).toEqual(["free10", "broken9", "free2", "busy2"]);
 });
 
-it("rows that are held stay where they were, without those that are gone, new ones last", () => {
+it("frozen rows keep their order, without removed ones and with new ones last", () => {
   const rows = new StableSort();
   rows.sort(GPUS.slice(0, 3), { key: "node", descending: false });
   const held = rows.sort([...GPUS].reverse().slice(0, 3), DEFAULT_SORT, true);

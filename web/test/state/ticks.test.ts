@@ -8,7 +8,7 @@ function midnight(): number {
   return new Date(2026, 10, 14).getTime() / 1000;
 }
 
-it("marks of a time axis are round by the reader's clock, and no more than there is room for", () => {
+it("ticks are at round local times and not more than requested", () => {
   const start = midnight() + 5 * 3600 + 7;
   for (const [seconds, most] of [[3600, 6], [DAY, 12], [7 * DAY, 7], [30 * DAY, 10], [90 * DAY, 8]] as const) {
     const { at } = ticks({ start, end: start + seconds }, most);

@@ -15,7 +15,7 @@ function strip(index: number, runs: StripRun[], fields: Partial<Strip["gpu"]> = 
   return { gpu: { uuid: `GPU-${index}`, node_id: "id", node: "gpu01", index, vendor: "nvidia", model: null, memory_total_bytes: null, parent: null, ...fields }, runs };
 }
 
-it("runs of one person that only the load parts are one stretch, of the mean load", () => {
+it("runs that differ only in load are one segment with the mean load", () => {
   const found = segmentsOf([run(0, 30, { busy_percent: 100 }), run(30, 40, { busy_percent: 20 }), run(40, 100, { state: "held" })], SPAN);
   expect(found.map(({ start, end, state, busyPercent }) => [start, end, state, busyPercent])).toEqual([
     [0, 40, "busy", 80],
@@ -23,7 +23,7 @@ it("runs of one person that only the load parts are one stretch, of the mean loa
   ]);
 });
 
-it("where nobody heard the node, that is a stretch of its own", () => {
+it("time without reports is a segment of its own", () => {
   const found = segmentsOf([run(20, 50), run(60, 90)], SPAN);
   expect(found.map(({ start, end, state }) => [start, end, state])).toEqual([
     [0, 20, null],
@@ -35,7 +35,7 @@ it("where nobody heard the node, that is a stretch of its own", () => {
   expect(blockLabel(found[0] as never)).toBe("silent");
 });
 
-it("neighbouring GPUs that one person had for the same time melt into one block", () => {
+it("equal segments of neighbouring GPUs are merged into one block", () => {
   const [node] = timelinesByNode([strip(0, [run(0, 100)]), strip(1, [run(0, 100, { busy_percent: 30 })]), strip(2, [run(0, 50), run(50, 100, { user: "ivan" })])], SPAN);
   expect(node?.blocks.map(({ row, rows, user, start, end }) => [row, rows, user, start, end])).toEqual([
     [0, 2, "priya", 0, 100],
@@ -45,29 +45,29 @@ it("neighbouring GPUs that one person had for the same time melt into one block"
   expect(node?.blocks[0]?.busyPercent).toBe(60);
 });
 
-it("GPUs of one person that are not neighbours stay apart", () => {
+it("equal segments of distant GPUs are not merged", () => {
   const rows = [[run(0, 100)], [run(0, 100, { user: "" , state: "free" })], [run(0, 100)]].map((runs) => segmentsOf(runs, SPAN));
   expect(mergeRows(rows).map(({ row, rows: tall }) => [row, tall])).toEqual([[0, 1], [1, 1], [2, 1]]);
 });
 
-it("every moment of a strip is told, its last included", () => {
+it("every moment has a segment, including the last", () => {
   const found = segmentsOf([run(0, 40), run(40, 100, { user: "ivan" })], SPAN);
   expect([0, 39, 40, 100].map((at) => segmentAt(found, at)?.user)).toEqual(["priya", "priya", "ivan", "ivan"]);
   expect(segmentAt(found, 101)).toBeUndefined();
 });
 
-it("a GPU in parts says so where nobody has the whole of it", () => {
+it("a GPU of which only the instances have users says so", () => {
   const part = strip(0, [run(0, 100)], { uuid: "MIG-a", parent: "GPU-0" });
   const [node] = timelinesByNode([strip(0, [run(0, 60, { user: "" }), run(60, 100)]), part], SPAN);
   expect(node?.segments[0]?.map(blockLabel)).toEqual(["instances", "priya"]);
 });
 
-it("nodes stand in the order of their names, numbers as numbers", () => {
+it("nodes are in natural order", () => {
   const rows = ["gpu10", "gpu9", "gpu1"].map((name) => strip(0, [run(0, 100)], { node: name, node_id: name }));
   expect(timelinesByNode(rows, SPAN).map(({ name }) => name)).toEqual(["gpu1", "gpu9", "gpu10"]);
 });
 
-it("at the moment that the page shows, a GPU stands as the fleet tells it", () => {
+it("at the shown moment the holding comes from the fleet", () => {
   const told = (silent: boolean): ReturnType<typeof holdingOf>[] => {
     const info = { ...node(1, [gpu(0, "busy", ["priya", "ivan"]), gpu(1)]), silent };
     const shown = new Node(info, { reportedAt: 0, cpuPercent: null, memoryPercent: null, rows: [] });

@@ -10,14 +10,14 @@ function known(): Fleet {
 }
 
 describe("totals", () => {
-  it("say of how many GPUs the power is known, and sum nothing of a silent node", () => {
+  it("count the GPUs with known power, and leave out silent nodes", () => {
     const fleet = known();
     const silent = { ...node(3), silent: true };
     fleet.apply("change", event({ nodes: [silent], figures: [[3, 100, null, null, [[0, 0, 30, 700]]]] }));
     expect(totals(fleet)).toMatchObject({ watts: 425, gpusWithPower: 2, gpusWithoutPower: 0, newest: 991 });
   });
 
-  it("count the busy ones by how hard they work, past the instances of others", () => {
+  it("count busy GPUs by load, skipping the rows of instances", () => {
     const divided = gpu(0, "free");
     divided.instances = [{ uuid: "MIG-0", profile: null, memory_total_mebibytes: null, verdict: divided.verdict }];
     const fleet = new Fleet();

@@ -16,7 +16,7 @@ function usages(rows: Record<string, number>, daily: number[] = []): Usages {
   return { start: 0, end: 1, by: "user", rows: told, total: sums(0), by_state: { busy: 7200, free: 3600, held: 0 } };
 }
 
-it("who has something now and who had something then are one list, the most hours first", () => {
+it("current and past users are one list, the most hours first", () => {
   const rows = usageRows([person("mei", 2), person("new", 1)], usages({ mei: 10, gone: 20 }), usages({ mei: 5 }, [1, 2]));
   expect(rows.map(({ name, person: now, sums: { gpu_seconds }, daily }) => [name, now?.gpus ?? null, gpu_seconds, daily])).toEqual([
     ["gone", null, 20, []],
@@ -25,11 +25,11 @@ it("who has something now and who had something then are one list, the most hour
   ]);
 });
 
-it("where no history is kept, those who have something now are listed", () => {
+it("without history the current users are listed", () => {
   expect(usageRows([person("mei", 1), person("ada", 3)], null, null).map(({ name }) => name)).toEqual(["ada", "mei"]);
 });
 
-it("the share of work is of what was measured, and of nothing there is none", () => {
+it("the busy share is of the measured time, and unknown without any", () => {
   expect([busyShare(sums(10, 4)), busyShare(sums(0))]).toEqual([0.4, null]);
   expect([usedText(sums(10, 4)), usedText(sums(0))]).toEqual(["40 % used", "—"]);
 });

@@ -32,26 +32,26 @@ describe("the card", () => {
     fault: null, instances: [],
   } as unknown as JudgedGpu;
 
-  it("says who and why from the stream alone", () => {
+  it("shows user and reason from the stream alone", () => {
     const held = only({}, { state: "held", users: ["mei", "omar"], idle_since: NOW - 60 });
     expect(cardTitle(held)).toBe("held by mei and 1 more");
     expect(cardReason(held, NOW)).toBe("holds 73 of 80 GiB, idle for 1 m");
   });
 
-  it("shows more when the node was looked at, and a dash for what was not measured", () => {
+  it("shows more when the node is loaded, and a dash for unknown values", () => {
     expect(cardFacts(only({}, {}), undefined)).toHaveLength(4);
-    const told = Object.fromEntries(cardFacts(only({}, {}), full).map(({ name, value, rest }) => [name, `${value} ${rest ?? ""}`.trim()]));
-    expect(told).toMatchObject({ Power: "365 / 700 W", "SM clock": "— / 1980", PCIe: "gen 5 ×16", Throttling: "sw power cap" });
+    const facts = Object.fromEntries(cardFacts(only({}, {}), full).map(({ name, value, rest }) => [name, `${value} ${rest ?? ""}`.trim()]));
+    expect(facts).toMatchObject({ Power: "365 / 700 W", "SM clock": "— / 1980", PCIe: "gen 5 ×16", Throttling: "sw power cap" });
   });
 
-  it("tells processes that could not be read from none, and counts those of instances", () => {
+  it("distinguishes unreadable processes from none, and includes those of instances", () => {
     expect(processesOf(full)).toBeNull();
     expect(processesOf({ ...full, processes: [] })).toEqual([]);
     const instance = { uuid: "MIG-1", profile: null, verdict: full.verdict, processes: [process], memory_used_bytes: 1, memory_total_bytes: 2, busy_percent: null } as unknown as JudgedGpu["instances"][number];
     expect(processesOf({ ...full, instances: [instance] })).toEqual([process]);
   });
 
-  it("names a process by what the reader may see of it", () => {
+  it("names a process by what the user may see", () => {
     expect(processName({ ...process, command: "python train.py" })).toBe("python train.py");
     expect(processName(process)).toBe("python");
     expect(processName({ ...process, name: null, hidden: true })).toBe("hidden from the agent");

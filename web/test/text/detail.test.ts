@@ -72,29 +72,29 @@ function process(pid: number, fields: Partial<Process> = {}): Process {
   };
 }
 
-it("processes that cannot be read do not look like none", () => {
+it("unreadable processes do not look like none", () => {
   expect(unreadable(node([gpu(0), gpu(1, { processes: null })]))).toEqual([1]);
   expect(processNote([], [1])).toBe("not readable on GPU 1");
   expect(processNote([], [])).toBe("none");
 });
 
-it("GPUs in a row are named by the first and the last", () => {
+it("consecutive GPUs are written as a range", () => {
   expect(formatRanges([7, 0, 1, 2])).toBe("0–2, 7");
 });
 
-it("people are named once each, and nobody is made up", () => {
+it("users are listed once, without unknown ones", () => {
   expect(usersOf([process(1), process(2), process(3, { user: null }), process(4, { user: "omar" })])).toEqual(["mei", "omar"]);
   expect(processScope(process(1))).toBe("—");
   expect(processScope(process(1, { slurm_job: "42", container: "lab" }))).toBe("Slurm job 42, container lab");
 });
 
-it("every fact that is not known is a dash", () => {
+it("an unknown fact is a dash", () => {
   const facts = nodeFacts(node([]), null, 5000);
   expect(facts.find(({ name }) => name === "Driver")?.value).toBe("—");
   expect(gpuFacts(gpu(0)).filter(({ name }) => name !== "UUID").map(({ value }) => value)).toEqual(Array(19).fill("—"));
 });
 
-it("what is odd about a node is told in sentences", () => {
+it("the warnings about a node are sentences", () => {
   const runs = [
     { name: "nvidia", outcome: "failed" as const, seconds: 0, detail: "driver not answering", fault: null },
     { name: "nvgpu", outcome: "ok" as const, seconds: 0, detail: "cannot tell memory", fault: null },

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { faviconUrl } from "../../src/text/favicon";
 import { tabTitle } from "../../src/text/shell";
 
-test("a tab says how many are free, and nothing while that is not known", () => {
+test("the tab shows the number of free GPUs once it is known", () => {
   expect(tabTitle(14)).toBe("14 free · fleet-smi");
   expect(tabTitle(null)).toBe("fleet-smi");
   expect(decodeURIComponent(faviconUrl(14))).toContain(">14</text>");

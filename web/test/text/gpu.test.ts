@@ -20,7 +20,7 @@ function gpu(index: number, fields: Partial<JudgedGpu> = {}): JudgedGpu {
   return Object.setPrototypeOf(told, silent) as JudgedGpu;
 }
 
-it("why a fact is not known is told with it", () => {
+it("the tooltip of an unknown fact says why", () => {
   const fan = gpuFacts(gpu(0, { unread: { fan_percent: "not supported" } })).find(({ name }) => name === "Fan");
   expect([fan?.value, fan?.meaning]).toEqual(["—", "not supported"]);
 });

@@ -21,22 +21,22 @@ function only(info: Partial<GpuPayload>, verdict: Partial<VerdictPayload>, figur
   return found;
 }
 
-describe("the words of a cell", () => {
-  it("say who is on it, how many more, and how much is used", () => {
+describe("the texts of a cell", () => {
+  it("show the user, the number of other users, and the load", () => {
     expect(cellText(only({}, { users: ["priya", "omar", "mei"] }), NOW)).toEqual({
       who: "priya", short: "Pr", more: ["omar", "mei"], below: "73/80 G", figure: "97", unit: "%",
     });
   });
 
-  it("say how long it is free and how large it is", () => {
+  it("show how long it has been free, and its size", () => {
     expect(cellText(only({}, { state: "free", users: [] }), NOW)).toMatchObject({ who: "free", below: "for 2 h 41", figure: "80", unit: " G" });
   });
 
-  it("say how long nothing was done on what is held", () => {
+  it("show how long a held GPU has been idle", () => {
     expect(cellText(only({}, { state: "held", users: ["mei"], idle_since: NOW - 90 }), NOW)).toMatchObject({ who: "mei", below: "idle 1 m", figure: "" });
   });
 
-  it("say what a silent one was, and why one is broken", () => {
+  it("show the last state of a silent GPU, and why one is broken", () => {
     expect(cellText(only({}, { state: "unknown", users: null, was: "busy (mei)" }), NOW)).toMatchObject({ who: "—", below: "was busy (mei)" });
     expect(cellText(only({}, { state: "broken", reason: "lost" }), NOW)).toMatchObject({ who: "broken", below: "lost" });
   });
@@ -48,18 +48,18 @@ describe("the words of a cell", () => {
 });
 
 describe("fill and load", () => {
-  it("are steps of five, and of busy GPUs alone", () => {
+  it("have five steps, only for busy GPUs", () => {
     expect([0, 19, 20, 100, null].map((busy) => loadClass("busy", busy))).toEqual(["load-1", "load-1", "load-2", "load-5", "load-1"]);
     expect(loadClass("held", 50)).toBe("");
   });
 
-  it("are never more than all", () => {
+  it("never exceed 100 %", () => {
     expect([fillPercent(40, 80), fillPercent(90, 80), fillPercent(null, 80), fillPercent(1, 0)]).toEqual([50, 100, 0, 0]);
   });
 });
 
 describe("headings", () => {
-  it("name the label, or say that it is missing", () => {
+  it("name the label, or its absence", () => {
     expect(heading("r01", "label:rack")).toBe("rack r01");
     expect(heading(null, "label:rack")).toBe("no rack");
     expect(heading(null, "user")).toBe("no user");
@@ -75,15 +75,15 @@ describe("headings", () => {
 });
 
 describe("a slice of a GPU", () => {
-  it("has a name where it is wide, and a letter where it is not", () => {
+  it("shows the user if it is wide, and one letter if not", () => {
     const info = { uuid: "MIG-1", profile: "1g.10gb", memory_total_mebibytes: 10_000, verdict: gpu(0, "busy", ["chen"]).verdict };
     expect(sliceText({ info, figures: [1, 2, 3, 4] }, true)).toBe("chen");
     expect(sliceText({ info, figures: [1, 2, 3, 4] }, false)).toBe("C");
   });
 });
 
-describe("what is held and idle", () => {
-  it("is told by person and node, the longest first, with a message to send", () => {
+describe("idle holdings", () => {
+  it("are grouped by user and node, the longest idle first, with a message to send", () => {
     const held = (index: number, user: string, since: number): GpuPayload => {
       const info = gpu(index, "held", [user]);
       return { ...info, verdict: { ...info.verdict, idle_since: since } };
@@ -96,7 +96,7 @@ describe("what is held and idle", () => {
     expect(idleHoldings(fleet, () => false)).toEqual([]);
   });
 
-  it("names three people at most", () => {
+  it("name at most three users", () => {
     const many = only({}, { users: ["a", "b", "c", "d", "e"] });
     expect(usersText([many, many])).toBe("a, b, c +2");
     expect(usersText([])).toBe("no users");

@@ -12,7 +12,7 @@ function job(id: string, start: number, end: number | null, fields: Partial<Job>
   return { id, user: "mei", command: "python train.py", start, end, gpus: 1, sums: sums(3600), certain: true, places: ["gpu01:0"], advice: [], parts: [], ...fields };
 }
 
-it("a job is called by its command, or by what else is known of it", () => {
+it("a job is named by its command, or else by its process", () => {
   const holder = { pid: 1, user: "mei", group: null, name: "python", command: null, container: null, slurm_job: null, started_at: null, memory_bytes: null };
   const occupancy = { holder, start: 0, end: null, certain: true, sums: sums(1), mean_memory_bytes: null, peak_memory_bytes: 3 * 1024 ** 3 };
   const hidden = job("hidden", 0, null, { command: null, parts: [{ gpu: { ...GPU, index: 0 }, occupancy }] });
@@ -20,7 +20,7 @@ it("a job is called by its command, or by what else is known of it", () => {
   expect(jobFacts(hidden, 7200).find(({ name }) => name === "Peak memory")?.value).toBe("3 GiB");
 });
 
-it("what was made of the hours adds up to them", () => {
+it("the parts of the GPU-hours add up", () => {
   const parts = usageParts(sums(36_000, 18_000, 7200));
   expect(parts.map(({ kind, seconds }) => [kind, seconds])).toEqual([["busy", 18_000], ["unused", 10_800], ["idle", 7200]]);
   expect(parts[0]?.text).toBe("5.0 h busy, 50 %");
@@ -32,7 +32,7 @@ it("running jobs are counted", () => {
   expect(said).toEqual(["2 running", "1 running", "0 running"]);
 });
 
-it("a job that still runs says so", () => {
+it("a running job says so", () => {
   expect(jobTimes(0, 3600, 7200)).toMatch(/, 1 h 00$/);
   expect([nodesText(["a:0", "a:1"]), nodesText(["a:0", "b:0", "c:7"])]).toEqual(["a", "a and 2 other nodes"]);
   expect(jobTimes(0, null, 7200)).toMatch(/, running for 2 h 00$/);

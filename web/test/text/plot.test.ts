@@ -44,12 +44,12 @@ const SERIES: Series = {
   },
 };
 
-it("what was never measured of the machine is said so", () => {
+it("a plot without data says so", () => {
   const { cpu, memory } = nodePlots(node([], { host: { ...HOST, cpu_percent: 31 } }), SERIES, SPAN);
   expect(plotAria("CPU", cpu.figures, cpu.now, "%")).toBe("CPU: now 31 %, between 10 % and 30 %");
   expect(plotAria("Host memory", memory.figures, memory.now, "%")).toBe("Host memory: no data in this period");
 });
 
-it("small figures have a place after the point, and unknown ones a dash", () => {
+it("small values have one decimal, and unknown values are a dash", () => {
   expect([0, 3.14, 99.6, null, undefined].map((figure) => readingText(figure, "W"))).toEqual(["0 W", "3.1 W", "100 W", "—", "—"]);
 });

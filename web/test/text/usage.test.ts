@@ -11,6 +11,6 @@ function usages(rows: Record<string, number>, daily: number[] = []): Usages {
   return { start: 0, end: 1, by: "user", rows: told, total: sums(0), by_state: { busy: 7200, free: 3600, held: 0 } };
 }
 
-it("the whole time is told by state, without what there was none of", () => {
+it("the total time is split by state, without empty states", () => {
   expect(stateTotals(usages({})).map(({ text, share }) => [text, share])).toEqual([["2.0 GPU-hours busy", "67 %"], ["1.0 free", "33 %"]]);
 });
