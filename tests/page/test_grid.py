@@ -91,7 +91,7 @@ def test_a_node_without_a_gpu_says_so(grid: Locator) -> None:
 def test_pointing_at_a_cell_opens_its_card_and_leaving_closes_it(grid: Locator, page: Page) -> None:
     _cell(page, "gpu01 GPU 1").hover()
     card = _card(page, "gpu01 GPU 1")
-    for words in ("busy by alice", "16 / 80 GiB", "87 %", "512 / 700 W", "33 °C", "16 G"):
+    for words in ("busy: alice", "16 / 80 GiB", "87 %", "512 / 700 W", "33 °C", "16 G"):
         expect(card).to_contain_text(words)
     page.get_by_role("link", name="fleet-smi").hover()
     expect(card).to_be_hidden()
@@ -150,7 +150,7 @@ def test_arrow_keys_walk_the_grid_and_the_card_follows(grid: Locator, page: Page
     expect(_cell(page, "gpu01 GPU 0")).to_be_focused()
     page.keyboard.press("ArrowRight")
     expect(_cell(page, "gpu01 GPU 1")).to_be_focused()
-    expect(_card(page, "gpu01 GPU 1")).to_contain_text("busy by alice")
+    expect(_card(page, "gpu01 GPU 1")).to_contain_text("busy: alice")
     page.keyboard.press("ArrowDown")
     expect(_cell(page, "gpu02 GPU 1")).to_be_focused()
     page.keyboard.press("Escape")
@@ -165,7 +165,7 @@ def test_nodes_are_grouped_by_label_model_or_user(grid: Locator, page: Page) -> 
     _choose(page, "Group", "model")
     expect(grid.get_by_text("A100-SXM4-40GB", exact=True)).to_be_visible()
     _choose(page, "Group", "user")
-    expect(grid.get_by_role("row").filter(has_text="nobody").first).to_be_visible()
+    expect(grid.get_by_role("row").filter(has_text="no user").first).to_be_visible()
     _choose(page, "Group", "none")
     expect(grid.locator(".group")).to_have_count(0)
     expect(grid.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))

@@ -106,8 +106,8 @@ def test_keys_step_through_time_and_lead_back(remembered: ThreadedHub, page: Pag
 
 def test_playing_goes_on_to_now(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/history?range=1h&at={_ago(1)}")
-    past = page.get_by_role("region", name="The past")
-    expect(past).to_contain_text("2 of 2 nodes were reporting")
+    past = page.get_by_role("region", name="Past moment")
+    expect(past).to_contain_text("2 of 2 nodes reporting")
     page.keyboard.press("Space")
     expect(page.get_by_role("button", name="Play")).to_have_attribute("aria-pressed", "true")
     expect(past).to_have_count(0)
@@ -115,26 +115,41 @@ def test_playing_goes_on_to_now(remembered: ThreadedHub, page: Page) -> None:
 
 def test_every_view_shows_the_moment_of_the_address(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/?at={_ago(75)}")
-    expect(page.get_by_text(re.compile("1 of 2 nodes was reporting"))).to_be_visible()
+    expect(page.get_by_role("region", name="Past moment")).to_contain_text("1 of 2 nodes reporting")
     expect(page.get_by_role("gridcell", name="gpu01 GPU 1, busy, alice")).to_be_visible()
     expect(page.get_by_role("gridcell", name=re.compile("gpu02 GPU 0, unknown"))).to_be_visible()
     expect(page.get_by_text("I need a GPU")).to_have_count(0)
     page.get_by_role("link", name="Table").click()
     expect(page.get_by_role("row").filter(has_text="alice")).to_have_count(2)
     page.get_by_role("link", name="People", exact=True).click()
-    expect(page.get_by_text("1 person had 2 GPUs then.")).to_be_visible()
+    expect(page.get_by_text("1 person had 2 GPUs.")).to_be_visible()
     page.get_by_role("button", name="Back to live").click()
-    expect(page.get_by_text("2 people have 2 GPUs now.")).to_be_visible()
+    expect(page.get_by_text("2 people have 2 GPUs.")).to_be_visible()
+
+
+def test_a_past_moment_is_one_event_and_a_node_is_loaded_at_that_moment(
+    remembered: ThreadedHub, page: Page
+) -> None:
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(f"{remembered.url}/#/node/id-of-gpu01?at={_ago(75)}")
+    expect(page.get_by_role("region", name="Processes")).to_contain_text("alice")
+    page.goto(f"{remembered.url}/#/?at={_ago(75)}")
+    page.get_by_role("gridcell", name="gpu01 GPU 1, busy, alice").click()
+    expect(page.get_by_role("dialog", name="gpu01 GPU 1")).to_contain_text("alice")
+    paths = {re.sub(r"[\d.]+$", "", url.removeprefix(remembered.url)) for url in requests}
+    assert {"/api/v1/stream/snapshot?at=", "/api/v1/nodes/id-of-gpu01?at="} <= paths
+    assert not any(path.startswith("/api/v1/fleet") for path in paths)
 
 
 def test_the_slider_is_a_way_into_the_past(remembered: ThreadedHub, page: Page) -> None:
     page.goto(remembered.url)
-    slider = page.get_by_role("slider", name="The moment that is shown")
+    slider = page.get_by_role("slider", name="Time shown")
     slider.press("ArrowLeft")
-    expect(page.get_by_role("region", name="The past")).to_be_visible()
+    expect(page.get_by_role("region", name="Past moment")).to_be_visible()
     expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^\d\d:\d\d (today|yesterday)"))
     slider.press("l")
-    expect(page.get_by_role("region", name="The past")).to_have_count(0)
+    expect(page.get_by_role("region", name="Past moment")).to_have_count(0)
 
 
 def test_nothing_moves_when_the_slider_comes(remembered: ThreadedHub, new_page: NewPage) -> None:
@@ -150,7 +165,7 @@ def test_nothing_moves_when_the_slider_comes(remembered: ThreadedHub, new_page: 
         page.goto(remembered.url)
     before = cell.bounding_box()
     asked[0].continue_()
-    expect(page.get_by_role("slider", name="The moment that is shown")).to_be_visible()
+    expect(page.get_by_role("slider", name="Time shown")).to_be_visible()
     assert cell.bounding_box() == before
 
 
@@ -183,8 +198,8 @@ def test_a_part_of_a_plot_is_looked_at_more_closely(remembered: ThreadedHub, pag
     page.mouse.down()
     page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 20, steps=3)
     page.mouse.up()
-    page.get_by_role("button", name="All of it").click()
-    expect(page.get_by_role("button", name="All of it")).to_have_count(0)
+    page.get_by_role("button", name="Reset zoom").click()
+    expect(page.get_by_role("button", name="Reset zoom")).to_have_count(0)
 
 
 def test_what_is_plotted_can_be_saved(remembered: ThreadedHub, page: Page, tmp_path: Path) -> None:
@@ -235,12 +250,12 @@ def test_neither_the_past_nor_a_job_shuts_anybody_out(
 ) -> None:
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     page.goto(f"{remembered.url}/#/history?range=6h&at={_ago(75)}")
-    expect(page.get_by_text(re.compile("1 of 2 nodes was reporting"))).to_be_visible()
+    expect(page.get_by_role("region", name="Past moment")).to_contain_text("1 of 2 nodes reporting")
     expect(_blocks(page, "alice").first).to_be_visible()
     assert accessibility_violations(page) == []
     page.goto(f"{remembered.url}/#/person/alice")
     page.get_by_role("listitem").get_by_role("link", name="python").click()
-    expect(page.get_by_role("region", name="Its GPUs")).to_be_visible()
+    expect(page.get_by_role("region", name="GPUs", exact=True)).to_be_visible()
     assert accessibility_violations(page) == []
 
 
@@ -249,14 +264,16 @@ def test_on_a_phone_nothing_of_the_past_runs_out_of_the_screen(
     remembered: ThreadedHub, phone: Page, address: str
 ) -> None:
     phone.goto(f"{remembered.url}/#/{address.format(_ago(75))}")
-    expect(phone.get_by_text(re.compile("1 of 2 nodes was reporting"))).to_be_visible()
+    expect(phone.get_by_role("region", name="Past moment")).to_contain_text(
+        "1 of 2 nodes reporting"
+    )
     expect(phone.get_by_text("alice").first).to_be_visible()
     assert fits_viewport(phone)
 
 
 def test_a_job_that_is_not_there_is_said_so(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/job/0-nothing")
-    expect(page.get_by_role("heading", name="There is no such job here")).to_be_visible()
+    expect(page.get_by_role("heading", name="Job not found")).to_be_visible()
 
 
 def test_the_card_of_a_gpu_has_its_last_hour_and_asks_for_it_once_a_node(

@@ -106,7 +106,7 @@ def test_a_name_can_do_nothing_on_a_phone(hostile: ThreadedHub, new_page: NewPag
 
 def test_a_name_can_do_nothing_among_the_suggestions(hostile: ThreadedHub, page: Page) -> None:
     page.goto(hostile.url)
-    page.get_by_role("combobox", name="Find").fill("user:")
+    page.get_by_role("combobox", name="Search").fill("user:")
     expect(page.get_by_role("option").filter(has_text=MARKUP)).to_be_visible()
     assert _is_harmless(page)
     assert fits_viewport(page)

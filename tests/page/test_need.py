@@ -40,8 +40,8 @@ def test_the_answer_is_that_of_the_hub(lab: ThreadedHub, need: Locator) -> None:
 def test_two_with_much_memory_on_one_node_are_asked_for_as_such(
     lab: ThreadedHub, need: Locator
 ) -> None:
-    need.get_by_role("button", name="One more").click()
-    need.get_by_label("Free memory each").select_option(label="≥ 24 GiB")
+    need.get_by_role("button", name="More GPUs").click()
+    need.get_by_label("Free memory per GPU").select_option(label="≥ 24 GiB")
     best = _offered(lab, "n=2&min_free=24GiB&same_node=true")
     assert {one["node"] for one in best} == {"gpu02"}
     expect(need).to_contain_text("gpu02: GPU 0 and 1")
@@ -50,8 +50,8 @@ def test_two_with_much_memory_on_one_node_are_asked_for_as_such(
 
 def test_where_one_node_has_too_few_several_are_offered(need: Locator) -> None:
     for _ in range(2):
-        need.get_by_role("button", name="One more").click()
-    expect(need).to_contain_text("Not now")
+        need.get_by_role("button", name="More GPUs").click()
+    expect(need).to_contain_text("Not available")
     need.get_by_label("Same node").uncheck()
     expect(need).to_contain_text("gpu02: GPU 0 and 1")
     expect(need).to_contain_text("gpu01: GPU")
@@ -60,16 +60,16 @@ def test_where_one_node_has_too_few_several_are_offered(need: Locator) -> None:
 def test_what_cannot_be_had_is_said_with_the_reason_of_the_hub(
     lab: ThreadedHub, need: Locator
 ) -> None:
-    need.get_by_label("Free memory each").select_option(label="≥ 120 GiB")
+    need.get_by_label("Free memory per GPU").select_option(label="≥ 120 GiB")
     answer = lab.request("GET", "/api/v1/free?n=1&min_free=120GiB&same_node=true")
     expect(need).to_contain_text(msgspec.json.decode(answer.body)["unmet"])
 
 
 def test_each_line_is_copied_and_that_is_said(lab: ThreadedHub, need: Locator, page: Page) -> None:
-    need.get_by_label("Free memory each").select_option(label="≥ 40 GiB")
+    need.get_by_label("Free memory per GPU").select_option(label="≥ 40 GiB")
     expect(need).to_contain_text("gpu01: GPU 0")
-    assert _copied(page, need, "the line that leads there") == "ssh gpu01"
-    assert "CUDA_VISIBLE_DEVICES=0" in _copied(page, need, "these and no others")
-    assert _copied(page, need, "when it is run") == (
+    assert _copied(page, need, "ssh command") == "ssh gpu01"
+    assert "CUDA_VISIBLE_DEVICES=0" in _copied(page, need, "environment variable")
+    assert _copied(page, need, "run command") == (
         "CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 1 --min-free 40GiB) ./train.sh"
     )

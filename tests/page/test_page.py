@@ -39,8 +39,8 @@ def test_a_question_mark_lists_the_keys_and_escape_closes_them(
     page.goto(lab.url)
     expect(page.get_by_role("grid")).to_be_visible()
     page.keyboard.press("?")
-    keys = page.get_by_role("dialog", name="Keys")
-    expect(keys).to_contain_text("only free GPUs, and all again")
+    keys = page.get_by_role("dialog", name="Keyboard shortcuts")
+    expect(keys).to_contain_text("show only free GPUs")
     page.keyboard.press("Escape")
     expect(keys).to_be_hidden()
 
@@ -49,13 +49,13 @@ def test_the_tabulator_reaches_everything_that_can_be_pressed_outside_the_grid(
     lab: ThreadedHub, page: Page
 ) -> None:
     page.goto(lab.url)
-    expect(page.get_by_role("button", name="Copy the line that leads there")).to_be_visible()
+    expect(page.get_by_role("button", name="Copy ssh command")).to_be_visible()
     expect(page.get_by_role("link", name="bob")).to_be_visible()
     reached = set()
     for _ in range(45):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.textContent.trim()"))
-    for words in ("Table", "Heat map", "bob", "More about them", "Sign in"):
+    for words in ("Table", "Heat map", "bob", "More about usage", "Sign in"):
         assert any(words in each for each in reached), words
 
 

@@ -23,20 +23,20 @@ def test_everybody_whom_the_hub_tells_is_listed_with_what_they_have(
         expect(row).to_contain_text(str(person["gpus"]))
         expect(row.get_by_title("gpu01")).to_be_visible()
     expect(page.get_by_role("row").filter(has_text="bob")).to_contain_text("1 idle 12 m")
-    expect(page.get_by_text("1 of these is doing nothing.")).to_be_visible()
+    expect(page.get_by_text("1 idle.")).to_be_visible()
 
 
-@pytest.mark.parametrize(("place", "link"), [("", "bob"), ("person/bob", "what bob has now")])
+@pytest.mark.parametrize(("place", "link"), [("", "bob"), ("person/bob", "current GPUs")])
 def test_a_click_on_a_name_shows_what_they_have(
     lab: ThreadedHub, page: Page, place: str, link: str
 ) -> None:
     page.goto(f"{lab.url}/#/{place}")
     page.get_by_role("link", name=link).click()
     expect(page).to_have_url(re.compile(r"#/\?q=user:bob$"))
-    expect(page.get_by_role("combobox", name="Find")).to_have_value("user:bob")
+    expect(page.get_by_role("combobox", name="Search")).to_have_value("user:bob")
     expect(page.locator(".cell.dimmed")).to_have_count(sum(COUNTS.values()) - 1)
 
 
 def test_where_nobody_has_a_gpu_that_is_said(hub: ThreadedHub, page: Page) -> None:
     page.goto(f"{hub.url}/#/people")
-    expect(page.get_by_text("Nobody holds a GPU now.")).to_be_visible()
+    expect(page.get_by_text("No GPUs in use.")).to_be_visible()

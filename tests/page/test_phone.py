@@ -34,7 +34,7 @@ def test_free_gpus_stand_above_the_nodes(lab: ThreadedHub, phone: Page) -> None:
 
 def test_the_line_to_a_free_gpu_is_copied_by_a_tap(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
-    button = phone.get_by_role("button", name="the ssh line to gpu02")
+    button = phone.get_by_role("button", name="ssh command for gpu02")
     button.tap()
     expect(button).to_contain_text("Copied")
     assert phone.evaluate("navigator.clipboard.readText()") == "ssh gpu02"
@@ -42,7 +42,7 @@ def test_the_line_to_a_free_gpu_is_copied_by_a_tap(lab: ThreadedHub, phone: Page
 
 def test_whoever_holds_a_gpu_and_does_nothing_can_be_asked(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
-    held = phone.get_by_role("region", name=re.compile("^Held, doing nothing"))
+    held = phone.get_by_role("region", name=re.compile("^Held, idle"))
     expect(held.get_by_role("listitem")).to_contain_text("bob")
 
 
@@ -50,7 +50,7 @@ def test_a_tap_on_a_gpu_opens_its_card_as_a_sheet(lab: ThreadedHub, phone: Page)
     phone.goto(lab.url)
     phone.get_by_role("button", name="gpu01 GPU 1, busy").tap()
     card = phone.get_by_role("dialog", name="gpu01 GPU 1")
-    expect(card).to_contain_text("busy by alice")
+    expect(card).to_contain_text("busy: alice")
     box = card.bounding_box()
     assert box is not None
     assert box["x"] >= 0

@@ -60,7 +60,7 @@ def test_a_sheet_says_of_which_hub_it_is_when_that_was_and_what_is_left_out(
     page.goto(f"{lab.url}/#/?q=free")
     expect(page.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))
     host = re.escape(lab.url.removeprefix("http://"))
-    words = page.get_by_text(re.compile(rf"^{host} · \d+ \w+ \d{{4}} at \d\d:\d\d · only free$"))
+    words = page.get_by_text(re.compile(rf"^{host} · \d+ \w+ \d{{4}} at \d\d:\d\d · filter: free$"))
     expect(words).to_be_hidden()
     _print(page)
     expect(words).to_be_visible()

@@ -15,8 +15,8 @@ def setup(hub: ThreadedHub, page: Page) -> Page:
     hub.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
     add_accounts(hub)
     sign_in(page, hub, ADMIN)
-    page.get_by_role("link", name="Set-up").click()
-    expect(page.get_by_role("heading", name="Set-up")).to_be_visible()
+    page.get_by_role("link", name="Setup").click()
+    expect(page.get_by_role("heading", name="Setup")).to_be_visible()
     return page
 
 
@@ -25,7 +25,7 @@ def _row(setup: Page, text: str) -> Locator:
 
 
 def test_the_line_that_lets_a_machine_join_works(hub: ThreadedHub, setup: Page) -> None:
-    setup.get_by_role("button", name="Make the line").click()
+    setup.get_by_role("button", name="Create join command").click()
     line = setup.locator("code").filter(has_text="--join").inner_text()
     words = line.split()
     assert words[:4] == ["fleet-smi", "agent", "--to", hub.url]
@@ -36,13 +36,13 @@ def test_a_token_is_made_shown_once_and_revoked_once_confirmed(
     hub: ThreadedHub, setup: Page
 ) -> None:
     setup.get_by_label("Note").fill("for the dashboard")
-    setup.get_by_role("button", name="Make a token").click()
-    expect(setup.get_by_text("It is shown this once.")).to_be_visible()
+    setup.get_by_role("button", name="Create token").click()
+    expect(setup.get_by_text("It is shown only once.")).to_be_visible()
     secret = setup.get_by_role("region", name="Tokens").locator("code").inner_text()
     assert hub.request("GET", "/api/v1/fleet", token=secret).status == 200
     row = _row(setup, "for the dashboard")
     row.get_by_role("button", name="Revoke for the dashboard").click()
-    row.get_by_role("button", name="Keep").click()
+    row.get_by_role("button", name="Cancel").click()
     row.get_by_role("button", name="Revoke for the dashboard").click()
     row.get_by_role("button", name="Revoke", exact=True).click()
     expect(row).to_have_count(0)
@@ -50,11 +50,11 @@ def test_a_token_is_made_shown_once_and_revoked_once_confirmed(
 
 
 def test_the_keys_of_the_machines_are_counted(setup: Page) -> None:
-    expect(setup.get_by_text("has a key of its own, 1 in all")).to_be_visible()
+    expect(setup.get_by_text("have their own tokens (1)")).to_be_visible()
 
 
 def test_a_node_is_renamed_and_labelled(hub: ThreadedHub, setup: Page) -> None:
-    setup.get_by_role("button", name="Change gpu01").click()
+    setup.get_by_role("button", name="Edit gpu01").click()
     setup.get_by_label("Name").fill("big-one")
     setup.get_by_label("Labels").fill("rack=a, room=2")
     setup.get_by_role("button", name="Save").click()
@@ -64,7 +64,7 @@ def test_a_node_is_renamed_and_labelled(hub: ThreadedHub, setup: Page) -> None:
 
 
 def test_a_label_that_makes_no_sense_is_refused_with_a_reason(setup: Page) -> None:
-    setup.get_by_role("button", name="Change gpu01").click()
+    setup.get_by_role("button", name="Edit gpu01").click()
     setup.get_by_label("Labels").fill("rack")
     setup.get_by_role("button", name="Save").click()
     expect(setup.get_by_role("alert")).to_be_visible()
@@ -73,11 +73,11 @@ def test_a_label_that_makes_no_sense_is_refused_with_a_reason(setup: Page) -> No
 def test_a_node_is_removed_only_when_that_is_confirmed(hub: ThreadedHub, setup: Page) -> None:
     setup.get_by_role("button", name="Remove gpu01").click()
     expect(setup.get_by_text("Remove gpu01?")).to_be_visible()
-    setup.get_by_role("button", name="Keep").click()
+    setup.get_by_role("button", name="Cancel").click()
     assert len(hub.fleet().nodes) == 1
     setup.get_by_role("button", name="Remove gpu01").click()
     setup.get_by_role("button", name="Remove", exact=True).click()
-    expect(setup.get_by_role("heading", name="0 machines")).to_be_visible()
+    expect(setup.get_by_role("heading", name="0 nodes")).to_be_visible()
     wait_until(lambda: not hub.fleet().nodes)
 
 
@@ -88,6 +88,6 @@ def test_somebody_who_is_no_admin_does_not_see_it(
     if name:
         sign_in(page, lab, name)
     page.goto(f"{lab.url}/#/setup")
-    expect(page.get_by_role("heading", name="Set-up is for admins")).to_be_visible()
-    expect(page.get_by_role("link", name="Set-up")).to_have_count(0)
-    expect(page.get_by_role("button", name="Make a token")).to_have_count(0)
+    expect(page.get_by_role("heading", name="Setup is for admins")).to_be_visible()
+    expect(page.get_by_role("link", name="Setup")).to_have_count(0)
+    expect(page.get_by_role("button", name="Create token")).to_have_count(0)

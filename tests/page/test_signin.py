@@ -22,7 +22,7 @@ def closed(tmp_path: Path) -> Iterator[ThreadedHub]:
 
 def test_a_closed_hub_shows_nothing_but_the_form(closed: ThreadedHub, page: Page) -> None:
     page.goto(closed.url)
-    expect(page.get_by_text("This hub shows its fleet to those it knows.")).to_be_visible()
+    expect(page.get_by_text("Sign in to view this fleet.")).to_be_visible()
     expect(page.get_by_label("Name")).to_be_focused()
     expect(page.get_by_role("navigation", name="Sections")).to_have_count(0)
     expect(page.get_by_text("gpu01")).to_have_count(0)

@@ -25,7 +25,8 @@ UNEXPLAINED = r"""() => {
     while (words.nextNode()) {
         const { textContent: text, parentElement: at } = words.currentNode;
         const short = /\b(cpu|ram|CPU|RAM|SM|PCIe?|ECC|MIG|UUID|PID|NUMA)\b|Temp\.|\dg\.\d+gb/;
-        if (short.test(text) && !at.closest("[title], code, figcaption, .unseen, .uuid, script"))
+        const explained = "[title], code, figcaption, .visually-hidden, .uuid, script";
+        if (short.test(text) && !at.closest(explained))
             found.push(text.trim());
     }
     return found;

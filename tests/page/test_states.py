@@ -9,7 +9,7 @@ from tests.server.threaded_hub import ThreadedHub
 
 def test_an_empty_fleet_says_how_the_first_machine_comes(hub: ThreadedHub, page: Page) -> None:
     page.goto(hub.url)
-    expect(page.get_by_role("heading", name="No machine reports yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No nodes yet")).to_be_visible()
     expect(page.get_by_text("fleet-smi hub join-command", exact=True)).to_be_visible()
     hub.join_and_report(snapshot(gpu(0)))
     expect(page.get_by_role("gridcell")).to_have_count(1)
@@ -18,18 +18,18 @@ def test_an_empty_fleet_says_how_the_first_machine_comes(hub: ThreadedHub, page:
 def test_an_admin_of_an_empty_fleet_is_led_to_the_line(hub: ThreadedHub, page: Page) -> None:
     add_accounts(hub)
     sign_in(page, hub, ADMIN)
-    page.get_by_role("link", name="Get the line to run on a GPU machine").click()
-    expect(page.get_by_role("button", name="Make the line")).to_be_visible()
+    page.get_by_role("link", name="Get the join command").click()
+    expect(page.get_by_role("button", name="Create join command")).to_be_visible()
 
 
 def test_where_nothing_matches_that_is_said_and_the_filter_can_go(
     lab: ThreadedHub, page: Page
 ) -> None:
     page.goto(f"{lab.url}/#/?q=user:nobody-here")
-    expect(page.get_by_role("heading", name="No GPU matches")).to_be_visible()
-    page.get_by_role("combobox", name="Find").focus()
-    page.get_by_role("button", name="Clear the filter").first.click()
-    expect(page.get_by_role("heading", name="No GPU matches")).to_have_count(0)
+    expect(page.get_by_role("heading", name="No matching GPUs")).to_be_visible()
+    page.get_by_role("combobox", name="Search").focus()
+    page.get_by_role("button", name="Clear filter").first.click()
+    expect(page.get_by_role("heading", name="No matching GPUs")).to_have_count(0)
     expect(page).to_have_url(f"{lab.url}/#/")
 
 

@@ -16,7 +16,7 @@ GREY = ".grey"
 
 
 def _chip(page: Page, state: str, count: int) -> Locator:
-    strip = page.get_by_role("region", name="The fleet now")
+    strip = page.get_by_role("region", name="Fleet now")
     return strip.get_by_role("button", name=re.compile(rf"^{count}\s*{state}$"))
 
 
@@ -49,10 +49,10 @@ def test_it_says_how_many_nodes_report_what_they_draw_and_what_is_free(
     lab: ThreadedHub, page: Page
 ) -> None:
     page.goto(lab.url)
-    strip = page.get_by_role("region", name="The fleet now")
+    strip = page.get_by_role("region", name="Fleet now")
     expect(strip).to_contain_text(re.compile(r"4 of 5\s*nodes reporting"))
     expect(strip).to_contain_text(re.compile(r"160 GiB\s*free memory"))
-    expect(strip).to_contain_text(re.compile(r"\d+ s ago\s*newest data"))
+    expect(strip).to_contain_text(re.compile(r"\d+ s ago\s*last update"))
     expect(strip).to_contain_text(re.compile(r"W\s*GPU power"))
 
 
@@ -98,5 +98,5 @@ def test_somebody_who_cannot_wait_can_have_it_tried_now(tmp_path: Path, page: Pa
         page.clock.pause_at(time.time() + 1)
     expect(page.get_by_text(LOST)).to_be_visible()
     with ThreadedHub(tmp_path / "hub", hub__listen=address):
-        page.get_by_role("button", name="Try now").click()
+        page.get_by_role("button", name="Retry now").click()
         expect(page.get_by_text(LOST)).to_be_hidden()

@@ -10,8 +10,8 @@ from tests.page.conftest import NewPage
 from tests.page.sample_fleet import COUNTS
 from tests.server.threaded_hub import ThreadedHub
 
-COLUMNS = ("State", "Node", "GPU", "Model", "Who", "Load", "Memory", "Temp.", "Power", "Since")
-MORE_COLUMNS = ("Why this state", "Driver", "Labels", "UUID")
+COLUMNS = ("State", "Node", "GPU", "Model", "User", "Load", "Memory", "Temp.", "Power", "Since")
+MORE_COLUMNS = ("Reason", "Driver", "Labels", "UUID")
 
 
 @pytest.fixture
@@ -82,12 +82,12 @@ def test_a_row_leads_to_its_node_and_its_gpu(table: Locator, page: Page) -> None
 def test_an_address_sent_to_a_colleague_shows_them_the_same(
     table: Locator, page: Page, new_page: NewPage
 ) -> None:
-    page.get_by_role("combobox", name="Find").fill("node:gpu0* -free label:rack=b")
+    page.get_by_role("combobox", name="Search").fill("node:gpu0* -free label:rack=b")
     expect(_rows(page)).to_have_count(3)
     colleagues = new_page()
     colleagues.goto(page.url)
     expect(_rows(colleagues)).to_have_count(3)
     assert _uuids(colleagues) == _uuids(page)
-    expect(colleagues.get_by_role("combobox", name="Find")).to_have_value(
+    expect(colleagues.get_by_role("combobox", name="Search")).to_have_value(
         "node:gpu0* -free label:rack=b"
     )

@@ -14,7 +14,7 @@ VIEWS = {
     "node": ("node/id-of-gpu01", "figure canvas"),
     "gpu": ("gpu/GPU-of-alice", "figure canvas"),
     "sign in": ("signin", "input[type=password]"),
-    "set-up": ("setup", "text=Make a token"),
+    "set-up": ("setup", "text=Create token"),
 }
 """By name: the address, and what is there once it is drawn."""
 

@@ -1,6 +1,6 @@
-// Listens to the hub from the very first: it answers while the rest of the page is being read.
+// Connects to the hub first: it responds while the rest of the page loads.
 
 import { page } from "./state/page.svelte";
 
-page.listen();
+page.connect();
 void import("./start");

@@ -1,4 +1,4 @@
-// The page itself.
+// Mounts the page.
 
 import { mount } from "svelte";
 import App from "./App.svelte";

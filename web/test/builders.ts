@@ -1,13 +1,15 @@
-// Small parts of a fleet for tests.
+// Builders of fleet data for tests.
 
-import type { FleetEvent, GpuBrief, NodeBrief, State, Summary } from "../src/feed/event";
-import { STATES } from "../src/feed/event";
+import type { State } from "../src/feed/state";
+import { STATES } from "../src/feed/state";
+import type { FleetEvent } from "../src/feed/stream";
+import type { GpuPayload, NodePayload, Summary } from "../src/feed/types";
 
-export function verdict(state: State, users: string[] = []): GpuBrief["verdict"] {
+export function verdict(state: State, users: string[] = []): GpuPayload["verdict"] {
   return { state, since: 1000, reason: null, was: null, users, idle_since: null, notes: [] };
 }
 
-export function gpu(index: number, state: State = "free", users: string[] = []): GpuBrief {
+export function gpu(index: number, state: State = "free", users: string[] = []): GpuPayload {
   return {
     uuid: `GPU-${index}`,
     index,
@@ -18,7 +20,7 @@ export function gpu(index: number, state: State = "free", users: string[] = []):
   };
 }
 
-export function node(number: number, gpus: GpuBrief[] = [gpu(0)]): NodeBrief {
+export function node(number: number, gpus: GpuPayload[] = [gpu(0)]): NodePayload {
   return {
     number,
     node_id: `id-${number}`,

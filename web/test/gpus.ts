@@ -1,10 +1,10 @@
-// GPUs in their places, for tests: those of tests/filter_cases.json, and others like them.
+// Builders of GPUs for tests, from the rows of tests/filter_cases.json.
 
-import type { State } from "../src/feed/event";
+import type { State } from "../src/feed/state";
 import { type Gpu, Node } from "../src/state/fleet";
 import { node, verdict } from "./builders";
 
-export const HEARD_AT = 100_000;
+export const REPORTED_AT = 100_000;
 
 export interface GpuRow {
   id: string;
@@ -57,7 +57,7 @@ export function gpuOf(told: Partial<GpuRow>): Gpu {
     users: row.users,
     reason: row.reason,
     was: row.was,
-    idle_since: row.idle_seconds === null ? null : HEARD_AT - row.idle_seconds,
+    idle_since: row.idle_seconds === null ? null : REPORTED_AT - row.idle_seconds,
   };
   const instances = row.instances.map((part) => ({
     uuid: part.uuid,
@@ -65,11 +65,11 @@ export function gpuOf(told: Partial<GpuRow>): Gpu {
     memory_total_mebibytes: null,
     verdict: verdict(part.state),
   }));
-  const brief = { uuid: row.uuid, index: row.index, name: row.model, memory_total_mebibytes: row.total_mebibytes, verdict: its, instances };
-  return { node: nodeOf(row), brief, figures: [row.busy_percent, row.used_mebibytes, row.celsius, row.watts], instances: [] };
+  const info = { uuid: row.uuid, index: row.index, name: row.model, memory_total_mebibytes: row.total_mebibytes, verdict: its, instances };
+  return { node: nodeOf(row), info, figures: [row.busy_percent, row.used_mebibytes, row.celsius, row.watts], instances: [] };
 }
 
 function nodeOf(row: GpuRow): Node {
-  const brief = { ...node(1, []), name: row.node, silent: row.silent, labels: row.labels, driver_version: row.driver };
-  return new Node(brief, { heardAt: HEARD_AT, cpuPercent: null, memoryPercent: null, parts: [] });
+  const info = { ...node(1, []), name: row.node, silent: row.silent, labels: row.labels, driver_version: row.driver };
+  return new Node(info, { reportedAt: REPORTED_AT, cpuPercent: null, memoryPercent: null, rows: [] });
 }

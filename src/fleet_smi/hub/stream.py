@@ -7,7 +7,7 @@ delays nobody and costs no memory.
 
 import asyncio
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from weakref import WeakSet
 
@@ -104,6 +104,11 @@ class Stream:
     def subscriber_count(self) -> int:
         """The number of subscribers."""
         return len(self._subscribers)
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of each node in the stream, by node id."""
+        return self._diff.numbers
 
     def enqueue(self, changed: Collection[str], now: float) -> None:
         """Queue changed nodes to be published."""

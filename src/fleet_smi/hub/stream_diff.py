@@ -1,7 +1,7 @@
 """Diff of the fleet for the stream: what was last sent, and what has changed since; pure."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import State
@@ -24,6 +24,11 @@ class StreamDiff:
         self._states = Counter[State]()
         self._reporting = 0
         self._summary = build_summary(self._states, 0, 0)
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of each node in the stream, by node id."""
+        return self._numbers
 
     def full_state(self) -> StreamUpdate:
         """The whole fleet, for a new subscriber."""

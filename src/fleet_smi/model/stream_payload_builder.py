@@ -3,21 +3,37 @@
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from fleet_smi.model.fleet import NodeView, State, Verdict
+from fleet_smi.model.fleet import FleetView, NodeView, State, Verdict
 from fleet_smi.model.people import owners
 from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.stream_payload import (
     DeviceFigures,
+    FleetPayload,
     GpuPayload,
     InstancePayload,
     NodeFigures,
     NodePayload,
     VerdictPayload,
 )
-from fleet_smi.model.views import NodeParts
+from fleet_smi.model.views import NodeParts, split_node_view
 
 _MEBIBYTE_BITS = 20
 _MAX_VALUE = 1e9
+
+
+def fleet_payload(view: FleetView, numbers: Mapping[str, int]) -> FleetPayload:
+    """Return the whole fleet as the stream sends it.
+
+    `numbers` are those of the live stream, by node id, so that a subscriber can match the nodes
+    of a past moment with those it already shows. Nodes without one get negative numbers.
+    """
+    nodes: dict[int, NodePayload] = {}
+    figures: dict[int, NodeFigures] = {}
+    for at, node in enumerate(view.nodes, start=1):
+        number, parts = numbers.get(node.node_id, -at), split_node_view(node)
+        nodes[number] = node_payload(number, parts, view.taken_at)
+        figures[number] = node_figures(number, parts, view.taken_at)
+    return FleetPayload(taken_at=view.taken_at, summary=view.summary, nodes=nodes, figures=figures)
 
 
 def node_payload(number: int, parts: NodeParts, now: float) -> NodePayload:

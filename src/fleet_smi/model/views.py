@@ -40,6 +40,13 @@ def build_node_view(parts: NodeParts) -> NodeView:
     return replace(parts.node, gpus=tuple(gpus))
 
 
+def split_node_view(view: NodeView) -> NodeParts:
+    """Split a view into its parts; the inverse of `build_node_view`."""
+    verdicts = {part.uuid: part.verdict for gpu in view.gpus for part in gpu.instances}
+    gpus = tuple([(gpu, gpu.verdict) for gpu in view.gpus])
+    return NodeParts(node=view, gpus=gpus, verdicts=verdicts)
+
+
 def summarize_nodes(nodes: "Iterable[NodeView | NodePayload]") -> Summary:
     """Count the GPUs of these nodes by state, from views or stream payloads."""
     nodes = tuple(nodes)

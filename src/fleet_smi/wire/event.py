@@ -101,9 +101,9 @@ def parse_event_id(event_id: str, epoch: str) -> int | None:
     return int(number) if valid and len(number) <= _MAX_DIGITS else None
 
 
-def encode_event(kind: EventKind, event_id: str, taken_at: float, update: StreamUpdate) -> bytes:
-    """Encode one event with its framing."""
-    data = msgspec.json.encode(
+def encode_event_data(taken_at: float, update: StreamUpdate) -> bytes:
+    """Encode the data of one event as JSON, without the framing of server-sent events."""
+    return msgspec.json.encode(
         {
             "taken_at": round(taken_at, _TIME_DECIMALS),
             "summary": update.summary,
@@ -112,6 +112,11 @@ def encode_event(kind: EventKind, event_id: str, taken_at: float, update: Stream
             "figures": update.figures,
         }
     )
+
+
+def encode_event(kind: EventKind, event_id: str, taken_at: float, update: StreamUpdate) -> bytes:
+    """One event, framed."""
+    data = encode_event_data(taken_at, update)
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode(), kind.encode(), data)
 
 

@@ -1,97 +1,101 @@
-// The hub's stream: opened, watched, and opened again from the last event when it breaks.
+// The hub's stream of server-sent events, with reconnects that resume after the last event.
 
-import type { FleetEvent } from "./event";
+import type { Event } from "./types";
 
-export type Connection = "connecting" | "live" | "lost" | "refused";
-export interface Listener {
-  heard(kind: "fleet" | "change", event: FleetEvent): void;
-  became(connection: Connection): void;
+export type FleetEvent = Event;
+export type EventKind = "fleet" | "change";
+export type Connection = "connecting" | "live" | "lost" | "unauthorized";
+
+export interface Subscriber {
+  onEvent(kind: EventKind, event: FleetEvent): void;
+  onConnection(connection: Connection): void;
 }
 
-const QUIET_SECONDS = 25; // the hub sends a comment at least every 15
-const FIRST_WAIT_MS = 500;
-const LONGEST_WAIT_MS = 15_000;
+const IDLE_TIMEOUT_MS = 25_000; // the hub sends a comment at least every 15 seconds
+const MIN_BACKOFF_MS = 500;
+const MAX_BACKOFF_MS = 15_000;
 
-/** Listen for as long as the page is open; what is returned ends a wait before the next try. */
-export function listen(listener: Listener): () => void {
-  let hurry = (): void => undefined;
+/** Subscribe for as long as the page is open. The returned function retries now instead of after the back-off. */
+export function subscribe(subscriber: Subscriber): () => void {
+  let retryNow = (): void => undefined;
   let lastId = "";
-  let waitMs = FIRST_WAIT_MS;
+  let backoffMs = MIN_BACKOFF_MS;
 
   const run = async (): Promise<void> => {
     for (;;) {
-      const ended = await once(lastId, (id, kind, event) => {
+      const outcome = await connect(lastId, (id, kind, event) => {
         lastId = id;
-        waitMs = FIRST_WAIT_MS;
-        listener.became("live");
-        listener.heard(kind, event);
+        backoffMs = MIN_BACKOFF_MS;
+        subscriber.onConnection("live");
+        subscriber.onEvent(kind, event);
       });
-      listener.became(ended);
-      if (ended === "refused") return;
+      subscriber.onConnection(outcome);
+      if (outcome === "unauthorized") return;
       await new Promise<void>((resolve) => {
-        hurry = resolve;
-        setTimeout(resolve, waitMs * (0.5 + Math.random() / 2));
+        retryNow = resolve;
+        // With jitter: after a restart of the hub not all pages come back in the same second.
+        setTimeout(resolve, backoffMs * (0.5 + Math.random() / 2));
       });
-      waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS);
+      backoffMs = Math.min(backoffMs * 2, MAX_BACKOFF_MS);
     }
   };
   void run();
-  return () => hurry();
+  return () => retryNow();
 }
 
-type Take = (id: string, kind: "fleet" | "change", event: FleetEvent) => void;
+type OnEvent = (id: string, kind: EventKind, event: FleetEvent) => void;
 
-/** One connection, until it ends; how it ended. */
-async function once(lastId: string, take: Take): Promise<"lost" | "refused"> {
+/** Read one connection until it ends; returns why it ended. */
+async function connect(lastId: string, onEvent: OnEvent): Promise<"lost" | "unauthorized"> {
   const abort = new AbortController();
-  let quiet = setTimeout(() => abort.abort(), QUIET_SECONDS * 1000);
-  const heard = (): void => {
-    clearTimeout(quiet);
-    quiet = setTimeout(() => abort.abort(), QUIET_SECONDS * 1000);
+  let idle = setTimeout(() => abort.abort(), IDLE_TIMEOUT_MS);
+  const restartTimeout = (): void => {
+    clearTimeout(idle);
+    idle = setTimeout(() => abort.abort(), IDLE_TIMEOUT_MS);
   };
   try {
-    const answer = await fetch("/api/v1/stream", {
+    const response = await fetch("/api/v1/stream", {
       headers: { Accept: "text/event-stream", ...(lastId && { "Last-Event-ID": lastId }) },
       signal: abort.signal,
       cache: "no-store",
     });
-    if (answer.status === 401 || answer.status === 403) return "refused";
-    if (!answer.ok || !answer.body) return "lost";
-    const frames = new Frames(take);
-    const reader = answer.body.getReader();
+    if (response.status === 401 || response.status === 403) return "unauthorized";
+    if (!response.ok || !response.body) return "lost";
+    const parser = new EventParser(onEvent);
+    const reader = response.body.getReader();
     const decoder = new TextDecoder();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return "lost";
-      heard();
-      frames.push(decoder.decode(value, { stream: true }));
+      restartTimeout();
+      parser.push(decoder.decode(value, { stream: true }));
     }
   } catch {
     return "lost";
   } finally {
-    clearTimeout(quiet);
+    clearTimeout(idle);
   }
 }
 
-/** Cuts text into events; a frame may come in many parts. */
-export class Frames {
-  private rest: string[] = [];
-  /** How the text before this ended, as an end of a frame may be cut in two. */
-  private last = "";
+/** Parses server-sent events from text that arrives in chunks of any size. */
+export class EventParser {
+  private chunks: string[] = [];
+  /** The last character of the previous chunk: the blank line that ends a frame may be split. */
+  private lastCharacter = "";
 
-  constructor(private readonly take: Take) {}
+  constructor(private readonly onEvent: OnEvent) {}
 
   push(text: string): void {
-    this.rest.push(text);
-    const isEnded = (this.last + text).includes("\n\n");
-    this.last = text.slice(-1);
-    if (!isEnded) return; // a whole fleet comes in hundreds of parts: they are joined once
-    const frames = this.rest.join("").split("\n\n");
-    this.rest = [frames.pop() ?? ""];
-    for (const frame of frames) this.frame(frame);
+    this.chunks.push(text);
+    const endsFrame = (this.lastCharacter + text).includes("\n\n");
+    this.lastCharacter = text.slice(-1);
+    if (!endsFrame) return; // a large fleet arrives in hundreds of chunks: join them once
+    const frames = this.chunks.join("").split("\n\n");
+    this.chunks = [frames.pop() ?? ""];
+    for (const frame of frames) this.parse(frame);
   }
 
-  private frame(frame: string): void {
+  private parse(frame: string): void {
     const fields = new Map<string, string>();
     for (const line of frame.split("\n")) {
       const colon = line.indexOf(": ");
@@ -100,7 +104,7 @@ export class Frames {
     const kind = fields.get("event");
     const data = fields.get("data");
     if ((kind === "fleet" || kind === "change") && data !== undefined) {
-      this.take(fields.get("id") ?? "", kind, JSON.parse(data) as FleetEvent);
+      this.onEvent(fields.get("id") ?? "", kind, JSON.parse(data) as FleetEvent);
     }
   }
 }

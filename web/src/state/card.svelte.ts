@@ -1,11 +1,12 @@
-// Which GPU's card is open: after a moment over it or on it, until left; pinned, until closed.
+// Which GPU's card is open: on hover or focus after a short delay, or pinned until it is closed.
 
-import type { Box } from "./beside";
+import type { Box } from "./popover";
 
-const MOMENT_MS = 120;
+const HOVER_DELAY_MS = 120;
 
-/** A GPU in its place: its node's number, its box, and what of the page is in view, all from one corner. */
-export interface Subject {
+/** The GPU of a card, its box and the visible part of the page; boxes have the same origin. */
+export interface CardTarget {
+  /** The number of the GPU's node. */
   readonly number: number;
   readonly uuid: string;
   readonly box: Box;
@@ -13,44 +14,44 @@ export interface Subject {
 }
 
 class OpenCard {
-  subject = $state.raw<Subject | null>(null);
+  target = $state.raw<CardTarget | null>(null);
   pinned = $state(false);
   private timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** The reader is at a GPU: its card opens in a moment, unless another is pinned. */
-  at(subject: Subject): void {
+  /** Open the card of a GPU after the delay, unless another card is pinned. */
+  hover(target: CardTarget): void {
     if (this.pinned) return;
-    this.soon(() => (this.subject = subject));
+    this.schedule(() => (this.target = target));
   }
 
-  /** The reader has left the GPU, and may be on the way to the card. */
-  left(): void {
-    if (!this.pinned) this.soon(() => this.close());
+  /** Close after the delay, which leaves time to move the pointer onto the card. */
+  leave(): void {
+    if (!this.pinned) this.schedule(() => this.close());
   }
 
-  /** The reader is at the card itself. */
-  stay(): void {
+  /** Cancel a pending close: the pointer or the focus is on the card. */
+  keepOpen(): void {
     clearTimeout(this.timer);
   }
 
-  /** Pin the card of a GPU; close it when it was pinned already. */
-  pin(subject: Subject): void {
-    const again = this.pinned && this.subject?.uuid === subject.uuid;
+  /** Pin the card of a GPU; unpin it if it already was. */
+  togglePin(target: CardTarget): void {
+    const wasPinned = this.pinned && this.target?.uuid === target.uuid;
     this.close();
-    if (again) return;
-    this.subject = subject;
+    if (wasPinned) return;
+    this.target = target;
     this.pinned = true;
   }
 
   close(): void {
     clearTimeout(this.timer);
-    this.subject = null;
+    this.target = null;
     this.pinned = false;
   }
 
-  private soon(act: () => void): void {
+  private schedule(action: () => void): void {
     clearTimeout(this.timer);
-    this.timer = setTimeout(act, MOMENT_MS);
+    this.timer = setTimeout(action, HOVER_DELAY_MS);
   }
 }
 

@@ -1,39 +1,35 @@
-// The filter: its text is in the address, its meaning comes from the hub, and the views ask what matches.
+// The filter: its text is in the address, the hub parses it, and the views ask what matches.
 
-import { NotGranted, ask } from "../feed/ask";
+import { ApiError, get } from "../feed/client";
+import type { Meaning } from "../feed/types";
+import { type Term, matchesAll } from "./filterMatch";
+import { hasTerm, toggleTerm } from "./filterText";
 import type { Gpu } from "./fleet";
 import { page } from "./page.svelte";
 import { route } from "./route.svelte";
-import { type Term, matchesAll } from "./terms";
-import { has, toggled } from "./typed";
 
-interface Meaning {
-  terms: Term[];
-  error: string | null;
-}
-
-const TYPING_MS = 120;
-const MOST_KEPT = 100;
+const DEBOUNCE_MS = 120;
+const MAX_CACHED = 100;
 
 class Filter {
-  /** What the text means; while it makes no sense, what it meant before. */
+  /** The parsed text; while the text is invalid, what it was before. */
   terms = $state.raw<readonly Term[]>([]);
-  /** Why the text makes no sense, in the hub's words. */
+  /** Why the text is invalid, from the hub. */
   error = $state<string | null>(null);
-  /** Whether a GPU matches; another function when the filter means something else. */
+  /** Whether a GPU matches; a new function whenever the terms change. */
   readonly matches = $derived.by(() => {
     const terms = this.terms;
     return (gpu: Gpu): boolean => matchesAll(terms, gpu);
   });
-  /** How many GPUs match; `null` where nothing is filtered. */
-  readonly found = $derived(page.version > 0 && this.terms.length > 0 ? page.fleet.everyGpu().filter(this.matches).length : null);
-  private readonly known = new Map<string, Meaning>([["", { terms: [], error: null }]]);
-  private typing: ReturnType<typeof setTimeout> | undefined;
+  /** How many GPUs match; `null` without a filter. */
+  readonly matchCount = $derived(page.version > 0 && this.terms.length > 0 ? page.fleet.everyGpu().filter(this.matches).length : null);
+  private readonly cache = new Map<string, Meaning>([["", { terms: [], error: null }]]);
+  private debounce: ReturnType<typeof setTimeout> | undefined;
 
   constructor() {
     $effect.root(() => {
-      // A hub that did not answer is asked again when it is back.
-      $effect(() => (page.connection === "refused" ? undefined : this.understand(route.query)));
+      // Depends on the connection, so that a request that failed is repeated after a reconnect.
+      $effect(() => (page.connection === "unauthorized" ? undefined : this.parse(route.query)));
     });
   }
 
@@ -41,50 +37,50 @@ class Filter {
     return route.query;
   }
 
-  /** Whether the word is in the filter: "state:free". */
-  has(word: string): boolean {
-    return has(this.text, word);
+  /** Whether the text has this term: "state:free". */
+  has(term: string): boolean {
+    return hasTerm(this.text, term);
   }
 
-  toggle(word: string): void {
-    this.set(toggled(this.text, word));
+  toggle(term: string): void {
+    this.set(toggleTerm(this.text, term));
   }
 
   set(text: string): void {
-    clearTimeout(this.typing);
-    route.filter(text.trim());
+    clearTimeout(this.debounce);
+    route.setFilter(text.trim());
   }
 
-  /** As `set`, once the typing rests. */
-  type(text: string): void {
-    clearTimeout(this.typing);
-    this.typing = setTimeout(() => this.set(text), TYPING_MS);
+  /** Set the text once typing has paused. */
+  setDebounced(text: string): void {
+    clearTimeout(this.debounce);
+    this.debounce = setTimeout(() => this.set(text), DEBOUNCE_MS);
   }
 
-  /** Take in what a text means; asked of the hub once. Returns how to give up waiting. */
-  private understand(text: string): (() => void) | undefined {
-    const known = this.known.get(text);
-    if (known) {
-      this.take(known);
+  /** Parse a text, from the cache or by the hub. Returns how to cancel. */
+  private parse(text: string): (() => void) | undefined {
+    const cached = this.cache.get(text);
+    if (cached) {
+      this.apply(cached);
       return undefined;
     }
-    const waiting = new AbortController();
-    void this.learn(text, waiting.signal);
-    return () => waiting.abort();
+    const abort = new AbortController();
+    void this.load(text, abort.signal);
+    return () => abort.abort();
   }
 
-  private async learn(text: string, signal: AbortSignal): Promise<void> {
+  private async load(text: string, signal: AbortSignal): Promise<void> {
     try {
-      const meaning = await ask<Meaning>(`filter?text=${encodeURIComponent(text)}`, signal);
-      if (this.known.size > MOST_KEPT) this.known.clear();
-      this.known.set(text, meaning);
-      this.take(meaning);
-    } catch (failure) {
-      if (failure instanceof NotGranted) this.error = failure.message;
+      const parsed = await get<Meaning>(`filter?text=${encodeURIComponent(text)}`, signal);
+      if (this.cache.size > MAX_CACHED) this.cache.clear();
+      this.cache.set(text, parsed);
+      this.apply(parsed);
+    } catch (error) {
+      if (error instanceof ApiError) this.error = error.message;
     }
   }
 
-  private take({ terms, error }: Meaning): void {
+  private apply({ terms, error }: Meaning): void {
     this.error = error;
     if (error === null) this.terms = terms;
   }

@@ -1,71 +1,77 @@
-// What the page believes of the fleet: the events of the stream, added up. No judging here.
+// The fleet: the events of the stream, merged. The hub judges; this only keeps what it sent.
 
-import type { Figure, FleetEvent, GpuBrief, InstanceBrief, Moved, MovedRow, NodeBrief, Row, Summary } from "../feed/event";
-import { type Sums, sumsOf } from "./totals";
+import type { Reading } from "../feed/state";
+import type { EventKind, FleetEvent } from "../feed/stream";
+import type { GpuPayload, InstancePayload, NodeFiguresDiff, NodePayload, Summary } from "../feed/types";
+import { type NodeTotals, nodeTotals } from "./totals";
 
-const UNKNOWN: Row = [null, null, null, null];
+/** Load in percent, memory in use in MiB, temperature in °C, power in W. */
+export type GpuFigures = [load: Reading, memory: Reading, temperature: Reading, power: Reading];
+type ChangedFigures = NodeFiguresDiff[4][number];
 
-export interface Figures {
-  heardAt: number | null;
-  cpuPercent: Figure;
-  memoryPercent: Figure;
-  parts: Row[];
+const NO_FIGURES: GpuFigures = [null, null, null, null];
+
+export interface NodeFigures {
+  reportedAt: number | null;
+  cpuPercent: Reading;
+  memoryPercent: Reading;
+  /** One row per GPU, each followed by the rows of its instances. */
+  rows: GpuFigures[];
 }
 
-/** A node with its figures; another object whenever anything of it is another, so that what is made of it is made once. */
+/** A node with its figures. Immutable: every change makes a new object, so that derived values can be cached in it. */
 export class Node {
-  private inPlaces: readonly Gpu[] | undefined;
-  private summed: Sums | undefined;
+  private cachedGpus: readonly Gpu[] | undefined;
+  private cachedTotals: NodeTotals | undefined;
 
   constructor(
-    readonly brief: NodeBrief,
-    readonly figures: Figures,
+    readonly info: NodePayload,
+    readonly figures: NodeFigures,
   ) {}
 
-  /** Its GPUs with their figures. */
   get gpus(): readonly Gpu[] {
-    return (this.inPlaces ??= inPlaces(this));
+    return (this.cachedGpus ??= gpusOf(this));
   }
 
-  get sums(): Sums {
-    return (this.summed ??= sumsOf(this));
+  get totals(): NodeTotals {
+    return (this.cachedTotals ??= nodeTotals(this));
   }
 }
 
-/** One GPU in its place, as the views show it. */
+/** A GPU with its node and its figures, as the views show it. */
 export interface Gpu {
   readonly node: Node;
-  readonly brief: GpuBrief;
-  readonly figures: Row;
+  readonly info: GpuPayload;
+  readonly figures: GpuFigures;
   readonly instances: readonly Instance[];
 }
 
 export interface Instance {
-  readonly brief: InstanceBrief;
-  readonly figures: Row;
+  readonly info: InstancePayload;
+  readonly figures: GpuFigures;
 }
 
 export class Fleet {
   takenAt = 0;
   summary: Summary | null = null;
   readonly nodes = new Map<number, Node>();
-  /** Goes up when nodes come or go, or are named, labelled or equipped otherwise. */
+  /** Incremented when nodes are added or removed, or change their name, labels or GPUs. */
   roster = 0;
 
-  /** Take an event in: `fleet` is everything anew, `change` what is new. */
-  apply(kind: "fleet" | "change", event: FleetEvent): void {
+  /** Apply an event: `fleet` replaces everything, `change` is a diff. */
+  apply(kind: EventKind, event: FleetEvent): void {
     if (kind === "fleet") this.clear();
     this.takenAt = event.taken_at;
     this.summary = event.summary;
     for (const number of event.removed) if (this.nodes.delete(number)) this.roster += 1;
-    const briefs = new Map(event.nodes.map((node) => [node.number, node]));
-    for (const moved of event.figures) {
-      const number = moved[0];
+    const infos = new Map(event.nodes.map((node) => [node.number, node]));
+    for (const changed of event.figures) {
+      const number = changed[0];
       const known = this.nodes.get(number);
-      const brief = briefs.get(number) ?? known?.brief;
-      if (!brief) continue;
-      if (brief !== known?.brief && !isAlike(brief, known?.brief)) this.roster += 1;
-      this.nodes.set(number, new Node(brief, merged(known?.figures, moved)));
+      const info = infos.get(number) ?? known?.info;
+      if (!info) continue;
+      if (info !== known?.info && !isSameRoster(info, known?.info)) this.roster += 1;
+      this.nodes.set(number, new Node(info, mergeFigures(known?.figures, changed)));
     }
   }
 
@@ -80,34 +86,34 @@ export class Fleet {
   }
 }
 
-/** Whether two say the same of what a node is: its name, its labels, which GPUs it has. */
-function isAlike(brief: NodeBrief, before: NodeBrief | undefined): boolean {
-  const isThere = ({ index, name }: GpuBrief, at: number): boolean => before?.gpus[at]?.index === index && before.gpus[at].name === name;
-  const sameGpus = brief.gpus.length === before?.gpus.length && brief.gpus.every(isThere);
-  return sameGpus && brief.name === before.name && JSON.stringify(brief.labels) === JSON.stringify(before.labels);
+/** Whether a node has the same name, labels and GPUs as before. */
+function isSameRoster(info: NodePayload, before: NodePayload | undefined): boolean {
+  const isSameGpu = ({ index, name }: GpuPayload, at: number): boolean => before?.gpus[at]?.index === index && before.gpus[at].name === name;
+  const sameGpus = info.gpus.length === before?.gpus.length && info.gpus.every(isSameGpu);
+  return sameGpus && info.name === before.name && JSON.stringify(info.labels) === JSON.stringify(before.labels);
 }
 
-function merged(before: Figures | undefined, [, heardAt, cpu, memory, rows]: Moved): Figures {
+function mergeFigures(before: NodeFigures | undefined, [, reportedAt, cpu, memory, rows]: NodeFiguresDiff): NodeFigures {
   return {
-    heardAt,
+    reportedAt,
     cpuPercent: cpu === "=" ? (before?.cpuPercent ?? null) : cpu,
     memoryPercent: memory === "=" ? (before?.memoryPercent ?? null) : memory,
-    parts: before ? rows.map((row, at) => mergedRow(before.parts[at] ?? UNKNOWN, row)) : (rows as Row[]),
+    rows: before ? rows.map((row, at) => mergeRow(before.rows[at] ?? NO_FIGURES, row)) : (rows as GpuFigures[]),
   };
 }
 
-function mergedRow(before: Row, row: MovedRow): Row {
+function mergeRow(before: GpuFigures, row: ChangedFigures): GpuFigures {
   if (row === "=") return before;
-  return before.map((old, at) => (row[at] === "=" ? old : (row[at] ?? null))) as Row;
+  return before.map((old, at) => (row[at] === "=" ? old : (row[at] ?? null))) as GpuFigures;
 }
 
-function inPlaces(node: Node): Gpu[] {
+function gpusOf(node: Node): Gpu[] {
   let at = 0;
-  const next = (): Row => node.figures.parts[at++] ?? UNKNOWN;
-  return node.brief.gpus.map((brief) => ({
+  const nextRow = (): GpuFigures => node.figures.rows[at++] ?? NO_FIGURES;
+  return node.info.gpus.map((info) => ({
     node,
-    brief,
-    figures: next(),
-    instances: brief.instances.map((instance) => ({ brief: instance, figures: next() })),
+    info,
+    figures: nextRow(),
+    instances: info.instances.map((instance) => ({ info: instance, figures: nextRow() })),
   }));
 }

@@ -1,33 +1,34 @@
-// Jobs as bars over time: where each begins and ends within what is shown.
+// Bars of a Gantt chart: position and colour of a job.
 
-import type { Job, Span, Sums } from "../feed/history";
+import type { Span } from "../feed/history";
+import type { Job, Sums } from "../feed/types";
+import { percentOfSpan } from "./ticks";
 import { busyShare } from "./usage";
-import { percentAlong } from "./ticks";
 
 export interface Bar {
   readonly left: number;
   readonly width: number;
-  /** Whether it goes on beyond what is shown, on either side. */
+  /** Whether it extends beyond the shown span. */
   readonly earlier: boolean;
   readonly later: boolean;
 }
 
-const MOSTLY = 0.5;
+const IDLE_SHARE = 0.5;
 
-/** A bar from `start` to `end`, `null` being a job that still runs. */
+/** The bar of a job; `end` is `null` while it runs. */
 export function barOf(start: number, end: number | null, span: Span): Bar {
-  const left = percentAlong(span, start);
-  return { left, width: percentAlong(span, end ?? span.end) - left, earlier: start < span.start, later: end === null || end > span.end };
+  const left = percentOfSpan(span, start);
+  return { left, width: percentOfSpan(span, end ?? span.end) - left, earlier: start < span.start, later: end === null || end > span.end };
 }
 
-/** Those that still run first, then the newest. */
+/** Running jobs first, then the most recent. */
 export function newestFirst(jobs: readonly Job[]): Job[] {
   return [...jobs].sort((a, b) => Number(b.end === null) - Number(a.end === null) || b.start - a.start);
 }
 
-/** How a job is coloured: by how hard it worked, or as held where it mostly did nothing. */
-export function lookOf(sums: Sums): { state: "busy" | "held"; busyPercent: number | null } {
+/** The colour of a job: by load, or as held if it was mostly idle. */
+export function barStyle(sums: Sums): { state: "busy" | "held"; busyPercent: number | null } {
   const share = busyShare(sums);
-  const idle = sums.gpu_seconds > 0 && sums.idle_seconds / sums.gpu_seconds > MOSTLY;
+  const idle = sums.gpu_seconds > 0 && sums.idle_seconds / sums.gpu_seconds > IDLE_SHARE;
   return { state: idle ? "held" : "busy", busyPercent: share === null ? null : 100 * share };
 }

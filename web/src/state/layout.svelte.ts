@@ -1,35 +1,35 @@
-// How the reader likes the grid: how dense, in which order, in which groups. Kept in this browser.
+// The user's layout of the grid: density, sort order, grouping. Kept in this browser.
 
-import { type Choice, type Grouping, SORTS, type Sort, groupings, usualGrouping } from "./arrange";
+import { type Arrangement, type Grouping, type Sort, SORTS, defaultGrouping, groupings } from "./arrange";
 import type { Fleet } from "./fleet";
-import { keep, kept } from "./kept";
+import { loadSetting, saveSetting } from "./storage";
 
 export const DENSITIES = ["comfortable", "compact"] as const;
 export type Density = (typeof DENSITIES)[number];
 
 class Layout {
-  density = $state.raw<Density>(DENSITIES.find((each) => each === kept("density")) ?? "comfortable");
-  private sort = $state.raw<Sort>(SORTS.find((each) => each === kept("sort")) ?? "name");
-  private grouping = $state.raw<string | null>(kept("grouping"));
+  density = $state.raw<Density>(DENSITIES.find((each) => each === loadSetting("density")) ?? "comfortable");
+  private sort = $state.raw<Sort>(SORTS.find((each) => each === loadSetting("sort")) ?? "name");
+  private grouping = $state.raw<string | null>(loadSetting("grouping"));
 
-  pack(density: Density): void {
+  setDensity(density: Density): void {
     this.density = density;
-    keep("density", density);
+    saveSetting("density", density);
   }
 
-  order(sort: Sort): void {
+  setSort(sort: Sort): void {
     this.sort = sort;
-    keep("sort", sort);
+    saveSetting("sort", sort);
   }
 
-  group(grouping: Grouping): void {
+  setGrouping(grouping: Grouping): void {
     this.grouping = grouping;
-    keep("grouping", grouping);
+    saveSetting("grouping", grouping);
   }
 
-  /** What was chosen, as far as this fleet has it. */
-  choice(fleet: Fleet): Choice {
-    const grouping = groupings(fleet).find((each) => each === this.grouping) ?? usualGrouping(fleet);
+  /** The chosen arrangement; the default grouping if this fleet does not have the chosen label. */
+  arrangement(fleet: Fleet): Arrangement {
+    const grouping = groupings(fleet).find((each) => each === this.grouping) ?? defaultGrouping(fleet);
     return { sort: this.sort, grouping };
   }
 }

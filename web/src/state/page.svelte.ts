@@ -1,39 +1,37 @@
-// The page's own state: the fleet as last heard, or as it was at another moment; the connection, and the time.
+// The page's data: the live fleet or the fleet at a past moment, the connection, and the hub's clock.
 
-import type { FleetEvent } from "../feed/event";
-import type { Connection } from "../feed/stream";
-import { listen } from "../feed/stream";
+import { type Connection, type FleetEvent, subscribe } from "../feed/stream";
 import { Fleet } from "./fleet";
 
-// A hub tells of a large fleet part by part, ten times a second: nobody reads so fast.
+// The hub sends a large fleet in parts, up to ten a second: more redraws than anybody can read.
 const REDRAW_MS = 250;
 
 export class Page {
-  /** The fleet as last heard, whatever is shown. */
+  /** The fleet as of the last event, even while a past moment is shown. */
   readonly live = new Fleet();
   private past = $state.raw<Fleet | null>(null);
-  /** Whether another moment is shown, or on its way: the present is not shown in its place. */
-  private isAway = false;
-  /** Goes up when there is something new to show: what is derived from the fleet reads it. */
+  /** Set while a past moment is shown or loading: live events are applied but not drawn. */
+  private isPaused = false;
+  /** Incremented when there is something new to draw: whatever is derived from the fleet reads it. */
   version = $state(0);
-  /** The fleet's `roster`: what depends on that alone reads this instead. */
+  /** The fleet's `roster`, for what depends on nothing else. */
   roster = $state(0);
   connection = $state<Connection>("connecting");
-  /** This machine's clock less the hub's, in seconds; times shown are the hub's. */
+  /** This computer's clock minus the hub's, in seconds. All times on the page are the hub's. */
   private skew = 0;
-  /** The hub's time in whole seconds: whatever shows an age is drawn anew with it. */
+  /** The hub's time in whole seconds: reading it redraws an age every second. */
   clock = $state(Math.floor(Date.now() / 1000));
-  private shownAt = -REDRAW_MS;
-  private waiting = 0;
-  /** Try again at once, when the connection is lost. */
-  hurry = (): void => undefined;
+  private drawnAt = -REDRAW_MS;
+  private redrawTimer = 0;
+  /** Reconnect now instead of after the back-off. */
+  retryNow = (): void => undefined;
 
   /** The fleet that is shown. */
   get fleet(): Fleet {
     return this.past ?? this.live;
   }
 
-  /** The moment that is shown. */
+  /** The time that is shown: the past moment or the hub's clock. */
   get now(): number {
     return this.past?.takenAt ?? this.clock;
   }
@@ -42,46 +40,50 @@ export class Page {
     return this.past !== null;
   }
 
-  /** Listen to the hub for as long as the page is open. */
-  listen(): void {
+  /** The past moment that is shown; `null` while the page is live. */
+  get moment(): number | null {
+    return this.past?.takenAt ?? null;
+  }
+
+  /** Subscribe to the hub for as long as the page is open. */
+  connect(): void {
     setInterval(() => this.tick(), 1000);
-    this.hurry = listen({
-      heard: (kind, event) => {
+    this.retryNow = subscribe({
+      onEvent: (kind, event) => {
         this.skew = Date.now() / 1000 - event.taken_at;
         this.live.apply(kind, event);
-        if (!this.isAway) this.waiting ||= window.setTimeout(() => this.show(), this.shownAt + REDRAW_MS - performance.now());
+        if (!this.isPaused) this.redrawTimer ||= window.setTimeout(() => this.redraw(), this.drawnAt + REDRAW_MS - performance.now());
       },
-      became: (connection) => (this.connection = connection),
+      onConnection: (connection) => (this.connection = connection),
     });
-    addEventListener("online", this.hurry);
+    addEventListener("online", this.retryNow);
   }
 
-  /** Leave the present: what is shown stays as it is until `recall`. */
-  leave(): void {
-    this.isAway = true;
-    clearTimeout(this.waiting);
-    this.waiting = 0;
+  /** Stop drawing live events, until `showPast` or `showLive`. */
+  pause(): void {
+    this.isPaused = true;
+    clearTimeout(this.redrawTimer);
+    this.redrawTimer = 0;
   }
 
-  /** Show the fleet as it was. */
-  recall(event: FleetEvent): void {
+  /** Show the fleet of a past moment, which is an event like the first of the stream. */
+  showPast(event: FleetEvent): void {
     const past = new Fleet();
     past.apply("fleet", event);
     this.past = past;
-    this.show();
+    this.redraw();
   }
 
-  /** Show the fleet as it is. */
-  comeBack(): void {
-    if (!this.isAway) return;
-    this.isAway = false;
+  showLive(): void {
+    if (!this.isPaused) return;
+    this.isPaused = false;
     this.past = null;
-    if (this.live.summary) this.show();
+    if (this.live.summary) this.redraw();
   }
 
-  private show(): void {
-    this.waiting = 0;
-    this.shownAt = performance.now();
+  private redraw(): void {
+    this.redrawTimer = 0;
+    this.drawnAt = performance.now();
     this.version += 1;
     this.roster = this.fleet.roster;
     this.tick();

@@ -1,45 +1,34 @@
-// Who holds GPUs at the moment that is looked at; of now, asked again and again for as long as somebody looks.
+// Who uses GPUs at the moment that is shown; polled while the page is live.
 
-import { NotGranted, ask } from "../feed/ask";
+import { ApiError, get } from "../feed/client";
+import type { PeopleView as PeopleResponse, Person } from "../feed/types";
 import { page } from "./page.svelte";
 import { route } from "./route.svelte";
 
-/** The twin of model/people.py, which explains each field. */
-export interface Person {
-  user: string;
-  seen: boolean;
-  gpus: number;
-  nodes: string[];
-  memory_bytes: number | null;
-  busy_percent: number | null;
-  idle_gpus: number;
-  idle_seconds: number | null;
-  since: number | null;
-}
-
-const PACE_MS = 10_000;
+const POLL_MS = 10_000;
 
 class People {
   list = $state.raw<readonly Person[] | null>(null);
 
-  /** Keep the list fresh until the returned function is called; for an effect, which runs again when the moment is another. */
+  /** Keep the list up to date until the returned function is called; for an effect, which runs again for another moment. */
   watch(): () => void {
-    const looking = new AbortController();
+    const abort = new AbortController();
     const at = route.at;
-    void this.load(at, looking.signal);
-    const clock = setInterval(() => at === null && page.connection === "live" && !document.hidden && void this.load(at, looking.signal), PACE_MS);
+    void this.load(at, abort.signal);
+    const isDue = (): boolean => at === null && page.connection === "live" && !document.hidden;
+    const timer = setInterval(() => isDue() && void this.load(at, abort.signal), POLL_MS);
     return () => {
-      clearInterval(clock);
-      looking.abort();
+      clearInterval(timer);
+      abort.abort();
     };
   }
 
   private async load(at: number | null, signal: AbortSignal): Promise<void> {
     try {
-      this.list = (await ask<{ people: Person[] }>(at === null ? "people" : `people?at=${at}`, signal)).people;
+      this.list = (await get<PeopleResponse>(at === null ? "people" : `people?at=${at}`, signal)).people;
     } catch (error) {
-      // The banner tells of a hub that is gone; what was known before stays.
-      if (!signal.aborted && !(error instanceof NotGranted)) throw error;
+      // The connection banner reports a hub that is gone; the old list stays.
+      if (!signal.aborted && !(error instanceof ApiError)) throw error;
     }
   }
 }

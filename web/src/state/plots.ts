@@ -1,86 +1,87 @@
-// The plots of a node: what of its figures over time goes into each of them.
+// The plots of a node and its GPUs, from their series.
 
-import type { Figure } from "../feed/event";
-import type { GpuFigure, NodeFigure, Series, Span, Told } from "../feed/history";
-import type { GpuWhole, NodeWhole } from "../feed/node";
-import { type Drawing, bridged, ceiling, expectedHoles, times } from "./series";
+import type { GpuMetric, NodeMetric, Span } from "../feed/history";
+import type { Reading } from "../feed/state";
+import type { Figure, JudgedGpu, NodeView, Series } from "../feed/types";
+import { type PlotLines, axisMax, bridgeGaps, maxGap, timestamps } from "./series";
 
 const GIB = 1024 ** 3;
-const WARM_CELSIUS = 80;
-const SMALL_WATTS = 100;
-const SLOW_MHZ = 1000;
-const NOT_TOLD: Told = { minimum: [], mean: [], maximum: [] };
+// Tops of the axes where the GPU does not report a limit.
+const TYPICAL_CELSIUS = 80;
+const TYPICAL_WATTS = 100;
+const TYPICAL_MHZ = 1000;
+const NO_DATA: Figure = { minimum: [], mean: [], maximum: [] };
 
-export interface PlotOf {
-  readonly drawing: Drawing;
-  /** The figures of the line in ink, and what its node tells at the moment. */
-  readonly figures: readonly Figure[];
-  readonly now: Figure;
+export interface PlotData {
+  readonly lines: PlotLines;
+  /** The values of the main line. */
+  readonly figures: readonly Reading[];
+  readonly now: Reading;
 }
 
 export type GpuPlot = "busy" | "memory" | "power" | "temperature" | "clock";
 export type NodePlot = "cpu" | "memory";
 
-/** The plots of one GPU, its siblings behind it. */
-export function gpuPlots(node: NodeWhole, series: Series, span: Span, uuid: string): Record<GpuPlot, PlotOf> {
+/** The plots of one GPU, with the other GPUs of its node for comparison. */
+export function gpuPlots(node: NodeView, series: Series, span: Span, uuid: string): Record<GpuPlot, PlotData> {
   const chosen = node.gpus.find((gpu) => gpu.uuid === uuid);
-  const plot = (figure: GpuFigure, now: Figure | undefined, most: (lines: Figure[][]) => number, scale = 1): PlotOf => {
-    const lines = node.gpus.flatMap((gpu) => named(gpu, series, figure, scale));
-    return plotOf(node, series, span, lines, uuid, now, most(lines.map(({ told }) => told.maximum)));
+  const plot = (metric: GpuMetric, now: Reading | undefined, max: (lines: Reading[][]) => number, scale = 1): PlotData => {
+    const lines = node.gpus.flatMap((gpu) => gpuSeries(gpu, series, metric, scale));
+    return plotData(node, series, span, lines, uuid, now, max(lines.map(({ figure }) => figure.maximum)));
   };
   return {
     busy: plot("busy_percent", chosen?.busy_percent, () => 100),
-    memory: plot("memory_used_bytes", gibibytes(chosen?.memory_used_bytes), (lines) => ceiling(lines, gibibytes(chosen?.memory_total_bytes) ?? 1), GIB),
-    power: plot("power_watts", chosen?.power_watts, (lines) => ceiling(lines, chosen?.power_limit_watts ?? SMALL_WATTS)),
-    temperature: plot("temperature_celsius", chosen?.temperature_celsius, (lines) => ceiling(lines, WARM_CELSIUS)),
-    clock: plot("sm_clock_mhz", chosen?.sm_clock_mhz, (lines) => ceiling(lines, chosen?.sm_clock_max_mhz ?? SLOW_MHZ)),
+    memory: plot("memory_used_bytes", gibibytes(chosen?.memory_used_bytes), (lines) => axisMax(lines, gibibytes(chosen?.memory_total_bytes) ?? 1), GIB),
+    power: plot("power_watts", chosen?.power_watts, (lines) => axisMax(lines, chosen?.power_limit_watts ?? TYPICAL_WATTS)),
+    temperature: plot("temperature_celsius", chosen?.temperature_celsius, (lines) => axisMax(lines, TYPICAL_CELSIUS)),
+    clock: plot("sm_clock_mhz", chosen?.sm_clock_mhz, (lines) => axisMax(lines, chosen?.sm_clock_max_mhz ?? TYPICAL_MHZ)),
   };
 }
 
-/** The plots of the machine around the GPUs. */
-export function nodePlots(node: NodeWhole, series: Series, span: Span): Record<NodePlot, PlotOf> {
+/** The plots of the host. */
+export function nodePlots(node: NodeView, series: Series, span: Span): Record<NodePlot, PlotData> {
   const { cpu_percent, memory_used_bytes: used, memory_total_bytes: total } = node.host;
-  const plot = (figure: NodeFigure, now: Figure): PlotOf =>
-    plotOf(node, series, span, [{ name: node.name, key: "", told: series.node[figure] ?? NOT_TOLD }], "", now, 100);
+  const plot = (metric: NodeMetric, now: Reading): PlotData =>
+    plotData(node, series, span, [{ name: node.name, key: "", figure: series.node[metric] ?? NO_DATA }], "", now, 100);
   return { cpu: plot("cpu_percent", cpu_percent), memory: plot("memory_percent", used === null || !total ? null : (100 * used) / total) };
 }
 
-interface Named {
+interface NamedSeries {
   readonly key: string;
   readonly name: string;
-  readonly told: Told;
+  readonly figure: Figure;
 }
 
-function named({ uuid, index }: GpuWhole, series: Series, figure: GpuFigure, scale: number): Named[] {
-  const told = series.gpus[uuid]?.[figure];
-  return told ? [{ key: uuid, name: `GPU ${index}`, told: scaled(told, scale) }] : [];
+function gpuSeries({ uuid, index }: JudgedGpu, series: Series, metric: GpuMetric, scale: number): NamedSeries[] {
+  const figure = series.gpus[uuid]?.[metric];
+  return figure ? [{ key: uuid, name: `GPU ${index}`, figure: divide(figure, scale) }] : [];
 }
 
-function plotOf(node: NodeWhole, series: Series, span: Span, lines: readonly Named[], key: string, now: Figure | undefined, most: number): PlotOf {
+function plotData(node: NodeView, series: Series, span: Span, all: readonly NamedSeries[], key: string, now: Reading | undefined, max: number): PlotData {
   const { start, grain_seconds: grain } = series;
-  const holes = expectedHoles(node.interval_seconds, grain);
-  const { minimum, mean, maximum } = lines.find((line) => line.key === key)?.told ?? NOT_TOLD;
+  const gap = maxGap(node.interval_seconds, grain);
+  const { minimum, mean, maximum } = all.find((each) => each.key === key)?.figure ?? NO_DATA;
   return {
-    drawing: {
-      times: times(start, grain, Math.max(mean.length, ...lines.map(({ told }) => told.mean.length))),
+    lines: {
+      times: timestamps(start, grain, Math.max(mean.length, ...all.map(({ figure }) => figure.mean.length))),
       from: span.start,
       to: span.end,
-      lines: lines.map((line) => ({ name: line.name, figures: bridged(line.told.mean, holes), ink: line.key === key })),
-      low: bridged(minimum, holes),
-      high: bridged(maximum, holes),
-      least: 0,
-      most,
+      lines: all.map((each) => ({ name: each.name, values: bridgeGaps(each.figure.mean, gap), isMain: each.key === key })),
+      low: bridgeGaps(minimum, gap),
+      high: bridgeGaps(maximum, gap),
+      min: 0,
+      max,
     },
     figures: mean,
     now: node.silent ? null : (now ?? null),
   };
 }
 
-function scaled({ minimum, mean, maximum }: Told, scale: number): Told {
-  const each = (figures: Figure[]): Figure[] => (scale === 1 ? figures : figures.map((figure) => (figure === null ? null : figure / scale)));
+function divide({ minimum, mean, maximum }: Figure, scale: number): Figure {
+  const each = (values: Reading[]): Reading[] => (scale === 1 ? values : values.map((value) => (value === null ? null : value / scale)));
   return { minimum: each(minimum), mean: each(mean), maximum: each(maximum) };
 }
 
-function gibibytes(bytes: number | null | undefined): Figure {
+function gibibytes(bytes: number | null | undefined): Reading {
   return bytes == null ? null : bytes / GIB;
 }

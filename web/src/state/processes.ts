@@ -1,37 +1,37 @@
-// The processes of a node: one that works on several GPUs is told once.
+// The processes of a node; a process on several GPUs is one row.
 
-import type { GpuWhole, NodeWhole, ProcessWhole } from "../feed/node";
+import type { JudgedGpu, NodeView, Process } from "../feed/types";
 
 export interface ProcessRow {
-  readonly process: ProcessWhole;
-  /** The numbers of the GPUs that it is on. */
+  readonly process: Process;
+  /** The indices of its GPUs. */
   readonly gpus: readonly number[];
-  /** Its memory on all of them; `null` when that is not known of one. */
+  /** Its memory on all GPUs; `null` if it is unknown on one. */
   readonly memoryBytes: number | null;
 }
 
-/** Every process, those on the first GPUs first. */
-export function processRows(gpus: readonly GpuWhole[]): ProcessRow[] {
+/** One row per process, in the order of their GPUs. */
+export function processRows(gpus: readonly JudgedGpu[]): ProcessRow[] {
   const rows = new Map<string, ProcessRow>();
   for (const gpu of gpus) {
     for (const process of processesOn(gpu)) {
       const key = process.pid_is_made ? `${gpu.uuid} ${process.pid}` : String(process.pid);
-      rows.set(key, joined(rows.get(key), process, gpu.index));
+      rows.set(key, merge(rows.get(key), process, gpu.index));
     }
   }
   return [...rows.values()];
 }
 
-/** GPUs whose processes could not be read. */
-export function unreadable(node: NodeWhole): number[] {
+/** Indices of the GPUs whose processes could not be read. */
+export function unreadable(node: NodeView): number[] {
   return node.gpus.filter((gpu) => [gpu, ...gpu.instances].every(({ processes }) => processes === null)).map(({ index }) => index);
 }
 
-function processesOn(gpu: GpuWhole): ProcessWhole[] {
-  return [gpu, ...gpu.instances].flatMap(({ processes }) => (processes ?? []) as ProcessWhole[]);
+function processesOn(gpu: JudgedGpu): Process[] {
+  return [gpu, ...gpu.instances].flatMap(({ processes }) => processes ?? []);
 }
 
-function joined(before: ProcessRow | undefined, process: ProcessWhole, gpu: number): ProcessRow {
+function merge(before: ProcessRow | undefined, process: Process, gpu: number): ProcessRow {
   const memory = process.gpu_memory_bytes;
   if (!before) return { process, gpus: [gpu], memoryBytes: memory };
   const known = before.memoryBytes !== null && memory !== null;

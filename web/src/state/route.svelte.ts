@@ -1,63 +1,62 @@
-// The place the reader is at, kept in the address: it can be shared, and the browser's back works.
+// The current view, kept in the address: it can be shared, and the browser's back button works.
 
-import { OF_A_MOMENT, OF_THE_FLEET, type Place, type View, hashOf, placeOf } from "./route";
+import { type Address, type View, FLEET_VIEWS, PAST_VIEWS, formatHash, parseHash } from "./route";
 
 class Route {
-  private place = $state.raw<Place>(placeOf(location.hash));
+  private address = $state.raw<Address>(parseHash(location.hash));
 
   constructor() {
-    addEventListener("hashchange", () => (this.place = placeOf(location.hash)));
+    addEventListener("hashchange", () => (this.address = parseHash(location.hash)));
   }
 
   get view(): View {
-    return this.place.view;
+    return this.address.view;
   }
 
   get argument(): string {
-    return this.place.argument;
+    return this.address.argument;
   }
 
   /** The text of the filter. */
   get query(): string {
-    return this.place.query;
+    return this.address.query;
   }
 
-  /** The moment that is looked at, in whole seconds; `null` is now, and where the view knows no other. */
+  /** The past moment, in whole seconds; `null` means now, and on views that have no past. */
   get at(): number | null {
-    return OF_A_MOMENT.includes(this.view) ? this.place.at : null;
+    return PAST_VIEWS.includes(this.view) ? this.address.at : null;
   }
 
   get range(): string {
-    return this.place.range;
+    return this.address.range;
   }
 
-  /** The address of a place, for a link. */
-  to(view: View, argument = "", query = OF_THE_FLEET.includes(view) ? this.query : ""): string {
-    return hashOf({ view, argument, query, at: OF_A_MOMENT.includes(view) ? this.place.at : null, range: "" });
+  /** The address of a view, for a link. */
+  to(view: View, argument = "", query = FLEET_VIEWS.includes(view) ? this.query : ""): string {
+    return formatHash({ view, argument, query, at: PAST_VIEWS.includes(view) ? this.address.at : null, range: "" });
   }
 
   go(view: View, argument = ""): void {
     location.hash = this.to(view, argument);
   }
 
-  /** Show only what matches. Typing makes no steps to go back by. */
-  filter(text: string): void {
-    this.become({ query: text });
+  setFilter(text: string): void {
+    this.replace({ query: text });
   }
 
-  /** Look at another moment, `null` being now. Neither does travelling. */
-  travel(at: number | null): void {
-    this.become({ at: at === null ? null : Math.round(at) });
+  /** Go to a past moment, or to now with `null`. */
+  setMoment(at: number | null): void {
+    this.replace({ at: at === null ? null : Math.round(at) });
   }
 
-  /** Look so far back. */
-  over(range: string): void {
-    this.become({ range });
+  setRange(range: string): void {
+    this.replace({ range });
   }
 
-  private become(part: Partial<Place>): void {
-    this.place = { ...this.place, ...part };
-    history.replaceState(null, "", hashOf(this.place));
+  /** Change the address without a history entry: typing and stepping are nothing to go back through. */
+  private replace(part: Partial<Address>): void {
+    this.address = { ...this.address, ...part };
+    history.replaceState(null, "", formatHash(this.address));
   }
 }
 

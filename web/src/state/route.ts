@@ -1,63 +1,63 @@
-// Where the reader is, as the address writes it: "#/node/ID", "#/table?q=free+model:A100", "#/?at=2026-11-15T03:12Z".
+// The current view in the hash of the address: "#/node/ID", "#/table?q=free+model:A100", "#/?at=2026-11-15T03:12Z".
 
 export const VIEWS = ["grid", "table", "heat", "people", "history", "node", "gpu", "person", "job", "setup", "signin"] as const;
 export type View = (typeof VIEWS)[number];
 
-export interface Place {
+export interface Address {
   readonly view: View;
-  /** What the view is about: a node's id, a GPU's UUID, a person, a job. */
+  /** The subject of the view: a node id, GPU UUID, user name or job id. */
   readonly argument: string;
-  /** The filter, as it was typed. */
+  /** The text of the filter. */
   readonly query: string;
-  /** The moment that is looked at, in seconds since 1970; `null` is now. */
+  /** The past moment, in seconds since 1970; `null` is now. */
   readonly at: number | null;
-  /** How far back the view looks: "24h"; empty is the view's own choice. */
+  /** The time range: "24h"; empty for the default of the view. */
   readonly range: string;
 }
 
-/** The views of the whole fleet: the filter stays while the reader goes between them. */
-export const OF_THE_FLEET: readonly View[] = ["grid", "table", "heat", "history"];
-/** The views that can show another moment than now: it stays while the reader goes between them. */
-export const OF_A_MOMENT: readonly View[] = [...OF_THE_FLEET, "people", "node", "gpu"];
+/** The views of the whole fleet; they share the filter. */
+export const FLEET_VIEWS: readonly View[] = ["grid", "table", "heat", "history"];
+/** The views that can show a past moment; they share it. */
+export const PAST_VIEWS: readonly View[] = [...FLEET_VIEWS, "people", "node", "gpu"];
 
-/** The place that a hash means; the grid for one that means nothing. */
-export function placeOf(hash: string): Place {
+/** Parse a hash; an unknown one is the grid. */
+export function parseHash(hash: string): Address {
   const [path = "", search = ""] = hash.replace(/^#/, "").split(/\?(.*)/s);
   const [, name = "", ...rest] = path.split("/");
   const view = VIEWS.find((each) => each === name) ?? "grid";
-  const words = new URLSearchParams(search);
+  const parameters = new URLSearchParams(search);
   return {
     view,
-    argument: decoded(rest.join("/")),
-    query: words.get("q") ?? "",
-    at: momentOf(words.get("at")),
-    range: words.get("range") ?? "",
+    argument: decode(rest.join("/")),
+    query: parameters.get("q") ?? "",
+    at: parseMoment(parameters.get("at")),
+    range: parameters.get("range") ?? "",
   };
 }
 
-/** The hash that means a place. */
-export function hashOf({ view, argument, query, at, range }: Place): string {
+/** Format a hash. */
+export function formatHash({ view, argument, query, at, range }: Address): string {
   const path = view === "grid" ? "" : argument ? `${view}/${encodeURIComponent(argument)}` : view;
-  const words = [query && `q=${readable(query)}`, at === null ? "" : `at=${written(at)}`, range && `range=${readable(range)}`].filter(Boolean);
-  return `#/${path}${words.length ? `?${words.join("&")}` : ""}`;
+  const parameters = [query && `q=${escape(query)}`, at === null ? "" : `at=${formatMoment(at)}`, range && `range=${escape(range)}`].filter(Boolean);
+  return `#/${path}${parameters.length ? `?${parameters.join("&")}` : ""}`;
 }
 
-/** A moment as anybody can read it, the same in every time zone: "2026-11-15T03:12Z". */
-function written(at: number): string {
+/** A moment in UTC: "2026-11-15T03:12Z". */
+function formatMoment(at: number): string {
   return new Date(at * 1000).toISOString().replace(/(:00)?\.000Z$/, "Z");
 }
 
-function momentOf(text: string | null): number | null {
+function parseMoment(text: string | null): number | null {
   const milliseconds = Date.parse(text ?? "");
   return Number.isNaN(milliseconds) ? null : Math.round(milliseconds / 1000);
 }
 
-/** What need not be escaped there, as a person would write it. */
-function readable(text: string): string {
+/** Escape for a query, but keep what is readable and harmless there. */
+function escape(text: string): string {
   return encodeURIComponent(text).replace(/%(20|3A|2C|3E|3C)/g, (escaped) => (escaped === "%20" ? "+" : decodeURIComponent(escaped)));
 }
 
-function decoded(part: string): string {
+function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {

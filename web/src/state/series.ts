@@ -1,79 +1,78 @@
-// Figures over time, arranged for a plot: what is unknown stays unknown.
+// Time series prepared for a plot: gaps stay gaps.
 
-import type { Figure } from "../feed/event";
+import type { Reading } from "../feed/state";
 
-/** A value, a hole (`null`), or a place that a line may pass over (`undefined`). */
-export type Drawn = number | null | undefined;
+/** A value, a gap (`null`), or a point that the line skips (`undefined`). */
+export type PlotValue = number | null | undefined;
 
-/** The moments of so many figures. */
-export function times(from: number, grainSeconds: number, count: number): number[] {
+export function timestamps(from: number, grainSeconds: number, count: number): number[] {
   return Array.from({ length: count }, (_, at) => from + at * grainSeconds);
 }
 
-/** Holes of at most so many places are passed over: a node that reports every minute has figures once a minute. */
-export function bridged(figures: readonly Figure[], most: number): Drawn[] {
-  const drawn: Drawn[] = [...figures];
-  for (const [after, before] of holes(figures, most)) drawn.fill(undefined, after + 1, before);
-  return drawn;
+/** Let the line skip gaps of at most `maxGap` points: a node that reports once a minute has a value once a minute. */
+export function bridgeGaps(values: readonly Reading[], maxGap: number): PlotValue[] {
+  const bridged: PlotValue[] = [...values];
+  for (const [before, after] of shortGaps(values, maxGap)) bridged.fill(undefined, before + 1, after);
+  return bridged;
 }
 
-/** The known places on either side of each hole that is no longer than so many places. */
-function* holes(values: readonly Figure[], most: number): Generator<[number, number]> {
-  let known = values.length;
+/** The indices of the values before and after each gap of at most `maxGap` points. */
+function* shortGaps(values: readonly Reading[], maxGap: number): Generator<[number, number]> {
+  let last = values.length;
   for (const [at, value] of values.entries()) {
     if (value === null) continue;
-    if (at - known > 1 && at - known - 1 <= most) yield [known, at];
-    known = at;
+    if (at - last > 1 && at - last - 1 <= maxGap) yield [last, at];
+    last = at;
   }
 }
 
-/** How many places in a row a node leaves empty that reports in time, or nearly. */
-export function expectedHoles(intervalSeconds: number | null, grainSeconds: number): number {
+/** How many points in a row a node may leave empty while it reports on time. */
+export function maxGap(intervalSeconds: number | null, grainSeconds: number): number {
   return Math.max(1, Math.ceil((2 * (intervalSeconds ?? 0)) / grainSeconds));
 }
 
-/** Values with no neighbour to draw a line to. */
-export function alone(drawn: readonly Drawn[]): number[] {
-  return drawn.flatMap((value, at) => (value != null && !joins(drawn, at, -1) && !joins(drawn, at, 1) ? [at] : []));
+/** The indices of values without a neighbour to draw a line to. */
+export function isolatedPoints(values: readonly PlotValue[]): number[] {
+  return values.flatMap((value, at) => (value != null && !hasNeighbour(values, at, -1) && !hasNeighbour(values, at, 1) ? [at] : []));
 }
 
-function joins(drawn: readonly Drawn[], at: number, step: 1 | -1): boolean {
+function hasNeighbour(values: readonly PlotValue[], at: number, step: 1 | -1): boolean {
   let next = at + step;
-  while (next > 0 && next < drawn.length && drawn[next] === undefined) next += step;
-  return drawn[next] != null;
+  while (next > 0 && next < values.length && values[next] === undefined) next += step;
+  return values[next] != null;
 }
 
-/** The top of a plot: what is expected at most, or else a round number that none of the figures is above. */
-export function ceiling(lines: readonly (readonly Figure[])[], expected: number): number {
-  let most = expected;
-  for (const figures of lines) for (const figure of figures) if (figure !== null && figure > most) most = figure;
-  if (most === expected) return expected;
-  const magnitude = 10 ** Math.floor(Math.log10(most));
-  const step = [1, 2, 4, 5, 6, 8, 10].find((each) => each * magnitude >= most) ?? 10;
+/** The top of a plot: the expected maximum, or a round number above the highest value. */
+export function axisMax(lines: readonly (readonly Reading[])[], expected: number): number {
+  let max = expected;
+  for (const values of lines) for (const value of values) if (value !== null && value > max) max = value;
+  if (max === expected) return expected;
+  const magnitude = 10 ** Math.floor(Math.log10(max));
+  const step = [1, 2, 4, 5, 6, 8, 10].find((each) => each * magnitude >= max) ?? 10;
   return step * magnitude;
 }
 
-/** The least and the most of what is known. */
-export function extent(figures: readonly Figure[]): { least: number; most: number } | null {
-  const known = figures.filter((figure) => figure !== null);
-  return known.length ? { least: Math.min(...known), most: Math.max(...known) } : null;
+/** Minimum and maximum of the known values. */
+export function extent(values: readonly Reading[]): { min: number; max: number } | null {
+  const known = values.filter((value) => value !== null);
+  return known.length ? { min: Math.min(...known), max: Math.max(...known) } : null;
 }
 
-/** One line of a plot, or several: the one in ink is the subject, the others are there to compare it with. */
+/** A line of a plot. The main line is the subject, the others are drawn faint for comparison. */
 export interface Line {
   readonly name: string;
-  readonly figures: readonly Drawn[];
-  readonly ink: boolean;
+  readonly values: readonly PlotValue[];
+  readonly isMain: boolean;
 }
 
-/** A plot's moments and lines, how far the one in ink reached, and the box that they are drawn into. */
-export interface Drawing {
+/** What a plot draws: its lines, the minimum and maximum around the main line, and the axes. */
+export interface PlotLines {
   readonly times: readonly number[];
   readonly from: number;
   readonly to: number;
   readonly lines: readonly Line[];
-  readonly low: readonly Drawn[];
-  readonly high: readonly Drawn[];
-  readonly least: number;
-  readonly most: number;
+  readonly low: readonly PlotValue[];
+  readonly high: readonly PlotValue[];
+  readonly min: number;
+  readonly max: number;
 }

@@ -1,52 +1,46 @@
-// Who the reader is to the hub, and signing in and out.
+// Who is signed in, and signing in and out.
 
-import { NotGranted, ask, change } from "../feed/ask";
-
-export interface Who {
-  name: string;
-  role: "viewer" | "admin" | "node";
-  /** By what the hub knows them; "open" is nobody in particular. */
-  how: "token" | "session" | "proxy" | "open";
-}
+import { ApiError, get, send } from "../feed/client";
+import type { SessionInfo as Identity } from "../feed/types";
 
 class Session {
-  /** `null` until the hub has said, and where it lets nobody in unasked. */
-  who = $state.raw<Who | null>(null);
-  /** Whether the hub has said. */
-  isKnown = $state(false);
+  /** `null` until the hub has responded, and if it lets nobody in without signing in. */
+  identity = $state.raw<Identity | null>(null);
+  /** Whether the hub has responded. */
+  isLoaded = $state(false);
 
   get isAdmin(): boolean {
-    return this.who?.role === "admin";
+    return this.identity?.role === "admin";
   }
 
-  /** Whether it was a password that let them in, so that they can go again. */
+  /** Whether they signed in with a password; a proxy's user cannot sign out here. */
   get canSignOut(): boolean {
-    return this.who?.how === "session";
+    return this.identity?.how === "session";
   }
 
   async load(): Promise<void> {
     try {
-      this.who = await ask<Who>("session");
+      this.identity = await get<Identity>("session");
     } catch (error) {
-      if (!(error instanceof NotGranted)) throw error;
-      this.who = null;
+      if (!(error instanceof ApiError)) throw error;
+      this.identity = null;
     }
-    this.isKnown = true;
+    this.isLoaded = true;
   }
 
   async signIn(name: string, password: string): Promise<void> {
-    await change("POST", "session", { name, password });
-    anew();
+    await send("POST", "session", { name, password });
+    reload();
   }
 
   async signOut(): Promise<void> {
-    await change("DELETE", "session");
-    anew();
+    await send("DELETE", "session");
+    reload();
   }
 }
 
-/** Nothing that one person was shown stays for the next. */
-function anew(): void {
+/** Reload the page, so that nothing shown to one user stays for the next. */
+function reload(): void {
   history.replaceState(null, "", "#/");
   location.reload();
 }

@@ -1,17 +1,17 @@
-// Light or dark: as the system says, or as the reader chose. Kept in this browser. Paper is light.
+// The theme: system, light or dark. Kept in this browser. Print is always light.
 
 import { flushSync } from "svelte";
-import { keep, kept } from "./kept";
+import { loadSetting, saveSetting } from "./storage";
 
 export const THEMES = ["system", "light", "dark"] as const;
 export type Theme = (typeof THEMES)[number];
 
 class ThemeChoice {
-  private chosen = $state<Theme>(THEMES.find((each) => each === kept("theme")) ?? "system");
+  private chosen = $state<Theme>(THEMES.find((each) => each === loadSetting("theme")) ?? "system");
   isPrinting = $state(false);
 
   constructor() {
-    this.show();
+    this.apply();
     addEventListener("beforeprint", () => this.print(true));
     addEventListener("afterprint", () => this.print(false));
   }
@@ -20,26 +20,26 @@ class ThemeChoice {
     return this.chosen;
   }
 
-  /** What is drawn in: the choice, but on paper light. */
+  /** The theme to draw in: the chosen one, or light in print. */
   get shown(): Theme {
     return this.isPrinting ? "light" : this.chosen;
   }
 
-  /** The next of the three, round and round. */
+  /** Switch to the next theme. */
   next(): void {
     this.chosen = THEMES[(THEMES.indexOf(this.chosen) + 1) % THEMES.length] ?? "system";
-    keep("theme", this.chosen);
-    this.show();
+    saveSetting("theme", this.chosen);
+    this.apply();
   }
 
-  /** All of it at once: paper does not wait for the next frame. */
+  /** Apply synchronously: the browser prints without waiting for the next frame. */
   private print(isPrinting: boolean): void {
     this.isPrinting = isPrinting;
-    this.show();
+    this.apply();
     flushSync();
   }
 
-  private show(): void {
+  private apply(): void {
     if (this.shown === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = this.shown;
   }

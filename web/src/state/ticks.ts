@@ -1,4 +1,4 @@
-// The marks of a time axis: round times of the reader's own clock, as many as there is room for.
+// Ticks of a time axis: round times in the browser's time zone.
 
 import type { Span } from "../feed/history";
 
@@ -10,25 +10,25 @@ const DAYS = [1, 2, 7, 14, 28];
 
 export interface Ticks {
   readonly at: readonly number[];
-  /** Whether each is the beginning of a day. */
+  /** Whether the ticks are days. */
   readonly days: boolean;
 }
 
-/** At most so many marks. */
-export function ticks({ start, end }: Span, most: number): Ticks {
-  const step = STEPS.find((each) => (end - start) / each <= most);
-  return step ? { at: within(start, end, step), days: false } : { at: midnights(start, end, most), days: true };
+/** At most `max` ticks. */
+export function ticks({ start, end }: Span, max: number): Ticks {
+  const step = STEPS.find((each) => (end - start) / each <= max);
+  return step ? { at: within(start, end, step), days: false } : { at: midnights(start, end, max), days: true };
 }
 
 function within(start: number, end: number, step: number): number[] {
   const found: number[] = [];
-  // Counted from midnight, so that two hours are 00:00, 02:00 in any time zone.
+  // Counted from midnight, so that a step of two hours gives 00:00, 02:00 … in any time zone.
   for (let at = midnightOf(start); at <= end; at += step) if (at >= start) found.push(at);
   return found;
 }
 
-function midnights(start: number, end: number, most: number): number[] {
-  const days = DAYS.find((each) => (end - start) / DAY_SECONDS / each <= most) ?? 28;
+function midnights(start: number, end: number, max: number): number[] {
+  const days = DAYS.find((each) => (end - start) / DAY_SECONDS / each <= max) ?? 28;
   const found: number[] = [];
   const day = new Date(midnightOf(start) * 1000);
   for (let count = 0; day.getTime() / 1000 <= end; count += 1, day.setDate(day.getDate() + 1)) {
@@ -41,7 +41,7 @@ function midnightOf(seconds: number): number {
   return new Date(seconds * 1000).setHours(0, 0, 0, 0) / 1000;
 }
 
-/** How far along a stretch a moment is, in percent. */
-export function percentAlong({ start, end }: Span, moment: number): number {
+/** The position of a moment in a span, in percent. */
+export function percentOfSpan({ start, end }: Span, moment: number): number {
   return Math.max(0, Math.min(100, (100 * (moment - start)) / (end - start)));
 }

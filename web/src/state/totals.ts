@@ -1,46 +1,47 @@
-// What the strip says besides the hub's own counts: sums over what is known.
+// Totals over GPUs for the summary strip, besides the hub's own counts.
 
 import type { Fleet, Node } from "./fleet";
 
 const LOAD_STEPS = 5;
 
-/** Sums over GPUs. */
-export interface Sums {
+/** Totals over the GPUs of a node. */
+export interface NodeTotals {
   free: number;
   freeMebibytes: number;
   watts: number;
   gpusWithPower: number;
   gpusWithoutPower: number;
-  /** How many are busy at each step of load, the lightest first. */
+  /** The number of busy GPUs at each load step, the lowest first. */
   readonly loads: number[];
 }
 
-export interface Totals extends Sums {
+export interface Totals extends NodeTotals {
+  /** When the last report came. */
   newest: number | null;
 }
 
-/** Sums over the nodes that report; a silent one's figures are of another time. */
+/** Totals over the nodes that report; the figures of a silent node are out of date. */
 export function totals(fleet: Fleet): Totals {
-  const all: Totals = { ...nothing(), newest: null };
-  for (const { figures, sums } of fleet.nodes.values()) {
-    add(all, sums);
-    if (figures.heardAt !== null && (all.newest === null || figures.heardAt > all.newest)) all.newest = figures.heardAt;
+  const all: Totals = { ...noTotals(), newest: null };
+  for (const { figures, totals: its } of fleet.nodes.values()) {
+    add(all, its);
+    if (figures.reportedAt !== null && (all.newest === null || figures.reportedAt > all.newest)) all.newest = figures.reportedAt;
   }
   return all;
 }
 
-/** How hard a GPU works, from 1 to 5. */
+/** The load step of a GPU, from 1 to 5. */
 export function loadStep(busy: number | null): number {
   return Math.max(1, Math.min(LOAD_STEPS, 1 + Math.floor((busy ?? 0) / 20)));
 }
 
-/** The sums of one node; a silent one adds nothing. */
-export function sumsOf({ brief, figures }: Node): Sums {
-  const its = nothing();
-  if (brief.silent) return its;
+/** The totals of one node; zero if it is silent. */
+export function nodeTotals({ info, figures }: Node): NodeTotals {
+  const its = noTotals();
+  if (info.silent) return its;
   let row = 0;
-  for (const { memory_total_mebibytes: total, verdict, instances } of brief.gpus) {
-    const [busy, used, , watts] = figures.parts[row] ?? [null, null, null, null];
+  for (const { memory_total_mebibytes: total, verdict, instances } of info.gpus) {
+    const [busy, used, , watts] = figures.rows[row] ?? [null, null, null, null];
     row += 1 + instances.length;
     if (verdict.state === "free") its.free += 1;
     if (verdict.state === "free" && total !== null && used !== null) its.freeMebibytes += total - used;
@@ -52,11 +53,11 @@ export function sumsOf({ brief, figures }: Node): Sums {
   return its;
 }
 
-function nothing(): Sums {
+function noTotals(): NodeTotals {
   return { free: 0, freeMebibytes: 0, watts: 0, gpusWithPower: 0, gpusWithoutPower: 0, loads: [0, 0, 0, 0, 0] };
 }
 
-function add(all: Sums, its: Sums): void {
+function add(all: NodeTotals, its: NodeTotals): void {
   all.free += its.free;
   all.freeMebibytes += its.freeMebibytes;
   all.watts += its.watts;

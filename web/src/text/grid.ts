@@ -1,86 +1,90 @@
-// What the grid says: the words of a cell, of a heading, of a silent node.
+// Texts of the grid: cells, headings, silent nodes, lists on a phone.
 
-import type { State, Verdict } from "../feed/event";
+import type { State } from "../feed/state";
+import type { VerdictPayload } from "../feed/types";
 import type { Grouping, Sort } from "../state/arrange";
 import type { Gpu, Instance, Node } from "../state/fleet";
-import type { Kept } from "../state/held";
+import type { FreeNode } from "../state/freeGpus";
+import type { IdleHolding } from "../state/idleHoldings";
 import type { Density } from "../state/layout.svelte";
 import { loadStep } from "../state/totals";
-import type { Vacancy } from "../state/vacant";
-import { NOT_MEASURED, duration, gibibytes, initials, shortModel } from "./words";
+import { UNKNOWN, duration, gibibytes, initials, shortModel } from "./format";
 
-export const SORT_WORDS: Record<Sort, string> = {
+export const SORT_LABELS: Record<Sort, string> = {
   name: "name",
   free: "most free",
   load: "load",
   attention: "needs attention",
 };
-export const DENSITY_WORDS: Record<Density, string> = { comfortable: "Comfortable", compact: "Compact" };
-export const HEAT_MAP = "Heat map";
-export const LIST = "List";
+export const DENSITY_LABELS: Record<Density, string> = { comfortable: "Comfortable", compact: "Compact" };
+export const HEATMAP_LABEL = "Heat map";
+export const LIST_LABEL = "List";
 export const LEGEND: Record<State, string> = {
   free: "free",
-  leased: "leased, taken or closed",
+  leased: "leased",
   busy: "busy",
-  held: "held, doing nothing",
+  held: "held, idle",
   ghost: "ghost, no owner",
   broken: "broken",
   unknown: "unknown, silent",
 };
-export const SQUARES: readonly [State, string][] = [
+/** How a state is drawn in the heat map. */
+export const SQUARE_LEGEND: readonly [State, string][] = [
   ["free", "hollow"],
-  ["leased", "a dot in a frame"],
+  ["leased", "dot in a frame"],
   ["busy", "solid"],
   ["held", "two bars"],
   ["ghost", "striped"],
   ["broken", "crossed"],
-  ["unknown", "struck out"],
+  ["unknown", "slashed"],
 ];
 
-/** The words of one cell: who, in short, how many more people, what is below, and a figure with its unit. */
-export interface CellWords {
+/** The texts of a cell. */
+export interface CellText {
   readonly who: string;
+  /** `who` for a compact cell. */
   readonly short: string;
+  /** The other users. */
   readonly more: readonly string[];
   readonly below: string;
   readonly figure: string;
   readonly unit: string;
 }
 
-export function cellWords({ brief, figures }: Gpu, now: number): CellWords {
-  const { verdict, memory_total_mebibytes: total } = brief;
+export function cellText({ info, figures }: Gpu, now: number): CellText {
+  const { verdict, memory_total_mebibytes: total } = info;
   const { state } = verdict;
   const [busy, used] = figures;
   const users = verdict.users ?? [];
-  const who = whoHas(verdict);
-  const size = state === "free" && total !== null;
-  const percent = (state === "busy" || state === "ghost") && busy !== null;
+  const who = holderName(verdict);
+  const showsSize = state === "free" && total !== null;
+  const showsLoad = (state === "busy" || state === "ghost") && busy !== null;
   return {
     who,
     short: users[0] === undefined ? (state === "ghost" ? "?" : who) : initials(users[0]),
     more: users.slice(1),
-    below: below(verdict, used, total, now),
-    figure: size ? gibibytes(total) : percent ? String(busy) : "",
-    unit: size ? " G" : percent ? "%" : "",
+    below: textBelow(verdict, used, total, now),
+    figure: showsSize ? gibibytes(total) : showsLoad ? String(busy) : "",
+    unit: showsSize ? " G" : showsLoad ? "%" : "",
   };
 }
 
-/** Who has a GPU or an instance; its state, where that is nobody. */
-export function whoHas({ state, users }: Verdict): string {
+/** The first user of a GPU or instance, or else its state. */
+export function holderName({ state, users }: VerdictPayload): string {
   if (users?.[0] !== undefined) return users[0];
   if (state === "ghost") return "no owner";
-  if (state === "unknown") return NOT_MEASURED;
-  return state === "busy" || state === "held" ? "somebody" : state;
+  if (state === "unknown") return UNKNOWN;
+  return state === "busy" || state === "held" ? "hidden user" : state;
 }
 
-function below(verdict: Verdict, used: number | null, total: number | null, now: number): string {
+function textBelow(verdict: VerdictPayload, used: number | null, total: number | null, now: number): string {
   switch (verdict.state) {
     case "free":
       return `for ${duration(now - verdict.since)}`;
     case "held":
       return `idle ${duration(now - (verdict.idle_since ?? verdict.since))}`;
     case "unknown":
-      return verdict.was === null ? (verdict.reason ?? "cannot tell") : `was ${verdict.was}`;
+      return verdict.was === null ? (verdict.reason ?? "no data") : `was ${verdict.was}`;
     case "leased":
     case "broken":
       return verdict.reason ?? "";
@@ -89,95 +93,95 @@ function below(verdict: Verdict, used: number | null, total: number | null, now:
   }
 }
 
-/** The strength of a busy fill: the class of its load; none for other states. */
+/** The CSS class for the load of a busy GPU; none for other states. */
 export function loadClass(state: State, busy: number | null): string {
   return state === "busy" ? `load-${loadStep(busy)}` : "";
 }
 
-/** How much of its memory is in use, in percent; 0 where that is not known. */
-export function filled(used: number | null, total: number | null): number {
+/** Memory in use, in percent; 0 if unknown. */
+export function fillPercent(used: number | null, total: number | null): number {
   return used !== null && total ? Math.min(100, (100 * used) / total) : 0;
 }
 
-/** All of a cell for those who hear it. */
-export function spoken({ node, brief, figures, instances }: Gpu, words: CellWords): string {
-  const where = `${node.brief.name} GPU ${brief.index}, ${brief.verdict.state}`;
-  const who = brief.verdict.users?.length ? `, ${brief.verdict.users.join(", ")}` : "";
-  const busy = figures[0] === null ? "" : `, ${figures[0]} percent busy`;
+/** A cell for screen readers. */
+export function cellAria({ node, info, figures, instances }: Gpu, text: CellText): string {
+  const where = `${node.info.name} GPU ${info.index}, ${info.verdict.state}`;
+  const who = info.verdict.users?.length ? `, ${info.verdict.users.join(", ")}` : "";
+  const busy = figures[0] === null ? "" : `, load ${figures[0]} percent`;
   const slices = instances.length ? `, ${instances.length} instances` : "";
-  return `${where}${who}, ${words.below}${busy}${slices}`;
+  return `${where}${who}, ${text.below}${busy}${slices}`;
 }
 
-/** How an instance is named in its slice: in full where it is wide. */
-export function sliceWord({ brief }: Instance, wide: boolean): string {
-  const { users, state } = brief.verdict;
-  if (wide) return whoHas(brief.verdict);
+/** The user of a MIG instance; one letter if the slice is narrow. */
+export function sliceText({ info }: Instance, isWide: boolean): string {
+  const { users, state } = info.verdict;
+  if (isWide) return holderName(info.verdict);
   return users?.[0] === undefined ? (state === "busy" ? "?" : "") : initials(users[0]).charAt(0);
 }
 
-/** The model in as few letters as a narrow place has: "A100 40G". */
+/** The model for a narrow place: "A100 40G". */
 export function narrowModel(name: string | null): string {
   return shortModel(name).replace(/[- ](SXM\d?|HBM\w*|PCIe|NVL)\b/gi, "").replace(/[- ](\d+) ?GB\b/gi, " $1G");
 }
 
-export function models({ brief }: Node, said = shortModel): string {
-  return [...new Set(brief.gpus.map((gpu) => said(gpu.name)))].join(", ") || "no GPU";
+export function modelNames({ info }: Node, format = shortModel): string {
+  return [...new Set(info.gpus.map((gpu) => format(gpu.name)))].join(", ") || "no GPU";
 }
 
-/** What a node is: "A100 40G · 570.172". */
-export function kindOfNode(node: Node): string {
-  const names = models(node, narrowModel);
-  const driver = node.brief.driver_version?.split(".").slice(0, 2).join(".");
+/** Model and driver of a node: "A100 40G · 570.172". */
+export function nodeSummary(node: Node): string {
+  const names = modelNames(node, narrowModel);
+  const driver = node.info.driver_version?.split(".").slice(0, 2).join(".");
   return driver ? `${names} · ${driver}` : names;
 }
 
-export function silence(node: Node, now: number): string {
-  return node.figures.heardAt === null ? "never heard of" : `silent for ${duration(now - node.figures.heardAt)}`;
+export function silentText(node: Node, now: number): string {
+  return node.figures.reportedAt === null ? "never reported" : `silent for ${duration(now - node.figures.reportedAt)}`;
 }
 
-/** Where the data of a node comes from, and how old it is. */
-export function origin({ brief, figures }: Node, now: number): string {
-  const way = brief.via === null ? "" : `by ${brief.via}, `;
-  return figures.heardAt === null ? "never heard of" : `${way}${duration(now - figures.heardAt)} ago`;
+/** Where the data of a node comes from and how old it is: "via push, 4 s ago". */
+export function sourceText({ info, figures }: Node, now: number): string {
+  const via = info.via === null ? "" : `via ${info.via}, `;
+  return figures.reportedAt === null ? "never reported" : `${via}${duration(now - figures.reportedAt)} ago`;
 }
 
-export function groupingWord(grouping: Grouping): string {
+export function groupingLabel(grouping: Grouping): string {
   return grouping.startsWith("label:") ? grouping.slice("label:".length) : grouping;
 }
 
-/** The words of a heading; of those that have none, what they lack. */
+/** The heading of a group; `null` is the group of nodes without that label. */
 export function heading(name: string | null, grouping: Grouping): string {
   if (grouping === "model") return shortModel(name);
-  if (grouping === "user") return name ?? "nobody";
-  return name === null ? `no ${groupingWord(grouping)}` : `${groupingWord(grouping)} ${name}`;
+  if (grouping === "user") return name ?? "no user";
+  return name === null ? `no ${groupingLabel(grouping)}` : `${groupingLabel(grouping)} ${name}`;
 }
 
-/** As `heading`, for where there is hardly room. */
-export function caption(name: string | null, grouping: Grouping): string {
+/** `heading` for a narrow place. */
+export function shortHeading(name: string | null, grouping: Grouping): string {
   return name !== null && grouping.startsWith("label:") ? name : heading(name, grouping);
 }
 
-/** The people on these GPUs, at most three by name. */
-export function peopleOn(gpus: readonly Gpu[]): string {
-  const people = [...new Set(gpus.flatMap((gpu) => gpu.brief.verdict.users ?? []))];
-  const more = people.length > 3 ? ` +${people.length - 3}` : "";
-  return people.slice(0, 3).join(", ") + more || "nobody";
+/** The users of these GPUs, at most three by name. */
+export function usersText(gpus: readonly Gpu[]): string {
+  const users = [...new Set(gpus.flatMap((gpu) => gpu.info.verdict.users ?? []))];
+  const more = users.length > 3 ? ` +${users.length - 3}` : "";
+  return users.slice(0, 3).join(", ") + more || "no users";
 }
 
 /** "GPU 0, 1". */
-export function places(gpus: readonly Gpu[]): string {
-  return `GPU ${gpus.map((gpu) => gpu.brief.index).join(", ")}`;
+export function gpuList(gpus: readonly Gpu[]): string {
+  return `GPU ${gpus.map((gpu) => gpu.info.index).join(", ")}`;
 }
 
-export function vacancyWords({ gpus, mebibytes, since }: Vacancy, now: number): string {
-  return `${shortModel(gpus[0]?.brief.name ?? null)} · ${gibibytes(mebibytes)} GiB · free ${duration(now - since)}`;
+export function freeText({ gpus, mebibytes, since }: FreeNode, now: number): string {
+  return `${shortModel(gpus[0]?.info.name ?? null)} · ${gibibytes(mebibytes)} GiB · free ${duration(now - since)}`;
 }
 
-export function keptWords({ idleSince, mebibytes }: Kept, now: number): string {
-  return `idle for ${duration(now - idleSince)} · keeps ${gibibytes(mebibytes)} GiB`;
+export function idleText({ idleSince, mebibytes }: IdleHolding, now: number): string {
+  return `idle for ${duration(now - idleSince)} · holds ${gibibytes(mebibytes)} GiB`;
 }
 
-/** A line to send to somebody who keeps GPUs that do nothing. */
-export function question({ user, node, gpus, idleSince }: Kept, now: number): string {
-  return `${user}, do you still need ${places(gpus)} on ${node.brief.name}? No work for ${duration(now - idleSince)}.`;
+/** A message to send to the user of idle GPUs. */
+export function askMessage({ user, node, gpus, idleSince }: IdleHolding, now: number): string {
+  return `${user}, do you still need ${gpuList(gpus)} on ${node.info.name}? Idle for ${duration(now - idleSince)}.`;
 }

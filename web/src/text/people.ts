@@ -1,26 +1,25 @@
-// How what people hold is said.
+// Texts about who uses GPUs now.
 
-import type { Person } from "../state/people.svelte";
-import { counted, duration } from "./words";
+import type { Person } from "../feed/types";
+import { UNKNOWN, duration, plural } from "./format";
 
-export const UNSEEN_NAME = "not visible";
-export const UNSEEN_MEANING = "GPUs in use by processes whose owner the hub cannot see";
+export const HIDDEN_NAME = "hidden";
+export const HIDDEN_MEANING = "GPUs used by processes whose owner the hub cannot see";
 
-/** "98 % used", or what of it is idle and for how long. */
-export function use({ idle_gpus: idle, idle_seconds: seconds, busy_percent: busy }: Person): string {
+/** "98 % used", or how many GPUs are idle and for how long: "2 idle 2 h 41". */
+export function useText({ idle_gpus: idle, idle_seconds: seconds, busy_percent: busy }: Person): string {
   if (idle > 0) return `${idle} idle${seconds === null ? "" : ` ${duration(seconds)}`}`;
-  return busy === null ? "–" : `${Math.round(busy)} % used`;
+  return busy === null ? UNKNOWN : `${Math.round(busy)} % used`;
 }
 
-/** One sentence about them all: what they have, or had then, and how much of it does nothing. */
-export function summed(people: readonly Person[], isPast: boolean): { have: string; idle: string } {
+/** How many GPUs people use in total, and how many of those are idle. */
+export function peopleSummary(people: readonly Person[], isPast: boolean): { total: string; idle: string } {
   const gpus = people.reduce((sum, person) => sum + person.gpus, 0);
   const idle = people.reduce((sum, person) => sum + person.idle_gpus, 0);
   const names = people.filter((person) => person.seen).length;
+  const verb = isPast ? "had" : names === 1 ? "has" : "have";
   return {
-    have: isPast
-      ? `${counted(names, "person", "people")} had ${counted(gpus, "GPU")} then.`
-      : `${counted(names, "person has", "people have")} ${counted(gpus, "GPU")} now.`,
-    idle: idle === 0 ? "" : `${idle} of these ${idle === 1 ? (isPast ? "was" : "is") : isPast ? "were" : "are"} doing nothing.`,
+    total: `${plural(names, "person", "people")} ${verb} ${plural(gpus, "GPU")}.`,
+    idle: idle === 0 ? "" : `${idle} idle.`,
   };
 }

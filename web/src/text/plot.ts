@@ -1,9 +1,9 @@
-// What a plot says: its moments, and itself to those who hear it.
+// Texts of the plots: titles, axes, and descriptions for screen readers.
 
-import type { Figure } from "../feed/event";
-import type { GpuPlot, NodePlot, PlotOf } from "../state/plots";
+import type { Reading } from "../feed/state";
+import type { GpuPlot, NodePlot, PlotData } from "../state/plots";
 import { extent } from "../state/series";
-import { NOT_MEASURED } from "./words";
+import { UNKNOWN } from "./format";
 
 const DAY_SECONDS = 86_400;
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
@@ -17,57 +17,57 @@ const GPU_PLOTS: Record<GpuPlot, [title: string, unit: string]> = {
   clock: ["SM clock", "MHz"],
 };
 const NODE_PLOTS: Record<NodePlot, [title: string, unit: string, note: string]> = {
-  cpu: ["CPU", "%", "all of the machine's processors"],
-  memory: ["Host memory", "%", "of the machine's own"],
+  cpu: ["CPU", "%", "all cores"],
+  memory: ["Host memory", "%", ""],
 };
 export const LAST_HOUR = "last hour";
-export const NOT_YET = "not measured in this time";
+export const NO_DATA = "no data in this period";
 
-/** A plot with its words. */
-export interface Titled {
+/** A plot with its texts. */
+export interface LabelledPlot {
   readonly title: string;
   readonly unit: string;
   readonly note: string;
-  readonly plot: PlotOf;
+  readonly plot: PlotData;
 }
 
 /** The plots of the GPU with this index. */
-export function titledGpuPlots(plots: Record<GpuPlot, PlotOf>, index: number): Titled[] {
+export function gpuPlotLabels(plots: Record<GpuPlot, PlotData>, index: number): LabelledPlot[] {
   return Object.entries(GPU_PLOTS).map(([kind, [title, unit]], at) => {
     const plot = plots[kind as GpuPlot];
-    const isMeasured = extent(plot.figures) !== null;
-    return { title, unit, note: at === 0 || !isMeasured ? whichLine(index, hasSiblings(plot), isMeasured) : "", plot };
+    const hasData = extent(plot.figures) !== null;
+    return { title, unit, note: at === 0 || !hasData ? lineKey(index, hasSiblings(plot), hasData) : "", plot };
   });
 }
 
-export function titledNodePlots(plots: Record<NodePlot, PlotOf>): Titled[] {
+export function nodePlotLabels(plots: Record<NodePlot, PlotData>): LabelledPlot[] {
   return Object.entries(NODE_PLOTS).map(([kind, [title, unit, note]]) => ({ title, unit, note, plot: plots[kind as NodePlot] }));
 }
 
-/** Which of the lines is which. */
-function whichLine(index: number, withSiblings: boolean, isMeasured: boolean): string {
-  if (!withSiblings) return isMeasured ? "" : NOT_YET;
-  return isMeasured ? `GPU ${index} in ink, its siblings behind` : `GPU ${index} cannot tell, its siblings are behind`;
+/** Which line is which. */
+function lineKey(index: number, withSiblings: boolean, hasData: boolean): string {
+  if (!withSiblings) return hasData ? "" : NO_DATA;
+  return hasData ? `GPU ${index}, the other GPUs faint` : `no data for GPU ${index}, the other GPUs faint`;
 }
 
-function hasSiblings({ drawing }: PlotOf): boolean {
-  return drawing.lines.some(({ ink, figures }) => !ink && figures.some((figure) => figure != null));
+function hasSiblings({ lines }: PlotData): boolean {
+  return lines.lines.some(({ isMain, values }) => !isMain && values.some((value) => value != null));
 }
 
-/** "18:04"; "12 Mar" where the plot shows days. */
-export function moment(seconds: number, rangeSeconds: number): string {
+/** "18:04"; "12 Mar" if the plot shows days. */
+export function axisTime(seconds: number, rangeSeconds: number): string {
   return (rangeSeconds > 2 * DAY_SECONDS ? DAY : CLOCK).format(seconds * 1000);
 }
 
 /** "95 %". */
-export function figureWords(figure: Figure | undefined, unit: string): string {
-  if (figure == null) return NOT_MEASURED;
-  return `${Math.abs(figure) < 10 ? Number(figure.toFixed(1)) : Math.round(figure)} ${unit}`;
+export function readingText(value: Reading | undefined, unit: string): string {
+  if (value == null) return UNKNOWN;
+  return `${Math.abs(value) < 10 ? Number(value.toFixed(1)) : Math.round(value)} ${unit}`;
 }
 
 /** The plot in one sentence. */
-export function plotSpoken(title: string, figures: readonly Figure[], now: Figure, unit: string): string {
-  const found = extent(figures);
-  if (!found) return `${title}: ${NOT_YET}`;
-  return `${title}: now ${figureWords(now, unit)}, between ${figureWords(found.least, unit)} and ${figureWords(found.most, unit)}`;
+export function plotAria(title: string, values: readonly Reading[], now: Reading, unit: string): string {
+  const found = extent(values);
+  if (!found) return `${title}: ${NO_DATA}`;
+  return `${title}: now ${readingText(now, unit)}, between ${readingText(found.min, unit)} and ${readingText(found.max, unit)}`;
 }

@@ -1,15 +1,15 @@
-// The words of the frame around the views: sections, keys, and what is said when something is missing.
+// Texts of the frame around the views: sections, shortcuts, banners.
 
 import type { View } from "../state/route";
 import type { Theme } from "../state/theme.svelte";
-import { duration, gibibytes } from "./words";
+import { duration, gibibytes } from "./format";
 
-const MOMENT = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "short" });
+const DATE_TIME = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "short" });
 
 export interface Section {
   view: View;
   name: string;
-  /** Which views belong to it besides its own. */
+  /** Other views that belong to the section. */
   also: readonly View[];
   adminOnly?: boolean;
 }
@@ -19,50 +19,50 @@ export const SECTIONS: readonly Section[] = [
   { view: "table", name: "Table", also: [] },
   { view: "people", name: "People", also: ["person", "job"] },
   { view: "history", name: "History", also: [] },
-  { view: "setup", name: "Set-up", also: [], adminOnly: true },
+  { view: "setup", name: "Setup", also: [], adminOnly: true },
 ];
 
-export const THEME_WORDS: Record<Theme, string> = {
-  system: "Light or dark as the system says",
-  light: "Light",
-  dark: "Dark",
+export const THEME_LABELS: Record<Theme, string> = {
+  system: "Theme: system",
+  light: "Theme: light",
+  dark: "Theme: dark",
 };
 
-export const KEYS: readonly (readonly [key: string, deed: string])[] = [
-  ["/", "find: go to the search box"],
-  ["f", "only free GPUs, and all again"],
-  ["g", "the grid: a row is a machine, a cell is a GPU"],
-  ["h", "the heat map: one square a GPU"],
-  ["t", "the table: every column"],
-  ["p", "people: who has what"],
-  ["y", "history: who had what"],
-  ["← → space", "in history: a step back or on, and play"],
+export const SHORTCUTS: readonly (readonly [key: string, action: string])[] = [
+  ["/", "search"],
+  ["f", "show only free GPUs"],
+  ["g", "grid"],
+  ["h", "heat map"],
+  ["t", "table"],
+  ["p", "people"],
+  ["y", "history"],
+  ["← → space", "in history: step back, step forward, play"],
   ["l", "back to live"],
-  ["d", "roomy or dense rows"],
-  ["← → ↑ ↓", "walk the grid, once a cell has the focus; Ctrl with Home or End goes to its ends"],
+  ["d", "switch density"],
+  ["← → ↑ ↓", "move in the grid; Ctrl+Home and Ctrl+End jump to its ends"],
   ["Enter", "open the GPU"],
-  ["Esc", "close what is open"],
+  ["Esc", "close"],
   ["?", "this list"],
 ];
 
-/** "14 free · fleet-smi": what a tab says. */
-export function title(free: number | null): string {
+/** "14 free · fleet-smi": the title of the browser tab. */
+export function tabTitle(free: number | null): string {
   return free === null ? "fleet-smi" : `${free.toLocaleString("en")} free · fleet-smi`;
 }
 
-/** What a sheet of paper says of itself. */
-export function printed(host: string, now: number, filter: string): string {
-  return [host, MOMENT.format(now * 1000), filter && `only ${filter}`].filter(Boolean).join(" · ");
+/** The header of a printed page: hub, time, filter. */
+export function printHeader(host: string, now: number, filter: string): string {
+  return [host, DATE_TIME.format(now * 1000), filter && `filter: ${filter}`].filter(Boolean).join(" · ");
 }
 
-/** What the banner says while the connection is lost. */
-export function lost(ageSeconds: number | null): string {
-  if (ageSeconds === null) return "The hub does not answer. Trying again.";
-  return `What you see is what was known ${duration(ageSeconds)} ago. Trying again.`;
+/** The banner while the connection is lost. */
+export function lostText(ageSeconds: number | null): string {
+  if (ageSeconds === null) return "Cannot reach the hub. Retrying.";
+  return `Showing data from ${duration(ageSeconds)} ago. Retrying.`;
 }
 
-/** A sum of memory: "587 GiB", "1.8 TiB". */
-export function memory(mebibytes: number): string {
+/** A memory total: "587 GiB", "1.8 TiB". */
+export function formatMemory(mebibytes: number): string {
   const tebibytes = mebibytes / 2 ** 20;
   return tebibytes >= 1 ? `${tebibytes.toFixed(1)} TiB` : `${gibibytes(mebibytes)} GiB`;
 }

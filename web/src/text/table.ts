@@ -1,98 +1,99 @@
-// What the table says: its heads, what they mean, and the words of a cell.
+// Texts of the table: column titles, tooltips, cells.
 
-import { type Key, type Sort, labelsOf } from "../state/columns";
 import type { Gpu } from "../state/fleet";
-import { MEANING, NOT_MEASURED, counted, duration, gibibytes, shortModel } from "./words";
+import { type ColumnKey, type TableSort, formatLabels } from "../state/tableSort";
+import { STATE_MEANING, UNKNOWN, duration, gibibytes, plural, shortModel } from "./format";
 
-export interface Head {
-  readonly key: Key;
+export interface Column {
+  readonly key: ColumnKey;
   readonly title: string;
   readonly meaning: string;
   readonly isNumber?: true;
-  /** The narrowest and the widest it may be, in characters. */
+  /** Minimum and maximum width, in characters. */
   readonly characters: readonly [number, number];
 }
 
-export const HEADS: readonly Head[] = [
-  { key: "state", title: "State", meaning: "free, held, broken …; what needs attention comes first", characters: [12, 12] },
-  { key: "node", title: "Node", meaning: "the machine", characters: [6, 24] },
-  { key: "gpu", title: "GPU", meaning: "its number on the machine", isNumber: true, characters: [7, 7] },
-  { key: "model", title: "Model", meaning: "what the card is", characters: [8, 26] },
-  { key: "who", title: "Who", meaning: "whose processes are on it, the one with the most memory first", characters: [8, 22] },
-  { key: "load", title: "Load", meaning: "how much of the last second its cores worked", isNumber: true, characters: [16, 16] },
-  { key: "memory", title: "Memory", meaning: "GiB in use, of how many", isNumber: true, characters: [20, 20] },
-  { key: "temperature", title: "Temp.", meaning: "temperature in degrees Celsius", isNumber: true, characters: [8, 8] },
-  { key: "power", title: "Power", meaning: "what it draws, in watts", isNumber: true, characters: [8, 8] },
-  { key: "since", title: "Since", meaning: "how long it has been in this state", isNumber: true, characters: [9, 9] },
-  { key: "why", title: "Why this state", meaning: "the reason, as the hub judges it", characters: [18, 46] },
-  { key: "driver", title: "Driver", meaning: "version of the driver", characters: [8, 16] },
-  { key: "labels", title: "Labels", meaning: "what the machine is labelled with", characters: [8, 40] },
-  { key: "uuid", title: "UUID", meaning: "the GPU's own name, for CUDA_VISIBLE_DEVICES", characters: [8, 46] },
+export const COLUMNS: readonly Column[] = [
+  { key: "state", title: "State", meaning: "sorted by need for attention", characters: [12, 12] },
+  { key: "node", title: "Node", meaning: "node name", characters: [6, 24] },
+  { key: "gpu", title: "GPU", meaning: "index on the node", isNumber: true, characters: [7, 7] },
+  { key: "model", title: "Model", meaning: "GPU model", characters: [8, 26] },
+  { key: "who", title: "User", meaning: "users, the one with the most memory first", characters: [8, 22] },
+  { key: "load", title: "Load", meaning: "utilisation in percent", isNumber: true, characters: [16, 16] },
+  { key: "memory", title: "Memory", meaning: "used / total, in GiB", isNumber: true, characters: [20, 20] },
+  { key: "temperature", title: "Temp.", meaning: "temperature in °C", isNumber: true, characters: [8, 8] },
+  { key: "power", title: "Power", meaning: "power draw in watts", isNumber: true, characters: [8, 8] },
+  { key: "since", title: "Since", meaning: "time in this state", isNumber: true, characters: [9, 9] },
+  { key: "why", title: "Reason", meaning: "why it is in this state", characters: [18, 46] },
+  { key: "driver", title: "Driver", meaning: "driver version", characters: [8, 16] },
+  { key: "labels", title: "Labels", meaning: "labels of the node", characters: [8, 40] },
+  { key: "uuid", title: "UUID", meaning: "unique identifier, for CUDA_VISIBLE_DEVICES", characters: [8, 46] },
 ];
 
-const BESIDE_TEXT = 4;
+/** Room beside the text of a cell for its bar or icon, in characters. */
+const CELL_MARGIN = 4;
 
-/** What the table shows, and in which order. */
-export function tableOf(rows: number, { key, falling }: Sort): string {
-  const head = HEADS.find((each) => each.key === key)?.title.toLowerCase() ?? key;
-  const order = key === "state" && !falling ? "what needs attention first" : `by ${head}${falling ? ", falling" : ""}`;
-  return `${counted(rows, "GPU")}, ${order}`;
+/** "12 GPUs, by load, descending". */
+export function tableCaption(rows: number, { key, descending }: TableSort): string {
+  const title = COLUMNS.find((each) => each.key === key)?.title.toLowerCase() ?? key;
+  const order = key === "state" && !descending ? "attention first" : `by ${title}${descending ? ", descending" : ""}`;
+  return `${plural(rows, "GPU")}, ${order}`;
 }
 
-/** The words of a cell; a cell with a bar or a mark has them beside it. */
-export function cellText(key: Key, gpu: Gpu, now: number): string {
+/** The text of a cell; some cells also have a bar or an icon. */
+export function cellText(key: ColumnKey, gpu: Gpu, now: number): string {
   return TEXTS[key](gpu, now);
 }
 
-const TEXTS: Record<Key, (gpu: Gpu, now: number) => string> = {
-  state: ({ brief }) => brief.verdict.state,
-  node: ({ node }) => node.brief.name,
-  gpu: ({ brief }) => String(brief.index),
-  model: ({ brief }) => modelOf(brief.name, brief.instances.length),
-  who: ({ brief }) => brief.verdict.users?.join(", ") ?? NOT_MEASURED,
-  load: ({ figures }) => figure(figures[0], "%"),
-  memory: ({ brief, figures }) => memory(figures[1], brief.memory_total_mebibytes),
-  temperature: ({ figures }) => figure(figures[2], "°C"),
-  power: ({ figures }) => figure(figures[3], "W"),
-  since: ({ brief }, now) => duration(now - brief.verdict.since),
-  why: why,
-  driver: ({ node }) => node.brief.driver_version ?? NOT_MEASURED,
-  labels: ({ node }) => labelsOf(node.brief.labels),
-  uuid: ({ brief }) => brief.uuid,
+const TEXTS: Record<ColumnKey, (gpu: Gpu, now: number) => string> = {
+  state: ({ info }) => info.verdict.state,
+  node: ({ node }) => node.info.name,
+  gpu: ({ info }) => String(info.index),
+  model: ({ info }) => modelText(info.name, info.instances.length),
+  who: ({ info }) => info.verdict.users?.join(", ") ?? UNKNOWN,
+  load: ({ figures }) => figureText(figures[0], "%"),
+  memory: ({ info, figures }) => memoryText(figures[1], info.memory_total_mebibytes),
+  temperature: ({ figures }) => figureText(figures[2], "°C"),
+  power: ({ figures }) => figureText(figures[3], "W"),
+  since: ({ info }, now) => duration(now - info.verdict.since),
+  why: reasonText,
+  driver: ({ node }) => node.info.driver_version ?? UNKNOWN,
+  labels: ({ node }) => formatLabels(node.info.labels),
+  uuid: ({ info }) => info.uuid,
 };
 
-function why({ brief }: Gpu, now: number): string {
-  const { state, reason, was, idle_since } = brief.verdict;
+function reasonText({ info }: Gpu, now: number): string {
+  const { state, reason, was, idle_since } = info.verdict;
   if (was !== null) return `was ${was}`;
   if (reason !== null) return reason;
-  if (state === "held" && idle_since !== null) return `no work for ${duration(now - idle_since)}`;
-  return state === "busy" ? sharing(brief.verdict.users) : MEANING[state];
+  if (state === "held" && idle_since !== null) return `idle for ${duration(now - idle_since)}`;
+  return state === "busy" ? sharingText(info.verdict.users) : STATE_MEANING[state];
 }
 
-/** Who is busy there stands in its own column; how many share it is worth a word. */
-function sharing(users: readonly string[] | null): string {
+/** The users have their own column; that several share the GPU is worth a note. */
+function sharingText(users: readonly string[] | null): string {
   return users !== null && users.length > 1 ? `shared by ${users.length}` : "";
 }
 
-function modelOf(name: string | null, instances: number): string {
-  return instances === 0 ? shortModel(name) : `${shortModel(name)} in ${instances}`;
+function modelText(name: string | null, instances: number): string {
+  return instances === 0 ? shortModel(name) : `${shortModel(name)}, ${plural(instances, "instance")}`;
 }
 
-function memory(used: number | null, total: number | null): string {
-  return used === null && total === null ? NOT_MEASURED : `${gibibytes(used)} / ${gibibytes(total)} G`;
+function memoryText(used: number | null, total: number | null): string {
+  return used === null && total === null ? UNKNOWN : `${gibibytes(used)} / ${gibibytes(total)} G`;
 }
 
-function figure(value: number | null, unit: string): string {
-  return value === null ? NOT_MEASURED : `${value} ${unit}`;
+function figureText(value: number | null, unit: string): string {
+  return value === null ? UNKNOWN : `${value} ${unit}`;
 }
 
-/** How wide each column is, in characters: as wide as what it holds, within its bounds. */
-export function widths(rows: readonly Gpu[], now: number): number[] {
-  return HEADS.map(({ key, characters: [least, most] }) => {
-    let widest = least;
-    for (const gpu of least < most ? rows : []) {
-      widest = Math.max(widest, BESIDE_TEXT + cellText(key, gpu, now).length);
-      if (widest >= most) return most;
+/** The width of each column in characters: that of its longest cell, within its limits. */
+export function columnWidths(rows: readonly Gpu[], now: number): number[] {
+  return COLUMNS.map(({ key, characters: [min, max] }) => {
+    let widest = min;
+    for (const gpu of min < max ? rows : []) {
+      widest = Math.max(widest, CELL_MARGIN + cellText(key, gpu, now).length);
+      if (widest >= max) return max;
     }
     return widest;
   });

@@ -1,35 +1,28 @@
-// What the page of people says of hours, shares and trends.
+// Texts about usage over time: GPU-hours by state.
 
-import type { State } from "../feed/event";
-import type { UsageBy, Usages } from "../feed/history";
-import { hours, percent } from "./history";
+import type { UsageBy } from "../feed/history";
+import type { State } from "../feed/state";
+import type { Usages } from "../feed/types";
+import { formatHours, formatShare } from "./history";
 
-export const BY_WORDS: Record<UsageBy, string> = { user: "Person", group: "Group", node: "Node", model: "Model" };
-const SUM_WORDS: Partial<Record<State, string>> = {
-  busy: "busy",
-  held: "held, doing nothing",
-  free: "free",
-  leased: "leased",
-  ghost: "with no owner",
-  broken: "broken",
-  unknown: "not known",
-};
-/** In which order, and only these. */
-const SUMMED = ["busy", "held", "leased", "ghost", "broken", "free", "unknown"] as const satisfies readonly State[];
+export const BY_LABELS: Record<UsageBy, string> = { user: "User", group: "Group", node: "Node", model: "Model" };
+/** The states in the order of the bar. */
+const ORDER = ["busy", "held", "leased", "ghost", "broken", "free", "unknown"] as const satisfies readonly State[];
 
-export interface Summed {
+export interface StateTotal {
   readonly state: State;
   readonly seconds: number;
-  readonly words: string;
+  readonly text: string;
   readonly share: string;
 }
 
-/** The whole time of all GPUs by how they stood. */
-export function summedStates({ by_state: states }: Usages): Summed[] {
+/** The time of all GPUs, by state. */
+export function stateTotals({ by_state: states }: Usages): StateTotal[] {
   const all = Object.values(states).reduce((sum, seconds) => sum + seconds, 0);
-  return SUMMED.flatMap((state, at) => {
+  return ORDER.flatMap((state, at) => {
     const seconds = states[state] ?? 0;
     const unit = at === 0 ? " GPU-hours" : "";
-    return seconds > 0 ? [{ state, seconds, words: `${hours(seconds)}${unit} ${SUM_WORDS[state]}`, share: percent(seconds, all) }] : [];
+    const name = state === "held" ? "held idle" : state;
+    return seconds > 0 ? [{ state, seconds, text: `${formatHours(seconds)}${unit} ${name}`, share: formatShare(seconds, all) }] : [];
   });
 }

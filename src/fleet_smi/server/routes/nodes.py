@@ -3,16 +3,23 @@
 import asyncio
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
+from fleet_smi.server.history_views import MomentText, fleet_at
 from fleet_smi.server.http_error import HttpError
 
 _Key = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,128}\Z")]
 _Value = Annotated[str, Meta(max_length=256)]
+
+
+class NodeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`at` is a moment like `yesterday 03:12`, `-2h` or seconds since 1970; the default is now."""
+
+    at: MomentText | UnsetType = UNSET
 
 
 class NodeChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,8 +30,8 @@ class NodeChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 async def get_node(context: RequestContext) -> Response:
-    """One node with all its data."""
-    view = context.node_view(context.path_params["node_id"])
+    """Respond with one node in full, now or at a past moment."""
+    view = await _view(context, context.path_params["node_id"], context.query.at)
     if view is None:
         raise _unknown(context)
     return json_response(view)
@@ -51,6 +58,13 @@ async def remove_node(context: RequestContext) -> Response:
     return Response(status_code=204)
 
 
+async def _view(context: RequestContext, node_id: str, at: str | UnsetType) -> NodeView | None:
+    if at is UNSET:
+        return context.node_view(node_id)
+    nodes = (await fleet_at(context, at)).nodes
+    return next((node for node in nodes if node.node_id == node_id), None)
+
+
 def _sanitize(text: str) -> str:
     return sanitize_text(text, len(text))
 
@@ -70,6 +84,7 @@ ENDPOINTS = (
         summary="One node with all its data",
         required_action="view",
         handler=get_node,
+        query=NodeQuery,
         response=NodeView,
         extra_statuses=(404,),
     ),

@@ -1,11 +1,11 @@
-// uPlot in the page's colours. It is fetched when a plot is first looked at: the grid does not pay for it.
+// A uPlot chart in the theme's colours. Loaded with the first plot, not with the grid.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { type Drawing, alone } from "../../state/series";
-import { moment } from "../../text/plot";
+import { type PlotLines, isolatedPoints } from "../../state/series";
+import { axisTime } from "../../text/plot";
 
-/** Room for the words of the axes, in pixels; the band above a plot keeps the same distance. */
+/** Room for the axis labels, in pixels; the band above a plot has the same margin. */
 const LEFT = 46;
 const RIGHT = 8;
 const HEIGHT = 132;
@@ -13,28 +13,28 @@ const BELOW = 22;
 const FONT_PIXELS = 11;
 const FAINT = 0.4;
 const EDGE_SHARE = 0.02;
-const LONGEST_WORD = 6;
-const REACH = 0.15;
-const SHORTEST_ZOOM_PX = 8;
+const MAX_LABEL_LENGTH = 6;
+const BAND_ALPHA = 0.15;
+const MIN_ZOOM_PX = 8;
 
 interface Colours {
   ink: string;
   faint: string;
-  reach: string;
+  band: string;
   grid: string;
-  words: string;
+  text: string;
   font: string;
 }
 
-interface Wanted {
+interface ChartOptions {
   readonly box: HTMLElement;
   readonly unit: string;
-  /** Plots of one group have one cursor. */
+  /** Charts of the same group share the cursor. */
   readonly group: string;
-  /** Told where the cursor is: at which of the moments, or at none. */
-  readonly pointed: (at: number | null) => void;
-  /** Told which stretch was marked, to look at it more closely. */
-  readonly zoomed: (from: number, to: number) => void;
+  /** Called with the index of the point under the cursor, or `null`. */
+  readonly onHover: (at: number | null) => void;
+  /** Called with the selected span. */
+  readonly onZoom: (from: number, to: number) => void;
 }
 
 export class Chart {
@@ -44,35 +44,35 @@ export class Chart {
   private colours: Colours;
 
   constructor(
-    private readonly wanted: Wanted,
-    private drawing: Drawing,
+    private readonly config: ChartOptions,
+    private plotLines: PlotLines,
   ) {
-    const { box } = wanted;
-    this.lines = Math.max(1, drawing.lines.length);
-    this.colours = coloursOf(box);
+    const { box } = config;
+    this.lines = Math.max(1, plotLines.lines.length);
+    this.colours = readColours(box);
     this.plot = new uPlot(this.options(), this.data(), box);
     this.observer = new ResizeObserver(() => this.plot.setSize({ width: box.clientWidth, height: HEIGHT }));
     this.observer.observe(box);
   }
 
-  /** Where the line in ink is among the series. */
+  /** The index of the main line among the series. */
   private get last(): number {
     return this.lines + 2;
   }
 
-  /** Whether it can draw that without being made anew. */
-  fits(drawing: Drawing): boolean {
-    return Math.max(1, drawing.lines.length) === this.lines;
+  /** Whether it can draw these lines without being created again. */
+  fits(lines: PlotLines): boolean {
+    return Math.max(1, lines.lines.length) === this.lines;
   }
 
-  draw(drawing: Drawing): void {
-    this.drawing = drawing;
+  draw(lines: PlotLines): void {
+    this.plotLines = lines;
     this.plot.setData(this.data());
   }
 
-  /** Take the colours of the page as they are now. */
+  /** Read the colours of the theme again. */
   repaint(): void {
-    this.colours = coloursOf(this.wanted.box);
+    this.colours = readColours(this.config.box);
     this.plot.redraw(false);
   }
 
@@ -81,20 +81,20 @@ export class Chart {
     this.plot.destroy();
   }
 
-  // The line in ink is the last, over the others; before it come the least and the most that it stands for.
-  private ordered(): Drawing["lines"] {
-    const { lines } = this.drawing;
-    return [...lines.filter(({ ink }) => !ink), ...lines.filter(({ ink }) => ink)];
+  // The main line comes last, on top of the others; before it come its minimum and maximum.
+  private ordered(): PlotLines["lines"] {
+    const { lines } = this.plotLines;
+    return [...lines.filter(({ isMain }) => !isMain), ...lines.filter(({ isMain }) => isMain)];
   }
 
   private data(): uPlot.AlignedData {
-    const { times, low, high } = this.drawing;
-    const lines = this.ordered().map(({ figures }) => [...figures]);
+    const { times, low, high } = this.plotLines;
+    const lines = this.ordered().map(({ values }) => [...values]);
     return [[...times], ...lines.slice(0, -1), [...low], [...high], lines.at(-1) ?? []];
   }
 
   private options(): uPlot.Options {
-    const { box, group } = this.wanted;
+    const { box, group } = this.config;
     return {
       width: box.clientWidth,
       height: HEIGHT,
@@ -102,25 +102,25 @@ export class Chart {
       legend: { show: false },
       cursor: {
         y: false,
-        drag: { x: true, y: false, setScale: false, dist: SHORTEST_ZOOM_PX },
+        drag: { x: true, y: false, setScale: false, dist: MIN_ZOOM_PX },
         sync: { key: group },
         points: { show: (_, at) => (at === this.last ? document.createElement("div") : (undefined as never)), size: 7 },
       },
       scales: {
-        x: { time: true, range: () => [this.drawing.from, this.drawing.to] },
-        y: { range: () => [this.drawing.least, this.drawing.most] },
+        x: { time: true, range: () => [this.plotLines.from, this.plotLines.to] },
+        y: { range: () => [this.plotLines.min, this.plotLines.max] },
       },
-      axes: [this.timeAxis(), this.figureAxis()],
+      axes: [this.timeAxis(), this.valueAxis()],
       series: [{}, ...this.ordered().slice(1).map(() => this.series(false)), EDGE, EDGE, this.series(true)],
-      bands: [{ series: [this.last - 1, this.last - 2], fill: () => this.colours.reach }],
-      hooks: { setCursor: [({ cursor }) => this.wanted.pointed(cursor.idx ?? null)], setSelect: [(plot) => this.marked(plot)] },
+      bands: [{ series: [this.last - 1, this.last - 2], fill: () => this.colours.band }],
+      hooks: { setCursor: [({ cursor }) => this.config.onHover(cursor.idx ?? null)], setSelect: [(plot) => this.onSelect(plot)] },
     };
   }
 
-  private marked(plot: uPlot): void {
+  private onSelect(plot: uPlot): void {
     const { left, width } = plot.select;
-    if (width < SHORTEST_ZOOM_PX) return;
-    this.wanted.zoomed(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
+    if (width < MIN_ZOOM_PX) return;
+    this.config.onZoom(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
     plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
   }
 
@@ -130,7 +130,7 @@ export class Chart {
       stroke,
       width: ink ? 1.6 : 1,
       alpha: ink ? 1 : FAINT,
-      points: { show: false, size: 4, fill: stroke, filter: (plot, at) => alone([...(plot.data[at] ?? [])]) },
+      points: { show: false, size: 4, fill: stroke, filter: (plot, at) => isolatedPoints([...(plot.data[at] ?? [])]) },
     };
   }
 
@@ -138,42 +138,42 @@ export class Chart {
     return {
       ...this.axis(BELOW),
       grid: { show: false },
-      values: (_, splits) => splits.map((at) => (this.isCut(at) ? "" : moment(at, this.drawing.to - this.drawing.from))),
+      values: (_, splits) => splits.map((at) => (this.isCutOff(at) ? "" : axisTime(at, this.plotLines.to - this.plotLines.from))),
     };
   }
 
-  /** Whether the word of a moment would lie half outside. */
-  private isCut(at: number): boolean {
-    const { from, to } = this.drawing;
+  /** Whether the label of a tick would be cut off at the edge. */
+  private isCutOff(at: number): boolean {
+    const { from, to } = this.plotLines;
     return Math.min(at - from, to - at) < EDGE_SHARE * (to - from);
   }
 
-  private figureAxis(): uPlot.Axis {
+  private valueAxis(): uPlot.Axis {
     return {
       ...this.axis(LEFT),
       grid: { stroke: () => this.colours.grid, width: 1 },
-      splits: () => [this.drawing.least, (this.drawing.least + this.drawing.most) / 2, this.drawing.most],
-      values: (_, splits) => splits.map((value, at) => axisWord(value, at === splits.length - 1 ? this.wanted.unit : "")),
+      splits: () => [this.plotLines.min, (this.plotLines.min + this.plotLines.max) / 2, this.plotLines.max],
+      values: (_, splits) => splits.map((value, at) => axisLabel(value, at === splits.length - 1 ? this.config.unit : "")),
     };
   }
 
   private axis(size: number): uPlot.Axis {
-    return { size, gap: 4, font: this.colours.font, stroke: () => this.colours.words, ticks: { show: false }, border: { show: false } };
+    return { size, gap: 4, font: this.colours.font, stroke: () => this.colours.text, ticks: { show: false }, border: { show: false } };
   }
 }
 
-/** The unit is said at the top, where there is room for it. */
-function axisWord(value: number, unit: string): string {
-  const words = `${Math.round(value)} ${unit}`.trim();
-  return words.length > LONGEST_WORD ? String(Math.round(value)) : words;
+/** The label of a value; the top one has the unit if there is room. */
+function axisLabel(value: number, unit: string): string {
+  const label = `${Math.round(value)} ${unit}`.trim();
+  return label.length > MAX_LABEL_LENGTH ? String(Math.round(value)) : label;
 }
 
-/** The least and the most are not drawn themselves: what is between them is filled. */
+/** Minimum and maximum are invisible: the band between them is filled. */
 const EDGE: uPlot.Series = { stroke: "transparent", width: 0, points: { show: false } };
 
-/** The page's colours as they are now: a canvas knows no custom properties, so the box wears them. */
-function coloursOf(box: HTMLElement): Colours {
+/** Read the colours of the theme from the box: a canvas cannot use CSS custom properties. */
+function readColours(box: HTMLElement): Colours {
   const { color, borderTopColor, borderBottomColor, outlineColor, fontFamily } = getComputedStyle(box);
-  const reach = color.replace(/^rgba?\(([^,]+, [^,]+, [^,)]+).*$/, `rgba($1, ${REACH})`);
-  return { ink: color, reach, grid: borderTopColor, faint: borderBottomColor, words: outlineColor, font: `${FONT_PIXELS}px ${fontFamily}` };
+  const band = color.replace(/^rgba?\(([^,]+, [^,]+, [^,)]+).*$/, `rgba($1, ${BAND_ALPHA})`);
+  return { ink: color, band, grid: borderTopColor, faint: borderBottomColor, text: outlineColor, font: `${FONT_PIXELS}px ${fontFamily}` };
 }

@@ -1,0 +1,527 @@
+// Generated from the hub's OpenAPI document by web/generate_types.py. Do not edit.
+// After a change to the API run: python web/build.py types
+
+export interface Candidate {
+  node_id: string;
+  node: string;
+  index: number;
+  uuid: string;
+  vendor: "amd" | "intel" | "nvidia";
+  model: string | null;
+  gpu: JudgedGpu;
+  instance: JudgedInstance | null;
+  free_memory_bytes: number | null;
+  temperature_celsius: number | null;
+  taken_beside: number;
+  part: number | null;
+  node_label: string | null;
+}
+
+export interface CollectorRun {
+  name: string;
+  outcome: "absent" | "failed" | "ok";
+  seconds: number;
+  detail: string;
+  fault: "lost" | "mismatch" | "missing" | "needs_reset" | "not_answering" | "unreadable" | null;
+}
+
+export interface ErrorBody {
+  error: ErrorDetail;
+}
+
+export interface ErrorDetail {
+  code: string;
+  message: string;
+}
+
+export interface Event {
+  taken_at: number;
+  summary: Summary;
+  nodes: NodePayload[];
+  removed: number[];
+  figures: NodeFiguresDiff[];
+}
+
+export interface Fault {
+  kind: "lost" | "mismatch" | "missing" | "needs_reset" | "not_answering" | "unreadable";
+  detail: string;
+  remedy: string | null;
+  since: number | null;
+}
+
+export interface Figure {
+  minimum: (number | null)[];
+  mean: (number | null)[];
+  maximum: (number | null)[];
+}
+
+export interface FleetView {
+  taken_at: number;
+  summary: Summary;
+  nodes: NodeView[];
+}
+
+export interface Gap {
+  start: number;
+  end: number | null;
+  why: string;
+}
+
+export interface GpuOccupancies {
+  gpu: GpuOfNode;
+  occupancies: Occupancy[];
+}
+
+export interface GpuOfNode {
+  uuid: string;
+  node_id: string;
+  node: string;
+  index: number;
+  vendor: "amd" | "intel" | "nvidia";
+  model: string | null;
+  memory_total_bytes: number | null;
+  parent: string | null;
+}
+
+export interface GpuPayload {
+  uuid: string;
+  index: number;
+  name: string | null;
+  memory_total_mebibytes: number | null;
+  verdict: VerdictPayload;
+  instances: InstancePayload[];
+}
+
+export interface GpuPeriods {
+  gpu: GpuOfNode;
+  periods: Period[];
+}
+
+export interface GrainRetention {
+  grain_seconds: number;
+  keep_seconds: number;
+}
+
+export interface Holder {
+  pid: number;
+  user: string;
+  group: string | null;
+  name: string | null;
+  command: string | null;
+  container: string | null;
+  slurm_job: string | null;
+  started_at: number | null;
+  memory_bytes: number | null;
+}
+
+export interface Holding {
+  user: string;
+  node: NodeView;
+  gpu: JudgedGpu;
+  processes: Process[];
+  memory_bytes: number | null;
+  busy_percent: number | null;
+  idle: boolean;
+  idle_seconds: number | null;
+}
+
+export interface Host {
+  addresses: string[];
+  kernel: string | null;
+  driver_version: string | null;
+  cuda_version: string | null;
+  booted_at: number | null;
+  cpu_count: number | null;
+  cpu_percent: number | null;
+  load_1_minute: number | null;
+  load_5_minutes: number | null;
+  load_15_minutes: number | null;
+  memory_used_bytes: number | null;
+  memory_total_bytes: number | null;
+}
+
+export interface InstancePayload {
+  uuid: string;
+  profile: string | null;
+  memory_total_mebibytes: number | null;
+  verdict: VerdictPayload;
+}
+
+export interface Job {
+  id: string;
+  user: string;
+  command: string | null;
+  start: number;
+  end: number | null;
+  gpus: number;
+  sums: Sums;
+  certain: boolean;
+  places: string[];
+  advice: string[];
+  parts: JobPart[];
+}
+
+export interface JobPart {
+  gpu: GpuOfNode;
+  occupancy: Occupancy;
+}
+
+export interface Jobs {
+  start: number;
+  end: number;
+  rows: Job[];
+}
+
+export interface JoinLine {
+  id: string;
+  line: string;
+}
+
+export interface Joined {
+  token: string;
+}
+
+export interface JudgedGpu {
+  uuid: string;
+  uuid_is_made: boolean;
+  index: number;
+  vendor: "amd" | "intel" | "nvidia";
+  name: string | null;
+  pci_bus_id: string | null;
+  memory_used_bytes: number | null;
+  memory_total_bytes: number | null;
+  memory_shared: boolean;
+  busy_percent: number | null;
+  memory_busy_percent: number | null;
+  encoder_percent: number | null;
+  decoder_percent: number | null;
+  temperature_celsius: number | null;
+  fan_percent: number | null;
+  power_watts: number | null;
+  power_limit_watts: number | null;
+  sm_clock_mhz: number | null;
+  sm_clock_max_mhz: number | null;
+  memory_clock_mhz: number | null;
+  memory_clock_max_mhz: number | null;
+  performance_state: string | null;
+  throttle_reasons: string[] | null;
+  ecc_corrected: number | null;
+  ecc_uncorrected: number | null;
+  pcie_generation: number | null;
+  pcie_generation_max: number | null;
+  pcie_width: number | null;
+  pcie_width_max: number | null;
+  pcie_rx_bytes_per_second: number | null;
+  pcie_tx_bytes_per_second: number | null;
+  memory_temperature_celsius: number | null;
+  energy_joules: number | null;
+  persistence: boolean | null;
+  compute_mode: string | null;
+  mig_mode: boolean | null;
+  asleep: boolean;
+  instances: JudgedInstance[];
+  processes: Process[] | null;
+  fault: Fault | null;
+  unread: Record<string, string>;
+  verdict: Verdict;
+}
+
+export interface JudgedInstance {
+  uuid: string;
+  uuid_is_made: boolean;
+  gpu_instance_id: number | null;
+  compute_instance_id: number | null;
+  profile: string | null;
+  memory_used_bytes: number | null;
+  memory_total_bytes: number | null;
+  busy_percent: number | null;
+  processes: Process[] | null;
+  unread: Record<string, string>;
+  verdict: Verdict;
+}
+
+export interface Meaning {
+  terms: Term[];
+  error: string | null;
+}
+
+export type NodeFiguresDiff = [number, number | null, number | "=" | null, number | "=" | null, ([number | "=" | null, number | "=" | null, number | "=" | null, number | "=" | null] | "=")[]];
+
+export interface NodePayload {
+  number: number;
+  node_id: string;
+  name: string;
+  silent: boolean;
+  via: string | null;
+  trouble: string | null;
+  warnings: number;
+  labels: Record<string, string>;
+  driver_version: string | null;
+  gpus: GpuPayload[];
+}
+
+export interface NodeView {
+  node_id: string;
+  name: string;
+  taken_at: number | null;
+  age_seconds: number | null;
+  silent: boolean;
+  via: string | null;
+  trouble: string | null;
+  clock_skew_seconds: number | null;
+  missing_reports: number;
+  labels: Record<string, string>;
+  interval_seconds: number | null;
+  sequence: number;
+  boot_id: string | null;
+  agent_version: string | null;
+  host: Host;
+  runs: CollectorRun[];
+  gpus: JudgedGpu[];
+}
+
+export interface Note {
+  kind: "hidden" | "shared" | "stalled" | "unaccounted";
+  words: string;
+}
+
+export interface Occupancies {
+  start: number;
+  end: number;
+  rows: GpuOccupancies[];
+}
+
+export interface Occupancy {
+  holder: Holder;
+  start: number;
+  end: number | null;
+  certain: boolean;
+  sums: Sums;
+  mean_memory_bytes: number | null;
+  peak_memory_bytes: number | null;
+}
+
+export interface Offer {
+  taken_at: number;
+  summary: Summary;
+  wanted: number;
+  offered: Candidate[];
+  refused: Rejection[];
+  unmet: string | null;
+}
+
+export interface PeopleView {
+  taken_at: number;
+  summary: Summary;
+  people: Person[];
+  holdings: Holding[];
+  silent: string[];
+  failures: string[];
+}
+
+export interface Period {
+  start: number;
+  end: number | null;
+  state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";
+  reason: string;
+  holders: Holder[];
+  certain: boolean;
+  busy_percent: number | null;
+}
+
+export interface Periods {
+  start: number;
+  end: number;
+  rows: GpuPeriods[];
+}
+
+export interface Person {
+  user: string;
+  seen: boolean;
+  gpus: number;
+  nodes: string[];
+  memory_bytes: number | null;
+  busy_percent: number | null;
+  idle_gpus: number;
+  idle_seconds: number | null;
+  since: number | null;
+}
+
+export interface Process {
+  pid: number;
+  pid_is_made: boolean;
+  kind: "compute" | "compute+graphics" | "graphics" | "mps";
+  gpu_memory_bytes: number | null;
+  user: string | null;
+  uid: number | null;
+  group: string | null;
+  name: string | null;
+  command: string | null;
+  started_at: number | null;
+  busy_percent: number | null;
+  cpu_percent: number | null;
+  host_memory_bytes: number | null;
+  container: string | null;
+  pod: string | null;
+  slurm_job: string | null;
+  condition: "uninterruptible" | "zombie" | null;
+  hidden: boolean;
+}
+
+export interface Receipt {
+  hub: string;
+  kept: number | null;
+  interval_seconds: number | null;
+}
+
+export interface Rejection {
+  node: string;
+  words: string;
+  index: number | null;
+  uuid: string | null;
+  part: number | null;
+}
+
+export interface Ribbon {
+  start: number;
+  end: number;
+  moments: RibbonPoint[];
+  gaps: Gap[];
+}
+
+export interface RibbonPoint {
+  at: number;
+  nodes: number;
+  nodes_reporting: number;
+  gpus: Record<string, number>;
+}
+
+export interface Series {
+  start: number;
+  grain_seconds: number;
+  node: Record<string, Figure>;
+  gpus: Record<string, Record<string, Figure>>;
+}
+
+export interface SessionInfo {
+  name: string;
+  role: "admin" | "node" | "viewer";
+  how: string;
+}
+
+export interface StorageStatus {
+  oldest: number | null;
+  used_bytes: number;
+  most_bytes: number;
+  grains: GrainRetention[];
+  ledger_keep_seconds: number;
+  gaps: Gap[];
+  trouble: string | null;
+  energy_price: number | null;
+  currency: string | null;
+}
+
+export interface Strip {
+  gpu: GpuOfNode;
+  runs: StripRun[];
+}
+
+export interface StripRun {
+  start: number;
+  end: number;
+  state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";
+  user: string;
+  others: number;
+  busy_percent: number | null;
+}
+
+export interface Strips {
+  start: number;
+  end: number;
+  columns: number;
+  rows: Strip[];
+}
+
+export interface Summary {
+  gpus: number;
+  free: number;
+  leased: number;
+  busy: number;
+  held: number;
+  ghost: number;
+  broken: number;
+  unknown: number;
+  nodes: number;
+  nodes_reporting: number;
+}
+
+export interface Sums {
+  gpu_seconds: number;
+  measured_seconds: number;
+  busy_seconds: number;
+  idle_seconds: number;
+  energy_joules: number;
+}
+
+export interface Term {
+  key: "driver" | "gpu" | "label" | "model" | "node" | "state" | "user" | "uuid" | "why" | "word" | "idle" | "load" | "mem" | "power" | "temp" | "total" | "used";
+  op: ":" | "<" | "<=" | ">" | ">=";
+  values: string[];
+  bound: number | null;
+  negated: boolean;
+}
+
+export interface Token {
+  id: string;
+  role: "admin" | "join" | "node" | "viewer";
+  note: string;
+  node_id: string | null;
+  created_at: number;
+  used_at: number | null;
+  expires_at: number | null;
+  uses_left: number | null;
+  revoked_at: number | null;
+}
+
+export interface TokenList {
+  tokens: Token[];
+}
+
+export interface TokenMade {
+  id: string;
+  token: string;
+}
+
+export interface Usage {
+  name: string;
+  sums: Sums;
+  daily: number[];
+}
+
+export interface Usages {
+  start: number;
+  end: number;
+  by: string;
+  rows: Usage[];
+  total: Sums;
+  by_state: Record<string, number>;
+}
+
+export interface Verdict {
+  state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";
+  reason: string;
+  since: number;
+  was: string | null;
+  notes: Note[];
+  idle_seconds: number | null;
+}
+
+export interface VerdictPayload {
+  state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";
+  since: number;
+  reason: string | null;
+  was: string | null;
+  users: string[] | null;
+  idle_since: number | null;
+  notes: ("hidden" | "shared" | "stalled" | "unaccounted")[];
+}

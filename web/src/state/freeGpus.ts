@@ -1,0 +1,37 @@
+// The free GPUs of the fleet by node: the first list on a phone.
+
+import type { Fleet, Gpu, Node } from "./fleet";
+
+/** A node with its free GPUs. */
+export interface FreeNode {
+  node: Node;
+  gpus: Gpu[];
+  /** Memory of the smallest of them; `null` if one is not known. */
+  mebibytes: number | null;
+  /** Since when all of them have been free. */
+  since: number;
+}
+
+const NAMES = new Intl.Collator("en", { numeric: true });
+
+/** Nodes with free GPUs, those with the most memory per GPU first, then the most GPUs. */
+export function freeByNode(fleet: Fleet, matches: (gpu: Gpu) => boolean): FreeNode[] {
+  const nodes: FreeNode[] = [];
+  for (const node of fleet.nodes.values()) {
+    const gpus = node.gpus.filter((gpu) => gpu.info.verdict.state === "free" && matches(gpu));
+    if (gpus.length > 0) nodes.push(freeNode(node, gpus));
+  }
+  return nodes.sort(
+    (a, b) => (b.mebibytes ?? 0) - (a.mebibytes ?? 0) || b.gpus.length - a.gpus.length || NAMES.compare(a.node.info.name, b.node.info.name),
+  );
+}
+
+function freeNode(node: Node, gpus: Gpu[]): FreeNode {
+  const sizes = gpus.map((gpu) => gpu.info.memory_total_mebibytes);
+  return {
+    node,
+    gpus,
+    mebibytes: sizes.includes(null) ? null : Math.min(...(sizes as number[])),
+    since: Math.max(...gpus.map((gpu) => gpu.info.verdict.since)),
+  };
+}

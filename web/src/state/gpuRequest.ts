@@ -1,0 +1,62 @@
+// A request for GPUs: the path that asks the hub, and the commands to use what it offers.
+
+import type { Candidate } from "../feed/types";
+
+export interface GpuRequest {
+  count: number;
+  gibibytes: number;
+  sameNode: boolean;
+}
+
+const VISIBLE_DEVICES = { nvidia: "CUDA_VISIBLE_DEVICES", amd: "HIP_VISIBLE_DEVICES", intel: "ZE_AFFINITY_MASK" };
+
+/** The API path of a request, below /api/v1/. */
+export function requestPath({ count, gibibytes, sameNode }: GpuRequest): string {
+  return `free?n=${count}&min_free=${gibibytes}GiB&same_node=${sameNode}&why=false`;
+}
+
+/** The candidates grouped by node, the best node first. */
+export function candidatesByNode(candidates: readonly Candidate[]): Candidate[][] {
+  const groups = new Map<string, Candidate[]>();
+  for (const each of candidates) groups.set(each.node_id, [...(groups.get(each.node_id) ?? []), each]);
+  return [...groups.values()].map((group) => group.sort(byIndex));
+}
+
+export function sshCommand(node: string): string {
+  return `ssh ${node.startsWith("-") ? "-- " : ""}${shellQuote(node)}`;
+}
+
+/** The environment variable that limits a program to these GPUs. MIG instances can only be given by UUID. */
+export function visibleDevices(candidates: readonly Candidate[]): string {
+  const variable = VISIBLE_DEVICES[candidates[0]?.vendor ?? "nvidia"];
+  if (candidates.some((each) => each.part !== null)) return `${variable}=${shellQuote(candidates.map((each) => each.uuid).join(","))}`;
+  const order = variable === VISIBLE_DEVICES.nvidia ? "CUDA_DEVICE_ORDER=PCI_BUS_ID " : "";
+  return `${order}${variable}=${candidates.map((each) => each.index).join(",")}`;
+}
+
+/** The command to run on the node: it picks free GPUs at the time it runs. */
+export function runCommand({ count, gibibytes }: GpuRequest): string {
+  const memory = gibibytes > 0 ? ` --min-free ${gibibytes}GiB` : "";
+  return `CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n ${count}${memory}) ./train.sh`;
+}
+
+/** "GPU 4 and 5", "GPU 1:0". */
+export function gpuNames(candidates: readonly Candidate[]): string {
+  const names = candidates.map((each) => (each.part === null ? `${each.index}` : `${each.index}:${each.part}`));
+  const last = names.at(-1) ?? "";
+  return `GPU ${names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${last}` : last}`;
+}
+
+/** Since when all of them have been free. */
+export function freeSince(candidates: readonly Candidate[]): number {
+  return Math.max(...candidates.map((each) => (each.instance ?? each.gpu).verdict.since));
+}
+
+function byIndex(a: Candidate, b: Candidate): number {
+  return a.index - b.index || (a.part ?? 0) - (b.part ?? 0);
+}
+
+/** Quote a word for a shell: nodes choose their names, so anything may be in them. */
+export function shellQuote(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
+}

@@ -1,0 +1,64 @@
+// The history of one node over a time span: series and strips, reloaded as time goes on.
+
+import { cached } from "../feed/cache";
+import { type Span, fetchSeries, fetchStrips } from "../feed/history";
+import type { Series, Strips } from "../feed/types";
+import { page } from "./page.svelte";
+import { type Range, parseRange, rangeSeconds, spanEndingAt, visibleSpan } from "./range";
+import { Resource } from "./resource.svelte";
+import { route } from "./route.svelte";
+
+const POINTS = 720;
+const COLUMNS = 240;
+const LAST_HOUR_TTL_MS = 9000;
+
+export interface NodeRecords {
+  readonly span: Span;
+  readonly series: Series;
+  readonly strips: Strips;
+}
+
+export class NodeHistory {
+  readonly records = new Resource<NodeRecords>();
+  /** The part that the user zoomed into. */
+  private zoomed = $state.raw<Span | null>(null);
+  private before: Span | null = null;
+
+  get range(): Range {
+    return parseRange(route.range, "1h");
+  }
+
+  get isZoomed(): boolean {
+    return this.zoomed !== null;
+  }
+
+  setRange(range: Range): void {
+    this.zoomed = null;
+    route.setRange(range);
+  }
+
+  /** Zoom into a part; `null` zooms out. */
+  zoom(part: Span | null): void {
+    this.zoomed = part;
+  }
+
+  /** Load the records of a node; for an effect, which runs again when the span changes. */
+  watch(nodeId: string): () => void {
+    const { start, end } = this.zoomed ?? this.currentSpan();
+    return this.records.load((signal) => loadRecords(nodeId, { start, end }, signal));
+  }
+
+  private currentSpan(): Span {
+    const seconds = rangeSeconds(this.range);
+    const stepSeconds = Math.min(60, seconds / 240);
+    return (this.before = visibleSpan(route.at, Math.floor(page.clock / stepSeconds) * stepSeconds, seconds, this.before));
+  }
+}
+
+/** The last hour of a node, at most some seconds old. */
+export const lastHour = cached<NodeRecords>(LAST_HOUR_TTL_MS, (nodeId) => loadRecords(nodeId, spanEndingAt(page.clock, rangeSeconds("1h"))));
+
+async function loadRecords(nodeId: string, span: Span, signal?: AbortSignal): Promise<NodeRecords> {
+  const [series, strips] = await Promise.all([fetchSeries(nodeId, span, POINTS, signal), fetchStrips(span, COLUMNS, { node: nodeId }, signal)]);
+  return { span, series, strips };
+}

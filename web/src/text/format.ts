@@ -1,0 +1,60 @@
+// How numbers, sizes, times and states are written. All texts of the page are English, and in this folder.
+
+import type { State } from "../feed/state";
+
+/** Shown for a value that is not known. */
+export const UNKNOWN = "—";
+const MIB_PER_GIB = 1024;
+
+export const STATE_MEANING: Record<State, string> = {
+  free: "not in use",
+  leased: "reserved or closed, not in use",
+  busy: "in use",
+  held: "memory allocated, no work",
+  ghost: "memory in use by no known process",
+  broken: "unusable until repaired",
+  unknown: "node silent, or state not readable",
+};
+
+/** Gibibytes: "74"; "0.5" below ten. */
+export function gibibytes(mebibytes: number | null): string {
+  if (mebibytes === null) return UNKNOWN;
+  const gib = mebibytes / MIB_PER_GIB;
+  return gib >= 10 ? gib.toFixed(0) : String(Number(gib.toFixed(1)));
+}
+
+/** A duration in one or two units: "4 s", "38 m", "9 h 12", "3 d". */
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} m`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 10) return `${hours} h ${String(minutes % 60).padStart(2, "0")}`;
+  return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} d`;
+}
+
+/** "1 node", "9 nodes". */
+export function plural(count: number, one: string, many = `${one}s`): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+/** A message of the hub as a sentence: with a capital and a full stop. */
+export function sentence(message: string): string {
+  return `${message.charAt(0).toUpperCase()}${message.slice(1)}${/[.!?]$/.test(message) ? "" : "."}`;
+}
+
+/** The model without vendor and brand: "H100 80GB HBM3". */
+export function shortModel(name: string | null): string {
+  return name === null ? "unknown model" : name.replace(/^(NVIDIA|AMD|Intel)(\(R\))? /, "").replace(/^(GeForce|Radeon|Tesla|Quadro) /, "");
+}
+
+/** Two letters that stand for a user in a narrow cell. */
+export function initials(user: string): string {
+  const letters = user.replace(/^svc[-_]/, "").replace(/[^\p{L}\p{N}]/gu, "");
+  return (letters.charAt(0).toUpperCase() + letters.charAt(1)) || "?";
+}
+
+export function watts(total: number): string {
+  return total >= 10_000 ? `${(total / 1000).toFixed(1)} kW` : `${Math.round(total).toLocaleString("en")} W`;
+}

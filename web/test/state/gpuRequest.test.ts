@@ -1,0 +1,60 @@
+import { expect, test } from "vitest";
+import type { Candidate } from "../../src/feed/types";
+import { candidatesByNode, freeSince, gpuNames, requestPath, runCommand, shellQuote, sshCommand, visibleDevices } from "../../src/state/gpuRequest";
+
+function candidate(node: string, index: number, more: Partial<Candidate> = {}): Candidate {
+  return {
+    node_id: `id-of-${node}`,
+    node,
+    index,
+    part: null,
+    uuid: `GPU-${node}-${index}`,
+    vendor: "nvidia",
+    model: "NVIDIA H100",
+    free_memory_bytes: null,
+    gpu: { verdict: { since: 100 + index } },
+    instance: null,
+    ...more,
+  } as Candidate;
+}
+
+test("a request becomes an API path", () => {
+  expect(requestPath({ count: 2, gibibytes: 40, sameNode: true })).toBe("free?n=2&min_free=40GiB&same_node=true&why=false");
+});
+
+test("candidates are grouped by node, the best node first", () => {
+  const groups = candidatesByNode([candidate("b", 7), candidate("a", 0), candidate("b", 2)]);
+  expect(groups.map((group) => group.map((one) => `${one.node}${one.index}`))).toEqual([["b2", "b7"], ["a0"]]);
+});
+
+test("visible devices are indices in PCI bus order", () => {
+  expect(visibleDevices([candidate("a", 4), candidate("a", 5)])).toBe("CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=4,5");
+  expect(visibleDevices([candidate("a", 1, { vendor: "amd" })])).toBe("HIP_VISIBLE_DEVICES=1");
+});
+
+test("MIG instances are given by UUID", () => {
+  const instance = candidate("a", 0, { part: 1, uuid: "MIG-1" });
+  expect(visibleDevices([instance])).toBe("CUDA_VISIBLE_DEVICES=MIG-1");
+  expect(gpuNames([candidate("a", 0, { part: 0 }), instance])).toBe("GPU 0:0 and 0:1");
+});
+
+test('GPU names are joined with commas and "and"', () => {
+  expect(gpuNames([candidate("a", 3)])).toBe("GPU 3");
+  expect(gpuNames([3, 4, 5].map((index) => candidate("a", index)))).toBe("GPU 3, 4 and 5");
+});
+
+test("they are free since the last of them became free", () => {
+  expect(freeSince([candidate("a", 1), candidate("a", 4)])).toBe(104);
+});
+
+test("node names are quoted for the shell", () => {
+  expect(sshCommand("gpu03")).toBe("ssh gpu03");
+  expect(sshCommand("-oProxyCommand=evil")).toBe("ssh -- -oProxyCommand=evil");
+  expect(sshCommand("a;rm -rf ~")).toBe("ssh 'a;rm -rf ~'");
+  expect(shellQuote("it's")).toBe(`'it'"'"'s'`);
+});
+
+test("the run command contains the request", () => {
+  expect(runCommand({ count: 2, gibibytes: 40, sameNode: true })).toBe("CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 2 --min-free 40GiB) ./train.sh");
+  expect(runCommand({ count: 1, gibibytes: 0, sameNode: false })).toBe("CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 1) ./train.sh");
+});

@@ -1,0 +1,39 @@
+import { describe, expect, it } from "vitest";
+import { type Square, nextSquare, planHeatmap, squareAt } from "../../src/state/heatmap";
+
+describe("the heat map", () => {
+  const groups = [{ name: "r1", numbers: [1, 2, 3] }, { name: "r2", numbers: [4] }];
+  const plan = planHeatmap(groups, (number) => (number === 3 ? 12 : 8), 1000);
+
+  it("has one line per eight GPUs of a node", () => {
+    expect(plan.columns.map((column) => column.lines.length)).toEqual([4, 1]);
+    expect(plan.columns[0]?.lines[3]).toEqual({ number: 3, first: 8, count: 4 });
+  });
+
+  it("finds the square under a point, and none between squares", () => {
+    const middle = (square: Square): [number, number] => {
+      const column = plan.columns[square.column];
+      return [(column?.left ?? 0) + (square.place + 0.5) * plan.pitch, (column?.top ?? 0) + (square.line + 0.5) * plan.pitch];
+    };
+    for (const square of [{ column: 0, line: 0, place: 7 }, { column: 0, line: 3, place: 3 }, { column: 1, line: 0, place: 0 }]) {
+      expect(squareAt(plan, ...middle(square))).toEqual(square);
+    }
+    expect(squareAt(plan, ...middle({ column: 0, line: 3, place: 5 }))).toBeNull();
+    expect(squareAt(plan, 3, 3)).toBeNull();
+  });
+
+  it("is navigated by arrow keys from column to column", () => {
+    expect(nextSquare(plan, { column: 0, line: 0, place: 7 }, "ArrowRight")).toEqual({ column: 1, line: 0, place: 0 });
+    expect(nextSquare(plan, { column: 1, line: 0, place: 0 }, "ArrowLeft")).toEqual({ column: 0, line: 0, place: 7 });
+    expect(nextSquare(plan, { column: 0, line: 2, place: 6 }, "ArrowDown")).toEqual({ column: 0, line: 3, place: 3 });
+    expect(nextSquare(plan, { column: 1, line: 0, place: 7 }, "ArrowDown")).toEqual({ column: 1, line: 0, place: 7 });
+    expect(nextSquare(plan, { column: 0, line: 0, place: 0 }, "Enter")).toBeNull();
+  });
+
+  it("splits long groups into columns", () => {
+    const many = planHeatmap([{ name: null, numbers: [...Array(10_000).keys()] }], () => 8, 1400);
+    expect(Math.max(...many.columns.map((column) => column.lines.length))).toBe(32);
+    expect(many.columns.filter((column) => !column.continued)).toHaveLength(1);
+    expect(many.abreast).toBe(16);
+  });
+});

@@ -1,0 +1,12 @@
+import { expect, it } from "vitest";
+import { layers, nearestMoment } from "../../src/state/ribbon";
+
+it("the ribbon stacks GPUs in use and leaves out free ones", () => {
+  const moments = [0, 10].map((at) => ({ at, nodes: 1, nodes_reporting: 1, gpus: { busy: 2, held: 1, free: 1 } }));
+  const drawn = layers({ start: 0, end: 20, moments, gaps: [] }, { width: 100, height: 20, columns: 2 });
+  expect(drawn.map(({ state }) => state)).toEqual(["busy", "held", "ghost", "broken"]);
+  expect(drawn[0]?.path).toBe("M0.0 20.0V10.0H50.0V20.0ZM50.0 20.0V10.0H100.0V20.0Z");
+  expect(drawn[1]?.path.startsWith("M0.0 10.0V5.0")).toBe(true);
+  expect(drawn[3]?.path).toBe("");
+  expect(nearestMoment({ start: 0, end: 20, moments, gaps: [] }, 14)?.at).toBe(10);
+});

@@ -1,0 +1,59 @@
+import { describe, expect, it } from "vitest";
+import type { GpuPayload, JudgedGpu, NodePayload, Process, VerdictPayload } from "../../src/feed/types";
+import { type Gpu, type GpuFigures, Fleet } from "../../src/state/fleet";
+import { cardFacts, cardReason, cardTitle, processName, processesOf } from "../../src/text/card";
+import { event, gpu, node } from "../builders";
+
+const NOW = 1000 + 41 * 60 + 2 * 3600;
+
+function fleetOf(info: NodePayload, ...figures: GpuFigures[]): Fleet {
+  const fleet = new Fleet();
+  fleet.apply("fleet", event({ nodes: [info], figures: [[info.number, 990, null, null, figures]] }));
+  return fleet;
+}
+
+function only(info: Partial<GpuPayload>, verdict: Partial<VerdictPayload>, figures: GpuFigures = [97, 74_752, 65, 365]): Gpu {
+  const whole = { ...gpu(0, "busy"), ...info };
+  const fleet = fleetOf(node(1, [{ ...whole, verdict: { ...whole.verdict, ...verdict } }]), figures);
+  const [found] = [...fleet.nodes.values()].flatMap((each) => each.gpus);
+  if (!found) throw new Error("a node without its GPU");
+  return found;
+}
+
+describe("the card", () => {
+  const process: Process = {
+    pid: 7, pid_is_made: false, kind: "compute", gpu_memory_bytes: 1, user: "mei", name: "python", command: null,
+    started_at: null, busy_percent: null, container: null, slurm_job: null, condition: null, hidden: false,
+    uid: null, group: null, cpu_percent: null, host_memory_bytes: null, pod: null,
+  };
+  const full = {
+    uuid: "GPU-0", processes: null, verdict: { state: "busy", reason: "", since: 0, was: null, notes: [], idle_seconds: null }, power_limit_watts: 700, sm_clock_mhz: null,
+    sm_clock_max_mhz: 1980, memory_clock_mhz: 2619, pcie_generation: 5, pcie_width: 16, throttle_reasons: ["sw_power_cap"], ecc_uncorrected: 0,
+    fault: null, instances: [],
+  } as unknown as JudgedGpu;
+
+  it("shows user and reason from the stream alone", () => {
+    const held = only({}, { state: "held", users: ["mei", "omar"], idle_since: NOW - 60 });
+    expect(cardTitle(held)).toBe("held by mei and 1 more");
+    expect(cardReason(held, NOW)).toBe("holds 73 of 80 GiB, idle for 1 m");
+  });
+
+  it("shows more when the node is loaded, and a dash for unknown values", () => {
+    expect(cardFacts(only({}, {}), undefined)).toHaveLength(4);
+    const facts = Object.fromEntries(cardFacts(only({}, {}), full).map(({ name, value, rest }) => [name, `${value} ${rest ?? ""}`.trim()]));
+    expect(facts).toMatchObject({ Power: "365 / 700 W", "SM clock": "— / 1980", PCIe: "gen 5 ×16", Throttling: "sw power cap" });
+  });
+
+  it("distinguishes unreadable processes from none, and includes those of instances", () => {
+    expect(processesOf(full)).toBeNull();
+    expect(processesOf({ ...full, processes: [] })).toEqual([]);
+    const instance = { uuid: "MIG-1", profile: null, verdict: full.verdict, processes: [process], memory_used_bytes: 1, memory_total_bytes: 2, busy_percent: null } as unknown as JudgedGpu["instances"][number];
+    expect(processesOf({ ...full, instances: [instance] })).toEqual([process]);
+  });
+
+  it("names a process by what the user may see", () => {
+    expect(processName({ ...process, command: "python train.py" })).toBe("python train.py");
+    expect(processName(process)).toBe("python");
+    expect(processName({ ...process, name: null, hidden: true })).toBe("hidden from the agent");
+  });
+});

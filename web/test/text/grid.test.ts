@@ -1,0 +1,104 @@
+import { describe, expect, it } from "vitest";
+import type { GpuPayload, NodePayload, VerdictPayload } from "../../src/feed/types";
+import { type Gpu, type GpuFigures, type NodeFigures, Fleet, Node } from "../../src/state/fleet";
+import { idleHoldings } from "../../src/state/idleHoldings";
+import { askMessage, cellText, fillPercent, heading, loadClass, nodeSummary, shortHeading, silentText, sliceText, usersText } from "../../src/text/grid";
+import { event, gpu, node } from "../builders";
+
+const NOW = 1000 + 41 * 60 + 2 * 3600;
+
+function fleetOf(info: NodePayload, ...figures: GpuFigures[]): Fleet {
+  const fleet = new Fleet();
+  fleet.apply("fleet", event({ nodes: [info], figures: [[info.number, 990, null, null, figures]] }));
+  return fleet;
+}
+
+function only(info: Partial<GpuPayload>, verdict: Partial<VerdictPayload>, figures: GpuFigures = [97, 74_752, 65, 365]): Gpu {
+  const whole = { ...gpu(0, "busy"), ...info };
+  const fleet = fleetOf(node(1, [{ ...whole, verdict: { ...whole.verdict, ...verdict } }]), figures);
+  const [found] = [...fleet.nodes.values()].flatMap((each) => each.gpus);
+  if (!found) throw new Error("a node without its GPU");
+  return found;
+}
+
+describe("the texts of a cell", () => {
+  it("show the user, the number of other users, and the load", () => {
+    expect(cellText(only({}, { users: ["priya", "omar", "mei"] }), NOW)).toEqual({
+      who: "priya", short: "Pr", more: ["omar", "mei"], below: "73/80 G", figure: "97", unit: "%",
+    });
+  });
+
+  it("show how long it has been free, and its size", () => {
+    expect(cellText(only({}, { state: "free", users: [] }), NOW)).toMatchObject({ who: "free", below: "for 2 h 41", figure: "80", unit: " G" });
+  });
+
+  it("show how long a held GPU has been idle", () => {
+    expect(cellText(only({}, { state: "held", users: ["mei"], idle_since: NOW - 90 }), NOW)).toMatchObject({ who: "mei", below: "idle 1 m", figure: "" });
+  });
+
+  it("show the last state of a silent GPU, and why one is broken", () => {
+    expect(cellText(only({}, { state: "unknown", users: null, was: "busy (mei)" }), NOW)).toMatchObject({ who: "—", below: "was busy (mei)" });
+    expect(cellText(only({}, { state: "broken", reason: "lost" }), NOW)).toMatchObject({ who: "broken", below: "lost" });
+  });
+
+  it("leave out what was not measured", () => {
+    const words = cellText(only({ memory_total_mebibytes: null }, { users: null }, [null, null, null, null]), NOW);
+    expect(words).toMatchObject({ who: "hidden user", below: "", figure: "" });
+  });
+});
+
+describe("fill and load", () => {
+  it("have five steps, only for busy GPUs", () => {
+    expect([0, 19, 20, 100, null].map((busy) => loadClass("busy", busy))).toEqual(["load-1", "load-1", "load-2", "load-5", "load-1"]);
+    expect(loadClass("held", 50)).toBe("");
+  });
+
+  it("never exceed 100 %", () => {
+    expect([fillPercent(40, 80), fillPercent(90, 80), fillPercent(null, 80), fillPercent(1, 0)]).toEqual([50, 100, 0, 0]);
+  });
+});
+
+describe("headings", () => {
+  it("name the label, or its absence", () => {
+    expect(heading("r01", "label:rack")).toBe("rack r01");
+    expect(heading(null, "label:rack")).toBe("no rack");
+    expect(heading(null, "user")).toBe("no user");
+    expect(shortHeading("r01", "label:rack")).toBe("r01");
+  });
+
+  it("of a node are short", () => {
+    const named = { ...gpu(0), name: "NVIDIA A100-SXM4-40GB" };
+    const figures = (reportedAt: number | null): NodeFigures => ({ reportedAt, cpuPercent: null, memoryPercent: null, rows: [] });
+    expect(nodeSummary(new Node(node(1, [named]), figures(null)))).toBe("A100 40G · 550.90");
+    expect(silentText(new Node(node(1), figures(NOW - 240)), NOW)).toBe("silent for 4 m");
+  });
+});
+
+describe("a slice of a GPU", () => {
+  it("shows the user if it is wide, and one letter if not", () => {
+    const info = { uuid: "MIG-1", profile: "1g.10gb", memory_total_mebibytes: 10_000, verdict: gpu(0, "busy", ["chen"]).verdict };
+    expect(sliceText({ info, figures: [1, 2, 3, 4] }, true)).toBe("chen");
+    expect(sliceText({ info, figures: [1, 2, 3, 4] }, false)).toBe("C");
+  });
+});
+
+describe("idle holdings", () => {
+  it("are grouped by user and node, the longest idle first, with a message to send", () => {
+    const held = (index: number, user: string, since: number): GpuPayload => {
+      const info = gpu(index, "held", [user]);
+      return { ...info, verdict: { ...info.verdict, idle_since: since } };
+    };
+    const fleet = fleetOf(node(1, [held(0, "mei", 900), held(1, "omar", 500), held(2, "mei", 800)]), [0, 1024, 3, 4], [0, 2048, 3, 4], [0, 1024, 3, 4]);
+    const [first, second] = idleHoldings(fleet, () => true);
+    expect(first).toMatchObject({ user: "omar", idleSince: 500, mebibytes: 2048 });
+    expect(second).toMatchObject({ user: "mei", idleSince: 800, mebibytes: 2048 });
+    expect(second && askMessage(second, 920)).toBe("mei, do you still need GPU 0, 2 on gpu01? Idle for 2 m.");
+    expect(idleHoldings(fleet, () => false)).toEqual([]);
+  });
+
+  it("name at most three users", () => {
+    const many = only({}, { users: ["a", "b", "c", "d", "e"] });
+    expect(usersText([many, many])).toBe("a, b, c +2");
+    expect(usersText([])).toBe("no users");
+  });
+});

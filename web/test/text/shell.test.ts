@@ -1,0 +1,12 @@
+import { expect, test } from "vitest";
+import { formatMemory, lostText } from "../../src/text/shell";
+
+test("a lost connection shows the age of the data", () => {
+  expect(lostText(12)).toContain("data from 12 s ago");
+  expect(lostText(null)).toContain("Cannot reach the hub");
+});
+
+test("a memory total has a suitable unit", () => {
+  expect(formatMemory(600_000)).toBe("586 GiB");
+  expect(formatMemory(1.84 * 2 ** 20)).toBe("1.8 TiB");
+});
