@@ -146,7 +146,7 @@ def test_it_works_in_a_program_with_very_many_open_files() -> None:
 
 def test_a_forked_copy_does_not_keep_the_reader_alive() -> None:
     fleet_smi.gpus()
-    child = api._machine.fleet()._sampler._reader._child
+    child = api._machine.fleet()._sampler._reader._worker
     assert child is not None
     copy = os.fork()
     if copy == 0:

@@ -60,4 +60,4 @@ def test_a_node_that_is_removed_while_it_reports_does_not_come_back_by_itself(la
     remove(hub, "node")
     wait_until(lambda: "fault=Refused" in agent.output)
     assert hub.node("node") is None
-    assert "to join anew" in agent.output
+    assert "to join again" in agent.output
