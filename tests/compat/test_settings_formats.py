@@ -69,7 +69,7 @@ def test_a_list_of_hosts_is_for_the_way_that_is_named(way: HostType) -> None:
 def test_a_host_that_ssh_would_take_for_a_flag_is_left() -> None:
     into = taken("hosts.txt", "-oProxyCommand=sh\nmei@gpu01\na b\n", "ssh")
     assert values(into) == {"ssh": ["mei@gpu01"]}
-    assert "'-oProxyCommand=sh' is not a machine to ask" in left(into)
+    assert "'-oProxyCommand=sh' is not a machine to poll" in left(into)
 
 
 def test_web_gpu_monitor_becomes_ssh_with_its_user_and_key(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def _within(minimum: float, maximum: float) -> Callable[[Any], float]:
 def _count(value: Any) -> int:
     number = _number(value)
     if number < 1 or number != int(number):
-        raise ValueError("must be a whole number, at minimum 1")
+        raise ValueError("must be a whole number, at least 1")
     return int(number)
 
 

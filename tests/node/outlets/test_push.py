@@ -33,10 +33,10 @@ def sink() -> Iterator[FakeHub]:
 @pytest.fixture
 def start(sink: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts the outlet of one agent; its waits are short."""
-    monkeypatch.setattr(push, "_FIRST_WAIT_SECONDS", 0.01)
-    monkeypatch.setattr(push, "_LONGEST_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(push, "_REFUSED_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(push, "_PACE_SECONDS", 0.01)
+    monkeypatch.setattr(push, "_MIN_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(push, "_MAX_BACKOFF_SECONDS", 0.05)
+    monkeypatch.setattr(push, "_REFUSED_BACKOFF_SECONDS", 0.05)
+    monkeypatch.setattr(push, "_CATCH_UP_PAUSE_SECONDS", 0.01)
     started: list[PushOutlet] = []
 
     def outlet(join: str | None = None) -> PushOutlet:
