@@ -1,4 +1,4 @@
-"""A hub and agents as programs, each on a machine of its own, and what is to be seen of them."""
+"""Run a hub and agents as subprocesses, each on its own simulated machine."""
 
 import contextlib
 import os
@@ -24,14 +24,14 @@ from tests.cli.program import run_fleet_smi
 from tests.machines import wait_until
 
 INTERVAL_SECONDS = 0.1
-"""The shortest there is: what takes minutes elsewhere takes seconds here."""
+"""The shortest interval allowed, so that tests take seconds instead of minutes."""
 _IN_A_HURRY = {
     f"FLEET_SMI_HUB_{what}_INTERVAL": "0.2" for what in ("STREAM", "REMEMBER", "FILES", "PULL")
 }
 
 
 class FleetSmiProcess:
-    """A fleet-smi that runs until it is ended; all that it says is in its log."""
+    """A running fleet-smi program whose output goes to a log file."""
 
     def __init__(
         self, *arguments: str, env: Mapping[str, str], log: Path, command_prefix: Sequence[str] = ()
@@ -46,23 +46,23 @@ class FleetSmiProcess:
 
     @property
     def output(self) -> str:
-        """Its output and its complaints so far."""
+        """Return its output so far, stdout and stderr."""
         return self._log.read_text()
 
     def kill(self) -> None:
-        """End it as `kill -9` does; nothing happens if it has ended."""
+        """Kill it (SIGKILL); do nothing if it has ended."""
         self._process.kill()
         self._process.wait()
 
     def terminate(self) -> tuple[int, float]:
-        """Ask it to end: its exit code, and how many seconds it took."""
+        """Send SIGTERM; return its exit code and the seconds it took."""
         began = time.monotonic()
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(20), time.monotonic() - began
 
 
 class Lab:
-    """Machines in one folder with the simulated driver; what was started there ends with it."""
+    """Starts programs with the simulated driver in one folder; kills them on close."""
 
     def __init__(self, folder: Path, driver: Path) -> None:
         self.folder = folder
@@ -79,13 +79,13 @@ class Lab:
         return self._started[-1]
 
     def close(self) -> None:
-        """End all that still runs."""
+        """Kill what still runs."""
         for program in self._started:
             program.kill()
 
 
 class AgentMachine:
-    """A machine with GPUs of its own, and the agent that may run there."""
+    """A simulated machine with GPUs, and its agent."""
 
     def __init__(self, lab: Lab, name: str) -> None:
         self.name = name
@@ -168,7 +168,7 @@ class LoopbackHub:
         return next((node for node in self.fleet().nodes if node.name == name), None)
 
     def latest_sequence(self, name: str) -> int:
-        """The latest number of a node; 0 when it was never heard."""
+        """Return the latest sequence number of a node; 0 if it never reported."""
         node = self.node(name)
         return 0 if node is None else node.sequence
 

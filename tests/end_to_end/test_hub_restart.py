@@ -40,7 +40,7 @@ def test_a_silent_node_is_shown_silent_with_its_last_data_after_a_restart(lab: L
 
 
 @pytest.mark.parametrize("how", ["end", "kill"])
-def test_a_node_leaves_only_by_name_and_stays_away(lab: Lab, how: str) -> None:
+def test_a_removed_node_stays_removed_after_a_restart(lab: Lab, how: str) -> None:
     hub, node = LoopbackHub(lab), LoopbackMachine(lab, "node")
     agent = node.start_agent(*hub.join_flags())
     wait_until(lambda: hub.latest_sequence("node") > 5)

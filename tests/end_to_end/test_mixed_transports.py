@@ -55,7 +55,7 @@ files_interval = "1s"
     hub.program.kill()
 
 
-def test_all_ways_are_in_one_table_that_says_what_each_cannot_tell(hub: LoopbackHub) -> None:
+def test_nodes_of_all_transports_are_in_one_table_with_their_limits(hub: LoopbackHub) -> None:
     wait_until(lambda: hub.reporting() == set(WAYS))
     found = {node.name: node for node in hub.fleet().nodes}
     assert {name: node.via for name, node in found.items()} == WAYS

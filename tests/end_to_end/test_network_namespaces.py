@@ -146,7 +146,7 @@ def fleet(running: Fleet) -> Fleet:
     return running
 
 
-def test_five_nodes_on_four_ways_are_in_one_table(fleet: Fleet) -> None:
+def test_five_nodes_on_four_transports_are_in_one_table(fleet: Fleet) -> None:
     table = fleet.run("--hub", HUB).stdout
     assert "5 of 5 nodes" in table
     for name in WAYS:
@@ -158,7 +158,7 @@ def test_five_nodes_on_four_ways_are_in_one_table(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("name", ["push1", "pull1", "ssh1"])
-def test_a_node_that_is_cut_off_is_silent_and_not_offered_until_it_is_back(
+def test_a_disconnected_node_is_silent_and_not_offered_until_it_returns(
     fleet: Fleet, name: str
 ) -> None:
     assert fleet.offered() == set(WAYS)
@@ -176,7 +176,7 @@ def test_a_node_that_is_cut_off_is_silent_and_not_offered_until_it_is_back(
     assert fleet.look()[name].missing_reports == 0
 
 
-def test_what_was_sampled_while_cut_off_is_sent_afterwards(fleet: Fleet) -> None:
+def test_samples_of_a_disconnected_node_are_sent_later(fleet: Fleet) -> None:
     before = fleet.look()["push2"].sequence
     fleet.hosts["push2"].disconnect()
     try:
@@ -187,14 +187,14 @@ def test_what_was_sampled_while_cut_off_is_sent_afterwards(fleet: Fleet) -> None
     assert fleet.look()["push2"].missing_reports == 0
 
 
-def test_without_a_hub_hosts_are_asked_by_ssh(fleet: Fleet) -> None:
+def test_without_a_hub_hosts_are_read_over_ssh(fleet: Fleet) -> None:
     done = fleet.run("--ssh", "ssh1,files1")
     assert done.returncode == 0, done.stderr
     assert "2 of 2 nodes" in done.stdout
     assert all(f"{name} · 2 × H100 80GB" in done.stdout for name in ("ssh1", "files1"))
 
 
-def test_without_a_hub_a_host_that_is_not_there_is_told_beside_those_that_are(fleet: Fleet) -> None:
+def test_without_a_hub_an_unreachable_host_is_listed_with_the_others(fleet: Fleet) -> None:
     done = fleet.run("--ssh", "ssh1,nobody")
     assert "1 of 2 nodes" in done.stdout
     assert "nobody · NEVER REPORTED" in done.stdout

@@ -82,7 +82,7 @@ def agents(door: Door, folder: Path, stack: ExitStack) -> None:
         outlet.publish(snapshot(gpu(), node=f"node{number}", sequence=1, run_id="life"))
 
 
-def test_agents_that_return_at_once_are_spread(door: Door, tmp_path: Path) -> None:
+def test_reconnecting_agents_are_spread_over_time(door: Door, tmp_path: Path) -> None:
     with ExitStack() as stack:
         agents(door, tmp_path, stack)
         wait_until(lambda: len(door.knocks) > 1.5 * AGENTS)

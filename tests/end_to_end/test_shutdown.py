@@ -75,7 +75,7 @@ def test_an_agent_ends_within_two_seconds_while_its_hub_hangs(lab: Lab) -> None:
     assert (code, seconds < 2) == (0, True)
 
 
-def test_a_hub_ends_while_somebody_listens_to_its_stream(lab: Lab) -> None:
+def test_a_hub_stops_with_a_stream_subscriber_connected(lab: Lab) -> None:
     hub = LoopbackHub(lab)
     with urlopen(f"{hub.url}/api/v1/stream", timeout=10) as stream:
         assert stream.readline()
@@ -83,7 +83,7 @@ def test_a_hub_ends_while_somebody_listens_to_its_stream(lab: Lab) -> None:
         assert (code, seconds < 10) == (0, True)
 
 
-def test_two_hubs_on_one_state_are_one_too_many(lab: Lab) -> None:
+def test_a_second_hub_on_the_same_state_is_refused(lab: Lab) -> None:
     hub = LoopbackHub(lab)
     assert_error_line(hub.command("--listen", "127.0.0.1:0"), 1, "another hub runs on")
     assert hub.fleet().nodes == ()
