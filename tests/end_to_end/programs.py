@@ -99,7 +99,7 @@ class AgentMachine:
         self.set_scenario(Scenario(gpus=[SimGpu(uuid=f"GPU-{name}-{at}") for at in range(2)]))
 
     def set_scenario(self, scenario: Scenario) -> None:
-        """Let its driver say this from now on."""
+        """Change what its simulated driver reports."""
         scenario.write(self._scenario)
 
     def start_agent(self, *flags: str, command_prefix: Sequence[str] = ()) -> FleetSmiProcess:
@@ -111,14 +111,14 @@ class AgentMachine:
         )
 
     def latest_sequence(self) -> int:
-        """The number of its latest sample, where its agent drops them as well."""
+        """Return the sequence number of its latest sample, from the file it drops."""
         for path in self.drop.glob("*.fsmi"):
             return decode_report(path.read_bytes()).snapshots[-1].sequence
         return 0
 
 
 class LoopbackMachine(AgentMachine):
-    """One that shares this machine with the others, and has only its identity for itself."""
+    """A node that shares this machine with others and differs only by its identity."""
 
     def __init__(self, lab: Lab, name: str) -> None:
         super().__init__(lab, name)
@@ -131,7 +131,7 @@ class LoopbackMachine(AgentMachine):
 
 
 class LoopbackHub:
-    """A hub on one port of this machine, which can be killed and started again."""
+    """A hub on a fixed port of this machine, which can be restarted."""
 
     def __init__(self, lab: Lab, *flags: str) -> None:
         self.state = lab.folder / "hub"
@@ -143,7 +143,7 @@ class LoopbackHub:
         self.program = self._started()
 
     def start(self) -> None:
-        """Start it again, on the same state."""
+        """Start it, on the same state."""
         self.program = self._started()
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -151,12 +151,12 @@ class LoopbackHub:
         return run_fleet_smi("hub", *arguments, env=self.env)
 
     def join_flags(self) -> tuple[str, ...]:
-        """The flags of an agent that may join."""
+        """Return the flags with which an agent can join."""
         token = self.command("token", "add", "--role", "join").stdout.strip()
         return ("--to", self.url, "--join", token)
 
     def fleet(self) -> FleetView:
-        """The fleet as it believes it now."""
+        """Return its current view of the fleet."""
         client = HubClient(self.url, fingerprint=read_fingerprint(self.state))
         try:
             return client.fleet()
@@ -164,7 +164,7 @@ class LoopbackHub:
             client.close()
 
     def node(self, name: str) -> NodeView | None:
-        """One node, if it knows it."""
+        """Return one node, or `None`."""
         return next((node for node in self.fleet().nodes if node.name == name), None)
 
     def latest_sequence(self, name: str) -> int:
@@ -173,11 +173,11 @@ class LoopbackHub:
         return 0 if node is None else node.sequence
 
     def reporting(self) -> set[str]:
-        """The names of the nodes that are not silent."""
+        """Return the names of the nodes that are not silent."""
         return {node.name for node in self.fleet().nodes if not node.silent}
 
     def stored_nodes(self) -> dict[str, NodeCheckpoint]:
-        """What is in its database, by the nodes' names; the hub itself must be away."""
+        """Return the nodes in its database by name; the hub must not be running."""
         engine = open_database(self.state)
         memory = NodeStore(engine, NodeCheckpoint)
         try:
@@ -201,12 +201,12 @@ class LoopbackHub:
 
 
 def sequence_ranges(remembered: NodeCheckpoint) -> list[tuple[list[int], list[int], int]]:
-    """The ranges of numbers that came, and how many were given up, a run of the agent each."""
+    """Return the received sequence ranges and the count of dropped reports, per agent run."""
     return [(run.firsts, run.lasts, run.given_up) for run in remembered.sequences.runs]
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free TCP port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

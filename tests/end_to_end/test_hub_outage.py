@@ -1,4 +1,4 @@
-"""A hub that is killed and comes back: no report of a node that pushes is missing afterwards."""
+"""A hub outage: no report of a pushing agent is lost."""
 
 import random
 from functools import partial
@@ -13,22 +13,22 @@ from tests.end_to_end.programs import (
 from tests.machines import wait_until
 
 SAMPLES_IN_TEN_MINUTES = 100
-"""At one every six seconds; here they are taken in as many tenths of a second."""
+"""The samples of ten minutes at one per six seconds; here taken every tenth of a second."""
 
 
 def reporting(node: LoopbackMachine, *flags: str) -> FleetSmiProcess:
-    """Its agent, which also leaves each sample in a folder: so the test knows what was taken."""
+    """Start an agent that also drops each sample in a folder, for the test to compare."""
     return node.start_agent(*flags, "--drop", str(node.drop))
 
 
 def has_received(hub: LoopbackHub, node: LoopbackMachine, taken: int) -> bool:
-    """Whether the hub has that sample, of the agent that runs now."""
+    """Whether the hub has received that sample of the current agent run."""
     view = hub.node(node.name)
     return view is not None and not view.silent and view.sequence >= taken
 
 
 def wait_for_all(hub: LoopbackHub, *nodes: LoopbackMachine) -> None:
-    """Wait until the hub has heard all that the nodes have taken by now."""
+    """Wait until the hub has received every sample taken so far."""
     for node in nodes:
         wait_until(partial(has_received, hub, node, node.latest_sequence()))
     wait_until(lambda: not any(node.missing_reports for node in hub.fleet().nodes))

@@ -1,4 +1,4 @@
-"""What a hub that comes back still knows: its nodes, and which of them were told to leave."""
+"""State that survives a hub restart: nodes, their last data, and removals."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def restart(hub: LoopbackHub, how: str) -> None:
 
 
 def remove(hub: LoopbackHub, name: str) -> None:
-    """Remove a node as the hub's own user does."""
+    """Remove a node as the user who runs the hub."""
     done = run_fleet_smi("nodes", "--hub", hub.url, "remove", name, env=hub.env)
     assert done.returncode == 0, done.stderr
 

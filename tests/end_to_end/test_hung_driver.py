@@ -1,4 +1,4 @@
-"""A node whose driver hangs: its heartbeats go on, and the hub says what is wrong."""
+"""A node whose driver hangs: reports go on and the hub shows the fault."""
 
 from sim.scenario import Scenario, SimGpu
 from tests.cli.program import run_fleet_smi

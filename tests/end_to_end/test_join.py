@@ -17,7 +17,7 @@ def hub(lab: Lab) -> LoopbackHub:
 
 
 def join_flags(hub: LoopbackHub) -> list[str]:
-    """The flags of the agent in the line that the hub prints."""
+    """Return the agent flags of the join command that the hub prints."""
     program, command, *flags = shlex.split(hub.command("join-command", "--url", hub.url).stdout)
     assert (program, command) == ("fleet-smi", "agent")
     return flags

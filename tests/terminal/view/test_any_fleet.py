@@ -1,4 +1,4 @@
-"""What every screen promises for any fleet whatever: it fits, and it obeys nobody's codes."""
+"""Properties of every screen for any fleet: it fits, and has no control characters."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""`fleet-smi doctor`: the list of checks."""
+"""The screen of `fleet-smi doctor`."""
 
 from pathlib import Path
 

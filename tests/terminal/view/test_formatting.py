@@ -1,4 +1,4 @@
-"""The words that several views share."""
+"""Formatting shared by the views."""
 
 import time
 from collections.abc import Iterator
@@ -49,11 +49,11 @@ def test_model_names_are_shortened(name: str, short: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "count, noun, words",
+    "count, noun, expected",
     [(1, "process", "1 process"), (3, "process", "3 processes"), (0, "GPU", "0 GPUs")],
 )
-def test_nouns_are_pluralized(count: int, noun: str, words: str) -> None:
-    assert pluralize(count, noun) == words
+def test_nouns_are_pluralized(count: int, noun: str, expected: str) -> None:
+    assert pluralize(count, noun) == expected
 
 
 @pytest.mark.parametrize("seconds", [None, 1e300, float("nan"), float("inf")])

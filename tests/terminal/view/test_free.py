@@ -1,4 +1,4 @@
-"""`fleet-smi free -v`: what is offered and why the rest is not."""
+"""The screen of `fleet-smi free -v`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`fleet-smi history`: what was, as a strip."""
+"""The screen of `fleet-smi history`."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -23,7 +23,7 @@ from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorou
 
 GOLDEN = Path(__file__).parent / "golden"
 UNTOLD = samples.fleet()
-"""The moment at which a strip ends, where it is not told: then the last columns say it."""
+"""An empty view of the end of a strip: the final states come from the last runs."""
 
 
 def shown(strips: Strips, columns: int, *, on: bool = False, then: FleetView = UNTOLD) -> str:
@@ -55,8 +55,8 @@ def test_a_range_of_yesterday_is_labelled_and_does_not_end_with_now() -> None:
 
 def test_a_range_that_ends_at_midnight_names_the_day() -> None:
     midnight = NOW - NOW % (24 * HOUR)
-    words = time_axis.range_label(midnight - 24 * HOUR, midnight, NOW, utc)
-    assert words == "yesterday 00:00 to today 00:00"
+    label = time_axis.range_label(midnight - 24 * HOUR, midnight, NOW, utc)
+    assert label == "yesterday 00:00 to today 00:00"
 
 
 def test_an_empty_history_is_a_message() -> None:
@@ -87,14 +87,14 @@ def test_the_final_state_is_that_of_the_end_and_not_of_its_column() -> None:
 
 
 @pytest.mark.parametrize(
-    "columns, user, said",
+    "columns, user, label",
     [(6, "jonas", " jonas█ "), (6, "fatima", " ██████ "), (7, "dmitri.ivanov", " dmitr…█ ")],
 )
 def test_a_name_is_shown_whole_or_recognisably_truncated_or_not_at_all(
-    columns: int, user: str, said: str
+    columns: int, user: str, label: str
 ) -> None:
     short = make_strip(gpu(0), NOW - HOUR, NOW, (columns / 45, "busy", user, 0, None))
-    assert said in shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(short,)), 80)
+    assert label in shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(short,)), 80)
 
 
 def test_labels_are_right_when_daylight_saving_time_ends() -> None:
@@ -103,8 +103,8 @@ def test_labels_are_right_when_daylight_saving_time_ends() -> None:
     labels = time_axis.ticks(
         start, start + 8 * HOUR, 100, lambda at: datetime.fromtimestamp(at, berlin)
     )
-    told = " ".join(label for _, label in labels)
-    assert told == "Oct 25 01:00 02:00 02:00 03:00 04:00 05:00 06:00"
+    text = " ".join(label for _, label in labels)
+    assert text == "Oct 25 01:00 02:00 02:00 03:00 04:00 05:00 06:00"
 
 
 @given(st.floats(60, 4e7), st.integers(8, 300), st.integers(0, 40_000_000))
@@ -119,7 +119,7 @@ def test_labels_are_in_order_and_do_not_overlap(seconds: float, columns: int, ag
 
 @st.composite
 def strips(draw: st.DrawFn) -> Strips:
-    """Rows of any names and runs that are in order."""
+    """Strips with any names and consecutive runs."""
     start, end = NOW - draw(st.floats(60, 4e7)), NOW
     rows = []
     for at in range(draw(st.integers(0, 3))):
@@ -151,14 +151,14 @@ def strips(draw: st.DrawFn) -> Strips:
 
 @thorough
 @given(strips(), COLUMNS)
-def test_the_strip_fits_its_columns(told: Strips, columns: int) -> None:
-    assert_fits(shown(told, columns), columns)
+def test_the_strip_fits_its_columns(strip_rows: Strips, columns: int) -> None:
+    assert_fits(shown(strip_rows, columns), columns)
 
 
 @thorough
 @given(strips(), COLUMNS)
-def test_a_coloured_strip_is_the_plain_one_with_colours(told: Strips, columns: int) -> None:
-    assert SGR.sub("", shown(told, columns, on=True)) == shown(told, columns)
+def test_a_coloured_strip_is_the_plain_one_with_colours(strip_rows: Strips, columns: int) -> None:
+    assert SGR.sub("", shown(strip_rows, columns, on=True)) == shown(strip_rows, columns)
 
 
 @pytest.mark.parametrize("state", STATES)

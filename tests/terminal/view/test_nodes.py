@@ -1,4 +1,4 @@
-"""`fleet-smi nodes`: every machine, how it is reported, and what is odd about it."""
+"""The screen of `fleet-smi nodes`."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def reported(node: NodeView, via: str, **fields: object) -> NodeView:
 
 
 def farm() -> FleetView:
-    """One node on each way, with all that can be odd about one."""
+    """One node per transport, with every kind of problem."""
     never = NodeView(
         node_id="ssh:gpu09",
         name="gpu09",
@@ -79,14 +79,14 @@ def test_every_problem_of_a_node_is_shown() -> None:
         host=Host(driver_version="590.48"),
     )
     text = screen(fleet(odd), 160)
-    for words in (
+    for message in (
         "refused the token",
         "its clock is 10 min behind",
         "1 report of its agent never arrived",
         "nvidia: driver is away",
         "590.48",
     ):
-        assert words in text
+        assert message in text
 
 
 @thorough
@@ -98,9 +98,9 @@ def test_any_list_fits_its_columns(view: FleetView, columns: int, on: bool) -> N
 def test_limits_of_a_transport_are_shown_in_nodes_and_status() -> None:
     run = CollectorRun(name="nvgpu", outcome="ok", seconds=0.0, detail="cannot tell memory")
     node = replace(samples.eight(), via="nvgpu", runs=(run,))
-    words = "read through nvgpu, which cannot tell memory"
-    assert words in screen(fleet(node))
-    assert words in status.render(fleet(node), 120, Paint(enabled=False))
+    message = "read through nvgpu, which cannot tell memory"
+    assert message in screen(fleet(node))
+    assert message in status.render(fleet(node), 120, Paint(enabled=False))
 
 
 @pytest.mark.parametrize("columns", [60, 80, 160])

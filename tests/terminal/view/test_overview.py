@@ -1,4 +1,4 @@
-"""`fleet-smi -o`: one line a node."""
+"""The screen of `fleet-smi -o`."""
 
 from pathlib import Path
 

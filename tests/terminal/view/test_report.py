@@ -1,4 +1,4 @@
-"""`fleet-smi report`: the text."""
+"""The screen of `fleet-smi report`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`fleet-smi who`: people and what they hold."""
+"""The screen of `fleet-smi who`."""
 
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,13 @@ def test_one_user_matches_the_golden_file(columns: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "hours, words",
+    "hours, expected",
     [(1, "13:06"), (15, "yesterday 23:06"), (52, "Mon 10:06"), (24 * 30, "2026-02-02"), (1e9, "—")],
 )
-def test_since_is_shown_in_short_form(hours: float, words: str) -> None:
+def test_since_is_shown_in_short_form(hours: float, expected: str) -> None:
     view = fleet(node("n", busy_gpu(0, process("alice", started_at=NOW - hours * HOUR))))
     line = render(view, 100, Paint(enabled=False), local=utc).splitlines()[1]
-    assert line.endswith(f"  {words}")
+    assert line.endswith(f"  {expected}")
 
 
 def test_nobody_and_an_unknown_user_are_messages() -> None:
