@@ -6,22 +6,20 @@ import threading
 from collections.abc import Callable
 
 from fleet_smi.client.connection import HubConnection
-from fleet_smi.errors import DeliveryError, Undecodable, Unreachable, UsageError
+from fleet_smi.errors import DeliveryError, Undecodable, UsageError
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import ReportBuffer
 from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets import OutletOptions
+from fleet_smi.node.retry import backoff_seconds
 from fleet_smi.node.spool import EncodedSample, Spool
 from fleet_smi.paths import ensure_private_folder
 from fleet_smi.wire.report import Receipt, encode_snapshot
 
 logger = logging.getLogger(__name__)
 
-_MIN_BACKOFF_SECONDS = 1.0
-_MAX_BACKOFF_SECONDS = 30.0
-_REFUSED_BACKOFF_SECONDS = 60.0
 _CATCH_UP_PAUSE_SECONDS = 0.5
 _CLOSE_TIMEOUT_SECONDS = 0.5
 
@@ -83,7 +81,7 @@ class PushOutlet:
             except DeliveryError as error:
                 failures += 1
                 self._failures.record_failure(error)
-                self._closing.wait(max_backoff_seconds(error, failures) * random.random())  # noqa: S311
+                self._closing.wait(backoff_seconds(error, failures))
             else:
                 failures = 0
                 self._wait_for_more(sent)
@@ -159,10 +157,3 @@ def create_outlet(hub: str, options: OutletOptions) -> PushOutlet:
         settings.read_join_token(),
     )
     return PushOutlet(session, ReportBuffer(Spool(f"{settings.state}/spool", settings.spool)))
-
-
-def max_backoff_seconds(error: DeliveryError, failures: int) -> float:
-    """The upper bound of the random wait (full jitter) after this many failures in a row."""
-    if not isinstance(error, Unreachable):
-        return _REFUSED_BACKOFF_SECONDS  # only a person can fix that
-    return min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2.0 ** min(failures, 16))
