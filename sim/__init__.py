@@ -1,1 +1,1 @@
-"""A simulated NVIDIA driver: `libnvidia-ml.so.1` and `nvidia-smi`, played from a scenario file."""
+"""A simulated NVIDIA driver: `libnvidia-ml.so.1` and `nvidia-smi`, driven by a scenario file."""

@@ -1,4 +1,4 @@
-"""Builds the simulated driver: `python sim/build.py OUTDIR [--driver 418]`."""
+"""Build the simulated driver: `python sim/build.py OUTDIR [--driver 418]`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def exported_functions(branch: int | None = None, without: tuple[str, ...] = ())
 
 
 def version_script(functions: list[str]) -> str:
-    """What the linker reads to export these functions and nothing else."""
+    """The linker's version script, which exports these functions and nothing else."""
     names = "".join(f"    {name};\n" for name in functions)
     return f"{{\n  global:\n{names}  local: *;\n}};\n"
 
@@ -87,7 +87,7 @@ def _compile(command: list[str], output: Path) -> None:
 
 
 def main() -> int:
-    """Build as the command line says."""
+    """Build with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("outdir", type=Path)
     parser.add_argument(

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* A handle is the UUID it was made for, so it survives a scenario that is written anew. */
+/* A handle is the UUID of its GPU, so it survives a rewritten scenario file. */
 struct nvmlDevice_st {
     char uuid[80];
 };
@@ -89,7 +89,7 @@ static const struct fault *find_fault(const struct faults *faults, const char *f
     return NULL;
 }
 
-/* A handle getter is asked twice: for the machine, then for the GPU it found. */
+/* A handle getter is checked twice: for the machine, then for the GPU it found. */
 static struct fault fault_now(const struct gpu *gpu, const char *function, enum scope scope)
 {
     const struct fault *fault = NULL;

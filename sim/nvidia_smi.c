@@ -66,7 +66,7 @@ static bool is_named(const char *id, const struct shown_gpu *gpu)
            strcasecmp(pci.busIdLegacy, id) == 0;
 }
 
-/* A GPU without a handle yet is wanted when its index is asked for. */
+/* A GPU without a handle is selected when its index is requested. */
 static bool wanted(const char *ids, const struct shown_gpu *gpu)
 {
     char copy[1024], *at = NULL;

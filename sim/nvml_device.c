@@ -1,4 +1,4 @@
-/* NVML calls about one device: who it is, what it reads. */
+/* NVML calls about one device: its identity and its readings. */
 #include "driver.h"
 
 #include <stdio.h>

@@ -14,7 +14,7 @@ from sim.build import exported_functions
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 Number = int | None
-"""A reading; `None` is a card that does not give it (`n/a` in the file)."""
+"""A reading; `None` is a card that does not have it (`n/a` in the file)."""
 
 
 @dataclass(kw_only=True)
@@ -190,7 +190,7 @@ class Scenario:
 
 
 def scenario_env(lib_dir: Path, scenario_path: Path) -> dict[str, str]:
-    """The environment in which programs meet the simulated driver."""
+    """The environment variables with which programs load the simulated driver."""
     folders = {"LD_LIBRARY_PATH": "", "PATH": os.defpath}
     first = {
         name: os.pathsep.join(filter(None, [str(lib_dir), os.environ.get(name, otherwise)]))
@@ -200,7 +200,7 @@ def scenario_env(lib_dir: Path, scenario_path: Path) -> dict[str, str]:
 
 
 _LISTS = {"processes", "instances", "faults"}
-_NUMBERED = {"uuid", "pci", "minor"}  # left out, the driver numbers them by place
+_NUMBERED = {"uuid", "pci", "minor"}  # where omitted, the driver numbers them by position
 
 
 def _text(value: bool | int | str | None) -> str:

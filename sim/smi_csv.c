@@ -77,7 +77,7 @@ int print_csv_gpus(const struct selection *all, const char *fields, const char *
     return 0;
 }
 
-/* The columns of --query-compute-apps: as asked, as headed, and the GPU's field if it is one. */
+/* The columns of --query-compute-apps: name in the query, heading, and the GPU's field if it is one. */
 static const char *const PROCESS_COLUMNS[][3] = {
     {"timestamp", "timestamp", "timestamp"},   {"gpu_name", "gpu_name", "name"},
     {"gpu_bus_id", "gpu_bus_id", "pci.bus_id"}, {"gpu_serial", "gpu_serial", "serial"},

@@ -1,4 +1,4 @@
-"""This machine from Python."""
+"""The Python API on the local machine: threads, forks, and nvgpu's functions."""
 
 import contextlib
 import multiprocessing
@@ -44,7 +44,7 @@ def test_gpus_come_with_their_verdicts() -> None:
     assert [gpu.verdict.state for gpu in fleet_smi.gpus()] == ["free", "busy", "free"]
 
 
-def test_a_snapshot_is_what_was_read_and_no_judgement() -> None:
+def test_a_snapshot_has_no_verdicts() -> None:
     snapshot = fleet_smi.snapshot()
     assert len(snapshot.gpus) == 3
     assert not hasattr(snapshot.gpus[0], "verdict")
@@ -52,28 +52,28 @@ def test_a_snapshot_is_what_was_read_and_no_judgement() -> None:
 
 
 def test_the_best_free_gpus_are_offered() -> None:
-    assert [one.index for one in fleet_smi.free(2)] == [2, 0]
+    assert [gpu.index for gpu in fleet_smi.free(2)] == [2, 0]
     assert fleet_smi.free()[0].uuid.startswith("GPU-")
 
 
-def test_memory_may_be_asked_for_in_words_or_bytes() -> None:
+def test_min_free_takes_text_or_bytes() -> None:
     assert len(fleet_smi.free(2, min_free="40GiB")) == 2
     assert len(fleet_smi.free(2, min_free=40 * GIB)) == 2
     with pytest.raises(Unmet):
         fleet_smi.free(1, min_free="100GiB")
 
 
-def test_too_few_is_an_error_that_says_so() -> None:
-    with pytest.raises(Unmet, match="2 GPUs are free, 3 were asked for"):
+def test_too_few_free_gpus_raise_unmet() -> None:
+    with pytest.raises(Unmet, match="2 GPUs are free, 3 were requested"):
         fleet_smi.free(3)
 
 
-def test_nonsense_is_refused() -> None:
+def test_invalid_arguments_raise_usage_error() -> None:
     with pytest.raises(UsageError):
         fleet_smi.free(1, policy="magic")
 
 
-def test_gpu_info_has_the_shape_of_nvgpus() -> None:
+def test_gpu_info_has_the_shape_of_nvgpu() -> None:
     first = fleet_smi.gpu_info()[0]
     assert first == {
         "index": "0",
@@ -85,17 +85,17 @@ def test_gpu_info_has_the_shape_of_nvgpus() -> None:
     }
 
 
-def test_available_gpus_are_those_with_memory_to_spare_as_nvgpu_counts() -> None:
+def test_available_gpus_are_those_with_free_memory_as_in_nvgpu() -> None:
     assert fleet_smi.available_gpus() == ["0", "2"]
     assert fleet_smi.available_gpus(max_used_percent=50) == ["0", "1", "2"]
 
 
-def test_available_instances_go_by_their_uuids(machine: SimulatedMachine) -> None:
+def test_available_mig_instances_are_returned_as_uuids(machine: SimulatedMachine) -> None:
     instances = [SimInstance(profile="1g.10gb", gi=number) for number in (7, 8)]
     machine.set_scenario(SimGpu(mig=True, instances=instances))
-    found = fleet_smi.available_gpus()
-    assert len(set(found)) == 2
-    assert all(each.startswith("MIG-") for each in found)
+    uuids = fleet_smi.available_gpus()
+    assert len(set(uuids)) == 2
+    assert all(each.startswith("MIG-") for each in uuids)
 
 
 def test_unknown_memory_is_none_and_never_zero(machine: SimulatedMachine) -> None:
@@ -105,7 +105,7 @@ def test_unknown_memory_is_none_and_never_zero(machine: SimulatedMachine) -> Non
     assert fleet_smi.available_gpus() == []
 
 
-def test_threads_may_ask_at_once() -> None:
+def test_threads_can_call_concurrently() -> None:
     counts: list[int] = []
     threads = [
         threading.Thread(target=lambda: counts.append(len(fleet_smi.gpus()))) for _ in range(8)
@@ -123,7 +123,7 @@ def count_gpus(answers: "multiprocessing.SimpleQueue[int]") -> None:
     api._machine._fleet.close()
 
 
-def test_a_forked_copy_of_the_program_has_a_reader_of_its_machine() -> None:
+def test_a_forked_child_starts_its_own_reader() -> None:
     assert len(fleet_smi.gpus()) == 3
     fork = multiprocessing.get_context("fork")
     answers = fork.SimpleQueue()
@@ -134,7 +134,7 @@ def test_a_forked_copy_of_the_program_has_a_reader_of_its_machine() -> None:
     assert len(fleet_smi.gpus()) == 3
 
 
-def test_it_works_in_a_program_with_very_many_open_files() -> None:
+def test_it_works_with_more_open_files_than_select_allows() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
     with contextlib.ExitStack() as files:
@@ -144,9 +144,9 @@ def test_it_works_in_a_program_with_very_many_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_forked_copy_does_not_keep_the_reader_alive() -> None:
+def test_a_forked_child_does_not_keep_the_reader_alive() -> None:
     fleet_smi.gpus()
-    child = api._machine.fleet()._sampler._reader._child
+    child = api._machine.fleet()._sampler._reader._worker
     assert child is not None
     copy = os.fork()
     if copy == 0:

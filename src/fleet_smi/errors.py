@@ -1,28 +1,28 @@
 """Every error this package raises on purpose.
 
-* FleetError                what a user is told in one line
+* FleetError                shown to a user in one line
   x UsageError              the request makes no sense: bad flag, bad pattern, bad setting (exit 2)
   x Unmet                   the request makes sense and cannot be met now (exit 1)
-  x StateError              what is kept on disk cannot be used: damaged, too new, open to others
+  x StateError              saved state cannot be used: damaged, too new, open to others
   x CollectError            one collector could not read its subject
     + NotPresent            the subject is not on this machine: expected, not worth a warning
-    + ReadFailed            the subject is there and answered badly
-      - Mismatch            the driver and its library are of two versions
+    + ReadFailed            the subject is there and cannot be read
+      - DriverMismatch      the driver and its library have different versions
       - NotAnswering        the subject did not answer before its deadline
   x DeliveryError           a report did not get through, or the hub did not answer
-    + Unreachable           nobody answers there, or not in time
-    + Refused               it answers and will not have us: key, token, host key
-    + Undecodable           what came is no report
-      - Empty               nothing came: a file that its writer has only begun, or never filled
-      - CutOff              it breaks off: its writer is still at it, or was stopped
-    + WrongVersion          what came is a report of a version that is not known here
+    + Unreachable           no response, or not in time
+    + Refused               access denied: key, token, host key
+    + Undecodable           the data is not a report
+      - EmptyReport         no data: a file that its writer has just created
+      - TruncatedReport     the data ends early: its writer is not finished, or was stopped
+    + UnsupportedVersion    a report of a version that this program does not know
 """
 
 from typing import Any
 
 
 class FleetError(Exception):
-    """What a user is told in one line."""
+    """An error that is shown to a user in one line."""
 
 
 class UsageError(FleetError):
@@ -34,7 +34,7 @@ class Unmet(FleetError):
 
 
 class StateError(FleetError):
-    """What is kept on disk cannot be used: damaged, too new, open to others."""
+    """Saved state cannot be used: damaged, too new, open to others."""
 
 
 class CollectError(FleetError):
@@ -46,11 +46,11 @@ class NotPresent(CollectError):
 
 
 class ReadFailed(CollectError):
-    """The subject is there and answered badly."""
+    """The subject is there and cannot be read."""
 
 
 class DriverMismatch(ReadFailed):
-    """The driver and its library are of two versions."""
+    """The driver and its library have different versions."""
 
 
 class NotAnswering(ReadFailed):
@@ -62,11 +62,11 @@ class NotAnswering(ReadFailed):
         super().__init__(message)
         self.since = since
         self.partial_result = partial_result or {}
-        """What the subject had told before it fell silent, as its binding tells it."""
+        """What the binding had read before the subject stopped answering."""
 
 
 class DeliveryError(FleetError):
-    """A report did not get through; `node` is what the source calls the node, if it knows."""
+    """A report was not delivered; `node` is the source's name of the node, where it has one."""
 
     def __init__(self, message: str, node: str | None = None) -> None:
         super().__init__(message if node is None else f"{node}: {message}")
@@ -75,24 +75,24 @@ class DeliveryError(FleetError):
 
 
 class Unreachable(DeliveryError):
-    """Nobody answers there, or not in time."""
+    """No response, or not in time."""
 
 
 class Refused(DeliveryError):
-    """It answers and will not have us: a wrong key or token, a changed host key."""
+    """Access denied: a wrong key or token, a changed host key."""
 
 
 class Undecodable(DeliveryError):
-    """What came is no report."""
+    """The data is not a report."""
 
 
 class EmptyReport(Undecodable):
-    """Nothing came: a file that its writer has only begun, or never filled."""
+    """No data: a file that its writer has just created, or never filled."""
 
 
 class TruncatedReport(Undecodable):
-    """It breaks off: its writer is still at it, or was stopped."""
+    """The data ends early: its writer is not finished, or was stopped."""
 
 
 class UnsupportedVersion(DeliveryError):
-    """What came is a report of a version that is not known here."""
+    """A report of a version that this program does not know."""

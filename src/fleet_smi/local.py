@@ -1,4 +1,4 @@
-"""This machine seen as a fleet of one: the reader, its snapshots, and the verdicts on them."""
+"""This machine as a fleet of one node: sampled and judged in this process, without a hub."""
 
 import time
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def create_sources(settings: Settings) -> list["Source"]:
     """Create the source by which a hub reads its own machine (`hub.include_self`)."""
-    # A command that looks at this machine needs no event loop: asyncio is slow to import.
+    # A command that reads this machine needs no event loop, and asyncio is slow to import.
     from fleet_smi.hub.sources.self import SelfSource
 
     node = settings.node
@@ -26,7 +26,7 @@ def create_sources(settings: Settings) -> list["Source"]:
 
 
 class LocalFleet:
-    """Stands in for a hub where there is none; remembers what it saw for as long as it lives."""
+    """Stands in for a hub: keeps the samples of this process for verdicts over a window."""
 
     is_local = True
 
@@ -50,18 +50,18 @@ class LocalFleet:
         self._sampler.prefetch()
 
     def snapshot(self, interval_seconds: float | None = None) -> Snapshot:
-        """Read the machine once, now."""
+        """Take one snapshot now."""
         return self._sampler.sample(interval_seconds)
 
     def view(self, interval_seconds: float | None = None) -> FleetView:
-        """Read the machine once and judge what is there."""
+        """Take one snapshot and return the fleet with its verdicts."""
         self._fleet.apply(self.snapshot(interval_seconds), time.time())
         return self._fleet.view(time.time())
 
     def detach(self) -> None:
-        """Let go of what a fork of this process has inherited."""
+        """Release the reader that this process has inherited by a fork."""
         self._sampler.detach()
 
     def close(self) -> None:
-        """Let go of the machine."""
+        """Stop the reader."""
         self._sampler.close()

@@ -1,4 +1,4 @@
-"""Where the files of fleet-smi lie. It imports next to nothing: quick commands ask it first."""
+"""Paths of settings files and state folders. Imports little: quick commands load it first."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ SYSTEM_SETTINGS_FILE = "/etc/fleet-smi/fleet-smi.toml"
 
 
 def user_settings_file(environment: Mapping[str, str]) -> str | None:
-    """The settings of this user; none where nothing says where they are at home."""
+    """This user's settings file; `None` without a home folder."""
     folder = environment.get("XDG_CONFIG_HOME")
     if not folder and environment.get("HOME"):
         folder = os.path.join(environment["HOME"], ".config")
@@ -18,7 +18,7 @@ def user_settings_file(environment: Mapping[str, str]) -> str | None:
 
 
 def settings_files(environment: Mapping[str, str]) -> list[str]:
-    """The files to read, the weakest first; one named by hand stands alone and must exist."""
+    """The settings files to read, the weakest first; a file named explicitly must exist."""
     named = environment.get("FLEET_SMI_CONFIG")
     if named:
         if not os.path.isfile(named):
@@ -32,7 +32,7 @@ def settings_files(environment: Mapping[str, str]) -> list[str]:
 
 
 def state_folder(environment: Mapping[str, str]) -> str:
-    """Where programs keep what they must not forget: the system's place, or the user's own."""
+    """The folder for saved state: the system's for root, else the user's own."""
     if os.geteuid() == 0:
         return "/var/lib/fleet-smi"
     home = environment.get("XDG_STATE_HOME")

@@ -1,4 +1,4 @@
-"""The command as a user runs it: a program, its output and its exit code."""
+"""Run `fleet-smi` as a subprocess, as a user does, and check its output and exit code."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ def run_fleet_smi(
     timeout_seconds: float = 30.0,
     command_prefix: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end; `within` stands before it where it runs on another host."""
+    """Run the command to its end; `command_prefix` runs it elsewhere, as in a namespace."""
     return subprocess.run(
         [*command_prefix, sys.executable, "-m", "fleet_smi", *arguments],
         env=dict(env),
@@ -26,22 +26,22 @@ def run_fleet_smi(
 
 
 def run_json(*arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
-    """Run it with `--json` and read what it says."""
+    """Run the command with `--json` and decode its output."""
     done = run_fleet_smi(*arguments, "--json", env=env)
     assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = msgspec.json.decode(done.stdout)
-    return answer
+    document: dict[str, Any] = msgspec.json.decode(done.stdout)
+    return document
 
 
 def run_gpus(*arguments: str, env: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The GPUs of the one node there is."""
+    """Return the GPUs of the only node, from the JSON output."""
     (node,) = run_json(*arguments, env=env)["nodes"]
-    found: list[dict[str, Any]] = node["gpus"]
-    return found
+    gpus: list[dict[str, Any]] = node["gpus"]
+    return gpus
 
 
 def assert_error_line(done: subprocess.CompletedProcess[str], code: int, text: str) -> None:
-    """The command failed with that code and said why in one line, and nothing on stdout."""
+    """Check that the command failed with one line on stderr and nothing on stdout."""
     assert done.returncode == code, done
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1

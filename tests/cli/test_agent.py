@@ -1,4 +1,4 @@
-"""`fleet-smi agent` as a program: the four ways out, a hung driver, a hub that dies, its end."""
+"""`fleet-smi agent` as a program: its outlets, a hung driver, a hub outage, shutdown."""
 
 import signal
 import subprocess
@@ -32,7 +32,7 @@ def sink() -> Iterator[FakeHub]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts an agent; it ends with the test."""
+    """Start agents that are killed after the test."""
     started: list[subprocess.Popen[str]] = []
 
     def agent(*arguments: str, env: Mapping[str, str]) -> subprocess.Popen[str]:
@@ -54,22 +54,22 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def read(line: str | bytes) -> Snapshot:
+def decode_line(line: str | bytes) -> Snapshot:
     data = line.encode() if isinstance(line, str) else line
     (snapshot,) = decode_report(data, json=True).snapshots
     return snapshot
 
 
-def line_of(agent: "subprocess.Popen[str]") -> Snapshot:
+def next_report(agent: "subprocess.Popen[str]") -> Snapshot:
     assert agent.stdout is not None
-    return read(agent.stdout.readline())
+    return decode_line(agent.stdout.readline())
 
 
 def test_once_prints_one_report_as_one_line(simulated: Simulated) -> None:
     done = run_fleet_smi("agent", "--stdout", "--once", env=simulated(TWO))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
-    assert len(read(done.stdout).gpus) == 2
+    assert len(decode_line(done.stdout).gpus) == 2
 
 
 def test_once_leaves_one_file_in_the_folder(simulated: Simulated, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_once_leaves_one_file_in_the_folder(simulated: Simulated, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("flags", "message"),
     [
         ((), "no destination"),
         (("--to", "ftp://hub"), "is not a URL"),
@@ -96,19 +96,21 @@ def test_once_leaves_one_file_in_the_folder(simulated: Simulated, tmp_path: Path
         (("--stdout", "--jitter", "5"), "--once"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(
-    simulated: Simulated, flags: tuple[str, ...], words: str
+def test_invalid_flags_are_refused_in_one_line(
+    simulated: Simulated, flags: tuple[str, ...], message: str
 ) -> None:
-    assert_error_line(run_fleet_smi("agent", *flags, env=simulated(TWO)), 2, words)
+    assert_error_line(run_fleet_smi("agent", *flags, env=simulated(TWO)), 2, message)
 
 
-def test_a_way_that_is_named_is_the_only_one(simulated: Simulated, sink: FakeHub) -> None:
+def test_an_outlet_given_by_flag_replaces_those_of_the_settings(
+    simulated: Simulated, sink: FakeHub
+) -> None:
     env = simulated(TWO) | {"FLEET_SMI_AGENT_TO": sink.url}
     assert run_fleet_smi("agent", "--stdout", "--once", env=env).returncode == 0
     assert sink.received == []
 
 
-def test_without_flags_the_settings_say_where_to(
+def test_without_flags_the_outlets_of_the_settings_are_used(
     simulated: Simulated, sink: FakeHub, tmp_path: Path
 ) -> None:
     settings = {"FLEET_SMI_AGENT_TO": sink.url, "FLEET_SMI_AGENT_STATE": str(tmp_path)}
@@ -117,7 +119,9 @@ def test_without_flags_the_settings_say_where_to(
     assert [each.sequence for each in sink.received] == [1]
 
 
-def test_it_answers_to_the_names_that_its_settings_have(simulated: Simulated, start: Start) -> None:
+def test_serve_accepts_only_the_host_names_in_the_settings(
+    simulated: Simulated, start: Start
+) -> None:
     port = free_port()
     env = {**simulated(TWO), "FLEET_SMI_AGENT_HOSTS": "gpu-alias.example.org"}
     start("--serve", str(port), env=env)
@@ -136,7 +140,7 @@ def test_it_answers_to_the_names_that_its_settings_have(simulated: Simulated, st
     assert status("another.example.org") == 421
 
 
-def test_once_fails_in_one_line_where_nobody_listens(
+def test_once_fails_in_one_line_if_the_hub_is_unreachable(
     simulated: Simulated, sink: FakeHub, tmp_path: Path
 ) -> None:
     sink.kill()
@@ -144,27 +148,27 @@ def test_once_fails_in_one_line_where_nobody_listens(
     assert_error_line(run_fleet_smi("agent", *flags, env=simulated(TWO)), 3, "connection refused")
 
 
-def test_commands_leave_the_machine_only_as_far_as_it_is_set_to_tell(
+def test_command_lines_are_sent_only_as_the_setting_allows(
     simulated: Simulated, people: UserProcesses
 ) -> None:
     pid = people.start("sleep", "599")
     env = simulated(Scenario(gpus=[SimGpu(processes=[SimProcess(pid=pid, memory=1 << 30)])]))
-    for setting, told in (("full", "sleep 599"), ("name", None)):
+    for setting, command in (("full", "sleep 599"), ("name", None)):
         set_so = env | {"FLEET_SMI_NODE_COMMANDS": setting}
         done = run_fleet_smi("agent", "--stdout", "--once", env=set_so)
-        (process,) = read(done.stdout).gpus[0].processes or ()
-        assert (process.name, process.command) == ("sleep", told)
+        (process,) = decode_line(done.stdout).gpus[0].processes or ()
+        assert (process.name, process.command) == ("sleep", command)
 
 
-def test_reports_come_on_ticks_and_one_life_is_numbered(simulated: Simulated, start: Start) -> None:
+def test_reports_of_one_run_are_numbered_from_1(simulated: Simulated, start: Start) -> None:
     agent = start("--stdout", "--interval", "0.1", env=simulated(TWO))
-    heard = [line_of(agent) for _ in range(5)]
-    assert [each.sequence for each in heard] == [1, 2, 3, 4, 5]
-    assert len({each.run_id for each in heard}) == 1
-    assert heard[0].run_id
+    reports = [next_report(agent) for _ in range(5)]
+    assert [each.sequence for each in reports] == [1, 2, 3, 4, 5]
+    assert len({each.run_id for each in reports}) == 1
+    assert reports[0].run_id
 
 
-def test_no_sample_is_missing_after_the_hub_was_away(
+def test_no_sample_is_lost_during_a_hub_outage(
     simulated: Simulated, start: Start, sink: FakeHub
 ) -> None:
     agent = start("--to", sink.url, "--interval", "0.1", env=simulated(TWO))
@@ -185,7 +189,7 @@ def test_no_sample_is_missing_after_the_hub_was_away(
     assert agent.stderr.read().count("fault=Unreachable") <= 2
 
 
-def test_what_an_agent_could_not_send_the_next_one_does(
+def test_unsent_samples_of_a_killed_agent_are_sent_by_the_next(
     simulated: Simulated, start: Start, sink: FakeHub, tmp_path: Path
 ) -> None:
     sink.kill()
@@ -202,25 +206,25 @@ def test_what_an_agent_could_not_send_the_next_one_does(
     )
 
 
-def test_a_hung_driver_does_not_stop_the_heartbeat_and_is_told(
+def test_reports_go_on_and_name_the_fault_while_the_driver_hangs(
     simulated: Simulated, start: Start
 ) -> None:
     env = simulated(TWO)
     agent = start("--stdout", "--interval", "0.2", env=env)
-    assert [gpu.fault for gpu in line_of(agent).gpus] == [None, None]
+    assert [gpu.fault for gpu in next_report(agent).gpus] == [None, None]
     simulated(HUNG)
-    began, heard = time.monotonic(), [line_of(agent)]
-    while not heard[-1].gpus[0].fault:
-        heard.append(line_of(agent))
+    began, reports = time.monotonic(), [next_report(agent)]
+    while not reports[-1].gpus[0].fault:
+        reports.append(next_report(agent))
         assert time.monotonic() - began < 6
-    heard += [line_of(agent) for _ in range(3)]
-    assert [gpu.fault.detail for each in heard[-3:] for gpu in each.gpus if gpu.fault] == [
+    reports += [next_report(agent) for _ in range(3)]
+    assert [gpu.fault.detail for each in reports[-3:] for gpu in each.gpus if gpu.fault] == [
         "driver not answering"
     ] * 6
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_at_once_while_the_driver_hangs(
+def test_it_stops_within_two_seconds_while_the_driver_hangs(
     simulated: Simulated, start: Start, ending: signal.Signals
 ) -> None:
     agent = start("--stdout", env=simulated(HUNG))
@@ -231,19 +235,19 @@ def test_it_ends_at_once_while_the_driver_hangs(
     assert time.monotonic() - began < 2
 
 
-def test_the_process_that_reads_after_a_hang_ends_with_the_agent(
+def test_the_reader_process_ends_with_the_agent_after_a_hang(
     simulated: Simulated, start: Start
 ) -> None:
     agent = start("--stdout", "--interval", "0.2", env=simulated(HUNG))
-    line_of(agent)
-    wait_until(lambda: bool(children_of(agent.pid)))  # the driver is given up: another reads
+    next_report(agent)
+    wait_until(lambda: bool(children_of(agent.pid)))  # a reader process has taken over
     (reader,) = children_of(agent.pid)
     agent.terminate()
     assert agent.wait(5) == 0
     wait_until(lambda: not Path(f"/proc/{reader}").exists())
 
 
-def test_it_ends_at_once_while_the_hub_hangs_and_keeps_what_was_unsent(
+def test_it_stops_within_two_seconds_while_the_hub_hangs_and_saves_unsent_samples(
     simulated: Simulated, start: Start, sink: FakeHub
 ) -> None:
     sink.hanging.set()
@@ -278,13 +282,13 @@ def threads_of(pid: int) -> list[Path]:
 
 
 def is_handling(pid: int, number: signal.Signals) -> bool:
-    """Whether the process has a handler of its own for that signal."""
+    """Whether the process has installed a handler for that signal."""
     status = Path(f"/proc/{pid}/status").read_text()
     caught = int(status.partition("SigCgt:")[2].split()[0], 16)
     return bool(caught >> (number - 1) & 1)
 
 
-def test_what_it_keeps_is_for_its_own_eyes(
+def test_its_state_folder_must_be_private(
     tmp_path: Path, simulated: Simulated, sink: FakeHub
 ) -> None:
     state = tmp_path / "above" / "state"

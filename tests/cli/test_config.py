@@ -1,4 +1,4 @@
-"""`config` and `--config` as a user runs them."""
+"""`fleet-smi config` and `--config` as a user runs them."""
 
 import os
 import stat
@@ -16,7 +16,7 @@ from tests.cli.program import assert_error_line, run_fleet_smi
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    """A user with a home and nothing in it."""
+    """The environment of a user with an empty home folder."""
     return {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
 
 
@@ -27,30 +27,28 @@ def write_settings(home: Path, text: str) -> Path:
     return file
 
 
-def shown(env: dict[str, str]) -> dict[str, dict[str, Any]]:
+def show_json(env: dict[str, str]) -> dict[str, dict[str, Any]]:
     done = run_fleet_smi("config", "show", "--json", env=env)
     assert done.returncode == 0, done.stderr
-    return {one["name"]: one for one in msgspec.json.decode(done.stdout)["settings"]}
+    return {setting["name"]: setting for setting in msgspec.json.decode(done.stdout)["settings"]}
 
 
-def test_show_tells_every_setting_and_where_it_comes_from(
-    env: dict[str, str], tmp_path: Path
-) -> None:
+def test_show_lists_every_setting_and_its_origin(env: dict[str, str], tmp_path: Path) -> None:
     file = write_settings(tmp_path, '[node]\nname = "gpu07"\n[agent]\ninterval = "90s"\n')
     env["FLEET_SMI_HUB_PULL"] = "gpu01,gpu02:7071"
-    told = shown(env)
-    assert list(told) == [setting.name for setting in SETTINGS]
-    assert told["node.name"] == {"name": "node.name", "value": "gpu07", "origin": f"{file}:2"}
-    assert told["agent.interval"]["value"] == "90s"
-    assert told["hub.pull"]["value"] == ["gpu01", "gpu02:7071"]
-    assert told["hub.pull"]["origin"] == "FLEET_SMI_HUB_PULL"
-    assert told["hub.listen"] == {
+    settings = show_json(env)
+    assert list(settings) == [setting.name for setting in SETTINGS]
+    assert settings["node.name"] == {"name": "node.name", "value": "gpu07", "origin": f"{file}:2"}
+    assert settings["agent.interval"]["value"] == "90s"
+    assert settings["hub.pull"]["value"] == ["gpu01", "gpu02:7071"]
+    assert settings["hub.pull"]["origin"] == "FLEET_SMI_HUB_PULL"
+    assert settings["hub.listen"] == {
         "name": "hub.listen", "value": "127.0.0.1:7070", "origin": "default",
     }  # fmt: skip
-    assert told["agent.to"]["value"] is None
+    assert settings["agent.to"]["value"] is None
 
 
-def test_show_is_a_table_for_eyes(env: dict[str, str], tmp_path: Path) -> None:
+def test_show_prints_a_table(env: dict[str, str], tmp_path: Path) -> None:
     file = write_settings(tmp_path, '[node.labels]\nrack = "a"\n')
     lines = run_fleet_smi("config", "show", env=env).stdout.splitlines()
     rows = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
@@ -59,13 +57,13 @@ def test_show_is_a_table_for_eyes(env: dict[str, str], tmp_path: Path) -> None:
     assert rows["agent.to"].split() == ["not", "set", "default"]
 
 
-def test_show_does_not_tell_secrets(env: dict[str, str]) -> None:
+def test_show_hides_secrets(env: dict[str, str]) -> None:
     for name in ("AGENT_JOIN", "AGENT_SERVE_TOKEN", "HUB_PULL_TOKEN", "CLIENT_TOKEN"):
         env[f"FLEET_SMI_{name}"] = "hunter2"
     for flags in ((), ("--json",)):
-        said = run_fleet_smi("config", "show", *flags, env=env).stdout
-        assert "hunter2" not in said
-        assert said.count("set, not shown") == 4
+        text = run_fleet_smi("config", "show", *flags, env=env).stdout
+        assert "hunter2" not in text
+        assert text.count("set, not shown") == 4
 
 
 def test_check_finds_every_mistake(env: dict[str, str], tmp_path: Path) -> None:
@@ -80,7 +78,7 @@ def test_check_finds_every_mistake(env: dict[str, str], tmp_path: Path) -> None:
     ]
 
 
-def test_check_finds_a_variable_that_nothing_reads(env: dict[str, str]) -> None:
+def test_check_finds_unknown_variables(env: dict[str, str]) -> None:
     env |= {"FLEET_SMI_LISTEN": ":7070", "FLEET_SMI_SIM": "/machine", "FLEET_SMI_DEBUG": "1"}
     assert run_fleet_smi("config", "show", env=env).returncode == 0
     done = run_fleet_smi("config", "check", env=env)
@@ -88,7 +86,7 @@ def test_check_finds_a_variable_that_nothing_reads(env: dict[str, str]) -> None:
     assert done.stdout == "FLEET_SMI_LISTEN: unknown setting; did you mean FLEET_SMI_HUB_LISTEN?\n"
 
 
-def test_check_says_when_all_is_fine(env: dict[str, str], tmp_path: Path) -> None:
+def test_check_prints_ok_without_mistakes(env: dict[str, str], tmp_path: Path) -> None:
     file = write_settings(tmp_path, "")
     done = run_fleet_smi("config", "check", env=env)
     assert (done.returncode, done.stderr) == (0, "")
@@ -96,9 +94,7 @@ def test_check_says_when_all_is_fine(env: dict[str, str], tmp_path: Path) -> Non
     assert str(file) in done.stdout
 
 
-def test_init_writes_a_file_that_is_fine_and_never_overwrites(
-    env: dict[str, str], tmp_path: Path
-) -> None:
+def test_init_writes_a_valid_file_and_never_overwrites(env: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "new/fleet-smi.toml"
     done = run_fleet_smi("config", "init", "--path", str(file), env=env)
     assert (done.returncode, done.stdout) == (0, f"wrote {file}\n")
@@ -122,12 +118,12 @@ def test_init_does_not_write_through_a_link(env: dict[str, str], tmp_path: Path)
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_init_that_cannot_write_says_so(env: dict[str, str]) -> None:
+def test_init_fails_in_one_line_if_it_cannot_write(env: dict[str, str]) -> None:
     done = run_fleet_smi("config", "init", "--path", "/proc/fleet-smi/x.toml", env=env)
     assert_error_line(done, 1, "cannot write /proc/fleet-smi/x.toml: No such file")
 
 
-def test_the_named_file_stands_alone(env: dict[str, str], tmp_path: Path) -> None:
+def test_config_reads_only_the_given_file(env: dict[str, str], tmp_path: Path) -> None:
     write_settings(tmp_path, '[node]\nname = "other"\n')
     mine = tmp_path / "mine.toml"
     mine.write_text("[verdict]\nsilent_after = 7\n")
@@ -155,17 +151,19 @@ def test_the_named_file_stands_alone(env: dict[str, str], tmp_path: Path) -> Non
         "nodes remove gpu01",
     ],
 )
-def test_a_named_file_that_is_not_there_is_refused(env: dict[str, str], command: str) -> None:
+def test_config_refuses_a_missing_file(env: dict[str, str], command: str) -> None:
     for name in ("/no/such.toml", ""):
         done = run_fleet_smi(*command.split(), "--config", name, env=env)
         assert_error_line(done, 2, "which is not a file")
 
 
-def test_the_file_can_be_named_before_and_after_a_deed(env: dict[str, str], tmp_path: Path) -> None:
+def test_config_may_come_before_or_after_the_subcommand(
+    env: dict[str, str], tmp_path: Path
+) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(f'[hub]\nstate = "{tmp_path / "mine"}"\n')
-    named = ("--config", str(mine))
-    for words in (("hub", *named, "token", "add"), ("hub", "token", "add", *named)):
-        assert run_fleet_smi(*words, "--role", "viewer", env=env).returncode == 0
-    listed = run_fleet_smi("hub", "token", "list", "--json", *named, env=env)
+    flag = ("--config", str(mine))
+    for arguments in (("hub", *flag, "token", "add"), ("hub", "token", "add", *flag)):
+        assert run_fleet_smi(*arguments, "--role", "viewer", env=env).returncode == 0
+    listed = run_fleet_smi("hub", "token", "list", "--json", *flag, env=env)
     assert len(msgspec.json.decode(listed.stdout)["tokens"]) == 2

@@ -1,4 +1,4 @@
-"""Commands that look at a fleet: a hub's, one without a hub, and how each failure ends them."""
+"""Fleet selection by flags and settings, with and without a hub, and its failures."""
 
 import os
 import shlex
@@ -39,21 +39,21 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "COLUMNS": "100"}
 
 
-def asked(hub: ThreadedHub, env: dict[str, str], *arguments: str) -> str:
+def run_with_hub(hub: ThreadedHub, env: dict[str, str], *arguments: str) -> str:
     done = run_fleet_smi(*arguments, "--hub", hub.url, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_table_of_a_hub_has_its_nodes_as_groups(hub: ThreadedHub, env: dict[str, str]) -> None:
-    table = asked(hub, env)
+def test_the_table_groups_gpus_by_node(hub: ThreadedHub, env: dict[str, str]) -> None:
+    table = run_with_hub(hub, env)
     assert "3 of 3 nodes" in table
     assert table.count("gpu01") == 1
     assert table.count("twin") == 2
     assert run_json("--hub", hub.url, env=env)["summary"]["gpus"] == 5
 
 
-def test_the_hub_of_the_settings_is_asked_unless_here_is_meant(
+def test_the_hub_of_the_settings_is_used_unless_here_is_given(
     hub: ThreadedHub, env: dict[str, str]
 ) -> None:
     env["FLEET_SMI_CLIENT_HUB"] = hub.url
@@ -61,59 +61,61 @@ def test_the_hub_of_the_settings_is_asked_unless_here_is_meant(
     assert run_json("--here", env=env)["summary"]["nodes"] == 1
 
 
-def test_free_names_node_and_index(hub: ThreadedHub, env: dict[str, str]) -> None:
-    assert set(asked(hub, env, "free").strip().split(",")) == {
+def test_free_prints_node_and_index(hub: ThreadedHub, env: dict[str, str]) -> None:
+    assert set(run_with_hub(hub, env, "free").strip().split(",")) == {
         "gpu01:1",
         "gpu01:2",
         "twin~id-b:0",
         "twin~id-c:0",
     }
-    assert asked(hub, env, "free", "-n", "2", "--same-node") == "gpu01:1,gpu01:2\n"
-    uuids = asked(hub, env, "free", "--uuid").strip().split(",")
+    assert run_with_hub(hub, env, "free", "-n", "2", "--same-node") == "gpu01:1,gpu01:2\n"
+    uuids = run_with_hub(hub, env, "free", "--uuid").strip().split(",")
     assert sorted(uuids) == ["GPU-00000001", "GPU-00000002", "GPU-b", "GPU-c"]
 
 
-def test_what_cannot_be_met_is_exit_1_and_no_device(hub: ThreadedHub, env: dict[str, str]) -> None:
+def test_too_few_free_gpus_exit_with_1_and_print_no_device(
+    hub: ThreadedHub, env: dict[str, str]
+) -> None:
     done = run_fleet_smi("free", "-n", "3", "--same-node", "--hub", hub.url, env=env)
     assert_error_line(done, 1, "3")
 
 
-def test_the_ssh_line_leads_to_those_gpus_and_no_others(
+def test_the_ssh_line_makes_only_the_offered_gpus_visible(
     hub: ThreadedHub, env: dict[str, str]
 ) -> None:
-    (line,) = asked(hub, env, "free", "-n", "2", "--same-node", "--ssh-line").splitlines()
+    (line,) = run_with_hub(hub, env, "free", "-n", "2", "--same-node", "--ssh-line").splitlines()
     *ssh, node, remote = shlex.split(line)
     assert (ssh, node) == (["ssh", "-t", "--"], "gpu01")
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1,2 exec" in remote
-    both = asked(hub, env, "free", "--ssh-line").splitlines()
-    assert sum(" twin " in each for each in both) == 2  # two nodes of one name stay two
+    both = run_with_hub(hub, env, "free", "--ssh-line").splitlines()
+    assert sum(" twin " in each for each in both) == 2  # nodes of the same name stay separate
 
 
-def test_a_name_that_a_shell_would_obey_is_only_a_name(tmp_path: Path, env: dict[str, str]) -> None:
+def test_the_ssh_line_quotes_hostile_node_names(tmp_path: Path, env: dict[str, str]) -> None:
     with ThreadedHub(tmp_path / "state") as hub:
         hub.join_and_report(snapshot_now(HOSTILE, gpu(0), node_id="id-x"))
-        line = asked(hub, env, "free", "--ssh-line").strip()
-    # What a shell makes of it, with an `ssh` that only tells its arguments.
+        line = run_with_hub(hub, env, "free", "--ssh-line").strip()
+    # Run by a real shell, with a fake `ssh` that prints its arguments.
     folder = tmp_path / "programs"
     folder.mkdir()
     (folder / "ssh").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     (folder / "ssh").chmod(0o755)
     shell = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    told = subprocess.run(
+    arguments = subprocess.run(
         ["/bin/sh", "-c", line], env=shell, cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    assert told[:3] == ["-t", "--", HOSTILE]
+    assert arguments[:3] == ["-t", "--", HOSTILE]
     assert not (tmp_path / "pwned").exists()
 
 
-def test_who_and_nodes_answer_for_the_whole_fleet(hub: ThreadedHub, env: dict[str, str]) -> None:
-    assert "alice" in asked(hub, env, "who")
-    assert "gpu01" in asked(hub, env, "who", "alice")
+def test_who_and_nodes_cover_the_whole_fleet(hub: ThreadedHub, env: dict[str, str]) -> None:
+    assert "alice" in run_with_hub(hub, env, "who")
+    assert "gpu01" in run_with_hub(hub, env, "who", "alice")
     listed = run_json("nodes", "--hub", hub.url, env=env)["nodes"]
     assert [node["name"] for node in listed] == ["gpu01", "twin", "twin"]
 
 
-def test_reports_in_a_folder_are_a_fleet_without_a_hub(tmp_path: Path, env: dict[str, str]) -> None:
+def test_dir_reads_the_reports_in_a_folder(tmp_path: Path, env: dict[str, str]) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
     for name in ("gpu01", "gpu02"):
@@ -130,20 +132,20 @@ def test_reports_in_a_folder_are_a_fleet_without_a_hub(tmp_path: Path, env: dict
 
 
 @pytest.mark.parametrize("command", ["status", "free", "who", "nodes"])
-def test_a_folder_that_is_not_there_is_no_empty_fleet(env: dict[str, str], command: str) -> None:
-    done = run_fleet_smi(command, "--dir", "/nonexistent/place", env=env)
-    words = "/nonexistent/place: the folder cannot be read: No such file or directory"
-    assert_error_line(done, 3, words)
-
-
-def test_a_folder_in_which_nobody_has_left_a_file_is_told_as_such(
-    env: dict[str, str], tmp_path: Path
+def test_a_missing_folder_is_an_error_and_not_an_empty_fleet(
+    env: dict[str, str], command: str
 ) -> None:
+    done = run_fleet_smi(command, "--dir", "/nonexistent/place", env=env)
+    message = "/nonexistent/place: the folder cannot be read: No such file or directory"
+    assert_error_line(done, 3, message)
+
+
+def test_an_empty_folder_is_an_error(env: dict[str, str], tmp_path: Path) -> None:
     done = run_fleet_smi("--dir", str(tmp_path), env=env)
     assert_error_line(done, 3, f"{tmp_path}: no file of a node in this folder")
 
 
-def test_a_hub_that_does_not_answer_is_exit_3(env: dict[str, str]) -> None:
+def test_an_unreachable_hub_exits_with_3(env: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     for command in ((), ("free",), ("who",), ("nodes",)):
@@ -151,26 +153,22 @@ def test_a_hub_that_does_not_answer_is_exit_3(env: dict[str, str]) -> None:
         assert_error_line(done, 3, "connection refused")
 
 
-def test_a_token_that_the_hub_does_not_know_is_exit_3(
-    hub: ThreadedHub, env: dict[str, str]
-) -> None:
+def test_an_unknown_token_exits_with_3(hub: ThreadedHub, env: dict[str, str]) -> None:
     done = run_fleet_smi("--hub", hub.url, env=env | {"FLEET_SMI_CLIENT_TOKEN": "fsmi_viewer_x"})
     assert_error_line(done, 3, "unknown token")
 
 
 @pytest.mark.parametrize("url", ["ftp://hub", "http://hub:99999", "http://me:pw@hub"])
-def test_what_is_no_hub_is_exit_2(env: dict[str, str], url: str) -> None:
+def test_an_invalid_hub_url_exits_with_2(env: dict[str, str], url: str) -> None:
     done = run_fleet_smi("--hub", url, env=env)
     assert_error_line(done, 2, "--hub")
 
 
-def test_two_places_at_once_make_no_sense(env: dict[str, str]) -> None:
+def test_fleet_flags_are_mutually_exclusive(env: dict[str, str]) -> None:
     assert_error_line(run_fleet_smi("--here", "--dir", "/tmp", env=env), 2, "not allowed with")
 
 
-def test_a_fleet_is_looked_at_again_and_again_over_one_connection(
-    hub: ThreadedHub, env: dict[str, str]
-) -> None:
+def test_interval_prints_the_hubs_fleet_repeatedly(hub: ThreadedHub, env: dict[str, str]) -> None:
     started = subprocess.Popen(
         [sys.executable, "-m", "fleet_smi", "--json", "-i", "0.1", "--hub", hub.url],
         env=env,

@@ -1,4 +1,4 @@
-"""`fleet-smi free`: what a shell gets, and what it gets when there is nothing to get."""
+"""`fleet-smi free` on one machine: what it prints for a shell, and its failures."""
 
 import subprocess
 import sys
@@ -28,32 +28,32 @@ def env(people: UserProcesses, simulated: Simulated) -> dict[str, str]:
     return simulated(Scenario(gpus=machine))
 
 
-def test_the_best_come_first(env: dict[str, str]) -> None:
+def test_the_best_gpus_come_first(env: dict[str, str]) -> None:
     done = run_fleet_smi("free", env=env)
     assert (done.returncode, done.stdout) == (0, "3,1,4\n")
 
 
-def test_as_many_as_asked_for(env: dict[str, str]) -> None:
+def test_count_limits_the_offer(env: dict[str, str]) -> None:
     assert run_fleet_smi("free", "-n", "1", env=env).stdout == "3\n"
 
 
-def test_enough_memory_is_asked_for_in_words(env: dict[str, str]) -> None:
+def test_min_free_takes_a_size_with_a_unit(env: dict[str, str]) -> None:
     assert run_fleet_smi("free", "--min-free", "40GiB", env=env).stdout == "3,1\n"
 
 
-def test_by_uuid(env: dict[str, str]) -> None:
+def test_uuid_prints_uuids(env: dict[str, str]) -> None:
     done = run_fleet_smi("free", "-n", "1", "--uuid", env=env)
     assert done.stdout == "GPU-00000000-0000-4000-8000-000000000003\n"
 
 
-def test_only_the_model_asked_for(env: dict[str, str]) -> None:
+def test_model_filters_by_name(env: dict[str, str]) -> None:
     assert run_fleet_smi("free", "--model", "h100", "-n", "1", env=env).stdout == "3\n"
     assert_error_line(
         run_fleet_smi("free", "--model", "B200", env=env), 1, "no fitting GPU is free"
     )
 
 
-def test_too_few_is_exit_1_and_nothing_on_stdout(env: dict[str, str]) -> None:
+def test_too_few_exit_with_1_and_nothing_on_stdout(env: dict[str, str]) -> None:
     done = run_fleet_smi("free", "-n", "16", env=env)
     assert_error_line(done, 1, "3 GPUs are free, 16 were requested; the next likely one is")
 
@@ -69,15 +69,15 @@ def test_the_shell_gets_devices_for_cuda(env: dict[str, str]) -> None:
     assert done.stdout == "3,1\n"
 
 
-def test_each_gpu_is_explained(env: dict[str, str]) -> None:
-    said = run_fleet_smi("free", "-v", env=env | {"FLEET_SMI_NODE_NAME": "gpu07"}).stdout
-    offered, refused = said.split("NOT OFFERED")
+def test_why_explains_each_gpu(env: dict[str, str]) -> None:
+    text = run_fleet_smi("free", "-v", env=env | {"FLEET_SMI_NODE_NAME": "gpu07"}).stdout
+    offered, refused = text.split("NOT OFFERED")
     assert all(f"gpu07:{index}" in offered for index in (1, 3, 4))
     assert "gpu07:0" in refused
     assert "gpu07:2   broken: lost" in refused
 
 
-def test_the_rules_of_older_systems_can_be_had(people: UserProcesses, simulated: Simulated) -> None:
+def test_policies_imitate_other_systems(people: UserProcesses, simulated: Simulated) -> None:
     notebook = SimProcess(pid=people.start(), memory=500 * MIB)
     gpu = SimGpu(memory_used=800 * MIB, processes=[notebook])
     env = simulated(Scenario(gpus=[gpu]))
@@ -86,7 +86,7 @@ def test_the_rules_of_older_systems_can_be_had(people: UserProcesses, simulated:
         assert run_fleet_smi("free", "--policy", policy, env=env).returncode == 1
 
 
-def test_mixed_models_come_with_a_word_on_cudas_order(simulated: Simulated) -> None:
+def test_mixed_models_print_a_warning_about_cuda_device_order(simulated: Simulated) -> None:
     machine = [SimGpu(), SimGpu(name="NVIDIA A100-SXM4-40GB", memory_total=40 * GIB)]
     env = simulated(Scenario(gpus=machine))
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in run_fleet_smi("free", env=env).stderr
@@ -142,6 +142,6 @@ def amd_card(root: Path) -> None:
     (root / "proc").symlink_to("/proc")
 
 
-def test_a_machine_without_gpus_has_none_to_offer(simulated: Simulated) -> None:
+def test_a_machine_without_gpus_offers_none(simulated: Simulated) -> None:
     done = run_fleet_smi("free", "-n", "1", env=simulated(Scenario(init="no-driver")))
     assert_error_line(done, 1, "no GPU is free")

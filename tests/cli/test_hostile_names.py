@@ -1,4 +1,4 @@
-"""Names made to disturb: they reach terminal, JSON and CSV as harmless text."""
+"""Hostile process and GPU names reach terminal, JSON and CSV as sanitised text."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ HOSTILE = {
 def env(
     request: pytest.FixtureRequest, people: UserProcesses, simulated: Simulated
 ) -> dict[str, str]:
-    """A machine on whose GPU runs a process with a hostile command line."""
+    """A machine with a GPU process that has a hostile command line."""
     arguments = [part or b"-" for part in HOSTILE[request.param].split(b"\0")]
     pid = people.start(sys.executable, "-c", "import signal; signal.pause()", *arguments)
     process = SimProcess(pid=pid, memory=4 * GIB)
@@ -46,7 +46,7 @@ def has_control_characters(text: str) -> bool:
 
 
 @hostile
-def test_the_terminal_is_not_disturbed(env: dict[str, str]) -> None:
+def test_the_terminal_gets_no_control_characters(env: dict[str, str]) -> None:
     done = run_fleet_smi("-p", "-v", env=env | {"COLUMNS": "80"})
     assert done.returncode == 0, done.stderr
     assert not has_control_characters(done.stdout)
@@ -54,7 +54,7 @@ def test_the_terminal_is_not_disturbed(env: dict[str, str]) -> None:
 
 
 @hostile
-def test_json_carries_it_as_harmless_text_of_bounded_length(env: dict[str, str]) -> None:
+def test_json_has_sanitised_text_of_bounded_length(env: dict[str, str]) -> None:
     (gpu,) = run_gpus(env=env)
     command = gpu["processes"][0]["command"]
     assert not has_control_characters(command)
@@ -62,14 +62,14 @@ def test_json_carries_it_as_harmless_text_of_bounded_length(env: dict[str, str])
 
 
 @hostile
-def test_csv_keeps_its_columns_and_runs_no_formula(env: dict[str, str]) -> None:
+def test_csv_keeps_its_columns_and_has_no_formula(env: dict[str, str]) -> None:
     done = run_fleet_smi("--csv", env=env)
     header, row = csv.reader(io.StringIO(done.stdout))
     assert len(header) == len(row)
     assert not any(cell.startswith(("=", "+", "@", "-")) for cell in row)
 
 
-def test_a_program_with_a_hostile_name_is_shown_by_it(
+def test_a_hostile_program_name_is_sanitised(
     people: UserProcesses, simulated: Simulated, tmp_path: Path
 ) -> None:
     sleep = shutil.which("sleep")
@@ -78,10 +78,10 @@ def test_a_program_with_a_hostile_name_is_shown_by_it(
     shutil.copy(sleep, program)
     process = SimProcess(pid=people.start(str(program), "600"), memory=GIB)
     env = simulated(Scenario(gpus=[SimGpu(memory_used=2 * GIB, processes=[process])]))
-    (said,) = run_gpus(env=env)
-    assert said["processes"][0]["user"] is not None
-    assert said["processes"][0]["started_at"] is not None
-    assert not has_control_characters(said["processes"][0]["name"])
+    (gpu,) = run_gpus(env=env)
+    assert gpu["processes"][0]["user"] is not None
+    assert gpu["processes"][0]["started_at"] is not None
+    assert not has_control_characters(gpu["processes"][0]["name"])
 
 
 def test_a_hostile_gpu_name_is_shown_as_text(simulated: Simulated) -> None:
@@ -91,7 +91,7 @@ def test_a_hostile_gpu_name_is_shown_as_text(simulated: Simulated) -> None:
     assert not has_control_characters(done.stdout)
 
 
-def test_output_can_be_cut_short_by_its_reader(simulated: Simulated) -> None:
+def test_a_closed_pipe_is_not_an_error(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu() for _ in range(64)]))
     script = f'"{sys.executable}" -m fleet_smi --json | head -c 1'
     done = subprocess.run(

@@ -33,13 +33,13 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(state: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs one of the commands as `fleet-smi hub` does; what it printed."""
+    """Run a subcommand of `fleet-smi hub` and return what it prints."""
 
-    def hub(*words: str) -> str:
+    def hub(*arguments: str) -> str:
         parser = CommandParser(prog="fleet-smi hub", allow_abbrev=False)
         parser.add_argument("--state")
         hub_access.add_parsers(parser.add_subparsers(dest="action"))
-        assert hub_access.run(parser.parse_args([*words, "--state", str(state)])) == 0
+        assert hub_access.run(parser.parse_args([*arguments, "--state", str(state)])) == 0
         return capsys.readouterr().out
 
     return hub
@@ -47,7 +47,7 @@ def run(state: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def credentials(state: Path) -> Iterator[CredentialCache]:
-    """A hub that runs on the same database."""
+    """The credentials of a hub running on the same database."""
     engine: Engine = open_database(state)
     opened = CredentialCache(engine)
     yield opened
@@ -59,16 +59,14 @@ def typed(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
 
 
-def tokens(run: Run, *words: str) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = msgspec.json.decode(run("token", "list", "--json", *words))[
+def tokens(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = msgspec.json.decode(run("token", "list", "--json", *arguments))[
         "tokens"
     ]
     return listed
 
 
-def test_a_token_that_is_added_is_good_on_the_running_hub(
-    run: Run, credentials: CredentialCache
-) -> None:
+def test_an_added_token_is_valid_on_the_running_hub(run: Run, credentials: CredentialCache) -> None:
     token = run("token", "add", "--role", "viewer", "--note", "bob").strip()
     credentials.refresh()
     who = credentials.identify_token(token)
@@ -76,7 +74,7 @@ def test_a_token_that_is_added_is_good_on_the_running_hub(
     assert (who.role, who.name) == ("viewer", "bob")
 
 
-def test_a_token_that_is_revoked_is_good_no_longer(run: Run, credentials: CredentialCache) -> None:
+def test_a_revoked_token_is_not_valid(run: Run, credentials: CredentialCache) -> None:
     token = run("token", "add", "--role", "admin").strip()
     (listed,) = tokens(run)
     run("token", "revoke", listed["id"])
@@ -95,7 +93,7 @@ def test_a_nodes_credential_is_revoked_by_the_nodes_id(
     assert credentials.redeem_join_token(key, "id-1", "gpu1").secret
 
 
-def test_what_cannot_be_revoked_is_named_and_the_rest_is(run: Run) -> None:
+def test_unknown_ids_are_reported_and_the_others_revoked(run: Run) -> None:
     run("token", "add", "--role", "viewer")
     (listed,) = tokens(run)
     with pytest.raises(UsageError, match="has the id nonsense: "):
@@ -103,7 +101,7 @@ def test_what_cannot_be_revoked_is_named_and_the_rest_is(run: Run) -> None:
     assert tokens(run) == []
 
 
-def test_tokens_are_listed_for_people(run: Run) -> None:
+def test_tokens_are_listed_as_a_table(run: Run) -> None:
     run("token", "add", "--role", "viewer", "--note", "bob")
     run("token", "add", "--role", "join", "--expires", "7d", "--uses", "3")
     head, first, second = run("token", "list").splitlines()
@@ -121,7 +119,7 @@ def test_a_token_is_shown_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "words, why",
+    "arguments, message",
     [
         (("token", "add"), "--role"),
         (("token", "add", "--role", "node"), "invalid choice"),
@@ -131,16 +129,16 @@ def test_a_token_is_shown_once(run: Run) -> None:
         (("user", "remove", "nobody"), "there is no user nobody"),
     ],
 )
-def test_what_makes_no_sense_is_told_in_one_line(
-    run: Run, credentials: CredentialCache, words: tuple[str, ...], why: str
+def test_invalid_arguments_are_refused_in_one_line(
+    run: Run, credentials: CredentialCache, arguments: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=why) as told:
-        run(*words)
-    assert "\n" not in str(told.value)
+    with pytest.raises(UsageError, match=message) as error:
+        run(*arguments)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("token", "list"),
         ("token", "revoke", "3f2a91bc"),
@@ -149,13 +147,15 @@ def test_what_makes_no_sense_is_told_in_one_line(
         ("user", "password", "alice"),
     ],
 )
-def test_where_no_hub_has_been_nothing_is_made(run: Run, state: Path, words: list[str]) -> None:
+def test_without_a_hub_state_nothing_is_created(
+    run: Run, state: Path, arguments: list[str]
+) -> None:
     with pytest.raises(UsageError, match=f"no hub state in {state}"):
-        run(*words)
+        run(*arguments)
     assert not state.exists()
 
 
-def test_a_person_who_is_added_can_log_in(
+def test_an_added_user_can_log_in(
     run: Run, credentials: CredentialCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     typed(monkeypatch, PASSWORD)
@@ -181,47 +181,49 @@ hub_access.run(parser.parse_args(["user", "add", "alice", "--state", sys.argv[1]
 
 
 @pytest.mark.parametrize("again", [PASSWORD, "a slip of the finger"])
-def test_who_types_a_password_types_it_twice_unseen(run: Run, state: Path, again: str) -> None:
+def test_a_typed_password_is_asked_twice_and_not_echoed(run: Run, state: Path, again: str) -> None:
     ours, theirs = pty.openpty()
     terminal = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     command = [sys.executable, "-c", ADD_ALICE, str(state)]
-    shown = b""
+    output = b""
     with subprocess.Popen(command, start_new_session=True, **terminal) as program:  # type: ignore[call-overload]
         os.close(theirs)
         for prompt, answer in ((b"Password:", PASSWORD), (b"Again:", again)):
-            while prompt not in shown:
-                shown += os.read(ours, 1000)
+            while prompt not in output:
+                output += os.read(ours, 1000)
             os.write(ours, answer.encode() + b"\n")
         code = program.wait(30)
     os.close(ours)
-    assert PASSWORD.encode() not in shown
+    assert PASSWORD.encode() not in output
     assert (code == 0) == (again == PASSWORD)
     assert ("alice" in run("user", "list")) == (again == PASSWORD)
 
 
-def test_the_join_line_lets_a_node_in(run: Run, credentials: CredentialCache, state: Path) -> None:
+def test_the_join_command_has_a_valid_token_and_fingerprint(
+    run: Run, credentials: CredentialCache, state: Path
+) -> None:
     fingerprint = ensure_self_signed(state, ["gpuhub"]).fingerprint
-    words = shlex.split(run("join-command", "--url", "https://gpuhub:7070"))
-    assert words[:5] == ["fleet-smi", "agent", "--to", "https://gpuhub:7070", "--join"]
-    assert words[6:] == ["--fingerprint", fingerprint]
-    assert credentials.redeem_join_token(words[5], "id-1", "gpu1").secret
+    arguments = shlex.split(run("join-command", "--url", "https://gpuhub:7070"))
+    assert arguments[:5] == ["fleet-smi", "agent", "--to", "https://gpuhub:7070", "--join"]
+    assert arguments[6:] == ["--fingerprint", fingerprint]
+    assert credentials.redeem_join_token(arguments[5], "id-1", "gpu1").secret
 
 
-def test_the_join_line_pins_nothing_where_there_is_no_tls(run: Run, state: Path) -> None:
+def test_the_join_command_has_no_fingerprint_without_tls(run: Run, state: Path) -> None:
     ensure_self_signed(state, ["gpuhub"])
     assert "--fingerprint" not in run("join-command", "--url", "http://gpuhub:7070")
 
 
-def test_the_join_line_names_this_machine_and_ends_after_a_week(run: Run) -> None:
-    words = shlex.split(run("join-command", "--uses", "1"))
-    assert words[3].startswith("http://")
-    assert words[3].endswith(":7070")
+def test_the_join_command_names_this_machine_and_expires_after_a_week(run: Run) -> None:
+    arguments = shlex.split(run("join-command", "--uses", "1"))
+    assert arguments[3].startswith("http://")
+    assert arguments[3].endswith(":7070")
     (token,) = tokens(run)
     assert token["uses_left"] == 1
     assert token["expires_at"] - token["created_at"] == 7 * 86400
 
 
-def test_the_state_folder_may_be_named_before_the_command_too(
+def test_state_may_come_before_the_subcommand(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = CommandParser(prog="fleet-smi hub")

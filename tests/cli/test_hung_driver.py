@@ -1,4 +1,4 @@
-"""A driver call that never returns: the command answers in time, and says so."""
+"""Driver calls that never return: commands finish in time and report the fault."""
 
 import signal
 import subprocess
@@ -24,7 +24,7 @@ HUNG = {
 
 
 @pytest.mark.parametrize("where", HUNG)
-def test_the_command_answers_within_five_seconds_and_says_so(
+def test_status_finishes_within_five_seconds_and_names_the_fault(
     simulated: Simulated, tmp_path: Path, where: str
 ) -> None:
     write_nvidia_kernel_files(tmp_path / "root", "0000:10:00.0", "0000:11:00.0")
@@ -46,13 +46,13 @@ def test_free_offers_none_of_its_gpus(simulated: Simulated, tmp_path: Path) -> N
     assert "no GPU is free" in done.stderr
 
 
-def test_without_a_list_from_the_kernel_it_still_says_so(simulated: Simulated) -> None:
+def test_the_fault_is_named_without_a_gpu_list_from_the_kernel(simulated: Simulated) -> None:
     done = run_fleet_smi(env=simulated(HUNG["nvmlInit"]))
     assert done.returncode == 0
     assert "driver not answering" in done.stdout
 
 
-def test_gpus_that_were_met_before_the_driver_hung_are_still_listed(simulated: Simulated) -> None:
+def test_gpus_read_before_the_hang_are_still_listed(simulated: Simulated) -> None:
     machine = [SimGpu(uuid="GPU-a"), SimGpu(faults={"PowerUsage": "never"}), SimGpu()]
     (node,) = run_json(env=simulated(Scenario(gpus=machine)))["nodes"]
     assert [gpu["verdict"]["state"] for gpu in node["gpus"]] == ["broken"] * 3
@@ -60,7 +60,7 @@ def test_gpus_that_were_met_before_the_driver_hung_are_still_listed(simulated: S
     assert "driver not answering" in node["gpus"][2]["verdict"]["reason"]
 
 
-def test_a_driver_that_falls_silent_breaks_the_gpus_that_were_watched(
+def test_gpus_become_broken_when_the_driver_hangs_between_reads(
     simulated: Simulated,
 ) -> None:
     env = simulated(Scenario(gpus=[SimGpu(), SimGpu()]))
@@ -95,7 +95,7 @@ def test_a_reader_that_hangs_does_not_outlive_its_command(
     wait_until(lambda: not Path(f"/proc/{reader}").exists())
 
 
-def test_the_rest_of_the_machine_is_still_told(simulated: Simulated) -> None:
+def test_the_rest_of_the_machine_is_still_reported(simulated: Simulated) -> None:
     (node,) = run_json(env=simulated(HUNG["nvmlInit"]))["nodes"]
     runs = {run["name"]: run["outcome"] for run in node["runs"]}
     assert (runs["nvidia"], runs["host"]) == ("failed", "ok")
@@ -106,7 +106,7 @@ def readers_of(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_looking_again_and_again_does_not_pile_up_readers(simulated: Simulated) -> None:
+def test_repeated_reads_do_not_pile_up_reader_processes(simulated: Simulated) -> None:
     command = [sys.executable, "-m", "fleet_smi", "-i", "0.1", "--json"]
     env = simulated(HUNG["nvmlInit"])
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as running:
@@ -126,7 +126,7 @@ def test_a_driver_that_answers_again_is_read_again(simulated: Simulated) -> None
     assert run_json(env=env)["summary"]["free"] == 2
 
 
-def test_nobody_waits_for_a_reader_that_hangs(simulated: Simulated) -> None:
+def test_the_exit_does_not_wait_for_a_hung_reader(simulated: Simulated) -> None:
     # As in $(fleet-smi free): the shell reads until the last writer has closed the pipe.
     script = f'out=$("{sys.executable}" -m fleet_smi free -n 1); echo "code $?"'
     done = subprocess.run(

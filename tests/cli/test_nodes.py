@@ -1,4 +1,4 @@
-"""`fleet-smi nodes`: what an admin may do to a node, and nobody else."""
+"""`fleet-smi nodes`: list nodes; rename, label and remove them as an admin."""
 
 import argparse
 import os
@@ -23,7 +23,7 @@ def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
 
 @pytest.fixture
 def local(hub: ThreadedHub, tmp_path: Path) -> dict[str, str]:
-    """The hub's own user, on its own machine."""
+    """The environment of the user who runs the hub, on its machine."""
     return {
         "HOME": str(tmp_path),
         "PATH": os.environ["PATH"],
@@ -36,9 +36,7 @@ def named(hub: ThreadedHub) -> list[str]:
     return [node.name for node in hub.fleet().nodes]
 
 
-def test_the_hubs_own_user_needs_no_token_on_its_machine(
-    hub: ThreadedHub, local: dict[str, str]
-) -> None:
+def test_the_user_who_runs_the_hub_needs_no_token(hub: ThreadedHub, local: dict[str, str]) -> None:
     assert run_fleet_smi("nodes", "rename", "gpu01", "big-one", env=local).returncode == 0
     assert named(hub) == ["big-one"]
     assert run_fleet_smi("nodes", "label", "big-one", "rack=b2", "a=1", env=local).returncode == 0
@@ -49,7 +47,7 @@ def test_the_hubs_own_user_needs_no_token_on_its_machine(
     assert "to come back it must join again" in done.stdout
 
 
-def test_a_hub_with_a_certificate_of_its_own_is_known_by_it(tmp_path: Path) -> None:
+def test_a_self_signed_certificate_is_trusted_on_its_machine(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path / "state", hub__tls="self-signed") as hub:
         env = {
             "HOME": str(tmp_path),
@@ -63,24 +61,24 @@ def test_a_hub_with_a_certificate_of_its_own_is_known_by_it(tmp_path: Path) -> N
 
 def test_a_viewer_is_refused(hub: ThreadedHub, local: dict[str, str]) -> None:
     env = local | {"FLEET_SMI_CLIENT_TOKEN": hub.token("viewer")}
-    for words in (("remove", "gpu01"), ("rename", "gpu01", "x"), ("label", "gpu01", "a=b")):
-        assert_error_line(run_fleet_smi("nodes", *words, env=env), 3, "only an admin may do this")
+    for arguments in (("remove", "gpu01"), ("rename", "gpu01", "x"), ("label", "gpu01", "a=b")):
+        assert_error_line(
+            run_fleet_smi("nodes", *arguments, env=env), 3, "only an admin may do this"
+        )
     assert named(hub) == ["gpu01"]
 
 
-def test_the_own_hubs_token_is_told_to_no_other_hub(
+def test_the_local_admin_token_is_sent_to_no_other_hub(
     hub: ThreadedHub, local: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in local.items():
         monkeypatch.setenv(name, value)
-    for url, told in (("http://hub.example:7070", False), (hub.url, True)):
+    for url, is_sent in (("http://hub.example:7070", False), (hub.url, True)):
         client = fleet_source.hub_client(argparse.Namespace(hub=url))
-        assert (client._connection.token is not None) is told
+        assert (client._connection.token is not None) is is_sent
 
 
-def test_two_nodes_of_one_name_are_told_apart_by_their_ids(
-    hub: ThreadedHub, local: dict[str, str]
-) -> None:
+def test_nodes_of_the_same_name_are_selected_by_id(hub: ThreadedHub, local: dict[str, str]) -> None:
     hub.join_and_report(snapshot_now("gpu01", gpu(0, uuid="GPU-x"), node_id="another-id"))
     done = run_fleet_smi("nodes", "remove", "gpu01", env=local)
     assert_error_line(done, 2, "2 nodes are named gpu01: give an id instead")
@@ -90,7 +88,7 @@ def test_two_nodes_of_one_name_are_told_apart_by_their_ids(
 
 
 @pytest.mark.parametrize(
-    "words, told",
+    "arguments, message",
     [
         (("remove", "gpu99"), "no node named gpu99"),
         (("label", "gpu01", "rack"), "is not a label: give KEY=VALUE"),
@@ -98,13 +96,13 @@ def test_two_nodes_of_one_name_are_told_apart_by_their_ids(
         (("rename", "gpu01"), "name"),
     ],
 )
-def test_what_makes_no_sense_is_exit_2(
-    hub: ThreadedHub, local: dict[str, str], words: tuple[str, ...], told: str
+def test_invalid_arguments_exit_with_2(
+    hub: ThreadedHub, local: dict[str, str], arguments: tuple[str, ...], message: str
 ) -> None:
-    assert_error_line(run_fleet_smi("nodes", *words, env=local), 2, told)
+    assert_error_line(run_fleet_smi("nodes", *arguments, env=local), 2, message)
 
 
-def test_the_list_says_how_each_is_heard(hub: ThreadedHub, local: dict[str, str]) -> None:
+def test_the_list_shows_the_transport_of_each_node(hub: ThreadedHub, local: dict[str, str]) -> None:
     done = run_fleet_smi("nodes", "--hub", hub.url, env=local)
     assert "push" in done.stdout
     (node,) = run_json("nodes", "--hub", hub.url, env=local)["nodes"]

@@ -1,4 +1,4 @@
-"""`fleet-smi render` as a user runs it: files in a folder, whole at every moment."""
+"""`fleet-smi render` as a user runs it: atomic files, dead hosts, an unreachable hub."""
 
 import csv
 import os
@@ -66,7 +66,7 @@ def rendering(tmp_path: Path, env: dict[str, str]) -> Iterator[Rendering]:
         program.kill()
 
 
-def test_this_machine_is_a_page_and_a_table_that_all_can_read(
+def test_it_writes_a_world_readable_page_and_csv(
     simulated: Simulated, people: UserProcesses, site: Path
 ) -> None:
     work = SimProcess(pid=people.start("sleep", "60", user="nobody"), memory=59 * GIB, sm=95)
@@ -115,7 +115,7 @@ def test_one_dead_host_does_not_stop_the_others(
     assert done.stderr == "fleet-smi: dead: connection refused: no sshd listens there\n"
 
 
-def test_where_every_host_is_dead_the_page_says_so_and_cron_is_told(
+def test_if_every_host_is_dead_the_page_says_so_and_it_exits_with_3(
     ssh_network: SshNetwork, env: dict[str, str], site: Path
 ) -> None:
     dead = ssh_network.start_server()
@@ -133,7 +133,7 @@ def test_where_every_host_is_dead_the_page_says_so_and_cron_is_told(
     assert "0 of 2 nodes</b> reporting" in page(site)
 
 
-def test_a_host_that_stays_dead_is_told_once(
+def test_a_dead_host_is_reported_once(
     env: dict[str, str], site: Path, reports: Path, tmp_path: Path, rendering: Rendering
 ) -> None:
     (reports / "gpu02.json").write_bytes(b"")
@@ -146,7 +146,7 @@ def test_a_host_that_stays_dead_is_told_once(
     assert program.output.count("gpu02") == 1
 
 
-def test_without_flags_it_asks_whom_a_hub_with_these_settings_would_ask(
+def test_without_flags_it_polls_the_nodes_of_the_hub_settings(
     env: dict[str, str], site: Path, reports: Path, tmp_path: Path
 ) -> None:
     settings = tmp_path / "fleet-smi.toml"
@@ -158,19 +158,19 @@ def test_without_flags_it_asks_whom_a_hub_with_these_settings_would_ask(
 
 
 @pytest.mark.parametrize("folder", ["/dev/null", "/proc/nowhere/page"])
-def test_a_folder_that_cannot_be_written_to_is_one_line(env: dict[str, str], folder: str) -> None:
+def test_an_unwritable_folder_is_an_error_in_one_line(env: dict[str, str], folder: str) -> None:
     done = run_fleet_smi("render", "--out", folder, "--here", env=env)
     assert_error_line(done, 1, f"cannot write to {folder}")
 
 
-def test_a_pace_that_is_none_is_one_line(env: dict[str, str], site: Path) -> None:
+def test_an_invalid_interval_is_refused_in_one_line(env: dict[str, str], site: Path) -> None:
     for pace in ("often", "0s", "2d"):
         done = run_fleet_smi("render", "--out", str(site), "--every", pace, env=env)
         assert_error_line(done, 2, pace)
     assert not site.exists()
 
 
-def test_a_hub_that_does_not_answer_leaves_the_page_that_is_there(
+def test_an_unreachable_hub_leaves_the_existing_page(
     env: dict[str, str], site: Path, reports: Path
 ) -> None:
     assert (
@@ -198,7 +198,7 @@ def test_a_reader_never_sees_half_a_file(site: Path, reports: Path, rendering: R
     assert {path.name for path in site.iterdir()} == {"index.html", "load_data.csv"}
 
 
-def test_it_goes_on_when_nobody_answers_says_so_and_recovers(
+def test_every_survives_an_outage_says_so_and_recovers(
     tmp_path: Path, site: Path, rendering: Rendering
 ) -> None:
     with ThreadedHub(tmp_path / "hub") as hub:
@@ -215,7 +215,7 @@ def test_it_goes_on_when_nobody_answers_says_so_and_recovers(
     assert "Traceback" not in rendering.started[0].output
 
 
-def test_it_waits_for_a_hub_that_is_not_there_yet(
+def test_every_waits_for_a_hub_that_is_not_running_yet(
     tmp_path: Path, site: Path, rendering: Rendering
 ) -> None:
     with ThreadedHub(tmp_path / "hub") as hub:

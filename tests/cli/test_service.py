@@ -1,4 +1,4 @@
-"""`service`: the units, what installing does, and what is refused."""
+"""`fleet-smi service`: the units, the install and uninstall steps, and errors."""
 
 import os
 import shlex
@@ -33,7 +33,7 @@ VARIABLES = "etc/fleet-smi/agent.env"
 
 
 def install(root: Path, *arguments: str) -> list[str]:
-    """Do what installing does, below a folder; the programs that would be run."""
+    """Run the install steps below a folder; return the commands they would run."""
     ran: list[str] = []
 
     def execute(command: Sequence[str]) -> None:
@@ -57,13 +57,13 @@ def test_installing_writes_the_unit_and_starts_it(tmp_path: Path) -> None:
     assert "\nUser=nobody\n" in unit_file.read_text()
 
 
-def test_a_user_that_is_missing_is_made(tmp_path: Path) -> None:
+def test_a_missing_user_is_created(tmp_path: Path) -> None:
     (first, *_) = install(tmp_path, "hub", "--user-name", "nobody-of-that-name")
     assert first.startswith("useradd --system ")
     assert first.endswith(" nobody-of-that-name")
 
 
-def test_what_is_told_by_flag_is_kept_where_only_root_reads_it(tmp_path: Path) -> None:
+def test_flag_values_are_stored_in_a_file_only_root_can_read(tmp_path: Path) -> None:
     pin = "ab" * 32
     install(tmp_path, "agent", "--to", "https://hub:1", "--join", "hunter2", "--fingerprint", pin)
     assert stat.S_IMODE((tmp_path / VARIABLES).stat().st_mode) == 0o600
@@ -82,7 +82,7 @@ def test_installing_again_replaces_the_unit(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / UNIT).parent.iterdir()] == [Path(UNIT).name]
 
 
-def test_uninstalling_takes_away_what_installing_wrote(tmp_path: Path) -> None:
+def test_uninstalling_removes_what_installing_wrote(tmp_path: Path) -> None:
     install(tmp_path, "agent", "--to", "https://hub:7070")
     ran: list[Sequence[str]] = []
     run_steps(list(uninstall_steps("agent")), ran.append, tmp_path)
@@ -90,17 +90,17 @@ def test_uninstalling_takes_away_what_installing_wrote(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_the_folders_that_the_settings_name_can_be_written(tmp_path: Path) -> None:
+def test_folders_in_the_settings_are_writable(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[agent]\ndrop = "/nfs/gpu status"\nstate = "/data/agent"\n')
-    said = run_fleet_smi("service", "install", "agent", "--dry-run", "--config", str(file), env=ENV)
-    assert 'ReadWritePaths=/data/agent "/nfs/gpu status"\n' in said.stdout
-    assert 'RequiresMountsFor=/data/agent "/nfs/gpu status"\n' in said.stdout
-    assert f" agent --config {file}\n" in said.stdout
-    assert "StateDirectory" not in said.stdout
+    done = run_fleet_smi("service", "install", "agent", "--dry-run", "--config", str(file), env=ENV)
+    assert 'ReadWritePaths=/data/agent "/nfs/gpu status"\n' in done.stdout
+    assert 'RequiresMountsFor=/data/agent "/nfs/gpu status"\n' in done.stdout
+    assert f" agent --config {file}\n" in done.stdout
+    assert "StateDirectory" not in done.stdout
 
 
-def test_a_dry_run_prints_all_and_needs_nobody(tmp_path: Path) -> None:
+def test_a_dry_run_prints_every_step_and_needs_no_root(tmp_path: Path) -> None:
     done = run_fleet_smi(
         "service", "install", "agent", "--to", "https://hub:7070", "--join", "hunter2",
         "--dry-run", env=ENV,
@@ -124,13 +124,13 @@ def test_a_dry_run_prints_all_and_needs_nobody(tmp_path: Path) -> None:
         (("hub", "--user-name", "x\n[Service]"), "give a valid user name"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], words: str) -> None:
+def test_invalid_arguments_are_refused(arguments: tuple[str, ...], words: str) -> None:
     assert_error_line(
         run_fleet_smi("service", "install", *arguments, "--dry-run", env=ENV), 2, words
     )
 
 
-def test_where_it_cannot_be_installed_it_says_what_to_do() -> None:
+def test_without_systemd_it_says_what_to_do() -> None:
     require_root()
     if Path("/run/systemd/system").exists():
         pytest.skip("systemd runs this machine: this would install it")
@@ -138,7 +138,7 @@ def test_where_it_cannot_be_installed_it_says_what_to_do() -> None:
     assert_error_line(done, 1, "this machine does not run systemd: ")
 
 
-def test_another_user_than_root_is_told_to_use_sudo() -> None:
+def test_without_root_it_says_to_use_sudo() -> None:
     require_root()
     program = (
         "import os, sys\nfrom fleet_smi.cli.main import main\n"
@@ -152,7 +152,7 @@ def test_another_user_than_root_is_told_to_use_sudo() -> None:
     assert_error_line(done, 1, "run it with sudo")
 
 
-def test_a_program_that_the_services_user_cannot_reach_is_refused(tmp_path: Path) -> None:
+def test_a_program_in_a_private_folder_is_refused(tmp_path: Path) -> None:
     require_reachable(["/usr/bin/env"])
     closed = tmp_path / "home"
     closed.mkdir(0o700)
@@ -160,7 +160,7 @@ def test_a_program_that_the_services_user_cannot_reach_is_refused(tmp_path: Path
         require_reachable([f"{closed}/fleet-smi"])
 
 
-def test_the_unit_hides_nothing_that_is_to_be_read() -> None:
+def test_the_hardening_does_not_hide_devices_or_processes() -> None:
     settings = [line.partition("=")[0] for line in render_unit(AGENT).splitlines()]
     hiding = {"PrivateDevices", "ProtectClock", "ProtectProc", "ProcSubset", "PrivateUsers"}
     assert not hiding & set(settings)
@@ -168,7 +168,7 @@ def test_the_unit_hides_nothing_that_is_to_be_read() -> None:
 
 
 @pytest.mark.parametrize("role", ["agent", "hub"])
-def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path, role: str) -> None:
+def test_systemd_analyze_accepts_the_unit(tmp_path: Path, role: str) -> None:
     require_program("systemd-analyze")
     service = ServiceUnit(
         role=role,
@@ -193,7 +193,7 @@ words = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"
 
 
 @given(st.lists(words))
-def test_every_word_of_the_command_stays_what_it_was(arguments: list[str]) -> None:
+def test_command_arguments_survive_quoting(arguments: list[str]) -> None:
     text = render_unit(ServiceUnit(role="hub", command=("/x", *arguments), user="nobody"))
     (line,) = (line for line in text.split("\n") if line.startswith("ExecStart="))
     # A unit is quoted as for a shell, with % and $ doubled.

@@ -1,4 +1,4 @@
-"""`fleet-smi simulate`: a load on a hub, with a line every few seconds and a sum at the end."""
+"""`fleet-smi simulate`: a load test that prints totals at the end."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from tests.simulation.recording_hub import (
 )
 
 
-def test_it_reports_for_so_long_and_sums_up() -> None:
+def test_it_reports_for_the_given_time_and_prints_totals() -> None:
     hub = RecordingHub()
     with serve_hub_in_thread(hub) as url:
         few = ("--nodes", "3", "--gpus", "2", "--interval", "0.1", "--for", "0.5")
@@ -31,7 +31,7 @@ def test_it_reports_for_so_long_and_sums_up() -> None:
     assert len(hub.sequences) == 3
 
 
-def test_nodes_join_with_the_token_that_is_given() -> None:
+def test_nodes_join_with_the_join_token() -> None:
     hub = RecordingHub()
     hub.open_to_all = False
     with serve_hub_in_thread(hub) as url:
@@ -51,7 +51,7 @@ def test_a_refused_token_ends_it_with_one_line() -> None:
     assert_error_line(done, 3, "unknown token")
 
 
-def test_a_report_that_failed_for_good_is_exit_1() -> None:
+def test_a_lost_report_exits_with_1() -> None:
     hub = RecordingHub()
     hub.statuses = [413]
     with serve_hub_in_thread(hub) as url:
@@ -61,7 +61,7 @@ def test_a_report_that_failed_for_good_is_exit_1() -> None:
     assert "1 failed" in done.stdout
 
 
-def test_nobody_there_is_exit_3() -> None:
+def test_an_unreachable_hub_exits_with_3() -> None:
     with open_listener() as listener:
         url = listener_url(listener)
     done = run_fleet_smi("simulate", "--to", url, "--nodes", "2", env=os.environ)
@@ -69,7 +69,7 @@ def test_nobody_there_is_exit_3() -> None:
 
 
 @pytest.mark.parametrize(
-    "flags, words",
+    "flags, message",
     [
         (("--nodes", "0"), "--nodes 0"),
         (("--gpus", "65"), "--gpus 65"),
@@ -78,18 +78,18 @@ def test_nobody_there_is_exit_3() -> None:
         (("--for", "-1"), "--for -1"),
     ],
 )
-def test_nonsense_is_refused(flags: tuple[str, str], words: str) -> None:
+def test_invalid_numbers_are_refused(flags: tuple[str, str], message: str) -> None:
     done = run_fleet_smi("simulate", "--to", "http://127.0.0.1:1", *flags, env=os.environ)
-    assert_error_line(done, 2, words)
+    assert_error_line(done, 2, message)
 
 
-def test_an_interrupt_sums_up() -> None:
+def test_an_interrupt_prints_totals() -> None:
     hub = RecordingHub()
     with serve_hub_in_thread(hub) as url:
         line = [sys.executable, "-m", "fleet_smi", "simulate", "--to", url, "--nodes", "2"]
         program = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: len(hub.reports) > 0)
         program.send_signal(signal.SIGINT)
-        said, _ = program.communicate(timeout=10)
-    assert said.startswith("total: ")
+        output, _ = program.communicate(timeout=10)
+    assert output.startswith("total: ")
     assert program.returncode == 0

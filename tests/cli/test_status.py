@@ -1,4 +1,4 @@
-"""The flags of `fleet-smi`: what is shown, in what order, how often, and what is refused."""
+"""`fleet-smi status`: filters, order, refresh, terminals and pipes, errors, help."""
 
 import os
 import pty
@@ -35,76 +35,76 @@ def states(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [row[1] for row in rows if len(row) > 1 and row[0].isdigit()]
 
 
-def test_the_table_has_one_line_a_gpu_in_index_order(env: dict[str, str]) -> None:
+def test_the_table_has_one_row_per_gpu_in_index_order(env: dict[str, str]) -> None:
     assert states(run_fleet_smi(env=env)) == ["free", "busy", "broken"]
 
 
-def test_what_needs_attention_can_come_first(env: dict[str, str]) -> None:
+def test_sort_attention_puts_problems_first(env: dict[str, str]) -> None:
     done = run_fleet_smi("--sort", "attention", env=env)
     assert states(done) == ["broken", "free", "busy"]
 
 
-def test_only_the_states_asked_for_are_shown_and_the_rest_is_counted(env: dict[str, str]) -> None:
+def test_state_filters_and_counts_the_rest(env: dict[str, str]) -> None:
     done = run_fleet_smi("--state", "free,BUSY", env=env)
     assert states(done) == ["free", "busy"]
-    assert "1 of 3 GPUs not shown" in done.stdout
+    assert "1 of 3 GPUs do not match" in done.stdout
 
 
-def test_only_what_matches_a_filter_is_shown_and_the_rest_is_counted(env: dict[str, str]) -> None:
+def test_filter_filters_and_counts_the_rest(env: dict[str, str]) -> None:
     done = run_fleet_smi("--filter", "-broken load>50", env=env)
     assert states(done) == ["busy"]
-    assert "2 of 3 GPUs not shown" in done.stdout
+    assert "2 of 3 GPUs do not match" in done.stdout
 
 
-def test_a_filter_that_makes_no_sense_is_refused_with_what_was_meant(env: dict[str, str]) -> None:
+def test_an_invalid_filter_is_refused_with_a_suggestion(env: dict[str, str]) -> None:
     done = run_fleet_smi("--filter", "modle:H100", env=env)
     assert_error_line(done, 2, "did you mean 'model'?")
 
 
-def test_only_a_users_gpus_are_shown(people: UserProcesses, simulated: Simulated) -> None:
+def test_user_shows_only_the_gpus_of_that_user(people: UserProcesses, simulated: Simulated) -> None:
     require_root()
     of_nobody, of_games = (people.start(user=user) for user in ("nobody", "games"))
     both = taken(of_nobody, 5, 50)
     both.processes.append(SimProcess(pid=of_games, memory=2 * GIB))
     env = simulated(Scenario(gpus=[SimGpu(), taken(of_games, 5, 50), both]))
-    said = run_gpus("-u", "nobody", env=env)
-    assert [gpu["index"] for gpu in said] == [2]
-    assert [one["user"] for one in said[0]["processes"]] == ["nobody"]
+    gpus = run_gpus("-u", "nobody", env=env)
+    assert [gpu["index"] for gpu in gpus] == [2]
+    assert [process["user"] for process in gpus[0]["processes"]] == ["nobody"]
 
 
-def test_only_nodes_of_that_name_are_shown(env: dict[str, str]) -> None:
+def test_node_shows_only_matching_nodes(env: dict[str, str]) -> None:
     named = env | {"FLEET_SMI_NODE_NAME": "gpu07"}
     assert len(run_json("-n", "gpu0[0-9]", env=named)["nodes"]) == 1
     assert run_json("-n", "^other$", env=named)["nodes"] == []
 
 
-def test_processes_stand_under_their_gpu(env: dict[str, str]) -> None:
+def test_processes_are_listed_below_their_gpu(env: dict[str, str]) -> None:
     assert "sleep 600" in run_fleet_smi("-p", env=env).stdout
 
 
-def test_the_reason_is_given_when_asked_for(env: dict[str, str]) -> None:
+def test_why_shows_the_reason(env: dict[str, str]) -> None:
     assert "nobody on it" in run_fleet_smi("-v", env=env).stdout
 
 
-def test_one_line_a_node_is_the_overview(env: dict[str, str]) -> None:
+def test_the_overview_has_one_row_per_node(env: dict[str, str]) -> None:
     done = run_fleet_smi("-o", env=env | {"FLEET_SMI_NODE_NAME": "gpu07"})
     assert sum(line.startswith("gpu07") for line in done.stdout.splitlines()) == 1
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
-def test_nothing_wraps(env: dict[str, str], columns: int) -> None:
+def test_no_line_is_wider_than_the_terminal(env: dict[str, str], columns: int) -> None:
     done = run_fleet_smi("-p", "-v", env=env | {"COLUMNS": str(columns)})
     assert max(len(line) for line in done.stdout.splitlines()) <= columns
 
 
 @pytest.mark.parametrize("columns", ["²", "x", "-5", "0", "9" * 5000])
-def test_a_width_that_is_no_number_is_not_obeyed(env: dict[str, str], columns: str) -> None:
+def test_an_invalid_columns_variable_is_ignored(env: dict[str, str], columns: str) -> None:
     done = run_fleet_smi(env=env | {"COLUMNS": columns})
     assert done.returncode == 0, done.stderr
     assert states(done) == ["free", "busy", "broken"]
 
 
-def test_piped_output_has_no_colour_unless_asked_for(env: dict[str, str]) -> None:
+def test_piped_output_has_no_colour_without_the_flag(env: dict[str, str]) -> None:
     assert "\x1b[" not in run_fleet_smi(env=env).stdout
     assert "\x1b[" in run_fleet_smi("--color", env=env).stdout
     assert "\x1b[" not in run_fleet_smi("--color", "--no-color", env=env).stdout
@@ -132,14 +132,14 @@ def on_a_terminal(*arguments: str, env: dict[str, str]) -> str:
     return written.decode()
 
 
-def test_on_a_terminal_it_is_coloured(env: dict[str, str]) -> None:
+def test_terminal_output_is_coloured(env: dict[str, str]) -> None:
     terminal = env | {"TERM": "xterm"}
     assert "\x1b[" in on_a_terminal(env=terminal)
     assert "\x1b[" not in on_a_terminal(env=terminal | {"NO_COLOR": "1"})
     assert "\x1b[" not in on_a_terminal(env=env | {"TERM": "dumb"})
 
 
-def test_repeated_it_sees_what_changes_and_ends_when_interrupted(simulated: Simulated) -> None:
+def test_interval_shows_changes_until_interrupted(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(memory_used=0)]))
     command = [sys.executable, "-m", "fleet_smi", "-i", "0.1", "--json"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as on:
@@ -161,7 +161,7 @@ def test_repeated_it_sees_what_changes_and_ends_when_interrupted(simulated: Simu
     assert on.returncode == 130
 
 
-def test_repeated_on_a_terminal_it_writes_over_itself(env: dict[str, str]) -> None:
+def test_interval_redraws_the_terminal_in_place(env: dict[str, str]) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "fleet_smi", "-i", "0.1"]
     terminal = env | {"TERM": "xterm"}
@@ -181,7 +181,7 @@ def test_repeated_on_a_terminal_it_writes_over_itself(env: dict[str, str]) -> No
 @pytest.mark.parametrize(
     ("flags", "term"), [(["--json"], "xterm"), (["--csv"], "xterm"), ([], "dumb")]
 )
-def test_repeated_for_a_program_or_a_dumb_terminal_it_writes_no_escape_codes(
+def test_interval_writes_no_escape_codes_to_a_pipe_or_dumb_terminal(
     env: dict[str, str], flags: list[str], term: str
 ) -> None:
     ours, theirs = pty.openpty()
@@ -196,7 +196,7 @@ def test_repeated_for_a_program_or_a_dumb_terminal_it_writes_no_escape_codes(
     assert b"\x1b" not in written
 
 
-def test_what_does_not_fit_a_small_terminal_is_counted_within_its_width(
+def test_interval_counts_the_lines_that_do_not_fit(
     env: dict[str, str],
 ) -> None:
     ours, theirs = pty.openpty()
@@ -210,11 +210,11 @@ def test_what_does_not_fit_a_small_terminal_is_counted_within_its_width(
         running.terminate()
     os.close(ours)
     (line,) = re.findall(r"….*?(?=\x1b)", written.decode().split("\x1b[H")[1])
-    assert re.fullmatch(r"… \d+ more lines: enl.*", line)
+    assert re.fullmatch(r"… \d+ more lines: make.*", line)
     assert len(line) == 20
 
 
-def test_what_was_told_to_outlive_its_terminal_does(env: dict[str, str]) -> None:
+def test_interval_survives_hangup_under_nohup(env: dict[str, str]) -> None:
     command = ["nohup", sys.executable, "-m", "fleet_smi", "-i", "0.1", "--json"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
@@ -225,11 +225,9 @@ def test_what_was_told_to_outlive_its_terminal_does(env: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_ended_on_a_terminal_it_gives_the_cursor_back(
-    env: dict[str, str], number: signal.Signals
-) -> None:
+def test_a_signal_restores_the_cursor(env: dict[str, str], number: signal.Signals) -> None:
     ours, theirs = pty.openpty()
-    # Who runs these tests may have been told to outlive the terminal.
+    # The test run itself may be under nohup, which children inherit.
     command = ["env", "--default-signal=HUP", sys.executable, "-m", "fleet_smi", "-i", "0.1"]
     with subprocess.Popen(command, env=env | {"TERM": "xterm"}, stdout=theirs) as running:
         os.close(theirs)
@@ -244,7 +242,7 @@ def test_ended_on_a_terminal_it_gives_the_cursor_back(
 
 
 @pytest.mark.parametrize("closing", ["<&-", "2>&-", "<&- 2>&-"])
-def test_closed_streams_do_not_hide_the_machine(env: dict[str, str], closing: str) -> None:
+def test_closed_standard_streams_do_not_break_the_reader(env: dict[str, str], closing: str) -> None:
     script = f'exec "{sys.executable}" -m fleet_smi {closing}'
     done = subprocess.run(
         ["sh", "-c", script], env=env, capture_output=True, text=True, timeout=30, check=True
@@ -276,9 +274,7 @@ def test_a_full_disk_is_told_in_one_line(env: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_of_few_characters_still_gets_the_table(
-    env: dict[str, str], encoding: str
-) -> None:
+def test_output_without_utf_8_uses_ascii_substitutes(env: dict[str, str], encoding: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fleet_smi"],
         env=env | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
@@ -292,7 +288,7 @@ def test_a_terminal_of_few_characters_still_gets_the_table(
     assert "?" not in done.stdout
 
 
-def test_a_machine_without_gpus_says_so_and_what_to_try(tmp_path: Path) -> None:
+def test_a_machine_without_gpus_suggests_doctor_and_demo(tmp_path: Path) -> None:
     env = dict(os.environ) | {"PATH": "/nonexistent", "LD_LIBRARY_PATH": str(tmp_path)}
     done = run_fleet_smi(env=env | {"FLEET_SMI_NODE_ROOT": str(tmp_path)})
     assert done.returncode == 0
@@ -302,7 +298,7 @@ def test_a_machine_without_gpus_says_so_and_what_to_try(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["-n", "["], "is not a regular expression"),
         (["--state", "idle"], "the states are free, leased"),
@@ -315,18 +311,18 @@ def test_a_machine_without_gpus_says_so_and_what_to_try(tmp_path: Path) -> None:
         (["free", "-n", "many"], "invalid int value"),
     ],
 )
-def test_a_request_without_sense_is_refused_in_one_line(arguments: list[str], words: str) -> None:
-    assert_error_line(run_fleet_smi(*arguments, env=os.environ), 2, words)
+def test_invalid_arguments_are_refused_in_one_line(arguments: list[str], message: str) -> None:
+    assert_error_line(run_fleet_smi(*arguments, env=os.environ), 2, message)
 
 
 @pytest.mark.parametrize("arguments", [("help", "free"), ("free", "--help")])
-def test_the_help_of_a_command_is_shown_either_way(arguments: tuple[str, ...]) -> None:
+def test_help_command_and_help_flag_are_the_same(arguments: tuple[str, ...]) -> None:
     done = run_fleet_smi(*arguments, env=os.environ)
     assert done.returncode == 0
     assert "--min-free" in done.stdout
 
 
-def test_the_help_names_every_command_and_the_exit_codes() -> None:
+def test_the_help_lists_commands_and_exit_codes() -> None:
     done = run_fleet_smi("--help", env=os.environ)
     assert done.returncode == 0
     for word in ("free", "who", "doctor", "demo", "completion", "exit codes", "examples"):

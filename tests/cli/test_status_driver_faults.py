@@ -15,7 +15,7 @@ MODELS = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB")
 
 
 def machine_of_eight(people: UserProcesses) -> Scenario:
-    """Eight GPUs, each with figures of its own; six processes of three users on five of them."""
+    """Eight GPUs with different figures; six processes of three users on five of them."""
     cards = [
         SimGpu(
             name=MODELS[number % 2],
@@ -57,7 +57,7 @@ def machine_of_eight(people: UserProcesses) -> Scenario:
 
 
 def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
-    """What fleet-smi must say of a GPU that the driver describes so."""
+    """Return the JSON expected for a GPU of the scenario."""
     assert gpu.power_usage is not None
     assert gpu.power_limit is not None
     assert gpu.pcie_rx is not None
@@ -107,36 +107,38 @@ def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
     }
 
 
-def test_every_field_is_what_the_driver_says(people: UserProcesses, simulated: Simulated) -> None:
+def test_every_field_has_the_drivers_value(people: UserProcesses, simulated: Simulated) -> None:
     require_root()
     scenario = machine_of_eight(people)
     answer = run_json(env=simulated(scenario))
     (node,) = answer["nodes"]
     assert node["host"]["driver_version"] == "590.48.01"
     assert node["host"]["cuda_version"] == "13.1"
-    for index, (gpu, said) in enumerate(zip(scenario.gpus, node["gpus"], strict=True)):
-        del said["verdict"]
-        processes = said.pop("processes")
-        assert said == as_json(index, gpu)
-        assert [one["pid"] for one in processes] == [one.pid for one in gpu.processes]
-        for one, played in zip(processes, gpu.processes, strict=True):
-            assert_process(one, played)
+    for index, (gpu, actual) in enumerate(zip(scenario.gpus, node["gpus"], strict=True)):
+        del actual["verdict"]
+        processes = actual.pop("processes")
+        assert actual == as_json(index, gpu)
+        assert [each["pid"] for each in processes] == [each.pid for each in gpu.processes]
+        for one, expected in zip(processes, gpu.processes, strict=True):
+            assert_process(one, expected)
 
 
-def assert_process(said: dict[str, Any], played: SimProcess) -> None:
-    owner = pwd.getpwnam(said["user"])
-    assert said["user"] in USERS
-    assert said["uid"] == owner.pw_uid
-    assert said["gpu_memory_bytes"] == played.memory
-    assert said["busy_percent"] == played.sm
-    assert said["kind"] == "compute"
-    assert said["name"] == "sleep"
-    assert said["command"].startswith("sleep 60")
-    assert said["hidden"] is False
-    assert said["host_memory_bytes"] > 0
+def assert_process(actual: dict[str, Any], expected: SimProcess) -> None:
+    owner = pwd.getpwnam(actual["user"])
+    assert actual["user"] in USERS
+    assert actual["uid"] == owner.pw_uid
+    assert actual["gpu_memory_bytes"] == expected.memory
+    assert actual["busy_percent"] == expected.sm
+    assert actual["kind"] == "compute"
+    assert actual["name"] == "sleep"
+    assert actual["command"].startswith("sleep 60")
+    assert actual["hidden"] is False
+    assert actual["host_memory_bytes"] > 0
 
 
-def test_the_summary_counts_what_the_rows_say(people: UserProcesses, simulated: Simulated) -> None:
+def test_the_summary_counts_the_states_of_the_rows(
+    people: UserProcesses, simulated: Simulated
+) -> None:
     require_root()
     answer = run_json(env=simulated(machine_of_eight(people)))
     states = [gpu["verdict"]["state"] for gpu in answer["nodes"][0]["gpus"]]
@@ -162,22 +164,22 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("ailing", FAULTS)
-def test_what_ails_one_gpu_leaves_the_other_seven_whole(
+def test_a_fault_of_one_gpu_does_not_affect_the_others(
     people: UserProcesses, simulated: Simulated, ailing: int
 ) -> None:
     require_root()
     scenario = machine_of_eight(people)
     scenario.gpus[ailing] = replace(scenario.gpus[ailing], faults=FAULTS[ailing])
-    said = run_gpus(env=simulated(scenario))
+    actual = run_gpus(env=simulated(scenario))
     for index, gpu in enumerate(scenario.gpus):
         if index != ailing:
-            del said[index]["verdict"]
-            assert len(said[index].pop("processes")) == len(gpu.processes)
-            assert said[index] == as_json(index, gpu)
-    assert len(said) == 8
+            del actual[index]["verdict"]
+            assert len(actual[index].pop("processes")) == len(gpu.processes)
+            assert actual[index] == as_json(index, gpu)
+    assert len(actual) == 8
 
 
-def test_each_ailment_is_told_where_it_is(people: UserProcesses, simulated: Simulated) -> None:
+def test_each_fault_is_reported_on_its_gpu(people: UserProcesses, simulated: Simulated) -> None:
     require_root()
     scenario = machine_of_eight(people)
     for index, faults in FAULTS.items():
@@ -197,14 +199,14 @@ def test_old_and_new_drivers_give_the_same_pids_and_memory(
     processes = [SimProcess(pid=people.start(), memory=(number + 1) * GIB) for number in range(3)]
     quirks = ["wide-v3"] if driver == "535.54.03" else []
     gpu = SimGpu(memory_used=7 * GIB, processes=processes)
-    (said,) = run_gpus(env=simulated(Scenario(gpus=[gpu], driver=driver, quirks=quirks)))
-    assert {(one["pid"], one["gpu_memory_bytes"]) for one in said["processes"]} == {
-        (one.pid, one.memory) for one in processes
+    (actual,) = run_gpus(env=simulated(Scenario(gpus=[gpu], driver=driver, quirks=quirks)))
+    assert {(each["pid"], each["gpu_memory_bytes"]) for each in actual["processes"]} == {
+        (each.pid, each.memory) for each in processes
     }
 
 
-def test_what_the_driver_reserves_is_used_by_nobody(simulated: Simulated) -> None:
+def test_memory_reserved_by_the_driver_does_not_count_as_used(simulated: Simulated) -> None:
     gpu = SimGpu(memory_used=4 * MIB, memory_reserved=600 * MIB)
-    (said,) = run_gpus(env=simulated(Scenario(gpus=[gpu])))
-    assert said["memory_used_bytes"] == 4 * MIB
-    assert said["verdict"]["state"] == "free"
+    (actual,) = run_gpus(env=simulated(Scenario(gpus=[gpu])))
+    assert actual["memory_used_bytes"] == 4 * MIB
+    assert actual["verdict"]["state"] == "free"

@@ -32,18 +32,18 @@ class ScriptedServer:
 
     def _serve(self, connections: Sequence[Sequence[bytes]]) -> None:
         with contextlib.suppress(OSError):  # closed, by either end
-            for answers in connections:
+            for responses in connections:
                 sock, _ = self._listener.accept()
                 with sock:
-                    self._answer(sock, answers)
+                    self._answer(sock, responses)
 
-    def _answer(self, sock: socket.socket, answers: Sequence[bytes]) -> None:
-        for answer in answers:
+    def _answer(self, sock: socket.socket, responses: Sequence[bytes]) -> None:
+        for response in responses:
             question = sock.recv(1 << 16)
             if not question:
                 return
             self.requests.append(question)
-            sock.sendall(answer)
+            sock.sendall(response)
 
 
 def http_response(body: bytes = b"ok", status: str = "200 OK", *headers: str) -> bytes:

@@ -68,16 +68,16 @@ def test_invalid_gzip_is_an_error(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         http_response(bytes(1001)),
         http_response(gzip.compress(bytes(1001)), "200 OK", "Content-Encoding: gzip"),
     ],
     ids=["plain", "packed"],
 )
-def test_an_oversized_response_is_an_error(answer: bytes) -> None:
+def test_an_oversized_response_is_an_error(response: bytes) -> None:
     with (
-        ScriptedServer([answer]) as peer,
+        ScriptedServer([response]) as peer,
         pytest.raises(Undecodable, match="the response is too large"),
     ):
         HubConnection(peer.url).request("GET", "/", max_bytes=1000)

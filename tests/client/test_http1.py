@@ -36,14 +36,14 @@ class Peer:
         """What was asked."""
         self.exchange.close()
         self._speaker.join()
-        heard = b""
+        received = b""
         with self._sock, contextlib.suppress(ConnectionError):
             while more := self._sock.recv(1 << 16):
-                heard += more
-        return heard
+                received += more
+        return received
 
 
-def answer(*pieces: bytes) -> Response:
+def response(*pieces: bytes) -> Response:
     return answer_of(pieces)
 
 
@@ -78,24 +78,24 @@ def test_the_request_is_sent_as_given() -> None:
 
 @given(body=st.binary(max_size=300), cuts=st.lists(st.integers(1, 50), max_size=8))
 def test_chunks_of_any_size_make_one_body(body: bytes, cuts: list[int]) -> None:
-    said, left = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", body
+    output, left = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", body
     for cut in [*cuts, len(left)]:
         if chunk := left[:cut]:
-            said += b"%x;x=y\r\n%b\r\n" % (len(chunk), chunk)
+            output += b"%x;x=y\r\n%b\r\n" % (len(chunk), chunk)
         left = left[cut:]
     if left:
-        said += b"%x\r\n%b\r\n" % (len(left), left)
-    said += b"0\r\nTrailer: x\r\n\r\n"
-    assert answer_of(said[at : at + 7] for at in range(0, len(said), 7)).body == body
+        output += b"%x\r\n%b\r\n" % (len(left), left)
+    output += b"0\r\nTrailer: x\r\n\r\n"
+    assert answer_of(output[at : at + 7] for at in range(0, len(output), 7)).body == body
 
 
 def test_interim_responses_are_skipped() -> None:
-    said = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-    assert answer(said).body == b"ok"
+    output = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    assert response(output).body == b"ok"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
         b"HTTP/1.1 abc\r\n\r\n",
@@ -111,17 +111,17 @@ def test_interim_responses_are_skipped() -> None:
         b"x" * (1 << 17),
     ],
 )
-def test_an_invalid_response_is_a_protocol_error(said: bytes) -> None:
+def test_an_invalid_response_is_a_protocol_error(output: bytes) -> None:
     with pytest.raises(ProtocolError):
-        answer(said)
+        response(output)
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"]
+    "output", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"]
 )
-def test_a_truncated_response_is_a_connection_error(said: bytes) -> None:
+def test_a_truncated_response_is_a_connection_error(output: bytes) -> None:
     with pytest.raises(ConnectionError):
-        answer(said)
+        response(output)
 
 
 HEADS = st.sampled_from(
@@ -135,9 +135,9 @@ HEADS = st.sampled_from(
 
 
 @given(HEADS, st.binary(max_size=200))
-def test_any_bytes_are_a_response_or_a_known_error(head: bytes, said: bytes) -> None:
+def test_any_bytes_are_a_response_or_a_known_error(head: bytes, output: bytes) -> None:
     try:
-        answer(head + said)
+        response(head + output)
     except (ProtocolError, OSError):
         return
 
@@ -167,15 +167,15 @@ def test_line_breaks_in_headers_are_refused(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(
-    "said, is_over",
+    "output, is_over",
     [
         (b"Content-Length: 2\r\n\r\nok", False),
         (b"Connection: Close\r\nContent-Length: 2\r\n\r\nok", True),
         (b"Content-Length: 2\r\n\r\nok and more than it said", True),
     ],
 )
-def test_must_close_says_whether_the_connection_is_reusable(said: bytes, is_over: bool) -> None:
-    peer = Peer([b"HTTP/1.1 200 OK\r\n" + said])
+def test_must_close_says_whether_the_connection_is_reusable(output: bytes, is_over: bool) -> None:
+    peer = Peer([b"HTTP/1.1 200 OK\r\n" + output])
     assert peer.exchange.request("GET", "/", None, {}, MOST).body == b"ok"
     assert peer.exchange.must_close is is_over
     peer.close()

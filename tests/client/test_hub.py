@@ -28,8 +28,8 @@ def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
         yield running
 
 
-def answered(answer: bytes) -> FleetError:
-    with ScriptedServer([answer]) as peer, closing(HubClient(peer.url)) as client:
+def received_error(response: bytes) -> FleetError:
+    with ScriptedServer([response]) as peer, closing(HubClient(peer.url)) as client:
         with pytest.raises(FleetError) as caught:
             client.fleet()
         return caught.value
@@ -79,20 +79,20 @@ def test_an_unknown_token_is_refused(hub: ThreadedHub) -> None:
     ],
 )
 def test_an_error_has_the_hubs_message_sanitised(status: str, kind: type[FleetError]) -> None:
-    error = answered(http_response(SPOKEN, status))
+    error = received_error(http_response(SPOKEN, status))
     assert type(error) is kind
     assert str(error).endswith("in the hub's words [31m")
 
 
 @pytest.mark.parametrize("status", ["302 Found", "404 Not Found", "500 Oh"])
 def test_a_server_that_is_not_a_hub_is_an_error(status: str) -> None:
-    error = answered(http_response(b"<html>", status, "Location: http://127.0.0.1:1/"))
+    error = received_error(http_response(b"<html>", status, "Location: http://127.0.0.1:1/"))
     assert f"answered with status {status[:3]}; is it a fleet-smi hub?" in str(error)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"taken_at":"soon"}'])
 def test_a_response_of_another_version_is_an_error(body: bytes) -> None:
-    error = answered(http_response(body))
+    error = received_error(http_response(body))
     assert isinstance(error, Undecodable)
     assert "check that client and hub have the same version" in str(error)
 

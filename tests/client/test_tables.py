@@ -49,8 +49,8 @@ def test_a_period_is_one_row(library: DataFrameLibrary) -> None:
 def test_a_usage_total_is_one_row(library: DataFrameLibrary) -> None:
     row = Usage(name="bob", sums=SUMS)
     table = UsageTable(start=0.0, end=9.0, by="user", rows=(row,), total=SUMS, by_state={})
-    (told,) = rows_of(table.frame(library))
-    assert (told["name"], told["gpu_seconds"], told["busy_seconds"]) == ("bob", 3600.0, 1800.0)
+    (sent,) = rows_of(table.frame(library))
+    assert (sent["name"], sent["gpu_seconds"], sent["busy_seconds"]) == ("bob", 3600.0, 1800.0)
 
 
 def test_a_job_is_one_row(library: DataFrameLibrary) -> None:

@@ -34,7 +34,7 @@ def test_the_settings_are_printed_and_the_rest_is_told_beside_them(
     }
     assert f"{ini} (web-gpu-monitor)" in done.stderr
     assert "imported  user, hosts in hub.ssh: monitor@gpu01, monitor@gpu02" in done.stderr
-    assert "skipped   host keys: web-gpu-monitor takes any" in done.stderr
+    assert "skipped   host keys: web-gpu-monitor accepts any" in done.stderr
 
 
 def test_what_is_written_is_a_settings_file_and_nothing_is_overwritten(
@@ -62,7 +62,7 @@ def test_code_in_a_settings_file_is_never_run(env: dict[str, str], tmp_path: Pat
     agents.write_text(f"open({str(trap)!r}, 'w')\nAGENTS = ['self']\n")
     done = run_fleet_smi("migrate", str(agents), env=env)
     assert tomllib.loads(done.stdout) == {"hub": {"include_self": True}}
-    assert "line 1: it is code, and is not run here" in done.stderr
+    assert "line 1: it is code, which is not executed" in done.stderr
     assert not trap.exists()
 
 

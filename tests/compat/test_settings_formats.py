@@ -55,7 +55,7 @@ def test_hosts_with_comments_blanks_and_ports_are_nodes_of_gpu_cluster_monitor(
     into = taken("hosts.txt", text)
     assert load(into, tmp_path).node_info == ("192.168.0.1", "gpu03.lab:7081", "[fe80::1]")
     assert "line 2: it is blank" in left(into)
-    assert "'192.168.0.1': it is there already" in left(into)
+    assert "'192.168.0.1': listed already" in left(into)
     assert "hub.node_info_password_file" in left(into)
 
 
@@ -69,7 +69,7 @@ def test_a_list_of_hosts_is_for_the_way_that_is_named(way: HostType) -> None:
 def test_a_host_that_ssh_would_take_for_a_flag_is_left() -> None:
     into = taken("hosts.txt", "-oProxyCommand=sh\nmei@gpu01\na b\n", "ssh")
     assert values(into) == {"ssh": ["mei@gpu01"]}
-    assert "'-oProxyCommand=sh' is not a machine to ask" in left(into)
+    assert "'-oProxyCommand=sh' is not a machine to poll" in left(into)
 
 
 def test_web_gpu_monitor_becomes_ssh_with_its_user_and_key(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_web_gpu_monitor_becomes_ssh_with_its_user_and_key(tmp_path: Path) -> No
 def test_what_web_gpu_monitor_did_not_know_or_did_wrong_is_told() -> None:
     into = taken("config.ini", INI + "password = 1\n")
     assert "password: web-gpu-monitor has no such setting" in left(into)
-    assert "host keys: web-gpu-monitor takes any" in left(into)
+    assert "host keys: web-gpu-monitor accepts any" in left(into)
 
 
 def test_agents_of_nvgpu_are_asked_and_self_is_the_hub_s_own_machine(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_the_agents_file_of_nvgpu_is_never_run(tmp_path: Path) -> None:
     [
         ("[open('/etc/passwd').read()]", "it is computed"),
         ("['http://' + h for h in HOSTS]", "it is computed"),
-        ("'http://gpu02:1080'", "it is no list"),
-        ("[1, 2]", "2 of them are no text"),
+        ("'http://gpu02:1080'", "it is not a list"),
+        ("[1, 2]", "2 of them are not text"),
     ],
 )
 def test_agents_that_are_no_plain_list_are_left(agents: str, why: str) -> None:
@@ -180,7 +180,7 @@ def test_a_crontab_of_a_web_server_names_the_files_and_the_command_that_stands_i
     into = taken("crontab", job + "0 3 * * * backup\n")
     assert values(into) == {"files": ["/status-gpu/cml*"]}
     assert "fleet-smi render --out DIR" in left(into)
-    assert "line 2: it has nothing to do with GPUs" in left(into)
+    assert "line 2: unrelated to GPUs" in left(into)
 
 
 PAGE = "`fleet-smi render --out DIR` writes the page, from cron or with --every"
@@ -198,26 +198,26 @@ MAILTO=root
 def test_every_line_of_a_crontab_is_taken_over_or_left_with_its_reason() -> None:
     into = taken("crontab", CRONTAB)
     assert [(remark.imported, remark.text) for remark in into.notes] == [
-        (False, "line 2: it is no job of cron"),
+        (False, "line 2: not a cron job"),
         (True, "line 3, the folder in hub.files: /nfs/gpu"),
         (True, 'line 3, the folder as agent.drop = "/nfs/gpu"'),
         (True, 'line 3, the format as agent.drop_format = "gpustat"'),
         (
             False,
-            "line 3, the times: only every so many minutes is an interval: set agent.interval",
+            "line 3, the times: only `*/N` minutes is an interval: set agent.interval",
         ),
         (
             False,
-            "line 4: gpustat does not write into a file that is named after its host",
+            "line 4: gpustat does not write to a file named after its host",
         ),
         (True, "line 5, hosts in hub.ssh: gpu01"),
         (
             False,
-            "line 5, --port: the hub listens for this machine alone until hub.listen says more",
+            "line 5, --port: the hub listens on this machine only, unless hub.listen is set",
         ),
         (False, "line 5, -bad: gpustat-web has no such flag"),
         (False, f"line 6, the page: {PAGE}"),
-        (False, "line 7: it has nothing to do with GPUs"),
+        (False, "line 7: unrelated to GPUs"),
     ]
 
 
@@ -252,7 +252,7 @@ def test_a_master_of_nvgpu_that_asks_nobody_is_taken_over_as_that(agents: str) -
     (remark,) = into.notes
     assert (remark.imported, remark.text) == (
         True,
-        "AGENTS: there is none: this master asks nobody",
+        "AGENTS: it is empty: this master polls nobody",
     )
     assert tomllib.loads(into.to_toml()) == {}
 

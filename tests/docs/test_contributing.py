@@ -36,7 +36,7 @@ def copy_with_worked_collector(folder: Path) -> None:
     text = registry.read_text()
     first_row = 'CollectorEntry("host"'
     assert text.count(first_row) == 1
-    registry.write_text(text.replace(first_row, f"{row.strip()}\n    {first_row}"))
+    registry.write_text(text.replace(first_row, f"{row.strip()},\n    {first_row}"))
 
 
 def test_the_worked_collector_reads_a_machine(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The documentation says what the code does: names, flags, numbers, links, examples, pictures."""
+"""The documentation matches the code: names, flags, numbers, links, examples, pictures."""
 
 import argparse
 import re
@@ -46,7 +46,7 @@ from tests.sim.fixtures import Simulated
 COMMAND_PAGE = page("docs/commands.md")
 SETTING_PAGE = page("docs/settings.md")
 VERDICT_PAGE = page("docs/verdicts.md")
-EVERYWHERE = {"-h", "--help", "--config"}  # flags of every command, told once
+EVERYWHERE = {"-h", "--help", "--config"}  # flags of every command, documented once
 
 
 def test_every_setting_is_documented_and_no_other() -> None:
@@ -54,7 +54,7 @@ def test_every_setting_is_documented_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_a_setting_has_the_default_and_variable_that_are_written(setting: Setting) -> None:
+def test_the_default_and_variable_of_a_setting_are_documented(setting: Setting) -> None:
     text = section(SETTING_PAGE, setting.name)
     assert f"- Variable: `{setting.environment_variable}`" in text
     (default,) = re.findall(r"^- Default: (.+)$", text, re.MULTILINE)
@@ -70,8 +70,10 @@ def test_every_collector_is_documented_and_no_other() -> None:
 
 
 def test_every_command_is_documented_and_no_other() -> None:
-    found = [heading for heading in headings(COMMAND_PAGE, 2) if heading.startswith("fleet-smi ")]
-    assert found == [f"fleet-smi {name}" for name in COMMANDS]
+    commands = [
+        heading for heading in headings(COMMAND_PAGE, 2) if heading.startswith("fleet-smi ")
+    ]
+    assert commands == [f"fleet-smi {name}" for name in COMMANDS]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -99,7 +101,7 @@ def test_every_endpoint_is_documented_and_no_other() -> None:
     assert sorted(written) == sorted(there)
 
 
-def test_every_way_is_documented_and_no_other() -> None:
+def test_every_transport_is_documented_and_no_other() -> None:
     written = {row[0] for row in table_rows(page("docs/fleet.md"), "way")}
     assert written | {"self"} == set(SOURCES)
 
@@ -110,26 +112,26 @@ def test_the_exit_codes_are_those_of_the_help() -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/verdicts.md"])
-def test_the_states_are_all_there_in_their_order(name: str) -> None:
+def test_all_states_are_listed_in_order(name: str) -> None:
     assert tuple(code_spans(row[0])[0] for row in table_rows(page(name), "state")) == STATES
 
 
 def test_the_thresholds_are_those_of_the_code() -> None:
-    law = DEFAULT_THRESHOLDS
-    share, size = 100 * law.free_memory_fraction, law.free_memory_bytes // GIB
+    thresholds = DEFAULT_THRESHOLDS
+    share, size = 100 * thresholds.free_memory_fraction, thresholds.free_memory_bytes // GIB
     assert [row[1] for row in table_rows(VERDICT_PAGE, "what")] == [
         f"the lesser of {share:g} % and {size} GiB",
-        f"under {law.idle_percent:g} %",
-        f"{law.idle_window_seconds / 60:g} min",
-        f"under {100 * law.idle_power_fraction:g} % of the limit",
-        f"under {law.display_percent:g} %",
-        f"{law.settle_samples}",
-        f"{law.hole_seconds:g} s, or 3 intervals",
+        f"under {thresholds.idle_percent:g} %",
+        f"{thresholds.idle_window_seconds / 60:g} min",
+        f"under {100 * thresholds.idle_power_fraction:g} % of the limit",
+        f"under {thresholds.display_percent:g} %",
+        f"{thresholds.settle_samples}",
+        f"{thresholds.hole_seconds:g} s, or 3 intervals",
     ]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(PROJECT)))
-def test_every_link_leads_somewhere(path: Path) -> None:
+def test_every_internal_link_has_a_target(path: Path) -> None:
     for target in internal_links(path):
         name, _, anchor = target.partition("#")
         place = path.parent / name if name else path
@@ -146,14 +148,14 @@ def test_the_architecture_is_one_screen() -> None:
     assert len(page("ARCHITECTURE.md").splitlines()) <= 60
 
 
-def test_the_picture_is_what_is_printed_now() -> None:
+def test_the_picture_is_up_to_date() -> None:
     drawn = make.PICTURE.read_text(encoding="utf-8")
     assert drawn == make.picture(), "run `python docs/images/make.py` and look at the picture"
     assert len(drawn.encode()) < 40_000
 
 
 def shell_examples() -> list[str]:
-    """Every call of the command in a shell example of any page."""
+    """Return every call of the command in the shell examples of all pages."""
     lines = (
         line for path in PAGES for block in code_blocks(path.read_text(encoding="utf-8"), "sh")
         for line in block.splitlines()
@@ -163,15 +165,15 @@ def shell_examples() -> list[str]:
 
 
 @pytest.mark.parametrize("example", shell_examples())
-def test_a_shell_example_makes_sense(example: str) -> None:
-    words = shlex.split(example)[1:]
-    name = words.pop(0) if words and words[0] in COMMANDS else "status"
-    build_parser(name).parse_args(words)
+def test_every_shell_example_parses(example: str) -> None:
+    arguments = shlex.split(example)[1:]
+    name = arguments.pop(0) if arguments and arguments[0] in COMMANDS else "status"
+    build_parser(name).parse_args(arguments)
 
 
 @pytest.fixture
 def example_machine(people: UserProcesses, simulated: Simulated) -> dict[str, str]:
-    """The machine that the Python page speaks of."""
+    """The machine of the examples on the Python page."""
     work = SimProcess(pid=people.start(), memory=59 * GIB, sm=95)
     busy = SimGpu(memory_used=60 * GIB, util_gpu=96, power_usage=628_000, processes=[work])
     free = SimGpu(memory_used=4 * MIB, temperature=31)
@@ -180,7 +182,7 @@ def example_machine(people: UserProcesses, simulated: Simulated) -> dict[str, st
     return simulated(Scenario(gpus=[busy, free, ghost, warm]))
 
 
-def test_the_sessions_on_the_python_page_go_as_written(
+def test_the_doctests_of_the_python_page_pass(
     example_machine: dict[str, str], tmp_path: Path
 ) -> None:
     sessions = tmp_path / "python.txt"
@@ -189,24 +191,24 @@ def test_the_sessions_on_the_python_page_go_as_written(
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
-def test_the_programs_run(example_machine: dict[str, str], name: str) -> None:
+def test_the_example_programs_run(example_machine: dict[str, str], name: str) -> None:
     programs = code_blocks(page(name), "python")
     assert programs
     for program in programs:
         assert_runs(example_machine, "-c", program)
 
 
-def test_the_programs_that_ask_a_hub_run(tmp_path: Path) -> None:
-    of_now, of_then = code_blocks(page("docs/python.md"), "py")
+def test_the_example_programs_run_against_a_hub(tmp_path: Path) -> None:
+    now_example, history_example = code_blocks(page("docs/python.md"), "py")
     with ThreadedHub(tmp_path / "hub", hub__tls="self-signed") as hub:
         hub.join_and_report(snapshot_now("gpu03", *(gpu(index) for index in range(4))))
         taken = gpu(0, uuid="GPU-of-alice", processes=(process(),))
         earlier = snapshot_now("gpu04", taken, taken_at=time.time() - 1800.0)
         hub.join_and_report(earlier, snapshot_now("gpu04", taken, sequence=1))
-        printed = asked_of(hub, tmp_path, of_now)
+        printed = run_against(hub, tmp_path, now_example)
         with closing(HubClient(hub.url, fingerprint=hub.server.fingerprint)) as client:
             wait_until(lambda: bool(client.periods("1h", node="gpu04").rows))
-        remembered = asked_of(hub, tmp_path, of_then)
+        remembered = run_against(hub, tmp_path, history_example)
     assert "GPU-of-alice busy" in printed
     assert printed[-2:] == ["['gpu03:0', 'gpu03:1', 'gpu03:2', 'gpu03:3']", "['alice']"]
     assert remembered[0] == "1 of 1 nodes were reporting"
@@ -214,8 +216,8 @@ def test_the_programs_that_ask_a_hub_run(tmp_path: Path) -> None:
     assert "gpu_seconds" in "".join(remembered)
 
 
-def asked_of(hub: ThreadedHub, home: Path, program: str) -> list[str]:
-    """What a program of the page prints, with this hub in place of the one that is written."""
+def run_against(hub: ThreadedHub, home: Path, program: str) -> list[str]:
+    """Return what an example program prints when run against this hub."""
     for written, real in (
         ("https://gpuhub:7070", hub.url),
         ('token="…"', f"token={hub.token('viewer')!r}"),
@@ -236,7 +238,7 @@ def assert_runs(env: dict[str, str], *arguments: str) -> str:
 
 
 UNSEEN = SimProcess(pid=4_000_000, memory=59 * GIB)
-TROUBLES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
+MESSAGES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
     "has no GPU that fleet-smi can see.": (Scenario(init="no-driver"), ()),
     "the NVIDIA kernel module is not loaded": (Scenario(init="no-driver"), ("doctor",)),
     "do not match: reload the driver or reboot; running jobs are not affected": (
@@ -291,16 +293,16 @@ TROUBLES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("words", TROUBLES)
-def test_in_trouble_it_says_what_is_written(simulated: Simulated, words: str) -> None:
-    scenario, arguments = TROUBLES[words]
-    assert words in page("docs/troubleshooting.md")
+@pytest.mark.parametrize("text", MESSAGES)
+def test_documented_messages_are_printed(simulated: Simulated, text: str) -> None:
+    scenario, arguments = MESSAGES[text]
+    assert text in page("docs/troubleshooting.md")
     done = run_fleet_smi(*arguments, env=simulated(scenario) | {"COLUMNS": "100"})
-    assert words in done.stdout + done.stderr
+    assert text in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("asleep", [True, False], ids=["asleep", "hung"])
-def test_of_a_gpu_that_tells_nothing_it_shows_the_line_that_is_written(
+def test_the_documented_row_of_an_unreadable_gpu_is_printed(
     simulated: Simulated, tmp_path: Path, asleep: bool
 ) -> None:
     write_nvidia_kernel_files(tmp_path / "root", "0000:10:00.0", asleep=asleep)
@@ -310,7 +312,9 @@ def test_of_a_gpu_that_tells_nothing_it_shows_the_line_that_is_written(
     assert line in page("docs/troubleshooting.md").splitlines()
 
 
-def test_a_bad_setting_is_refused_as_written(simulated: Simulated, tmp_path: Path) -> None:
+def test_the_documented_error_of_a_bad_setting_is_printed(
+    simulated: Simulated, tmp_path: Path
+) -> None:
     file = tmp_path / "fleet-smi.toml"
     file.write_text('[verdict]\nidle_windo = "5min"\n')
     done = run_fleet_smi(env=simulated(Scenario()) | {"FLEET_SMI_CONFIG": str(file)})

@@ -1,4 +1,4 @@
-"""The page's own page says what the page has: its addresses, its keys, what it asks of a hub."""
+"""docs/page.md matches the web page: its addresses, keys and API calls."""
 
 import re
 
@@ -20,19 +20,19 @@ def test_every_view_has_its_address_and_no_other() -> None:
     assert sorted(written) == sorted(views)
 
 
-def test_every_key_is_documented_as_the_page_itself_does() -> None:
+def test_every_key_is_documented_as_on_the_page() -> None:
     (listed,) = re.findall(
         r"export const SHORTCUTS.*?\[\n(.+?)^\];", _source("text/shell.ts"), re.M | re.S
     )
     keys = re.findall(r'\["(.+?)", "(.+?)"\]', listed)
-    assert [(code_spans(key)[0], deed) for key, deed in table_rows(TEXT, "key")] == keys
+    assert [(code_spans(key)[0], action) for key, action in table_rows(TEXT, "key")] == keys
 
 
-def test_what_it_asks_of_a_hub_is_what_a_hub_answers() -> None:
+def test_every_documented_api_call_exists() -> None:
     there = {f"{each.method} {each.path.replace(':path', '')}" for each in load_endpoints()}
-    asked = set(re.findall(r"`(GET /api/[^`]+)`", TEXT))
-    assert asked
-    assert asked <= there
+    endpoints = set(re.findall(r"`(GET /api/[^`]+)`", TEXT))
+    assert endpoints
+    assert endpoints <= there
 
 
 def test_it_is_one_screen() -> None:

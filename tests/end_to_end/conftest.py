@@ -10,7 +10,7 @@ from tests.end_to_end.programs import Lab
 
 @pytest.fixture
 def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
-    """Where hubs and agents can be started; they end with the test."""
+    """A place to start hubs and agents, which are killed after the test."""
     made = Lab(tmp_path, sim_lib)
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""A hub and agents as programs, each on a machine of its own, and what is to be seen of them."""
+"""Run a hub and agents as subprocesses, each on its own simulated machine."""
 
 import contextlib
 import os
@@ -24,14 +24,14 @@ from tests.cli.program import run_fleet_smi
 from tests.machines import wait_until
 
 INTERVAL_SECONDS = 0.1
-"""The shortest there is: what takes minutes elsewhere takes seconds here."""
+"""The shortest interval allowed, so that tests take seconds instead of minutes."""
 _IN_A_HURRY = {
     f"FLEET_SMI_HUB_{what}_INTERVAL": "0.2" for what in ("STREAM", "REMEMBER", "FILES", "PULL")
 }
 
 
 class FleetSmiProcess:
-    """A fleet-smi that runs until it is ended; all that it says is in its log."""
+    """A running fleet-smi program whose output goes to a log file."""
 
     def __init__(
         self, *arguments: str, env: Mapping[str, str], log: Path, command_prefix: Sequence[str] = ()
@@ -46,23 +46,23 @@ class FleetSmiProcess:
 
     @property
     def output(self) -> str:
-        """Its output and its complaints so far."""
+        """Return its output so far, stdout and stderr."""
         return self._log.read_text()
 
     def kill(self) -> None:
-        """End it as `kill -9` does; nothing happens if it has ended."""
+        """Kill it (SIGKILL); do nothing if it has ended."""
         self._process.kill()
         self._process.wait()
 
     def terminate(self) -> tuple[int, float]:
-        """Ask it to end: its exit code, and how many seconds it took."""
+        """Send SIGTERM; return its exit code and the seconds it took."""
         began = time.monotonic()
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(20), time.monotonic() - began
 
 
 class Lab:
-    """Machines in one folder with the simulated driver; what was started there ends with it."""
+    """Starts programs with the simulated driver in one folder; kills them on close."""
 
     def __init__(self, folder: Path, driver: Path) -> None:
         self.folder = folder
@@ -79,13 +79,13 @@ class Lab:
         return self._started[-1]
 
     def close(self) -> None:
-        """End all that still runs."""
+        """Kill what still runs."""
         for program in self._started:
             program.kill()
 
 
 class AgentMachine:
-    """A machine with GPUs of its own, and the agent that may run there."""
+    """A simulated machine with GPUs, and its agent."""
 
     def __init__(self, lab: Lab, name: str) -> None:
         self.name = name
@@ -99,7 +99,7 @@ class AgentMachine:
         self.set_scenario(Scenario(gpus=[SimGpu(uuid=f"GPU-{name}-{at}") for at in range(2)]))
 
     def set_scenario(self, scenario: Scenario) -> None:
-        """Let its driver say this from now on."""
+        """Change what its simulated driver reports."""
         scenario.write(self._scenario)
 
     def start_agent(self, *flags: str, command_prefix: Sequence[str] = ()) -> FleetSmiProcess:
@@ -111,14 +111,14 @@ class AgentMachine:
         )
 
     def latest_sequence(self) -> int:
-        """The number of its latest sample, where its agent drops them as well."""
+        """Return the sequence number of its latest sample, from the file it drops."""
         for path in self.drop.glob("*.fsmi"):
             return decode_report(path.read_bytes()).snapshots[-1].sequence
         return 0
 
 
 class LoopbackMachine(AgentMachine):
-    """One that shares this machine with the others, and has only its identity for itself."""
+    """A node that shares this machine with others and differs only by its identity."""
 
     def __init__(self, lab: Lab, name: str) -> None:
         super().__init__(lab, name)
@@ -131,7 +131,7 @@ class LoopbackMachine(AgentMachine):
 
 
 class LoopbackHub:
-    """A hub on one port of this machine, which can be killed and started again."""
+    """A hub on a fixed port of this machine, which can be restarted."""
 
     def __init__(self, lab: Lab, *flags: str) -> None:
         self.state = lab.folder / "hub"
@@ -143,7 +143,7 @@ class LoopbackHub:
         self.program = self._started()
 
     def start(self) -> None:
-        """Start it again, on the same state."""
+        """Start it, on the same state."""
         self.program = self._started()
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -151,12 +151,12 @@ class LoopbackHub:
         return run_fleet_smi("hub", *arguments, env=self.env)
 
     def join_flags(self) -> tuple[str, ...]:
-        """The flags of an agent that may join."""
+        """Return the flags with which an agent can join."""
         token = self.command("token", "add", "--role", "join").stdout.strip()
         return ("--to", self.url, "--join", token)
 
     def fleet(self) -> FleetView:
-        """The fleet as it believes it now."""
+        """Return its current view of the fleet."""
         client = HubClient(self.url, fingerprint=read_fingerprint(self.state))
         try:
             return client.fleet()
@@ -164,20 +164,20 @@ class LoopbackHub:
             client.close()
 
     def node(self, name: str) -> NodeView | None:
-        """One node, if it knows it."""
+        """Return one node, or `None`."""
         return next((node for node in self.fleet().nodes if node.name == name), None)
 
     def latest_sequence(self, name: str) -> int:
-        """The latest number of a node; 0 when it was never heard."""
+        """Return the latest sequence number of a node; 0 if it never reported."""
         node = self.node(name)
         return 0 if node is None else node.sequence
 
     def reporting(self) -> set[str]:
-        """The names of the nodes that are not silent."""
+        """Return the names of the nodes that are not silent."""
         return {node.name for node in self.fleet().nodes if not node.silent}
 
     def stored_nodes(self) -> dict[str, NodeCheckpoint]:
-        """What is in its database, by the nodes' names; the hub itself must be away."""
+        """Return the nodes in its database by name; the hub must not be running."""
         engine = open_database(self.state)
         memory = NodeStore(engine, NodeCheckpoint)
         try:
@@ -201,12 +201,12 @@ class LoopbackHub:
 
 
 def sequence_ranges(remembered: NodeCheckpoint) -> list[tuple[list[int], list[int], int]]:
-    """The ranges of numbers that came, and how many were given up, a run of the agent each."""
+    """Return the received sequence ranges and the count of dropped reports, per agent run."""
     return [(run.firsts, run.lasts, run.given_up) for run in remembered.sequences.runs]
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free TCP port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A hub that is killed and comes back: no report of a node that pushes is missing afterwards."""
+"""A hub outage: no report of a pushing agent is lost."""
 
 import random
 from functools import partial
@@ -13,28 +13,28 @@ from tests.end_to_end.programs import (
 from tests.machines import wait_until
 
 SAMPLES_IN_TEN_MINUTES = 100
-"""At one every six seconds; here they are taken in as many tenths of a second."""
+"""The samples of ten minutes at one per six seconds; here taken every tenth of a second."""
 
 
 def reporting(node: LoopbackMachine, *flags: str) -> FleetSmiProcess:
-    """Its agent, which also leaves each sample in a folder: so the test knows what was taken."""
+    """Start an agent that also drops each sample in a folder, for the test to compare."""
     return node.start_agent(*flags, "--drop", str(node.drop))
 
 
-def has_heard(hub: LoopbackHub, node: LoopbackMachine, taken: int) -> bool:
-    """Whether the hub has that sample, of the agent that runs now."""
+def has_received(hub: LoopbackHub, node: LoopbackMachine, taken: int) -> bool:
+    """Whether the hub has received that sample of the current agent run."""
     view = hub.node(node.name)
     return view is not None and not view.silent and view.sequence >= taken
 
 
 def wait_for_all(hub: LoopbackHub, *nodes: LoopbackMachine) -> None:
-    """Wait until the hub has heard all that the nodes have taken by now."""
+    """Wait until the hub has received every sample taken so far."""
     for node in nodes:
-        wait_until(partial(has_heard, hub, node, node.latest_sequence()))
+        wait_until(partial(has_received, hub, node, node.latest_sequence()))
     wait_until(lambda: not any(node.missing_reports for node in hub.fleet().nodes))
 
 
-def test_ten_minutes_without_the_hub_cost_no_report(lab: Lab) -> None:
+def test_no_report_is_lost_in_ten_minutes_without_the_hub(lab: Lab) -> None:
     hub = LoopbackHub(lab)
     stays, restarted = LoopbackMachine(lab, "stays"), LoopbackMachine(lab, "restarted")
     agents = [reporting(node, *hub.join_flags()) for node in (stays, restarted)]
@@ -59,12 +59,14 @@ def test_ten_minutes_without_the_hub_cost_no_report(lab: Lab) -> None:
     assert (after[0], after[2]) == ([1], 0)
 
 
-def test_a_hub_that_is_killed_again_and_again_misses_nothing(lab: Lab) -> None:
+def test_no_report_is_lost_when_the_hub_is_killed_repeatedly(lab: Lab) -> None:
     chance = random.Random(1)  # which moment it is, the machine decides
     hub, node = LoopbackHub(lab), LoopbackMachine(lab, "node")
     reporting(node, *hub.join_flags())
     for _ in range(4):
-        wait_until(partial(has_heard, hub, node, node.latest_sequence() + chance.randrange(1, 9)))
+        wait_until(
+            partial(has_received, hub, node, node.latest_sequence() + chance.randrange(1, 9))
+        )
         hub.program.kill()
         hub.start()
     wait_for_all(hub, node)

@@ -1,4 +1,4 @@
-"""What a hub that comes back still knows: its nodes, and which of them were told to leave."""
+"""State that survives a hub restart: nodes, their last data, and removals."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def restart(hub: LoopbackHub, how: str) -> None:
 
 
 def remove(hub: LoopbackHub, name: str) -> None:
-    """Remove a node as the hub's own user does."""
+    """Remove a node as the user who runs the hub."""
     done = run_fleet_smi("nodes", "--hub", hub.url, "remove", name, env=hub.env)
     assert done.returncode == 0, done.stderr
 
@@ -40,7 +40,7 @@ def test_a_silent_node_is_shown_silent_with_its_last_data_after_a_restart(lab: L
 
 
 @pytest.mark.parametrize("how", ["end", "kill"])
-def test_a_node_leaves_only_by_name_and_stays_away(lab: Lab, how: str) -> None:
+def test_a_removed_node_stays_removed_after_a_restart(lab: Lab, how: str) -> None:
     hub, node = LoopbackHub(lab), LoopbackMachine(lab, "node")
     agent = node.start_agent(*hub.join_flags())
     wait_until(lambda: hub.latest_sequence("node") > 5)
@@ -60,4 +60,4 @@ def test_a_node_that_is_removed_while_it_reports_does_not_come_back_by_itself(la
     remove(hub, "node")
     wait_until(lambda: "fault=Refused" in agent.output)
     assert hub.node("node") is None
-    assert "to join anew" in agent.output
+    assert "to join again" in agent.output

@@ -1,4 +1,4 @@
-"""A node whose driver hangs: its heartbeats go on, and the hub says what is wrong."""
+"""A node whose driver hangs: reports go on and the hub shows the fault."""
 
 from sim.scenario import Scenario, SimGpu
 from tests.cli.program import run_fleet_smi
@@ -11,7 +11,7 @@ WELL, HUNG = (
 )
 
 
-def test_a_hung_driver_is_told_while_the_heartbeats_go_on(lab: Lab) -> None:
+def test_a_hung_driver_is_reported_while_reports_go_on(lab: Lab) -> None:
     hub, node = LoopbackHub(lab), LoopbackMachine(lab, "node")
     node.set_scenario(WELL)
     node.start_agent(*hub.join_flags(), "--interval", "0.5")

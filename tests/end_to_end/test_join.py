@@ -1,4 +1,4 @@
-"""A node joins a hub that has made its own certificate, by the one line that is pasted there."""
+"""A node joins a hub that has a self-signed certificate, with the printed join command."""
 
 import re
 import shlex
@@ -16,22 +16,22 @@ def hub(lab: Lab) -> LoopbackHub:
     return LoopbackHub(lab, "--tls", "self-signed")
 
 
-def pasted(hub: LoopbackHub) -> list[str]:
-    """The flags of the agent in the line that the hub prints."""
+def join_flags(hub: LoopbackHub) -> list[str]:
+    """Return the agent flags of the join command that the hub prints."""
     program, command, *flags = shlex.split(hub.command("join-command", "--url", hub.url).stdout)
     assert (program, command) == ("fleet-smi", "agent")
     return flags
 
 
-def test_the_line_that_is_pasted_lets_a_node_in(lab: Lab, hub: LoopbackHub) -> None:
+def test_the_join_command_lets_a_node_join(lab: Lab, hub: LoopbackHub) -> None:
     node = LoopbackMachine(lab, "node")
-    agent = node.start_agent(*pasted(hub))
+    agent = node.start_agent(*join_flags(hub))
     wait_until(lambda: hub.latest_sequence("node") > 2)
     assert "fault=" not in agent.output
 
 
-def test_a_node_that_has_joined_needs_the_token_no_more(lab: Lab, hub: LoopbackHub) -> None:
-    node, flags = LoopbackMachine(lab, "node"), pasted(hub)
+def test_a_joined_node_no_longer_needs_the_join_token(lab: Lab, hub: LoopbackHub) -> None:
+    node, flags = LoopbackMachine(lab, "node"), join_flags(hub)
     first = node.start_agent(*flags)
     wait_until(lambda: "node" in hub.reporting())
     first.kill()
@@ -41,9 +41,11 @@ def test_a_node_that_has_joined_needs_the_token_no_more(lab: Lab, hub: LoopbackH
     wait_until(lambda: "node" in hub.reporting())
 
 
-def test_a_hub_with_another_certificate_is_told_nothing(lab: Lab, hub: LoopbackHub) -> None:
+def test_an_agent_sends_nothing_to_a_hub_with_another_certificate(
+    lab: Lab, hub: LoopbackHub
+) -> None:
     node = LoopbackMachine(lab, "node")
-    other = [re.sub("^sha256:.*", f"sha256:{'0' * 64}", flag) for flag in pasted(hub)]
+    other = [re.sub("^sha256:.*", f"sha256:{'0' * 64}", flag) for flag in join_flags(hub)]
     agent = node.start_agent(*other)
     wait_until(lambda: "fault=Refused" in agent.output)
     assert "presents another certificate than the pinned one" in agent.output
@@ -51,10 +53,10 @@ def test_a_hub_with_another_certificate_is_told_nothing(lab: Lab, hub: LoopbackH
     assert hub.command("token", "list").stdout.count("never") == 1
 
 
-def test_others_look_at_it_with_the_fingerprint_and_its_own_user_without(
+def test_the_hubs_own_user_needs_no_fingerprint_and_others_do(
     hub: LoopbackHub, tmp_path: Path
 ) -> None:
-    fingerprint = pasted(hub)[-1]
+    fingerprint = join_flags(hub)[-1]
     assert run_fleet_smi("--hub", hub.url, env=hub.env).returncode == 0
     other = hub.env | {"FLEET_SMI_HUB_STATE": str(tmp_path / "nothing")}
     assert_error_line(

@@ -1,4 +1,4 @@
-"""All ancestors at once in one table: how each row was heard, and what that way cannot tell."""
+"""Nodes of all compatible systems in one table, each with its transport and limits."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +22,8 @@ WAYS = {
 
 @pytest.fixture
 def hub(lab: Lab, tmp_path: Path) -> Iterator[LoopbackHub]:
-    """A hub that hears an agent of its own, and one machine through each ancestor's protocol."""
-    pushed, asked, watched = free_port(), free_port(), free_port()
+    """A hub with one native agent and one node per foreign protocol."""
+    pushed, polled, watched = free_port(), free_port(), free_port()
     password = tmp_path / "password"
     password.write_text(PASSWORD)
     password.chmod(0o600)
@@ -34,7 +34,7 @@ def hub(lab: Lab, tmp_path: Path) -> Iterator[LoopbackHub]:
         f"""
 [hub]
 cluster_smi_nodes = "127.0.0.1:{pushed}"
-nvgpu = ["127.0.0.1:{asked}"]
+nvgpu = ["127.0.0.1:{polled}"]
 nvgpu_interval = "1s"
 node_info = ["127.0.0.1:{watched}"]
 node_info_interval = "1s"
@@ -47,7 +47,7 @@ files_interval = "1s"
     nodes = {name: LoopbackMachine(lab, name) for name in WAYS}
     nodes["own"].start_agent(*hub.join_flags())
     nodes["old-cluster"].start_agent("--cluster-smi", f"127.0.0.1:{pushed}")
-    nodes["old-nvgpu"].start_agent("--serve", f"127.0.0.1:{asked}")
+    nodes["old-nvgpu"].start_agent("--serve", f"127.0.0.1:{polled}")
     nodes["old-monitor"].env |= {"FLEET_SMI_AGENT_GET_STATUS_PASSWORD_FILE": str(password)}
     nodes["old-monitor"].start_agent("--serve", f"127.0.0.1:{watched}")
     nodes["old-gpustat"].start_agent("--drop", str(folder), "--drop-format", "gpustat")
@@ -55,7 +55,7 @@ files_interval = "1s"
     hub.program.kill()
 
 
-def test_all_ways_are_in_one_table_that_says_what_each_cannot_tell(hub: LoopbackHub) -> None:
+def test_nodes_of_all_transports_are_in_one_table_with_their_limits(hub: LoopbackHub) -> None:
     wait_until(lambda: hub.reporting() == set(WAYS))
     found = {node.name: node for node in hub.fleet().nodes}
     assert {name: node.via for name, node in found.items()} == WAYS

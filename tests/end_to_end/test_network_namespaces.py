@@ -1,4 +1,4 @@
-"""One hub and five nodes on hosts of their own, a cable each: every way there is."""
+"""A hub and five nodes in separate network namespaces, one per transport."""
 
 import contextlib
 import secrets
@@ -17,20 +17,20 @@ from tests.machines import wait_until
 from tests.network_namespaces import NetworkHost, network
 from tests.sshd import SshNetwork, find_sshd
 
-WAYS = {"push1": "push", "push2": "push", "pull1": "pull", "files1": "files", "ssh1": "ssh"}
+TRANSPORTS = {"push1": "push", "push2": "push", "pull1": "pull", "files1": "files", "ssh1": "ssh"}
 INTERVAL_SECONDS = 0.5
 HUB = "http://hub:7070"
 
 
 class Fleet:
-    """The hub, its nodes, and a user at a host of their own who looks at them."""
+    """The hub, its nodes, and a user on another host."""
 
     def __init__(
         self, lab: Lab, hosts: dict[str, NetworkHost], ssh: SshNetwork, runtime: Path
     ) -> None:
         self.hosts = hosts
         self.shared = lab.folder / "shared"
-        self.nodes = {name: AgentMachine(lab, name) for name in WAYS}
+        self.nodes = {name: AgentMachine(lab, name) for name in TRANSPORTS}
         self._lab = lab
         self._ssh = ssh
         self._state = str(lab.folder / "hub")
@@ -55,27 +55,27 @@ class Fleet:
         self._start_agent("pull1", "--serve", ":7071", "--serve-token-file", str(self._token))
         self._start_agent("files1", "--drop", str(self.shared))
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run the command as the user does."""
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command on the user's host."""
         return run_fleet_smi(
-            *words, env=self._env, command_prefix=self.hosts["desk"].command_prefix
+            *arguments, env=self._env, command_prefix=self.hosts["desk"].command_prefix
         )
 
     def look(self) -> dict[str, NodeView]:
-        """Every node by its name, as the hub tells it."""
+        """Return the hub's nodes by name."""
         done = self.run("nodes", "--hub", HUB, "--json")
         assert done.returncode == 0, done.stderr
         nodes = msgspec.json.decode(done.stdout, type=dict[str, list[NodeView]])["nodes"]
         return {node.name: node for node in nodes}
 
     def reporting(self) -> set[str]:
-        """The names of those who are not silent, once the hub answers."""
+        """Return the names of reporting nodes; empty until the hub answers."""
         with contextlib.suppress(AssertionError):
             return {name for name, node in self.look().items() if not node.silent}
         return set()
 
     def sees_silence(self, name: str) -> bool:
-        """Whether that node is silent; it is so from three missed intervals on, and not before."""
+        """Whether the node is silent, which must be after three missed intervals, not before."""
         node = self.look()[name]
         assert node.age_seconds is not None
         assert node.interval_seconds is not None
@@ -83,7 +83,7 @@ class Fleet:
         return node.silent
 
     def offered(self) -> set[str]:
-        """The nodes of which a GPU is offered."""
+        """Return the nodes with an offered GPU."""
         done = self.run("free", "--hub", HUB)
         return {gpu.partition(":")[0] for gpu in done.stdout.strip().split(",")}
 
@@ -105,27 +105,29 @@ class Fleet:
         )
 
     def _new_token(self, role: str) -> str:
-        words = ("hub", "token", "add", "--role", role, "--state", self._state)
-        done = run_fleet_smi(*words, env=self._env, command_prefix=self.hosts["hub"].command_prefix)
+        arguments = ("hub", "token", "add", "--role", role, "--state", self._state)
+        done = run_fleet_smi(
+            *arguments, env=self._env, command_prefix=self.hosts["hub"].command_prefix
+        )
         return done.stdout.strip()
 
     def _let_in_by_ssh(self, name: str) -> None:
         host, env = self.hosts[name], self.nodes[name].env
-        told = {key: env[key] for key in ("FLEET_SMI_SIM", "LD_LIBRARY_PATH")}
-        told["PATH"] = f"{self._lab.driver}:/usr/bin:/bin"
+        remote_env = {key: env[key] for key in ("FLEET_SMI_SIM", "LD_LIBRARY_PATH")}
+        remote_env["PATH"] = f"{self._lab.driver}:/usr/bin:/bin"
         server = self._ssh.start_server(
-            env=told, address=host.address, command_prefix=host.command_prefix
+            env=remote_env, address=host.address, command_prefix=host.command_prefix
         )
         self._ssh.add_host(name, server)
 
 
 @pytest.fixture(scope="module")
 def running(sim_lib: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """One network for all these tests; each leaves it as it was."""
+    """One network for all tests; each restores it."""
     find_sshd()
     folder = tmp_path_factory.mktemp("network")
     with contextlib.ExitStack() as stack:
-        hosts = stack.enter_context(network("hub", "desk", *WAYS))
+        hosts = stack.enter_context(network("hub", "desk", *TRANSPORTS))
         # Not below the folder of the test: the name of a socket has not so much room.
         runtime = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="t-")))
         lab = Lab(folder, sim_lib)
@@ -141,42 +143,42 @@ def running(sim_lib: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def fleet(running: Fleet) -> Fleet:
-    """All of it, once every node reports."""
-    wait_until(lambda: running.reporting() == set(WAYS))
+    """The network, once every node reports."""
+    wait_until(lambda: running.reporting() == set(TRANSPORTS))
     return running
 
 
-def test_five_nodes_on_four_ways_are_in_one_table(fleet: Fleet) -> None:
+def test_five_nodes_on_four_transports_are_in_one_table(fleet: Fleet) -> None:
     table = fleet.run("--hub", HUB).stdout
     assert "5 of 5 nodes" in table
-    for name in WAYS:
+    for name in TRANSPORTS:
         assert f"{name} · 2 × H100 80GB" in table
     rows = [line.split() for line in fleet.run("nodes", "--hub", HUB).stdout.splitlines()]
-    said = {row[0]: row[row.index("ago") + 1] for row in rows if row and row[0] in WAYS}
-    assert said == WAYS
+    transports = {row[0]: row[row.index("ago") + 1] for row in rows if row and row[0] in TRANSPORTS}
+    assert transports == TRANSPORTS
     assert len({node.node_id for node in fleet.look().values()}) == 5
 
 
 @pytest.mark.parametrize("name", ["push1", "pull1", "ssh1"])
-def test_a_node_that_is_cut_off_is_silent_and_not_offered_until_it_is_back(
+def test_a_disconnected_node_is_silent_and_not_offered_until_it_returns(
     fleet: Fleet, name: str
 ) -> None:
-    assert fleet.offered() == set(WAYS)
+    assert fleet.offered() == set(TRANSPORTS)
     fleet.hosts[name].disconnect()
     try:
         wait_until(lambda: fleet.sees_silence(name))
-        assert fleet.offered() == set(WAYS) - {name}
+        assert fleet.offered() == set(TRANSPORTS) - {name}
         assert [gpu.verdict.state for gpu in fleet.look()[name].gpus] == ["unknown"] * 2
         assert f"{name} · 2 × H100 80GB · SILENT for" in fleet.run("--hub", HUB).stdout
     finally:
         fleet.hosts[name].reconnect()
-    wait_until(lambda: fleet.reporting() == set(WAYS))
-    assert fleet.offered() == set(WAYS)
+    wait_until(lambda: fleet.reporting() == set(TRANSPORTS))
+    assert fleet.offered() == set(TRANSPORTS)
     assert fleet.look()[name].trouble is None
     assert fleet.look()[name].missing_reports == 0
 
 
-def test_what_was_sampled_while_cut_off_is_sent_afterwards(fleet: Fleet) -> None:
+def test_samples_of_a_disconnected_node_are_sent_later(fleet: Fleet) -> None:
     before = fleet.look()["push2"].sequence
     fleet.hosts["push2"].disconnect()
     try:
@@ -187,14 +189,14 @@ def test_what_was_sampled_while_cut_off_is_sent_afterwards(fleet: Fleet) -> None
     assert fleet.look()["push2"].missing_reports == 0
 
 
-def test_without_a_hub_hosts_are_asked_by_ssh(fleet: Fleet) -> None:
+def test_without_a_hub_hosts_are_read_over_ssh(fleet: Fleet) -> None:
     done = fleet.run("--ssh", "ssh1,files1")
     assert done.returncode == 0, done.stderr
     assert "2 of 2 nodes" in done.stdout
     assert all(f"{name} · 2 × H100 80GB" in done.stdout for name in ("ssh1", "files1"))
 
 
-def test_without_a_hub_a_host_that_is_not_there_is_told_beside_those_that_are(fleet: Fleet) -> None:
+def test_without_a_hub_an_unreachable_host_is_listed_with_the_others(fleet: Fleet) -> None:
     done = fleet.run("--ssh", "ssh1,nobody")
     assert "1 of 2 nodes" in done.stdout
     assert "nobody · NEVER REPORTED" in done.stdout

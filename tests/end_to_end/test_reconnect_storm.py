@@ -1,4 +1,4 @@
-"""Many agents whose hub comes back: they return one after another, not all at once."""
+"""A reconnect storm: when the hub is back, agents reconnect spread over time."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ WINDOW_SECONDS = 0.25
 
 
 class Door:
-    """Where a hub was: it hangs up on whoever knocks, until it is opened."""
+    """A hub's address that closes every connection until it is opened."""
 
     def __init__(self) -> None:
         self.knocks: list[float] = []
@@ -41,7 +41,7 @@ class Door:
         self._thread.start()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all sockets."""
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -74,7 +74,7 @@ def door() -> Iterator[Door]:
 
 
 def agents(door: Door, folder: Path, stack: ExitStack) -> None:
-    """All of them, with a report each to send."""
+    """The agents, each with one report to send."""
     for number in range(AGENTS):
         connection = HubConnection(f"http://127.0.0.1:{door.port}")
         outlet = PushOutlet(HubSession(connection, CredentialFile(str(folder))), ReportBuffer(None))
@@ -82,7 +82,7 @@ def agents(door: Door, folder: Path, stack: ExitStack) -> None:
         outlet.publish(snapshot(gpu(), node=f"node{number}", sequence=1, run_id="life"))
 
 
-def test_agents_that_return_at_once_are_spread(door: Door, tmp_path: Path) -> None:
+def test_reconnecting_agents_are_spread_over_time(door: Door, tmp_path: Path) -> None:
     with ExitStack() as stack:
         agents(door, tmp_path, stack)
         wait_until(lambda: len(door.knocks) > 1.5 * AGENTS)

@@ -1,4 +1,4 @@
-"""The end of a hub and of agents: quick, clean, and nothing stays behind."""
+"""Shutdown of hub and agents: fast, clean, and without leftovers."""
 
 import os
 import signal
@@ -17,22 +17,22 @@ from tests.machines import wait_until
 
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where programs put what they need for a while; empty again when they have ended."""
+    """The TMPDIR of the programs, which must be empty after they have ended."""
     with tempfile.TemporaryDirectory(prefix="t-") as folder:
         for name in ("TMPDIR", "XDG_RUNTIME_DIR"):
             monkeypatch.setenv(name, folder)
         yield Path(folder)
 
 
-def processes_with(words: str) -> list[int]:
-    """The processes that have these words in their command line or environment."""
+def processes_with(text: str) -> list[int]:
+    """Return the processes with this text in their command line or environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            told = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+            details = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
         except OSError:
             continue
-        if words.encode() in told and int(folder.name) != os.getpid():
+        if text.encode() in details and int(folder.name) != os.getpid():
             found.append(int(folder.name))
     return found
 
@@ -75,7 +75,7 @@ def test_an_agent_ends_within_two_seconds_while_its_hub_hangs(lab: Lab) -> None:
     assert (code, seconds < 2) == (0, True)
 
 
-def test_a_hub_ends_while_somebody_listens_to_its_stream(lab: Lab) -> None:
+def test_a_hub_stops_with_a_stream_subscriber_connected(lab: Lab) -> None:
     hub = LoopbackHub(lab)
     with urlopen(f"{hub.url}/api/v1/stream", timeout=10) as stream:
         assert stream.readline()
@@ -83,7 +83,7 @@ def test_a_hub_ends_while_somebody_listens_to_its_stream(lab: Lab) -> None:
         assert (code, seconds < 10) == (0, True)
 
 
-def test_two_hubs_on_one_state_are_one_too_many(lab: Lab) -> None:
+def test_a_second_hub_on_the_same_state_is_refused(lab: Lab) -> None:
     hub = LoopbackHub(lab)
     assert_error_line(hub.command("--listen", "127.0.0.1:0"), 1, "another hub runs on")
     assert hub.fleet().nodes == ()

@@ -37,13 +37,13 @@ class OneNode:
 
     def report(self, sequence: int) -> int | None:
         """Up to where the node is told that its reports are safe."""
-        told = sample(sequence)
-        change = self._fleet.apply(told, NOON + sequence)
+        sent = sample(sequence)
+        change = self._fleet.apply(sent, NOON + sequence)
         assert change is not None
         self.history.record(change)
         if change.is_late:
-            self.keeping.invalidate(told.node_id)
-        return self.keeping.durable_sequence(told)
+            self.keeping.invalidate(sent.node_id)
+        return self.keeping.durable_sequence(sent)
 
     def turn(self) -> None:
         """A turn, and all that it gave to the disk is written."""
@@ -143,11 +143,11 @@ def test_nodes_whose_history_is_written_anyway_are_saved_first(
     keeping = Checkpointer(fleet, memory, history, TimeSlots(1, max_per_slot=4))
 
     def report(number: int, sequence: int, *gpus: Gpu) -> Snapshot:
-        told = sample(sequence, *gpus, node=f"gpu{number:03}")
-        change = fleet.apply(told, NOON + sequence)
+        sent = sample(sequence, *gpus, node=f"gpu{number:03}")
+        change = fleet.apply(sent, NOON + sequence)
         assert change is not None
         history.record(change)
-        return told
+        return sent
 
     first = [report(number, 1, gpu()) for number in range(150)]
     history.close()
@@ -160,7 +160,9 @@ def test_nodes_whose_history_is_written_anyway_are_saved_first(
     for _ in range(2):
         keeping.run_slot()
         wait_until(lambda: memory.durable_batch == memory.last_batch)
-    kept = [number for number, one in enumerate(first) if keeping.durable_sequence(one) is not None]
-    assert len(kept) == 4
-    assert kept[:2] == [0, 1]
-    assert set(kept[2:]) < {147, 148, 149}
+    stored = [
+        number for number, one in enumerate(first) if keeping.durable_sequence(one) is not None
+    ]
+    assert len(stored) == 4
+    assert stored[:2] == [0, 1]
+    assert set(stored[2:]) < {147, 148, 149}

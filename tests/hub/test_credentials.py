@@ -309,7 +309,7 @@ def test_hostile_names_are_stored_as_values(engine: Engine, clock: ManualClock) 
 def test_listings_of_tokens_and_users_contain_no_secret(credentials: CredentialCache) -> None:
     issued = credentials.tokens.add("viewer")
     credentials.users.add("alice", PASSWORD)
-    told = repr(credentials.tokens.list_all()) + repr(credentials.users.list_all())
-    assert issued.secret not in told
-    assert "digest" not in told
-    assert "argon2" not in told
+    sent = repr(credentials.tokens.list_all()) + repr(credentials.users.list_all())
+    assert issued.secret not in sent
+    assert "digest" not in sent
+    assert "argon2" not in sent

@@ -30,13 +30,13 @@ def taken(sequence: int, **fields: Any) -> Snapshot:
     return snapshot(gpu(0), sequence=sequence, **(known | fields))
 
 
-def heard(sequence: int, age_seconds: float = 0.0, **fields: Any) -> Delivery:
+def received(sequence: int, age_seconds: float = 0.0, **fields: Any) -> Delivery:
     what = taken(sequence, **fields)
     return Delivery(source="scripted", target="gpu01", result=what, age_seconds=age_seconds)
 
 
-def failed(words: str = "no route to host") -> Delivery:
-    return Delivery(source="scripted", target="gpu01", result=Unreachable(words, "gpu01"))
+def failed(message: str = "no route to host") -> Delivery:
+    return Delivery(source="scripted", target="gpu01", result=Unreachable(message, "gpu01"))
 
 
 class Life:
@@ -88,7 +88,7 @@ def life(tmp_path: Path) -> Iterator[Life]:
 
 def test_after_a_restart_a_node_is_silent_and_not_absent(life: Life) -> None:
     async def first(hub: Hub, source: ScriptedSource) -> None:
-        source.put(heard(1, name="gpu01", labels={"rack": "a"}))
+        source.put(received(1, name="gpu01", labels={"rack": "a"}))
         await until(lambda: hub.reports_received == 1)
 
     async def second(hub: Hub, _: ScriptedSource) -> None:
@@ -104,7 +104,7 @@ def test_after_a_restart_a_node_is_silent_and_not_absent(life: Life) -> None:
 
 def test_reports_received_at_shutdown_are_saved(life: Life) -> None:
     async def first(hub: Hub, _: ScriptedSource) -> None:
-        hub.deliver(heard(7))
+        hub.deliver(received(7))
 
     async def second(hub: Hub, _: ScriptedSource) -> None:
         assert hub.fleet.view(life.now).nodes[0].sequence == 7
@@ -118,7 +118,7 @@ def test_a_report_is_acknowledged_as_durable_only_once_it_is_on_disk(
 ) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         with disk_is_busy(life):
-            source.put(heard(1))
+            source.put(received(1))
             await until(lambda: hub.reports_received == 1)
             hub.publish()
             hub.checkpoint()
@@ -146,7 +146,7 @@ def disk_is_busy(life: Life) -> Iterator[None]:
 
 def test_the_durable_sequence_is_per_run_of_the_agent(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
-        source.put(heard(5))
+        source.put(received(5))
         await until(lambda: hub.receipt(taken(5)).kept == 5)
         assert hub.receipt(taken(1, run_id="run-2")).kept is None
         await hub.remove(taken(5).node_id)
@@ -157,7 +157,12 @@ def test_the_durable_sequence_is_per_run_of_the_agent(life: Life) -> None:
 
 def test_a_late_report_does_not_change_the_current_state(life: Life) -> None:
     async def first(hub: Hub, source: ScriptedSource) -> None:
-        for delivery in (heard(1), heard(3), heard(2, age_seconds=1), heard(2, age_seconds=1)):
+        for delivery in (
+            received(1),
+            received(3),
+            received(2, age_seconds=1),
+            received(2, age_seconds=1),
+        ):
             source.put(delivery)
         await until(lambda: hub.reports_received == 4)
         (node,) = hub.fleet.view(life.now).nodes
@@ -172,10 +177,10 @@ def test_a_late_report_does_not_change_the_current_state(life: Life) -> None:
 
 def test_a_late_report_becomes_durable_without_further_reports(life: Life) -> None:
     async def first(hub: Hub, source: ScriptedSource) -> None:
-        source.put(heard(1))
-        source.put(heard(3))
+        source.put(received(1))
+        source.put(received(3))
         await until(lambda: hub.receipt(taken(3)).kept == 3)
-        source.put(heard(2, age_seconds=1))
+        source.put(received(2, age_seconds=1))
         await until(lambda: hub.reports_received == 3)
 
     async def second(hub: Hub, _: ScriptedSource) -> None:
@@ -192,7 +197,7 @@ def test_a_failure_is_shown_on_its_node_until_it_recovers(life: Life) -> None:
         source.put(failed())
         await until(lambda: hub.delivery_failures == 1)
         assert hub.fleet.view(life.now).nodes[0].trouble == "no route to host"
-        source.put(heard(1))
+        source.put(received(1))
         await until(lambda: hub.reports_received == 1)
         (node,) = hub.fleet.view(life.now).nodes
         assert (node.trouble, node.silent, node.via) == (None, False, "scripted")
@@ -202,7 +207,7 @@ def test_a_failure_is_shown_on_its_node_until_it_recovers(life: Life) -> None:
 
 def test_the_age_of_a_report_counts_and_not_the_clock_of_its_node(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
-        source.put(heard(1, age_seconds=2.0, taken_at=NOON - 86_400))
+        source.put(received(1, age_seconds=2.0, taken_at=NOON - 86_400))
         await until(lambda: hub.reports_received == 1)
         (node,) = hub.fleet.view(life.now).nodes
         assert (node.age_seconds, node.silent) == (2.0, False)
@@ -220,7 +225,7 @@ def test_a_source_with_a_bug_is_restarted_and_the_hub_goes_on(
     async def story(hub: Hub, source: ScriptedSource) -> None:
         await until(lambda: source.runs == 2)
         assert "oh" in (hub.fleet.view(life.now).nodes[0].trouble or "")
-        source.put(heard(1))
+        source.put(received(1))
         await until(lambda: hub.reports_received == 1)
 
     with caplog.at_level(logging.ERROR):
@@ -233,7 +238,7 @@ def test_a_change_is_published_and_increments_the_version(life: Life) -> None:
         before = hub.version
         listener = hub.stream.subscribe()
         assert b"event: fleet" in (await listener.next_chunk() or b"")
-        source.put(heard(1))
+        source.put(received(1))
         assert b"event: change" in (await listener.next_chunk() or b"")
         assert hub.version > before
         assert hub.counts()["listeners"] == 1
@@ -244,7 +249,7 @@ def test_a_change_is_published_and_increments_the_version(life: Life) -> None:
 
 def test_a_node_that_falls_silent_is_published(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
-        source.put(heard(1))
+        source.put(received(1))
         await until(lambda: hub.reports_received == 1)
         await until(lambda: not hub.fleet._dirty)
         before = hub.version

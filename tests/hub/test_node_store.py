@@ -107,10 +107,10 @@ def test_a_locked_database_blocks_nobody_and_the_latest_state_is_written_later(
     wait_until(lambda: memory.durable_batch == numbers[-1])
     assert memory.consecutive_failures == 0
     assert [node.at for node in memory.load()] == [99.0]
-    said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 2  # once when it begins, once when it ends
-    assert "database is locked" in said[0]
-    assert "saved again" in said[1]
+    output = [record.getMessage() for record in caplog.records]
+    assert len(output) == 2  # once when it begins, once when it ends
+    assert "database is locked" in output[0]
+    assert "saved again" in output[1]
 
 
 def test_writes_to_a_full_disk_are_retried(memory: NodeStore[Known], engine: Engine) -> None:
@@ -122,9 +122,9 @@ def test_writes_to_a_full_disk_are_retried(memory: NodeStore[Known], engine: Eng
     assert memory.load() == []
     disk.pages = 1 << 30
     wait_until(lambda: memory.durable_batch == number)
-    kept = {node.node_id: node.at for node in memory.load()}
-    assert len(kept) == 39
-    assert kept["id-0"] == 5.0
+    stored = {node.node_id: node.at for node in memory.load()}
+    assert len(stored) == 39
+    assert stored["id-0"] == 5.0
 
 
 def test_closing_ends_even_if_the_disk_stays_full(engine: Engine) -> None:

@@ -120,12 +120,12 @@ def test_too_many_logouts_log_the_user_out_everywhere(
     monkeypatch.setattr(sessions, "_MAX_REVOKED_PER_USER", 2)
     for name in ("alice", "bob"):
         credentials.users.add(name, PASSWORD)
-    kept, bobs = (login(credentials, name, PASSWORD) or "" for name in ("alice", "bob"))
+    stored, bobs = (login(credentials, name, PASSWORD) or "" for name in ("alice", "bob"))
     ended = [login(credentials, "alice", PASSWORD) or "" for _ in range(3)]
     for session in ended:
-        assert credentials.identify_session(kept) is not None
+        assert credentials.identify_session(stored) is not None
         logout(credentials, session)
-    assert [credentials.identify_session(each) for each in (kept, *ended)] == [None] * 4
+    assert [credentials.identify_session(each) for each in (stored, *ended)] == [None] * 4
     assert credentials.identify_session(bobs) is not None
     assert written_down(engine) == 0
 

@@ -22,7 +22,7 @@ Host key verification failed.
 
 
 @pytest.mark.parametrize(
-    ("complaint", "kind", "words"),
+    ("complaint", "kind", "message"),
     [
         (CHANGED.format("Host key"), Refused, 'known_hosts" -R "gpu03"'),
         (CHANGED.format("RSA host key"), Refused, "the host key of gpu03 has changed"),
@@ -48,15 +48,15 @@ Host key verification failed.
     ],
 )
 def test_each_failure_has_its_error_and_a_remedy(
-    complaint: str, kind: type[DeliveryError], words: str
+    complaint: str, kind: type[DeliveryError], message: str
 ) -> None:
     error = parse_ssh_error(complaint)
     assert type(error) is kind
-    assert words in str(error)
+    assert message in str(error)
 
 
 @given(st.text(max_size=300))
 def test_any_output_becomes_one_sanitised_line(complaint: str) -> None:
     for text in (complaint, CHANGED.format("Host key").replace("gpu03", complaint)):
-        words = str(parse_ssh_error(text))
-        assert sanitize_text(words, 2000) == words
+        message = str(parse_ssh_error(text))
+        assert sanitize_text(message, 2000) == message

@@ -116,9 +116,9 @@ def test_circular_includes_terminate(tmp_path: Path) -> None:
 def test_all_names_of_a_config_are_found_in_order(blocks: list[list[str]], line: str) -> None:
     between = '" "' if '"' in line else " "
     text = "".join(
-        line.format(between.join(words)) + "\n  User x\n\n  # Host y\n" for words in blocks
+        line.format(between.join(message)) + "\n  User x\n\n  # Host y\n" for message in blocks
     )
-    named = [word for words in blocks for word in words if "*" not in word and "?" not in word]
+    named = [word for message in blocks for word in message if "*" not in word and "?" not in word]
     assert parse_config_hosts(text, no_includes) == named
 
 

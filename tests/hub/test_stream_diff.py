@@ -18,21 +18,21 @@ from tests.builders import NOON, gpu, instance, process, snapshot
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def after(known: FleetPayload | None, told: StreamUpdate) -> FleetPayload:
+def after(known: FleetPayload | None, sent: StreamUpdate) -> FleetPayload:
     """What a listener knows after one more event, through its bytes."""
-    frame = encode_event("change", "a-1", NOON, told)
+    frame = encode_event("change", "a-1", NOON, sent)
     return apply_event(known, decode_event(frame.split(b"data: ")[1].strip()))
 
 
 def test_a_new_node_is_sent_whole_and_then_only_its_changes() -> None:
     fleet = FleetState()
-    told = StreamDiff(fleet)
+    sent = StreamDiff(fleet)
     fleet.apply(snapshot(gpu(0), gpu(1)), NOON)
-    first = told.diff(["id-of-gpu01"], NOON)
+    first = sent.diff(["id-of-gpu01"], NOON)
     assert first is not None
     assert [node.name for node in first.nodes] == ["gpu01"]
     fleet.apply(snapshot(gpu(0, power_watts=90.0), gpu(1), taken_at=NOON + 1), NOON + 1)
-    second = told.diff(["id-of-gpu01"], NOON + 1)
+    second = sent.diff(["id-of-gpu01"], NOON + 1)
     assert second is not None
     assert not second.nodes
     assert second.figures[0].parts == (("=", "=", "=", 90), "=")
@@ -40,15 +40,15 @@ def test_a_new_node_is_sent_whole_and_then_only_its_changes() -> None:
 
 def test_the_wire_shape_is_as_documented() -> None:
     fleet = FleetState()
-    told = StreamDiff(fleet)
+    sent = StreamDiff(fleet)
     labels = {"rack": "r1"}
     mine = gpu(0, processes=(process(),), busy_percent=96.0)
     split = gpu(1, mig_mode=True, instances=(instance(),))
     fleet.apply(snapshot(mine, split, labels=labels), NOON)
-    first = told.diff(["id-of-gpu01"], NOON)
+    first = sent.diff(["id-of-gpu01"], NOON)
     warmer = replace(mine, temperature_celsius=None, power_watts=300.0)
     fleet.apply(snapshot(warmer, split, labels=labels, taken_at=NOON + 1), NOON + 1)
-    second = told.diff(["id-of-gpu01"], NOON + 1)
+    second = sent.diff(["id-of-gpu01"], NOON + 1)
     assert first and second
     frames = encode_event("fleet", "a-1", NOON, first), encode_event("change", "a-2", NOON, second)
     golden.assert_matches_golden(GOLDEN / "events.txt", b"".join(frames).decode())
@@ -56,20 +56,20 @@ def test_the_wire_shape_is_as_documented() -> None:
 
 def test_no_change_gives_no_update() -> None:
     fleet = FleetState()
-    told = StreamDiff(fleet)
+    sent = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
-    assert told.diff(["id-of-gpu01"], NOON) is not None
-    assert told.diff(["id-of-gpu01", "never heard of"], NOON + 0.5) is None
+    assert sent.diff(["id-of-gpu01"], NOON) is not None
+    assert sent.diff(["id-of-gpu01", "never heard of"], NOON + 0.5) is None
 
 
 def test_a_state_change_is_sent_with_the_summary() -> None:
     fleet = FleetState()
-    told = StreamDiff(fleet)
+    sent = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
-    told.diff(["id-of-gpu01"], NOON)
+    sent.diff(["id-of-gpu01"], NOON)
     taken = gpu(processes=(process(),), busy_percent=90.0)
     fleet.apply(snapshot(taken, taken_at=NOON + 1), NOON + 1)
-    turn = told.diff(["id-of-gpu01"], NOON + 1)
+    turn = sent.diff(["id-of-gpu01"], NOON + 1)
     assert turn is not None
     assert (turn.summary.free, turn.summary.busy) == (0, 1)
     assert turn.nodes[0].gpus[0].verdict.users == ("alice",)
@@ -77,26 +77,26 @@ def test_a_state_change_is_sent_with_the_summary() -> None:
 
 def test_a_silent_node_is_sent_as_silent_with_its_last_figures() -> None:
     fleet = FleetState()
-    told = StreamDiff(fleet)
+    sent = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
-    told.diff(["id-of-gpu01"], NOON)
-    silence = told.diff(["id-of-gpu01"], NOON + 60)
+    sent.diff(["id-of-gpu01"], NOON)
+    silence = sent.diff(["id-of-gpu01"], NOON + 60)
     assert silence is not None
     assert silence.nodes[0].silent
     assert (silence.summary.unknown, silence.summary.nodes_reporting) == (1, 0)
     assert silence.figures[0].heard_at == NOON
-    assert told.diff(["id-of-gpu01"], NOON + 61) is None
+    assert sent.diff(["id-of-gpu01"], NOON + 61) is None
 
 
 def test_a_removed_node_that_returns_has_another_number() -> None:
     fleet = FleetState()
-    told = StreamDiff(fleet)
+    sent = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
-    first = told.diff(["id-of-gpu01"], NOON)
+    first = sent.diff(["id-of-gpu01"], NOON)
     fleet.remove("id-of-gpu01")
-    gone = told.diff(["id-of-gpu01"], NOON)
+    gone = sent.diff(["id-of-gpu01"], NOON)
     fleet.apply(snapshot(gpu(), taken_at=NOON + 1), NOON + 1)
-    back = told.diff(["id-of-gpu01"], NOON + 1)
+    back = sent.diff(["id-of-gpu01"], NOON + 1)
     assert first and gone and back
     assert gone.removed == [first.nodes[0].number]
     assert back.nodes[0].number not in gone.removed
@@ -104,11 +104,11 @@ def test_a_removed_node_that_returns_has_another_number() -> None:
 
 def test_command_lines_are_never_in_the_stream() -> None:
     fleet = FleetState()
-    told = StreamDiff(fleet)
+    sent = StreamDiff(fleet)
     mine = process(command="python train.py --password=hunter2", name="secret-name")
     fleet.apply(snapshot(gpu(processes=(mine,), instances=(instance(processes=(mine,)),))), NOON)
-    told.diff(["id-of-gpu01"], NOON)
-    frame = encode_event("fleet", "a-1", NOON, told.full_state())
+    sent.diff(["id-of-gpu01"], NOON)
+    frame = encode_event("fleet", "a-1", NOON, sent.full_state())
     assert b"hunter2" not in frame
     assert b"secret-name" not in frame
 
@@ -138,7 +138,7 @@ def test_applying_all_changes_to_the_first_state_gives_the_last(
     history: list[dict[str, Any]],
 ) -> None:
     fleet, at = FleetState(), NOON
-    told, known = StreamDiff(fleet), None
+    sent, known = StreamDiff(fleet), None
     everybody = ["id-of-gpu01", "id-of-gpu02", "id-of-gpu03"]
     for step in history:
         at += step["pause"]
@@ -147,9 +147,9 @@ def test_applying_all_changes_to_the_first_state_gives_the_last(
             fleet.remove(node_id)
         else:
             fleet.apply(snapshot(*step["gpus"], node=step["node"], taken_at=at), at)
-        if step["tell"] and (change := told.diff(everybody, at)):
+        if step["tell"] and (change := sent.diff(everybody, at)):
             known = after(known, change)
     if known is not None:
-        assert known == after(None, told.full_state())
+        assert known == after(None, sent.full_state())
         assert set(known.nodes) == set(known.figures)
         assert known.summary == summarize_nodes(known.nodes.values())

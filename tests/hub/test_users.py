@@ -33,8 +33,8 @@ def test_users_are_listed_by_name(users: UserStore) -> None:
 def test_passwords_are_stored_as_argon2_hashes(users: UserStore) -> None:
     users.add("alice", PASSWORD)
     with read_transaction(users._engine) as connection:
-        kept = connection.scalar(text("SELECT password_hash FROM users"))
-    assert str(kept).startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+        stored = connection.scalar(text("SELECT password_hash FROM users"))
+    assert str(stored).startswith("$argon2id$v=19$m=19456,t=2,p=1$")
 
 
 def test_a_password_can_be_changed(users: UserStore) -> None:

@@ -95,4 +95,4 @@ def test_the_other_end_may_ask_for_slower_but_not_for_faster() -> None:
 
 def test_nobody_can_silence_an_agent_by_asking() -> None:
     agent = Agent(Sampler(Reader(spawn_worker)), [Listener(1, 1e9)], interval_seconds=2.0)
-    assert agent._wanted_interval_seconds() == MAX_INTERVAL_SECONDS
+    assert agent._effective_interval_seconds() == MAX_INTERVAL_SECONDS

@@ -36,5 +36,5 @@ def test_a_file_that_is_not_what_it_was_is_told(tmp_path: Path, written: bytes) 
     path = tmp_path / "credential.json"
     path.write_bytes(written)
     path.chmod(0o600)
-    with pytest.raises(UsageError, match="remove it and join anew"):
+    with pytest.raises(UsageError, match="remove it and join again"):
         CredentialFile(str(tmp_path)).get("https://one:7070")

@@ -30,8 +30,8 @@ NVIDIA: ReadRequest = ("nvidia", {"root": "/", "traffic": False})
 HUNG = Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"})
 
 
-def ask(reader: Reader, *requests: ReadRequest, patience: float = 10.0) -> list[ReadResult]:
-    return reader.read(requests, patience, 2 * patience)
+def ask(reader: Reader, *requests: ReadRequest, timeout_seconds: float = 10.0) -> list[ReadResult]:
+    return reader.read(requests, timeout_seconds, 2 * timeout_seconds)
 
 
 def value(reader: Reader, request: ReadRequest) -> Any:
@@ -153,10 +153,10 @@ def test_a_hung_subject_is_given_up_and_the_others_are_answered(
     requests.insert(place, NVIDIA)
     began = time.monotonic()
     names = [name for name, _ in requests]
-    answers = dict(zip(names, ask(reader, *requests, patience=1.0), strict=True))
-    assert time.monotonic() - began < 5
+    answers = dict(zip(names, ask(reader, *requests, timeout_seconds=3.0), strict=True))
+    assert time.monotonic() - began < 10
     assert isinstance(answers["nvidia"].error, NotAnswering)
-    assert "no answer within 1 s" in str(answers["nvidia"].error)
+    assert "no answer within 3 s" in str(answers["nvidia"].error)
     assert answers["host"].error is None
     assert answers["network"].error is None
     assert len(children() - before) == 1
@@ -179,8 +179,8 @@ def test_what_a_subject_told_before_it_fell_silent_is_kept(machine: SimulatedMac
     machine.set_scenario(Scenario(gpus=[SimGpu(uuid="GPU-a"), hung, SimGpu()]))
     reader = Reader(spawn_worker)
     value(reader, HOST)
-    for patience in (1.0, 60.0):  # the second time it rests, and nobody is asked
-        (answer,) = ask(reader, NVIDIA, patience=patience)
+    for timeout_seconds in (1.0, 60.0):  # the second time it backs off, and does not read
+        (answer,) = ask(reader, NVIDIA, timeout_seconds=timeout_seconds)
         assert isinstance(answer.error, NotAnswering)
         assert answer.error.partial_result["count"] == 3
         assert answer.error.partial_result[0]["uuid"] == "GPU-a"
@@ -201,26 +201,26 @@ def test_when_all_time_is_used_up_the_rest_is_told_as_unanswered(machine: Simula
 def test_a_hung_subject_rests_and_keeps_the_time_since_when(machine: SimulatedMachine) -> None:
     machine.set_scenario(HUNG)
     reader = Reader(spawn_worker)
-    (first,) = ask(reader, NVIDIA, patience=0.3)
-    (resting,) = ask(reader, NVIDIA, patience=60)  # answers at once: nobody is asked
+    (first,) = ask(reader, NVIDIA, timeout_seconds=0.3)
+    (resting,) = ask(reader, NVIDIA, timeout_seconds=60)  # returns immediately: it backs off
     assert children_of(reader) == 0
     wake(reader)
-    (again,) = ask(reader, NVIDIA, patience=0.3)
+    (again,) = ask(reader, NVIDIA, timeout_seconds=0.3)
     assert since(first) == since(resting) == since(again)
     machine.set_scenario(SimGpu())
     wake(reader)
     assert len(value(reader, NVIDIA)["devices"]) == 1
-    assert not reader._resting
+    assert not reader._backoff
     reader.close()
 
 
 def children_of(reader: Reader) -> int:
-    return 0 if reader._child is None else 1
+    return 0 if reader._worker is None else 1
 
 
 def wake(reader: Reader) -> None:
     """Let the time pass that a silent subject is left alone."""
-    reader._resting["nvidia"] = reader._resting["nvidia"]._replace(retry_at=0.0)
+    reader._backoff["nvidia"] = reader._backoff["nvidia"]._replace(retry_at=0.0)
 
 
 class UnkillableChild(ProcessWorker):
@@ -251,7 +251,7 @@ def test_beside_a_child_that_cannot_be_killed_no_second_one_asks_that_subject(
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.0)
     machine.set_scenario(HUNG)
     reader = Reader(start)
-    assert since(ask(reader, NVIDIA, patience=0.5)[0]) is not None
+    assert since(ask(reader, NVIDIA, timeout_seconds=0.5)[0]) is not None
     machine.set_scenario(SimGpu())
     for _ in range(3):
         assert since(ask(reader, NVIDIA)[0]) is not None

@@ -26,10 +26,10 @@ _AFTER_A_HANG = """
 hung, host = reader.read([NVIDIA, HOST], 3.0, 30.0)
 assert isinstance(hung.error, NotAnswering), hung
 assert host.error is None, host
-assert isinstance(reader._child, ProcessWorker), reader._child
+assert isinstance(reader._worker, ProcessWorker), reader._worker
 print("hung", flush=True)
 sys.stdin.readline()
-reader._resting["nvidia"] = reader._resting["nvidia"]._replace(retry_at=0.0)
+reader._backoff["nvidia"] = reader._backoff["nvidia"]._replace(retry_at=0.0)
 (answer,) = reader.read([NVIDIA], 10.0, 10.0)
 assert answer.error is None, answer
 print("devices", len(answer.value["devices"]), flush=True)
@@ -39,7 +39,7 @@ _AFTER_A_MISMATCH = """
 print(type(mismatch.error).__name__, flush=True)
 sys.stdin.readline()
 (answer,) = reader.read([NVIDIA], 10.0, 10.0)
-assert isinstance(reader._child, ProcessWorker), reader._child
+assert isinstance(reader._worker, ProcessWorker), reader._worker
 print("devices", len(answer.value["devices"]), flush=True)
 """
 

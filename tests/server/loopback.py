@@ -47,10 +47,10 @@ def send_raw_request(port: int, *headers: str, request: str = "GET / HTTP/1.1") 
     lines = [request, *headers, "Connection: close", "", ""]
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall("\r\n".join(lines).encode("latin-1"))
-        answer = b""
+        response = b""
         while part := connection.recv(65536):
-            answer += part
-    head, _, body = answer.partition(b"\r\n\r\n")
+            response += part
+    head, _, body = response.partition(b"\r\n\r\n")
     first, *rest = head.decode("latin-1").split("\r\n")
     pairs = (line.partition(": ") for line in rest)
     return LoopbackResponse(

@@ -40,29 +40,31 @@ def test_changes_always_need_more_than_viewing_rights() -> None:
 def test_not_found_and_wrong_method_have_the_common_error_shape(
     hub: ThreadedHub, method: str, path: str, status: int, code: str
 ) -> None:
-    answer = hub.request(method, path)
-    assert (answer.status, error_code(answer)) == (status, code)
-    assert ("allow" in answer.headers) == (status == 405)
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert "access-control-allow-origin" not in answer.headers
+    response = hub.request(method, path)
+    assert (response.status, error_code(response)) == (status, code)
+    assert ("allow" in response.headers) == (status == 405)
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-origin" not in response.headers
 
 
 def test_a_foreign_host_name_is_refused(hub: ThreadedHub) -> None:
     port = int(hub.url.rpartition(":")[2])
     for path in ("/", "/api/v1/reports", "/metrics", "/healthz"):
-        answer = send_raw_request(port, "Host: evil.example", request=f"GET {path} HTTP/1.1")
-        assert answer.status == 421
-        assert b"unknown_host" in answer.body
+        response = send_raw_request(port, "Host: evil.example", request=f"GET {path} HTTP/1.1")
+        assert response.status == 421
+        assert b"unknown_host" in response.body
     assert send_raw_request(port, "Host: 127.0.0.1", "Host: evil.example").status == 400
 
 
 def test_a_body_must_be_json_and_say_so(hub: ThreadedHub) -> None:
     admin, path = hub.token("admin"), "/api/v1/nodes/x"
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
-        answer = hub.request("PATCH", path, b"{}", token=admin, Content_Type=kind)
-        assert (answer.status, error_code(answer)) == (415, "not_json")
-    answer = hub.request("PATCH", path, b"x" * 70_000, token=admin, Content_Type="application/json")
-    assert (answer.status, error_code(answer)) == (413, "too_large")
+        response = hub.request("PATCH", path, b"{}", token=admin, Content_Type=kind)
+        assert (response.status, error_code(response)) == (415, "not_json")
+    response = hub.request(
+        "PATCH", path, b"x" * 70_000, token=admin, Content_Type="application/json"
+    )
+    assert (response.status, error_code(response)) == (413, "too_large")
 
 
 def test_a_bug_is_logged_and_not_shown_to_the_client(
@@ -77,15 +79,15 @@ def test_a_bug_is_logged_and_not_shown_to_the_client(
         looked = hub.request("GET", "/api/v1/fleet")
         reported = hub.request("POST", "/api/v1/reports", b"x", token="any")
     # A report that finds a bug is not to be sent again.
-    for answer, status in ((looked, 500), (reported, 422)):
-        assert (answer.status, error_code(answer)) == (status, "bug")
-        assert b"secret" not in answer.body
+    for response, status in ((looked, 500), (reported, 422)):
+        assert (response.status, error_code(response)) == (status, "bug")
+        assert b"secret" not in response.body
     assert caplog.text.count("ZeroDivisionError: the secret of the house") == 2
     assert hub.request("GET", "/api/v1/fleet").status == 200
 
 
 def test_a_head_request_gets_no_body(hub: ThreadedHub) -> None:
     port = int(hub.url.rpartition(":")[2])
-    answer = send_raw_request(port, "Host: localhost", request="HEAD / HTTP/1.1")
-    assert (answer.status, answer.body) == (200, b"")
-    assert int(answer.headers["content-length"]) > 0
+    response = send_raw_request(port, "Host: localhost", request="HEAD / HTTP/1.1")
+    assert (response.status, response.body) == (200, b"")
+    assert int(response.headers["content-length"]) > 0

@@ -79,13 +79,13 @@ def port(credentials: CredentialCache) -> Iterator[int]:
 def test_a_remote_hub_reveals_nothing_without_a_token(
     port: int, credentials: CredentialCache
 ) -> None:
-    answer = send_raw_request(port, "Host: localhost")
-    assert answer.status == 401
-    assert msgspec.json.decode(answer.body)["error"]["code"] == "unauthenticated"
+    response = send_raw_request(port, "Host: localhost")
+    assert response.status == 401
+    assert msgspec.json.decode(response.body)["error"]["code"] == "unauthenticated"
     token = credentials.tokens.add("viewer").secret
     credentials.refresh()
-    answer = send_raw_request(port, "Host: localhost", f"Authorization: Bearer {token}")
-    assert b"the secret" in answer.body
+    response = send_raw_request(port, "Host: localhost", f"Authorization: Bearer {token}")
+    assert b"the secret" in response.body
 
 
 def test_a_hub_does_not_start_open_by_accident() -> None:
@@ -100,7 +100,7 @@ def test_a_hub_does_not_start_open_by_accident() -> None:
 def test_no_response_allows_another_origin_to_read_it(
     port: int, request_line: str, origin: str
 ) -> None:
-    answer = send_raw_request(
+    response = send_raw_request(
         port,
         "Host: localhost",
         f"Origin: {origin}",
@@ -108,8 +108,8 @@ def test_no_response_allows_another_origin_to_read_it(
         "Content-Length: 0",
         request=request_line,
     )
-    assert not [name for name in answer.headers if name.startswith("access-control-")]
-    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    assert not [name for name in response.headers if name.startswith("access-control-")]
+    assert response.headers["cross-origin-resource-policy"] == "same-origin"
 
 
 def test_dns_rebinding_fails_even_with_a_valid_token(
@@ -117,16 +117,16 @@ def test_dns_rebinding_fails_even_with_a_valid_token(
 ) -> None:
     token = credentials.tokens.add("admin").secret
     credentials.refresh()
-    answer = send_raw_request(port, "Host: evil.example:7070", f"Authorization: Bearer {token}")
-    assert answer.status == 421
-    assert b"the secret" not in answer.body
+    response = send_raw_request(port, "Host: evil.example:7070", f"Authorization: Bearer {token}")
+    assert response.status == 421
+    assert b"the secret" not in response.body
 
 
 def test_no_listing_contains_a_secret(credentials: CredentialCache) -> None:
     credentials.tokens.add("admin")
     credentials.users.add("alice", "correct horse battery")
-    told = msgspec.json.encode([credentials.tokens.list_all(), credentials.users.list_all()])
-    assert not any(word in told for word in (b"digest", b"hash", b"argon2", b"stamp", b"fsmi_"))
+    sent = msgspec.json.encode([credentials.tokens.list_all(), credentials.users.list_all()])
+    assert not any(word in sent for word in (b"digest", b"hash", b"argon2", b"stamp", b"fsmi_"))
 
 
 def test_the_credential_of_a_node_is_valid_for_that_node_only(credentials: CredentialCache) -> None:

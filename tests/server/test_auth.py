@@ -52,14 +52,14 @@ class House:
         return AccessControl(self.credentials, AuthRateLimiter(lambda: 1000.0), **rules)
 
     def login(self, access: AccessControl, **headers: str) -> HttpError | tuple[bytes, bytes]:
-        asked = access.login(head({**OWN_PAGE, **headers}), FAR, "alice", PASSWORD)
-        return asyncio.run(asked)
+        requested = access.login(head({**OWN_PAGE, **headers}), FAR, "alice", PASSWORD)
+        return asyncio.run(requested)
 
     def session(self) -> str:
         """What a browser sends back once alice has logged in."""
-        answer = self.login(self.access())
-        assert not isinstance(answer, HttpError)
-        return answer[1].decode().partition(";")[0]
+        response = self.login(self.access())
+        assert not isinstance(response, HttpError)
+        return response[1].decode().partition(";")[0]
 
     def close(self) -> None:
         self.credentials.close()
@@ -73,11 +73,11 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     built.close()
 
 
-def told(refusal: Identity | HttpError | None) -> str | None:
+def code_of(refusal: Identity | HttpError | None) -> str | None:
     return refusal.code if isinstance(refusal, HttpError) else None
 
 
-def asker(
+def sender(
     access: AccessControl, headers: Headers, peer: str = FAR, method: str = "GET"
 ) -> Identity:
     who = access.authenticate(headers, peer, method)
@@ -88,16 +88,16 @@ def asker(
 def test_a_token_identifies_the_sender_for_any_method(house: House) -> None:
     access = house.access()
     for method in ("GET", "POST", "DELETE"):
-        assert asker(access, with_token(house.viewer), method=method).name == "bob"
-    assert asker(access, head(authorization=f"bearer  {house.admin} ")).role == "admin"
-    assert asker(access, with_token("fsmi_local_x"), HERE).role == "admin"
+        assert sender(access, with_token(house.viewer), method=method).name == "bob"
+    assert sender(access, head(authorization=f"bearer  {house.admin} ")).role == "admin"
+    assert sender(access, with_token("fsmi_local_x"), HERE).role == "admin"
 
 
 @pytest.mark.parametrize("value", ["Bearer nonsense", "Bearer", "Basic YWxpY2U6eA==", ""])
 def test_a_wrong_token_is_refused_even_on_an_open_hub(house: House, value: str) -> None:
     for rules in ({}, {"loopback_only": True}, {"insecure_open": True}):
         refusal = house.access(**rules).authenticate(head(authorization=value), HERE, "GET")
-        assert told(refusal) == "bad_token"
+        assert code_of(refusal) == "bad_token"
 
 
 def test_anonymous_requests_are_refused_beyond_loopback(house: House) -> None:
@@ -164,29 +164,32 @@ def test_loopback_clients_may_view_without_credentials(house: House) -> None:
 @pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host"])
 def test_clients_of_a_local_reverse_proxy_do_not_count_as_loopback(house: House, name: str) -> None:
     access = house.access(loopback_only=True)
-    assert told(access.authenticate(head({name: FAR}), HERE, "GET")) == "unauthenticated"
+    assert code_of(access.authenticate(head({name: FAR}), HERE, "GET")) == "unauthenticated"
     access = house.access(loopback_only=True, trusted_proxies=[HERE], user_header="X-User")
-    assert told(access.authenticate([], HERE, "GET")) == "unauthenticated"
+    assert code_of(access.authenticate([], HERE, "GET")) == "unauthenticated"
 
 
 def test_a_trusted_proxy_names_the_user(house: House) -> None:
     access = house.access(
         trusted_proxies=["10.0.0.0/24"], user_header="X-Remote-User", admins=["root"]
     )
-    who = asker(access, head(x_remote_user="carol"), PROXY)
+    who = sender(access, head(x_remote_user="carol"), PROXY)
     assert who == Identity(role="viewer", name="carol", auth_method="proxy")
-    assert asker(access, head(x_remote_user="root"), PROXY).role == "admin"
-    assert asker(access, head(x_remote_user="root"), f"::ffff:{PROXY}").role == "admin"
+    assert sender(access, head(x_remote_user="root"), PROXY).role == "admin"
+    assert sender(access, head(x_remote_user="root"), f"::ffff:{PROXY}").role == "admin"
 
 
 def test_the_user_header_of_an_untrusted_peer_is_ignored(house: House) -> None:
     access = house.access(trusted_proxies=[PROXY], user_header="X-Remote-User", admins=["root"])
     for peer in (FAR, HERE, "10.0.0.10", "", "proxy.example"):
         assert (
-            told(access.authenticate(head(x_remote_user="root"), peer, "GET")) == "unauthenticated"
+            code_of(access.authenticate(head(x_remote_user="root"), peer, "GET"))
+            == "unauthenticated"
         )
     silent = house.access(trusted_proxies=[PROXY])
-    assert told(silent.authenticate(head(x_remote_user="root"), PROXY, "GET")) == "unauthenticated"
+    assert (
+        code_of(silent.authenticate(head(x_remote_user="root"), PROXY, "GET")) == "unauthenticated"
+    )
 
 
 def test_an_invalid_proxy_network_is_an_error(house: House) -> None:
@@ -204,9 +207,9 @@ def test_behind_a_trusted_proxy_failures_count_against_the_client(house: House) 
 
 def test_the_session_cookie_is_http_only_and_same_site(house: House) -> None:
     for tls in (False, True):
-        answer = house.login(house.access(tls=tls))
-        assert not isinstance(answer, HttpError)
-        name, value = answer
+        response = house.login(house.access(tls=tls))
+        assert not isinstance(response, HttpError)
+        name, value = response
         assert name == b"set-cookie"
         pair, *attributes = value.decode().split("; ")
         assert pair.startswith(f"{SESSION_COOKIE}=")
@@ -216,13 +219,13 @@ def test_the_session_cookie_is_http_only_and_same_site(house: House) -> None:
 
 def test_a_session_identifies_the_user(house: House) -> None:
     access = house.access()
-    who = asker(access, head(cookie=f"other=1; {house.session()}; more=2"))
+    who = sender(access, head(cookie=f"other=1; {house.session()}; more=2"))
     assert who == Identity(role="admin", name="alice", auth_method="session")
 
 
 def test_an_expired_session_identifies_nobody(house: House) -> None:
     stale = head(cookie=f"{SESSION_COOKIE}=stale")
-    assert told(house.access().authenticate(stale, FAR, "GET")) == "unauthenticated"
+    assert code_of(house.access().authenticate(stale, FAR, "GET")) == "unauthenticated"
     assert house.access(loopback_only=True).authenticate(stale, HERE, "GET") is ANONYMOUS
 
 
@@ -236,8 +239,8 @@ def test_logging_out_deletes_the_cookie(house: House) -> None:
 def test_logging_out_invalidates_copies_of_the_cookie(house: House) -> None:
     access, copied, other = house.access(), head(cookie=house.session()), house.session()
     asyncio.run(access.logout(list(copied)))
-    assert told(access.authenticate(copied, FAR, "GET")) == "unauthenticated"
-    assert asker(access, head(cookie=other)).name == "alice"
+    assert code_of(access.authenticate(copied, FAR, "GET")) == "unauthenticated"
+    assert sender(access, head(cookie=other)).name == "alice"
 
 
 @pytest.mark.parametrize(
@@ -261,24 +264,24 @@ def test_logging_out_invalidates_copies_of_the_cookie(house: House) -> None:
 def test_a_change_with_a_cookie_must_come_from_the_hubs_own_page(
     house: House, headers: dict[str, str], code: str | None
 ) -> None:
-    asked = head({**headers, "cookie": house.session()})
+    requested = head({**headers, "cookie": house.session()})
     for method in ("POST", "PATCH", "DELETE"):
-        assert told(house.access().authenticate(asked, FAR, method)) == code
-    assert asker(house.access(), asked).name == "alice"
+        assert code_of(house.access().authenticate(requested, FAR, method)) == code
+    assert sender(house.access(), requested).name == "alice"
 
 
 def test_a_change_with_a_proxy_user_must_come_from_the_hubs_own_page(house: House) -> None:
     access = house.access(trusted_proxies=[PROXY], user_header="x-user")
     evil = head(OWN_PAGE, origin="http://evil.example", x_user="carol")
-    assert told(access.authenticate(evil, PROXY, "POST")) == "cross_site"
-    assert asker(access, head(OWN_PAGE, x_user="carol"), PROXY, "POST").name == "carol"
+    assert code_of(access.authenticate(evil, PROXY, "POST")) == "cross_site"
+    assert sender(access, head(OWN_PAGE, x_user="carol"), PROXY, "POST").name == "carol"
 
 
 def test_a_foreign_page_cannot_report_to_an_open_hub(house: House) -> None:
     access = house.access(insecure_open=True)
     assert access.authenticate([], FAR, "POST") is ANONYMOUS
     evil = head(host="localhost:7070", origin="http://evil.example")
-    assert told(access.authenticate(evil, HERE, "POST")) == "cross_site"
+    assert code_of(access.authenticate(evil, HERE, "POST")) == "cross_site"
     assert check_same_origin(head(host="hub"), has_ambient_credentials=False) is None
 
 
@@ -287,12 +290,12 @@ def test_wrong_passwords_are_refused_and_then_rate_limited(house: House) -> None
 
     async def scenario() -> list[str | None]:
         attempts = (access.login(head(OWN_PAGE), FAR, "alice", "wrong") for _ in range(14))
-        return [told(answer) for answer in await asyncio.gather(*attempts)]  # type: ignore[arg-type]
+        return [code_of(response) for response in await asyncio.gather(*attempts)]  # type: ignore[arg-type]
 
     codes = asyncio.run(scenario())
     assert codes.count("bad_login") == 10
     assert codes.count("too_many_failures") == 4
-    assert told(house.login(access)) == "too_many_failures"  # type: ignore[arg-type]
+    assert code_of(house.login(access)) == "too_many_failures"  # type: ignore[arg-type]
 
 
 def test_successful_logins_are_not_rate_limited(house: House) -> None:
@@ -302,18 +305,18 @@ def test_successful_logins_are_not_rate_limited(house: House) -> None:
 
 
 def test_a_foreign_page_cannot_log_a_browser_in(house: House) -> None:
-    answer = house.login(house.access(), origin="http://evil.example")
-    assert isinstance(answer, HttpError)
-    assert answer.code == "cross_site"
+    response = house.login(house.access(), origin="http://evil.example")
+    assert isinstance(response, HttpError)
+    assert response.code == "cross_site"
 
 
 def test_guessing_tokens_is_rate_limited_and_valid_tokens_are_not(house: House) -> None:
     access = house.access()
-    codes = [told(access.authenticate(with_token("wrong"), FAR, "GET")) for _ in range(12)]
+    codes = [code_of(access.authenticate(with_token("wrong"), FAR, "GET")) for _ in range(12)]
     assert codes == ["bad_token"] * 10 + ["too_many_failures"] * 2
-    assert asker(access, with_token(house.viewer)).name == "bob"
-    assert asker(access, with_token(house.node)).node_id == "id-1"
-    assert told(access.authenticate(with_token("wrong"), PROXY, "GET")) == "bad_token"
+    assert sender(access, with_token(house.viewer)).name == "bob"
+    assert sender(access, with_token(house.node)).node_id == "id-1"
+    assert code_of(access.authenticate(with_token("wrong"), PROXY, "GET")) == "bad_token"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.2"])
@@ -323,9 +326,11 @@ def test_on_loopback_the_hub_needs_no_credentials(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "10.0.0.1", "gpuhub", "localhost.example"])
 def test_beyond_loopback_it_needs_credentials_or_insecure_open(host: str) -> None:
-    with pytest.raises(UsageError, match=r"hub token add --role viewer.*--insecure-open") as told:
+    with pytest.raises(
+        UsageError, match=r"hub token add --role viewer.*--insecure-open"
+    ) as code_of:
         check_bind(host, has_viewers=False, insecure_open=False, tls=True)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(code_of.value)
     assert check_bind(host, has_viewers=False, insecure_open=True, tls=False) is None
     assert check_bind(host, has_viewers=True, insecure_open=False, tls=True) is None
     assert check_bind(host, has_viewers=False, insecure_open=False, tls=True, proxied=True) is None

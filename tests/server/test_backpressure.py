@@ -10,7 +10,7 @@ import pytest
 
 from fleet_smi.server import backpressure
 from fleet_smi.server.backpressure import Backpressure
-from tests.server.test_report_protocol import answer, request
+from tests.server.test_report_protocol import request, response
 from tests.server.threaded_hub import ThreadedHub
 
 
@@ -48,7 +48,7 @@ def test_every_queued_report_is_answered(tmp_path: Path, monkeypatch: pytest.Mon
         for number, line in enumerate(crowd):
             line.sendall(request(token, number))
         crowd.pop().close()
-        assert {answer(line).status for line in crowd} == {200}
+        assert {response(line).status for line in crowd} == {200}
         for number, line in enumerate(crowd, 40):  # they are heard again after they waited
             line.sendall(request(token, number))
-        assert {answer(line).status for line in crowd} == {200}
+        assert {response(line).status for line in crowd} == {200}

@@ -97,8 +97,8 @@ def test_a_self_signed_certificate_survives_a_restart(tmp_path: Path) -> None:
             assert hub.url.startswith("https://")
             connection = HubConnection(hub.url, fingerprint=hub.server.fingerprint)
             with closing(connection):
-                answer = connection.request("GET", "/healthz")
-            assert (answer.status, "strict-transport-security" in answer.headers) == (200, True)
+                response = connection.request("GET", "/healthz")
+            assert (response.status, "strict-transport-security" in response.headers) == (200, True)
     assert len(prints) == 1
 
 

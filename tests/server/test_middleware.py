@@ -70,9 +70,9 @@ def test_the_hub_answers_to_its_own_names(port: int, host: str) -> None:
     ],
 )
 def test_other_host_names_are_refused(port: int, host: str) -> None:
-    answer = send_raw_request(port, f"Host: {host}")
-    assert answer.status == 421
-    error = msgspec.json.decode(answer.body)["error"]
+    response = send_raw_request(port, f"Host: {host}")
+    assert response.status == 421
+    error = msgspec.json.decode(response.body)["error"]
     assert error["code"] == "unknown_host"
     assert "hub.hosts" in error["message"]
     assert "evil" not in error["message"]
@@ -80,9 +80,9 @@ def test_other_host_names_are_refused(port: int, host: str) -> None:
 
 def test_a_request_must_have_one_host_header(port: int) -> None:
     for headers in ((), ("Host: localhost", "Host: localhost")):
-        answer = send_raw_request(port, *headers)
-        assert answer.status == 400
-        assert b"hello" not in answer.body
+        response = send_raw_request(port, *headers)
+        assert response.status == 400
+        assert b"hello" not in response.body
 
 
 def test_any_ip_address_is_accepted_by_a_wildcard_listener() -> None:

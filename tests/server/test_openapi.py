@@ -93,9 +93,9 @@ def test_every_operation_has_a_unique_id_and_a_summary() -> None:
 def test_every_error_has_the_common_shape() -> None:
     for path in DOCUMENT["paths"].values():
         for operation in path.values():
-            for status, answer in operation["responses"].items():
+            for status, response in operation["responses"].items():
                 if status >= "4":
-                    shape = answer["content"]["application/json"]["schema"]
+                    shape = response["content"]["application/json"]["schema"]
                     assert shape == {"$ref": "#/components/schemas/ErrorBody"}
 
 

@@ -52,16 +52,16 @@ def send(hub: ThreadedHub, token: str, body: bytes, kind: str = "application/jso
 
 
 def assert_goes_on(hub: ThreadedHub, token: str) -> None:
-    answer = hub.report(now(sequence=99), token=token)
-    assert answer.status == 200, answer
+    response = hub.report(now(sequence=99), token=token)
+    assert response.status == 200, response
     assert hub.fleet().nodes[0].sequence == 99
 
 
 def test_the_receipt_names_the_hub_and_the_durable_sequence(hub: ThreadedHub, token: str) -> None:
     def receipt(sequence: int) -> Any:
-        answer = hub.report(now(sequence=sequence), token=token)
-        assert answer.headers["content-type"] == "application/json"
-        return decode_receipt(answer.body)
+        response = hub.report(now(sequence=sequence), token=token)
+        assert response.headers["content-type"] == "application/json"
+        return decode_receipt(response.body)
 
     first = receipt(1)
     assert first.hub == hub.server.hub.instance_id
@@ -75,11 +75,11 @@ def test_msgpack_and_json_are_equivalent(hub: ThreadedHub, token: str) -> None:
     assert hub.fleet().nodes[0].sequence == 1
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["told in its head", "in pieces without end"])
-def test_oversized_reports_are_refused(hub: ThreadedHub, token: str, told: bool) -> None:
-    if told:
-        answer = send(hub, token, b" " * 10_000_000)
-        assert (answer.status, error_code(answer)) == (413, "too_large")
+@pytest.mark.parametrize("with_length", [True, False], ids=["with a length", "chunked"])
+def test_oversized_reports_are_refused(hub: ThreadedHub, token: str, with_length: bool) -> None:
+    if with_length:
+        response = send(hub, token, b" " * 10_000_000)
+        assert (response.status, error_code(response)) == (413, "too_large")
     else:
         assert b"413" in in_pieces(hub, token, 10_000_000)
     assert_goes_on(hub, token)
@@ -102,8 +102,8 @@ def in_pieces(hub: ThreadedHub, token: str, size: int) -> bytes:
 
 
 def test_nan_is_an_error_in_json_and_unknown_in_msgpack(hub: ThreadedHub, token: str) -> None:
-    answer = send(hub, token, msgspec.json.encode(plain()).replace(b":71.0", b":NaN"))
-    assert (answer.status, error_code(answer)) == (400, "undecodable")
+    response = send(hub, token, msgspec.json.encode(plain()).replace(b":71.0", b":NaN"))
+    assert (response.status, error_code(response)) == (400, "undecodable")
     packed = msgspec.msgpack.encode(plain(power_watts=float("nan")))
     assert send(hub, token, packed, "application/msgpack").status == 200
     (card,) = hub.fleet().nodes[0].gpus
@@ -148,25 +148,25 @@ def test_markup_and_terminal_codes_in_names_are_sanitised(hub: ThreadedHub, toke
 
 
 def test_a_wrong_token_is_refused_and_counted(hub: ThreadedHub, token: str) -> None:
-    answers = [hub.report(now(sequence=1), token="fsmi_node_" + "x" * 43) for _ in range(12)]
-    assert {each.status for each in answers} == {401, 429}
-    assert error_code(answers[0]) == "bad_token"
-    assert answers[0].headers["www-authenticate"] == "Bearer"
-    assert int(answers[-1].headers["retry-after"]) > 0
+    responses = [hub.report(now(sequence=1), token="fsmi_node_" + "x" * 43) for _ in range(12)]
+    assert {each.status for each in responses} == {401, 429}
+    assert error_code(responses[0]) == "bad_token"
+    assert responses[0].headers["www-authenticate"] == "Bearer"
+    assert int(responses[-1].headers["retry-after"]) > 0
     assert_goes_on(hub, token)  # whoever has a good one is not held up
 
 
 def test_a_report_without_a_token_is_refused(hub: ThreadedHub, token: str) -> None:
     body = encode_report_json([now(sequence=5)], time.time())
-    answer = hub.request("POST", REPORTS_PATH, body, Content_Type="application/json")
-    assert (answer.status, error_code(answer)) == (401, "unauthenticated")
+    response = hub.request("POST", REPORTS_PATH, body, Content_Type="application/json")
+    assert (response.status, error_code(response)) == (401, "unauthenticated")
     assert hub.fleet().nodes[0].sequence == 0
 
 
 def test_a_node_cannot_report_for_another(hub: ThreadedHub, token: str) -> None:
     hub.join_and_report(now(node="gpu02"))
-    answer = hub.report(now(node="gpu02", sequence=7), token=token)
-    assert (answer.status, error_code(answer)) == (403, "not_that_node")
+    response = hub.report(now(node="gpu02", sequence=7), token=token)
+    assert (response.status, error_code(response)) == (403, "not_that_node")
     for someone in (hub.token("viewer"), hub.token("admin")):
         other = hub.report(now(sequence=7), token=someone)
         assert (other.status, error_code(other)) == (403, "forbidden")
@@ -178,9 +178,9 @@ def test_a_node_cannot_report_for_another(hub: ThreadedHub, token: str) -> None:
 def test_the_body_of_an_unauthorized_report_is_not_read(
     hub: ThreadedHub, role: Literal["viewer", "admin"]
 ) -> None:
-    answer = send(hub, hub.token(role), b"no report at all")
-    assert (answer.status, error_code(answer)) == (403, "forbidden")
-    assert b"only a node may do this" in answer.body
+    response = send(hub, hub.token(role), b"no report at all")
+    assert (response.status, error_code(response)) == (403, "forbidden")
+    assert b"only a node may do this" in response.body
     port = int(hub.url.rpartition(":")[2])
     head = (
         f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -192,8 +192,8 @@ def test_the_body_of_an_unauthorized_report_is_not_read(
 
 
 def test_a_batch_with_another_node_in_it_is_refused_whole(hub: ThreadedHub, token: str) -> None:
-    answer = hub.report(now(node="gpu02", sequence=6), now(sequence=7), token=token)
-    assert (answer.status, error_code(answer)) == (400, "undecodable")
+    response = hub.report(now(node="gpu02", sequence=6), now(sequence=7), token=token)
+    assert (response.status, error_code(response)) == (400, "undecodable")
     assert [node.sequence for node in hub.fleet().nodes] == [0]
 
 
@@ -221,21 +221,21 @@ def test_a_batch_is_delivered_oldest_first(hub: ThreadedHub, token: str) -> None
 def test_an_undecodable_report_is_refused_and_recorded_as_the_nodes_failure(
     hub: ThreadedHub, token: str, body: bytes, code: str
 ) -> None:
-    answer = send(hub, token, body)
-    assert (answer.status, error_code(answer)) == (400, code)
+    response = send(hub, token, body)
+    assert (response.status, error_code(response)) == (400, code)
     assert hub.fleet().nodes[0].trouble is not None
     assert_goes_on(hub, token)
     assert hub.fleet().nodes[0].trouble is None
 
 
 def test_unsupported_methods_and_media_types_are_refused(hub: ThreadedHub, token: str) -> None:
-    answer = send(hub, token, b"x", "text/plain")
-    assert (answer.status, error_code(answer)) == (415, "wrong_kind")
-    answer = hub.request("POST", REPORTS_PATH, b"x", token=token, Content_Encoding="gzip")
-    assert (answer.status, error_code(answer)) == (415, "wrong_kind")
-    answer = hub.request("GET", REPORTS_PATH, token=token)
-    assert (answer.status, error_code(answer)) == (405, "wrong_method")
-    assert answer.headers["allow"] == "POST"
+    response = send(hub, token, b"x", "text/plain")
+    assert (response.status, error_code(response)) == (415, "wrong_kind")
+    response = hub.request("POST", REPORTS_PATH, b"x", token=token, Content_Encoding="gzip")
+    assert (response.status, error_code(response)) == (415, "wrong_kind")
+    response = hub.request("GET", REPORTS_PATH, token=token)
+    assert (response.status, error_code(response)) == (405, "wrong_method")
+    assert response.headers["allow"] == "POST"
 
 
 def test_an_interrupted_report_is_not_a_failure_of_its_node(hub: ThreadedHub, token: str) -> None:

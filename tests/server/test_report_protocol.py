@@ -58,21 +58,21 @@ def request(token: str, sequence: int, *more: str, version: str = "1.1") -> byte
     return head(token, *more, f"Content-Length: {len(sent)}", version=version) + sent
 
 
-def answer(line: socket.socket) -> Answer:
+def response(line: socket.socket) -> Answer:
     """The next answer on this connection."""
     with HTTPResponse(line) as got:
         got.begin()
         return Answer(got.status, got.getheaders(), got.read())
 
 
-def answers(line: socket.socket, count: int) -> bytes:
+def responses(line: socket.socket, count: int) -> bytes:
     """All that comes until so many answers have begun and the last has a body."""
-    heard = b""
-    while len(re.findall(rb"HTTP/1.1 \d+ .*?\r\n\r\n(?=.)", heard, re.DOTALL)) < count:
+    received = b""
+    while len(re.findall(rb"HTTP/1.1 \d+ .*?\r\n\r\n(?=.)", received, re.DOTALL)) < count:
         part = line.recv(1 << 16)
-        assert part, heard
-        heard += part
-    return heard
+        assert part, received
+        received += part
+    return received
 
 
 def sequence_of(hub: ThreadedHub) -> int:
@@ -86,7 +86,7 @@ def test_a_report_in_many_pieces_is_one_report(
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for start in range(0, len(whole), 50):
         line.sendall(whole[start : start + 50])
-    assert answer(line).status == 200
+    assert response(line).status == 200
     assert sequence_of(hub) == 1
 
 
@@ -94,7 +94,7 @@ def test_pipelined_reports_are_answered_in_order(
     hub: ThreadedHub, token: str, line: socket.socket
 ) -> None:
     line.sendall(request(token, 1) + request(token, 2) + request(token, 3))
-    assert answers(line, 3).count(b"HTTP/1.1 200 OK") == 3
+    assert responses(line, 3).count(b"HTTP/1.1 200 OK") == 3
     assert sequence_of(hub) == 3
 
 
@@ -102,24 +102,24 @@ def test_a_report_pipelined_after_another_request_is_answered_second(
     hub: ThreadedHub, token: str, line: socket.socket
 ) -> None:
     line.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + request(token, 1))
-    heard = answers(line, 2)
-    assert heard.count(b"HTTP/1.1 200 OK") == 2
-    assert heard.rindex(b'{"hub":') > heard.rindex(b"HTTP/1.1 200 OK")
+    received = responses(line, 2)
+    assert received.count(b"HTTP/1.1 200 OK") == 2
+    assert received.rindex(b'{"hub":') > received.rindex(b"HTTP/1.1 200 OK")
     assert sequence_of(hub) == 1
 
 
 def test_a_request_pipelined_after_a_report_is_answered(token: str, line: socket.socket) -> None:
     line.sendall(request(token, 1) + b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    assert answers(line, 2).count(b"HTTP/1.1 200 OK") == 2
+    assert responses(line, 2).count(b"HTTP/1.1 200 OK") == 2
 
 
 def test_a_refusal_is_sent_before_the_body_and_the_connection_stays_usable(
     hub: ThreadedHub, token: str, line: socket.socket
 ) -> None:
     line.sendall(head("wrong", "Content-Length: 5"))
-    assert answer(line).status == 401
+    assert response(line).status == 401
     line.sendall(b"never" + request(token, 1))
-    assert answer(line).status == 200
+    assert response(line).status == 200
     assert sequence_of(hub) == 1
 
 
@@ -127,7 +127,7 @@ def test_a_wrong_token_counts_once(line: socket.socket) -> None:
     statuses = []
     for _ in range(11):
         line.sendall(head("wrong", "Content-Length: 0"))
-        statuses.append(answer(line).status)
+        statuses.append(response(line).status)
     assert statuses == [401] * 10 + [429]
 
 
@@ -138,17 +138,17 @@ def test_a_client_that_closes_is_answered_first(
     token: str, line: socket.socket, version: str, more: tuple[str, ...]
 ) -> None:
     line.sendall(request(token, 1, *more, version=version))
-    assert answer(line).status == 200
+    assert response(line).status == 200
     assert line.recv(1) == b""
 
 
 def test_a_chunked_report_gets_the_same_response(token: str, line: socket.socket) -> None:
     line.sendall(request(token, 1))
-    whole = answer(line)
+    whole = response(line)
     sent = body(2)
     chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(sent), sent)
     line.sendall(head(token, "Transfer-Encoding: chunked") + chunk)
-    chunked = answer(line)
+    chunked = response(line)
     assert chunked == whole
     assert decode_receipt(whole.body).kept is None
 
@@ -158,7 +158,7 @@ def test_expect_100_continue_is_answered(token: str, line: socket.socket) -> Non
     line.sendall(head(token, "Expect: 100-continue", f"Content-Length: {len(sent)}"))
     assert b"100 Continue" in line.recv(64)
     line.sendall(sent)
-    assert answer(line).status == 200
+    assert response(line).status == 200
 
 
 @pytest.fixture
@@ -179,5 +179,5 @@ def test_an_endless_report_is_closed_by_the_request_timeout(
 @pytest.mark.usefixtures("hasty")
 def test_an_idle_connection_is_closed_by_the_idle_timeout(token: str, line: socket.socket) -> None:
     line.sendall(request(token, 1))
-    assert answer(line).status == 200
+    assert response(line).status == 200
     assert line.recv(1) == b""

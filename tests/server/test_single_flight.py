@@ -190,10 +190,10 @@ def test_an_acknowledged_change_is_in_the_next_response_of_a_large_fleet(
                 hub.report(snapshot_now("gpu01", *cards, sequence=sequence), token=token).status
                 == 200
             )
-            answer = hub.request("GET", f"/api/v1/{path}", If_None_Match=seen.headers["etag"])
-            assert answer.status == 200
-            assert answer.body != seen.body
-            seen = answer
+            response = hub.request("GET", f"/api/v1/{path}", If_None_Match=seen.headers["etag"])
+            assert response.status == 200
+            assert response.body != seen.body
+            seen = response
         hub.request_json("PATCH", "/api/v1/nodes/id-of-gpu01", {"name": "ada"}, token=admin)
         assert b"ada" in hub.request("GET", f"/api/v1/{path}").body
 
@@ -201,11 +201,11 @@ def test_an_acknowledged_change_is_in_the_next_response_of_a_large_fleet(
 def test_a_request_after_a_report_gets_a_view_begun_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked, may_go_on, asked = threading.Event(), threading.Event(), list[object]()
+    looked, may_go_on, requested = threading.Event(), threading.Event(), list[object]()
     once = SingleFlightCache.get_or_compute
 
     async def counted(self: SingleFlightCache, key: tuple[object], make: Any) -> Any:
-        asked.append(key)
+        requested.append(key)
         return await once(self, key, make)
 
     async def held(nodes: Iterable[NodeView]) -> AsyncIterator[NodeView]:
@@ -225,7 +225,7 @@ def test_a_request_after_a_report_gets_a_view_begun_after_it(
         assert hub.report(snapshot_now("gpu01", gpu(), sequence=2), token=token).status == 200
         after = pool.submit(hub.request, "GET", "/api/v1/fleet")
         # Only once the second has been received may the first be answered.
-        wait_until(lambda: asked.count(asked[0]) > 1)
+        wait_until(lambda: requested.count(requested[0]) > 1)
         may_go_on.set()
         assert b'"sequence":2' not in before.result().body
         assert b'"sequence":2' in after.result().body

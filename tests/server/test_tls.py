@@ -76,9 +76,9 @@ def test_a_client_that_trusts_it_reaches_the_hub_and_sees_the_pinned_one(tmp_pat
         assert shown is not None
         assert fingerprint_of(shown) == made.fingerprint
         secure.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        answer = secure.recv(65536)
-    assert answer.startswith(b"HTTP/1.1 204")
-    assert b"strict-transport-security: max-age=" in answer
+        response = secure.recv(65536)
+    assert response.startswith(b"HTTP/1.1 204")
+    assert b"strict-transport-security: max-age=" in response
 
 
 def test_a_damaged_certificate_is_an_error_and_is_not_overwritten(tmp_path: Path) -> None:

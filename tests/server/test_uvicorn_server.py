@@ -78,10 +78,10 @@ def test_nothing_listens_after_the_shutdown() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"GET / HTT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
+    "output", [b"", b"GET / HTT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
 )
 def test_a_slow_request_is_closed_by_the_timeout(
-    said: bytes, monkeypatch: pytest.MonkeyPatch
+    output: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeouts, "REQUEST_TIMEOUT_SECONDS", 0.05)
 
@@ -90,5 +90,5 @@ def test_a_slow_request_is_closed_by_the_timeout(
             pass
 
     with serve_app(patient) as port, socket.create_connection(("127.0.0.1", port), 10) as slow:
-        slow.sendall(said)
+        slow.sendall(output)
         assert slow.recv(1) == b""

@@ -63,9 +63,9 @@ class ThreadedHub:
         """A node's own token, for this join token or one that is used up with it."""
         token = join_token or self.token("join", max_uses=1)
         wanted = {"node_id": node_id, "name": name}
-        answer = self.request_json("POST", "/api/v1/join", wanted, token=token)
-        assert answer.status == 200, answer
-        return decode_join_token(answer.body)
+        response = self.request_json("POST", "/api/v1/join", wanted, token=token)
+        assert response.status == 200, response
+        return decode_join_token(response.body)
 
     def request(
         self,
@@ -77,10 +77,10 @@ class ThreadedHub:
         **headers: str,
     ) -> Response:
         """One question on a connection of its own."""
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
         pin = self.server.fingerprint
         with closing(HubConnection(self.url, token=token, fingerprint=pin)) as connection:
-            return connection.request(method, path, body, told)
+            return connection.request(method, path, body, fields)
 
     def request_json(
         self, method: str, path: str, value: Any, *, token: str | None = None
@@ -99,8 +99,8 @@ class ThreadedHub:
     def join_and_report(self, *snapshots: Snapshot) -> str:
         """Let a node join and report; its token."""
         token = self.join(snapshots[0].node_id, snapshots[0].name)
-        answer = self.report(*snapshots, token=token)
-        assert answer.status == 200, answer
+        response = self.report(*snapshots, token=token)
+        assert response.status == 200, response
         return token
 
     def wait_until_published(self) -> None:
@@ -121,12 +121,12 @@ class ThreadedHub:
             self._loop.close()
 
 
-def error_code(answer: Response) -> str:
+def error_code(response: Response) -> str:
     """The code of a refusal, which has the one shape of all errors."""
-    assert answer.headers["content-type"] == "application/json"
-    told = msgspec.json.decode(answer.body)
-    assert set(told) == {"error"}
-    assert set(told["error"]) == {"code", "message"}
-    assert told["error"]["message"]
-    code: str = told["error"]["code"]
+    assert response.headers["content-type"] == "application/json"
+    fields = msgspec.json.decode(response.body)
+    assert set(fields) == {"error"}
+    assert set(fields["error"]) == {"code", "message"}
+    assert fields["error"]["message"]
+    code: str = fields["error"]["code"]
     return code

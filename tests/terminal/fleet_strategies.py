@@ -1,4 +1,4 @@
-"""Fleets made up by hypothesis: hostile names, missing figures, absurd figures."""
+"""Hypothesis strategies for fleets: hostile names, missing and absurd figures."""
 
 from typing import get_args
 

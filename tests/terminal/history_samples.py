@@ -1,4 +1,4 @@
-"""What happened on small fleets, for tests of what is shown of it."""
+"""Sample histories and reports for the screen tests."""
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from tests.terminal import samples
 from tests.terminal.samples import H100, HOUR, NOW, gib, utc
 
 RunSpec = tuple[float, State, str, int, float | None]
-"""Up to which share of the range, how, whose, with how many others, and how busy."""
+"""End as a fraction of the range, state, user, number of other users, load."""
 
 
 def gpu(
@@ -42,7 +42,7 @@ def gpu(
 def make_strip(
     gpu_of_node: GpuOfNode, start: float, end: float, *runs_spec: RunSpec | float
 ) -> Strip:
-    """A row; a bare number is how far nobody heard the node."""
+    """Build a row; a bare number is the end of a gap without data."""
     runs, at = [], 0.0
     for each in runs_spec:
         if isinstance(each, tuple):
@@ -64,11 +64,11 @@ def make_strip(
 
 
 def lab_hour(columns: int, *, end: float = NOW, hours: float = 1.0) -> Strips:
-    """The strip of the sketch, a node that fell silent, people who share, one cut in slices."""
+    """Every state, a silent node, shared GPUs, and MIG instances."""
     start = end - hours * HOUR
 
-    def of(where: GpuOfNode, *told: RunSpec | float) -> Strip:
-        return make_strip(where, start, end, *told)
+    def of(where: GpuOfNode, *runs: RunSpec | float) -> Strip:
+        return make_strip(where, start, end, *runs)
 
     free: RunSpec = (1.0, "free", NO_USER, 0, 0.0)
     rtx = "NVIDIA GeForce RTX 4090"
@@ -99,7 +99,7 @@ def lab_hour(columns: int, *, end: float = NOW, hours: float = 1.0) -> Strips:
 
 
 def sums(hours: float, busy: float, idle: float = 0.0, watts: float = 400.0) -> Sums:
-    """So many GPU-hours, of which this share was worked in, and so many only held."""
+    """Build sums from GPU-hours, the busy fraction and idle-held hours."""
     return Sums(
         gpu_seconds=hours * HOUR,
         measured_seconds=hours * HOUR,
@@ -120,7 +120,7 @@ USER_SUMS = {
 
 
 def lab_week(price: Price | None = None, *, by: str = "user") -> UsageReport:
-    """Seven days of 96 GPUs: people, hours of the day, what was wasted."""
+    """Seven days of 96 GPUs: users, hours of the day, idle jobs."""
     start = NOW - NOW % HOUR - 168 * HOUR
     rows = tuple(
         Usage(
@@ -175,7 +175,7 @@ def _moment(at: float) -> RibbonPoint:
 
 
 def _wasted(start: float) -> list[Job]:
-    told = [
+    jobs = [
         ("hana", "python -m train --config long/big.yaml", 4, 300, "held 4 GPUs, used 1"),
         ("山田太郎", "jupyter-lab", 1, 146, "idle for 146 h of 292 h; used at most 9 of 80 GiB"),
         ("dmitri.ivanov", None, 2, 60, ""),
@@ -192,5 +192,5 @@ def _wasted(start: float) -> list[Job]:
             sums=sums(2 * idle, 0.1, idle),
             advice=tuple(advice.split("; ")) if advice else (),
         )
-        for at, (user, command, gpus, idle, advice) in enumerate(told)
+        for at, (user, command, gpus, idle, advice) in enumerate(jobs)
     ]

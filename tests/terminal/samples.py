@@ -1,4 +1,4 @@
-"""Small fleets for the terminal's tests: each shows one kind of machine."""
+"""Sample fleets for the screen tests, one per kind of machine."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -208,7 +208,7 @@ def mixed() -> NodeView:
 
 
 def sliced() -> NodeView:
-    """A100s, one of them cut into MIG instances."""
+    """A100s, one of them divided into MIG instances."""
 
     def instance(
         at: int, profile: str, judged: Verdict, used: float, total: float, *who: Process
@@ -249,7 +249,7 @@ def sliced() -> NodeView:
 
 
 def unified() -> NodeView:
-    """A machine whose GPU has no memory of its own."""
+    """A machine whose GPU shares the memory of the host."""
     return node(
         "spark",
         busy_gpu(
@@ -281,7 +281,7 @@ def silent() -> NodeView:
 
 
 def crowd() -> NodeView:
-    """Many users, unseen processes, notes, a lease, and a list that may not be read."""
+    """Many users, hidden processes, notes, a lease, and an unreadable process list."""
     names = ("dmitri.ivanov", "eve", "山田太郎", "françois", "grace")
     note = verdict(
         "busy", "works", notes=(Note("stalled", "100 % busy at idle power: probably stalled"),)

@@ -1,4 +1,4 @@
-"""Colours by role, and text measured and cut by the room it takes."""
+"""Colours by role, and text measured and cut by the visible_width it takes."""
 
 import unicodedata
 
@@ -21,7 +21,7 @@ from fleet_smi.terminal.paint import (
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=40)
 
 
-def room(text: str) -> int:
+def visible_width(text: str) -> int:
     """The columns of a text, counted without the code under test."""
     zero = ("Mn", "Me", "Cf")
     jamo = range(0x1160, 0x1200)
@@ -62,12 +62,16 @@ def test_padding_counts_columns_not_characters() -> None:
 
 
 @given(ANYTHING, st.integers(0, 60))
-def test_padded_text_takes_exactly_its_room(text: str, columns: int) -> None:
-    assert room(align_left(text, columns)) == room(align_right(text, columns)) == columns
+def test_padded_text_has_exactly_its_width(text: str, columns: int) -> None:
+    assert (
+        visible_width(align_left(text, columns))
+        == visible_width(align_right(text, columns))
+        == columns
+    )
 
 
 @given(ANYTHING)
-def test_nothing_a_terminal_obeys_survives(text: str) -> None:
+def test_control_characters_are_removed(text: str) -> None:
     assert strip_unprintable(text).isprintable()
 
 
@@ -80,17 +84,17 @@ def test_escape_codes_lose_their_escape() -> None:
 )
 def test_no_line_is_wider_than_its_columns(spans: list[Span], columns: int) -> None:
     line = Paint(enabled=False).line(spans, columns)
-    assert room(line) <= columns
+    assert visible_width(line) <= columns
     assert line.isprintable()
     assert line == line.rstrip()
 
 
-def test_a_cut_line_says_so_even_where_a_span_just_fills_it() -> None:
+def test_a_truncated_line_ends_in_an_ellipsis_even_if_a_span_fills_it() -> None:
     assert Paint(enabled=False).line([("abcd", None), ("e", None)], 4) == "abc…"
     assert Paint(enabled=False).line([("abcd", None), ("   ", None)], 4) == "abcd"
 
 
-def test_colour_is_only_put_on_when_it_is_on() -> None:
+def test_colour_is_added_only_if_enabled() -> None:
     assert Paint(enabled=True).line([("free", "free")], 10) == "\x1b[32mfree\x1b[0m"
     assert Paint(enabled=False).line([("free", "free")], 10) == "free"
 
@@ -107,9 +111,9 @@ def test_every_state_looks_different() -> None:
 
 
 @given(ANYTHING, st.integers(1, 60))
-def test_folded_text_fits_and_keeps_every_word_that_fits(text: str, columns: int) -> None:
+def test_wrapped_text_fits_and_keeps_every_word_that_fits(text: str, columns: int) -> None:
     lines = wrap(text, columns)
-    assert all(room(line) <= columns for line in lines)
+    assert all(visible_width(line) <= columns for line in lines)
     assert " ".join(lines).split() == [
         truncate(word, columns) for word in strip_unprintable(text).split()
     ]

@@ -1,7 +1,7 @@
-"""The settings: what each source says of them, the stronger one winning.
+"""Load the settings from flags, environment, files and defaults, in this order of precedence.
 
-Flags win over the environment, that over the user's file, that over the system's file,
-that over the default. Bad settings are errors with the file and line, never silently ignored.
+The user's file wins over the system's file. Bad settings are errors with the file and line,
+never silently ignored.
 """
 
 import os
@@ -40,57 +40,57 @@ _FOR_TESTS = (
     "FLEET_SMI_CAPTURES",
     "FLEET_SMI_UPDATE_GOLDEN",
 )
-# What Kubernetes tells every pod of a service that is called fleet-smi-something.
+# Variables that Kubernetes sets in every pod for a service named fleet-smi-something.
 _SERVICE = r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)"
-_LIKENESS = 0.93
-_ANY_LIKENESS = 0.0
+_SIMILARITY = 0.93
+_ANY_SIMILARITY = 0.0
 
 
 def load(
     environment: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None
 ) -> Settings:
-    """The settings of this run; raise `UsageError` that names the file, line and remedy.
+    """Load the settings; raise `UsageError` with the file, line and remedy.
 
     `flags` are those of a command, by the name of the setting each stands for ("agent.to");
     `None` is a flag that was not given.
     """
-    read = resolve(environment, flags)
-    read.raise_if_invalid()
-    return _settings({name: found.value for name, found in read.values.items()})
+    resolved = resolve(environment, flags)
+    resolved.raise_if_invalid()
+    return _settings({name: setting.value for name, setting in resolved.values.items()})
 
 
 def resolve(
     environment: Mapping[str, str], flags: Mapping[str, Any] | None = None, *, strict: bool = False
 ) -> SettingsLayer:
-    """Every setting with its origin, and all that is wrong with any source.
+    """Return every setting with its origin, and the problems of every source.
 
-    A variable that is not known is wrong when it is a misspelt setting; or, if `strict`,
-    unless it is known to be for something else. Then what a hub needs and has not is told too.
+    An unknown variable is a problem when it looks like a misspelt setting; if `strict`, unless
+    it is known to belong to something else. `strict` also reports what a hub would miss.
     """
-    joined = _defaults(environment)
+    merged = _defaults(environment)
     for path in paths.settings_files(environment):
-        joined.merge(read_settings_file(path))
-    joined.merge(_from_environment(environment, strict=strict))
-    joined.merge(_from_flags(flags or {}))
-    _refuse_half_a_certificate(joined)
+        merged.merge(read_settings_file(path))
+    merged.merge(_from_environment(environment, strict=strict))
+    merged.merge(_from_flags(flags or {}))
+    _check_certificate_pair(merged)
     if strict:
-        _refuse_nodes_without_password(joined)
-    return joined
+        _check_node_info_password(merged)
+    return merged
 
 
-def _refuse_half_a_certificate(joined: SettingsLayer) -> None:
-    halves = (joined.values["hub.tls_cert"], joined.values["hub.tls_key"])
-    given = [half.origin for half in halves if half.value is not None]
+def _check_certificate_pair(merged: SettingsLayer) -> None:
+    pair = (merged.values["hub.tls_cert"], merged.values["hub.tls_key"])
+    given = [setting.origin for setting in pair if setting.value is not None]
     if len(given) == 1:
-        joined.add_problem(given[0], "tls_cert and tls_key belong together: set both")
+        merged.add_problem(given[0], "tls_cert and tls_key belong together: set both")
 
 
-def _refuse_nodes_without_password(joined: SettingsLayer) -> None:
-    nodes = joined.values["hub.node_info"]
+def _check_node_info_password(merged: SettingsLayer) -> None:
+    nodes = merged.values["hub.node_info"]
     keys = ("hub.node_info_password", "hub.node_info_password_file")
-    if nodes.value and all(joined.values[key].value is None for key in keys):
-        joined.add_problem(
-            nodes.origin, "node_info needs node_info_password_file: these nodes want it"
+    if nodes.value and all(merged.values[key].value is None for key in keys):
+        merged.add_problem(
+            nodes.origin, "node_info needs node_info_password_file: these nodes require a password"
         )
 
 
@@ -110,27 +110,29 @@ def _defaults(environment: Mapping[str, str]) -> SettingsLayer:
 def _from_environment(environment: Mapping[str, str], *, strict: bool) -> SettingsLayer:
     layer = SettingsLayer()
     known = {setting.environment_variable: setting for setting in SETTINGS}
-    strange = []
+    unknown = []
     for name in environment:
         if not name.startswith(_PREFIX) or name in (*_OWN, *_FOR_TESTS):
             continue
         if name in known:
             parse_setting(known[name], environment[name], Origin(name), layer)
         else:
-            strange.append(name)
-    if strange:
-        _refuse_unknown(strange, [*known, *_OWN], layer, _ANY_LIKENESS if strict else _LIKENESS)
+            unknown.append(name)
+    if unknown:
+        _report_unknown_variables(
+            unknown, [*known, *_OWN], layer, _ANY_SIMILARITY if strict else _SIMILARITY
+        )
     return layer
 
 
-def _refuse_unknown(
-    names: list[str], known: Sequence[str], layer: SettingsLayer, least_likeness: float
+def _report_unknown_variables(
+    names: list[str], known: Sequence[str], layer: SettingsLayer, min_similarity: float
 ) -> None:
-    """A misspelt variable is an error; one that only starts alike may be somebody else's."""
+    """Report misspelt variables; one that only has our prefix may belong to another program."""
     from difflib import get_close_matches
 
     for name in names:
-        close = get_close_matches(name, known, 1, least_likeness)
+        close = get_close_matches(name, known, 1, min_similarity)
         if close and not re.fullmatch(_SERVICE, name):
             layer.add_problem(Origin(name), f"unknown setting; did you mean {close[0]}?")
 
@@ -142,12 +144,12 @@ def _from_flags(flags: Mapping[str, Any]) -> SettingsLayer:
             continue
         setting = _NAMED[name]
         origin = Origin(f"--{setting.key.replace('_', '-')}")
-        parse_setting(setting, _from_here(setting, value), origin, layer)
+        parse_setting(setting, _absolute_paths(setting, value), origin, layer)
     return layer
 
 
-def _from_here(setting: Setting, value: Any) -> Any:
-    """Whoever types a path means it from where they are."""
+def _absolute_paths(setting: Setting, value: Any) -> Any:
+    """Make a path of the command line absolute; settings files must have absolute paths."""
     if setting.value_type is value_types.PATHS:
         return [os.path.abspath(path) for path in value.split(",") if path]
     return os.path.abspath(value) if value and setting.value_type is value_types.PATH else value

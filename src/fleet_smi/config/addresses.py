@@ -1,20 +1,20 @@
-"""Places on the network as people write them: addresses, URLs, hosts, certificates."""
+"""Parse network addresses in settings: listen addresses, URLs, hosts, fingerprints."""
 
 import re
 from typing import Any, NamedTuple
 
 _HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252})"
 _IPV6 = r"[0-9A-Fa-f:.]{2,45}"
-# Texts, so that they are compiled when first used: most starts need none.
+# Not compiled here but at the first use: most commands need none of them.
 _ADDRESS = rf"(?:({_HOST})?:|\[({_IPV6})\]:|)([0-9]{{1,5}})"
 _URL = rf"https?://(?:{_HOST}|\[{_IPV6}\])(?::([0-9]{{1,5}}))?(?:/[\x21-\x7e]*)?"
 _TARGET = rf"(?:{_HOST}|\[{_IPV6}\])(?::([0-9]{{1,5}}))?"
 _FINGERPRINT = r"[0-9a-f]{64}"
-_MOST_PORT = 65535
+_MAX_PORT = 65535
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen; no host is every address of the machine."""
+    """Where to listen; an empty host means every address of the machine."""
 
     host: str
     port: int
@@ -24,39 +24,41 @@ class ListenAddress(NamedTuple):
 
 
 def parse_listen_address(value: Any) -> ListenAddress:
-    """An address to listen on; a port alone is this machine's alone, ":7070" is everybody's."""
+    """Parse a listen address; a port alone is loopback, ":7070" is every address."""
     match = None if isinstance(value, bool) else re.fullmatch(_ADDRESS, str(value))
     if match is None:
         raise ValueError("is not an address: write it like 127.0.0.1:7070, :7070 or [::1]:7070")
-    alone = ":" not in match[0]
-    return ListenAddress("127.0.0.1" if alone else match[1] or _ipv6(match[2]), _port(match[3]))
+    is_port_only = ":" not in match[0]
+    return ListenAddress(
+        "127.0.0.1" if is_port_only else match[1] or _ipv6(match[2]), _port(match[3])
+    )
 
 
 def parse_url(value: Any) -> str:
-    """The URL of a hub, without a slash at its end."""
-    written = str(value)
-    if "@" in written:
+    """Parse the URL of a hub; a trailing slash is removed."""
+    text = str(value)
+    if "@" in text:
         raise ValueError("must not have a user or password in it: give a token instead")
-    match = re.fullmatch(_URL, written)
+    match = re.fullmatch(_URL, text)
     if match is None:
         raise ValueError("is not a URL: write it like https://hub:7070")
-    _check_asked_port(match[1])
-    return written.rstrip("/")
+    _check_remote_port(match[1])
+    return text.rstrip("/")
 
 
 def parse_target(value: Any) -> str:
-    """A machine to ask: a URL, host:port, or a host alone."""
+    """Parse a machine to poll: a URL, host:port, or a host alone."""
     if "://" in str(value):
         return parse_url(value)
     match = re.fullmatch(_TARGET, str(value))
     if match is None:
-        raise ValueError("is not a machine to ask: write it like gpu01:7071")
-    _check_asked_port(match[1])
+        raise ValueError("is not a machine to poll: write it like gpu01:7071")
+    _check_remote_port(match[1])
     return match[0]
 
 
 def parse_host(value: Any) -> str:
-    """The name or IP address of a host, without a port."""
+    """Parse the name or IP address of a host, without a port."""
     match = re.fullmatch(rf"{_HOST}|\[({_IPV6})\]", str(value))
     if match is None:
         raise ValueError("is not the name of a host")
@@ -64,7 +66,7 @@ def parse_host(value: Any) -> str:
 
 
 def parse_network(value: Any) -> str:
-    """An IP address, or a network like 10.0.0.0/8."""
+    """Parse an IP address, or a network like 10.0.0.0/8."""
     import ipaddress
 
     if isinstance(value, str):
@@ -76,7 +78,7 @@ def parse_network(value: Any) -> str:
 
 
 def parse_fingerprint(value: Any) -> str:
-    """The SHA-256 of a certificate as "sha256:…", whichever way it was written."""
+    """Parse the SHA-256 fingerprint of a certificate; return it as "sha256:…"."""
     digits = str(value).strip().lower().removeprefix("sha256:").replace(":", "")
     if not re.fullmatch(_FINGERPRINT, digits):
         raise ValueError("is not a fingerprint: copy it from the hub's join line")
@@ -84,22 +86,22 @@ def parse_fingerprint(value: Any) -> str:
 
 
 def _port(digits: str) -> int:
-    if int(digits) > _MOST_PORT:
-        raise ValueError(f"has a port above {_MOST_PORT}")
+    if int(digits) > _MAX_PORT:
+        raise ValueError(f"has a port above {_MAX_PORT}")
     return int(digits)
 
 
-def _check_asked_port(digits: str | None) -> None:
+def _check_remote_port(digits: str | None) -> None:
     if digits is not None and not _port(digits):
-        raise ValueError("has port 0, at which nobody can be asked")
+        raise ValueError("has port 0, which cannot be connected to")
 
 
-def _ipv6(written: str | None) -> str:
-    if not written:
+def _ipv6(text: str | None) -> str:
+    if not text:
         return ""
     import ipaddress
 
     try:
-        return str(ipaddress.IPv6Address(written))
+        return str(ipaddress.IPv6Address(text))
     except ValueError:
         raise ValueError("has no IPv6 address between its brackets") from None

@@ -1,4 +1,4 @@
-"""The settings files: what stands in each, and on which line."""
+"""Read settings files (TOML), with the line of each setting for error messages."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"
 
 
 def read_settings_file(path: str) -> SettingsLayer:
-    """All that a file says, and all that is wrong with it."""
+    """Return the settings of a file, and its problems."""
     import tomllib
 
     layer = SettingsLayer()
@@ -30,31 +30,34 @@ def read_settings_file(path: str) -> SettingsLayer:
         return layer
     try:
         tables = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # not TOML, or a number or nesting without end
-        line, words = _where_and_why(str(error), text)
-        layer.add_problem(Origin(path, line), words)
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # not TOML, or a huge number, or nested too deeply
+        line, message = _line_and_message(str(error), text)
+        layer.add_problem(Origin(path, line), message)
         return layer
     for section, keys in tables.items():
         _read_section(_Lines(path, text), section, keys, layer)
     return layer
 
 
-def _where_and_why(words: str, text: str) -> tuple[int | None, str]:
-    """Where a file stops being TOML, as the parser tells it."""
-    place = re.search(_PLACE, words)
+def _line_and_message(error: str, text: str) -> tuple[int | None, str]:
+    """The line and message of the parser's error."""
+    place = re.search(_PLACE, error)
     if place is None:
-        return None, sanitize_text(words, 200)
-    return int(place[1] or text.count("\n") + 1), sanitize_text(words[: place.start()], 200)
+        return None, sanitize_text(error, 200)
+    return int(place[1] or text.count("\n") + 1), sanitize_text(error[: place.start()], 200)
 
 
 class _Lines(Struct, frozen=True):
-    """A file's text, and on which line of it a key stands."""
+    """A file's text; finds the line of a key."""
 
     path: str
     text: str
 
     def origin(self, *wanted: str) -> Origin:
-        """The line of a key, or of the first word about its section where it has none."""
+        """The line of a key, or else the first line of its section."""
         inside: tuple[str, ...] = ()
         near = None
         for number, line in enumerate(self.text.split("\n"), 1):

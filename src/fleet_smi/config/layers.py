@@ -1,4 +1,4 @@
-"""What one source says of the settings: values with their origin, and what is wrong with it."""
+"""Layers of settings: the values of one source with their origin, its problems, and merging."""
 
 import os
 from typing import Any
@@ -10,7 +10,7 @@ from fleet_smi.config.value_types import format_for_error
 from fleet_smi.errors import UsageError
 from fleet_smi.model.safe_text import sanitize_text
 
-_LONGEST_REASON = 200
+_MAX_REASON = 200
 
 
 class Origin(Struct, frozen=True):
@@ -24,7 +24,7 @@ class Origin(Struct, frozen=True):
 
     @property
     def short(self) -> str:
-        """The same, with a file by its last name alone."""
+        """The same, with the base name of a file."""
         return str(Origin(os.path.basename(self.source), self.line))
 
 
@@ -39,53 +39,54 @@ class SettingValue(Struct, frozen=True):
 
 
 class SettingProblem(Struct, frozen=True):
-    """What is wrong, and where."""
+    """What is wrong with a setting, and where."""
 
     origin: Origin
     message: str
 
 
 class SettingsLayer:
-    """All values of one source, or of all of them joined."""
+    """All values of one source, or of several merged."""
 
     def __init__(self) -> None:
         self.values: dict[str, SettingValue] = {}
         self.problems: list[SettingProblem] = []
 
     def add_problem(self, origin: Origin, message: str) -> None:
-        """Note what is wrong; the rest is still read."""
+        """Add a problem; the rest is still read."""
         self.problems.append(SettingProblem(origin, message))
 
     def raise_if_invalid(self) -> None:
-        """Raise `UsageError` with the first thing that is wrong, if anything is."""
+        """Raise `UsageError` with the first problem, if there is one."""
         if self.problems:
             first = self.problems[0]
             raise UsageError(f"{first.origin.short}: {first.message}")
 
     def merge(self, overrides: "SettingsLayer") -> None:
-        """Let a stronger source have its say."""
+        """Override these values with those of a stronger source."""
         self.problems += overrides.problems
         for pair in MUTUALLY_EXCLUSIVE:
-            self._settle(overrides, *pair)
+            self._resolve_exclusive(overrides, *pair)
         self.values.update(overrides.values)
 
-    def _settle(
+    def _resolve_exclusive(
         self, stronger: "SettingsLayer", one: tuple[str, ...], other: tuple[str, ...]
     ) -> None:
-        said = [[name for name in names if name in stronger.values] for names in (one, other)]
-        if said[0] and said[1]:
-            words = f"{said[1][0]} and {said[0][0]} cannot both be set: choose one"
-            self.add_problem(stronger.values[said[1][0]].origin, words)
-        for name in (*(other if said[0] else ()), *(one if said[1] else ())):
+        given = [[name for name in names if name in stronger.values] for names in (one, other)]
+        if given[0] and given[1]:
+            message = f"{given[1][0]} and {given[0][0]} cannot both be set: choose one"
+            self.add_problem(stronger.values[given[1][0]].origin, message)
+        # A token on the command line must not be mixed with a token file of a settings file.
+        for name in (*(other if given[0] else ()), *(one if given[1] else ())):
             self.values[name] = SettingValue(None, DEFAULT_ORIGIN)
 
 
 def parse_setting(setting: Setting, value: Any, origin: Origin, layer: SettingsLayer) -> None:
-    """Read one value into the layer, or note what is wrong with it."""
+    """Parse one value into the layer, or add the problem with it."""
     try:
         layer.values[setting.name] = SettingValue(setting.value_type.parse(value), origin)
     except (ValueError, TypeError, OverflowError, RecursionError, UsageError) as error:
-        said = "…" if setting.is_secret else format_for_error(value)
+        shown = "…" if setting.is_secret else format_for_error(value)
         layer.add_problem(
-            origin, f"{setting.key} = {said}: {sanitize_text(str(error), _LONGEST_REASON)}"
+            origin, f"{setting.key} = {shown}: {sanitize_text(str(error), _MAX_REASON)}"
         )

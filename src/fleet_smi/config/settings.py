@@ -1,4 +1,4 @@
-"""What the settings table says for this run, as values with names and types."""
+"""The settings as typed structs, one per section; secrets are read from their files on demand."""
 
 import os
 import stat
@@ -12,11 +12,11 @@ from fleet_smi.errors import UsageError
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.verdict.thresholds import Thresholds
 
-_LONGEST_SECRET = 4096
+_MAX_SECRET = 4096
 
 
 class NodeSettings(Struct, frozen=True, kw_only=True):
-    """This machine, and what of it may be told."""
+    """This machine, and how much of it is reported."""
 
     name: str | None
     root: str
@@ -46,20 +46,20 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     spool: int
 
     def read_join_token(self) -> str | None:
-        """The token to join with, from its file where it is in one."""
-        return self.join or _secret_in(self.join_file)
+        """The join token, from its file if one is set."""
+        return self.join or _read_secret(self.join_file)
 
     def read_serve_token(self) -> str | None:
-        """The token that a hub must show, from its file where it is in one."""
-        return self.serve_token or _secret_in(self.serve_token_file)
+        """The token that a hub must send, from its file if one is set."""
+        return self.serve_token or _read_secret(self.serve_token_file)
 
     def read_get_status_password(self) -> str | None:
-        """The password of `POST /get-status`, from its file where it is in one."""
-        return self.get_status_password or _secret_in(self.get_status_password_file, PASSWORD)
+        """The password of `POST /get-status`, from its file if one is set."""
+        return self.get_status_password or _read_secret(self.get_status_password_file, PASSWORD)
 
 
 class HubSettings(Struct, frozen=True, kw_only=True):
-    """How the hub listens, whom it asks, and what it tells whom."""
+    """How the hub listens, which nodes it polls, and what it shows to whom."""
 
     listen: ListenAddress
     hosts: tuple[str, ...]
@@ -111,20 +111,20 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     currency: str | None
 
     def read_pull_token(self) -> str | None:
-        """The token that agents want to see, from its file where it is in one."""
-        return self.pull_token or _secret_in(self.pull_token_file)
+        """The token that agents require, from its file if one is set."""
+        return self.pull_token or _read_secret(self.pull_token_file)
 
     def read_node_info_password(self) -> str | None:
-        """The password that nodes of gpu-cluster-monitor want, from its file if it is in one."""
-        return self.node_info_password or _secret_in(self.node_info_password_file)
+        """The password that nodes of gpu-cluster-monitor require, from its file if one is set."""
+        return self.node_info_password or _read_secret(self.node_info_password_file)
 
     def read_get_status_password(self) -> str | None:
-        """The password of `POST /get-status`, from its file where it is in one."""
-        return self.get_status_password or _secret_in(self.get_status_password_file, PASSWORD)
+        """The password of `POST /get-status`, from its file if one is set."""
+        return self.get_status_password or _read_secret(self.get_status_password_file, PASSWORD)
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):
-    """Which hub the commands ask."""
+    """Which hub the commands use."""
 
     hub: str | None
     token: str | None
@@ -132,12 +132,12 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
     fingerprint: str | None
 
     def read_token(self) -> str | None:
-        """The token to show the hub, from its file where it is in one."""
-        return self.token or _secret_in(self.token_file)
+        """The token for the hub, from its file if one is set."""
+        return self.token or _read_secret(self.token_file)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What the table says for this run; lengths of time in seconds, sizes in bytes."""
+    """All settings of this run; durations in seconds, sizes in bytes."""
 
     node: NodeSettings
     agent: AgentSettings
@@ -146,27 +146,27 @@ class Settings(Struct, frozen=True, kw_only=True):
     thresholds: Thresholds
 
 
-def _secret_in(path: str | None, kind: ValueType = SECRET) -> str | None:
-    """A secret from its file: read when it is needed, for not every user may."""
+def _read_secret(path: str | None, value_type: ValueType = SECRET) -> str | None:
+    """Read a secret from its file, only when it is needed: not every user may read it."""
     if path is None:
         return None
     try:
         with open(path, encoding="ascii") as file:
             if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
-                _warn_of_readers(path)
-            written = str(SECRET.parse(file.read(_LONGEST_SECRET)))
+                _warn_world_readable(path)
+            text = str(SECRET.parse(file.read(_MAX_SECRET)))
     except OSError as error:
         raise UsageError(f"the token in {path} cannot be read: {error.strerror}") from None
     except ValueError:
         raise UsageError(f"{path} has no token in it, or more than one line") from None
     try:
-        return str(kind.parse(written))
+        return str(value_type.parse(text))
     except ValueError as error:
         raise UsageError(f"the password in {path} {error}") from None
 
 
-def _warn_of_readers(path: str) -> None:
-    import logging  # seldom needed, and slow to load
+def _warn_world_readable(path: str) -> None:
+    import logging  # rarely needed, and slow to import
 
-    words = 'warning="everybody on this machine can read %s: run `chmod o-r` on it"'
-    logging.getLogger(__name__).warning(words, path)
+    message = 'warning="everybody on this machine can read %s: run `chmod o-r` on it"'
+    logging.getLogger(__name__).warning(message, path)

@@ -1,4 +1,4 @@
-"""The settings table: every setting, its kind, its default and what it means in one line."""
+"""The settings table: one row per setting with its value type, default and description."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class Setting(Struct, frozen=True):
     default: Any
     description: str
     example: Any = None
-    """What could stand there, for a setting whose default is nothing."""
+    """An example value, for a setting that is not set by default."""
 
     @property
     def name(self) -> str:
@@ -38,7 +38,7 @@ class Setting(Struct, frozen=True):
 def _secret(
     section: str, key: str, meaning: str, kind: ValueType = value_types.SECRET
 ) -> tuple[Setting, Setting]:
-    """A secret has two rows: itself, and the file that it may be in instead."""
+    """The two rows of a secret: itself, and the file that may contain it."""
     file = f"/etc/fleet-smi/{key.replace('_', '-')}"
     return (
         Setting(section, key, kind, None, meaning, "the-token"),
@@ -48,7 +48,7 @@ def _secret(
 
 _OFF = False
 _HOUR, _DAY = 3600.0, 86400.0
-_WORDS = "how much of command lines is told: full, name or hidden"
+_COMMANDS = "how much of command lines is shown: full, name or hidden"
 _ROUTER, _NODES, _CLIENTS = (
     ListenAddress("old", 9080),
     ListenAddress("", 9080),
@@ -59,16 +59,21 @@ _PIN = "the hub's certificate, from its join line"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("node", "name", value_types.NAME, None, "the name of this machine", "gpu01"),
-    Setting("node", "root", value_types.FOLDER, "/", "where /proc and /sys are found"),
+    Setting("node", "root", value_types.FOLDER, "/", "the folder with /proc and /sys"),
     Setting("node", "labels", value_types.LABELS, {}, "labels of this machine", {"rack": "a"}),
-    Setting("node", "commands", value_types.COMMANDS, "full", _WORDS),
+    Setting("node", "commands", value_types.COMMANDS, "full", _COMMANDS),
     Setting("agent", "to", value_types.URL, None, "the hub to report to", "https://hub:7070"),
     Setting(
-        "agent", "serve", value_types.ADDRESS, None, "where hubs may ask", ListenAddress("", 7071)
+        "agent",
+        "serve",
+        value_types.ADDRESS,
+        None,
+        "where hubs may fetch reports",
+        ListenAddress("", 7071),
     ),
-    *_secret("agent", "serve_token", "the token that a hub must show to ask"),
+    *_secret("agent", "serve_token", "the token that a hub must send"),
     Setting(
-        "agent", "hosts", value_types.HOSTS, (), "more names it is asked by", ("gpu-a.example.org",)
+        "agent", "hosts", value_types.HOSTS, (), "more host names to accept", ("gpu-a.example.org",)
     ),
     Setting("agent", "drop", value_types.PATH, None, "a folder for reports", "/nfs/gpu-status"),
     Setting("agent", "drop_mode", value_types.MODE, 0o644, "the mode of files in that folder"),
@@ -77,42 +82,78 @@ SETTINGS: tuple[Setting, ...] = (
         "drop_format",
         value_types.DROP_FORMAT,
         "report",
-        "what is in them: report, gpustat",
+        "the format of these files: report or gpustat",
     ),
     Setting(
         "agent",
         "cluster_smi",
         value_types.ADDRESS,
         None,
-        "a router of cluster-smi to tell",
+        "a router of cluster-smi to send to",
         _ROUTER,
     ),
     *_secret("agent", "get_status_password", _GET_STATUS, value_types.PASSWORD),
-    Setting("agent", "interval", value_types.INTERVAL, 2.0, "how often to look and report"),
+    Setting("agent", "interval", value_types.INTERVAL, 2.0, "the interval between samples"),
     *_secret("agent", "join", "the token to join the hub with"),
     Setting("agent", "fingerprint", value_types.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),
-    Setting("agent", "state", value_types.PATH, None, "what it keeps", "/var/lib/fleet-smi/agent"),
-    Setting("agent", "spool", value_types.SIZE, 32 * MIB, "how much to keep while the hub is away"),
+    Setting(
+        "agent",
+        "state",
+        value_types.PATH,
+        None,
+        "the folder of its saved state",
+        "/var/lib/fleet-smi/agent",
+    ),
+    Setting("agent", "spool", value_types.SIZE, 32 * MIB, "the size limit of the buffer on disk"),
     Setting(
         "hub", "listen", value_types.ADDRESS, ListenAddress("127.0.0.1", 7070), "where to listen"
     ),
     Setting(
-        "hub", "hosts", value_types.HOSTS, (), "more names it is called by", ("gpu.example.org",)
+        "hub", "hosts", value_types.HOSTS, (), "more host names to accept", ("gpu.example.org",)
     ),
-    Setting("hub", "state", value_types.PATH, None, "what it keeps", "/var/lib/fleet-smi/hub"),
-    Setting("hub", "tls", value_types.TLS, None, "a certificate of its own making", "self-signed"),
+    Setting(
+        "hub",
+        "state",
+        value_types.PATH,
+        None,
+        "the folder of its saved state",
+        "/var/lib/fleet-smi/hub",
+    ),
+    Setting("hub", "tls", value_types.TLS, None, "generate a certificate", "self-signed"),
     Setting(
         "hub", "tls_cert", value_types.PATH, None, "its certificate", "/etc/fleet-smi/cert.pem"
     ),
-    Setting("hub", "tls_key", value_types.PATH, None, "the key of that", "/etc/fleet-smi/key.pem"),
-    Setting("hub", "insecure_open", value_types.BOOLEAN, _OFF, "open to all who reach it"),
-    Setting("hub", "interval", value_types.INTERVAL, None, "what agents are asked for", 10.0),
-    Setting("hub", "include_self", value_types.BOOLEAN, _OFF, "its own machine is in the fleet"),
-    Setting("hub", "pull", value_types.TARGETS, (), "agents to ask", ("gpu01:7071", "gpu02:7071")),
-    Setting("hub", "pull_interval", value_types.INTERVAL, 2.0, "how often to ask them"),
-    *_secret("hub", "pull_token", "the token that these agents want to see"),
+    Setting(
+        "hub",
+        "tls_key",
+        value_types.PATH,
+        None,
+        "the key of that certificate",
+        "/etc/fleet-smi/key.pem",
+    ),
+    Setting(
+        "hub",
+        "insecure_open",
+        value_types.BOOLEAN,
+        _OFF,
+        "no login: open to everybody who can connect",
+    ),
+    Setting(
+        "hub",
+        "interval",
+        value_types.INTERVAL,
+        None,
+        "the interval that agents are asked for",
+        10.0,
+    ),
+    Setting(
+        "hub", "include_self", value_types.BOOLEAN, _OFF, "add the hub's own machine to the fleet"
+    ),
+    Setting("hub", "pull", value_types.TARGETS, (), "agents to poll", ("gpu01:7071", "gpu02:7071")),
+    Setting("hub", "pull_interval", value_types.INTERVAL, 2.0, "how often to poll them"),
+    *_secret("hub", "pull_token", "the token that these agents require"),
     Setting("hub", "files", value_types.PATHS, (), "folders with reports", ("/nfs/gpu-status",)),
-    Setting("hub", "files_interval", value_types.INTERVAL, 5.0, "how often to look into them"),
+    Setting("hub", "files_interval", value_types.INTERVAL, 5.0, "how often to read them"),
     Setting("hub", "ssh", value_types.SSH_HOSTS, (), "hosts to reach by ssh", ("gpu03", "lab-*")),
     Setting(
         "hub", "ssh_hosts_file", value_types.PATH, None, "a list of such hosts", "/etc/hosts.txt"
@@ -120,94 +161,152 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "hub", "ssh_config", value_types.PATH, None, "ssh's own settings", "/etc/ssh/ssh_config"
     ),
-    Setting("hub", "ssh_interval", value_types.INTERVAL, 10.0, "how often to look at them"),
+    Setting("hub", "ssh_interval", value_types.INTERVAL, 10.0, "how often to connect to them"),
     Setting(
         "hub", "ssh_key", value_types.PATH, None, "the key to log in with", "/etc/fleet-smi/ssh-key"
     ),
-    Setting("hub", "nvgpu", value_types.TARGETS, (), "agents of nvgpu to ask", ("gpu04:1080",)),
-    Setting("hub", "nvgpu_interval", value_types.INTERVAL, 5.0, "how often to ask them"),
+    Setting("hub", "nvgpu", value_types.TARGETS, (), "agents of nvgpu to poll", ("gpu04:1080",)),
+    Setting("hub", "nvgpu_interval", value_types.INTERVAL, 5.0, "how often to poll them"),
     Setting(
         "hub", "node_info", value_types.TARGETS, (), "nodes of gpu-cluster-monitor", ("gpu05:7080",)
     ),
-    Setting("hub", "node_info_interval", value_types.INTERVAL, 4.0, "how often to ask them"),
-    *_secret("hub", "node_info_password", "the password that these nodes want"),
-    Setting("hub", "cluster_smi_nodes", value_types.ADDRESS, None, "where its nodes push", _NODES),
+    Setting("hub", "node_info_interval", value_types.INTERVAL, 4.0, "how often to poll them"),
+    *_secret("hub", "node_info_password", "the password that these nodes require"),
     Setting(
-        "hub", "cluster_smi_clients", value_types.ADDRESS, None, "where its clients ask", _CLIENTS
+        "hub",
+        "cluster_smi_nodes",
+        value_types.ADDRESS,
+        None,
+        "where nodes of cluster-smi push to",
+        _NODES,
     ),
     Setting(
-        "hub", "cluster_smi_open", value_types.BOOLEAN, _OFF, "these two to all who reach them"
+        "hub",
+        "cluster_smi_clients",
+        value_types.ADDRESS,
+        None,
+        "where clients of cluster-smi connect",
+        _CLIENTS,
     ),
+    Setting("hub", "cluster_smi_open", value_types.BOOLEAN, _OFF, "allow both from other machines"),
     Setting(
-        "hub", "cluster_smi_routers", value_types.TARGETS, (), "its routers to ask", ("old:9081",)
+        "hub",
+        "cluster_smi_routers",
+        value_types.TARGETS,
+        (),
+        "routers of cluster-smi to poll",
+        ("old:9081",),
     ),
-    Setting("hub", "cluster_smi_interval", value_types.INTERVAL, 3.0, "how often to ask them"),
+    Setting("hub", "cluster_smi_interval", value_types.INTERVAL, 3.0, "how often to poll them"),
     *_secret("hub", "get_status_password", _GET_STATUS, value_types.PASSWORD),
     Setting(
-        "hub", "trusted_proxies", value_types.NETWORKS, (), "proxies to believe", ("127.0.0.1/32",)
+        "hub",
+        "trusted_proxies",
+        value_types.NETWORKS,
+        (),
+        "proxies that may name the user",
+        ("127.0.0.1/32",),
     ),
     Setting(
-        "hub", "user_header", value_types.HEADER, None, "the user, told by them", "X-Remote-User"
+        "hub",
+        "user_header",
+        value_types.HEADER,
+        None,
+        "the header with the user's name",
+        "X-Remote-User",
     ),
-    Setting("hub", "admins", value_types.NAMES, (), "such users who are admins", ("alice",)),
-    Setting("hub", "commands_for_viewers", value_types.COMMANDS, "name", _WORDS),
-    Setting("hub", "commands_for_admins", value_types.COMMANDS, "full", _WORDS),
-    Setting("hub", "stream_interval", value_types.INTERVAL, 1.0, "how often changes are sent out"),
+    Setting("hub", "admins", value_types.NAMES, (), "users who are admins", ("alice",)),
+    Setting("hub", "commands_for_viewers", value_types.COMMANDS, "name", _COMMANDS),
+    Setting("hub", "commands_for_admins", value_types.COMMANDS, "full", _COMMANDS),
     Setting(
-        "hub", "remember_interval", value_types.INTERVAL, 5.0, "how often they are written down"
+        "hub",
+        "stream_interval",
+        value_types.INTERVAL,
+        1.0,
+        "how often changes are sent to subscribers",
     ),
-    Setting("hub", "history", value_types.HISTORY, None, "where the past is kept, or off", "off"),
+    Setting("hub", "remember_interval", value_types.INTERVAL, 5.0, "how often nodes are saved"),
     Setting(
-        "hub", "history_keep_10s", value_types.DURATION, 6 * _HOUR, "figures every 10 s, so long"
-    ),
-    Setting(
-        "hub", "history_keep_1m", value_types.DURATION, 14 * _DAY, "figures every minute, so long"
-    ),
-    Setting(
-        "hub", "history_keep_15m", value_types.DURATION, 365 * _DAY, "every 15 minutes, so long"
+        "hub", "history", value_types.HISTORY, None, "the database of the history, or off", "off"
     ),
     Setting(
-        "hub", "history_keep_ledger", value_types.DURATION, 365 * _DAY, "who held what, so long"
+        "hub",
+        "history_keep_10s",
+        value_types.DURATION,
+        6 * _HOUR,
+        "how long to keep figures of 10 s",
     ),
     Setting(
-        "hub", "history_most", value_types.SIZE, 10 * GIB, "what all of it may take on the disk"
+        "hub",
+        "history_keep_1m",
+        value_types.DURATION,
+        14 * _DAY,
+        "how long to keep figures of 1 min",
     ),
-    Setting("hub", "energy_price", value_types.PRICE, None, "of a kilowatt hour, for reports", 0.3),
-    Setting("hub", "currency", value_types.NAME, None, "of that price", "EUR"),
-    Setting("client", "hub", value_types.URL, None, "the hub to ask", "https://hub:7070"),
-    *_secret("client", "token", "the token to show it"),
+    Setting(
+        "hub",
+        "history_keep_15m",
+        value_types.DURATION,
+        365 * _DAY,
+        "how long to keep figures of 15 min",
+    ),
+    Setting(
+        "hub",
+        "history_keep_ledger",
+        value_types.DURATION,
+        365 * _DAY,
+        "how long to keep who held which GPU",
+    ),
+    Setting("hub", "history_most", value_types.SIZE, 10 * GIB, "the size limit of the history"),
+    Setting(
+        "hub",
+        "energy_price",
+        value_types.PRICE,
+        None,
+        "the price of a kilowatt hour, for reports",
+        0.3,
+    ),
+    Setting("hub", "currency", value_types.NAME, None, "the currency of that price", "EUR"),
+    Setting("client", "hub", value_types.URL, None, "the hub to use", "https://hub:7070"),
+    *_secret("client", "token", "the token for the hub"),
     Setting("client", "fingerprint", value_types.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),
     Setting(
-        "verdict", "free_memory", value_types.SIZE, LAW.free_memory_bytes, "less in use is free"
+        "verdict",
+        "free_memory",
+        value_types.SIZE,
+        LAW.free_memory_bytes,
+        "a GPU with less memory in use is free",
     ),
     Setting(
         "verdict",
         "free_memory_fraction",
         value_types.FRACTION,
         LAW.free_memory_fraction,
-        "a lesser share in use is free",
+        "a GPU with a smaller share in use is free",
     ),
-    Setting("verdict", "idle_percent", value_types.PERCENT, LAW.idle_percent, "less load is idle"),
+    Setting(
+        "verdict", "idle_percent", value_types.PERCENT, LAW.idle_percent, "less utilisation is idle"
+    ),
     Setting(
         "verdict",
         "idle_window",
         value_types.DURATION,
         LAW.idle_window_seconds,
-        "idle so long is held",
+        "idle for this long is held",
     ),
     Setting(
         "verdict",
         "idle_power_fraction",
         value_types.FRACTION,
         LAW.idle_power_fraction,
-        "a lesser share of its power limit is near idle",
+        "a smaller share of its power limit is near idle",
     ),
     Setting(
         "verdict",
         "silent_after",
         value_types.COUNT,
         LAW.silent_after_intervals,
-        "so many missed reports are silence",
+        "missed reports before a node counts as silent",
     ),
 )
 """More about each is in docs/settings.md; a test keeps the two equal."""
@@ -216,4 +315,4 @@ MUTUALLY_EXCLUSIVE: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     *(((setting.name,), (f"{setting.name}_file",)) for setting in SETTINGS if setting.is_secret),
     (("hub.tls",), ("hub.tls_cert", "hub.tls_key")),
 )
-"""Two ways to say one thing: a stronger source that says it one way silences the other."""
+"""Alternatives: a stronger source that sets one of them unsets the other."""

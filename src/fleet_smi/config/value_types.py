@@ -1,7 +1,7 @@
-"""The kinds of value a setting can have: how each is read, and how it is written again.
+"""Value types of settings: how each is parsed, validated and formatted.
 
-A reader takes what a file, a variable or a flag says and returns the value. It raises
-`ValueError`, `TypeError` or `UsageError` with words that follow the value in a sentence.
+A parser takes the value of a file, a variable or a flag. It raises `ValueError`, `TypeError` or
+`UsageError` with a message that follows the value in a sentence ("7 is too large").
 """
 
 import os
@@ -24,13 +24,13 @@ from fleet_smi.config.addresses import (
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.units import GIB, KIB, MIB, TIB, parse_duration, parse_size
 
-_LONGEST_SHOWN = 64
-_LONGEST_NAME = 128
-_LONGEST_PATH = 4096
-_SHORTEST_PASSWORD = 8
-_MOST_LABELS = 32
+_MAX_SHOWN = 64
+_MAX_NAME = 128
+_MAX_PATH = 4096
+_MIN_PASSWORD = 8
+_MAX_LABELS = 32
 OFF = "off"
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 86400.0
+_MIN_SECONDS, _MAX_SECONDS = 0.1, 86400.0
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _UNITS = (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB))
 _TIMES = (("d", 86400), ("h", 3600), ("min", 60))
@@ -41,17 +41,17 @@ def _as_is(value: Any) -> Any:
 
 
 class ValueType(Struct, frozen=True):
-    """How a value is read, and how it is written in a file, where that differs."""
+    """How a value is parsed, and how it is written in a file, where that differs."""
 
     parse: Callable[[Any], Any]
     format: Callable[[Any], Any] = _as_is
 
 
 def format_for_error(value: Any) -> str:
-    """A value as an error tells it: short, harmless, and without the password of a URL."""
+    """Format a value for an error message: short, sanitised, without the password of a URL."""
     try:
-        return sanitize_text(re.sub(r"//\S*@", "//…@", repr(value)), _LONGEST_SHOWN)
-    except (ValueError, RecursionError):  # a number or a nesting without end
+        return sanitize_text(re.sub(r"//\S*@", "//…@", repr(value)), _MAX_SHOWN)
+    except (ValueError, RecursionError):  # a huge number, or nested too deeply
         return "…"
 
 
@@ -67,11 +67,11 @@ def _number(value: Any) -> float:
     return number
 
 
-def _within(least: float, most: float) -> Callable[[Any], float]:
+def _within(minimum: float, maximum: float) -> Callable[[Any], float]:
     def read(value: Any) -> float:
         number = _number(value)
-        if not least <= number <= most:
-            raise ValueError(f"must lie between {least:g} and {most:g}")
+        if not minimum <= number <= maximum:
+            raise ValueError(f"must lie between {minimum:g} and {maximum:g}")
         return number
 
     return read
@@ -88,7 +88,7 @@ def _size(value: Any) -> int:
     return parse_size(str(value))
 
 
-def _written_size(count: int) -> str | int:
+def _format_size(count: int) -> str | int:
     for unit, factor in _UNITS:
         if count and count % factor == 0:
             return f"{count // factor}{unit}"
@@ -101,23 +101,23 @@ def _duration(value: Any) -> float:
 
 def _interval(value: Any) -> float:
     seconds = _duration(value)
-    if not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
+    if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         raise ValueError("must lie between 0.1s and 1d")
     return seconds
 
 
-def _written_duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     for unit, factor in _TIMES:
         if seconds and seconds % factor == 0:
             return f"{seconds / factor:g}{unit}"
     return f"{seconds:g}s"
 
 
-def _yes_or_no(value: Any) -> bool:
-    word = str(value).lower()
-    if word not in _YES + _NO:
+def _boolean(value: Any) -> bool:
+    text = str(value).lower()
+    if text not in _YES + _NO:
         raise ValueError("must be true or false")
-    return word in _YES
+    return text in _YES
 
 
 def _text(value: Any) -> str:
@@ -127,7 +127,7 @@ def _text(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    name = sanitize_text(_text(value), _LONGEST_NAME)
+    name = sanitize_text(_text(value), _MAX_NAME)
     if not name:
         raise ValueError("must not be empty")
     return name
@@ -135,15 +135,15 @@ def _name(value: Any) -> str:
 
 def _path(value: Any) -> str:
     path = os.path.expanduser(_text(value))
-    if not os.path.isabs(path) or len(path) > _LONGEST_PATH or not path.isprintable():
-        raise ValueError("must be a whole path, from / or ~/ on")
+    if not os.path.isabs(path) or len(path) > _MAX_PATH or not path.isprintable():
+        raise ValueError("must be an absolute path, from / or ~/ on")
     return os.path.normpath(path)
 
 
 def require_glob_at_end(path: str) -> None:
-    """Raise where `*`, `?` or `[` stand for several folders: only files can be meant so."""
+    """Raise `ValueError` for a wildcard before the last part: only files may be a pattern."""
     folder = os.path.dirname(path)
-    if any(sign in folder for sign in "*?[") and not os.path.isdir(folder):
+    if any(character in folder for character in "*?[") and not os.path.isdir(folder):
         raise ValueError("has a pattern before its last part: only that may be one, like /a/b*")
 
 
@@ -162,19 +162,21 @@ def _folder(value: Any) -> str:
 def _secret(value: Any) -> str:
     secret = _text(value).strip()
     if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
-        raise ValueError("is not a token: it must be letters, digits and signs without blanks")
+        raise ValueError(
+            "is not a token: it must be letters, digits and punctuation without spaces"
+        )
     return secret
 
 
 def _password(value: Any) -> str:
     password = _secret(value)
-    if len(password) < _SHORTEST_PASSWORD:
-        raise ValueError(f"is too short: everybody knows 8888; take {_SHORTEST_PASSWORD} or more")
+    if len(password) < _MIN_PASSWORD:
+        raise ValueError(f"is too short: everybody knows 8888; use {_MIN_PASSWORD} or more")
     return password
 
 
 def _history(value: Any) -> str:
-    """A file, a database of PostgreSQL, or none."""
+    """A file, a PostgreSQL database, or `off`."""
     place = _text(value)
     if place == OFF:
         return OFF
@@ -196,7 +198,7 @@ def _mode(value: Any) -> int:
 
 def _ssh_host(value: Any) -> str:
     name = _name(value)
-    # ssh would take the first for a flag, and the second for two words.
+    # ssh would take a leading dash for a flag, and a space would split the command.
     if name.startswith("-") or name != value or " " in name:
         raise ValueError("is not a host or a pattern of ~/.ssh/config")
     return name
@@ -204,34 +206,34 @@ def _ssh_host(value: Any) -> str:
 
 def _header(value: Any) -> str:
     name = _text(value)
-    if not name.isascii() or not name.replace("-", "").isalnum() or len(name) > _LONGEST_NAME:
+    if not name.isascii() or not name.replace("-", "").isalnum() or len(name) > _MAX_NAME:
         raise ValueError("is not the name of a header")
     return name
 
 
-def _one_of(*words: str) -> ValueType:
+def _one_of(*choices: str) -> ValueType:
     def read(value: Any) -> str:
-        if value not in words:
-            raise ValueError(f"must be {' or '.join(words)}")
+        if value not in choices:
+            raise ValueError(f"must be {' or '.join(choices)}")
         return str(value)
 
     return ValueType(read)
 
 
-def _several(read_one: Callable[[Any], Any]) -> ValueType:
-    """A list in a file; words with commas between them elsewhere."""
+def _list_of(parse_item: Callable[[Any], Any]) -> ValueType:
+    """A list in a file; a comma-separated text elsewhere."""
 
     def read(value: Any) -> tuple[Any, ...]:
         if isinstance(value, str):
-            value = [word.strip() for word in value.split(",") if word.strip()]
+            value = [item.strip() for item in value.split(",") if item.strip()]
         if not isinstance(value, list | tuple):
             raise TypeError('must be a list, like ["this", "that"]')
-        return tuple(_read_item(read_one, item) for item in value)
+        return tuple(_parse_item(parse_item, item) for item in value)
 
     return ValueType(read, list)
 
 
-def _read_item(read: Callable[[Any], Any], item: Any) -> Any:
+def _parse_item(read: Callable[[Any], Any], item: Any) -> Any:
     try:
         return read(item)
     except (ValueError, TypeError) as error:
@@ -244,21 +246,21 @@ def _labels(value: Any) -> dict[str, str]:
         value = {key.strip(): text.strip() for key, _, text in pairs}
     if not isinstance(value, dict):
         raise TypeError('must be a table, like { rack = "a" }')
-    if len(value) > _MOST_LABELS:
-        raise ValueError(f"has more than {_MOST_LABELS} labels")
-    return {_label_name(key): _read_item(_name, text) for key, text in value.items()}
+    if len(value) > _MAX_LABELS:
+        raise ValueError(f"has more than {_MAX_LABELS} labels")
+    return {_label_name(key): _parse_item(_name, text) for key, text in value.items()}
 
 
 def _label_name(key: str) -> str:
-    if not (key.isascii() and key.replace("-", "_").isidentifier() and len(key) <= _LONGEST_NAME):
+    if not (key.isascii() and key.replace("-", "_").isidentifier() and len(key) <= _MAX_NAME):
         raise ValueError(f"{format_for_error(key)} is not a name for a label, like rack")
     return key
 
 
 NAME = ValueType(_name)
-NAMES = _several(_name)
+NAMES = _list_of(_name)
 PATH = ValueType(_path)
-PATHS = _several(_folder_or_pattern)
+PATHS = _list_of(_folder_or_pattern)
 FOLDER = ValueType(_folder)
 SECRET = ValueType(_secret)
 PASSWORD = ValueType(_password)
@@ -266,18 +268,18 @@ LABELS = ValueType(_labels, dict)
 URL = ValueType(parse_url)
 ADDRESS: ValueType = ValueType(parse_listen_address, ListenAddress.__str__)
 FINGERPRINT = ValueType(parse_fingerprint)
-HOSTS = _several(parse_host)
-TARGETS = _several(parse_target)
-NETWORKS = _several(parse_network)
-SSH_HOSTS = _several(_ssh_host)
+HOSTS = _list_of(parse_host)
+TARGETS = _list_of(parse_target)
+NETWORKS = _list_of(parse_network)
+SSH_HOSTS = _list_of(_ssh_host)
 HEADER = ValueType(_header)
-SIZE = ValueType(_size, _written_size)
-DURATION = ValueType(_duration, _written_duration)
-INTERVAL = ValueType(_interval, _written_duration)
+SIZE = ValueType(_size, _format_size)
+DURATION = ValueType(_duration, _format_duration)
+INTERVAL = ValueType(_interval, _format_duration)
 FRACTION = ValueType(_within(0, 1))
 PERCENT = ValueType(_within(0, 100))
 COUNT = ValueType(_count)
-BOOLEAN = ValueType(_yes_or_no)
+BOOLEAN = ValueType(_boolean)
 HISTORY = ValueType(_history)
 PRICE = ValueType(_within(0, 1_000_000))
 MODE = ValueType(_mode, "{:04o}".format)

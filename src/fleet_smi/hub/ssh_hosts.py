@@ -72,11 +72,15 @@ def _matching(pattern: str, config_path: str | None) -> list[str]:
 def parse_config_hosts(text: str, include: ReadInclude, depth: int = 0) -> list[str]:
     """The names of hosts in an ssh_config, in order; patterns and negations are skipped."""
     hosts: list[str] = []
-    for keyword, words in _lines(text):
+    for keyword, arguments in _lines(text):
         if keyword == "host":
-            hosts += [word for word in words if not _is_pattern(word) and not word.startswith("!")]
+            hosts += [
+                argument
+                for argument in arguments
+                if not _is_pattern(argument) and not argument.startswith("!")
+            ]
         elif keyword == "include" and depth < _MAX_INCLUDE_DEPTH:
-            for included in (text for word in words for text in include(word)):
+            for included in (text for argument in arguments for text in include(argument)):
                 hosts += parse_config_hosts(included, include, depth + 1)
     return hosts
 
@@ -84,9 +88,11 @@ def parse_config_hosts(text: str, include: ReadInclude, depth: int = 0) -> list[
 def _lines(text: str) -> Iterable[tuple[str, list[str]]]:
     for line in text.splitlines():
         if match := _LINE.fullmatch(line):
-            words = [quoted or bare for quoted, bare in _WORD.findall(match[2])]
-            comment = next((at for at, word in enumerate(words) if word[:1] == "#"), len(words))
-            yield match[1].lower(), words[:comment]
+            arguments = [quoted or bare for quoted, bare in _WORD.findall(match[2])]
+            comment = next(
+                (at for at, argument in enumerate(arguments) if argument[:1] == "#"), len(arguments)
+            )
+            yield match[1].lower(), arguments[:comment]
 
 
 def _is_pattern(name: str) -> bool:

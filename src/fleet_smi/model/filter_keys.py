@@ -49,6 +49,7 @@ def _free_bytes(gpu: JudgedGpu) -> int | None:
 
 
 def _live(figure: Callable[[JudgedGpu], float | None]) -> FigureGetter:
+    """Read a figure as unknown while the node is silent."""
     return lambda node, gpu: None if node.silent else figure(gpu)
 
 

@@ -1,4 +1,4 @@
-"""The spine of the agent: ticks -> sampler -> snapshot -> outlets. Read this first."""
+"""The agent's main loop: a ticker samples the machine and every outlet publishes the sample."""
 
 import math
 import random
@@ -10,30 +10,30 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.sampler import Sampler
 
 MAX_INTERVAL_SECONDS = 300.0
-"""However slow a hub asks for: an agent that is heard of less often would look dead."""
+"""However slow a hub asks for: an agent that reports less often would look dead."""
 
 
 class Outlet(Protocol):
-    """The node's end of one way to a hub."""
+    """The node's end of one transport to a hub."""
 
     name: str
 
     @property
     def requested_interval_seconds(self) -> float | None:
-        """How often the other end wants to hear, if it has said so."""
+        """The interval that the other end asks for, if it does."""
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Take one snapshot in; quick, whatever the other end does."""
+        """Accept one snapshot; returns quickly, whatever the other end does."""
 
     def deliver(self, snapshot: Snapshot) -> None:
-        """Bring one snapshot to the other end before this returns, or raise `FleetError`."""
+        """Deliver one snapshot before this returns, or raise `FleetError`."""
 
     def close(self) -> None:
-        """Let go within a second, even where the other end hangs."""
+        """Close within a second, even where the other end hangs."""
 
 
 class Ticker:
-    """Points in time at a fixed distance: never later by summing up, never two for one missed."""
+    """Points in time at a fixed interval, without drift and without catching up on missed ones."""
 
     def __init__(self, interval_seconds: float, anchor: float) -> None:
         self.interval_seconds = interval_seconds
@@ -41,14 +41,14 @@ class Ticker:
         self._count = 0
 
     def next_after(self, now: float) -> float:
-        """The next point, which is in the future; those that were missed are gone."""
+        """Return the next point in the future; missed ones are skipped."""
         passed = math.floor((now - self._anchor) / self.interval_seconds)
         self._count = max(self._count, passed) + 1
         return self._anchor + self._count * self.interval_seconds
 
 
 class Agent:
-    """Samples this machine on ticks of its own, and offers each sample to every outlet."""
+    """Samples this machine at its own interval and publishes each sample to every outlet."""
 
     def __init__(
         self,
@@ -62,43 +62,43 @@ class Agent:
         self._commands = command_visibility
         self._outlets = outlets
         self._interval_seconds = interval_seconds
-        self._offering = False
+        self._publishing = False
         self._stopping = False
 
     def run(self) -> None:
         """Sample until `stop`, or until an outlet raises because its reader is gone."""
-        # Machines that were switched on together must not all report at the same moment.
+        # A random phase: machines that were switched on together must not report together.
         started = time.monotonic() - random.random() * self._interval_seconds  # noqa: S311
         ticks = Ticker(self._interval_seconds, started)
         while True:
-            snapshot = self._take(ticks.interval_seconds)
-            self._offer(snapshot)
-            if (wanted := self._wanted_interval_seconds()) != ticks.interval_seconds:
-                ticks = Ticker(wanted, time.monotonic())
+            snapshot = self._sample(ticks.interval_seconds)
+            self._publish(snapshot)
+            if (interval := self._effective_interval_seconds()) != ticks.interval_seconds:
+                ticks = Ticker(interval, time.monotonic())
             time.sleep(max(0.0, ticks.next_after(now := time.monotonic()) - now))
 
     def stop(self, *_: object) -> None:
-        """End by `KeyboardInterrupt`: at once, but not in the middle of an offer.
+        """End the run by `KeyboardInterrupt`, but not in the middle of publishing.
 
-        For a signal's handler, which may come between any two steps.
+        A signal handler, which may run between any two steps.
         """
         self._stopping = True
-        if not self._offering:
+        if not self._publishing:
             raise KeyboardInterrupt
 
     def run_once(self) -> None:
-        """Sample once and bring it to every outlet."""
-        snapshot = self._take(None)
+        """Sample once and deliver it to every outlet."""
+        snapshot = self._sample(None)
         for outlet in self._outlets:
             outlet.deliver(snapshot)
 
     def close(self) -> None:
-        """Let go of the outlets and of the machine."""
+        """Close the outlets and the sampler."""
         for outlet in self._outlets:
             outlet.close()
         self._sampler.close()
 
-    def _take(self, interval_seconds: float | None) -> Snapshot:
+    def _sample(self, interval_seconds: float | None) -> Snapshot:
         snapshot = self._sampler.sample(interval_seconds)
         if self._commands == "full":
             return snapshot
@@ -106,15 +106,15 @@ class Agent:
 
         return mask_commands(snapshot, self._commands)
 
-    def _offer(self, snapshot: Snapshot) -> None:
-        self._offering = True
+    def _publish(self, snapshot: Snapshot) -> None:
+        self._publishing = True
         for outlet in self._outlets:
             outlet.publish(snapshot)
-        self._offering = False
+        self._publishing = False
         if self._stopping:
             raise KeyboardInterrupt
 
-    def _wanted_interval_seconds(self) -> float:
-        """The agent's own interval, or a slower one that somebody asks for."""
-        asked = [outlet.requested_interval_seconds or 0.0 for outlet in self._outlets]
-        return max(self._interval_seconds, min(max(asked), MAX_INTERVAL_SECONDS))
+    def _effective_interval_seconds(self) -> float:
+        """The agent's own interval, or a slower one that an outlet requests."""
+        requested = [outlet.requested_interval_seconds or 0.0 for outlet in self._outlets]
+        return max(self._interval_seconds, min(max(requested), MAX_INTERVAL_SECONDS))

@@ -1,9 +1,9 @@
-"""What the hub does not yet keep: samples in memory and, while it is away, on disk.
+"""Report buffer of an agent: samples that are not durable in the hub, in memory or in the spool.
 
-Samples go out in order. What was sent is held until the hub says that it keeps it, and goes
-out again when the hub may have forgotten it. While the hub is away every sample goes to the
-spool at once, so that an agent that is killed loses none; only where that cannot be written
-do they stay in memory, thinned to fit.
+Samples are sent in order. A sent sample is held until the hub's receipt says that it is durable,
+and is sent again when the hub may have lost it (at-least-once delivery; duplicates are harmless).
+While the hub is unreachable every sample goes straight to the spool, so that an agent that is
+killed loses none; only where the spool cannot be written do they stay in memory, thinned to fit.
 """
 
 import logging
@@ -23,12 +23,12 @@ from fleet_smi.node.spool import (
 
 logger = logging.getLogger(__name__)
 
-_MOST_WAITING_BYTES = 2 << 20
-_MOST_UNKEPT_BYTES = 512 << 10
+_MAX_WAITING_BYTES = 2 << 20
+_MAX_UNACKNOWLEDGED_BYTES = 512 << 10
 
 
 class ReportBatch(NamedTuple):
-    """Samples that go out together; from a segment of the spool, or from memory."""
+    """Samples that are sent together: from a segment of the spool, or from memory."""
 
     samples: list[EncodedSample]
     segment: int | None
@@ -37,38 +37,38 @@ class ReportBatch(NamedTuple):
 
 
 class ReportBuffer:
-    """The samples of one agent on their way to one hub. Not for several threads at once."""
+    """The unacknowledged samples of one agent for one hub. Not thread-safe."""
 
     def __init__(self, spool: Spool | None) -> None:
         self._spool = spool
-        self._waiting: deque[EncodedSample] = deque()  # newer than all that lies in the spool
-        self._flying: ReportBatch | None = None
+        self._waiting: deque[EncodedSample] = deque()  # newer than everything in the spool
+        self._in_flight: ReportBatch | None = None
         self._sent: deque[ReportBatch] = deque()
-        self._reached: int | None = None  # the last segment that was taken out to be sent
-        self._away = False
-        self._grain = 1  # while the hub is away every so many-th sample is kept
-        self._faults = FailureLog(logger, "spool")
+        self._read_up_to: int | None = None  # the last segment that was read for sending
+        self._unreachable = False
+        self._keep_every = 1  # while the hub is unreachable, every n-th sample is buffered
+        self._failures = FailureLog(logger, "spool")
 
     def add(self, sample: EncodedSample) -> None:
-        """Take one more sample in, the newest."""
-        if self._away and sample.sequence % self._grain:
+        """Add the newest sample."""
+        if self._unreachable and sample.sequence % self._keep_every:
             return
         self._waiting.append(sample)
-        if self._away or self._next_segment() is not None:
-            self._store()
-        if _bytes(self._waiting) > _MOST_WAITING_BYTES:
+        if self._unreachable or self._next_segment() is not None:
+            self._move_to_spool()
+        if _bytes(self._waiting) > _MAX_WAITING_BYTES:
             self._waiting = deque(every_second([*self._waiting]))
-            self._grain *= 2
+            self._keep_every *= 2
 
     def next_batch(self) -> list[EncodedSample]:
-        """The oldest that are to go out, as many as one report carries; none if none are left.
+        """Take the oldest unsent samples, as many as one report carries; empty if there are none.
 
-        Tell afterwards what became of them: `delivered`, `refused` or `returned`.
+        Afterwards call `acknowledge`, `discard` or `requeue`.
         """
         while self._spool is not None and (number := self._next_segment()) is not None:
-            self._reached = number
+            self._read_up_to = number
             if samples := self._spool.load_segment(number):
-                return self._fly(samples, number)
+                return self._start_batch(samples, number)
             self._spool.drop_segment(number)
         samples, size = [], 0
         while self._waiting and len(samples) < MAX_BATCH_SAMPLES:
@@ -76,12 +76,12 @@ class ReportBuffer:
             if samples and size > MAX_BATCH_BYTES:
                 break
             samples.append(self._waiting.popleft())
-        return self._fly(samples, None) if samples else []
+        return self._start_batch(samples, None) if samples else []
 
     def acknowledge(self, durable_sequence: int | None) -> None:
-        """The hub has what was taken, and keeps its run for good up to that sequence."""
-        batch, self._away, self._grain = self._landed(), False, 1
-        # What is on disk need not be held in memory too.
+        """The hub received the batch; its run is durable up to `durable_sequence`."""
+        batch, self._unreachable, self._keep_every = self._finish_batch(), False, 1
+        # Samples in the spool need not be held in memory as well.
         self._sent.append(batch if batch.segment is None else batch._replace(samples=[]))
         known = [
             at
@@ -91,72 +91,74 @@ class ReportBuffer:
             and sent.sequence <= durable_sequence
         ]
         for _ in range(max(known, default=0)):
-            self._forget(self._sent.popleft())
-        while _bytes(_samples(self._sent)) > _MOST_UNKEPT_BYTES:
-            self._forget(self._sent.popleft())
+            self._drop(self._sent.popleft())
+        while _bytes(_samples(self._sent)) > _MAX_UNACKNOWLEDGED_BYTES:
+            self._drop(self._sent.popleft())
 
     def discard(self) -> None:
-        """The hub will never have what was taken: it is given up."""
-        self._forget(self._landed())
+        """Drop the batch: the hub will never accept it."""
+        self._drop(self._finish_batch())
 
     def requeue(self) -> None:
-        """The hub is away, or may have forgotten: what it does not keep goes out again."""
-        unkept = [*self._sent, *([self._flying] if self._flying else [])]
+        """The hub is unreachable or was restarted: send again all that is not durable."""
+        unacknowledged = [*self._sent, *([self._in_flight] if self._in_flight else [])]
         self._sent.clear()
-        self._flying, self._reached, self._away = None, None, True
-        older = list(takewhile(lambda batch: batch.segment is None, unkept))
-        newer = [batch for batch in unkept[len(older) :] if batch.segment is None]
-        if self._next_segment() is None or not self._store_first(_samples(older)):
+        self._in_flight, self._read_up_to, self._unreachable = None, None, True
+        older = list(takewhile(lambda batch: batch.segment is None, unacknowledged))
+        newer = [batch for batch in unacknowledged[len(older) :] if batch.segment is None]
+        if self._next_segment() is None or not self._prepend_to_spool(_samples(older)):
             newer = [*older, *newer]
         self._waiting.extendleft(reversed(_samples(newer)))
-        self._store()
+        self._move_to_spool()
 
     def close(self) -> None:
-        """Write down all that the hub does not keep."""
+        """Write all that is not durable in the hub to the spool."""
         self.requeue()
         spool, self._spool = self._spool, None
         if spool is not None:
             spool.close()
 
     def _next_segment(self) -> int | None:
-        return None if self._spool is None else self._spool.next_segment(self._reached)
+        return None if self._spool is None else self._spool.next_segment(self._read_up_to)
 
-    def _fly(self, samples: list[EncodedSample], segment: int | None) -> list[EncodedSample]:
+    def _start_batch(
+        self, samples: list[EncodedSample], segment: int | None
+    ) -> list[EncodedSample]:
         last = samples[-1]
-        self._flying = ReportBatch(samples, segment, last.run_id, last.sequence)
+        self._in_flight = ReportBatch(samples, segment, last.run_id, last.sequence)
         return samples
 
-    def _landed(self) -> ReportBatch:
-        batch, self._flying = self._flying, None
+    def _finish_batch(self) -> ReportBatch:
+        batch, self._in_flight = self._in_flight, None
         if batch is None:
-            raise RuntimeError("nothing was taken")
+            raise RuntimeError("no batch was taken")
         return batch
 
-    def _forget(self, batch: ReportBatch) -> None:
+    def _drop(self, batch: ReportBatch) -> None:
         if self._spool is not None and batch.segment is not None:
             self._spool.drop_segment(batch.segment)
 
-    def _store(self) -> None:
-        """Move what waits to the spool, as far as that can be written."""
+    def _move_to_spool(self) -> None:
+        """Move waiting samples to the spool, as far as it can be written."""
         if self._spool is None:
             return
         try:
             while self._waiting:
                 self._spool.append(self._waiting[0])
                 self._waiting.popleft()
-            if self._reached is None and self._spool.thin_to_limit():
-                self._grain *= 2
+            if self._read_up_to is None and self._spool.thin_to_limit():
+                self._keep_every *= 2
         except OSError as error:
-            self._faults.record_failure(error)
+            self._failures.record_failure(error)
         else:
-            self._faults.record_success()
+            self._failures.record_success()
 
-    def _store_first(self, samples: list[EncodedSample]) -> bool:
+    def _prepend_to_spool(self, samples: list[EncodedSample]) -> bool:
         try:
             if self._spool is not None and samples:
                 self._spool.prepend(samples)
         except OSError as error:
-            self._faults.record_failure(error)
+            self._failures.record_failure(error)
             return False
         return True
 

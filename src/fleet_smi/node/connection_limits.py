@@ -1,4 +1,4 @@
-"""What those who connect to a small server are granted: few places each, little time to ask."""
+"""Connection limits and timeouts of the agent's HTTP server, against slow and greedy clients."""
 
 import io
 import socket
@@ -7,59 +7,62 @@ import time
 from collections import Counter
 from typing import Any
 
-_QUIET_SECONDS = 30.0
-_ASKING_SECONDS = 5.0
+_IDLE_SECONDS = 30.0
+_REQUEST_SECONDS = 5.0
 
 
 class ConnectionLimits:
-    """So many at a time, and of one address a quarter of that: the rest is for others."""
+    """Bounds open connections; one address gets at most a quarter of them."""
 
     def __init__(self, max_connections: int) -> None:
-        self._most = max_connections
-        self._most_each = max_connections // 4
-        self._taken: Counter[str] = Counter()
+        self._max = max_connections
+        self._max_per_address = max_connections // 4
+        self._open: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def acquire(self, address: str) -> bool:
-        """Whether there was a place for one more from there."""
+        """Take a slot for one more connection; return whether there was one."""
         with self._lock:
-            full = self._taken.total() >= self._most or self._taken[address] >= self._most_each
+            full = self._open.total() >= self._max or self._open[address] >= self._max_per_address
             if not full:
-                self._taken[address] += 1
+                self._open[address] += 1
         return not full
 
     def release(self, address: str) -> None:
-        """One from there has left."""
+        """Return the slot of a closed connection."""
         with self._lock:
-            self._taken -= Counter([address])
+            self._open -= Counter([address])
 
 
 class DeadlineSocketReader(io.RawIOBase):
-    """What a guest says; a whole question has one deadline, however slowly it comes."""
+    """Reads requests from a socket; a whole request has one deadline, however slowly it comes.
+
+    A timeout per read would let a client hold a slot for ever, one byte at a time (slowloris).
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._until = time.monotonic() + _ASKING_SECONDS
-        self._quiet = False
+        self._deadline = time.monotonic() + _REQUEST_SECONDS
+        self._idle = False
 
     def start_idle_timeout(self) -> None:
-        """Who was answered may stay for a while before asking again."""
-        self._quiet = True
-        self._until = time.monotonic() + _QUIET_SECONDS
+        """Allow the keep-alive time until the next request begins."""
+        self._idle = True
+        self._deadline = time.monotonic() + _IDLE_SECONDS
 
     def readable(self) -> bool:
-        """It is there to be read."""
+        """True, as `io.BufferedReader` requires."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """What comes next; raise `TimeoutError` when the time to say it is over."""
-        seconds = self._until - time.monotonic()
+        """Read what the client sent; raise `TimeoutError` at the deadline."""
+        seconds = self._deadline - time.monotonic()
         if seconds <= 0:
             raise TimeoutError
         self._connection.settimeout(seconds)
         count = self._connection.recv_into(buffer)
-        self._connection.settimeout(_ASKING_SECONDS)  # for the answer
-        if self._quiet:
-            self._quiet = False
-            self._until = time.monotonic() + _ASKING_SECONDS
+        self._connection.settimeout(_REQUEST_SECONDS)  # the timeout of the response, too
+        if self._idle:
+            self._idle = False
+            self._deadline = time.monotonic() + _REQUEST_SECONDS
         return count

@@ -1,4 +1,4 @@
-"""The agent's own credential: one for each hub that it joined, in a file that only it can read."""
+"""Credential file of an agent: one token per hub that it joined, readable by its user only."""
 
 import contextlib
 import os
@@ -8,11 +8,11 @@ import msgspec
 from fleet_smi.errors import UsageError
 
 _NAME = "credential.json"
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class CredentialFile:
-    """Tokens by the hub's address: one hub's is never sent to another."""
+    """Tokens by the hub's URL, so that one hub's token is never sent to another."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -23,20 +23,20 @@ class CredentialFile:
         return self._read().get(hub)
 
     def store(self, hub: str, token: str) -> None:
-        """Keep the token for that hub; raise `OSError` if it cannot be written."""
-        known = {**self._read(), hub: token}
+        """Save the token for that hub; raise `OSError` if it cannot be written."""
+        tokens = {**self._read(), hub: token}
         os.makedirs(self._folder, 0o700, exist_ok=True)  # noqa: PTH103
-        half = f"{self.path}.{os.urandom(4).hex()}"
+        temporary = f"{self.path}.{os.urandom(4).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
-            with os.fdopen(os.open(half, flags, 0o600), "wb") as file:
-                file.write(msgspec.json.encode(known))
+            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+                file.write(msgspec.json.encode(tokens))
                 file.flush()
                 os.fsync(file.fileno())
-            os.rename(half, self.path)  # noqa: PTH104
+            os.rename(temporary, self.path)  # noqa: PTH104
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(half)  # noqa: PTH108
+                os.unlink(temporary)  # noqa: PTH108
             raise
 
     def _read(self) -> dict[str, str]:
@@ -44,10 +44,10 @@ class CredentialFile:
             with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
                 if os.fstat(file.fileno()).st_mode & 0o077:
                     raise UsageError(f"{self.path} can be read by others: chmod 600 it")
-                return msgspec.json.decode(file.read(_MOST_BYTES), type=dict[str, str])
+                return msgspec.json.decode(file.read(_MAX_BYTES), type=dict[str, str])
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise UsageError(f"{self.path} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError):
-            raise UsageError(f"{self.path} is not what it was: remove it and join anew") from None
+            raise UsageError(f"{self.path} is damaged: remove it and join again") from None

@@ -1,4 +1,4 @@
-"""What is wrong with this machine as a GPU machine, and what to do about it. Pure."""
+"""The checks of `fleet-smi doctor`: what is wrong with this machine, and the remedy. Pure."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,12 +12,12 @@ _Check = Callable[[Snapshot, dict[str, Any]], Iterator[DoctorResult]]
 
 
 def diagnose(snapshot: Snapshot, environment: dict[str, Any]) -> tuple[DoctorResult, ...]:
-    """Every check's findings, in the order of the checks."""
-    return tuple(found for check in CHECKS for found in check(snapshot, environment))
+    """Run every check; return their results in the order of the checks."""
+    return tuple(result for check in CHECKS for result in check(snapshot, environment))
 
 
-def _found(name: str, status: DoctorStatus, words: str, remedy: str | None = None) -> DoctorResult:
-    return DoctorResult(id=name, status=status, words=words, remedy=remedy)
+def _result(name: str, status: DoctorStatus, text: str, remedy: str | None = None) -> DoctorResult:
+    return DoctorResult(id=name, status=status, words=text, remedy=remedy)
 
 
 def _run(snapshot: Snapshot, name: str) -> CollectorRun | None:
@@ -25,7 +25,7 @@ def _run(snapshot: Snapshot, name: str) -> CollectorRun | None:
 
 
 def _python(_: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
-    yield _found("python.version", "PASS", f"Python {environment.get('python', 'unknown')}")
+    yield _result("python.version", "PASS", f"Python {environment.get('python', 'unknown')}")
 
 
 def _nvidia_driver(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
@@ -33,32 +33,32 @@ def _nvidia_driver(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[
     if run is None:
         return
     if run.outcome == "ok":
-        yield _found("nvidia.driver", "PASS", _driver_words(snapshot))
+        yield _result("nvidia.driver", "PASS", _driver_text(snapshot))
     elif run.outcome == "failed":
         whose = "" if "NVIDIA" in run.detail else "NVIDIA driver: "
-        yield _found("nvidia.driver", "FAIL", f"{whose}{run.detail}", _remedy(run))
+        yield _result("nvidia.driver", "FAIL", f"{whose}{run.detail}", _remedy(run))
     elif any(path.startswith("/dev/nvidia") for path in environment.get("devices", {})):
-        yield _found(
+        yield _result(
             "nvidia.driver",
             "FAIL",
             f"there are NVIDIA devices, but {run.detail}",
             "install the driver's libraries (in a container: start it with the GPUs, --gpus all)",
         )
     else:
-        yield _found("nvidia.driver", "SKIP", f"no NVIDIA GPU here: {run.detail}")
+        yield _result("nvidia.driver", "SKIP", f"no NVIDIA GPU here: {run.detail}")
 
 
-def _driver_words(snapshot: Snapshot) -> str:
+def _driver_text(snapshot: Snapshot) -> str:
     host = snapshot.host
     if host.driver_version is None and all(gpu.asleep for gpu in snapshot.gpus):
-        return "the NVIDIA GPUs are asleep, and were not woken to ask their driver"
+        return "the NVIDIA GPUs are asleep, and were not woken to read their driver"
     return (
         f"NVIDIA driver {host.driver_version or 'unknown'}, CUDA {host.cuda_version or 'unknown'}"
     )
 
 
 def _remedy(run: CollectorRun) -> str | None:
-    """What to do; most failures say so themselves."""
+    """The remedy; most failures already contain it in their detail."""
     return NOT_ANSWERING_REMEDY if run.fault == "not_answering" else None
 
 
@@ -67,9 +67,9 @@ def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     if run is None or run.outcome != "ok":
         return
     if run.seconds < _SLOW_SECONDS:
-        yield _found("nvidia.speed", "PASS", f"the driver answers in {run.seconds * 1000:.0f} ms")
+        yield _result("nvidia.speed", "PASS", f"the driver answers in {run.seconds * 1000:.0f} ms")
     else:
-        yield _found(
+        yield _result(
             "nvidia.speed",
             "WARN",
             f"the driver took {run.seconds:.1f} s to answer",
@@ -80,22 +80,22 @@ def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
 def _gpus(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     run = _run(snapshot, "nvidia")
     if run is not None and run.outcome == "failed":
-        return  # the driver's own failure has said it
+        return  # already reported by the check of the driver
     if not snapshot.gpus:
         remedy = "`lspci | grep -iE 'vga|3d'` shows what is built in"
-        yield _found("gpus.found", "WARN", "no GPU was found", remedy)
+        yield _result("gpus.found", "WARN", "no GPU was found", remedy)
         return
     faults = [(gpu.index, gpu.fault) for gpu in snapshot.gpus if gpu.fault]
     well = f"{len(snapshot.gpus) - len(faults)} of {len(snapshot.gpus)} GPUs are well"
-    yield _found("gpus.found", "FAIL" if faults else "PASS", well, "see below" if faults else None)
+    yield _result("gpus.found", "FAIL" if faults else "PASS", well, "see below" if faults else None)
     for index, fault in faults:
-        yield _found("gpu.fault", "FAIL", f"GPU {index}: {fault.detail}", fault.remedy)
+        yield _result("gpu.fault", "FAIL", f"GPU {index}: {fault.detail}", fault.remedy)
 
 
 def _memory_errors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     for gpu in snapshot.gpus:
         if errors := uncorrected_errors(gpu):
-            yield _found(
+            yield _result(
                 "gpu.memory",
                 "FAIL",
                 f"GPU {gpu.index}: {errors} uncorrectable memory errors",
@@ -104,19 +104,19 @@ def _memory_errors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResu
 
 
 def _persistence(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
-    asked = [gpu for gpu in snapshot.gpus if gpu.persistence is not None]
-    off = [gpu.index for gpu in asked if not gpu.persistence]
-    if not asked:
+    readable = [gpu for gpu in snapshot.gpus if gpu.persistence is not None]
+    off = [gpu.index for gpu in readable if not gpu.persistence]
+    if not readable:
         return
     if not off:
-        yield _found("nvidia.persistence", "PASS", "persistence mode is on")
+        yield _result("nvidia.persistence", "PASS", "persistence mode is on")
     elif environment.get("persistence_daemon"):
-        yield _found("nvidia.persistence", "PASS", "the persistence daemon runs")
+        yield _result("nvidia.persistence", "PASS", "the persistence daemon runs")
     else:
-        yield _found(
+        yield _result(
             "nvidia.persistence",
             "WARN",
-            f"persistence mode is off on GPU {_numbers(off)}: each look wakes the driver",
+            f"persistence mode is off on GPU {_numbers(off)}: each sample wakes the driver",
             "systemctl enable --now nvidia-persistenced (or: nvidia-smi -pm 1)",
         )
 
@@ -129,19 +129,19 @@ def _permissions(_: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorRes
     devices: dict[str, bool] = environment.get("devices", {})
     closed = [path for path, may in devices.items() if not may]
     if closed:
-        yield _found(
+        yield _result(
             "devices.permission",
             "WARN",
             f"no permission to open {', '.join(closed[:4])}{' …' if len(closed) > 4 else ''}",
             "join the group that owns them (often `video` or `render`), then log in again",
         )
     elif devices:
-        yield _found("devices.permission", "PASS", "the device files can be opened")
+        yield _result("devices.permission", "PASS", "the device files can be opened")
 
 
 def _people(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
     if environment.get("hidepid") not in (None, "0", "off") and environment.get("user") != 0:
-        yield _found(
+        yield _result(
             "processes.visible",
             "WARN",
             "/proc hides other users' processes (hidepid)",
@@ -149,18 +149,18 @@ def _people(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorR
         )
     hidden = sum(process.hidden for gpu in snapshot.gpus for process in gpu.processes or ())
     if hidden and environment.get("in_container"):
-        yield _found(
+        yield _result(
             "processes.namespace",
             "WARN",
             f"{_processes(hidden)} cannot be seen from inside this container",
             "start it in the host's pid namespace: --pid=host",
         )
     elif hidden:
-        yield _found(
+        yield _result(
             "processes.hidden", "WARN", f"{_processes(hidden)} on the GPUs cannot be seen from here"
         )
     elif any(gpu.processes for gpu in snapshot.gpus):
-        yield _found("processes.visible", "PASS", "every process on the GPUs can be seen")
+        yield _result("processes.visible", "PASS", "every process on the GPUs can be seen")
 
 
 def _processes(count: int) -> str:
@@ -170,7 +170,7 @@ def _processes(count: int) -> str:
 def _links(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     for gpu in snapshot.gpus:
         if _is_narrow(gpu):
-            yield _found(
+            yield _result(
                 "gpu.link",
                 "WARN",
                 f"GPU {gpu.index}: PCIe runs {gpu.pcie_width} of {gpu.pcie_width_max} lanes wide",
@@ -186,7 +186,7 @@ def _is_narrow(gpu: Gpu) -> bool:
 def _collectors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     for run in snapshot.runs:
         if run.outcome == "failed" and run.name != "nvidia":
-            yield _found(f"collector.{run.name}", "FAIL", f"{run.name}: {run.detail}")
+            yield _result(f"collector.{run.name}", "FAIL", f"{run.name}: {run.detail}")
 
 
 CHECKS: tuple[_Check, ...] = (

@@ -1,4 +1,4 @@
-"""A server for few: one function answers, each connection has a thread that ends with it."""
+"""A small HTTP server for an agent: one handler function, one thread per connection."""
 
 import contextlib
 import io
@@ -17,12 +17,12 @@ import msgspec
 from fleet_smi.config.ip_addresses import is_loopback
 from fleet_smi.node.connection_limits import ConnectionLimits, DeadlineSocketReader
 
-_MOST_CONNECTIONS = 16
-_MOST_BODY_BYTES = 4096
+_MAX_CONNECTIONS = 16
+_MAX_BODY_BYTES = 4096
 
 
 class AgentRequest(NamedTuple):
-    """One question, from a machine of this address; `kind` is what the body is said to be."""
+    """One HTTP request; `address` is the IP address of the client."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class AgentRequest(NamedTuple):
 
 
 class AgentResponse(NamedTuple):
-    """What is told."""
+    """One HTTP response."""
 
     status: HTTPStatus
     content_type: str
@@ -43,15 +43,15 @@ class AgentResponse(NamedTuple):
 
 
 def error_response(status: HTTPStatus, message: str) -> AgentResponse:
-    """An answer in the one shape that all errors have."""
+    """Build an error response in the one shape that all errors have."""
     error = {"error": {"code": status.phrase.lower().replace(" ", "_"), "message": message}}
     return AgentResponse(status, "application/json", msgspec.json.encode(error))
 
 
 class AgentHttpServer:
-    """Listens from when it is made until `close`; raise `OSError` when it cannot.
+    """Listens from its creation until `close`; raises `OSError` when it cannot.
 
-    It answers to its own name and to these `hosts`, whole names in small letters.
+    It accepts requests for its own name and for these `hosts` (full names, lower case).
     """
 
     def __init__(
@@ -65,78 +65,81 @@ class AgentHttpServer:
         self._server = _Server(host, port, handler, names, frozenset(hosts))
         self.port: int = self._server.server_address[1]
         self._closing = False
-        self._thread = threading.Thread(target=self._serve_on, name="serve", daemon=True)
+        self._thread = threading.Thread(target=self._serve_loop, name="serve", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; who is being answered is cut off."""
+        """Stop listening and cut off open connections."""
         if self._closing:
             return
         self._closing = True
-        self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits there for the next
+        self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept()
         self._thread.join()
         self._server.server_close()
-        self._server.hang_up()
+        self._server.close_connections()
 
-    def _serve_on(self) -> None:
+    def _serve_loop(self) -> None:
         while not self._closing:
             self._server.handle_request()
 
 
 class _Server(ThreadingMixIn, HTTPServer):
-    """A few connections at a time."""
+    """Serves a bounded number of connections at a time."""
 
     daemon_threads = True
     block_on_close = False
-    request_queue_size = _MOST_CONNECTIONS
+    request_queue_size = _MAX_CONNECTIONS
 
     def __init__(
         self,
         host: str,
         port: int,
-        answer: Callable[[AgentRequest], AgentResponse],
+        respond: Callable[[AgentRequest], AgentResponse],
         names: frozenset[str],
         hosts: frozenset[str],
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
-        self.answer = answer
+        self.respond = respond
         self._names, self._hosts = names, hosts
-        self._places = ConnectionLimits(_MOST_CONNECTIONS)
+        self._limits = ConnectionLimits(_MAX_CONNECTIONS)
         self._open: set[socket.socket] = set()
 
     def server_bind(self) -> None:
-        """Bind, without asking the name service who we are."""
+        """Bind without a reverse DNS lookup of our own name, which can take seconds."""
         super(HTTPServer, self).server_bind()
         self.server_name, self.server_port = "agent", self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, or hang up when too many are being answered."""
-        if self._places.acquire(client_address[0]):
+        """Handle the connection in a thread; close it where there are too many."""
+        if self._limits.acquire(client_address[0]):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and make room for the next."""
+        """Handle the connection, then release its slot."""
         self._open.add(request)
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._open.discard(request)
-            self._places.release(client_address[0])
+            self._limits.release(client_address[0])
 
-    def hang_up(self) -> None:
-        """Cut off everybody who is connected."""
+    def close_connections(self) -> None:
+        """Shut down every open connection."""
         for connection in tuple(self._open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Somebody hung up: that is no news."""
+        """Ignore it: a client that disconnects is not worth a log line."""
 
-    def goes_by(self, host: str) -> bool:
-        """Whether this machine is called so: no page elsewhere may reach it by its own name."""
+    def is_own_name(self, host: str) -> bool:
+        """Whether a Host header names this machine.
+
+        This stops DNS rebinding: a web page elsewhere that points its own name at this address.
+        """
         name = host.rpartition(":")[0] if host.count(":") == 1 else host
         name = name.partition("]")[0].lstrip("[") if name.startswith("[") else name
         try:
@@ -153,31 +156,33 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def setup(self) -> None:
-        """Hear what is said, for as long as there is time to say it."""
+        """Read requests through a reader that has deadlines."""
         super().setup()
         self.rfile.close()
-        self._hearing = DeadlineSocketReader(self.connection)
-        self.rfile = io.BufferedReader(self._hearing)
+        self._reader = DeadlineSocketReader(self.connection)
+        self.rfile = io.BufferedReader(self._reader)
 
     def do_GET(self) -> None:
-        """Answer one question."""
-        self._tell(self._answered(b""))
+        """Answer a request without a body."""
+        self._send(self._handle(b""))
 
     def do_POST(self) -> None:
-        """Answer one that comes with a body, if it is a small one."""
+        """Answer a request with a body, if that is small and its length is given."""
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or len(length) > 9 or int(length) > _MOST_BODY_BYTES:
-            self.close_connection = True  # what follows is not read
-            words = f"a body of at most {_MOST_BODY_BYTES} bytes is read, of a length that is told"
-            self._tell(error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, words))
+        if not length.isdecimal() or len(length) > 9 or int(length) > _MAX_BODY_BYTES:
+            self.close_connection = (
+                True  # its body is not read, and would be taken for the next request
+            )
+            message = f"send a Content-Length of at most {_MAX_BODY_BYTES} bytes"
+            self._send(error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message))
         else:
-            self._tell(self._answered(self.rfile.read(int(length))))
+            self._send(self._handle(self.rfile.read(int(length))))
 
-    def _answered(self, body: bytes) -> AgentResponse:
-        if not self.server.goes_by(self.headers.get("Host", "")):
-            words = "this machine has another name: add the one you use to its agent.hosts"
-            return error_response(HTTPStatus.MISDIRECTED_REQUEST, words)
-        asked = AgentRequest(
+    def _handle(self, body: bytes) -> AgentResponse:
+        if not self.server.is_own_name(self.headers.get("Host", "")):
+            message = "this machine has another name: add the one you use to its agent.hosts"
+            return error_response(HTTPStatus.MISDIRECTED_REQUEST, message)
+        request = AgentRequest(
             method=self.command,
             path=self.path,
             authorization=self.headers.get("Authorization", ""),
@@ -186,26 +191,26 @@ class _Handler(BaseHTTPRequestHandler):
             body=body,
             address=self.client_address[0],
         )
-        return self.server.answer(asked)
+        return self.server.respond(request)
 
-    def _tell(self, answer: AgentResponse) -> None:
-        self.send_response(answer.status)
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
+    def _send(self, response: AgentResponse) -> None:
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(response.body)))
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-store")
-        if answer.retry_after_seconds is not None:
-            self.send_header("Retry-After", str(answer.retry_after_seconds))
+        if response.retry_after_seconds is not None:
+            self.send_header("Retry-After", str(response.retry_after_seconds))
         self.end_headers()
-        self.wfile.write(answer.body)
-        self._hearing.start_idle_timeout()
+        self.wfile.write(response.body)
+        self._reader.start_idle_timeout()
 
     def version_string(self) -> str:
-        """Who answers."""
+        """The Server header: no versions for an attacker."""
         return "fleet-smi"
 
     def log_message(self, *_: object) -> None:
-        """A question a second is no news."""
+        """Log nothing: a hub sends a request every second."""
 
 
 def _own_names() -> frozenset[str]:

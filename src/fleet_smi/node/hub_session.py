@@ -1,4 +1,4 @@
-"""What an agent says to its hub: it joins once, then reports, and hears what became of that."""
+"""An agent's session with its hub: join once for a credential, then send reports."""
 
 import logging
 import time
@@ -14,15 +14,15 @@ from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.wire.report import Receipt, decode_receipt, encode_report
 
 logger = logging.getLogger(__name__)
-_MOST_ANSWER_BYTES = 64 << 10
-_NEVER = (400, 413, 422)
-"""The answers that will be the same however often this report is sent."""
+_MAX_RESPONSE_BYTES = 64 << 10
+_PERMANENT_STATUSES = (400, 413, 422)
+"""Statuses that a retry of the same report would get again."""
 
 
 class HubSession:
-    """Reports to one hub with the credential that was given for it.
+    """Sends reports to one hub with the credential for that hub.
 
-    A stored credential wins over the join token, which goes to no other hub than this.
+    A stored credential wins over the join token, which is sent to this hub only.
     """
 
     def __init__(
@@ -37,26 +37,28 @@ class HubSession:
         connection.token = credential_file.get(connection.url)
 
     def send_report(self, snapshots: Sequence[bytes], node_id: str, name: str) -> Receipt:
-        """Send encoded snapshots; raise `Undecodable` only if the hub will never have them."""
+        """Send encoded snapshots; raise `Undecodable` only if the hub will never accept them."""
         if self._connection.token is None and self._join_token is not None:
             self._join(self._join_token, node_id, name)
         body = encode_report(snapshots, time.time())
-        answer = self._ask("/api/v1/reports", body, "application/msgpack")
+        response = self._post("/api/v1/reports", body, "application/msgpack")
         try:
-            return decode_receipt(answer.body)
+            return decode_receipt(response.body)
         except Undecodable as error:
-            raise Unreachable(f"{self._where} gives no receipt ({error}): is it a hub?") from None
+            raise Unreachable(
+                f"{self._where} gives no receipt ({error}): is it a fleet-smi hub?"
+            ) from None
 
     def close(self) -> None:
-        """Hang up; who waits for an answer stops waiting."""
+        """Close the connection; a request in progress fails."""
         self._connection.close()
 
     def _join(self, token: str, node_id: str, name: str) -> None:
         body = msgspec.json.encode({"node_id": node_id, "name": name})
         self._connection.token = token
         try:
-            own = self._token_for(body)
-            self._credentials.store(self._connection.url, own)
+            credential = self._request_credential(body)
+            self._credentials.store(self._connection.url, credential)
             logger.info('joined="%s" name="%s"', self._connection.url, sanitize_text(name, 128))
         except OSError as error:
             path = self._credentials.path
@@ -64,42 +66,46 @@ class HubSession:
         finally:
             self._connection.token = self._credentials.get(self._connection.url)
 
-    def _token_for(self, body: bytes) -> str:
+    def _request_credential(self, body: bytes) -> str:
         try:
-            answer = self._ask("/api/v1/join", body, "application/json")
+            response = self._post("/api/v1/join", body, "application/json")
         except Undecodable as error:
             raise Refused(error.message) from None
         try:
-            return decode_join_token(answer.body)
+            return decode_join_token(response.body)
         except Undecodable as error:
             raise Unreachable(f"{self._where} gives no credential: {error.message}") from None
 
-    def _ask(self, path: str, body: bytes, kind: str) -> Response:
+    def _post(self, path: str, body: bytes, content_type: str) -> Response:
         try:
-            answer = self._connection.request(
-                "POST", path, body, {"Content-Type": kind}, _MOST_ANSWER_BYTES
+            response = self._connection.request(
+                "POST", path, body, {"Content-Type": content_type}, _MAX_RESPONSE_BYTES
             )
-        except Undecodable as error:  # no hub speaks there
+        except Undecodable as error:  # not HTTP: it is no hub
             raise Unreachable(error.message) from None
-        if answer.status >= 300:
-            raise self._refusal(answer)
-        return answer
+        if response.status >= 300:
+            raise self._error_from(response)
+        return response
 
-    def _refusal(self, answer: Response) -> DeliveryError:
-        said = decode_error(answer.body)
-        if said is None:
-            return Unreachable(f"{self._where} answers {answer.status}: is it a fleet-smi hub?")
-        words = f"{self._where}: {said.message}"
-        if said.code == "wrong_version":
-            return UnsupportedVersion(f"{words}; bring agent and hub to one version")
-        if answer.status in (401, 403):
-            return Refused(f"{words}; {self._remedy}")
-        return Undecodable(words) if answer.status in _NEVER else Unreachable(words)
+    def _error_from(self, response: Response) -> DeliveryError:
+        error = decode_error(response.body)
+        if error is None:
+            return Unreachable(
+                f"{self._where} answered with status {response.status}: is it a fleet-smi hub?"
+            )
+        message = f"{self._where}: {error.message}"
+        if error.code == "wrong_version":
+            return UnsupportedVersion(f"{message}; bring agent and hub to one version")
+        if response.status in (401, 403):
+            return Refused(f"{message}; {self._remedy}")
+        return (
+            Undecodable(message) if response.status in _PERMANENT_STATUSES else Unreachable(message)
+        )
 
     @property
     def _remedy(self) -> str:
         if self._credentials.get(self._connection.url) is not None:
-            return f"to join anew, remove {self._credentials.path} and use a new join line"
+            return f"to join again, remove {self._credentials.path} and use a new join line"
         return "`fleet-smi hub join-command` on the hub prints the line to start this agent with"
 
     @property

@@ -1,15 +1,16 @@
-"""The reader: a child process that asks the machine, so that a hung driver hangs only it.
+"""Reader supervisor: reads the machine in a child process with timeouts, against hung drivers.
 
-A driver call that never returns sits in the kernel and cannot be interrupted; whoever made
-it cannot exit. So every reading is done by a child over pipes, against a deadline. One that
-misses it is killed. One that cannot even be killed is left alone, and its subject is not
-asked again while it lives; the other subjects are asked through a new child.
+A driver call that never returns sits in the kernel and cannot be interrupted; the process that
+made it cannot exit. So all reading is done by a worker over pipes, with a deadline. One that
+misses it is killed. One that cannot even be killed is left alone, and its subject is not read
+again while it lives; the other subjects are read by a new worker.
 
-All subjects of a look are one request and one answer: a sample costs one exchange, however
-many subjects it has. How far it has come, and which devices it has met, the child marks in a
-third pipe. So a slow driver is told from a hung one, it is known who is to blame, and the
-GPUs behind a hung driver are still known by name. The child (`reading.py`) runs bindings only,
-while the parent imports the rest. In an agent the first child is a thread (`inside.py`).
+All subjects of a sample are one request and one response: a sample costs one exchange, however
+many subjects it has. In a third pipe the worker reports its progress: which subject it has
+started, which devices it has found. So a slow driver is distinguished from a hung one, the
+culprit is known, and the GPUs behind a hung driver are still listed by name. The worker
+(`reader_worker.py`) runs bindings only, while the parent imports the rest. In an agent the first
+worker is a thread (`thread_reader.py`).
 """
 
 import contextlib
@@ -33,11 +34,11 @@ _PIPE_BYTES = 1 << 16
 """As much as a pipe holds: one read empties it."""
 _KILL_GRACE_SECONDS = 0.2
 _RETRY_SECONDS = 30.0
-_SLOWEST_SECONDS = 30.0
+_MAX_SLOW_SECONDS = 30.0
 
 
 class ReadResult(NamedTuple):
-    """What a binding read, or its error, and the seconds that took."""
+    """The value that a binding returned, or its error, and the seconds that it took."""
 
     value: Any
     error: CollectError | None
@@ -45,7 +46,7 @@ class ReadResult(NamedTuple):
 
 
 class SubjectBackoff(NamedTuple):
-    """A subject that did not answer: since when, until when it is left alone, and by whom stuck."""
+    """A subject that hung: since when, when to retry, and the worker that is stuck in it."""
 
     since: float
     retry_at: float
@@ -53,28 +54,28 @@ class SubjectBackoff(NamedTuple):
 
 
 class ReaderWorker(Protocol):
-    """Whoever asks the machine for us: may be slow, may hang, may die."""
+    """Runs bindings for a `Reader`; it may be slow, hang or die."""
 
     def send(self, requests: Sequence[ReadRequest]) -> None:
-        """Ask, without waiting."""
+        """Send requests, without waiting."""
 
     def receive(self, deadline: float) -> RawResults:
-        """The next answer; raise `TimeoutError` at the deadline, `EOFError` if it ended.
+        """Return the next results; raise `TimeoutError` at the deadline, `EOFError` if it ended.
 
-        After a `TimeoutError` one may go on waiting for the same answer.
+        After a `TimeoutError` the same results can be waited for again.
         """
 
     def read_progress(self) -> list[tuple[str, Any]]:
-        """The marks that were made since this was last asked."""
+        """Return the progress messages since the last call."""
 
     def has_exited(self) -> bool:
-        """Whether another may ask in its place."""
+        """Whether it is gone, so that its subject can be read again."""
 
     def detach(self) -> None:
-        """One whom nobody else talks to ends by itself."""
+        """Release it; it exits by itself when it has no other user."""
 
     def terminate(self) -> bool:
-        """End it as far as that can be done; say whether it is gone."""
+        """Stop it as far as possible; return whether it is gone."""
 
 
 class ProcessWorker:
@@ -87,13 +88,13 @@ class ProcessWorker:
         self.progress_fd = progress_fd
         os.set_blocking(progress_fd, False)
         # Not `select`, which cannot wait for a descriptor above 1023.
-        self._buffer = self._heard = b""
+        self._buffer = self._progress_buffer = b""
         self._poll = select.poll()
         self._poll.register(results_fd, select.POLLIN)
 
     def send(self, requests: Sequence[ReadRequest]) -> None:
         data = marshal.dumps(list(requests))
-        with contextlib.suppress(OSError):  # it has ended: the missing answer will say so
+        with contextlib.suppress(OSError):  # it has ended: `receive` will find out
             os.write(self.requests_fd, len(data).to_bytes(4, "big") + data)
 
     def receive(self, deadline: float) -> RawResults:
@@ -101,20 +102,20 @@ class ProcessWorker:
         size = 4 + int.from_bytes(self._buffer[:4], "big")
         self._fill(size, deadline)
         data, self._buffer = self._buffer[4:size], self._buffer[size:]
-        look: RawResults = marshal.loads(data)
-        return look
+        results: RawResults = marshal.loads(data)
+        return results
 
     def read_progress(self) -> list[tuple[str, Any]]:
         with contextlib.suppress(BlockingIOError):
-            self._heard += os.read(self.progress_fd, _PIPE_BYTES)
-        marks = []
-        while len(self._heard) >= 4:
-            size = 4 + int.from_bytes(self._heard[:4], "big")
-            if len(self._heard) < size:
+            self._progress_buffer += os.read(self.progress_fd, _PIPE_BYTES)
+        messages = []
+        while len(self._progress_buffer) >= 4:
+            size = 4 + int.from_bytes(self._progress_buffer[:4], "big")
+            if len(self._progress_buffer) < size:
                 break
-            marks.append(marshal.loads(self._heard[4:size]))
-            self._heard = self._heard[size:]
-        return marks
+            messages.append(marshal.loads(self._progress_buffer[4:size]))
+            self._progress_buffer = self._progress_buffer[size:]
+        return messages
 
     def has_exited(self) -> bool:
         try:
@@ -123,12 +124,12 @@ class ProcessWorker:
             return True
 
     def detach(self) -> None:
-        """Close the pipes; a child that nobody else talks to ends by itself."""
+        """Close the pipes; the child exits when no other process holds them."""
         for pipe in (self.requests_fd, self.results_fd, self.progress_fd):
             os.close(pipe)
 
     def terminate(self) -> bool:
-        """Close the pipes and kill it; say whether it is gone."""
+        """Close the pipes and kill the child; return whether it is gone."""
         self.detach()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
@@ -149,122 +150,126 @@ class ProcessWorker:
 
 
 class Reader:
-    """Asks the subjects of a look, through as many children as that takes."""
+    """Reads subjects within timeouts, through as many workers as that takes."""
 
     def __init__(self, start_worker: Callable[[], ReaderWorker]) -> None:
         self._start = start_worker
-        self._child: ReaderWorker | None = None
-        self._posted: list[ReadRequest] = []
-        self._resting: dict[str, SubjectBackoff] = {}
-        self._begun = ""
-        self._met: dict[str, dict[Any, Any]] = {}
+        self._worker: ReaderWorker | None = None
+        self._prefetched: list[ReadRequest] = []
+        self._backoff: dict[str, SubjectBackoff] = {}
+        self._current_subject = ""
+        self._partial_results: dict[str, dict[Any, Any]] = {}
 
     def preload(self, subject: str) -> None:
-        """Let the child load the binding now: for the driver's that is most of the wait."""
+        """Load a binding in the worker now: for NVML that is most of the first sample's time."""
         self._send([(subject, None)])
 
     def prefetch(self, requests: Sequence[ReadRequest]) -> None:
-        """Ask ahead, without waiting; `ask` with the same requests takes the answer."""
-        self._posted = [request for request in requests if not self._rests(request[0])]
-        self._send(self._posted)
+        """Send requests without waiting; `read` with the same requests takes their results."""
+        self._prefetched = [request for request in requests if not self._is_backing_off(request[0])]
+        self._send(self._prefetched)
 
     def read(
         self, requests: Sequence[ReadRequest], timeout_seconds: float, total_timeout_seconds: float
     ) -> list[ReadResult]:
-        """One answer a request; what does not answer is given up for the sake of the rest."""
-        answers: dict[str, ReadResult] = {}
-        left = [request for request in requests if not self._rests(request[0])]
-        if self._posted and self._posted != left:
-            self.close()  # asked ahead for something else: that answer is of no use
+        """Return one result per request; give up a subject that hangs for the sake of the rest."""
+        results: dict[str, ReadResult] = {}
+        left = [request for request in requests if not self._is_backing_off(request[0])]
+        if self._prefetched and self._prefetched != left:
+            self.close()  # prefetched for other requests: those results are useless
         until = time.monotonic() + total_timeout_seconds
-        patience = timeout_seconds
-        while left and (seconds := min(patience, until - time.monotonic())) > 0:
-            answers |= self._exchange(left, seconds)
-            left = [request for request in left if request[0] not in answers]
-            patience = max(patience / 3, 0.1)
-        return [answers.get(subject) or self._unanswered(subject) for subject, _ in requests]
+        timeout_left = timeout_seconds
+        while left and (seconds := min(timeout_left, until - time.monotonic())) > 0:
+            results |= self._exchange(left, seconds)
+            left = [request for request in left if request[0] not in results]
+            timeout_left = max(timeout_left / 3, 0.1)
+        return [results.get(subject) or self._skipped(subject) for subject, _ in requests]
 
     def close(self) -> None:
-        """End the child, if it can be ended."""
-        self._posted = []
-        self._end_child()
+        """Stop the worker, if it can be stopped."""
+        self._prefetched = []
+        self._stop_worker()
 
     def detach(self) -> None:
-        """Let go of a child that is another process's: in a fork of the one that started it."""
-        child, self._child = self._child, None
-        self._posted = []
-        if child is not None:
-            child.detach()
+        """Release a worker that belongs to another process: in a fork of its parent."""
+        worker, self._worker = self._worker, None
+        self._prefetched = []
+        if worker is not None:
+            worker.detach()
 
     def _exchange(self, requests: list[ReadRequest], seconds: float) -> dict[str, ReadResult]:
-        """The answers to all requests, or the failure of the one that stopped the child."""
-        since, child = time.time(), self._child
-        if not self._posted or child is None:
-            child = self._send(requests)
-        self._posted = []
+        """Return the results of all requests, or the failure of the one that stopped the worker."""
+        since, worker = time.time(), self._worker
+        if not self._prefetched or worker is None:
+            worker = self._send(requests)
+        self._prefetched = []
         try:
-            raw = self._wait(child, seconds)
+            raw = self._wait(worker, seconds)
         except (TimeoutError, EOFError) as stop:
-            asked = [subject for subject, _ in requests]
-            culprit = self._begun if self._begun in asked else asked[0]
+            subjects = [subject for subject, _ in requests]
+            culprit = self._current_subject if self._current_subject in subjects else subjects[0]
             return {culprit: self._failed(culprit, stop, since, seconds)}
         pairs = zip(requests, raw, strict=True)
-        answers = {subject: _answered(*answer) for (subject, _), answer in pairs}
-        for subject in answers:
-            self._resting.pop(subject, None)
-        if any(isinstance(answer.error, DriverMismatch) for answer in answers.values()):
-            self.close()  # a new child loads the new library
-        return answers
+        results = {subject: _to_result(*result) for (subject, _), result in pairs}
+        for subject in results:
+            self._backoff.pop(subject, None)
+        if any(isinstance(result.error, DriverMismatch) for result in results.values()):
+            self.close()  # a new worker loads the new library
+        return results
 
-    def _wait(self, child: ReaderWorker, seconds: float) -> RawResults:
-        """The answer, as long as the child comes on within so many seconds: slow is not hung."""
+    def _wait(self, worker: ReaderWorker, seconds: float) -> RawResults:
+        """Wait for results while the worker makes progress within the timeout: slow is not hung."""
         now = time.monotonic()
-        give_up, last = now + seconds, now + _SLOWEST_SECONDS
+        deadline, last_deadline = now + seconds, now + _MAX_SLOW_SECONDS
         while True:
             try:
-                raw = child.receive(min(give_up, time.monotonic() + seconds / 6))
+                raw = worker.receive(min(deadline, time.monotonic() + seconds / 6))
             except TimeoutError:
                 now = time.monotonic()
-                if self._hear(child) and now < last:
-                    give_up = now + seconds
-                elif now >= give_up:
+                if self._process_progress(worker) and now < last_deadline:
+                    deadline = now + seconds
+                elif now >= deadline:
                     raise
             except EOFError:
-                self._hear(child)
+                self._process_progress(worker)
                 raise
             else:
-                self._hear(child)
+                self._process_progress(worker)
                 return raw
 
-    def _hear(self, child: ReaderWorker) -> bool:
-        """Whether the child has come on since this was last asked."""
-        marks = child.read_progress()
-        for subject, found in marks:
-            self._begun = subject
-            if found is not None:
-                self._met.setdefault(subject, {}).update(found)
-        return bool(marks)
+    def _process_progress(self, worker: ReaderWorker) -> bool:
+        """Process progress messages; return whether there were any."""
+        messages = worker.read_progress()
+        for subject, partial_result in messages:
+            self._current_subject = subject
+            if partial_result is not None:
+                self._partial_results.setdefault(subject, {}).update(partial_result)
+        return bool(messages)
 
     def _failed(self, subject: str, stop: Exception, since: float, seconds: float) -> ReadResult:
-        stuck = self._end_child()
+        stuck = self._stop_worker()
         if isinstance(stop, EOFError):
             return ReadResult(None, ReadFailed("the reader process died"), 0.0)
-        before = self._resting.get(subject)
+        before = self._backoff.get(subject)
         retry_at = time.monotonic() + _RETRY_SECONDS
-        self._resting[subject] = SubjectBackoff(before.since if before else since, retry_at, stuck)
-        return self._silent(subject, f"no answer within {seconds:.2g} s", seconds)
+        self._backoff[subject] = SubjectBackoff(before.since if before else since, retry_at, stuck)
+        return self._not_answering(subject, f"no answer within {seconds:.2g} s", seconds)
 
-    def _unanswered(self, subject: str) -> ReadResult:
-        rests = subject in self._resting
-        return self._silent(subject, "still no answer" if rests else "no time was left to ask", 0.0)
+    def _skipped(self, subject: str) -> ReadResult:
+        rests = subject in self._backoff
+        return self._not_answering(
+            subject, "still no answer" if rests else "no time was left to read it", 0.0
+        )
 
-    def _silent(self, subject: str, words: str, seconds: float) -> ReadResult:
-        rest = self._resting.get(subject)
+    def _not_answering(self, subject: str, message: str, seconds: float) -> ReadResult:
+        rest = self._backoff.get(subject)
         since = time.time() if rest is None else rest.since
-        return ReadResult(None, NotAnswering(words, since, self._met.get(subject)), seconds)
+        return ReadResult(
+            None, NotAnswering(message, since, self._partial_results.get(subject)), seconds
+        )
 
-    def _rests(self, subject: str) -> bool:
-        rest = self._resting.get(subject)
+    def _is_backing_off(self, subject: str) -> bool:
+        rest = self._backoff.get(subject)
         if rest is None:
             return False
         return time.monotonic() < rest.retry_at or not (
@@ -272,42 +277,42 @@ class Reader:
         )
 
     def _send(self, requests: list[ReadRequest]) -> ReaderWorker:
-        if self._child is None:
-            self._child = self._start()
-        self._child.send(requests)
-        return self._child
+        if self._worker is None:
+            self._worker = self._start()
+        self._worker.send(requests)
+        return self._worker
 
-    def _end_child(self) -> ReaderWorker | None:
-        """The child, if it would not die."""
-        child, self._child = self._child, None
-        return child if child is not None and not child.terminate() else None
+    def _stop_worker(self) -> ReaderWorker | None:
+        """Stop the worker; return it if it cannot be killed."""
+        worker, self._worker = self._worker, None
+        return worker if worker is not None and not worker.terminate() else None
 
 
-def _answered(outcome: str, value: Any, seconds: float) -> ReadResult:
+def _to_result(outcome: str, value: Any, seconds: float) -> ReadResult:
     if outcome == "ok":
         return ReadResult(value, None, seconds)
     return ReadResult(None, _ERRORS[outcome](value), seconds)
 
 
 def fork_worker() -> ProcessWorker:
-    """A reader as a copy of this process: cheap, for a process with one thread."""
-    requests, answers, marks = os.pipe(), os.pipe(), os.pipe()
+    """Start a worker as a fork: cheap, for a process with one thread."""
+    requests, results, progress = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
-        for ours in (requests[1], answers[0], marks[0]):
+        for ours in (requests[1], results[0], progress[0]):
             os.close(ours)
         _die_with_parent()
-        serve(requests[0], answers[1], marks[1])
-    for theirs in (requests[0], answers[1], marks[1]):
+        serve(requests[0], results[1], progress[1])
+    for theirs in (requests[0], results[1], progress[1]):
         os.close(theirs)
-    return ProcessWorker(pid, requests[1], answers[0], marks[0])
+    return ProcessWorker(pid, requests[1], results[0], progress[0])
 
 
 def _die_with_parent() -> None:
-    """However the command ends, a reader that hangs must not stay behind.
+    """Have the kernel kill this worker when its parent ends, even while it hangs.
 
-    Only for a fork: the kernel counts the thread that started the child as its parent, and in
-    somebody's program that thread may end before the program does.
+    Only for a fork of a command: the kernel takes the thread that started the child as its
+    parent, and in a user's program that thread may end before the program does.
     """
     import ctypes
 
@@ -315,18 +320,18 @@ def _die_with_parent() -> None:
 
 
 def spawn_worker() -> ProcessWorker:
-    """A reader as a program of its own: for a process with threads, or with CUDA in it."""
-    requests, answers, marks = os.pipe(), os.pipe(), os.pipe()
+    """Start a worker as a program of its own: for a process with threads or with CUDA in it."""
+    requests, results, progress = os.pipe(), os.pipe(), os.pipe()
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-P", "-m", "fleet_smi.node.reader_worker"],
         {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, requests[0], 0),
-            (os.POSIX_SPAWN_DUP2, answers[1], 1),
-            (os.POSIX_SPAWN_DUP2, marks[1], 2),
+            (os.POSIX_SPAWN_DUP2, results[1], 1),
+            (os.POSIX_SPAWN_DUP2, progress[1], 2),
         ],
     )
-    for theirs in (requests[0], answers[1], marks[1]):
+    for theirs in (requests[0], results[1], progress[1]):
         os.close(theirs)
-    return ProcessWorker(pid, requests[1], answers[0], marks[0])
+    return ProcessWorker(pid, requests[1], results[0], progress[0])

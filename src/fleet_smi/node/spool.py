@@ -1,8 +1,9 @@
-"""Samples on disk while the hub is away: numbered segments of checked records, within a bound.
+"""Spool: a bounded queue of samples on disk, as numbered segments of records with checksums.
 
-A segment is a file of records, each its length, its checksum and a packed sample. What was
-torn when a writer was killed ends its segment; the next writer begins a new one. At the
-bound every second sample goes: an outage stays covered from its beginning, only coarser.
+A segment is a file of records, each its length, its checksum and a compressed sample. A record
+that was torn when the writer was killed ends its segment; the next writer starts a new one. At
+the size limit every second sample is dropped: an outage stays covered from its beginning, only
+coarser.
 """
 
 import contextlib
@@ -21,18 +22,18 @@ from fleet_smi.errors import UsageError
 
 MAX_BATCH_SAMPLES = 100
 MAX_BATCH_BYTES = 1 << 20
-"""What one segment may hold, and one report: so many samples, and so many bytes of them."""
+"""The limits of one segment, and of one report."""
 
 _SUFFIX = ".samples"
-_FIRST = 1 << 40  # room for segments that come before all others
-_HEAD = struct.Struct("<II")
-_LARGEST = 8 << 20
-_SPEED = 1
+_FIRST_NUMBER = 1 << 40  # leaves numbers for segments that are prepended
+_HEADER = struct.Struct("<II")
+_MAX_SAMPLE_BYTES = 8 << 20
+_COMPRESSION_LEVEL = 1
 _T = TypeVar("_T")
 
 
 class EncodedSample(NamedTuple):
-    """One encoded snapshot, known by the agent's life and its number in it."""
+    """One encoded snapshot, identified by the agent's run and its sequence number."""
 
     run_id: str | None
     sequence: int
@@ -44,8 +45,8 @@ class _Key(Struct):
     sequence: int = 0
 
 
-class _Open(NamedTuple):
-    """The segment that is written to, and what it holds so far."""
+class _OpenSegment(NamedTuple):
+    """The segment that is being written, and how full it is."""
 
     number: int
     descriptor: int
@@ -54,85 +55,87 @@ class _Open(NamedTuple):
 
 
 class Spool:
-    """The segments in one folder, which is this process's alone while it lives."""
+    """The segments in one folder, which this process holds a lock on."""
 
     def __init__(self, folder: str, max_bytes: int = 32 << 20) -> None:
-        self._most_bytes = max_bytes
-        self._folder = _own_folder(folder)
+        self._max_bytes = max_bytes
+        self._folder = _open_locked_folder(folder)
         names = os.listdir(self._folder)  # noqa: PTH208
         self._sizes = {
             int(name.removesuffix(_SUFFIX)): self._size(name)
             for name in sorted(names)
             if name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX).isdecimal()
         }
-        self._open: _Open | None = None
+        self._open: _OpenSegment | None = None
 
     @property
     def size_bytes(self) -> int:
-        """What all segments take."""
+        """The size of all segments."""
         return sum(self._sizes.values())
 
     def next_segment(self, number: int | None) -> int | None:
-        """The segment that comes next, or the first of all."""
+        """The segment after this one, or the first; `None` after the last."""
         return next((one for one in self._sizes if number is None or one > number), None)
 
     def append(self, sample: EncodedSample) -> None:
-        """Write a sample that is newer than all that is here; raise `OSError` if it cannot."""
-        into, record = self._room_for(len(sample.data)), _record(sample.data)
+        """Write a sample that is newer than all others here; raise `OSError` if that fails."""
+        into, record = self._segment_with_room(len(sample.data)), _record(sample.data)
         written = os.write(into.descriptor, record)
         self._sizes[into.number] += written
         self._open = into._replace(samples=into.samples + 1, size=into.size + len(sample.data))
         if written < len(record):
-            self._seal()  # nothing behind a torn record would be read
+            self._seal()  # reading stops at a torn record
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def prepend(self, samples: Iterable[EncodedSample]) -> None:
-        """Write samples that are older than all that is here."""
-        number = min(self._sizes, default=_FIRST) - 1
+        """Write samples that are older than all others here."""
+        number = min(self._sizes, default=_FIRST_NUMBER) - 1
         self._write(number, [_record(sample.data) for sample in samples])
         self._sizes = dict(sorted(self._sizes.items()))
 
     def load_segment(self, number: int) -> list[EncodedSample]:
-        """What a segment holds, as far as it is whole; it is not written to any more."""
+        """Read the intact records of a segment; it is not appended to any more."""
         if self._open is not None and self._open.number == number:
             self._seal()
         return [sample for record in self._records(number) if (sample := _sample(record))]
 
     def drop_segment(self, number: int) -> None:
-        """Forget a segment."""
+        """Delete a segment."""
         if self._sizes.pop(number, None) is not None:
             if self._open is not None and self._open.number == number:
                 self._seal()
-            with contextlib.suppress(OSError):  # what cannot be removed is sent twice: harmless
+            with contextlib.suppress(OSError):  # one that stays is sent twice, which is harmless
                 os.unlink(_name(number), dir_fd=self._folder)
 
     def thin_to_limit(self) -> bool:
-        """Drop every second sample if all of them are too many; whether they were."""
-        too_many = self.size_bytes > self._most_bytes and len(self._sizes) > 1
+        """Drop every second sample if the spool is over its limit; return whether it was."""
+        too_many = self.size_bytes > self._max_bytes and len(self._sizes) > 1
         if too_many:
             self._seal()
             numbers = list(self._sizes)
             for first, second in zip(numbers[::2], numbers[1::2], strict=False):
                 records = [*self._records(first), *self._records(second)]
-                self._write(first, [_HEAD.pack(*_mark(one)) + one for one in every_second(records)])
+                self._write(
+                    first, [_HEADER.pack(*_checksum(one)) + one for one in every_second(records)]
+                )
                 self.drop_segment(second)
         return too_many
 
     def close(self) -> None:
-        """Let go of the folder; what is in it stays."""
+        """Release the folder; the segments stay."""
         self._seal()
         os.close(self._folder)
 
-    def _room_for(self, size: int) -> _Open:
+    def _segment_with_room(self, size: int) -> _OpenSegment:
         opened = self._open
         if opened is not None and (
             opened.samples >= MAX_BATCH_SAMPLES or opened.size + size > MAX_BATCH_BYTES
         ):
             self._seal()
         if self._open is None:
-            number = max(self._sizes, default=_FIRST) + 1
+            number = max(self._sizes, default=_FIRST_NUMBER) + 1
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-            self._open = _Open(number, self._descriptor(_name(number), flags), 0, 0)
+            self._open = _OpenSegment(number, self._descriptor(_name(number), flags), 0, 0)
             self._sizes[number] = 0
         return self._open
 
@@ -142,11 +145,13 @@ class Spool:
             os.close(opened.descriptor)
 
     def _write(self, number: int, records: list[bytes]) -> None:
-        """A whole segment at once: the old one of that number, or the new one, never a part."""
-        half = f"{number}.half"
-        with os.fdopen(self._descriptor(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+        """Replace a whole segment atomically."""
+        temporary = f"{number}.temporary"
+        with os.fdopen(
+            self._descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb"
+        ) as file:
             file.writelines(records)
-        os.rename(half, _name(number), src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        os.rename(temporary, _name(number), src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._sizes[number] = sum(map(len, records))
 
     def _records(self, number: int) -> Iterator[bytes]:
@@ -156,13 +161,13 @@ class Spool:
         except OSError:
             return
         at = 0
-        while at + _HEAD.size <= len(data):
-            mark = _HEAD.unpack_from(data, at)
-            record = data[at + _HEAD.size : at + _HEAD.size + mark[0]]
-            if mark != _mark(record):
+        while at + _HEADER.size <= len(data):
+            mark = _HEADER.unpack_from(data, at)
+            record = data[at + _HEADER.size : at + _HEADER.size + mark[0]]
+            if mark != _checksum(record):
                 return
             yield record
-            at += _HEAD.size + mark[0]
+            at += _HEADER.size + mark[0]
 
     def _descriptor(self, name: str, flags: int) -> int:
         flags |= os.O_NOFOLLOW | os.O_CLOEXEC
@@ -173,13 +178,13 @@ class Spool:
 
 
 def every_second(items: list[_T]) -> list[_T]:
-    """Every second one; the first of all stays."""
+    """Every second item, beginning with the first."""
     return items[::2]
 
 
-def _own_folder(path: str) -> int:
+def _open_locked_folder(path: str) -> int:
     try:
-        os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103  # pathlib is memory of the agent
+        os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103  # pathlib costs an agent memory
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; give another --state") from None
@@ -191,7 +196,7 @@ def _own_folder(path: str) -> int:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(folder)
-        raise UsageError(f"another agent keeps its samples in {path}: stop it first") from None
+        raise UsageError(f"another agent uses {path}: stop it, or give another --state") from None
     return folder
 
 
@@ -199,18 +204,18 @@ def _name(number: int) -> str:
     return f"{number:016}{_SUFFIX}"
 
 
-def _mark(record: bytes) -> tuple[int, int]:
+def _checksum(record: bytes) -> tuple[int, int]:
     return len(record), zlib.crc32(record)
 
 
 def _record(data: bytes) -> bytes:
-    packed = zlib.compress(data, _SPEED)
-    return _HEAD.pack(*_mark(packed)) + packed
+    packed = zlib.compress(data, _COMPRESSION_LEVEL)
+    return _HEADER.pack(*_checksum(packed)) + packed
 
 
 def _sample(record: bytes) -> EncodedSample | None:
     try:
-        data = zlib.decompressobj().decompress(record, _LARGEST)
+        data = zlib.decompressobj().decompress(record, _MAX_SAMPLE_BYTES)
         key = msgspec.msgpack.decode(data, type=_Key)
     except (zlib.error, ValueError, RecursionError):
         return None

@@ -1,7 +1,7 @@
-"""A reader in a thread of this process: half the memory of one that is a process of its own.
+"""In-process reader: a worker in a thread, at half the memory of a process.
 
-For the agent, which runs for ever on machines that are not ours. A thread cannot be killed:
-one that hangs is left behind, and whoever is started after it is a process (`reader.spawn`).
+For the agent, which runs for ever on other people's machines. A thread cannot be killed: one
+that hangs is abandoned, and the next worker is a process (`reader_process.spawn_worker`).
 """
 
 import os
@@ -20,12 +20,12 @@ _GRACE_SECONDS = 0.2
 
 
 class ThreadWorker:
-    """What `reader.Child` is, with a thread in place of the process and queues for pipes."""
+    """A `ReaderWorker` with a thread instead of a process and queues instead of pipes."""
 
     def __init__(self) -> None:
         self._requests: SimpleQueue[Sequence[ReadRequest] | None] = SimpleQueue()
-        self._answers: SimpleQueue[RawResults] = SimpleQueue()
-        self._marks: deque[tuple[str, Any]] = deque()
+        self._results: SimpleQueue[RawResults] = SimpleQueue()
+        self._progress: deque[tuple[str, Any]] = deque()
         self._thread = threading.Thread(target=self._serve, name="reader", daemon=True)
         self._thread.start()
 
@@ -33,48 +33,51 @@ class ThreadWorker:
         self._requests.put(requests)
 
     def receive(self, deadline: float) -> RawResults:
-        """The next answer; raise `TimeoutError` at the deadline."""
+        """Return the next results; raise `TimeoutError` at the deadline."""
         try:
-            return self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            return self._results.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
             raise TimeoutError from None
 
     def read_progress(self) -> list[tuple[str, Any]]:
-        """The marks that were made since this was last asked."""
-        return [self._marks.popleft() for _ in range(len(self._marks))]
+        """Return the progress messages since the last call."""
+        return [self._progress.popleft() for _ in range(len(self._progress))]
 
     def has_exited(self) -> bool:
-        """Whether it no longer sits in the kernel, where a second one would get stuck too."""
-        return not self._thread.is_alive() or _state(self._thread.native_id) != b"D"
+        """Whether it is out of the kernel; in there, a second one would get stuck too."""
+        return not self._thread.is_alive() or _thread_state(self._thread.native_id) != b"D"
 
     def detach(self) -> None:
-        """Let the thread end, once it has nothing to do."""
+        """Let the thread end when it is idle."""
         self._requests.put(None)
 
     def terminate(self) -> bool:
-        """Let it end and wait a moment for that; say whether it is gone."""
+        """Let the thread end, wait briefly, and return whether it is gone."""
         self.detach()
         self._thread.join(_GRACE_SECONDS)
         return self.has_exited()
 
     def _serve(self) -> None:
-        readings = BindingRunner(lambda subject, found: self._marks.append((subject, found)))
-        while (asked := self._requests.get()) is not None:
-            if answers := readings.run(asked):
-                self._answers.put(answers)
+        runner = BindingRunner(lambda *message: self._progress.append(message))
+        while (requests := self._requests.get()) is not None:
+            if results := runner.run(requests):
+                self._results.put(results)
 
 
 def thread_then_process() -> Callable[[], ReaderWorker]:
-    """Starts a thread; once that has hung, or the library is another, a process each time."""
-    ways: Iterator[Callable[[], ReaderWorker]] = chain([ThreadWorker], repeat(spawn_worker))
+    """Return a function that starts a thread at the first call and a process at each later one.
+
+    The later calls come after a hang, or when the driver's library was replaced on disk.
+    """
+    starters: Iterator[Callable[[], ReaderWorker]] = chain([ThreadWorker], repeat(spawn_worker))
 
     def start() -> ReaderWorker:
-        return next(ways)()
+        return next(starters)()
 
     return start
 
 
-def _state(thread_id: int | None) -> bytes:
+def _thread_state(thread_id: int | None) -> bytes:
     try:
         stat = os.open(f"/proc/self/task/{thread_id}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -19,7 +19,7 @@ from fleet_smi.model.moment import parse_moment, parse_since
 from fleet_smi.model.privacy import mask_commands
 from fleet_smi.server.endpoint import ApiError, RequestContext
 from fleet_smi.server.http_error import HttpError
-from fleet_smi.server.responses import compress_body, encoded_json_response
+from fleet_smi.server.response_cache import compress_body, encoded_json_response
 
 # The last seconds may not be written yet: they are answered from the live fleet.
 _LIVE_SECONDS = 5.0

@@ -49,4 +49,4 @@ class HttpError(Struct, frozen=True):
         return headers
 
 
-INTERNAL_ERROR = HttpError(500, "bug", "this is a bug in fleet-smi; the hub's log says more")
+INTERNAL_ERROR = HttpError(500, "bug", "internal error: see the log of the hub")

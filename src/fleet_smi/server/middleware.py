@@ -64,7 +64,7 @@ class AllowedHosts:
                 "unknown_host",
                 "this hub does not answer to that host name: add it to the setting `hub.hosts`",
             )
-        # Agents send the same few values again and again; the limit is for whoever sends many.
+        # Agents send the same few values again and again; the limit is for senders of many.
         if len(self._accepted) < _MAX_ACCEPTED_HOSTS:
             self._accepted.add(named[0])
         return None

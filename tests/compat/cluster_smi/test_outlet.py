@@ -54,7 +54,7 @@ def test_a_router_that_comes_later_is_told_what_is_new_then() -> None:
 
 
 def test_a_router_that_is_not_there_is_told_by_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_smi, "_PATIENCE_MILLISECONDS", 50)
+    monkeypatch.setattr(cluster_smi, "_TIMEOUT_MILLISECONDS", 50)
     outlet = ClusterSmiOutlet("127.0.0.1", free_port())
     with closing(outlet), pytest.raises(Unreachable, match="no router of cluster-smi"):
         outlet.deliver(snapshot(gpu()))

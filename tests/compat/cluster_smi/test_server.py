@@ -220,7 +220,7 @@ def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, hub: ThreadedH
 
 @pytest.mark.parametrize("router", ["127.0.0.1", "localhost:9081", "[::1]:9081"])
 def test_a_hub_that_would_ask_itself_is_refused(tmp_path: Path, router: str) -> None:
-    with pytest.raises(UsageError, match="the hub would ask itself"):
+    with pytest.raises(UsageError, match="the hub would poll itself"):
         ThreadedHub(
             tmp_path,
             hub__cluster_smi_clients="127.0.0.1:9081",

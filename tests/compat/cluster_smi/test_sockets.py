@@ -33,7 +33,7 @@ def test_loopback_is_where_anything_listens() -> None:
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0"])
 def test_everywhere_is_only_where_it_is_wanted(host: str) -> None:
-    with pytest.raises(UsageError, match="cluster-smi knows no password"):
+    with pytest.raises(UsageError, match="cluster-smi has no password"):
         resolve_bind_endpoint(host, 0, open_to_all=False)
     assert resolve_bind_endpoint(host, 0, open_to_all=True).startswith("tcp://0.0.0.0:")
 

@@ -197,8 +197,8 @@ def test_a_router_that_does_not_answer_is_told_and_heard_again_when_it_does() ->
     "answer, kind, words",
     [
         ([b"\xc1"], Undecodable, "not msgpack"),
-        ([b"a", b"b"], Undecodable, "2 parts"),
-        ([bytes.fromhex("81a54e6f646573c0")], Unreachable, "knows of no node"),
+        ([b"a", b"b"], Undecodable, "2 frames"),
+        ([bytes.fromhex("81a54e6f646573c0")], Unreachable, "knows no node yet"),
     ],
 )
 def test_what_is_no_cluster_is_told_as_such(
@@ -228,7 +228,7 @@ def test_one_router_that_hangs_delays_no_other() -> None:
 def test_a_look_asks_twice_and_takes_none_for_alive_that_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cluster_smi, "_SECOND_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(cluster_smi, "_SECOND_POLL_SECONDS", 0.2)
     with running_router(Cluster("a", dead=("b",))) as old:
         source = ClusterSmiSource(routers=[f"127.0.0.1:{old.clients_port}"])
         heard = asyncio.run(source.poll())

@@ -221,7 +221,7 @@ def test_several_hosts_in_one_text_go_by_their_headers_and_failures_by_their_own
 def test_a_line_that_is_not_understood_hides_no_other_gpu() -> None:
     odd, fine = read(f"[0] garbage \x1b]8;;javascript:alert(1)\x07\n{LINE}\n").gpus
     assert odd.fault is not None
-    assert "not understood: [0] garbage" in odd.fault.detail
+    assert "cannot be parsed: [0] garbage" in odd.fault.detail
     assert "\x1b" not in odd.fault.detail
     assert fine.fault is None
 
@@ -239,8 +239,8 @@ def test_a_gpu_that_is_told_twice_is_what_was_told_first() -> None:
         (f"{HEADER}{LINE} alice:pyth".encode(), TruncatedReport, "breaks off"),
         (f"{HEADER}{LINE}\n\x1b[0;".encode(), TruncatedReport, "half an escape code"),
         (HEADER.encode(), TruncatedReport, "breaks off after its header"),
-        (HEADER.encode() + b"\0" * 200, TruncatedReport, "has a hole in it"),
-        (b"\xff\xfe\x01 binary\n", Undecodable, "is no output of gpustat"),
+        (HEADER.encode() + b"\0" * 200, TruncatedReport, "contains NUL bytes"),
+        (b"\xff\xfe\x01 binary\n", Undecodable, "is not output of gpustat"),
         (b"bash: gpustat: command not found\n", Undecodable, "gpustat: command not found"),
         (WITHOUT_DRIVER, Undecodable, "gpustat failed on it: NVML Shared Library Not Found"),
     ],

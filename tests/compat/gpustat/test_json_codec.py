@@ -123,7 +123,7 @@ def test_what_cannot_be_is_unknown(value: Any) -> None:
     [
         (document(CARD)[:-20], TruncatedReport, "it breaks off"),
         (b"{", TruncatedReport, "it breaks off"),
-        (b'{"hostname": }', Undecodable, "no JSON"),
+        (b'{"hostname": }', Undecodable, "not JSON"),
         (b'{"gpus": 3}', Undecodable, "no list of GPUs"),
         (b"[]", Undecodable, "empty list"),
         (b"[1]", Undecodable, "no list of GPUs"),

@@ -96,7 +96,7 @@ def test_a_gpu_without_a_uuid_goes_by_its_place() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"load,gpu_idx\n1,2\n", b"<html>", b"\x00\xff\xfe"])
 def test_what_is_no_load_data_says_which_column_is_missing(body: bytes) -> None:
-    with pytest.raises(Undecodable, match=r"no load_data\.csv: it has no column load"):
+    with pytest.raises(Undecodable, match=r"not a load_data\.csv: it has no column load"):
         decode_load_data(body, 1.0)
 
 

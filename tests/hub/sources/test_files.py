@@ -35,7 +35,7 @@ def leave(folder: Path, name: str, body: bytes, written_at: float = NOON) -> Pat
     return draft.replace(folder / f"{name}.fsmi")
 
 
-def look(folder: Path, *, now: float = NOON) -> Sequence[Delivery]:
+def poll_once(folder: Path, *, now: float = NOON) -> Sequence[Delivery]:
     return asyncio.run(FilesSource(str(folder), clock=lambda: now).poll())
 
 
@@ -49,13 +49,13 @@ def test_every_report_file_is_a_node(tmp_path: Path) -> None:
     leave(tmp_path, "gpu01", encode_report_json([snapshot(gpu(0))], NOON))
     (tmp_path / "README").write_text("not a report")
     (tmp_path / ".gpu03.fsmi").write_bytes(report())
-    assert [each.target for each in look(tmp_path)] == ["gpu01", "gpu02"]
-    assert all(isinstance(each.result, Snapshot) for each in look(tmp_path))
+    assert [each.target for each in poll_once(tmp_path)] == ["gpu01", "gpu02"]
+    assert all(isinstance(each.result, Snapshot) for each in poll_once(tmp_path))
 
 
 def test_the_age_counts_sampling_and_writing(tmp_path: Path) -> None:
     leave(tmp_path, "gpu01", report(taken_at=NOON - 3, sent_at=NOON), written_at=NOON - 60)
-    (delivery,) = look(tmp_path)
+    (delivery,) = poll_once(tmp_path)
     assert delivery.age_seconds == pytest.approx(63.0)
 
 
@@ -63,7 +63,7 @@ def test_a_file_server_with_a_fast_clock_gives_no_negative_age(
     tmp_path: Path,
 ) -> None:
     leave(tmp_path, "gpu01", report(taken_at=NOON), written_at=NOON + 50)
-    (delivery,) = look(tmp_path)
+    (delivery,) = poll_once(tmp_path)
     assert delivery.age_seconds == 0.0
 
 
@@ -72,18 +72,18 @@ def test_a_file_dated_far_in_the_future_is_an_error(tmp_path: Path) -> None:
     source = FilesSource(str(tmp_path), clock=lambda: NOON)
     for _ in range(2):
         (delivery,) = asyncio.run(source.poll())
-        words = "gpu01: is dated 2 h from now: its age is unknown until it changes"
-        assert str(failure(delivery)) == words
+        message = "gpu01: is dated 2 h from now: its age is unknown until it changes"
+        assert str(failure(delivery)) == message
 
 
 def test_a_file_dated_far_in_the_future_is_accepted_once_it_changes(tmp_path: Path) -> None:
     source = FilesSource(str(tmp_path), interval_seconds=0.01, clock=lambda: NOON)
     leave(tmp_path, "gpu01", report(1, taken_at=NOON), written_at=NOON + 7200)
-    with run_source(source) as heard:
-        heard.wait_for_error()
+    with run_source(source) as received:
+        received.wait_for_error()
         leave(tmp_path, "gpu01", report(2, taken_at=NOON), written_at=NOON + 7260)
-        heard.wait_for_sequence(2)
-    assert heard.deliveries[-1].age_seconds == 0.0
+        received.wait_for_sequence(2)
+    assert received.deliveries[-1].age_seconds == 0.0
 
 
 def test_a_file_server_with_a_slow_clock_ages_only_the_first_scan(
@@ -92,22 +92,22 @@ def test_a_file_server_with_a_slow_clock_ages_only_the_first_scan(
     now = NOON
     source = FilesSource(str(tmp_path), interval_seconds=0.01, clock=lambda: now)
     leave(tmp_path, "gpu01", report(1, taken_at=NOON), written_at=NOON - 3600)
-    with run_source(source) as heard:
-        heard.wait_for_sequence(1)
+    with run_source(source) as received:
+        received.wait_for_sequence(1)
         leave(tmp_path, "gpu01", report(2, taken_at=NOON), written_at=NOON - 3599)
-        heard.wait_for_sequence(2)
-    assert [each.age_seconds for each in heard.deliveries] == [3600.0, 0.0]
+        received.wait_for_sequence(2)
+    assert [each.age_seconds for each in received.deliveries] == [3600.0, 0.0]
 
 
 def test_an_unchanged_file_is_delivered_once(tmp_path: Path) -> None:
     leave(tmp_path, "gpu01", report(1))
-    with run_source(FilesSource(str(tmp_path), interval_seconds=0.01)) as heard:
-        heard.wait_for_sequence(1)
+    with run_source(FilesSource(str(tmp_path), interval_seconds=0.01)) as received:
+        received.wait_for_sequence(1)
         leave(tmp_path, "gpu02", report(5))
-        heard.wait_for_sequence(5)
+        received.wait_for_sequence(5)
         leave(tmp_path, "gpu02", report(6))
-        heard.wait_for_sequence(6)
-    assert [each.sequence for each in heard.snapshots] == [1, 5, 6]
+        received.wait_for_sequence(6)
+    assert [each.sequence for each in received.snapshots] == [1, 5, 6]
 
 
 def test_a_gpu_missing_from_a_report_is_missing_immediately(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_gpu_missing_from_a_report_is_missing_immediately(tmp_path: Path) -> N
 
 def test_a_node_without_an_interval_is_silent_after_15_minutes(tmp_path: Path) -> None:
     leave(tmp_path, "gpu01", report(interval_seconds=None))
-    (delivery,) = look(tmp_path)
+    (delivery,) = poll_once(tmp_path)
     assert isinstance(delivery.result, Snapshot)
     assert delivery.result.interval_seconds == 300.0
 
@@ -132,7 +132,7 @@ def test_links_and_pipes_are_neither_followed_nor_waited_for(tmp_path: Path) -> 
     os.mkfifo(tmp_path / "pipe.fsmi")
     (tmp_path / "folder.fsmi").mkdir()
     leave(tmp_path, "right", report())
-    found = {each.target: each.result for each in look(tmp_path)}
+    found = {each.target: each.result for each in poll_once(tmp_path)}
     assert {name for name, what in found.items() if isinstance(what, Refused)} == {
         "link",
         "pipe",
@@ -142,7 +142,7 @@ def test_links_and_pipes_are_neither_followed_nor_waited_for(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "body, words",
+    "body, message",
     [
         (b"", "is empty"),
         (report()[:-9], "not a report"),
@@ -152,35 +152,35 @@ def test_links_and_pipes_are_neither_followed_nor_waited_for(tmp_path: Path) -> 
     ids=["empty", "half-written", "garbage", "huge"],
 )
 def test_an_undecodable_file_is_a_failure_of_its_node_only(
-    tmp_path: Path, body: bytes, words: str
+    tmp_path: Path, body: bytes, message: str
 ) -> None:
     leave(tmp_path, "bad", body)
     leave(tmp_path, "good", report())
-    bad, good = look(tmp_path)
+    bad, good = poll_once(tmp_path)
     assert isinstance(failure(bad), Undecodable)
     assert str(failure(bad)).startswith("bad: ")
-    assert words in str(failure(bad))
+    assert message in str(failure(bad))
     assert isinstance(good.result, Snapshot)
 
 
 def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
-    words = f"{gone}: the folder cannot be read: No such file or directory"
-    with pytest.raises(Unreachable, match=words):
-        look(gone)
-    with run_source(FilesSource(str(gone), interval_seconds=0.01)) as heard:
-        assert isinstance(heard.wait_for_error(), Unreachable)
-        assert str(heard.wait_for_error()) == words
+    message = f"{gone}: the folder cannot be read: No such file or directory"
+    with pytest.raises(Unreachable, match=message):
+        poll_once(gone)
+    with run_source(FilesSource(str(gone), interval_seconds=0.01)) as received:
+        assert isinstance(received.wait_for_error(), Unreachable)
+        assert str(received.wait_for_error()) == message
 
 
 def test_a_folder_that_returns_clears_its_failure(tmp_path: Path) -> None:
     folder = tmp_path / "nfs"
-    with run_source(FilesSource(str(folder), interval_seconds=0.01)) as heard:
-        heard.wait_for_error()
+    with run_source(FilesSource(str(folder), interval_seconds=0.01)) as received:
+        received.wait_for_error()
         folder.mkdir()
-        wait_until(lambda: "no file of a node in this folder" in str(heard.wait_for_error()))
+        wait_until(lambda: "no file of a node in this folder" in str(received.wait_for_error()))
         leave(folder, "gpu01", report(1))
-        heard.wait_for_sequence(1)
-    back = next(each for each in heard.deliveries if each.result is None)
+        received.wait_for_sequence(1)
+    back = next(each for each in received.deliveries if each.result is None)
     assert back.target == str(folder)
-    assert [each.name for each in heard.fleet().view(NOON).nodes] == ["gpu01"]
+    assert [each.name for each in received.fleet().view(NOON).nodes] == ["gpu01"]

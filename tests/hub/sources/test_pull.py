@@ -21,24 +21,24 @@ def stack() -> Iterator[ExitStack]:
         yield opened
 
 
-def asked(source: PullSource) -> dict[str, Snapshot | DeliveryError | None]:
+def requested(source: PullSource) -> dict[str, Snapshot | DeliveryError | None]:
     return {each.target: each.result for each in asyncio.run(source.poll())}
 
 
 def test_each_wrong_response_has_its_own_error(stack: ExitStack) -> None:
-    said = {
+    output = {
         "refused": b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
         "elsewhere": b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n",
         "another": b"SSH-2.0-OpenSSH_9.2\r\n",
         "closed": b"",
         "endless": b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (9 << 20),
     }
-    servers = {name: OneResponseServer(words) for name, words in said.items()}
+    servers = {name: OneResponseServer(message) for name, message in output.items()}
     for server in servers.values():
         stack.callback(server.close)
     source = PullSource([f"127.0.0.1:{each.port}" for each in servers.values()], timeout_seconds=5)
-    answers = dict(zip(servers, asked(source).items(), strict=True))
-    kinds = {name: type(error) for name, (_, error) in answers.items()}
+    responses = dict(zip(servers, requested(source).items(), strict=True))
+    kinds = {name: type(error) for name, (_, error) in responses.items()}
     assert kinds == {
         "refused": Refused,
         "elsewhere": Undecodable,
@@ -46,7 +46,7 @@ def test_each_wrong_response_has_its_own_error(stack: ExitStack) -> None:
         "closed": Unreachable,
         "endless": Undecodable,
     }
-    for target, error in answers.values():
+    for target, error in responses.values():
         assert str(error).startswith(f"{target}: ")
 
 
@@ -57,7 +57,7 @@ def test_an_agent_that_never_answers_times_out_alone(stack: ExitStack) -> None:
     agent.publish(snapshot(gpu(0)))
     targets = [f"127.0.0.1:{hung.port}", f"127.0.0.1:{agent.port}"]
     began = time.monotonic()
-    first, second = asked(PullSource(targets, token="t" * 40, timeout_seconds=0.3)).values()
+    first, second = requested(PullSource(targets, token="t" * 40, timeout_seconds=0.3)).values()
     assert time.monotonic() - began < 5
     assert isinstance(first, Unreachable)
     assert "did not answer in 0.3 s" in str(first)
@@ -69,7 +69,7 @@ def test_many_agents_are_polled_concurrently(stack: ExitStack) -> None:
     for server in hung:
         stack.callback(server.close)
     began = time.monotonic()
-    found = asked(PullSource([f"127.0.0.1:{each.port}" for each in hung], timeout_seconds=0.3))
+    found = requested(PullSource([f"127.0.0.1:{each.port}" for each in hung], timeout_seconds=0.3))
     assert len(found) == 50
     assert time.monotonic() - began < 5  # one after the other it would take 15
 
@@ -80,6 +80,6 @@ def test_the_token_is_sent_to_the_agent_and_no_proxy(
     agent = OneResponseServer(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n")
     stack.callback(agent.close)
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    (error,) = asked(PullSource([f"127.0.0.1:{agent.port}"], token="secret")).values()
+    (error,) = requested(PullSource([f"127.0.0.1:{agent.port}"], token="secret")).values()
     assert isinstance(error, Undecodable)
     assert b"Authorization: Bearer secret" in agent.request

@@ -20,10 +20,10 @@ def test_this_machine_is_read_at_the_interval() -> None:
         paces.append(interval_seconds)
         return snapshot(gpu(0), sequence=len(paces))
 
-    with run_source(SelfSource(take, 0.01)) as heard:
-        heard.wait_for_sequence(3)
+    with run_source(SelfSource(take, 0.01)) as received:
+        received.wait_for_sequence(3)
     assert set(paces) == {0.01}
-    assert heard.deliveries[0].age_seconds == 0.0
+    assert received.deliveries[0].age_seconds == 0.0
 
 
 def test_a_hung_driver_is_a_failure_and_is_not_read_twice() -> None:
@@ -34,13 +34,13 @@ def test_a_hung_driver_is_a_failure_and_is_not_read_twice() -> None:
         let_go.wait(20)
         return snapshot(gpu(0), sequence=7)
 
-    with run_source(SelfSource(take, 0.01, timeout_seconds=0.05)) as heard:
-        assert isinstance(heard.wait_for_error(), Unreachable)
-        wait_until(lambda: len(heard.deliveries) >= 3)
+    with run_source(SelfSource(take, 0.01, timeout_seconds=0.05)) as received:
+        assert isinstance(received.wait_for_error(), Unreachable)
+        wait_until(lambda: len(received.deliveries) >= 3)
         assert len(begun) == 1
         let_go.set()
-        heard.wait_for_sequence(7)
-    assert "could not be read in 0.05 s" in str(heard.wait_for_error())
+        received.wait_for_sequence(7)
+    assert "could not be read in 0.05 s" in str(received.wait_for_error())
 
 
 def test_polling_once_leaves_no_thread() -> None:

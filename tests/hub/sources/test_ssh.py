@@ -56,7 +56,7 @@ def hung(tmp_path: Path) -> Iterator[str]:
         os.kill(int(pid), signal.SIGKILL)
 
 
-def look(network: SshNetwork, *hosts: str, timeout_seconds: float = 10.0) -> list[Delivery]:
+def poll_once(network: SshNetwork, *hosts: str, timeout_seconds: float = 10.0) -> list[Delivery]:
     source = SshSource(hosts, timeout_seconds=timeout_seconds, config=str(network.config))
     return list(asyncio.run(source.poll()))
 
@@ -123,11 +123,11 @@ def test_gpus_and_processes_are_read_completely(
     env = scenario_env(sim_lib, tmp_path / "scenario")
     env = {**PLAIN, **env, "PATH": f"{sim_lib}:/usr/bin:/bin"}
     ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
-    found = only(look(ssh_network, "gpu01"))
+    found = only(poll_once(ssh_network, "gpu01"))
     busy, idle = found.gpus
     assert (busy.memory_used_bytes, busy.busy_percent, idle.processes) == (3 * GIB, 80.0, ())
-    told = {(process.user, process.command) for process in busy.processes or ()}
-    assert told == {("nobody", "sleep 600"), ("games", "sleep 600")}
+    sent = {(process.user, process.command) for process in busy.processes or ()}
+    assert sent == {("nobody", "sleep 600"), ("games", "sleep 600")}
     assert found.name == os.uname().nodename
     assert abs(found.taken_at - time.time()) < 60
     assert {run.outcome for run in found.runs} == {"ok"}
@@ -141,7 +141,7 @@ def test_amd_and_intel_gpus_are_read_by_their_programs(
     install_program(folder, "xpu-smi", xpu_smi_outputs(os.getpid()))
     env = {**PLAIN, "PATH": f"{folder}:/usr/bin:/bin"}
     ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
-    found = only(look(ssh_network, "gpu01"))
+    found = only(poll_once(ssh_network, "gpu01"))
     assert [(gpu.vendor, gpu.busy_percent) for gpu in found.gpus] == [
         ("amd", 87.0),
         ("intel", 33.0),
@@ -155,14 +155,14 @@ def test_a_jump_host_of_ssh_config_is_used(ssh_network: SshNetwork) -> None:
     bastion = ssh_network.start_server()
     ssh_network.add_host("bastion", bastion)
     ssh_network.add_host("gpu01", ssh_network.start_server(env=PLAIN), "ProxyJump bastion")
-    assert only(look(ssh_network, "gpu01")).name == os.uname().nodename
+    assert only(poll_once(ssh_network, "gpu01")).name == os.uname().nodename
     assert bastion.logins() == 1
 
 
 def test_a_changed_host_key_is_refused_and_says_what_to_do(ssh_network: SshNetwork) -> None:
     server, former = ssh_network.start_server(), ssh_network.start_server()
     ssh_network.add_host("gpu01", server, known_hosts_line=former.known_host("gpu01"))
-    failure = error(look(ssh_network, "gpu01"))
+    failure = error(poll_once(ssh_network, "gpu01"))
     assert isinstance(failure, Refused)
     assert str(failure).startswith("gpu01: the host key of gpu01 has changed")
     assert f'ssh-keygen -f "{ssh_network.known_hosts}" -R "gpu01"' in str(failure)
@@ -177,7 +177,7 @@ def test_an_unknown_host_key_is_refused_whatever_ssh_config_says(
     ssh_network.add_host("new", unknown, "StrictHostKeyChecking no", known_hosts_line="")
     ssh_network.add_host("behind", ssh_network.start_server(), "ProxyJump new")
     before = ssh_network.known_hosts.read_text()
-    failure = error(look(ssh_network, "behind" if jump else "new"))
+    failure = error(poll_once(ssh_network, "behind" if jump else "new"))
     assert isinstance(failure, Refused)
     assert "new is not in known_hosts: ssh to it once by hand" in str(failure)
     assert ssh_network.known_hosts.read_text() == before
@@ -186,7 +186,7 @@ def test_an_unknown_host_key_is_refused_whatever_ssh_config_says(
 
 def test_an_unauthorized_key_is_refused(ssh_network: SshNetwork) -> None:
     ssh_network.add_host("gpu01", ssh_network.start_server("DenyUsers *"))
-    failure = error(look(ssh_network, "gpu01"))
+    failure = error(poll_once(ssh_network, "gpu01"))
     assert isinstance(failure, Refused)
     assert "permission denied" in str(failure)
 
@@ -195,7 +195,7 @@ def test_a_missing_host_is_unreachable(ssh_network: SshNetwork) -> None:
     gone = ssh_network.start_server()
     ssh_network.add_host("gpu01", gone)
     gone.stop()
-    failure = error(look(ssh_network, "gpu01"))
+    failure = error(poll_once(ssh_network, "gpu01"))
     assert isinstance(failure, Unreachable)
     assert "connection refused" in str(failure)
 
@@ -203,7 +203,7 @@ def test_a_missing_host_is_unreachable(ssh_network: SshNetwork) -> None:
 def test_a_host_with_a_port_needs_no_ssh_config(ssh_network: SshNetwork) -> None:
     server = ssh_network.start_server(env=PLAIN)
     ssh_network.add_host("gpu01", server, known_hosts_line=server.known_host())
-    assert only(look(ssh_network, f"127.0.0.1:{server.port}")).name == os.uname().nodename
+    assert only(poll_once(ssh_network, f"127.0.0.1:{server.port}")).name == os.uname().nodename
 
 
 def test_a_hung_remote_command_times_out_and_leaves_no_process(
@@ -211,7 +211,7 @@ def test_a_hung_remote_command_times_out_and_leaves_no_process(
 ) -> None:
     ssh_network.add_host("gpu01", ssh_network.start_server(f"ForceCommand {hung}"))
     began, before = time.monotonic(), descriptors()
-    failure = error(look(ssh_network, "gpu01", timeout_seconds=1.5))
+    failure = error(poll_once(ssh_network, "gpu01", timeout_seconds=1.5))
     assert isinstance(failure, Unreachable)
     assert str(failure) == "gpu01: did not answer in 1.5 s"
     assert time.monotonic() - began < 5
@@ -228,13 +228,13 @@ def test_an_unkillable_driver_is_a_failure_of_its_node(
         (tmp_path / name).chmod(0o755)
     env = {**PLAIN, "PATH": f"{tmp_path}:/usr/bin:/bin"}
     ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
-    found = only(look(ssh_network, "gpu01", timeout_seconds=2.0))
+    found = only(poll_once(ssh_network, "gpu01", timeout_seconds=2.0))
     run = next(run for run in found.runs if run.name == "nvidia_smi")
     assert (run.outcome, run.fault) == ("failed", "not_answering")
 
 
 @pytest.mark.parametrize(
-    ("command", "kind", "words"),
+    ("command", "kind", "message"),
     [
         ("echo This account is not available.; exit 1", Undecodable, "This account is not"),
         ("head -c 20000000 /dev/zero", Undecodable, "more than 8 MiB"),
@@ -242,27 +242,27 @@ def test_an_unkillable_driver_is_a_failure_of_its_node(
     ],
 )
 def test_output_that_is_not_a_report_has_its_own_error(
-    ssh_network: SshNetwork, command: str, kind: type[DeliveryError], words: str
+    ssh_network: SshNetwork, command: str, kind: type[DeliveryError], message: str
 ) -> None:
     ssh_network.add_host("gpu01", ssh_network.start_server(f"ForceCommand {command}"))
     before = descriptors()
-    failure = error(look(ssh_network, "gpu01"))
+    failure = error(poll_once(ssh_network, "gpu01"))
     assert type(failure) is kind
-    assert words in str(failure)
+    assert message in str(failure)
     assert descriptors() == before
 
 
 def test_output_of_the_login_is_ignored(ssh_network: SshNetwork) -> None:
     noisy = 'ForceCommand printf "Welcome to gpu01\\nno newline here"; exec sh'
     ssh_network.add_host("gpu01", ssh_network.start_server(noisy, env=PLAIN))
-    assert only(look(ssh_network, "gpu01")).name == os.uname().nodename
+    assert only(poll_once(ssh_network, "gpu01")).name == os.uname().nodename
 
 
 def test_an_installed_fleet_smi_is_used(ssh_network: SshNetwork) -> None:
     env = {**PLAIN, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
     ssh_network.add_host("gpu02", ssh_network.start_server(env=PLAIN))
-    installed, plain = (only(look(ssh_network, host)) for host in ("gpu01", "gpu02"))
+    installed, plain = (only(poll_once(ssh_network, host)) for host in ("gpu01", "gpu02"))
     assert (installed.agent_version, plain.agent_version) == (__version__, None)
     assert installed.node_id == plain.node_id
 
@@ -274,7 +274,7 @@ def test_a_report_of_a_newer_version_has_its_own_error(
     (tmp_path / "fleet-smi").chmod(0o755)
     env = {**PLAIN, "PATH": f"{tmp_path}:/usr/bin:/bin"}
     ssh_network.add_host("gpu01", ssh_network.start_server(env=env))
-    assert isinstance(error(look(ssh_network, "gpu01")), UnsupportedVersion)
+    assert isinstance(error(poll_once(ssh_network, "gpu01")), UnsupportedVersion)
 
 
 def test_fifty_hosts_are_polled_concurrently_up_to_the_limit(
@@ -393,4 +393,4 @@ def test_a_missing_ssh_program_is_an_error(
     ssh_network.add_host("gpu01", ssh_network.start_server())
     monkeypatch.setenv("PATH", str(tmp_path))
     assert shutil.which("ssh") is None
-    assert "install the OpenSSH client" in str(error(look(ssh_network, "gpu01")))
+    assert "install the OpenSSH client" in str(error(poll_once(ssh_network, "gpu01")))

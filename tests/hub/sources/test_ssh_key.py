@@ -29,7 +29,7 @@ def ssh_config(network: SshNetwork, folder: Path, *servers: Sshd) -> str:
     return str(config)
 
 
-def look(config: str, key: Path | None, *hosts: str) -> list[Delivery]:
+def poll_once(config: str, key: Path | None, *hosts: str) -> list[Delivery]:
     source = SshSource(hosts, config=config, key=None if key is None else str(key))
     return list(asyncio.run(source.poll()))
 
@@ -39,8 +39,8 @@ def test_the_configured_key_is_used_instead_of_the_users_own(
 ) -> None:
     server = ssh_network.start_server(env=PLAIN)
     config, host = ssh_config(ssh_network, tmp_path, server), f"{USER}@127.0.0.1:{server.port}"
-    (without,) = look(config, None, host)
-    (with_key,) = look(config, ssh_network.key, host)
+    (without,) = poll_once(config, None, host)
+    (with_key,) = poll_once(config, ssh_network.key, host)
     assert isinstance(without.result, Refused)
     assert isinstance(with_key.result, Snapshot)
 
@@ -50,7 +50,7 @@ def test_an_unknown_host_key_is_refused_with_a_configured_key(
 ) -> None:
     server = ssh_network.start_server(env=PLAIN)
     config = ssh_config(ssh_network, tmp_path)
-    (delivery,) = look(config, ssh_network.key, f"{USER}@127.0.0.1:{server.port}")
+    (delivery,) = poll_once(config, ssh_network.key, f"{USER}@127.0.0.1:{server.port}")
     assert isinstance(delivery.result, Refused)
     assert server.logins() == 0
 
@@ -62,7 +62,7 @@ def test_a_dead_host_does_not_disturb_the_connection_of_another(
     dead.stop()
     config = ssh_config(ssh_network, tmp_path, alive, dead)
     hosts = [f"{USER}@127.0.0.1:{server.port}" for server in (dead, alive)]
-    by_target = {one.target: one.result for one in look(config, ssh_network.key, *hosts)}
+    by_target = {one.target: one.result for one in poll_once(config, ssh_network.key, *hosts)}
     assert "connection refused" in str(by_target[hosts[0]])
     assert isinstance(by_target[hosts[1]], Snapshot)
     assert alive.logins() == 1

@@ -108,7 +108,7 @@ def test_a_new_process_is_seen_at_once(tmp_path: Path) -> None:
 
 
 def test_a_bound_that_was_met_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drm_clients, "_MOST_DESCRIPTORS", 1)
+    monkeypatch.setattr(drm_clients, "_MAX_DESCRIPTORS", 1)
     found = _look(write_tree(tmp_path, drm_client(41, "renderD128")))
     assert (found["clients"], found["whole"]) == ([], False)
 

@@ -229,7 +229,7 @@ def test_a_program_that_fails_alike_for_every_number_is_asked_no_further(
 def test_a_program_that_knows_every_number_is_not_asked_for_ever(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "_MOST_DEVICES", 4)
+    monkeypatch.setattr(nvidia_smi, "_MAX_DEVICES", 4)
     machine.runs(
         f"case \"$*\" in *-i*) echo '{DOCUMENT.format('0a', '')}';; *) echo '{LOST}';; esac"
     )
@@ -252,7 +252,7 @@ def test_many_long_answers_are_refused_as_one_is(
 def test_a_device_that_does_not_answer_by_its_number_is_told_if_the_others_count_it(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "_SECONDS", 1.0)
+    monkeypatch.setattr(nvidia_smi, "_MAX_SECONDS", 1.0)
     good = DOCUMENT.format("0b", "").replace(">1<", ">2<")
     machine.runs(
         f"case \"$*\" in *'-i 0') echo '{good}';; *-i*) exec sleep 60;; *) echo '{LOST}';; esac"
@@ -274,7 +274,7 @@ def test_a_sleeping_device_is_not_asked(machine: Machine) -> None:
 def test_a_program_that_hangs_is_killed_with_all_that_it_started(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "_SECONDS", 0.3)
+    monkeypatch.setattr(nvidia_smi, "_MAX_SECONDS", 0.3)
     alive = machine.folder / "alive"
     os.mkfifo(alive)
     reader = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
@@ -291,7 +291,7 @@ def test_a_program_that_hangs_is_killed_with_all_that_it_started(
 def test_beside_a_program_that_cannot_be_killed_no_second_one_is_started(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "_SECONDS", 0.3)
+    monkeypatch.setattr(nvidia_smi, "_MAX_SECONDS", 0.3)
     monkeypatch.setattr(program, "_KILL_GRACE_SECONDS", 0.01)
     machine.runs("exec tail -f /dev/null")
     with monkeypatch.context() as unkillable:
@@ -339,7 +339,7 @@ def test_a_program_that_prints_without_end_is_killed_before_it_fills_the_memory(
 def test_a_program_that_never_stops_printing_a_little_is_killed_in_time(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "_SECONDS", 0.3)
+    monkeypatch.setattr(nvidia_smi, "_MAX_SECONDS", 0.3)
     machine.runs("while echo more; do sleep 0.01; done")
     since = time.monotonic()
     with pytest.raises(NotAnswering, match="did not answer in time"):
@@ -350,7 +350,7 @@ def test_a_program_that_never_stops_printing_a_little_is_killed_in_time(
 def test_a_program_that_closes_its_output_and_stays_is_killed(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvidia_smi, "_SECONDS", 0.3)
+    monkeypatch.setattr(nvidia_smi, "_MAX_SECONDS", 0.3)
     machine.runs("exec sleep 60 >&- 2>&-")
     with pytest.raises(NotAnswering, match="did not answer in time"):
         machine.read()

@@ -11,11 +11,12 @@ import pytest
 from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import Refused, Unreachable
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node import retry
 from fleet_smi.node.buffer import ReportBuffer
 from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets import push
-from fleet_smi.node.outlets.push import PushOutlet, max_backoff_seconds
+from fleet_smi.node.outlets.push import PushOutlet
 from fleet_smi.node.spool import Spool
 from tests.builders import gpu, snapshot
 from tests.machines import wait_until
@@ -33,10 +34,10 @@ def sink() -> Iterator[FakeHub]:
 @pytest.fixture
 def start(sink: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts the outlet of one agent; its waits are short."""
-    monkeypatch.setattr(push, "_FIRST_WAIT_SECONDS", 0.01)
-    monkeypatch.setattr(push, "_LONGEST_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(push, "_REFUSED_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(push, "_PACE_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "_MIN_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "_MAX_BACKOFF_SECONDS", 0.05)
+    monkeypatch.setattr(retry, "_REFUSED_BACKOFF_SECONDS", 0.05)
+    monkeypatch.setattr(push, "_CATCH_UP_PAUSE_SECONDS", 0.01)
     started: list[PushOutlet] = []
 
     def outlet(join: str | None = None) -> PushOutlet:
@@ -217,13 +218,6 @@ def test_a_refused_join_says_what_to_do(sink: FakeHub, start: Start) -> None:
     sink.error = 401, "unauthorized"
     with pytest.raises(Refused, match="join-command"):
         start(join="old").deliver(taken(1))
-
-
-@pytest.mark.parametrize("failures", [1, 2, 5, 100])
-def test_agents_wait_longer_each_time_but_never_longer_than_the_bound(failures: int) -> None:
-    waits = [max_backoff_seconds(Unreachable("away"), count) for count in (failures, failures + 1)]
-    assert waits[0] <= waits[1] <= 30
-    assert max_backoff_seconds(Refused("no"), failures) == 60
 
 
 def test_closing_leaves_no_thread(sink: FakeHub, start: Start) -> None:

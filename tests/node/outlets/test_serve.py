@@ -147,7 +147,7 @@ def test_who_holds_all_the_places_of_one_address_keeps_no_other_address_out(
 def test_a_question_that_comes_letter_by_letter_is_cut_off(
     serving: ServeOutlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_limits, "_ASKING_SECONDS", 0.3)
+    monkeypatch.setattr(connection_limits, "_REQUEST_SECONDS", 0.3)
     with stalled(serving, "127.0.0.1") as guest:
         wait_until(lambda: is_cut_off_while_talking(guest))
 
@@ -155,7 +155,7 @@ def test_a_question_that_comes_letter_by_letter_is_cut_off(
 def test_who_was_answered_may_ask_again_after_longer_than_a_question_may_take(
     serving: ServeOutlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_limits, "_ASKING_SECONDS", 0.2)
+    monkeypatch.setattr(connection_limits, "_REQUEST_SECONDS", 0.2)
     connection = HTTPConnection("127.0.0.1", serving.port, timeout=5)
     try:
         for _ in range(2):

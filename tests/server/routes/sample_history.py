@@ -25,8 +25,8 @@ def report_history(hub: ThreadedHub) -> float:
     now = time.time()
     for name, shots in (("gpu01", _gpu01(now)), ("gpu02", _gpu02(now))):
         token = hub.join(f"id-of-{name}", name)
-        answer = hub.report(*shots, token=token, sent_at=now)
-        assert answer.status == 200, answer
+        response = hub.report(*shots, token=token, sent_at=now)
+        assert response.status == 200, response
     wait_until(lambda: len(get_json(hub, "history/occupancies?user=bob")["rows"]) == 1)
     wait_until(lambda: _has_fallen_silent(hub, "gpu02"))
     return now
@@ -39,15 +39,15 @@ def _has_fallen_silent(hub: ThreadedHub, node: str) -> bool:
 
 def get_json(hub: ThreadedHub, path: str, **options: Any) -> Any:
     """The answer to a question, which must be one."""
-    answer = hub.request("GET", f"/api/v1/{path}", **options)
-    assert answer.status == 200, answer
-    return msgspec.json.decode(answer.body)
+    response = hub.request("GET", f"/api/v1/{path}", **options)
+    assert response.status == 200, response
+    return msgspec.json.decode(response.body)
 
 
-def error_message(answer: Response) -> str:
+def error_message(response: Response) -> str:
     """What a refusal says."""
-    words: str = msgspec.json.decode(answer.body)["error"]["message"]
-    return words
+    message: str = msgspec.json.decode(response.body)["error"]["message"]
+    return message
 
 
 def _gpu01(now: float) -> Iterator[Snapshot]:

@@ -21,9 +21,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 
 
 def meaning(hub: ThreadedHub, text: str) -> Any:
-    answer = hub.request("GET", f"/api/v1/filter?{urlencode({'text': text})}")
-    assert answer.status == 200, answer
-    return msgspec.json.decode(answer.body)
+    response = hub.request("GET", f"/api/v1/filter?{urlencode({'text': text})}")
+    assert response.status == 200, response
+    return msgspec.json.decode(response.body)
 
 
 def test_a_filter_is_answered_with_its_terms(hub: ThreadedHub) -> None:
@@ -52,14 +52,14 @@ def test_an_invalid_filter_is_explained_in_a_normal_response(hub: ThreadedHub) -
 def test_a_filter_selects_gpus_of_the_fleet(
     hub: ThreadedHub, text: str, expected: list[int]
 ) -> None:
-    answer = hub.request("GET", f"/api/v1/fleet?{urlencode({'filter': text})}")
-    nodes = msgspec.json.decode(answer.body)["nodes"]
+    response = hub.request("GET", f"/api/v1/fleet?{urlencode({'filter': text})}")
+    nodes = msgspec.json.decode(response.body)["nodes"]
     assert [each["index"] for node in nodes for each in node["gpus"]] == expected
 
 
 def test_an_invalid_filter_of_the_fleet_is_refused(hub: ThreadedHub) -> None:
-    answer = hub.request("GET", "/api/v1/fleet?filter=colour:red")
-    assert (answer.status, error_code(answer)) == (400, "bad_request")
+    response = hub.request("GET", "/api/v1/fleet?filter=colour:red")
+    assert (response.status, error_code(response)) == (400, "bad_request")
 
 
 def test_a_nodes_credential_may_not_use_filters(hub: ThreadedHub) -> None:

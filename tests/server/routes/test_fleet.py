@@ -31,9 +31,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 
 def shown(hub: ThreadedHub, query: str) -> dict[str, list[int]]:
     """Which GPUs of which nodes are answered with."""
-    answer = hub.request("GET", f"{FLEET}?{query}")
-    assert answer.status == 200, answer
-    view = msgspec.json.decode(answer.body, type=FleetView)
+    response = hub.request("GET", f"{FLEET}?{query}")
+    assert response.status == 200, response
+    view = msgspec.json.decode(response.body, type=FleetView)
     return {node.name: [each.index for each in node.gpus] for node in view.nodes}
 
 
@@ -65,9 +65,9 @@ def test_the_summary_is_always_of_the_whole_fleet(hub: ThreadedHub) -> None:
 
 @pytest.mark.parametrize("query", ["state=fine", "sort=colour", "nodes=gpu01", f"node={'*' * 129}"])
 def test_an_invalid_query_is_refused(hub: ThreadedHub, query: str) -> None:
-    answer = hub.request("GET", f"{FLEET}?{query}")
-    assert answer.status == 400
-    assert error_code(answer) in ("bad_query", "bad_request")
+    response = hub.request("GET", f"{FLEET}?{query}")
+    assert response.status == 400
+    assert error_code(response) in ("bad_query", "bad_request")
 
 
 def test_a_pattern_of_many_stars_is_matched_quickly(hub: ThreadedHub) -> None:
@@ -94,10 +94,10 @@ def test_the_fleet_is_gzipped_for_clients_that_accept_it(hub: ThreadedHub) -> No
     port = int(hub.url.rpartition(":")[2])
 
     def sizes(*headers: str) -> Any:
-        answer = send_raw_request(
+        response = send_raw_request(
             port, "Host: 127.0.0.1", *headers, request=f"GET {FLEET} HTTP/1.1"
         )
-        return answer.headers.get("content-encoding"), answer.body
+        return response.headers.get("content-encoding"), response.body
 
     plain, packed = sizes(), sizes("Accept-Encoding: br, gzip;q=0.5")
     assert plain[0] is None
@@ -119,5 +119,5 @@ def test_command_lines_are_for_admins_unless_the_settings_say_otherwise(tmp_path
 
 def test_a_nodes_credential_may_not_view_the_fleet(hub: ThreadedHub) -> None:
     token = hub.join("id-of-gpu09", "gpu09")
-    answer = hub.request("GET", FLEET, token=token)
-    assert (answer.status, error_code(answer)) == (403, "forbidden")
+    response = hub.request("GET", FLEET, token=token)
+    assert (response.status, error_code(response)) == (403, "forbidden")

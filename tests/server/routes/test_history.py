@@ -77,8 +77,8 @@ def test_a_strip_has_one_row_per_gpu_and_one_run_per_state(hub: ThreadedHub) -> 
     looks = [(run["state"], run["user"]) for run in runs["GPU-00000000"]]
     assert looks == [("free", ""), ("busy", "bob"), ("free", "")]
     assert [run["state"] for run in runs["GPU-00000001"]] == ["free"]
-    (heard,) = runs["GPU-of-2"]
-    assert heard["end"] < told["end"] - 50 * MINUTE
+    (received,) = runs["GPU-of-2"]
+    assert received["end"] < told["end"] - 50 * MINUTE
 
 
 def test_strips_are_selected_by_filter_or_node(hub: ThreadedHub) -> None:
@@ -128,8 +128,8 @@ def test_usage_totals_are_equal_for_every_grouping(hub: ThreadedHub, by: str, na
     assert row["sums"]["gpu_seconds"] == pytest.approx(HOUR, abs=1.0)
     assert sum(row["daily"]) == pytest.approx(row["sums"]["gpu_seconds"])
     assert told["total"] == row["sums"]
-    heard = 2 * 2 * HOUR + HOUR  # two GPUs for two hours, one for one
-    assert sum(told["by_state"].values()) == pytest.approx(heard, abs=4 * STEP)
+    received = 2 * 2 * HOUR + HOUR  # two GPUs for two hours, one for one
+    assert sum(told["by_state"].values()) == pytest.approx(received, abs=4 * STEP)
 
 
 def test_a_job_has_its_parts_and_advice(hub: ThreadedHub) -> None:
@@ -139,8 +139,8 @@ def test_a_job_has_its_parts_and_advice(hub: ThreadedHub) -> None:
     assert [part["gpu"]["uuid"] for part in whole["parts"]] == ["GPU-00000000"]
     assert get_json(hub, "history/jobs?node=gpu02")["rows"] == []
     for unknown in ("6afa8b27-7a50521f", "nonsense", "f" * 40):
-        answer = hub.request("GET", f"/api/v1/history/jobs/{unknown}")
-        assert (answer.status, error_code(answer)) == (404, "unknown_job")
+        response = hub.request("GET", f"/api/v1/history/jobs/{unknown}")
+        assert (response.status, error_code(response)) == (404, "unknown_job")
 
 
 @pytest.mark.parametrize(
@@ -158,13 +158,13 @@ def test_past_command_lines_are_shown_to_admins_only(hub: ThreadedHub, path: str
 
 def test_a_moment_before_the_history_is_refused_with_its_beginning(hub: ThreadedHub) -> None:
     for path in ("fleet?at=-3d", "people?at=-3d", "history/usage?since=9d&until=-3d"):
-        answer = hub.request("GET", f"/api/v1/{path}")
-        assert answer.status == 400
-        assert error_message(answer).startswith("the history begins at 20")
+        response = hub.request("GET", f"/api/v1/{path}")
+        assert response.status == 400
+        assert error_message(response).startswith("the history begins at 20")
 
 
 @pytest.mark.parametrize(
-    "path, words",
+    "path, message",
     [
         ("fleet?at=soon", "'soon' is not a point in time"),
         ("fleet?at=9999999999", "is in the future"),
@@ -179,13 +179,13 @@ def test_a_moment_before_the_history_is_refused_with_its_beginning(hub: Threaded
     ],
 )
 def test_invalid_queries_are_explained_in_one_line(
-    hub: ThreadedHub, path: str, words: str | None
+    hub: ThreadedHub, path: str, message: str | None
 ) -> None:
-    answer = hub.request("GET", f"/api/v1/{path}")
-    if words is None:
-        assert answer.status == 200
+    response = hub.request("GET", f"/api/v1/{path}")
+    if message is None:
+        assert response.status == 200
     else:
-        assert (answer.status, words in error_message(answer)) == (400, True), answer
+        assert (response.status, message in error_message(response)) == (400, True), response
 
 
 def test_large_responses_are_gzipped_for_clients_that_accept_it(hub: ThreadedHub) -> None:

@@ -22,7 +22,7 @@ def test_a_hub_without_history_says_so(tmp_path: Path) -> None:
 
 
 def test_retention_follows_the_settings(tmp_path: Path) -> None:
-    kept: dict[str, Any] = {
+    stored: dict[str, Any] = {
         "hub__history": str(tmp_path / "elsewhere" / "past.db"),
         "hub__history_keep_10s": "1h",
         "hub__history_keep_1m": "2d",
@@ -32,14 +32,14 @@ def test_retention_follows_the_settings(tmp_path: Path) -> None:
         "hub__energy_price": "0.31",
         "hub__currency": "EUR",
     }
-    with ThreadedHub(tmp_path / "hub", **kept) as hub:
-        told = get_json(hub, "history/state")
+    with ThreadedHub(tmp_path / "hub", **stored) as hub:
+        body = get_json(hub, "history/state")
     hour, day = 3600.0, 86400.0
-    assert [each["keep_seconds"] for each in told["grains"]] == [hour, 2 * day, 30 * day, 90 * day]
-    assert told["ledger_keep_seconds"] == 90 * day
-    assert told["most_bytes"] == 1 << 30
-    assert (told["energy_price"], told["currency"]) == (0.31, "EUR")
-    assert told["used_bytes"] > 0
+    assert [each["keep_seconds"] for each in body["grains"]] == [hour, 2 * day, 30 * day, 90 * day]
+    assert body["ledger_keep_seconds"] == 90 * day
+    assert body["most_bytes"] == 1 << 30
+    assert (body["energy_price"], body["currency"]) == (0.31, "EUR")
+    assert body["used_bytes"] > 0
     assert (tmp_path / "elsewhere" / "past.db").exists()
     assert not (tmp_path / "hub" / "history.db").exists()
 

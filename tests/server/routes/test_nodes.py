@@ -44,8 +44,8 @@ def test_a_node_is_returned_in_full(hub: ThreadedHub) -> None:
 @pytest.mark.parametrize("node_id", ["nobody", "files:%2Fnfs%2Fgpu-status", "%00%1b"])
 def test_an_unknown_node_is_not_found(hub: ThreadedHub, method: str, node_id: str) -> None:
     admin = hub.token("admin")
-    answer = hub.request_json(method, f"/api/v1/nodes/{node_id}", {}, token=admin)
-    assert (answer.status, error_code(answer)) == (404, "unknown_node")
+    response = hub.request_json(method, f"/api/v1/nodes/{node_id}", {}, token=admin)
+    assert (response.status, error_code(response)) == (404, "unknown_node")
 
 
 def test_an_admins_name_and_labels_override_the_nodes_own(hub: ThreadedHub) -> None:
@@ -66,16 +66,16 @@ def test_names_are_sanitised_and_limited_in_length(hub: ThreadedHub) -> None:
     assert node(hub).name == "a [31mb"
     assert node(hub).labels["k"] == "v"
     for nonsense in (*NONSENSE, {"labels": {"a,b=c": "x"}}, {"labels": {"../": "x"}}):
-        answer = hub.request_json("PATCH", PATH, nonsense, token=admin)
-        assert (answer.status, error_code(answer)) == (400, "bad_body")
+        response = hub.request_json("PATCH", PATH, nonsense, token=admin)
+        assert (response.status, error_code(response)) == (400, "bad_body")
 
 
 def test_only_an_admin_changes_anything(hub: ThreadedHub) -> None:
     for token in (None, hub.token("viewer")):
         for method in ("PATCH", "DELETE"):
-            answer = hub.request_json(method, PATH, {"name": "mine"}, token=token)
-            assert answer.status == (401 if token is None else 403)
-            error_code(answer)
+            response = hub.request_json(method, PATH, {"name": "mine"}, token=token)
+            assert response.status == (401 if token is None else 403)
+            error_code(response)
     assert node(hub).name == "gpu01"
 
 

@@ -28,9 +28,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 
 
 def get(hub: ThreadedHub, path: str) -> Any:
-    answer = hub.request("GET", path)
-    assert answer.status == 200, answer
-    return msgspec.json.decode(answer.body)
+    response = hub.request("GET", path)
+    assert response.status == 200, response
+    return msgspec.json.decode(response.body)
 
 
 def printed(hub: ThreadedHub, tmp_path: Path, *arguments: str) -> Any:
@@ -82,9 +82,9 @@ def test_refused_gpus_can_be_left_out(hub: ThreadedHub) -> None:
 
 @pytest.mark.parametrize("query", ["n=-1", "n=x", "min_free=much", "policy=luck", "max_used=nan"])
 def test_an_invalid_request_for_gpus_is_refused(hub: ThreadedHub, query: str) -> None:
-    answer = hub.request("GET", f"/api/v1/free?{query}")
-    assert answer.status == 400
-    error_code(answer)
+    response = hub.request("GET", f"/api/v1/free?{query}")
+    assert response.status == 400
+    error_code(response)
 
 
 def test_people_answers_as_the_command_does(hub: ThreadedHub, tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_health_needs_no_credential(hub: ThreadedHub) -> None:
         assert get(hub, path) == {"status": "ok"}
     hub.server.hub.ready = False
     try:
-        answer = hub.request("GET", "/readyz")
-        assert (answer.status, error_code(answer)) == (503, "not_ready")
+        response = hub.request("GET", "/readyz")
+        assert (response.status, error_code(response)) == (503, "not_ready")
         assert get(hub, "/healthz") == {"status": "ok"}
     finally:
         hub.server.hub.ready = True
@@ -143,8 +143,8 @@ def test_health_needs_no_credential(hub: ThreadedHub) -> None:
 
 def test_the_session_names_the_sender(hub: ThreadedHub) -> None:
     assert get(hub, "/api/v1/session")["how"] == "open"
-    answer = hub.request("GET", "/api/v1/session", token=hub.token("admin"))
-    assert msgspec.json.decode(answer.body)["role"] == "admin"
+    response = hub.request("GET", "/api/v1/session", token=hub.token("admin"))
+    assert msgspec.json.decode(response.body)["role"] == "admin"
 
 
 def signed_in(hub: ThreadedHub, password: str) -> Response:
@@ -180,8 +180,10 @@ def test_logging_in_and_out(hub: ThreadedHub) -> None:
 def test_a_foreign_page_changes_nothing_with_a_session_cookie(hub: ThreadedHub) -> None:
     path = "/api/v1/nodes/id-of-gpu01"
     session = hub.server.credentials
-    answer = hub.request("DELETE", path, Cookie="fleet_smi_session=x", Sec_Fetch_Site="cross-site")
-    assert (answer.status, error_code(answer)) == (403, "cross_site")
+    response = hub.request(
+        "DELETE", path, Cookie="fleet_smi_session=x", Sec_Fetch_Site="cross-site"
+    )
+    assert (response.status, error_code(response)) == (403, "cross_site")
     assert session.has_node_credential("id-of-gpu01")
 
 
@@ -198,15 +200,15 @@ def test_a_join_token_is_valid_for_joining_only(hub: ThreadedHub) -> None:
     [(b"{}", 400), (b"", 400), (b'{"node_id":1,"name":"x"}', 400), (b" " * 70_000, 413)],
 )
 def test_an_invalid_join_is_refused(hub: ThreadedHub, body: bytes, status: int) -> None:
-    answer = hub.request(
+    response = hub.request(
         "POST", "/api/v1/join", body, token=hub.token("join"), Content_Type="application/json"
     )
-    assert answer.status == status
-    error_code(answer)
+    assert response.status == status
+    error_code(response)
 
 
 @pytest.mark.parametrize(
-    "body, words",
+    "body, message",
     [
         (b"{}", "node_id is missing"),
         (b'{"node_id":1,"name":"x"}', "node_id must be a text, not a whole number"),
@@ -214,10 +216,10 @@ def test_an_invalid_join_is_refused(hub: ThreadedHub, body: bytes, status: int) 
         (b"{", "it breaks off"),
     ],
 )
-def test_validation_errors_are_readable(hub: ThreadedHub, body: bytes, words: str) -> None:
+def test_validation_errors_are_readable(hub: ThreadedHub, body: bytes, message: str) -> None:
     page = {"token": hub.token("join"), "Content_Type": "application/json"}
-    answer = hub.request("POST", "/api/v1/join", body, **page)
-    assert msgspec.json.decode(answer.body)["error"]["message"] == words
-    asked = hub.request("GET", "/?columns=wide")
-    words = "columns must be a whole number, not a text"
-    assert msgspec.json.decode(asked.body)["error"]["message"] == words
+    response = hub.request("POST", "/api/v1/join", body, **page)
+    assert msgspec.json.decode(response.body)["error"]["message"] == message
+    requested = hub.request("GET", "/?columns=wide")
+    message = "columns must be a whole number, not a text"
+    assert msgspec.json.decode(requested.body)["error"]["message"] == message

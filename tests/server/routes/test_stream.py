@@ -150,8 +150,8 @@ def test_a_client_that_disconnects_is_unsubscribed(hub: ThreadedHub) -> None:
 
 def test_one_subscriber_too_many_gets_503(hub: ThreadedHub) -> None:
     hub.server.hub.stream._max_subscribers = 0
-    answer = hub.request("GET", PATH)
-    assert (answer.status, error_code(answer)) == (503, "not_now")
+    response = hub.request("GET", PATH)
+    assert (response.status, error_code(response)) == (503, "not_now")
 
 
 def test_no_command_line_is_ever_in_the_stream(hub: ThreadedHub) -> None:

@@ -28,9 +28,9 @@ def admin(hub: ThreadedHub) -> str:
     return hub.token("admin", note="the admin's")
 
 
-def told(answer: Response) -> Any:
-    assert answer.status == 200, answer
-    return msgspec.json.decode(answer.body)
+def told(response: Response) -> Any:
+    assert response.status == 200, response
+    return msgspec.json.decode(response.body)
 
 
 def test_a_new_token_is_valid_immediately_and_until_revoked(hub: ThreadedHub, admin: str) -> None:
@@ -47,8 +47,8 @@ def test_the_list_has_every_valid_token_and_no_secret(hub: ThreadedHub, admin: s
     node = hub.join_and_report(snapshot_now("gpu01", gpu(0)))
     made = told(hub.request_json("POST", TOKENS, {"role": "viewer", "expires": "1h"}, token=admin))
     gone = told(hub.request_json("POST", TOKENS, {"role": "viewer", "expires": "0s"}, token=admin))
-    answer = hub.request("GET", TOKENS, token=admin)
-    listed = {each["id"]: each for each in told(answer)["tokens"]}
+    response = hub.request("GET", TOKENS, token=admin)
+    listed = {each["id"]: each for each in told(response)["tokens"]}
     assert gone["id"] not in listed
     viewer = listed[made["id"]]
     assert (viewer["role"], viewer["used_at"]) == ("viewer", None)
@@ -57,7 +57,7 @@ def test_the_list_has_every_valid_token_and_no_secret(hub: ThreadedHub, admin: s
         "id-of-gpu01"
     ]
     for secret in (admin, node, made["token"]):
-        assert secret.encode() not in answer.body
+        assert secret.encode() not in response.body
 
 
 def test_the_credential_of_a_node_is_revoked_by_the_id_of_the_node(
@@ -70,25 +70,25 @@ def test_the_credential_of_a_node_is_revoked_by_the_id_of_the_node(
 
 def test_the_join_line_has_the_url_that_the_admin_used(hub: ThreadedHub, admin: str) -> None:
     made = told(hub.request_json("POST", LINE, {"uses": 1}, token=admin))
-    words = shlex.split(made["line"])
-    assert words[:5] == ["fleet-smi", "agent", "--to", hub.url, "--join"]
-    assert hub.join("id-of-gpu01", "gpu01", words[5])
+    message = shlex.split(made["line"])
+    assert message[:5] == ["fleet-smi", "agent", "--to", hub.url, "--join"]
+    assert hub.join("id-of-gpu01", "gpu01", message[5])
     good = told(hub.request("GET", TOKENS, token=admin))["tokens"]
     assert made["id"] not in [each["id"] for each in good]
 
 
 def test_the_join_line_has_the_origin_of_a_proxy(hub: ThreadedHub, admin: str) -> None:
-    asked = {"Origin": "https://gpus.example", "Content_Type": "application/json"}
-    made = told(hub.request("POST", LINE, b"{}", token=admin, **asked))
+    requested = {"Origin": "https://gpus.example", "Content_Type": "application/json"}
+    made = told(hub.request("POST", LINE, b"{}", token=admin, **requested))
     assert shlex.split(made["line"])[3] == "https://gpus.example"
 
 
 def test_the_join_line_pins_a_self_signed_certificate(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path, hub__tls="self-signed") as hub:
         made = told(hub.request_json("POST", LINE, {}, token=hub.token("admin")))
-        words = shlex.split(made["line"])
-        assert words[3].startswith("https://127.0.0.1:")
-        assert words[6:] == ["--fingerprint", hub.server.fingerprint]
+        message = shlex.split(made["line"])
+        assert message[3].startswith("https://127.0.0.1:")
+        assert message[6:] == ["--fingerprint", hub.server.fingerprint]
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_only_an_admin_may_list_create_or_revoke_tokens(
 ) -> None:
     node = hub.join_and_report(snapshot_now("gpu01", gpu(0)))
     for token, status in ((None, 401), (hub.token("viewer"), 403), (node, 403)):
-        answer = hub.request_json(method, path, body, token=token)
-        assert answer.status == status
-        error_code(answer)
+        response = hub.request_json(method, path, body, token=token)
+        assert response.status == status
+        error_code(response)
     assert hub.report(snapshot_now("gpu01", gpu(0), sequence=1), token=node).status == 200
 
 
@@ -127,9 +127,9 @@ def test_an_invalid_token_request_is_refused(
     hub: ThreadedHub, admin: str, nonsense: dict[str, Any]
 ) -> None:
     before = len(told(hub.request("GET", TOKENS, token=admin))["tokens"])
-    answer = hub.request_json("POST", TOKENS, nonsense, token=admin)
-    assert answer.status == 400
-    error_code(answer)
+    response = hub.request_json("POST", TOKENS, nonsense, token=admin)
+    assert response.status == 400
+    error_code(response)
     assert len(told(hub.request("GET", TOKENS, token=admin))["tokens"]) == before
 
 

@@ -1,4 +1,4 @@
-"""What every screen promises for any fleet whatever: it fits, and it obeys nobody's codes."""
+"""Properties of every screen for any fleet: it fits, and has no control characters."""
 
 import re
 import unicodedata
@@ -26,10 +26,10 @@ def assert_fits(text: str, columns: int) -> None:
     assert text.endswith("\n")
     for line in text[:-1].split("\n"):
         assert line.isprintable(), f"{line!r} holds something a terminal obeys"
-        assert sum(map(_room, line)) <= columns
+        assert sum(map(_visible_width, line)) <= columns
 
 
-def _room(character: str) -> int:
+def _visible_width(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff":
         return 0
     return 1 + (unicodedata.east_asian_width(character) in ("W", "F"))

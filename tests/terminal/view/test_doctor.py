@@ -1,4 +1,4 @@
-"""`fleet-smi doctor`: the list of checks."""
+"""The screen of `fleet-smi doctor`."""
 
 from pathlib import Path
 
@@ -29,20 +29,20 @@ FINDINGS = (
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
-def test_the_checks_look_as_they_did(columns: int) -> None:
+def test_the_checks_match_the_golden_file(columns: int) -> None:
     assert_matches_golden(
         GOLDEN / f"doctor-{columns}.txt", doctor.render(FINDINGS, columns, Paint(enabled=False))
     )
 
 
-def test_the_coloured_checks_look_as_they_did() -> None:
+def test_the_coloured_checks_match_the_golden_file() -> None:
     assert_matches_golden(
         GOLDEN / "doctor-80-coloured.txt", doctor.render(FINDINGS, 80, Paint(enabled=True))
     )
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
-def test_long_sentences_are_folded_and_never_cut(columns: int) -> None:
+def test_long_sentences_are_wrapped_and_never_truncated(columns: int) -> None:
     text = doctor.render(FINDINGS, columns, Paint(enabled=False))
     assert max(map(len, text.splitlines())) <= columns
     words = text.split()
@@ -50,7 +50,7 @@ def test_long_sentences_are_folded_and_never_cut(columns: int) -> None:
         assert set(finding.words.split()) | set((finding.remedy or "").split()) <= set(words)
 
 
-def test_the_last_line_counts() -> None:
+def test_the_last_line_counts_by_status() -> None:
     text = doctor.render(FINDINGS, 80, Paint(enabled=False))
     expected = "4 checks · 1 passed · 1 warning · 1 failed · 1 skipped"
     assert text.splitlines()[-1] == expected

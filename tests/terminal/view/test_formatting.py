@@ -1,4 +1,4 @@
-"""The words that several views share."""
+"""Formatting shared by the views."""
 
 import time
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("tokyo")
-def test_times_are_those_of_the_reader_s_clock() -> None:
+def test_times_are_in_local_time() -> None:
     assert format_moment(NOW - 3600, NOW, to_local_time) == "22:06"
     assert format_moment(NOW - 15 * 3600, NOW, to_local_time) == "08:06"
     assert format_moment(NOW - 24 * 3600, NOW, to_local_time) == "yesterday 23:06"
@@ -44,18 +44,18 @@ def test_times_are_those_of_the_reader_s_clock() -> None:
         ("NVIDIA", "NVIDIA"),
     ],
 )
-def test_a_model_is_called_as_people_call_it(name: str, short: str) -> None:
+def test_model_names_are_shortened(name: str, short: str) -> None:
     assert short_model(name) == short
 
 
 @pytest.mark.parametrize(
-    "count, noun, words",
+    "count, noun, expected",
     [(1, "process", "1 process"), (3, "process", "3 processes"), (0, "GPU", "0 GPUs")],
 )
-def test_things_are_counted_in_english(count: int, noun: str, words: str) -> None:
-    assert pluralize(count, noun) == words
+def test_nouns_are_pluralized(count: int, noun: str, expected: str) -> None:
+    assert pluralize(count, noun) == expected
 
 
 @pytest.mark.parametrize("seconds", [None, 1e300, float("nan"), float("inf")])
-def test_a_time_no_clock_could_give_is_unknown(seconds: float | None) -> None:
+def test_an_implausible_time_is_unknown(seconds: float | None) -> None:
     assert format_elapsed(seconds) == "—"

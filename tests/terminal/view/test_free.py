@@ -1,4 +1,4 @@
-"""`fleet-smi free -v`: what is offered and why the rest is not."""
+"""The screen of `fleet-smi free -v`."""
 
 from pathlib import Path
 
@@ -26,16 +26,16 @@ def screen(
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
-def test_the_offer_looks_as_it_did(columns: int) -> None:
+def test_the_offer_matches_the_golden_file(columns: int) -> None:
     view = fleet(*samples.lab().nodes, samples.sliced())
     assert_matches_golden(GOLDEN / f"free-{columns}.txt", screen(view, columns))
 
 
-def test_the_coloured_offer_looks_as_it_did() -> None:
+def test_the_coloured_offer_matches_the_golden_file() -> None:
     assert_matches_golden(GOLDEN / "free-100-coloured.txt", screen(samples.lab(), on=True))
 
 
-def test_the_way_to_a_gpu_is_shown_unless_it_is_here() -> None:
+def test_the_ssh_command_is_shown_for_other_nodes_only() -> None:
     view = fleet(samples.eight())
     assert "ssh gpu01" in screen(view)
     assert "ssh" not in screen(view, here="id-gpu01")
@@ -45,11 +45,11 @@ def test_the_way_to_a_gpu_is_shown_unless_it_is_here() -> None:
     "name, way",
     [("gpu01", "ssh gpu01"), ("-oX", "ssh -- -oX"), ("x; reboot", "ssh 'x; reboot'")],
 )
-def test_the_way_can_be_copied_whatever_the_node_is_called(name: str, way: str) -> None:
+def test_the_ssh_command_quotes_any_node_name(name: str, way: str) -> None:
     assert way in screen(fleet(node(name, gpu(0, verdict("free")))))
 
 
-def test_how_long_it_has_been_free_is_told_only_when_known() -> None:
+def test_since_is_shown_only_if_known() -> None:
     view = fleet(
         node("n", gpu(0, verdict("free")), gpu(1, verdict("free", since=NOW), uuid="other"))
     )
@@ -58,7 +58,7 @@ def test_how_long_it_has_been_free_is_told_only_when_known() -> None:
     assert "since" not in second
 
 
-def test_a_silent_node_is_one_line_and_none_of_it_is_offered() -> None:
+def test_a_silent_node_is_one_line_and_is_not_offered() -> None:
     text = screen(fleet(samples.silent()))
     assert text.splitlines() == [
         "OFFERED",
@@ -69,7 +69,7 @@ def test_a_silent_node_is_one_line_and_none_of_it_is_offered() -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])
-def test_every_word_of_a_refusal_is_shown(columns: int) -> None:
+def test_the_whole_reason_of_a_rejection_is_shown(columns: int) -> None:
     words = screen(samples.lab(), columns).split()
     for refusal in find_offer(samples.lab(), GpuRequest()).refused:
         assert set(refusal.words.split()) <= set(words)

@@ -1,4 +1,4 @@
-"""`fleet-smi history`: what was, as a strip."""
+"""The screen of `fleet-smi history`."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -23,7 +23,7 @@ from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorou
 
 GOLDEN = Path(__file__).parent / "golden"
 UNTOLD = samples.fleet()
-"""The moment at which a strip ends, where it is not told: then the last columns say it."""
+"""An empty view of the end of a strip: the final states come from the last runs."""
 
 
 def shown(strips: Strips, columns: int, *, on: bool = False, then: FleetView = UNTOLD) -> str:
@@ -31,35 +31,35 @@ def shown(strips: Strips, columns: int, *, on: bool = False, then: FleetView = U
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
-def test_the_last_hour_looks_as_it_did(columns: int) -> None:
+def test_the_last_hour_matches_the_golden_file(columns: int) -> None:
     text = shown(lab_hour(strip_columns(columns)), columns)
     assert_matches_golden(GOLDEN / f"history-{columns}.txt", text)
 
 
-def test_the_coloured_hour_looks_as_it_did() -> None:
+def test_the_coloured_hour_matches_the_golden_file() -> None:
     text = shown(lab_hour(strip_columns(100)), 100, on=True)
     assert_matches_golden(GOLDEN / "history-100-coloured.txt", text)
 
 
 @pytest.mark.parametrize("hours", [24, 168, 2000])
-def test_longer_ranges_look_as_they_did(hours: int) -> None:
+def test_longer_ranges_match_the_golden_files(hours: int) -> None:
     text = shown(lab_hour(strip_columns(120), hours=hours), 120)
     assert_matches_golden(GOLDEN / f"history-{hours}h-120.txt", text)
 
 
-def test_a_range_of_yesterday_is_named_and_does_not_end_now() -> None:
+def test_a_range_of_yesterday_is_labelled_and_does_not_end_with_now() -> None:
     text = shown(lab_hour(strip_columns(100), end=NOW - 24 * HOUR, hours=3), 100)
     assert text.startswith("gpu01, yesterday 11:06 to 14:06 ")
     assert " now\n" not in text
 
 
-def test_a_range_that_ends_at_midnight_says_of_which_day() -> None:
+def test_a_range_that_ends_at_midnight_names_the_day() -> None:
     midnight = NOW - NOW % (24 * HOUR)
-    words = time_axis.range_label(midnight - 24 * HOUR, midnight, NOW, utc)
-    assert words == "yesterday 00:00 to today 00:00"
+    label = time_axis.range_label(midnight - 24 * HOUR, midnight, NOW, utc)
+    assert label == "yesterday 00:00 to today 00:00"
 
 
-def test_nothing_is_answered_in_words() -> None:
+def test_an_empty_history_is_a_message() -> None:
     empty = Strips(start=NOW - HOUR, end=NOW, columns=50, rows=())
     assert shown(empty, 80) == "No history for that time, or no GPU matches.\n"
 
@@ -69,14 +69,14 @@ def test_a_strip_for_another_width_is_stretched() -> None:
     assert shown(narrow, 120) == shown(lab_hour(strip_columns(120)), 120)
 
 
-def test_who_goes_on_in_another_state_is_named_once() -> None:
+def test_a_user_across_two_states_is_named_once() -> None:
     line = shown(lab_hour(strip_columns(80)), 80).splitlines()[2]
     strip, at_the_end = line.split("  0%  ")
     assert strip.count("bob") == 1 and "█▒" in strip
     assert at_the_end == "held · bob"
 
 
-def test_what_stands_at_the_end_is_that_moment_and_not_its_column() -> None:
+def test_the_final_state_is_that_of_the_end_and_not_of_its_column() -> None:
     strips = lab_hour(strip_columns(80))
     taken = Verdict(state="busy", reason="", since=NOW - 3)
     mei = samples.gpu(
@@ -87,28 +87,28 @@ def test_what_stands_at_the_end_is_that_moment_and_not_its_column() -> None:
 
 
 @pytest.mark.parametrize(
-    "columns, user, said",
+    "columns, user, label",
     [(6, "jonas", " jonas█ "), (6, "fatima", " ██████ "), (7, "dmitri.ivanov", " dmitr…█ ")],
 )
-def test_a_name_is_told_as_a_whole_or_enough_of_it_or_not_at_all(
-    columns: int, user: str, said: str
+def test_a_name_is_shown_whole_or_recognisably_truncated_or_not_at_all(
+    columns: int, user: str, label: str
 ) -> None:
     short = make_strip(gpu(0), NOW - HOUR, NOW, (columns / 45, "busy", user, 0, None))
-    assert said in shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(short,)), 80)
+    assert label in shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(short,)), 80)
 
 
-def test_an_hour_that_the_clocks_had_twice_has_its_labels() -> None:
+def test_labels_are_right_when_daylight_saving_time_ends() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     start = datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp()  # midnight there
     labels = time_axis.ticks(
         start, start + 8 * HOUR, 100, lambda at: datetime.fromtimestamp(at, berlin)
     )
-    told = " ".join(label for _, label in labels)
-    assert told == "Oct 25 01:00 02:00 02:00 03:00 04:00 05:00 06:00"
+    text = " ".join(label for _, label in labels)
+    assert text == "Oct 25 01:00 02:00 02:00 03:00 04:00 05:00 06:00"
 
 
 @given(st.floats(60, 4e7), st.integers(8, 300), st.integers(0, 40_000_000))
-def test_labels_are_in_order_and_have_room(seconds: float, columns: int, ago: int) -> None:
+def test_labels_are_in_order_and_do_not_overlap(seconds: float, columns: int, ago: int) -> None:
     start = NOW - ago - seconds
     found = list(time_axis.ticks(start, start + seconds, columns, utc))
     assert [column for column, _ in found] == sorted({column for column, _ in found})
@@ -119,7 +119,7 @@ def test_labels_are_in_order_and_have_room(seconds: float, columns: int, ago: in
 
 @st.composite
 def strips(draw: st.DrawFn) -> Strips:
-    """Rows of any names and runs that are in order."""
+    """Strips with any names and consecutive runs."""
     start, end = NOW - draw(st.floats(60, 4e7)), NOW
     rows = []
     for at in range(draw(st.integers(0, 3))):
@@ -151,18 +151,18 @@ def strips(draw: st.DrawFn) -> Strips:
 
 @thorough
 @given(strips(), COLUMNS)
-def test_the_strip_fits_its_columns(told: Strips, columns: int) -> None:
-    assert_fits(shown(told, columns), columns)
+def test_the_strip_fits_its_columns(strip_rows: Strips, columns: int) -> None:
+    assert_fits(shown(strip_rows, columns), columns)
 
 
 @thorough
 @given(strips(), COLUMNS)
-def test_a_coloured_strip_is_the_plain_one_with_colours(told: Strips, columns: int) -> None:
-    assert SGR.sub("", shown(told, columns, on=True)) == shown(told, columns)
+def test_a_coloured_strip_is_the_plain_one_with_colours(strip_rows: Strips, columns: int) -> None:
+    assert SGR.sub("", shown(strip_rows, columns, on=True)) == shown(strip_rows, columns)
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_state_has_a_sign_and_its_word(state: str) -> None:
+def test_the_legend_explains_every_state(state: str) -> None:
     (one,) = [each for each in STATES if each == state]
     whole = make_strip(gpu(0), NOW - HOUR, NOW, (1.0, one, "", 0, None))
     text = shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(whole,)), 80)

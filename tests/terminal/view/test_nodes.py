@@ -1,4 +1,4 @@
-"""`fleet-smi nodes`: every machine, how it is heard, and what is odd about it."""
+"""The screen of `fleet-smi nodes`."""
 
 from pathlib import Path
 
@@ -24,12 +24,12 @@ def screen(view: FleetView, columns: int = 120, *, on: bool = False) -> str:
     return nodes.render(view, columns, Paint(enabled=on))
 
 
-def heard(node: NodeView, via: str, **fields: object) -> NodeView:
+def reported(node: NodeView, via: str, **fields: object) -> NodeView:
     return replace(node, via=via, agent_version="0.3.0", **fields)
 
 
 def farm() -> FleetView:
-    """One node on each way, with all that can be odd about one."""
+    """One node per transport, with every kind of problem."""
     never = NodeView(
         node_id="ssh:gpu09",
         name="gpu09",
@@ -40,8 +40,8 @@ def farm() -> FleetView:
         trouble="Permission denied (publickey): put the hub's key there",
     )
     return fleet(
-        heard(samples.eight(), "push", labels={"rack": "a", "room": "2"}),
-        heard(samples.mixed(), "pull", clock_skew_seconds=-600.0, missing_reports=3),
+        reported(samples.eight(), "push", labels={"rack": "a", "room": "2"}),
+        reported(samples.mixed(), "pull", clock_skew_seconds=-600.0, missing_reports=3),
         replace(samples.silent(), via="files"),
         replace(samples.not_answering(), via="self"),
         never,
@@ -49,26 +49,26 @@ def farm() -> FleetView:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
-def test_the_nodes_look_as_they_did(columns: int) -> None:
+def test_the_nodes_match_the_golden_file(columns: int) -> None:
     assert_matches_golden(GOLDEN / f"nodes-{columns}.txt", screen(farm(), columns))
 
 
-def test_the_coloured_nodes_look_as_they_did() -> None:
+def test_the_coloured_nodes_match_the_golden_file() -> None:
     assert_matches_golden(GOLDEN / "nodes-120-coloured.txt", screen(farm(), on=True))
 
 
-def test_no_node_at_all_is_said() -> None:
+def test_an_empty_fleet_is_a_message() -> None:
     assert screen(fleet()).count("\n") == 1
 
 
 @pytest.mark.parametrize("columns", [60, 160])
-def test_names_are_always_shown_and_ids_where_there_is_room(columns: int) -> None:
+def test_names_are_always_shown_and_ids_if_they_fit(columns: int) -> None:
     text = screen(farm(), columns)
     assert all(node.name in text for node in farm().nodes)
     assert all(node.node_id in text for node in farm().nodes) == (columns == 160)
 
 
-def test_every_oddity_is_told_in_words() -> None:
+def test_every_problem_of_a_node_is_shown() -> None:
     failed = CollectorRun(name="nvidia", outcome="failed", seconds=0.1, detail="driver is away")
     odd = replace(
         samples.eight(),
@@ -79,14 +79,14 @@ def test_every_oddity_is_told_in_words() -> None:
         host=Host(driver_version="590.48"),
     )
     text = screen(fleet(odd), 160)
-    for words in (
+    for message in (
         "refused the token",
         "its clock is 10 min behind",
         "1 report of its agent never arrived",
         "nvidia: driver is away",
         "590.48",
     ):
-        assert words in text
+        assert message in text
 
 
 @thorough
@@ -95,16 +95,16 @@ def test_any_list_fits_its_columns(view: FleetView, columns: int, on: bool) -> N
     assert_fits(SGR.sub("", screen(view, columns, on=on)), columns)
 
 
-def test_what_a_way_cannot_tell_is_said_in_both_lists() -> None:
+def test_limits_of_a_transport_are_shown_in_nodes_and_status() -> None:
     run = CollectorRun(name="nvgpu", outcome="ok", seconds=0.0, detail="cannot tell memory")
     node = replace(samples.eight(), via="nvgpu", runs=(run,))
-    words = "read through nvgpu, which cannot tell memory"
-    assert words in screen(fleet(node))
-    assert words in status.render(fleet(node), 120, Paint(enabled=False))
+    message = "read through nvgpu, which cannot tell memory"
+    assert message in screen(fleet(node))
+    assert message in status.render(fleet(node), 120, Paint(enabled=False))
 
 
 @pytest.mark.parametrize("columns", [60, 80, 160])
-def test_two_machines_of_one_name_are_told_apart(columns: int) -> None:
+def test_nodes_of_the_same_name_are_distinguished(columns: int) -> None:
     first = replace(samples.eight(), node_id="nvgpu-box", name="box")
     second = replace(first, node_id="nvgpu-box@10.0.0.2:1080")
     for shown in (

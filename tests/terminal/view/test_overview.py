@@ -1,4 +1,4 @@
-"""`fleet-smi -o`: one line a node."""
+"""The screen of `fleet-smi -o`."""
 
 from pathlib import Path
 
@@ -18,17 +18,17 @@ def line(text: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
-def test_the_overview_looks_as_it_did(columns: int) -> None:
+def test_the_overview_matches_the_golden_file(columns: int) -> None:
     text = overview.render(samples.lab(), columns, Paint(enabled=False))
     assert_matches_golden(GOLDEN / f"overview-{columns}.txt", text)
 
 
-def test_the_coloured_overview_looks_as_it_did() -> None:
+def test_the_coloured_overview_matches_the_golden_file() -> None:
     text = overview.render(samples.lab(), 100, Paint(enabled=True))
     assert_matches_golden(GOLDEN / "overview-100-coloured.txt", text)
 
 
-def test_each_gpu_is_one_character_in_its_place() -> None:
+def test_each_gpu_is_one_character_in_index_order() -> None:
     assert " BBh·gB!· " in line(overview.render(samples.lab(), 100, Paint(enabled=False)), "gpu01")
 
 
@@ -37,7 +37,7 @@ def test_a_silent_node_has_no_numbers() -> None:
     assert cells[-7:] == ["????", "—", "—", "—", "silent", "4", "min"]
 
 
-def test_a_person_s_idle_gpus_are_told_apart() -> None:
+def test_the_idle_gpus_of_a_user_are_counted() -> None:
     held = gpu(1, verdict("held", idle_seconds=900.0), 9.0, processes=(process("bob"),))
     some = overview.render(
         fleet(node("n", busy_gpu(0, process("bob")), held)), 100, Paint(enabled=False)
@@ -47,7 +47,7 @@ def test_a_person_s_idle_gpus_are_told_apart() -> None:
     assert line(every, "n ").endswith("bob 1 idle")
 
 
-def test_more_gpus_than_there_is_room_for_are_cut_visibly() -> None:
+def test_more_gpus_than_fit_end_in_an_ellipsis() -> None:
     many = node("big", *(gpu(at, verdict("free")) for at in range(40)))
     assert "·" * 15 + "…" in overview.render(fleet(many), 100, Paint(enabled=False))
 

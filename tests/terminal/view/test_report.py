@@ -1,4 +1,4 @@
-"""`fleet-smi report`: the text."""
+"""The screen of `fleet-smi report`."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from fleet_smi.model.history import Sums, Usage, Usages
 from fleet_smi.model.usage_report import Price, UsageReport
 from fleet_smi.terminal.paint import Paint
-from fleet_smi.terminal.view import report
 from fleet_smi.terminal.view.history_banner import banner
+from fleet_smi.terminal.view.report import render
 from tests.golden import assert_matches_golden
 from tests.terminal import samples
 from tests.terminal.fleet_strategies import TEXT
@@ -23,33 +23,33 @@ GOLDEN = Path(__file__).parent / "golden"
 EURO = Price(per_kwh=0.31, currency="EUR")
 
 
-def shown(told: UsageReport, columns: int, *, on: bool = False) -> str:
-    return report.render(told, columns, Paint(enabled=on), now=NOW, local=utc)
+def shown(report: UsageReport, columns: int, *, on: bool = False) -> str:
+    return render(report, columns, Paint(enabled=on), now=NOW, local=utc)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
-def test_a_week_looks_as_it_did(columns: int) -> None:
+def test_a_week_matches_the_golden_file(columns: int) -> None:
     assert_matches_golden(GOLDEN / f"report-{columns}.txt", shown(lab_week(EURO), columns))
 
 
-def test_the_coloured_week_looks_as_it_did() -> None:
+def test_the_coloured_week_matches_the_golden_file() -> None:
     assert_matches_golden(GOLDEN / "report-100-coloured.txt", shown(lab_week(), 100, on=True))
 
 
 @pytest.mark.parametrize("by, head", [("group", "GROUP"), ("node", "NODE"), ("model", "MODEL")])
-def test_it_is_told_by_whom(by: str, head: str) -> None:
+def test_the_first_column_names_the_grouping(by: str, head: str) -> None:
     assert f"\n{head} " in shown(lab_week(by=by), 80)
 
 
-def test_of_nothing_there_is_nothing_to_tell() -> None:
+def test_an_empty_report_has_only_totals() -> None:
     nothing = Usages(start=NOW - HOUR, end=NOW, by="user", rows=(), total=Sums(), by_state={})
-    told = UsageReport(usages=nothing, hours=(), least_used=(), waste=(), heard=None)
-    assert shown(told, 80).splitlines()[1:] == [
+    report = UsageReport(usages=nothing, hours=(), least_used=(), waste=(), heard=None)
+    assert shown(report, 80).splitlines()[1:] == [
         "0 GPU-hours in use · — of capacity · — busy · 0 h idle-held · 0.0 kWh"
     ]
 
 
-def test_where_there_are_too_many_jobs_it_says_so() -> None:
+def test_too_many_jobs_are_a_message() -> None:
     text = shown(replace(lab_week(), waste=None), 80)
     assert text.endswith("\nIdle jobs: too many to list; choose a shorter range.\n")
 
@@ -58,17 +58,17 @@ FIGURE = st.floats(0, 1e12)
 
 
 @pytest.mark.parametrize("minutes, called", [(24 * 60 + 25, "Last 24 h"), (20, "Last 20 min")])
-def test_the_hour_that_goes_on_is_no_part_of_the_name(minutes: int, called: str) -> None:
-    told = lab_week()
-    usages = replace(told.usages, start=NOW - minutes * 60, end=NOW)
-    assert shown(replace(told, usages=usages), 80).startswith(f"{called}  ")
+def test_the_current_hour_is_not_part_of_the_title(minutes: int, called: str) -> None:
+    report = lab_week()
+    usages = replace(report.usages, start=NOW - minutes * 60, end=NOW)
+    assert shown(replace(report, usages=usages), 80).startswith(f"{called}  ")
 
 
-def test_a_job_that_wasted_hours_is_told_with_its_place() -> None:
-    told = lab_week()
+def test_an_idle_job_is_listed_with_its_advice() -> None:
+    report = lab_week()
     places = ("gpu01:0", "gpu01:1", "gpu02:0")
-    jobs = tuple(replace(job, places=places, advice=("idle",)) for job in told.waste or ())
-    assert "  idle (gpu01:0, gpu01:1 and 1 more)\n" in shown(replace(told, waste=jobs), 80)
+    jobs = tuple(replace(job, places=places, advice=("idle",)) for job in report.waste or ())
+    assert "  idle (gpu01:0, gpu01:1 and 1 more)\n" in shown(replace(report, waste=jobs), 80)
 
 
 @thorough
@@ -81,15 +81,17 @@ def test_a_job_that_wasted_hours_is_told_with_its_place() -> None:
     COLUMNS,
 )  # fmt: skip
 def test_any_report_fits_its_columns(rows: tuple[Usage, ...], name: str, columns: int) -> None:
-    told = lab_week(Price(per_kwh=0.3, currency=name))
-    jobs = tuple(replace(job, user=name, command=name, advice=(name,)) for job in told.waste or ())
-    least = tuple(replace(each, name=name) for each in told.least_used)
-    told = replace(told, usages=replace(told.usages, rows=rows), waste=jobs, least_used=least)
-    assert_fits(shown(told, columns), columns)
-    assert SGR.sub("", shown(told, columns, on=True)) == shown(told, columns)
+    report = lab_week(Price(per_kwh=0.3, currency=name))
+    jobs = tuple(
+        replace(job, user=name, command=name, advice=(name,)) for job in report.waste or ()
+    )
+    least = tuple(replace(each, name=name) for each in report.least_used)
+    report = replace(report, usages=replace(report.usages, rows=rows), waste=jobs, least_used=least)
+    assert_fits(shown(report, columns), columns)
+    assert SGR.sub("", shown(report, columns, on=True)) == shown(report, columns)
 
 
-def test_above_the_past_stands_when_it_was_and_who_was_heard() -> None:
+def test_the_history_banner_has_the_time_and_the_reporting_nodes() -> None:
     view = samples.lab()
     text = banner(view, 100, Paint(enabled=False), now=NOW + 17 * HOUR, local=utc)
     assert text.startswith("As of yesterday 14:06 · 2026-03-04 14:06:11 · 17 h ago · ")

@@ -1,4 +1,4 @@
-"""`fleet-smi`: the table of GPUs."""
+"""The screen of `fleet-smi status`."""
 
 import re
 from collections.abc import Callable
@@ -42,23 +42,23 @@ def row(text: str, index: int) -> str:
 
 @pytest.mark.parametrize("columns", [80, 100, 120, 160])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
-def test_one_machine_looks_as_it_did(machine: Callable[[], NodeView], columns: int) -> None:
+def test_one_machine_matches_the_golden_file(machine: Callable[[], NodeView], columns: int) -> None:
     text = screen(fleet(machine()), columns)
     assert_matches_golden(GOLDEN / f"status-{machine.__name__}-{columns}.txt", text)
 
 
 @pytest.mark.parametrize("columns", [50, 80, 100, 120, 160])
-def test_a_fleet_looks_as_it_did(columns: int) -> None:
+def test_a_fleet_matches_the_golden_file(columns: int) -> None:
     assert_matches_golden(GOLDEN / f"status-fleet-{columns}.txt", screen(samples.lab(), columns))
 
 
-def test_a_coloured_fleet_looks_as_it_did() -> None:
+def test_a_coloured_fleet_matches_the_golden_file() -> None:
     text = status.render(samples.lab(), 100, Paint(enabled=True), local=utc)
     assert_matches_golden(GOLDEN / "status-fleet-100-coloured.txt", text)
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_processes_and_reasons_look_as_they_did(columns: int) -> None:
+def test_processes_and_reasons_match_the_golden_files(columns: int) -> None:
     view = fleet(samples.eight(), samples.crowd(), samples.sliced(), samples.mixed())
     text = screen(view, columns, processes=True, why=True)
     assert_matches_golden(GOLDEN / f"status-processes-why-{columns}.txt", text)
@@ -91,7 +91,7 @@ def test_the_model_is_in_the_heading_unless_there_are_several() -> None:
     assert "RTX 4090" in row(mixed, 0)
 
 
-def test_names_give_way_first_then_the_bar_then_power() -> None:
+def test_a_narrow_terminal_shortens_names_then_the_bar_then_drops_power() -> None:
     def shown(columns: int) -> tuple[bool, bool, bool]:
         text = screen(fleet(samples.eight()), columns)
         return "nobody: 71.1" in text, "▓" in text, " 628 W" in text
@@ -122,7 +122,7 @@ def test_a_column_that_no_gpu_can_fill_is_not_shown() -> None:
     assert "FAN" not in screen(fleet(samples.eight()), 200)
 
 
-def test_unseen_processes_are_announced() -> None:
+def test_hidden_processes_are_counted() -> None:
     text = screen(
         fleet(
             node(
@@ -136,18 +136,18 @@ def test_unseen_processes_are_announced() -> None:
     assert "alice · +3 processes you may not see" in row(text, 0)
 
 
-def test_a_display_server_shares_nothing() -> None:
+def test_a_display_server_does_not_count_as_sharing() -> None:
     xorg = process("root", 0.3, kind="graphics", pid=2)
     text = screen(fleet(node("n", busy_gpu(0, process("alice"), xorg))))
     assert row(text, 0).endswith("  alice")
 
 
-def test_people_who_share_are_all_named_the_largest_first() -> None:
+def test_users_who_share_a_gpu_are_named_largest_first() -> None:
     shared = busy_gpu(0, process("bob", 1.0, pid=1), process("alice", 9.0, pid=2))
     assert "alice, bob (shared by 2)" in row(screen(fleet(node("n", shared))), 0)
 
 
-def test_the_notes_of_the_judge_are_shown() -> None:
+def test_the_notes_of_the_verdict_are_shown() -> None:
     judged = verdict(
         "busy",
         notes=(
@@ -159,7 +159,7 @@ def test_the_notes_of_the_judge_are_shown() -> None:
     assert "eve · 100 % busy at idle power: probably stalled" in row(text, 0)
 
 
-def test_a_collector_that_failed_is_told_and_one_that_is_absent_is_not() -> None:
+def test_failed_collectors_are_shown_and_absent_ones_are_not() -> None:
     runs = (
         CollectorRun(name="amd", outcome="absent", seconds=0, detail="no AMD driver"),
         CollectorRun(name="nvidia", outcome="failed", seconds=5, detail="driver not answering"),
@@ -169,13 +169,13 @@ def test_a_collector_that_failed_is_told_and_one_that_is_absent_is_not() -> None
     assert "AMD" not in text
 
 
-def test_a_machine_without_gpus_is_told_what_to_try() -> None:
+def test_a_machine_without_gpus_suggests_doctor_and_demo() -> None:
     text = screen(fleet(samples.no_gpu()))
     assert "laptop has no GPU" in text
     assert "fleet-smi doctor" in text and "fleet-smi demo" in text
 
 
-def test_a_silent_node_shows_its_age_and_what_it_was_and_nothing_as_free() -> None:
+def test_a_silent_node_shows_its_age_and_last_states_and_nothing_as_free() -> None:
     text = screen(fleet(samples.eight(), samples.silent()))
     assert "gpu07 · 4 × H100 80GB · SILENT for 4 min (last seen 14:02:11)" in text
     assert " 3  unknown  was free" in text
@@ -187,7 +187,7 @@ def test_a_broken_gpu_of_a_silent_node_stays_broken() -> None:
     assert " 0  broken" in text
 
 
-def test_words_too_long_for_who_take_the_place_of_empty_cells() -> None:
+def test_a_text_too_long_for_who_replaces_empty_cells() -> None:
     text = screen(fleet(samples.not_answering()), 60)
     assert " 0  broken  driver not answering since 14:02" in text
 
@@ -200,13 +200,13 @@ def test_the_processes_of_an_instance_are_listed_once_and_under_it() -> None:
     assert text.count("  alice") == 2
 
 
-def test_a_process_list_that_could_not_be_read_is_told() -> None:
+def test_an_unreadable_process_list_is_a_message() -> None:
     unlisted = gpu(0, verdict("busy"), unread={"processes": "no permission"}, processes=None)
     text = screen(fleet(node("n", unlisted)), processes=True)
     assert "processes could not be read: no permission" in text
 
 
-def test_the_reason_and_the_remedy_are_told_when_asked_for() -> None:
+def test_why_shows_the_reason_and_the_remedy() -> None:
     text = screen(fleet(samples.eight()), why=True)
     assert "bob, idle for 3 h, 16.2 GiB kept (since 09:06, 5 h)" in text
     assert "reboot the machine" in text

@@ -1,4 +1,4 @@
-"""`fleet-smi who`: people and what they hold."""
+"""The screen of `fleet-smi who`."""
 
 from pathlib import Path
 from typing import Any
@@ -23,51 +23,51 @@ def render(
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
-def test_the_list_of_people_looks_as_it_did(columns: int) -> None:
+def test_the_list_of_users_matches_the_golden_file(columns: int) -> None:
     text = render(samples.lab(), columns, Paint(enabled=False), local=utc)
     assert_matches_golden(GOLDEN / f"who-{columns}.txt", text)
 
 
-def test_the_coloured_list_of_people_looks_as_it_did() -> None:
+def test_the_coloured_list_of_users_matches_the_golden_file() -> None:
     text = render(samples.lab(), 100, Paint(enabled=True), local=utc)
     assert_matches_golden(GOLDEN / "who-100-coloured.txt", text)
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_one_person_looks_as_they_did(columns: int) -> None:
+def test_one_user_matches_the_golden_file(columns: int) -> None:
     text = render(samples.lab(), columns, Paint(enabled=False), user="alice", local=utc)
     assert_matches_golden(GOLDEN / f"who-alice-{columns}.txt", text)
 
 
 @pytest.mark.parametrize(
-    "hours, words",
+    "hours, expected",
     [(1, "13:06"), (15, "yesterday 23:06"), (52, "Mon 10:06"), (24 * 30, "2026-02-02"), (1e9, "—")],
 )
-def test_since_is_as_short_as_it_can_be_understood(hours: float, words: str) -> None:
+def test_since_is_shown_in_short_form(hours: float, expected: str) -> None:
     view = fleet(node("n", busy_gpu(0, process("alice", started_at=NOW - hours * HOUR))))
     line = render(view, 100, Paint(enabled=False), local=utc).splitlines()[1]
-    assert line.endswith(f"  {words}")
+    assert line.endswith(f"  {expected}")
 
 
-def test_nobody_and_an_unknown_person_are_answered_in_words() -> None:
+def test_nobody_and_an_unknown_user_are_messages() -> None:
     free = fleet(node("n"))
     assert render(free, 80, Paint(enabled=False)) == "Nobody holds a GPU now.\n"
     text = render(samples.lab(), 80, Paint(enabled=False), user="zed")
     assert text.startswith("zed holds no GPU now on the 5 nodes that report.\n")
 
 
-def test_silent_nodes_are_said_not_to_be_counted() -> None:
+def test_silent_nodes_are_listed_as_not_counted() -> None:
     text = render(samples.lab(), 80, Paint(enabled=False), local=utc)
     assert text.splitlines()[-1] == "Not counted: gpu07, which is silent."
 
 
-def test_one_person_s_list_has_only_their_processes() -> None:
+def test_the_list_of_one_user_has_only_their_processes() -> None:
     text = render(fleet(samples.eight()), 100, Paint(enabled=False), user="carol", local=utc)
     assert "801  carol" in text
     assert "root" not in text and "alice" not in text
 
 
-def test_what_was_is_not_said_to_be_now() -> None:
+def test_a_past_view_is_in_the_past_tense() -> None:
     assert render(fleet(), 80, Paint(enabled=False), historical=True) == "Nobody held a GPU then.\n"
     text = render(samples.lab(), 80, Paint(enabled=False), historical=True, local=utc)
     assert "NOW" not in text and text.startswith("WHO")

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--interval", metavar="SECONDS", help="sample every N seconds (2)")
     add("--once", action="store_true", help="send one sample, then exit")
-    add("--jitter", type=float, default=0.0, metavar="SECONDS", help="with --once: wait up to N s")
+    add("--jitter", type=float, default=0.0, metavar="SECONDS", help="with --once: random delay")
     add("--state", metavar="DIR", help="folder for unsent samples and the credential")
 
 

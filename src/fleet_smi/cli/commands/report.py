@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--since", metavar="TIME", default="7d", help="start: 24h, 7d ago, or a time (7d)")
     add("--until", metavar="TIME", default="now", help="end: 'yesterday 18:00', 2026-11-08 (now)")
     add("--by", choices=("user", "group", "node", "model"), default="user", help="group by (user)")
-    add("--format", choices=("text", "csv", "json", "html"), default="text", help="(text)")
+    add("--format", choices=("text", "csv", "json", "html"), default="text", help="output (text)")
     add("--out", metavar="FILE", help="write to this file, atomically")
     add("--price", metavar="PRICE", help="price per kWh, like 0.31EUR (default: the hub's)")
     fleet_source.add_hub_argument(parser)

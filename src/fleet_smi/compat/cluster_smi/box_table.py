@@ -1,4 +1,4 @@
-"""A table in a box of `+`, `-` and `|`, as cluster-smi draws it."""
+"""Text table in a box of `+`, `-` and `|`, in the style of cluster-smi."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -12,7 +12,7 @@ Colorizer = Callable[[str], str]
 
 
 class BoxCell(Struct, frozen=True):
-    """A text, where it stands in its column, and the colour that is put on it."""
+    """A text, its alignment in the column, and an optional function that colours it."""
 
     text: str
     align: Align = "left"
@@ -23,15 +23,15 @@ BoxRow = Sequence[BoxCell]
 
 
 def render_box(headers: Sequence[str], groups: Sequence[Sequence[BoxRow]]) -> str:
-    """The table, with a line under each group of rows."""
-    groups = [[[_harmless(cell) for cell in row] for row in rows] for rows in groups]
-    every = [row for rows in groups for row in rows]
-    columns = [[cell.text for cell in column] for column in zip(*every, strict=True)]
+    """Render the table, with a line under each group of rows."""
+    groups = [[[_sanitize(cell) for cell in row] for row in rows] for rows in groups]
+    all_rows = [row for rows in groups for row in rows]
+    columns = [[cell.text for cell in column] for column in zip(*all_rows, strict=True)]
     widths = [
         max(map(display_width, (head, *texts)))
         for head, texts in zip(headers, columns or [[]] * len(headers), strict=True)
     ]
-    line = f"+{'+'.join('-' * (room + 2) for room in widths)}+\n"
+    line = f"+{'+'.join('-' * (width + 2) for width in widths)}+\n"
     parts = [line, _row([BoxCell(head) for head in headers], widths), line]
     for rows in groups:
         parts += [_row(row, widths) for row in rows]
@@ -39,7 +39,7 @@ def render_box(headers: Sequence[str], groups: Sequence[Sequence[BoxRow]]) -> st
     return "".join(parts)
 
 
-def _harmless(cell: BoxCell) -> BoxCell:
+def _sanitize(cell: BoxCell) -> BoxCell:
     return (
         cell
         if cell.text.isprintable()
@@ -48,12 +48,13 @@ def _harmless(cell: BoxCell) -> BoxCell:
 
 
 def _row(row: BoxRow, widths: Sequence[int]) -> str:
-    cells = (_placed(cell, room) for cell, room in zip(row, widths, strict=True))
+    cells = (_pad(cell, width) for cell, width in zip(row, widths, strict=True))
     return f"| {' | '.join(cells)} |\n"
 
 
-def _placed(cell: BoxCell, room: int) -> str:
-    spare = room - display_width(cell.text)
+def _pad(cell: BoxCell, width: int) -> str:
+    # By the width of the bare text: colour codes take no columns.
+    spare = width - display_width(cell.text)
     before = {"left": 0, "right": spare, "centre": spare // 2}[cell.align]
-    shown = cell.colorizer(cell.text) if cell.colorizer else cell.text
-    return " " * before + shown + " " * (spare - before)
+    text = cell.colorizer(cell.text) if cell.colorizer else cell.text
+    return " " * before + text + " " * (spare - before)

@@ -1,9 +1,9 @@
-"""cluster-smi: what its nodes of 2018 and 2019 and their fork tell, to snapshots and back.
+"""Codec of cluster-smi: the messages of its versions of 2018 and 2019 and of a fork. Pure.
 
-A zero is taken for what it most likely is, for cluster-smi sends one for all that a card
-cannot tell. A load of 0 is believed: every card that it knows tells its load. No card that
-runs draws 0 W, is as cold as 0 °C or lets a process compute in 0 bytes: these are not told.
-A fan at 0 may stand still or not be there at all, so that it is not told either.
+cluster-smi sends 0 for every figure that a card does not report, so a zero is read as what it
+most likely is. A load of 0 is a measurement: every card that cluster-smi supports reports its load.
+A running card never draws 0 W, is never 0 °C, and no process computes in 0 bytes: these are
+unknown. A fan at 0 may be still or absent, so it is unknown as well.
 """
 
 import re
@@ -57,17 +57,17 @@ COLLECTOR_NAME = "cluster-smi"
 MAX_NODE_BYTES = 4 << 20
 MAX_CLUSTER_BYTES = 64 << 20
 MAX_NODES = 10_000
-_MOST_MENDED_OF_NODE, _MOST_MENDED_OF_CLUSTER = 5_000, 20_000
-_MOST_BYTES_WITH_COMMANDS = 256 << 10
-_LONGEST_COMMAND = max_length("command")
-# What its node writes, misspelt, for a process that has ended since the driver named it.
+_MAX_NODE_REPAIRS, _MAX_CLUSTER_REPAIRS = 5_000, 20_000
+_MAX_BYTES_WITH_COMMANDS = 256 << 10
+_MAX_COMMAND_LENGTH = max_length("command")
+# What a node writes (misspelt) for a process that ended after the driver listed it.
 _VANISHED = "unkown"
-# Boot times are rounded to 128 seconds there.
-_ROUNDED_SECONDS = 128
+# A node rounds boot times to 128 seconds.
+_BOOT_TIME_PRECISION_SECONDS = 128
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._-]+")
-_LONGEST_NAME_IN_ID = 100
-_REMEMBERED = 4096
-_NobodyOrUnread = tuple[()] | None
+_MAX_NAME_IN_ID = 100
+_CACHE_SIZE = 4096
+_EmptyOrUnread = tuple[()] | None
 _HOST = Host()
 
 
@@ -77,11 +77,11 @@ def _runs(outcome: Outcome, detail: str) -> tuple[CollectorRun, ...]:
 
 _RUNS = _runs("ok", "cannot tell UUIDs, driver, MIG, graphics processes")
 _RUNS_OF_2018 = _runs("ok", "cannot tell UUIDs, driver, MIG, processes, temperature, power or age")
-_NO_DEVICES = _runs("failed", "its node tells of no GPU: the driver may have failed")
+_NO_DEVICES = _runs("failed", "its node lists no GPU: the driver may have failed")
 
 
-class _Person(NamedTuple):
-    """Whose process something is, and what it runs; hidden where nobody knows."""
+class _Owner(NamedTuple):
+    """The user of a process and what it runs; hidden where neither is known."""
 
     user: str | None
     name: str | None
@@ -90,7 +90,7 @@ class _Person(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """Of which node something is told, when, and how long the machine had run then."""
+    """The node of a message, when it was taken, and the uptime of the machine then."""
 
     node_id: str
     taken_at: float
@@ -99,44 +99,48 @@ class _Reading(NamedTuple):
 
 
 def decode_node(body: bytes) -> NodeMessage:
-    """What a node tells; raise `Undecodable`. Text in it is hostile until `snapshot_of`."""
+    """Decode the message of a node; raise `Undecodable`. Its text is not yet sanitised."""
     if len(body) > MAX_NODE_BYTES:
-        raise Undecodable(f"a message of {len(body)} bytes; a node sends at most {MAX_NODE_BYTES}")
-    return _named_node(body, LenientMessageDecoder(_MOST_MENDED_OF_NODE))
+        raise Undecodable(
+            f"a message of {len(body)} bytes, more than the limit of {MAX_NODE_BYTES}"
+        )
+    return _decode_named_node(body, LenientMessageDecoder(_MAX_NODE_REPAIRS))
 
 
 def decode_cluster(body: bytes) -> tuple[NodeMessage, ...]:
-    """What a router tells of its nodes; raise `Undecodable`. One bad node hides no other."""
+    """Decode the message of a router; raise `Undecodable`. One bad node hides no other."""
     try:
         parts = decode_cluster_message(body)
     except DECODE_ERRORS as error:
-        raise Undecodable(f"not an answer of cluster-smi: {describe_error(error)}") from None
-    mending, told, errors = LenientMessageDecoder(_MOST_MENDED_OF_CLUSTER), [], []
+        raise Undecodable(
+            f"not a message of a cluster-smi router: {describe_error(error)}"
+        ) from None
+    lenient, nodes, errors = LenientMessageDecoder(_MAX_CLUSTER_REPAIRS), [], []
     for part in parts[:MAX_NODES]:
         try:
-            told.append(_named_node(part, mending))
+            nodes.append(_decode_named_node(part, lenient))
         except Undecodable as error:
             errors.append(error)
-    if errors and not told:
+    if errors and not nodes:
         raise errors[0]
-    return tuple(told)
+    return tuple(nodes)
 
 
-def _named_node(body: bytes | Raw, mending: LenientMessageDecoder) -> NodeMessage:
+def _decode_named_node(body: bytes | Raw, lenient: LenientMessageDecoder) -> NodeMessage:
     try:
-        told = decode_node_message(body, mending)
+        node = decode_node_message(body, lenient)
     except DECODE_ERRORS as error:
-        raise Undecodable(f"not a node of cluster-smi: {describe_error(error)}") from None
-    if not _text(told.name):
+        raise Undecodable(f"not a message of a cluster-smi node: {describe_error(error)}") from None
+    if not _text(node.name):
         raise Undecodable("a node of cluster-smi without a name")
-    if len(body) > _MOST_BYTES_WITH_COMMANDS:
-        _drop_commands(told)
-    return told
+    if len(body) > _MAX_BYTES_WITH_COMMANDS:
+        _drop_commands(node)
+    return node
 
 
-def _drop_commands(told: NodeMessage) -> None:
-    """Secrets are looked for in each of them: in so many, for seconds."""
-    for device in told.devices or ():
+def _drop_commands(node: NodeMessage) -> None:
+    """Bound the work per message: redacting secrets in this many commands takes seconds."""
+    for device in node.devices or ():
         for process in device.processes or ():
             process.extended_command = ""
 
@@ -149,12 +153,14 @@ def to_snapshot(
     sequence: int = 0,
     node_id: str | None = None,
 ) -> Snapshot:
-    """The snapshot, harmless. One that tells no time was taken when it arrived.
+    """Convert a message to a sanitised snapshot; without a time of its own, it is taken now.
 
-    `sequence` counts what came: a node's clock may be set back.
+    `sequence` counts the messages received: the clock of a node may be set back.
     """
     reading = _reading(message, node_id or node_id_from_name(message.name), received_at)
-    gpus = [_gpu(device, place, reading) for place, device in enumerate(message.devices or ())]
+    gpus = [
+        _gpu(device, position, reading) for position, device in enumerate(message.devices or ())
+    ]
     return Snapshot(
         node_id=reading.node_id,
         name=_text(message.name),
@@ -170,29 +176,29 @@ def to_snapshot(
     )
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def node_id_from_name(name: str, suffix: str = "") -> str:
-    """The id of the node of that name; `apart` tells it from another of the same name."""
-    whole = f"{name}-{suffix}" if suffix else name
-    safe = _NOT_IN_AN_ID.sub("-", whole)[:_LONGEST_NAME_IN_ID]
-    if safe == whole:
+    """Return the node id for a name; `suffix` separates nodes of the same name."""
+    full = f"{name}-{suffix}" if suffix else name
+    safe = _NOT_IN_AN_ID.sub("-", full)[:_MAX_NAME_IN_ID]
+    if safe == full:
         return f"{COLLECTOR_NAME}-{safe}"
-    # Two names that read alike in an id are still two.
-    digest = blake2s(whole.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    # Two names that become one after replacing characters must keep two ids.
+    digest = blake2s(full.encode("utf-8", "replace"), digest_size=4).hexdigest()
     return f"{COLLECTOR_NAME}-{safe}-{digest}"
 
 
-def _reading(told: NodeMessage, node_id: str, arrived_at: float) -> _Reading:
-    stamp = told.timestamp
+def _reading(node: NodeMessage, node_id: str, received_at: float) -> _Reading:
+    stamp = node.timestamp
     if stamp is None:
-        return _Reading(node_id, arrived_at, inf, of_2018=True)
-    uptime = stamp - told.boot_time if told.boot_time else inf
+        return _Reading(node_id, received_at, inf, of_2018=True)
+    uptime = stamp - node.boot_time if node.boot_time else inf
     return _Reading(node_id, stamp, uptime, of_2018=False)
 
 
-def _gpu(device: DeviceMessage, place: int, reading: _Reading) -> Gpu:
-    index = place if device.id is None else device.id
-    memory, celsius, people = device.memory_utilization, device.temperature, device.processes
+def _gpu(device: DeviceMessage, position: int, reading: _Reading) -> Gpu:
+    index = position if device.id is None else device.id
+    memory, celsius, listed = device.memory_utilization, device.temperature, device.processes
     unread: dict[str, str] = {}
     if memory is None or not (memory.used or 0) <= (memory.total or 0) > UNKNOWN_TOTAL_BYTES:
         memory, unread = _odd_memory(memory)
@@ -208,60 +214,64 @@ def _gpu(device: DeviceMessage, place: int, reading: _Reading) -> Gpu:
         temperature_celsius=celsius if celsius and celsius > 0 else None,
         fan_percent=device.fan_speed or None,
         power_watts=device.power_usage or None,
-        processes=_processes(people, reading) if people else _nobody(people, reading),
+        processes=_processes(listed, reading) if listed else _no_processes(listed, reading),
         unread=unread,
     )
 
 
-def _odd_memory(told: MemoryMessage | None) -> tuple[MemoryMessage, dict[str, str]]:
-    if told is None or (told.total or 0) <= UNKNOWN_TOTAL_BYTES:
+def _odd_memory(memory: MemoryMessage | None) -> tuple[MemoryMessage, dict[str, str]]:
+    if memory is None or (memory.total or 0) <= UNKNOWN_TOTAL_BYTES:
         return MemoryMessage(), {}
-    overfull = {"memory_used_bytes": "out of range: more than there is"}
-    return MemoryMessage(total=told.total), overfull
+    overfull = {"memory_used_bytes": "out of range: more than the total"}
+    return MemoryMessage(total=memory.total), overfull
 
 
-def _nobody(
-    told: Sequence[ProcessMessage] | UnsetType | None, reading: _Reading
-) -> _NobodyOrUnread:
-    """A nil is nobody, but not of a node of 2018, for which a router puts it in."""
-    return None if told is UNSET or reading.of_2018 else ()
+def _no_processes(
+    listed: Sequence[ProcessMessage] | UnsetType | None, reading: _Reading
+) -> _EmptyOrUnread:
+    """Read nil as an empty list, except from a node of 2018: its router adds the nil."""
+    return None if listed is UNSET or reading.of_2018 else ()
 
 
-def _processes(people: Sequence[ProcessMessage], reading: _Reading) -> tuple[Process, ...]:
+def _processes(listed: Sequence[ProcessMessage], reading: _Reading) -> tuple[Process, ...]:
     _, taken_at, uptime, _ = reading
-    found = []
-    for told in people:
-        user, name, command, hidden = _person(told.username, told.name, told.extended_command)
-        # Whose age its node could not find out is told to be as old as the machine.
-        ran = told.run_time
-        unaged = ran is None or abs(ran - uptime) <= _ROUNDED_SECONDS or ran > taken_at
-        found.append(
+    processes = []
+    for message in listed:
+        user, name, command, hidden = _owner(
+            message.username, message.name, message.extended_command
+        )
+        # Where a node cannot read the age of a process, it sends the uptime of the machine.
+        age = message.run_time
+        is_unknown = (
+            age is None or abs(age - uptime) <= _BOOT_TIME_PRECISION_SECONDS or age > taken_at
+        )
+        processes.append(
             Process(
-                pid=told.pid or synthetic_pid(user, name, command),
-                pid_is_made=not told.pid,
+                pid=message.pid or synthetic_pid(user, name, command),
+                pid_is_made=not message.pid,
                 kind="compute",
-                gpu_memory_bytes=told.used_gpu_memory or None,
+                gpu_memory_bytes=message.used_gpu_memory or None,
                 user=user,
                 name=name,
                 command=command,
-                started_at=None if unaged else taken_at - (ran or 0),
+                started_at=None if is_unknown else taken_at - (age or 0),
                 hidden=hidden,
             )
         )
-    return tuple(found)
+    return tuple(processes)
 
 
-# A machine's people and what they run are the same from one look to the next.
-@lru_cache(_REMEMBERED)
-def _person(username: str, program: str, command: str) -> _Person:
+# Cached: users and commands hardly change between two messages, and redaction is slow.
+@lru_cache(_CACHE_SIZE)
+def _owner(username: str, program: str, command: str) -> _Owner:
     if username == "root" and _VANISHED in (program, command):
-        return _Person(None, None, None, hidden=True)
+        return _Owner(None, None, None, hidden=True)
     user = None if username == UNKNOWN_USER else _text(username) or None
     name = _text(program) or None
-    words = sanitize_text(command.rstrip("\0").replace("\0", " "), _LONGEST_COMMAND)
-    return _Person(user, name, redact(words) or None, hidden=user is None and name is None)
+    line = sanitize_text(command.rstrip("\0").replace("\0", " "), _MAX_COMMAND_LENGTH)
+    return _Owner(user, name, redact(line) or None, hidden=user is None and name is None)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _text(text: str) -> str:
     return sanitize_text(text, MAX_TEXT_LENGTH)

@@ -1,4 +1,4 @@
-"""`fleet-smi like cluster-smi`: its table of 2019, over any fleet."""
+"""`fleet-smi like cluster-smi`: cluster-smi's table of 2019, for any fleet."""
 
 import argparse
 import os
@@ -12,65 +12,65 @@ if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView
     from fleet_smi.model.view_options import ViewOptions
 
-HELP = "the table of cluster-smi: again every 3 seconds on a terminal, once when piped"
+HELP = "the table of cluster-smi: refreshed every 3 seconds on a terminal, printed once to a pipe"
 EXAMPLES = """\
   fleet-smi like cluster-smi -p -t
   fleet-smi like cluster-smi -n 'gpu0[1-4]' -u alice
   fleet-smi like cluster-smi --here          as cluster-smi-local does
   fleet-smi like cluster-smi | cat           once
 """
-_TICK_SECONDS = 3.0
-# Go takes a lone t or f too. Here -pt would then be -p=t, and its -t unheard.
+_REFRESH_SECONDS = 3.0
+# Go accepts t and f too. Here -pt would then mean -p=t, and the -t would be lost.
 _TRUE, _FALSE = ("1", "true", "TRUE", "True"), ("0", "false", "FALSE", "False")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags, as Go writes them: -p, --p and -p=true are one."""
-    _add_switch(parser, "p", "one row a process")
-    _add_switch(parser, "t", "when each node was last heard of")
+    """Declare the flags in Go's style: -p, --p and -p=true are the same."""
+    _add_switch(parser, "p", "one row per process")
+    _add_switch(parser, "t", "when each node last reported")
     _add_switch(parser, "e", "with -p: whole command lines, cut to 55 characters")
     _add_switch(parser, "d", "fan, temperature and power")
     _add_switch(parser, "color", "free GPUs green, your own rows yellow (on a terminal)")
     add = parser.add_argument
-    add("-n", "--n", metavar="REGEX", default=".", help="nodes whose name has a match")
-    add("-u", "--u", metavar="USER", default="", help="only what this user has")
+    add("-n", "--n", metavar="REGEX", default=".", help="only nodes whose name matches")
+    add("-u", "--u", metavar="USER", default="", help="only GPUs of this user")
 
 
-def _add_switch(parser: argparse.ArgumentParser, name: str, words: str) -> None:
-    """True where it is named, or as it says; `None` where it is not named."""
+def _add_switch(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    """Add a flag with an optional value: `True` if given alone, `None` if not given."""
     parser.add_argument(
-        f"-{name}", f"--{name}", nargs="?", const=True, type=_switch, metavar="BOOL", help=words
+        f"-{name}", f"--{name}", nargs="?", const=True, type=_switch, metavar="BOOL", help=text
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the table: once when piped, else again and again."""
-    arrangement, wanted = _arrangement(args), _wanted(args)
+    """Print the table once to a pipe, or refresh it on a terminal."""
+    view_options, table_options = _view_options(args), _table_options(args)
     fleet = fleet_source.select_fleet(args)
     if not sys.stdout.isatty():
-        sys.stdout.write(_text(fleet.view(), arrangement, wanted))
+        sys.stdout.write(_text(fleet.view(), view_options, table_options))
         return 0
     output.repeat(
-        _TICK_SECONDS,
-        lambda: _text(fleet.view(_TICK_SECONDS), arrangement, wanted),
+        _REFRESH_SECONDS,
+        lambda: _text(fleet.view(_REFRESH_SECONDS), view_options, table_options),
         interactive=True,
     )
     return 0
 
 
-def _text(view: "FleetView", arrangement: "ViewOptions", wanted: "TableOptions") -> str:
+def _text(view: "FleetView", view_options: "ViewOptions", table_options: "TableOptions") -> str:
     from fleet_smi.compat.cluster_smi import table
 
-    return table.render(arrangement.apply(view), wanted)
+    return table.render(view_options.apply(view), table_options)
 
 
-def _arrangement(args: argparse.Namespace) -> "ViewOptions":
+def _view_options(args: argparse.Namespace) -> "ViewOptions":
     from fleet_smi.model.view_options import ViewOptions, parse_node_pattern
 
     return ViewOptions(node=parse_node_pattern(args.n), user=args.u or None)
 
 
-def _wanted(args: argparse.Namespace) -> "TableOptions":
+def _table_options(args: argparse.Namespace) -> "TableOptions":
     from fleet_smi.compat.cluster_smi.table import TableOptions
 
     colour = argparse.Namespace(color=args.color is True, no_color=args.color is False)
@@ -80,16 +80,16 @@ def _wanted(args: argparse.Namespace) -> "TableOptions":
         full_commands=bool(args.e),
         details=bool(args.d),
         colour=output.use_colour(colour),
-        highlighted_user=_own_name(),
+        highlighted_user=_user_name(),
     )
 
 
-def _own_name() -> str | None:
+def _user_name() -> str | None:
     import pwd
 
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's made-up user
+    except KeyError:  # a container may run as a uid that has no name
         return None
 
 

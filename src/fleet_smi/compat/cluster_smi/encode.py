@@ -1,4 +1,4 @@
-"""What fleet-smi writes for routers and clients of cluster-smi, as its 2019 version does."""
+"""Encoder of the messages of cluster-smi 2019, for its routers and clients. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,12 +13,12 @@ from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 
 UNKNOWN_USER = "unknown"
 UNKNOWN_TOTAL_BYTES = 1
-"""The memory of a card that does not tell it: by 0, clients would divide."""
+"""Sent for a card of unknown memory: clients divide by it, so it must not be 0."""
 _UNKNOWN_CELSIUS = -1
-_MOST = 2**63 - 1  # of what Go has read
-_TICKS_A_SECOND = 100
+_MAX_INT64 = 2**63 - 1  # clients decode into an int64 of Go
+_TICKS_PER_SECOND = 100
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-_START_OF_ID = 8
+_ID_PREFIX_LENGTH = 8
 
 
 class _Memory(Struct, rename="pascal", gc=False):
@@ -53,7 +53,7 @@ class _Node(Struct, rename="pascal", gc=False):
     devices: list[_Device] | None
     time: datetime
     boot_time: int
-    clock_ticks: int = _TICKS_A_SECOND
+    clock_ticks: int = _TICKS_PER_SECOND
 
 
 class _Cluster(Struct, rename="pascal", gc=False):
@@ -68,7 +68,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode_node(snapshot: Snapshot) -> bytes:
-    """One machine, as its own node of cluster-smi would tell it to a router."""
+    """Encode one machine as a cluster-smi node sends it to a router."""
     return _encoder.encode(
         _Node(
             name=snapshot.name,
@@ -80,10 +80,10 @@ def encode_node(snapshot: Snapshot) -> bytes:
 
 
 def encode_cluster(view: FleetView) -> bytes:
-    """A whole fleet, as a router would tell it to a client.
+    """Encode a fleet as a router sends it to a client.
 
-    Times are the hub's: a client holds them against its own clock, and so finds a node that
-    has been silent for long "Offline". One that was never heard of has the oldest time.
+    Times are by the hub's clock: a client compares them with its own clock and shows a node that
+    has long been silent as "Offline". A node that never reported gets the oldest time.
     """
     names = _names(view.nodes)
     nodes = [_node(node, name, view.taken_at) for node, name in zip(view.nodes, names, strict=True)]
@@ -91,25 +91,25 @@ def encode_cluster(view: FleetView) -> bytes:
 
 
 def encode_request(identity: str) -> bytes:
-    """What a client asks with."""
+    """Encode the request of a client."""
     return _encoder.encode(_Request(identity=identity))
 
 
 def _node(node: NodeView, name: str, now: float) -> _Node:
-    heard = _NEVER if node.age_seconds is None else _time(now - node.age_seconds)
+    received = _NEVER if node.age_seconds is None else _time(now - node.age_seconds)
     return _Node(
         name=name,
         devices=_devices(node.gpus, node.taken_at),
-        time=heard,
+        time=received,
         boot_time=int(node.host.booted_at or 0),
     )
 
 
 def _names(nodes: Sequence[NodeView]) -> list[str]:
-    """The name of each, alone its own: to clients a name is a node."""
+    """Return a unique name for each node: clients identify nodes by name."""
     counts = Counter(node.name for node in nodes)
     short = [
-        node.name if counts[node.name] == 1 else f"{node.name}~{node.node_id[:_START_OF_ID]}"
+        node.name if counts[node.name] == 1 else f"{node.name}~{node.node_id[:_ID_PREFIX_LENGTH]}"
         for node in nodes
     ]
     counts = Counter(short)
@@ -127,18 +127,18 @@ def _device(gpu: Gpu, taken_at: float | None) -> _Device:
     celsius, processes = gpu.temperature_celsius, _processes(all_processes(gpu), taken_at)
     return _Device(
         id=gpu.index,
-        name=(gpu.name or "GPU") + _remark(gpu, is_used=bool(processes)),
-        utilization=_whole(gpu.busy_percent),
+        name=(gpu.name or "GPU") + _note(gpu, is_used=bool(processes)),
+        utilization=_round(gpu.busy_percent),
         memory_utilization=_memory(gpu),
-        fan_speed=_whole(gpu.fan_percent),
+        fan_speed=_round(gpu.fan_percent),
         temperature=_UNKNOWN_CELSIUS if celsius is None else round(celsius),
-        power_usage=_whole(gpu.power_watts),
+        power_usage=_round(gpu.power_watts),
         processes=processes,
     )
 
 
-def _remark(gpu: Gpu, *, is_used: bool) -> str:
-    """To clients a card without a process is free; what else it may be is told by its name."""
+def _note(gpu: Gpu, *, is_used: bool) -> str:
+    """Return a note for the card's name: clients show any card without a process as free."""
     if gpu.fault is not None:
         return f" ({gpu.fault.kind.replace('_', ' ')})"
     if is_used:
@@ -150,7 +150,7 @@ def _remark(gpu: Gpu, *, is_used: bool) -> str:
 
 
 def _memory(gpu: Gpu) -> _Memory:
-    total = min(gpu.memory_total_bytes or 0, _MOST)
+    total = min(gpu.memory_total_bytes or 0, _MAX_INT64)
     if not total:
         return _Memory(used=0, free=0, total=UNKNOWN_TOTAL_BYTES)
     used = min(gpu.memory_used_bytes or 0, total)
@@ -158,7 +158,9 @@ def _memory(gpu: Gpu) -> _Memory:
 
 
 def _processes(processes: Iterable[Process], taken_at: float | None) -> list[_Process] | None:
-    return [_process(one, taken_at) for one in processes if one.kind != "graphics"] or None
+    return [
+        _process(process, taken_at) for process in processes if process.kind != "graphics"
+    ] or None
 
 
 def _process(process: Process, taken_at: float | None) -> _Process:
@@ -166,7 +168,7 @@ def _process(process: Process, taken_at: float | None) -> _Process:
     known = taken_at is not None and started is not None
     return _Process(
         pid=0 if process.pid_is_made else process.pid,
-        used_gpu_memory=min(process.gpu_memory_bytes or 0, _MOST),
+        used_gpu_memory=min(process.gpu_memory_bytes or 0, _MAX_INT64),
         name=process.name or "",
         username=process.user or UNKNOWN_USER,
         run_time=max(0, int((taken_at or 0) - (started or 0))) if known else 0,
@@ -174,7 +176,7 @@ def _process(process: Process, taken_at: float | None) -> _Process:
     )
 
 
-def _whole(value: float | None) -> int:
+def _round(value: float | None) -> int:
     return 0 if value is None else round(value)
 
 

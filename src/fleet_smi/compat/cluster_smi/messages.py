@@ -1,7 +1,7 @@
-"""What cluster-smi says on the wire: maps by the names of Go's fields, figures within bounds.
+"""Typed and lenient decoding of cluster-smi's MessagePack, keyed by Go's field names. Pure.
 
-Only what is used here has a field. A message that keeps the bounds is read in one go; of
-one that does not, each field is read by itself, and what cannot be read is not told.
+Only fields that are used are declared. A message within the limits is decoded in one pass. If
+one is not, each of its fields is decoded by itself, and those that fail are unknown.
 """
 
 from contextlib import suppress
@@ -19,11 +19,11 @@ from fleet_smi.wire.limits import MAX_ITEMS, MAX_TEXT_LENGTH, max_length
 
 DECODE_ERRORS = (ValueError, RecursionError)
 _T = TypeVar("_T", bound=Struct)
-_PARTS = Annotated[list[Raw], Meta(max_length=20_000)]
+_RAW_LIST = Annotated[list[Raw], Meta(max_length=20_000)]
 _NIL = b"\xc0"
-# The first byte of a text or of bytes that are not short, and where what it holds begins.
-_HEADS = {0xD9: 2, 0xDA: 3, 0xDB: 5, 0xC4: 2, 0xC5: 3, 0xC6: 5}
-_SHORT = range(0xA0, 0xC0)
+# MessagePack: first byte of str8/16/32 and bin8/16/32, and the offset of the content.
+_HEADER_LENGTHS = {0xD9: 2, 0xDA: 3, 0xDB: 5, 0xC4: 2, 0xC5: 3, 0xC6: 5}
+_FIXSTR = range(0xA0, 0xC0)
 
 
 def _within(field: str) -> Meta:
@@ -38,14 +38,14 @@ _Seconds = Annotated[int, Meta(ge=0, le=2**33)]
 
 
 class MemoryMessage(Struct, rename="pascal", gc=False):
-    """Bytes. There is a `Percentage` too, which is always 0."""
+    """Memory in bytes; its `Percentage` is always 0 and not read."""
 
     used: _Bytes | None = None
     total: _Bytes | None = None
 
 
 class ProcessMessage(Struct, rename="pascal", gc=False):
-    """A process that computes; `extended_command` is its command line with NULs in it."""
+    """A compute process; `extended_command` is its command line, separated by NULs."""
 
     pid: Annotated[int, _within("pid")] | None = None
     used_gpu_memory: _Bytes | None = None
@@ -56,7 +56,7 @@ class ProcessMessage(Struct, rename="pascal", gc=False):
 
 
 class DeviceMessage(Struct, rename="pascal", gc=False):
-    """A GPU; a node of 2018 tells its first four fields alone."""
+    """A GPU; a node of 2018 sends the first four fields only."""
 
     id: Annotated[int, _within("index")] | None = None
     name: _Text = ""
@@ -71,7 +71,7 @@ class DeviceMessage(Struct, rename="pascal", gc=False):
 
 
 class NodeMessage(Struct, rename="pascal", gc=False):
-    """A node. One of 2018 has neither times nor a comment; a fork has the last two as well."""
+    """A node; the version of 2018 sends no times, and only a fork the last two fields."""
 
     name: _Text = ""
     devices: Annotated[list[DeviceMessage], Meta(max_length=MAX_ITEMS["gpus"])] | None = None
@@ -84,104 +84,106 @@ class NodeMessage(Struct, rename="pascal", gc=False):
 
     @property
     def timestamp(self) -> float | None:
-        """When it was read, by the node's own clock; Go's year 1 is "not told"."""
-        told = self.time
-        if not told:
+        """When it was read, by the node's own clock; Go's zero time, year 1, is `None`."""
+        time = self.time
+        if not time:
             return None
-        seconds = told.timestamp() if isinstance(told, datetime) else float(told[0])
+        seconds = time.timestamp() if isinstance(time, datetime) else float(time[0])
         return seconds if 0.0 < seconds < 2**33 else None
 
 
-class _ToldCluster(Struct, rename="pascal"):
-    nodes: _PARTS | None
+class _ClusterMessage(Struct, rename="pascal"):
+    nodes: _RAW_LIST | None
 
 
-_PARTS_OF: dict[str, type[Struct]] = {"devices": DeviceMessage, "processes": ProcessMessage}
-_MOST_OF = {"devices": MAX_ITEMS["gpus"], "processes": MAX_ITEMS["processes"]}
+_ITEM_TYPES: dict[str, type[Struct]] = {"devices": DeviceMessage, "processes": ProcessMessage}
+_MAX_ITEMS_OF = {"devices": MAX_ITEMS["gpus"], "processes": MAX_ITEMS["processes"]}
 
 
 def decode_node_message(body: bytes | Raw, lenient: "LenientMessageDecoder") -> NodeMessage:
-    """One node; raise one of `UNREADABLE`, or `Undecodable` when it is too much to mend."""
+    """Decode one node; raise one of `DECODE_ERRORS`, or `Undecodable` beyond the repair limit."""
     try:
-        return _node.decode(body)
+        return _node_decoder.decode(body)
     except DECODE_ERRORS:
         return lenient.decode(body, NodeMessage)
 
 
 def decode_cluster_message(body: bytes) -> list[Raw]:
-    """The nodes that a router knows, as they came; raise one of `UNREADABLE`."""
-    return _decoder(_ToldCluster).decode(body).nodes or []
+    """Split the message of a router into its nodes; raise one of `DECODE_ERRORS`."""
+    return _decoder(_ClusterMessage).decode(body).nodes or []
 
 
 class LenientMessageDecoder:
-    """Reads what breaks the bounds, field by field, in so many places; more take too long."""
+    """Decodes messages that break the limits, field by field, up to a number of repairs."""
 
     def __init__(self, max_repairs: int) -> None:
         self._left = max_repairs
 
     def decode(self, raw: bytes | Raw, struct_type: type[_T]) -> _T:
-        """What of it can be read."""
+        """Decode each field that can be decoded."""
         self._left -= 1
         if self._left < 0:
-            raise Undecodable("wrong in more places than is worth mending")
+            raise Undecodable("has too many fields that cannot be decoded")
         loose, values = _decoder(_loose(struct_type)).decode(raw), {}
         for field in fields(struct_type):
-            part: Raw = getattr(loose, field.name)
-            if part:
+            raw_field: Raw = getattr(loose, field.name)
+            if raw_field:
                 with suppress(*DECODE_ERRORS):
-                    values[field.name] = self._field(part, field)
+                    values[field.name] = self._field(raw_field, field)
         return struct_type(**values)
 
     def _field(self, raw: Raw, field: FieldInfo) -> Any:
-        if field.name in _PARTS_OF:
-            return self._parts(raw, field.name)
+        if field.name in _ITEM_TYPES:
+            return self._items(raw, field.name)
         try:
             return _decoder(field.type).decode(raw)
         except DECODE_ERRORS:
             if field.default == "":
-                # One more than there may be: so it is seen to have been cut.
-                most = max_length("command" if field.name == "extended_command" else field.name)
-                return _text(bytes(raw))[: most + 1]
+                # One more character than the limit, so that the cut is visible later.
+                limit = max_length("command" if field.name == "extended_command" else field.name)
+                return _text(bytes(raw))[: limit + 1]
             if field.name == "memory_utilization":
                 return self.decode(raw, MemoryMessage)
             raise
 
-    def _parts(self, raw: Raw, name: str) -> list[Any] | None:
+    def _items(self, raw: Raw, name: str) -> list[Any] | None:
         if raw == _NIL:
             return None
-        told, found = _decoder(_PARTS).decode(raw), []
-        for each in told[: _MOST_OF[name]]:
+        raw_items, items = _decoder(_RAW_LIST).decode(raw), []
+        for raw_item in raw_items[: _MAX_ITEMS_OF[name]]:
             with suppress(*DECODE_ERRORS):
-                found.append(self._part(each, _PARTS_OF[name]))
-        if told and not found:
-            raise ValueError  # nobody there and nobody readable are not the same
-        return found
+                items.append(self._item(raw_item, _ITEM_TYPES[name]))
+        if raw_items and not items:
+            raise ValueError  # an empty list would say that nobody is on the GPU
+        return items
 
-    def _part(self, raw: Raw, shape: type[_T]) -> _T:
+    def _item(self, raw: Raw, struct_type: type[_T]) -> _T:
         try:
-            return cast(_T, _decoder(shape).decode(raw))
+            return cast(_T, _decoder(struct_type).decode(raw))
         except DECODE_ERRORS:
-            return self.decode(raw, shape)
+            return self.decode(raw, struct_type)
 
 
 def _text(raw: bytes) -> str:
-    """A text that need not be UTF-8: a command line is what its user typed."""
-    begins = 1 if raw[0] in _SHORT else _HEADS.get(raw[0])
-    if begins is None:
+    """Decode a text that may not be UTF-8: a command line can hold any bytes."""
+    start = 1 if raw[0] in _FIXSTR else _HEADER_LENGTHS.get(raw[0])
+    if start is None:
         raise ValueError
-    return raw[begins:].decode("utf-8", errors="replace")
+    return raw[start:].decode("utf-8", errors="replace")
 
 
 @cache
-def _decoder(shape: Any) -> Any:
-    return msgspec.msgpack.Decoder(shape)
+def _decoder(message_type: Any) -> Any:
+    return msgspec.msgpack.Decoder(message_type)
 
 
 @cache
-def _loose(shape: type[Struct]) -> type[Struct]:
-    """The struct with each field as the bytes it came in."""
-    names = {field.name: field.encode_name for field in fields(shape)}
-    return msgspec.defstruct(shape.__name__, [(name, Raw, Raw()) for name in names], rename=names)
+def _loose(struct_type: type[Struct]) -> type[Struct]:
+    """Return the struct with every field left as raw bytes."""
+    names = {field.name: field.encode_name for field in fields(struct_type)}
+    return msgspec.defstruct(
+        struct_type.__name__, [(name, Raw, Raw()) for name in names], rename=names
+    )
 
 
-_node = msgspec.msgpack.Decoder(NodeMessage)
+_node_decoder = msgspec.msgpack.Decoder(NodeMessage)

@@ -1,6 +1,6 @@
-"""Nodes of cluster-smi: which is which, how often each is heard, and how old its news is.
+"""State of cluster-smi nodes: identity, reporting interval and age of the latest message.
 
-Pure: the caller brings the time, by the hub's own clock.
+Pure: the caller passes the time, by the hub's own clock.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,92 +16,94 @@ from fleet_smi.compat.cluster_smi.codec import (
 from fleet_smi.errors import Refused
 from fleet_smi.model.snapshot import Snapshot
 
-# A node does not tell its pace. By 60 s it is silent after 3 minutes, as for cluster-smi itself.
-_PACES = (3.0, 10.0)
-_UNKNOWN_PACE = 60.0
-_LATE = 1.5
-_STILL_THERE_SECONDS = 180.0
-_PATIENCE_SECONDS = 10.0
+# A node does not send its interval. With 60 s it is silent after 3 minutes, as in cluster-smi.
+_INTERVALS = (3.0, 10.0)
+_DEFAULT_INTERVAL = 60.0
+_TOLERANCE = 1.5
+_ALIVE_SECONDS = 180.0
+_GRACE_SECONDS = 10.0
 
 
-class _Pushing(Struct, gc=False):
+class _PushingNode(Struct, gc=False):
     node_id: str
-    heard_at: float
+    received_at: float
     count: int = 0
 
 
 class PushedNodes:
-    """The nodes that push by themselves. Two of one name are told apart by their addresses."""
+    """Nodes that push to the hub; those of one name are separated by their addresses."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], _Pushing] = {}
+        self._known: dict[tuple[str, str], _PushingNode] = {}
         self._owners: dict[str, str] = {}
 
     def snapshot(self, node: NodeMessage, address: str, now: float) -> Snapshot:
-        """What a node tells, as a snapshot of that very node; raise `Refused`."""
+        """Convert a message to a snapshot of its node; raise `Refused` beyond the node limit."""
         known = self._known.get((node.name, address))
         if known is None:
-            known, pace = self._met(node.name, address, now), _UNKNOWN_PACE
+            known, interval = self._add(node.name, address, now), _DEFAULT_INTERVAL
         else:
-            pace = _pace(now - known.heard_at)
-            known.heard_at = now
+            interval = _interval(now - known.received_at)
+            known.received_at = now
         known.count += 1
         return to_snapshot(
-            node, now, interval_seconds=pace, sequence=known.count, node_id=known.node_id
+            node, now, interval_seconds=interval, sequence=known.count, node_id=known.node_id
         )
 
-    def _met(self, name: str, address: str, now: float) -> _Pushing:
+    def _add(self, name: str, address: str, now: float) -> _PushingNode:
         if len(self._known) >= MAX_NODES:
             raise Refused(f"more than {MAX_NODES} nodes of cluster-smi push here")
         owner = (name, self._owners.setdefault(name, address))
         former = self._known.get(owner)
         node_id = node_id_from_name(name)
         if former is not None and former.node_id == node_id:
-            if now - former.heard_at < _STILL_THERE_SECONDS:
+            if now - former.received_at < _ALIVE_SECONDS:
                 node_id = node_id_from_name(name, address)
-            else:  # it has moved to another address
+            else:  # the node has moved to another address
                 del self._known[owner]
                 self._owners[name] = address
-        self._known[name, address] = met = _Pushing(node_id, now)
-        return met
+        self._known[name, address] = added = _PushingNode(node_id, now)
+        return added
 
 
-class _Stamped(Struct, gc=False):
+class _RoutedNode(Struct, gc=False):
     stamp: float | None
     since: float
     count: int = 0
 
 
 class RouterNodes:
-    """The nodes of one router, which tells old news for ever: only a new stamp is news.
+    """Nodes of one router, which repeats the last message of a dead node forever.
 
-    A node whose stamp has not yet been seen to change may be dead: it is told of once there
-    was time for that, as old as it is known to be.
+    Only a changed stamp is new data. A node whose stamp has not changed since the first response
+    may be dead: it is reported once after the grace period, with the age that is certain.
     """
 
-    def __init__(self, grace_seconds: float = _PATIENCE_SECONDS) -> None:
-        self._patience_seconds = grace_seconds
-        self._known: dict[str, _Stamped] = {}
+    def __init__(self, grace_seconds: float = _GRACE_SECONDS) -> None:
+        self._grace_seconds = grace_seconds
+        self._known: dict[str, _RoutedNode] = {}
 
     def new_snapshots(
         self, nodes: Iterable[NodeMessage], now: float
     ) -> Iterator[tuple[Snapshot, float]]:
-        """What is new in an answer, and how many seconds old it is."""
-        for told in nodes:
-            known = self._known.get(told.name)
+        """Yield a snapshot of each node that has new data, and its age in seconds."""
+        for message in nodes:
+            known = self._known.get(message.name)
             if known is None:
-                known = self._known[told.name] = _Stamped(told.timestamp, now)
+                known = self._known[message.name] = _RoutedNode(message.timestamp, now)
             waited = now - known.since
-            if told.timestamp is None or told.timestamp != known.stamp:
-                known.stamp, known.since = told.timestamp, now
-                pace, age = _pace(waited), 0.0
-            elif not known.count and waited >= self._patience_seconds:
-                pace, age = _PACES[0], _PATIENCE_SECONDS
+            if message.timestamp is None or message.timestamp != known.stamp:
+                known.stamp, known.since = message.timestamp, now
+                interval, age = _interval(waited), 0.0
+            elif not known.count and waited >= self._grace_seconds:
+                interval, age = _INTERVALS[0], _GRACE_SECONDS
             else:
                 continue
             known.count += 1
-            yield to_snapshot(told, now, interval_seconds=pace, sequence=known.count), age
+            yield to_snapshot(message, now, interval_seconds=interval, sequence=known.count), age
 
 
-def _pace(gap_seconds: float) -> float:
-    return next((pace for pace in _PACES if gap_seconds <= _LATE * pace), _UNKNOWN_PACE)
+def _interval(gap_seconds: float) -> float:
+    """Guess the interval of a node from the time since its last message."""
+    fitting = (interval for interval in _INTERVALS if gap_seconds <= _TOLERANCE * interval)
+    return next(fitting, _DEFAULT_INTERVAL)

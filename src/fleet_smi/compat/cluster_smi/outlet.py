@@ -1,4 +1,4 @@
-"""The node's end of cluster-smi: this machine, pushed to a router as its own node does."""
+"""Outlet that pushes this machine to a cluster-smi router, as a cluster-smi node does."""
 
 import logging
 import os
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROXY_ENVIRONMENT_VARIABLE = "ZEROMQ_SOCKS_PROXY"
-_MOST_WAITING = 2
-_PATIENCE_MILLISECONDS = 5_000
+_MAX_QUEUED = 2
+_TIMEOUT_MILLISECONDS = 5_000
 _LINGER_MILLISECONDS = 500
 
 
 class ClusterSmiOutlet:
-    """Sends each snapshot at once or not at all: a router wants the latest alone.
+    """Sends each snapshot now or drops it: a router has no use for old ones.
 
-    Nobody says whether it arrived: a router does not answer.
+    Delivery is not confirmed, because a router does not reply.
     """
 
     name = "cluster_smi"
@@ -36,36 +36,36 @@ class ClusterSmiOutlet:
         self._zmq = sockets.import_zmq()
         self._endpoint = sockets.format_endpoint(host, port)
         self._context = self._zmq.Context()
-        self._socket: Socket = self._connected(proxy or os.environ.get(PROXY_ENVIRONMENT_VARIABLE))
+        self._socket: Socket = self._connect(proxy or os.environ.get(PROXY_ENVIRONMENT_VARIABLE))
         self._faults = FailureLog(logger, "cluster-smi")
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Send it now, if the router is there to take it."""
+        """Send the snapshot if the router is connected; log a failure once."""
         try:
-            self._send(snapshot, patience_milliseconds=0)
+            self._send(snapshot, timeout_milliseconds=0)
         except Unreachable as error:
             self._faults.record_failure(error)
         else:
             self._faults.record_success()
 
     def deliver(self, snapshot: Snapshot) -> None:
-        """Send it once the router is there; raise `Unreachable` if it does not come."""
-        self._send(snapshot, _PATIENCE_MILLISECONDS)
+        """Wait for the router and send; raise `Unreachable` after the timeout."""
+        self._send(snapshot, _TIMEOUT_MILLISECONDS)
 
     def close(self) -> None:
-        """Let go; what was just sent has a moment to get out."""
+        """Close the socket; a message just sent has half a second to leave."""
         self._context.destroy(linger=_LINGER_MILLISECONDS)
 
-    def _send(self, snapshot: Snapshot, patience_milliseconds: int) -> None:
-        if not self._socket.poll(patience_milliseconds, self._zmq.POLLOUT):
-            raise Unreachable(f"no router of cluster-smi takes anything at {self._endpoint}")
+    def _send(self, snapshot: Snapshot, timeout_milliseconds: int) -> None:
+        if not self._socket.poll(timeout_milliseconds, self._zmq.POLLOUT):
+            raise Unreachable(f"no cluster-smi router accepts messages at {self._endpoint}")
         self._socket.send(encode_node(snapshot), self._zmq.NOBLOCK)
 
-    def _connected(self, proxy: str | None) -> "Socket":
+    def _connect(self, proxy: str | None) -> "Socket":
         zmq = self._zmq
         socket: Socket = self._context.socket(zmq.PUSH)
-        socket.setsockopt(zmq.SNDHWM, _MOST_WAITING)
-        # Nothing waits for a router that is not there: old news is of no use to it.
+        socket.setsockopt(zmq.SNDHWM, _MAX_QUEUED)
+        # Queue only to a completed connection: a router that is down must not get old snapshots.
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         socket.setsockopt(zmq.IPV6, "[" in self._endpoint)

@@ -1,4 +1,4 @@
-"""The port that clients of cluster-smi ask: the whole fleet, to everybody who reaches it."""
+"""Listener for cluster-smi clients: the whole fleet, to every client that can reach the port."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -15,78 +15,81 @@ from fleet_smi.model.privacy import mask_commands
 if TYPE_CHECKING:
     from fleet_smi.compat.cluster_smi.sockets import Socket
 
-_MOST_REQUEST_BYTES = 64 << 10
-_MOST_WAITING = 10_000
-_AT_MOST_EVERY_SECONDS = 1.0
+_MAX_REQUEST_BYTES = 64 << 10
+_MAX_WAITING = 10_000
+_CACHE_SECONDS = 1.0
 
 
 def create_listener(settings: HubSettings, hub: Hub) -> "ClusterSmiServer":
     """Bind the port of `hub.cluster_smi_clients`; raise `UsageError` where it cannot be."""
-    where, nodes = settings.cluster_smi_clients, settings.cluster_smi_nodes
-    if where is None:
+    address, nodes = settings.cluster_smi_clients, settings.cluster_smi_nodes
+    if address is None:
         raise UsageError("hub.cluster_smi_clients is not set: give it a port")
-    if nodes is not None and nodes.port == where.port != 0:
-        raise UsageError(f"hub.cluster_smi_nodes and hub.cluster_smi_clients are both {where.port}")
+    if nodes is not None and nodes.port == address.port != 0:
+        raise UsageError(
+            f"hub.cluster_smi_nodes and hub.cluster_smi_clients are both {address.port}"
+        )
     for router in settings.cluster_smi_routers:
-        asked = router_endpoint(router)
-        if asked.endswith(f":{where.port}") and sockets.is_local_endpoint(asked):
+        endpoint = router_endpoint(router)
+        if endpoint.endswith(f":{address.port}") and sockets.is_local_endpoint(endpoint):
             raise UsageError(
-                f"the hub would ask itself: hub.cluster_smi_routers has {router}, "
+                f"the hub would poll itself: hub.cluster_smi_routers has {router}, "
                 "where hub.cluster_smi_clients is"
             )
-    endpoint = sockets.resolve_bind_endpoint(*where, open_to_all=settings.cluster_smi_open)
+    endpoint = sockets.resolve_bind_endpoint(*address, open_to_all=settings.cluster_smi_open)
     return ClusterSmiServer(endpoint, hub, settings.commands_for_viewers)
 
 
 class ClusterSmiServer:
-    """Answers at `endpoint`; an answer is made once for all who ask within a second."""
+    """Serves the fleet at `endpoint`; a response is cached for a second (single flight)."""
 
     def __init__(self, endpoint: str, hub: Hub, command_visibility: CommandVisibility) -> None:
-        self.port = sockets.BoundSocket("ROUTER", endpoint, _MOST_REQUEST_BYTES)
+        self.port = sockets.BoundSocket("ROUTER", endpoint, _MAX_REQUEST_BYTES)
         self._hub = hub
-        self._commands = command_visibility
-        self._answer: bytes | None = None
+        self._command_visibility = command_visibility
+        self._response: bytes | None = None
         self._version = -1
-        self._made_at = 0.0
+        self._encoded_at = 0.0
         self._waiting: set[bytes] = set()
-        self._making: asyncio.Task[None] | None = None
+        self._encoding: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Answer until cancelled."""
+        """Serve until cancelled."""
         try:
-            await self.port.run(self._take)
+            await self.port.run(self._handle)
         finally:
-            if self._making is not None:
-                self._making.cancel()
-                await asyncio.wait([self._making])
+            if self._encoding is not None:
+                self._encoding.cancel()
+                await asyncio.wait([self._encoding])
 
-    def _take(self, socket: "Socket") -> None:
-        """One request: who asks, an empty frame, and whatever they say."""
-        asker, *said = sockets.receive_frames(socket)
-        if not said or said[0]:
-            raise Undecodable("a message that is no request")
-        if self._answer is not None and self._is_fresh():
-            self.port.send([asker, b"", self._answer])
-        elif len(self._waiting) < _MOST_WAITING:
-            self._waiting.add(asker)
-            if self._making is None:
-                self._making = asyncio.create_task(self._make())
+    def _handle(self, socket: "Socket") -> None:
+        """Handle one request: the client's id, an empty frame, and a body that is not read."""
+        client, *frames = sockets.receive_frames(socket)
+        if not frames or frames[0]:
+            raise Undecodable("a message that is not a request")
+        if self._response is not None and self._is_fresh():
+            self.port.send([client, b"", self._response])
+        elif len(self._waiting) < _MAX_WAITING:
+            self._waiting.add(client)
+            if self._encoding is None:
+                self._encoding = asyncio.create_task(self._encode())
 
     def _is_fresh(self) -> bool:
         now = asyncio.get_running_loop().time()
-        return self._hub.version == self._version or now < self._made_at + _AT_MOST_EVERY_SECONDS
+        return self._hub.version == self._version or now < self._encoded_at + _CACHE_SECONDS
 
-    async def _make(self) -> None:
-        """Make the answer anew, for all who wait for it."""
+    async def _encode(self) -> None:
+        """Encode the response again, for every client that waits for it."""
         try:
             self._version = self._hub.version
-            view = mask_commands(self._hub.fleet.view(self._hub.clock()), self._commands)
-            # Thousands of nodes take a while: not on the event loop.
-            self._answer = await asyncio.to_thread(encode_cluster, view)
-            self._made_at = asyncio.get_running_loop().time()
+            view = mask_commands(self._hub.fleet.view(self._hub.clock()), self._command_visibility)
+            # In a thread: thousands of nodes would block the event loop.
+            self._response = await asyncio.to_thread(encode_cluster, view)
+            self._encoded_at = asyncio.get_running_loop().time()
         finally:
-            self._making = None
+            self._encoding = None
         waiting, self._waiting = self._waiting, set()
-        for asker in waiting:
-            self.port.send([asker, b"", self._answer])
-        self.port.drain()  # to send may have used up the news of what came meanwhile
+        for client in waiting:
+            self.port.send([client, b"", self._response])
+        # ZeroMQ's descriptor is edge-triggered: sending may have consumed the edge of a request.
+        self.port.drain()

@@ -1,4 +1,4 @@
-"""A router of cluster-smi as both of its formats name it: whom to ask, and how often."""
+"""Settings import of a cluster-smi router, shared by its two file formats."""
 
 from fleet_smi.config.importer import SettingsImporter
 
@@ -14,7 +14,7 @@ def import_router(
     clients_port: str | None,
     interval: str | None,
 ) -> None:
-    """The hub asks the router, which goes on; what would replace it is told."""
+    """Poll the router, which stays in use; note the settings that would replace it."""
     host = address or _LOOPBACK
     nodes_port, clients_port = (
         nodes_port or DEFAULT_NODES_PORT,
@@ -24,7 +24,7 @@ def import_router(
     if interval is not None:
         importer.set_value("the tick", "hub.cluster_smi_interval", interval)
     importer.skip(
-        "the ports that nodes and clients use",
+        "the ports of nodes and clients",
         f'the router keeps them; to replace it, set hub.cluster_smi_nodes = ":{nodes_port}" and '
         f'hub.cluster_smi_clients = ":{clients_port}" instead',
     )

@@ -1,4 +1,4 @@
-"""`cluster-smi.env` of 2018: settings that were compiled into its programs."""
+"""Settings import of `cluster-smi.env` (2018), which was compiled into its programs."""
 
 import re
 
@@ -10,22 +10,22 @@ _LINE = re.compile(r"\s*(?:export\s+)?(\w+)\s*=\s*([\"']?)(.*?)\2\s*")
 _PREFIX = "cluster_smi_"
 _IP, _TICK = "cluster_smi_server_ip", "cluster_smi_tick_ms"
 _NODES, _CLIENTS = "cluster_smi_server_port_gather", "cluster_smi_server_port_distribute"
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 
 
 def matches(name: str, text: str) -> bool:
-    """Whether it sets one of these variables."""
+    """Whether the text sets a variable of cluster-smi."""
     return re.search(rf"^\s*(?:export\s+)?{_PREFIX}\w+\s*=", text, re.MULTILINE) is not None
 
 
 def import_file(text: str, importer: SettingsImporter) -> None:
-    """The server becomes a router to ask."""
+    """Import the server as a router to poll."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = _LINE.fullmatch(line.partition("#")[0])
         if match is None:
             if line.partition("#")[0].strip():
-                importer.skip(f"line {number}", "it sets nothing")
+                importer.skip(f"line {number}", "not a setting")
         elif match[1] in (_IP, _NODES, _CLIENTS, _TICK):
             found[match[1]] = match[3]
         else:
@@ -39,10 +39,10 @@ def import_file(text: str, importer: SettingsImporter) -> None:
     )
 
 
-def _seconds(written: str | None, into: SettingsImporter) -> str | None:
-    if written is None:
+def _seconds(text: str | None, importer: SettingsImporter) -> str | None:
+    if text is None:
         return None
-    if not (written.isdecimal() and written.isascii() and len(written) <= _MOST_DIGITS):
-        into.skip("the tick", f"{written!r} is no number of milliseconds")
+    if not (text.isdecimal() and text.isascii() and len(text) <= _MAX_DIGITS):
+        importer.skip("the tick", f"{text!r} is not a number of milliseconds")
         return None
-    return f"{int(written) / 1000:g}s"
+    return f"{int(text) / 1000:g}s"

@@ -1,4 +1,4 @@
-"""`cluster-smi.yml` of 2019: five keys, read without knowing the rest of YAML."""
+"""Settings import of `cluster-smi.yml` (2019): five keys, by a parser of just that much YAML."""
 
 import re
 
@@ -13,52 +13,52 @@ _SILENCE = "here a node is silent after verdict.silent_after missed reports"
 
 
 def matches(name: str, text: str) -> bool:
-    """Whether it names a router, or ports under a YAML's name."""
-    wanted = (
+    """Whether the text names a router or, in a .yml file, ports or a tick."""
+    pattern = (
         r"^(router_ip|ports|tick)\s*:" if name.endswith((".yml", ".yaml")) else r"^router_ip\s*:"
     )
-    return re.search(wanted, text, re.MULTILINE) is not None
+    return re.search(pattern, text, re.MULTILINE) is not None
 
 
 def import_file(text: str, importer: SettingsImporter) -> None:
-    """The router becomes one to ask."""
-    found = _pairs(text, importer)
-    for key in found.keys() - set(_KEYS):
+    """Import the router as one to poll."""
+    values = _parse(text, importer)
+    for key in values.keys() - set(_KEYS):
         importer.skip(key, "cluster-smi has no such setting")
-    tick = found.get("tick")
+    tick = values.get("tick")
     import_router(
         importer,
-        address=found.get("router_ip"),
-        nodes_port=found.get("ports.nodes"),
-        clients_port=found.get("ports.clients"),
+        address=values.get("router_ip"),
+        nodes_port=values.get("ports.nodes"),
+        clients_port=values.get("ports.clients"),
         interval=None if tick is None else f"{tick}s",
     )
-    if "timeout" in found:
-        importer.skip(f"timeout {found['timeout']}", _SILENCE)
+    if "timeout" in values:
+        importer.skip(f"timeout {values['timeout']}", _SILENCE)
 
 
-def _pairs(text: str, into: SettingsImporter) -> dict[str, str]:
-    """Keys and values, those below another key with its name before theirs."""
-    found: dict[str, str] = {}
-    above = ""
+def _parse(text: str, importer: SettingsImporter) -> dict[str, str]:
+    """Return values by key; a nested key is prefixed by its parent, as `ports.nodes`."""
+    values: dict[str, str] = {}
+    prefix = ""
     for number, line in enumerate(text.splitlines(), 1):
-        written = re.sub(r"(^|\s)#.*", "", line)
-        match = _LINE.fullmatch(written)
+        content = re.sub(r"(^|\s)#.*", "", line)
+        match = _LINE.fullmatch(content)
         if match is None:
-            if written.strip() not in ("", "---"):
-                into.skip(f"line {number}", f"only {', '.join(_KEYS)} can be read")
+            if content.strip() not in ("", "---"):
+                importer.skip(f"line {number}", f"only {', '.join(_KEYS)} can be read")
             continue
         indent, key, value = match[1], match[2], match[4] or ""
-        above = above if indent else ""
+        prefix = prefix if indent else ""
         if value[:1] == "{" and value[-1:] == "}":
-            found.update(_inside(key, value))
+            values.update(_parse_inline(key, value))
         elif value:
-            found[f"{above}{key}"] = value
+            values[f"{prefix}{key}"] = value
         else:
-            above = f"{key}."
-    return found
+            prefix = f"{key}."
+    return values
 
 
-def _inside(key: str, written: str) -> dict[str, str]:
-    pairs = (_PAIR.fullmatch(pair) for pair in written[1:-1].split(","))
+def _parse_inline(key: str, text: str) -> dict[str, str]:
+    pairs = (_PAIR.fullmatch(pair) for pair in text[1:-1].split(","))
     return {f"{key}.{pair[1]}": pair[2] for pair in pairs if pair}

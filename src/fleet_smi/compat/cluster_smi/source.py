@@ -1,4 +1,4 @@
-"""The hub's ends of cluster-smi: the port that its nodes push to, and its routers, asked."""
+"""The hub's source `cluster-smi`: a port that its nodes push to, and polling of its routers."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fleet_smi.compat.cluster_smi.sockets import Context, Socket
 
 DEFAULT_ROUTER_PORT = 9081
-_SECOND_LOOK_SECONDS = 4.0
+_SECOND_POLL_SECONDS = 4.0
 
 
 def create_sources(settings: Settings) -> list[Source]:
@@ -45,7 +45,7 @@ def create_sources(settings: Settings) -> list[Source]:
 
 
 class ClusterSmiSource:
-    """Hears nodes at `nodes`, where to listen as ZeroMQ writes it, and asks routers."""
+    """Receives pushes of nodes at a ZeroMQ endpoint, and polls routers."""
 
     name = "cluster-smi"
 
@@ -60,7 +60,7 @@ class ClusterSmiSource:
     ) -> None:
         sockets.import_zmq()
         self.targets = tuple(routers)
-        # More than the most: what a little exceeds that is told, and not only hung up on.
+        # Twice the limit: a message just above it gets an error instead of a closed connection.
         self.port = (
             sockets.BoundSocket("PULL", listen_endpoint, 2 * MAX_NODE_BYTES)
             if listen_endpoint
@@ -73,70 +73,80 @@ class ClusterSmiSource:
         self._pushed = PushedNodes()
 
     async def poll(self) -> Sequence[Delivery]:
-        """Ask every router twice: by one answer, a dead node looks alive."""
-        heard: list[Delivery] = []
-        with sockets.open_context() as opened:
-            patience = _SECOND_LOOK_SECONDS / 2
-            asking = [_Asking(router, RouterNodes(patience)) for router in self.targets]
-            for pause in (_SECOND_LOOK_SECONDS, 0.0):
-                await asyncio.gather(*(self._ask(opened, one, heard.append) for one in asking))
+        """Poll every router twice: in one response a dead node looks alive."""
+        deliveries: list[Delivery] = []
+        with sockets.open_context() as context:
+            grace = _SECOND_POLL_SECONDS / 2
+            pollers = [_RouterPoll(router, RouterNodes(grace)) for router in self.targets]
+            for pause in (_SECOND_POLL_SECONDS, 0.0):
+                await asyncio.gather(
+                    *(self._poll(context, poller, deliveries.append) for poller in pollers)
+                )
                 await asyncio.sleep(pause)
-        return heard
+        return deliveries
 
     async def run(self, deliver: DeliverCallback) -> None:
-        """Hear the nodes and ask the routers, each on its own ticks, until cancelled."""
-        with sockets.open_context() as opened:
+        """Receive pushes and poll the routers, each at the interval, until cancelled."""
+        with sockets.open_context() as context:
             async with asyncio.TaskGroup() as group:
                 if self.port is not None:
-                    group.create_task(self.port.run(partial(self._take, deliver)))
+                    group.create_task(self.port.run(partial(self._receive, deliver)))
                 for router in self.targets:
-                    group.create_task(self._keep_asking(opened, router, deliver))
+                    group.create_task(self._poll_forever(context, router, deliver))
 
-    def _take(self, deliver: DeliverCallback, socket: "Socket") -> None:
+    def _receive(self, deliver: DeliverCallback, socket: "Socket") -> None:
         body, address = sockets.receive_single_frame(socket)
         snapshot = self._pushed.snapshot(decode_node(body), address, self._clock())
         deliver(Delivery(source=self.name, target=snapshot.node_id, result=snapshot))
 
-    async def _keep_asking(self, opened: "Context", router: str, deliver: DeliverCallback) -> None:
-        asking = _Asking(router, RouterNodes())
+    async def _poll_forever(
+        self, context: "Context", router: str, deliver: DeliverCallback
+    ) -> None:
+        poller = _RouterPoll(router, RouterNodes())
         async for _ in ticks(self._interval_seconds):
-            await self._ask(opened, asking, deliver)
+            await self._poll(context, poller, deliver)
 
-    async def _ask(self, opened: "Context", asking: "_Asking", deliver: DeliverCallback) -> None:
+    async def _poll(
+        self, context: "Context", poller: "_RouterPoll", deliver: DeliverCallback
+    ) -> None:
         try:
             body = await sockets.request(
-                opened,
-                self._endpoints[asking.router],
+                context,
+                self._endpoints[poller.router],
                 encode_request(f"REQ {os.getpid()}"),
                 max_bytes=MAX_CLUSTER_BYTES,
                 timeout_seconds=self._timeout_seconds,
             )
             nodes = await asyncio.to_thread(decode_cluster, body)
             if not nodes:
-                raise Unreachable("its router answers, and knows of no node yet")
+                raise Unreachable("the router knows no node yet")
         except DeliveryError as error:
-            failure = type(error)(error.message, asking.router)
-            deliver(Delivery(source=self.name, target=asking.router, result=failure))
+            failure = type(error)(error.message, poller.router)
+            deliver(Delivery(source=self.name, target=poller.router, result=failure))
         else:
-            # Thousands of nodes take a while: not on the event loop.
-            for delivery in await asyncio.to_thread(asking.news, nodes, self._clock()):
+            # In a thread: thousands of nodes would block the event loop.
+            for delivery in await asyncio.to_thread(poller.new_deliveries, nodes, self._clock()):
                 deliver(delivery)
 
 
-class _Asking:
-    """One router, and what its nodes are called here."""
+class _RouterPoll:
+    """One router, and the delivery targets of its nodes."""
 
-    def __init__(self, router: str, routed: RouterNodes) -> None:
+    def __init__(self, router: str, nodes: RouterNodes) -> None:
         self.router = router
-        self._routed = routed
+        self._nodes = nodes
         self._first: str | None = None
 
-    def news(self, nodes: Sequence[NodeMessage], now: float) -> list[Delivery]:
-        """What is new.
+    def new_deliveries(self, nodes: Sequence[NodeMessage], now: float) -> list[Delivery]:
+        """Return a delivery for each node with new data.
 
-        The first of the nodes goes by the router's own name: there is told what ails the router.
+        The target of the first node is the router itself, so that failures of the router are
+        shown at a node.
         """
-        return [self._delivery(*each) for each in self._routed.new_snapshots(nodes, now)]
+        return [
+            self._delivery(snapshot, age_seconds)
+            for snapshot, age_seconds in self._nodes.new_snapshots(nodes, now)
+        ]
 
     def _delivery(self, snapshot: Snapshot, age_seconds: float) -> Delivery:
         self._first = self._first or snapshot.node_id
@@ -150,8 +160,8 @@ class _Asking:
 
 
 def router_endpoint(router: str) -> str:
-    """Where a router is asked, as ZeroMQ writes it."""
+    """Return the ZeroMQ endpoint of a router; raise `UsageError` for a URL."""
     if "://" in router:
-        raise UsageError(f"{router!r} is no router of cluster-smi: give host or host:port")
+        raise UsageError(f"{router!r} is not a cluster-smi router: give host or host:port")
     has_port = router.rpartition(":")[2].isdecimal() and not router.endswith("]")
     return f"tcp://{router}" if has_port else f"tcp://{router}:{DEFAULT_ROUTER_PORT}"

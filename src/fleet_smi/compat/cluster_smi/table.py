@@ -1,4 +1,4 @@
-"""The tables of cluster-smi: that of 2018, and that of 2019 with its processes and details."""
+"""Text tables of cluster-smi: the one of 2018, and that of 2019 with processes and details."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -12,20 +12,20 @@ from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import MIB
 from fleet_smi.terminal.view.formatting import ToLocalTime, to_local_time
 
-_HEADS = ("Node", "Gpu", "Memory-Usage", "GPU-Util")
+_HEADERS = ("Node", "Gpu", "Memory-Usage", "GPU-Util")
 _DETAILS = ("Fan", "Temp", "Power")
 _PROCESSES = ("PID", "User", "Command", "GPU Mem", "Runtime")
 _LAST_SEEN = "Last Seen"
-_HEADS_OF_2018 = ("Node", "Gpu", "Memory-Usage", "Mem-Util", "GPU-Util")
-_LONGEST_COMMAND = 55
+_HEADERS_2018 = ("Node", "Gpu", "Memory-Usage", "Mem-Util", "GPU-Util")
+_MAX_COMMAND_LENGTH = 55
 _UNKNOWN = "?"
 _GREEN, _YELLOW, _RESET = "\x1b[0;32m", "\x1b[0;33m", "\x1b[0m"
-_WITHOUT_GPU = "no GPU"
+_NO_GPU = "no GPU"
 _ADDRESS = " (http://github.com/patwie/cluster-smi)"
 
 
 class TableOptions(Struct, frozen=True, kw_only=True):
-    """What the flags of cluster-smi ask for; rows of `own_user` are marked."""
+    """What to show, by the flags of cluster-smi; rows of `highlighted_user` are coloured."""
 
     processes: bool = False
     last_seen: bool = False
@@ -36,120 +36,120 @@ class TableOptions(Struct, frozen=True, kw_only=True):
 
 
 def render(view: FleetView, options: TableOptions, local: ToLocalTime = to_local_time) -> str:
-    """The table of 2019 under the moment that it shows."""
-    heads = [*_HEADS]
-    heads += _DETAILS if options.details else ()
-    heads += _PROCESSES if options.processes else ()
-    heads += [_LAST_SEEN] if options.last_seen else ()
+    """Render the table of 2019, headed by its time."""
+    headers = [*_HEADERS]
+    headers += _DETAILS if options.details else ()
+    headers += _PROCESSES if options.processes else ()
+    headers += [_LAST_SEEN] if options.last_seen else ()
     groups = [list(_node_rows(node, view.taken_at, options, local)) for node in view.nodes]
-    return f"{_moment(view.taken_at, local)}{_ADDRESS}\n{render_box(heads, groups)}"
+    return f"{_format_time(view.taken_at, local)}{_ADDRESS}\n{render_box(headers, groups)}"
 
 
 def render_status(view: FleetView, *, colour: bool) -> str:
     """Render the table of cluster-smi 2018, which has no colours; faults go in the GPU column."""
-    return render_box(_HEADS_OF_2018, [list(_rows_of_2018(node)) for node in view.nodes])
+    return render_box(_HEADERS_2018, [list(_rows_2018(node)) for node in view.nodes])
 
 
-def _rows_of_2018(node: NodeView) -> Iterator[BoxRow]:
-    if (words := _instead_of_gpus(node)) is not None:
-        yield [BoxCell(node.name), BoxCell(words), BoxCell(""), BoxCell(""), BoxCell("")]
+def _rows_2018(node: NodeView) -> Iterator[BoxRow]:
+    if (placeholder := _placeholder(node)) is not None:
+        yield [BoxCell(node.name), BoxCell(placeholder), BoxCell(""), BoxCell(""), BoxCell("")]
         return
-    for at, gpu in enumerate(node.gpus):
+    for position, gpu in enumerate(node.gpus):
         memory = f"{_mib(gpu.memory_used_bytes)}MiB / {_mib(gpu.memory_total_bytes)}MiB"
         yield [
-            BoxCell("" if at else node.name),
-            BoxCell(f"{gpu.index}: {_named(gpu)}"),
+            BoxCell("" if position else node.name),
+            BoxCell(f"{gpu.index}: {_gpu_name(gpu)}"),
             BoxCell(memory, "right"),
             BoxCell(f"{_memory_percent(gpu)}%"),
-            BoxCell(f"{_whole(gpu.busy_percent)}%"),
+            BoxCell(f"{_round(gpu.busy_percent)}%"),
         ]
 
 
 def _node_rows(
-    node: NodeView, now: float, wanted: TableOptions, local: ToLocalTime
+    node: NodeView, now: float, options: TableOptions, local: ToLocalTime
 ) -> Iterator[BoxRow]:
-    """The rows of a node; its name and the time of its news stand in the first alone."""
-    seen = "" if node.age_seconds is None else _moment(now - node.age_seconds, local)
+    """Yield the rows of a node; its name and time are in the first row only."""
+    seen = "" if node.age_seconds is None else _format_time(now - node.age_seconds, local)
     name = node.name
-    for cells in _rows(node, wanted):
-        times = [BoxCell(seen)] if wanted.last_seen else []
+    for cells in _rows(node, options):
+        times = [BoxCell(seen)] if options.last_seen else []
         yield [BoxCell(name), *cells, *times]
         name = seen = ""
 
 
-def _rows(node: NodeView, wanted: TableOptions) -> Iterator[list[BoxCell]]:
-    if (words := _instead_of_gpus(node)) is not None:
-        yield [BoxCell(words), *_blank(2), *_blank(_further_columns(wanted))]
+def _rows(node: NodeView, options: TableOptions) -> Iterator[list[BoxCell]]:
+    if (placeholder := _placeholder(node)) is not None:
+        yield [BoxCell(placeholder), *_blank(2), *_blank(_extra_column_count(options))]
         return
     for gpu in node.gpus:
-        cells = _gpu_cells(gpu, wanted)
-        for people in _people(gpu, node.taken_at, wanted):
-            yield [*cells, *people]
+        cells = _gpu_cells(gpu, options)
+        for process_cells in _process_rows(gpu, node.taken_at, options):
+            yield [*cells, *process_cells]
             cells = _blank(len(cells))
 
 
-def _further_columns(wanted: TableOptions) -> int:
-    return len(_DETAILS) * wanted.details + len(_PROCESSES) * wanted.processes
+def _extra_column_count(options: TableOptions) -> int:
+    return len(_DETAILS) * options.details + len(_PROCESSES) * options.processes
 
 
-def _instead_of_gpus(node: NodeView) -> str | None:
+def _placeholder(node: NodeView) -> str | None:
     if node.silent:
         return "Offline"
-    return None if node.gpus else _WITHOUT_GPU
+    return None if node.gpus else _NO_GPU
 
 
-def _gpu_cells(gpu: JudgedGpu, wanted: TableOptions) -> list[BoxCell]:
+def _gpu_cells(gpu: JudgedGpu, options: TableOptions) -> list[BoxCell]:
     is_free = gpu.verdict.state == "free"
-    paint: Colorizer | None = partial(_painted, _GREEN) if is_free and wanted.colour else None
+    paint: Colorizer | None = partial(_colour, _GREEN) if is_free and options.colour else None
     memory = (
         f"{_mib(gpu.memory_used_bytes)} MiB / {_mib(gpu.memory_total_bytes)} MiB "
         f"({_memory_percent(gpu):>3} %)"
     )
-    align: Align = "centre" if wanted.processes else "left"
+    align: Align = "centre" if options.processes else "left"
     cells = [
-        BoxCell(f"{gpu.index}:{_named(gpu)}", colorizer=paint),
+        BoxCell(f"{gpu.index}:{_gpu_name(gpu)}", colorizer=paint),
         BoxCell(memory, "right"),
-        BoxCell(f"{_whole(gpu.busy_percent):>3} %", align),
+        BoxCell(f"{_round(gpu.busy_percent):>3} %", align),
     ]
-    if wanted.details:
+    if options.details:
         cells += [
-            BoxCell(f"{_whole(gpu.fan_percent):>3} %"),
-            BoxCell(f"{_whole(gpu.temperature_celsius):>3} C"),
-            BoxCell(f"{_whole(gpu.power_watts):>3}W"),
+            BoxCell(f"{_round(gpu.fan_percent):>3} %"),
+            BoxCell(f"{_round(gpu.temperature_celsius):>3} C"),
+            BoxCell(f"{_round(gpu.power_watts):>3}W"),
         ]
     return cells
 
 
-def _people(
-    gpu: JudgedGpu, taken_at: float | None, wanted: TableOptions
+def _process_rows(
+    gpu: JudgedGpu, taken_at: float | None, options: TableOptions
 ) -> Iterator[list[BoxCell]]:
-    """The cells of each process on a GPU; one line without any where nobody is known."""
-    if not wanted.processes:
+    """Yield the cells of each process on a GPU, or one blank row if there is none."""
+    if not options.processes:
         yield []
         return
-    processes = [one for one in all_processes(gpu) if one.kind != "graphics"]
+    processes = [process for process in all_processes(gpu) if process.kind != "graphics"]
     if not processes:
         unread = gpu.processes is None and not gpu.instances
         yield [BoxCell(""), BoxCell(_UNKNOWN if unread else ""), *_blank(3)]
     for process in processes:
-        mine = wanted.highlighted_user is not None and process.user == wanted.highlighted_user
-        paint = partial(_painted, _YELLOW) if mine and wanted.colour else None
+        is_own = options.highlighted_user is not None and process.user == options.highlighted_user
+        paint = partial(_colour, _YELLOW) if is_own and options.colour else None
         yield [
             BoxCell(text, align, paint)
-            for text, align in _process_texts(process, taken_at, wanted.full_commands)
+            for text, align in _process_texts(process, taken_at, options.full_commands)
         ]
 
 
 def _process_texts(
-    process: Process, taken_at: float | None, whole: bool
+    process: Process, taken_at: float | None, full_command: bool
 ) -> Sequence[tuple[str, Align]]:
-    command = (process.command if whole else None) or process.name or _UNKNOWN
-    known = taken_at is not None and process.started_at is not None
-    seconds = int((taken_at or 0.0) - (process.started_at or 0.0)) if known else None
+    command = (process.command if full_command else None) or process.name or _UNKNOWN
+    has_age = taken_at is not None and process.started_at is not None
+    seconds = int((taken_at or 0.0) - (process.started_at or 0.0)) if has_age else None
     return (
         (_UNKNOWN if process.pid_is_made else str(process.pid), "left"),
         (process.user or _UNKNOWN, "left"),
-        (command[:_LONGEST_COMMAND], "left"),
+        (command[:_MAX_COMMAND_LENGTH], "left"),
         (f"{_mib(process.gpu_memory_bytes)} MiB", "right"),
         (_runtime(seconds), "right"),
     )
@@ -159,11 +159,11 @@ def _blank(count: int) -> list[BoxCell]:
     return [BoxCell("")] * count
 
 
-def _painted(colour: str, text: str) -> str:
+def _colour(colour: str, text: str) -> str:
     return f"{colour}{text}{_RESET}" if text else text
 
 
-def _named(gpu: JudgedGpu) -> str:
+def _gpu_name(gpu: JudgedGpu) -> str:
     name = gpu.name or "GPU"
     return name if gpu.fault is None else f"{name} ({gpu.fault.kind.replace('_', ' ')})"
 
@@ -177,12 +177,12 @@ def _memory_percent(gpu: JudgedGpu) -> str:
     return _UNKNOWN if used is None or not total else str(used * 100 // total)
 
 
-def _whole(value: float | None) -> str:
+def _round(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:.0f}"
 
 
 def _runtime(seconds: int | None) -> str:
-    """Days, hours, minutes and seconds, each in its place; leading zeros are left out."""
+    """Format days, hours, minutes and seconds in columns; leading zeros are blank."""
     if seconds is None:
         return _UNKNOWN
     seconds = max(0, seconds)
@@ -192,10 +192,10 @@ def _runtime(seconds: int | None) -> str:
         (hours, f"{hours % 24:2} h "),
         (minutes, f"{minutes % 60:2} min "),
     )
-    shown = [text if whole else " " * len(text) for whole, text in parts]
-    return f"{''.join(shown)}{seconds % 60:2} sec"
+    columns = [text if total else " " * len(text) for total, text in parts]
+    return f"{''.join(columns)}{seconds % 60:2} sec"
 
 
-def _moment(at: float, local: ToLocalTime) -> str:
-    then = local(at)
-    return f"{then:%a %b} {then.day} {then:%H:%M:%S %Y}"
+def _format_time(at: float, local: ToLocalTime) -> str:
+    time = local(at)
+    return f"{time:%a %b} {time.day} {time:%H:%M:%S %Y}"

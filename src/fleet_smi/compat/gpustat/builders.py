@@ -1,4 +1,4 @@
-"""What both forms of gpustat tell of a GPU and of a process, as the model has it."""
+"""Builders of snapshots, GPUs and processes, shared by gpustat's text and JSON decoders. Pure."""
 
 import re
 from collections import Counter
@@ -20,22 +20,22 @@ COLLECTOR_NAME = "gpustat"
 GPU_LOST_TEXT, UNKNOWN_ERROR_TEXT = "((GPU is lost))", "((Unknown Error))"
 _REMEDY = "reboot; if it returns, have the hardware looked at"
 _UNKNOWN = frozenset({"?", "??", "--", "None"})
-_UNFIT = re.compile(r"[^0-9A-Za-z._:@-]+", re.ASCII)
-# It lists compute and graphics alike and does not say which is which.
-_DISPLAYS = frozenset(
+_NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]+", re.ASCII)
+# gpustat lists compute and graphics processes without saying which is which.
+_DISPLAY_PROGRAMS = frozenset(
     {"X", "Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "plasmashell", "sway"}
 )
 
 
 def node_id_from_host(host: str) -> str:
-    """What a node goes by that is known by its name alone."""
-    return f"{COLLECTOR_NAME}-{_UNFIT.sub('_', host)[:128]}"
+    """Return the node id of a host that is known by its name alone."""
+    return f"{COLLECTOR_NAME}-{_NOT_IN_AN_ID.sub('_', host)[:128]}"
 
 
 def build_snapshot(
     host: str, taken_at: float, driver: str | None, gpus: Iterable[Gpu], unavailable: Iterable[str]
 ) -> Snapshot:
-    """The snapshot of one host, with what this way cannot tell said once."""
+    """Build the snapshot of a host; `unavailable` lists what this format does not carry."""
     node_id = node_id_from_host(host)
     return Snapshot(
         node_id=node_id,
@@ -61,7 +61,7 @@ def build_gpu(
     processes: Iterable[Process] | None,
     uuid: str | None = None,
 ) -> Gpu:
-    """One GPU; `figures` are by the model's names and in its units."""
+    """Build a GPU; `figures` have the names and units of the model."""
     fault = _fault(name)
     unread: dict[str, str] = {}
     temperature = figures.pop("temperature_celsius", None)
@@ -75,7 +75,7 @@ def build_gpu(
         index=index,
         vendor="nvidia",
         name=None if fault or name is None else sanitize_text(name, max_length("name")) or None,
-        processes=None if processes is None else _told_apart(processes),
+        processes=None if processes is None else _with_unique_pids(processes),
         fault=fault,
         unread=unread,
         **fields,
@@ -83,7 +83,7 @@ def build_gpu(
 
 
 def unreadable_gpu(index: int, detail: str) -> Gpu:
-    """A GPU that is there and of which nothing is understood: it never hides the others."""
+    """Build a GPU whose entry cannot be decoded, so that it is listed and hides no other."""
     fault = Fault(kind="unreadable", detail=sanitize_text(detail, max_length("detail")))
     return replace(build_gpu(index, None, {}, None), fault=fault)
 
@@ -96,7 +96,7 @@ def build_process(
     pid: int | None,
     **figures: float | None,
 ) -> Process:
-    """One process; one that is told without a pid goes by whose it is and what it runs."""
+    """Build a process; without a pid it gets a synthetic one from its user and name."""
     known_user, known_name = text_or_none(user), text_or_none(name)
     line = text_or_none(command, max_length("command"))
     fields: dict[str, Any] = {key: check_range(key, value, {}) for key, value in figures.items()}
@@ -104,7 +104,7 @@ def build_process(
     return Process(
         pid=synthetic_pid(known_user, known_name) if pid is None else pid,
         pid_is_made=pid is None,
-        kind="graphics" if known_name in _DISPLAYS else "compute",
+        kind="graphics" if known_name in _DISPLAY_PROGRAMS else "compute",
         user=known_user,
         name=known_name,
         command=None if line is None else redact(line),
@@ -113,20 +113,21 @@ def build_process(
     )
 
 
-def _told_apart(processes: Iterable[Process]) -> tuple[Process, ...]:
-    """Two without a pid that are alike are still two."""
+def _with_unique_pids(processes: Iterable[Process]) -> tuple[Process, ...]:
+    """Give equal processes without a pid different synthetic pids, so that none is lost."""
     counts = Counter[int]()
-    apart = []
-    for one in list(processes)[: MAX_ITEMS["processes"]]:
-        counts[one.pid] += 1
-        again = counts[one.pid] > 1 and one.pid_is_made
-        pid = synthetic_pid(one.user, one.name, counts[one.pid]) if again else one.pid
-        apart.append(replace(one, pid=pid))
-    return tuple(apart)
+    unique = []
+    for process in list(processes)[: MAX_ITEMS["processes"]]:
+        counts[process.pid] += 1
+        count = counts[process.pid]
+        is_repeated = count > 1 and process.pid_is_made
+        pid = synthetic_pid(process.user, process.name, count) if is_repeated else process.pid
+        unique.append(replace(process, pid=pid))
+    return tuple(unique)
 
 
 def text_or_none(value: Any, max_length: int = 128) -> str | None:
-    """A text, unless it is one of gpustat's words for unknown."""
+    """Return a text, or `None` for one of gpustat's placeholders for unknown."""
     text = parse_text(value, max_length)
     return None if text in _UNKNOWN else text
 

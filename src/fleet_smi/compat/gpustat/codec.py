@@ -1,7 +1,7 @@
-"""gpustat, 0.3 to 1.x, and what gpustat-web makes of it: text and `--json`, read and written.
+"""Codec of gpustat 0.3 to 1.x and of gpustat-web: text and `--json`, decoded and encoded. Pure.
 
-A host is known by the name of its file. Where one text tells of several, as gpustat-web's
-does, each goes by its own header, and a host that did not answer is an `Unreachable`.
+A host is identified by the name of its file. In a text of several hosts, as gpustat-web prints it,
+each is identified by its own header, and a host that did not answer is an `Unreachable`.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,34 +20,34 @@ from fleet_smi.model.units import format_duration
 __all__ = ["GpustatOptions", "decode_gpustat", "fleet_text", "node_json", "node_text", "nodes_json"]
 
 _INDENT = 4
-_BEGUN = "its writer has just begun, or gpustat failed there"
+_EMPTY_HINT = "gpustat is just writing it, or failed there"
 
 
 def decode_gpustat(body: bytes, host: str, taken_at: float) -> tuple[Snapshot | Unreachable, ...]:
-    """What gpustat printed of `host`, text or JSON; raise `Undecodable`.
+    """Decode the output of gpustat on `host`, text or JSON; raise `Undecodable`.
 
-    It tells no zone with its time, so `taken_at` is the reader's business.
+    The time in the output has no zone, so the caller passes `taken_at`.
     """
     if not body.strip():
-        raise EmptyReport(f"is empty: {_BEGUN}")
+        raise EmptyReport(f"is empty: {_EMPTY_HINT}")
     if b"\0" in body:
-        raise TruncatedReport("has a hole in it: it is being written, or its disk was full")
+        raise TruncatedReport("contains NUL bytes: it is being written, or its disk was full")
     host = sanitize_text(host, 128) or "unnamed"
-    if body.lstrip()[:1] in (b"{", b"[") and not _is_line(body):
+    if body.lstrip()[:1] in (b"{", b"[") and not _is_gpu_line(body):
         return decode_json(body, host, taken_at)
     text = body.decode("utf-8", "replace").removeprefix("\ufeff")
     return decode_text(text, host, taken_at)
 
 
 def node_text(node: NodeView | Snapshot, timestamp: str, options: GpustatOptions) -> str:
-    """What gpustat would print on this node; `when` is the date in its header."""
+    """Encode a node as gpustat prints it, with `timestamp` in the header."""
     return "".join(f"{line}\n" for line in node_lines(node, timestamp, options))
 
 
 def fleet_text(
     view: FleetView, timestamp_of: Callable[[NodeView], str], options: GpustatOptions
 ) -> str:
-    """One node after the other; of a silent one, why, as gpustat-web says it."""
+    """Encode one node after the other; a silent one as an error line of gpustat-web."""
     return "".join(
         f"({sanitize_text(node.name, 128).replace(' ', '_')}) {_silence(node)}\n"
         if node.silent
@@ -57,27 +57,27 @@ def fleet_text(
 
 
 def node_json(node: NodeView | Snapshot, timestamp: str) -> bytes:
-    """What `gpustat --json` would print on this node; `when` is ISO, local, without a zone."""
+    """Encode a node as `gpustat --json` does; `timestamp` is ISO, local, without a zone."""
     return nodes_json([(node, timestamp)])
 
 
 def nodes_json(nodes: Sequence[tuple[NodeView | Snapshot, str]]) -> bytes:
-    """The same of several: a list, unless there is one alone."""
+    """Encode several nodes as a list, or one node as an object."""
     documents = [
         {
             "hostname": node.name,
             "driver_version": node.host.driver_version,
-            "query_time": when,
+            "query_time": timestamp,
             "gpus": [gpu_to_json(gpu) for gpu in node.gpus],
         }
-        for node, when in nodes
+        for node, timestamp in nodes
     ]
     value = documents[0] if len(documents) == 1 else documents
     return msgspec.json.format(msgspec.json.encode(value), indent=_INDENT) + b"\n"
 
 
-def _is_line(body: bytes) -> bool:
-    """Whether a bracket in front is that of `[0]`, without a header above it."""
+def _is_gpu_line(body: bytes) -> bool:
+    """Whether the text starts with `[0]`, a GPU without a header, and not with a JSON list."""
     head = body.lstrip()[:8]
     return head[:1] == b"[" and head[1:2].isdigit() and b"] " in head
 
@@ -85,6 +85,6 @@ def _is_line(body: bytes) -> bool:
 def _silence(node: NodeView) -> str:
     trouble = sanitize_text(node.trouble or "", 300)
     if node.age_seconds is None:
-        return trouble or "never heard of"
-    words = f"silent for {format_duration(node.age_seconds)}"
-    return f"{words}: {trouble}" if trouble else words
+        return trouble or "never reported"
+    message = f"silent for {format_duration(node.age_seconds)}"
+    return f"{message}: {trouble}" if trouble else message

@@ -1,4 +1,4 @@
-"""`fleet-smi like gpustat`: gpustat's flags and its lines, over any fleet."""
+"""`fleet-smi like gpustat`: gpustat's flags and output, for any fleet."""
 
 import argparse
 import sys
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from fleet_smi.compat.gpustat.codec import GpustatOptions
     from fleet_smi.model.fleet import FleetView
 
-HELP = "what gpustat prints, of every node"
+HELP = "the output of gpustat for every node"
 EXAMPLES = """\
   fleet-smi like gpustat -cup
   fleet-smi like gpustat -a -i 2
   fleet-smi like gpustat --dir '/nfs/status-gpu/cml*' --json
 """
-_OF = "1.1.1"
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 86400
+_GPUSTAT_VERSION = "1.1.1"
+_MIN_INTERVAL_SECONDS, _MAX_INTERVAL_SECONDS = 0.1, 86400
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of gpustat."""
+    """Declare the flags of gpustat."""
     add = parser.add_argument
     add("-a", "--show-all", action="store_true", help="all of -c -u -p -F -e -P")
     add("-c", "--show-cmd", action="store_true", help="the name of each process's command")
@@ -35,21 +35,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-e", "--show-codec", nargs="?", const="enc,dec", default="", choices=codec, help="video")
     power = ("", "draw", "limit", "draw,limit", "limit,draw")
     add("-P", "--show-power", nargs="?", const="limit", default="", choices=power, help="power")
-    add("-i", "--interval", "--watch", nargs="?", type=float, const=1.0, help="again and again")
-    add("--json", action="store_true", help="all of it as JSON")
+    add(
+        "-i",
+        "--interval",
+        "--watch",
+        nargs="?",
+        type=float,
+        const=1.0,
+        help="refresh every N seconds (1)",
+    )
+    add("--json", action="store_true", help="everything as JSON")
     add("--id", metavar="0,2", help="only the GPUs of these indexes")
     add("--no-header", action="store_true", help="without host, date and driver")
-    add("--gpuname-width", type=int, metavar="N", help="cut names to that; 0 leaves them out")
+    add("--gpuname-width", type=int, metavar="N", help="truncate names to N columns; 0 hides them")
     add("--no-processes", action="store_true", help="without processes")
-    add("--debug", action="store_true", help="taken as gpustat takes it; failures always say why")
-    add("-v", "--version", action="version", version=f"gpustat {_OF} (fleet-smi {__version__})")
+    add("--debug", action="store_true", help="accepted for compatibility; has no effect")
+    add(
+        "-v",
+        "--version",
+        action="version",
+        version=f"gpustat {_GPUSTAT_VERSION} (fleet-smi {__version__})",
+    )
     colour = parser.add_mutually_exclusive_group()
     colour.add_argument("--color", "--force-color", action="store_true", help="also when piped")
     colour.add_argument("--no-color", action="store_true", help="never")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the lines, once or again and again."""
+    """Print the output once, or refresh it."""
     if args.interval is not None and args.json:
         raise Unmet("gpustat: --json and --interval/-i can't be used together")
     seconds = None if args.interval is None else _seconds(args.interval)
@@ -69,16 +82,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _seconds(asked: float) -> float:
-    if not asked <= _LONGEST_SECONDS:
-        raise UsageError(f"-i {asked:g}: give {_SHORTEST_SECONDS} to {_LONGEST_SECONDS} seconds")
-    return max(_SHORTEST_SECONDS, asked)
+def _seconds(interval: float) -> float:
+    if not interval <= _MAX_INTERVAL_SECONDS:
+        raise UsageError(
+            f"-i {interval:g}: give {_MIN_INTERVAL_SECONDS} to {_MAX_INTERVAL_SECONDS} seconds"
+        )
+    return max(_MIN_INTERVAL_SECONDS, interval)
 
 
-def _indexes(written: str) -> frozenset[int]:
-    words = written.split(",")
+def _indexes(text: str) -> frozenset[int]:
+    words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
-        raise UsageError(f"--id {written}: give indexes with commas between them, like 0,2")
+        raise UsageError(f"--id {text}: give indexes separated by commas, like 0,2")
     return frozenset(int(word) for word in words)
 
 
@@ -87,15 +102,15 @@ def _options(args: argparse.Namespace) -> "GpustatOptions":
 
     if args.gpuname_width is not None and args.gpuname_width < 0:
         raise UsageError("--gpuname-width: only non-negative integers are allowed")
-    everything = args.show_all
+    show_all = args.show_all
     return GpustatOptions(
-        command=everything or args.show_cmd,
-        user=everything or args.show_user,
-        pid=everything or args.show_pid,
+        command=show_all or args.show_cmd,
+        user=show_all or args.show_user,
+        pid=show_all or args.show_pid,
         full_command=args.show_full_cmd,
-        fan=everything or args.show_fan_speed,
-        encoder=everything or "enc" in args.show_codec,
-        decoder=everything or "dec" in args.show_codec,
+        fan=show_all or args.show_fan_speed,
+        encoder=show_all or "enc" in args.show_codec,
+        decoder=show_all or "dec" in args.show_codec,
         power=_power(args),
         name_width=args.gpuname_width,
         header=not args.no_header,
@@ -118,16 +133,16 @@ def _text(
 ) -> str:
     from fleet_smi.compat.gpustat.table import render, render_json
 
-    view = view if indexes is None else _only(view, indexes)
+    view = view if indexes is None else _select(view, indexes)
     if not args.json:
         return render(view, options)
     for node in view.nodes:
         if node.silent:
-            print(f"fleet-smi: {node.name} is silent, and left out", file=sys.stderr)
+            print(f"fleet-smi: {node.name} is silent and left out", file=sys.stderr)
     return render_json(view)
 
 
-def _only(view: "FleetView", indexes: frozenset[int]) -> "FleetView":
+def _select(view: "FleetView", indexes: frozenset[int]) -> "FleetView":
     from msgspec.structs import replace
 
     nodes = [

@@ -1,8 +1,8 @@
-"""The end of a line of gpustat: `alice:python/4711(2310M) bob:…`, by whatever options.
+"""Parser of the process list in a gpustat line: `alice:python/4711(2310M) bob:…`. Pure.
 
-With none it is the user alone; `-c` without `-u` puts the command in its place, and the text
-does not say which of the two it is. So a file is asked as a whole: where any such word is a
-well-known program, all of them are programs.
+What an entry holds depends on gpustat's options. Without any it is the user alone; `-c` without
+`-u` prints the command in the same place. The text does not say which of the two it is, so a file
+is judged as a whole: if any such word is a well-known program, all of them are programs.
 """
 
 import re
@@ -29,7 +29,7 @@ _PROGRAM = re.compile(
 
 
 class GpustatProcess(NamedTuple):
-    """One process of the list; `word` is a user or a program, where only one is told."""
+    """One process of the list; `label` is a user or a program, where only one is printed."""
 
     user: str | None
     command: str | None
@@ -39,7 +39,7 @@ class GpustatProcess(NamedTuple):
 
 
 class FullCommandLine(NamedTuple):
-    """A line below the GPU's own, with `-f`."""
+    """A line below that of the GPU, printed with `-f`."""
 
     pid: str
     cpu_percent: str
@@ -48,7 +48,7 @@ class FullCommandLine(NamedTuple):
 
 
 def parse_entries(text: str) -> Iterator[GpustatProcess]:
-    """The processes that the end of a line lists."""
+    """Parse the process list at the end of a line."""
     start = 0
     for match in _MEMORY.finditer(text):
         label, start = text[start : match.start()].strip(), match.end()
@@ -56,7 +56,7 @@ def parse_entries(text: str) -> Iterator[GpustatProcess]:
 
 
 def parse_full_line(line: str) -> FullCommandLine | None:
-    """A line of `-f`, if it is one."""
+    """Parse a line of `-f`; `None` if it is not one."""
     match = _FULL.fullmatch(line)
     if match is None:
         return None
@@ -66,19 +66,19 @@ def parse_full_line(line: str) -> FullCommandLine | None:
 
 
 def labels_are_commands(entries: Iterable[GpustatProcess]) -> bool:
-    """Whether what stands alone is what runs, and not who runs it."""
+    """Whether the labels of this file are programs and not users."""
     return any(entry.label is not None and _PROGRAM.match(entry.label) for entry in entries)
 
 
 def build_processes(
     entries: list[GpustatProcess], full_lines: list[FullCommandLine], *, as_commands: bool
 ) -> tuple[Process, ...]:
-    """The processes of one GPU; the lines of `-f` come in the same order."""
-    several = entries[: MAX_ITEMS["processes"]]
-    lines = [*full_lines, *[None] * len(several)]
+    """Build the processes of one GPU; the lines of `-f` come in the same order."""
+    limited = entries[: MAX_ITEMS["processes"]]
+    lines = [*full_lines, *[None] * len(limited)]
     return tuple(
-        _process(entry, line, programs=as_commands)
-        for entry, line in zip(several, lines, strict=False)
+        _process(entry, line, as_command=as_commands)
+        for entry, line in zip(limited, lines, strict=False)
     )
 
 
@@ -86,25 +86,24 @@ def _entry(label: str, memory: str) -> GpustatProcess:
     pid = _PID.search(label)
     rest = label[: pid.start()] if pid else label
     user, colon, command = rest.partition(":")
-    number_ = pid[1] if pid else None
-    # "ray::train" is a program's title, and a user's name has no blank in it.
+    pid_text = pid[1] if pid else None
+    # "ray::train" is the title of a program, and user names have no spaces.
     if not colon or " " in user or command.startswith(":"):
-        return GpustatProcess(None, None, rest, number_, memory)
-    return GpustatProcess(user, command, None, number_, memory)
+        return GpustatProcess(None, None, rest, pid_text, memory)
+    return GpustatProcess(user, command, None, pid_text, memory)
 
 
-def _process(entry: GpustatProcess, full: FullCommandLine | None, *, programs: bool) -> Process:
-    user = entry.user if programs or entry.label is None else entry.label
-    name = entry.label if programs and entry.label is not None else entry.command
+def _process(entry: GpustatProcess, full: FullCommandLine | None, *, as_command: bool) -> Process:
+    user = entry.user if as_command or entry.label is None else entry.label
+    name = entry.label if as_command and entry.label is not None else entry.command
     memory = parse_int(entry.memory)
-    told_of_full = {} if full is None else _figures(full)
     return build_process(
         user=user,
         name=name,
         command=None if full is None else full.command,
         pid=parse_int(entry.pid or (full.pid if full else None)),
         gpu_memory_bytes=None if memory is None else memory * MIB,
-        **told_of_full,
+        **({} if full is None else _figures(full)),
     )
 
 

@@ -1,4 +1,4 @@
-"""What gpustat prints for eyes, 0.3 to 1.x: a header, one line a GPU, colours or none."""
+"""Decoder of gpustat's text output, 0.3 to 1.x: a header and one line per GPU. Pure."""
 
 import re
 from typing import Any
@@ -21,40 +21,40 @@ from fleet_smi.model.units import MIB
 from fleet_smi.wire.cli_text import excerpt, parse_int, parse_number
 from fleet_smi.wire.limits import MAX_ITEMS
 
-# Colours, the other codes with which terminals end them, and those of its watch mode.
+# Colours, other terminal codes that reset them, and those of gpustat's watch mode.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()][0-9A-Za-z]|[\x0e\x0f]")
 _N = r"(-?[0-9]{1,9}|\?{1,2})"
 _GPU = re.compile(
     r"\[([0-9]{1,5})\] (?:(?P<name>.{0,160}?) {0,160}\|)?"
-    rf" *(?P<heat>{_N}) ?[^\w\s]{{0,2}}C, +(?:(?P<fan>{_N}) ?%, +)?(?P<busy>{_N}) ?%"
+    rf" *(?P<temperature>{_N}) ?[^\w\s]{{0,2}}C, +(?:(?P<fan>{_N}) ?%, +)?(?P<busy>{_N}) ?%"
     r"(?: \((?P<codec>[^()|]{0,80})\))?"
     rf"(?:, +(?P<draw>{_N})(?: / +(?P<limit>{_N}))? {{0,8}}W?)?"
     rf" +\| +(?P<used>{_N}) / +(?P<total>{_N}) ?Mi?B(?: \|(?P<rest>.*))?",
 )
 _INDEX = re.compile(r"\[([0-9]{1,5})\](?: |$)")
 _CODEC = re.compile(rf"([ED]): *{_N}")
-# The date is in the words of its locale; a time or a year is in all of them.
+# The date depends on the locale, but every locale has a time or a year.
 _HEADER = re.compile(r"(\S{1,128}) {2,}(?=.{0,160}?(?:[0-9]:[0-9]{2}|[0-9]{4}))\S.{0,160}")
 _DRIVER = re.compile(r" {2}([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)$", re.ASCII)
-# How gpustat-web tells that a host does not answer.
+# How gpustat-web prints a host that does not answer.
 _FAILED = re.compile(r"\((\S{1,128})\) (.+)")
 _NO_GPUS = "(No GPUs are available)"
 _NOT_SUPPORTED = "Not Supported"
-_TROUBLE = "Error on querying NVIDIA devices"
+_QUERY_ERROR = "Error on querying NVIDIA devices"
 
 
 class _Row(Struct):
-    """One GPU as its line tells it; without `told`, the line is not understood."""
+    """One GPU by its line; without `fields` the line could not be parsed."""
 
     index: int
     line: str
-    told: dict[str, str | None] | None
+    fields: dict[str, str | None] | None
     listed: list[GpustatProcess] | None
     full: list[FullCommandLine] = field(default_factory=list)
 
 
 class _Section(Struct):
-    """What is told of one host; the name stands in the header, if there is one."""
+    """The lines of one host; its name is in the header, if there is one."""
 
     host: str | None = None
     driver: str | None = None
@@ -63,26 +63,31 @@ class _Section(Struct):
 
 
 def decode_text(text: str, host: str, taken_at: float) -> tuple[Snapshot | Unreachable, ...]:
-    """What is printed of each host; `host` is whose it is, where it is of one alone."""
+    """Decode each host of the text; `host` is the name where there is only one."""
     if not text.endswith("\n"):
-        raise TruncatedReport(f"breaks off: {_last_words(text)}")
+        raise TruncatedReport(f"breaks off: {_describe_end(text)}")
     lines = [line.rstrip() for line in _ESCAPES.sub("", text).split("\n")]
-    found, failures = _sections(lines)
-    sections = [one for one in found if one.rows or one.without_gpus]
+    headed, failures = _sections(lines)
+    sections = [section for section in headed if section.rows or section.without_gpus]
     if not sections and not failures:
         raise (
             TruncatedReport("breaks off after its header")
-            if found
-            else Undecodable(_no_gpustat(lines))
+            if headed
+            else Undecodable(_describe_other(lines))
         )
-    alone = len(sections) + len(failures) == 1
-    listed = [entry for one in sections for row in one.rows.values() for entry in row.listed or ()]
-    programs = labels_are_commands(listed)
-    read = [
-        _snapshot(one, host if alone or not one.host else one.host, taken_at, programs=programs)
-        for one in sections
+    is_single = len(sections) + len(failures) == 1
+    rows = [row for section in sections for row in section.rows.values()]
+    as_commands = labels_are_commands(entry for row in rows for entry in row.listed or ())
+    snapshots = [
+        _snapshot(
+            section,
+            host if is_single or not section.host else section.host,
+            taken_at,
+            as_commands=as_commands,
+        )
+        for section in sections
     ]
-    return (*read, *failures)
+    return (*snapshots, *failures)
 
 
 def _sections(lines: list[str]) -> tuple[list[_Section], list[Unreachable]]:
@@ -120,49 +125,51 @@ def _row(line: str) -> _Row:
     return _Row(int(match[1]), line, match.groupdict(), listed)
 
 
-def _snapshot(section: _Section, host: str, taken_at: float, *, programs: bool) -> Snapshot:
+def _snapshot(section: _Section, host: str, taken_at: float, *, as_commands: bool) -> Snapshot:
     rows = list(section.rows.values())[: MAX_ITEMS["gpus"]]
-    gpus = [_gpu(row, programs=programs) for row in rows]
-    return build_snapshot(host, taken_at, section.driver, gpus, _untold(rows))
+    gpus = [_gpu(row, as_commands=as_commands) for row in rows]
+    return build_snapshot(host, taken_at, section.driver, gpus, _missing(rows))
 
 
-def _gpu(row: _Row, *, programs: bool) -> Gpu:
-    if row.told is None:
-        return unreadable_gpu(row.index, f"its line is not understood: {row.line}")
-    on_it = (
-        None if row.listed is None else build_processes(row.listed, row.full, as_commands=programs)
+def _gpu(row: _Row, *, as_commands: bool) -> Gpu:
+    if row.fields is None:
+        return unreadable_gpu(row.index, f"its line cannot be parsed: {row.line}")
+    processes = (
+        None
+        if row.listed is None
+        else build_processes(row.listed, row.full, as_commands=as_commands)
     )
-    return build_gpu(row.index, row.told["name"], _figures(row.told), on_it)
+    return build_gpu(row.index, row.fields["name"], _figures(row.fields), processes)
 
 
-def _figures(told: dict[str, str | None]) -> dict[str, Any]:
-    video = dict(_CODEC.findall(told["codec"] or ""))
+def _figures(fields: dict[str, str | None]) -> dict[str, Any]:
+    video = dict(_CODEC.findall(fields["codec"] or ""))
     return {
-        "temperature_celsius": parse_number(told["heat"]),
-        "fan_percent": parse_number(told["fan"]),
-        "busy_percent": parse_number(told["busy"]),
+        "temperature_celsius": parse_number(fields["temperature"]),
+        "fan_percent": parse_number(fields["fan"]),
+        "busy_percent": parse_number(fields["busy"]),
         "encoder_percent": parse_number(video.get("E")),
         "decoder_percent": parse_number(video.get("D")),
-        "power_watts": parse_number(told["draw"]),
-        "power_limit_watts": parse_number(told["limit"]),
-        "memory_used_bytes": _bytes(told["used"]),
-        "memory_total_bytes": _bytes(told["total"]),
+        "power_watts": parse_number(fields["draw"]),
+        "power_limit_watts": parse_number(fields["limit"]),
+        "memory_used_bytes": _bytes(fields["used"]),
+        "memory_total_bytes": _bytes(fields["total"]),
     }
 
 
-def _bytes(told: str | None) -> int | None:
-    count = parse_int(told)
+def _bytes(mib: str | None) -> int | None:
+    count = parse_int(mib)
     return None if count is None else count * MIB
 
 
-def _untold(rows: list[_Row]) -> list[str]:
-    """What no line of it tells: some by its nature, some by the options it was called with."""
-    told = [row.told for row in rows if row.told is not None]
+def _missing(rows: list[_Row]) -> list[str]:
+    """List what the text lacks, by its format or by the options that gpustat was called with."""
+    parsed = [row.fields for row in rows if row.fields is not None]
     listed = [entry for row in rows for entry in row.listed or ()]
     by_option = {
-        "power": all(each["draw"] is None for each in told),
-        "fans": all(each["fan"] is None for each in told),
-        "processes": bool(told) and all(each["rest"] is None for each in told),
+        "power": all(fields["draw"] is None for fields in parsed),
+        "fans": all(fields["fan"] is None for fields in parsed),
+        "processes": bool(parsed) and all(fields["rest"] is None for fields in parsed),
         "pids": bool(listed) and not any(entry.pid for entry in listed),
     }
     return [
@@ -170,18 +177,18 @@ def _untold(rows: list[_Row]) -> list[str]:
         "clocks",
         "memory errors",
         "MIG",
-        *(key for key, no in by_option.items() if no),
+        *(name for name, is_missing in by_option.items() if is_missing),
     ]
 
 
-def _last_words(text: str) -> str:
+def _describe_end(text: str) -> str:
     if re.search(r"\x1b\[?[0-9;]*$", text):
-        return "its end is half an escape code"
+        return "it ends in half an escape code"
     return f"its last line is {excerpt(_ESCAPES.sub('', text[-400:]).rsplit(chr(10), 1)[-1])!r}"
 
 
-def _no_gpustat(lines: list[str]) -> str:
-    for at, line in enumerate(lines):
-        if line.startswith(_TROUBLE):
-            return f"gpustat failed on it: {excerpt(chr(10).join(lines[at + 1 :]))}"
-    return f"is no output of gpustat: {excerpt(chr(10).join(lines[:8]))}"
+def _describe_other(lines: list[str]) -> str:
+    for number, line in enumerate(lines):
+        if line.startswith(_QUERY_ERROR):
+            return f"gpustat failed on it: {excerpt(chr(10).join(lines[number + 1 :]))}"
+    return f"is not output of gpustat: {excerpt(chr(10).join(lines[:8]))}"

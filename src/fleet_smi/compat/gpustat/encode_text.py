@@ -1,7 +1,7 @@
-"""A node as gpustat prints it for eyes: its layout, its options, its colours.
+"""Encoder of gpustat's text output: its layout, options and colours. Pure.
 
-One thing of it is not kept: grey is faint here, for many a dark terminal draws its bold black
-in the colour of the background. And what no process accounts for is said at the end of a line.
+Two deliberate differences: grey is "faint" here, because many dark terminals draw gpustat's bold
+black in the colour of the background; and memory without a process is noted at the end of a line.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ _NORMAL = "\x1b[0;10m"
 _GREY, _BOLD = "\x1b[2m", "\x1b[1m"
 _RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN, _WHITE = (f"\x1b[{code}m" for code in range(31, 38))
 _DARK = "\x1b[38;5;24m"
-_USUAL_NAME_WIDTH = 16
-_Shown = Callable[[str], Any]
+_DEFAULT_NAME_WIDTH = 16
+_GetText = Callable[[str], Any]
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 class GpustatOptions(Struct, frozen=True, kw_only=True):
-    """What is shown, by gpustat's own flags; the names are cut at `name_width`, if given."""
+    """What to show, by gpustat's flags; `name_width` truncates the names of GPUs."""
 
     command: bool = False
     user: bool = False
@@ -42,7 +42,7 @@ class GpustatOptions(Struct, frozen=True, kw_only=True):
 
 
 class _Pen:
-    """Puts colour on text, or leaves it plain."""
+    """Colours text, or leaves it plain when off."""
 
     def __init__(self, *, on: bool) -> None:
         self._on = on
@@ -51,17 +51,17 @@ class _Pen:
         return f"{''.join(codes)}{text}{_NORMAL}" if self._on and codes else text
 
     def above(self, value: Any, limit: float, text: str, colour: str) -> str:
-        """Bold from `limit` on, and grey where it is not known."""
+        """Colour a figure: bold from `limit` on, grey if it is unknown."""
         if not isinstance(value, int):
             return self(text, _GREY)
         return self(text, colour) if value < limit else self(text, _BOLD, colour)
 
 
 def node_lines(node: NodeView | Snapshot, timestamp: str, options: GpustatOptions) -> Iterator[str]:
-    """What gpustat would print on this node; `when` is the date in its header."""
+    """Yield the lines of a node, with `timestamp` in the header."""
     pen = _Pen(on=options.colour)
     documents = [(gpu, gpu_to_json(gpu)) for gpu in node.gpus]
-    names = [len(each["name"]) for _, each in documents]
+    names = [len(document["name"]) for _, document in documents]
     width = max([*names, 0]) if options.name_width is None else options.name_width
     if options.header:
         yield _header(node, timestamp, width, pen)
@@ -73,71 +73,71 @@ def node_lines(node: NodeView | Snapshot, timestamp: str, options: GpustatOption
         yield pen("(No GPUs are available)", _YELLOW)
 
 
-def _header(node: NodeView | Snapshot, when: str, width: int, pen: _Pen) -> str:
-    name = sanitize_text(node.name, 128).ljust((width or _USUAL_NAME_WIDTH) + len("[?]"))
+def _header(node: NodeView | Snapshot, timestamp: str, width: int, pen: _Pen) -> str:
+    name = sanitize_text(node.name, 128).ljust((width or _DEFAULT_NAME_WIDTH) + len("[?]"))
     driver = node.host.driver_version
-    told = f"{pen(name, _BOLD, _WHITE)}  {when}".strip()
-    return told if driver is None else f"{told}  {pen(driver, _GREY)}"
+    header = f"{pen(name, _BOLD, _WHITE)}  {timestamp}".strip()
+    return header if driver is None else f"{header}  {pen(driver, _GREY)}"
 
 
-def _line(gpu: Gpu, told: JsonObject, width: int, options: GpustatOptions, pen: _Pen) -> str:
+def _line(gpu: Gpu, document: JsonObject, width: int, options: GpustatOptions, pen: _Pen) -> str:
     unknown = "??" if gpu.fault is None else "?"
 
-    def shown(key: str) -> Any:
-        value = told.get(key)
+    def get_text(key: str) -> Any:
+        value = document.get(key)
         return unknown if value is None else value
 
     parts = [pen(f"[{gpu.index}]", _CYAN), " "]
     if width:
-        name = _shortened(told["name"], width).ljust(width)
+        name = _truncate(document["name"], width).ljust(width)
         parts.append(f"{pen(name, _BLUE if gpu.fault is None else _RED)} |")
-    parts.append(_figures(shown, options, pen))
-    parts.append(f" | {_memory(gpu, shown, pen)} MB")
+    parts.append(_figures(get_text, options, pen))
+    parts.append(f" | {_memory(gpu, get_text, pen)} MB")
     if options.processes:
-        parts.append(" |" + "".join(f" {each}" for each in _owners(gpu, told, options, pen)))
+        parts.append(" |" + "".join(f" {text}" for text in _owners(gpu, document, options, pen)))
     return "".join(parts)
 
 
-def _figures(shown: _Shown, options: GpustatOptions, pen: _Pen) -> str:
-    heat, busy = shown("temperature.gpu"), shown("utilization.gpu")
-    parts = [pen.above(heat, 50, f"{heat:>3}°C", _RED), ", "]
+def _figures(get_text: _GetText, options: GpustatOptions, pen: _Pen) -> str:
+    temperature, busy = get_text("temperature.gpu"), get_text("utilization.gpu")
+    parts = [pen.above(temperature, 50, f"{temperature:>3}°C", _RED), ", "]
     if options.fan:
-        fan = shown("fan.speed")
+        fan = get_text("fan.speed")
         parts += [pen.above(fan, 30, f"{fan:>3} %", _CYAN), ", "]
     parts.append(pen.above(busy, 30, f"{busy:>3} %", _GREEN))
     if options.encoder or options.decoder:
-        parts.append(f" ({'  '.join(_video(shown, options, pen))})")
+        parts.append(f" ({'  '.join(_video(get_text, options, pen))})")
     if options.power:
-        parts.append(f",  {_power(shown, options, pen)}")
+        parts.append(f",  {_power(get_text, options, pen)}")
     return "".join(parts)
 
 
-def _video(shown: _Shown, options: GpustatOptions, pen: _Pen) -> Iterator[str]:
-    asked = {"E": options.encoder and "utilization.enc", "D": options.decoder and "utilization.dec"}
-    for letter, key in asked.items():
+def _video(get_text: _GetText, options: GpustatOptions, pen: _Pen) -> Iterator[str]:
+    keys = {"E": options.encoder and "utilization.enc", "D": options.decoder and "utilization.dec"}
+    for letter, key in keys.items():
         if key:
-            load = pen.above(shown(key), 50, f"{shown(key):>3} %", _GREEN)
+            load = pen.above(get_text(key), 50, f"{get_text(key):>3} %", _GREEN)
             yield pen(f"{letter}: ", _BOLD) + load
 
 
-def _power(shown: _Shown, options: GpustatOptions, pen: _Pen) -> str:
-    draw, limit = shown("power.draw"), shown("enforced.power.limit")
-    strong = 0.4 * limit if isinstance(limit, int) else 0.0
-    drawn = pen.above(draw, strong, f"{draw:>3}", _MAGENTA)
+def _power(get_text: _GetText, options: GpustatOptions, pen: _Pen) -> str:
+    draw, limit = get_text("power.draw"), get_text("enforced.power.limit")
+    bold_from = 0.4 * limit if isinstance(limit, int) else 0.0
+    drawn = pen.above(draw, bold_from, f"{draw:>3}", _MAGENTA)
     if options.power == "draw":
         return f"{drawn} {pen('W', _MAGENTA)}"
     return f"{drawn} / {pen(f'{limit:>3}', _MAGENTA)} {pen('W', _MAGENTA)}"
 
 
-def _memory(gpu: Gpu, shown: _Shown, pen: _Pen) -> str:
-    used, total = f"{shown('memory.used'):>5}", f"{shown('memory.total'):>5}"
+def _memory(gpu: Gpu, get_text: _GetText, pen: _Pen) -> str:
+    used, total = f"{get_text('memory.used'):>5}", f"{get_text('memory.total'):>5}"
     if gpu.fault is not None:
         return f"{pen(used, _CYAN, _GREY)} / {pen(total, _GREY)}"
     return f"{pen(used, _CYAN, _BOLD, _YELLOW)} / {pen(total, _YELLOW)}"
 
 
-def _owners(gpu: Gpu, told: JsonObject, options: GpustatOptions, pen: _Pen) -> Iterator[str]:
-    processes = told["processes"]
+def _owners(gpu: Gpu, document: JsonObject, options: GpustatOptions, pen: _Pen) -> Iterator[str]:
+    processes = document["processes"]
     if processes is None:
         yield "(Not Supported)"
         return
@@ -149,31 +149,31 @@ def _owners(gpu: Gpu, told: JsonObject, options: GpustatOptions, pen: _Pen) -> I
 def _owner(process: JsonObject, options: GpustatOptions, pen: _Pen) -> str:
     parts = []
     if options.user or not options.command:
-        parts.append(pen(_plain(process["username"]), _GREY))
+        parts.append(pen(_sanitize(process["username"]), _GREY))
     if options.command:
-        parts.append(pen(_plain(process["command"]), _CYAN))
-    pid = f"/{_or(process['pid'], '--')}" if options.pid else ""
-    memory = pen(f"{_or(process['gpu_memory_usage'], '?')}M", _YELLOW)
+        parts.append(pen(_sanitize(process["command"]), _CYAN))
+    pid = f"/{_text_or(process['pid'], '--')}" if options.pid else ""
+    memory = pen(f"{_text_or(process['gpu_memory_usage'], '?')}M", _YELLOW)
     return f"{':'.join(parts)}{pid}({memory})"
 
 
 def _full_lines(processes: list[JsonObject], pen: _Pen) -> Iterator[str]:
-    for at, process in enumerate(processes, 1):
-        branch = "└─" if at == len(processes) else "├─"
+    for number, process in enumerate(processes, 1):
+        branch = "└─" if number == len(processes) else "├─"
         cpu = process["cpu_percent"]
         load = "  --" if cpu is None else f"{cpu:4.0f}"
         memory = f"{_size(process['cpu_memory_usage']):>6}"
         command = sanitize_text(" ".join(process["full_command"]), 4096) or "?"
         program, *arguments = command.split(" ")
-        words = pen(program, _CYAN) + (pen(f" {' '.join(arguments)}", _DARK) if arguments else "")
+        line = pen(program, _CYAN) + (pen(f" {' '.join(arguments)}", _DARK) if arguments else "")
         yield (
-            f" {branch} {_or(process['pid'], '--'):>6} "
-            f"({pen(f'{load}%', _GREEN)}, {pen(memory, _YELLOW)}): {words}"
+            f" {branch} {_text_or(process['pid'], '--'):>6} "
+            f"({pen(f'{load}%', _GREEN)}, {pen(memory, _YELLOW)}): {line}"
         )
 
 
-def _shortened(name: str, width: int) -> str:
-    """The right end of a name is what tells models apart."""
+def _truncate(name: str, width: int) -> str:
+    """Cut a name at its left: models differ in the right end."""
     if len(name) <= width:
         return name
     return f"…{name[len(name) - width + 1 :]}"
@@ -188,10 +188,10 @@ def _size(count: int | None) -> str:
     return f"{count}{_UNITS[unit]}"
 
 
-def _plain(text: str | None) -> str:
-    """A word that breaks no line and moves no cursor."""
+def _sanitize(text: str | None) -> str:
+    """Sanitise a text, so that it cannot break the line or move the cursor."""
     return sanitize_text(text or "", 128) or "--"
 
 
-def _or(value: Any, unknown: str) -> str:
+def _text_or(value: Any, unknown: str) -> str:
     return unknown if value is None else str(value)

@@ -1,4 +1,4 @@
-"""What `gpustat --json` prints: 0.3 has every number as a text, later ones have `null`."""
+"""Codec of `gpustat --json`; version 0.3 writes numbers as text, later ones write `null`. Pure."""
 
 from typing import Any
 
@@ -33,24 +33,25 @@ _FIGURES = {
     "power_limit_watts": "enforced.power.limit",
 }
 _MEMORY = {"memory_used_bytes": "memory.used", "memory_total_bytes": "memory.total"}
-_UNTOLD = ("clocks", "memory errors", "MIG")
+_MISSING = ("clocks", "memory errors", "MIG")
 
 JsonObject = dict[str, Any]
 
 
 def decode_json(body: bytes, host: str, taken_at: float) -> tuple[Snapshot, ...]:
-    """What is told of one host, or of each of a list; `host` is whose it is, if of one alone."""
-    found = _decoded(body)
-    documents = found if isinstance(found, list) else [found]
+    """Decode one host, or each of a list; `host` is the name where there is only one."""
+    document = _decode(body)
+    documents = document if isinstance(document, list) else [document]
     if not documents:
         raise Undecodable("is an empty list")
     return tuple(
-        _snapshot(each, host if len(documents) == 1 else None, taken_at) for each in documents
+        _snapshot(document, host if len(documents) == 1 else None, taken_at)
+        for document in documents
     )
 
 
 def gpu_to_json(gpu: Gpu) -> JsonObject:
-    """One GPU as gpustat tells it."""
+    """Convert a GPU to gpustat's JSON."""
     if gpu.fault is not None:
         is_lost = gpu.fault.kind in ("lost", "missing")
         return {
@@ -58,25 +59,24 @@ def gpu_to_json(gpu: Gpu) -> JsonObject:
             "name": GPU_LOST_TEXT if is_lost else UNKNOWN_ERROR_TEXT,
             "processes": None,
         }
-    known = {field: getattr(gpu, field) for field in (*_FIGURES, *_MEMORY)}
-    whole_figures = {_FIGURES[field]: _floor(known[field]) for field in _FIGURES}
+    values = {field: getattr(gpu, field) for field in (*_FIGURES, *_MEMORY)}
     return {
         "index": gpu.index,
         "uuid": None if gpu.uuid_is_made else gpu.uuid,
         "name": gpu.name or "",
-        **whole_figures,
-        **{_MEMORY[field]: _floor(known[field], MIB) for field in _MEMORY},
+        **{_FIGURES[field]: _floor(values[field]) for field in _FIGURES},
+        **{_MEMORY[field]: _floor(values[field], MIB) for field in _MEMORY},
         "processes": processes_to_json(gpu),
     }
 
 
 def processes_to_json(gpu: Gpu) -> list[JsonObject] | None:
-    """Everybody on a GPU or its instances, each once; `None` when not readable."""
+    """Convert the processes of a GPU and its MIG instances, each once; `None` if not readable."""
     processes = unique_processes(gpu)
-    return None if processes is None else [_written(one) for one in processes]
+    return None if processes is None else [_process_to_json(process) for process in processes]
 
 
-def _written(process: Process) -> JsonObject:
+def _process_to_json(process: Process) -> JsonObject:
     command = process.command or process.name
     return {
         "username": process.user or (None if process.uid is None else str(process.uid)),
@@ -93,44 +93,46 @@ def _floor(value: float | None, unit: int = 1) -> int | None:
     return None if value is None else int(value // unit)
 
 
-def _decoded(body: bytes) -> Any:
+def _decode(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except DECODE_ERRORS as error:
-        why = describe_error(error)
+        reason = describe_error(error)
         raise (
-            TruncatedReport(why) if "breaks off" in why else Undecodable(f"no JSON: {why}")
+            TruncatedReport(reason)
+            if "breaks off" in reason
+            else Undecodable(f"not JSON: {reason}")
         ) from None
 
 
 def _snapshot(document: Any, host: str | None, taken_at: float) -> Snapshot:
     listed = document.get("gpus") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        raise Undecodable("is JSON, and none of gpustat: it has no list of GPUs")
+        raise Undecodable("is JSON, but not of gpustat: it has no list of GPUs")
     name = host or text_or_none(document.get("hostname"))
     if name is None:
         raise Undecodable("one of its hosts has no name")
-    gpus = [_gpu(each, at) for at, each in enumerate(listed[: MAX_ITEMS["gpus"]])]
+    gpus = [_gpu(device, position) for position, device in enumerate(listed[: MAX_ITEMS["gpus"]])]
     driver = text_or_none(document.get("driver_version"))
     without_uuid = ["UUIDs"] if any(gpu.uuid_is_made for gpu in gpus if not gpu.fault) else []
-    return build_snapshot(name, taken_at, driver, gpus, [*without_uuid, *_UNTOLD])
+    return build_snapshot(name, taken_at, driver, gpus, [*without_uuid, *_MISSING])
 
 
-def _gpu(told_of_it: Any, place: int) -> Gpu:
-    if not isinstance(told_of_it, dict):
-        return unreadable_gpu(place, "it is told as something else than a GPU")
-    index = parse_int(told_of_it.get("index"))
-    index = index if index is not None and 0 <= index < 1 << 16 else place
+def _gpu(device: Any, position: int) -> Gpu:
+    if not isinstance(device, dict):
+        return unreadable_gpu(position, "its entry is not an object")
+    index = parse_int(device.get("index"))
+    index = index if index is not None and 0 <= index < 1 << 16 else position
     figures: dict[str, Any] = {
-        field: parse_number(told_of_it.get(key)) for field, key in _FIGURES.items()
+        field: parse_number(device.get(key)) for field, key in _FIGURES.items()
     }
-    figures |= {field: parse_bytes(told_of_it.get(key), "MiB") for field, key in _MEMORY.items()}
-    uuid, name = told_of_it.get("uuid"), told_of_it.get("name")
+    figures |= {field: parse_bytes(device.get(key), "MiB") for field, key in _MEMORY.items()}
+    uuid, name = device.get("uuid"), device.get("name")
     return build_gpu(
         index,
         name if isinstance(name, str) else None,
         figures,
-        _processes(told_of_it.get("processes")),
+        _processes(device.get("processes")),
         text_or_none(uuid) if isinstance(uuid, str) else None,
     )
 
@@ -138,19 +140,21 @@ def _gpu(told_of_it: Any, place: int) -> Gpu:
 def _processes(listed: Any) -> list[Process] | None:
     if not isinstance(listed, list):
         return None
-    return [_process(each) for each in listed[: MAX_ITEMS["processes"]] if isinstance(each, dict)]
+    return [
+        _process(fields) for fields in listed[: MAX_ITEMS["processes"]] if isinstance(fields, dict)
+    ]
 
 
-def _process(told_of_it: JsonObject) -> Process:
-    memory = told_of_it.get("gpu_memory_usage", told_of_it.get("used_memory"))
+def _process(fields: JsonObject) -> Process:
+    memory = fields.get("gpu_memory_usage", fields.get("used_memory"))
     return build_process(
-        user=told_of_it.get("username", told_of_it.get("user")),
-        name=told_of_it.get("command", told_of_it.get("comm")),
-        command=_command(told_of_it.get("full_command")),
-        pid=parse_int(told_of_it.get("pid")),
+        user=fields.get("username", fields.get("user")),
+        name=fields.get("command", fields.get("comm")),
+        command=_command(fields.get("full_command")),
+        pid=parse_int(fields.get("pid")),
         gpu_memory_bytes=parse_bytes(memory, "MiB"),
-        cpu_percent=parse_number(told_of_it.get("cpu_percent")),
-        host_memory_bytes=parse_int(told_of_it.get("cpu_memory_usage")),
+        cpu_percent=parse_number(fields.get("cpu_percent")),
+        host_memory_bytes=parse_int(fields.get("cpu_memory_usage")),
     )
 
 

@@ -1,6 +1,6 @@
-"""`GET /gpustat.txt`, `.ansi` and `.html`: the fleet as gpustat-web shows it.
+"""HTTP routes `GET /gpustat.txt`, `.ansi` and `.html`: the fleet as gpustat-web shows it.
 
-Its page that is drawn anew over a WebSocket is not here: the front page and the stream are.
+gpustat-web's WebSocket is not offered: the hub's own page and stream take its place.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.endpoint import Endpoint, RequestContext
 
-_SHOWN = GpustatOptions(command=True, user=True, pid=True, power="limit")
-_MOST_NAMES = 4096
+_OPTIONS = GpustatOptions(command=True, user=True, pid=True, power="limit")
+_MAX_NAMES_LENGTH = 4096
 _CODES = re.compile(r"\x1b\[([0-9;]*)m")
 _CLASSES = {
     "1": "strong",
@@ -51,13 +51,13 @@ pre { font: 13px/1.4 ui-monospace, monospace; }
 .cyan { color: light-dark(#00696d, #78d9ec); }
 """
 
-NodeNames = Annotated[str, Meta(max_length=_MOST_NAMES)] | UnsetType
+NodeNames = Annotated[str, Meta(max_length=_MAX_NAMES_LENGTH)] | UnsetType
 
 
 class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`nodes` are names with commas between them; without, it is every node.
+    """`nodes` is a comma-separated list of names, by default every node.
 
-    `full=0` leaves the frame of the page away, for a page that has one; text has none.
+    `full=0` returns the content without the HTML page around it, for embedding.
     """
 
     nodes: NodeNames = UNSET
@@ -65,64 +65,64 @@ class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TextQuery(PageQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`color` alone is enough to have colours."""
+    """`color` without a value turns colours on."""
 
     color: Literal["", "1", "true", "0", "false"] = "false"
 
 
 async def plain_text(context: RequestContext) -> Response:
-    """The text, in colour if so asked."""
+    """Return the text, in colour if requested."""
     text = await _text(context, colour=context.query.color in ("", "1", "true"))
     return Response(text, media_type="text/plain")
 
 
 async def ansi_text(context: RequestContext) -> Response:
-    """The text in the colours of a terminal."""
+    """Return the text with terminal colours."""
     return Response(await _text(context, colour=True), media_type="text/ansi")
 
 
 async def html_page(context: RequestContext) -> Response:
-    """The same as a page."""
-    text = _marked(await _text(context, colour=True))
-    shown = _PAGE.format(text=text) if context.query.full == "1" else text
-    return Response(shown, media_type="text/html")
+    """Return the text as a page."""
+    text = _to_html(await _text(context, colour=True))
+    page = _PAGE.format(text=text) if context.query.full == "1" else text
+    return Response(page, media_type="text/html")
 
 
 async def stylesheet(_: RequestContext) -> Response:
-    """The colours of that page: what it may load is from this hub alone."""
+    """Return the style sheet: the content security policy allows none inside the page."""
     return Response(_STYLE, media_type="text/css")
 
 
-async def _text(asked: RequestContext, *, colour: bool) -> str:
-    query: PageQuery = asked.query
-    view, unknown = await asked.fleet_view(), ""
+async def _text(context: RequestContext, *, colour: bool) -> str:
+    query: PageQuery = context.query
+    view, unknown = await context.fleet_view(), ""
     if query.nodes is not UNSET:
         names = [name for name in query.nodes.split(",") if name]
-        view, unknown = _only(view, names)
-    # Thousands of GPUs take a moment to write down: not on the event loop.
-    return await asyncio.to_thread(render, view, replace(_SHOWN, colour=colour)) + unknown
+        view, unknown = _select(view, names)
+    # In a thread: thousands of GPUs would block the event loop.
+    return await asyncio.to_thread(render, view, replace(_OPTIONS, colour=colour)) + unknown
 
 
-def _only(view: FleetView, names: list[str]) -> tuple[FleetView, str]:
-    """The nodes of these names, and a line for each name that is nobody's."""
+def _select(view: FleetView, names: list[str]) -> tuple[FleetView, str]:
+    """Return the nodes of these names, and an error line for each unknown name."""
     nodes = tuple(node for node in view.nodes if node.name in names or node.node_id in names)
     known = {name for node in nodes for name in (node.name, node.node_id)}
     unknown = [sanitize_text(name, 128).replace(" ", "_") for name in names if name not in known]
     return replace(view, nodes=nodes), "".join(f"({name}) is not known here\n" for name in unknown)
 
 
-def _marked(text: str) -> str:
-    """Text in the colours of a terminal as text in those of a page; all else is escaped."""
+def _to_html(text: str) -> str:
+    """Convert terminal colours to spans; everything else is escaped."""
     first, *rest = _CODES.split(escape(text))
-    parts, within = [first], 0
-    for code, words in zip(rest[::2], rest[1::2], strict=True):
+    parts, open_spans = [first], 0
+    for code, content in zip(rest[::2], rest[1::2], strict=True):
         if code in _CLASSES:
             parts.append(f'<span class="{_CLASSES[code]}">')
-            within += 1
+            open_spans += 1
         elif code.startswith("0"):
-            parts.append("</span>" * within)
-            within = 0
-        parts.append(words)
+            parts.append("</span>" * open_spans)
+            open_spans = 0
+        parts.append(content)
     return "".join(parts)
 
 
@@ -140,7 +140,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/gpustat.ansi",
-        summary="The same in the colours of a terminal",
+        summary="The same with terminal colours",
         required_action="view",
         handler=ansi_text,
         query=PageQuery,
@@ -160,7 +160,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/gpustat.css",
-        summary="The colours of that page",
+        summary="The style sheet of that page",
         required_action="view",
         handler=stylesheet,
         response=str,

@@ -1,4 +1,4 @@
-"""The command line of gpustat-web: hosts that it asks over ssh, and a port it serves them on."""
+"""Settings import of gpustat-web's command line: hosts polled over ssh, and a port."""
 
 import re
 import shlex
@@ -12,48 +12,48 @@ from fleet_smi.errors import UsageError
 SYSTEM_NAME = "gpustat-web"
 _CALL = re.compile(r"(?:^|[\s/=])gpustat-web(?=\s|$)(.*)")
 _SETTINGS = {"--ssl-certfile": "hub.tls_cert", "--ssl-keyfile": "hub.tls_key"}
-_VALUED = ("--port", "--ssh-port", "--interval", "--exec", *_SETTINGS)
+_OPTIONS_WITH_VALUE = ("--port", "--ssh-port", "--interval", "--exec", *_SETTINGS)
 _REASONS = {
-    "--port": "the hub listens for this machine alone until hub.listen says more",
-    "--exec": "the hub asks nvidia-smi itself, by one fixed command",
-    **dict.fromkeys(_SETTINGS, "a certificate and its key belong together: one is missing"),
+    "--port": "the hub listens on this machine only, unless hub.listen is set",
+    "--exec": "the hub runs nvidia-smi itself, by one fixed command",
+    **dict.fromkeys(_SETTINGS, "certificate and key are both needed: one is missing"),
     "--no-verify-host": "host keys are always verified",
-    "--verbose": "the hub logs what matters by itself",
+    "--verbose": "the hub has no verbose mode",
 }
 
 CommandLineOption = tuple[str, str]
 
 
 def matches(name: str, text: str) -> bool:
-    """Whether it is called there, and not in a comment."""
+    """Whether the text calls gpustat-web outside of a comment."""
     return any(find_arguments(line) is not None for line in text.splitlines())
 
 
 def find_arguments(line: str) -> str | None:
-    """What gpustat-web is called with there, if it is."""
+    """Return the arguments of a call of gpustat-web; `None` if there is none."""
     call = _CALL.search(line.partition("#")[0])
     return None if call is None else call[1]
 
 
 def import_file(text: str, importer: SettingsImporter) -> None:
-    """The hosts become ones to log in at."""
+    """Import the hosts as ones to poll over ssh."""
     for number, line in enumerate(text.splitlines(), 1):
-        words = find_arguments(line)
-        if words is not None:
-            import_command_line("", words, importer)
+        arguments = find_arguments(line)
+        if arguments is not None:
+            import_command_line("", arguments, importer)
         elif line.partition("#")[0].strip():
             importer.skip(f"line {number}", "it does not call gpustat-web")
 
 
 def import_command_line(location: str, arguments: str, importer: SettingsImporter) -> None:
-    """Take over what one call says; `where` stands before each remark on it."""
-    options, hosts = _sorted_out(arguments)
+    """Import one call; `location` is the prefix of its notes."""
+    options, hosts = _parse(arguments)
     given = dict(options)
-    logins = _logins(hosts, given.get("--ssh-port"), f"{location}hosts", importer)
-    importer.extend_list(f"{location}hosts", "hub.ssh", logins)
-    whole = all(name in given for name in _SETTINGS)
+    targets = _ssh_targets(hosts, given.get("--ssh-port"), f"{location}hosts", importer)
+    importer.extend_list(f"{location}hosts", "hub.ssh", targets)
+    has_tls = all(name in given for name in _SETTINGS)
     for name, value in options:
-        if name in _SETTINGS and whole:
+        if name in _SETTINGS and has_tls:
             importer.set_value(f"{location}{name}", _SETTINGS[name], value)
         elif name == "--interval":
             importer.set_value(f"{location}{name}", "hub.ssh_interval", f"{value}s")
@@ -61,11 +61,11 @@ def import_command_line(location: str, arguments: str, importer: SettingsImporte
             importer.skip(f"{location}{name}", _REASONS.get(name, "gpustat-web has no such flag"))
 
 
-def _sorted_out(words: str) -> tuple[list[CommandLineOption], list[str]]:
+def _parse(arguments: str) -> tuple[list[CommandLineOption], list[str]]:
     options: list[CommandLineOption] = []
     hosts: list[str] = []
     try:
-        rest = iter(shlex.split(words))
+        rest = iter(shlex.split(arguments))
     except ValueError as error:
         raise UsageError(f"the arguments of gpustat-web cannot be read: {error}") from None
     for word in rest:
@@ -78,14 +78,16 @@ def _sorted_out(words: str) -> tuple[list[CommandLineOption], list[str]]:
 
 def _option(word: str, rest: Iterator[str]) -> CommandLineOption:
     name, equals, value = word.partition("=")
-    return name, value if equals or name not in _VALUED else next(rest, "")
+    return name, value if equals or name not in _OPTIONS_WITH_VALUE else next(rest, "")
 
 
-def _logins(hosts: list[str], port: str | None, what: str, into: SettingsImporter) -> list[str]:
-    logins = []
+def _ssh_targets(
+    hosts: list[str], port: str | None, source: str, importer: SettingsImporter
+) -> list[str]:
+    targets = []
     for host in hosts:
         try:
-            logins.append(to_ssh_target(host, port=port))
+            targets.append(to_ssh_target(host, port=port))
         except ValueError as error:
-            into.skip(what, f"{format_for_error(host)} {error}")
-    return logins
+            importer.skip(source, f"{format_for_error(host)} {error}")
+    return targets

@@ -1,4 +1,4 @@
-"""The fleet as gpustat prints it, one node after the other, dated by the reader's own clock."""
+"""The fleet as gpustat prints it, one node after the other, in the viewer's local time."""
 
 from fleet_smi.compat.gpustat.codec import GpustatOptions, fleet_text, nodes_json
 from fleet_smi.model.fleet import FleetView, NodeView
@@ -8,8 +8,8 @@ _DATE = "%a %b %e %H:%M:%S %Y"
 
 
 def render(view: FleetView, options: GpustatOptions, local: ToLocalTime = to_local_time) -> str:
-    """What `gpustat` would print on each node; of a silent one, why it is silent."""
-    return fleet_text(view, lambda node: local(_heard_at(node, view)).strftime(_DATE), options)
+    """Render each node as `gpustat` prints it, or the reason why it is silent."""
+    return fleet_text(view, lambda node: local(_received_at(node, view)).strftime(_DATE), options)
 
 
 def render_status(view: FleetView, *, colour: bool) -> str:
@@ -18,14 +18,14 @@ def render_status(view: FleetView, *, colour: bool) -> str:
 
 
 def render_json(view: FleetView, local: ToLocalTime = to_local_time) -> str:
-    """What `gpustat --json` would print; a node that is silent has nothing to say there."""
-    heard = [
-        (node, local(_heard_at(node, view)).replace(tzinfo=None).isoformat())
+    """Render the nodes as `gpustat --json` prints them; silent ones are left out."""
+    reporting = [
+        (node, local(_received_at(node, view)).replace(tzinfo=None).isoformat())
         for node in view.nodes
         if not node.silent
     ]
-    return nodes_json(heard).decode()
+    return nodes_json(reporting).decode()
 
 
-def _heard_at(node: NodeView, view: FleetView) -> float:
+def _received_at(node: NodeView, view: FleetView) -> float:
     return view.taken_at - (node.age_seconds or 0.0)

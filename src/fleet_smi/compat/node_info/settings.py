@@ -1,4 +1,4 @@
-"""`hosts.txt` of gpu-cluster-monitor, and of many others: one host a line."""
+"""Settings import of a `hosts.txt`, as of gpu-cluster-monitor: one host per line."""
 
 import re
 
@@ -12,39 +12,39 @@ from fleet_smi.config.value_types import format_for_error
 
 SYSTEM_NAME = "a list of hosts"
 _HOST = re.compile(r"(?:[\w.+-]+@)?[\w.:\[\]-]+(?:\s*#.*)?")
-_ITS_PLACE = (
-    "it stands in node_info.py (PASSWD), the same for all: write it into a file that only the hub "
-    "can read, and name that in hub.node_info_password_file"
+_WHERE_IT_GOES = (
+    "it is PASSWD in node_info.py, the same for all nodes: write it into a file that only the hub "
+    "can read, and set hub.node_info_password_file"
 )
 
 
 def matches(name: str, text: str) -> bool:
-    """Whether every line that says something is a host; by its name alone, whatever is in it."""
+    """Whether the file is named hosts*.txt, or every line that is not a comment is a host."""
     lines = [line.strip() for line in text.splitlines()]
-    said = [line for line in lines if line and not line.startswith("#")]
-    named = re.search(r"hosts[^/]*\.txt$", name) is not None
-    return named or (bool(said) and all(_HOST.fullmatch(line) for line in said))
+    entries = [line for line in lines if line and not line.startswith("#")]
+    is_named = re.search(r"hosts[^/]*\.txt$", name) is not None
+    return is_named or (bool(entries) and all(_HOST.fullmatch(line) for line in entries))
 
 
 def import_file(text: str, importer: SettingsImporter) -> None:
-    """Each host becomes one to ask, in the way that the user says."""
+    """Import each host as one to poll, by the host type that the user chose."""
     hosts = []
     for number, line in enumerate(text.splitlines(), 1):
-        written, comment, _ = line.partition("#")
-        if written.strip():
-            hosts += _host(written.strip(), f"line {number}", importer)
+        entry, comment, _ = line.partition("#")
+        if entry.strip():
+            hosts += _target(entry.strip(), f"line {number}", importer)
         elif not comment:
-            importer.skip(f"line {number}", "it is blank, and no host")
+            importer.skip(f"line {number}", "it is blank")
     importer.extend_list("hosts", SETTING_BY_HOST_TYPE[importer.host_type], hosts)
     if importer.host_type == "node_info":
-        importer.skip("the password", _ITS_PLACE)
+        importer.skip("the password", _WHERE_IT_GOES)
 
 
-def _host(written: str, where: str, into: SettingsImporter) -> list[str]:
-    if into.host_type != "ssh":
-        return [to_http_target(written)]
+def _target(entry: str, location: str, importer: SettingsImporter) -> list[str]:
+    if importer.host_type != "ssh":
+        return [to_http_target(entry)]
     try:
-        return [to_ssh_target(written)]
+        return [to_ssh_target(entry)]
     except ValueError as error:
-        into.skip(where, f"{format_for_error(written)} {error}")
+        importer.skip(location, f"{format_for_error(entry)} {error}")
         return []

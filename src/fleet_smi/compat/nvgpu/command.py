@@ -1,4 +1,4 @@
-"""`nvgpu available` and `nvgpu list`."""
+"""`fleet-smi like nvgpu`: the commands `nvgpu available` and `nvgpu list`, for any fleet."""
 
 import argparse
 import sys
@@ -11,38 +11,44 @@ from fleet_smi.errors import Unmet, UsageError
 if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView, NodeView
 
-HELP = "which GPUs have memory to spare, and the table of who uses which"
+HELP = "which GPUs have free memory, and a table of who uses which"
 EXAMPLES = """\
   gpu=$(fleet-smi like nvgpu available -l 1) && CUDA_VISIBLE_DEVICES=$gpu python train.py
   fleet-smi like nvgpu available --max-used 5
   fleet-smi like nvgpu list
   alias nvl='fleet-smi like nvgpu list'
 
-`available` counts memory alone, at most 20 % of it in use: a GPU may have somebody on it. What is
-broken or cannot be read is never printed. `fleet-smi free` counts people too, best first.
+`available` looks at memory only (at most 20 % in use), so a GPU may have processes on it. GPUs that
+are broken or cannot be read are never printed. `fleet-smi free` looks at processes too, best first.
 """
-_AGAIN = "`watch fleet-smi like nvgpu list` or `fleet-smi -i 3`"
+_REPEAT_HINT = "`watch fleet-smi like nvgpu list` or `fleet-smi -i 3`"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags, and two that it has not: the percentage, and the memory in the list."""
+    """Declare nvgpu's flags, and two of our own: `--max-used` and `--memory`."""
     add = parser.add_argument
-    add("command", choices=("available", "list"), help="the indices to take, or the table")
-    add("-l", "--limit", type=int, metavar="N", help="available: at most so many")
-    add("--max-used", type=float, metavar="PERCENT", default=20.0, help="available: memory in use")
-    add("-m", "--memory", action="store_true", help="list: the memory in use, as nvgpu 0.10 has it")
+    add("command", choices=("available", "list"), help="print free indices, or the table")
+    add("-l", "--limit", type=int, metavar="N", help="available: at most N")
+    add(
+        "--max-used",
+        type=float,
+        metavar="PERCENT",
+        default=20.0,
+        help="available: maximum memory in use (20)",
+    )
+    add("-m", "--memory", action="store_true", help="list: the memory in use, as in nvgpu 0.10")
     output.add_colour_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do as nvgpu does."""
+    """Print the available GPUs or the table."""
     if args.limit is not None and args.limit < 1:
         raise UsageError(f"-l {args.limit}: ask for one GPU or more")
     if args.limit is not None and args.command == "list":
-        raise UsageError(f"-l goes with available: for a table again and again, {_AGAIN}")
+        raise UsageError(f"-l goes with available: to repeat the table, use {_REPEAT_HINT}")
     if not 0 <= args.max_used <= 100:
         raise UsageError(f"--max-used {args.max_used:g}: give 0 to 100 percent")
-    print(_available(args)) if args.command == "available" else sys.stdout.write(_listed(args))
+    print(_available(args)) if args.command == "available" else sys.stdout.write(_list(args))
     return 0
 
 
@@ -54,22 +60,22 @@ def _available(args: argparse.Namespace) -> str:
     request = GpuRequest(count=0, policy="memory", max_used_percent=args.max_used)
     view = fleet.view()
     fleet_source.require_driver(view, "nvgpu", is_local=fleet.is_local)
-    found = find_offer(view, request, fleet.thresholds).offered
-    if not found:
-        failures = [each for node in view.nodes for each in node.failures] if fleet.is_local else ()
-        words = f"no GPU has at most {args.max_used:g} % of its memory in use"
-        raise Unmet("; ".join([words, *failures]))
-    in_order = sorted(
-        found, key=lambda one: (natural_sort_key(one.node), one.node_id, one.index, one.part or 0)
+    offered = find_offer(view, request, fleet.thresholds).offered
+    if not offered:
+        failures = [text for node in view.nodes for text in node.failures] if fleet.is_local else ()
+        message = f"no GPU has at most {args.max_used:g} % of its memory in use"
+        raise Unmet("; ".join([message, *failures]))
+    by_name = sorted(
+        offered, key=lambda gpu: (natural_sort_key(gpu.node), gpu.node_id, gpu.index, gpu.part or 0)
     )
-    chosen = in_order[: args.limit]
+    chosen = by_name[: args.limit]
     if not fleet.is_local:
         return ",".join(candidate_labels(chosen))
     warn_about_device_order(view, alternative="`fleet-smi free --uuid`")
     return ",".join(cuda_devices(chosen))
 
 
-def _listed(args: argparse.Namespace) -> str:
+def _list(args: argparse.Namespace) -> str:
     fleet = fleet_source.select_fleet(args)
     view = fleet.view()
     fleet_source.require_driver(view, "nvgpu", is_local=fleet.is_local)
@@ -80,7 +86,7 @@ def _listed(args: argparse.Namespace) -> str:
 
 
 def _tables(view: "FleetView", *, colour: bool, memory: bool) -> str:
-    """As its master shows many machines: each under its name."""
+    """Render one table per machine under its name, as an nvgpu master does."""
     from fleet_smi.model.node_names import unique_node_names
     from fleet_smi.terminal.paint import strip_unprintable
 

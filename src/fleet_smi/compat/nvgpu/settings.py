@@ -1,4 +1,4 @@
-"""The AGENTS file of an nvgpu master: Python to nvgpu, which runs it; nothing but data here."""
+"""Settings import of an nvgpu master's AGENTS file: Python, parsed but never executed."""
 
 import ast
 import re
@@ -10,32 +10,32 @@ from fleet_smi.errors import UsageError
 
 SYSTEM_NAME = "nvgpu"
 _SELF = "self"
-_NOT_RUN = "it is code, and is not run here"
+_NOT_RUN = "it is code, which is not executed"
 
 
 def matches(name: str, text: str) -> bool:
-    """Whether it sets AGENTS."""
+    """Whether the text assigns AGENTS."""
     return re.search(r"^AGENTS\s*(?::[^=\n]+)?=", text, re.MULTILINE) is not None
 
 
 def import_file(text: str, importer: SettingsImporter) -> None:
-    """Each agent becomes one to ask, and 'self' the hub's own machine."""
+    """Import each agent as one to poll, and 'self' as the hub's own machine."""
     agents: Any = ()
-    for statement in _parsed(text).body:
-        value = _agents(statement)
+    for statement in _parse(text).body:
+        value = _assigned_agents(statement)
         if value is not None:
             agents = _literal(value, importer)
-        elif not _is_remark(statement):
+        elif not _is_docstring(statement):
             importer.skip(f"line {statement.lineno}", _NOT_RUN)
     names = [agent for agent in agents if isinstance(agent, str)]
     if len(names) < len(agents):
-        importer.skip("AGENTS", f"{len(agents) - len(names)} of them are no text")
+        importer.skip("AGENTS", f"{len(agents) - len(names)} of them are not text")
     if _SELF in names:
         importer.set_value("'self'", "hub.include_self", True)  # noqa: FBT003
     importer.extend_list("AGENTS", "hub.nvgpu", [name for name in names if name != _SELF])
 
 
-def _parsed(text: str) -> ast.Module:
+def _parse(text: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -44,31 +44,31 @@ def _parsed(text: str) -> ast.Module:
         raise UsageError(f"the AGENTS file of nvgpu is not Python: {error}") from None
 
 
-def _agents(statement: ast.stmt) -> ast.expr | None:
-    """What AGENTS is set to here, if it is."""
+def _assigned_agents(statement: ast.stmt) -> ast.expr | None:
+    """Return the expression that this statement assigns to AGENTS, if it does."""
     if isinstance(statement, ast.Assign):
         names = statement.targets
     elif isinstance(statement, ast.AnnAssign):
         names = [statement.target]
     else:
         return None
-    ours = any(isinstance(name, ast.Name) and name.id == "AGENTS" for name in names)
-    return statement.value if ours else None
+    is_agents = any(isinstance(name, ast.Name) and name.id == "AGENTS" for name in names)
+    return statement.value if is_agents else None
 
 
-def _is_remark(statement: ast.stmt) -> bool:
+def _is_docstring(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def _literal(value: ast.expr, into: SettingsImporter) -> Any:
+def _literal(value: ast.expr, importer: SettingsImporter) -> Any:
     try:
         agents = ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        into.skip("AGENTS", "it is computed, and nothing is run here: write the list out")
+        importer.skip("AGENTS", "it is computed, and code is not executed: write the list out")
         return ()
     if isinstance(agents, list | tuple):
         if not agents:
-            into.note_no_change("AGENTS", "there is none: this master asks nobody")
+            importer.note_no_change("AGENTS", "it is empty: this master polls nobody")
         return agents
-    into.skip("AGENTS", "it is no list")
+    importer.skip("AGENTS", "it is not a list")
     return ()

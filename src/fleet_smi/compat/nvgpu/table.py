@@ -1,4 +1,4 @@
-"""The table of `nvgpu list`: a mark and a colour for each GPU, and who uses it since when."""
+"""Text table of `nvgpu list`: a status mark and colour per GPU, its users and since when."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,35 +18,35 @@ class _Column(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """As wide as its widest cell; a title has two blanks to spare."""
-        least = len(self.title) + 2
-        return max([least, *map(display_width, self.cells)])
+        """The width of its widest cell; a title has two spaces more."""
+        min_width = len(self.title) + 2
+        return max([min_width, *map(display_width, self.cells)])
 
-    def padded(self, text: str, shown: str) -> str:
-        """The text that is seen as `shown`, on its side of the column."""
-        blanks = " " * (self.columns - display_width(shown))
+    def pad(self, text: str, visible: str) -> str:
+        """Pad `text`, which may have colour codes, by the width of its visible part."""
+        blanks = " " * (self.columns - display_width(visible))
         return blanks + text if self.right else text + blanks
 
 
 def render(
     rows: Sequence[DeviceStatus], *, colour: bool, memory_used_bytes: Sequence[int | None] | None
 ) -> str:
-    """The table; with the column of nvgpu 0.10 where the memory in use is given."""
+    """Render the table; given the memory in use, with the memory column of nvgpu 0.10."""
     marks = [status_mark(row) for row in rows]
-    numbers = _Column("", [str(place) for place in range(len(rows))], right=True)
+    numbers = _Column("", [str(index) for index in range(len(rows))], right=True)
     columns = _columns(rows, marks, memory_used_bytes, colour=colour)
-    everything = [numbers, *columns]
-    head = _GAP.join([each.padded(each.title, each.title) for each in everything])
-    rule = _GAP.join(["-" * each.columns for each in everything])
-    colours = [_COLOURS[each] if colour else None for each in marks]
-    lines = [_line(place, numbers, columns, its) for place, its in enumerate(colours)]
+    all_columns = [numbers, *columns]
+    head = _GAP.join([column.pad(column.title, column.title) for column in all_columns])
+    rule = _GAP.join(["-" * column.columns for column in all_columns])
+    colours = [_COLOURS[mark] if colour else None for mark in marks]
+    lines = [_line(index, numbers, columns, code) for index, code in enumerate(colours)]
     return "".join([f"{line.rstrip()}\n" for line in (head, rule, *lines)])
 
 
 def status_mark(row: DeviceStatus) -> str:
-    """Free, somebody on it, nobody who can be asked, or not free and nobody knows why.
+    """Return the mark: free, used, used by unknown owners, or `[?]`, not free for unknown reasons.
 
-    The last is none of nvgpu's: it has no word for what is not known.
+    nvgpu itself has no `[?]`: it has no mark for what is unknown.
     """
     if row.is_available:
         return "[ ]"
@@ -67,8 +67,8 @@ def _columns(
         _Column("status", marks),
         _Column("type", [strip_unprintable(row.type or "") for row in rows]),
         _Column("util.", [_load(row.utilization, colour=colour) for row in rows]),
-        _Column("temp.", [_figure(row.temperature) for row in rows], right=True),
-        _Column("MHz", [_figure(row.clock_mhz) for row in rows], right=True),
+        _Column("temp.", [_number(row.temperature) for row in rows], right=True),
+        _Column("MHz", [_number(row.clock_mhz) for row in rows], right=True),
         _Column("users", [strip_unprintable(row.users) for row in rows]),
         _Column("since", [row.running_since or "" for row in rows]),
         _Column("pids", [row.pids for row in rows], right=True),
@@ -79,23 +79,23 @@ def _columns(
     return columns
 
 
-def _line(place: int, numbers: _Column, columns: list[_Column], colour: str | None) -> str:
-    cells = [numbers.padded(numbers.cells[place], numbers.cells[place])]
+def _line(index: int, numbers: _Column, columns: list[_Column], colour: str | None) -> str:
+    cells = [numbers.pad(numbers.cells[index], numbers.cells[index])]
     for column in columns:
-        shown = column.cells[place]
-        text = shown if colour is None else f"\x1b[{colour}m{shown}\x1b[0m"
-        cells.append(column.padded(text, shown))
+        visible = column.cells[index]
+        text = visible if colour is None else f"\x1b[{colour}m{visible}\x1b[0m"
+        cells.append(column.pad(text, visible))
     return _GAP.join(cells)
 
 
 def _load(percent: int | None, *, colour: bool) -> str:
     if percent is None:
         return "N/A"
-    # Where there is colour, it keeps the blanks in front from being taken away.
+    # nvgpu's table strips leading spaces, but not behind a colour code.
     return f"{percent:3} %" if colour else f"{percent} %"
 
 
-def _figure(value: int | None) -> str:
+def _number(value: int | None) -> str:
     return "" if value is None else str(value)
 
 

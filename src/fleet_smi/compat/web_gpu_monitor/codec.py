@@ -1,8 +1,8 @@
-"""`load_data.csv` of web-gpu-monitor: one row a GPU, to and from the model.
+"""Codec of web-gpu-monitor's `load_data.csv`: one row per GPU, to and from the model. Pure.
 
-Its `load_mem` is how busy the memory was, never how full: that it cannot tell. A process
-whose owner it could not find is called `Zombie` there, and is a hidden one here. To its
-readers a GPU without a user is free, so that one that is not has a `Zombie` at least.
+Its `load_mem` is how busy the memory was, not how full; the file has no memory in use. A process
+of unknown owner is `Zombie` there and a hidden process here. Readers of the file take a GPU
+without a user for free, so one that is not free gets at least a `Zombie`.
 """
 
 import csv
@@ -24,32 +24,34 @@ from fleet_smi.wire.limits import MAX_ITEMS, MAX_TEXT_LENGTH
 
 COLLECTOR_NAME = "load_data"
 COLUMNS = ("", "load", "load_mem", "gpu_idx", "gpu_name", "gpu_uuid", "hostname", "username")
-_NEEDED = COLUMNS[1:]
+_REQUIRED = COLUMNS[1:]
 _ZOMBIE = "Zombie"
-_MOST_NODES = 10_000
-_LONGEST_HOST = 96  # it is part of the ids of its GPUs
+_MAX_NODES = 10_000
+_MAX_HOST_LENGTH = 96  # the UUIDs of its GPUs contain it
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]")
-_CANNOT_TELL = "cannot tell memory in use, power, temperature, pids and commands"
+_MISSING = "cannot tell memory in use, power, temperature, pids and commands"
 
 CsvRow = dict[str, str]
 
 
 def encode(view: FleetView) -> str:
-    """The fleet as that file; what is not measured is empty."""
-    return encode_csv([COLUMNS, *(_row(node, at, gpu) for node, at, gpu in _numbered(view))])
+    """Encode the fleet; what is not measured is empty."""
+    return encode_csv(
+        [COLUMNS, *(_row(node, number, gpu) for node, number, gpu in _numbered(view))]
+    )
 
 
 def _numbered(view: FleetView) -> Iterable[tuple[NodeView, int, JudgedGpu]]:
-    return ((node, at, gpu) for node in view.nodes for at, gpu in enumerate(node.gpus))
+    return ((node, number, gpu) for node in view.nodes for number, gpu in enumerate(node.gpus))
 
 
-def _row(node: NodeView, at: int, gpu: JudgedGpu) -> list[CsvValue]:
+def _row(node: NodeView, number: int, gpu: JudgedGpu) -> list[CsvValue]:
     users = _users(gpu) or ([] if gpu.verdict.state == "free" else [_ZOMBIE])
-    return [at, *_loads(node, gpu), gpu.index, gpu.name, gpu.uuid, node.name, ", ".join(users)]
+    return [number, *_loads(node, gpu), gpu.index, gpu.name, gpu.uuid, node.name, ", ".join(users)]
 
 
 def _loads(node: NodeView, gpu: JudgedGpu) -> tuple[int | None, int | None]:
-    """How busy it and its memory are now: what was once measured tells nothing of that."""
+    """Return the current loads; figures of a silent node are out of date and left empty."""
     if node.silent or gpu.verdict.state == "unknown":
         return None, None
     return _percent(gpu.busy_percent), _percent(gpu.memory_busy_percent)
@@ -60,9 +62,9 @@ def _percent(value: float | None) -> int | None:
 
 
 def _users(gpu: JudgedGpu) -> list[str]:
-    """The owner of each computing process; a comma would make two of one."""
-    computing = {one.pid: one for one in all_processes(gpu) if not is_display(one)}
-    return [_user(process).replace(",", " ") for process in computing.values()]
+    """List the owner of each compute process; a comma in a name would split it in two."""
+    processes = {one.pid: one for one in all_processes(gpu) if not is_display(one)}
+    return [_user(process).replace(",", " ") for process in processes.values()]
 
 
 def _user(process: Process) -> str:
@@ -72,13 +74,13 @@ def _user(process: Process) -> str:
 
 
 def decode_load_data(body: bytes, taken_at: float) -> tuple[Snapshot, ...]:
-    """The machines in such a file; one row that makes no sense does not hide the others."""
+    """Decode the machines of a file; a bad row does not hide the others."""
     nodes: dict[str, list[Gpu]] = {}
     lost: dict[str, int] = {}
     for row in _rows(body):
-        host = parse_text(unescape_formula(row["hostname"].strip()), _LONGEST_HOST)
+        host = parse_text(unescape_formula(row["hostname"].strip()), _MAX_HOST_LENGTH)
         gpu = _gpu(row)
-        if host is None or (host not in nodes and len(nodes) == _MOST_NODES):
+        if host is None or (host not in nodes and len(nodes) == _MAX_NODES):
             continue
         gpus = nodes.setdefault(host, [])
         if gpu is None or len(gpus) == MAX_ITEMS["gpus"]:
@@ -91,17 +93,17 @@ def decode_load_data(body: bytes, taken_at: float) -> tuple[Snapshot, ...]:
 def _rows(body: bytes) -> Iterable[CsvRow]:
     reader = csv.DictReader(io.StringIO(body.decode("utf-8-sig", "replace"), newline=""))
     try:
-        missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
+        missing = [name for name in _REQUIRED if name not in (reader.fieldnames or ())]
         if missing:
-            raise Undecodable(f"no load_data.csv: it has no column {missing[0]}")
-        return [{name: row[name] or "" for name in _NEEDED} for row in reader]
+            raise Undecodable(f"not a load_data.csv: it has no column {missing[0]}")
+        return [{name: row[name] or "" for name in _REQUIRED} for row in reader]
     except csv.Error as error:
-        raise Undecodable(f"no load_data.csv: {error}") from None
+        raise Undecodable(f"not a load_data.csv: {error}") from None
 
 
 def _snapshot(host: str, gpus: list[Gpu], lost: int, taken_at: float) -> Snapshot:
     node_id = f"{COLLECTOR_NAME}-{_NOT_IN_AN_ID.sub('_', host)}"
-    partly = f"; {lost} of its rows could not be read" if lost else ""
+    lost_note = f"; {lost} of its rows could not be read" if lost else ""
     return Snapshot(
         node_id=node_id,
         name=host,
@@ -109,7 +111,7 @@ def _snapshot(host: str, gpus: list[Gpu], lost: int, taken_at: float) -> Snapsho
         gpus=tuple(with_node_scoped_uuid(gpu, node_id) for gpu in gpus),
         runs=(
             CollectorRun(
-                name=COLLECTOR_NAME, outcome="ok", seconds=0.0, detail=_CANNOT_TELL + partly
+                name=COLLECTOR_NAME, outcome="ok", seconds=0.0, detail=_MISSING + lost_note
             ),
         ),
     )
@@ -139,9 +141,9 @@ def _gpu(row: CsvRow) -> Gpu | None:
 
 def _processes(users: str) -> Iterable[Process]:
     names = [word.strip() for word in users.split(",") if word.strip()]
-    before: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name in names[: MAX_ITEMS["processes"]]:
-        known = None if name == _ZOMBIE else parse_text(name, MAX_TEXT_LENGTH)
-        pid = synthetic_pid(known, before[name])
-        before[name] += 1
-        yield Process(pid=pid, pid_is_made=True, kind="compute", user=known, hidden=known is None)
+        user = None if name == _ZOMBIE else parse_text(name, MAX_TEXT_LENGTH)
+        pid = synthetic_pid(user, counts[name])
+        counts[name] += 1
+        yield Process(pid=pid, pid_is_made=True, kind="compute", user=user, hidden=user is None)

@@ -1,5 +1,5 @@
-"""The only files that touch the machine; each has a `read` that returns plain values.
+"""Bindings: the only code that touches the machine; each has a `read` that returns plain values.
 
-They run in the reader (see `node/reader_process.py`), so they know neither the model
-nor any library it needs: what they cost to import is what every command pays.
+They run in the reader (`node/reader_process.py`) and import neither the model nor any library
+that it needs, because every command pays for their import time.
 """

@@ -1,6 +1,6 @@
-"""AMD GPUs through the `amdgpu` driver's files: no ROCm, no root.
+"""AMD GPUs from the files of the `amdgpu` driver, without ROCm and without root.
 
-`pcie_bw` is left alone on purpose: the driver measures for a second while it is read.
+`pcie_bw` is not read on purpose: the driver measures for a second while it is read.
 """
 
 import os
@@ -10,8 +10,8 @@ from typing import Any
 from fleet_smi.errors import NotPresent
 from fleet_smi.node.bindings import drm, drm_clients
 
-# Kept in the driver's memory: reading them does not wake a sleeping card, and they are what
-# a card is known by, so they have to be the same whether it sleeps or not.
+# They are in the driver's memory, so reading them does not wake a sleeping card; and as its
+# identity they have to be the same whether it sleeps or not.
 _IDENTITY = ("product_name", "unique_id")
 _FIGURES = (
     "gpu_busy_percent",
@@ -40,18 +40,18 @@ _NODE_PROPERTIES = (
 
 def read(root: str = "/") -> dict[str, Any]:
     """Read every card of the `amdgpu` driver below `root`."""
-    found = [_card(*card) for card in drm.iter_cards(root, ("amdgpu",))]
-    if not found:
+    cards = [_card(*card) for card in drm.iter_cards(root, ("amdgpu",))]
+    if not cards:
         raise NotPresent("no AMD GPU with the amdgpu driver")
-    # Asking for the clients of a sleeping card could wake it.
-    nodes = {n: c["pci"] for c in found if c["pci"] and not c["asleep"] for n in c["nodes"]}
-    processes, drawing = _kfd_processes(root), drm_clients.read_clients(root, nodes)
+    # Reading the clients of a sleeping card could wake it.
+    nodes = {n: c["pci"] for c in cards if c["pci"] and not c["asleep"] for n in c["nodes"]}
+    processes, clients = _kfd_processes(root), drm_clients.read_clients(root, nodes)
     return {
-        "cards": found,
+        "cards": cards,
         "kfd_nodes": _kfd_nodes(root),
         "kfd_processes": processes,
-        "drm": drawing,
-        "pids": [one["pid"] for one in (*(processes or ()), *drawing["clients"])],
+        "drm": clients,
+        "pids": [entry["pid"] for entry in (*(processes or ()), *clients["clients"])],
     }
 
 
@@ -94,7 +94,7 @@ def _kfd_nodes(root: str) -> list[dict[str, Any]]:
 
 
 def _kfd_processes(root: str) -> list[dict[str, Any]] | None:
-    """Return who computes on which GPU, `None` when the compute driver does not say."""
+    """Return the compute processes per GPU, `None` when the compute driver lists none."""
     folder = drm.SysfsFolder(root, _KFD, "proc")
     if not os.path.isdir(folder.path):
         return None

@@ -1,4 +1,4 @@
-"""GPUs as the kernel's DRM drivers show them below `/sys`: cards, sensors, sleep, links."""
+"""Read the files of DRM drivers below `/sys`: cards, sensors, power state, PCIe links."""
 
 import errno
 import os
@@ -14,26 +14,26 @@ _SENSOR = re.compile(
     re.ASCII,
 )
 _LINK = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
-_MOST_BYTES = 65_536  # sysfs gives a page; fdinfo of a busy client a few
-_MOST_NAMES = 4_096
-_MOST_CARDS = 256
+_MAX_BYTES = 65_536  # sysfs gives a page; fdinfo of a busy client a few
+_MAX_NAMES = 4_096
+_MAX_CARDS = 256
 
 
 class SysfsFolder:
-    """A folder of small files, each of which may fail alone."""
+    """A folder of small files, each of which can fail alone."""
 
     def __init__(self, *path: str) -> None:
         self.path = os.path.join(*path)
         self.read_errors: dict[str, str] = {}
-        """File name -> the error's name, for files that are there and were not given."""
+        """File name -> name of the error, for files that exist and could not be read."""
 
     def read_text(self, name: str) -> str | None:
-        """Return what the file says, or `None` with the error noted."""
+        """Return the text of a file, or `None` with its error in `read_errors`."""
         try:
             # A pipe put where a file is expected must not block the open.
             handle = os.open(os.path.join(self.path, name), os.O_RDONLY | os.O_NONBLOCK)
             try:
-                raw = os.read(handle, _MOST_BYTES)
+                raw = os.read(handle, _MAX_BYTES)
             finally:
                 os.close(handle)
         except OSError as exc:
@@ -43,7 +43,7 @@ class SysfsFolder:
         return raw.decode("utf-8", "replace").replace("\0", "").strip()
 
     def read_texts(self, names: Iterable[str]) -> dict[str, str]:
-        """Return what each of the files says, without those that cannot be read."""
+        """Return the text of each file, without those that cannot be read."""
         found = ((name, self.read_text(name)) for name in names)
         return {name: text for name, text in found if text is not None}
 
@@ -52,7 +52,7 @@ class SysfsFolder:
         return list_folder(os.path.join(self.path, subfolder))
 
     def subfolder(self, *path: str) -> "SysfsFolder":
-        """Return a folder below this one that notes its errors by itself."""
+        """Return a folder below this one with its own `read_errors`."""
         return SysfsFolder(self.path, *path)
 
 
@@ -60,7 +60,7 @@ def list_folder(path: str) -> list[str]:
     """Return the names in a folder, none when it cannot be listed."""
     try:
         with os.scandir(path) as entries:
-            return sorted(entry.name for entry, _ in zip(entries, range(_MOST_NAMES), strict=False))
+            return sorted(entry.name for entry, _ in zip(entries, range(_MAX_NAMES), strict=False))
     except OSError:
         return []
 
@@ -74,7 +74,7 @@ def parse_key_values(text: str | None, separator: str) -> dict[str, str]:
 def iter_cards(
     root: str, drivers: tuple[str, ...]
 ) -> Iterator[tuple[dict[str, Any], SysfsFolder, SysfsFolder]]:
-    """Yield each card of these drivers: what identifies it, its folder, its device's folder.
+    """Yield each card of these drivers: its identity, its folder, its device's folder.
 
     Only files are read that do not wake a sleeping device.
     """
@@ -82,7 +82,7 @@ def iter_cards(
     # cardN-HDMI-A-1 and the like are connectors, not cards.
     numbers = sorted(int(m[1]) for name in list_folder(drm) if (m := _CARD.fullmatch(name)))
     seen: set[str] = set()
-    for number in numbers[:_MOST_CARDS]:
+    for number in numbers[:_MAX_CARDS]:
         card = SysfsFolder(drm, f"card{number}")
         device = card.subfolder("device")
         identity = _identity(f"card{number}", device)
@@ -136,18 +136,18 @@ def read_pcie_link(device: SysfsFolder) -> dict[str, str]:
     Newer cards carry a switch: the GPU's own link is then one inside the card, always at
     full speed (AMD) or at 2.5 GT/s x1 (Intel), and the one that matters is the switch's.
     """
-    switch = _switch_on_the_card(device)
+    switch = _switch_of_card(device)
     return (switch and switch.read_texts(_LINK)) or device.read_texts(_LINK)
 
 
-def _switch_on_the_card(device: SysfsFolder) -> SysfsFolder | None:
+def _switch_of_card(device: SysfsFolder) -> SysfsFolder | None:
     try:
         path = os.path.realpath(device.path, strict=True)
     except OSError:
         return None
     upstream = os.path.dirname(os.path.dirname(path))
     above = os.path.dirname(upstream)
-    # What hangs directly below "pci0000:00" is a port of the machine, not of the card.
+    # A bridge directly below "pci0000:00" is a port of the machine, not of the card.
     if not all(_PCI.fullmatch(os.path.basename(p)) for p in (path, upstream, above)):
         return None
     switch = SysfsFolder(upstream)

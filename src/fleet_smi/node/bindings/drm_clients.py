@@ -1,9 +1,9 @@
-"""Who has a GPU's device file open, and how much memory the driver says it holds.
+"""DRM clients: the processes that have a GPU's device file open, with their memory.
 
-The kernel writes it into `/proc/<pid>/fdinfo`. To find the files, every descriptor of every
-process has to be looked at, which costs a tenth of a core on a big machine at one look a
-second: so all are looked at every ten seconds, and in between those that are known to have
-one, those that may not be looked at, and new ones.
+The kernel writes this into `/proc/<pid>/fdinfo`. To find the files, every descriptor of every
+process has to be read, which costs a tenth of a core on a big machine at one sample a second.
+So a full scan is made every ten seconds; in between only processes that are known to have one,
+that could not be read, or that are new.
 """
 
 import os
@@ -13,11 +13,11 @@ from typing import Any
 
 from fleet_smi.node.bindings.drm import SysfsFolder, parse_key_values
 
-_FULL_LOOK_SECONDS = 10.0
-_MOST_PROCESSES = 65_536
-_MOST_DESCRIPTORS = 500_000
-# They hold a screen's device file open for the session that draws on it.
-_SEAT_KEEPERS = frozenset({"systemd-logind", "elogind-daemon", "seatd"})
+_FULL_SCAN_SECONDS = 10.0
+_MAX_PROCESSES = 65_536
+_MAX_DESCRIPTORS = 500_000
+# Seat managers hold the device file open for the session that draws on the screen.
+_SEAT_MANAGERS = frozenset({"systemd-logind", "elogind-daemon", "seatd"})
 # i915 and amdgpu count nanoseconds, xe cycles.
 _ENGINES = {
     "drm-engine-compute": "compute",
@@ -27,8 +27,8 @@ _ENGINES = {
     "drm-cycles-rcs": "render",
 }
 
-_without: dict[str, tuple[float, set[int]]] = {}
-"""Root -> when all were last looked at, and the processes that had no GPU open then."""
+_pids_without_gpu: dict[str, tuple[float, set[int]]] = {}
+"""Root -> the time of the last full scan, and the pids that had no GPU open then."""
 
 
 def read_clients(
@@ -36,25 +36,25 @@ def read_clients(
 ) -> dict[str, Any]:
     """Return the clients of these device files (`renderD128` -> PCI address).
 
-    `refused` counts the processes that may not be looked at, `whole` says that no bound
-    was met, `listed` that there was a list of processes at all.
+    `refused` counts the processes that could not be read, `whole` says that no limit was
+    reached, `listed` that there was a list of processes at all.
     """
     now = clock()
-    looked_at, without = _without.get(root, (float("-inf"), set()))
-    if now - looked_at >= _FULL_LOOK_SECONDS:
-        without = set()
-        _without[root] = (now, without)
-    look = _Look(root, nodes, without)
+    scanned_at, pids_without_gpu = _pids_without_gpu.get(root, (float("-inf"), set()))
+    if now - scanned_at >= _FULL_SCAN_SECONDS:
+        pids_without_gpu = set()
+        _pids_without_gpu[root] = (now, pids_without_gpu)
+    scan = _Scan(root, nodes, pids_without_gpu)
     pids = _pids(root)
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for pid in pids[:_MOST_PROCESSES]:
-        for client in look.at(pid):
+    for pid in pids[:_MAX_PROCESSES]:
+        for client in scan.clients_of(pid):
             # A client that several processes share (inherited by a fork) counts once.
             found.setdefault((client["pci"], client["id"]), client)
     return {
         "clients": list(found.values()),
-        "refused": look.refused,
-        "whole": look.descriptors_left >= 0 and len(pids) <= _MOST_PROCESSES,
+        "refused": scan.refused,
+        "whole": scan.descriptors_left >= 0 and len(pids) <= _MAX_PROCESSES,
         "listed": bool(pids),
     }
 
@@ -67,18 +67,18 @@ def _pids(root: str) -> list[int]:
     return sorted(int(n) for n in names if n.isascii() and n.isdigit() and len(n) < 8)
 
 
-class _Look:
-    """One look at the processes below a root."""
+class _Scan:
+    """One scan of the processes below a root."""
 
-    def __init__(self, root: str, nodes: dict[str, str], without: set[int]) -> None:
+    def __init__(self, root: str, nodes: dict[str, str], pids_without_gpu: set[int]) -> None:
         self._root = root
         self._nodes = nodes
-        self._without = without
+        self._pids_without_gpu = pids_without_gpu
         self.refused = 0
-        self.descriptors_left = _MOST_DESCRIPTORS
+        self.descriptors_left = _MAX_DESCRIPTORS
 
-    def at(self, pid: int) -> Iterator[dict[str, Any]]:
-        if pid in self._without or self.descriptors_left < 0:
+    def clients_of(self, pid: int) -> Iterator[dict[str, Any]]:
+        if pid in self._pids_without_gpu or self.descriptors_left < 0:
             return
         process = SysfsFolder(self._root, "proc", str(pid))
         try:
@@ -89,9 +89,9 @@ class _Look:
         except OSError:  # it ended meanwhile
             return
         if not opened:
-            self._without.add(pid)
+            self._pids_without_gpu.add(pid)
             return
-        if process.read_text("comm") in _SEAT_KEEPERS:
+        if process.read_text("comm") in _SEAT_MANAGERS:
             return
         for descriptor, node in opened:
             pci = self._nodes.get(node)
@@ -109,7 +109,7 @@ class _Look:
         for descriptor in descriptors:
             try:
                 target = os.readlink(os.path.join(folder, descriptor))
-            except PermissionError:  # root in a container may list them, and no more
+            except PermissionError:  # root in a container may list descriptors but not read them
                 raise
             except OSError:
                 continue
@@ -127,9 +127,9 @@ def _client(pid: int, pci: str, text: str | None) -> Iterator[dict[str, Any]]:
 
 
 def _memory(fields: dict[str, str]) -> dict[str, str]:
-    """Return region -> text such as "12 KiB": what is resident where the driver tells it."""
+    """Return region -> text such as "12 KiB": resident memory where the driver gives it."""
     regions: dict[str, str] = {}
-    # `drm-memory-` is the older name for what is resident; `total` counts what is not there too.
+    # `drm-memory-` is the older name of resident memory; `total` includes what is swapped out.
     for prefix in ("drm-total-", "drm-memory-", "drm-resident-"):
         for key, value in fields.items():
             if key.startswith(prefix) and not key.startswith("drm-total-cycles-"):

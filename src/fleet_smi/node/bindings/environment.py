@@ -1,4 +1,4 @@
-"""What of this machine decides what can be seen from here: permissions, namespaces, tools."""
+"""What limits the view of this machine: device permissions, namespaces, `hidepid`."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def read(root: str = "/") -> dict[str, Any]:
-    """Facts for `doctor`; every one may be unknown."""
+    """Return facts for `doctor`; each may be unknown."""
     return {
         "python": sys.version.split()[0],
         "user": os.geteuid(),
@@ -18,7 +18,7 @@ def read(root: str = "/") -> dict[str, Any]:
 
 
 def _devices(root: str) -> dict[str, bool]:
-    """The device files that GPUs are opened through, and whether we may."""
+    """Return the device files of GPUs, and whether this user may open them."""
     found = {}
     for folder, prefixes in (("dev", ("nvidia", "kfd")), ("dev/dri", ("render",))):
         try:
@@ -34,9 +34,9 @@ def _devices(root: str) -> dict[str, bool]:
 
 def _hidepid(root: str) -> str | None:
     for line in (_text(root, "proc/mounts") or "").splitlines():
-        words = line.split()
-        if len(words) > 3 and words[1] == "/proc":
-            options = dict(option.partition("=")[::2] for option in words[3].split(","))
+        fields = line.split()
+        if len(fields) > 3 and fields[1] == "/proc":
+            options = dict(option.partition("=")[::2] for option in fields[3].split(","))
             return options.get("hidepid", "0")
     return None
 

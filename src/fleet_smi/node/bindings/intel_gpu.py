@@ -1,4 +1,4 @@
-"""Intel GPUs, on a card or in the processor, through the `xe` and `i915` drivers' files."""
+"""Intel GPUs, discrete or integrated, from the files of the `xe` and `i915` drivers."""
 
 import re
 import time
@@ -14,25 +14,25 @@ _FREQUENCIES = {
 }
 _REASON = re.compile(r"(?:throttle_)?reason_[a-z0-9_]{1,40}", re.ASCII)
 _ENERGY = re.compile(r"energy[0-9]{1,2}_input", re.ASCII)
-# Not every kernel has them: memory of the card's own.
+# The card's own memory; not every kernel has these files.
 _MEMORY = ("lmem_total_bytes", "lmem_avail_bytes")
 _TILE_MEMORY = "physical_vram_size_bytes"
 
 _energy: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
-"""(root, card) -> the energy counters at the last reading: power is what lies between two."""
+"""(root, card) -> the energy counters of the last read: power is the difference of two."""
 
 
 def read(root: str = "/", clock: Callable[[], float] = time.monotonic) -> dict[str, Any]:
     """Read every card of the `xe` and `i915` drivers below `root`."""
-    found = [_card(*card) for card in drm.iter_cards(root, tuple(_FREQUENCIES))]
-    if not found:
+    cards = [_card(*card) for card in drm.iter_cards(root, tuple(_FREQUENCIES))]
+    if not cards:
         raise NotPresent("no Intel GPU with the xe or i915 driver")
-    for card in found:
+    for card in cards:
         card["energy_before"] = _energy_before((root, card["card"]), card["hwmon"], clock())
-    nodes = {n: c["pci"] for c in found if c["pci"] and not c["asleep"] for n in c["nodes"]}
-    drawing = drm_clients.read_clients(root, nodes)
-    pids = [one["pid"] for one in drawing["clients"]]
-    return {"cards": found, "drm": drawing, "pids": pids}
+    nodes = {n: c["pci"] for c in cards if c["pci"] and not c["asleep"] for n in c["nodes"]}
+    clients = drm_clients.read_clients(root, nodes)
+    pids = [entry["pid"] for entry in clients["clients"]]
+    return {"cards": cards, "drm": clients, "pids": pids}
 
 
 def _card(
@@ -51,7 +51,7 @@ def _card(
 
 
 def _gt_xe(device: drm.SysfsFolder) -> dict[str, dict[str, str]]:
-    """Read the first GT, which computes and draws; the second is for video."""
+    """Read the first GT, for compute and graphics; the second is for video."""
     folder = device.subfolder("tile0/gt0/freq0")
     throttle = folder.subfolder("throttle")
     reasons = throttle.read_texts(n for n in throttle.list_names() if _REASON.fullmatch(n))

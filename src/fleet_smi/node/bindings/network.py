@@ -1,4 +1,4 @@
-"""The machine's own addresses, from the C library's `getifaddrs`.
+"""The machine's IP addresses, from the C library's `getifaddrs`.
 
 psutil has them too, at 2.3 MB of every agent's memory.
 """
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-_KEPT_SECONDS = 60.0
+_CACHE_SECONDS = 60.0
 _IS_UP = 0x1
 _LENGTHS = {socket.AF_INET: (4, 4), socket.AF_INET6: (8, 16)}
 """Where in a socket address of a family the address itself begins, and its length."""
@@ -29,18 +29,18 @@ _Entry._fields_ = (
 
 
 class NetworkReader:
-    """Addresses change rarely: they are asked for once a minute."""
+    """Reads the addresses, at most once a minute: they rarely change."""
 
     def __init__(self) -> None:
-        self._found: list[tuple[str, str]] = []
-        self._asked_at = float("-inf")
+        self._addresses: list[tuple[str, str]] = []
+        self._read_at = float("-inf")
 
     def read(self, root: str = "/") -> list[tuple[str, str]]:
-        """Interface and address of all that is up, the loopback left out."""
+        """Return interface and address of all interfaces that are up, without loopback."""
         del root  # addresses belong to the network namespace, not to a folder
-        if time.monotonic() - self._asked_at > _KEPT_SECONDS:
-            self._found, self._asked_at = _addresses(), time.monotonic()
-        return self._found
+        if time.monotonic() - self._read_at > _CACHE_SECONDS:
+            self._addresses, self._read_at = _addresses(), time.monotonic()
+        return self._addresses
 
 
 def _addresses() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What the Linux kernel tells of NVIDIA devices without asking the driver's library."""
+"""NVIDIA devices as the Linux kernel lists them in /proc and /sys, without NVML."""
 
 import os
 from typing import Any
@@ -7,7 +7,7 @@ from fleet_smi.errors import NotPresent
 
 
 def read(root: str = "/") -> dict[str, Any]:
-    """The devices the kernel module knows, and the module's version."""
+    """Return the devices that the kernel module lists, and the module's version."""
     devices = list_devices(root)
     version = module_version(root)
     if not devices and version is None:
@@ -46,7 +46,7 @@ def _device(root: str, folder: str, address: str) -> dict[str, Any]:
     return {
         "pci": address,
         "name": facts.get("Model") or None,
-        # The kernel writes question marks until somebody has opened the device.
+        # The kernel writes question marks until a program has opened the device.
         "uuid": uuid if uuid and "?" not in uuid else None,
         "asleep": is_suspended(root, address),
         "may_sleep": may_suspend(root, address),
@@ -58,8 +58,8 @@ def module_version(root: str = "/") -> str | None:
     loaded = _text(os.path.join(root, "sys/module/nvidia/version"))
     if loaded:
         return loaded
-    words = (_text(os.path.join(root, "proc/driver/nvidia/version")) or "").split()
-    return next((word for word in words if word[:1].isdigit() and "." in word), None)
+    tokens = (_text(os.path.join(root, "proc/driver/nvidia/version")) or "").split()
+    return next((token for token in tokens if token[:1].isdigit() and "." in token), None)
 
 
 def _text(path: str) -> str | None:

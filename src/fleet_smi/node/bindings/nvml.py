@@ -1,7 +1,7 @@
-"""NVIDIA GPUs through NVML: the only file that talks to the driver's library.
+"""NVML binding: NVIDIA GPUs through the driver's library, which only this file calls.
 
-Read-only calls on one long-lived handle. Each call fails alone: what was answered is in
-`values`, what was not is in `errors` with the driver's code.
+Read-only calls on one long-lived session. Each call can fail alone: results are in `values`,
+failures in `errors` with the driver's error code.
 """
 
 import time
@@ -18,17 +18,17 @@ from fleet_smi.node.bindings.nvml_queries import NvmlQuery
 LOST_ERRORS = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 REINITIALIZE_ERRORS = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 
-_LASTING = (
+_PERMANENT_ERRORS = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
     pynvml.NVML_ERROR_NO_PERMISSION,
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
 )
-_SELDOM_SECONDS = 10.0
+_SLOW_CHANGING_SECONDS = 10.0
 _PROGRESS_SECONDS = 0.02
-_MOST_DEVICES = 256
-_MOST_INSTANCES = 64
+_MAX_DEVICES = 256
+_MAX_INSTANCES = 64
 ProgressListener = Callable[[dict[Any, Any]], None]
-"""Takes what was found so far: the count of devices, and who each is by its index."""
+"""Receives what was found so far: the number of devices, and the identity of each by index."""
 
 IDENTITY_CALLS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("uuid", pynvml.nvmlDeviceGetUUID),
@@ -42,7 +42,7 @@ def _as_text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _name(handle: Any, device: dict[str, Any], fields: tuple[str, ...]) -> None:
+def _read_identity(handle: Any, device: dict[str, Any], fields: tuple[str, ...]) -> None:
     for field, call in IDENTITY_CALLS:
         if field not in fields:
             continue
@@ -54,22 +54,22 @@ def _name(handle: Any, device: dict[str, Any], fields: tuple[str, ...]) -> None:
             device["errors"][field] = pynvml.NVML_ERROR_UNKNOWN
 
 
-def _ask(handle: Any, questions: tuple[NvmlQuery, ...], device: dict[str, Any]) -> None:
+def _run_queries(handle: Any, queries: tuple[NvmlQuery, ...], device: dict[str, Any]) -> None:
     values, errors = device["values"], device["errors"]
-    for question in questions:
-        if code := question.execute(handle):
-            errors[question.field] = code
+    for query in queries:
+        if code := query.execute(handle):
+            errors[query.field] = code
         else:
-            values[question.field] = question.get_value()
+            values[query.field] = query.get_value()
 
 
-def _blank(index: int) -> dict[str, Any]:
+def _empty_device(index: int) -> dict[str, Any]:
     return {"index": index, "values": {}, "errors": {}}
 
 
-def _asleep(index: int, known: dict[str, Any]) -> dict[str, Any]:
+def _sleeping_device(index: int, known: dict[str, Any]) -> dict[str, Any]:
     values = {key: known[key] for key in ("uuid", "name", "pci")}
-    return {**_blank(index), "values": values, "asleep": True}
+    return {**_empty_device(index), "values": values, "asleep": True}
 
 
 def _pids(devices: list[dict[str, Any]]) -> list[int]:
@@ -80,46 +80,46 @@ def _pids(devices: list[dict[str, Any]]) -> list[int]:
 
 
 class NvmlSession:
-    """NVML, initialised once; what cannot change is asked once a device."""
+    """An initialised NVML with cached handles; what cannot change is read once per device."""
 
     def __init__(self, root: str, on_progress: ProgressListener) -> None:
         self._root = root
-        self._tell = on_progress
-        self._told_at = 0.0
+        self._on_progress = on_progress
+        self._progress_at = 0.0
         self._count = 0
-        self._up = False
+        self._initialized = False
         self._versions: dict[str, Any] = {}
         self._kernel = nvidia_kernel.list_devices(root)
         if not (self._kernel and all(device["asleep"] for device in self._kernel)):
             self._start()
 
     def _start(self) -> None:
-        _initialise(self._root)
-        self._up = True
+        _initialize(self._root)
+        self._initialized = True
         self._versions = _versions()
         self._lists = ProcessListReader(self._versions.get("driver") or "")
         self._identity = nvml_queries.identity_queries()
         self._condition = nvml_queries.state_queries()
-        self._seldom = nvml_queries.slow_changing_queries()
+        self._slow_changing_queries = nvml_queries.slow_changing_queries()
         self._traffic = nvml_queries.pcie_throughput_queries()
         self._instance = nvml_queries.mig_instance_queries()
-        self._known: dict[int, tuple[Any, dict[str, Any]]] = {}
-        self._told_seldom: dict[int, tuple[float, dict[str, Any]]] = {}
+        self._handles: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._slow_changing_cache: dict[int, tuple[float, dict[str, Any]]] = {}
 
     def close(self) -> None:
-        if self._up:
+        if self._initialized:
             try:
                 pynvml.nvmlShutdown()
             except pynvml.NVMLError:
-                self._up = False
+                self._initialized = False
 
     def read(self, traffic: bool) -> dict[str, Any]:
         if any(device["may_sleep"] for device in self._kernel):
             self._kernel = nvidia_kernel.list_devices(self._root)
         asleep = [device for device in self._kernel if device["asleep"]]
-        if not self._up and len(asleep) < len(self._kernel):
+        if not self._initialized and len(asleep) < len(self._kernel):
             self._start()
-        devices = self._devices_beside(asleep, traffic) if asleep else self._devices(traffic)
+        devices = self._awake_devices(asleep, traffic) if asleep else self._devices(traffic)
         return {
             **self._versions,
             "devices": devices,
@@ -129,20 +129,20 @@ class NvmlSession:
 
     def _devices(self, traffic: bool) -> list[dict[str, Any]]:
         by_index = pynvml.nvmlDeviceGetHandleByIndex
-        count = min(pynvml.nvmlDeviceGetCount(), _MOST_DEVICES)
+        count = min(pynvml.nvmlDeviceGetCount(), _MAX_DEVICES)
         if count != self._count:
-            # A device came or went: the numbers of the others have moved.
-            self._known.clear()
-            self._told_seldom.clear()
+            # A device was added or removed: the indexes of the others may have changed.
+            self._handles.clear()
+            self._slow_changing_cache.clear()
             self._count = count
-            self._tell({"count": count})
+            self._on_progress({"count": count})
         return [self._device(index, by_index, index, traffic) for index in range(count)]
 
-    def _devices_beside(self, asleep: list[dict[str, Any]], traffic: bool) -> list[dict[str, Any]]:
-        # Getting a handle by index would wake every device before it: go by address instead.
+    def _awake_devices(self, asleep: list[dict[str, Any]], traffic: bool) -> list[dict[str, Any]]:
+        # NVML wakes every lower-numbered device to get a handle by index; by address it does not.
         by_address = pynvml.nvmlDeviceGetHandleByPciBusId
         return [
-            _asleep(index, known)
+            _sleeping_device(index, known)
             if known in asleep
             else self._device(index, by_address, known["pci"].encode(), traffic)
             for index, known in enumerate(self._kernel)
@@ -151,19 +151,19 @@ class NvmlSession:
     def _device(
         self, index: int, get_handle: Callable[[Any], Any], key: int | bytes, traffic: bool
     ) -> dict[str, Any]:
-        device = _blank(index)
-        self._tell_progress()
+        device = _empty_device(index)
+        self._report_progress()
         handle = self._identify(index, get_handle, key, device)
         if handle is None:
             return device
-        _ask(handle, self._condition, device)
-        self._ask_seldom(handle, device)
+        _run_queries(handle, self._condition, device)
+        self._read_slow_changing(handle, device)
         if traffic:
-            _ask(handle, self._traffic, device)
+            _run_queries(handle, self._traffic, device)
         if not any(code in LOST_ERRORS for code in device["errors"].values()):
             device["processes"] = self._lists.read(handle, index)
             if device["values"].get("mig_mode") == 1:
-                self._divide(handle, device)
+                self._read_instances(handle, device)
         return device
 
     def _identify(
@@ -173,8 +173,8 @@ class NvmlSession:
         key: int | bytes,
         device: dict[str, Any],
     ) -> Any | None:
-        if index in self._known:
-            handle, identity = self._known[index]
+        if index in self._handles:
+            handle, identity = self._handles[index]
             device["values"].update(identity)
             return handle
         try:
@@ -182,37 +182,39 @@ class NvmlSession:
         except pynvml.NVMLError as error:
             device["errors"]["handle"] = error.value
             return None
-        _name(handle, device, ("uuid", "name", "pci", "addressing"))
-        _ask(handle, self._identity, device)
+        _read_identity(handle, device, ("uuid", "name", "pci", "addressing"))
+        _run_queries(handle, self._identity, device)
         if "uuid" in device["values"]:
-            self._known[index] = (handle, dict(device["values"]))
-        self._tell({index: {key: device["values"].get(key) for key in ("pci", "uuid", "name")}})
+            self._handles[index] = (handle, dict(device["values"]))
+        self._on_progress(
+            {index: {key: device["values"].get(key) for key in ("pci", "uuid", "name")}}
+        )
         return handle
 
-    def _ask_seldom(self, handle: Any, device: dict[str, Any]) -> None:
-        """Add what is asked seldom, as it was when it was last asked."""
+    def _read_slow_changing(self, handle: Any, device: dict[str, Any]) -> None:
+        """Add the slowly changing values, from a cache of some seconds."""
         now, index = time.monotonic(), device["index"]
-        asked_at, told = self._told_seldom.get(index, (0.0, {}))
-        if not told or now - asked_at >= _SELDOM_SECONDS:
-            told = _blank(index)
-            _ask(handle, self._seldom, told)
-            # An error that may pass is asked about again at the next look.
-            lasting = all(code in _LASTING for code in told["errors"].values())
-            self._told_seldom[index] = (now, told if lasting else {})
-        device["values"].update(told["values"])
-        device["errors"].update(told["errors"])
+        read_at, cached = self._slow_changing_cache.get(index, (0.0, {}))
+        if not cached or now - read_at >= _SLOW_CHANGING_SECONDS:
+            cached = _empty_device(index)
+            _run_queries(handle, self._slow_changing_queries, cached)
+            # An error that may pass is not cached: it is tried again at the next sample.
+            cacheable = all(code in _PERMANENT_ERRORS for code in cached["errors"].values())
+            self._slow_changing_cache[index] = (now, cached if cacheable else {})
+        device["values"].update(cached["values"])
+        device["errors"].update(cached["errors"])
 
-    def _tell_progress(self) -> None:
-        """Say that the driver still answers; each time costs a system call here and there."""
+    def _report_progress(self) -> None:
+        """Report that the driver still answers; rate-limited, as each costs two system calls."""
         now = time.monotonic()
-        if now - self._told_at >= _PROGRESS_SECONDS:
-            self._told_at = now
-            self._tell({})
+        if now - self._progress_at >= _PROGRESS_SECONDS:
+            self._progress_at = now
+            self._on_progress({})
 
-    def _divide(self, handle: Any, device: dict[str, Any]) -> None:
-        """Read the MIG instances; what cannot be told is an error, not an empty list."""
+    def _read_instances(self, handle: Any, device: dict[str, Any]) -> None:
+        """Read the MIG instances; a failure is an error, not an empty list."""
         try:
-            slots = min(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle), _MOST_INSTANCES)
+            slots = min(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle), _MAX_INSTANCES)
             device["instances"] = self._instances(handle, slots)
         except pynvml.NVMLError as error:
             device["errors"]["instances"] = error.value
@@ -223,10 +225,10 @@ class NvmlSession:
             try:
                 instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             except pynvml.NVMLError_NotFound:
-                continue  # the slots of a partly divided GPU are empty
-            part = _blank(index)
-            _name(instance, part, ("uuid", "name"))
-            _ask(instance, self._instance, part)
+                continue  # an unused slot of a partly divided GPU
+            part = _empty_device(index)
+            _read_identity(instance, part, ("uuid", "name"))
+            _run_queries(instance, self._instance, part)
             part["processes"] = self._lists.read(instance, None)
             found.append(part)
         return found
@@ -245,7 +247,7 @@ def _versions() -> dict[str, Any]:
     return versions
 
 
-def _initialise(root: str) -> None:
+def _initialize(root: str) -> None:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -258,7 +260,7 @@ def _init_error(error: Any, root: str) -> Exception:
     if error.value == pynvml.NVML_ERROR_DRIVER_NOT_LOADED:
         return NotPresent("the NVIDIA kernel module is not loaded")
     if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        return DriverMismatch(_mismatch_words(root))
+        return DriverMismatch(_mismatch_message(root))
     if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
         return ReadFailed("no permission to open /dev/nvidia*: ask for access to the GPU devices")
     return ReadFailed(
@@ -269,7 +271,7 @@ def _init_error(error: Any, root: str) -> Exception:
     )
 
 
-def _mismatch_words(root: str) -> str:
+def _mismatch_message(root: str) -> str:
     loaded = nvidia_kernel.module_version(root) or "version unknown"
     library = _library_version() or "version unknown"
     return (
@@ -286,14 +288,14 @@ def _library_version() -> str | None:
 
 
 class NvmlReader:
-    """The driver's library as a subject: a session is kept until the driver wants a new one."""
+    """Reads through one NVML session, which is reopened when the driver was restarted."""
 
     def __init__(self) -> None:
         self._session: NvmlSession | None = None
         self.on_progress: ProgressListener = lambda found: None
 
     def read(self, root: str = "/", traffic: bool = False) -> dict[str, Any]:
-        """All that NVML tells now."""
+        """Read every device; `traffic` adds PCIe throughput, which takes 20 ms per GPU."""
         if self._session is None:
             self._session = NvmlSession(root, self.on_progress)
         try:
@@ -305,7 +307,7 @@ class NvmlReader:
         if codes & {*REINITIALIZE_ERRORS, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}:
             self._close()
         if pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH in codes:
-            raise DriverMismatch(_mismatch_words(root))
+            raise DriverMismatch(_mismatch_message(root))
         return raw
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""The process lists of NVML, in every layout that drivers have had.
+"""Process lists of NVML, in every struct layout that drivers have had.
 
 Version 1 has pid and memory, versions 2 and 3 add the MIG ids. For a few drivers of the
 535 branch version 3 had one more field; read with the wrong layout, every second pid is
@@ -48,68 +48,68 @@ ProcessEntry = tuple[int, int | None, int | None, int | None]
 
 
 class ProcessListReader:
-    """Asks for the lists in the newest layout that this driver has."""
+    """Reads the lists in the newest layout that this driver has."""
 
     def __init__(self, driver: str) -> None:
         newest = _InfoV3Early if _is_early_535(driver) else _InfoV2
         self._layouts = (("_v3", newest), ("_v2", _InfoV2), ("", _InfoV1))
         self._chosen: dict[str, tuple[Any, Any]] = {}
-        self._room = 64
+        self._capacity = 64
         self._last_sample: dict[int, int] = {}
         self._buffers: dict[Any, Any] = {}
 
     def read(self, handle: Any, device: int | None) -> dict[str, Any]:
-        """The entries by kind, the error codes by kind, and the load by pid."""
+        """Return the entries by kind, the error codes by kind, and the utilisation by pid."""
         lists: dict[str, Any] = {"errors": {}}
-        for kind, word in PROCESS_KINDS.items():
+        for kind, list_name in PROCESS_KINDS.items():
             try:
-                lists[kind] = self._list(handle, word)
+                lists[kind] = self._list(handle, list_name)
             except pynvml.NVMLError as error:
                 lists["errors"][kind] = error.value
         if device is not None and (lists.get("compute") or lists.get("graphics")):
             lists["busy"] = self._busy(handle, device)
         return lists
 
-    def _list(self, handle: Any, word: str) -> list[ProcessEntry]:
-        function, layout = self._chosen.get(word) or self._choose(handle, word)
+    def _list(self, handle: Any, list_name: str) -> list[ProcessEntry]:
+        function, layout = self._chosen.get(list_name) or self._choose(handle, list_name)
         for _ in range(4):
-            buffer, count = self._buffer(layout), ctypes.c_uint(self._room)
+            buffer, count = self._buffer(layout), ctypes.c_uint(self._capacity)
             code = function(handle, ctypes.byref(count), buffer)
             if code == pynvml.NVML_SUCCESS:
                 return [_entry(buffer[at]) for at in range(count.value)]
             if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
                 raise pynvml.NVMLError(code)
-            # Processes start while we ask: leave room for more than were counted.
-            self._room = max(self._room, count.value) * 2
+            # Processes start between two calls: leave room for more than were counted.
+            self._capacity = max(self._capacity, count.value) * 2
             self._buffers.clear()
         raise pynvml.NVMLError(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
 
-    def _choose(self, handle: Any, word: str) -> tuple[Any, Any]:
-        """The newest function for this list that the driver has, and the layout of its entries."""
+    def _choose(self, handle: Any, list_name: str) -> tuple[Any, Any]:
+        """Find the newest function for this list that the driver has, and its layout."""
         for suffix, layout in self._layouts:
-            name = f"nvmlDeviceGet{word}RunningProcesses{suffix}"
+            name = f"nvmlDeviceGet{list_name}RunningProcesses{suffix}"
             function = getattr(pynvml.nvmlLib, name, None)
             if function is None:
                 continue
             code = function(handle, ctypes.byref(ctypes.c_uint(0)), None)
             if code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
-                self._chosen[word] = function, layout
+                self._chosen[list_name] = function, layout
                 return function, layout
-        return self._chosen.setdefault(word, (_absent, _InfoV1))
+        return self._chosen.setdefault(list_name, (_not_found, _InfoV1))
 
     def _buffer(self, layout: Any) -> Any:
-        # Kept: a new array is also a new type, which only the garbage collector takes away.
+        # Reused: each new ctypes array is also a new type, which only the garbage collector frees.
         if layout not in self._buffers:
-            self._buffers[layout] = (layout * self._room)()
+            self._buffers[layout] = (layout * self._capacity)()
         return self._buffers[layout]
 
     def _busy(self, handle: Any, device: int) -> dict[int, float]:
-        """The load of each process in its newest sample since the look before."""
+        """Return the utilisation of each process in its newest sample since the last read."""
         function = getattr(pynvml.nvmlLib, "nvmlDeviceGetProcessUtilization", None)
         if function is None:
             return {}
         since = ctypes.c_ulonglong(self._last_sample.get(device, 0))
-        samples, count = self._buffer(_Sample), ctypes.c_uint(self._room)
+        samples, count = self._buffer(_Sample), ctypes.c_uint(self._capacity)
         if function(handle, samples, ctypes.byref(count), since) != pynvml.NVML_SUCCESS:
             return {}
         newest: dict[int, tuple[int, int]] = {}
@@ -123,7 +123,7 @@ class ProcessListReader:
         return {pid: percent for pid, (_, percent) in newest.items()}
 
 
-def _absent(*_: Any) -> int:
+def _not_found(*_: Any) -> int:
     return int(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
 

@@ -1,7 +1,7 @@
-"""What NVML is asked about a device, as a table of calls.
+"""Table of NVML queries: which functions give which field of a device.
 
-The calls go straight to the library that `pynvml` has loaded, into buffers that are made
-once: a sample of eight GPUs makes a hundred of them, and through the module's own
+The calls go straight to the library that `pynvml` has loaded, into buffers that are
+allocated once: a sample of eight GPUs makes a hundred of them, and through the module's own
 functions each would cost three times as much.
 """
 
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-_NEXT_BEST = (
+_TRY_OLDER_ERRORS = (
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
 )
 
 
 class NvmlCall(NamedTuple):
-    """One function, its arguments behind the handle, and how to take its answer from them."""
+    """One function, its arguments after the handle, and how to get the value out of them."""
 
     function: Callable[..., int]
     arguments: tuple[Any, ...]
@@ -27,7 +27,7 @@ class NvmlCall(NamedTuple):
 
 
 class NvmlQuery:
-    """One field of a device, asked by the newest of several functions that the driver has."""
+    """One field of a device, read with the newest of several functions that the driver has."""
 
     __slots__ = ("_older", "arguments", "field", "function", "get_value")
 
@@ -37,9 +37,9 @@ class NvmlQuery:
         self._older = list(older)
 
     def execute(self, handle: Any) -> int:
-        """The driver's code; 0 when there is a `value`."""
+        """Call the driver and return its code; 0 means that `get_value` has a value."""
         code = self.function(handle, *self.arguments)
-        while code in _NEXT_BEST and self._older:
+        while code in _TRY_OLDER_ERRORS and self._older:
             self.function, self.arguments, self.get_value = self._older.pop(0)
             code = self.function(handle, *self.arguments)
         return code
@@ -49,7 +49,7 @@ def _missing(*_: Any) -> int:
     return int(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
 
-def _way(
+def _call(
     name: str,
     *outs: Any,
     before: tuple[Any, ...] = (),
@@ -61,11 +61,11 @@ def _way(
 
 
 def _number(field: str, *names: str, before: tuple[Any, ...] = (), of: Any = c_uint) -> NvmlQuery:
-    return NvmlQuery(field, *(_way(name, of(), before=before) for name in names))
+    return NvmlQuery(field, *(_call(name, of(), before=before) for name in names))
 
 
 def _first_of_two(field: str, name: str) -> NvmlQuery:
-    return NvmlQuery(field, _way(name, c_uint(), c_uint()))
+    return NvmlQuery(field, _call(name, c_uint(), c_uint()))
 
 
 def _memory() -> NvmlQuery:
@@ -74,37 +74,37 @@ def _memory() -> NvmlQuery:
     new, old = (c_ulonglong * 5)(pynvml.nvmlMemory_v2), (c_ulonglong * 3)()
     return NvmlQuery(
         "memory",
-        _way("MemoryInfo_v2", new, value=lambda: (new[4], new[1], new[2])),
-        _way("MemoryInfo", old, value=lambda: (old[2], old[0], None)),
+        _call("MemoryInfo_v2", new, value=lambda: (new[4], new[1], new[2])),
+        _call("MemoryInfo", old, value=lambda: (old[2], old[0], None)),
     )
 
 
 def _utilization() -> NvmlQuery:
     rates = (c_uint * 2)()
-    way = _way("UtilizationRates", rates, value=lambda: (rates[0], rates[1]))
-    return NvmlQuery("utilization", way)
+    call = _call("UtilizationRates", rates, value=lambda: (rates[0], rates[1]))
+    return NvmlQuery("utilization", call)
 
 
 def _remapped() -> NvmlQuery:
     rows = [c_uint() for _ in range(4)]
-    way = _way("RemappedRows", *rows, value=lambda: tuple(row.value for row in rows))
-    return NvmlQuery("remapped", way)
+    call = _call("RemappedRows", *rows, value=lambda: tuple(row.value for row in rows))
+    return NvmlQuery("remapped", call)
 
 
 def _field_value(field: str, field_id: int) -> NvmlQuery:
-    """A number that has no function of its own: a field value, with a return code of its own."""
+    """A number without a function of its own: a field value, which has its own return code."""
     values = (pynvml.c_nvmlFieldValue_t * 1)()
     values[0].fieldId = field_id
-    way = _way("FieldValues", values, before=(ctypes.c_int32(1),))
+    call = _call("FieldValues", values, before=(ctypes.c_int32(1),))
 
     def function(*arguments: Any) -> int:
-        return way.function(*arguments) or int(values[0].nvmlReturn)
+        return call.function(*arguments) or int(values[0].nvmlReturn)
 
-    return NvmlQuery(field, NvmlCall(function, way.arguments, lambda: int(values[0].value.uiVal)))
+    return NvmlQuery(field, NvmlCall(function, call.arguments, lambda: int(values[0].value.uiVal)))
 
 
 def identity_queries() -> tuple[NvmlQuery, ...]:
-    """What cannot change while a device is there, besides its names."""
+    """What cannot change while a device is present, besides its names."""
     sm, memory = (c_uint(pynvml.NVML_CLOCK_SM),), (c_uint(pynvml.NVML_CLOCK_MEM),)
     return (
         _number("sm_clock_max", "MaxClockInfo", before=sm),
@@ -115,7 +115,7 @@ def identity_queries() -> tuple[NvmlQuery, ...]:
 
 
 def state_queries() -> tuple[NvmlQuery, ...]:
-    """What is asked at every look."""
+    """What is read at every sample."""
     sm, memory = (c_uint(pynvml.NVML_CLOCK_SM),), (c_uint(pynvml.NVML_CLOCK_MEM),)
     reasons = ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
     return (
@@ -133,7 +133,7 @@ def state_queries() -> tuple[NvmlQuery, ...]:
 
 
 def slow_changing_queries() -> tuple[NvmlQuery, ...]:
-    """What changes seldom or slowly, and is not asked at every look."""
+    """What changes rarely or slowly, and is cached for some seconds."""
     since_load = c_uint(pynvml.NVML_VOLATILE_ECC)
     corrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED), since_load)
     uncorrected = (c_uint(pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED), since_load)
@@ -156,7 +156,7 @@ def slow_changing_queries() -> tuple[NvmlQuery, ...]:
 
 
 def pcie_throughput_queries() -> tuple[NvmlQuery, ...]:
-    """What takes the driver 20 ms a GPU to measure: only where somebody asks."""
+    """PCIe throughput; the driver takes 20 ms per GPU to measure it, so it is read on request."""
     received = (c_uint(pynvml.NVML_PCIE_UTIL_RX_BYTES),)
     sent = (c_uint(pynvml.NVML_PCIE_UTIL_TX_BYTES),)
     return (
@@ -166,7 +166,7 @@ def pcie_throughput_queries() -> tuple[NvmlQuery, ...]:
 
 
 def mig_instance_queries() -> tuple[NvmlQuery, ...]:
-    """What is asked of a MIG instance."""
+    """What is read from a MIG instance."""
     return (
         _number("gpu_instance_id", "GpuInstanceId"),
         _number("compute_instance_id", "ComputeInstanceId"),

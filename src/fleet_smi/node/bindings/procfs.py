@@ -1,7 +1,7 @@
-"""The host and its processes, read from /proc.
+"""Host and processes, read from /proc, with caches for what rarely changes.
 
-Straight from the files because every command pays for it: psutil takes 30 ms to import and
-several times as long a process, and `fleet-smi free` has 76 ms in all.
+Directly from the files because every command pays for it: psutil takes 30 ms to import and
+several times as long per process, while `fleet-smi free` has 76 ms in all.
 """
 
 import os
@@ -13,58 +13,58 @@ from fleet_smi.errors import NotPresent
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 # The kernel counts in ticks of 10 ms: over less than this a load would be a guess.
-_SHORTEST_SECONDS = 0.05
-_BOOT_KEPT_SECONDS = 60.0
-# Loads over less than this say little: who looks more often is told the same again.
-_KEPT_SECONDS = 1.5
-# A program may rewrite its command line, but seldom does.
-_COMMAND_KEPT_SECONDS = 10.0
-# The kernel numbers the pid namespace of the machine itself so, and no other.
-_FIRST_NAMESPACE = "pid:[4026531836]"
+_MIN_LOAD_SECONDS = 0.05
+_BOOT_CACHE_SECONDS = 60.0
+# Loads over less than this say little: more frequent reads get the cached values.
+_CACHE_SECONDS = 1.5
+# A program can rewrite its command line, but rarely does.
+_COMMAND_CACHE_SECONDS = 10.0
+# The fixed number of the initial pid namespace, that of the machine itself.
+_INITIAL_NAMESPACE = "pid:[4026531836]"
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri")
-# Room for what is read from the head of a file: a buffer for all of it costs more than the reading.
-_FIRST_LINES = 1024
-_MOST_FILES = 256
+# Enough for the first lines of a file: a buffer for all of it costs more than the reading.
+_HEAD_BYTES = 1024
+_MAX_OPEN_FILES = 256
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# More than the kernel ever counts; so many pages of 64 KiB still are a number of 63 bits.
-_MOST_DIGITS = 14
+# More than the kernel ever counts; that many pages of 64 KiB still fit into 63 bits.
+_MAX_DIGITS = 14
 
 
 class _BootTime:
-    """When the machine was started. It moves when the clock is set, so it is not kept for ever."""
+    """When the machine was booted; cached briefly, because it moves when the clock is set."""
 
     def __init__(self) -> None:
         self._known: float | None = None
-        self._asked_at = float("-inf")
+        self._read_at = float("-inf")
 
     def read(self, root: str) -> float | None:
-        if time.monotonic() - self._asked_at > _BOOT_KEPT_SECONDS:
+        if time.monotonic() - self._read_at > _BOOT_CACHE_SECONDS:
             stat = _text(root, "proc/stat")
             if stat is None:
                 raise NotPresent(f"no /proc/stat below {root}")
-            self._known, self._asked_at = _boot_time(stat), time.monotonic()
+            self._known, self._read_at = _boot_time(stat), time.monotonic()
         return self._known
 
 
 class HostReader:
-    """The machine; remembers the last CPU figures, since a load needs two."""
+    """Reads the machine; remembers the last CPU counters, since a load needs two."""
 
-    def __init__(self, cache_seconds: float = _KEPT_SECONDS) -> None:
-        self._kept_seconds = cache_seconds
+    def __init__(self, cache_seconds: float = _CACHE_SECONDS) -> None:
+        self._cache_seconds = cache_seconds
         self._cpu: tuple[int, int] | None = None
         self._constant: dict[str, Any] = {}
         self._boot = _BootTime()
-        self._told: dict[str, Any] = {}
-        self._told_at = float("-inf")
+        self._cached: dict[str, Any] = {}
+        self._cached_at = float("-inf")
 
     def read(self, root: str = "/") -> dict[str, Any]:
         now = time.monotonic()
-        if now - self._told_at >= self._kept_seconds:
-            self._told, self._told_at = self._read(root), now
-        return self._told
+        if now - self._cached_at >= self._cache_seconds:
+            self._cached, self._cached_at = self._read(root), now
+        return self._cached
 
     def _read(self, root: str) -> dict[str, Any]:
-        stat = _text(root, "proc/stat", _FIRST_LINES)
+        stat = _text(root, "proc/stat", _HEAD_BYTES)
         if stat is None:
             raise NotPresent(f"no /proc/stat below {root}")
         self._constant = self._constant or _constant_of_host(root)
@@ -72,8 +72,8 @@ class HostReader:
             **self._constant,
             "hostname": os.uname().nodename,
             "booted_at": self._boot.read(root),
-            "load": _text(root, "proc/loadavg", _FIRST_LINES),
-            "memory": _text(root, "proc/meminfo", _FIRST_LINES),
+            "load": _text(root, "proc/loadavg", _HEAD_BYTES),
+            "memory": _text(root, "proc/meminfo", _HEAD_BYTES),
             "cpu_percent": self._cpu_percent(stat),
         }
 
@@ -99,7 +99,7 @@ def _constant_of_host(root: str) -> dict[str, Any]:
 
 
 class _Stat(NamedTuple):
-    """What is used of a process's stat file; times are in ticks, the start is since boot."""
+    """The used fields of a process's stat file; times in ticks, the start since boot."""
 
     name: bytes
     state: str
@@ -108,8 +108,8 @@ class _Stat(NamedTuple):
     pages: int
 
 
-class _Known(NamedTuple):
-    """What was read of a process before: for good, and for as long as it has this name."""
+class _CachedProcess(NamedTuple):
+    """What was read before: constant facts, and a command that is valid while the name is."""
 
     constant: dict[str, Any]
     name: bytes
@@ -118,57 +118,57 @@ class _Known(NamedTuple):
 
 
 class ProcessReader:
-    """Facts by pid; what cannot change in a process's life is read once."""
+    """Reads processes by pid; what cannot change in a process's life is read once."""
 
-    def __init__(self, cache_seconds: float = _KEPT_SECONDS) -> None:
-        self._kept_seconds = cache_seconds
+    def __init__(self, cache_seconds: float = _CACHE_SECONDS) -> None:
+        self._cache_seconds = cache_seconds
         self._boot = _BootTime()
-        self._latest = float("inf")
-        self._doubtful = False
+        self._latest_start = float("inf")
+        self._pids_are_foreign = False
         self._files: dict[int, int] = {}
         weakref.finalize(self, _close_all, self._files)
-        self._known: dict[tuple[int, int], _Known] = {}
+        self._known: dict[tuple[int, int], _CachedProcess] = {}
         self._cpu: dict[tuple[int, int], tuple[float, int]] = {}
-        self._told: dict[int, Any] = {}
-        self._told_at = float("-inf")
+        self._cached: dict[int, Any] = {}
+        self._cached_at = float("-inf")
 
     def read(
         self, root: str = "/", pids: tuple[int, ...] = (), listed_at: float | None = None
     ) -> dict[int, Any]:
-        """The facts of each pid, or `None` for one that cannot be seen from here.
+        """Return the facts of each pid, or `None` for one that is not visible from here.
 
-        `listed_at` is when, in seconds since boot, the driver named the pids: a process that
-        started later is another one with the same number.
+        `listed_at` is when, in seconds since boot, the driver listed the pids: a process that
+        started later has reused the pid of another.
         """
         now = time.monotonic()
-        if now - self._told_at >= self._kept_seconds or self._told.keys() != set(pids):
-            self._told, self._told_at = self._read(root, pids, listed_at), now
-        return self._told
+        if now - self._cached_at >= self._cache_seconds or self._cached.keys() != set(pids):
+            self._cached, self._cached_at = self._read(root, pids, listed_at), now
+        return self._cached
 
     def _read(self, root: str, pids: tuple[int, ...], listed_at: float | None) -> dict[int, Any]:
         if not pids:
             return {}
         booted_at = self._boot.read(root)
-        self._doubtful = _numbers_are_anothers(root)
+        self._pids_are_foreign = _pids_are_foreign(root)
         known, cpu = self._known, self._cpu
         self._known, self._cpu = {}, {}
-        self._latest = float("inf") if listed_at is None else listed_at + 2 / _TICKS
-        for ended in self._files.keys() - set(pids):
-            os.close(self._files.pop(ended))
+        self._latest_start = float("inf") if listed_at is None else listed_at + 2 / _TICKS
+        for ended_pid in self._files.keys() - set(pids):
+            os.close(self._files.pop(ended_pid))
         return {pid: self._facts(root, pid, booted_at, known, cpu) for pid in pids}
 
     def _stat_file(self, root: str, pid: int) -> bytes:
-        """The stat file, which is kept open: to open it takes longer than to read it."""
+        """Return the stat file, which stays open: opening it takes longer than reading it."""
         if pid in self._files:
             try:
-                return os.pread(self._files[pid], _FIRST_LINES, 0)
-            except OSError:  # that process has ended; another may have its number
+                return os.pread(self._files[pid], _HEAD_BYTES, 0)
+            except OSError:  # that process has ended; another may have its pid
                 os.close(self._files.pop(pid))
-        if len(self._files) >= _MOST_FILES:
-            return _bytes(root, f"proc/{pid}/stat", _FIRST_LINES) or b""
+        if len(self._files) >= _MAX_OPEN_FILES:
+            return _bytes(root, f"proc/{pid}/stat", _HEAD_BYTES) or b""
         try:
             self._files[pid] = os.open(f"{root}/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-            return os.pread(self._files[pid], _FIRST_LINES, 0)
+            return os.pread(self._files[pid], _HEAD_BYTES, 0)
         except OSError:
             return b""
 
@@ -177,16 +177,16 @@ class ProcessReader:
         root: str,
         pid: int,
         booted_at: float | None,
-        known: dict[tuple[int, int], _Known],
+        known: dict[tuple[int, int], _CachedProcess],
         cpu: dict[tuple[int, int], tuple[float, int]],
     ) -> dict[str, Any] | None:
         stat = _stat(self._stat_file(root, pid))
-        if stat is None or stat.started / _TICKS > self._latest:
+        if stat is None or stat.started / _TICKS > self._latest_start:
             return None
         key = (pid, stat.started)
         now = time.monotonic()
-        own = _known(root, pid, stat.name, known.get(key), now)
-        if own is None or (self._doubtful and not _has_gpu_open(root, pid)):
+        own = _refresh(root, pid, stat.name, known.get(key), now)
+        if own is None or (self._pids_are_foreign and not _has_gpu_open(root, pid)):
             return None
         self._known[key] = own
         load, self._cpu[key] = _load(cpu.get(key), now, stat.ticks)
@@ -207,9 +207,9 @@ def _close_all(files: dict[int, int]) -> None:
 
 
 def _stat(data: bytes) -> _Stat | None:
-    """The stat file of a process, or `None` if it is not as the kernel writes it."""
+    """Parse the stat file of a process; `None` if it is malformed."""
     try:
-        # The name is in brackets and may hold blanks and brackets itself: the last one ends it.
+        # The name is in parentheses and may contain spaces and parentheses: the last one ends it.
         start, end = data.index(b"("), data.rindex(b")")
         fields = data[end + 2 :].split(None, 22)
         return _Stat(
@@ -224,22 +224,22 @@ def _stat(data: bytes) -> _Stat | None:
 
 
 def _number(word: bytes | str) -> int:
-    if len(word) > _MOST_DIGITS or not word.isdigit():
+    if len(word) > _MAX_DIGITS or not word.isdigit():
         raise ValueError("not a number that the kernel writes")
     return int(word)
 
 
-def _numbers_are_anothers(root: str) -> bool:
-    """Whether drivers count pids otherwise than we do: in a container with GPUs of its own.
+def _pids_are_foreign(root: str) -> bool:
+    """Whether the driver's pids are of another pid namespace than ours: in a GPU container.
 
-    A driver names the pids of the host. Inside, the same number may be somebody else, so only
-    a process that has a GPU open is believed to be the one that is meant.
+    A driver lists pids of the host. In a container the same number may be another process, so
+    only one that has a GPU open is accepted as the one that is meant.
     """
     try:
         namespace = os.readlink(f"{root}/proc/self/ns/pid")
     except OSError:
         return False
-    return namespace != _FIRST_NAMESPACE and any(
+    return namespace != _INITIAL_NAMESPACE and any(
         os.path.exists(f"{root}{device}") for device in _GPU_DEVICES
     )
 
@@ -256,22 +256,24 @@ def _has_gpu_open(root: str, pid: int) -> bool:
 def _load(
     before: tuple[float, int] | None, now: float, ticks: int
 ) -> tuple[float | None, tuple[float, int]]:
-    """The load since the look before, and what the next look is to be compared with."""
+    """Return the CPU load since the last sample, and the counters for the next."""
     if before is None:
         return None, (now, ticks)
-    if now - before[0] < _SHORTEST_SECONDS:
+    if now - before[0] < _MIN_LOAD_SECONDS:
         return None, before
     return 100.0 * (ticks - before[1]) / _TICKS / (now - before[0]), (now, ticks)
 
 
-def _known(root: str, pid: int, name: bytes, before: _Known | None, now: float) -> _Known | None:
-    """What was known before, with the command read anew when it may be another."""
+def _refresh(
+    root: str, pid: int, name: bytes, before: _CachedProcess | None, now: float
+) -> _CachedProcess | None:
+    """Return the cached facts, with the command read again when it may have changed."""
     constant = before.constant if before else _constant(root, pid)
     if constant is None:
         return None
-    if before and before.name == name and now - before.read_at < _COMMAND_KEPT_SECONDS:
+    if before and before.name == name and now - before.read_at < _COMMAND_CACHE_SECONDS:
         return before
-    return _Known(constant, name, _bytes(root, f"proc/{pid}/cmdline", 8192), now)
+    return _CachedProcess(constant, name, _bytes(root, f"proc/{pid}/cmdline", 8192), now)
 
 
 def _constant(root: str, pid: int) -> dict[str, Any] | None:
@@ -294,7 +296,7 @@ def _constant(root: str, pid: int) -> dict[str, Any] | None:
 
 
 def _names(uid: int | None) -> dict[str, str | None]:
-    """What a user and their own group are called."""
+    """Return the names of a user and of their primary group."""
     import grp
     import pwd
 
@@ -326,7 +328,7 @@ def _boot_time(stat: str) -> float | None:
 
 
 def _bytes(root: str, path: str, limit: int = 65536) -> bytes | None:
-    # Straight to the kernel: a file object would cost as much again as the reading.
+    # os.open and os.read: a file object would double the cost.
     try:
         file = os.open(f"{root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

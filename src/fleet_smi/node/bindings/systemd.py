@@ -1,4 +1,4 @@
-"""The programs that make and start a service: `systemctl` and `useradd`."""
+"""Run `systemctl` and `useradd` to install and start a service."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ def is_running() -> bool:
 
 
 def run(command: Sequence[str]) -> None:
-    """Run one of the programs to its end; raise `Unmet` with its own words if it fails."""
+    """Run a command to its end; raise `Unmet` with its error output if it fails."""
     try:
         done = subprocess.run(
             command,
@@ -31,5 +31,5 @@ def run(command: Sequence[str]) -> None:
     except OSError as error:
         raise Unmet(f"`{command[0]}` cannot be run: {error.strerror}") from None
     if done.returncode:
-        words = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-        raise Unmet(f"`{' '.join(command)}` failed: {words}")
+        message = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
+        raise Unmet(f"`{' '.join(command)}` failed: {message}")

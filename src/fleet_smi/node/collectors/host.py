@@ -9,7 +9,7 @@ from fleet_smi.wire.parsers.kernel import node_id_from_machine_id, parse_loadavg
 
 
 class HostCollector:
-    """Who the machine is, and how it fares."""
+    """Identity, load and memory of the machine."""
 
     name = "host"
 

@@ -1,4 +1,4 @@
-"""Where the machine can be reached."""
+"""IP addresses under which other machines can reach this one."""
 
 from typing import Any
 
@@ -6,18 +6,20 @@ from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Host
 from fleet_smi.node.collector import SnapshotPart
 
-# Bridges to containers on this machine: the same addresses are on every other.
-_INNER = ("docker", "veth", "virbr", "cni", "br-")
+# Bridges to containers on this machine: every machine has the same addresses there.
+_CONTAINER_BRIDGES = ("docker", "veth", "virbr", "cni", "br-")
 
 
 class NetworkCollector:
-    """Addresses of the machine that another machine could use."""
+    """Addresses of the machine, without loopback, link-local and container bridges."""
 
     name = "network"
 
     def parse(self, raw: Any) -> SnapshotPart:
         addresses = (
-            sanitize_text(address, 64) for name, address in raw if not name.startswith(_INNER)
+            sanitize_text(address, 64)
+            for name, address in raw
+            if not name.startswith(_CONTAINER_BRIDGES)
         )
         usable = tuple(item for item in addresses if not item.startswith(("127.", "::1", "fe80")))
         return SnapshotPart(host=Host(addresses=usable))

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, as NVML tells them."""
+"""NVIDIA GPUs, from the values that NVML returned."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ from fleet_smi.model.snapshot import Fault, Gpu, Host, Instance, Process, Proces
 from fleet_smi.node.collector import SnapshotPart
 
 NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED = 3, 4, 13, 15, 16
-_SILENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card cannot tell: no reason is needed
+_SILENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card does not have this: no reason is needed
 ERROR_TEXTS = {
     1: "driver restarted",
     4: "insufficient permissions",
@@ -89,7 +89,7 @@ _ATS = 2
 
 
 class NvidiaCollector:
-    """Turns NVML's answers into GPUs: units, names, faults, and who is on them."""
+    """Turns NVML's values into GPUs: units, names, faults and processes."""
 
     name = "nvidia"
 
@@ -109,14 +109,14 @@ class NvidiaCollector:
         )
 
     def _identity(self, device: dict[str, Any], kernel: list[dict[str, Any]]) -> dict[str, Any]:
-        """Who the device is; made once, because it is the same at every look."""
+        """The device's identity, cached because it is the same at every sample."""
         values, index = device["values"], device["index"]
-        # A lost device no longer says who it is; the kernel lists devices in the same order.
+        # A lost device no longer returns its identity; the kernel lists devices in the same order.
         known = kernel[index] if index < len(kernel) else {}
-        told = tuple(values.get(key) or known.get(key) for key in ("pci", "uuid", "name"))
-        key = (index, *told)
+        identity = tuple(values.get(key) or known.get(key) for key in ("pci", "uuid", "name"))
+        key = (index, *identity)
         if key not in self._identities:
-            self._identities[key] = _identity(index, *told)
+            self._identities[key] = _identity(index, *identity)
         return self._identities[key]
 
 
@@ -129,7 +129,7 @@ def _cuda(number: int | None) -> str | None:
 def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
     values, errors = device["values"], device["errors"]
     fault = _fault(values, errors)
-    # A lost device answers every question alike: the fault says it once.
+    # A lost device fails every call with the same code: the fault states it once.
     unread = {} if {GPU_LOST, RESET_REQUIRED} & set(errors.values()) else _reasons(errors)
     used, total, _ = values.get("memory") or (None, None, None)
     busy, memory_busy = values.get("utilization") or (None, None)
@@ -139,8 +139,8 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         "busy_percent": busy,
         "memory_busy_percent": memory_busy,
         "fan_percent": values.get("fan"),
-        "power_watts": _per_thousand(values.get("power")),
-        "power_limit_watts": _per_thousand(values.get("power_limit")),
+        "power_watts": _from_milli(values.get("power")),
+        "power_limit_watts": _from_milli(values.get("power_limit")),
         "sm_clock_mhz": values.get("sm_clock"),
         "sm_clock_max_mhz": values.get("sm_clock_max"),
         "memory_clock_mhz": values.get("memory_clock"),
@@ -151,12 +151,12 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         "pcie_generation_max": values.get("pcie_generation_max"),
         "pcie_width": values.get("pcie_width"),
         "pcie_width_max": values.get("pcie_width_max"),
-        "pcie_rx_bytes_per_second": _thousands(values.get("pcie_rx")),
-        "pcie_tx_bytes_per_second": _thousands(values.get("pcie_tx")),
+        "pcie_rx_bytes_per_second": _from_kilo(values.get("pcie_rx")),
+        "pcie_tx_bytes_per_second": _from_kilo(values.get("pcie_tx")),
         "encoder_percent": values.get("encoder"),
         "decoder_percent": values.get("decoder"),
         "memory_temperature_celsius": values.get("memory_temperature"),
-        "energy_joules": _per_thousand(values.get("energy")),
+        "energy_joules": _from_milli(values.get("energy")),
     }
     return Gpu(
         **check_fields(fields, unread),
@@ -196,18 +196,18 @@ def _reasons(errors: dict[str, int]) -> dict[str, str]:
     }
 
 
-def _per_thousand(value: int | None) -> float | None:
+def _from_milli(value: int | None) -> float | None:
     return None if value is None else value / 1000
 
 
-def _thousands(value: int | None) -> int | None:
+def _from_kilo(value: int | None) -> int | None:
     return None if value is None else value * 1000
 
 
 def _one_of(
     field: str, values: dict[str, Any], meanings: dict[int, Any], unread: dict[str, str]
 ) -> Any:
-    """What a number stands for; one that stands for nothing is not measured."""
+    """Translate a number into its meaning; an unknown number becomes `None` with a reason."""
     value = values.get(field)
     if value is not None and value not in meanings:
         unread[field] = f"out of range: {value}"
@@ -224,7 +224,7 @@ def _throttle(mask: int | None, unread: dict[str, str]) -> tuple[str, ...] | Non
 
 
 def _is_shared(values: dict[str, Any], errors: dict[str, int]) -> bool:
-    """Whether the device has no memory of its own; a lost one is never taken for such."""
+    """Whether the device uses the host's memory; never true of a lost one."""
     total = (values.get("memory") or (None, None, None))[1]
     if errors.get("memory") != NOT_SUPPORTED and total != 0:
         return False
@@ -244,30 +244,30 @@ def _fault(values: dict[str, Any], errors: dict[str, int]) -> Fault | None:
     if RESET_REQUIRED in codes:
         return Fault(kind="needs_reset", detail="GPU requires reset", remedy=RECOVERY_ACTIONS[1])
     if "handle" in errors:
-        return _unopened(errors["handle"])
-    return _pending(values)
+        return _open_fault(errors["handle"])
+    return _pending_reset(values)
 
 
-def _unopened(code: int) -> Fault:
-    words = ERROR_TEXTS.get(code, f"NVML error {code}")
+def _open_fault(code: int) -> Fault:
+    message = ERROR_TEXTS.get(code, f"NVML error {code}")
     if code == NO_PERMISSION:
         return Fault(
             kind="unreadable",
-            detail=f"the device could not be opened: {words}",
+            detail=f"the device could not be opened: {message}",
             remedy="ask for access to /dev/nvidia*",
         )
     return Fault(
         kind="lost",
-        detail=f"the device could not be opened: {words}",
+        detail=f"the device could not be opened: {message}",
         remedy="look at the kernel log (dmesg) for Xid or RmInit; reboot",
     )
 
 
-def _pending(values: dict[str, Any]) -> Fault | None:
-    """What the driver can still read but wants reset."""
+def _pending_reset(values: dict[str, Any]) -> Fault | None:
+    """The fault of a device that works but needs a reset."""
     if remedy := RECOVERY_ACTIONS.get(values.get("recovery", 0)):
         return Fault(kind="needs_reset", detail="the driver asks for recovery", remedy=remedy)
-    # Each of these is yes (1) or no; anything else is a sentinel.
+    # Each is yes (1) or no (0); anything else means "not available".
     _, _, pending, failed = values.get("remapped") or (0, 0, 0, 0)
     if failed == 1:
         return Fault(
@@ -276,10 +276,10 @@ def _pending(values: dict[str, Any]) -> Fault | None:
             remedy="have the GPU replaced",
         )
     if pending == 1 or values.get("retired_pending") == 1:
-        what = "remapped rows" if pending == 1 else "retired memory pages"
+        cause = "remapped rows" if pending == 1 else "retired memory pages"
         return Fault(
             kind="needs_reset",
-            detail=f"{what} wait for a reset of the GPU",
+            detail=f"{cause} wait for a reset of the GPU",
             remedy=RECOVERY_ACTIONS[1],
         )
     return None
@@ -307,9 +307,9 @@ def _instance(part: dict[str, Any], parent_uuid: str) -> Instance:
 def _processes(lists: dict[str, Any] | None, unread: dict[str, str]) -> tuple[Process, ...] | None:
     if lists is None:
         return None
-    refused = lists["errors"].get("compute")
-    if refused is not None:
-        unread["processes"] = ERROR_TEXTS.get(refused, "not supported")
+    error_code = lists["errors"].get("compute")
+    if error_code is not None:
+        unread["processes"] = ERROR_TEXTS.get(error_code, "not supported")
         return None
     found: dict[int, Process] = {}
     for kind in ("compute", "graphics", "mps"):
@@ -317,14 +317,14 @@ def _processes(lists: dict[str, Any] | None, unread: dict[str, str]) -> tuple[Pr
             before = found.get(pid)
             found[pid] = Process(
                 pid=pid,
-                kind=_both(before.kind, kind) if before else kind,
+                kind=_merge_kinds(before.kind, kind) if before else kind,
                 gpu_memory_bytes=_memory(memory, before),
                 busy_percent=check_range("busy_percent", lists.get("busy", {}).get(pid), {}),
             )
     return tuple(found.values())
 
 
-def _both(before: ProcessKind, kind: str) -> ProcessKind:
+def _merge_kinds(before: ProcessKind, kind: str) -> ProcessKind:
     if kind == "mps":
         return "mps"
     return "compute+graphics" if {before, kind} == {"compute", "graphics"} else before
@@ -334,5 +334,5 @@ def _memory(memory: int | None, before: Process | None) -> int | None:
     checked = check_range("gpu_memory_bytes", memory, {})
     if before is None or before.gpu_memory_bytes is None:
         return checked
-    # One process in two lists: the driver gives its whole memory in each.
+    # A process that is in two lists has its whole memory in each: not the sum.
     return max(checked or 0, before.gpu_memory_bytes)

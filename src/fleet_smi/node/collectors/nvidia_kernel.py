@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as the kernel lists them: who they are, where the driver would not say more."""
+"""NVIDIA GPUs as the kernel lists them, by identity alone: a fallback for a failing driver."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as `nvidia-smi` tells them, where NVML cannot be loaded."""
+"""NVIDIA GPUs from the output of `nvidia-smi`, where NVML cannot be loaded."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from fleet_smi.wire.parsers.nvidia_smi_output import parse_nvidia_smi
 
 
 class NvidiaSmiCollector:
-    """The devices, and the versions of what drives them."""
+    """The devices, and the versions of driver and CUDA."""
 
     name = "nvidia_smi"
 

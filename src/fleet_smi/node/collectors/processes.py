@@ -1,4 +1,4 @@
-"""The people behind pids: owner, command, age, load, container and job."""
+"""Details of the processes on GPUs: owner, command, age, load, container and job."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from fleet_smi.wire.parsers.kernel import process_from_procfs
 
 
 class ProcessesCollector:
-    """Facts by pid, to be joined to the GPUs; a pid without facts cannot be seen."""
+    """Process details by pid, to be joined to the GPUs; a pid without any is not visible here."""
 
     name = "processes"
 
@@ -16,7 +16,10 @@ class ProcessesCollector:
         self._part = SnapshotPart()
 
     def parse(self, raw: Any) -> SnapshotPart:
+        # The binding returns the same values for a second: parsing them again is most of the cost.
         if raw != self._raw:
-            people = {pid: process_from_procfs(pid, facts) for pid, facts in raw.items() if facts}
-            self._raw, self._part = raw, SnapshotPart(processes=people)
+            processes = {
+                pid: process_from_procfs(pid, details) for pid, details in raw.items() if details
+            }
+            self._raw, self._part = raw, SnapshotPart(processes=processes)
         return self._part

@@ -1,4 +1,4 @@
-"""The node's end of `ssh`, and of any pipe: one report a line, as JSON."""
+"""The `stdout` outlet: prints one report per line, as JSON, for ssh and pipes."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from fleet_smi.wire.report import encode_report_json
 
 
 class StdoutOutlet:
-    """Writes each snapshot as a line of its own."""
+    """Writes each snapshot as one line."""
 
     name = "stdout"
     requested_interval_seconds = None
@@ -19,14 +19,14 @@ class StdoutOutlet:
         self._stream = stream
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Write it; raise `BrokenPipeError` when nobody reads any more."""
+        """Write the snapshot; raise `BrokenPipeError` when the pipe was closed."""
         self._stream.write(encode_report_json([snapshot], time.time()) + b"\n")
         self._stream.flush()
 
     deliver = publish
 
     def close(self) -> None:
-        """The stream is not ours."""
+        """Leave the stream open: the caller owns it."""
 
 
 def create_outlet(_target: None, _options: OutletOptions) -> StdoutOutlet:

@@ -1,4 +1,4 @@
-"""The history of a hub that is killed, whose disk is full, whose file is damaged: real programs."""
+"""Durability of history: a killed hub, a full disk, a damaged database file."""
 
 import os
 import random
@@ -22,7 +22,7 @@ from tests.machines import small_disk, wait_until
 
 NODES, GPUS = 3, 2
 # A node's figures are written every 10 s, with all that is open; batches every 2 s.
-MOST_LOST_SECONDS = 13.0
+MAX_LOST_SECONDS = 13.0
 
 
 class Cluster:
@@ -35,15 +35,15 @@ class Cluster:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self._port = listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
-        self.hub = self._begin()
+        self.hub = self._start_hub()
         size = ("--nodes", str(NODES), "--gpus", str(GPUS))
         self._fleet = self._start("simulate", *size, "--to", self.url)
 
-    def start_again(self) -> None:
-        self.hub = self._begin()
+    def restart_hub(self) -> None:
+        self.hub = self._start_hub()
 
     def kill(self) -> float:
-        """Kill the hub; returns when that was."""
+        """Kill the hub and return the time."""
         self.hub.kill()
         self.hub.wait()
         return time.time()
@@ -57,16 +57,16 @@ class Cluster:
             program.kill()
             program.wait()
 
-    def complaints(self) -> str:
+    def log_text(self) -> str:
         return self._log.read_text()
 
     def sequences(self) -> list[int]:
-        """How far the reports of each node have come."""
+        """Return the latest sequence number of each reporting node."""
         with closing(HubClient(self.url)) as client:
             return [node.sequence for node in client.fleet().nodes if not node.silent]
 
-    def goes_on(self) -> None:
-        """The live view shows new reports of every node."""
+    def wait_for_reports(self) -> None:
+        """Wait until the live view shows a new report of every node."""
         wait_until(self._all_report)
         before = max(self.sequences())
         wait_until(lambda: min(self.sequences()) > before)
@@ -85,13 +85,13 @@ class Cluster:
         except FleetError:
             return False
 
-    def _begin(self) -> subprocess.Popen[bytes]:
-        where = ("--listen", f"127.0.0.1:{self._port}", "--state", str(self.state))
-        hub = self._start("hub", *where, "--insecure-open")
-        wait_until(self._listens)
+    def _start_hub(self) -> subprocess.Popen[bytes]:
+        flags = ("--listen", f"127.0.0.1:{self._port}", "--state", str(self.state))
+        hub = self._start("hub", *flags, "--insecure-open")
+        wait_until(self._answers)
         return hub
 
-    def _listens(self) -> bool:
+    def _answers(self) -> bool:
         try:
             self.sequences()
         except FleetError:
@@ -111,81 +111,81 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cluster(state: Path, tmp_path: Path) -> Iterator[Cluster]:
-    began = Cluster(state, tmp_path)
+    started = Cluster(state, tmp_path)
     try:
-        began.goes_on()
-        yield began
+        started.wait_for_reports()
+        yield started
     finally:
-        began.end()
+        started.end()
 
 
 def lost_before(periods: tuple[Period, ...], at: float) -> float:
-    """How long before a moment all that is known ends."""
-    ends = [at if one.end is None else min(one.end, at) for one in periods if one.start < at]
+    """Return how many seconds before a time the recorded data ends."""
+    ends = [at if each.end is None else min(each.end, at) for each in periods if each.start < at]
     return at - max(ends, default=0.0)
 
 
-def test_a_hub_that_is_killed_goes_on_and_has_lost_a_few_seconds(cluster: Cluster) -> None:
+def test_a_killed_hub_loses_only_a_few_seconds(cluster: Cluster) -> None:
     began, chance = time.time(), random.Random(6)
     killed: list[float] = []
     for least_seconds in (11.0, 3.0):
         time.sleep(least_seconds + chance.uniform(0.0, 3.0))  # any moment
         killed.append(cluster.kill())
-        cluster.start_again()
-        cluster.goes_on()
+        cluster.restart_hub()
+        cluster.wait_for_reports()
 
     def lost() -> float:
-        told = cluster.periods(began)
-        assert len(told) == NODES * GPUS
-        assert all(periods[-1].end is None for periods in told)
-        return max(lost_before(periods, at) for periods in told for at in killed)
+        rows = cluster.periods(began)
+        assert len(rows) == NODES * GPUS
+        assert all(periods[-1].end is None for periods in rows)
+        return max(lost_before(periods, at) for periods in rows for at in killed)
 
-    wait_until(lambda: lost() < MOST_LOST_SECONDS)
+    wait_until(lambda: lost() < MAX_LOST_SECONDS)
     assert cluster.gaps() == ()
 
 
-def test_a_damaged_file_is_set_aside_and_that_is_told(cluster: Cluster) -> None:
+def test_a_damaged_file_is_set_aside_and_reported(cluster: Cluster) -> None:
     wait_until(lambda: (cluster.state / HISTORY_FILE).stat().st_size > 0)
     cluster.stop()
     with (cluster.state / HISTORY_FILE).open("r+b") as damaged:
         damaged.write(b"no longer a database " * 100)
-    cluster.start_again()
-    cluster.goes_on()
+    cluster.restart_hub()
+    cluster.wait_for_reports()
     assert list(cluster.state.glob(f"{HISTORY_FILE}.damaged-*"))
     wait_until(lambda: len(cluster.gaps()) == 1)
     assert "was damaged and is set aside" in cluster.gaps()[0].why
-    assert "was damaged and is set aside" in cluster.complaints()
+    assert "was damaged and is set aside" in cluster.log_text()
     wait_until(lambda: len(cluster.periods(time.time() - 5)) == NODES * GPUS)
 
 
 class TestSmallDisk:
     @pytest.fixture
     def state(self, tmp_path: Path) -> Iterator[Path]:
-        """A file system of 8 MiB."""
+        """A file system of 8 MiB, mounted as the state folder."""
         with small_disk(tmp_path / "small", mebibytes=8) as folder:
             yield folder
 
-    def test_while_the_disk_is_full_all_is_shown_and_later_written(self, cluster: Cluster) -> None:
+    def test_with_a_full_disk_live_data_is_shown_and_written_later(self, cluster: Cluster) -> None:
         began, ballast = time.time(), cluster.state / "ballast"
         fill(ballast)
         wait_until(lambda: any("full" in gap.why for gap in cluster.gaps()))
         (gap,) = cluster.gaps()
         assert gap.end is None
-        cluster.goes_on()
+        cluster.wait_for_reports()
         ballast.unlink()
         wait_until(lambda: cluster.gaps() == (), 60.0)  # all of it could wait
-        assert "history is written again" in cluster.complaints()
+        assert "history is written again" in cluster.log_text()
         cluster.stop()
-        cluster.start_again()
-        cluster.goes_on()
+        cluster.restart_hub()
+        cluster.wait_for_reports()
 
         def lost() -> float:
-            told = cluster.periods(began)
-            return max(lost_before(periods, gap.start + 1.0) for periods in told)
+            rows = cluster.periods(began)
+            return max(lost_before(periods, gap.start + 1.0) for periods in rows)
 
         wait_until(lambda: lost() == 0.0)
 
 
 def fill(ballast: Path) -> None:
-    """Leave no room on a disk."""
+    """Fill a file system."""
     ballast.write_bytes(bytes(max(0, shutil.disk_usage(ballast.parent).free - 4096)))

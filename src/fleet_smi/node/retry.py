@@ -1,0 +1,21 @@
+"""Retry with exponential back-off: how long an agent waits before it sends again."""
+
+import random
+
+from fleet_smi.errors import DeliveryError, Unreachable
+
+_MIN_BACKOFF_SECONDS = 1.0
+_MAX_BACKOFF_SECONDS = 30.0
+_REFUSED_BACKOFF_SECONDS = 60.0
+
+
+def backoff_seconds(error: DeliveryError, failures: int) -> float:
+    """A random wait up to the maximum: agents that lost one hub must not return together."""
+    return max_backoff_seconds(error, failures) * random.random()  # noqa: S311
+
+
+def max_backoff_seconds(error: DeliveryError, failures: int) -> float:
+    """The upper bound of the random wait (full jitter) after this many failures in a row."""
+    if not isinstance(error, Unreachable):
+        return _REFUSED_BACKOFF_SECONDS  # only a person can fix that
+    return min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2.0 ** min(failures, 16))
