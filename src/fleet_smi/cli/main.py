@@ -84,6 +84,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def build_parser(name: str) -> CommandParser:
     """Build the parser of one command from its module."""
+    # Only the module of the requested command is imported: start-up time counts.
     command = import_module(f"fleet_smi.cli.commands.{name}")
     parser = CommandParser(
         prog="fleet-smi" if name == "status" else f"fleet-smi {name}",

@@ -43,6 +43,7 @@ class Paint:
         inner = text.strip(" ")
         if not self.enabled or role is None or not inner:
             return text
+        # Colour only the text itself: the underline of a ghost would show on blanks.
         before, _, after = text.partition(inner)
         return f"{before}\x1b[{_SGR[role]}m{inner}\x1b[0m{after}"
 

@@ -77,6 +77,7 @@ def _bash(commands: dict[str, _Command]) -> str:
         for flag, details in command.flags.items()
         if details.takes_value
     )
+    # The case of the previous flag comes last: its values replace the commands and flags.
     return f"""\
 _fleet_smi() {{
   local offered command=status current="${{COMP_WORDS[COMP_CWORD]}}"

@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-n {args.count}: must be 1 or more")
     if not 0 <= args.max_used <= 100:
         raise UsageError(f"--max-used {args.max_used:g}: must be 0 to 100 percent")
+    # Selected before the imports below: its reader process loads the driver meanwhile.
     fleet = fleet_source.select_fleet(args)
     from fleet_smi.model.select import GpuRequest
     from fleet_smi.model.units import parse_size

@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from fleet_smi.terminal.view.history_strip import strip_columns
 
     on_screen = not (args.json or args.format)
+    # One time slot per terminal column: the hub aggregates, the screen only draws.
     columns = strip_columns(output.output_columns()) if on_screen else _EXPORT_COLUMNS
     hub = fleet_source.hub_client(args)
     strips = hub.strips(args.since, args.until, columns=columns, filter=_filter(args))

@@ -108,6 +108,7 @@ def _add_columns(rows: Sequence[GpuRow], layout: TableLayout, available: int) ->
 
 
 def _widths(rows: Sequence[GpuRow]) -> dict[str, int]:
+    # Every column is at least as wide as its header.
     widths = {name: max(4, len(name)) for name in (*DEFAULT_COLUMNS, *OPTIONAL_COLUMNS, "MODEL")}
     widths |= {"#": 2, "STATE": 6, "FAN": 3, "ECC": 3, "MEMORY": 6}
     for row in rows:
