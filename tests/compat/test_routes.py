@@ -64,7 +64,7 @@ def test_a_master_of_nvgpu_has_every_node_in_order_and_an_error_for_a_silent_one
     assert "Host not available (gpu03: never reported)" in third.message
 
 
-def test_how_much_of_a_command_line_is_told_depends_on_who_asks(hub: ThreadedHub) -> None:
+def test_command_lines_depend_on_the_role_of_the_viewer(hub: ThreadedHub) -> None:
     def command(token: str | None) -> Any:
         answer = hub.request("GET", "/cluster_status", token=token)
         return msgspec.json.decode(answer.body)[0]["gpus"][0]["cmd"]
@@ -76,7 +76,7 @@ def test_how_much_of_a_command_line_is_told_depends_on_who_asks(hub: ThreadedHub
     assert SECRET.encode() in hub.request("GET", "/get-status", token=hub.token("admin")).body
 
 
-def test_a_hub_that_is_no_node_says_so(hub: ThreadedHub) -> None:
+def test_a_hub_that_is_not_a_node_answers_404(hub: ThreadedHub) -> None:
     answer = hub.request("GET", "/gpu_status")
     assert (answer.status, error_code(answer)) == (404, "not_a_node")
 
@@ -89,7 +89,7 @@ def test_a_hub_that_is_a_node_answers_as_an_agent_does(tmp_path: Path) -> None:
     assert (node.name, len(node.gpus)) == ("here", 1)
 
 
-def test_the_main_node_is_stood_in_for_with_the_password_or_as_a_viewer(hub: ThreadedHub) -> None:
+def test_the_main_node_is_replaced_with_the_password_or_as_a_viewer(hub: ThreadedHub) -> None:
     for answer in (post(hub, PASSWORD), hub.request("GET", "/get-status")):
         assert answer.status == 200
         told = msgspec.json.decode(answer.body)["Nodes"]
@@ -104,12 +104,14 @@ def test_the_main_node_is_stood_in_for_with_the_password_or_as_a_viewer(hub: Thr
 
 
 @pytest.mark.parametrize("value", [{}, {"passwd": None}, [], "x"])
-def test_what_is_no_password_is_refused_and_no_bug(hub: ThreadedHub, value: Any) -> None:
+def test_an_invalid_password_body_is_a_client_error(hub: ThreadedHub, value: Any) -> None:
     answer = hub.request_json("POST", "/get-status", value)
     assert (answer.status, error_code(answer)) == (400, "bad_body")
 
 
-def test_without_a_password_nothing_is_served_and_there_is_no_usual_one(tmp_path: Path) -> None:
+def test_without_a_password_nothing_is_served_and_there_is_no_default_password(
+    tmp_path: Path,
+) -> None:
     with ThreadedHub(tmp_path) as running:
         for answer in (
             post(running, "8888"),
@@ -119,7 +121,7 @@ def test_without_a_password_nothing_is_served_and_there_is_no_usual_one(tmp_path
             assert (answer.status, error_code(answer)) == (404, "not_served")
 
 
-def test_passwords_cannot_be_tried_one_after_the_other(tmp_path: Path) -> None:
+def test_guessing_passwords_is_throttled(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path, hub__get_status_password=PASSWORD) as running:
         wrong = [post(running, str(number)) for number in range(12)]
         assert [each.status for each in wrong] == [403] * 10 + [429] * 2
@@ -127,11 +129,11 @@ def test_passwords_cannot_be_tried_one_after_the_other(tmp_path: Path) -> None:
         assert post(running, PASSWORD).status == 429
 
 
-def test_the_right_password_may_be_shown_as_often_as_one_likes(hub: ThreadedHub) -> None:
+def test_the_right_password_is_never_throttled(hub: ThreadedHub) -> None:
     assert {post(hub, PASSWORD).status for _ in range(30)} == {200}
 
 
-def test_they_are_for_viewers_alone(tmp_path: Path) -> None:
+def test_they_require_a_viewer(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path, hub__get_status_password=PASSWORD) as running:
         joining = running.token("join")
         for path in ("/gpu_status", "/cluster_status", "/get-status"):

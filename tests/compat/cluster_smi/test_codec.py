@@ -70,7 +70,7 @@ def test_a_node_of_2019_is_read() -> None:
     assert "cannot tell UUIDs" in snapshot.runs[0].detail
 
 
-def test_a_node_of_2018_was_taken_when_it_arrived_and_tells_nothing_of_processes() -> None:
+def test_a_node_of_2018_is_dated_on_arrival_and_has_no_process_list() -> None:
     snapshot = read(node_of_2018("TITAN X", "TITAN X"))
     assert snapshot.taken_at == ARRIVED
     for gpu in snapshot.gpus:
@@ -121,7 +121,7 @@ def test_every_form_of_a_time_is_read(written: object) -> None:
     "written",
     [None, [], [1, 2, 3], "noon", msgspec.msgpack.Ext(-1, b"\xff" * 12), [2**60, 0], [-5, 0]],
 )
-def test_what_is_no_time_is_not_told(written: object) -> None:
+def test_an_invalid_time_is_unknown(written: object) -> None:
     snapshot = read(node(device(), Time=written))
     assert snapshot.taken_at == ARRIVED
     assert len(snapshot.gpus) == 1
@@ -146,7 +146,7 @@ def test_a_total_of_zero_is_memory_that_is_not_known() -> None:
     assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (None, None)
 
 
-def test_more_memory_in_use_than_there_is_is_not_believed() -> None:
+def test_more_memory_in_use_than_there_is_is_unknown() -> None:
     odd = {"Used": 13 * GIB, "Total": 12 * GIB}
     (gpu,) = read(node(device(MemoryUtilization=odd))).gpus
     assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (None, 12 * GIB)
@@ -175,13 +175,13 @@ def test_a_user_without_a_name_is_not_called_unknown() -> None:
     assert read_process(Username="unknown").user is None
 
 
-def test_a_process_without_a_pid_is_still_somebody() -> None:
+def test_a_process_without_a_pid_is_kept() -> None:
     one = read_process(Pid=None)
     assert one.pid_is_made
     assert one.user == "alice"
 
 
-def test_a_command_line_that_is_not_utf8_costs_nobody_anything() -> None:
+def test_a_command_line_that_is_not_utf8_hides_nothing() -> None:
     body = encode_message(node(device(), device(1, Processes=[process(), process(2)])))
     bent = body.replace(b"train.py", b"tr\xff\xfen.py", 1)
     snapshot = read(bent)
@@ -192,7 +192,7 @@ def test_a_command_line_that_is_not_utf8_costs_nobody_anything() -> None:
 
 
 @pytest.mark.parametrize("length", [10, 100, 300, 70_000])
-def test_texts_of_every_length_may_be_bent(length: int) -> None:
+def test_texts_of_every_length_may_be_invalid_utf8(length: int) -> None:
     body = encode_message(node(device(Processes=[process(ExtendedCommand="~" + "x" * length)])))
     (gpu,) = read(body.replace(b"~", b"\xff")).gpus
     (one,) = gpu.processes or ()
@@ -226,7 +226,7 @@ def test_processes_that_cannot_be_read_are_not_nobody() -> None:
     assert gpu.processes is None
 
 
-def test_a_node_without_devices_says_so() -> None:
+def test_a_node_without_devices_is_reported_as_failed() -> None:
     nothing: tuple[Any, ...] = (None, [])
     for devices in nothing:
         snapshot = read(node(Devices=devices))
@@ -248,19 +248,19 @@ def test_a_node_without_devices_says_so() -> None:
         (b"x" * (MAX_NODE_BYTES + 1), "more than the limit"),
     ],
 )
-def test_what_is_no_node_is_said_in_plain_words(body: bytes, words: str) -> None:
+def test_what_is_not_a_node_is_undecodable(body: bytes, words: str) -> None:
     with pytest.raises(Undecodable, match=words):
         decode_node(body)
 
 
-def test_a_message_that_is_wrong_everywhere_is_given_up() -> None:
+def test_a_message_with_too_many_bad_fields_is_undecodable() -> None:
     wrong = encode_message(node(*(device(Processes=[{"Pid": "x"}] * 1000) for _ in range(100))))
     assert len(wrong) < MAX_NODE_BYTES
     with pytest.raises(Undecodable, match="too many fields"):
         decode_node(wrong)
 
 
-def test_names_that_read_alike_in_an_id_are_still_two() -> None:
+def test_names_that_collide_in_an_id_get_two_ids() -> None:
     ids = [node_id_from_name(name) for name in ("a b", "a-b", "a\tb", "x" * 200, "x" * 201)]
     assert len(set(ids)) == len(ids)
     assert node_id_from_name("gpu01") != node_id_from_name("gpu01", "10.0.0.2")
@@ -279,7 +279,7 @@ def test_an_empty_cluster_has_no_nodes() -> None:
     assert decode_cluster(bytes.fromhex("81a54e6f646573c0")) == ()
 
 
-def test_what_is_no_cluster_is_refused() -> None:
+def test_what_is_not_a_cluster_is_undecodable() -> None:
     for body in (b"", encode_message(node(device())), encode_message({"Nodes": 5}), b"\xff"):
         with pytest.raises(Undecodable, match="not a message of a cluster-smi router"):
             decode_cluster(body)
@@ -344,7 +344,7 @@ def test_any_node_becomes_a_harmless_snapshot(
         ("seed-version-node-to-server.real", 4),
     ],
 )
-def test_every_sample_of_a_node_reads_to_what_it_says(name: str, gpus: int) -> None:
+def test_every_sample_of_a_node_is_decoded_as_expected(name: str, gpus: int) -> None:
     snapshot = read(seed_sample(f"cluster-smi/{name}.bin"))
     said = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))
     assert snapshot.name == said["Name"]
@@ -371,7 +371,7 @@ def test_every_sample_of_a_node_reads_to_what_it_says(name: str, gpus: int) -> N
 
 
 @pytest.mark.parametrize("name", ["router-to-client.mixed", "router-to-client.real"])
-def test_every_sample_of_a_cluster_reads_to_what_it_says(name: str) -> None:
+def test_every_sample_of_a_cluster_is_decoded_as_expected(name: str) -> None:
     nodes = decode_cluster(seed_sample(f"cluster-smi/{name}.bin"))
     said = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))["Nodes"]
     assert [one.name for one in nodes] == [one["Name"] for one in said]
@@ -382,7 +382,7 @@ def test_every_sample_of_a_cluster_reads_to_what_it_says(name: str) -> None:
         assert len(told.devices or ()) == len(of["Devices"] or ())
 
 
-def test_of_a_message_too_long_to_look_for_secrets_in_the_commands_are_not_told() -> None:
+def test_commands_of_a_very_long_message_are_dropped() -> None:
     def people(command: str) -> tuple[Process, ...]:
         crowd = [process(Pid=at, ExtendedCommand=command) for at in range(1, 101)]
         (gpu,) = read(node(device(Processes=crowd))).gpus

@@ -76,19 +76,19 @@ def test_nodes_and_users_are_chosen(env: dict[str, str]) -> None:
     assert "gpu01" not in only
 
 
-def test_a_bad_pattern_is_told_in_one_line(env: dict[str, str]) -> None:
+def test_a_bad_pattern_is_one_line_of_error(env: dict[str, str]) -> None:
     done = run_fleet_smi("like", "cluster-smi", "-n", "gpu[", env=env)
     assert_error_line(done, 2, "is not a regular expression")
     assert_error_line(run_fleet_smi("like", "cluster-smi", "-p=maybe", env=env), 2, "neither true")
 
 
 @pytest.mark.parametrize("joined", ["-pt", "-pd", "-tp"])
-def test_joined_flags_are_refused_and_not_half_heard(env: dict[str, str], joined: str) -> None:
+def test_joined_flags_are_refused_and_not_half_parsed(env: dict[str, str], joined: str) -> None:
     done = run_fleet_smi("like", "cluster-smi", joined, env=env)
     assert_error_line(done, 2, "each flag has its own dash")
 
 
-def test_colour_can_be_had_and_be_refused(env: dict[str, str]) -> None:
+def test_colour_can_be_forced_and_disabled(env: dict[str, str]) -> None:
     coloured = shown("-p", "-color=true", env=env)
     assert "\x1b[0;32m1:NVIDIA H100 80GB HBM3\x1b[0m" in coloured
     assert f"\x1b[0;33m{ME}\x1b[0m" in coloured
@@ -96,12 +96,12 @@ def test_colour_can_be_had_and_be_refused(env: dict[str, str]) -> None:
     assert "\x1b" not in shown("-p", "-color=false", env=env)
 
 
-def test_a_hub_that_does_not_answer_is_told_and_not_waited_for(env: dict[str, str]) -> None:
+def test_a_hub_that_does_not_answer_is_an_error_without_waiting(env: dict[str, str]) -> None:
     away = env | {"FLEET_SMI_CLIENT_HUB": f"http://127.0.0.1:{free_port()}"}
     assert_error_line(run_fleet_smi("like", "cluster-smi", env=away), 3, "")
 
 
-def test_on_a_terminal_it_is_drawn_again_and_again(simulated: Simulated) -> None:
+def test_on_a_terminal_it_is_refreshed(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu()])) | {"TERM": "xterm"}
     program = (
         "import sys, fleet_smi.compat.cluster_smi.command as tool; tool._TICK_SECONDS = 0.1\n"

@@ -126,7 +126,7 @@ def test_a_card_that_is_lost_or_unread_does_not_look_like_a_free_one() -> None:
     assert names == [" (needs reset)", " (users unknown)", ""]
 
 
-def test_a_card_that_looks_free_to_clients_and_is_not_says_so_by_its_name() -> None:
+def test_a_card_that_looks_free_to_clients_and_is_not_has_a_note_in_its_name() -> None:
     ghost = gpu(memory_used_bytes=9 * GIB)
     view = believed(snapshot(ghost, gpu(1), gpu(2, processes=(process(),)), interval_seconds=2.0))
 
@@ -146,14 +146,14 @@ def test_processes_of_instances_are_those_of_their_card_and_displays_are_left_ou
     assert [one["Pid"] for one in device["Processes"]] == [2]
 
 
-def test_a_silent_node_keeps_the_time_at_which_the_hub_heard_it() -> None:
+def test_a_silent_node_keeps_the_time_of_its_last_report() -> None:
     skewed = snapshot(gpu(), taken_at=NOON - 5_000)
     for later in (0, 10_000):
         (node,) = decode_cluster(encode_cluster(believed(skewed, now=NOON + later)))
         assert node.timestamp == NOON
 
 
-def test_a_node_that_was_never_heard_of_is_offline_to_clients() -> None:
+def test_a_node_that_never_reported_is_offline_to_clients() -> None:
     fleet = FleetState()
     fleet.add_target(Via("pull", "gpu09:7071"))
     (told,) = raw(encode_cluster(fleet.view(NOON)))["Nodes"]
@@ -199,7 +199,7 @@ CARDS = st.builds(
 
 
 @given(TEXT, st.lists(CARDS, min_size=1, max_size=3))
-def test_what_can_be_told_comes_back_as_it_was(name: str, cards: list[Gpu]) -> None:
+def test_encoding_and_decoding_round_trips(name: str, cards: list[Gpu]) -> None:
     node_id = node_id_from_name(name)
     own = tuple(replace(card, uuid=f"gpu{card.index}@{node_id}") for card in cards)
     sent = snapshot(*own, node=name, node_id=node_id)
@@ -212,7 +212,7 @@ def test_what_can_be_told_comes_back_as_it_was(name: str, cards: list[Gpu]) -> N
 
 
 @given(FLEET)
-def test_any_fleet_can_be_told_and_divides_nothing_by_zero(view: FleetView) -> None:
+def test_any_fleet_can_be_encoded_without_a_zero_total(view: FleetView) -> None:
     sane = replace(view, nodes=tuple(node for node in view.nodes if node.name.strip()))
     told = raw(encode_cluster(sane))["Nodes"] or []
     assert len(told) == len(sane.nodes)

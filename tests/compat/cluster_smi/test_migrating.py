@@ -47,7 +47,7 @@ def test_the_extra_brings_zeromq() -> None:
     assert shlex.split(INSTALL)[-1] == "fleet-smi[zmq]"
 
 
-def test_side_by_side_the_hub_is_a_router_and_asks_another(lab: Lab, tmp_path: Path) -> None:
+def test_side_by_side_the_hub_is_a_router_and_polls_another(lab: Lab, tmp_path: Path) -> None:
     ticks = iter(range(1, 100_000))
 
     def cluster() -> list[bytes]:
@@ -78,7 +78,7 @@ def test_side_by_side_the_hub_is_a_router_and_asks_another(lab: Lab, tmp_path: P
     wait_until(lambda: told() == {"pushing", "behind-a-router"})
 
 
-def test_an_agent_tells_the_old_router(lab: Lab, simulated: Simulated) -> None:
+def test_an_agent_pushes_to_the_old_router(lab: Lab, simulated: Simulated) -> None:
     with ZeromqRouter(lambda: [b""]) as router:
         words = AGENT.replace("oldhub:9080", f"127.0.0.1:{router.nodes_port}").split()[1:]
         env = simulated(Scenario(gpus=[SimGpu()])) | {"FLEET_SMI_NODE_NAME": "gpu07"}
@@ -87,7 +87,7 @@ def test_an_agent_tells_the_old_router(lab: Lab, simulated: Simulated) -> None:
     assert decode_node(router.pushed[0]).name == "gpu07"
 
 
-def test_its_words_are_understood(simulated: Simulated) -> None:
+def test_its_command_line_works(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(), SimGpu()]))
     assert shlex.split(ALIAS)[-1] == f"cluster-smi={HERE.removesuffix(' --here')}"
     for command in (TABLE, HERE):

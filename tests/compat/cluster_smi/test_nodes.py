@@ -15,7 +15,7 @@ def told(name: str = "gpu01", time: float = TIME) -> NodeMessage:
     return decode_node(encode_message(node(device(), Name=name, Time=[int(time), 0])))
 
 
-def test_a_node_is_silent_three_of_its_own_paces_after_it_was_last_heard() -> None:
+def test_a_node_is_silent_after_three_of_its_own_intervals() -> None:
     pushed = PushedNodes()
     paces = [pushed.snapshot(told(), "10.0.0.1", NOON + at).interval_seconds for at in (0, 1, 4)]
     assert paces == [60.0, 3.0, 3.0]
@@ -42,7 +42,7 @@ def test_a_machine_that_moves_to_another_address_stays_one() -> None:
     assert other.node_id == "cluster-smi-gpu01-10.0.0.1"
 
 
-def test_invented_nodes_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_pushed_nodes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_smi_nodes, "MAX_NODES", 3)
     pushed = PushedNodes()
     for number in range(3):
@@ -65,7 +65,7 @@ def ask(routed: RouterNodes, at: float, *nodes: NodeMessage) -> list[tuple[str, 
     return [(snapshot.name, age) for snapshot, age in routed.new_snapshots(nodes, NOON + at)]
 
 
-def test_a_node_is_heard_through_a_router_once_its_time_has_moved() -> None:
+def test_a_node_of_a_router_is_delivered_once_its_time_has_changed() -> None:
     routed = RouterNodes()
     assert ask(routed, 0, told(), told("dead")) == []
     assert ask(routed, 3, told(time=TIME + 3), told("dead")) == [("gpu01", 0.0)]
@@ -73,7 +73,7 @@ def test_a_node_is_heard_through_a_router_once_its_time_has_moved() -> None:
     assert ask(routed, 9, told(time=TIME + 6), told("dead")) == [("gpu01", 0.0)]
 
 
-def test_a_node_that_its_router_never_forgot_is_told_as_silent() -> None:
+def test_a_node_that_its_router_keeps_listing_is_reported_as_silent() -> None:
     routed, fleet = RouterNodes(), FleetState()
     for at in range(0, 30, 3):
         for snapshot, age in routed.new_snapshots([told("dead")], NOON + at):
@@ -83,14 +83,14 @@ def test_a_node_that_its_router_never_forgot_is_told_as_silent() -> None:
     assert [gpu.verdict.state for gpu in view.gpus] == ["unknown"]
 
 
-def test_a_node_that_comes_back_is_heard_again() -> None:
+def test_a_node_that_comes_back_is_delivered_again() -> None:
     routed = RouterNodes()
     for at in range(0, 30, 3):
         ask(routed, at, told())
     assert ask(routed, 30, told(time=TIME + 500)) == [("gpu01", 0.0)]
 
 
-def test_a_node_without_a_time_is_always_news_for_its_age_cannot_be_told() -> None:
+def test_a_node_without_a_time_is_always_new_because_its_age_is_unknown() -> None:
     routed = RouterNodes()
     old = decode_node(encode_message(node_of_2018("TITAN X")))
     for at in (0, 3, 6):

@@ -20,7 +20,7 @@ from tests.end_to_end.programs import free_port
 from tests.machines import wait_until
 
 
-def test_a_router_is_told_what_its_own_node_would_tell() -> None:
+def test_a_router_receives_what_its_own_node_would_send() -> None:
     told = snapshot(gpu(processes=(process(command="python train.py"),)))
     with ZeromqRouter(lambda: [b""]) as router:
         with closing(ClusterSmiOutlet("127.0.0.1", router.nodes_port)) as outlet:
@@ -31,7 +31,7 @@ def test_a_router_is_told_what_its_own_node_would_tell() -> None:
     assert [one.user for one in got.gpus[0].processes or ()] == ["alice"]
 
 
-def test_a_router_that_is_away_costs_no_time() -> None:
+def test_a_router_that_is_away_does_not_delay_the_agent() -> None:
     port = free_port()
     with closing(ClusterSmiOutlet("127.0.0.1", port)) as outlet:
         began = time.monotonic()
@@ -40,7 +40,7 @@ def test_a_router_that_is_away_costs_no_time() -> None:
         assert time.monotonic() - began < 5
 
 
-def test_a_router_that_comes_later_is_told_what_is_new_then() -> None:
+def test_a_router_that_comes_later_receives_only_new_snapshots() -> None:
     with closing(ClusterSmiOutlet("127.0.0.1", port := free_port())) as outlet:
         outlet.publish(snapshot(gpu(), node="too-early"))
         with ZeromqRouter(lambda: [b""], nodes_port=port) as router:
@@ -53,14 +53,14 @@ def test_a_router_that_comes_later_is_told_what_is_new_then() -> None:
     assert {decode_node(body).name for body in router.pushed} == {"now"}
 
 
-def test_a_router_that_is_not_there_is_told_by_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_router_is_an_error_of_a_single_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_smi, "_TIMEOUT_MILLISECONDS", 50)
     outlet = ClusterSmiOutlet("127.0.0.1", free_port())
     with closing(outlet), pytest.raises(Unreachable, match="no router of cluster-smi"):
         outlet.deliver(snapshot(gpu()))
 
 
-def test_closing_waits_for_nobody() -> None:
+def test_closing_does_not_block() -> None:
     outlet = ClusterSmiOutlet("127.0.0.1", free_port())
     outlet.publish(snapshot(gpu()))
     began = time.monotonic()

@@ -56,7 +56,7 @@ def test_nodes_of_every_age_push_to_one_port() -> None:
     assert {each.age_seconds for each in heard.deliveries} == {0.0}
 
 
-def test_what_is_no_node_is_dropped_counted_and_harmless() -> None:
+def test_undecodable_messages_are_dropped_and_counted() -> None:
     wrong = [
         [b""],
         [b"\xc1"],
@@ -74,7 +74,7 @@ def test_what_is_no_node_is_dropped_counted_and_harmless() -> None:
         assert source.port.dropped == len(wrong)
 
 
-def test_a_message_beyond_all_bounds_ends_its_connection_and_no_other() -> None:
+def test_a_message_above_the_size_limit_closes_its_connection_and_no_other() -> None:
     with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as good:
         with ZeromqNode(endpoint) as bad:
             bad.push(b"x" * (3 * MAX_NODE_BYTES))
@@ -105,14 +105,14 @@ def test_two_hosts_with_one_name_are_two_nodes() -> None:
         wait_until(lambda: len({each.node_id for each in heard.snapshots}) == 2)
 
 
-def test_thousands_at_once_are_all_taken_in_and_the_loop_goes_on() -> None:
+def test_thousands_at_once_are_all_received_without_blocking_the_loop() -> None:
     with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as pushing:
         for number in range(3000):
             pushing.push(named(f"node{number % 100}"))
         wait_until(lambda: len(heard.snapshots) == 3000)
 
 
-def test_it_lives_on_the_event_loop_that_the_hub_has() -> None:
+def test_it_runs_on_the_event_loop_of_the_hub() -> None:
     endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
     source, heard = ClusterSmiSource(listen_endpoint=endpoint), RecordedDeliveries()
 
@@ -156,7 +156,7 @@ def asking(
         yield source, heard
 
 
-def test_the_nodes_of_a_router_are_heard_and_its_dead_are_not_alive() -> None:
+def test_the_nodes_of_a_router_are_delivered_without_its_dead_ones() -> None:
     with running_router(Cluster("a", "b", dead=("c",))) as old, asking(old) as (_, heard):
         wait_until(lambda: names(heard).count("b") >= 3)
     assert set(names(heard)) == {"a", "b"}
@@ -177,7 +177,7 @@ def test_the_first_node_stands_for_its_router_so_that_none_is_listed_beside_it()
     assert [one.name for one in fleet.view(TIME).nodes] == ["a", "b"]
 
 
-def test_a_router_that_does_not_answer_is_told_and_heard_again_when_it_does() -> None:
+def test_a_router_that_does_not_answer_is_reported_and_polled_again() -> None:
     with running_router(Cluster("a")) as old:
         port = old.clients_port
     source = ClusterSmiSource(
@@ -201,7 +201,7 @@ def test_a_router_that_does_not_answer_is_told_and_heard_again_when_it_does() ->
         ([bytes.fromhex("81a54e6f646573c0")], Unreachable, "knows no node yet"),
     ],
 )
-def test_what_is_no_cluster_is_told_as_such(
+def test_what_is_no_cluster_is_reported_as_such(
     answer: list[bytes], kind: type[Exception], words: str
 ) -> None:
     with ZeromqRouter(lambda: answer) as old, asking(old) as (_, heard):
@@ -225,7 +225,7 @@ def test_one_router_that_hangs_delays_no_other() -> None:
             hung.set()
 
 
-def test_a_look_asks_twice_and_takes_none_for_alive_that_is_not(
+def test_a_single_poll_asks_twice_to_find_dead_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster_smi, "_SECOND_POLL_SECONDS", 0.2)
@@ -248,17 +248,17 @@ def test_a_look_asks_twice_and_takes_none_for_alive_that_is_not(
         ("[::1]:9091", "tcp://[::1]:9091"),
     ],
 )
-def test_a_router_has_the_port_that_is_usual(router: str, endpoint: str) -> None:
+def test_a_router_has_a_default_port(router: str, endpoint: str) -> None:
     source = ClusterSmiSource(routers=[router])
     assert source._endpoints == {router: endpoint}
 
 
-def test_a_url_is_no_router() -> None:
+def test_a_url_is_not_a_router() -> None:
     with pytest.raises(UsageError, match="give host or host:port"):
         ClusterSmiSource(routers=["http://old:9081"])
 
 
-def test_without_zeromq_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_zeromq_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zmq", None)
     with pytest.raises(UsageError, match=r"pip install 'fleet-smi\[zmq\]'"):
         ClusterSmiSource(routers=["old"])

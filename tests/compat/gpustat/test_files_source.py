@@ -164,7 +164,7 @@ def test_a_file_that_is_just_being_written_is_no_flash_of_garbage(tmp_path: Path
     assert node(fleet.view(), "cml10").gpus[1].busy_percent == 12
 
 
-def test_a_file_that_stays_half_is_told_and_the_last_good_one_is_kept(tmp_path: Path) -> None:
+def test_a_file_that_stays_truncated_is_reported_and_the_last_good_one_is_kept(tmp_path: Path) -> None:
     clock = Clock()
     write(tmp_path / "cml10", TEXT)
     fleet = fleet_of(tmp_path, clock)

@@ -131,7 +131,7 @@ def test_what_cannot_be_is_unknown(value: Any) -> None:
         (b"[" * 100_000, Undecodable, "nested too deep"),
     ],
 )
-def test_what_is_not_whole_is_called_what_it_is(
+def test_truncated_and_foreign_output_is_reported_as_such(
     body: bytes, kind: type[Undecodable], words: str
 ) -> None:
     with pytest.raises(Undecodable, match=words) as caught:

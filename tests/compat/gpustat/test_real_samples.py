@@ -139,7 +139,7 @@ def test_no_gpu_is_an_answer_and_some_are_the_ones_that_were_asked_for() -> None
         ("gpustat/gpustat-1.1.1-no-driver.stderr.txt", Undecodable, "NVML Shared Library Not"),
     ],
 )
-def test_what_is_not_whole_is_called_what_it_is(
+def test_truncated_and_foreign_output_is_reported_as_such(
     name: str, kind: type[DeliveryError], words: str
 ) -> None:
     with pytest.raises(kind, match=words):

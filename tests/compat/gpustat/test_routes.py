@@ -117,7 +117,7 @@ def test_a_viewer_sees_no_command_line(hub: ThreadedHub) -> None:
 
 
 @pytest.mark.parametrize("query", ["color=maybe", "full=2", f"nodes={'x' * 5000}"])
-def test_a_query_that_makes_no_sense_is_refused(hub: ThreadedHub, query: str) -> None:
+def test_a_query_that_is_invalid_is_refused(hub: ThreadedHub, query: str) -> None:
     answer = hub.request("GET", f"/gpustat.txt?{query}")
     assert answer.status == 400
     assert error_code(answer) == "bad_query"

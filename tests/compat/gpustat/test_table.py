@@ -27,7 +27,7 @@ def fleet_of(*snapshots: Snapshot, age_seconds: float = 0.0) -> FleetView:
     return fleet.view(NOON)
 
 
-def test_the_header_tells_when_the_node_was_heard_by_the_readers_clock() -> None:
+def test_the_header_has_the_time_of_the_report_by_the_viewers_clock() -> None:
     wrong_clock = replace(snapshot(gpu(name="A100")), taken_at=NOON + 3600, interval_seconds=60.0)
     view = fleet_of(wrong_clock, age_seconds=5.0)
     assert table.render(view, GpustatOptions(), utc).startswith(

@@ -62,7 +62,7 @@ def main_of(view: FleetView) -> list[dict[str, Any]]:
     return told
 
 
-def test_a_node_is_read_as_it_was_captured() -> None:
+def test_a_node_is_decoded_as_captured() -> None:
     node, last_update = decode_status(seed_sample("node_info/get-status.json"), NOON)
     assert (node.node_id, node.name, node.taken_at) == ("node_info-gpu01", "gpu01", NOON)
     assert node.host.addresses == ("192.168.0.3",)
@@ -75,7 +75,7 @@ def test_a_node_is_read_as_it_was_captured() -> None:
     assert people == [[], [(1258, "alice"), (1259, "bob")], [(1260, "alice"), (1261, "carol")], []]
 
 
-def test_a_main_node_is_read_as_it_was_captured_the_lost_host_included() -> None:
+def test_a_main_node_is_decoded_as_captured_the_lost_host_included() -> None:
     node, lost = decode_main_status(seed_sample("node_info/api-get-status.json"), NOON)
     assert isinstance(node, Snapshot)
     assert len(node.gpus) == 4
@@ -84,7 +84,7 @@ def test_a_main_node_is_read_as_it_was_captured_the_lost_host_included() -> None
 
 
 @pytest.mark.parametrize("name", ["get-status", "get-status.pretty"])
-def test_what_is_written_of_a_captured_node_is_what_it_said(name: str) -> None:
+def test_what_is_written_of_a_captured_node_equals_the_capture(name: str) -> None:
     body = seed_sample(f"node_info/{name}.json")
     told = written(decode_status(body, NOON).snapshot)
     said = msgspec.json.decode(body)
@@ -93,12 +93,12 @@ def test_what_is_written_of_a_captured_node_is_what_it_said(name: str) -> None:
     assert [each[1] for each in told["ips"]] == [each[1] for each in said["ips"]]
 
 
-def test_a_gpu_without_a_serial_number_goes_by_its_index() -> None:
+def test_a_gpu_without_a_serial_number_is_identified_by_its_index() -> None:
     told = read_gpu(index=3)
     assert (told.uuid, told.index, told.uuid_is_made) == ("nvidia-gpu3@node_info-gpu01", 3, True)
 
 
-def test_it_says_once_what_this_way_cannot_tell() -> None:
+def test_the_collector_run_states_what_the_format_lacks() -> None:
     (run,) = read().runs
     assert (run.name, run.outcome) == ("node_info", "ok")
     assert run.detail.startswith("cannot tell power, clocks, UUIDs")
@@ -119,7 +119,7 @@ def test_who_may_see_programs_alone_sees_the_program() -> None:
     assert (nameless.name, nameless.command) == (None, None)
 
 
-def test_secrets_are_taken_out_of_command_lines() -> None:
+def test_secrets_are_redacted_in_command_lines() -> None:
     users = [BOB | {"command": "serve --api-key=abc123 --port 80"}]
     (bob,) = read_gpu(users=users).processes or ()
     assert bob.command == "serve --api-key=••• --port 80"
@@ -132,7 +132,7 @@ def test_a_figure_that_is_none_is_unknown_and_hides_no_other(unknown: object) ->
     assert told.memory_total_bytes == 24576 * MIB
 
 
-def test_a_user_that_makes_no_sense_hides_no_other() -> None:
+def test_a_user_that_is_invalid_hides_no_other() -> None:
     told = read_gpu(users=[7, {"pid": "x"}, BOB])
     assert [one.user for one in told.processes or ()] == ["bob"]
     assert told.unread["processes"] == "not all could be read"
@@ -143,7 +143,7 @@ def test_users_that_cannot_be_read_are_not_nobody(users: object) -> None:
     assert read_gpu(users=users).processes is None
 
 
-def test_one_gpu_that_makes_no_sense_hides_no_other() -> None:
+def test_one_gpu_that_is_invalid_hides_no_other() -> None:
     broken, fine = read(gpus=[None, BUSY]).gpus
     assert broken.fault == Fault(kind="unreadable", detail="its status is not an object")
     assert fine.busy_percent == 97
@@ -154,7 +154,7 @@ def test_a_null_last_update_is_harmless() -> None:
     assert (told.last_update, told.snapshot.name) == (None, "gpu01")
 
 
-def test_a_node_that_has_not_looked_yet_says_so() -> None:
+def test_a_node_that_has_not_read_its_gpus_yet_is_undecodable() -> None:
     first: dict[str, Any] = {"gpus": [], "hostname": None, "ips": [], "last_update": None}
     with pytest.raises(Undecodable, match="may not have read its GPUs yet"):
         decode_status(msgspec.json.encode(first), NOON)
@@ -170,12 +170,12 @@ def test_a_node_that_has_not_looked_yet_says_so() -> None:
         (b'{"hostname": "gpu01", "gpus": 4}', "no list of gpus"),
     ],
 )
-def test_what_is_no_status_is_told_in_words(body: bytes, words: str) -> None:
+def test_what_is_not_a_status_is_undecodable(body: bytes, words: str) -> None:
     with pytest.raises(Undecodable, match=words):
         decode_status(body, NOON)
 
 
-def test_a_main_node_with_an_entry_that_makes_no_sense_has_the_others() -> None:
+def test_a_main_node_with_an_entry_that_is_invalid_has_the_others() -> None:
     body = msgspec.json.encode({"Nodes": [7, NODE | {"status": True}, NODE | {"status": False}]})
     kinds = [type(each) for each in decode_main_status(body, NOON)]
     assert kinds == [Undecodable, Snapshot, Unreachable]
@@ -250,7 +250,7 @@ def test_a_main_node_tells_silent_and_unreached_nodes_as_lost() -> None:
     assert never == {"gpus": [], "hostname": "c", "status": False, "version": ""}
 
 
-def test_when_a_main_node_last_heard_a_node_is_told_by_its_own_clock() -> None:
+def test_the_last_update_of_a_main_node_is_by_its_own_clock() -> None:
     fleet = FleetState()
     behind = snapshot(gpu(0), taken_at=NOON - 86_400.0, interval_seconds=600.0)
     fleet.apply(behind, NOON)
@@ -327,7 +327,7 @@ statuses = st.fixed_dictionaries(
 
 
 @given(statuses | anything)
-def test_whatever_comes_is_harmless_or_told_as_no_status(told: Any) -> None:
+def test_any_json_is_sanitised_or_reported_as_undecodable(told: Any) -> None:
     try:
         node = decode_status(msgspec.json.encode(told), NOON).snapshot
     except DeliveryError as error:

@@ -37,7 +37,7 @@ def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
     assert migration_commands(TITLE) == [HUB, EXPORT, SERVE, VIEWER, PASSWORD]
 
 
-def test_in_place_of_a_node_and_of_the_main_node_the_old_questions_are_answered(
+def test_in_place_of_a_node_and_of_the_main_node_the_old_requests_are_answered(
     lab: Lab, simulated: Simulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secrets = {"get-status-password": "old-sesame", "serve-token": "t" * 40}

@@ -89,19 +89,19 @@ def heard(fleet: FleetState, delivery: Delivery, now: float) -> None:
         fleet.apply(delivery.result, now - delivery.age_seconds, via)
 
 
-def test_the_right_password_is_shown(node: Node) -> None:
+def test_the_right_password_is_sent(node: Node) -> None:
     delivery = look(NodeInfoSource([node.target], password="sesame"))
     assert isinstance(delivery.result, Snapshot)
     assert delivery.result.name == "gpu01"
 
 
-def test_a_wrong_password_is_told_plainly_though_the_node_says_not_found(node: Node) -> None:
+def test_a_wrong_password_is_reported_as_refused_though_the_node_answers_404(node: Node) -> None:
     delivery = look(NodeInfoSource([node.target], password="8888"))
     assert isinstance(delivery.result, Refused)
     assert delivery.result.message.startswith("refused the password: set that of the nodes")
 
 
-def test_a_node_that_answers_but_has_stopped_to_look_is_stale(node: Node) -> None:
+def test_a_node_that_answers_but_has_stopped_reading_is_stale(node: Node) -> None:
     clock, fleet = ManualClock(), FleetState()
     source, began = asking(node, clock), clock()
     for _ in range(10):
@@ -113,7 +113,7 @@ def test_a_node_that_answers_but_has_stopped_to_look_is_stale(node: Node) -> Non
     assert silent.gpus[0].verdict.state == "unknown"
 
 
-def test_a_node_that_looks_again_is_live_whatever_its_clock_says(node: Node) -> None:
+def test_a_node_that_reads_again_is_live_whatever_its_clock_says(node: Node) -> None:
     clock, fleet = ManualClock(), FleetState()
     source = asking(node, clock)
     for stamp in ("2031-01-01T00:00:00", "2020-01-01T00:00:00", "1999-12-31T23:59:59.5"):
@@ -143,7 +143,7 @@ def test_a_null_last_update_and_then_silence_stops_nothing(node: Node) -> None:
     assert (known.trouble, known.silent) == (None, False)
 
 
-def test_being_asked_more_often_than_it_looks_makes_no_node_silent(node: Node) -> None:
+def test_being_polled_more_often_than_it_reads_makes_no_node_silent(node: Node) -> None:
     clock, fleet = ManualClock(), FleetState()
     source = NodeInfoSource([node.target], password="sesame", interval_seconds=0.5, clock=clock)
     heard(fleet, look(source), clock())
@@ -174,7 +174,7 @@ def test_the_password_is_not_sent_to_where_a_node_points(node: Node) -> None:
     assert "status 307" in str(delivery.result)
 
 
-def test_the_time_of_a_sample_is_when_it_was_first_heard(node: Node) -> None:
+def test_the_time_of_a_sample_is_when_it_was_first_received(node: Node) -> None:
     clock = ManualClock()
     source = asking(node, clock)
     first = look(source)

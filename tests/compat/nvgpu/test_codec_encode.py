@@ -27,7 +27,7 @@ def written(*gpus: Gpu) -> list[dict[str, Any]]:
     return told
 
 
-def test_what_is_written_of_a_captured_agent_is_what_it_said() -> None:
+def test_what_is_written_of_a_captured_agent_equals_the_capture() -> None:
     body = seed_sample("nvgpu/agent-gpu_status.json")
     said = msgspec.json.decode(body)
     for each in said["gpus"]:
@@ -110,13 +110,13 @@ def test_the_processes_of_instances_are_the_gpus() -> None:
         (800 * 24 * HOUR, "2 years ago"),
     ],
 )
-def test_since_is_that_of_the_oldest_process_in_words(seconds: float, words: str) -> None:
+def test_since_is_the_age_of_the_oldest_process(seconds: float, words: str) -> None:
     young, old = process(1, started_at=NOON), process(2, started_at=NOON - seconds)
     (told,) = written(gpu(0, processes=(young, old)))
     assert told["running_since"] == ("just now" if seconds < 0 else words)
 
 
-def test_since_is_told_by_the_nodes_own_clock_however_wrong() -> None:
+def test_since_is_counted_by_the_nodes_own_clock_however_wrong() -> None:
     begun = process(1, started_at=NOON - HOUR)
     fleet = FleetState()
     fleet.apply(snapshot(gpu(0, processes=(begun,)), interval_seconds=600.0), NOON + 9 * HOUR)

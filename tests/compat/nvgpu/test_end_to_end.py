@@ -81,7 +81,7 @@ def get(url: str) -> bytes:
     return body
 
 
-def test_its_agent_is_heard_by_a_hub(
+def test_its_agent_is_received_by_a_hub(
     peer: PeerTool, driver: dict[str, str], lab: Lab, tmp_path: Path
 ) -> None:
     with nvgpu_web(peer, driver, tmp_path / "nvgpu.log") as agent:
@@ -102,7 +102,7 @@ def test_its_agent_is_heard_by_a_hub(
     assert {each.verdict.state for each in node.gpus} == {"unknown"}
 
 
-def test_its_master_is_told_by_an_agent(
+def test_its_master_polls_an_agent(
     peer: PeerTool, driver: dict[str, str], lab: Lab, tmp_path: Path
 ) -> None:
     port = free_port()

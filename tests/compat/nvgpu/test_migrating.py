@@ -41,7 +41,7 @@ def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
     assert migration_commands("nvgpu") == [HUB, SERVE, AVAILABLE, LIST, CURL]
 
 
-def test_side_by_side_a_hub_hears_its_agents_and_answers_as_its_master(
+def test_side_by_side_a_hub_polls_its_agents_and_serves_as_its_master(
     lab: Lab, simulated: Simulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = FixedResponseServer(0, msgspec.json.encode({"hostname": "gpu02", "gpus": [IDLE]}))
@@ -61,7 +61,7 @@ def test_side_by_side_a_hub_hears_its_agents_and_answers_as_its_master(
     assert sorted(kinds) == [False, True, True]
 
 
-def test_in_place_of_its_agent_its_master_is_answered(lab: Lab, simulated: Simulated) -> None:
+def test_an_agent_in_place_of_its_own_answers_its_master(lab: Lab, simulated: Simulated) -> None:
     port = free_port()
     flags = SERVE.replace(":1080", f":{port}").split()[1:]
     lab.start(*flags, env=simulated(Scenario(gpus=[SimGpu()])), log=lab.folder / "log")
@@ -69,7 +69,7 @@ def test_in_place_of_its_agent_its_master_is_answered(lab: Lab, simulated: Simul
     wait_until(lambda: run_curl(f"curl {url}/gpu_status", url).startswith(b'{"hostname"'))
 
 
-def test_its_words_are_understood(simulated: Simulated) -> None:
+def test_its_command_line_works(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(memory_used=70_000 * MIB), SimGpu(), SimGpu()]))
     assert run_fleet_smi(*AVAILABLE.split()[1:], env=env).stdout == "1\n"
     assert run_fleet_smi(*LIST.split()[1:], env=env).stdout.count("[ ]") == 2

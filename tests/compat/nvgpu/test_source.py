@@ -42,13 +42,13 @@ def asked(source: NvgpuSource) -> list[Snapshot | DeliveryError | None]:
     return [each.result for each in asyncio.run(source.poll())]
 
 
-def test_a_machine_is_heard_at_the_pace_at_which_it_is_asked(stack: ExitStack) -> None:
+def test_the_interval_of_a_machine_is_that_of_polling(stack: ExitStack) -> None:
     (node,) = asked(NvgpuSource([agent(stack)], interval_seconds=7.0, clock=lambda: NOON))
     assert isinstance(node, Snapshot)
     assert (node.node_id, node.taken_at, node.interval_seconds) == ("nvgpu-gpu01", NOON, 7.0)
 
 
-def test_what_a_machine_said_is_stale_once_it_says_no_more(stack: ExitStack) -> None:
+def test_a_machine_that_stops_answering_becomes_stale(stack: ExitStack) -> None:
     fleet = FleetState()
     target = agent(stack)
     source = NvgpuSource([target], interval_seconds=5.0, clock=lambda: NOON)
@@ -71,14 +71,14 @@ def test_a_dead_machine_delays_no_other(stack: ExitStack) -> None:
     assert isinstance(alive, Snapshot)
 
 
-def test_an_agent_that_always_fails_is_told_with_the_likely_cause(stack: ExitStack) -> None:
+def test_an_agent_that_always_fails_is_reported_with_the_likely_cause(stack: ExitStack) -> None:
     target = says(stack, b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n")
     (error,) = asked(NvgpuSource([target]))
     assert isinstance(error, Undecodable)
     assert "nvgpu 0.10" in str(error)
 
 
-def test_an_answer_that_is_not_json_breaks_nothing_else(stack: ExitStack) -> None:
+def test_an_answer_that_is_not_json_affects_no_other_machine(stack: ExitStack) -> None:
     wrong = says(stack, b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")
     error, node = asked(NvgpuSource([wrong, agent(stack)]))
     assert isinstance(error, Undecodable)
