@@ -84,7 +84,7 @@ def test_an_empty_list_gives_settings_without_hosts(env: dict[str, str], tmp_pat
     agents, out = tmp_path / "a.cfg", tmp_path / "out.toml"
     agents.write_text("AGENTS = []\n")
     done = run_fleet_smi("migrate", str(agents), "--out", str(out), env=env)
-    assert done.returncode == 0 and "AGENTS: there is none" in done.stderr
+    assert done.returncode == 0 and "AGENTS: it is empty" in done.stderr
     assert tomllib.loads(out.read_text()) == {}
 
 

@@ -49,11 +49,11 @@ def ask(
     outlet: ServeOutlet, method: str, path: str, body: bytes | None = None, **headers: str
 ) -> tuple[int, bytes]:
     connection = HTTPConnection("127.0.0.1", outlet.port, timeout=5)
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        connection.request(method, path, body, told)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        connection.request(method, path, body, sent)
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()
 
@@ -65,8 +65,8 @@ def get_status(
 
 
 def error_in(body: bytes) -> str:
-    told: str = msgspec.json.decode(body)["error"]["message"]
-    return told
+    sent: str = msgspec.json.decode(body)["error"]["message"]
+    return sent
 
 
 def test_a_master_of_nvgpu_is_answered(serving: ServeOutlet) -> None:
@@ -117,8 +117,8 @@ def test_a_throttled_client_gets_a_retry_after(serving: ServeOutlet) -> None:
     connection = HTTPConnection("127.0.0.1", serving.port, timeout=5)
     try:
         connection.request("POST", "/get-status", b'{"passwd": "x"}', JSON)
-        answer = connection.getresponse()
-        assert (answer.status, 1 <= int(answer.headers["Retry-After"]) <= 6) == (429, True)
+        response = connection.getresponse()
+        assert (response.status, 1 <= int(response.headers["Retry-After"]) <= 6) == (429, True)
     finally:
         connection.close()
 
@@ -221,11 +221,11 @@ def test_cards_without_a_serial_number_and_lost_ones_do_not_break_the_response(
     machine.set_scenario(Scenario(gpus=[lost, busy, blind]))
     serving.publish(machine.snapshot())
 
-    told = msgspec.json.decode(ask(serving, "GET", "/gpu_status")[1])["gpus"]
-    assert [each["is_available"] for each in told] == [False, False, False]
-    assert told[1]["pids"] == f"{pid},4000000000"
-    assert told[1]["users"].endswith(",?")
+    sent = msgspec.json.decode(ask(serving, "GET", "/gpu_status")[1])["gpus"]
+    assert [each["is_available"] for each in sent] == [False, False, False]
+    assert sent[1]["pids"] == f"{pid},4000000000"
+    assert sent[1]["users"].endswith(",?")
 
-    told = msgspec.json.decode(get_status(serving, {"passwd": PASSWORD})[1])["gpus"]
-    assert [each["use_mem"] for each in told] == [None, 9 * 1024, None]
-    assert [each["pid"] for each in told[1]["users"]] == [pid, 4_000_000_000]
+    sent = msgspec.json.decode(get_status(serving, {"passwd": PASSWORD})[1])["gpus"]
+    assert [each["use_mem"] for each in sent] == [None, 9 * 1024, None]
+    assert [each["pid"] for each in sent[1]["users"]] == [pid, 4_000_000_000]

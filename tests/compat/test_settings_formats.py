@@ -59,10 +59,10 @@ def test_hosts_with_comments_blanks_and_ports_are_nodes_of_gpu_cluster_monitor(
     assert "hub.node_info_password_file" in left(into)
 
 
-@pytest.mark.parametrize("way", ["ssh", "pull"])
-def test_a_list_of_hosts_is_for_the_host_type_that_is_given(way: HostType) -> None:
-    into = taken("machines", "gpu01\ngpu02:2222\n", way)
-    assert values(into) == {way: ["gpu01", "gpu02:2222"]}
+@pytest.mark.parametrize("transport", ["ssh", "pull"])
+def test_a_list_of_hosts_is_for_the_host_type_that_is_given(transport: HostType) -> None:
+    into = taken("machines", "gpu01\ngpu02:2222\n", transport)
+    assert values(into) == {transport: ["gpu01", "gpu02:2222"]}
     assert "password" not in left(into)
 
 
@@ -230,9 +230,9 @@ JOBS = st.sampled_from(CRONTAB.splitlines()) | st.text(
 def test_every_line_of_a_crontab_has_a_note(jobs: list[str]) -> None:
     lines = ["* * * * * gpustat > /nfs/$(hostname)", *jobs]
     into = taken("crontab", "\n".join(lines))
-    told = "\n".join(remark.text for remark in into.notes)
+    output = "\n".join(remark.text for remark in into.notes)
     for number, line in enumerate(lines, 1):
-        assert line[:1] in ("", "#") or re.search(rf"\bline {number}\b", told), told
+        assert line[:1] in ("", "#") or re.search(rf"\bline {number}\b", output), output
 
 
 def test_lines_beside_a_call_of_gpustat_web_are_noted() -> None:

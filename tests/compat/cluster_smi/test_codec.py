@@ -88,8 +88,8 @@ def test_a_node_of_2018_through_a_router_of_2019_is_still_one() -> None:
 
 
 def test_a_node_of_the_fork_is_read_with_its_comment_and_load() -> None:
-    told = node(device(), Comment="rack 3", CPUUtil=0.25, LastRun=1, LastIdle=2, New={"a": [1]})
-    snapshot = read(told)
+    decoded = node(device(), Comment="rack 3", CPUUtil=0.25, LastRun=1, LastIdle=2, New={"a": [1]})
+    snapshot = read(decoded)
     assert snapshot.labels == {"comment": "rack 3"}
     assert snapshot.host.cpu_percent == 25.0
     assert len(snapshot.gpus) == 1
@@ -235,7 +235,7 @@ def test_a_node_without_devices_is_reported_as_failed() -> None:
 
 
 @pytest.mark.parametrize(
-    "body, words",
+    "body, message",
     [
         (b"", "breaks off"),
         (b"\xc1", "not msgpack"),
@@ -248,8 +248,8 @@ def test_a_node_without_devices_is_reported_as_failed() -> None:
         (b"x" * (MAX_NODE_BYTES + 1), "more than the limit"),
     ],
 )
-def test_what_is_not_a_node_is_undecodable(body: bytes, words: str) -> None:
-    with pytest.raises(Undecodable, match=words):
+def test_what_is_not_a_node_is_undecodable(body: bytes, message: str) -> None:
+    with pytest.raises(Undecodable, match=message):
         decode_node(body)
 
 
@@ -267,10 +267,10 @@ def test_names_that_collide_in_an_id_get_two_ids() -> None:
 
 
 def test_one_bad_node_of_a_cluster_hides_no_other() -> None:
-    told = decode_cluster(
+    decoded = decode_cluster(
         encode_message({"Nodes": [node(device()), 7, {"Name": ""}, node(Name="b")]})
     )
-    assert [one.name for one in told] == ["gpu01", "b"]
+    assert [one.name for one in decoded] == ["gpu01", "b"]
     with pytest.raises(Undecodable):
         decode_cluster(encode_message({"Nodes": [7]}))
 
@@ -319,12 +319,12 @@ def test_any_bytes_are_a_node_or_undecodable(body: bytes) -> None:
 def test_any_node_becomes_a_harmless_snapshot(
     in_node: dict[str, Any], in_device: dict[str, Any], in_process: dict[str, Any]
 ) -> None:
-    whole = device(**({"Processes": [process() | in_process, process(2)]} | in_device))
-    told = node(whole, device(1)) | in_node
+    full_text = device(**({"Processes": [process() | in_process, process(2)]} | in_device))
+    decoded = node(full_text, device(1)) | in_node
     try:
-        snapshot = read(told)
+        snapshot = read(decoded)
     except Undecodable:
-        name = told["Name"]
+        name = decoded["Name"]
         name = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
         assert not isinstance(name, str) or not sanitize_text(name, 128)
         return
@@ -346,24 +346,24 @@ def test_any_node_becomes_a_harmless_snapshot(
 )
 def test_every_sample_of_a_node_is_decoded_as_expected(name: str, gpus: int) -> None:
     snapshot = read(seed_sample(f"cluster-smi/{name}.bin"))
-    said = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))
-    assert snapshot.name == said["Name"]
-    assert len(snapshot.gpus) == len(said["Devices"]) == gpus
-    for gpu, told in zip(snapshot.gpus, said["Devices"], strict=True):
-        memory = told["MemoryUtilization"]
+    sent_text = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))
+    assert snapshot.name == sent_text["Name"]
+    assert len(snapshot.gpus) == len(sent_text["Devices"]) == gpus
+    for gpu, decoded in zip(snapshot.gpus, sent_text["Devices"], strict=True):
+        memory = decoded["MemoryUtilization"]
         assert (gpu.index, gpu.name, gpu.busy_percent) == (
-            told["Id"],
-            told["Name"],
-            told["Utilization"],
+            decoded["Id"],
+            decoded["Name"],
+            decoded["Utilization"],
         )
         assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (memory["Used"], memory["Total"])
-        assert gpu.temperature_celsius == told.get("Temperature")
-        assert gpu.power_watts == told.get("PowerUsage")
-        assert gpu.fan_percent == (told.get("FanSpeed") or None)
-        if "Processes" not in told:
+        assert gpu.temperature_celsius == decoded.get("Temperature")
+        assert gpu.power_watts == decoded.get("PowerUsage")
+        assert gpu.fan_percent == (decoded.get("FanSpeed") or None)
+        if "Processes" not in decoded:
             assert gpu.processes is None
             continue
-        for one, of in zip(gpu.processes or (), told["Processes"] or (), strict=True):
+        for one, of in zip(gpu.processes or (), decoded["Processes"] or (), strict=True):
             assert (one.pid, one.user, one.name) == (of["Pid"], of["Username"], of["Name"])
             assert one.gpu_memory_bytes == of["UsedGpuMemory"]
             assert one.command == of["ExtendedCommand"].strip("\0").replace("\0", " ")
@@ -373,13 +373,13 @@ def test_every_sample_of_a_node_is_decoded_as_expected(name: str, gpus: int) -> 
 @pytest.mark.parametrize("name", ["router-to-client.mixed", "router-to-client.real"])
 def test_every_sample_of_a_cluster_is_decoded_as_expected(name: str) -> None:
     nodes = decode_cluster(seed_sample(f"cluster-smi/{name}.bin"))
-    said = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))["Nodes"]
-    assert [one.name for one in nodes] == [one["Name"] for one in said]
-    for told, of in zip(nodes, said, strict=True):
+    sent_text = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))["Nodes"]
+    assert [one.name for one in nodes] == [one["Name"] for one in sent_text]
+    for decoded, of in zip(nodes, sent_text, strict=True):
         seconds, nanoseconds = of["Time"]["__msgpack_timestamp__"]
         wanted = None if seconds < 0 else pytest.approx(seconds + nanoseconds / 1e9)
-        assert told.timestamp == wanted
-        assert len(told.devices or ()) == len(of["Devices"] or ())
+        assert decoded.timestamp == wanted
+        assert len(decoded.devices or ()) == len(of["Devices"] or ())
 
 
 def test_commands_of_a_very_long_message_are_dropped() -> None:

@@ -125,11 +125,11 @@ def test_without_zeromq_the_hub_says_what_to_install(tmp_path: Path) -> None:
     hidden.mkdir()
     (hidden / "zmq.py").write_text("raise ImportError('not here')\n")
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(hidden)}
-    words = "pip install 'fleet-smi[zmq]'"
+    message = "pip install 'fleet-smi[zmq]'"
     ports = env | {"FLEET_SMI_HUB_CLUSTER_SMI_NODES": "9080"}
     flags = ("--listen", "127.0.0.1:0", "--state", str(tmp_path / "state"))
-    assert_error_line(run_fleet_smi("hub", *flags, env=ports), 2, words)
-    asked = env | {"FLEET_SMI_HUB_CLUSTER_SMI_CLIENTS": "9081"}
-    assert_error_line(run_fleet_smi("hub", *flags, env=asked), 2, words)
-    told = run_fleet_smi("agent", "--cluster-smi", "old:9080", "--once", env=env)
-    assert_error_line(told, 2, words)
+    assert_error_line(run_fleet_smi("hub", *flags, env=ports), 2, message)
+    requests = env | {"FLEET_SMI_HUB_CLUSTER_SMI_CLIENTS": "9081"}
+    assert_error_line(run_fleet_smi("hub", *flags, env=requests), 2, message)
+    output = run_fleet_smi("agent", "--cluster-smi", "old:9080", "--once", env=env)
+    assert_error_line(output, 2, message)

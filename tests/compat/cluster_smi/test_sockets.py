@@ -71,17 +71,17 @@ def test_a_port_goes_on_after_a_bug_and_can_be_opened_again() -> None:
     port = BoundSocket("ROUTER", resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False), 1000)
 
     def take(socket: object) -> None:
-        asker, *said = receive_frames(socket)  # type: ignore[arg-type]
-        if said[1] == b"bug":
+        asker, *sent_text = receive_frames(socket)  # type: ignore[arg-type]
+        if sent_text[1] == b"bug":
             raise KeyError("a bug")
-        port.send([asker, *said])
+        port.send([asker, *sent_text])
 
     async def scenario() -> bytes:
         task = asyncio.ensure_future(port.run(take))
-        answer = await asyncio.to_thread(talk)
+        response = await asyncio.to_thread(talk)
         task.cancel()
         await asyncio.wait([task])
-        return answer
+        return response
 
     def talk() -> bytes:
         with ZeromqClient(port.endpoint) as rude, ZeromqClient(port.endpoint) as polite:

@@ -29,31 +29,31 @@ def listening() -> Iterator[tuple[ClusterSmiSource, str, RecordedDeliveries]]:
     """A source whose port is open."""
     endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
     source = ClusterSmiSource(listen_endpoint=endpoint)
-    with run_source(source) as heard:
-        yield source, endpoint, heard
+    with run_source(source) as received:
+        yield source, endpoint, received
 
 
 def named(name: str, **fields: object) -> bytes:
     return encode_message(node(device(), Name=name, **fields))
 
 
-def names(heard: RecordedDeliveries) -> list[str]:
-    return [snapshot.name for snapshot in heard.snapshots]
+def names(received: RecordedDeliveries) -> list[str]:
+    return [snapshot.name for snapshot in received.snapshots]
 
 
 def test_nodes_of_every_age_push_to_one_port() -> None:
-    with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as pushing:
+    with listening() as (_, endpoint, received), ZeromqNode(endpoint) as pushing:
         pushing.push(named("new"))
         pushing.push(encode_message(node_of_2018("TITAN X")))
         pushing.push(named("fork", Comment="rack 3", CPUUtil=0.5))
-        wait_until(lambda: len(heard.snapshots) == 3)
-    assert names(heard) == ["new", "old01", "fork"]
-    assert [each.target for each in heard.deliveries] == [
+        wait_until(lambda: len(received.snapshots) == 3)
+    assert names(received) == ["new", "old01", "fork"]
+    assert [each.target for each in received.deliveries] == [
         "cluster-smi-new",
         "cluster-smi-old01",
         "cluster-smi-fork",
     ]
-    assert {each.age_seconds for each in heard.deliveries} == {0.0}
+    assert {each.age_seconds for each in received.deliveries} == {0.0}
 
 
 def test_undecodable_messages_are_dropped_and_counted() -> None:
@@ -65,60 +65,60 @@ def test_undecodable_messages_are_dropped_and_counted() -> None:
         [b"x" * (MAX_NODE_BYTES + 1)],
         [b"\x91" * 10_000],
     ]
-    with listening() as (source, endpoint, heard), ZeromqNode(endpoint) as pushing:
+    with listening() as (source, endpoint, received), ZeromqNode(endpoint) as pushing:
         assert source.port is not None
         for frames in wrong:
             pushing.push(*frames)
         pushing.push(named("right"))
-        wait_until(lambda: names(heard) == ["right"])
+        wait_until(lambda: names(received) == ["right"])
         assert source.port.dropped == len(wrong)
 
 
 def test_a_message_above_the_size_limit_closes_its_connection_and_no_other() -> None:
-    with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as good:
+    with listening() as (_, endpoint, received), ZeromqNode(endpoint) as good:
         with ZeromqNode(endpoint) as bad:
             bad.push(b"x" * (3 * MAX_NODE_BYTES))
             good.push(named("first"))
-            wait_until(lambda: "first" in names(heard))
+            wait_until(lambda: "first" in names(received))
         good.push(named("second"))
-        wait_until(lambda: "second" in names(heard))
+        wait_until(lambda: "second" in names(received))
 
 
 def test_a_repeating_fault_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    with listening() as (source, endpoint, heard), ZeromqNode(endpoint) as pushing:
+    with listening() as (source, endpoint, received), ZeromqNode(endpoint) as pushing:
         assert source.port is not None
         for _ in range(500):
             pushing.push(b"\xc1")
             pushing.push(named("right"))
-        wait_until(lambda: len(heard.snapshots) == 500)
+        wait_until(lambda: len(received.snapshots) == 500)
         assert source.port.dropped == 500
     assert len([line for line in caplog.messages if "not msgpack" in line]) == 1
 
 
 def test_two_hosts_with_one_name_are_two_nodes() -> None:
-    with listening() as (_, endpoint, heard):
+    with listening() as (_, endpoint, received):
         for address in ("127.0.0.1", "127.0.0.2"):
             with ZeromqNode(endpoint, address) as pushing:
                 pushing.push(named("gpu01"))
                 pushing.close()
-                wait_until(lambda: bool(heard.snapshots))
-        wait_until(lambda: len({each.node_id for each in heard.snapshots}) == 2)
+                wait_until(lambda: bool(received.snapshots))
+        wait_until(lambda: len({each.node_id for each in received.snapshots}) == 2)
 
 
 def test_thousands_at_once_are_all_received_without_blocking_the_loop() -> None:
-    with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as pushing:
+    with listening() as (_, endpoint, received), ZeromqNode(endpoint) as pushing:
         for number in range(3000):
             pushing.push(named(f"node{number % 100}"))
-        wait_until(lambda: len(heard.snapshots) == 3000)
+        wait_until(lambda: len(received.snapshots) == 3000)
 
 
 def test_it_runs_on_the_event_loop_of_the_hub() -> None:
     endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
-    source, heard = ClusterSmiSource(listen_endpoint=endpoint), RecordedDeliveries()
+    source, received = ClusterSmiSource(listen_endpoint=endpoint), RecordedDeliveries()
 
     async def scenario() -> None:
-        task = asyncio.ensure_future(source.run(heard.deliveries.append))
-        while len(heard.deliveries) < 1000:
+        task = asyncio.ensure_future(source.run(received.deliveries.append))
+        while len(received.deliveries) < 1000:
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait([task])
@@ -145,31 +145,31 @@ class Cluster:
 
 
 @contextmanager
-def asking(
+def poller(
     *routers: ZeromqRouter, timeout_seconds: float = 5.0
 ) -> Iterator[tuple[ClusterSmiSource, RecordedDeliveries]]:
     targets = [f"127.0.0.1:{one.clients_port}" for one in routers]
     source = ClusterSmiSource(
         routers=targets, interval_seconds=INTERVAL_SECONDS, timeout_seconds=timeout_seconds
     )
-    with run_source(source) as heard:
-        yield source, heard
+    with run_source(source) as received:
+        yield source, received
 
 
 def test_the_nodes_of_a_router_are_delivered_without_its_dead_ones() -> None:
-    with running_router(Cluster("a", "b", dead=("c",))) as old, asking(old) as (_, heard):
-        wait_until(lambda: names(heard).count("b") >= 3)
-    assert set(names(heard)) == {"a", "b"}
+    with running_router(Cluster("a", "b", dead=("c",))) as old, poller(old) as (_, received):
+        wait_until(lambda: names(received).count("b") >= 3)
+    assert set(names(received)) == {"a", "b"}
     assert old.requests[0].startswith(b"\x81\xa8Identity")
 
 
 def test_the_first_node_stands_for_its_router_so_that_none_is_listed_beside_it() -> None:
-    with running_router(Cluster("a", "b")) as old, asking(old) as (source, heard):
-        wait_until(lambda: {"a", "b"} <= set(names(heard)))
+    with running_router(Cluster("a", "b")) as old, poller(old) as (source, received):
+        wait_until(lambda: {"a", "b"} <= set(names(received)))
     fleet = FleetState()
     for target in source.targets:
         fleet.add_target(Via(source.name, target))
-    for delivery in heard.deliveries:
+    for delivery in received.deliveries:
         assert isinstance(delivery.result, Snapshot)
         fleet.apply(
             delivery.result, delivery.result.taken_at, Via(delivery.source, delivery.target)
@@ -183,18 +183,18 @@ def test_a_router_that_does_not_answer_is_reported_and_polled_again() -> None:
     source = ClusterSmiSource(
         routers=[f"127.0.0.1:{port}"], interval_seconds=INTERVAL_SECONDS, timeout_seconds=0.2
     )
-    with run_source(source) as heard:
-        error = heard.wait_for_error()
+    with run_source(source) as received:
+        error = received.wait_for_error()
         assert isinstance(error, Unreachable)
         assert "did not answer in 0.2 s" in str(error)
         assert error.node == f"127.0.0.1:{port}"
         cluster = Cluster("a")
         with ZeromqRouter(lambda: [cluster()], port):
-            wait_until(lambda: "a" in names(heard))
+            wait_until(lambda: "a" in names(received))
 
 
 @pytest.mark.parametrize(
-    "answer, kind, words",
+    "response, kind, message",
     [
         ([b"\xc1"], Undecodable, "not msgpack"),
         ([b"a", b"b"], Undecodable, "2 frames"),
@@ -202,12 +202,12 @@ def test_a_router_that_does_not_answer_is_reported_and_polled_again() -> None:
     ],
 )
 def test_what_is_no_cluster_is_reported_as_such(
-    answer: list[bytes], kind: type[Exception], words: str
+    response: list[bytes], kind: type[Exception], message: str
 ) -> None:
-    with ZeromqRouter(lambda: answer) as old, asking(old) as (_, heard):
-        error = heard.wait_for_error()
+    with ZeromqRouter(lambda: response) as old, poller(old) as (_, received):
+        error = received.wait_for_error()
     assert type(error) is kind
-    assert words in str(error)
+    assert message in str(error)
 
 
 def test_one_router_that_hangs_delays_no_other() -> None:
@@ -219,8 +219,8 @@ def test_one_router_that_hangs_delays_no_other() -> None:
 
     with ZeromqRouter(never) as bad, running_router(Cluster("a")) as good:
         try:
-            with asking(bad, good) as (_, heard):
-                wait_until(lambda: names(heard).count("a") >= 3)
+            with poller(bad, good) as (_, received):
+                wait_until(lambda: names(received).count("a") >= 3)
         finally:
             hung.set()
 
@@ -231,9 +231,9 @@ def test_a_single_poll_asks_twice_to_find_dead_nodes(
     monkeypatch.setattr(cluster_smi, "_SECOND_POLL_SECONDS", 0.2)
     with running_router(Cluster("a", dead=("b",))) as old:
         source = ClusterSmiSource(routers=[f"127.0.0.1:{old.clients_port}"])
-        heard = asyncio.run(source.poll())
-    told = [(each.result, each.age_seconds) for each in heard]
-    assert [(what.name, age > 9) for what, age in told if isinstance(what, Snapshot)] == [
+        received = asyncio.run(source.poll())
+    output = [(each.result, each.age_seconds) for each in received]
+    assert [(what.name, age > 9) for what, age in output if isinstance(what, Snapshot)] == [
         ("a", False),
         ("b", True),
     ]

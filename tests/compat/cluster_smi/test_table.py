@@ -38,8 +38,8 @@ def sampled_fleet(drawn: str) -> FleetView:
     first = drawn.removeprefix(CLEAR).partition(" (")[0]
     now = datetime.strptime(first, "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
     fleet = FleetState()
-    for told in decode_cluster(seed_sample("cluster-smi/router-to-client.mixed.bin")):
-        taken = to_snapshot(told, NOON, interval_seconds=60.0)
+    for output in decode_cluster(seed_sample("cluster-smi/router-to-client.mixed.bin")):
+        taken = to_snapshot(output, NOON, interval_seconds=60.0)
         if taken.name != "no-time":  # in the sample it has no time and no device: Offline there
             fleet.apply(taken, taken.taken_at)
     return fleet.view(now)
@@ -48,8 +48,8 @@ def sampled_fleet(drawn: str) -> FleetView:
 def without_runtimes_and_times(text: str) -> list[str]:
     """The lines but for what had changed between the sample's message and its screens."""
     changing = re.compile(r"\w{3} \w{3} \d+ \d\d:\d\d:\d\d \d{4}|[ \d]\d sec")
-    kept = [line for line in text.splitlines() if "no-time" not in line]
-    return [changing.sub(lambda found: "#" * len(found[0]), line) for line in kept]
+    stored = [line for line in text.splitlines() if "no-time" not in line]
+    return [changing.sub(lambda found: "#" * len(found[0]), line) for line in stored]
 
 
 def expected(drawn: str) -> list[str]:
@@ -113,9 +113,9 @@ def test_nul_bytes_in_command_lines_do_not_break_the_columns() -> None:
     lines = render(sampled_fleet(drawn), wanted, utc).splitlines()[1:]
     assert len({len(line) for line in lines}) == 1
     assert "| python -c import time;time.sleep(3600) a-rather-long-co |" in "\n".join(lines)
-    told = [re.split(r" *\| *", line)[2:9] for line in drawn.splitlines() if "python" in line]
+    output = [re.split(r" *\| *", line)[2:9] for line in drawn.splitlines() if "python" in line]
     shown = [re.split(r" *\| *", line)[2:9] for line in lines if "python" in line]
-    assert [row[:3] for row in shown] == [row[:3] for row in told]
+    assert [row[:3] for row in shown] == [row[:3] for row in output]
 
 
 def test_the_table_of_2018_matches_that_version() -> None:

@@ -19,9 +19,9 @@ LINE = "[1] RTX 3090 | 71°C,  97 % | 13578 / 24576 MB |"
 
 def read(text: str | bytes, host: str = "cml10") -> Snapshot:
     body = text.encode() if isinstance(text, str) else text
-    (told,) = codec.decode_gpustat(body, host, NOON)
-    assert isinstance(told, Snapshot)
-    return told
+    (decoded,) = codec.decode_gpustat(body, host, NOON)
+    assert isinstance(decoded, Snapshot)
+    return decoded
 
 
 def gpu_in(line: str) -> Gpu:
@@ -36,10 +36,10 @@ def processes_in(listed: str) -> tuple[Process, ...]:
 
 
 def test_a_host_is_known_by_the_name_of_its_file_and_cards_by_their_place() -> None:
-    told = read(HEADER + LINE + "\n", host="lab one/ü")
-    assert (told.node_id, told.name) == ("gpustat-lab_one_", "lab one/ü")
-    assert told.host.driver_version == "550.90.07"
-    (gpu,) = told.gpus
+    decoded = read(HEADER + LINE + "\n", host="lab one/ü")
+    assert (decoded.node_id, decoded.name) == ("gpustat-lab_one_", "lab one/ü")
+    assert decoded.host.driver_version == "550.90.07"
+    (gpu,) = decoded.gpus
     assert (gpu.uuid, gpu.uuid_is_made) == ("gpustat-gpu1@gpustat-lab_one_", True)
 
 
@@ -53,9 +53,9 @@ def test_a_host_is_known_by_the_name_of_its_file_and_cards_by_their_place() -> N
     ],
 )
 def test_a_header_of_any_locale_is_not_a_gpu(header: str, driver: str | None) -> None:
-    told = read(f"{header}\n{LINE}\n")
-    assert told.host.driver_version == driver
-    assert [gpu.index for gpu in told.gpus] == [1]
+    decoded = read(f"{header}\n{LINE}\n")
+    assert decoded.host.driver_version == driver
+    assert [gpu.index for gpu in decoded.gpus] == [1]
 
 
 @pytest.mark.parametrize("degree", ["°", "'", "\ufffd"])
@@ -175,9 +175,9 @@ def test_memory_whose_process_gpustat_dropped_is_not_free() -> None:
 
 
 def test_without_processes_their_list_is_unknown_and_the_run_says_so() -> None:
-    told = read("[0] RTX 3090 | 34°C,   0 % |     4 / 24576 MB\n")
-    assert told.gpus[0].processes is None
-    (run,) = told.runs
+    decoded = read("[0] RTX 3090 | 34°C,   0 % |     4 / 24576 MB\n")
+    assert decoded.gpus[0].processes is None
+    (run,) = decoded.runs
     assert (run.name, run.outcome) == ("gpustat", "ok")
     assert run.detail == "cannot tell UUIDs, clocks, memory errors, MIG, power, fans, processes"
 
@@ -258,13 +258,13 @@ def test_truncated_and_foreign_output_is_reported_as_such(
 
 @given(st.integers(0, 400))
 def test_however_much_of_it_is_missing_it_is_never_taken_for_the_whole(length: int) -> None:
-    whole = f"{HEADER}{LINE} alice:python/4711(11264M)\n[2]{LINE[3:]}\n".encode()
+    full_text = f"{HEADER}{LINE} alice:python/4711(11264M)\n[2]{LINE[3:]}\n".encode()
     try:
-        gpus = read(whole[:length]).gpus
+        gpus = read(full_text[:length]).gpus
     except Undecodable:
         return
-    assert whole[:length].endswith(b"\n")
-    assert len(gpus) == whole[:length].count(b"MB")
+    assert full_text[:length].endswith(b"\n")
+    assert len(gpus) == full_text[:length].count(b"MB")
 
 
 _PIECES = st.sampled_from(
@@ -279,10 +279,10 @@ _PIECES = st.sampled_from(
 @given(st.lists(_PIECES | st.text(max_size=20), max_size=30).map("".join))
 def test_whatever_is_in_a_file_it_is_read_or_refused(text: str) -> None:
     try:
-        told = codec.decode_gpustat(text.encode("utf-8", "replace"), "cml10", NOON)
+        decoded = codec.decode_gpustat(text.encode("utf-8", "replace"), "cml10", NOON)
     except Undecodable:
         return
-    assert all(isinstance(each, Snapshot | Unreachable) for each in told)
+    assert all(isinstance(each, Snapshot | Unreachable) for each in decoded)
 
 
 def test_a_hostile_line_does_not_delay_the_agent() -> None:

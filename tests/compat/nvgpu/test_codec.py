@@ -90,15 +90,15 @@ def test_owners_that_cannot_be_matched_are_unknown() -> None:
 
 
 def test_in_use_without_a_listed_process_is_not_idle() -> None:
-    told = read_gpu(is_available=False)
-    assert told.processes is None
-    assert "processes" in told.unread
+    decoded = read_gpu(is_available=False)
+    assert decoded.processes is None
+    assert "processes" in decoded.unread
 
 
 def test_a_pid_that_is_none_hides_no_other() -> None:
-    told = read_gpu(pids="12abc,,-1,99999999999,13", users="a,b,c,d,e")
-    assert [(one.pid, one.user) for one in told.processes or ()] == [(13, "e")]
-    assert told.unread["processes"] == "not all could be read"
+    decoded = read_gpu(pids="12abc,,-1,99999999999,13", users="a,b,c,d,e")
+    assert [(one.pid, one.user) for one in decoded.processes or ()] == [(13, "e")]
+    assert decoded.unread["processes"] == "not all could be read"
 
 
 @pytest.mark.parametrize("memory", [None, "14.24GB", 7, []])
@@ -107,15 +107,15 @@ def test_memory_that_is_no_object_is_unknown(memory: object) -> None:
 
 
 def test_the_memory_of_0_10_is_read_where_it_is_present() -> None:
-    told = read_gpu(memory={"used": 1 << 30, "total": 1 << 36, "free": 0})
-    assert (told.memory_used_bytes, told.memory_total_bytes) == (1 << 30, 1 << 36)
+    decoded = read_gpu(memory={"used": 1 << 30, "total": 1 << 36, "free": 0})
+    assert (decoded.memory_used_bytes, decoded.memory_total_bytes) == (1 << 30, 1 << 36)
 
 
 @pytest.mark.parametrize("unknown", ["N/A", None, "", [], {}, True, 4294967295])
 def test_a_figure_that_is_none_is_unknown_and_hides_no_other(unknown: object) -> None:
-    told = read_gpu(utilization=unknown, temperature=unknown)
-    assert told.busy_percent is told.temperature_celsius is None
-    assert told.sm_clock_mhz == 210
+    decoded = read_gpu(utilization=unknown, temperature=unknown)
+    assert decoded.busy_percent is decoded.temperature_celsius is None
+    assert decoded.sm_clock_mhz == 210
 
 
 def test_one_gpu_that_is_invalid_hides_no_other() -> None:
@@ -125,9 +125,9 @@ def test_one_gpu_that_is_invalid_hides_no_other() -> None:
 
 
 def test_secrets_and_control_characters_are_removed() -> None:
-    told = read_gpu(type="A\x1b[31m100", pids="1", users="al\x07ice", cmd="x --password=hunter2")
-    assert (told.name, told.processes[0].user) == ("A [31m100", "al ice")  # type: ignore[index]
-    assert told.processes[0].command == "x --password=•••"  # type: ignore[index]
+    decoded = read_gpu(type="A\x1b[31m100", pids="1", users="al\x07ice", cmd="x --password=hunter2")
+    assert (decoded.name, decoded.processes[0].user) == ("A [31m100", "al ice")  # type: ignore[index]
+    assert decoded.processes[0].command == "x --password=•••"  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ statuses = st.fixed_dictionaries(
 
 
 @given(statuses | anything)
-def test_any_json_is_sanitised_or_reported_as_undecodable(told: Any) -> None:
+def test_any_json_is_sanitised_or_reported_as_undecodable(decoded: Any) -> None:
     try:
-        node = decode_gpu_status(msgspec.json.encode(told), NOON)
+        node = decode_gpu_status(msgspec.json.encode(decoded), NOON)
     except DeliveryError as error:
         assert isinstance(error, Undecodable)
     else:

@@ -1,6 +1,5 @@
 """Coming from nvgpu: what the page says can be done, done."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -30,13 +29,6 @@ LIST = "fleet-smi like nvgpu list"
 CURL = 'curl -H "Authorization: Bearer $TOKEN" http://gpuhub:7070/cluster_status'
 
 
-@pytest.fixture
-def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path, sim_lib)
-    yield made
-    made.close()
-
-
 def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
     assert migration_commands("nvgpu") == [HUB, SERVE, AVAILABLE, LIST, CURL]
 
@@ -54,10 +46,10 @@ def test_side_by_side_a_hub_polls_its_agents_and_serves_as_its_master(
         wait_until(lambda: len(hub.reporting()) == 2)
         token = hub.command("token", "add", "--role", "viewer").stdout.strip()
         wait_until(lambda: run_curl(CURL, hub.url, TOKEN=token).startswith(b"["))
-        told = run_curl(CURL, hub.url, TOKEN=token)
+        output = run_curl(CURL, hub.url, TOKEN=token)
     finally:
         agent.close()
-    kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(told, NOON)]
+    kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(output, NOON)]
     assert sorted(kinds) == [False, True, True]
 
 
