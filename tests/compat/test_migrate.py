@@ -23,9 +23,7 @@ def ini(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_the_settings_are_printed_and_the_rest_is_told_beside_them(
-    env: dict[str, str], ini: str
-) -> None:
+def test_settings_go_to_stdout_and_notes_to_stderr(env: dict[str, str], ini: str) -> None:
     done = run_fleet_smi("migrate", ini, env=env)
     assert done.returncode == 0
     assert tomllib.loads(done.stdout)["hub"] == {
@@ -50,14 +48,16 @@ def test_what_is_written_is_a_settings_file_and_nothing_is_overwritten(
     assert Path(out).read_text() == before
 
 
-def test_hosts_are_for_the_way_that_is_named(env: dict[str, str], tmp_path: Path) -> None:
+def test_hosts_are_imported_for_the_host_type_that_is_given(
+    env: dict[str, str], tmp_path: Path
+) -> None:
     hosts = tmp_path / "hosts.txt"
     hosts.write_text("gpu01\ngpu02:2222\n")
     printed = run_fleet_smi("migrate", str(hosts), "--as", "ssh", env=env).stdout
     assert tomllib.loads(printed) == {"hub": {"ssh": ["gpu01", "gpu02:2222"]}}
 
 
-def test_code_in_a_settings_file_is_never_run(env: dict[str, str], tmp_path: Path) -> None:
+def test_code_in_a_settings_file_is_never_executed(env: dict[str, str], tmp_path: Path) -> None:
     trap, agents = tmp_path / "run", tmp_path / "nvgpu_master.cfg"
     agents.write_text(f"open({str(trap)!r}, 'w')\nAGENTS = ['self']\n")
     done = run_fleet_smi("migrate", str(agents), env=env)
@@ -67,7 +67,7 @@ def test_code_in_a_settings_file_is_never_run(env: dict[str, str], tmp_path: Pat
 
 
 @pytest.mark.parametrize("body", [b"hello, world\n", b"\xff\xfe\x00", b"x" * (1 << 20) + b"y"])
-def test_a_file_of_no_known_kind_is_one_line(
+def test_a_file_of_unknown_format_is_one_line(
     env: dict[str, str], tmp_path: Path, body: bytes
 ) -> None:
     file = tmp_path / "notes"
@@ -80,15 +80,15 @@ def test_a_file_that_is_not_there_is_one_line(env: dict[str, str]) -> None:
     assert_error_line(done, 2, "cannot read /nonexistent/hosts.txt: No such file")
 
 
-def test_a_list_of_nobody_is_settings_without_anybody(env: dict[str, str], tmp_path: Path) -> None:
+def test_an_empty_list_gives_settings_without_hosts(env: dict[str, str], tmp_path: Path) -> None:
     agents, out = tmp_path / "a.cfg", tmp_path / "out.toml"
     agents.write_text("AGENTS = []\n")
     done = run_fleet_smi("migrate", str(agents), "--out", str(out), env=env)
-    assert done.returncode == 0 and "AGENTS: there is none" in done.stderr
+    assert done.returncode == 0 and "AGENTS: it is empty" in done.stderr
     assert tomllib.loads(out.read_text()) == {}
 
 
-def test_nothing_to_take_over_is_told_and_nothing_written(
+def test_no_importable_setting_is_an_error_and_writes_nothing(
     env: dict[str, str], tmp_path: Path
 ) -> None:
     agents, out = tmp_path / "a.cfg", tmp_path / "out.toml"

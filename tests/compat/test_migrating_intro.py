@@ -1,7 +1,6 @@
 """Coming from any of these tools: the first three commands, done."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ FILES = {
     "nvgpu_master.cfg": "AGENTS = ['self', 'http://192.0.2.3:1080']\n",
     "cluster-smi.yml": "router_ip: 192.0.2.4\n",
 }
-
-
-@pytest.fixture
-def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path, sim_lib)
-    yield made
-    made.close()
 
 
 def test_one_file_is_made_of_all_and_a_hub_runs_on_it(

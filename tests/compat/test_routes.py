@@ -54,9 +54,9 @@ def post(hub: ThreadedHub, passwd: Any) -> Response:
 def test_a_master_of_nvgpu_has_every_node_in_order_and_an_error_for_a_silent_one(
     hub: ThreadedHub,
 ) -> None:
-    answer = hub.request("GET", "/cluster_status")
-    assert answer.headers["content-type"] == "application/json"
-    first, second, third = decode_cluster_status(answer.body, NOON)
+    response = hub.request("GET", "/cluster_status")
+    assert response.headers["content-type"] == "application/json"
+    first, second, third = decode_cluster_status(response.body, NOON)
     assert isinstance(first, Snapshot)
     assert isinstance(second, Snapshot)
     assert (first.name, second.name) == ("gpu01", "gpu02")
@@ -64,10 +64,10 @@ def test_a_master_of_nvgpu_has_every_node_in_order_and_an_error_for_a_silent_one
     assert "Host not available (gpu03: never reported)" in third.message
 
 
-def test_how_much_of_a_command_line_is_told_depends_on_who_asks(hub: ThreadedHub) -> None:
+def test_command_lines_depend_on_the_role_of_the_viewer(hub: ThreadedHub) -> None:
     def command(token: str | None) -> Any:
-        answer = hub.request("GET", "/cluster_status", token=token)
-        return msgspec.json.decode(answer.body)[0]["gpus"][0]["cmd"]
+        response = hub.request("GET", "/cluster_status", token=token)
+        return msgspec.json.decode(response.body)[0]["gpus"][0]["cmd"]
 
     assert command(None) == "python"
     assert command(hub.token("admin")) == "serve.py"
@@ -76,9 +76,9 @@ def test_how_much_of_a_command_line_is_told_depends_on_who_asks(hub: ThreadedHub
     assert SECRET.encode() in hub.request("GET", "/get-status", token=hub.token("admin")).body
 
 
-def test_a_hub_that_is_no_node_says_so(hub: ThreadedHub) -> None:
-    answer = hub.request("GET", "/gpu_status")
-    assert (answer.status, error_code(answer)) == (404, "not_a_node")
+def test_a_hub_that_is_not_a_node_answers_404(hub: ThreadedHub) -> None:
+    response = hub.request("GET", "/gpu_status")
+    assert (response.status, error_code(response)) == (404, "not_a_node")
 
 
 def test_a_hub_that_is_a_node_answers_as_an_agent_does(tmp_path: Path) -> None:
@@ -89,37 +89,39 @@ def test_a_hub_that_is_a_node_answers_as_an_agent_does(tmp_path: Path) -> None:
     assert (node.name, len(node.gpus)) == ("here", 1)
 
 
-def test_the_main_node_is_stood_in_for_with_the_password_or_as_a_viewer(hub: ThreadedHub) -> None:
-    for answer in (post(hub, PASSWORD), hub.request("GET", "/get-status")):
-        assert answer.status == 200
-        told = msgspec.json.decode(answer.body)["Nodes"]
-        assert [(each["hostname"], each["status"]) for each in told] == [
+def test_the_main_node_is_replaced_with_the_password_or_as_a_viewer(hub: ThreadedHub) -> None:
+    for response in (post(hub, PASSWORD), hub.request("GET", "/get-status")):
+        assert response.status == 200
+        output = msgspec.json.decode(response.body)["Nodes"]
+        assert [(each["hostname"], each["status"]) for each in output] == [
             ("gpu01", True),
             ("gpu02", True),
             ("gpu03", False),
         ]
-        assert told[2] == {"gpus": [], "hostname": "gpu03", "status": False, "version": ""}
-        kinds = [isinstance(each, Snapshot) for each in decode_main_status(answer.body, NOON)]
+        assert output[2] == {"gpus": [], "hostname": "gpu03", "status": False, "version": ""}
+        kinds = [isinstance(each, Snapshot) for each in decode_main_status(response.body, NOON)]
         assert kinds == [True, True, False]
 
 
 @pytest.mark.parametrize("value", [{}, {"passwd": None}, [], "x"])
-def test_what_is_no_password_is_refused_and_no_bug(hub: ThreadedHub, value: Any) -> None:
-    answer = hub.request_json("POST", "/get-status", value)
-    assert (answer.status, error_code(answer)) == (400, "bad_body")
+def test_an_invalid_password_body_is_a_client_error(hub: ThreadedHub, value: Any) -> None:
+    response = hub.request_json("POST", "/get-status", value)
+    assert (response.status, error_code(response)) == (400, "bad_body")
 
 
-def test_without_a_password_nothing_is_served_and_there_is_no_usual_one(tmp_path: Path) -> None:
+def test_without_a_password_nothing_is_served_and_there_is_no_default_password(
+    tmp_path: Path,
+) -> None:
     with ThreadedHub(tmp_path) as running:
-        for answer in (
+        for response in (
             post(running, "8888"),
             post(running, ""),
             running.request("GET", "/get-status"),
         ):
-            assert (answer.status, error_code(answer)) == (404, "not_served")
+            assert (response.status, error_code(response)) == (404, "not_served")
 
 
-def test_passwords_cannot_be_tried_one_after_the_other(tmp_path: Path) -> None:
+def test_guessing_passwords_is_throttled(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path, hub__get_status_password=PASSWORD) as running:
         wrong = [post(running, str(number)) for number in range(12)]
         assert [each.status for each in wrong] == [403] * 10 + [429] * 2
@@ -127,11 +129,11 @@ def test_passwords_cannot_be_tried_one_after_the_other(tmp_path: Path) -> None:
         assert post(running, PASSWORD).status == 429
 
 
-def test_the_right_password_may_be_shown_as_often_as_one_likes(hub: ThreadedHub) -> None:
+def test_the_right_password_is_never_throttled(hub: ThreadedHub) -> None:
     assert {post(hub, PASSWORD).status for _ in range(30)} == {200}
 
 
-def test_they_are_for_viewers_alone(tmp_path: Path) -> None:
+def test_they_require_a_viewer(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path, hub__get_status_password=PASSWORD) as running:
         joining = running.token("join")
         for path in ("/gpu_status", "/cluster_status", "/get-status"):

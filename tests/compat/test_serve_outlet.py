@@ -49,11 +49,11 @@ def ask(
     outlet: ServeOutlet, method: str, path: str, body: bytes | None = None, **headers: str
 ) -> tuple[int, bytes]:
     connection = HTTPConnection("127.0.0.1", outlet.port, timeout=5)
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        connection.request(method, path, body, told)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        connection.request(method, path, body, sent)
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()
 
@@ -65,8 +65,8 @@ def get_status(
 
 
 def error_in(body: bytes) -> str:
-    told: str = msgspec.json.decode(body)["error"]["message"]
-    return told
+    sent: str = msgspec.json.decode(body)["error"]["message"]
+    return sent
 
 
 def test_a_master_of_nvgpu_is_answered(serving: ServeOutlet) -> None:
@@ -77,7 +77,7 @@ def test_a_master_of_nvgpu_is_answered(serving: ServeOutlet) -> None:
     assert (node.gpus[0].processes or ())[0].command == "train.py"
 
 
-def test_a_token_guards_what_nvgpu_is_told_too(guarded: ServeOutlet) -> None:
+def test_the_token_guards_the_nvgpu_route_too(guarded: ServeOutlet) -> None:
     status, body = ask(guarded, "GET", "/gpu_status")
     assert status == 401
     assert b"alice" not in body
@@ -93,32 +93,32 @@ def test_the_main_node_is_answered_for_the_password(serving: ServeOutlet) -> Non
 
 
 @pytest.mark.parametrize("wrong", ["8888", "", "correct horse", f"{PASSWORD} "])
-def test_a_wrong_password_is_told_nothing(serving: ServeOutlet, wrong: str) -> None:
+def test_a_wrong_password_is_forbidden(serving: ServeOutlet, wrong: str) -> None:
     status, body = get_status(serving, {"passwd": wrong})
     assert (status, error_in(body)) == (403, "wrong password")
 
 
 @pytest.mark.parametrize("value", [{}, [], {"passwd": None}, {"passwd": ["x"]}, 7])
-def test_what_is_no_password_is_no_failure_of_the_server(serving: ServeOutlet, value: Any) -> None:
+def test_an_invalid_password_body_is_a_client_error(serving: ServeOutlet, value: Any) -> None:
     status, body = get_status(serving, value)
     assert status == 400
     assert "passwd" in error_in(body)
 
 
-def test_passwords_cannot_be_tried_one_after_the_other(serving: ServeOutlet) -> None:
+def test_guessing_passwords_is_throttled(serving: ServeOutlet) -> None:
     answers = [get_status(serving, {"passwd": str(number)})[0] for number in range(12)]
     assert answers == [403] * 10 + [429] * 2
     assert get_status(serving, {"passwd": PASSWORD})[0] == 429
 
 
-def test_who_has_tried_too_often_is_told_when_to_come_back(serving: ServeOutlet) -> None:
+def test_a_throttled_client_gets_a_retry_after(serving: ServeOutlet) -> None:
     for number in range(10):
         get_status(serving, {"passwd": str(number)})
     connection = HTTPConnection("127.0.0.1", serving.port, timeout=5)
     try:
         connection.request("POST", "/get-status", b'{"passwd": "x"}', JSON)
-        answer = connection.getresponse()
-        assert (answer.status, 1 <= int(answer.headers["Retry-After"]) <= 6) == (429, True)
+        response = connection.getresponse()
+        assert (response.status, 1 <= int(response.headers["Retry-After"]) <= 6) == (429, True)
     finally:
         connection.close()
 
@@ -149,7 +149,7 @@ def test_the_right_password_of_one_address_ends_no_others_count(
     assert len(caplog.messages) == 1
 
 
-def test_who_asks_for_what_is_not_there_is_told_of_the_status_where_it_is_served(
+def test_an_unknown_path_is_answered_with_the_served_paths(
     serving: ServeOutlet, guarded: ServeOutlet
 ) -> None:
     assert "POST /get-status" in error_in(ask(serving, "GET", "/")[1])
@@ -157,7 +157,7 @@ def test_who_asks_for_what_is_not_there_is_told_of_the_status_where_it_is_served
     assert "/get-status" not in error_in(ask(guarded, "GET", "/", None, **shown)[1])
 
 
-def test_the_right_password_may_be_shown_as_often_as_one_likes(serving: ServeOutlet) -> None:
+def test_the_right_password_is_never_throttled(serving: ServeOutlet) -> None:
     answers = {get_status(serving, {"passwd": PASSWORD})[0] for _ in range(30)}
     assert answers == {200}
 
@@ -183,26 +183,26 @@ def test_the_status_needs_no_token_but_the_password(guarded: ServeOutlet) -> Non
         both.close()
 
 
-def test_a_form_of_a_page_elsewhere_cannot_ask(serving: ServeOutlet) -> None:
+def test_a_form_on_another_site_cannot_post(serving: ServeOutlet) -> None:
     assert get_status(serving, {"passwd": PASSWORD}, kind="text/plain")[0] == 415
     body = msgspec.json.encode({"passwd": PASSWORD})
     assert ask(serving, "POST", "/get-status", body, **JSON, Host="evil.example")[0] == 421
 
 
 @pytest.mark.parametrize("length", ["9999999999999", "5000", "-1", "x"])
-def test_a_body_of_a_length_that_is_none_is_not_waited_for(
+def test_a_body_with_an_invalid_length_is_rejected_immediately(
     serving: ServeOutlet, length: str
 ) -> None:
     status, _ = ask(serving, "POST", "/get-status", b"{}", Content_Length=length, **JSON)
     assert status == 413
 
 
-def test_nothing_else_is_taken(serving: ServeOutlet) -> None:
+def test_other_methods_are_rejected(serving: ServeOutlet) -> None:
     assert ask(serving, "POST", "/api/v1/report", b"", **JSON)[0] == 404
     assert ask(serving, "GET", "/cluster_status")[0] == 404
 
 
-def test_before_the_first_sample_they_are_told_so() -> None:
+def test_before_the_first_sample_the_service_is_unavailable() -> None:
     outlet = serve(password=PASSWORD)
     try:
         assert ask(outlet, "GET", "/gpu_status")[0] == 503
@@ -211,7 +211,7 @@ def test_before_the_first_sample_they_are_told_so() -> None:
         outlet.close()
 
 
-def test_cards_without_a_serial_number_and_lost_ones_stop_no_answer(
+def test_cards_without_a_serial_number_and_lost_ones_do_not_break_the_response(
     serving: ServeOutlet, machine: SimulatedMachine, people: UserProcesses
 ) -> None:
     pid = people.start("sleep", "600")
@@ -221,11 +221,11 @@ def test_cards_without_a_serial_number_and_lost_ones_stop_no_answer(
     machine.set_scenario(Scenario(gpus=[lost, busy, blind]))
     serving.publish(machine.snapshot())
 
-    told = msgspec.json.decode(ask(serving, "GET", "/gpu_status")[1])["gpus"]
-    assert [each["is_available"] for each in told] == [False, False, False]
-    assert told[1]["pids"] == f"{pid},4000000000"
-    assert told[1]["users"].endswith(",?")
+    sent = msgspec.json.decode(ask(serving, "GET", "/gpu_status")[1])["gpus"]
+    assert [each["is_available"] for each in sent] == [False, False, False]
+    assert sent[1]["pids"] == f"{pid},4000000000"
+    assert sent[1]["users"].endswith(",?")
 
-    told = msgspec.json.decode(get_status(serving, {"passwd": PASSWORD})[1])["gpus"]
-    assert [each["use_mem"] for each in told] == [None, 9 * 1024, None]
-    assert [each["pid"] for each in told[1]["users"]] == [pid, 4_000_000_000]
+    sent = msgspec.json.decode(get_status(serving, {"passwd": PASSWORD})[1])["gpus"]
+    assert [each["use_mem"] for each in sent] == [None, 9 * 1024, None]
+    assert [each["pid"] for each in sent[1]["users"]] == [pid, 4_000_000_000]

@@ -59,10 +59,10 @@ def test_hosts_with_comments_blanks_and_ports_are_nodes_of_gpu_cluster_monitor(
     assert "hub.node_info_password_file" in left(into)
 
 
-@pytest.mark.parametrize("way", ["ssh", "pull"])
-def test_a_list_of_hosts_is_for_the_way_that_is_named(way: HostType) -> None:
-    into = taken("machines", "gpu01\ngpu02:2222\n", way)
-    assert values(into) == {way: ["gpu01", "gpu02:2222"]}
+@pytest.mark.parametrize("transport", ["ssh", "pull"])
+def test_a_list_of_hosts_is_for_the_host_type_that_is_given(transport: HostType) -> None:
+    into = taken("machines", "gpu01\ngpu02:2222\n", transport)
+    assert values(into) == {transport: ["gpu01", "gpu02:2222"]}
     assert "password" not in left(into)
 
 
@@ -78,7 +78,7 @@ def test_web_gpu_monitor_becomes_ssh_with_its_user_and_key(tmp_path: Path) -> No
     assert hub.ssh_key == "/etc/key"
 
 
-def test_what_web_gpu_monitor_did_not_know_or_did_wrong_is_told() -> None:
+def test_what_web_gpu_monitor_does_not_support_is_noted() -> None:
     into = taken("config.ini", INI + "password = 1\n")
     assert "password: web-gpu-monitor has no such setting" in left(into)
     assert "host keys: web-gpu-monitor accepts any" in left(into)
@@ -91,7 +91,7 @@ def test_agents_of_nvgpu_are_asked_and_self_is_the_hub_s_own_machine(tmp_path: P
     assert hub.include_self
 
 
-def test_the_agents_file_of_nvgpu_is_never_run(tmp_path: Path) -> None:
+def test_the_agents_file_of_nvgpu_is_never_executed(tmp_path: Path) -> None:
     trap = tmp_path / "run"
     text = f"import os\nos.mkdir({str(trap)!r})\nAGENTS = ['http://gpu02:1080']\nDEBUG = True\n"
     into = taken("nvgpu_master.cfg", text)
@@ -118,7 +118,7 @@ def test_agents_that_are_no_plain_list_are_left(agents: str, why: str) -> None:
     assert values(into) == {} and why in left(into)
 
 
-def test_cluster_smi_of_2018_becomes_a_router_to_ask(tmp_path: Path) -> None:
+def test_cluster_smi_of_2018_becomes_a_router_to_poll(tmp_path: Path) -> None:
     text = (
         '# remark\ncluster_smi_server_ip="10.20.0.5"\ncluster_smi_tick_ms="1500"\n'
         'cluster_smi_server_port_distribute="9091"\ncluster_smi_colour="red"\n'
@@ -134,7 +134,7 @@ def test_cluster_smi_of_2018_becomes_a_router_to_ask(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "ports", [YML, YML.partition("ports")[0] + 'ports: {nodes: 1, "clients": 9091}']
 )
-def test_cluster_smi_of_2019_becomes_a_router_to_ask(ports: str, tmp_path: Path) -> None:
+def test_cluster_smi_of_2019_becomes_a_router_to_poll(ports: str, tmp_path: Path) -> None:
     into = taken("cluster-smi.yml", ports)
     hub = load(into, tmp_path)
     assert hub.cluster_smi_routers == ("10.20.0.5:9091",)
@@ -142,7 +142,7 @@ def test_cluster_smi_of_2019_becomes_a_router_to_ask(ports: str, tmp_path: Path)
     assert "timeout 180" in left(into)
 
 
-def test_yaml_that_cannot_be_read_is_told_by_its_line() -> None:
+def test_yaml_that_cannot_be_read_is_reported_with_its_line() -> None:
     into = taken("cluster-smi.yml", "router_ip: gpu01\n- a list\n? b\ncolour: red\n")
     assert "line 2: only tick, timeout, router_ip" in left(into)
     assert "line 3" in left(into) and "colour: cluster-smi has no such setting" in left(into)
@@ -165,7 +165,7 @@ def test_half_a_certificate_is_left() -> None:
     assert values(into) == {"ssh": ["gpu01"]} and "one is missing" in left(into)
 
 
-def test_a_crontab_of_gpustat_becomes_a_folder_to_read_and_to_drop_into() -> None:
+def test_a_crontab_of_gpustat_becomes_a_folder_to_read_and_to_write_to() -> None:
     into = taken("crontab", "*/2 * * * * /usr/bin/gpustat -pcu > /nfs/gpu/$(hostname)\n")
     assert values(into) == {"files": ["/nfs/gpu"]}
     assert values(into, "agent") == {
@@ -175,7 +175,7 @@ def test_a_crontab_of_gpustat_becomes_a_folder_to_read_and_to_drop_into() -> Non
     }
 
 
-def test_a_crontab_of_a_web_server_names_the_files_and_the_command_that_stands_in() -> None:
+def test_a_crontab_of_a_web_server_names_the_files_and_the_command_that_replaces_it() -> None:
     job = "* * * * * sleep 30 && cat /status-gpu/cml* | sh ansi2html.sh > index.html\n"
     into = taken("crontab", job + "0 3 * * * backup\n")
     assert values(into) == {"files": ["/status-gpu/cml*"]}
@@ -195,7 +195,7 @@ MAILTO=root
 """
 
 
-def test_every_line_of_a_crontab_is_taken_over_or_left_with_its_reason() -> None:
+def test_every_line_of_a_crontab_is_imported_or_skipped_with_a_reason() -> None:
     into = taken("crontab", CRONTAB)
     assert [(remark.imported, remark.text) for remark in into.notes] == [
         (False, "line 2: not a cron job"),
@@ -227,27 +227,27 @@ JOBS = st.sampled_from(CRONTAB.splitlines()) | st.text(
 
 
 @given(st.lists(JOBS, max_size=6))
-def test_no_line_of_a_crontab_goes_without_a_word(jobs: list[str]) -> None:
+def test_every_line_of_a_crontab_has_a_note(jobs: list[str]) -> None:
     lines = ["* * * * * gpustat > /nfs/$(hostname)", *jobs]
     into = taken("crontab", "\n".join(lines))
-    told = "\n".join(remark.text for remark in into.notes)
+    output = "\n".join(remark.text for remark in into.notes)
     for number, line in enumerate(lines, 1):
-        assert line[:1] in ("", "#") or re.search(rf"\bline {number}\b", told), told
+        assert line[:1] in ("", "#") or re.search(rf"\bline {number}\b", output), output
 
 
-def test_lines_beside_a_call_of_gpustat_web_are_told() -> None:
+def test_lines_beside_a_call_of_gpustat_web_are_noted() -> None:
     into = taken("start.sh", "#!/bin/sh\nulimit -n 99\ngpustat-web gpu01\n")
     assert left(into) == "line 2: it does not call gpustat-web"
 
 
-def test_a_section_that_web_gpu_monitor_does_not_know_is_told() -> None:
+def test_a_section_that_web_gpu_monitor_does_not_know_is_noted() -> None:
     assert "[extra]: web-gpu-monitor has no such section" in left(
         taken("config.ini", INI + "[extra]\nkey = 1\n")
     )
 
 
 @pytest.mark.parametrize("agents", ["[]", "()"])
-def test_a_master_of_nvgpu_that_asks_nobody_is_taken_over_as_that(agents: str) -> None:
+def test_a_master_of_nvgpu_that_asks_nobody_is_imported_as_empty(agents: str) -> None:
     into = taken("nvgpu_master.cfg", f"AGENTS = {agents}\n")
     (remark,) = into.notes
     assert (remark.imported, remark.text) == (
@@ -257,7 +257,7 @@ def test_a_master_of_nvgpu_that_asks_nobody_is_taken_over_as_that(agents: str) -
     assert tomllib.loads(into.to_toml()) == {}
 
 
-def test_several_files_become_one_and_the_first_word_on_a_setting_stands() -> None:
+def test_several_files_become_one_and_the_first_value_of_a_setting_wins() -> None:
     into = SettingsImporter("ssh")
     import_settings("config.ini", INI, into)
     import_settings("hosts.txt", "gpu03\n", into)
@@ -267,7 +267,7 @@ def test_several_files_become_one_and_the_first_word_on_a_setting_stands() -> No
 
 
 @pytest.mark.parametrize("text", ["", "hello, world\n", '{"a": 1}', "[section]\nkey = 1\n"])
-def test_a_file_of_no_known_kind_is_refused(text: str) -> None:
+def test_a_file_of_unknown_format_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"notes\.md is not a known settings file"):
         taken("notes.md", text)
 
@@ -304,7 +304,7 @@ def test_a_file_of_no_known_kind_is_refused(text: str) -> None:
         ("crontab-web-server.txt", {"files": ["/status-gpu/cml*"]}),
     ],
 )
-def test_the_samples_read_to_what_they_mean(
+def test_the_samples_are_imported_as_expected(
     name: str, expected: dict[str, object], tmp_path: Path
 ) -> None:
     into = taken(name, seed_sample(f"config/{name}").decode())
@@ -332,7 +332,7 @@ TEXTS = st.lists(PIECES | st.text(max_size=12), max_size=12).map("".join)
 )
 @example("x", "AGENTS = " + "[" * 2000, "ssh")
 @example("x", "[common]\nhosts = %(x)s\n[common", "ssh")
-def test_any_text_is_refused_or_becomes_settings_that_are_sound(
+def test_any_text_is_refused_or_becomes_valid_settings(
     tmp_path_factory: pytest.TempPathFactory, name: str, text: str, hosts_as: HostType
 ) -> None:
     try:

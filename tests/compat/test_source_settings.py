@@ -15,19 +15,19 @@ def settings(tmp_path: Path, **hub: str) -> Settings:
     return config.load({"HOME": str(tmp_path)}, flags=flags)
 
 
-def test_each_machine_that_is_named_is_asked(tmp_path: Path) -> None:
+def test_every_configured_machine_is_polled(tmp_path: Path) -> None:
     named = settings(tmp_path, nvgpu="gpu04,gpu05:80", node_info="gpu06", node_info_password="8888")
     found = {source.name: tuple(source.targets) for source in build_sources(named)}
     assert found == {"nvgpu": ("gpu04", "gpu05:80"), "node_info": ("gpu06",)}
 
 
-def test_how_often_they_are_asked_is_what_is_set(tmp_path: Path) -> None:
+def test_the_polling_interval_is_configurable(tmp_path: Path) -> None:
     often = {"nvgpu_interval": "30s", "node_info_interval": "45s", "node_info_password": "x"}
     nvgpu, node_info = build_sources(settings(tmp_path, nvgpu="a", node_info="b", **often))
     assert vars(nvgpu)["_interval_seconds"] == 30.0
     assert vars(node_info)["_interval_seconds"] == 45.0
 
 
-def test_there_is_no_usual_password(tmp_path: Path) -> None:
+def test_there_is_no_default_password(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs the password of these nodes"):
         build_sources(settings(tmp_path, node_info="gpu06"))

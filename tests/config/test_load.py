@@ -1,4 +1,4 @@
-"""Settings: where they come from, which wins, and what is refused."""
+"""Loading settings: sources, precedence, and what is rejected."""
 
 import os
 from pathlib import Path
@@ -166,7 +166,7 @@ def test_services_beside_it_are_no_misspelt_settings() -> None:
         ("FLEET_SMI_X", "FLEET_SMI_"),
     ],
 )
-def test_a_variable_that_is_no_setting_is_found_by_who_asks(name: str, meant: str) -> None:
+def test_a_strict_check_finds_unknown_variables(name: str, meant: str) -> None:
     load({name: "x"})
     (problem,) = resolve({name: "x"}, strict=True).problems
     assert str(problem.origin) == name
@@ -261,7 +261,7 @@ def test_a_file_without_a_token_is_refused(tmp_path: Path, text: str) -> None:
         load({"FLEET_SMI_HUB_PULL_TOKEN_FILE": str(secret)}).hub.read_pull_token()
 
 
-def test_no_error_tells_a_secret(tmp_path: Path) -> None:
+def test_errors_do_not_contain_secrets(tmp_path: Path) -> None:
     long = "p" * 100
     text = f'[client]\ntoken = "a hunter2"\nhub = "http://alice:hunter2{long}@hub:1"\n'
     text += f'[hub]\npull = ["http://alice:hunter2{long}@hub"]\n'
@@ -280,7 +280,7 @@ def test_every_mistake_is_found_at_once(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_state_is_kept_in_the_systems_place_by_root_and_in_the_users_by_others() -> None:
+def test_state_is_in_the_system_folder_for_root_and_in_the_users_for_others() -> None:
     settings = load({"XDG_STATE_HOME": "/state"})
     folder = "/var/lib/fleet-smi" if os.geteuid() == 0 else "/state/fleet-smi"
     assert (settings.agent.state, settings.hub.state) == (f"{folder}/agent", f"{folder}/hub")
@@ -305,7 +305,7 @@ def test_every_setting_has_its_field(section: str, group: type[Struct]) -> None:
     assert group.__struct_fields__ == keys
 
 
-def test_nodes_that_want_a_password_and_have_none_are_told_by_a_check_alone(
+def test_nodes_without_a_required_password_are_reported_by_a_check_only(
     tmp_path: Path,
 ) -> None:
     environment = settings_file(tmp_path, '[hub]\nnode_info = ["gpu01"]\n')
@@ -318,7 +318,7 @@ def test_nodes_that_want_a_password_and_have_none_are_told_by_a_check_alone(
 
 
 @pytest.mark.parametrize("section", ["agent", "hub"])
-def test_a_password_in_a_file_must_be_long_too_and_is_not_told(
+def test_a_password_in_a_file_must_be_long_too_and_is_not_shown(
     tmp_path: Path, section: str
 ) -> None:
     file = tmp_path / "password"

@@ -1,4 +1,4 @@
-"""Values of settings: what each kind takes, what it refuses, and that all of it can be written."""
+"""Value types of settings: what each accepts and rejects, and that it can be written back."""
 
 import tomllib
 from pathlib import Path
@@ -101,7 +101,7 @@ def test_a_network_must_be_one() -> None:
         (value_types.ADDRESS, ListenAddress("::1", 1), "[::1]:1"),
     ],
 )
-def test_a_value_is_written_as_people_write_it(
+def test_values_are_formatted_for_people(
     kind: value_types.ValueType, value: Any, text: Any
 ) -> None:
     assert kind.format(value) == text

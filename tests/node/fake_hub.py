@@ -1,4 +1,4 @@
-"""A small real hub for tests of the agent: keeps what it got, forgets, dies and comes back."""
+"""A small HTTP hub for tests of the agent, which can refuse, hang, lose reports and restart."""
 
 import socket
 import threading

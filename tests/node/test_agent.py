@@ -1,4 +1,4 @@
-"""The agent's ticks: without drift, never stacked, slower when asked."""
+"""The agent's ticker: no drift, no catching up, slower when requested."""
 
 import time
 
@@ -93,6 +93,6 @@ def test_the_other_end_may_ask_for_slower_but_not_for_faster() -> None:
     assert [each.interval_seconds for each in lived(Listener(2, 0.01), 0.1).heard] == [0.1, 0.1]
 
 
-def test_nobody_can_silence_an_agent_by_asking() -> None:
+def test_requested_intervals_cannot_silence_an_agent() -> None:
     agent = Agent(Sampler(Reader(spawn_worker)), [Listener(1, 1e9)], interval_seconds=2.0)
     assert agent._effective_interval_seconds() == MAX_INTERVAL_SECONDS

@@ -1,4 +1,4 @@
-"""Samples on their way: in order, none lost, within the bound, in memory and on disk."""
+"""The report buffer: order, at-least-once delivery, size limits, in memory and on disk."""
 
 import os
 import stat
@@ -56,7 +56,7 @@ def test_samples_go_out_in_order_and_nothing_is_written_while_the_hub_is_there(
     assert stored(tmp_path) == []
 
 
-def test_what_was_sent_and_not_kept_goes_out_again(spool: Spool) -> None:
+def test_sent_samples_that_are_not_durable_are_sent_again(spool: Spool) -> None:
     buffer = ReportBuffer(spool)
     for sequence in range(1, 6):
         buffer.add(sample(sequence))
@@ -107,7 +107,7 @@ def test_a_restarted_agent_sends_the_old_life_first(tmp_path: Path) -> None:
     assert stored(tmp_path) == []
 
 
-def test_what_was_back_filled_and_not_kept_goes_out_again_before_all_else(spool: Spool) -> None:
+def test_back_filled_samples_that_are_not_durable_are_sent_again_first(spool: Spool) -> None:
     buffer = ReportBuffer(spool)
     buffer.add(sample(1))
     buffer.next_batch()
@@ -194,7 +194,7 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_a_folder_that_cannot_be_had_is_told_with_its_name(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UsageError, match=r"file/spool.*--state"):
         Spool(str(tmp_path / "file" / "spool"))

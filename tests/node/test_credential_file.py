@@ -1,4 +1,4 @@
-"""The agent's credentials in a real file: each for its own hub, and for nobody else's eyes."""
+"""The credential file: one token per hub, readable by its owner only."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_a_second_hub_does_not_cost_the_first_its_credential(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("written", [b"", b"{", b"[]", b"\xff", b'{"hub": 1}', b'{"":' * 100_000])
-def test_a_file_that_is_not_what_it_was_is_told(tmp_path: Path, written: bytes) -> None:
+def test_a_damaged_file_is_an_error(tmp_path: Path, written: bytes) -> None:
     path = tmp_path / "credential.json"
     path.write_bytes(written)
     path.chmod(0o600)

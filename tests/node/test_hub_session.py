@@ -1,4 +1,4 @@
-"""Whatever answers in a hub's place, an agent hears why and may try again."""
+"""Responses of something that is not a hub are clear errors, and can be retried."""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The reader: deadlines, hung and dead children, and what is left behind."""
+"""The reader: timeouts, backoff, hung and dead workers, and what they leave behind."""
 
 import contextlib
 import os
@@ -71,27 +71,27 @@ def outside(request: pytest.FixtureRequest) -> Iterator[Reader]:
     made.close()
 
 
-def test_it_answers_what_the_bindings_read_in_the_order_asked(reader: Reader) -> None:
+def test_results_are_in_the_order_of_the_requests(reader: Reader) -> None:
     host, network = ask(reader, HOST, NETWORK)
     assert host.value["hostname"] == os.uname().nodename
     assert isinstance(network.value, list)
     assert 0 <= host.seconds < 10
 
 
-def test_an_answer_asked_for_ahead_is_taken(reader: Reader) -> None:
+def test_a_prefetched_result_is_used(reader: Reader) -> None:
     reader.preload("host")
     reader.prefetch([HOST, NETWORK])
     host, _ = ask(reader, HOST, NETWORK)
     assert "hostname" in host.value
 
 
-def test_asking_for_something_else_than_was_asked_ahead_gives_that(reader: Reader) -> None:
+def test_a_read_other_than_the_prefetched_one_is_done_anew(reader: Reader) -> None:
     reader.prefetch([HOST])
     assert isinstance(value(reader, NETWORK), list)
     assert "hostname" in value(reader, HOST)
 
 
-def test_pids_found_by_one_subject_are_what_the_next_is_asked_about(
+def test_pids_of_earlier_subjects_are_passed_to_processes(
     machine: SimulatedMachine,
 ) -> None:
     from sim.scenario import SimProcess
@@ -103,7 +103,7 @@ def test_pids_found_by_one_subject_are_what_the_next_is_asked_about(
     reader.close()
 
 
-def test_a_subject_that_is_not_there_is_told_by_its_error(reader: Reader, tmp_path: Path) -> None:
+def test_an_absent_subject_is_reported_by_its_error(reader: Reader, tmp_path: Path) -> None:
     (amd,) = ask(reader, ("amd", {"root": str(tmp_path)}))
     assert isinstance(amd.error, NotPresent)
     assert "no AMD GPU" in str(amd.error)
@@ -153,12 +153,12 @@ def test_a_hung_subject_is_given_up_and_the_others_are_answered(
     requests.insert(place, NVIDIA)
     began = time.monotonic()
     names = [name for name, _ in requests]
-    answers = dict(zip(names, ask(reader, *requests, timeout_seconds=3.0), strict=True))
+    results = dict(zip(names, ask(reader, *requests, timeout_seconds=3.0), strict=True))
     assert time.monotonic() - began < 10
-    assert isinstance(answers["nvidia"].error, NotAnswering)
-    assert "no answer within 3 s" in str(answers["nvidia"].error)
-    assert answers["host"].error is None
-    assert answers["network"].error is None
+    assert isinstance(results["nvidia"].error, NotAnswering)
+    assert "no answer within 3 s" in str(results["nvidia"].error)
+    assert results["host"].error is None
+    assert results["network"].error is None
     assert len(children() - before) == 1
     reader.close()
 
@@ -174,7 +174,7 @@ def test_a_slow_subject_is_waited_for_as_long_as_it_comes_on(machine: SimulatedM
     reader.close()
 
 
-def test_what_a_subject_told_before_it_fell_silent_is_kept(machine: SimulatedMachine) -> None:
+def test_partial_results_before_a_hang_are_kept(machine: SimulatedMachine) -> None:
     hung = SimGpu(faults={"PowerUsage": "never"})
     machine.set_scenario(Scenario(gpus=[SimGpu(uuid="GPU-a"), hung, SimGpu()]))
     reader = Reader(spawn_worker)
@@ -188,7 +188,9 @@ def test_what_a_subject_told_before_it_fell_silent_is_kept(machine: SimulatedMac
     reader.close()
 
 
-def test_when_all_time_is_used_up_the_rest_is_told_as_unanswered(machine: SimulatedMachine) -> None:
+def test_subjects_without_time_left_are_reported_as_not_answering(
+    machine: SimulatedMachine,
+) -> None:
     machine.set_scenario(HUNG)
     reader = Reader(spawn_worker)
     value(reader, HOST)
@@ -276,7 +278,7 @@ def test_after_a_mismatch_a_new_child_loads_the_new_library(machine: SimulatedMa
     reader.close()
 
 
-def test_the_reader_ends_when_nobody_asks_any_more() -> None:
+def test_the_worker_exits_when_its_parent_is_gone() -> None:
     child = spawn_worker()
     os.close(child.requests_fd)
     wait_until(child.has_exited)
@@ -306,7 +308,7 @@ def test_large_answers_arrive_whole(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_two_threads_do_not_disturb_each_others_readers() -> None:
+def test_readers_of_two_threads_are_independent() -> None:
     answers: list[str] = []
 
     def look() -> None:

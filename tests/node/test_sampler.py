@@ -1,4 +1,4 @@
-"""How parts become a snapshot: joins, fallbacks, and what happens when a part is missing."""
+"""The sampler: joining parts into a snapshot, fallbacks, and missing parts."""
 
 import os
 import shutil
@@ -89,13 +89,13 @@ def outcomes(snapshot: Snapshot) -> dict[str, str]:
     return {run.name: run.outcome for run in snapshot.runs}
 
 
-def test_people_are_joined_to_their_pids() -> None:
+def test_process_details_are_joined_to_pids() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), processes={7: facts(time.time() - 60)})
     (gpu,) = Sampler(reader).sample().gpus
     assert [(one.user, one.gpu_memory_bytes) for one in gpu.processes or ()] == [("alice", GIB)]
 
 
-def test_a_pid_that_is_gone_or_reused_is_hidden_and_nobody_is_blamed() -> None:
+def test_a_pid_that_is_gone_or_reused_is_hidden_without_an_owner() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), processes={7: None})
     (gpu,) = Sampler(reader).sample().gpus
     assert gpu.processes is not None
@@ -104,7 +104,7 @@ def test_a_pid_that_is_gone_or_reused_is_hidden_and_nobody_is_blamed() -> None:
     assert process.gpu_memory_bytes == GIB
 
 
-def test_when_nobody_can_be_asked_about_pids_they_are_hidden() -> None:
+def test_pids_without_readable_details_are_hidden() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), processes=ReadFailed("no /proc"))
     snapshot = Sampler(reader).sample()
     assert [one.hidden for one in snapshot.gpus[0].processes or ()] == [True]
@@ -119,13 +119,13 @@ def test_a_bug_in_one_collector_does_not_blind_the_node() -> None:
     assert "bug" in next(run.detail for run in snapshot.runs if run.name == "amd")
 
 
-def test_where_nvml_tells_nothing_else_is_asked() -> None:
+def test_fallbacks_are_not_read_where_nvml_works() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)))
     Sampler(reader).sample()
     assert not {"nvidia_smi", "nvidia_kernel"} & set(reader.asked)
 
 
-def test_a_driver_that_fails_when_no_time_is_left_is_told_by_its_own_words(
+def test_a_driver_that_fails_without_time_left_keeps_its_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(collecting, "SAMPLE_TIMEOUT_SECONDS", 0.0)
@@ -144,7 +144,7 @@ def test_a_device_without_a_uuid_is_its_nodes_own() -> None:
     assert snapshot.gpus[0].uuid_is_made
 
 
-def test_a_node_that_does_not_tell_who_it_is_once_is_still_the_same() -> None:
+def test_a_node_keeps_its_identity_when_the_host_is_unreadable() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), host=HOST)
     sampler = Sampler(reader)
     first = sampler.sample()
@@ -202,7 +202,7 @@ def comparable(gpu: Gpu) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("driver", ["470.82.01", "535.161.07", "570.86.15", "590.48.01"])
-def test_nvml_and_nvidia_smi_tell_the_same(
+def test_nvml_and_nvidia_smi_give_the_same_values(
     machine: SimulatedMachine,
     people: UserProcesses,
     sim_lib: Path,

@@ -1,4 +1,4 @@
-"""The reader in a thread: what hangs there is left behind, and a process takes its place.
+"""The reader in a thread: a hung thread is abandoned, and a process replaces it.
 
 Each case is a program of its own: a thread that hangs can only be ended with its process.
 """

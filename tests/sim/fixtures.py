@@ -1,4 +1,4 @@
-"""Fixtures for tests that need an NVIDIA driver: the simulated one, built once a session."""
+"""Fixtures for tests that need an NVIDIA driver: the simulated one, built once per session."""
 
 from __future__ import annotations
 

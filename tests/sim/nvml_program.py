@@ -1,4 +1,4 @@
-"""A running program that uses unmodified nvidia-ml-py, and does as it is told line by line."""
+"""A running program that uses unmodified nvidia-ml-py, and executes commands line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scenario that is written anew is seen by the programs that run."""
+"""Running programs see a rewritten scenario."""
 
 from __future__ import annotations
 

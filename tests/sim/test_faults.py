@@ -1,4 +1,4 @@
-"""Faults: each of them where it was asked for, and nowhere else."""
+"""Faults: each where the scenario has it, and nowhere else."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ REFUSED = {
 }
 
 
-def test_what_cannot_be_asked_of_a_split_gpu_or_of_an_instance(simulated: Simulated) -> None:
+def test_queries_not_supported_for_a_mig_gpu_or_instance(simulated: Simulated) -> None:
     with NvmlProgram(simulated(Scenario(gpus=[SPLIT]))) as program:
         assert {asked: program.error_code(asked) for asked in REFUSED} == REFUSED
 

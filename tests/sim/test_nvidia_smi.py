@@ -316,13 +316,13 @@ def test_a_failure_has_the_drivers_text_on_stdout_and_its_exit_code(
         ("0000:11:00.0", ["1"]),
     ],
 )
-def test_one_gpu_can_be_asked_for(simulated: Simulated, wanted: str, expected: list[str]) -> None:
+def test_one_gpu_can_be_selected(simulated: Simulated, wanted: str, expected: list[str]) -> None:
     env = simulated(Scenario(gpus=[SimGpu(), SimGpu(), SimGpu()]))
     done = smi(env, "-i", wanted, "--query-gpu=index", "--format=csv,noheader")
     assert done.stdout.split() == expected
 
 
-def test_the_good_gpus_can_be_asked_for_beside_a_lost_one(simulated: Simulated) -> None:
+def test_good_gpus_can_be_selected_beside_a_lost_one(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(), SimGpu(faults={"**": "lost"})]))
     assert smi(env, "-i", "0", "-L").returncode == 0
     assert smi(env, "-i", "1", "-L").returncode == 15

@@ -1,4 +1,4 @@
-"""Unmodified programs of others agree with the scenario."""
+"""Unmodified third-party programs agree with the scenario."""
 
 from __future__ import annotations
 

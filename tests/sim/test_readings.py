@@ -118,7 +118,7 @@ def test_field_values_answer_one_by_one(simulated: Simulated) -> None:
     assert answer == [[0, 4], [0, 71], [NOT_SUPPORTED, 0]]
 
 
-def test_only_the_newer_memory_call_tells_reserved_from_used(simulated: Simulated) -> None:
+def test_only_the_newer_memory_call_separates_reserved_from_used(simulated: Simulated) -> None:
     with NvmlProgram(simulated(Scenario(gpus=[BUSY]))) as program:
         old = program.evaluate("N.nvmlDeviceGetMemoryInfo(gpu(0))")
         new = program.evaluate("N.nvmlDeviceGetMemoryInfo(gpu(0), version=N.nvmlMemory_v2)")
@@ -213,7 +213,7 @@ def test_processes_are_listed_by_kind(
 
 
 @pytest.mark.parametrize("room, code", [(0, INSUFFICIENT_SIZE), (1, INSUFFICIENT_SIZE), (2, 0)])
-def test_a_list_that_is_too_short_is_told_the_length_needed(
+def test_a_short_buffer_returns_the_needed_length(
     simulated: Simulated, room: int, code: int
 ) -> None:
     with NvmlProgram(simulated(Scenario(gpus=[SimGpu(processes=PROCESSES)]))) as program:

@@ -1,4 +1,4 @@
-"""The builder, the file and its description say the same."""
+"""The Python builder, the scenario file and its description agree."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ from fleet_smi.wire.cli_text import extract_json, parse_bytes, parse_int, parse_
         'x\n  {"a": 1}',
     ],
 )
-def test_json_is_found_behind_what_is_printed_before_it(text: str) -> None:
+def test_json_is_found_behind_other_text(text: str) -> None:
     assert extract_json(text, "a program") == {"a": 1}
 
 
 @pytest.mark.parametrize("text", ["", "no such command", '{"a": ', "[" * 100_000, "a {1}"])
-def test_what_holds_no_json_fails_in_one_line(text: str) -> None:
+def test_text_without_json_fails_with_one_line(text: str) -> None:
     with pytest.raises(ReadFailed, match="a program printed no whole JSON") as caught:
         extract_json(text, "a program")
     assert "\n" not in str(caught.value)
@@ -50,11 +50,11 @@ def test_what_holds_no_json_fails_in_one_line(text: str) -> None:
         (10**400, None),
     ],
 )
-def test_a_number_is_taken_from_the_front_or_not_at_all(value: Any, expected: float | None) -> None:
+def test_a_number_is_parsed_at_the_start_or_not_at_all(value: Any, expected: float | None) -> None:
     assert parse_number(value) == expected
 
 
-def test_bytes_keep_their_last_digit() -> None:
+def test_large_integers_are_exact() -> None:
     assert parse_int("9007199254740993") == 9007199254740993
     assert parse_bytes("9007199254740993", "B") == 9007199254740993
 
@@ -78,5 +78,5 @@ def test_a_size_needs_its_unit(value: Any, unit: str | None, expected: int | Non
     "value, expected",
     [("MI300X", "MI300X"), ("N/A", None), ("", None), (7, None), ("a\x1b[2Jb", "a [2Jb")],
 )
-def test_words_that_say_nothing_are_unknown(value: Any, expected: str | None) -> None:
+def test_words_for_unknown_give_none(value: Any, expected: str | None) -> None:
     assert parse_text(value) == expected

@@ -1,4 +1,4 @@
-"""What is wrong with a message is told in plain words with the place, whatever it is."""
+"""Decoding errors as plain messages that name the field."""
 
 from typing import Annotated, Any, Literal
 
@@ -36,7 +36,7 @@ def why(body: bytes, kind: Any = Whole, *, json: bool = True) -> str:
 
 
 @pytest.mark.parametrize(
-    "part, words",
+    "part, expected",
     [
         ('"count":"many"', "count must be a whole number, not a text"),
         ('"count":1.5', "count must be a whole number, not a fraction"),
@@ -55,13 +55,13 @@ def why(body: bytes, kind: Any = Whole, *, json: bool = True) -> str:
         ("", "count is missing"),
     ],
 )
-def test_a_field_that_is_wrong_is_named_by_its_path(part: str, words: str) -> None:
-    told = why(b'{"parts":[{"count":1},{%s}]}' % part.encode())
-    assert told == f"parts[1].{words}"
+def test_a_wrong_field_is_named_by_its_path(part: str, expected: str) -> None:
+    description = why(b'{"parts":[{"count":1},{%s}]}' % part.encode())
+    assert description == f"parts[1].{expected}"
 
 
 @pytest.mark.parametrize(
-    "body, words",
+    "body, expected",
     [
         (b"[]", "it must be an object, not a list"),
         (b"{}", "parts is missing"),
@@ -71,11 +71,11 @@ def test_a_field_that_is_wrong_is_named_by_its_path(part: str, words: str) -> No
         (b'{"parts":[{"name":"\xff"}]}', "a text in it is not UTF-8"),
     ],
 )
-def test_what_is_no_message_at_all_is_told(body: bytes, words: str) -> None:
-    assert why(body) == words
+def test_bytes_that_are_no_message_are_described(body: bytes, expected: str) -> None:
+    assert why(body) == expected
 
 
-def test_the_other_format_and_names_that_are_none_are_told_too() -> None:
+def test_wrong_formats_and_wrong_keys_are_described() -> None:
     assert why(b"\xc1", json=False).startswith("it is not msgpack: ")
     assert why(b"\x81\x01\x01", json=False) == "a name in it must be a text, not a whole number"
     assert why(b'{"a":1}', dict[int, int]) == "a name in it must be a whole number, not a text"
@@ -95,11 +95,11 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.booleans())
-def test_no_mistake_is_told_in_a_decoders_words(value: Any, json: bool) -> None:
+def test_no_message_contains_the_wording_of_the_decoder(value: Any, json: bool) -> None:
     coder = msgspec.json if json else msgspec.msgpack
     for message in (value, {"parts": value}, {"parts": [value]}):
         try:
             coder.decode(coder.encode(message), type=Whole)
         except ValueError as error:
-            told = describe_error(error).replace("'^[a-z]+$'", "")
-            assert not any(word in told for word in JARGON), told
+            description = describe_error(error).replace("'^[a-z]+$'", "")
+            assert not any(word in description for word in JARGON), description

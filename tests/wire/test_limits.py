@@ -1,4 +1,4 @@
-"""The bounds of a report, and the structs that keep them."""
+"""The limits of a report, and the struct types that carry them."""
 
 from typing import Any, get_args
 
@@ -21,12 +21,12 @@ from tests.builders import gpu, process
 from tests.wire.test_report import everything
 
 
-def test_every_field_of_a_report_has_its_bound() -> None:
+def test_every_field_of_a_report_has_a_limit() -> None:
     assert [field.name for field, _ in constrained_fields(Report)] == list(Report.__struct_fields__)
     assert FIELD_RANGES.items() >= RANGES.items()
 
 
-def test_no_bound_is_of_a_field_that_is_gone() -> None:
+def test_no_limit_is_of_a_field_that_does_not_exist() -> None:
     shapes: set[type[Struct]] = {Report, Snapshot, Gpu}
     for shape in (Snapshot, Gpu):
         for field, _ in constrained_fields(shape):
@@ -40,7 +40,7 @@ def _structs(kind: object) -> set[type[Struct]]:
     return found.union(*(_structs(each) for each in get_args(kind)))
 
 
-def test_what_is_read_equals_what_was_made_and_differs_where_it_differs() -> None:
+def test_a_decoded_struct_equals_one_that_was_built() -> None:
     made = everything()
     read = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=constrained_type(Snapshot))
     assert read == made and made == read
@@ -50,7 +50,7 @@ def test_what_is_read_equals_what_was_made_and_differs_where_it_differs() -> Non
 
 
 @pytest.mark.parametrize("field, value", [("busy_percent", 101.0), ("name", "x" * 129)])
-def test_only_a_decoder_keeps_the_bounds(field: str, value: Any) -> None:
+def test_only_decoding_enforces_the_limits(field: str, value: Any) -> None:
     made = replace(gpu(processes=(process(),)), **{field: value})
     assert constrained_type(Process) is constrained_type(Process)
     with pytest.raises(msgspec.ValidationError, match=field):

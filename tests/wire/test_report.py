@@ -1,4 +1,4 @@
-"""Reports as bytes: what is written reads back, and what is no report says why."""
+"""The report codec: round trips, and errors for what is no report."""
 
 from pathlib import Path
 from typing import Any
@@ -43,23 +43,23 @@ def everything() -> Snapshot:
 
 def report_of(*snapshots: Any, **fields: Any) -> bytes:
     """A report of snapshots as plain values."""
-    told = {"version": REPORT_VERSION, "sent_at": NOON, "snapshots": snapshots}
-    return msgspec.msgpack.encode(told | fields)
+    sent = {"version": REPORT_VERSION, "sent_at": NOON, "snapshots": snapshots}
+    return msgspec.msgpack.encode(sent | fields)
 
 
-def test_a_snapshot_reads_back_as_it_was() -> None:
+def test_a_snapshot_round_trips_through_msgpack() -> None:
     sent = everything()
     read = decode_report(encode_report([encode_snapshot(sent)], NOON + 2))
     assert read == Report(version=REPORT_VERSION, sent_at=NOON + 2, snapshots=(sent,))
     assert sent == read.snapshots[0]
 
 
-def test_a_snapshot_reads_back_from_json_too() -> None:
+def test_a_snapshot_round_trips_through_json() -> None:
     sent = everything()
     assert decode_report(encode_report_json([sent], NOON), json=True).snapshots == (sent,)
 
 
-def test_a_snapshot_is_as_old_as_its_own_clock_says() -> None:
+def test_the_age_of_a_snapshot_is_by_the_clock_of_its_node() -> None:
     sent = snapshot(taken_at=NOON)
     report = decode_report(encode_report([encode_snapshot(sent)], NOON + 90))
     assert report.age_seconds(report.snapshots[0]) == 90
@@ -69,34 +69,36 @@ def test_a_snapshot_is_as_old_as_its_own_clock_says() -> None:
 
 @pytest.mark.parametrize("version", [1])
 @pytest.mark.parametrize("form", ["json", "msgpack"])
-def test_a_report_of_every_version_ever_released_still_reads(version: int, form: str) -> None:
+def test_reports_of_every_released_version_are_decoded(version: int, form: str) -> None:
     body = (REPORTS / f"report-v{version}.{form}").read_bytes()
     assert decode_report(body, json=form == "json").snapshots == (everything(),)
 
 
-def test_a_field_of_a_later_version_is_passed_over() -> None:
-    told = msgspec.to_builtins(everything()) | {"mood": {"deep": ["new"]}}
-    told["gpus"][0]["colour"] = "green"
-    assert decode_report(report_of(told)).snapshots == (everything(),)
+def test_unknown_fields_are_ignored() -> None:
+    sent = msgspec.to_builtins(everything()) | {"mood": {"deep": ["new"]}}
+    sent["gpus"][0]["colour"] = "green"
+    assert decode_report(report_of(sent)).snapshots == (everything(),)
 
 
-def test_what_is_left_out_is_not_measured() -> None:
-    told = {"node_id": "n", "name": "n", "taken_at": NOON}
-    assert decode_report(report_of(told)).snapshots == (
+def test_missing_figures_are_none() -> None:
+    sent = {"node_id": "n", "name": "n", "taken_at": NOON}
+    assert decode_report(report_of(sent)).snapshots == (
         Snapshot(node_id="n", name="n", taken_at=NOON),
     )
 
 
-def test_of_a_doubled_field_the_last_counts() -> None:
-    told = b'{"node_id": "a", "node_id": "b", "name": "", "taken_at": 1}'
-    body = b'{"version": 1, "snapshots": [%b]}' % told
+def test_the_last_of_duplicate_fields_counts() -> None:
+    sent = b'{"node_id": "a", "node_id": "b", "name": "", "taken_at": 1}'
+    body = b'{"version": 1, "snapshots": [%b]}' % sent
     assert decode_report(body, json=True).snapshots[0].node_id == "b"
 
 
 @pytest.mark.parametrize(
     "version, remedy", [(2, "update the hub"), (65_535, "update the hub"), (0, "update the agent")]
 )
-def test_another_version_names_both_and_says_what_to_do(version: int, remedy: str) -> None:
+def test_another_version_is_refused_with_both_versions_and_a_remedy(
+    version: int, remedy: str
+) -> None:
     for body in (report_of({"node_id": 7}, version=version), report_of(version=version)):
         with pytest.raises(
             UnsupportedVersion, match=f"version {version}; .* knows {REPORT_VERSION}: {remedy}"
@@ -108,7 +110,7 @@ VALID = encode_report([encode_snapshot(everything())], NOON)
 
 
 @pytest.mark.parametrize(
-    "body, words",
+    "body, message",
     [
         (b"", "an empty message"),
         (b"\x00" * (MAX_REPORT_BYTES + 1), f"a message of {MAX_REPORT_BYTES + 1} bytes"),
@@ -139,15 +141,15 @@ VALID = encode_report([encode_snapshot(everything())], NOON)
     ],
     ids=range(21),
 )
-def test_what_is_no_report_says_why_in_one_line(body: bytes, words: str) -> None:
-    with pytest.raises(Undecodable, match=words) as caught:
+def test_bytes_that_are_no_report_are_refused_with_one_line(body: bytes, message: str) -> None:
+    with pytest.raises(Undecodable, match=message) as caught:
         decode_report(body)
     assert len(str(caught.value)) < 300
     assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize(
-    "body, words",
+    "body, message",
     [
         (b"{", "breaks off"),
         (b"{} x", "trailing|version"),
@@ -155,8 +157,8 @@ def test_what_is_no_report_says_why_in_one_line(body: bytes, words: str) -> None
         (b"[", "object"),
     ],
 )
-def test_json_that_is_no_report_says_why_too(body: bytes, words: str) -> None:
-    with pytest.raises(Undecodable, match=words):
+def test_json_that_is_no_report_is_refused_with_one_line(body: bytes, message: str) -> None:
+    with pytest.raises(Undecodable, match=message):
         decode_report(body, json=True)
 
 
@@ -165,13 +167,13 @@ def test_one_bad_snapshot_does_not_hide_the_others() -> None:
     assert decode_report(report_of(good, good | {"taken_at": None})).snapshots == (snapshot(gpu()),)
 
 
-def test_a_sending_time_that_cannot_be_is_not_told() -> None:
+def test_an_impossible_sending_time_is_none() -> None:
     report = decode_report(report_of(msgspec.to_builtins(snapshot()), sent_at=float("inf")))
     assert report.sent_at is None
     assert report.age_seconds(report.snapshots[0]) == 0
 
 
-def test_a_receipt_reads_back() -> None:
+def test_a_receipt_round_trips() -> None:
     receipt = Receipt(hub="life-1", kept=7, interval_seconds=10.0)
     assert decode_receipt(encode_receipt(receipt)) == receipt
     with pytest.raises(Undecodable, match="no receipt"):

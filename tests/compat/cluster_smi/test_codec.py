@@ -70,7 +70,7 @@ def test_a_node_of_2019_is_read() -> None:
     assert "cannot tell UUIDs" in snapshot.runs[0].detail
 
 
-def test_a_node_of_2018_was_taken_when_it_arrived_and_tells_nothing_of_processes() -> None:
+def test_a_node_of_2018_is_dated_on_arrival_and_has_no_process_list() -> None:
     snapshot = read(node_of_2018("TITAN X", "TITAN X"))
     assert snapshot.taken_at == ARRIVED
     for gpu in snapshot.gpus:
@@ -88,8 +88,8 @@ def test_a_node_of_2018_through_a_router_of_2019_is_still_one() -> None:
 
 
 def test_a_node_of_the_fork_is_read_with_its_comment_and_load() -> None:
-    told = node(device(), Comment="rack 3", CPUUtil=0.25, LastRun=1, LastIdle=2, New={"a": [1]})
-    snapshot = read(told)
+    decoded = node(device(), Comment="rack 3", CPUUtil=0.25, LastRun=1, LastIdle=2, New={"a": [1]})
+    snapshot = read(decoded)
     assert snapshot.labels == {"comment": "rack 3"}
     assert snapshot.host.cpu_percent == 25.0
     assert len(snapshot.gpus) == 1
@@ -121,7 +121,7 @@ def test_every_form_of_a_time_is_read(written: object) -> None:
     "written",
     [None, [], [1, 2, 3], "noon", msgspec.msgpack.Ext(-1, b"\xff" * 12), [2**60, 0], [-5, 0]],
 )
-def test_what_is_no_time_is_not_told(written: object) -> None:
+def test_an_invalid_time_is_unknown(written: object) -> None:
     snapshot = read(node(device(), Time=written))
     assert snapshot.taken_at == ARRIVED
     assert len(snapshot.gpus) == 1
@@ -146,7 +146,7 @@ def test_a_total_of_zero_is_memory_that_is_not_known() -> None:
     assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (None, None)
 
 
-def test_more_memory_in_use_than_there_is_is_not_believed() -> None:
+def test_more_memory_in_use_than_there_is_is_unknown() -> None:
     odd = {"Used": 13 * GIB, "Total": 12 * GIB}
     (gpu,) = read(node(device(MemoryUtilization=odd))).gpus
     assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (None, 12 * GIB)
@@ -175,13 +175,13 @@ def test_a_user_without_a_name_is_not_called_unknown() -> None:
     assert read_process(Username="unknown").user is None
 
 
-def test_a_process_without_a_pid_is_still_somebody() -> None:
+def test_a_process_without_a_pid_is_kept() -> None:
     one = read_process(Pid=None)
     assert one.pid_is_made
     assert one.user == "alice"
 
 
-def test_a_command_line_that_is_not_utf8_costs_nobody_anything() -> None:
+def test_a_command_line_that_is_not_utf8_hides_nothing() -> None:
     body = encode_message(node(device(), device(1, Processes=[process(), process(2)])))
     bent = body.replace(b"train.py", b"tr\xff\xfen.py", 1)
     snapshot = read(bent)
@@ -192,7 +192,7 @@ def test_a_command_line_that_is_not_utf8_costs_nobody_anything() -> None:
 
 
 @pytest.mark.parametrize("length", [10, 100, 300, 70_000])
-def test_texts_of_every_length_may_be_bent(length: int) -> None:
+def test_texts_of_every_length_may_be_invalid_utf8(length: int) -> None:
     body = encode_message(node(device(Processes=[process(ExtendedCommand="~" + "x" * length)])))
     (gpu,) = read(body.replace(b"~", b"\xff")).gpus
     (one,) = gpu.processes or ()
@@ -226,7 +226,7 @@ def test_processes_that_cannot_be_read_are_not_nobody() -> None:
     assert gpu.processes is None
 
 
-def test_a_node_without_devices_says_so() -> None:
+def test_a_node_without_devices_is_reported_as_failed() -> None:
     nothing: tuple[Any, ...] = (None, [])
     for devices in nothing:
         snapshot = read(node(Devices=devices))
@@ -235,7 +235,7 @@ def test_a_node_without_devices_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "body, words",
+    "body, message",
     [
         (b"", "breaks off"),
         (b"\xc1", "not msgpack"),
@@ -248,29 +248,29 @@ def test_a_node_without_devices_says_so() -> None:
         (b"x" * (MAX_NODE_BYTES + 1), "more than the limit"),
     ],
 )
-def test_what_is_no_node_is_said_in_plain_words(body: bytes, words: str) -> None:
-    with pytest.raises(Undecodable, match=words):
+def test_what_is_not_a_node_is_undecodable(body: bytes, message: str) -> None:
+    with pytest.raises(Undecodable, match=message):
         decode_node(body)
 
 
-def test_a_message_that_is_wrong_everywhere_is_given_up() -> None:
+def test_a_message_with_too_many_bad_fields_is_undecodable() -> None:
     wrong = encode_message(node(*(device(Processes=[{"Pid": "x"}] * 1000) for _ in range(100))))
     assert len(wrong) < MAX_NODE_BYTES
     with pytest.raises(Undecodable, match="too many fields"):
         decode_node(wrong)
 
 
-def test_names_that_read_alike_in_an_id_are_still_two() -> None:
+def test_names_that_collide_in_an_id_get_two_ids() -> None:
     ids = [node_id_from_name(name) for name in ("a b", "a-b", "a\tb", "x" * 200, "x" * 201)]
     assert len(set(ids)) == len(ids)
     assert node_id_from_name("gpu01") != node_id_from_name("gpu01", "10.0.0.2")
 
 
 def test_one_bad_node_of_a_cluster_hides_no_other() -> None:
-    told = decode_cluster(
+    decoded = decode_cluster(
         encode_message({"Nodes": [node(device()), 7, {"Name": ""}, node(Name="b")]})
     )
-    assert [one.name for one in told] == ["gpu01", "b"]
+    assert [one.name for one in decoded] == ["gpu01", "b"]
     with pytest.raises(Undecodable):
         decode_cluster(encode_message({"Nodes": [7]}))
 
@@ -279,7 +279,7 @@ def test_an_empty_cluster_has_no_nodes() -> None:
     assert decode_cluster(bytes.fromhex("81a54e6f646573c0")) == ()
 
 
-def test_what_is_no_cluster_is_refused() -> None:
+def test_what_is_not_a_cluster_is_undecodable() -> None:
     for body in (b"", encode_message(node(device())), encode_message({"Nodes": 5}), b"\xff"):
         with pytest.raises(Undecodable, match="not a message of a cluster-smi router"):
             decode_cluster(body)
@@ -319,12 +319,12 @@ def test_any_bytes_are_a_node_or_undecodable(body: bytes) -> None:
 def test_any_node_becomes_a_harmless_snapshot(
     in_node: dict[str, Any], in_device: dict[str, Any], in_process: dict[str, Any]
 ) -> None:
-    whole = device(**({"Processes": [process() | in_process, process(2)]} | in_device))
-    told = node(whole, device(1)) | in_node
+    full_text = device(**({"Processes": [process() | in_process, process(2)]} | in_device))
+    decoded = node(full_text, device(1)) | in_node
     try:
-        snapshot = read(told)
+        snapshot = read(decoded)
     except Undecodable:
-        name = told["Name"]
+        name = decoded["Name"]
         name = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
         assert not isinstance(name, str) or not sanitize_text(name, 128)
         return
@@ -344,26 +344,26 @@ def test_any_node_becomes_a_harmless_snapshot(
         ("seed-version-node-to-server.real", 4),
     ],
 )
-def test_every_sample_of_a_node_reads_to_what_it_says(name: str, gpus: int) -> None:
+def test_every_sample_of_a_node_is_decoded_as_expected(name: str, gpus: int) -> None:
     snapshot = read(seed_sample(f"cluster-smi/{name}.bin"))
-    said = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))
-    assert snapshot.name == said["Name"]
-    assert len(snapshot.gpus) == len(said["Devices"]) == gpus
-    for gpu, told in zip(snapshot.gpus, said["Devices"], strict=True):
-        memory = told["MemoryUtilization"]
+    sent_text = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))
+    assert snapshot.name == sent_text["Name"]
+    assert len(snapshot.gpus) == len(sent_text["Devices"]) == gpus
+    for gpu, decoded in zip(snapshot.gpus, sent_text["Devices"], strict=True):
+        memory = decoded["MemoryUtilization"]
         assert (gpu.index, gpu.name, gpu.busy_percent) == (
-            told["Id"],
-            told["Name"],
-            told["Utilization"],
+            decoded["Id"],
+            decoded["Name"],
+            decoded["Utilization"],
         )
         assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (memory["Used"], memory["Total"])
-        assert gpu.temperature_celsius == told.get("Temperature")
-        assert gpu.power_watts == told.get("PowerUsage")
-        assert gpu.fan_percent == (told.get("FanSpeed") or None)
-        if "Processes" not in told:
+        assert gpu.temperature_celsius == decoded.get("Temperature")
+        assert gpu.power_watts == decoded.get("PowerUsage")
+        assert gpu.fan_percent == (decoded.get("FanSpeed") or None)
+        if "Processes" not in decoded:
             assert gpu.processes is None
             continue
-        for one, of in zip(gpu.processes or (), told["Processes"] or (), strict=True):
+        for one, of in zip(gpu.processes or (), decoded["Processes"] or (), strict=True):
             assert (one.pid, one.user, one.name) == (of["Pid"], of["Username"], of["Name"])
             assert one.gpu_memory_bytes == of["UsedGpuMemory"]
             assert one.command == of["ExtendedCommand"].strip("\0").replace("\0", " ")
@@ -371,18 +371,18 @@ def test_every_sample_of_a_node_reads_to_what_it_says(name: str, gpus: int) -> N
 
 
 @pytest.mark.parametrize("name", ["router-to-client.mixed", "router-to-client.real"])
-def test_every_sample_of_a_cluster_reads_to_what_it_says(name: str) -> None:
+def test_every_sample_of_a_cluster_is_decoded_as_expected(name: str) -> None:
     nodes = decode_cluster(seed_sample(f"cluster-smi/{name}.bin"))
-    said = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))["Nodes"]
-    assert [one.name for one in nodes] == [one["Name"] for one in said]
-    for told, of in zip(nodes, said, strict=True):
+    sent_text = msgspec.json.decode(seed_sample(f"cluster-smi/{name}.decoded.json"))["Nodes"]
+    assert [one.name for one in nodes] == [one["Name"] for one in sent_text]
+    for decoded, of in zip(nodes, sent_text, strict=True):
         seconds, nanoseconds = of["Time"]["__msgpack_timestamp__"]
         wanted = None if seconds < 0 else pytest.approx(seconds + nanoseconds / 1e9)
-        assert told.timestamp == wanted
-        assert len(told.devices or ()) == len(of["Devices"] or ())
+        assert decoded.timestamp == wanted
+        assert len(decoded.devices or ()) == len(of["Devices"] or ())
 
 
-def test_of_a_message_too_long_to_look_for_secrets_in_the_commands_are_not_told() -> None:
+def test_commands_of_a_very_long_message_are_dropped() -> None:
     def people(command: str) -> tuple[Process, ...]:
         crowd = [process(Pid=at, ExtendedCommand=command) for at in range(1, 101)]
         (gpu,) = read(node(device(Processes=crowd))).gpus

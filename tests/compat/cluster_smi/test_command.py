@@ -76,19 +76,19 @@ def test_nodes_and_users_are_chosen(env: dict[str, str]) -> None:
     assert "gpu01" not in only
 
 
-def test_a_bad_pattern_is_told_in_one_line(env: dict[str, str]) -> None:
+def test_a_bad_pattern_is_one_line_of_error(env: dict[str, str]) -> None:
     done = run_fleet_smi("like", "cluster-smi", "-n", "gpu[", env=env)
     assert_error_line(done, 2, "is not a regular expression")
     assert_error_line(run_fleet_smi("like", "cluster-smi", "-p=maybe", env=env), 2, "neither true")
 
 
 @pytest.mark.parametrize("joined", ["-pt", "-pd", "-tp"])
-def test_joined_flags_are_refused_and_not_half_heard(env: dict[str, str], joined: str) -> None:
+def test_joined_flags_are_refused_and_not_half_parsed(env: dict[str, str], joined: str) -> None:
     done = run_fleet_smi("like", "cluster-smi", joined, env=env)
     assert_error_line(done, 2, "each flag has its own dash")
 
 
-def test_colour_can_be_had_and_be_refused(env: dict[str, str]) -> None:
+def test_colour_can_be_forced_and_disabled(env: dict[str, str]) -> None:
     coloured = shown("-p", "-color=true", env=env)
     assert "\x1b[0;32m1:NVIDIA H100 80GB HBM3\x1b[0m" in coloured
     assert f"\x1b[0;33m{ME}\x1b[0m" in coloured
@@ -96,12 +96,12 @@ def test_colour_can_be_had_and_be_refused(env: dict[str, str]) -> None:
     assert "\x1b" not in shown("-p", "-color=false", env=env)
 
 
-def test_a_hub_that_does_not_answer_is_told_and_not_waited_for(env: dict[str, str]) -> None:
+def test_a_hub_that_does_not_answer_is_an_error_without_waiting(env: dict[str, str]) -> None:
     away = env | {"FLEET_SMI_CLIENT_HUB": f"http://127.0.0.1:{free_port()}"}
     assert_error_line(run_fleet_smi("like", "cluster-smi", env=away), 3, "")
 
 
-def test_on_a_terminal_it_is_drawn_again_and_again(simulated: Simulated) -> None:
+def test_on_a_terminal_it_is_refreshed(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu()])) | {"TERM": "xterm"}
     program = (
         "import sys, fleet_smi.compat.cluster_smi.command as tool; tool._TICK_SECONDS = 0.1\n"
@@ -125,11 +125,11 @@ def test_without_zeromq_the_hub_says_what_to_install(tmp_path: Path) -> None:
     hidden.mkdir()
     (hidden / "zmq.py").write_text("raise ImportError('not here')\n")
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(hidden)}
-    words = "pip install 'fleet-smi[zmq]'"
+    message = "pip install 'fleet-smi[zmq]'"
     ports = env | {"FLEET_SMI_HUB_CLUSTER_SMI_NODES": "9080"}
     flags = ("--listen", "127.0.0.1:0", "--state", str(tmp_path / "state"))
-    assert_error_line(run_fleet_smi("hub", *flags, env=ports), 2, words)
-    asked = env | {"FLEET_SMI_HUB_CLUSTER_SMI_CLIENTS": "9081"}
-    assert_error_line(run_fleet_smi("hub", *flags, env=asked), 2, words)
-    told = run_fleet_smi("agent", "--cluster-smi", "old:9080", "--once", env=env)
-    assert_error_line(told, 2, words)
+    assert_error_line(run_fleet_smi("hub", *flags, env=ports), 2, message)
+    requests = env | {"FLEET_SMI_HUB_CLUSTER_SMI_CLIENTS": "9081"}
+    assert_error_line(run_fleet_smi("hub", *flags, env=requests), 2, message)
+    output = run_fleet_smi("agent", "--cluster-smi", "old:9080", "--once", env=env)
+    assert_error_line(output, 2, message)

@@ -40,9 +40,9 @@ def believed(*snapshots: Snapshot, at: float = NOON, now: float = NOON) -> Fleet
 
 
 def test_a_node_is_a_map_by_gos_names_in_gos_order() -> None:
-    told = raw(encode_node(snapshot(gpu(processes=(process(command="python train.py"),)))))
-    assert list(told) == ["Name", "Devices", "Time", "BootTime", "ClockTicks"]
-    (device,) = told["Devices"]
+    encoded = raw(encode_node(snapshot(gpu(processes=(process(command="python train.py"),)))))
+    assert list(encoded) == ["Name", "Devices", "Time", "BootTime", "ClockTicks"]
+    (device,) = encoded["Devices"]
     assert list(device) == [
         "Id",
         "Name",
@@ -72,8 +72,8 @@ def test_its_time_is_msgpacks_own() -> None:
 
 
 def test_nobody_and_nothing_are_nil_as_go_has_them() -> None:
-    told = raw(encode_node(snapshot(gpu())))
-    assert told["Devices"][0]["Processes"] is None
+    encoded = raw(encode_node(snapshot(gpu())))
+    assert encoded["Devices"][0]["Processes"] is None
     assert raw(encode_node(snapshot()))["Devices"] is None
     assert encode_cluster(believed()) == bytes.fromhex("81a54e6f646573c0")
 
@@ -86,10 +86,10 @@ def test_a_request_is_what_a_client_sends() -> None:
 @pytest.mark.parametrize("name", ["node-to-router.real", "node-to-router.synthetic"])
 def test_a_sample_that_is_read_is_written_the_same_again(name: str) -> None:
     body = seed_sample(f"cluster-smi/{name}.bin")
-    told = decode_node(body)
-    again = decode_node(encode_node(to_snapshot(told, NOON)))
-    assert to_snapshot(again, NOON) == to_snapshot(told, NOON)
-    was, now = raw(body), raw(encode_node(to_snapshot(told, NOON)))
+    encoded = decode_node(body)
+    again = decode_node(encode_node(to_snapshot(encoded, NOON)))
+    assert to_snapshot(again, NOON) == to_snapshot(encoded, NOON)
+    was, now = raw(body), raw(encode_node(to_snapshot(encoded, NOON)))
     for device in was["Devices"]:
         for one in device["Processes"] or ():
             one["ExtendedCommand"] = one["ExtendedCommand"].strip("\0").replace("\0", " ")
@@ -99,11 +99,11 @@ def test_a_sample_that_is_read_is_written_the_same_again(name: str) -> None:
 @pytest.mark.parametrize("total", [None, 0])
 def test_no_total_is_zero_for_clients_would_divide_by_it(total: int | None) -> None:
     unknown = gpu(memory_used_bytes=None, memory_total_bytes=total)
-    for told in (
+    for encoded in (
         raw(encode_node(snapshot(unknown))),
         raw(encode_cluster(believed(snapshot(unknown))))["Nodes"][0],
     ):
-        assert told["Devices"][0]["MemoryUtilization"]["Total"] == 1
+        assert encoded["Devices"][0]["MemoryUtilization"]["Total"] == 1
     (back,) = to_snapshot(decode_node(encode_node(snapshot(unknown))), NOON).gpus
     assert (back.memory_used_bytes, back.memory_total_bytes) == (None, None)
 
@@ -121,12 +121,12 @@ def test_what_is_unknown_is_written_as_cluster_smi_does() -> None:
 
 def test_a_card_that_is_lost_or_unread_does_not_look_like_a_free_one() -> None:
     lost = gpu(fault=Fault(kind="needs_reset", detail="x"), processes=None)
-    told = raw(encode_node(snapshot(lost, gpu(1, processes=None), gpu(2))))
-    names = [device["Name"].removeprefix("NVIDIA H100 80GB HBM3") for device in told["Devices"]]
+    encoded = raw(encode_node(snapshot(lost, gpu(1, processes=None), gpu(2))))
+    names = [device["Name"].removeprefix("NVIDIA H100 80GB HBM3") for device in encoded["Devices"]]
     assert names == [" (needs reset)", " (users unknown)", ""]
 
 
-def test_a_card_that_looks_free_to_clients_and_is_not_says_so_by_its_name() -> None:
+def test_a_card_that_looks_free_to_clients_and_is_not_has_a_note_in_its_name() -> None:
     ghost = gpu(memory_used_bytes=9 * GIB)
     view = believed(snapshot(ghost, gpu(1), gpu(2, processes=(process(),)), interval_seconds=2.0))
 
@@ -146,19 +146,19 @@ def test_processes_of_instances_are_those_of_their_card_and_displays_are_left_ou
     assert [one["Pid"] for one in device["Processes"]] == [2]
 
 
-def test_a_silent_node_keeps_the_time_at_which_the_hub_heard_it() -> None:
+def test_a_silent_node_keeps_the_time_of_its_last_report() -> None:
     skewed = snapshot(gpu(), taken_at=NOON - 5_000)
     for later in (0, 10_000):
         (node,) = decode_cluster(encode_cluster(believed(skewed, now=NOON + later)))
         assert node.timestamp == NOON
 
 
-def test_a_node_that_was_never_heard_of_is_offline_to_clients() -> None:
+def test_a_node_that_never_reported_is_offline_to_clients() -> None:
     fleet = FleetState()
     fleet.add_target(Via("pull", "gpu09:7071"))
-    (told,) = raw(encode_cluster(fleet.view(NOON)))["Nodes"]
-    assert (told["Name"], told["Devices"]) == ("gpu09:7071", None)
-    assert told["Time"].timestamp() == 0
+    (encoded,) = raw(encode_cluster(fleet.view(NOON)))["Nodes"]
+    assert (encoded["Name"], encoded["Devices"]) == ("gpu09:7071", None)
+    assert encoded["Time"].timestamp() == 0
 
 
 def test_two_nodes_of_one_name_do_not_overwrite_each_other() -> None:
@@ -199,7 +199,7 @@ CARDS = st.builds(
 
 
 @given(TEXT, st.lists(CARDS, min_size=1, max_size=3))
-def test_what_can_be_told_comes_back_as_it_was(name: str, cards: list[Gpu]) -> None:
+def test_encoding_and_decoding_round_trips(name: str, cards: list[Gpu]) -> None:
     node_id = node_id_from_name(name)
     own = tuple(replace(card, uuid=f"gpu{card.index}@{node_id}") for card in cards)
     sent = snapshot(*own, node=name, node_id=node_id)
@@ -207,15 +207,15 @@ def test_what_can_be_told_comes_back_as_it_was(name: str, cards: list[Gpu]) -> N
     assert (got.gpus, got.name, got.node_id) == (sent.gpus, name, node_id)
     assert got.taken_at == sent.taken_at
     (through_a_hub,) = decode_cluster(encode_cluster(believed(sent)))
-    told = sorted(to_snapshot(through_a_hub, 0.0).gpus, key=lambda card: card.index)
-    assert [card.index for card in told] == sorted(card.index for card in own)
+    encoded = sorted(to_snapshot(through_a_hub, 0.0).gpus, key=lambda card: card.index)
+    assert [card.index for card in encoded] == sorted(card.index for card in own)
 
 
 @given(FLEET)
-def test_any_fleet_can_be_told_and_divides_nothing_by_zero(view: FleetView) -> None:
+def test_any_fleet_can_be_encoded_without_a_zero_total(view: FleetView) -> None:
     sane = replace(view, nodes=tuple(node for node in view.nodes if node.name.strip()))
-    told = raw(encode_cluster(sane))["Nodes"] or []
-    assert len(told) == len(sane.nodes)
-    for node in told:
+    encoded = raw(encode_cluster(sane))["Nodes"] or []
+    assert len(encoded) == len(sane.nodes)
+    for node in encoded:
         for device in node["Devices"] or ():
             assert device["MemoryUtilization"]["Total"] > 0

@@ -1,10 +1,7 @@
 """Coming from cluster-smi: what the page says can be done, done."""
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from fleet_smi.compat.cluster_smi.codec import decode_cluster, decode_node
 from sim.scenario import Scenario, SimGpu
@@ -30,13 +27,6 @@ TABLE = "fleet-smi like cluster-smi -p -t -d"
 HERE = "fleet-smi like cluster-smi --here"
 
 
-@pytest.fixture
-def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path, sim_lib)
-    yield made
-    made.close()
-
-
 def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
     assert migration_commands(TITLE) == [INSTALL, HUB, AGENT, ALIAS, TABLE, HERE]
 
@@ -47,12 +37,12 @@ def test_the_extra_brings_zeromq() -> None:
     assert shlex.split(INSTALL)[-1] == "fleet-smi[zmq]"
 
 
-def test_side_by_side_the_hub_is_a_router_and_asks_another(lab: Lab, tmp_path: Path) -> None:
+def test_side_by_side_the_hub_is_a_router_and_polls_another(lab: Lab, tmp_path: Path) -> None:
     ticks = iter(range(1, 100_000))
 
     def cluster() -> list[bytes]:
-        told = node(device(), Name="behind-a-router", Time=[TIME + next(ticks), 0])
-        return [encode_message({"Nodes": [told]})]
+        output = node(device(), Name="behind-a-router", Time=[TIME + next(ticks), 0])
+        return [encode_message({"Nodes": [output]})]
 
     with ZeromqRouter(cluster) as router:
         nodes, clients = free_port(), free_port()
@@ -71,23 +61,23 @@ def test_side_by_side_the_hub_is_a_router_and_asks_another(lab: Lab, tmp_path: P
 
             wait_until(both)
 
-    def told() -> set[str]:
+    def output() -> set[str]:
         with ZeromqClient(f"tcp://127.0.0.1:{clients}") as client:
             return {one.name for one in decode_cluster(client.request())}
 
-    wait_until(lambda: told() == {"pushing", "behind-a-router"})
+    wait_until(lambda: output() == {"pushing", "behind-a-router"})
 
 
-def test_an_agent_tells_the_old_router(lab: Lab, simulated: Simulated) -> None:
+def test_an_agent_pushes_to_the_old_router(lab: Lab, simulated: Simulated) -> None:
     with ZeromqRouter(lambda: [b""]) as router:
-        words = AGENT.replace("oldhub:9080", f"127.0.0.1:{router.nodes_port}").split()[1:]
+        message = AGENT.replace("oldhub:9080", f"127.0.0.1:{router.nodes_port}").split()[1:]
         env = simulated(Scenario(gpus=[SimGpu()])) | {"FLEET_SMI_NODE_NAME": "gpu07"}
-        lab.start(*words, env=env, log=lab.folder / "log")
+        lab.start(*message, env=env, log=lab.folder / "log")
         wait_until(lambda: bool(router.pushed))
     assert decode_node(router.pushed[0]).name == "gpu07"
 
 
-def test_its_words_are_understood(simulated: Simulated) -> None:
+def test_its_command_line_works(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(), SimGpu()]))
     assert shlex.split(ALIAS)[-1] == f"cluster-smi={HERE.removesuffix(' --here')}"
     for command in (TABLE, HERE):

@@ -54,7 +54,7 @@ def names(body: bytes) -> list[str]:
     return [one.name for one in decode_cluster(body)]
 
 
-def test_a_client_is_told_the_fleet(hub: ThreadedHub) -> None:
+def test_a_client_receives_the_fleet(hub: ThreadedHub) -> None:
     hub.join_and_report(
         snapshot(gpu(processes=(process(command="python train.py"),)), taken_at=time.time())
     )
@@ -67,7 +67,7 @@ def test_a_client_is_told_the_fleet(hub: ThreadedHub) -> None:
     assert [(one.user, one.pid) for one in card.processes or ()] == [("alice", 4711)]
 
 
-def test_a_hub_without_nodes_says_so_in_eight_bytes(hub: ThreadedHub) -> None:
+def test_a_hub_without_nodes_sends_an_empty_cluster_of_eight_bytes(hub: ThreadedHub) -> None:
     with ZeromqClient(port(hub)) as client:
         assert client.request() == bytes.fromhex("81a54e6f646573c0")
 
@@ -88,7 +88,7 @@ def test_clients_that_ask_as_fast_as_they_can_are_answered_each_time(hub: Thread
         assert len(list(clients.map(ask, range(4)))) == 4
 
 
-def test_clients_hear_of_what_is_new_within_a_second_or_two(hub: ThreadedHub) -> None:
+def test_clients_see_new_data_within_two_seconds(hub: ThreadedHub) -> None:
     with ZeromqClient(port(hub)) as client:
         assert names(client.request()) == []
         hub.join_and_report(snapshot(gpu(), taken_at=time.time()))
@@ -96,7 +96,7 @@ def test_clients_hear_of_what_is_new_within_a_second_or_two(hub: ThreadedHub) ->
 
 
 @pytest.mark.parametrize("commands, told", [("full", "python train.py"), ("name", None)])
-def test_command_lines_are_told_as_viewers_may_see_them(
+def test_command_lines_are_masked_as_for_viewers(
     tmp_path: Path, commands: str, told: str | None
 ) -> None:
     with ThreadedHub(tmp_path, hub__commands_for_viewers=commands, **SETTINGS) as hub:
@@ -107,7 +107,7 @@ def test_command_lines_are_told_as_viewers_may_see_them(
     assert [one.command for one in card.processes or ()] == [told]
 
 
-def test_a_wrong_number_of_frames_silences_nobody(hub: ThreadedHub) -> None:
+def test_a_wrong_number_of_frames_stops_no_other_client(hub: ThreadedHub) -> None:
     for kind, frames in (
         (zmq.DEALER, [b"no delimiter"]),
         (zmq.DEALER, [b"two", b"frames"]),
@@ -122,14 +122,16 @@ def test_a_wrong_number_of_frames_silences_nobody(hub: ThreadedHub) -> None:
             assert polite.request() is not None
 
 
-def test_a_client_that_asks_and_never_reads_holds_up_nobody(hub: ThreadedHub) -> None:
+def test_a_client_that_asks_and_never_reads_delays_nobody(hub: ThreadedHub) -> None:
     with ZeromqClient(port(hub), zmq.DEALER) as greedy, ZeromqClient(port(hub)) as polite:
         for _ in range(5000):
             greedy.send(b"", b"")
         assert polite.request() is not None
 
 
-def test_an_answer_is_made_once_for_many(hub: ThreadedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_is_encoded_once_for_many_clients(
+    hub: ThreadedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[FleetView] = []
 
     def counted(view: FleetView) -> bytes:
@@ -195,9 +197,7 @@ def broken(chance: random.Random) -> list[bytes]:
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0"])
-def test_beyond_this_machine_it_listens_only_where_that_is_wanted(
-    tmp_path: Path, host: str
-) -> None:
+def test_beyond_this_machine_it_listens_only_if_allowed(tmp_path: Path, host: str) -> None:
     with pytest.raises(UsageError, match="cluster_smi_open"):
         ThreadedHub(tmp_path, hub__cluster_smi_clients=f"{host}:0")
     opened: dict[str, Any] = {
@@ -212,14 +212,14 @@ def _from_here(endpoint: str) -> str:
     return f"tcp://127.0.0.1:{endpoint.rpartition(':')[2]}"
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, hub: ThreadedHub) -> None:
+def test_a_port_that_is_taken_is_one_line_of_error(tmp_path: Path, hub: ThreadedHub) -> None:
     taken = port(hub).removeprefix("tcp://")
     with pytest.raises(UsageError, match=f"cannot listen on {taken}: "):
         ThreadedHub(tmp_path / "other", hub__cluster_smi_clients=taken)
 
 
 @pytest.mark.parametrize("router", ["127.0.0.1", "localhost:9081", "[::1]:9081"])
-def test_a_hub_that_would_ask_itself_is_refused(tmp_path: Path, router: str) -> None:
+def test_a_hub_that_would_poll_itself_is_refused(tmp_path: Path, router: str) -> None:
     with pytest.raises(UsageError, match="the hub would poll itself"):
         ThreadedHub(
             tmp_path,

@@ -26,19 +26,19 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_loopback_is_where_anything_listens() -> None:
+def test_loopback_is_always_allowed() -> None:
     assert resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False).startswith("tcp://127.0.0.1:")
     assert resolve_bind_endpoint("localhost", 0, open_to_all=False).startswith("tcp://")
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0"])
-def test_everywhere_is_only_where_it_is_wanted(host: str) -> None:
+def test_other_addresses_are_used_only_if_allowed(host: str) -> None:
     with pytest.raises(UsageError, match="cluster-smi has no password"):
         resolve_bind_endpoint(host, 0, open_to_all=False)
     assert resolve_bind_endpoint(host, 0, open_to_all=True).startswith("tcp://0.0.0.0:")
 
 
-def test_an_address_that_is_not_ours_is_told_in_one_line() -> None:
+def test_an_address_of_another_machine_is_one_line_of_error() -> None:
     with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1:9080"):
         resolve_bind_endpoint("192.0.2.1", 9080, open_to_all=True)
 
@@ -47,11 +47,11 @@ def test_an_address_that_is_not_ours_is_told_in_one_line() -> None:
     ("place", "here"),
     [("127.0.0.1", True), ("[::1]", True), ("192.0.2.1", False), ("nowhere.invalid", False)],
 )
-def test_it_is_known_which_places_are_this_machine_s(place: str, here: bool) -> None:
+def test_endpoints_of_this_machine_are_recognised(place: str, here: bool) -> None:
     assert is_local_endpoint(f"tcp://{place}:9081") is here
 
 
-def test_nobody_who_answers_is_told_in_time_and_leaves_nothing() -> None:
+def test_a_request_without_reply_times_out_and_leaves_nothing() -> None:
     endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
 
     async def scenario() -> None:
@@ -71,17 +71,17 @@ def test_a_port_goes_on_after_a_bug_and_can_be_opened_again() -> None:
     port = BoundSocket("ROUTER", resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False), 1000)
 
     def take(socket: object) -> None:
-        asker, *said = receive_frames(socket)  # type: ignore[arg-type]
-        if said[1] == b"bug":
+        asker, *sent_text = receive_frames(socket)  # type: ignore[arg-type]
+        if sent_text[1] == b"bug":
             raise KeyError("a bug")
-        port.send([asker, *said])
+        port.send([asker, *sent_text])
 
     async def scenario() -> bytes:
         task = asyncio.ensure_future(port.run(take))
-        answer = await asyncio.to_thread(talk)
+        response = await asyncio.to_thread(talk)
         task.cancel()
         await asyncio.wait([task])
-        return answer
+        return response
 
     def talk() -> bytes:
         with ZeromqClient(port.endpoint) as rude, ZeromqClient(port.endpoint) as polite:
@@ -95,7 +95,7 @@ def test_a_port_goes_on_after_a_bug_and_can_be_opened_again() -> None:
         assert port.dropped == times
 
 
-def test_a_message_that_takes_long_holds_up_no_other_work() -> None:
+def test_a_message_that_takes_long_does_not_block_the_event_loop() -> None:
     port = BoundSocket("PULL", resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False), 1000)
     seen: list[str] = []
 

@@ -29,34 +29,34 @@ def listening() -> Iterator[tuple[ClusterSmiSource, str, RecordedDeliveries]]:
     """A source whose port is open."""
     endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
     source = ClusterSmiSource(listen_endpoint=endpoint)
-    with run_source(source) as heard:
-        yield source, endpoint, heard
+    with run_source(source) as received:
+        yield source, endpoint, received
 
 
 def named(name: str, **fields: object) -> bytes:
     return encode_message(node(device(), Name=name, **fields))
 
 
-def names(heard: RecordedDeliveries) -> list[str]:
-    return [snapshot.name for snapshot in heard.snapshots]
+def names(received: RecordedDeliveries) -> list[str]:
+    return [snapshot.name for snapshot in received.snapshots]
 
 
 def test_nodes_of_every_age_push_to_one_port() -> None:
-    with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as pushing:
+    with listening() as (_, endpoint, received), ZeromqNode(endpoint) as pushing:
         pushing.push(named("new"))
         pushing.push(encode_message(node_of_2018("TITAN X")))
         pushing.push(named("fork", Comment="rack 3", CPUUtil=0.5))
-        wait_until(lambda: len(heard.snapshots) == 3)
-    assert names(heard) == ["new", "old01", "fork"]
-    assert [each.target for each in heard.deliveries] == [
+        wait_until(lambda: len(received.snapshots) == 3)
+    assert names(received) == ["new", "old01", "fork"]
+    assert [each.target for each in received.deliveries] == [
         "cluster-smi-new",
         "cluster-smi-old01",
         "cluster-smi-fork",
     ]
-    assert {each.age_seconds for each in heard.deliveries} == {0.0}
+    assert {each.age_seconds for each in received.deliveries} == {0.0}
 
 
-def test_what_is_no_node_is_dropped_counted_and_harmless() -> None:
+def test_undecodable_messages_are_dropped_and_counted() -> None:
     wrong = [
         [b""],
         [b"\xc1"],
@@ -65,60 +65,60 @@ def test_what_is_no_node_is_dropped_counted_and_harmless() -> None:
         [b"x" * (MAX_NODE_BYTES + 1)],
         [b"\x91" * 10_000],
     ]
-    with listening() as (source, endpoint, heard), ZeromqNode(endpoint) as pushing:
+    with listening() as (source, endpoint, received), ZeromqNode(endpoint) as pushing:
         assert source.port is not None
         for frames in wrong:
             pushing.push(*frames)
         pushing.push(named("right"))
-        wait_until(lambda: names(heard) == ["right"])
+        wait_until(lambda: names(received) == ["right"])
         assert source.port.dropped == len(wrong)
 
 
-def test_a_message_beyond_all_bounds_ends_its_connection_and_no_other() -> None:
-    with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as good:
+def test_a_message_above_the_size_limit_closes_its_connection_and_no_other() -> None:
+    with listening() as (_, endpoint, received), ZeromqNode(endpoint) as good:
         with ZeromqNode(endpoint) as bad:
             bad.push(b"x" * (3 * MAX_NODE_BYTES))
             good.push(named("first"))
-            wait_until(lambda: "first" in names(heard))
+            wait_until(lambda: "first" in names(received))
         good.push(named("second"))
-        wait_until(lambda: "second" in names(heard))
+        wait_until(lambda: "second" in names(received))
 
 
 def test_a_repeating_fault_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    with listening() as (source, endpoint, heard), ZeromqNode(endpoint) as pushing:
+    with listening() as (source, endpoint, received), ZeromqNode(endpoint) as pushing:
         assert source.port is not None
         for _ in range(500):
             pushing.push(b"\xc1")
             pushing.push(named("right"))
-        wait_until(lambda: len(heard.snapshots) == 500)
+        wait_until(lambda: len(received.snapshots) == 500)
         assert source.port.dropped == 500
     assert len([line for line in caplog.messages if "not msgpack" in line]) == 1
 
 
 def test_two_hosts_with_one_name_are_two_nodes() -> None:
-    with listening() as (_, endpoint, heard):
+    with listening() as (_, endpoint, received):
         for address in ("127.0.0.1", "127.0.0.2"):
             with ZeromqNode(endpoint, address) as pushing:
                 pushing.push(named("gpu01"))
                 pushing.close()
-                wait_until(lambda: bool(heard.snapshots))
-        wait_until(lambda: len({each.node_id for each in heard.snapshots}) == 2)
+                wait_until(lambda: bool(received.snapshots))
+        wait_until(lambda: len({each.node_id for each in received.snapshots}) == 2)
 
 
-def test_thousands_at_once_are_all_taken_in_and_the_loop_goes_on() -> None:
-    with listening() as (_, endpoint, heard), ZeromqNode(endpoint) as pushing:
+def test_thousands_at_once_are_all_received_without_blocking_the_loop() -> None:
+    with listening() as (_, endpoint, received), ZeromqNode(endpoint) as pushing:
         for number in range(3000):
             pushing.push(named(f"node{number % 100}"))
-        wait_until(lambda: len(heard.snapshots) == 3000)
+        wait_until(lambda: len(received.snapshots) == 3000)
 
 
-def test_it_lives_on_the_event_loop_that_the_hub_has() -> None:
+def test_it_runs_on_the_event_loop_of_the_hub() -> None:
     endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
-    source, heard = ClusterSmiSource(listen_endpoint=endpoint), RecordedDeliveries()
+    source, received = ClusterSmiSource(listen_endpoint=endpoint), RecordedDeliveries()
 
     async def scenario() -> None:
-        task = asyncio.ensure_future(source.run(heard.deliveries.append))
-        while len(heard.deliveries) < 1000:
+        task = asyncio.ensure_future(source.run(received.deliveries.append))
+        while len(received.deliveries) < 1000:
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait([task])
@@ -145,31 +145,31 @@ class Cluster:
 
 
 @contextmanager
-def asking(
+def poller(
     *routers: ZeromqRouter, timeout_seconds: float = 5.0
 ) -> Iterator[tuple[ClusterSmiSource, RecordedDeliveries]]:
     targets = [f"127.0.0.1:{one.clients_port}" for one in routers]
     source = ClusterSmiSource(
         routers=targets, interval_seconds=INTERVAL_SECONDS, timeout_seconds=timeout_seconds
     )
-    with run_source(source) as heard:
-        yield source, heard
+    with run_source(source) as received:
+        yield source, received
 
 
-def test_the_nodes_of_a_router_are_heard_and_its_dead_are_not_alive() -> None:
-    with running_router(Cluster("a", "b", dead=("c",))) as old, asking(old) as (_, heard):
-        wait_until(lambda: names(heard).count("b") >= 3)
-    assert set(names(heard)) == {"a", "b"}
+def test_the_nodes_of_a_router_are_delivered_without_its_dead_ones() -> None:
+    with running_router(Cluster("a", "b", dead=("c",))) as old, poller(old) as (_, received):
+        wait_until(lambda: names(received).count("b") >= 3)
+    assert set(names(received)) == {"a", "b"}
     assert old.requests[0].startswith(b"\x81\xa8Identity")
 
 
 def test_the_first_node_stands_for_its_router_so_that_none_is_listed_beside_it() -> None:
-    with running_router(Cluster("a", "b")) as old, asking(old) as (source, heard):
-        wait_until(lambda: {"a", "b"} <= set(names(heard)))
+    with running_router(Cluster("a", "b")) as old, poller(old) as (source, received):
+        wait_until(lambda: {"a", "b"} <= set(names(received)))
     fleet = FleetState()
     for target in source.targets:
         fleet.add_target(Via(source.name, target))
-    for delivery in heard.deliveries:
+    for delivery in received.deliveries:
         assert isinstance(delivery.result, Snapshot)
         fleet.apply(
             delivery.result, delivery.result.taken_at, Via(delivery.source, delivery.target)
@@ -177,37 +177,37 @@ def test_the_first_node_stands_for_its_router_so_that_none_is_listed_beside_it()
     assert [one.name for one in fleet.view(TIME).nodes] == ["a", "b"]
 
 
-def test_a_router_that_does_not_answer_is_told_and_heard_again_when_it_does() -> None:
+def test_a_router_that_does_not_answer_is_reported_and_polled_again() -> None:
     with running_router(Cluster("a")) as old:
         port = old.clients_port
     source = ClusterSmiSource(
         routers=[f"127.0.0.1:{port}"], interval_seconds=INTERVAL_SECONDS, timeout_seconds=0.2
     )
-    with run_source(source) as heard:
-        error = heard.wait_for_error()
+    with run_source(source) as received:
+        error = received.wait_for_error()
         assert isinstance(error, Unreachable)
         assert "did not answer in 0.2 s" in str(error)
         assert error.node == f"127.0.0.1:{port}"
         cluster = Cluster("a")
         with ZeromqRouter(lambda: [cluster()], port):
-            wait_until(lambda: "a" in names(heard))
+            wait_until(lambda: "a" in names(received))
 
 
 @pytest.mark.parametrize(
-    "answer, kind, words",
+    "response, kind, message",
     [
         ([b"\xc1"], Undecodable, "not msgpack"),
         ([b"a", b"b"], Undecodable, "2 frames"),
         ([bytes.fromhex("81a54e6f646573c0")], Unreachable, "knows no node yet"),
     ],
 )
-def test_what_is_no_cluster_is_told_as_such(
-    answer: list[bytes], kind: type[Exception], words: str
+def test_what_is_no_cluster_is_reported_as_such(
+    response: list[bytes], kind: type[Exception], message: str
 ) -> None:
-    with ZeromqRouter(lambda: answer) as old, asking(old) as (_, heard):
-        error = heard.wait_for_error()
+    with ZeromqRouter(lambda: response) as old, poller(old) as (_, received):
+        error = received.wait_for_error()
     assert type(error) is kind
-    assert words in str(error)
+    assert message in str(error)
 
 
 def test_one_router_that_hangs_delays_no_other() -> None:
@@ -219,21 +219,21 @@ def test_one_router_that_hangs_delays_no_other() -> None:
 
     with ZeromqRouter(never) as bad, running_router(Cluster("a")) as good:
         try:
-            with asking(bad, good) as (_, heard):
-                wait_until(lambda: names(heard).count("a") >= 3)
+            with poller(bad, good) as (_, received):
+                wait_until(lambda: names(received).count("a") >= 3)
         finally:
             hung.set()
 
 
-def test_a_look_asks_twice_and_takes_none_for_alive_that_is_not(
+def test_a_single_poll_asks_twice_to_find_dead_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cluster_smi, "_SECOND_POLL_SECONDS", 0.2)
     with running_router(Cluster("a", dead=("b",))) as old:
         source = ClusterSmiSource(routers=[f"127.0.0.1:{old.clients_port}"])
-        heard = asyncio.run(source.poll())
-    told = [(each.result, each.age_seconds) for each in heard]
-    assert [(what.name, age > 9) for what, age in told if isinstance(what, Snapshot)] == [
+        received = asyncio.run(source.poll())
+    output = [(each.result, each.age_seconds) for each in received]
+    assert [(what.name, age > 9) for what, age in output if isinstance(what, Snapshot)] == [
         ("a", False),
         ("b", True),
     ]
@@ -248,17 +248,17 @@ def test_a_look_asks_twice_and_takes_none_for_alive_that_is_not(
         ("[::1]:9091", "tcp://[::1]:9091"),
     ],
 )
-def test_a_router_has_the_port_that_is_usual(router: str, endpoint: str) -> None:
+def test_a_router_has_a_default_port(router: str, endpoint: str) -> None:
     source = ClusterSmiSource(routers=[router])
     assert source._endpoints == {router: endpoint}
 
 
-def test_a_url_is_no_router() -> None:
+def test_a_url_is_not_a_router() -> None:
     with pytest.raises(UsageError, match="give host or host:port"):
         ClusterSmiSource(routers=["http://old:9081"])
 
 
-def test_without_zeromq_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_zeromq_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zmq", None)
     with pytest.raises(UsageError, match=r"pip install 'fleet-smi\[zmq\]'"):
         ClusterSmiSource(routers=["old"])

@@ -38,8 +38,8 @@ def sampled_fleet(drawn: str) -> FleetView:
     first = drawn.removeprefix(CLEAR).partition(" (")[0]
     now = datetime.strptime(first, "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
     fleet = FleetState()
-    for told in decode_cluster(seed_sample("cluster-smi/router-to-client.mixed.bin")):
-        taken = to_snapshot(told, NOON, interval_seconds=60.0)
+    for output in decode_cluster(seed_sample("cluster-smi/router-to-client.mixed.bin")):
+        taken = to_snapshot(output, NOON, interval_seconds=60.0)
         if taken.name != "no-time":  # in the sample it has no time and no device: Offline there
             fleet.apply(taken, taken.taken_at)
     return fleet.view(now)
@@ -48,8 +48,8 @@ def sampled_fleet(drawn: str) -> FleetView:
 def without_runtimes_and_times(text: str) -> list[str]:
     """The lines but for what had changed between the sample's message and its screens."""
     changing = re.compile(r"\w{3} \w{3} \d+ \d\d:\d\d:\d\d \d{4}|[ \d]\d sec")
-    kept = [line for line in text.splitlines() if "no-time" not in line]
-    return [changing.sub(lambda found: "#" * len(found[0]), line) for line in kept]
+    stored = [line for line in text.splitlines() if "no-time" not in line]
+    return [changing.sub(lambda found: "#" * len(found[0]), line) for line in stored]
 
 
 def expected(drawn: str) -> list[str]:
@@ -75,7 +75,7 @@ def ours(view: FleetView, wanted: TableOptions) -> list[str]:
         ("client-output-d", TableOptions(colour=True, details=True)),
     ],
 )
-def test_the_table_is_the_one_that_cluster_smi_draws(name: str, wanted: TableOptions) -> None:
+def test_the_table_matches_cluster_smi(name: str, wanted: TableOptions) -> None:
     drawn = seed_sample(f"cluster-smi/{name}.ansi.txt").decode()
     # It takes a fan that cannot be read for one that stands still.
     mended = drawn.replace("|   0 % |", "|   ? % |")
@@ -90,9 +90,7 @@ def test_the_table_is_the_one_that_cluster_smi_draws(name: str, wanted: TableOpt
         ("client-output-color_false-p", TableOptions(processes=True)),
     ],
 )
-def test_with_processes_every_load_stands_where_all_but_its_last_stand(
-    name: str, wanted: TableOptions
-) -> None:
+def test_with_processes_the_load_column_is_centred(name: str, wanted: TableOptions) -> None:
     drawn = seed_sample(f"cluster-smi/{name}.ansi.txt").decode()
     # It forgets to centre the cells of rows below the last process.
     mended = drawn.replace("|   0 %    |", "|    0 %   |")
@@ -109,18 +107,18 @@ def test_a_pattern_and_a_user_choose_as_in_cluster_smi() -> None:
     assert ours(by_user, TableOptions(colour=True, processes=True)) == expected(drawn)
 
 
-def test_nul_bytes_in_command_lines_do_not_bend_the_columns() -> None:
+def test_nul_bytes_in_command_lines_do_not_break_the_columns() -> None:
     drawn = seed_sample("cluster-smi/client-output-p-e-t-d.ansi.txt").decode()
     wanted = TableOptions(processes=True, full_commands=True, last_seen=True, details=True)
     lines = render(sampled_fleet(drawn), wanted, utc).splitlines()[1:]
     assert len({len(line) for line in lines}) == 1
     assert "| python -c import time;time.sleep(3600) a-rather-long-co |" in "\n".join(lines)
-    told = [re.split(r" *\| *", line)[2:9] for line in drawn.splitlines() if "python" in line]
+    output = [re.split(r" *\| *", line)[2:9] for line in drawn.splitlines() if "python" in line]
     shown = [re.split(r" *\| *", line)[2:9] for line in lines if "python" in line]
-    assert [row[:3] for row in shown] == [row[:3] for row in told]
+    assert [row[:3] for row in shown] == [row[:3] for row in output]
 
 
-def test_the_table_of_2018_is_the_one_that_it_drew() -> None:
+def test_the_table_of_2018_matches_that_version() -> None:
     drawn = seed_sample("cluster-smi/seed-version-client-output.txt").decode()
     view = sampled_fleet(seed_sample("cluster-smi/client-output.ansi.txt").decode())
     live = ViewOptions(node=re.compile("gpu01|py-node-01")).apply(view)
@@ -144,13 +142,13 @@ def test_what_is_not_known_is_a_question_mark_and_divides_nothing() -> None:
     assert "(  ? %)" in render(empty, TableOptions(), utc)
 
 
-def test_a_node_without_devices_has_a_row_that_says_so() -> None:
+def test_a_node_without_devices_has_a_row() -> None:
     view = seen(snapshot(node="bare"), snapshot(gpu(), node="full"))
     assert "| bare | no GPU " in render(view, TableOptions(details=True, processes=True), utc)
     assert "| bare | no GPU " in render_status(view, colour=False)
 
 
-def test_a_silent_node_is_offline_with_the_time_at_which_it_was_last_heard() -> None:
+def test_a_silent_node_is_offline_with_the_time_of_its_last_report() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON)
     row = render(fleet.view(NOON + 600), TableOptions(last_seen=True), utc).splitlines()[4]
@@ -185,7 +183,7 @@ def test_only_ones_own_rows_are_yellow_and_without_colour_nothing_is() -> None:
         (None, "?"),
     ],
 )
-def test_a_runtime_has_its_units_in_their_places(seconds: int | None, shown: str) -> None:
+def test_a_runtime_is_aligned_by_unit(seconds: int | None, shown: str) -> None:
     started = None if seconds is None else NOON - seconds
     running = process(started_at=started, gpu_memory_bytes=512 * MIB)
     view = seen(snapshot(gpu(processes=(running,))))
@@ -195,7 +193,7 @@ def test_a_runtime_has_its_units_in_their_places(seconds: int | None, shown: str
 
 
 @given(FLEET)
-def test_any_fleet_is_drawn_straight_and_without_escape_codes(view: FleetView) -> None:
+def test_any_fleet_is_rendered_aligned_and_without_escape_codes(view: FleetView) -> None:
     wanted = TableOptions(processes=True, full_commands=True, details=True)
     for text in (render(view, wanted, lambda _: utc(NOON)), render_status(view, colour=False)):
         assert text.replace("\n", "").isprintable()

@@ -41,11 +41,11 @@ class ZeromqRouter:
     """Answers every request with what `answer` gives, as cluster-smi-router does."""
 
     def __init__(
-        self, answer: Callable[[], list[bytes]], port: int = 0, nodes_port: int = 0
+        self, response: Callable[[], list[bytes]], port: int = 0, nodes_port: int = 0
     ) -> None:
         self.requests: list[bytes] = []
         self.pushed: list[bytes] = []
-        self._answer = answer
+        self._answer = response
         self._context = zmq.Context[zmq.Socket[bytes]]()
         self._clients = self._context.socket(zmq.ROUTER)
         self._nodes = self._context.socket(zmq.PULL)
@@ -58,8 +58,8 @@ class ZeromqRouter:
     def _live(self) -> None:
         while not self._ending.is_set():
             if self._clients.poll(5):
-                asker, empty, said = self._clients.recv_multipart()
-                self.requests.append(said)
+                asker, empty, sent_text = self._clients.recv_multipart()
+                self.requests.append(sent_text)
                 self._clients.send_multipart([asker, empty, *self._answer()])
             if self._nodes.poll(5):
                 self.pushed.append(self._nodes.recv())
@@ -97,10 +97,10 @@ class ZeromqClient:
     def request(self, *frames: bytes) -> bytes:
         """Ask as cluster-smi does; the answer."""
         self.send(*(frames or (bytes.fromhex("81a84964656e74697479a552455120"),)))
-        answer = self.receive()
-        assert answer is not None, "not answered"
-        assert len(answer) == 1
-        return answer[0]
+        response = self.receive()
+        assert response is not None, "not answered"
+        assert len(response) == 1
+        return response[0]
 
     def close(self) -> None:
         """Send what is left, and go."""

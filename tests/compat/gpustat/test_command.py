@@ -153,8 +153,8 @@ def test_files_of_a_real_gpustat_are_a_fleet_without_a_hub(
 ) -> None:
     drop(tmp_path / "status-gpu", machine, *FILES)
     (tmp_path / "status-gpu" / "cml15").write_text("")
-    told = run_json("--dir", f"{tmp_path}/status-gpu/cml*", env=machine)
-    nodes = {node["name"]: node for node in told["nodes"]}
+    output = run_json("--dir", f"{tmp_path}/status-gpu/cml*", env=machine)
+    nodes = {node["name"]: node for node in output["nodes"]}
     for name in FILES:
         assert [gpu["verdict"]["state"] for gpu in nodes[name]["gpus"]] == EXPECTED, name
         assert (nodes[name]["via"], nodes[name]["silent"]) == ("files", False)
@@ -165,7 +165,7 @@ def test_files_of_a_real_gpustat_are_a_fleet_without_a_hub(
     assert "is empty" in nodes["cml15"]["trouble"]
 
 
-def test_files_of_a_real_gpustat_are_heard_by_a_hub_beside_our_own_agents(
+def test_files_of_a_real_gpustat_are_received_by_a_hub_beside_our_own_agents(
     machine: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "status-gpu"
@@ -214,7 +214,7 @@ def test_json_and_watching_exclude_each_other(machine: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "flags, words",
+    "flags, message",
     [
         (("--id", "x"), "--id x"),
         (("--gpuname-width", "-1"), "non-negative"),
@@ -227,10 +227,10 @@ def test_json_and_watching_exclude_each_other(machine: dict[str, str]) -> None:
         (("--dir", "/nfs/*/cml1*"), "/nfs/*/cml1* has a pattern before its last part"),
     ],
 )
-def test_flags_that_make_no_sense_are_refused(
-    machine: dict[str, str], flags: tuple[str, ...], words: str
+def test_flags_that_are_invalid_are_refused(
+    machine: dict[str, str], flags: tuple[str, ...], message: str
 ) -> None:
-    assert_error_line(run_fleet_smi("like", "gpustat", *flags, env=machine), 2, words)
+    assert_error_line(run_fleet_smi("like", "gpustat", *flags, env=machine), 2, message)
 
 
 @pytest.mark.parametrize("flags", [(), ("-i",), ("--debug",)], ids=["once", "again", "debug"])

@@ -19,9 +19,9 @@ LINE = "[1] RTX 3090 | 71°C,  97 % | 13578 / 24576 MB |"
 
 def read(text: str | bytes, host: str = "cml10") -> Snapshot:
     body = text.encode() if isinstance(text, str) else text
-    (told,) = codec.decode_gpustat(body, host, NOON)
-    assert isinstance(told, Snapshot)
-    return told
+    (decoded,) = codec.decode_gpustat(body, host, NOON)
+    assert isinstance(decoded, Snapshot)
+    return decoded
 
 
 def gpu_in(line: str) -> Gpu:
@@ -36,10 +36,10 @@ def processes_in(listed: str) -> tuple[Process, ...]:
 
 
 def test_a_host_is_known_by_the_name_of_its_file_and_cards_by_their_place() -> None:
-    told = read(HEADER + LINE + "\n", host="lab one/ü")
-    assert (told.node_id, told.name) == ("gpustat-lab_one_", "lab one/ü")
-    assert told.host.driver_version == "550.90.07"
-    (gpu,) = told.gpus
+    decoded = read(HEADER + LINE + "\n", host="lab one/ü")
+    assert (decoded.node_id, decoded.name) == ("gpustat-lab_one_", "lab one/ü")
+    assert decoded.host.driver_version == "550.90.07"
+    (gpu,) = decoded.gpus
     assert (gpu.uuid, gpu.uuid_is_made) == ("gpustat-gpu1@gpustat-lab_one_", True)
 
 
@@ -52,10 +52,10 @@ def test_a_host_is_known_by_the_name_of_its_file_and_cards_by_their_place() -> N
         ("cml10  Sun Nov 15 19:30:22 2026  None", None),
     ],
 )
-def test_a_header_in_the_words_of_any_locale_is_no_gpu(header: str, driver: str | None) -> None:
-    told = read(f"{header}\n{LINE}\n")
-    assert told.host.driver_version == driver
-    assert [gpu.index for gpu in told.gpus] == [1]
+def test_a_header_of_any_locale_is_not_a_gpu(header: str, driver: str | None) -> None:
+    decoded = read(f"{header}\n{LINE}\n")
+    assert decoded.host.driver_version == driver
+    assert [gpu.index for gpu in decoded.gpus] == [1]
 
 
 @pytest.mark.parametrize("degree", ["°", "'", "\ufffd"])
@@ -132,19 +132,19 @@ def test_a_process_is_read_by_whatever_options_it_was_printed(
     assert process.hidden == (user is None and name is None)
 
 
-def test_words_that_stand_alone_are_programs_where_one_of_them_is_well_known() -> None:
+def test_labels_are_programs_if_one_of_them_is_well_known() -> None:
     on_both = read(f"{LINE} trainer(5M)\n[2]{LINE[3:]} python3(7M)\n").gpus
     names = [process.name for gpu in on_both for process in gpu.processes or ()]
     assert names == ["trainer", "python3"]
 
 
-def test_processes_without_a_pid_are_told_apart_and_known_again() -> None:
+def test_processes_without_a_pid_get_stable_distinct_pids() -> None:
     first, again = processes_in(" alice(5M) alice(7M) bob(1M)"), processes_in(" bob(9M) alice(5M)")
     assert len({process.pid for process in first}) == 3
     assert {process.pid for process in again} <= {process.pid for process in first}
 
 
-def test_memory_that_is_not_told_is_unknown() -> None:
+def test_missing_memory_is_unknown() -> None:
     (process,) = processes_in(" alice(?M)")
     assert process.gpu_memory_bytes is None
 
@@ -163,7 +163,7 @@ def test_whole_commands_are_joined_to_their_processes_without_their_secrets() ->
     assert bob.command is None
 
 
-def test_a_display_server_makes_no_gpu_taken() -> None:
+def test_a_display_server_does_not_occupy_a_gpu() -> None:
     (xorg,) = processes_in(" root:Xorg/900(35M)")
     assert xorg.kind == "graphics"
 
@@ -174,10 +174,10 @@ def test_memory_whose_process_gpustat_dropped_is_not_free() -> None:
     assert judge_once(gpu).state == "ghost"
 
 
-def test_without_processes_their_list_is_unknown_and_the_way_says_so() -> None:
-    told = read("[0] RTX 3090 | 34°C,   0 % |     4 / 24576 MB\n")
-    assert told.gpus[0].processes is None
-    (run,) = told.runs
+def test_without_processes_their_list_is_unknown_and_the_run_says_so() -> None:
+    decoded = read("[0] RTX 3090 | 34°C,   0 % |     4 / 24576 MB\n")
+    assert decoded.gpus[0].processes is None
+    (run,) = decoded.runs
     assert (run.name, run.outcome) == ("gpustat", "ok")
     assert run.detail == "cannot tell UUIDs, clocks, memory errors, MIG, power, fans, processes"
 
@@ -198,13 +198,15 @@ WITHOUT_DRIVER = (
 
 
 @pytest.mark.parametrize("coloured", [COLOURED_BY_0_3, COLOURED_BY_TERMINFO])
-def test_colours_of_any_terminal_are_no_part_of_it(coloured: str) -> None:
+def test_colours_of_any_terminal_are_ignored(coloured: str) -> None:
     (gpu,) = read(coloured).gpus
     assert (gpu.name, gpu.temperature_celsius, gpu.busy_percent) == ("A100", 71, 97)
     assert [process.user for process in gpu.processes or ()] == ["alice"]
 
 
-def test_several_hosts_in_one_text_go_by_their_headers_and_failures_by_their_own_lines() -> None:
+def test_several_hosts_in_one_text_are_named_by_their_headers_and_failures_by_their_own_lines() -> (
+    None
+):
     text = (
         f"gpu01  Sun Nov 15 19:33:01 2026  550.90.07\n{LINE} alice(5M)\n"
         f"gpu02  Sun Nov 15 19:33:01 2026  550.90.07\n{LINE}\n"
@@ -218,7 +220,7 @@ def test_several_hosts_in_one_text_go_by_their_headers_and_failures_by_their_own
     assert (failed.node, failed.message) == ("gpu03", "[Errno 111] Connect call failed")
 
 
-def test_a_line_that_is_not_understood_hides_no_other_gpu() -> None:
+def test_a_line_that_cannot_be_parsed_hides_no_other_gpu() -> None:
     odd, fine = read(f"[0] garbage \x1b]8;;javascript:alert(1)\x07\n{LINE}\n").gpus
     assert odd.fault is not None
     assert "cannot be parsed: [0] garbage" in odd.fault.detail
@@ -226,7 +228,7 @@ def test_a_line_that_is_not_understood_hides_no_other_gpu() -> None:
     assert fine.fault is None
 
 
-def test_a_gpu_that_is_told_twice_is_what_was_told_first() -> None:
+def test_a_gpu_that_is_listed_twice_is_read_once() -> None:
     (gpu,) = read(f"{LINE}\n[1] FAKE | 1°C,   0 % |     0 / 1 MB |\n").gpus
     assert gpu.name == "RTX 3090"
 
@@ -246,7 +248,7 @@ def test_a_gpu_that_is_told_twice_is_what_was_told_first() -> None:
     ],
     ids=["empty", "blank", "line", "escape", "header", "hole", "binary", "shell", "driver"],
 )
-def test_what_is_not_whole_is_called_what_it_is(
+def test_truncated_and_foreign_output_is_reported_as_such(
     body: bytes, kind: type[Undecodable], words: str
 ) -> None:
     with pytest.raises(Undecodable, match=words) as caught:
@@ -256,13 +258,13 @@ def test_what_is_not_whole_is_called_what_it_is(
 
 @given(st.integers(0, 400))
 def test_however_much_of_it_is_missing_it_is_never_taken_for_the_whole(length: int) -> None:
-    whole = f"{HEADER}{LINE} alice:python/4711(11264M)\n[2]{LINE[3:]}\n".encode()
+    full_text = f"{HEADER}{LINE} alice:python/4711(11264M)\n[2]{LINE[3:]}\n".encode()
     try:
-        gpus = read(whole[:length]).gpus
+        gpus = read(full_text[:length]).gpus
     except Undecodable:
         return
-    assert whole[:length].endswith(b"\n")
-    assert len(gpus) == whole[:length].count(b"MB")
+    assert full_text[:length].endswith(b"\n")
+    assert len(gpus) == full_text[:length].count(b"MB")
 
 
 _PIECES = st.sampled_from(
@@ -277,13 +279,13 @@ _PIECES = st.sampled_from(
 @given(st.lists(_PIECES | st.text(max_size=20), max_size=30).map("".join))
 def test_whatever_is_in_a_file_it_is_read_or_refused(text: str) -> None:
     try:
-        told = codec.decode_gpustat(text.encode("utf-8", "replace"), "cml10", NOON)
+        decoded = codec.decode_gpustat(text.encode("utf-8", "replace"), "cml10", NOON)
     except Undecodable:
         return
-    assert all(isinstance(each, Snapshot | Unreachable) for each in told)
+    assert all(isinstance(each, Snapshot | Unreachable) for each in decoded)
 
 
-def test_a_hostile_line_costs_no_time() -> None:
+def test_a_hostile_line_does_not_delay_the_agent() -> None:
     began = time.monotonic()
     for line in ("[0] " + " " * 200_000, f"{LINE}" + " a:b" * 100_000, "[0] " + "|" * 200_000):
         assert len(read(f"{line}\n").gpus) == 1

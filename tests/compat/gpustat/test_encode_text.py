@@ -35,7 +35,7 @@ def line_of(card: Gpu, options: GpustatOptions = PLAIN) -> str:
     return codec.node_text(snapshot(card), WHEN, replace(options, header=False)).rstrip("\n")
 
 
-def words() -> st.SearchStrategy[str]:
+def message() -> st.SearchStrategy[str]:
     return st.from_regex(r"[a-z][a-z0-9_-]{0,12}", fullmatch=True)
 
 
@@ -51,9 +51,9 @@ PROCESSES = st.builds(
     Process,
     pid=st.integers(1, 4_194_304),
     kind=st.just("compute"),
-    user=words(),
-    name=words().map("x{}".format),
-    command=words().map("python {}.py --epochs 90".format),
+    user=message(),
+    name=message().map("x{}".format),
+    command=message().map("python {}.py --epochs 90".format),
     gpu_memory_bytes=mebibytes(),
     cpu_percent=st.integers(0, 6400).map(float),
     host_memory_bytes=st.integers(0, 9999),
@@ -63,7 +63,7 @@ GPUS = st.builds(
     uuid=st.uuids().map("GPU-{}".format),
     index=st.just(0),
     vendor=st.just("nvidia"),
-    name=words().map("NVIDIA {}".format),
+    name=message().map("NVIDIA {}".format),
     temperature_celsius=st.none() | st.integers(0, 120).map(float),
     fan_percent=percents(),
     busy_percent=percents(),

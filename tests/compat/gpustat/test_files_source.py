@@ -104,7 +104,7 @@ def test_a_name_that_is_no_text_does_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "body, kind, words",
+    "body, kind, message",
     [
         ("", EmptyReport, "cml14: is empty"),
         (TEXT[:150], TruncatedReport, "cml14: breaks off"),
@@ -114,14 +114,14 @@ def test_a_name_that_is_no_text_does_no_harm(tmp_path: Path) -> None:
     ids=["empty", "text", "json", "escape"],
 )
 def test_an_empty_or_truncated_file_is_named_and_hides_no_other(
-    tmp_path: Path, body: str, kind: type[DeliveryError], words: str
+    tmp_path: Path, body: str, kind: type[DeliveryError], message: str
 ) -> None:
     write(tmp_path / "cml10", TEXT)
     write(tmp_path / "cml14", body)
     good, bad = look(tmp_path)
     assert isinstance(good.result, Snapshot)
     assert type(bad.result) is kind
-    assert words in str(bad.result)
+    assert message in str(bad.result)
     view = fleet_of(tmp_path, Clock()).view()
     assert [each.name for each in view.nodes] == ["cml10", "cml14"]
     assert node(view, "cml14").silent
@@ -164,7 +164,9 @@ def test_a_file_that_is_just_being_written_is_no_flash_of_garbage(tmp_path: Path
     assert node(fleet.view(), "cml10").gpus[1].busy_percent == 12
 
 
-def test_a_file_that_stays_half_is_told_and_the_last_good_one_is_kept(tmp_path: Path) -> None:
+def test_a_file_that_stays_truncated_is_reported_and_the_last_good_one_is_kept(
+    tmp_path: Path,
+) -> None:
     clock = Clock()
     write(tmp_path / "cml10", TEXT)
     fleet = fleet_of(tmp_path, clock)
@@ -271,14 +273,16 @@ def test_a_gpu_that_json_tells_as_lost_is_one_gpu(tmp_path: Path) -> None:
 
 def test_a_hub_takes_each_minutes_file_once(tmp_path: Path) -> None:
     write(tmp_path / "cml10", TEXT)
-    with run_source(FilesSource(str(tmp_path), interval_seconds=0.01, grace_seconds=0.0)) as heard:
-        heard.wait_for_sequence(0)
+    with run_source(
+        FilesSource(str(tmp_path), interval_seconds=0.01, grace_seconds=0.0)
+    ) as received:
+        received.wait_for_sequence(0)
         write(tmp_path / "cml10", "")
-        assert isinstance(heard.wait_for_error(), EmptyReport)
+        assert isinstance(received.wait_for_error(), EmptyReport)
         write(tmp_path / "cml10", TEXT, at=NOON + 60)
-        heard.wait_for_sequence(0, times=2)
-    assert len(heard.snapshots) == 2
-    assert heard.snapshots[0].taken_at < heard.snapshots[1].taken_at
+        received.wait_for_sequence(0, times=2)
+    assert len(received.snapshots) == 2
+    assert received.snapshots[0].taken_at < received.snapshots[1].taken_at
 
 
 def test_what_gpustat_web_serves_is_a_node_for_each_of_its_hosts(tmp_path: Path) -> None:

@@ -53,14 +53,14 @@ def document(*gpus: Any, **fields: Any) -> bytes:
 
 
 def read(body: bytes) -> Snapshot:
-    (told,) = codec.decode_gpustat(body, "cml10", NOON)
-    assert isinstance(told, Snapshot)
-    return told
+    (decoded,) = codec.decode_gpustat(body, "cml10", NOON)
+    assert isinstance(decoded, Snapshot)
+    return decoded
 
 
 def read_gpu(gpu: Any) -> Gpu:
-    (told,) = read(document(gpu)).gpus
-    return told
+    (decoded,) = read(document(gpu)).gpus
+    return decoded
 
 
 def test_numbers_are_figures_and_null_is_unknown() -> None:
@@ -119,7 +119,7 @@ def test_what_cannot_be_is_unknown(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "body, kind, words",
+    "body, kind, message",
     [
         (document(CARD)[:-20], TruncatedReport, "it breaks off"),
         (b"{", TruncatedReport, "it breaks off"),
@@ -131,10 +131,10 @@ def test_what_cannot_be_is_unknown(value: Any) -> None:
         (b"[" * 100_000, Undecodable, "nested too deep"),
     ],
 )
-def test_what_is_not_whole_is_called_what_it_is(
-    body: bytes, kind: type[Undecodable], words: str
+def test_truncated_and_foreign_output_is_reported_as_such(
+    body: bytes, kind: type[Undecodable], message: str
 ) -> None:
-    with pytest.raises(Undecodable, match=words) as caught:
+    with pytest.raises(Undecodable, match=message) as caught:
         read(body)
     assert type(caught.value) is kind
 

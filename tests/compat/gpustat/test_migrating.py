@@ -5,10 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from sim.scenario import Scenario, SimGpu
 from tests.cli.program import run_fleet_smi
@@ -32,13 +29,6 @@ WRITTEN = (
     "[0] NVIDIA GeForce RTX 3090 | 34°C,   0 % |     4 / 24576 MB |\n"
     "[1] NVIDIA GeForce RTX 3090 | 71°C,  97 % | 13578 / 24576 MB | alice:python/11108(11264M)\n"
 )
-
-
-@pytest.fixture
-def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path, sim_lib)
-    yield made
-    made.close()
 
 
 def words_of(command: str, folder: Path) -> list[str]:
@@ -69,11 +59,11 @@ def test_the_folder_is_read_as_it_is_and_an_agent_can_fill_it(
     assert "\x1b[36m[0]" in run_curl(TEXT, hub.url, TOKEN=token).decode()
     assert b"alice" in run_curl(PAGE, hub.url, TOKEN=token)
 
-    asked = env | {"FLEET_SMI_CLIENT_HUB": hub.url}
-    lines = run_fleet_smi(*words_of(LINES, folder), env=asked).stdout
+    requests = env | {"FLEET_SMI_CLIENT_HUB": hub.url}
+    lines = run_fleet_smi(*words_of(LINES, folder), env=requests).stdout
     assert "| alice:python/11108(11264M)\n" in lines
-    assert without_times(by_its_old_name("-cup", asked)) == without_times(lines)
-    documents = json.loads(run_fleet_smi(*words_of(DOCUMENT, folder), env=asked).stdout)
+    assert without_times(by_its_old_name("-cup", requests)) == without_times(lines)
+    documents = json.loads(run_fleet_smi(*words_of(DOCUMENT, folder), env=requests).stdout)
     assert [each["hostname"] for each in documents] == ["cml10", "cml11"]
 
 

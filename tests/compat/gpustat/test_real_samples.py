@@ -37,9 +37,9 @@ TEXTS = [
 
 
 def read(name: str, host: str = "cml10") -> Snapshot:
-    (told,) = codec.decode_gpustat(seed_sample(name), host, NOON)
-    assert isinstance(told, Snapshot)
-    return told
+    (decoded,) = codec.decode_gpustat(seed_sample(name), host, NOON)
+    assert isinstance(decoded, Snapshot)
+    return decoded
 
 
 def crowd(card: Gpu) -> list[tuple[str | None, str | None, int, int]]:
@@ -131,7 +131,7 @@ def test_no_gpu_is_an_answer_and_some_are_the_ones_that_were_asked_for() -> None
 
 
 @pytest.mark.parametrize(
-    "name, kind, words",
+    "name, kind, message",
     [
         ("nfs-status-gpu/cml14", EmptyReport, "is empty"),
         ("nfs-status-gpu/cml19", TruncatedReport, "half an escape code"),
@@ -139,10 +139,10 @@ def test_no_gpu_is_an_answer_and_some_are_the_ones_that_were_asked_for() -> None
         ("gpustat/gpustat-1.1.1-no-driver.stderr.txt", Undecodable, "NVML Shared Library Not"),
     ],
 )
-def test_what_is_not_whole_is_called_what_it_is(
-    name: str, kind: type[DeliveryError], words: str
+def test_truncated_and_foreign_output_is_reported_as_such(
+    name: str, kind: type[DeliveryError], message: str
 ) -> None:
-    with pytest.raises(kind, match=words):
+    with pytest.raises(kind, match=message):
         read(name)
 
 

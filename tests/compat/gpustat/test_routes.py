@@ -36,9 +36,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 
 
 def got(hub: ThreadedHub, path: str) -> str:
-    answer = hub.request("GET", path)
-    assert answer.status == 200, answer
-    return answer.body.decode()
+    response = hub.request("GET", path)
+    assert response.status == 200, response
+    return response.body.decode()
 
 
 def test_the_text_is_gpustats_with_a_line_for_each_silent_node(hub: ThreadedHub) -> None:
@@ -53,8 +53,8 @@ def test_the_text_is_gpustats_with_a_line_for_each_silent_node(hub: ThreadedHub)
 
 
 def test_the_text_reads_back_through_the_same_dialect(hub: ThreadedHub) -> None:
-    told = codec.decode_gpustat(got(hub, "/gpustat.txt").encode(), "hub", 0.0)
-    assert [each.name for each in told if isinstance(each, Snapshot)] == ["cml10", "cml11"]
+    output = codec.decode_gpustat(got(hub, "/gpustat.txt").encode(), "hub", 0.0)
+    assert [each.name for each in output if isinstance(each, Snapshot)] == ["cml10", "cml11"]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_a_viewer_sees_no_command_line(hub: ThreadedHub) -> None:
 
 
 @pytest.mark.parametrize("query", ["color=maybe", "full=2", f"nodes={'x' * 5000}"])
-def test_a_query_that_makes_no_sense_is_refused(hub: ThreadedHub, query: str) -> None:
-    answer = hub.request("GET", f"/gpustat.txt?{query}")
-    assert answer.status == 400
-    assert error_code(answer) == "bad_query"
+def test_a_query_that_is_invalid_is_refused(hub: ThreadedHub, query: str) -> None:
+    response = hub.request("GET", f"/gpustat.txt?{query}")
+    assert response.status == 400
+    assert error_code(response) == "bad_query"
 
 
 def test_nobody_sees_it_who_may_not_see_the_fleet(hub: ThreadedHub) -> None:

@@ -27,7 +27,7 @@ def fleet_of(*snapshots: Snapshot, age_seconds: float = 0.0) -> FleetView:
     return fleet.view(NOON)
 
 
-def test_the_header_tells_when_the_node_was_heard_by_the_readers_clock() -> None:
+def test_the_header_has_the_time_of_the_report_by_the_viewers_clock() -> None:
     wrong_clock = replace(snapshot(gpu(name="A100")), taken_at=NOON + 3600, interval_seconds=60.0)
     view = fleet_of(wrong_clock, age_seconds=5.0)
     assert table.render(view, GpustatOptions(), utc).startswith(
@@ -39,15 +39,15 @@ def test_the_header_tells_when_the_node_was_heard_by_the_readers_clock() -> None
 def test_json_of_several_nodes_is_a_list_without_those_that_are_silent() -> None:
     nodes = [snapshot(gpu(uuid=f"GPU-{name}"), node=name) for name in ("a", "b")]
     silent = snapshot(gpu(uuid="GPU-c"), node="c", interval_seconds=0.1)
-    told = json.loads(table.render_json(fleet_of(*nodes, silent, age_seconds=1.0), utc))
-    assert [each["hostname"] for each in told] == ["a", "b"]
+    output = json.loads(table.render_json(fleet_of(*nodes, silent, age_seconds=1.0), utc))
+    assert [each["hostname"] for each in output] == ["a", "b"]
 
 
 def test_a_pid_that_gpustat_did_not_print_is_shown_as_unknown() -> None:
-    (told,) = decode_gpustat(
+    (output,) = decode_gpustat(
         b"[0] A100 | 71'C,  97 % | 13578 / 24576 MB | alice(11264M)\n", "cml10", NOON
     )
-    assert isinstance(told, Snapshot)
-    screen = status.render(fleet_of(told), 100, Paint(enabled=False), processes=True)
+    assert isinstance(output, Snapshot)
+    screen = status.render(fleet_of(output), 100, Paint(enabled=False), processes=True)
     (line,) = [line for line in screen.splitlines() if "11.0 GiB" in line and "alice" in line]
     assert line.split()[:2] == [UNKNOWN, "alice"]

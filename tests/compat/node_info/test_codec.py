@@ -53,16 +53,16 @@ def read_gpu(**fields: Any) -> Gpu:
 
 
 def written(node: Snapshot) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.json.decode(encode_status(node, UTC))
-    return told
+    decoded: dict[str, Any] = msgspec.json.decode(encode_status(node, UTC))
+    return decoded
 
 
 def main_of(view: FleetView) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = msgspec.json.decode(encode_main_status(view, UTC))["Nodes"]
-    return told
+    decoded: list[dict[str, Any]] = msgspec.json.decode(encode_main_status(view, UTC))["Nodes"]
+    return decoded
 
 
-def test_a_node_is_read_as_it_was_captured() -> None:
+def test_a_node_is_decoded_as_captured() -> None:
     node, last_update = decode_status(seed_sample("node_info/get-status.json"), NOON)
     assert (node.node_id, node.name, node.taken_at) == ("node_info-gpu01", "gpu01", NOON)
     assert node.host.addresses == ("192.168.0.3",)
@@ -75,7 +75,7 @@ def test_a_node_is_read_as_it_was_captured() -> None:
     assert people == [[], [(1258, "alice"), (1259, "bob")], [(1260, "alice"), (1261, "carol")], []]
 
 
-def test_a_main_node_is_read_as_it_was_captured_the_lost_host_included() -> None:
+def test_a_main_node_is_decoded_as_captured_the_lost_host_included() -> None:
     node, lost = decode_main_status(seed_sample("node_info/api-get-status.json"), NOON)
     assert isinstance(node, Snapshot)
     assert len(node.gpus) == 4
@@ -84,21 +84,25 @@ def test_a_main_node_is_read_as_it_was_captured_the_lost_host_included() -> None
 
 
 @pytest.mark.parametrize("name", ["get-status", "get-status.pretty"])
-def test_what_is_written_of_a_captured_node_is_what_it_said(name: str) -> None:
+def test_what_is_written_of_a_captured_node_equals_the_capture(name: str) -> None:
     body = seed_sample(f"node_info/{name}.json")
-    told = written(decode_status(body, NOON).snapshot)
-    said = msgspec.json.decode(body)
-    assert told["gpus"] == said["gpus"]
-    assert list(told) == list(said)
-    assert [each[1] for each in told["ips"]] == [each[1] for each in said["ips"]]
+    decoded = written(decode_status(body, NOON).snapshot)
+    sent_text = msgspec.json.decode(body)
+    assert decoded["gpus"] == sent_text["gpus"]
+    assert list(decoded) == list(sent_text)
+    assert [each[1] for each in decoded["ips"]] == [each[1] for each in sent_text["ips"]]
 
 
-def test_a_gpu_without_a_serial_number_goes_by_its_index() -> None:
-    told = read_gpu(index=3)
-    assert (told.uuid, told.index, told.uuid_is_made) == ("nvidia-gpu3@node_info-gpu01", 3, True)
+def test_a_gpu_without_a_serial_number_is_identified_by_its_index() -> None:
+    decoded = read_gpu(index=3)
+    assert (decoded.uuid, decoded.index, decoded.uuid_is_made) == (
+        "nvidia-gpu3@node_info-gpu01",
+        3,
+        True,
+    )
 
 
-def test_it_says_once_what_this_way_cannot_tell() -> None:
+def test_the_collector_run_states_what_the_format_lacks() -> None:
     (run,) = read().runs
     assert (run.name, run.outcome) == ("node_info", "ok")
     assert run.detail.startswith("cannot tell power, clocks, UUIDs")
@@ -119,7 +123,7 @@ def test_who_may_see_programs_alone_sees_the_program() -> None:
     assert (nameless.name, nameless.command) == (None, None)
 
 
-def test_secrets_are_taken_out_of_command_lines() -> None:
+def test_secrets_are_redacted_in_command_lines() -> None:
     users = [BOB | {"command": "serve --api-key=abc123 --port 80"}]
     (bob,) = read_gpu(users=users).processes or ()
     assert bob.command == "serve --api-key=••• --port 80"
@@ -127,15 +131,15 @@ def test_secrets_are_taken_out_of_command_lines() -> None:
 
 @pytest.mark.parametrize("unknown", [None, "[N/A]", [], True, -1, 10**30])
 def test_a_figure_that_is_none_is_unknown_and_hides_no_other(unknown: object) -> None:
-    told = read_gpu(use_mem=unknown, utilize=unknown, temp="hot")
-    assert told.memory_used_bytes is told.busy_percent is told.temperature_celsius is None
-    assert told.memory_total_bytes == 24576 * MIB
+    decoded = read_gpu(use_mem=unknown, utilize=unknown, temp="hot")
+    assert decoded.memory_used_bytes is decoded.busy_percent is decoded.temperature_celsius is None
+    assert decoded.memory_total_bytes == 24576 * MIB
 
 
-def test_a_user_that_makes_no_sense_hides_no_other() -> None:
-    told = read_gpu(users=[7, {"pid": "x"}, BOB])
-    assert [one.user for one in told.processes or ()] == ["bob"]
-    assert told.unread["processes"] == "not all could be read"
+def test_a_user_that_is_invalid_hides_no_other() -> None:
+    decoded = read_gpu(users=[7, {"pid": "x"}, BOB])
+    assert [one.user for one in decoded.processes or ()] == ["bob"]
+    assert decoded.unread["processes"] == "not all could be read"
 
 
 @pytest.mark.parametrize("users", [None, "bob", [7]])
@@ -143,25 +147,25 @@ def test_users_that_cannot_be_read_are_not_nobody(users: object) -> None:
     assert read_gpu(users=users).processes is None
 
 
-def test_one_gpu_that_makes_no_sense_hides_no_other() -> None:
+def test_one_gpu_that_is_invalid_hides_no_other() -> None:
     broken, fine = read(gpus=[None, BUSY]).gpus
     assert broken.fault == Fault(kind="unreadable", detail="its status is not an object")
     assert fine.busy_percent == 97
 
 
 def test_a_null_last_update_is_harmless() -> None:
-    told = decode_status(msgspec.json.encode(NODE | {"last_update": None}), NOON)
-    assert (told.last_update, told.snapshot.name) == (None, "gpu01")
+    decoded = decode_status(msgspec.json.encode(NODE | {"last_update": None}), NOON)
+    assert (decoded.last_update, decoded.snapshot.name) == (None, "gpu01")
 
 
-def test_a_node_that_has_not_looked_yet_says_so() -> None:
+def test_a_node_that_has_not_read_its_gpus_yet_is_undecodable() -> None:
     first: dict[str, Any] = {"gpus": [], "hostname": None, "ips": [], "last_update": None}
     with pytest.raises(Undecodable, match="may not have read its GPUs yet"):
         decode_status(msgspec.json.encode(first), NOON)
 
 
 @pytest.mark.parametrize(
-    "body, words",
+    "body, message",
     [
         (b"", "it breaks off"),
         (b"<!doctype html>", "it is not JSON"),
@@ -170,12 +174,12 @@ def test_a_node_that_has_not_looked_yet_says_so() -> None:
         (b'{"hostname": "gpu01", "gpus": 4}', "no list of gpus"),
     ],
 )
-def test_what_is_no_status_is_told_in_words(body: bytes, words: str) -> None:
-    with pytest.raises(Undecodable, match=words):
+def test_what_is_not_a_status_is_undecodable(body: bytes, message: str) -> None:
+    with pytest.raises(Undecodable, match=message):
         decode_status(body, NOON)
 
 
-def test_a_main_node_with_an_entry_that_makes_no_sense_has_the_others() -> None:
+def test_a_main_node_with_an_entry_that_is_invalid_has_the_others() -> None:
     body = msgspec.json.encode({"Nodes": [7, NODE | {"status": True}, NODE | {"status": False}]})
     kinds = [type(each) for each in decode_main_status(body, NOON)]
     assert kinds == [Undecodable, Snapshot, Unreachable]
@@ -196,8 +200,8 @@ def test_a_node_is_written_with_sorted_keys_as_its_own_answer_has_them() -> None
 
 def test_the_last_update_is_local_time_without_a_zone() -> None:
     east = timezone(timedelta(hours=9))
-    told = msgspec.json.decode(encode_status(snapshot(), east))
-    assert told["last_update"] == "2025-06-16T00:06:40.000000"
+    decoded = msgspec.json.decode(encode_status(snapshot(), east))
+    assert decoded["last_update"] == "2025-06-16T00:06:40.000000"
 
 
 def test_addresses_are_sorted_as_text_and_of_the_fourth_version_alone() -> None:
@@ -216,8 +220,8 @@ def test_what_is_not_known_is_null_and_an_unseen_owner_is_not_left_out() -> None
         temperature_celsius=None,
         processes=(unseen,),
     )
-    (told,) = written(snapshot(blind))["gpus"]
-    assert told == {
+    (decoded,) = written(snapshot(blind))["gpus"]
+    assert decoded == {
         "index": 0,
         "name": None,
         "temp": None,
@@ -235,8 +239,8 @@ def test_a_lost_gpu_is_written_beside_the_others() -> None:
 
 def test_a_command_is_cut_at_500_characters() -> None:
     long = process(9, command="x" * 600)
-    (told,) = written(snapshot(gpu(0, processes=(long,))))["gpus"]
-    assert len(told["users"][0]["command"]) == 500
+    (decoded,) = written(snapshot(gpu(0, processes=(long,))))["gpus"]
+    assert len(decoded["users"][0]["command"]) == 500
 
 
 def test_a_main_node_tells_silent_and_unreached_nodes_as_lost() -> None:
@@ -250,12 +254,12 @@ def test_a_main_node_tells_silent_and_unreached_nodes_as_lost() -> None:
     assert never == {"gpus": [], "hostname": "c", "status": False, "version": ""}
 
 
-def test_when_a_main_node_last_heard_a_node_is_told_by_its_own_clock() -> None:
+def test_the_last_update_of_a_main_node_is_by_its_own_clock() -> None:
     fleet = FleetState()
     behind = snapshot(gpu(0), taken_at=NOON - 86_400.0, interval_seconds=600.0)
     fleet.apply(behind, NOON)
-    (told,) = main_of(fleet.view(NOON + 60))
-    assert told["last_update"] == "2025-06-15T15:06:40.000000"
+    (decoded,) = main_of(fleet.view(NOON + 60))
+    assert decoded["last_update"] == "2025-06-15T15:06:40.000000"
 
 
 processes = st.builds(
@@ -281,23 +285,23 @@ gpus = st.builds(
 
 
 @given(st.lists(gpus, max_size=4))
-def test_what_is_written_reads_back(told: list[Gpu]) -> None:
-    node = snapshot(*map(_known_by_index, told), node="gpu01")
+def test_what_is_written_reads_back(decoded: list[Gpu]) -> None:
+    node = snapshot(*map(_known_by_index, decoded), node="gpu01")
     back, last_update = decode_status(encode_status(node, UTC), NOON)
     assert back.gpus == node.gpus
     assert last_update == "2025-06-15T15:06:40.000000"
 
 
-def _known_by_index(told: Gpu) -> Gpu:
+def _known_by_index(decoded: Gpu) -> Gpu:
     programs = {"python train.py": "python", "./a.out": "a.out"}
     people = tuple(
         [
             replace(one, hidden=one.user is None, name=programs.get(one.command or ""))
-            for one in told.processes or ()
+            for one in decoded.processes or ()
         ]
     )
-    uuid = f"nvidia-gpu{told.index}@node_info-gpu01"
-    return replace(told, uuid=uuid, uuid_is_made=True, processes=people)
+    uuid = f"nvidia-gpu{decoded.index}@node_info-gpu01"
+    return replace(decoded, uuid=uuid, uuid_is_made=True, processes=people)
 
 
 def test_what_is_written_of_a_fleet_reads_back_the_silent_as_lost() -> None:
@@ -327,9 +331,9 @@ statuses = st.fixed_dictionaries(
 
 
 @given(statuses | anything)
-def test_whatever_comes_is_harmless_or_told_as_no_status(told: Any) -> None:
+def test_any_json_is_sanitised_or_reported_as_undecodable(decoded: Any) -> None:
     try:
-        node = decode_status(msgspec.json.encode(told), NOON).snapshot
+        node = decode_status(msgspec.json.encode(decoded), NOON).snapshot
     except DeliveryError as error:
         assert isinstance(error, Undecodable)
     else:

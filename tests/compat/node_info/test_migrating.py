@@ -1,6 +1,5 @@
 """Coming from gpu-cluster-monitor: what the page says can be done, done."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -26,18 +25,11 @@ PASSWORD = (
 )
 
 
-@pytest.fixture
-def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path, sim_lib)
-    yield made
-    made.close()
-
-
 def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
     assert migration_commands(TITLE) == [HUB, EXPORT, SERVE, VIEWER, PASSWORD]
 
 
-def test_in_place_of_a_node_and_of_the_main_node_the_old_questions_are_answered(
+def test_in_place_of_a_node_and_of_the_main_node_the_old_requests_are_answered(
     lab: Lab, simulated: Simulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secrets = {"get-status-password": "old-sesame", "serve-token": "t" * 40}
@@ -62,8 +54,8 @@ def test_in_place_of_a_node_and_of_the_main_node_the_old_questions_are_answered(
     wait_until(lambda: bool(hub.reporting()))
     wrong = msgspec.json.decode(run_curl(PASSWORD, hub.url, PASSWORD="8888"))
     assert wrong["error"]["code"] == "bad_password"
-    told = run_curl(PASSWORD, hub.url, PASSWORD="open-sesame")
-    kinds = [isinstance(each, Snapshot) for each in decode_main_status(told, NOON)]
+    output = run_curl(PASSWORD, hub.url, PASSWORD="open-sesame")
+    kinds = [isinstance(each, Snapshot) for each in decode_main_status(output, NOON)]
     assert sorted(kinds) == [False, True]
     token = hub.command("token", "add", "--role", "viewer").stdout.strip()
     wait_until(lambda: run_curl(VIEWER, hub.url, TOKEN=token).startswith(b'{"Nodes"'))

@@ -37,11 +37,11 @@ class Node:
                     and self.headers["Content-Type"] == "application/json"
                     and msgspec.json.decode(body) == {"passwd": password}
                 )
-                answer = node.status() if right else b"<!doctype html>"
+                response = node.status() if right else b"<!doctype html>"
                 self.send_response(200 if right else 404)
-                self.send_header("Content-Length", str(len(answer)))
+                self.send_header("Content-Length", str(len(response)))
                 self.end_headers()
-                self.wfile.write(answer)
+                self.wfile.write(response)
 
             def log_message(self, *_: object) -> None:
                 """Say nothing beside."""
@@ -51,8 +51,8 @@ class Node:
 
     def status(self) -> bytes:
         gpus = [] if self.hostname is None else [CARD | {"users": []}]
-        told = {"gpus": gpus, "hostname": self.hostname, "ips": []}
-        return msgspec.json.encode(told | {"last_update": self.last_update})
+        output = {"gpus": gpus, "hostname": self.hostname, "ips": []}
+        return msgspec.json.encode(output | {"last_update": self.last_update})
 
     @contextmanager
     def running(self) -> Iterator["Node"]:
@@ -77,11 +77,11 @@ def look(source: NodeInfoSource) -> Delivery:
     return delivery
 
 
-def asking(node: Node, clock: ManualClock) -> NodeInfoSource:
+def poller(node: Node, clock: ManualClock) -> NodeInfoSource:
     return NodeInfoSource([node.target], password="sesame", clock=clock)
 
 
-def heard(fleet: FleetState, delivery: Delivery, now: float) -> None:
+def received(fleet: FleetState, delivery: Delivery, now: float) -> None:
     via = Via(delivery.source, delivery.target)
     if isinstance(delivery.result, DeliveryError):
         fleet.record_failure(via, delivery.result.message, now)
@@ -89,23 +89,23 @@ def heard(fleet: FleetState, delivery: Delivery, now: float) -> None:
         fleet.apply(delivery.result, now - delivery.age_seconds, via)
 
 
-def test_the_right_password_is_shown(node: Node) -> None:
+def test_the_right_password_is_sent(node: Node) -> None:
     delivery = look(NodeInfoSource([node.target], password="sesame"))
     assert isinstance(delivery.result, Snapshot)
     assert delivery.result.name == "gpu01"
 
 
-def test_a_wrong_password_is_told_plainly_though_the_node_says_not_found(node: Node) -> None:
+def test_a_wrong_password_is_reported_as_refused_though_the_node_answers_404(node: Node) -> None:
     delivery = look(NodeInfoSource([node.target], password="8888"))
     assert isinstance(delivery.result, Refused)
     assert delivery.result.message.startswith("refused the password: set that of the nodes")
 
 
-def test_a_node_that_answers_but_has_stopped_to_look_is_stale(node: Node) -> None:
+def test_a_node_that_answers_but_has_stopped_reading_is_stale(node: Node) -> None:
     clock, fleet = ManualClock(), FleetState()
-    source, began = asking(node, clock), clock()
+    source, began = poller(node, clock), clock()
     for _ in range(10):
-        heard(fleet, look(source), clock())
+        received(fleet, look(source), clock())
         clock.now += 4.0
     (silent,) = fleet.view(clock()).nodes
     assert silent.silent
@@ -113,14 +113,14 @@ def test_a_node_that_answers_but_has_stopped_to_look_is_stale(node: Node) -> Non
     assert silent.gpus[0].verdict.state == "unknown"
 
 
-def test_a_node_that_looks_again_is_live_whatever_its_clock_says(node: Node) -> None:
+def test_a_node_that_reads_again_is_live_whatever_its_clock_says(node: Node) -> None:
     clock, fleet = ManualClock(), FleetState()
-    source = asking(node, clock)
+    source = poller(node, clock)
     for stamp in ("2031-01-01T00:00:00", "2020-01-01T00:00:00", "1999-12-31T23:59:59.5"):
         node.last_update = stamp
-        heard(fleet, look(source), clock())
+        received(fleet, look(source), clock())
         clock.now += 60.0
-    heard(fleet, look(source), clock())
+    received(fleet, look(source), clock())
     (known,) = fleet.view(clock()).nodes
     assert known.age_seconds == 60.0
     assert known.clock_skew_seconds is None
@@ -128,25 +128,25 @@ def test_a_node_that_looks_again_is_live_whatever_its_clock_says(node: Node) -> 
 
 def test_a_null_last_update_and_then_silence_stops_nothing(node: Node) -> None:
     clock, fleet = ManualClock(), FleetState()
-    source = asking(node, clock)
+    source = poller(node, clock)
     node.last_update = None
-    heard(fleet, look(source), clock())
+    received(fleet, look(source), clock())
     node.hostname = None
-    heard(fleet, look(source), clock())
+    received(fleet, look(source), clock())
     (known,) = fleet.view(clock()).nodes
     assert known.name == "gpu01"
     assert "may not have read its GPUs yet" in str(known.trouble)
     node.hostname, node.last_update = "gpu01", "2026-01-01T00:00:00"
     clock.now += 4.0
-    heard(fleet, look(source), clock())
+    received(fleet, look(source), clock())
     (known,) = fleet.view(clock()).nodes
     assert (known.trouble, known.silent) == (None, False)
 
 
-def test_being_asked_more_often_than_it_looks_makes_no_node_silent(node: Node) -> None:
+def test_being_polled_more_often_than_it_reads_makes_no_node_silent(node: Node) -> None:
     clock, fleet = ManualClock(), FleetState()
     source = NodeInfoSource([node.target], password="sesame", interval_seconds=0.5, clock=clock)
-    heard(fleet, look(source), clock())
+    received(fleet, look(source), clock())
     assert not fleet.view(clock() + 8).nodes[0].silent
 
 
@@ -174,9 +174,9 @@ def test_the_password_is_not_sent_to_where_a_node_points(node: Node) -> None:
     assert "status 307" in str(delivery.result)
 
 
-def test_the_time_of_a_sample_is_when_it_was_first_heard(node: Node) -> None:
+def test_the_time_of_a_sample_is_when_it_was_first_received(node: Node) -> None:
     clock = ManualClock()
-    source = asking(node, clock)
+    source = poller(node, clock)
     first = look(source)
     clock.now += 3.0
     second = look(source)

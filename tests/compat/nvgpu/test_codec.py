@@ -17,7 +17,7 @@ from tests.compat.nvgpu.statuses import IDLE, SHARED, node_views, read_gpu, read
 from tests.compat.seed_samples import seed_sample
 
 
-def test_an_agent_of_0_9_is_read_as_it_was_captured() -> None:
+def test_an_agent_of_0_9_is_decoded_as_captured() -> None:
     node = decode_gpu_status(seed_sample("nvgpu/agent-gpu_status.json"), NOON)
     assert (node.node_id, node.name, node.taken_at) == ("nvgpu-gpu01", "gpu01", NOON)
     assert [each.index for each in node.gpus] == [0, 1, 2, 3]
@@ -30,21 +30,21 @@ def test_an_agent_of_0_9_is_read_as_it_was_captured() -> None:
     assert people[3] == [(999999, None)]
 
 
-def test_a_master_is_read_as_it_was_captured_its_errors_included() -> None:
+def test_a_master_is_decoded_as_captured_its_errors_included() -> None:
     one, same, error = decode_cluster_status(seed_sample("nvgpu/master-cluster_status.json"), NOON)
     assert one == same == decode_gpu_status(seed_sample("nvgpu/agent-gpu_status.json"), NOON)
     assert isinstance(error, Unreachable)
     assert "Host not available" in error.message
 
 
-def test_a_gpu_goes_by_its_place_and_nothing_unknown_is_zero() -> None:
+def test_a_gpu_is_identified_by_its_index_and_nothing_unknown_is_zero() -> None:
     first, second = read_status(IDLE, SHARED).gpus
     assert (first.uuid, first.uuid_is_made) == ("nvidia-gpu0@nvgpu-gpu01", True)
     assert second.index == 1
     assert first.memory_used_bytes is first.memory_total_bytes is first.power_watts is None
 
 
-def test_it_says_once_what_this_way_cannot_tell() -> None:
+def test_the_collector_run_states_what_the_format_lacks() -> None:
     (run,) = read_status(IDLE, SHARED).runs
     assert (run.name, run.outcome) == ("nvgpu", "ok")
     assert run.detail == "cannot tell memory, power, UUIDs, or when a process was started"
@@ -89,16 +89,16 @@ def test_owners_that_cannot_be_matched_are_unknown() -> None:
     assert owners == [None, None]
 
 
-def test_in_use_by_nobody_who_is_told_is_not_idle() -> None:
-    told = read_gpu(is_available=False)
-    assert told.processes is None
-    assert "processes" in told.unread
+def test_in_use_without_a_listed_process_is_not_idle() -> None:
+    decoded = read_gpu(is_available=False)
+    assert decoded.processes is None
+    assert "processes" in decoded.unread
 
 
 def test_a_pid_that_is_none_hides_no_other() -> None:
-    told = read_gpu(pids="12abc,,-1,99999999999,13", users="a,b,c,d,e")
-    assert [(one.pid, one.user) for one in told.processes or ()] == [(13, "e")]
-    assert told.unread["processes"] == "not all could be read"
+    decoded = read_gpu(pids="12abc,,-1,99999999999,13", users="a,b,c,d,e")
+    assert [(one.pid, one.user) for one in decoded.processes or ()] == [(13, "e")]
+    assert decoded.unread["processes"] == "not all could be read"
 
 
 @pytest.mark.parametrize("memory", [None, "14.24GB", 7, []])
@@ -106,28 +106,28 @@ def test_memory_that_is_no_object_is_unknown(memory: object) -> None:
     assert read_gpu(memory=memory).memory_used_bytes is None
 
 
-def test_the_memory_of_0_10_is_read_where_it_is_told() -> None:
-    told = read_gpu(memory={"used": 1 << 30, "total": 1 << 36, "free": 0})
-    assert (told.memory_used_bytes, told.memory_total_bytes) == (1 << 30, 1 << 36)
+def test_the_memory_of_0_10_is_read_where_it_is_present() -> None:
+    decoded = read_gpu(memory={"used": 1 << 30, "total": 1 << 36, "free": 0})
+    assert (decoded.memory_used_bytes, decoded.memory_total_bytes) == (1 << 30, 1 << 36)
 
 
 @pytest.mark.parametrize("unknown", ["N/A", None, "", [], {}, True, 4294967295])
 def test_a_figure_that_is_none_is_unknown_and_hides_no_other(unknown: object) -> None:
-    told = read_gpu(utilization=unknown, temperature=unknown)
-    assert told.busy_percent is told.temperature_celsius is None
-    assert told.sm_clock_mhz == 210
+    decoded = read_gpu(utilization=unknown, temperature=unknown)
+    assert decoded.busy_percent is decoded.temperature_celsius is None
+    assert decoded.sm_clock_mhz == 210
 
 
-def test_one_gpu_that_makes_no_sense_hides_no_other() -> None:
+def test_one_gpu_that_is_invalid_hides_no_other() -> None:
     broken, fine = read_status("lost", IDLE).gpus
     assert broken.fault == Fault(kind="unreadable", detail="its status is not an object")
     assert fine.busy_percent == 0
 
 
-def test_secrets_and_control_characters_are_taken_out() -> None:
-    told = read_gpu(type="A\x1b[31m100", pids="1", users="al\x07ice", cmd="x --password=hunter2")
-    assert (told.name, told.processes[0].user) == ("A [31m100", "al ice")  # type: ignore[index]
-    assert told.processes[0].command == "x --password=•••"  # type: ignore[index]
+def test_secrets_and_control_characters_are_removed() -> None:
+    decoded = read_gpu(type="A\x1b[31m100", pids="1", users="al\x07ice", cmd="x --password=hunter2")
+    assert (decoded.name, decoded.processes[0].user) == ("A [31m100", "al ice")  # type: ignore[index]
+    assert decoded.processes[0].command == "x --password=•••"  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ def test_secrets_and_control_characters_are_taken_out() -> None:
         (b" " * (9 << 20), "larger than 8 MiB"),
     ],
 )
-def test_what_is_no_status_is_told_in_words(body: bytes, words: str) -> None:
+def test_what_is_not_a_status_is_undecodable(body: bytes, words: str) -> None:
     with pytest.raises(Undecodable, match=words):
         decode_gpu_status(body, NOON)
 
 
-def test_a_cluster_with_an_entry_that_makes_no_sense_has_the_others() -> None:
+def test_a_cluster_with_an_entry_that_is_invalid_has_the_others() -> None:
     body = msgspec.json.encode([7, {"hostname": "gpu01", "gpus": [IDLE]}, {"error": 7}])
     kinds = [type(each) for each in decode_cluster_status(body, NOON)]
     assert kinds == [Undecodable, Snapshot, Unreachable]
@@ -176,9 +176,9 @@ statuses = st.fixed_dictionaries(
 
 
 @given(statuses | anything)
-def test_whatever_comes_is_harmless_or_told_as_no_status(told: Any) -> None:
+def test_any_json_is_sanitised_or_reported_as_undecodable(decoded: Any) -> None:
     try:
-        node = decode_gpu_status(msgspec.json.encode(told), NOON)
+        node = decode_gpu_status(msgspec.json.encode(decoded), NOON)
     except DeliveryError as error:
         assert isinstance(error, Undecodable)
     else:
@@ -187,6 +187,6 @@ def test_whatever_comes_is_harmless_or_told_as_no_status(told: Any) -> None:
 
 
 @given(st.binary())
-def test_random_bytes_are_told_as_no_status(body: bytes) -> None:
+def test_random_bytes_are_reported_as_undecodable(body: bytes) -> None:
     with pytest.raises(Undecodable):
         decode_gpu_status(body, NOON)

@@ -23,23 +23,23 @@ from tests.compat.seed_samples import seed_sample
 
 
 def written(*gpus: Gpu) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = msgspec.json.decode(encode_gpu_status(snapshot(*gpus)))["gpus"]
-    return told
+    encoded: list[dict[str, Any]] = msgspec.json.decode(encode_gpu_status(snapshot(*gpus)))["gpus"]
+    return encoded
 
 
-def test_what_is_written_of_a_captured_agent_is_what_it_said() -> None:
+def test_what_is_written_of_a_captured_agent_equals_the_capture() -> None:
     body = seed_sample("nvgpu/agent-gpu_status.json")
-    said = msgspec.json.decode(body)
-    for each in said["gpus"]:
+    sent_text = msgspec.json.decode(body)
+    for each in sent_text["gpus"]:
         each["running_since"] = None  # prose is not a time
         each["is_available"] = False  # without its memory no GPU is known to be free
-    assert msgspec.json.decode(encode_gpu_status(decode_gpu_status(body, NOON))) == said
+    assert msgspec.json.decode(encode_gpu_status(decode_gpu_status(body, NOON))) == sent_text
 
 
 def test_it_is_written_with_the_keys_of_0_9_in_their_order() -> None:
-    (told,) = written(gpu(0, sm_clock_mhz=1980))
-    assert list(told) == list(IDLE)
-    assert told == IDLE | {
+    (encoded,) = written(gpu(0, sm_clock_mhz=1980))
+    assert list(encoded) == list(IDLE)
+    assert encoded == IDLE | {
         "type": "NVIDIA H100 80GB HBM3",
         "clock_mhz": 1980,
         "temperature": 33,
@@ -48,21 +48,21 @@ def test_it_is_written_with_the_keys_of_0_9_in_their_order() -> None:
 
 def test_users_pids_and_command_are_written_as_nvgpu_joins_them() -> None:
     train = process(510, "alice", command="python train.py --epochs 90")
-    (told,) = written(gpu(0, processes=(process(9, None, hidden=True), train)))
-    assert (told["pids"], told["users"], told["cmd"]) == ("9,510", "?,alice", "train.py")
-    assert told["is_available"] is False
+    (encoded,) = written(gpu(0, processes=(process(9, None, hidden=True), train)))
+    assert (encoded["pids"], encoded["users"], encoded["cmd"]) == ("9,510", "?,alice", "train.py")
+    assert encoded["is_available"] is False
 
 
 def test_nobody_computes_where_there_is_only_a_screen() -> None:
-    (told,) = written(gpu(0, processes=(process(9, kind="graphics"),)))
-    assert (told["is_available"], told["pids"]) == (True, "")
+    (encoded,) = written(gpu(0, processes=(process(9, kind="graphics"),)))
+    assert (encoded["is_available"], encoded["pids"]) == (True, "")
 
 
 def test_a_gpu_that_is_lost_or_not_readable_is_not_available_and_stops_no_other() -> None:
     lost = gpu(0, fault=Fault(kind="lost", detail="GPU is lost"), busy_percent=None)
-    told = written(lost, gpu(1, processes=None), gpu(2))
-    assert [each["is_available"] for each in told] == [False, False, True]
-    assert told[0]["utilization"] is None
+    encoded = written(lost, gpu(1, processes=None), gpu(2))
+    assert [each["is_available"] for each in encoded] == [False, False, True]
+    assert encoded[0]["utilization"] is None
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_what_nobody_is_seen_on_is_available_only_if_it_is_free(fields: dict[str
 
 def test_the_processes_of_instances_are_the_gpus() -> None:
     divided = gpu(0, mig_mode=True, instances=(instance(1, processes=(process(7),)),))
-    (told,) = written(divided)
-    assert (told["pids"], told["is_available"]) == ("7", False)
+    (encoded,) = written(divided)
+    assert (encoded["pids"], encoded["is_available"]) == ("7", False)
 
 
 @pytest.mark.parametrize(
-    "seconds, words",
+    "seconds, message",
     [
         (-5.0, "just now"),
         (9.0, "just now"),
@@ -110,13 +110,13 @@ def test_the_processes_of_instances_are_the_gpus() -> None:
         (800 * 24 * HOUR, "2 years ago"),
     ],
 )
-def test_since_is_that_of_the_oldest_process_in_words(seconds: float, words: str) -> None:
+def test_since_is_the_age_of_the_oldest_process(seconds: float, message: str) -> None:
     young, old = process(1, started_at=NOON), process(2, started_at=NOON - seconds)
-    (told,) = written(gpu(0, processes=(young, old)))
-    assert told["running_since"] == ("just now" if seconds < 0 else words)
+    (encoded,) = written(gpu(0, processes=(young, old)))
+    assert encoded["running_since"] == ("just now" if seconds < 0 else message)
 
 
-def test_since_is_told_by_the_nodes_own_clock_however_wrong() -> None:
+def test_since_is_counted_by_the_nodes_own_clock_however_wrong() -> None:
     begun = process(1, started_at=NOON - HOUR)
     fleet = FleetState()
     fleet.apply(snapshot(gpu(0, processes=(begun,)), interval_seconds=600.0), NOON + 9 * HOUR)
@@ -136,13 +136,13 @@ def test_since_is_told_by_the_nodes_own_clock_however_wrong() -> None:
     ],
 )
 def test_a_command_line_is_shortened_as_nvgpu_does(command: str, shown: str) -> None:
-    (told,) = written(gpu(0, processes=(process(1, command=command),)))
-    assert told["cmd"] == shown
+    (encoded,) = written(gpu(0, processes=(process(1, command=command),)))
+    assert encoded["cmd"] == shown
 
 
 def test_without_a_command_line_the_name_of_the_program_will_do() -> None:
-    (told,) = written(gpu(0, processes=(process(1, command=None, name="python"),)))
-    assert told["cmd"] == "python"
+    (encoded,) = written(gpu(0, processes=(process(1, command=None, name="python"),)))
+    assert encoded["cmd"] == "python"
 
 
 def test_a_silent_node_is_an_error_in_its_place() -> None:
@@ -180,16 +180,16 @@ gpus = st.builds(
 
 
 @given(st.lists(gpus, max_size=4))
-def test_what_is_written_reads_back(told: list[Gpu]) -> None:
-    node = snapshot(*(_at(place, each) for place, each in enumerate(told)), node="gpu01")
+def test_what_is_written_reads_back(encoded: list[Gpu]) -> None:
+    node = snapshot(*(_at(place, each) for place, each in enumerate(encoded)), node="gpu01")
     back = decode_gpu_status(encode_gpu_status(node), NOON)
     assert [replace(each, unread={}) for each in back.gpus] == list(node.gpus)
 
 
-def _at(place: int, told: Gpu) -> Gpu:
+def _at(place: int, encoded: Gpu) -> Gpu:
     # That nobody is on it cannot be told of a GPU whose memory is not known.
-    known = told.processes or None
+    known = encoded.processes or None
     if known is not None:
         known = tuple([replace(one, hidden=one.user is None) for one in known])
     uuid = f"nvidia-gpu{place}@nvgpu-gpu01"
-    return replace(told, uuid=uuid, uuid_is_made=True, index=place, processes=known)
+    return replace(encoded, uuid=uuid, uuid_is_made=True, index=place, processes=known)

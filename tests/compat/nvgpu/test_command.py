@@ -42,7 +42,7 @@ def test_a_gpu_with_a_little_in_use_is_available_by_this_rule(
 
 
 @pytest.mark.parametrize("limit", ["0", "-1"])
-def test_a_limit_that_makes_no_sense_is_an_error(simulated: Simulated, limit: str) -> None:
+def test_a_limit_that_is_invalid_is_an_error(simulated: Simulated, limit: str) -> None:
     done = run_fleet_smi(
         "like", "nvgpu", "available", "-l", limit, env=simulated(Scenario(gpus=[FREE]))
     )

@@ -76,12 +76,12 @@ def _address(log: Path) -> str | None:
 
 
 def get(url: str) -> bytes:
-    with urlopen(url, timeout=30) as answer:
-        body: bytes = answer.read()
+    with urlopen(url, timeout=30) as response:
+        body: bytes = response.read()
     return body
 
 
-def test_its_agent_is_heard_by_a_hub(
+def test_its_agent_is_received_by_a_hub(
     peer: PeerTool, driver: dict[str, str], lab: Lab, tmp_path: Path
 ) -> None:
     with nvgpu_web(peer, driver, tmp_path / "nvgpu.log") as agent:
@@ -102,7 +102,7 @@ def test_its_agent_is_heard_by_a_hub(
     assert {each.verdict.state for each in node.gpus} == {"unknown"}
 
 
-def test_its_master_is_told_by_an_agent(
+def test_its_master_polls_an_agent(
     peer: PeerTool, driver: dict[str, str], lab: Lab, tmp_path: Path
 ) -> None:
     port = free_port()
@@ -118,16 +118,16 @@ def test_its_master_is_told_by_an_agent(
     settings.write_text(f"AGENTS = [{own!r}, {dead!r}, 'self']\n")
     env = {**driver, "NVGPU_CLUSTER_CFG": str(settings), "FORCE_COLOR": "1"}
     with nvgpu_web(peer, env, tmp_path / "nvgpu.log") as master:
-        told = get(f"{master}/cluster_status")
+        output = get(f"{master}/cluster_status")
         page = get(master).decode()
-    ours, missing, theirs = json.loads(told)
+    ours, missing, theirs = json.loads(output)
     assert list(ours) == list(theirs) == ["hostname", "gpus"]
     assert missing == {"error": "Host not available"}
     # Of two that read one driver, the stand-in says what the real one says.
     assert without_since(ours) == without_since(theirs)
     assert [bool(each["running_since"]) for each in ours["gpus"]] == [False, True]
     assert page.count(f"{ME},?") == 2
-    kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(told, NOON)]
+    kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(output, NOON)]
     assert kinds == [True, False, True]
 
 

@@ -1,6 +1,5 @@
 """Coming from nvgpu: what the page says can be done, done."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -30,18 +29,11 @@ LIST = "fleet-smi like nvgpu list"
 CURL = 'curl -H "Authorization: Bearer $TOKEN" http://gpuhub:7070/cluster_status'
 
 
-@pytest.fixture
-def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path, sim_lib)
-    yield made
-    made.close()
-
-
 def test_every_command_of_the_section_is_run_here_and_no_other() -> None:
     assert migration_commands("nvgpu") == [HUB, SERVE, AVAILABLE, LIST, CURL]
 
 
-def test_side_by_side_a_hub_hears_its_agents_and_answers_as_its_master(
+def test_side_by_side_a_hub_polls_its_agents_and_serves_as_its_master(
     lab: Lab, simulated: Simulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = FixedResponseServer(0, msgspec.json.encode({"hostname": "gpu02", "gpus": [IDLE]}))
@@ -54,14 +46,14 @@ def test_side_by_side_a_hub_hears_its_agents_and_answers_as_its_master(
         wait_until(lambda: len(hub.reporting()) == 2)
         token = hub.command("token", "add", "--role", "viewer").stdout.strip()
         wait_until(lambda: run_curl(CURL, hub.url, TOKEN=token).startswith(b"["))
-        told = run_curl(CURL, hub.url, TOKEN=token)
+        output = run_curl(CURL, hub.url, TOKEN=token)
     finally:
         agent.close()
-    kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(told, NOON)]
+    kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(output, NOON)]
     assert sorted(kinds) == [False, True, True]
 
 
-def test_in_place_of_its_agent_its_master_is_answered(lab: Lab, simulated: Simulated) -> None:
+def test_an_agent_in_place_of_its_own_answers_its_master(lab: Lab, simulated: Simulated) -> None:
     port = free_port()
     flags = SERVE.replace(":1080", f":{port}").split()[1:]
     lab.start(*flags, env=simulated(Scenario(gpus=[SimGpu()])), log=lab.folder / "log")
@@ -69,7 +61,7 @@ def test_in_place_of_its_agent_its_master_is_answered(lab: Lab, simulated: Simul
     wait_until(lambda: run_curl(f"curl {url}/gpu_status", url).startswith(b'{"hostname"'))
 
 
-def test_its_words_are_understood(simulated: Simulated) -> None:
+def test_its_command_line_works(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(memory_used=70_000 * MIB), SimGpu(), SimGpu()]))
     assert run_fleet_smi(*AVAILABLE.split()[1:], env=env).stdout == "1\n"
     assert run_fleet_smi(*LIST.split()[1:], env=env).stdout.count("[ ]") == 2

@@ -32,27 +32,27 @@ def agent(stack: ExitStack, hostname: str = "gpu01") -> str:
     return f"127.0.0.1:{talker.port}"
 
 
-def says(stack: ExitStack, words: bytes) -> str:
-    server = OneResponseServer(words)
+def says(stack: ExitStack, message: bytes) -> str:
+    server = OneResponseServer(message)
     stack.callback(server.close)
     return f"127.0.0.1:{server.port}"
 
 
-def asked(source: NvgpuSource) -> list[Snapshot | DeliveryError | None]:
+def requests(source: NvgpuSource) -> list[Snapshot | DeliveryError | None]:
     return [each.result for each in asyncio.run(source.poll())]
 
 
-def test_a_machine_is_heard_at_the_pace_at_which_it_is_asked(stack: ExitStack) -> None:
-    (node,) = asked(NvgpuSource([agent(stack)], interval_seconds=7.0, clock=lambda: NOON))
+def test_the_interval_of_a_machine_is_that_of_polling(stack: ExitStack) -> None:
+    (node,) = requests(NvgpuSource([agent(stack)], interval_seconds=7.0, clock=lambda: NOON))
     assert isinstance(node, Snapshot)
     assert (node.node_id, node.taken_at, node.interval_seconds) == ("nvgpu-gpu01", NOON, 7.0)
 
 
-def test_what_a_machine_said_is_stale_once_it_says_no_more(stack: ExitStack) -> None:
+def test_a_machine_that_stops_answering_becomes_stale(stack: ExitStack) -> None:
     fleet = FleetState()
     target = agent(stack)
     source = NvgpuSource([target], interval_seconds=5.0, clock=lambda: NOON)
-    (node,) = asked(source)
+    (node,) = requests(source)
     assert isinstance(node, Snapshot)
     fleet.apply(node, NOON, Via("nvgpu", target))
     assert not fleet.view(NOON + 14).nodes[0].silent
@@ -64,43 +64,43 @@ def test_a_dead_machine_delays_no_other(stack: ExitStack) -> None:
     stack.callback(hung.close)
     targets = [f"127.0.0.1:{hung.port}", agent(stack)]
     began = time.monotonic()
-    dead, alive = asked(NvgpuSource(targets, timeout_seconds=0.3))
+    dead, alive = requests(NvgpuSource(targets, timeout_seconds=0.3))
     assert time.monotonic() - began < 5
     assert isinstance(dead, Unreachable)
     assert "did not answer in 0.3 s" in str(dead)
     assert isinstance(alive, Snapshot)
 
 
-def test_an_agent_that_always_fails_is_told_with_the_likely_cause(stack: ExitStack) -> None:
+def test_an_agent_that_always_fails_is_reported_with_the_likely_cause(stack: ExitStack) -> None:
     target = says(stack, b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n")
-    (error,) = asked(NvgpuSource([target]))
+    (error,) = requests(NvgpuSource([target]))
     assert isinstance(error, Undecodable)
     assert "nvgpu 0.10" in str(error)
 
 
-def test_an_answer_that_is_not_json_breaks_nothing_else(stack: ExitStack) -> None:
+def test_an_answer_that_is_not_json_affects_no_other_machine(stack: ExitStack) -> None:
     wrong = says(stack, b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")
-    error, node = asked(NvgpuSource([wrong, agent(stack)]))
+    error, node = requests(NvgpuSource([wrong, agent(stack)]))
     assert isinstance(error, Undecodable)
     assert isinstance(node, Snapshot)
 
 
 def test_a_redirect_is_not_followed(stack: ExitStack) -> None:
     elsewhere = agent(stack)
-    words = f"HTTP/1.1 302 Found\r\nLocation: http://{elsewhere}/\r\nContent-Length: 0\r\n\r\n"
-    (error,) = asked(NvgpuSource([says(stack, words.encode())]))
+    message = f"HTTP/1.1 302 Found\r\nLocation: http://{elsewhere}/\r\nContent-Length: 0\r\n\r\n"
+    (error,) = requests(NvgpuSource([says(stack, message.encode())]))
     assert isinstance(error, Undecodable)
     assert "status 302" in str(error)
 
 
 def test_an_endless_answer_is_cut_off(stack: ExitStack) -> None:
-    (error,) = asked(NvgpuSource([says(stack, b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (9 << 20))]))
+    (error,) = requests(NvgpuSource([says(stack, b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (9 << 20))]))
     assert isinstance(error, Undecodable)
     assert "larger than 8 MiB" in str(error)
 
 
 def test_two_machines_with_one_name_stay_two(stack: ExitStack) -> None:
-    first, second = asked(NvgpuSource([agent(stack, "box"), agent(stack, "box")]))
+    first, second = requests(NvgpuSource([agent(stack, "box"), agent(stack, "box")]))
     assert isinstance(first, Snapshot)
     assert isinstance(second, Snapshot)
     assert first.node_id != second.node_id

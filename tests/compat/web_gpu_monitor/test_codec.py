@@ -65,7 +65,7 @@ def test_a_zombie_is_a_process_whose_owner_cannot_be_seen() -> None:
     assert not bob.hidden and bob.pid != zombie.pid
 
 
-def test_it_says_what_it_cannot_tell() -> None:
+def test_the_collector_run_states_what_the_format_lacks() -> None:
     (snapshot,) = decode_load_data((HEADER + "0,1,2,0,A100,GPU-1,gpu01,\n").encode(), 1.0)
     (run,) = snapshot.runs
     assert run.name == "load_data" and run.detail.startswith("cannot tell memory in use")
@@ -82,14 +82,14 @@ def test_a_load_that_is_none_is_unknown_and_does_not_hide_the_gpu(
     assert (one.busy_percent, one.memory_busy_percent) == (load, memory)
 
 
-def test_one_bad_row_hides_no_other_and_is_told() -> None:
+def test_one_bad_row_hides_no_other_and_is_counted() -> None:
     body = HEADER + "0,1,2,zero,A100,GPU-0,gpu01,\n1,1,2,1,A100,GPU-1,gpu01,\n2,5\n"
     (snapshot,) = decode_load_data(body.encode(), 1.0)
     assert [gpu.index for gpu in snapshot.gpus] == [1]
     assert "1 of its rows could not be read" in snapshot.runs[0].detail
 
 
-def test_a_gpu_without_a_uuid_goes_by_its_place() -> None:
+def test_a_gpu_without_a_uuid_is_identified_by_its_index() -> None:
     (one,) = gpus("0,1,2,3,A100,,gpu01,")
     assert one.uuid_is_made and one.uuid == "nvidia-gpu3@load_data-gpu01"
 
@@ -121,7 +121,7 @@ def test_unknown_is_written_as_nothing_and_zero_as_zero() -> None:
     assert first[1:3] == ["", ""] and second[1:3] == ["0", "0"]
 
 
-def test_a_gpu_that_cannot_be_heard_has_no_load_and_keeps_its_users() -> None:
+def test_a_gpu_of_a_silent_node_has_no_load_and_keeps_its_users() -> None:
     silent = node(
         "gone",
         busy_gpu(0, process("alice"), judged=verdict("unknown", was="busy (alice)")),

@@ -2,7 +2,6 @@
 
 import os
 import pwd
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,22 +26,15 @@ USER = pwd.getpwuid(os.geteuid()).pw_name
 
 
 @pytest.fixture
-def lab(sim_lib: Path, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path, sim_lib)
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
 
 
 def flags(command: str, folder: Path) -> list[str]:
     """A command's words, its files in a folder of this test."""
-    words = command.split()[1:]
+    message = command.split()[1:]
     places = ("config.ini", "fleet-smi.toml", "/var/www/gpu-new")
-    return [str(folder / Path(word).name) if word in places else word for word in words]
+    return [str(folder / Path(word).name) if word in places else word for word in message]
 
 
 def test_every_command_of_the_section_is_run_here_and_no_other() -> None:

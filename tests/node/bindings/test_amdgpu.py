@@ -1,4 +1,4 @@
-"""What is read of AMD cards, and what is left alone."""
+"""Which files of AMD cards are read, and which are not."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_a_sleeping_card_is_not_woken(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not [path for path in opened if "fdinfo" in path]
 
 
-def test_who_computes_is_read_without_rocm(tmp_path: Path) -> None:
+def test_compute_processes_are_read_without_rocm(tmp_path: Path) -> None:
     kfd = "sys/class/kfd/kfd"
     tree = drm_card("amdgpu") | {
         f"{kfd}/topology/nodes/1/gpu_id": "35218\n",
@@ -80,5 +80,5 @@ def test_who_computes_is_read_without_rocm(tmp_path: Path) -> None:
     ]
 
 
-def test_without_the_compute_driver_who_computes_is_not_known(tmp_path: Path) -> None:
+def test_without_kfd_compute_processes_are_unknown(tmp_path: Path) -> None:
     assert amdgpu.read(write_tree(tmp_path, drm_card("amdgpu")))["kfd_processes"] is None

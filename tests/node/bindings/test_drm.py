@@ -1,4 +1,4 @@
-"""Cards, sensors, sleep and links below /sys."""
+"""Cards, sensors, power state and PCIe links below /sys."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who has a GPU's device file open."""
+"""Which processes have a GPU's device file open."""
 
 import os
 from pathlib import Path
@@ -62,13 +62,13 @@ def test_a_client_that_a_fork_inherited_counts_once(tmp_path: Path) -> None:
     assert [c["pid"] for c in _look(write_tree(tmp_path, tree))["clients"]] == [41, 53]
 
 
-def test_the_keeper_of_the_seat_is_not_the_one_who_draws(tmp_path: Path) -> None:
+def test_a_seat_manager_is_not_a_client(tmp_path: Path) -> None:
     tree = drm_client(41, "card1") | {"proc/41/comm": "systemd-logind\n"} | drm_client(900, "card1")
     assert [c["pid"] for c in _look(write_tree(tmp_path, tree))["clients"]] == [900]
 
 
 @pytest.mark.parametrize("refused_call", ["listdir", "readlink"])
-def test_processes_that_may_not_be_looked_at_are_counted(
+def test_unreadable_processes_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused_call: str
 ) -> None:
     root = write_tree(
@@ -90,7 +90,7 @@ def test_without_a_list_of_processes_nothing_is_claimed(tmp_path: Path) -> None:
     assert _look(str(tmp_path)) == {"clients": [], "refused": 0, "whole": True, "listed": False}
 
 
-def test_a_process_without_a_gpu_is_looked_at_again_after_ten_seconds(tmp_path: Path) -> None:
+def test_a_process_without_a_gpu_is_scanned_again_after_ten_seconds(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"proc/41/fd/0": Path("/dev/null")})
     assert _look(root, at=0.0)["clients"] == []
     write_tree(
@@ -107,7 +107,9 @@ def test_a_new_process_is_seen_at_once(tmp_path: Path) -> None:
     assert [c["pid"] for c in _look(root, at=1.0)["clients"]] == [42]
 
 
-def test_a_bound_that_was_met_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_was_reached_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drm_clients, "_MAX_DESCRIPTORS", 1)
     found = _look(write_tree(tmp_path, drm_client(41, "renderD128")))
     assert (found["clients"], found["whole"]) == ([], False)

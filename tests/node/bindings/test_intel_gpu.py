@@ -1,4 +1,4 @@
-"""What is read of Intel GPUs, and what is kept between two readings."""
+"""Which files of Intel GPUs are read, and what is remembered between two reads."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_i915_keeps_its_files_in_the_cards_folder(tmp_path: Path) -> None:
     assert found["throttle"] == {"throttle_reason_thermal": "0"}
 
 
-def test_the_energy_of_the_reading_before_is_kept(tmp_path: Path) -> None:
+def test_the_energy_counters_of_the_last_read_are_remembered(tmp_path: Path) -> None:
     counter = "hwmon/hwmon1/energy1_input"
     root = write_tree(tmp_path, drm_card("i915", ARC, files={counter: "1000\n"}))
     first = intel_gpu.read(root, clock=lambda: 100.0)

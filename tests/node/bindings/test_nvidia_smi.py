@@ -103,7 +103,7 @@ def test_a_warning_and_an_exit_code_beside_good_xml_do_no_harm(machine: Machine)
     assert "WARNING" in str(machine.read()["xml"])
 
 
-def test_the_list_is_asked_for_only_where_there_are_mig_instances(machine: Machine) -> None:
+def test_the_list_is_run_only_for_mig_instances(machine: Machine) -> None:
     text = DOCUMENT.format("0", "<mig_device></mig_device>")
     machine.runs(f"case $1 in -L) echo listed;; *) echo '{text}';; esac")
     assert machine.read()["list"] == "listed\n"
@@ -111,7 +111,7 @@ def test_the_list_is_asked_for_only_where_there_are_mig_instances(machine: Machi
 
 
 @pytest.mark.parametrize("text", FAILURES)
-def test_a_failure_is_told_under_the_name_the_dialect_gives_it(machine: Machine, text: str) -> None:
+def test_a_failure_has_the_parsers_error_kind(machine: Machine, text: str) -> None:
     machine.prints(text, 255)
     expected = classify_failure(text)
     with pytest.raises(CollectError) as raised:
@@ -119,7 +119,7 @@ def test_a_failure_is_told_under_the_name_the_dialect_gives_it(machine: Machine,
     assert (type(raised.value), str(raised.value)) == (type(expected), str(expected))
 
 
-def test_a_mismatch_tells_both_versions(machine: Machine) -> None:
+def test_a_mismatch_names_both_versions(machine: Machine) -> None:
     machine.prints(FAILURES[2], 18)
     version = machine.root / "sys/module/nvidia/version"
     version.parent.mkdir(parents=True)
@@ -130,7 +130,7 @@ def test_a_mismatch_tells_both_versions(machine: Machine) -> None:
         NvidiaSmiCollector().parse(machine.read())
 
 
-def test_an_unheard_of_failure_is_told_in_its_own_words(machine: Machine) -> None:
+def test_an_unknown_failure_keeps_its_message(machine: Machine) -> None:
     machine.runs("echo 'the moon is full' >&2; exit 77")
     with pytest.raises(ReadFailed, match=r"exit 77.*the moon is full"):
         NvidiaSmiCollector().parse(machine.read())
@@ -142,7 +142,7 @@ def test_no_program_is_no_nvidia(machine: Machine, monkeypatch: pytest.MonkeyPat
         machine.read()
 
 
-def test_a_program_that_may_not_be_run_is_told(
+def test_a_program_that_cannot_be_run_is_an_error(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(machine.folder))
@@ -203,9 +203,7 @@ def failures(raw: dict[str, object]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("name", ["GPU ", "GPU", "GPU1: "])
-def test_where_the_kernel_lists_nothing_each_is_asked_by_its_number(
-    machine: Machine, name: str
-) -> None:
+def test_without_a_kernel_list_devices_are_read_by_index(machine: Machine, name: str) -> None:
     good = DOCUMENT.format("0a", "")
     lost = LOST.replace("GPU ", name, 1)
     machine.runs(
@@ -218,7 +216,7 @@ def test_where_the_kernel_lists_nothing_each_is_asked_by_its_number(
     assert machine.asked() == ["-q -x", *(f"-q -x -i {index}" for index in range(4))]
 
 
-def test_a_program_that_fails_alike_for_every_number_is_asked_no_further(
+def test_reading_by_index_stops_at_a_repeated_failure(
     machine: Machine,
 ) -> None:
     machine.prints(LOST, 15)
@@ -226,9 +224,7 @@ def test_a_program_that_fails_alike_for_every_number_is_asked_no_further(
     assert len(machine.asked()) == 3
 
 
-def test_a_program_that_knows_every_number_is_not_asked_for_ever(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_by_index_is_bounded(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvidia_smi, "_MAX_DEVICES", 4)
     machine.runs(
         f"case \"$*\" in *-i*) echo '{DOCUMENT.format('0a', '')}';; *) echo '{LOST}';; esac"
@@ -249,7 +245,7 @@ def test_many_long_answers_are_refused_as_one_is(
     assert len(machine.asked()) == 3
 
 
-def test_a_device_that_does_not_answer_by_its_number_is_told_if_the_others_count_it(
+def test_a_failing_index_is_reported_if_the_others_count_it(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvidia_smi, "_MAX_SECONDS", 1.0)
@@ -262,7 +258,7 @@ def test_a_device_that_does_not_answer_by_its_number_is_told_if_the_others_count
     assert failures(raw) == [(1, None, None), (None, "0:0b:00.0", "GPU is lost")]
 
 
-def test_a_sleeping_device_is_not_asked(machine: Machine) -> None:
+def test_a_sleeping_device_is_not_read(machine: Machine) -> None:
     machine.has_device("0000:0a:00.0", "GPU-a", status="suspended")
     machine.has_device("0000:0b:00.0", "GPU-b")
     machine.prints(DOCUMENT.format("0b", ""))

@@ -1,4 +1,4 @@
-"""What NVML is asked at every look, and what only now and then."""
+"""Which NVML queries run at every sample, and which are cached."""
 
 from sim.scenario import Scenario, SimGpu
 from tests.machines import SimulatedMachine
@@ -8,7 +8,7 @@ def _play(machine: SimulatedMachine, gpu: SimGpu) -> None:
     machine.set_scenario(Scenario(gpus=[gpu]))
 
 
-def test_load_is_asked_at_every_look_and_the_fan_only_now_and_then(
+def test_load_is_read_at_every_sample_and_the_fan_from_a_cache(
     machine: SimulatedMachine,
 ) -> None:
     _play(machine, SimGpu(util_gpu=10, fan=30))
@@ -18,7 +18,7 @@ def test_load_is_asked_at_every_look_and_the_fan_only_now_and_then(
     assert (gpu.busy_percent, gpu.fan_percent) == (90, 30)
 
 
-def test_what_may_pass_is_asked_about_again_at_once(machine: SimulatedMachine) -> None:
+def test_transient_errors_are_not_cached(machine: SimulatedMachine) -> None:
     _play(machine, SimGpu(fan=30, faults={"FanSpeed": "unknown"}))
     (gpu,) = machine.snapshot().gpus
     assert gpu.fan_percent is None
@@ -27,7 +27,7 @@ def test_what_may_pass_is_asked_about_again_at_once(machine: SimulatedMachine) -
     assert gpu.fan_percent == 80
 
 
-def test_what_cannot_be_told_is_not_asked_again(machine: SimulatedMachine) -> None:
+def test_permanent_errors_are_cached(machine: SimulatedMachine) -> None:
     _play(machine, SimGpu(fan=None))
     machine.snapshot()
     _play(machine, SimGpu(fan=80))

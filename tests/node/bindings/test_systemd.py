@@ -1,4 +1,4 @@
-"""Running the programs that make a service: their words when they fail."""
+"""Running `systemctl` and `useradd`: their error messages."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_a_program_that_ends_well_is_silent() -> None:
         (["no-such-program-at-all"], "cannot be run: No such file"),
     ],
 )
-def test_one_that_fails_is_told_in_its_own_words(command: list[str], words: str) -> None:
+def test_a_failing_command_keeps_its_message(command: list[str], words: str) -> None:
     with pytest.raises(Unmet) as failed:
         systemd.run(command)
     assert words in str(failed.value)

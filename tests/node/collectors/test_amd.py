@@ -1,4 +1,4 @@
-"""AMD's figures in the model's units."""
+"""The amd collector: files of `amdgpu` in the model's units."""
 
 import tempfile
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_two_cards_with_one_id_stay_two(tmp_path: Path) -> None:
     ]
 
 
-def test_a_card_that_tells_no_name_is_named_by_its_pci_id(tmp_path: Path) -> None:
+def test_a_card_without_a_name_is_named_by_its_pci_id(tmp_path: Path) -> None:
     gpu = only(tmp_path, {"product_name": "\n"}, pci_id="1002:FFFE")
     assert gpu.name == "AMD GPU [1002:fffe]"
 
@@ -301,7 +301,7 @@ def test_memory_that_both_drivers_count_is_not_added(tmp_path: Path) -> None:
         ({"drm_engine_compute": "9 ns", "drm_engine_gfx": "9 ns"}, "compute+graphics"),
     ],
 )
-def test_a_client_is_told_by_the_engines_it_used(
+def test_the_kind_of_a_client_follows_from_its_engines(
     tmp_path: Path, engines: dict[str, str], kind: str
 ) -> None:
     tree = drm_card("amdgpu") | drm_client(41, "renderD128", 5, drm_memory_vram="2 MiB", **engines)
@@ -310,7 +310,7 @@ def test_a_client_is_told_by_the_engines_it_used(
     assert [(p.kind, p.gpu_memory_bytes) for p in gpu.processes] == [(kind, 2 << 20)]
 
 
-def test_nobody_there_is_not_the_same_as_nothing_learned(tmp_path: Path) -> None:
+def test_no_process_is_not_the_same_as_unknown_processes(tmp_path: Path) -> None:
     looked = write_tree(
         tmp_path / "looked", drm_card("amdgpu") | {"proc/1/fd/0": Path("/dev/null")}
     )
@@ -318,7 +318,7 @@ def test_nobody_there_is_not_the_same_as_nothing_learned(tmp_path: Path) -> None
     assert [gpus(root)[0].processes for root in (looked, blind)] == [(), None]
 
 
-def test_clients_that_may_not_be_seen_are_told_beside_those_that_compute(tmp_path: Path) -> None:
+def test_unreadable_clients_are_reported_beside_compute_processes(tmp_path: Path) -> None:
     raw = amdgpu.read(write_tree(tmp_path, drm_card("amdgpu") | compute_nodes(0x300)))
     raw["drm"] = {"clients": [], "refused": 300, "whole": True, "listed": True}
     (gpu,) = AmdCollector().parse(raw).gpus

@@ -1,4 +1,4 @@
-"""Captured AMD machines, read and compared with a plain look at their files."""
+"""Captured AMD machines, read and compared with a plain reading of their files."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The machine itself, from what /proc says."""
+"""The machine itself, from the files of /proc."""
 
 import os
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_this_machine_is_read() -> None:
     assert host.memory_total_bytes > 0
 
 
-def test_the_load_needs_two_looks(tmp_path: Path) -> None:
+def test_the_load_needs_two_samples(tmp_path: Path) -> None:
     stat = tmp_path / "proc/stat"
     stat.parent.mkdir()
     stat.write_text("cpu 100 0 0 900 0 0 0 0 0 0\nbtime 1750000000\n")

@@ -1,4 +1,4 @@
-"""Intel's figures in the model's units."""
+"""The intel collector: files of `xe` and `i915` in the model's units."""
 
 import tempfile
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_card_counter_that_stays_at_zero_gives_way_to_the_packages(tmp_path: P
 
 
 @pytest.mark.parametrize("now, at", [("999\n", 2.0), ("31000000\n", 0.01), ("x\n", 2.0)])
-def test_a_counter_that_tells_nothing_gives_no_power(tmp_path: Path, now: str, at: float) -> None:
+def test_a_counter_that_stays_at_zero_gives_no_power(tmp_path: Path, now: str, at: float) -> None:
     counter = "sys/class/drm/card1/device/hwmon/hwmon1/energy1_input"
     root = write_tree(tmp_path, drm_card("i915", ARC) | {counter: "1000000\n"})
     gpus(root, at=0.0)
@@ -141,7 +141,7 @@ def test_the_sum_of_i915s_reasons_is_not_one_of_them(tmp_path: Path) -> None:
     assert gpus(write_tree(tmp_path, tree))[0].throttle_reasons == ("pl1",)
 
 
-def test_memory_of_the_card_is_read_where_a_kernel_tells_it(tmp_path: Path) -> None:
+def test_card_memory_is_read_where_the_kernel_has_it(tmp_path: Path) -> None:
     tree = drm_card("i915", ARC) | {
         "sys/class/drm/card1/lmem_total_bytes": "6000\n",
         "sys/class/drm/card1/lmem_avail_bytes": "1000\n",

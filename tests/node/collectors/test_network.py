@@ -1,9 +1,9 @@
-"""Which addresses are told."""
+"""Which addresses are reported."""
 
 from fleet_smi.node.collectors.network import NetworkCollector
 
 
-def test_wifi_is_told_and_what_only_containers_of_this_machine_reach_is_not() -> None:
+def test_wifi_is_listed_and_container_bridges_are_not() -> None:
     raw = [
         ("wlo1", "192.168.0.7"),
         ("eno1", "192.168.0.3"),

@@ -13,7 +13,7 @@ from tests.machines import SimulatedMachine, UserProcesses
 from tests.nvidia_kernel_files import write_nvidia_kernel_files
 
 
-def test_instances_without_a_uuid_are_told_apart(machine: SimulatedMachine) -> None:
+def test_instances_without_a_uuid_have_distinct_ids(machine: SimulatedMachine) -> None:
     def card() -> SimGpu:
         return SimGpu(mig=True, instances=[SimInstance(profile="1g.10gb", gi=1)])
 
@@ -139,7 +139,7 @@ def test_what_is_wrong_with_mig_on_one_gpu_leaves_the_others_whole(
     assert second.uuid
 
 
-def test_devices_that_come_and_go_are_told_apart_by_uuid(machine: SimulatedMachine) -> None:
+def test_added_and_removed_devices_are_identified_by_uuid(machine: SimulatedMachine) -> None:
     a, b, c = (SimGpu(uuid=f"GPU-{name}") for name in "abc")
 
     def seen() -> list[str]:
@@ -218,7 +218,7 @@ def test_a_library_without_the_newer_functions_gives_the_right_pids(
     }
 
 
-def test_more_processes_than_there_was_room_for_are_all_told(
+def test_more_processes_than_the_buffer_holds_are_all_listed(
     machine: SimulatedMachine, people: UserProcesses
 ) -> None:
     pid = people.start()

@@ -1,4 +1,4 @@
-"""What was read of `nvidia-smi`, as a part of a snapshot."""
+"""The nvidia_smi collector: output of `nvidia-smi` as part of a snapshot."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ def test_mig_instances_get_their_uuids_from_the_list() -> None:
     assert [instance.uuid for instance in part.gpus[0].instances] == ["MIG-1"]
 
 
-def test_devices_asked_one_by_one_stand_in_the_order_of_the_bus() -> None:
+def test_devices_read_one_by_one_are_in_pci_order() -> None:
     part = NvidiaSmiCollector().parse(
         raw(
             parts=[document("00000000:0C:00.0", "GPU-c"), document("00000000:0A:00.0", "GPU-a")],
@@ -85,7 +85,7 @@ def test_devices_asked_one_by_one_stand_in_the_order_of_the_bus() -> None:
         (None, "not_answering"),
     ],
 )
-def test_a_device_that_told_nothing_says_why(words: str | None, kind: str) -> None:
+def test_an_unreadable_device_has_a_reason(words: str | None, kind: str) -> None:
     (gpu,) = NvidiaSmiCollector().parse(raw(failed=[failed("0000:0b:00.0", words)])).gpus
     assert gpu.uuid == "GPU-at-00000000:0B:00.0"
     assert gpu.fault is not None
@@ -176,13 +176,13 @@ def test_a_bad_gpu_hides_no_other_where_nothing_lists_them(
     assert [gpu.index for gpu in gpus] == [0, 1, 2]
     assert [gpu.memory_total_bytes is None for gpu in gpus] == [at == bad for at in range(3)]
     assert [gpu.fault is not None for gpu in gpus] == [at == bad for at in range(3)]
-    told = gpus[bad].fault
-    assert told is not None
-    assert told.kind == kind
-    assert remedy in (told.remedy or "")
+    reported = gpus[bad].fault
+    assert reported is not None
+    assert reported.kind == kind
+    assert remedy in (reported.remedy or "")
 
 
-def test_a_gpu_that_may_not_be_opened_is_told_as_nvml_tells_it(
+def test_a_gpu_that_cannot_be_opened_has_the_same_fault_as_with_nvml(
     machine: SimulatedMachine, sim_lib: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.set_scenario(Scenario(gpus=[SimGpu(), SimGpu(faults={"**": "no-permission"})]))
@@ -191,7 +191,7 @@ def test_a_gpu_that_may_not_be_opened_is_told_as_nvml_tells_it(
     assert by_program[1].fault == by_nvml[1].fault
 
 
-def test_nobody_is_sent_to_reboot_for_want_of_permission() -> None:
+def test_missing_permission_does_not_recommend_a_reboot() -> None:
     said = "Unable to determine the device handle for GPU 0000:0B:00.0: "
     assert "allow this user /dev/nvidia*" in str(
         classify_failure(said + "Insufficient Permissions")

@@ -1,4 +1,4 @@
-"""People behind pids, from what /proc says."""
+"""Details of processes, from the files of /proc."""
 
 import grp
 import os
@@ -49,7 +49,7 @@ def test_a_secret_in_a_command_line_does_not_leave_the_machine() -> None:
     assert person(**facts).command == "python --password=••• --hf-token ••• --lr 3"
 
 
-def test_the_group_is_told_where_it_has_a_name() -> None:
+def test_the_group_is_reported_where_it_has_a_name() -> None:
     assert person(group="vision").group == "vision"
     assert person(group=None).group is None
 
@@ -156,13 +156,13 @@ def facts_of(root: Path, stat: bytes, status: bytes) -> dict[int, Any]:
         (STAT, b"Uid:\t-1\n"),
     ],
 )
-def test_a_process_told_in_no_sense_is_hidden_and_hides_no_other(
+def test_a_malformed_process_is_hidden_and_hides_no_other(
     tmp_path: Path, stat: bytes, status: bytes
 ) -> None:
     assert facts_of(tmp_path, stat, status)[7] is None
 
 
-def test_a_process_of_a_kernel_that_tells_no_owner_is_seen(tmp_path: Path) -> None:
+def test_a_process_without_an_owner_in_proc_is_visible(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, STAT, b"Name:\tpython\n")[7]
     assert (facts["name"], facts["uid"], facts["user"]) == (b"python", None, None)
 
@@ -215,7 +215,7 @@ def test_in_a_container_with_gpus_only_a_process_that_has_one_open_is_believed(
     assert (facts is not None) is believed
 
 
-def test_a_living_process_is_told_as_the_kernel_knows_it(people: UserProcesses) -> None:
+def test_a_running_process_has_the_kernels_values(people: UserProcesses) -> None:
     pid = people.start("sleep", "601")
     found = ProcessesCollector().parse(ProcessReader().read("/", (pid,))).processes[pid]
     assert found.user == pwd.getpwuid(os.getuid()).pw_name
@@ -223,7 +223,7 @@ def test_a_living_process_is_told_as_the_kernel_knows_it(people: UserProcesses) 
     assert (found.uid, found.name, found.command) == (os.getuid(), "sleep", "sleep 601")
 
 
-def test_the_load_of_a_process_needs_two_looks(people: UserProcesses) -> None:
+def test_the_load_of_a_process_needs_two_samples(people: UserProcesses) -> None:
     spin = people.start("sh", "-c", "while :; do :; done")
     binding = ProcessReader(cache_seconds=0)
     first = binding.read("/", (spin,))[spin]["cpu_percent"]
@@ -234,10 +234,10 @@ def test_the_load_of_a_process_needs_two_looks(people: UserProcesses) -> None:
     assert 0 < load < 1000
 
 
-def test_who_looks_often_is_told_the_same_again_until_somebody_comes(people: UserProcesses) -> None:
+def test_frequent_reads_are_cached_until_a_pid_is_added(people: UserProcesses) -> None:
     first, binding = people.start("sleep", "603"), ProcessReader(cache_seconds=1000)
-    told = binding.read("/", (first,))
-    assert binding.read("/", (first,)) is told
+    reported = binding.read("/", (first,))
+    assert binding.read("/", (first,)) is reported
     second = people.start("sleep", "604")
     assert binding.read("/", (first, second)).keys() == {first, second}
 
@@ -247,8 +247,8 @@ def test_a_process_that_becomes_another_program_is_known_at_once() -> None:
     running = subprocess.Popen(["sh", "-c", "read line; exec sleep 602"], stdin=subprocess.PIPE)
 
     def command() -> bytes:
-        told: bytes = binding.read("/", (running.pid,))[running.pid]["command"]
-        return told
+        reported: bytes = binding.read("/", (running.pid,))[running.pid]["command"]
+        return reported
 
     with running:
         try:

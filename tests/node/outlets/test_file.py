@@ -1,4 +1,4 @@
-"""The file outlet in a real folder: whole files, one a node, whatever else lies there."""
+"""The file outlet in a real folder: complete files, one per node, whatever else is there."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_what_a_killed_writer_of_this_node_left_is_removed_and_nothing_of_others
     ]
 
 
-def test_a_folder_that_is_gone_is_told_in_words(tmp_path: Path) -> None:
+def test_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="No such file or directory"):
         FileOutlet(str(tmp_path / "gone")).deliver(TAKEN)
 
@@ -126,9 +126,12 @@ def test_a_file_for_readers_of_gpustat_is_its_json_under_the_hosts_name(tmp_path
     outlet.deliver(replace(TAKEN, name="cml10.lab.example"))
     outlet.deliver(replace(TAKEN, name="cml10.lab.example"))
     assert names(tmp_path) == ["cml10.lab.example.json"]
-    told = json.loads((tmp_path / "cml10.lab.example.json").read_bytes())
-    assert (told["hostname"], told["gpus"][0]["memory.total"]) == ("cml10.lab.example", 81559)
-    assert datetime.fromisoformat(told["query_time"]).timestamp() == TAKEN.taken_at
+    reported = json.loads((tmp_path / "cml10.lab.example.json").read_bytes())
+    assert (reported["hostname"], reported["gpus"][0]["memory.total"]) == (
+        "cml10.lab.example",
+        81559,
+    )
+    assert datetime.fromisoformat(reported["query_time"]).timestamp() == TAKEN.taken_at
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", ".hidden", "a/b", "x\n", "ü", "-rf", ".."])

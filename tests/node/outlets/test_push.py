@@ -1,4 +1,4 @@
-"""The push outlet against a real server that refuses, hangs, forgets, dies and comes back."""
+"""The push outlet against a real server that refuses, hangs, loses reports and restarts."""
 
 import logging
 import threading
@@ -166,7 +166,7 @@ def test_a_sample_that_the_hub_cannot_read_does_not_hold_up_the_others(
         (503, "unavailable", "Unreachable"),
     ],
 )
-def test_a_refusal_is_told_once_and_then_counted_and_no_sample_is_lost(
+def test_a_refusal_is_logged_once_then_counted_and_no_sample_is_lost(
     sink: FakeHub,
     start: Start,
     caplog: pytest.LogCaptureFixture,

@@ -1,4 +1,4 @@
-"""The serve outlet asked over real sockets: who may ask, by which name, and for what."""
+"""The serve outlet over real sockets: access, host names, connection limits, responses."""
 
 import socket
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def test_the_latest_report_is_served(serving: ServeOutlet) -> None:
     assert decode_report(body).snapshots == (replace(TAKEN, sequence=8),)
 
 
-def test_it_is_json_for_who_asks_for_json(serving: ServeOutlet) -> None:
+def test_the_report_is_json_when_json_is_accepted(serving: ServeOutlet) -> None:
     serving.publish(TAKEN)
     _, kind, body = ask(serving, Accept="application/json")
     assert kind == "application/json"
@@ -71,13 +71,13 @@ def test_it_says_that_it_is_alive_to_anybody(guarded: ServeOutlet) -> None:
 
 
 @pytest.mark.parametrize("shown", ["", "Bearer wrong", "the-agents-token", "Bearer ü"])
-def test_without_the_token_nothing_is_told(guarded: ServeOutlet, shown: str) -> None:
+def test_without_the_token_nothing_is_served(guarded: ServeOutlet, shown: str) -> None:
     status, _, body = ask(guarded, Authorization=shown)
     assert status == 401
     assert b"gpu01" not in body
 
 
-def test_with_the_token_it_is(guarded: ServeOutlet) -> None:
+def test_with_the_token_the_report_is_served(guarded: ServeOutlet) -> None:
     assert ask(guarded, Authorization="Bearer the-agents-token")[0] == 200
 
 
@@ -99,7 +99,7 @@ def test_a_name_that_is_not_this_machines_is_refused(
     assert ask(serving, Host=host)[0] == status
 
 
-def test_what_is_not_there_is_named(serving: ServeOutlet) -> None:
+def test_an_unknown_path_is_not_found(serving: ServeOutlet) -> None:
     assert ask(serving, "/etc/passwd")[0] == 404
 
 
@@ -109,19 +109,19 @@ def test_an_address_that_others_can_reach_needs_a_token(host: str) -> None:
         ServeOutlet(host, 0)
 
 
-def test_who_wants_it_open_says_so() -> None:
+def test_an_open_server_needs_an_explicit_flag() -> None:
     outlet = ServeOutlet("0.0.0.0", 0, open_to_all=True)
     outlet.publish(TAKEN)
     assert ask(outlet)[0] == 200
     outlet.close()
 
 
-def test_a_port_that_is_taken_is_told_in_words(serving: ServeOutlet) -> None:
+def test_a_port_in_use_is_a_clear_error(serving: ServeOutlet) -> None:
     with pytest.raises(UsageError, match="Address already in use"):
         ServeOutlet("127.0.0.1", serving.port)
 
 
-def test_who_connects_and_says_nothing_does_not_keep_others_out_for_ever(
+def test_idle_connections_do_not_block_others_for_ever(
     serving: ServeOutlet,
 ) -> None:
     serving.publish(TAKEN)
@@ -134,7 +134,7 @@ def test_who_connects_and_says_nothing_does_not_keep_others_out_for_ever(
     wait_until(lambda: answers(serving))
 
 
-def test_who_holds_all_the_places_of_one_address_keeps_no_other_address_out(
+def test_an_address_at_its_connection_limit_blocks_no_other_address(
     serving: ServeOutlet,
 ) -> None:
     serving.publish(TAKEN)
@@ -144,7 +144,7 @@ def test_who_holds_all_the_places_of_one_address_keeps_no_other_address_out(
         assert ask(serving)[0] == 200
 
 
-def test_a_question_that_comes_letter_by_letter_is_cut_off(
+def test_a_request_sent_byte_by_byte_is_cut_off(
     serving: ServeOutlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limits, "_REQUEST_SECONDS", 0.3)
@@ -152,7 +152,7 @@ def test_a_question_that_comes_letter_by_letter_is_cut_off(
         wait_until(lambda: is_cut_off_while_talking(guest))
 
 
-def test_who_was_answered_may_ask_again_after_longer_than_a_question_may_take(
+def test_keep_alive_is_longer_than_the_request_timeout(
     serving: ServeOutlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limits, "_REQUEST_SECONDS", 0.2)

@@ -1,4 +1,4 @@
-"""The stdout outlet: one report a line."""
+"""The stdout outlet: one report per line."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""A second, dumb way to read captures of nvidia-smi, to catch a wrong tag.
+"""A second, naive parser of nvidia-smi captures, to catch a wrong tag in the real one.
 
 It shares nothing with the readers: regular expressions over the raw text of each device.
 """

@@ -1,4 +1,4 @@
-"""Nodes as the fixed script finds them: trees of files, and programs that answer as told."""
+"""Fake nodes for the ssh script: trees of files, and programs with fixed output."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""`amd-smi … --json` and `amd-smi monitor --csv`."""
+"""The JSON of `amd-smi static`, `metric` and `process`."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What nvidia-smi prints when it fails."""
+"""Classification of what nvidia-smi prints when it fails."""
 
 import re
 
@@ -15,7 +15,7 @@ from tests.wire.parsers.nvidia_samples import document
 
 
 @pytest.mark.parametrize(
-    "text, kind, said",
+    "text, kind, message",
     [
         (
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make",
@@ -53,14 +53,14 @@ from tests.wire.parsers.nvidia_samples import document
         ),
     ],
 )
-def test_a_failure_is_known_by_name_and_says_what_to_do(
-    text: str, kind: type[CollectError], said: str
+def test_a_known_failure_is_classified_with_a_remedy(
+    text: str, kind: type[CollectError], message: str
 ) -> None:
     error = classify_failure(text, 255)
     assert type(error) is kind
-    assert said in str(error)
+    assert message in str(error)
     assert "\n" not in str(error)
-    with pytest.raises(kind, match=re.escape(said)):
+    with pytest.raises(kind, match=re.escape(message)):
         parse_xml(text)
 
 
@@ -68,7 +68,7 @@ def test_a_failure_is_known_by_name_and_says_what_to_do(
     "code, kind",
     [(6, NotPresent), (9, NotPresent), (15, ReadFailed), (18, DriverMismatch), (77, ReadFailed)],
 )
-def test_a_failure_without_words_is_known_by_its_exit_code(
+def test_a_failure_without_a_message_is_classified_by_its_exit_code(
     code: int, kind: type[CollectError]
 ) -> None:
     assert type(classify_failure("", code)) is kind
@@ -83,11 +83,11 @@ def test_a_failure_without_words_is_known_by_its_exit_code(
         "GPU-1, [Insufficient Permissions], [Unknown Error]",
     ],
 )
-def test_what_is_no_failure_is_not_called_one(text: str) -> None:
+def test_other_output_is_not_classified_as_a_failure(text: str) -> None:
     assert classify_failure(text, 0) is None
 
 
-def test_lost_devices_are_named_also_where_the_console_broke_the_line() -> None:
+def test_lost_devices_are_found_where_the_console_wrapped_the_line() -> None:
     text = (
         "Unable to determine the device handle for GPU 0000:03:00.0: GPU is lost.  Reboot\n"
         " the system to recover this GPU\n"
@@ -116,7 +116,7 @@ NOT_FAILURES = {
 }
 
 
-def test_every_captured_failure_is_known_by_name_or_is_none_of_nvidia_smis() -> None:
+def test_every_captured_failure_of_nvidia_smi_is_classified() -> None:
     for path in capture_files("nvidia/errors"):
         error = classify_failure(capture_text(path))
         assert (error is None) == (path.name in NOT_FAILURES), path.name

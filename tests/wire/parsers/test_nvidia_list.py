@@ -37,7 +37,7 @@ def test_a_list_names_devices_and_their_mig_instances() -> None:
 
 
 @pytest.mark.parametrize("text, kind", [("", ReadFailed), ("No devices were found", NotPresent)])
-def test_what_is_no_list_is_refused(text: str, kind: type[CollectError]) -> None:
+def test_text_that_is_no_list_is_refused(text: str, kind: type[CollectError]) -> None:
     with pytest.raises(kind):
         parse_list(text)
 

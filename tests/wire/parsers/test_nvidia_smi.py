@@ -1,4 +1,4 @@
-"""What the XML of `nvidia-smi -q -x` says of one device, whatever the driver."""
+"""The XML of `nvidia-smi -q -x`: every field of one GPU, of old and new drivers."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from tests.wire.parsers.nvidia_samples import (
 )
 
 
-def test_every_field_of_a_new_driver_is_read() -> None:
+def test_every_field_of_a_new_driver_is_parsed() -> None:
     assert read_gpu(GPU_XML) == Gpu(
         uuid=UUID,
         index=0,
@@ -66,7 +66,7 @@ def test_every_field_of_a_new_driver_is_read() -> None:
     )
 
 
-def test_the_versions_of_driver_and_cuda_are_read() -> None:
+def test_the_versions_of_driver_and_cuda_are_parsed() -> None:
     reading = parse_xml(document(GPU_XML))
     assert (reading.driver_version, reading.cuda_version) == ("590.48.01", "13.1")
 
@@ -77,7 +77,7 @@ def test_a_version_that_was_not_found_is_unknown() -> None:
     assert (reading.driver_version, reading.cuda_version) == (None, None)
 
 
-def test_the_oldest_layout_is_read() -> None:
+def test_the_oldest_layout_is_parsed() -> None:
     gpu = read_gpu(
         "<product_name>Tesla K20</product_name><pci><pci_bus_id>0000:04:00.0</pci_bus_id></pci>"
         "<clocks_throttle_reasons>N/A</clocks_throttle_reasons>"
@@ -98,21 +98,21 @@ def test_the_oldest_layout_is_read() -> None:
 
 
 @pytest.mark.parametrize("word", ["N/A", "", "None", "Not Supported", "[N/A]", "Not Found"])
-def test_a_value_that_the_card_does_not_have_is_none_and_needs_no_reason(word: str) -> None:
+def test_a_value_that_the_gpu_does_not_have_is_none_without_a_reason(word: str) -> None:
     gpu = read_gpu(f"<utilization><gpu_util>{word}</gpu_util></utilization>")
     assert gpu.busy_percent is None
     assert gpu.unread == {}
 
 
 @pytest.mark.parametrize("word", ["Unknown Error", "Insufficient Permissions", "ERR!"])
-def test_a_failed_reading_is_none_with_the_drivers_word(word: str) -> None:
+def test_a_failed_reading_is_none_with_the_message_of_the_driver(word: str) -> None:
     gpu = read_gpu(f"<utilization><gpu_util>{word}</gpu_util></utilization>")
     assert gpu.busy_percent is None
     assert gpu.unread == {"busy_percent": word}
 
 
 @pytest.mark.parametrize(
-    "path, field, written, said",
+    "path, field, written, reason",
     [
         ("utilization/gpu_util", "busy_percent", "4294967295 %", "out of range: 4294967295"),
         ("utilization/gpu_util", "busy_percent", "-1 %", "out of range: -1"),
@@ -124,13 +124,13 @@ def test_a_failed_reading_is_none_with_the_drivers_word(word: str) -> None:
         ("fb_memory_usage/total", "memory_total_bytes", "9" * 30 + " MiB", "9" * 30 + " MiB"),
     ],
 )
-def test_what_cannot_be_is_unknown_and_says_so(
-    path: str, field: str, written: str, said: str
+def test_an_impossible_value_is_none_with_a_reason(
+    path: str, field: str, written: str, reason: str
 ) -> None:
     outer, inner = path.split("/")
     gpu = read_gpu(f"<{outer}><{inner}>{written}</{inner}></{outer}>")
     assert getattr(gpu, field) is None
-    assert gpu.unread[field] == said
+    assert gpu.unread[field] == reason
 
 
 @pytest.mark.parametrize("busy, expected", [("0 %", -1), ("50 %", None)])
@@ -152,13 +152,13 @@ def test_minus_one_degree_is_a_sentinel_only_under_load(busy: str, expected: int
         ("<processes><of_another_layout><pid>1</pid></of_another_layout></processes>", None),
     ],
 )
-def test_a_refused_list_of_processes_is_not_an_empty_one(
+def test_a_refused_process_list_is_not_an_empty_one(
     written: str, expected: tuple[Process, ...] | None
 ) -> None:
     assert read_gpu(written).processes == expected
 
 
-def test_a_process_whose_id_is_not_told_is_counted_not_dropped() -> None:
+def test_a_process_without_a_pid_is_counted_in_unread() -> None:
     row = "<process_info><pid>{}</pid><used_memory>1 MiB</used_memory></process_info>"
     rows = row.format(5) + row.format("[Insufficient Permissions]")
     some = read_gpu(f"<processes>{rows}</processes>")
@@ -168,7 +168,7 @@ def test_a_process_whose_id_is_not_told_is_counted_not_dropped() -> None:
     assert none.processes is None
 
 
-def test_a_lost_card_is_lost_and_its_memory_is_not_the_hosts() -> None:
+def test_a_lost_gpu_has_a_fault_and_does_not_share_the_memory_of_the_host() -> None:
     gpu = read_gpu(
         "<product_name>NVIDIA GB10</product_name><addressing_mode>ATS</addressing_mode>"
         "<fb_memory_usage><total>GPU is lost</total></fb_memory_usage><processes></processes>"
@@ -181,7 +181,7 @@ def test_a_lost_card_is_lost_and_its_memory_is_not_the_hosts() -> None:
     assert gpu.unread["memory_total_bytes"] == "GPU is lost"
 
 
-def test_a_lost_card_that_tells_no_memory_does_not_share_the_hosts() -> None:
+def test_a_lost_gpu_without_memory_figures_does_not_share_the_memory_of_the_host() -> None:
     gpu = read_gpu(
         "<product_name>NVIDIA GB10</product_name><fb_memory_usage><total>N/A</total>"
         "</fb_memory_usage><utilization><gpu_util>GPU is lost</gpu_util></utilization>"
@@ -189,7 +189,7 @@ def test_a_lost_card_that_tells_no_memory_does_not_share_the_hosts() -> None:
     assert (gpu.memory_shared, gpu.fault is not None) == (False, True)
 
 
-def test_a_card_without_memory_of_its_own_shares_the_hosts() -> None:
+def test_a_gpu_without_memory_of_its_own_shares_the_memory_of_the_host() -> None:
     fb = "<fb_memory_usage><total>N/A</total><used>N/A</used></fb_memory_usage>"
     assert read_gpu(f"<product_name>NVIDIA GB10</product_name>{fb}").memory_shared
     assert read_gpu(f"<product_name>Orin (nvgpu)</product_name>{fb}").memory_shared
@@ -230,7 +230,7 @@ def test_a_card_without_memory_of_its_own_shares_the_hosts() -> None:
         ("<clocks><sm_clock>GPU requires reset</sm_clock></clocks>", "GPU requires reset"),
     ],
 )
-def test_a_card_that_asks_for_a_reset_says_why_and_what_to_do(written: str, detail: str) -> None:
+def test_a_gpu_that_needs_a_reset_has_a_fault_with_a_remedy(written: str, detail: str) -> None:
     fault = read_gpu(written).fault
     assert fault is not None
     assert (fault.kind, fault.detail) == ("needs_reset", detail)
@@ -240,7 +240,7 @@ def test_a_card_that_asks_for_a_reset_says_why_and_what_to_do(written: str, deta
 @pytest.mark.parametrize(
     "action", ["None", "N/A", "Requested functionality has been deprecated", "Unknown Error"]
 )
-def test_a_card_that_asks_for_nothing_has_no_fault(action: str) -> None:
+def test_a_gpu_that_needs_no_recovery_has_no_fault(action: str) -> None:
     assert read_gpu(f"<gpu_recovery_action>{action}</gpu_recovery_action>").fault is None
 
 
@@ -266,20 +266,20 @@ def test_each_mig_instance_has_its_memory_its_processes_and_its_uuid() -> None:
 
 
 @pytest.mark.parametrize("listing", ["", "garbage", LISTING.replace(UUID, "GPU-another")])
-def test_without_its_listing_a_mig_instance_has_a_stable_made_id(listing: str) -> None:
+def test_without_the_list_a_mig_instance_has_a_stable_placeholder_id(listing: str) -> None:
     (gpu,) = parse_xml(document(MIG_XML), listing).gpus
     assert [instance.uuid for instance in gpu.instances] == [f"{UUID}/2/0", f"{UUID}/9/0"]
 
 
 @pytest.mark.parametrize("folder", ["nvidia/xml", "nvidia/xml-mock", "nvidia/xml-fragments"])
-def test_a_second_dumb_reading_of_every_captured_document_agrees(folder: str) -> None:
+def test_captured_documents_agree_with_a_second_naive_parser(folder: str) -> None:
     tallies = [CHECKS[folder](path) for path in capture_files(folder)]
     assert [line for tally in tallies for line in tally.wrong] == []
     if folder != "nvidia/xml-fragments":
         assert all(tally.read and tally.fields for tally in tallies)
 
 
-def test_the_second_reading_would_notice_a_wrong_number() -> None:
+def test_the_naive_parser_notices_a_wrong_number() -> None:
     xml = next(iter(capture_files("nvidia/xml")), None)
     if xml is None:
         return
@@ -289,7 +289,7 @@ def test_the_second_reading_would_notice_a_wrong_number() -> None:
     assert len(tally.wrong) == 1
 
 
-def test_of_captured_fragments_what_is_there_is_read() -> None:
+def test_captured_fragments_are_parsed_as_far_as_they_go() -> None:
     heads = [path for path in capture_files("nvidia/xml-fragments") if "head" in path.name]
     gpus = [gpu for path in heads for gpu in parse_xml(capture_text(path)).gpus]
     assert len(gpus) == len(heads)
@@ -298,7 +298,7 @@ def test_of_captured_fragments_what_is_there_is_read() -> None:
 
 
 @pytest.mark.parametrize("folder", ["q-text", "table", "pmon-dmon", "help", "csv", "topology"])
-def test_what_other_commands_print_is_refused_and_never_a_gpu(folder: str) -> None:
+def test_output_of_other_commands_is_refused(folder: str) -> None:
     for path in capture_files(f"nvidia/{folder}"):
         with pytest.raises(ReadFailed):
             parse_xml(capture_text(path))

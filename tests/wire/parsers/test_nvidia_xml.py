@@ -1,4 +1,4 @@
-"""Documents of `nvidia-smi -q -x` that are broken, hostile, or several."""
+"""Damaged, hostile and multiple XML documents of `nvidia-smi -q -x`."""
 
 import contextlib
 import re
@@ -24,11 +24,11 @@ def test_devices_with_one_masked_uuid_stay_two_devices() -> None:
     assert [gpu.uuid for gpu in gpus] == ["GPU-x", "GPU-x/00000000:01:00.0"]
 
 
-def test_a_device_without_a_uuid_is_known_by_its_place() -> None:
+def test_a_device_without_a_uuid_is_identified_by_its_slot() -> None:
     assert read_gpu("<uuid>N/A</uuid>").uuid == "GPU-at-00000000:00:00.0"
 
 
-def test_the_last_whole_document_of_a_stream_is_read() -> None:
+def test_the_last_whole_document_of_a_stream_is_parsed() -> None:
     stream = (
         document("<uuid>GPU-first</uuid>")
         + document("<uuid>GPU-second</uuid>")
@@ -64,7 +64,7 @@ def test_a_damaged_device_does_not_hide_the_others() -> None:
     ]
 
 
-def test_of_an_answer_that_breaks_off_only_whole_values_are_taken() -> None:
+def test_only_whole_values_of_truncated_output_are_used() -> None:
     text = document("<uuid>GPU-a</uuid><fan_speed>55 %</fan_speed>")
     (gpu,) = parse_xml(text[: text.index("5 %")]).gpus
     assert (gpu.uuid, gpu.fan_percent) == ("GPU-a", None)
@@ -72,7 +72,7 @@ def test_of_an_answer_that_breaks_off_only_whole_values_are_taken() -> None:
     assert gpu.fault.kind == "unreadable"
 
 
-def test_a_process_list_that_breaks_off_does_not_look_empty() -> None:
+def test_a_truncated_process_list_does_not_look_empty() -> None:
     text = document("<uuid>GPU-a</uuid><processes>\n<process_info>")
     assert parse_xml(text.partition("<process_info>")[0]).gpus[0].processes is None
 
@@ -83,7 +83,7 @@ ROOT = "<nvidia_smi_log>{}</nvidia_smi_log>"
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, message",
     [
         (BOMB + ROOT.format('<gpu id="0"><uuid>&b;</uuid></gpu>'), "entities"),
         (FILE + ROOT.format('<gpu id="0"><uuid>&x;</uuid></gpu>'), "entities"),
@@ -94,19 +94,19 @@ ROOT = "<nvidia_smi_log>{}</nvidia_smi_log>"
     ],
     ids=["bomb", "file", "size", "undefined", "hollow", "many"],
 )
-def test_a_hostile_or_hollow_document_is_refused(text: str, said: str) -> None:
-    with pytest.raises(ReadFailed, match=said):
+def test_a_hostile_or_hollow_document_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ReadFailed, match=message):
         parse_xml(text)
 
 
-def test_a_dtd_inside_the_document_is_passed_over() -> None:
+def test_a_dtd_inside_the_document_is_ignored() -> None:
     text = document(GPU_XML).replace(
         'SYSTEM "nvsmi_device_v13.dtd"', "[<!ELEMENT nvidia_smi_log (timestamp)>]"
     )
     assert parse_xml(text).gpus[0].uuid == UUID
 
 
-def test_elements_nested_without_end_are_no_danger() -> None:
+def test_deeply_nested_elements_do_no_harm() -> None:
     text = document("<uuid>GPU-a</uuid>" + "<a>" * 100_000 + "</a>" * 100_000)
     assert parse_xml(text).gpus[0].uuid == "GPU-a"
 
@@ -114,7 +114,7 @@ def test_elements_nested_without_end_are_no_danger() -> None:
 @pytest.mark.parametrize(
     "piece", ["<process_name>", "<supported_clocks>", "<gpu id='", "\n", "<a ", "&"]
 )
-def test_a_piece_repeated_without_end_is_refused_at_once(piece: str) -> None:
+def test_endlessly_repeated_text_is_refused_quickly(piece: str) -> None:
     text = f"<nvidia_smi_log>{piece * 200_000}"
     with pytest.raises(ReadFailed):
         parse_xml(text)
@@ -126,7 +126,7 @@ def test_no_gpu_attached_is_an_empty_reading() -> None:
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     with contextlib.suppress(CollectError):
         parse_xml(text, text)
     assert classify_failure(text, 1) is not None
@@ -143,7 +143,7 @@ FRAGMENTS = re.split(r"(?<=>)", document(GPU_XML, MIG_XML))
     ),
     st.booleans(),
 )
-def test_a_document_of_pieces_is_read_or_refused(pieces: list[str], rooted: bool) -> None:
+def test_a_document_of_random_pieces_is_parsed_or_refused(pieces: list[str], rooted: bool) -> None:
     text = "".join(pieces)
     try:
         gpus = parse_xml(f'<nvidia_smi_log><gpu id="x">{text}' if rooted else text).gpus
@@ -159,7 +159,7 @@ def whole_documents() -> list[str]:
 
 
 @given(st.data())
-def test_a_mutated_document_is_read_or_refused(data: st.DataObject) -> None:
+def test_a_mutated_document_is_parsed_or_refused(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(whole_documents()))
     at = data.draw(st.integers(0, len(text)))
     cut = data.draw(st.integers(0, 200))

@@ -1,4 +1,4 @@
-"""AMD's and Intel's GPUs over ssh: the script with programs as they print, in real shells."""
+"""AMD and Intel GPUs over ssh: the script in real shells, with fake vendor programs."""
 
 import os
 from pathlib import Path
@@ -154,7 +154,7 @@ def test_all_commands_of_a_slow_program_share_one_timeout(tmp_path: Path) -> Non
     assert run.seconds < 3
 
 
-def test_none_is_started_beside_one_that_hangs_in_the_driver(tmp_path: Path) -> None:
+def test_a_program_is_not_started_beside_one_that_is_stuck_in_the_driver(tmp_path: Path) -> None:
     stuck: dict[str, Content] = {
         "proc/66/stat": proc_stat(66, b"timeout"),
         "proc/66/cmdline": b"timeout\0-s\0KILL\08\0amd-smi\0metric\0--json\0",
@@ -166,7 +166,7 @@ def test_none_is_started_beside_one_that_hangs_in_the_driver(tmp_path: Path) -> 
     assert (run.outcome, run.fault) == ("failed", "not_answering")
 
 
-def test_output_cut_off_in_a_program_is_of_a_hung_driver(tmp_path: Path) -> None:
+def test_output_cut_off_in_a_program_means_a_hung_driver(tmp_path: Path) -> None:
     install_program(tmp_path / "bin", "amd-smi", amd_smi_outputs(7))
     whole = run_script({"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"})
     cut = whole[: whole.index(b" amd_smi@metric ") + 30]

@@ -1,4 +1,4 @@
-"""The fixed script, run by real shells on trees that are machines, and what is made of it."""
+"""The ssh script in real shells, on fake file systems, and the report parsed from its output."""
 
 import os
 import pwd
@@ -40,7 +40,7 @@ VENDOR_SECTIONS = (
     *("cards@0x1002", "amd_smi", "hangs@amd_smi", "amd_smi@static", "amd_smi@metric"),
     *("rocm_smi", "rocm_smi@all", "cards@0x8086", "xpu_smi", "xpu_smi@dump", "xpu_smi@ps"),
 )
-PARTS = [
+SECTIONS = [
     *sorted(set(re.findall(r"section (\w+)", build_script("", 1).decode()))),
     "nvidia_smi@0",
     *VENDOR_SECTIONS,
@@ -49,7 +49,7 @@ LOGIN_SHELLS = ("csh", "fish", "bash", "zsh", "dash")
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
-def test_every_shell_tells_the_same_of_a_machine_and_its_people(
+def test_every_shell_gives_the_same_machine_and_processes(
     shell: list[str], simulated: Simulated, people: UserProcesses
 ) -> None:
     require_program(shell[0])
@@ -82,15 +82,15 @@ def test_any_login_shell_passes_the_script_on(shell: str) -> None:
 def test_a_node_is_the_same_node_to_an_agent_and_over_ssh() -> None:
     agent = HostCollector().parse(HostBinding().read("/"))
     found = only_snapshot(parse_script_output(run_script({"PATH": "/usr/bin:/bin"}), MARK))
-    told = (found.node_id, found.name, found.boot_id)
-    assert told == (agent.node_id, agent.name, agent.boot_id)
+    identity = (found.node_id, found.name, found.boot_id)
+    assert identity == (agent.node_id, agent.name, agent.boot_id)
     assert (found.host.kernel, found.host.cpu_count) == (agent.host.kernel, agent.host.cpu_count)
     assert found.host.booted_at == agent.host.booted_at
     assert found.host.memory_total_bytes == agent.host.memory_total_bytes
     assert found.host.load_1_minute is not None
 
 
-def test_a_node_without_nvidia_smi_has_no_gpus_and_says_so() -> None:
+def test_a_node_without_nvidia_smi_has_no_gpus_and_an_absent_run() -> None:
     found = only_snapshot(parse_script_output(run_script({"PATH": "/usr/bin:/bin"}), MARK))
     assert found.gpus == ()
     assert gpu_run(found).outcome == "absent"
@@ -103,7 +103,7 @@ def test_instances_have_the_uuids_of_the_list(simulated: Simulated) -> None:
     assert [part.uuid for part in found.gpus[0].instances] == ["MIG-7"]
 
 
-def test_a_name_of_many_letters_is_not_cut(tmp_path: Path) -> None:
+def test_a_long_user_name_is_not_truncated(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "root", machine_files(7, b"python\0train.py\0"))
     env = install_fake_nvidia_smi(tmp_path, f"cat <<'END'\n{DOCUMENT}\nEND")
     write_tree(tmp_path, {"getent": "#!/bin/sh\necho averyveryverylongname:x:$2:0::/:/bin/sh\n"})
@@ -114,7 +114,9 @@ def test_a_name_of_many_letters_is_not_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [b"a\n7 (b", b"x) S 1 1", b"(((", b"\xff\x1b[31m"])
-def test_a_process_cannot_hide_or_lie_by_its_name(tmp_path: Path, name: bytes) -> None:
+def test_a_hostile_process_name_hides_and_changes_no_other_process(
+    tmp_path: Path, name: bytes
+) -> None:
     root = write_tree(
         tmp_path / "root", machine_files(8, b"", name) | machine_files(7, b"honest\0", b"honest")
     )
@@ -128,7 +130,7 @@ def test_a_process_cannot_hide_or_lie_by_its_name(tmp_path: Path, name: bytes) -
     assert "\x1b" not in liar.name
 
 
-def test_a_process_that_hangs_in_the_kernel_is_not_asked_for_its_command(tmp_path: Path) -> None:
+def test_the_command_line_of_a_process_in_uninterruptible_sleep_is_not_read(tmp_path: Path) -> None:
     stuck: dict[str, Content] = {"proc/7/stat": proc_stat(7, b"train", "D")}
     root = write_tree(tmp_path / "root", machine_files(7, b"never read\0") | stuck)
     env = install_fake_nvidia_smi(tmp_path, f"cat <<'END'\n{DOCUMENT}\nEND")
@@ -136,14 +138,14 @@ def test_a_process_that_hangs_in_the_kernel_is_not_asked_for_its_command(tmp_pat
     assert (process.command, process.condition) == ("train", "uninterruptible")
 
 
-def test_a_process_that_cannot_be_seen_is_hidden(tmp_path: Path) -> None:
+def test_a_process_that_is_not_visible_is_hidden(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "root", machine_files(9))
     env = install_fake_nvidia_smi(tmp_path, f"cat <<'END'\n{DOCUMENT}\nEND")
     (process,) = only_gpu(run_script(env, root=root)).processes or ()
     assert process.hidden
 
 
-def test_in_a_container_the_drivers_pids_are_nobodys(tmp_path: Path) -> None:
+def test_in_a_container_the_pids_of_the_driver_are_not_looked_up(tmp_path: Path) -> None:
     elsewhere: dict[str, Content] = {
         "dev/nvidiactl": "",
         "proc/self/ns/pid": Path("pid:[4026539999]"),
@@ -154,7 +156,7 @@ def test_in_a_container_the_drivers_pids_are_nobodys(tmp_path: Path) -> None:
     assert process.hidden
 
 
-def test_a_device_that_sleeps_is_not_woken(tmp_path: Path) -> None:
+def test_a_sleeping_device_is_not_woken(tmp_path: Path) -> None:
     asleep = device_files("0000:01:00.0", "suspended") | device_files("0000:02:00.0", "active")
     root = write_tree(tmp_path / "root", machine_files(7) | asleep)
     calls = tmp_path / "calls"
@@ -168,8 +170,10 @@ def test_a_device_that_sleeps_is_not_woken(tmp_path: Path) -> None:
 def test_a_lost_device_does_not_hide_the_others(tmp_path: Path) -> None:
     both = device_files("0000:01:00.0", "active") | device_files("0000:02:00.0", "active")
     root = write_tree(tmp_path / "root", machine_files(7) | both)
-    words = "Unable to determine the device handle for GPU 0000:01:00.0: GPU is lost.  Reboot"
-    case = f"case $* in *02:00*) cat <<'END'\n{DOCUMENT}\nEND\n;; *) echo '{words}'; exit 15;; esac"
+    message = "Unable to determine the device handle for GPU 0000:01:00.0: GPU is lost.  Reboot"
+    case = (
+        f"case $* in *02:00*) cat <<'END'\n{DOCUMENT}\nEND\n;; *) echo '{message}'; exit 15;; esac"
+    )
     found = only_snapshot(
         parse_script_output(run_script(install_fake_nvidia_smi(tmp_path, case), root=root), MARK)
     )
@@ -185,7 +189,7 @@ def test_a_lost_device_is_found_by_number_where_the_kernel_lists_none(
     assert kinds == ["", "", "lost"]
 
 
-def test_a_hung_driver_is_said_and_its_devices_stay_known(tmp_path: Path) -> None:
+def test_a_hung_driver_is_reported_and_its_devices_stay_listed(tmp_path: Path) -> None:
     require_program("timeout")
     root = write_tree(tmp_path / "root", machine_files(7) | device_files("0000:01:00.0", "active"))
     report = parse_script_output(
@@ -200,7 +204,7 @@ def test_a_hung_driver_is_said_and_its_devices_stay_known(tmp_path: Path) -> Non
     assert [gpu.fault and gpu.fault.kind for gpu in only_snapshot(report).gpus] == ["not_answering"]
 
 
-def test_none_is_started_beside_one_that_hangs_in_the_kernel(tmp_path: Path) -> None:
+def test_nvidia_smi_is_not_started_beside_one_that_is_stuck_in_the_kernel(tmp_path: Path) -> None:
     stuck = proc_stat(66, b"nvidia-smi", "D")
     root = write_tree(tmp_path / "root", machine_files(7) | {"proc/66/stat": stuck})
     calls = tmp_path / "calls"
@@ -213,7 +217,7 @@ def test_none_is_started_beside_one_that_hangs_in_the_kernel(tmp_path: Path) -> 
     assert (gpu_run(found).outcome, gpu_run(found).fault) == ("failed", "not_answering")
 
 
-def test_an_answer_that_got_stuck_at_nvidia_smi_is_of_a_hung_driver(tmp_path: Path) -> None:
+def test_output_cut_off_at_nvidia_smi_means_a_hung_driver(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "root", machine_files(7))
     whole = run_script(install_fake_nvidia_smi(tmp_path, "echo nothing"), root=root)
     begun = whole[: whole.index(b" nvidia_smi ") + 20]
@@ -228,36 +232,39 @@ def test_an_answer_that_got_stuck_at_nvidia_smi_is_of_a_hung_driver(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "outcome", "fault"),
+    ("message", "code", "outcome", "fault"),
     [
         ("Failed to initialize NVML: Driver/library version mismatch", 18, "failed", "mismatch"),
         ("No devices were found", 6, "absent", None),
         ("Failed to initialize NVML: Unknown Error", 255, "failed", "unreadable"),
     ],
 )
-def test_what_nvidia_smi_fails_with_has_its_name(
-    tmp_path: Path, words: str, code: int, outcome: str, fault: str | None
+def test_a_failure_of_nvidia_smi_is_classified(
+    tmp_path: Path, message: str, code: int, outcome: str, fault: str | None
 ) -> None:
     run = gpu_run(
         only_snapshot(
             parse_script_output(
-                run_script(install_fake_nvidia_smi(tmp_path, f"echo '{words}'; exit {code}")), MARK
+                run_script(install_fake_nvidia_smi(tmp_path, f"echo '{message}'; exit {code}")),
+                MARK,
             )
         )
     )
     assert (run.outcome, run.fault) == (outcome, fault)
 
 
-def test_a_fleet_smi_that_is_there_tells_by_itself(tmp_path: Path) -> None:
-    said = '{"version":1,"sent_at":12.5,"snapshots":[{"node_id":"n","name":"gpu","taken_at":12.0}]}'
+def test_an_installed_fleet_smi_gives_the_report(tmp_path: Path) -> None:
+    output = (
+        '{"version":1,"sent_at":12.5,"snapshots":[{"node_id":"n","name":"gpu","taken_at":12.0}]}'
+    )
     report = parse_script_output(
-        run_script(install_fake_fleet_smi(tmp_path, f"[ $1 = agent ] && echo '{said}'")), MARK
+        run_script(install_fake_fleet_smi(tmp_path, f"[ $1 = agent ] && echo '{output}'")), MARK
     )
     assert only_snapshot(report).node_id == "n"
     assert report.age_seconds(only_snapshot(report)) == 0.5
 
 
-def test_a_fleet_smi_that_cannot_is_done_without(tmp_path: Path) -> None:
+def test_an_installed_fleet_smi_that_fails_is_ignored(tmp_path: Path) -> None:
     found = only_snapshot(
         parse_script_output(
             run_script(install_fake_fleet_smi(tmp_path, "echo usage >&2; exit 2")), MARK
@@ -267,12 +274,12 @@ def test_a_fleet_smi_that_cannot_is_done_without(tmp_path: Path) -> None:
 
 
 def test_a_report_of_a_later_version_has_its_own_error(tmp_path: Path) -> None:
-    said = '{"version":999,"snapshots":[]}'
+    output = '{"version":999,"snapshots":[]}'
     with pytest.raises(UnsupportedVersion):
-        parse_script_output(run_script(install_fake_fleet_smi(tmp_path, f"echo '{said}'")), MARK)
+        parse_script_output(run_script(install_fake_fleet_smi(tmp_path, f"echo '{output}'")), MARK)
 
 
-def test_what_is_printed_around_the_answer_does_not_matter() -> None:
+def test_text_around_the_output_is_ignored() -> None:
     clean_answer = run_script({"PATH": "/usr/bin:/bin"})
     noisy = b"Welcome to gpu07!\n* you have mail *" + clean_answer + b"\nbye\n"
     assert (
@@ -282,7 +289,7 @@ def test_what_is_printed_around_the_answer_does_not_matter() -> None:
 
 
 @given(st.binary(max_size=2000))
-def test_whatever_comes_is_a_report_or_has_a_named_error(body: bytes) -> None:
+def test_any_bytes_give_a_report_or_a_delivery_error(body: bytes) -> None:
     with pytest.raises(DeliveryError):
         parse_script_output(body, MARK)
 
@@ -290,16 +297,16 @@ def test_whatever_comes_is_a_report_or_has_a_named_error(body: bytes) -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(PARTS),
+            st.sampled_from(SECTIONS),
             st.one_of(st.binary(max_size=60), st.integers(0, 10**20).map(lambda n: b"%d" % n)),
         )
     )
 )
-def test_hostile_parts_make_a_report_or_a_named_error(parts: list[tuple[str, bytes]]) -> None:
-    told = b"".join(
+def test_hostile_sections_give_a_report_or_a_delivery_error(parts: list[tuple[str, bytes]]) -> None:
+    sections = b"".join(
         b"\n%s %s 12.5\n%s" % (MARK.encode(), name.encode(), text) for name, text in parts
     )
     begin = b"\n%s taken_at 1.0\n1750000000\n%s hostname 1.0\ngpu07\n" % ((MARK.encode(),) * 2)
-    for body in (told, begin.replace(b"gpu07\n", b"gpu07") + told):
+    for body in (sections, begin.replace(b"gpu07\n", b"gpu07") + sections):
         with suppress(DeliveryError):
             assert parse_script_output(body, MARK).snapshots

@@ -1,4 +1,4 @@
-"""`rocm-smi --json` of every release."""
+"""The JSON of `rocm-smi`, of every release."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ def test_gpus_are_numbered_as_their_cards() -> None:
         ({"Unique ID": "0x0"}, "amd-card0"),
     ],
 )
-def test_a_card_is_known_by_the_same_id_as_on_its_machine(card: dict[str, str], uuid: str) -> None:
+def test_a_card_has_the_same_id_as_from_the_kernel_driver(card: dict[str, str], uuid: str) -> None:
     assert only(card).uuid == uuid
 
 
@@ -67,7 +67,7 @@ def test_a_card_is_known_by_the_same_id_as_on_its_machine(card: dict[str, str], 
         ("Fan Speed (%)", "Not supported", "fan_percent", None),
     ],
 )
-def test_every_spelling_is_read(key: str, value: str, field: str, expected: Any) -> None:
+def test_keys_of_every_release_are_parsed(key: str, value: str, field: str, expected: Any) -> None:
     assert getattr(only({key: value}), field) == expected
 
 
@@ -80,18 +80,18 @@ def test_every_spelling_is_read(key: str, value: str, field: str, expected: Any)
         ({}, None),
     ],
 )
-def test_a_name_that_is_a_number_gives_way_to_the_cards_id(
+def test_a_numeric_name_is_replaced_by_the_name_of_the_pci_id(
     card: dict[str, str], name: str | None
 ) -> None:
     assert only(card).name == name
 
 
-def test_a_value_that_cannot_be_is_not_known_and_says_why() -> None:
+def test_an_impossible_value_is_none_with_a_reason() -> None:
     gpu = only({"GPU use (%)": "3485543173"})
     assert (gpu.busy_percent, gpu.unread["busy_percent"]) == (None, "out of range: 3.48554e+09")
 
 
-def test_a_processors_gpu_has_what_it_may_take_too() -> None:
+def test_memory_of_an_integrated_gpu_includes_gtt() -> None:
     gpu = only(
         {
             "VRAM Total Memory (B)": "536870912",
@@ -104,32 +104,32 @@ def test_a_processors_gpu_has_what_it_may_take_too() -> None:
     assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (111, 32536870912)
 
 
-def test_a_cards_memory_is_its_own() -> None:
+def test_memory_of_a_card_excludes_gtt() -> None:
     gpu = only({"VRAM Total Memory (B)": "8589934592", "GTT Total Memory (B)": "32000000000"})
     assert (gpu.memory_shared, gpu.memory_total_bytes) == (False, 8589934592)
 
 
-def test_warnings_before_the_json_are_passed_over() -> None:
+def test_warnings_before_the_json_are_skipped() -> None:
     text = "\nWARNING: AMD GPU device(s) is/are in a low-power state.\n\n" + '{"card0": {}}'
     assert len(parse(text)) == 1
 
 
-def test_the_only_cards_processes_are_on_it() -> None:
+def test_processes_are_assigned_to_the_only_card() -> None:
     gpu = only({}, PID41="python, train, 1, 1048576, 0, 52")
     assert gpu.processes == (
         Process(pid=41, kind="compute", name="python, train", gpu_memory_bytes=1048576),
     )
 
 
-def test_processes_that_could_be_on_any_card_are_on_none() -> None:
+def test_processes_are_unknown_where_they_could_be_on_several_cards() -> None:
     text = json.dumps({"card0": {}, "card1": {}, "system": {"PID41": "python, 1, 4096, 0, 0"}})
     assert [gpu.processes for gpu in parse(text)] == [None, None]
     assert "which GPU" in parse(text)[0].unread["processes"]
 
 
-def test_nobody_there_is_not_the_same_as_not_asked() -> None:
-    asked = {"PIDs for KFD processes": ""}
-    assert only({}, **asked).processes == ()
+def test_no_processes_and_processes_not_requested_differ() -> None:
+    requested = {"PIDs for KFD processes": ""}
+    assert only({}, **requested).processes == ()
     assert only({}, PID41="idle, 0, 0, 0, 0").processes == ()
     assert only({}).processes is None
 
@@ -149,7 +149,7 @@ def test_a_hung_gpu_does_not_hide_the_others() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "rocm-smi: not found", "[]", '{"gpus": []}', '{"card0": 3}'])
-def test_what_is_not_rocm_smis_is_refused(text: str) -> None:
+def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ReadFailed):
         parse(text)
 
@@ -172,7 +172,7 @@ def plain(value: str) -> float | None:
 
 
 @pytest.mark.parametrize("path", capture_files("amd/rocm-smi-json"), ids=lambda path: path.name)
-def test_captures_read_as_they_say(path: Path) -> None:
+def test_captures_are_parsed_as_printed(path: Path) -> None:
     document = json.loads(path.read_text())
     cards = {int(name[4:]): card for name, card in document.items() if name.startswith("card")}
     found = parse(path.read_text())
@@ -195,7 +195,7 @@ def test_the_captured_hung_gpu_is_recognised(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", capture_files("amd/text"), ids=lambda path: path.name)
-def test_captured_tables_for_people_are_refused(path: Path) -> None:
+def test_captured_text_tables_are_refused(path: Path) -> None:
     with pytest.raises(ReadFailed, match="no whole JSON"):
         parse(path.read_text())
 
@@ -231,7 +231,7 @@ VALUES = st.one_of(
         st.dictionaries(KEYS | st.just("PID7"), VALUES) | VALUES,
     )
 )
-def test_any_json_gives_plausible_gpus_or_a_refusal(document: dict[str, Any]) -> None:
+def test_any_json_gives_figures_in_range_or_an_error(document: dict[str, Any]) -> None:
     try:
         found = parse(json.dumps(document))
     except CollectError:
@@ -243,6 +243,6 @@ def test_any_json_gives_plausible_gpus_or_a_refusal(document: dict[str, Any]) ->
 
 
 @given(st.text() | st.text(alphabet='{}[]":,0123456789card -\n'))
-def test_any_text_gives_gpus_or_a_refusal(text: str) -> None:
+def test_any_text_gives_gpus_or_an_error(text: str) -> None:
     with contextlib.suppress(CollectError):
         assert parse(text)

@@ -1,4 +1,4 @@
-"""A report as a page: what it says, that nobody can break into it, that it needs no style."""
+"""The report page: its content, escaping of hostile names, and that it works without style."""
 
 import re
 from pathlib import Path
@@ -27,37 +27,37 @@ TAGS = re.compile(
 )
 
 
-def made(told: UsageReport) -> str:
-    return render_report(told, style=STYLE, to_local_time=utc, now=NOW)
+def render(digest: UsageReport) -> str:
+    return render_report(digest, style=STYLE, to_local_time=utc, now=NOW)
 
 
-def words(text: str) -> str:
-    return " ".join("".join(Read(text).words).split())
+def page_text(text: str) -> str:
+    return " ".join("".join(Read(text).texts).split())
 
 
 def named(name: str) -> UsageReport:
     """A report in which every name is this one."""
-    told = lab_week(Price(per_kwh=0.3, currency=name))
-    rows = tuple(replace(row, name=name) for row in told.usages.rows)
+    digest = lab_week(Price(per_kwh=0.3, currency=name))
+    rows = tuple(replace(row, name=name) for row in digest.usages.rows)
     return replace(
-        told,
-        usages=replace(told.usages, rows=rows),
+        digest,
+        usages=replace(digest.usages, rows=rows),
         waste=tuple(
-            replace(job, user=name, command=name, advice=(name,)) for job in told.waste or ()
+            replace(job, user=name, command=name, advice=(name,)) for job in digest.waste or ()
         ),
-        least_used=tuple(replace(row, name=name) for row in told.least_used),
-        gaps=tuple(replace(gap, why=name) for gap in told.gaps),
+        least_used=tuple(replace(row, name=name) for row in digest.least_used),
+        gaps=tuple(replace(gap, why=name) for gap in digest.gaps),
     )
 
 
-def test_the_page_is_what_it_was() -> None:
+def test_the_page_matches_the_golden_file() -> None:
     golden.assert_matches_golden(
         GOLDEN / "week.html", render_report(lab_week(EURO), style="", to_local_time=utc, now=NOW)
     )
 
 
 @pytest.mark.parametrize(
-    "told",
+    "digest",
     [
         "2026-02-25 14:00 to 2026-03-04 14:00 UTC",
         "4,578",
@@ -72,13 +72,13 @@ def test_the_page_is_what_it_was() -> None:
         "free 9,700 h (65 %)",
     ],
 )
-def test_without_style_and_drawings_the_figures_are_all_there(told: str) -> None:
-    bare = re.sub("<style>.*?</style>|<svg.*?</svg>", "", made(lab_week(EURO)), flags=re.S)
-    assert told in words(bare)
+def test_all_figures_are_in_the_text_without_style_and_charts(digest: str) -> None:
+    bare = re.sub("<style>.*?</style>|<svg.*?</svg>", "", render(lab_week(EURO)), flags=re.S)
+    assert digest in page_text(bare)
 
 
-def test_it_runs_nothing_and_asks_for_nothing() -> None:
-    text = made(lab_week(EURO))
+def test_the_page_has_no_script_and_loads_nothing() -> None:
+    text = render(lab_week(EURO))
     read = Read(text)
     assert all(TAGS.fullmatch(tag) for tag in read.tags)
     assert not [pair for pair in read.attributes if pair[0] in ("href", "src", "style")]
@@ -89,8 +89,8 @@ def test_it_runs_nothing_and_asks_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_nobody_breaks_into_it(name: str) -> None:
-    read = Read(made(named(name)))
+def test_a_hostile_name_stays_text(name: str) -> None:
+    read = Read(render(named(name)))
     assert all(TAGS.fullmatch(tag) for tag in read.tags)
     assert not [attribute for attribute, _ in read.attributes if attribute.startswith("on")]
 
@@ -98,22 +98,22 @@ def test_nobody_breaks_into_it(name: str) -> None:
 @thorough
 @given(TEXT)
 def test_any_name_makes_a_whole_page(name: str) -> None:
-    assert all(TAGS.fullmatch(tag) for tag in Read(made(named(name))).tags)
+    assert all(TAGS.fullmatch(tag) for tag in Read(render(named(name))).tags)
 
 
-def test_of_nothing_there_is_a_page_too() -> None:
+def test_an_empty_report_is_a_page_too() -> None:
     nothing = Usages(start=NOW - HOUR, end=NOW, by="user", rows=(), total=Sums(), by_state={})
-    told = UsageReport(usages=nothing, hours=(), least_used=(), waste=(), heard=None)
-    assert "no price is set" in words(made(told))
-    assert "NaN" not in made(told)
+    digest = UsageReport(usages=nothing, hours=(), least_used=(), waste=(), heard=None)
+    assert "no price is set" in page_text(render(digest))
+    assert "NaN" not in render(digest)
 
 
-def test_where_there_are_too_many_jobs_it_says_so() -> None:
-    assert "too many to list" in words(made(replace(lab_week(), waste=None)))
+def test_too_many_jobs_to_list_is_said() -> None:
+    assert "too many to list" in page_text(render(replace(lab_week(), waste=None)))
 
 
-def test_every_drawing_has_its_words() -> None:
-    drawings = re.findall(r"<svg[^>]*>(<title>[^<]+</title>)?", made(lab_week()))
-    keys = made(lab_week()).count('aria-hidden="true"')
+def test_every_chart_has_a_title() -> None:
+    drawings = re.findall(r"<svg[^>]*>(<title>[^<]+</title>)?", render(lab_week()))
+    keys = render(lab_week()).count('aria-hidden="true"')
     assert len([title for title in drawings if title]) == 3
     assert len([title for title in drawings if not title]) == keys

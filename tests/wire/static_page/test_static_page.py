@@ -1,4 +1,4 @@
-"""The static page: what it says, that nobody can break into it, and that it asks for nothing."""
+"""The static page: its content, escaping of hostile names, and that it loads nothing."""
 
 import re
 from html.parser import HTMLParser
@@ -39,13 +39,13 @@ VOID = ("meta", "link")
 
 
 class Read(HTMLParser):
-    """A page as a browser takes it: its tags, attributes and words."""
+    """A page as a browser takes it: its tags, attributes and texts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: set[str] = set()
         self.attributes: list[tuple[str, str]] = []
-        self.words: list[str] = []
+        self.texts: list[str] = []
         self._open: list[str] = []
         self.feed(text)
         self.close()
@@ -66,25 +66,25 @@ class Read(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._open and self._open[-1] != "style":
-            self.words.append(data)
+            self.texts.append(data)
 
 
-def written(view: FleetView, every: float | None = None, trouble: str | None = None) -> str:
+def render(view: FleetView, interval: float | None = None, error: str | None = None) -> str:
     return render_page(
         view,
         style=STYLE,
         to_local_time=utc,
-        interval_seconds=every,
-        error=trouble,
+        interval_seconds=interval,
+        error=error,
         downloads=["load_data.csv"],
     )
 
 
-def words(view: FleetView, every: float | None = None, trouble: str | None = None) -> str:
-    return " ".join(" ".join(Read(written(view, every, trouble)).words).split())
+def page_text(view: FleetView, interval: float | None = None, error: str | None = None) -> str:
+    return " ".join(" ".join(Read(render(view, interval, error)).texts).split())
 
 
-def test_a_small_fleet_is_written_like_this() -> None:
+def test_the_page_of_a_small_fleet_matches_the_golden_file() -> None:
     view = fleet(samples.eight(), samples.sliced(), samples.silent(), samples.no_gpu())
     text = render_page(
         view,
@@ -97,15 +97,15 @@ def test_a_small_fleet_is_written_like_this() -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_state_is_a_word_and_a_shape_beside_its_colour(state: str) -> None:
-    text = written(fleet(node("n", gpu(0, verdict(state)))))  # type: ignore[arg-type]
+def test_a_state_has_a_word_and_a_shape_beside_its_colour(state: str) -> None:
+    text = render(fleet(node("n", gpu(0, verdict(state)))))  # type: ignore[arg-type]
     (row,) = re.findall(rf'<li class="gpu is-{state}.*?</li>', text)
     assert f'<use href="#{state}">' in row
     assert f'<span class="state">{state}</span>' in row
     assert f'<symbol id="{state}"' in text
 
 
-def test_hover_and_focus_tell_users_and_the_memory_that_is_really_used() -> None:
+def test_details_show_owners_and_the_memory_in_use() -> None:
     shared = busy_gpu(
         0,
         process("alice", 50.0, pid=1),
@@ -113,64 +113,64 @@ def test_hover_and_focus_tell_users_and_the_memory_that_is_really_used() -> None
         process("bob", 6.0, pid=3),
         memory_busy_percent=3.0,
     )
-    text = words(fleet(node("n", shared)))
+    text = page_text(fleet(node("n", shared)))
     assert "alice 54.0 GiB, 2 processes bob 6.0 GiB, 1 process" in text
     assert "60.0 of 79.6 GiB (75 %)" in text
     assert "3 %" not in text, "how busy the memory is says nothing of how full it is"
 
 
-def test_a_full_gpu_that_does_nothing_is_seen_to_be_full() -> None:
+def test_an_idle_gpu_with_full_memory_is_shown_as_full() -> None:
     full = gpu(0, verdict("held"), 79.0, memory_busy_percent=0.0, processes=(process("bob", 78.0),))
-    text = written(fleet(node("n", full)))
+    text = render(fleet(node("n", full)))
     assert '<rect width="99.2"' in text
     assert "79.0" in text
 
 
-def test_a_zombie_and_a_process_that_cannot_be_seen_are_told() -> None:
+def test_zombies_and_hidden_processes_are_shown() -> None:
     dead = process("bob", 6.0, pid=3, condition="zombie")
-    text = words(fleet(node("n", busy_gpu(0, dead, samples.hidden_process()))))
+    text = page_text(fleet(node("n", busy_gpu(0, dead, samples.hidden_process()))))
     assert "6.0 GiB, 1 process, 1 a zombie" in text
     assert "bob +1 unseen" in text and "not visible 30.0 GiB, 1 process" in text
 
 
 def test_unknown_is_a_dash_and_zero_is_zero() -> None:
-    text = words(fleet(node("n", gpu(0, verdict("free"), None, busy_percent=None))))
+    text = page_text(fleet(node("n", gpu(0, verdict("free"), None, busy_percent=None))))
     assert "Load —" in text and "— of 79.6 GiB" in text
-    text = words(fleet(node("n", gpu(0, verdict("free"), 0.0))))
+    text = page_text(fleet(node("n", gpu(0, verdict("free"), 0.0))))
     assert "Load 0 %" in text and "0.0 of 79.6 GiB (0 %)" in text
 
 
-def test_it_says_when_it_was_made_when_the_next_is_due_and_how_old_each_node_s_data_are() -> None:
-    text = words(fleet(samples.eight(), samples.silent()), every=300)
+def test_the_page_shows_its_time_the_next_update_and_the_age_of_each_node() -> None:
+    text = page_text(fleet(samples.eight(), samples.silent()), interval=300)
     assert "1 of 2 nodes reporting · as of 2026-03-04 14:06:11 UTC · next at 14:11:11" in text
     assert "14:06:09, 2 s old" in text
     assert "silent for 4 min, last report 14:02:11" in text
 
 
-def test_the_free_gpus_come_first_and_a_silent_node_s_are_not_among_them() -> None:
-    text = words(fleet(samples.eight(), samples.silent()))
+def test_free_gpus_come_first_without_those_of_silent_nodes() -> None:
+    text = page_text(fleet(samples.eight(), samples.silent()))
     before, _, after = text.partition("2 of 8 free")
     assert "Free now" in before and "gpu01 GPU 3, 7" in before
     assert "gpu07 GPU" not in text and "was free" in after
 
 
-def test_one_dead_host_is_shown_as_such_beside_the_others() -> None:
+def test_an_unreachable_host_is_shown_beside_the_others() -> None:
     dead = node("gpu09", taken_at=None, age_seconds=None, trouble="ssh: connection refused")
-    text = words(fleet(samples.eight(), dead))
+    text = page_text(fleet(samples.eight(), dead))
     assert "gpu09 no GPU never reported ssh: connection refused" in text
     assert "gpu01 2 of 8 free" in text
 
 
-def test_a_page_without_news_says_so_and_offers_nothing() -> None:
+def test_a_page_without_new_data_says_so_and_offers_no_gpu() -> None:
     old = mark_all_silent(fleet(samples.eight()), 600)
-    text = words(old, trouble="http://hub:7070 does not answer")
+    text = page_text(old, error="http://hub:7070 does not answer")
     assert "No new data: http://hub:7070 does not answer." in text
     assert "No GPU is known to be free." in text
-    assert "silent for 10 min, last heard 14:06:09" in text
+    assert "silent for 10 min, last report 14:06:09" in text
 
 
-def test_it_reloads_itself_and_asks_for_nothing_else() -> None:
-    text = written(samples.lab())
+def test_the_page_reloads_itself_and_loads_nothing_else() -> None:
+    text = render(samples.lab())
     assert '<meta http-equiv="refresh" content="60">' in text
     assert "default-src &#x27;none&#x27;" in text
     assert not re.search(r"url\(|@import|https?:|<script|src=", text)
@@ -180,8 +180,8 @@ def test_it_reloads_itself_and_asks_for_nothing_else() -> None:
 def test_a_hostile_name_stays_text(name: str) -> None:
     odd = verdict("busy", name)
     hostile = busy_gpu(0, process(name, 1.0), judged=odd, name=name, uuid=name)
-    bare = written(fleet(node("n", busy_gpu(0, process("a", 1.0)))))
-    text = written(fleet(node(name, hostile, trouble=name)), trouble=name)
+    bare = render(fleet(node("n", busy_gpu(0, process("a", 1.0)))))
+    text = render(fleet(node(name, hostile, trouble=name)), error=name)
     assert Read(text).tags == Read(bare).tags
     assert all(shape in text for shape in ("</style>", "</html>"))
 
@@ -192,12 +192,12 @@ def test_a_hostile_name_stays_text(name: str) -> None:
 )
 @given(FLEET)
 def test_any_fleet_makes_a_whole_page_of_known_tags_and_links(view: FleetView) -> None:
-    read = Read(written(view))
+    read = Read(render(view))
     assert all(TAGS.fullmatch(tag) for tag in read.tags)
     assert all(ATTRIBUTES.fullmatch(name) for name, _ in read.attributes)
     links = {value for name, value in read.attributes if name == "href"}
     assert all(re.fullmatch(r"#[a-z]+(-\d+)?|load_data\.csv|data:,", link) for link in links)
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", "".join(read.words))
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", "".join(read.texts))
 
 
 @settings(
@@ -206,11 +206,11 @@ def test_any_fleet_makes_a_whole_page_of_known_tags_and_links(view: FleetView) -
 )
 @given(FLEET)
 def test_every_gpu_and_every_node_of_any_fleet_is_there(view: FleetView) -> None:
-    text = written(view)
+    text = render(view)
     gpus = [gpu for node in view.nodes for gpu in node.gpus]
     assert text.count('<li class="gpu ') == len(gpus) + sum(len(gpu.instances) for gpu in gpus)
     assert text.count('<section class="node') == len(view.nodes)
 
 
-def test_the_style_says_nothing_that_could_end_it() -> None:
+def test_the_style_sheet_cannot_close_its_element() -> None:
     assert "<" not in STYLE
