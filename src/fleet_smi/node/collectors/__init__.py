@@ -21,7 +21,7 @@ class CollectorEntry(NamedTuple):
     fallback_for: str | None = None
     """The collector that it stands in for where that one fails; several are tried in order."""
     absence_is_cached: bool = False
-    """Whether a machine that has no such hardware is not asked again for a while."""
+    """Whether a machine without such hardware is not checked again for a while."""
 
 
 COLLECTORS: tuple[CollectorEntry, ...] = (
