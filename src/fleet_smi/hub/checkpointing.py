@@ -1,7 +1,7 @@
 """Checkpoint scheduler: when nodes are saved, and up to which report each is durable.
 
 The history of a node is written before the node itself. A hub that is killed in between then
-restarts from an older checkpoint and accepts the reports that its history lacks again.
+restarts from an older checkpoint, and accepts again the reports that its history lacks.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Checkpointer:
         self._history = history
         self._slots = slots
         self._dirty: dict[str, None] = {}  # the longest waiting first
-        # A batch moves from the first queue to the second, and then its sequences to the third.
+        # A batch moves from the first queue to the second, and then its sequences to `_durable`.
         self._awaiting_history: deque[_Batch] = deque()
         self._awaiting_store: deque[_Batch] = deque()
         self._durable: dict[str, _Sequence] = {}
