@@ -101,7 +101,7 @@ def programs(runtime: Path) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # it has ended
             continue
         if command.startswith("ssh") and str(runtime) in command:
