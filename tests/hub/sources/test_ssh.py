@@ -101,9 +101,10 @@ def programs(runtime: Path) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            raw = (folder / "cmdline").read_bytes()
         except OSError:  # it has ended
             continue
+        command = raw.replace(b"\0", b" ").decode(errors="replace")
         if command.startswith("ssh") and str(runtime) in command:
             found.append(command)
     return found
