@@ -59,7 +59,7 @@ class NodeInfoSource(StatusSource):
             default_port=DEFAULT_PORT,
             headers={"Content-Type": "application/json"},
             body=msgspec.json.encode({"passwd": password}),
-            # Its nodes answer a wrong password with any of these, depending on the version.
+            # node_info.py answers a wrong password with 404, an agent of fleet-smi with 403 or 429.
             refusal_messages=dict.fromkeys((401, 403, 404, 429), _REFUSED),
         )
         super().__init__(
@@ -75,7 +75,7 @@ class NodeInfoSource(StatusSource):
         """Decode the node, taken when its `last_update` was first received.
 
         A node whose reader has died goes on answering with its last status: by its own time,
-        which has no zone, it cannot be told from one whose clock is wrong.
+        which has no zone, it looks like one whose clock is wrong.
         """
         decoded = decode_status(body, now)
         last = self._last_updates.get(target)

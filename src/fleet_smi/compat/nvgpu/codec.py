@@ -135,14 +135,14 @@ def _gpu(index: int, device: Any) -> Gpu:
 def _processes(device: dict[str, Any], unread: dict[str, str]) -> tuple[Process, ...] | None:
     pids = _split(device.get("pids"))
     if not pids:
-        # No pids and not available: a process of another container, or the driver hides them.
+        # In use without a pid is not idle: nvgpu saw a user that it could not list.
         if device.get("is_available") is True:
             return ()
         unread["processes"] = "in use, but no process is listed"
         return None
     users = _split(device.get("users"))
     if len(users) != len(pids):
-        # A user name with a comma, or a process that ended meanwhile: any pairing would be a guess.
+        # Lists of different length cannot be paired: a wrong owner is worse than none.
         users = [UNKNOWN_OWNER] * len(pids)
     entries = [_process(pid, user) for pid, user in zip(pids, users, strict=True)]
     processes = [process for process in entries if process is not None]

@@ -27,7 +27,7 @@ def create_sources(settings: Settings) -> list[Source]:
 
 
 class NvgpuSource(StatusSource):
-    """Polls nvgpu agents, which read their GPUs anew for every request."""
+    """Polls nvgpu agents, which read their GPUs for every request."""
 
     name = "nvgpu"
 
