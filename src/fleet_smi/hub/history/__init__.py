@@ -1,6 +1,6 @@
-"""What happened: the ledger of who held what, and figures over time."""
+"""History: the ledger of who held which GPU when, and the figures over time."""
 
 import os
 
-# What is multiplied here is small: threads for it would only take room, on every core.
+# The matrices here are small: BLAS threads would only take memory, once per core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

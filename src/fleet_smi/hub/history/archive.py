@@ -1,4 +1,4 @@
-"""The history of one hub put together: its database, who writes there and who asks."""
+"""The history of one hub, wired together: store, writer, recorder and queries."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from fleet_smi.hub.history.storage.writer import HistoryWriter
 
 
 class Archive:
-    """Open from the beginning; `history` must have been closed before this is."""
+    """Opens the database when created. Close the `recorder` before the archive."""
 
     def __init__(self, location: str | Path, retention: RetentionPolicy, fleet: FleetState) -> None:
         self._store = open_history(location)
@@ -20,6 +20,6 @@ class Archive:
         self.queries = HistoryService(self.recorder, self._store, self._writer, retention)
 
     def close(self) -> None:
-        """Write down what is left, and let go of the database."""
+        """Write what is queued and close the database."""
         self._writer.close()
         self._store.close()

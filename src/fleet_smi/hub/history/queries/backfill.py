@@ -1,7 +1,7 @@
-"""Parts of a ribbon that nobody noted at the time, made up for from the ledger.
+"""Backfill of ribbon points that were not recorded at the time, computed from the ledger.
 
-The hub notes the whole fleet every minute. What it learned later, from reports that came
-late, stands in the ledger alone. Pure.
+The hub records a point of the whole fleet every minute. What it learned later, from late
+reports, is in the ledger only. Pure.
 """
 
 from bisect import bisect_right
@@ -15,16 +15,16 @@ from fleet_smi.model.fleet import STATES, State
 from fleet_smi.model.history import GpuPeriods, Period, RibbonPoint
 
 _start = attrgetter("start")
-_Stretch = TypeVar("_Stretch", Period, Presence)
+_Interval = TypeVar("_Interval", Period, Presence)
 
 
 def missing_starts(
     points: Iterable[RibbonPoint], start: float, end: float, seconds: float
 ) -> list[float]:
-    """Where the parts of so many seconds begin that nobody noted."""
-    known = {round((moment.at - start) / seconds) for moment in points}
-    parts = range(int((end - start) // seconds))
-    return [start + part * seconds for part in parts if part not in known]
+    """The starts of the columns, `seconds` wide, that have no point."""
+    present = {round((point.at - start) / seconds) for point in points}
+    columns = range(int((end - start) // seconds))
+    return [start + column * seconds for column in columns if column not in present]
 
 
 def backfill_points(
@@ -33,33 +33,36 @@ def backfill_points(
     gpu_periods: Iterable[GpuPeriods],
     presence: Iterable[Presence],
 ) -> Iterator[RibbonPoint]:
-    """How the fleet stood in the middle of each of these parts; none where nobody was heard."""
-    heard = _by_node(presence)
-    stood = [row.periods for row in gpu_periods if row.gpu.parent is None]
-    for beginning in starts:
-        at = beginning + seconds / 2
-        reporting = sum(_at(at, stretches) is not None for stretches in heard)
+    """The fleet in the middle of each of these columns, where any node was reporting."""
+    nodes = _presence_by_node(presence)
+    gpus = [row.periods for row in gpu_periods if row.gpu.parent is None]
+    for start in starts:
+        at = start + seconds / 2
+        reporting = sum(_interval_at(at, intervals) is not None for intervals in nodes)
         if reporting:
             states = Counter[State](
-                period.state for periods in stood if (period := _at(at, periods)) is not None
+                period.state
+                for periods in gpus
+                if (period := _interval_at(at, periods)) is not None
             )
             yield RibbonPoint(
-                at=beginning,
-                nodes=sum(stretches[0].start <= at for stretches in heard),
+                at=start,
+                nodes=sum(intervals[0].start <= at for intervals in nodes),
                 nodes_reporting=reporting,
                 gpus={state: float(states[state]) for state in STATES},
             )
 
 
-def _by_node(presence: Iterable[Presence]) -> list[list[Presence]]:
+def _presence_by_node(presence: Iterable[Presence]) -> list[list[Presence]]:
+    """The intervals of each node in time order; of two with one start the last counts."""
     nodes: dict[str, dict[float, Presence]] = {}
-    for one in presence:
-        nodes.setdefault(one.node_id, {})[one.start] = one
-    return [[stretches[start] for start in sorted(stretches)] for stretches in nodes.values()]
+    for interval in presence:
+        nodes.setdefault(interval.node_id, {})[interval.start] = interval
+    return [[by_start[start] for start in sorted(by_start)] for by_start in nodes.values()]
 
 
-def _at(at: float, stretches: Sequence[_Stretch]) -> _Stretch | None:
-    """The stretch that a moment is in, of some in order that do not overlap."""
-    place = bisect_right(stretches, at, key=_start)
-    last = stretches[place - 1] if place else None
+def _interval_at(at: float, intervals: Sequence[_Interval]) -> _Interval | None:
+    """The interval that contains a time; they are in order and do not overlap."""
+    index = bisect_right(intervals, at, key=_start)
+    last = intervals[index - 1] if index else None
     return last if last is not None and (last.end is None or at < last.end) else None

@@ -1,4 +1,4 @@
-"""Occupancies joined to jobs: the processes of one user and command at one time, wherever."""
+"""Jobs: occupancies grouped by user and command, or by Slurm job, across GPUs and nodes."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,13 +13,13 @@ from fleet_smi.model.safe_text import natural_sort_key
 from fleet_smi.model.usage_report import add_sums
 
 RESTART_WINDOW_SECONDS = 60.0
-"""A command that begins again so soon after its end was restarted."""
+"""A command that starts again within this time after its end counts as the same job."""
 _FOREVER = float("inf")
-_REMEMBERED = 4096
+_CACHE_SIZE = 4096
 JobKey = tuple[str, ...]
 
-# What differs between the workers of one job: ranks, ports, addresses, file descriptors.
-_VOLATILE = re.compile(
+# Flags that differ between the workers of one job: ranks, ports, addresses.
+_VOLATILE_FLAG = re.compile(
     r"--?(?:(?:local|node|global|machine|worker)?[-_]?rank"
     r"|(?:node|worker|replica|process|task|shard)[-_](?:index|id|idx)"
     r"|(?:[a-z_-]+[-_])?port"
@@ -27,85 +27,88 @@ _VOLATILE = re.compile(
     re.IGNORECASE,
 )
 _HINTS = ("rank", "index", "id", "port", "endpoint", "addr", "url", "method")
-"""Without one of these no flag of a command is volatile."""
-# It begins with the same character wherever it matches: that is looked for quickly.
-_NUMBERED = re.compile(r"(_(?:(?<=pipe_)handle=|(?<=tracker_)fd=|(?<=parent_)pid=|TP|PP|DP|EP))\d+")
-_FORKED = "--multiprocessing-fork"
+"""Every volatile flag contains one of these: a cheap test before the command is split."""
+# File descriptors, pids and worker numbers. The pattern begins with a fixed character, which
+# the regex engine searches for quickly.
+_WORKER_NUMBER = re.compile(
+    r"(_(?:(?<=pipe_)handle=|(?<=tracker_)fd=|(?<=parent_)pid=|TP|PP|DP|EP))\d+"
+)
+_FORKED_WORKER = "--multiprocessing-fork"
 
 
 def group_jobs(occupancies: Iterable[GpuOccupancies]) -> tuple[Job, ...]:
-    """The jobs that these occupancies are parts of, the latest first."""
-    alike: dict[JobKey, list[JobPart]] = {}
-    for each in occupancies:
-        for occupancy in each.occupancies:
-            part = JobPart(gpu=each.gpu, occupancy=occupancy)
-            alike.setdefault(_key(part), []).append(part)
-    every = [_job(key, parts) for key, theirs in alike.items() for parts in _runs(key, theirs)]
-    every.sort(key=attrgetter("id"))
-    every.sort(key=attrgetter("start"), reverse=True)
-    return tuple(every)
+    """Group occupancies into jobs, the latest first."""
+    by_key: dict[JobKey, list[JobPart]] = {}
+    for of_gpu in occupancies:
+        for occupancy in of_gpu.occupancies:
+            part = JobPart(gpu=of_gpu.gpu, occupancy=occupancy)
+            by_key.setdefault(_job_key(part), []).append(part)
+    jobs = [_job(key, run) for key, parts in by_key.items() for run in _runs(key, parts)]
+    jobs.sort(key=attrgetter("id"))
+    jobs.sort(key=attrgetter("start"), reverse=True)
+    return tuple(jobs)
 
 
 def job_start(job_id: str) -> float | None:
-    """When the job of that id began, to the second; `None` for what is no id."""
+    """The start in a job id, to the second; `None` where it is not a job id."""
     head, dash, _ = job_id.partition("-")
     return float(int(head, 16)) if dash and re.fullmatch("[0-9a-f]{1,10}", head) else None
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def normalize_command(command: str) -> str:
-    """A command without what differs between the workers of one job."""
+    """Replace what differs between the workers of one job by stars."""
     if any(map(command.lower().__contains__, _HINTS)):
-        command = " ".join(_without_values(command.split()))
-    return _NUMBERED.sub(r"\1*", command)
+        command = " ".join(_mask_values(command.split()))
+    return _WORKER_NUMBER.sub(r"\1*", command)
 
 
-def _without_values(words: Iterable[str]) -> Iterator[str]:
+def _mask_values(words: Iterable[str]) -> Iterator[str]:
     """The words of a command with a star for the value of each volatile flag."""
-    awaits = False
+    value_follows = False
     for word in words:
         flag, _, value = word.partition("=")
         is_flag = word[0] == "-"
         if is_flag and value and _is_volatile(flag):
             yield from (flag, "*")
         else:
-            yield "*" if awaits and not is_flag else word
-        awaits = is_flag and not value and _is_volatile(flag)
+            yield "*" if value_follows and not is_flag else word
+        value_follows = is_flag and not value and _is_volatile(flag)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _is_volatile(flag: str) -> bool:
-    return _VOLATILE.fullmatch(flag) is not None
+    return _VOLATILE_FLAG.fullmatch(flag) is not None
 
 
-def _key(part: JobPart) -> JobKey:
-    """What parts of one job have in common."""
+def _job_key(part: JobPart) -> JobKey:
+    """The key that all parts of a job share; jobs of one key are told apart by time."""
     holder = part.occupancy.holder
     if holder.slurm_job:
         return "slurm", holder.user, holder.slurm_job
     if not holder.command or holder.user == HIDDEN_USER:
         return "process", holder.user, part.gpu.node_id, str(holder.pid), str(holder.started_at)
     # A bare "python" on two nodes need not be one job.
-    anywhere = " " in holder.command and _FORKED not in holder.command
-    node_id = "" if anywhere else part.gpu.node_id
+    spans_nodes = " " in holder.command and _FORKED_WORKER not in holder.command
+    node_id = "" if spans_nodes else part.gpu.node_id
     return "command", holder.user, node_id, normalize_command(holder.command)
 
 
 def _runs(key: JobKey, parts: list[JobPart]) -> Iterator[list[JobPart]]:
-    """Parts that overlap in time, or follow each other as a restart does; in order."""
+    """Split parts into runs: those of a run overlap, or follow each other like a restart."""
     if len(parts) == 1:
         yield parts
         return
     slack = _FOREVER if key[0] == "slurm" else RESTART_WINDOW_SECONDS
-    together: list[JobPart] = []
-    until = -_FOREVER
+    run: list[JobPart] = []
+    run_end = -_FOREVER
     for part in sorted(parts, key=_start):
-        if together and part.occupancy.start > until + slack:
-            yield together
-            together, until = [], -_FOREVER
-        together.append(part)
-        until = max(until, _end(part))
-    yield together
+        if run and part.occupancy.start > run_end + slack:
+            yield run
+            run, run_end = [], -_FOREVER
+        run.append(part)
+        run_end = max(run_end, _end(part))
+    yield run
 
 
 _start, _gpu_seconds = attrgetter("occupancy.start"), attrgetter("occupancy.sums.gpu_seconds")
@@ -135,15 +138,15 @@ def _job(key: JobKey, parts: list[JobPart]) -> Job:
 
 
 def _places(parts: Iterable[JobPart]) -> tuple[str, ...]:
-    found = {(part.gpu.node, part.gpu.index) for part in parts}
+    places = {(part.gpu.node, part.gpu.index) for part in parts}
     ordered = (
-        sorted(found, key=lambda one: (natural_sort_key(one[0]), one[1]))
-        if len(found) > 1
-        else found
+        sorted(places, key=lambda place: (natural_sort_key(place[0]), place[1]))
+        if len(places) > 1
+        else places
     )
     return tuple([f"{node}:{index}" for node, index in ordered])
 
 
 def _id(key: JobKey, start: float) -> str:
-    """The same whenever it is asked for: the job's beginning, and what its parts share."""
+    """A stable id, computed from the start of the job and its key."""
     return f"{int(start):x}-{crc32(chr(0).join(key).encode(errors='replace')):08x}"

@@ -1,8 +1,7 @@
-"""What has ended, from the database, joined with what goes on, from memory.
+"""Merge of stored rows with live ones: open intervals, and rows that are not written yet.
 
-In memory is also what ended a moment ago and waits to be written. What goes on may stand in
-the database too: of a node that was silent for a while it was written that all had ended.
-What is in memory knows better.
+An open interval may be stored as well, as ended: that is written when its node falls silent. The
+live one is newer, so it replaces the stored one with the same start.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,111 +24,111 @@ from fleet_smi.model.history import (
 )
 
 _start = itemgetter(0)
-_Stretch = TypeVar("_Stretch", Period, Occupancy)
+_Interval = TypeVar("_Interval", Period, Occupancy)
 
 
 def merge_batches(unwritten: Iterable[WriteBatch], open_batch: WriteBatch) -> WriteBatch:
-    """What has ended a moment ago, then what goes on: that knows better where both tell of one."""
-    joined = WriteBatch()
+    """Join batches that are not written yet with the open intervals, which come last and win."""
+    merged = WriteBatch()
     for batch in (*unwritten, open_batch):
-        joined.nodes += batch.nodes
-        joined.gpus += batch.gpus
-        joined.periods += batch.periods
-        joined.occupancies += batch.occupancies
-        joined.presence += batch.presence
-        joined.series += batch.series
-    return joined
+        merged.nodes += batch.nodes
+        merged.gpus += batch.gpus
+        merged.periods += batch.periods
+        merged.occupancies += batch.occupancies
+        merged.presence += batch.presence
+        merged.series += batch.series
+    return merged
 
 
 def filter_batch(start: float, end: float, batch: WriteBatch) -> WriteBatch:
-    """What of it was in a range."""
+    """The rows of a batch that overlap a range."""
     return WriteBatch(
         nodes=batch.nodes,
         gpus=batch.gpus,
-        periods=[each for each in batch.periods if _overlaps(each[1], start, end)],
-        occupancies=[each for each in batch.occupancies if _overlaps(each[1], start, end)],
-        presence=[each for each in batch.presence if _overlaps(each, start, end)],
+        periods=[item for item in batch.periods if _overlaps(item[1], start, end)],
+        occupancies=[item for item in batch.occupancies if _overlaps(item[1], start, end)],
+        presence=[interval for interval in batch.presence if _overlaps(interval, start, end)],
     )
 
 
 def merge_nodes(saved: Iterable[NodeRow], live: WriteBatch) -> list[NodeRow]:
-    """Every node, as it is called now."""
+    """Every node with its latest name."""
     return list({row.node_id: row for row in (*saved, *live.nodes)}.values())
 
 
 def merge_gpus(saved: Iterable[GpuOfNode], live: WriteBatch) -> list[GpuOfNode]:
-    """Every GPU and instance, as it is known now."""
-    return list({_place(gpu): gpu for gpu in (*saved, *live.gpus)}.values())
+    """Every GPU and instance with its latest description."""
+    return list({_gpu_key(gpu): gpu for gpu in (*saved, *live.gpus)}.values())
 
 
 def merge_periods(
     saved: Iterable[GpuPeriods], gpus: Iterable[GpuOfNode], live: WriteBatch
 ) -> list[GpuPeriods]:
-    """How these GPUs stood, those that still stand so among them."""
-    stretches = {_place(row.gpu): {one.start: one for one in row.periods} for row in saved}
-    for place, period in live.periods:
-        stretches.setdefault(place, {})[period.start] = period
+    """The periods of these GPUs, open ones included."""
+    by_gpu = {_gpu_key(row.gpu): {period.start: period for period in row.periods} for row in saved}
+    for gpu_key, period in live.periods:
+        by_gpu.setdefault(gpu_key, {})[period.start] = period
     return [
-        GpuPeriods(gpu=gpu, periods=_in_order(stretches[_place(gpu)].values()))
+        GpuPeriods(gpu=gpu, periods=_in_order(by_gpu[_gpu_key(gpu)].values()))
         for gpu in gpus
-        if _place(gpu) in stretches
+        if _gpu_key(gpu) in by_gpu
     ]
 
 
 def merge_strip_intervals(
     saved: Iterable[tuple[GpuOfNode, Sequence[StripInterval]]], live: WriteBatch
 ) -> dict[GpuKey, Sequence[StripInterval]]:
-    """How GPUs looked, those that still look so among them."""
-    stood = {_place(gpu): looks for gpu, looks in saved}
-    known: dict[GpuKey, dict[float, StripInterval]] = {}
-    for place, period in live.periods:
-        stretch = period.start, period.end, period_look(period), period.busy_percent
-        known.setdefault(place, {})[period.start] = stretch
-    for place, stretches in known.items():
-        before = {one[0]: one for one in stood.get(place, ())}
-        stood[place] = sorted((before | stretches).values(), key=_start)
-    return stood
+    """The strip intervals of GPUs, open ones included."""
+    by_gpu = {_gpu_key(gpu): intervals for gpu, intervals in saved}
+    live_by_gpu: dict[GpuKey, dict[float, StripInterval]] = {}
+    for gpu_key, period in live.periods:
+        interval = period.start, period.end, period_look(period), period.busy_percent
+        live_by_gpu.setdefault(gpu_key, {})[period.start] = interval
+    for gpu_key, live_intervals in live_by_gpu.items():
+        stored = {interval[0]: interval for interval in by_gpu.get(gpu_key, ())}
+        by_gpu[gpu_key] = sorted((stored | live_intervals).values(), key=_start)
+    return by_gpu
 
 
 def merge_strip_samples(
     saved: GpuStripSamples, times: SampleTimes, live: WriteBatch
 ) -> GpuStripSamples:
-    """How GPUs looked at these moments, those that still look so among them."""
-    number_of = {look: number for number, look in saved.looks.items()}
-    for place, period in live.periods:
-        these = times.indices_between(period.start, period.end)
-        count = these.stop - these.start
+    """The strip samples of GPUs, overwritten where a live period covers them."""
+    look_ids = {look: look_id for look_id, look in saved.looks.items()}
+    for gpu_key, period in live.periods:
+        covered = times.indices_between(period.start, period.end)
+        count = covered.stop - covered.start
         if count:
-            samples = saved.gpus.get(place)
+            samples = saved.gpus.get(gpu_key)
             if samples is None:
-                samples = saved.gpus[place] = unknown_samples(len(times.numbers))
-            # Numbers of looks that nobody wrote down yet are told from others by their sign.
-            look = number_of.setdefault(period_look(period), -len(number_of) - 1)
-            samples.looks[these] = [look] * count
-            samples.loads[these] = bytes([encode_load(period.busy_percent)]) * count
-    return GpuStripSamples(saved.gpus, {number: look for look, number in number_of.items()})
+                samples = saved.gpus[gpu_key] = unknown_samples(len(times.numbers))
+            # Looks that are not stored yet get negative ids, which no stored look has.
+            look_id = look_ids.setdefault(period_look(period), -len(look_ids) - 1)
+            samples.looks[covered] = [look_id] * count
+            samples.loads[covered] = bytes([encode_load(period.busy_percent)]) * count
+    return GpuStripSamples(saved.gpus, {look_id: look for look, look_id in look_ids.items()})
 
 
 def merge_occupancies(
     saved: Iterable[GpuOccupancies], gpus: Iterable[GpuOfNode], live: WriteBatch
 ) -> list[GpuOccupancies]:
-    """Who was on these GPUs, those who still are among them."""
-    stretches = {
-        _place(row.gpu): {(one.start, one.holder.pid): one for one in row.occupancies}
+    """The occupancies of these GPUs, open ones included."""
+    by_gpu = {
+        _gpu_key(row.gpu): {(one.start, one.holder.pid): one for one in row.occupancies}
         for row in saved
     }
-    for place, occupancy in live.occupancies:
+    for gpu_key, occupancy in live.occupancies:
         key = occupancy.start, occupancy.holder.pid
-        stretches.setdefault(place, {})[key] = occupancy
+        by_gpu.setdefault(gpu_key, {})[key] = occupancy
     return [
-        GpuOccupancies(gpu=gpu, occupancies=_in_order(stretches[_place(gpu)].values()))
+        GpuOccupancies(gpu=gpu, occupancies=_in_order(by_gpu[_gpu_key(gpu)].values()))
         for gpu in gpus
-        if _place(gpu) in stretches
+        if _gpu_key(gpu) in by_gpu
     ]
 
 
 class SavedSnapshot(NamedTuple):
-    """What the database has of a moment: the last of everything that had begun by then."""
+    """The stored rows for one time: the last of each that began at or before it."""
 
     nodes: Sequence[NodeRow]
     presence: Sequence[Presence]
@@ -139,64 +138,66 @@ class SavedSnapshot(NamedTuple):
 
 
 def nodes_at(at: float, saved: SavedSnapshot, live: WriteBatch) -> list[NodeAt]:
-    """What was known of each node at a moment; those that were not known yet are left out."""
-    heard = {one.node_id: one for one in saved.presence}
-    for one in live.presence:
-        if one.start <= at and (one.node_id not in heard or heard[one.node_id].start <= one.start):
-            heard[one.node_id] = one
-    figures = {row.node_id: _figures(row) for row in _rows_then(at, saved, live)}
-    parts: dict[str, list[GpuAt]] = {}
-    for gpu, period, since in _gpus_then(at, saved, live):
-        known = figures.get(gpu.node_id, {}).get(gpu.uuid, {})
-        part = GpuAt(gpu=gpu, period=period, since=since, figures=known)
-        parts.setdefault(gpu.node_id, []).append(part)
+    """Each node as of a time; nodes that had not reported yet are left out."""
+    presence = {interval.node_id: interval for interval in saved.presence}
+    for interval in live.presence:
+        known = presence.get(interval.node_id)
+        if interval.start <= at and (known is None or known.start <= interval.start):
+            presence[interval.node_id] = interval
+    figures = {row.node_id: _mean_figures(row) for row in _rows_at(at, saved, live)}
+    gpus: dict[str, list[GpuAt]] = {}
+    for gpu, period, since in _gpus_at(at, saved, live):
+        of_gpu = figures.get(gpu.node_id, {}).get(gpu.uuid, {})
+        gpu_at = GpuAt(gpu=gpu, period=period, since=since, figures=of_gpu)
+        gpus.setdefault(gpu.node_id, []).append(gpu_at)
     return [
         NodeAt(
             node=node,
-            presence=heard[node.node_id],
-            gpus=tuple(parts.get(node.node_id, ())),
+            presence=presence[node.node_id],
+            gpus=tuple(gpus.get(node.node_id, ())),
             figures=figures.get(node.node_id, {}).get("", {}),
         )
         for node in saved.nodes
-        if node.node_id in heard
+        if node.node_id in presence
     ]
 
 
-def _rows_then(at: float, written: SavedSnapshot, going_on: WriteBatch) -> Iterable[SeriesRow]:
-    """The finest row of each node that there is of a moment."""
-    finest = {row.node_id: row for row in written.series}
-    for row in going_on.series:
-        part, known = slice_row_at(row, at), finest.get(row.node_id)
-        if part is not None and (known is None or part.grain_seconds <= known.grain_seconds):
-            finest[row.node_id] = part
+def _rows_at(at: float, saved: SavedSnapshot, live: WriteBatch) -> Iterable[SeriesRow]:
+    """The finest row of each node that contains a time."""
+    finest = {row.node_id: row for row in saved.series}
+    for row in live.series:
+        single, known = slice_row_at(row, at), finest.get(row.node_id)
+        if single is not None and (known is None or single.grain_seconds <= known.grain_seconds):
+            finest[row.node_id] = single
     return finest.values()
 
 
-def _gpus_then(
-    at: float, written: SavedSnapshot, going_on: WriteBatch
+def _gpus_at(
+    at: float, saved: SavedSnapshot, live: WriteBatch
 ) -> Iterator[tuple[GpuOfNode, Period, float]]:
-    """Each GPU with its last period that had begun, and since when it stood that way."""
-    begun = {_place(gpu): [period] for gpu, period in written.periods}
-    for place, period in going_on.periods:
+    """Each GPU with its last period that began by `at`, and the start of its state."""
+    begun = {_gpu_key(gpu): [period] for gpu, period in saved.periods}
+    for gpu_key, period in live.periods:
         if period.start <= at:
-            begun.setdefault(place, []).append(period)
-    for gpu in written.gpus:
-        if _place(gpu) in begun:
-            # Of two that began at once the latter counts: it knows better.
-            last_two = sorted({one.start: one for one in begun[_place(gpu)]}.items())[-2:]
+            begun.setdefault(gpu_key, []).append(period)
+    for gpu in saved.gpus:
+        if _gpu_key(gpu) in begun:
+            # Of two with the same start the live one, which comes later, counts.
+            by_start = {period.start: period for period in begun[_gpu_key(gpu)]}
+            last_two = sorted(by_start.items())[-2:]
             period = last_two[-1][1]
-            yield gpu, period, _since(last_two[0][1], period)
+            yield gpu, period, _state_since(last_two[0][1], period)
 
 
-def _since(before: Period, period: Period) -> float:
-    """When a state began that may have gone on while people came and went."""
-    if (before.state, before.end) == (period.state, period.start):
-        return before.start
+def _state_since(previous: Period, period: Period) -> float:
+    """The start of the state: a change of processes begins a period without changing it."""
+    if (previous.state, previous.end) == (period.state, period.start):
+        return previous.start
     return period.start
 
 
-def _figures(row: SeriesRow) -> dict[str, FigureValues]:
-    """The mean of each figure, of each GPU by its UUID and of the node by none."""
+def _mean_figures(row: SeriesRow) -> dict[str, FigureValues]:
+    """The means of all figures: of each GPU by its UUID, of the node by an empty string."""
     arrays = unpack([row.start], row.data, len(row.uuids), row.layout)
     means = [None if value != value else value for value in arrays.values[0, MEAN].tolist()]
     figures: dict[str, FigureValues] = {"": dict(zip(NODE_COLUMNS, means, strict=False))}
@@ -205,13 +206,13 @@ def _figures(row: SeriesRow) -> dict[str, FigureValues]:
     return figures
 
 
-def _place(gpu: GpuOfNode) -> GpuKey:
+def _gpu_key(gpu: GpuOfNode) -> GpuKey:
     return gpu.node_id, gpu.uuid
 
 
-def _overlaps(stretch: Period | Occupancy | Presence, start: float, end: float) -> bool:
-    return stretch.start < end and (stretch.end is None or stretch.end > start)
+def _overlaps(interval: Period | Occupancy | Presence, start: float, end: float) -> bool:
+    return interval.start < end and (interval.end is None or interval.end > start)
 
 
-def _in_order(stretches: Iterable[_Stretch]) -> tuple[_Stretch, ...]:
-    return tuple(sorted(stretches, key=attrgetter("start")))
+def _in_order(intervals: Iterable[_Interval]) -> tuple[_Interval, ...]:
+    return tuple(sorted(intervals, key=attrgetter("start")))

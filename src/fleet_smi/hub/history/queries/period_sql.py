@@ -1,4 +1,4 @@
-"""How GPUs stood, as the database is asked for it: GPU by GPU, each in the order of time."""
+"""SQL of periods: the states of each GPU over time, looked up GPU by GPU."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -11,7 +11,7 @@ from fleet_smi.model.history import Period
 
 
 def select_last_periods(at: float) -> Select[Any]:
-    """The last of each GPU that had begun by then; it may have ended before."""
+    """The last period of each GPU that began at or before a time; it may have ended."""
     return _by_gpu((periods.c.gpu == gpus.c.key) & (periods.c.start == _last_start(at)))
 
 
@@ -21,9 +21,10 @@ def select_periods(
     node_ids: Collection[str] | None,
     columns: Iterable[ColumnElement[Any]] = periods.c,
 ) -> Select[Any]:
-    """Those that overlap with a range, in the order of the GPUs and of time.
+    """The periods that overlap a range, by GPU and time.
 
-    Periods of a GPU do not overlap: the first is the last that had begun at the start.
+    Periods of a GPU do not overlap, so the first one is the last that began by `start`: looked
+    up by key, which reads no older periods.
     """
     overlapping = (
         (periods.c.gpu == gpus.c.key)
@@ -31,15 +32,15 @@ def select_periods(
         & (periods.c.start < end)
         & (periods.c.end > start)
     )
-    asked = _by_gpu(overlapping, columns).order_by(gpus.c.key, periods.c.start)
+    query = _by_gpu(overlapping, columns).order_by(gpus.c.key, periods.c.start)
     if node_ids is None:
-        return asked
-    of_nodes = select(nodes.c.key).where(nodes.c.node_id.in_(node_ids))
-    return asked.where(gpus.c.node.in_(of_nodes))
+        return query
+    node_keys = select(nodes.c.key).where(nodes.c.node_id.in_(node_ids))
+    return query.where(gpus.c.node.in_(node_keys))
 
 
 def period_from_row(row: Row[*tuple[Any, ...]]) -> Period:
-    """A row of all columns as what it tells of."""
+    """The period in a row of all columns."""
     _, start, end, certain, state, _, _, reason, holders, busy_percent = row
     return Period(
         start=start,
@@ -55,15 +56,16 @@ def period_from_row(row: Row[*tuple[Any, ...]]) -> Period:
 def _by_gpu(
     condition: ColumnElement[bool], columns: Iterable[ColumnElement[Any]] = periods.c
 ) -> Select[Any]:
-    """Periods looked up GPU by GPU: an inner join, SQLite would begin with all periods.
+    """Select periods by an outer join: with an inner one SQLite would scan all periods first.
 
-    A GPU without any has a row without a start.
+    A GPU without periods has a row in which all columns are null.
     """
     return select(*columns).select_from(gpus.outerjoin(periods, condition))
 
 
 def _last_start(at: float) -> ScalarSelect[float | None]:
-    """When the last period of a GPU began that had begun by then."""
-    begun = periods.alias()
-    last = select(func.max(begun.c.start)).where(begun.c.gpu == gpus.c.key, begun.c.start <= at)
+    """The start of the last period of a GPU that began at or before a time."""
+    earlier = periods.alias()
+    of_gpu = (earlier.c.gpu == gpus.c.key) & (earlier.c.start <= at)
+    last = select(func.max(earlier.c.start)).where(of_gpu)
     return last.scalar_subquery()

@@ -1,4 +1,4 @@
-"""The whole fleet over time, from what was noted every minute, and where nothing could be."""
+"""SQL of the ribbon: the fleet per minute averaged into columns, and the gaps."""
 
 from math import ceil
 
@@ -10,33 +10,34 @@ from fleet_smi.model.history import Gap, Ribbon, RibbonPoint
 
 
 def read_ribbon(connection: Connection, start: float, end: float, max_columns: int) -> Ribbon:
-    """At most so many parts; those that nobody kept are left out."""
+    """The ribbon in at most `max_columns` columns; those without a point are left out."""
     moments = _moments(connection, start, end, max(1, ceil((end - start) / max_columns)))
-    found = read_gaps(connection, start, end)
-    return Ribbon(start=start, end=end, moments=tuple(moments), gaps=tuple(found))
+    gaps = read_gaps(connection, start, end)
+    return Ribbon(start=start, end=end, moments=tuple(moments), gaps=tuple(gaps))
 
 
 def read_gaps(connection: Connection, start: float, end: float) -> list[Gap]:
-    """Where something could not be written down, the oldest first."""
-    kept = schema.gaps.c
-    asked = select(schema.gaps).where(kept.end > start, kept.start < end).order_by(kept.start)
-    return [Gap(start=since, end=until, why=why) for since, until, why in connection.execute(asked)]
+    """The gaps in which rows could not be written, the oldest first."""
+    columns = schema.gaps.c
+    query = select(schema.gaps).where(columns.end > start, columns.start < end)
+    rows = connection.execute(query.order_by(columns.start))
+    return [Gap(start=since, end=until, why=why) for since, until, why in rows]
 
 
 def _moments(connection: Connection, start: float, end: float, seconds: int) -> list[RibbonPoint]:
-    """The means of parts of so many seconds."""
-    kept = schema.moments.c
-    part = ((cast(kept.at, BigInteger) - int(start)) // seconds).label("part")
-    means = [func.avg(kept[name]) for name in ("nodes", "nodes_reporting", *STATES)]
-    asked = select(part, *means).where(kept.at >= start, kept.at < end)
+    """The means of columns that are `seconds` wide."""
+    columns = schema.moments.c
+    column = ((cast(columns.at, BigInteger) - int(start)) // seconds).label("column_number")
+    means = [func.avg(columns[name]) for name in ("nodes", "nodes_reporting", *STATES)]
+    query = select(column, *means).where(columns.at >= start, columns.at < end)
     return [
         RibbonPoint(
             at=start + number * seconds,
-            nodes=round(known),
+            nodes=round(nodes),
             nodes_reporting=round(reporting),
             gpus=dict(zip(STATES, states, strict=True)),
         )
-        for number, known, reporting, *states in connection.execute(
-            asked.group_by("part").order_by("part")
+        for number, nodes, reporting, *states in connection.execute(
+            query.group_by("column_number").order_by("column_number")
         )
     ]

@@ -1,6 +1,6 @@
-"""What is told of the past: what the database has, with what still goes on.
+"""History query service: stored rows merged with live ones, for callers on the event loop.
 
-Lives on the event loop; the database is asked on other threads, a few questions at a time.
+Queries run on worker threads, a few at a time.
 """
 
 import asyncio
@@ -36,22 +36,22 @@ from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOccupancies, GpuOfNode, GpuPeriods, Ribbon, Series, Usages
 from fleet_smi.model.history_responses import GrainRetention, StorageStatus
 
-_AT_ONCE = 4
-_NODES_A_TURN = 8
-_LASTS_TIMES = 20
-_PATIENCE_SECONDS, _GLANCE_SECONDS = 10.0, 0.005
-_UNDONE_SECONDS = 600.0
-"""After so long all figures are in rows."""
-_SETTLED_SECONDS = 5.0
-"""So old the sums of the hour that goes on may be."""
-_WORTH_MAKING_UP_SECONDS = 1800.0
-"""So much of a ribbon may be missing: a hub that was restarted left out some minutes."""
+_MAX_CONCURRENT_QUERIES = 4
+_NODES_PER_STEP = 8  # between which other tasks of the event loop run
+_CACHE_COST_FACTOR = 20  # what took 10 ms to collect is cached for 200 ms
+_WRITE_TIMEOUT_SECONDS, _WRITE_POLL_SECONDS = 10.0, 0.005
+_BUFFERED_SECONDS = 600.0
+"""Figures older than this are in finished rows."""
+_MAX_AGE_SECONDS = 5.0
+"""The maximum age of the sums of the current hour, and of cached open intervals."""
+_MIN_BACKFILL_SECONDS = 1800.0
+"""Less than this may be missing from a ribbon: a restarted hub skips some minutes."""
 _T = TypeVar("_T")
-_Given = ParamSpec("_Given")
+_Args = ParamSpec("_Args")
 
 
 class HistoryService:
-    """Questions about the past, by the hub's clock."""
+    """Queries over the history, live data included; times are those of the hub's clock."""
 
     def __init__(
         self,
@@ -61,209 +61,216 @@ class HistoryService:
         retention: RetentionPolicy,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._history, self._clock = recorder, clock
-        self._store, self._writer, self._keep = store, writer, retention
-        self._asking = HistoryQueries(store)
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._settling = asyncio.Lock()
-        self._settled_at = -_SETTLED_SECONDS
+        self._recorder, self._clock = recorder, clock
+        self._store, self._writer, self._retention = store, writer, retention
+        self._queries = HistoryQueries(store)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT_QUERIES)
+        self._usage_lock = asyncio.Lock()
+        self._usage_written_at = -_MAX_AGE_SECONDS
         self._oldest = inf
-        self._finding = asyncio.Lock()
-        self._found, self._found_until = WriteBatch(), 0.0
+        self._open_lock = asyncio.Lock()
+        self._open_cache, self._open_valid_until = WriteBatch(), 0.0
 
     async def nodes(self) -> list[NodeRow]:
-        """Every node that was ever heard of."""
+        """Every node that ever reported."""
         unwritten = merge_batches(self._unwritten(), WriteBatch())
-        return merge_nodes(await self._ask(self._asking.nodes), unwritten)
+        return merge_nodes(await self._run(self._queries.nodes), unwritten)
 
     async def gpus(self) -> list[GpuOfNode]:
-        """Every GPU and instance that was ever heard of."""
+        """Every GPU and instance that was ever reported."""
         unwritten = merge_batches(self._unwritten(), WriteBatch())
-        return merge_gpus(await self._ask(self._asking.gpus), unwritten)
+        return merge_gpus(await self._run(self._queries.gpus), unwritten)
 
     async def fleet(self, at: float) -> FleetView:
-        """The fleet as it stood at a moment."""
-        going_on = await self._going_on()
-        if at > self._clock() - _UNDONE_SECONDS:
-            going_on.series += await self._rows_at(at)
-        return await self._ask(self._fleet, at, going_on)
+        """The fleet at a past time."""
+        live = await self._all_live()
+        if at > self._clock() - _BUFFERED_SECONDS:
+            live.series += await self._rows_at(at)
+        return await self._run(self._fleet, at, live)
 
     async def periods(
         self, gpus: Sequence[GpuOfNode], start: float, end: float
     ) -> list[GpuPeriods]:
-        """How these GPUs stood; one that nobody heard of in that time is left out."""
-        going_on = filter_batch(start, end, await self._opened_of(gpus))
-        places = {(gpu.node_id, gpu.uuid) for gpu in gpus}
-        return await self._ask(self._periods, gpus, places, start, end, going_on)
+        """The periods of these GPUs; one without data in that range is left out."""
+        live = filter_batch(start, end, await self._live_of(gpus))
+        gpu_keys = {(gpu.node_id, gpu.uuid) for gpu in gpus}
+        return await self._run(self._periods, gpus, gpu_keys, start, end, live)
 
     async def strips(
         self, gpus: Sequence[GpuOfNode], start: float, end: float, columns: int
     ) -> StripRuns:
-        """How these GPUs looked; one that nobody heard of in that time is left out."""
-        going_on = filter_batch(start, end, await self._opened_of(gpus))
-        places = {(gpu.node_id, gpu.uuid) for gpu in gpus}
-        return await self._ask(build_strips, self._asking, places, start, end, columns, going_on)
+        """The heat strips of these GPUs; one without data in that range is left out."""
+        live = filter_batch(start, end, await self._live_of(gpus))
+        gpu_keys = {(gpu.node_id, gpu.uuid) for gpu in gpus}
+        return await self._run(build_strips, self._queries, gpu_keys, start, end, columns, live)
 
     async def occupancies(
         self, start: float, end: float, user: str | None = None
     ) -> list[GpuOccupancies]:
-        """The processes on each GPU in that time, of one user or all."""
-        going_on = filter_batch(start, end, await self._going_on())
-        return await self._ask(self._occupancies, start, end, user, going_on)
+        """The processes on each GPU in a range, of one user or all."""
+        live = filter_batch(start, end, await self._all_live())
+        return await self._run(self._occupancies, start, end, user, live)
 
     async def series(self, node_id: str, start: float, end: float, max_points: int) -> Series:
-        """The figures of a node, as fine as there are and not more than so many points."""
-        ended = [row for each in self._unwritten() for row in each.series if row.node_id == node_id]
-        going_on = [*ended, *self._history.partial_rows([node_id])]
-        return await self._ask(self._asking.series, node_id, start, end, max_points, going_on)
+        """The figures of a node at the finest grain that gives at most `max_points` points."""
+        batches = self._unwritten()
+        ended = [row for batch in batches for row in batch.series if row.node_id == node_id]
+        live = [*ended, *self._recorder.partial_rows([node_id])]
+        return await self._run(self._queries.series, node_id, start, end, max_points, live)
 
     async def usages(self, start: float, end: float, by: GroupBy, *, daily: bool) -> Usages:
-        """What everybody or everything comes to, this very hour included."""
-        await self._settle()
-        return await self._ask(self._asking.usages, start, end, by, daily=daily)
+        """The usage sums of a range, the current hour included."""
+        await self._write_current_usage()
+        return await self._run(self._queries.usages, start, end, by, daily=daily)
 
     async def ribbon(self, start: float, end: float, max_columns: int) -> Ribbon:
-        """The whole fleet over time, and where nothing was kept."""
-        ribbon = await self._ask(self._asking.ribbon, start, end, max_columns)
+        """The whole fleet over time, with gaps; missing columns are backfilled from the ledger."""
+        ribbon = await self._run(self._queries.ribbon, start, end, max_columns)
         seconds = max(1, ceil((end - start) / max_columns))
-        unnoted = [
+        missing = [
             at for at in missing_starts(ribbon.moments, start, end, seconds) if at >= self._oldest
         ]
-        if len(unnoted) * seconds < _WORTH_MAKING_UP_SECONDS:
+        if len(missing) * seconds < _MIN_BACKFILL_SECONDS:
             return ribbon
-        return await self._ask(self._made_up, ribbon, unnoted, seconds, await self._going_on())
+        return await self._run(self._backfill, ribbon, missing, seconds, await self._all_live())
 
     async def oldest_after(self, moment: float) -> float | None:
-        """Since when there is anything, where that is after a moment; else `None`."""
+        """The start of the history where that is after a time; else `None`."""
         if moment < self._oldest:
-            self._oldest = await self._first_heard()
-        oldest = max(self._oldest, self._clock() - self._keep.ledger_seconds)
+            self._oldest = await self._read_oldest()
+        oldest = max(self._oldest, self._clock() - self._retention.ledger_seconds)
         return oldest if moment < oldest else None
 
     async def storage_status(self) -> StorageStatus:
-        """How much of the past there is."""
+        """How far back the history goes, its size, its retention and its gaps."""
         oldest = await self.oldest_after(-inf)
-        gaps = await self._ask(self._asking.gaps, 0.0, self._clock())
+        gaps = await self._run(self._queries.gaps, 0.0, self._clock())
         lost = self._writer.current_gap
         return StorageStatus(
             oldest=oldest if oldest is not None and isfinite(oldest) else None,
-            used_bytes=await self._ask(self._store.size_bytes),
-            most_bytes=self._keep.max_bytes,
+            used_bytes=await self._run(self._store.size_bytes),
+            most_bytes=self._retention.max_bytes,
             grains=tuple(
                 GrainRetention(grain_seconds=grain, keep_seconds=seconds)
-                for grain, seconds in self._keep.series_seconds.items()
+                for grain, seconds in self._retention.series_seconds.items()
             ),
-            ledger_keep_seconds=self._keep.ledger_seconds,
+            ledger_keep_seconds=self._retention.ledger_seconds,
             gaps=tuple(gaps if lost is None else [*gaps, lost]),
             trouble=self._writer.last_error,
         )
 
-    async def _first_heard(self) -> float:
-        begun = [one.start for one in (await self._going_on()).presence]
-        written = await self._ask(self._asking.oldest_time)
-        return min([*begun, inf if written is None else written])
+    async def _read_oldest(self) -> float:
+        live = [interval.start for interval in (await self._all_live()).presence]
+        stored = await self._run(self._queries.oldest_time)
+        return min([*live, inf if stored is None else stored])
 
-    async def _ask(
-        self, question: Callable[_Given, _T], *args: _Given.args, **kwargs: _Given.kwargs
+    async def _run(
+        self, query: Callable[_Args, _T], *args: _Args.args, **kwargs: _Args.kwargs
     ) -> _T:
-        async with self._turns:
-            return await asyncio.to_thread(question, *args, **kwargs)
+        async with self._slots:
+            return await asyncio.to_thread(query, *args, **kwargs)
 
-    async def _going_on(self) -> WriteBatch:
-        """All that goes on, and what just ended."""
-        opened = await self._all_opened()
-        return merge_batches(self._unwritten(), opened)
+    async def _all_live(self) -> WriteBatch:
+        """All open intervals, and the rows that are not written yet."""
+        open_batch = await self._all_open()
+        return merge_batches(self._unwritten(), open_batch)
 
-    async def _all_opened(self) -> WriteBatch:
-        """All that goes on, or did a moment ago: as long as that was dear to find out."""
-        async with self._finding:
-            if time.monotonic() >= self._found_until:
+    async def _all_open(self) -> WriteBatch:
+        """All open intervals, cached in proportion to the cost of collecting them."""
+        async with self._open_lock:
+            if time.monotonic() >= self._open_valid_until:
                 ids, began = [node.node_id for node in await self.nodes()], time.thread_time()
-                self._found = await self._opened(ids)
-                lasts_seconds = _LASTS_TIMES * (time.thread_time() - began)
-                self._found_until = time.monotonic() + min(lasts_seconds, _SETTLED_SECONDS)
-            return self._found
+                self._open_cache = await self._collect_open(ids)
+                valid_seconds = _CACHE_COST_FACTOR * (time.thread_time() - began)
+                self._open_valid_until = time.monotonic() + min(valid_seconds, _MAX_AGE_SECONDS)
+            return self._open_cache
 
-    async def _opened_of(self, gpus: Iterable[GpuOfNode]) -> WriteBatch:
-        """What goes on of these GPUs, and of others on their nodes, with what just ended."""
-        opened = await self._opened(list({gpu.node_id for gpu in gpus}))
-        return merge_batches(self._unwritten(), opened)
+    async def _live_of(self, gpus: Iterable[GpuOfNode]) -> WriteBatch:
+        """Open intervals of the nodes of these GPUs, and the rows that are not written yet."""
+        open_batch = await self._collect_open(list({gpu.node_id for gpu in gpus}))
+        return merge_batches(self._unwritten(), open_batch)
 
     def _unwritten(self) -> list[WriteBatch]:
-        """What has ended and is on its way to the disk: to be found before the disk is asked."""
-        return [*self._writer.pending_batches(), self._history.pending_batch()]
+        """The batches that are not written yet.
 
-    async def _opened(self, ids: Sequence[str]) -> WriteBatch:
-        """What goes on of some nodes; others on the event loop have their turns."""
-        together = WriteBatch()
-        for first in range(0, len(ids), _NODES_A_TURN):
-            part = self._history.open_batch(ids[first : first + _NODES_A_TURN])
-            together.periods += part.periods
-            together.occupancies += part.occupancies
-            together.presence += part.presence
-            together.usage += part.usage
+        Read them before the database: a batch that is written in between is then seen twice,
+        which merging handles, and not missed.
+        """
+        return [*self._writer.pending_batches(), self._recorder.pending_batch()]
+
+    async def _collect_open(self, ids: Sequence[str]) -> WriteBatch:
+        """Collect the open intervals of nodes; other tasks run in between."""
+        collected = WriteBatch()
+        for first in range(0, len(ids), _NODES_PER_STEP):
+            batch = self._recorder.open_batch(ids[first : first + _NODES_PER_STEP])
+            collected.periods += batch.periods
+            collected.occupancies += batch.occupancies
+            collected.presence += batch.presence
+            collected.usage += batch.usage
             await asyncio.sleep(0)
-        return together
+        return collected
 
     async def _rows_at(self, at: float) -> list[SeriesRow]:
-        """The figures of all nodes, of which no rows are done yet."""
+        """The figures of all nodes at a time that are still buffered."""
         ids, rows = [node.node_id for node in await self.nodes()], list[SeriesRow]()
-        for first in range(0, len(ids), _NODES_A_TURN):
-            rows += self._history.rows_at(ids[first : first + _NODES_A_TURN], at)
+        for first in range(0, len(ids), _NODES_PER_STEP):
+            rows += self._recorder.rows_at(ids[first : first + _NODES_PER_STEP], at)
             await asyncio.sleep(0)
         return rows
 
-    async def _settle(self) -> None:
-        """Have the sums of the hour that goes on written down, unless that was just done."""
-        async with self._settling:  # whoever asks meanwhile must not be told less
+    async def _write_current_usage(self) -> None:
+        """Write the sums of the current hour, unless that was done a moment ago."""
+        async with self._usage_lock:  # concurrent callers wait and see the same sums
             now = time.monotonic()
-            if now - self._settled_at < _SETTLED_SECONDS:
+            if now - self._usage_written_at < _MAX_AGE_SECONDS:
                 return
-            opened = await self._all_opened()
-            usage = [*self._history.pending_batch().usage, *opened.usage]
+            open_batch = await self._all_open()
+            usage = [*self._recorder.pending_batch().usage, *open_batch.usage]
             number = self._writer.put(WriteBatch(usage=usage))
-            while not self._writer.is_done(number) and time.monotonic() - now < _PATIENCE_SECONDS:
-                await asyncio.sleep(_GLANCE_SECONDS)
-            self._settled_at = now
+            while (
+                not self._writer.is_done(number) and time.monotonic() - now < _WRITE_TIMEOUT_SECONDS
+            ):
+                await asyncio.sleep(_WRITE_POLL_SECONDS)
+            self._usage_written_at = now
 
-    def _fleet(self, at: float, going_on: WriteBatch) -> FleetView:
-        asking = self._asking
-        written = SavedSnapshot(
-            nodes=merge_nodes(asking.nodes(), going_on),
-            presence=asking.presence_at(at),
-            gpus=merge_gpus(asking.gpus(), going_on),
-            periods=asking.periods_at(at),
-            series=asking.series_at(at),
+    def _fleet(self, at: float, live: WriteBatch) -> FleetView:
+        queries = self._queries
+        saved = SavedSnapshot(
+            nodes=merge_nodes(queries.nodes(), live),
+            presence=queries.presence_at(at),
+            gpus=merge_gpus(queries.gpus(), live),
+            periods=queries.periods_at(at),
+            series=queries.series_at(at),
         )
-        return fleet_at(at, nodes_at(at, written, going_on))
+        return fleet_at(at, nodes_at(at, saved, live))
 
-    def _made_up(
-        self, ribbon: Ribbon, unnoted: Sequence[float], seconds: float, going_on: WriteBatch
+    def _backfill(
+        self, ribbon: Ribbon, missing: Sequence[float], seconds: float, live: WriteBatch
     ) -> Ribbon:
-        first, last = unnoted[0], unnoted[-1] + seconds
-        recent = filter_batch(first, last, going_on)
-        gpus = merge_gpus(self._asking.gpus(), recent)
-        ended = self._asking.periods(None, first, last)
-        found = merge_periods(ended, gpus, recent)
-        presence = [*self._asking.presence(first, last), *recent.presence]
-        moments = [*ribbon.moments, *backfill_points(unnoted, seconds, found, presence)]
-        return replace(ribbon, moments=tuple(sorted(moments, key=lambda moment: moment.at)))
+        first, last = missing[0], missing[-1] + seconds
+        recent = filter_batch(first, last, live)
+        gpus = merge_gpus(self._queries.gpus(), recent)
+        saved = self._queries.periods(None, first, last)
+        periods = merge_periods(saved, gpus, recent)
+        presence = [*self._queries.presence(first, last), *recent.presence]
+        moments = [*ribbon.moments, *backfill_points(missing, seconds, periods, presence)]
+        return replace(ribbon, moments=tuple(sorted(moments, key=lambda point: point.at)))
 
     def _periods(
         self,
         gpus: Iterable[GpuOfNode],
-        places: Collection[GpuKey],
+        gpu_keys: Collection[GpuKey],
         start: float,
         end: float,
-        going_on: WriteBatch,
+        live: WriteBatch,
     ) -> list[GpuPeriods]:
-        ended = self._asking.periods(places, start, end)
-        return merge_periods(ended, gpus, going_on)
+        saved = self._queries.periods(gpu_keys, start, end)
+        return merge_periods(saved, gpus, live)
 
     def _occupancies(
-        self, start: float, end: float, user: str | None, going_on: WriteBatch
+        self, start: float, end: float, user: str | None, live: WriteBatch
     ) -> list[GpuOccupancies]:
-        ended = self._asking.occupancies(start, end, user)
-        gpus = merge_gpus(self._asking.gpus(), going_on)
-        theirs = [one for one in going_on.occupancies if user in (None, one[1].holder.user)]
-        return merge_occupancies(ended, gpus, WriteBatch(occupancies=theirs))
+        saved = self._queries.occupancies(start, end, user)
+        gpus = merge_gpus(self._queries.gpus(), live)
+        theirs = [item for item in live.occupancies if user in (None, item[1].holder.user)]
+        return merge_occupancies(saved, gpus, WriteBatch(occupancies=theirs))

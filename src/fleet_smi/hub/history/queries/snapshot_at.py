@@ -1,7 +1,7 @@
-"""The fleet as it stood at one moment, put together again from what was written down.
+"""Snapshot of the fleet at a past time, reconstructed from stored periods and figures.
 
-Pure: the caller brings what is known of each node. What was not written down is unknown, and
-a node that was not heard at that moment is silent, as it was then.
+Pure: the caller reads the rows. What is not stored is unknown, and a node that was not reporting
+at that time is silent in the snapshot.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,13 +22,13 @@ from fleet_smi.model.verdict.judge import apply_silence
 from fleet_smi.model.views import summarize_nodes
 
 FigureValues = Mapping[str, float | None]
-_Part = TypeVar("_Part", JudgedGpu, JudgedInstance)
-_WITHOUT_A_LIST = ("broken", "unknown")
-"""Of a GPU in these states nobody knew who was on it, unless somebody was seen."""
+_Device = TypeVar("_Device", JudgedGpu, JudgedInstance)
+_STATES_WITHOUT_PROCESSES = ("broken", "unknown")
+"""In these states the processes of a GPU are unknown, unless holders are stored."""
 
 
 class GpuAt(Struct, frozen=True, kw_only=True):
-    """A GPU or instance with the last period that had begun, and since when it stood that way."""
+    """A GPU or instance with its last period by then, and the start of its state."""
 
     gpu: GpuOfNode
     period: Period
@@ -37,7 +37,7 @@ class GpuAt(Struct, frozen=True, kw_only=True):
 
 
 class NodeAt(Struct, frozen=True, kw_only=True):
-    """A node with the last stretch in which it was heard that had begun."""
+    """A node with the last interval in which it was reporting, by then."""
 
     node: NodeRow
     presence: Presence
@@ -46,39 +46,39 @@ class NodeAt(Struct, frozen=True, kw_only=True):
 
 
 def fleet_at(at: float, nodes: Iterable[NodeAt]) -> FleetView:
-    """The fleet at that moment, nodes in the order of their names."""
+    """The fleet at that time, with nodes ordered by name."""
     known = [_node(at, then) for then in nodes if not _was_removed(at, then.presence)]
     ordered = tuple(sorted(known, key=lambda node: (natural_sort_key(node.name), node.node_id)))
     return FleetView(taken_at=at, summary=summarize_nodes(ordered), nodes=ordered)
 
 
 def _was_removed(at: float, presence: Presence) -> bool:
-    """Only who is removed is known to be gone: whoever falls silent may come back."""
+    """Whether a node was removed: only then is the end of its reporting certain."""
     return presence.certain and presence.end is not None and presence.end <= at
 
 
 def _node(at: float, then: NodeAt) -> NodeView:
-    heard_until = _until(at, then.presence.end)
+    reported_until = _end_by(at, then.presence.end)
     return NodeView(
         node_id=then.node.node_id,
         name=then.node.name,
         labels=then.node.labels,
-        taken_at=heard_until,
-        age_seconds=at - heard_until,
-        silent=heard_until < at,
+        taken_at=reported_until,
+        age_seconds=at - reported_until,
+        silent=reported_until < at,
         host=Host(cpu_percent=then.figures.get("cpu_percent")),
         gpus=tuple(_gpus(at, then.gpus)),
     )
 
 
 def _gpus(at: float, gpus: Iterable[GpuAt]) -> Iterable[JudgedGpu]:
-    """The whole GPUs in the order of their indices, each with its instances."""
-    there = [one for one in gpus if not _was_taken_out(at, one.period)]
-    there.sort(key=lambda one: (one.gpu.index, one.gpu.uuid))
-    for one in there:
-        if one.gpu.parent is None:
-            parts = [part for part in there if part.gpu.parent == one.gpu.uuid]
-            yield _gpu(at, one, tuple(_instance(at, part) for part in parts))
+    """The GPUs in the order of their indices, each with its instances."""
+    present = [gpu for gpu in gpus if not _was_taken_out(at, gpu.period)]
+    present.sort(key=lambda device: (device.gpu.index, device.gpu.uuid))
+    for device in present:
+        if device.gpu.parent is None:
+            instances = [part for part in present if part.gpu.parent == device.gpu.uuid]
+            yield _gpu(at, device, tuple(_instance(at, part) for part in instances))
 
 
 def _was_taken_out(at: float, period: Period) -> bool:
@@ -100,33 +100,34 @@ def _gpu(at: float, then: GpuAt, instances: tuple[JudgedInstance, ...]) -> Judge
         mig_mode=True if instances else None,
         instances=instances,
         verdict=_verdict(at, then),
-        **_held(then),
+        **_memory_and_processes(then),
     )
-    return _as_heard(at, then.period, gpu)
+    return _apply_silence(at, then.period, gpu)
 
 
 def _instance(at: float, then: GpuAt) -> JudgedInstance:
-    part = JudgedInstance(
+    instance = JudgedInstance(
         uuid=then.gpu.uuid,
         profile=then.gpu.model,
         busy_percent=then.figures.get("busy_percent"),
         verdict=_verdict(at, then),
-        **_held(then),
+        **_memory_and_processes(then),
     )
-    return _as_heard(at, then.period, part)
+    return _apply_silence(at, then.period, instance)
 
 
-def _held(then: GpuAt) -> dict[str, Any]:
-    """Its memory and who was on it: who was there alone had all that was used."""
+def _memory_and_processes(then: GpuAt) -> dict[str, Any]:
+    """The memory and the processes of a device; a sole process is given all of the memory."""
     memory = then.figures.get("memory_used_bytes")
     used = None if memory is None else round(memory)
-    holders, unread = then.period.holders, then.period.state in _WITHOUT_A_LIST
-    theirs = used if len(holders) == 1 else None
-    processes = tuple([_process(holder, theirs) for holder in holders])
+    holders = then.period.holders
+    is_unknown = then.period.state in _STATES_WITHOUT_PROCESSES and not holders
+    process_memory = used if len(holders) == 1 else None
+    processes = tuple([_process(holder, process_memory) for holder in holders])
     return {
         "memory_total_bytes": then.gpu.memory_total_bytes,
         "memory_used_bytes": used,
-        "processes": None if unread and not holders else processes,
+        "processes": None if is_unknown else processes,
     }
 
 
@@ -151,13 +152,13 @@ def _verdict(at: float, then: GpuAt) -> Verdict:
         state=state,
         reason=_reason(at, then),
         since=then.since,
-        # It was called held once it had been idle for a while: it was so at least since then.
+        # A GPU is called held after it has been idle for a while: this is a lower bound.
         idle_seconds=at - then.since if state == "held" else None,
     )
 
 
 def _reason(at: float, then: GpuAt) -> str:
-    """Why, by the figures of that moment: those in the period's own words are of its beginning."""
+    """The reason with the figures of that time; the stored one has those of the period's start."""
     state, holders = then.period.state, then.period.holders
     people = [*dict.fromkeys([one.user for one in holders if one.user != HIDDEN_USER])]
     if people and state == "busy":
@@ -169,14 +170,14 @@ def _reason(at: float, then: GpuAt) -> str:
     return then.period.reason
 
 
-def _as_heard(at: float, period: Period, part: _Part) -> _Part:
-    """The part as it stood; where it was not heard then, with what had been known of it."""
-    heard_until = _until(at, period.end)
-    if heard_until >= at:
-        return part
-    verdict = apply_silence(part.verdict, part, at - heard_until, heard_until)
-    return replace(part, verdict=verdict)
+def _apply_silence(at: float, period: Period, device: _Device) -> _Device:
+    """Mark a device as silent where its period had ended."""
+    reported_until = _end_by(at, period.end)
+    if reported_until >= at:
+        return device
+    verdict = apply_silence(device.verdict, device, at - reported_until, reported_until)
+    return replace(device, verdict=verdict)
 
 
-def _until(at: float, end: float | None) -> float:
+def _end_by(at: float, end: float | None) -> float:
     return at if end is None else min(at, end)

@@ -1,6 +1,6 @@
-"""What is asked of the history: answers from the database, of what has ended.
+"""SQL queries over the stored history: everything that has ended.
 
-Every method looks at a disk or asks a server: call them where waiting does no harm.
+Every method reads from a disk or a server: call them on a worker thread.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,37 +39,37 @@ from fleet_smi.model.history import (
     Usages,
 )
 
-_NODE = (nodes.c.node_id, nodes.c.name, nodes.c.labels)
-_PRESENCE = select(nodes.c.node_id, presence.c.start, presence.c.end, presence.c.certain)
-_MANY_NODES = 16
+_NODE_COLUMNS = (nodes.c.node_id, nodes.c.name, nodes.c.labels)
+_SELECT_PRESENCE = select(nodes.c.node_id, presence.c.start, presence.c.end, presence.c.certain)
+_MAX_NODES_IN_QUERY = 16
 AnyRow = Row[*tuple[Any, ...]]
-_labels = msgspec.json.Decoder(dict[str, str]).decode
+_decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class HistoryQueries:
-    """Questions about stretches from `start` to `end`, by the hub's clock."""
+    """Queries of a store; times are those of the hub's clock."""
 
     def __init__(self, store: HistoryStore) -> None:
         self._store = store
 
     def nodes(self) -> list[NodeRow]:
-        """Every node that was ever written down."""
+        """Every stored node."""
         with self._store.read_transaction() as connection:
-            rows = connection.execute(select(*_NODE).order_by(nodes.c.key)).all()
+            rows = connection.execute(select(*_NODE_COLUMNS).order_by(nodes.c.key)).all()
         return [
-            NodeRow(node_id=node_id, name=name, labels=_labels(labels))
+            NodeRow(node_id=node_id, name=name, labels=_decode_labels(labels))
             for node_id, name, labels in rows
         ]
 
     def gpus(self, node_ids: Collection[str] | None = None) -> list[GpuOfNode]:
-        """Every GPU and instance that was ever written down, of these nodes."""
+        """Every stored GPU and instance, of these nodes or all."""
         with self._store.read_transaction() as connection:
             return list(_gpus(connection, node_ids).values())
 
     def periods(
         self, gpu_keys: Collection[GpuKey] | None, start: float, end: float
     ) -> list[GpuPeriods]:
-        """How these GPUs stood, or all; one that nobody heard of in that time is left out."""
+        """The periods of these GPUs, or all, in a range; a GPU without any is left out."""
         node_ids = None if gpu_keys is None else {node_id for node_id, _ in gpu_keys}
         with self._store.read_transaction() as connection:
             known = _gpus(connection, node_ids)
@@ -84,12 +84,12 @@ class HistoryQueries:
     def strip_intervals(
         self, gpu_keys: Collection[GpuKey], start: float, end: float
     ) -> list[tuple[GpuOfNode, list[StripInterval]]]:
-        """The same of these GPUs, as far as a heat strip shows it."""
-        asked_of = _few(gpu_keys)
+        """The periods of these GPUs in a range, with only what a heat strip shows."""
+        node_ids = _few_node_ids(gpu_keys)
         with self._store.read_transaction() as connection:
-            known = _gpus(connection, asked_of)
+            known = _gpus(connection, node_ids)
             rows = connection.execute(
-                select_periods(start, end, asked_of, schema.LOOK_COLUMNS)
+                select_periods(start, end, node_ids, schema.LOOK_COLUMNS)
             ).all()
         return [
             (
@@ -104,19 +104,20 @@ class HistoryQueries:
         ]
 
     def strip_samples(self, gpu_keys: Collection[GpuKey], times: SampleTimes) -> GpuStripSamples:
-        """How these GPUs looked at some moments; one that nobody heard of then is left out."""
-        asked_of = _few(gpu_keys)
+        """The strip samples of these GPUs at these times; a GPU without any is left out."""
+        node_ids = _few_node_ids(gpu_keys)
         with self._store.read_transaction() as connection:
-            known = _gpus(connection, asked_of)
-            found = strip_sample_rows.read_samples(
-                connection, times, None if asked_of is None else known
+            known = _gpus(connection, node_ids)
+            by_key = strip_sample_rows.read_samples(
+                connection, times, None if node_ids is None else known
             )
             looks = strip_sample_rows.read_looks(connection)
-        each = {(known[key].node_id, known[key].uuid): some for key, some in found.items()}
-        return GpuStripSamples({place: each[place] for place in gpu_keys if place in each}, looks)
+        by_gpu = {(known[key].node_id, known[key].uuid): samples for key, samples in by_key.items()}
+        wanted = {gpu_key: by_gpu[gpu_key] for gpu_key in gpu_keys if gpu_key in by_gpu}
+        return GpuStripSamples(wanted, looks)
 
     def periods_at(self, at: float) -> list[tuple[GpuOfNode, Period]]:
-        """The last period of each GPU that had begun by then; it may have ended before."""
+        """The last period of each GPU that began at or before a time; it may have ended."""
         with self._store.read_transaction() as connection:
             known = _gpus(connection)
             rows = connection.execute(select_last_periods(at)).all()
@@ -125,45 +126,46 @@ class HistoryQueries:
     def occupancies(
         self, start: float, end: float, user: str | None = None, node_id: str | None = None
     ) -> list[GpuOccupancies]:
-        """The processes on each GPU in that time: of this user, on this node."""
-        within = (occupancies.c.end > start) & (occupancies.c.start < end)
+        """The processes on each GPU in a range, of one user and on one node or all."""
+        overlaps = (occupancies.c.end > start) & (occupancies.c.start < end)
         if user is not None:
-            theirs = select(people.c.key).where(people.c.user == user)
-            asked = select(occupancies).where(within, occupancies.c.person.in_(theirs))
+            person_keys = select(people.c.key).where(people.c.user == user)
+            query = select(occupancies).where(overlaps, occupancies.c.person.in_(person_keys))
         else:
-            # Found in an index alone, then looked up: most that end later also begin later.
+            # The subquery reads an index only: most occupancies that end later also begin later,
+            # so a condition on both times would otherwise read many rows for nothing.
             keys = occupancies.primary_key
-            asked = select(occupancies).where(tuple_(*keys).in_(select(*keys).where(within)))
+            query = select(occupancies).where(tuple_(*keys).in_(select(*keys).where(overlaps)))
         with self._store.read_transaction() as connection:
             known = _gpus(connection, None if node_id is None else {node_id})
             if node_id is not None:
-                asked = asked.where(occupancies.c.gpu.in_(known))
-            rows = connection.execute(asked).all()
+                query = query.where(occupancies.c.gpu.in_(known))
+            rows = connection.execute(query).all()
         return [
             GpuOccupancies(gpu=known[key], occupancies=tuple(map(_occupancy, of_gpu)))
             for key, of_gpu in groupby(sorted(rows, key=_gpu_and_start), _gpu_key)
         ]
 
     def presence(self, start: float, end: float) -> list[Presence]:
-        """When each node was heard, the oldest first."""
-        asked = _PRESENCE.where(presence.c.node == nodes.c.key)
-        between = asked.where(presence.c.end > start, presence.c.start < end)
+        """The intervals in which nodes were reporting, the oldest first."""
+        query = _SELECT_PRESENCE.where(presence.c.node == nodes.c.key)
+        overlapping = query.where(presence.c.end > start, presence.c.start < end)
         with self._store.read_transaction() as connection:
-            return list(map(_presence, connection.execute(between.order_by(presence.c.start))))
+            return list(map(_presence, connection.execute(overlapping.order_by(presence.c.start))))
 
     def presence_at(self, at: float) -> list[Presence]:
-        """The last stretch of each node that had begun by then; it may have ended before."""
-        begun = presence.alias()
-        last = select(func.max(begun.c.start)).where(
-            begun.c.node == nodes.c.key, begun.c.start <= at
+        """The last interval of each node that began at or before a time; it may have ended."""
+        earlier = presence.alias()
+        last = select(func.max(earlier.c.start)).where(
+            earlier.c.node == nodes.c.key, earlier.c.start <= at
         )
         of_node = (presence.c.node == nodes.c.key) & (presence.c.start == last.scalar_subquery())
-        asked = _PRESENCE.select_from(nodes.join(presence, of_node))
+        query = _SELECT_PRESENCE.select_from(nodes.join(presence, of_node))
         with self._store.read_transaction() as connection:
-            return list(map(_presence, connection.execute(asked)))
+            return list(map(_presence, connection.execute(query)))
 
     def gaps(self, start: float, end: float) -> list[Gap]:
-        """Where something could not be written down, the oldest first."""
+        """The gaps in which rows could not be written, the oldest first."""
         with self._store.read_transaction() as connection:
             return ribbon_sql.read_gaps(connection, start, end)
 
@@ -175,64 +177,64 @@ class HistoryQueries:
         max_points: int = 1000,
         live_rows: Sequence[SeriesRow] = (),
     ) -> Series:
-        """The figures of a node, as fine as there are and not more than so many points."""
+        """The figures of a node at the finest grain that gives at most `max_points` points."""
         with self._store.read_transaction() as connection:
             grain = series_reader.choose_grain(connection, start, end, max_points, live_rows)
-            ended = series_reader.read_rows(connection, node_id, start, end, grain)
-            coarsest = series_reader.read_fallback_rows(connection, node_id, start, end, grain)
-        rows = series_reader.merge_live_rows(ended, live_rows, start, end, grain)
-        return series_reader.to_series(rows, start, end, grain, max_points, coarsest)
+            stored = series_reader.read_rows(connection, node_id, start, end, grain)
+            fallback = series_reader.read_fallback_rows(connection, node_id, start, end, grain)
+        rows = series_reader.merge_live_rows(stored, live_rows, start, end, grain)
+        return series_reader.to_series(rows, start, end, grain, max_points, fallback)
 
     def series_at(self, at: float) -> list[SeriesRow]:
-        """The finest row of each node that there is of a moment."""
+        """The finest row of each node that contains a time."""
         with self._store.read_transaction() as connection:
             return series_reader.read_rows_at(connection, at)
 
     def usages(
         self, start: float, end: float, by: GroupBy = "user", *, daily: bool = False
     ) -> Usages:
-        """What everybody or everything comes to."""
+        """The usage sums of a range."""
         with self._store.read_transaction() as connection:
             return totals.read_usages(connection, start, end, by, daily=daily)
 
     def ribbon(self, start: float, end: float, max_columns: int) -> Ribbon:
-        """The fleet over time, in at most so many parts; those that nobody kept are left out."""
+        """The fleet over time in at most `max_columns` columns; those without data are left out."""
         with self._store.read_transaction() as connection:
             return ribbon_sql.read_ribbon(connection, start, end, max_columns)
 
     def oldest_time(self) -> float | None:
-        """Since when there is anything."""
+        """The time of the oldest stored row; `None` in an empty history."""
         with self._store.read_transaction() as connection:
-            found = [
+            oldest = [
                 connection.scalar(select(func.min(column)))
                 for column in (schema.moments.c.at, presence.c.start)
             ]
-        return min([at for at in found if at is not None], default=None)
+        return min([at for at in oldest if at is not None], default=None)
 
 
 def _gpus(connection: Connection, node_ids: Collection[str] | None = None) -> dict[int, GpuOfNode]:
-    asked = select(gpus, nodes.c.node_id, nodes.c.name).join(nodes, nodes.c.key == gpus.c.node)
+    query = select(gpus, nodes.c.node_id, nodes.c.name).join(nodes, nodes.c.key == gpus.c.node)
     if node_ids is not None:
-        asked = asked.where(nodes.c.node_id.in_(node_ids))
+        query = query.where(nodes.c.node_id.in_(node_ids))
     return {
         row.key: GpuOfNode(
             uuid=row.uuid,
             node_id=row.node_id,
             node=row.name,
-            index=row[3],  # rows have a method of its name
+            index=row[3],  # `row.index` is a method of rows
             vendor=row.vendor,
             model=row.model,
             memory_total_bytes=row.memory_total_bytes,
             parent=row.parent,
         )
-        for row in connection.execute(asked.order_by(gpus.c.key))
+        for row in connection.execute(query.order_by(gpus.c.key))
     }
 
 
-def _few(places: Collection[GpuKey]) -> set[str] | None:
-    """The nodes to ask for, if they are few: else all are read, in the order in which they lie."""
-    node_ids = {node_id for node_id, _ in places}
-    return node_ids if len(node_ids) < _MANY_NODES else None
+def _few_node_ids(gpu_keys: Collection[GpuKey]) -> set[str] | None:
+    """The node ids to select, if they are few; `None` to read all, which is one sequential scan."""
+    node_ids = {node_id for node_id, _ in gpu_keys}
+    return node_ids if len(node_ids) < _MAX_NODES_IN_QUERY else None
 
 
 def _occupancy(row: AnyRow) -> Occupancy:

@@ -1,4 +1,4 @@
-"""Heat strips: narrow columns are drawn from the periods in them, wide ones from samples."""
+"""Heat strips of GPUs: narrow columns are drawn from periods, wide ones from samples."""
 
 from collections.abc import Collection
 
@@ -16,7 +16,7 @@ from fleet_smi.model.heat_strip import (
 from fleet_smi.model.history import StripRun
 
 _FINE, _COARSE = SAMPLE_INTERVALS
-_WIDE_SECONDS = _FINE / 2
+_MIN_SAMPLED_SECONDS = _FINE / 2
 StripRuns = dict[GpuKey, tuple[StripRun, ...]]
 
 
@@ -28,14 +28,18 @@ def build_strips(
     columns: int,
     live: WriteBatch,
 ) -> StripRuns:
-    """How these GPUs looked; one that nobody heard of in that time is left out."""
+    """The strips of these GPUs; one without data in that range is left out."""
     width = (end - start) / columns
-    if width < _WIDE_SECONDS:
-        stood = merge_strip_intervals(queries.strip_intervals(gpu_keys, start, end), live)
-        return {place: strip_runs(looks, start, end, columns) for place, looks in stood.items()}
-    between = column_edges(start, end, columns)
-    moments = SampleTimes.at_or_before(_FINE if width < _COARSE else _COARSE, sample_times(between))
-    found, looks = merge_strip_samples(queries.strip_samples(gpu_keys, moments), moments, live)
+    if width < _MIN_SAMPLED_SECONDS:
+        by_gpu = merge_strip_intervals(queries.strip_intervals(gpu_keys, start, end), live)
+        return {
+            gpu_key: strip_runs(intervals, start, end, columns)
+            for gpu_key, intervals in by_gpu.items()
+        }
+    edges = column_edges(start, end, columns)
+    times = SampleTimes.at_or_before(_FINE if width < _COARSE else _COARSE, sample_times(edges))
+    samples, looks = merge_strip_samples(queries.strip_samples(gpu_keys, times), times, live)
     return {
-        place: strip_runs_from_samples(samples, looks, between) for place, samples in found.items()
+        gpu_key: strip_runs_from_samples(of_gpu, looks, edges)
+        for gpu_key, of_gpu in samples.items()
     }

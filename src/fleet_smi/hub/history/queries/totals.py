@@ -1,4 +1,4 @@
-"""What people, nodes and GPUs come to over a range: weeks and days where they fit, else hours."""
+"""Usage totals per user, group, node, model or GPU: from whole weeks and days, else hours."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -31,10 +31,10 @@ from fleet_smi.model.history import NO_USER, Sums, Usage, Usages
 GroupBy = Literal["user", "group", "node", "model", "gpu"]
 SumValues = Sequence[float]
 BucketRange = tuple[int, int]
-"""From when to when."""
-_NOTHING = (0.0,) * len(SUM_COLUMNS)
+"""The first bucket, and the end after the last one."""
+_ZEROS = (0.0,) * len(SUM_COLUMNS)
 _UNKNOWN_MODEL = "unknown"
-_SOMEBODY = usage_hours.c.person.not_in(select(people.c.key).where(people.c.user == NO_USER))
+_HAS_USER = usage_hours.c.person.not_in(select(people.c.key).where(people.c.user == NO_USER))
 
 
 class _Sum(FunctionElement[float]):
@@ -65,138 +65,144 @@ def _exact_sum(element: _Sum, compiler: SQLCompiler, **options: Any) -> str:
     return f"(CAST({units} AS DOUBLE PRECISION) / {_FIXED_POINT})"
 
 
-class _Range(NamedTuple):
-    """Whole hours, the whole days among these, and the whole weeks among those."""
+class _BucketRanges(NamedTuple):
+    """Whole hours, the whole days among them, and the whole weeks among those."""
 
     hours: BucketRange
     days: BucketRange
     weeks: BucketRange
 
     @classmethod
-    def around(cls, start: float, end: float) -> "_Range":
-        """What is asked for, widened to whole hours."""
+    def around(cls, start: float, end: float) -> "_BucketRanges":
+        """The ranges for a time span, widened to whole hours."""
         first, last = int(start // HOUR_SECONDS), int(-(-end // HOUR_SECONDS))
         hours = first * HOUR_SECONDS, last * HOUR_SECONDS
-        days = _whole(hours, DAY_SECONDS)
-        return cls(hours, days, _whole(days, WEEK_SECONDS))
+        days = _whole_buckets(hours, DAY_SECONDS)
+        return cls(hours, days, _whole_buckets(days, WEEK_SECONDS))
 
 
 def read_usages(
     connection: Connection, start: float, end: float, by: GroupBy, *, daily: bool
 ) -> Usages:
-    """The sums of a range, widened to whole hours; `daily` are days of UTC."""
-    asked = _Range.around(start, end)
-    names = _names(connection, by)
-    days = range(asked.hours[0] // DAY_SECONDS, -(-asked.hours[1] // DAY_SECONDS))
-    added: dict[str, SumValues] = defaultdict(lambda: _NOTHING)
+    """Read the sums of a range, widened to whole hours; `daily` adds those of each UTC day."""
+    ranges = _BucketRanges.around(start, end)
+    names = _names_by_key(connection, by)
+    days = range(ranges.hours[0] // DAY_SECONDS, -(-ranges.hours[1] // DAY_SECONDS))
+    totals: dict[str, SumValues] = defaultdict(lambda: _ZEROS)
     by_day: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(days))
-    for bucket, key, *numbers in _of_days(connection, asked, by, daily=daily):
-        added[names[key]] = tuple(map(add, added[names[key]], numbers))
+    for bucket, key, *numbers in _read_hours_and_days(connection, ranges, by, daily=daily):
+        totals[names[key]] = tuple(map(add, totals[names[key]], numbers))
         by_day[names[key]][bucket // DAY_SECONDS - days.start] += numbers[0]
-    for key, *numbers in _of_weeks(connection, asked, by):
-        added[names[key]] = tuple(map(add, added[names[key]], numbers))
-    for bucket, key, *seconds in _days_of_weeks(connection, asked, by) if daily else ():
-        first, of_name = bucket // DAY_SECONDS - days.start, by_day[names[key]]
+    for key, *numbers in _read_weeks(connection, ranges, by):
+        totals[names[key]] = tuple(map(add, totals[names[key]], numbers))
+    for bucket, key, *seconds in _read_days_of_weeks(connection, ranges, by) if daily else ():
+        first, daily_seconds = bucket // DAY_SECONDS - days.start, by_day[names[key]]
         week = slice(first, first + len(DAY_COLUMNS))
-        of_name[week] = map(add, of_name[week], seconds)
+        daily_seconds[week] = map(add, daily_seconds[week], seconds)
     rows = [
         Usage(name=name, sums=_sums(numbers), daily=tuple(by_day[name]) if daily else ())
-        for name, numbers in added.items()
+        for name, numbers in totals.items()
         if numbers[0]
     ]
     return Usages(
-        start=float(asked.hours[0]),
-        end=float(asked.hours[1]),
+        start=float(ranges.hours[0]),
+        end=float(ranges.hours[1]),
         by=by,
         rows=tuple(sorted(rows, key=lambda row: (-row.sums.gpu_seconds, row.name))),
-        total=_sums([sum(column) for column in zip(*added.values(), strict=True)] or _NOTHING),
-        by_state=_by_state(connection, asked),
+        total=_sums([sum(column) for column in zip(*totals.values(), strict=True)] or _ZEROS),
+        by_state=_by_state(connection, ranges),
     )
 
 
-def _whole(part: BucketRange, seconds: int) -> BucketRange:
-    """What of a part is whole; where nothing is, it begins and ends with the part."""
-    first, last = -(-part[0] // seconds) * seconds, part[1] // seconds * seconds
-    return (first, last) if first < last else (part[1], part[1])
+def _whole_buckets(outer: BucketRange, seconds: int) -> BucketRange:
+    """The whole buckets within a range; where there is none, an empty range at its end."""
+    first, last = -(-outer[0] // seconds) * seconds, outer[1] // seconds * seconds
+    return (first, last) if first < last else (outer[1], outer[1])
 
 
-def _beside(whole: BucketRange, outer: BucketRange) -> Iterator[BucketRange]:
-    """What of a part is not in the whole, before and after it."""
+def _remainders(whole: BucketRange, outer: BucketRange) -> Iterator[BucketRange]:
+    """What remains of `outer` before and after `whole`."""
     for first, last in ((outer[0], whole[0]), (whole[1], outer[1])):
         if first < last:
             yield first, last
 
 
-def _of_days(connection: Connection, asked: _Range, by: GroupBy, *, daily: bool) -> Iterator[Any]:
-    """When something of it began, the key and the sums of people, of all beside whole weeks.
+def _read_hours_and_days(
+    connection: Connection, ranges: _BucketRanges, by: GroupBy, *, daily: bool
+) -> Iterator[Any]:
+    """Bucket, key and sums of all that lies outside whole weeks.
 
-    Where it is not told `daily`, that is any day of it.
+    Without `daily` days are added up, and the bucket is that of any of them.
     """
-    hours = _keyed(by, usage_hours, usage_hours.c.person, usage_hours.c.gpu)
+    hours = _group_key(by, usage_hours, usage_hours.c.person, usage_hours.c.gpu)
     day = usage_hours.c.bucket // DAY_SECONDS
-    for part in _beside(asked.days, asked.hours):
-        added = _added_up(usage_hours, *hours, part, day if daily else None).where(_SOMEBODY)
-        yield from connection.execute(added).all()
+    for buckets in _remainders(ranges.days, ranges.hours):
+        query = _sum_query(usage_hours, *hours, buckets, day if daily else None).where(_HAS_USER)
+        yield from connection.execute(query).all()
     table = person_days if by in ("user", "group") else gpu_days
-    days = _keyed(by, table, table.c.key, table.c.key)
-    for part in _beside(asked.weeks, asked.days):
-        added = _added_up(table, *days, part, table.c.bucket if daily else None)
-        yield from connection.execute(added).all()
+    days = _group_key(by, table, table.c.key, table.c.key)
+    for buckets in _remainders(ranges.weeks, ranges.days):
+        query = _sum_query(table, *days, buckets, table.c.bucket if daily else None)
+        yield from connection.execute(query).all()
 
 
-def _added_up(
+def _sum_query(
     table: Table,
     key: ColumnElement[Any],
     source: FromClause,
-    part: BucketRange,
+    buckets: BucketRange,
     day: ColumnElement[int] | None,
 ) -> Select[Any]:
-    """The sums of a part, for each key, and of each day where that is told."""
-    added = select(func.min(table.c.bucket), key, *_added(table)).select_from(source)
-    within = added.where(_is_in(table, part))
+    """Select the sums of a range for each key, and for each day where a day is given."""
+    added = select(func.min(table.c.bucket), key, *_sum_columns(table)).select_from(source)
+    within = added.where(_in_range(table, buckets))
     groups = [key] if day is None else [day, key]
     return within.group_by(*groups).order_by(*groups)
 
 
-def _of_weeks(connection: Connection, asked: _Range, by: GroupBy) -> Sequence[Any]:
-    """The key and the sums of people, of all whole weeks together."""
-    table, key, source = _weeks_of(by)
-    added = select(key, *_added(table)).select_from(source).where(_is_in(table, asked.weeks))
+def _read_weeks(connection: Connection, ranges: _BucketRanges, by: GroupBy) -> Sequence[Any]:
+    """Key and sums of all whole weeks together."""
+    table, key, source = _week_table(by)
+    added = (
+        select(key, *_sum_columns(table)).select_from(source).where(_in_range(table, ranges.weeks))
+    )
     return connection.execute(added.group_by(key).order_by(key)).all()
 
 
-def _days_of_weeks(connection: Connection, asked: _Range, by: GroupBy) -> Sequence[Any]:
-    """When each whole week began, the key and the GPU-seconds of its days."""
-    table, key, source = _weeks_of(by)
+def _read_days_of_weeks(
+    connection: Connection, ranges: _BucketRanges, by: GroupBy
+) -> Sequence[Any]:
+    """Bucket, key and the GPU-seconds of each day of all whole weeks."""
+    table, key, source = _week_table(by)
     days = [_Sum(table.c[day]) for day in DAY_COLUMNS]
     added = select(table.c.bucket, key, *days).select_from(source)
     groups = table.c.bucket, key
-    added = added.where(_is_in(table, asked.weeks)).group_by(*groups).order_by(*groups)
+    added = added.where(_in_range(table, ranges.weeks)).group_by(*groups).order_by(*groups)
     return connection.execute(added).all()
 
 
-def _by_state(connection: Connection, asked: _Range) -> dict[State, float]:
-    """The GPU-seconds in each state, of everybody and of nobody."""
+def _by_state(connection: Connection, ranges: _BucketRanges) -> dict[State, float]:
+    """The GPU-seconds in each state, with and without a user."""
     days = select(*[_Sum(person_days.c[state]) for state in STATES])
-    found = connection.execute(days.where(_is_in(person_days, asked.days))).one()
+    found = connection.execute(days.where(_in_range(person_days, ranges.days))).one()
     by_state = {state: seconds or 0.0 for state, seconds in zip(STATES, found, strict=True)}
     state = usage_hours.c.state
     hours = select(state, _Sum(usage_hours.c.gpu_seconds)).group_by(state)
-    for part in _beside(asked.days, asked.hours):
-        for each, seconds in connection.execute(hours.where(_is_in(usage_hours, part))):
+    for buckets in _remainders(ranges.days, ranges.hours):
+        for each, seconds in connection.execute(hours.where(_in_range(usage_hours, buckets))):
             by_state[each] += seconds
     return by_state
 
 
-def _weeks_of(by: GroupBy) -> tuple[Table, ColumnElement[Any], FromClause]:
+def _week_table(by: GroupBy) -> tuple[Table, ColumnElement[Any], FromClause]:
     table = person_weeks if by in ("user", "group") else gpu_weeks
-    return table, *_keyed(by, table, table.c.key, table.c.key)
+    return table, *_group_key(by, table, table.c.key, table.c.key)
 
 
-def _keyed(
+def _group_key(
     by: GroupBy, table: Table, person: ColumnElement[int], gpu: ColumnElement[int]
 ) -> tuple[ColumnElement[Any], FromClause]:
-    """What tells whose a row is, and where that is found."""
+    """The column to group by, and the table or join that has it."""
     if by in ("user", "group"):
         return person, table
     if by == "gpu":
@@ -205,23 +211,23 @@ def _keyed(
     return (gpus.c.node if by == "node" else gpus.c.model), of_gpu
 
 
-def _is_in(table: Table, part: BucketRange) -> ColumnElement[bool]:
-    return (table.c.bucket >= part[0]) & (table.c.bucket < part[1])
+def _in_range(table: Table, buckets: BucketRange) -> ColumnElement[bool]:
+    return (table.c.bucket >= buckets[0]) & (table.c.bucket < buckets[1])
 
 
-def _added(table: Table) -> list[ColumnElement[float]]:
+def _sum_columns(table: Table) -> list[ColumnElement[float]]:
     return [_Sum(table.c[name]) for name in SUM_COLUMNS]
 
 
-def _names(connection: Connection, by: GroupBy) -> dict[Any, str]:
-    asked: dict[GroupBy, Select[Any, str]] = {
+def _names_by_key(connection: Connection, by: GroupBy) -> dict[Any, str]:
+    queries: dict[GroupBy, Select[Any, str]] = {
         "user": select(people.c.key, people.c.user),
         "group": select(people.c.key, people.c.group),
         "node": select(nodes.c.key, nodes.c.name),
         "model": select(gpus.c.model, func.coalesce(gpus.c.model, _UNKNOWN_MODEL)).distinct(),
         "gpu": select(gpus.c.key, gpus.c.uuid),
     }
-    return dict(connection.execute(asked[by]).all())
+    return dict(connection.execute(queries[by]).all())
 
 
 def _sums(numbers: SumValues) -> Sums:

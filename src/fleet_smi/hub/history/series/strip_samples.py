@@ -1,8 +1,7 @@
-"""How a GPU looked every quarter of an hour, and every hour: what wide heat strips are drawn from.
+"""Heat-strip samples: the look of a GPU every 15 minutes and every hour, packed in buckets.
 
-Samples are numbered since 1970, those of each grain on their own. Some are packed together:
-four bytes a sample that number its look, in the machine's own order, and one that has its
-load. Pure.
+Samples of a grain are numbered since 1970. A bucket has the samples of one GPU for a while: four
+bytes per sample with the id of its look, in native byte order, and one byte with its load. Pure.
 """
 
 import sys
@@ -18,16 +17,19 @@ from fleet_smi.model.heat_strip import UNKNOWN_LOAD, LookSamples, StripLook
 
 SAMPLE_INTERVALS = (900, 3600)
 """Seconds between samples, the finest first."""
-_TOGETHER = 96
-_NUMBER_BYTES = 4
+_SAMPLES_PER_BUCKET = 96
+_LOOK_ID_BYTES = 4
 
 PackedSamples = tuple[bytes, bytes]
-"""Looks, and loads."""
-NO_SAMPLES: PackedSamples = bytes(_TOGETHER * _NUMBER_BYTES), bytes([UNKNOWN_LOAD]) * _TOGETHER
+"""The look ids and the loads of a bucket."""
+NO_SAMPLES: PackedSamples = (
+    bytes(_SAMPLES_PER_BUCKET * _LOOK_ID_BYTES),
+    bytes([UNKNOWN_LOAD]) * _SAMPLES_PER_BUCKET,
+)
 
 
 class SampleKey(NamedTuple):
-    """What is packed together: samples of a GPU, by its number, from the second `bucket` on."""
+    """The key of a bucket: grain, start time and id of the GPU."""
 
     grain: int
     bucket: int
@@ -35,7 +37,7 @@ class SampleKey(NamedTuple):
 
 
 class LookInterval(NamedTuple):
-    """A GPU as long as it looked one way: both by their numbers."""
+    """An interval in which a GPU had one look; both are given by their ids."""
 
     gpu: int
     start: float
@@ -45,7 +47,7 @@ class LookInterval(NamedTuple):
 
 
 class SampleFill(NamedTuple):
-    """What is to be noted from one place to another of those that are packed together."""
+    """A look and a load for the samples `first` to `last` of a bucket, without the last."""
 
     first: int
     last: int
@@ -54,80 +56,82 @@ class SampleFill(NamedTuple):
 
 
 class SampleTimes(NamedTuple):
-    """Samples of one grain: their numbers, in order."""
+    """The numbers of samples of one grain, in order."""
 
     grain: int
     numbers: Sequence[int]
 
     @classmethod
     def at_or_before(cls, grain: int, moments: Iterable[float]) -> "SampleTimes":
-        """The last one by each of some moments, two or more."""
+        """The last sample at or before each of these times, of which there are at least two."""
         return cls(grain, [int(moment // grain) for moment in moments])
 
     def indices_between(self, start: float, end: float | None) -> slice:
-        """Which of them are in a stretch; it goes on where it has no end."""
+        """The indices of the samples in an interval, which may have no end."""
         first = bisect_left(self.numbers, _first_from(start, self.grain))
         if end is None:
             return slice(first, len(self.numbers))
         return slice(first, bisect_left(self.numbers, _first_from(end, self.grain)))
 
     def buckets(self) -> list[int]:
-        """Where all begin that they are packed in."""
-        rows = range(self.numbers[0] // _TOGETHER, self.numbers[-1] // _TOGETHER + 1)
-        return [row * _TOGETHER * self.grain for row in rows]
+        """The start times of the buckets that have these samples."""
+        buckets = range(
+            self.numbers[0] // _SAMPLES_PER_BUCKET, self.numbers[-1] // _SAMPLES_PER_BUCKET + 1
+        )
+        return [bucket * _SAMPLES_PER_BUCKET * self.grain for bucket in buckets]
 
     def make_picker(self) -> Callable[[Sequence[PackedSamples]], LookSamples]:
-        """What picks them out of all that they are packed in."""
-        first = self.numbers[0] // _TOGETHER * _TOGETHER
+        """Return a function that picks these samples out of their consecutive buckets."""
+        first = self.numbers[0] // _SAMPLES_PER_BUCKET * _SAMPLES_PER_BUCKET
         pick = itemgetter(*[number - first for number in self.numbers])
 
-        def samples(rows: Sequence[PackedSamples]) -> LookSamples:
-            looks, loads = (b"".join(each) for each in zip(*rows, strict=True))
+        def samples(buckets: Sequence[PackedSamples]) -> LookSamples:
+            looks, loads = (b"".join(column) for column in zip(*buckets, strict=True))
             return LookSamples(list(pick(memoryview(looks).cast("I"))), bytearray(pick(loads)))
 
         return samples
 
 
 class GpuStripSamples(NamedTuple):
-    """GPUs at some moments, and what the numbers of their looks stand for."""
+    """The samples of GPUs, and the looks by their ids."""
 
     gpus: dict[GpuKey, LookSamples]
     looks: dict[int, StripLook]
 
 
 def encode_load(busy_percent: float | None) -> int:
-    """A load as it is noted."""
+    """A load as one byte."""
     return (
         UNKNOWN_LOAD if busy_percent is None else max(0, min(round(busy_percent), UNKNOWN_LOAD - 1))
     )
 
 
 def sample_fills(intervals: Iterable[LookInterval]) -> dict[SampleKey, list[SampleFill]]:
-    """What these stretches have to say of any samples; most of the short ones have nothing."""
-    found: dict[SampleKey, list[SampleFill]] = defaultdict(list)
+    """The fills of these intervals by bucket; a short interval often has no sample at all."""
+    fills: dict[SampleKey, list[SampleFill]] = defaultdict(list)
     for gpu, start, end, look, busy_percent in intervals:
         for grain in SAMPLE_INTERVALS:
             first, last = _first_from(start, grain), _first_from(end, grain)
             while first < last:
-                row = first // _TOGETHER
-                begins, ends = row * _TOGETHER, (row + 1) * _TOGETHER
-                places = first - begins, min(ends, last) - begins
-                mark = SampleFill(*places, look, encode_load(busy_percent))
-                found[SampleKey(grain, begins * grain, gpu)].append(mark)
-                first = ends
-    return found
+                bucket = first // _SAMPLES_PER_BUCKET * _SAMPLES_PER_BUCKET
+                bucket_end = bucket + _SAMPLES_PER_BUCKET
+                indices = first - bucket, min(bucket_end, last) - bucket
+                fill = SampleFill(*indices, look, encode_load(busy_percent))
+                fills[SampleKey(grain, bucket * grain, gpu)].append(fill)
+                first = bucket_end
+    return fills
 
 
 def apply_fills(packed: PackedSamples, fills: Iterable[SampleFill]) -> PackedSamples:
-    """Samples with more noted among them."""
+    """A bucket with these fills applied."""
     looks, loads = bytearray(packed[0]), bytearray(packed[1])
     for first, last, look, load in fills:
-        number = look.to_bytes(_NUMBER_BYTES, sys.byteorder)
-        looks[first * _NUMBER_BYTES : last * _NUMBER_BYTES] = number * (last - first)
+        look_id = look.to_bytes(_LOOK_ID_BYTES, sys.byteorder)
+        looks[first * _LOOK_ID_BYTES : last * _LOOK_ID_BYTES] = look_id * (last - first)
         loads[first:last] = bytes([load]) * (last - first)
     return bytes(looks), bytes(loads)
 
 
 def _first_from(at: float, grain: int) -> int:
-    """The number of the first sample that is not before a moment."""
+    """The number of the first sample at or after a time."""
     return ceil(at / grain)
