@@ -256,7 +256,9 @@ def _write_fleet(database: sqlite3.Connection, nodes: int, start: int) -> None:
 def _write_series(database: sqlite3.Connection, grain: int, since: int) -> None:
     chance = np.random.default_rng(grain)
     database.execute("CREATE TEMP TABLE pool (number INTEGER PRIMARY KEY, data BLOB)")
-    database.executemany("INSERT INTO pool VALUES (?, ?)", enumerate(pack(_figures(grain, chance))))
+    database.executemany(
+        "INSERT INTO pool VALUES (?, ?)", enumerate(pack(_figures(grain, chance), GPUS))
+    )
     database.execute(
         "WITH RECURSIVE times(at) AS (SELECT ? UNION ALL SELECT at + ? FROM times WHERE at + ? < ?)"
         " INSERT INTO series SELECT ?, at, key, key, pool.data FROM times CROSS JOIN nodes"

@@ -7,7 +7,7 @@ import numpy as np
 
 from fleet_smi.hub.history.recording.rows import Checkpoint, NodeRow, Presence, UsageRow, WriteBatch
 from fleet_smi.hub.history.series.codec import SeriesArrays, pack
-from fleet_smi.hub.history.series.layout import figure_count
+from fleet_smi.hub.history.series.layout import GPU_COLUMNS, figure_count
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.model.history import GpuOfNode, Holder, Occupancy, Period, RibbonPoint, Sums
@@ -78,8 +78,9 @@ def series_row(start: int, *, grain: int = 10, number: int = 1, busy: float = 50
 def pack_rows(*rows: Sequence[float], seconds: float = 10.0) -> bytes:
     """Rows one after another, each with these as its least, its mean and its most."""
     values = np.array([[row] * 3 for row in rows], np.float32)
+    gpu_count = (values.shape[2] - figure_count(0)) // len(GPU_COLUMNS)
     every = np.full(len(rows), seconds)
-    return b"".join(pack(SeriesArrays(np.zeros(len(rows)), every, values)))
+    return b"".join(pack(SeriesArrays(np.zeros(len(rows)), every, values), gpu_count))
 
 
 def numbered_batch(number: int) -> WriteBatch:

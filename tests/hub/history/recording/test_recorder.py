@@ -1,10 +1,19 @@
 """What happened to a node, told by its reports: periods, people, silence."""
 
+from typing import Any
+
 import msgspec
+import numpy as np
 import pytest
+from msgspec.structs import asdict
 
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.hub.history.recording.rows import Checkpoint
+from fleet_smi.hub.history.series.buffer import (
+    FIRST_COLUMNS,
+    column_positions,
+    sample_formats,
+)
 from fleet_smi.model.history import NO_USER
 from fleet_smi.model.people import HIDDEN_USER
 from fleet_smi.model.units import GIB
@@ -278,22 +287,42 @@ def test_longer_rows_are_the_same_however_often_a_hub_begins_anew() -> None:
     assert [len(steady.stored.series(grain)) for grain in (900, 10800)] == [16, 1]
 
 
-def test_a_checkpoint_of_before_keeps_who_is_there() -> None:
-    story = ReportingNode()
+def to_first_columns(state: list[Any]) -> None:
+    """Change a decoded checkpoint to one from before samples named their columns."""
+    positions = column_positions(FIRST_COLUMNS, 1)
+    former = {new: old for old, new in positions.items()}
+    samples = np.frombuffer(state[6], sample_formats(1)[1])
+    old = np.empty(len(samples), np.dtype([("at", "f8"), ("figures", "f4", (len(positions),))]))
+    old["at"] = samples["at"]
+    old["figures"] = samples["figures"][:, [positions[column] for column in sorted(positions)]]
+    state[6] = old.tobytes()
+    for use, *_ in state[7][2].values():
+        use[4], use[5] = former[use[4]], former[use[5]]
+    del state[10:]
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_checkpoint_of_an_older_version_is_resumed(version: int) -> None:
+    story, undisturbed = ReportingNode(), ReportingNode()
     story.report_every_second(0, 30, busy_gpu(1))
     story.recorded.history.close()
     (checkpoint,) = story.stored.checkpoints()
-    page = msgspec.msgpack.decode(checkpoint.data)
-    page[0], page[8] = 1, [[FIRST_GPU], int(NOON), [], 0, [], 0, None, 0, None, []]
-    story.stored.put_checkpoint(Checkpoint(node_id=NODE_ID, data=msgspec.msgpack.encode(page)))
+    state = msgspec.msgpack.decode(checkpoint.data)
+    to_first_columns(state)
+    state[0] = version
+    if version == 1:
+        state[8] = [[FIRST_GPU], int(NOON), [], 0, [], 0, None, 0, None, []]
+    story.stored.put_checkpoint(Checkpoint(node_id=NODE_ID, data=msgspec.msgpack.encode(state)))
     story.recorded = story.recorded.restart()
     story.report_every_second(30, 40, busy_gpu(1))
     story.tick(100)
-    (occupancy,) = story.stored.occupancies()
-    assert (relative_times([occupancy]), occupancy.sums.gpu_seconds) == (
-        [(0, 40)],
-        approx_sum(40.0),
-    )
+    undisturbed.report_every_second(0, 40, busy_gpu(1))
+    undisturbed.tick(100)
+    (occupancy,), (expected,) = story.stored.occupancies(), undisturbed.stored.occupancies()
+    assert relative_times([occupancy]) == [(0, 40)]
+    assert asdict(occupancy.sums) == approx_sum(asdict(expected.sums))
+    assert expected.sums.busy_seconds > 0
+    assert expected.sums.energy_joules > 0
 
 
 def test_a_checkpoint_that_cannot_be_read_costs_only_what_was_open(

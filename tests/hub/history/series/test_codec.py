@@ -126,7 +126,7 @@ def test_resampling_gives_the_same_as_binning_to_the_coarse_grain(
     )
 )
 def test_packed_rows_decode_to_the_same_figures(values: list[list[float]]) -> None:
-    data = pack(rows(*values, seconds=9.5))
+    data = pack(rows(*values, seconds=9.5), 1)
     assert {len(packed) for packed in data} == {CURRENT_LAYOUT.packed_size(1)}
     back = unpack([10.0 * index for index in range(len(values))], b"".join(data), 1)
     assert back.seconds.tolist() == [9.5] * len(values)
@@ -135,7 +135,7 @@ def test_packed_rows_decode_to_the_same_figures(values: list[list[float]]) -> No
 
 def test_a_value_that_its_encoding_cannot_hold_is_unknown() -> None:
     values = [1e6, *map(float, range(1, figure_count(1)))]
-    back = unpack([0.0], pack(rows(values))[0], 1)
+    back = unpack([0.0], pack(rows(values), 1)[0], 1)
     assert isnan(back.values[0, MEAN, 0])
     assert back.values[0, MEAN, 1:].tolist() == values[1:]
 
@@ -144,7 +144,7 @@ def test_memory_is_stored_in_bytes_to_one_part_in_ten_million() -> None:
     column = gpu_offset(0) + GPU_COLUMNS.index("memory_used_bytes")
     values = np.zeros(figure_count(1))
     values[column] = 79.123456 * GIB
-    back = unpack([0.0], pack(rows(values))[0], 1)
+    back = unpack([0.0], pack(rows(values), 1)[0], 1)
     assert back.values[0, MEAN, column] == pytest.approx(79.123456 * GIB, rel=1e-7)
 
 

@@ -7,6 +7,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from math import inf, isfinite, nan, nextafter
 from operator import attrgetter, mul, sub
 from typing import NamedTuple
@@ -40,8 +41,8 @@ _INSTANCE_FIELDS = [
     figure.field if figure.field in Instance.__struct_fields__ else None
     for figure in RECORDED_GPU_FIGURES
 ]
-_COUNTER_INDICES = [
-    index for index, figure in enumerate(RECORDED_GPU_FIGURES) if figure.history == "counter"
+_COUNTER_OFFSETS = [
+    offset for offset, figure in enumerate(RECORDED_GPU_FIGURES) if figure.history == "counter"
 ]
 
 SampleColumns = tuple[tuple[str, ...], tuple[str, ...]]
@@ -78,17 +79,17 @@ class SampleBuffer:
     __slots__ = (
         "_absent_figures",
         "_counters",
-        "_counters_at",
         "_dtype",
         "_present",
+        "_sampled_at",
         "_samples",
         "_struct",
         "uuids",
     )
 
     def __init__(self, uuids: Sequence[str] = (), packed: bytes = b"") -> None:
-        self._counters: dict[int, float] = {}
-        self._counters_at = -inf
+        self._counters: list[list[float | None]] = []
+        self._sampled_at = -inf
         self._set_uuids(tuple(uuids), ())
         size = self._struct.size
         self._samples = [packed[first : first + size] for first in range(0, len(packed), size)]
@@ -106,10 +107,13 @@ class SampleBuffer:
     def add(self, at: float, snapshot: Snapshot) -> None:
         """Append the figures of a snapshot."""
         node = [read(snapshot.host) for read in _NODE_READERS]
-        figures = [
-            nan if figure is None else figure for gpu in snapshot.gpus for figure in _read_gpu(gpu)
-        ]
-        self._replace_counters(at, figures)
+        figures: list[float | None] = list(chain.from_iterable(map(_read_gpu, snapshot.gpus)))
+        for index, offset in enumerate(_COUNTER_OFFSETS):
+            counters = figures[offset :: len(GPU_COLUMNS)]
+            figures[offset :: len(GPU_COLUMNS)] = self._growth_per_second(at, index, counters)
+        self._sampled_at = at
+        if None in figures:
+            figures = [nan if figure is None else figure for figure in figures]
         try:
             packed = self._struct.pack(at, *node, *figures)
         except (struct.error, OverflowError):
@@ -176,19 +180,18 @@ class SampleBuffer:
         """Remove all samples."""
         self._samples.clear()
 
-    def _replace_counters(self, at: float, figures: list[float]) -> None:
-        """Replace each counter by its growth per second since the sample before, or by NaN.
-
-        The first value, and one after a reset of the counter, have no known growth.
-        """
-        counters, previous = dict[int, float](), self._counters
-        elapsed = at - self._counters_at
-        for offset in _COUNTER_INDICES:
-            for index in range(offset, len(figures), len(GPU_COLUMNS)):
-                counters[index] = figures[index]
-                growth = figures[index] - previous.get(index, inf)
-                figures[index] = growth / elapsed if growth >= 0.0 and elapsed > 0.0 else nan
-        self._counters, self._counters_at = counters, at
+    def _growth_per_second(
+        self, at: float, index: int, counters: list[float | None]
+    ) -> list[float | None]:
+        """The growth of a counter of each GPU since the sample before; unknown after a reset."""
+        previous, elapsed = self._counters[index], at - self._sampled_at
+        self._counters[index] = counters
+        if len(previous) != len(counters) or elapsed <= 0.0:
+            return [None] * len(counters)
+        return [
+            None if new is None or old is None or new < old else (new - old) / elapsed
+            for old, new in zip(previous, counters, strict=True)
+        ]
 
     def _count_before(self, end: float) -> int:
         return bisect_left(self._samples, end, key=_time_of)
@@ -200,7 +203,7 @@ class SampleBuffer:
         self._present, self.uuids = present, (*present, *absent)
         self._absent_figures = (nan,) * (len(GPU_COLUMNS) * len(absent))
         self._struct, self._dtype = sample_formats(len(self.uuids))
-        self._counters = {}  # by column, which has just changed
+        self._counters = [[] for _ in _COUNTER_OFFSETS]  # those of other GPUs do not count
 
     def _move_columns(self, present: tuple[str, ...], absent: tuple[str, ...]) -> None:
         """Repack all samples with the columns of other GPUs."""

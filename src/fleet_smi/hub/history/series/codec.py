@@ -137,22 +137,26 @@ def column_moves(uuids: Sequence[str], target_uuids: Sequence[str]) -> list[tupl
     return [(node, node), *gpus]
 
 
-def pack(rows: SeriesArrays) -> list[bytes]:
-    """Each row as bytes in the current layout; the caller stores its start and its GPUs."""
-    count, columns = len(rows.starts), rows.values.shape[2]
-    gpu_count = (columns - figure_count(0)) // len(GPU_COLUMNS)
-    packed = np.empty((count, CURRENT_LAYOUT.packed_size(gpu_count)), np.uint8)
-    packed[:, : _SECONDS.size] = rows.seconds.astype("<f4")[:, np.newaxis].view(np.uint8)
-    first = _SECONDS.size
-    for encoding, _, targets, _ in _column_maps(CURRENT_LAYOUT, gpu_count):
-        values = rows.values[:, :, targets]
-        if encoding == "f2":
-            # Larger values would become infinite; no node has measured any.
-            values[np.abs(values) > MAX_F2] = np.nan
-        encoded = values.astype(f"<{encoding}").reshape(count, -1).view(np.uint8)
-        packed[:, first : first + encoded.shape[1]] = encoded
-        first += encoded.shape[1]
-    return [row.tobytes() for row in packed]
+def pack(
+    rows: SeriesArrays, gpu_count: int, columns: NDArray[np.bool_] | None = None
+) -> list[bytes]:
+    """Each row as bytes in the current layout; the caller stores its start and its GPUs.
+
+    `columns` marks the columns that the arrays have; all others are unknown.
+    """
+    packed = np.empty(len(rows.starts), _row_dtype(CURRENT_LAYOUT, gpu_count))
+    packed["seconds"] = rows.seconds
+    for encoding, positions, indices, _ in _column_maps(CURRENT_LAYOUT, gpu_count):
+        block, present = packed[encoding], slice(None) if columns is None else columns[indices]
+        if columns is not None:
+            block[...] = np.nan
+        sources = indices if columns is None else (columns.cumsum() - 1)[indices[present]]
+        values = rows.values[:, :, sources]
+        if encoding == "f2" and (too_large := np.abs(values) > MAX_F2).any():
+            values[too_large] = np.nan  # would become infinite; no node has measured so much
+        block[:, :, positions[present]] = values
+    data, size = packed.tobytes(), packed.itemsize
+    return [data[first : first + size] for first in range(0, len(data), size)]
 
 
 def unpack(
@@ -226,13 +230,6 @@ def _aggregate(rows: SeriesArrays, firsts: IndexArray, grain: int) -> SeriesArra
     `rows.values` may have a single value per figure, which is its minimum, mean and maximum.
     """
     starts, seconds, values = rows
-    measured = ~np.isnan(values[:, values.shape[1] // 2]).all(axis=0)
-    if measured.any() and not measured.all():
-        # Many GPUs never report some figures. Without those columns, the fast path below holds.
-        some = _aggregate(rows._replace(values=values[:, :, measured]), firsts, grain)
-        joined = np.full((len(firsts), VALUES_PER_FIGURE, values.shape[2]), np.nan, np.float32)
-        joined[:, :, measured] = some.values
-        return some._replace(values=joined)
     ends = np.append(firsts[1:], len(starts))[:, np.newaxis]
     # A rectangle with room for the longest run: shorter ones repeat their last row, weight 0.
     indices = firsts[:, np.newaxis] + np.arange((ends[:, 0] - firsts).max())

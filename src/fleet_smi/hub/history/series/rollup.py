@@ -12,7 +12,7 @@ from fleet_smi.hub.history.series.buffer import SampleBuffer, SampleSpan, sample
 from fleet_smi.hub.history.series.codec import (
     GRAINS,
     MAX_ROW_SECONDS,
-    SeriesArrays,
+    Float64Array,
     all_uuids,
     bin_samples,
     decode_rows,
@@ -123,7 +123,8 @@ class Rollup:
         uuids = all_uuids(rows)
         joined = drop_unknown(resample(decode_rows(rows, uuids), grain))
         starts = map(int, joined.starts.tolist())
-        packed = [(grain, start, data) for start, data in zip(starts, pack(joined), strict=True)]
+        data = pack(joined, len(uuids))
+        packed = [(grain, start, row) for start, row in zip(starts, data, strict=True)]
         return self._rows(packed, uuids)
 
     def _rows(self, packed: Iterable[_PackedRow], uuids: tuple[str, ...]) -> list[SeriesRow]:
@@ -165,7 +166,10 @@ def _pack_spans(
     """The rows of each span, computed on one time axis on which the spans lie end to end."""
     packed = b"".join([span.packed for span in spans])
     samples = np.frombuffer(packed, sample_formats(gpu_count)[1])
-    figures = samples["figures"].astype(np.float32)
+    # Many GPUs never report some figures. Without those columns all values are mostly known, for
+    # which aggregation has a fast path.
+    measured = ~np.isnan(samples["figures"]).all(axis=0)
+    figures = samples["figures"][:, measured]
     # Spans are whole multiples of the grain, so shifting them moves no edge of a grain.
     ends = list(accumulate([span.end - span.start for span in spans]))
     shifts = [end - span.end for span, end in zip(spans, ends, strict=True)]
@@ -173,19 +177,25 @@ def _pack_spans(
     times = samples["at"] + np.repeat(shifts, counts)
     if min_grain == _COARSE:
         rows = {_COARSE: bin_samples(times, figures, ends[-1], _COARSE)}
-        return _split_spans(rows, ends, shifts)
-    fine = bin_samples(times, figures, ends[-1], _FINE)
-    return _split_spans({_FINE: fine, _MIDDLE: resample(fine, _MIDDLE)}, ends, shifts)
+    else:
+        fine = bin_samples(times, figures, ends[-1], _FINE)
+        rows = {_FINE: fine, _MIDDLE: resample(fine, _MIDDLE)}
+    packed_rows = {
+        grain: (arrays.starts, pack(arrays, gpu_count, measured)) for grain, arrays in rows.items()
+    }
+    return _split_spans(packed_rows, ends, shifts)
 
 
 def _split_spans(
-    rows_by_grain: dict[int, SeriesArrays], ends: Sequence[float], shifts: Sequence[float]
+    rows_by_grain: dict[int, tuple[Float64Array, list[bytes]]],
+    ends: Sequence[float],
+    shifts: Sequence[float],
 ) -> list[list[_PackedRow]]:
     """The packed rows of each span, shifted back to their own time."""
     spans: list[list[_PackedRow]] = [[] for _ in ends]
-    for grain, rows in rows_by_grain.items():
-        data, first, grains_per_row = pack(rows), 0, max(1, MAX_ROW_SECONDS // grain)
-        starts, lasts = rows.starts.tolist(), rows.starts.searchsorted(ends).tolist()
+    for grain, (row_starts, data) in rows_by_grain.items():
+        first, grains_per_row = 0, max(1, MAX_ROW_SECONDS // grain)
+        starts, lasts = row_starts.tolist(), row_starts.searchsorted(ends).tolist()
         for span, shift, last in zip(spans, shifts, lasts, strict=True):
             for index in range(first, last, grains_per_row):
                 joined = b"".join(data[index : min(index + grains_per_row, last)])
