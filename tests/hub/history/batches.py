@@ -1,4 +1,4 @@
-"""What a history is given in tests: small batches about a node with two GPUs."""
+"""Small write batches about a node with two GPUs."""
 
 from collections.abc import Sequence
 from typing import Any

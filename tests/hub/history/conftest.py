@@ -1,4 +1,4 @@
-"""What tests of the history stand on: a database of each kind, the same for every test."""
+"""Fixtures of the history tests: a database of each kind."""
 
 from collections.abc import Iterator
 from pathlib import Path

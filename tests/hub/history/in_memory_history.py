@@ -1,4 +1,4 @@
-"""A keeper in memory: rows replace those of the same key, as in the database."""
+"""A history storage in memory: rows replace those with the same key, as in the database."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

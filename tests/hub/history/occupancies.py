@@ -1,4 +1,4 @@
-"""Occupancies made up for tests: who had which GPU, for how many hours, and what for."""
+"""Builders of occupancies for tests."""
 
 from fleet_smi.model.history import GpuOccupancies, GpuOfNode, Holder, Occupancy, Sums
 from fleet_smi.model.units import GIB

@@ -1,4 +1,4 @@
-"""A node that tells its story to a history, report by report."""
+"""A node that reports to a history recorder, report by report."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Lives of a hub, and agents that report to it as real ones do: what it does not keep, again."""
+"""A hub that is restarted, and agents that resend what it did not acknowledge as kept."""
 
 import contextlib
 import random

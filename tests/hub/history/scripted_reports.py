@@ -1,4 +1,4 @@
-"""Made-up stories of one node with two GPUs, report by report."""
+"""Generated report sequences of one node with two GPUs."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""A made-up month of a cluster whose truth is known: who had which GPU, and who was heard.
+"""A synthetic month of a cluster with known usage: who held which GPU, and when nodes reported.
 
-Jobs of several people on 1 to 4 GPUs of a node, some with idle hours, some sharing a GPU, some
-on MIG instances; nodes that nobody hears for hours, of which some tell later what they saw.
+Jobs of several users on 1 to 4 GPUs of a node, some with idle hours, some sharing a GPU, some
+on MIG instances; nodes that are silent for hours, some of which deliver their reports later.
 """
 
 import random

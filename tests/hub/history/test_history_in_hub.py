@@ -1,4 +1,4 @@
-"""The hub has written down what it hears, and goes on from that in its next life."""
+"""A running hub records its history and resumes it after a restart."""
 
 import asyncio
 from pathlib import Path
@@ -56,7 +56,7 @@ class Lives:
         self._engine.dispose()
 
 
-def test_an_occupancy_outlives_the_hub(tmp_path: Path) -> None:
+def test_an_occupancy_continues_after_a_restart(tmp_path: Path) -> None:
     lives = Lives(tmp_path)
     asyncio.run(lives.live(0, 15))
     asyncio.run(lives.live(15, 30, removes="id-of-gpu01"))
@@ -68,7 +68,7 @@ def test_an_occupancy_outlives_the_hub(tmp_path: Path) -> None:
     assert lives.kept.checkpoints() == []
 
 
-def test_a_node_that_is_given_a_name_has_it_in_the_history_with_its_next_report(
+def test_a_renamed_node_has_its_new_name_after_its_next_report(
     tmp_path: Path,
 ) -> None:
     lives = Lives(tmp_path)

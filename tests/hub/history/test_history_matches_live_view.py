@@ -1,4 +1,4 @@
-"""What is kept of a moment is what was shown at that moment: every state, and everybody there."""
+"""The history of a time matches what the live view showed then."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +60,7 @@ def _covers(period: Period, at: float) -> bool:
 
 @settings(max_examples=60, deadline=None)
 @given(REPORTS, KILLED)
-def test_what_is_kept_of_a_moment_is_what_was_shown(
+def test_the_history_of_a_time_is_what_was_shown_then(
     reports: list[ScriptedReport], killed: int
 ) -> None:
     watched, at = RecordedFleet(), START

@@ -1,4 +1,4 @@
-"""Reports that are sent again, since a hub was killed that had not kept them: all count once."""
+"""Reports that agents resend after a hub was killed are counted once."""
 
 from itertools import pairwise
 
@@ -43,7 +43,7 @@ def ended(watched: RecordedFleet, at: float) -> float:
     return watched.stored.gpu_seconds(gpu_key=(NODE, UUID))
 
 
-def test_a_hub_that_is_killed_within_a_backlog_is_sent_the_rest_of_it() -> None:
+def test_a_hub_killed_within_a_backlog_records_the_rest_of_it() -> None:
     watched = RecordedFleet()
     for number in range(10):
         watched.take(sample(number), NOON + number)
@@ -57,7 +57,7 @@ def test_a_hub_that_is_killed_within_a_backlog_is_sent_the_rest_of_it() -> None:
         assert following.start - (one.end or 0.0) == pytest.approx(0.0, abs=0.05)
 
 
-def test_one_that_comes_a_moment_later_the_second_time_hides_none_that_follow() -> None:
+def test_a_resent_report_with_a_later_time_hides_none_that_follow() -> None:
     watched = RecordedFleet()
     for number in range(10):
         watched.take(sample(number), NOON + number)
@@ -73,7 +73,7 @@ def test_one_that_comes_a_moment_later_the_second_time_hides_none_that_follow() 
     assert (going_on.state, going_on.start) == ("busy", NOON + 10)
 
 
-def test_what_comes_late_stays_in_the_hour_in_which_a_node_is_heard_again() -> None:
+def test_late_usage_is_added_to_the_hour_in_which_a_node_resumes() -> None:
     watched = RecordedFleet()
     watched.take(sample(0, HOUR), NOON)
     watched.take(sample(6, HOUR), NOON + 6 * HOUR)
@@ -87,7 +87,7 @@ def test_what_comes_late_stays_in_the_hour_in_which_a_node_is_heard_again() -> N
     assert watched.stored.gpu_seconds(gpu_key=(NODE, UUID)) == pytest.approx(7 * HOUR)
 
 
-def test_a_long_backlog_that_is_sent_again_is_no_clock_that_was_set_back() -> None:
+def test_a_long_resent_backlog_is_not_taken_for_a_clock_step() -> None:
     watched = RecordedFleet()
     watched.take(sample(0, 60.0), NOON)
     before = remembered(watched)

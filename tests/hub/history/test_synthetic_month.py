@@ -1,4 +1,4 @@
-"""A month of 100 GPUs whose truth is known, told by samples: what is asked later is that truth.
+"""Queries over a synthetic month of 100 GPUs, reported by samples, match its known usage.
 
 Each change is seen with the first sample after it, up to one interval late. Over the jobs of a
 user these delays cancel out: what is left of them is the sampling error, and it is far below 1 %.
@@ -213,7 +213,7 @@ def check(month: SyntheticMonth, where: str, folder: Path, sigmas: float = 0.0) 
 
 
 @pytest.mark.timeout(3600 if LONG else 600)
-def test_a_month_of_100_gpus_is_told_as_it_was(tmp_path: Path) -> None:
+def test_queries_over_a_month_of_100_gpus_are_correct(tmp_path: Path) -> None:
     month = make_month(30, 60.0) if LONG else make_month(30, 3600.0, time_scale=3.0)
     for user, seconds in month.gpu_seconds().items():
         assert 3 * month.sampling_error(user) < 0.01 * seconds
@@ -221,6 +221,6 @@ def test_a_month_of_100_gpus_is_told_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_day_told_every_other_minute_is_told_as_it_was(where: str, tmp_path: Path) -> None:
+def test_queries_over_a_day_of_slow_reports_are_correct(where: str, tmp_path: Path) -> None:
     month = make_month(1, 60.0) if LONG else make_month(1, 120.0, nodes=2, time_scale=0.5, seed=2)
     check(month, where, tmp_path, sigmas=5.0)

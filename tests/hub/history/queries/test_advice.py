@@ -1,4 +1,4 @@
-"""What is said of a job that could have done with less, and what is not."""
+"""Advice on jobs that could have used less, and jobs without advice."""
 
 import pytest
 from msgspec.structs import replace
@@ -31,16 +31,16 @@ def test_gpus_that_were_never_used_are_counted() -> None:
     [(0.9, 0.9), (0.9, 0.02), (0.9, None), (0.9,), (None,)],
     ids=["all used", "hardly used", "not measured", "one", "one not measured"],
 )
-def test_nothing_is_said_where_that_is_not_sure(loads: tuple[float | None, ...]) -> None:
+def test_no_advice_is_given_on_uncertain_loads(loads: tuple[float | None, ...]) -> None:
     assert held(*loads) == ()
 
 
-def test_a_job_that_did_nothing_is_told_so_and_nothing_else() -> None:
+def test_an_unused_job_gets_one_sentence() -> None:
     assert held(0.0) == ("never used the GPU",)
     assert held(0.0, 0.004) == ("never used its 2 GPUs",)
 
 
-def test_a_short_job_is_left_alone() -> None:
+def test_a_short_job_gets_no_advice() -> None:
     assert held(0.0, hours=0.4) == ()
 
 
@@ -54,24 +54,22 @@ def test_a_short_job_is_left_alone() -> None:
         (4.5, 4.49, ("idle all of its 4 h 30",)),
     ],
 )
-def test_idle_hours_are_told_where_they_are_many(
-    hours: float, idle: float, words: tuple[str, ...]
-) -> None:
+def test_many_idle_hours_are_reported(hours: float, idle: float, words: tuple[str, ...]) -> None:
     assert said(gpu_occupancies(gpu(0), occupancy(hours=hours, idle=idle, load=0.2))) == words
 
 
-def test_of_several_gpus_the_idle_hours_are_added_up() -> None:
+def test_idle_hours_of_several_gpus_are_added() -> None:
     found = [gpu_occupancies(gpu(at), occupancy(hours=9, idle=7, load=0.2)) for at in range(4)]
     assert said(*found) == ("idle for 28 of 36 GPU-hours",)
 
 
-def test_a_gpu_that_was_never_used_is_not_told_twice() -> None:
+def test_an_unused_gpu_is_not_reported_as_idle_too() -> None:
     used = gpu_occupancies(gpu(0), occupancy(hours=9, load=0.9))
     unused = gpu_occupancies(gpu(1), occupancy(hours=9, load=0.0, idle=8.9))
     assert said(used, unused) == ("held 2 GPUs, used 1",)
 
 
-def test_a_small_job_on_a_large_gpu_could_have_a_smaller_one() -> None:
+def test_a_small_job_on_a_large_gpu_is_advised_a_smaller_one() -> None:
     small = occupancy(peak_gib=8.6, load=0.3)
     assert said(gpu_occupancies(gpu(0), small)) == (
         "used at most 9 of 80 GiB: a smaller GPU would do",
@@ -92,7 +90,7 @@ def test_a_small_job_on_a_large_gpu_could_have_a_smaller_one() -> None:
     ids=["needs its speed", "needs its memory", "memory unknown", "load unknown", "size unknown",
          "small already", "a slice"],
 )  # fmt: skip
-def test_a_smaller_gpu_is_named_only_where_it_would_do(where: GpuOfNode, had: Occupancy) -> None:
+def test_a_smaller_gpu_is_advised_only_where_it_suffices(where: GpuOfNode, had: Occupancy) -> None:
     assert said(gpu_occupancies(where, had)) == ()
 
 

@@ -1,4 +1,4 @@
-"""What the hub learned later is in the ribbon all the same."""
+"""Ribbon points that were not recorded are backfilled from the ledger."""
 
 from fleet_smi.hub.history.queries.backfill import backfill_points, missing_starts
 from fleet_smi.hub.history.recording.rows import Presence
@@ -22,12 +22,12 @@ def moment(at: float) -> RibbonPoint:
     return RibbonPoint(at=at, nodes=1, nodes_reporting=1, gpus={})
 
 
-def test_only_what_was_not_noted_is_missing() -> None:
+def test_columns_without_a_point_are_missing() -> None:
     noted = [moment(100.0), moment(300.0)]
     assert missing_starts(noted, 0.0, 500.0, 100.0) == [0.0, 200.0, 400.0]
 
 
-def test_parts_are_told_as_the_ledger_has_their_middle() -> None:
+def test_a_backfilled_point_is_the_ledger_in_the_middle_of_its_column() -> None:
     found = [GpuPeriods(gpu=GPU, periods=PERIODS), GpuPeriods(gpu=PART, periods=PERIODS)]
     told = list(backfill_points([0.0, 100.0, 200.0, 400.0, 900.0], 100.0, found, HEARD))
     assert [each.at for each in told] == [0.0, 100.0, 200.0, 400.0, 900.0]
@@ -38,5 +38,5 @@ def test_parts_are_told_as_the_ledger_has_their_middle() -> None:
     assert states == [{"free"}, {"busy"}, set(), {"held"}, {"held"}]
 
 
-def test_where_nobody_was_heard_there_is_nothing_to_tell() -> None:
+def test_columns_without_a_reporting_node_are_not_backfilled() -> None:
     assert list(backfill_points([600.0], 100.0, [], HEARD[1:])) == []

@@ -1,4 +1,4 @@
-"""Occupancies joined to jobs."""
+"""Occupancies are grouped into jobs."""
 
 from itertools import pairwise
 from random import Random
@@ -85,7 +85,7 @@ def test_what_differs_between_workers_does_not_make_another_command(one: str, ot
     assert normalize_command(one) == normalize_command(other)
 
 
-def test_people_and_times_make_other_jobs() -> None:
+def test_other_users_and_times_are_other_jobs() -> None:
     found = group_jobs(
         [
             gpu_occupancies(gpu(0), occupancy(hours=1), occupancy(start=3, pid=2)),
@@ -96,14 +96,14 @@ def test_people_and_times_make_other_jobs() -> None:
     assert [job.start - START for job in found] == [3 * HOUR, 0, 0]
 
 
-def test_what_restarts_within_a_minute_is_the_same_job() -> None:
+def test_a_restart_within_a_minute_is_the_same_job() -> None:
     again = occupancy(start=2 + 0.9 * MINUTE, pid=2)
     assert len(group_jobs([gpu_occupancies(gpu(0), occupancy(), again)])) == 1
     late = occupancy(start=2 + 1.1 * MINUTE, pid=2)
     assert len(group_jobs([gpu_occupancies(gpu(0), occupancy(), late)])) == 2
 
 
-def test_a_job_goes_on_while_a_part_of_it_does() -> None:
+def test_a_job_is_running_while_a_part_of_it_is() -> None:
     (job,) = group_jobs(
         [
             gpu_occupancies(gpu(0), occupancy(hours=1)),
@@ -123,7 +123,7 @@ def test_the_end_of_a_job_is_certain_if_that_of_its_last_part_is() -> None:
     assert [job.certain for (job,) in found] == [False, True, False]
 
 
-def test_what_slurm_calls_one_job_is_one() -> None:
+def test_processes_of_one_slurm_job_are_one_job() -> None:
     steps = [
         occupancy("python prepare.py", hours=1, slurm_job="17"),
         occupancy("python train.py", start=2, hours=4, slurm_job="17"),
@@ -134,7 +134,7 @@ def test_what_slurm_calls_one_job_is_one() -> None:
     assert len(group_jobs(two)) == 2
 
 
-def test_processes_that_cannot_be_seen_are_not_thrown_together() -> None:
+def test_hidden_processes_are_separate_jobs() -> None:
     hidden = [occupancy(None, user=HIDDEN_USER, pid=pid) for pid in (1, 2)]
     assert (
         len(group_jobs([gpu_occupancies(gpu(0), hidden[0]), gpu_occupancies(gpu(1), hidden[1])]))
@@ -155,7 +155,7 @@ def test_a_bare_program_on_two_nodes_is_two_jobs() -> None:
     )
 
 
-def test_an_id_is_the_same_whenever_asked_and_tells_when_the_job_began() -> None:
+def test_a_job_id_is_stable_and_contains_its_start() -> None:
     first, ever_after = occupancy(hours=None), occupancy(hours=20)
     (early,), (late,) = (
         group_jobs([gpu_occupancies(gpu(0), first)]),
@@ -166,7 +166,7 @@ def test_an_id_is_the_same_whenever_asked_and_tells_when_the_job_began() -> None
 
 
 @pytest.mark.parametrize("text", ["", "-", "zz-1", "12", "fffffffffffff-0", "٣-1"])
-def test_what_is_no_id_tells_nothing(text: str) -> None:
+def test_text_that_is_not_a_job_id_has_no_start(text: str) -> None:
     assert job_start(text) is None
 
 
@@ -205,9 +205,7 @@ def test_every_occupancy_is_in_one_job_and_the_sums_add_up(found: list[GpuOccupa
 
 
 @given(FOUND, st.randoms(use_true_random=False))
-def test_the_order_in_which_gpus_are_told_changes_no_job(
-    found: list[GpuOccupancies], random: Random
-) -> None:
+def test_the_order_of_gpus_changes_no_job(found: list[GpuOccupancies], random: Random) -> None:
     shuffled = list(found)
     random.shuffle(shuffled)
 
@@ -218,7 +216,7 @@ def test_the_order_in_which_gpus_are_told_changes_no_job(
 
 
 @given(FOUND)
-def test_jobs_of_one_command_stand_more_than_a_restart_apart(found: list[GpuOccupancies]) -> None:
+def test_jobs_of_one_command_are_more_than_a_restart_apart(found: list[GpuOccupancies]) -> None:
     by_key: dict[str, list[tuple[float, float]]] = {}
     for job in group_jobs(found):
         end = float("inf") if job.end is None else job.end

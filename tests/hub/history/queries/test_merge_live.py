@@ -1,4 +1,4 @@
-"""A hub that was killed goes on from what it had handed on, as if it had never stopped."""
+"""A recorder restored from a checkpoint continues as if it had never stopped."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,7 +65,7 @@ def sums(kept: InMemoryHistory) -> dict[object, float]:
 
 @settings(max_examples=40, deadline=None)
 @given(REPORTS, st.integers(1, 30))
-def test_killed_and_told_again_what_it_had_not_kept(
+def test_after_a_kill_resent_reports_restore_everything(
     reports: list[ScriptedReport], killed: int
 ) -> None:
     changes = judged(reports)
@@ -81,7 +81,7 @@ def test_killed_and_told_again_what_it_had_not_kept(
 
 @settings(max_examples=40, deadline=None)
 @given(REPORTS, st.integers(0, 30))
-def test_closed_in_order_nothing_need_be_told_again(
+def test_after_a_clean_shutdown_nothing_needs_to_be_resent(
     reports: list[ScriptedReport], stopped: int
 ) -> None:
     changes = judged(reports)
@@ -97,7 +97,7 @@ def test_closed_in_order_nothing_need_be_told_again(
 
 @settings(max_examples=40, deadline=None)
 @given(REPORTS)
-def test_what_was_counted_is_not_counted_again(reports: list[ScriptedReport]) -> None:
+def test_resent_reports_are_not_counted_twice(reports: list[ScriptedReport]) -> None:
     changes = judged(reports)
     once, twice = RecordedFleet(), RecordedFleet()
     told(changes, once)

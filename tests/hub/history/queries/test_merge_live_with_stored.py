@@ -1,4 +1,4 @@
-"""What has ended and what goes on, as one: nothing twice, and memory knows better."""
+"""Stored and live rows are merged without duplicates; the live row wins."""
 
 from typing import Any
 
@@ -49,14 +49,14 @@ def written(*periods: tuple[GpuOfNode, Period], presence: Presence | None = None
     )
 
 
-def test_a_period_that_goes_on_after_all_replaces_the_one_that_was_said_to_have_ended() -> None:
+def test_an_open_period_replaces_its_stored_uncertain_end() -> None:
     ended = [GpuPeriods(gpu=GPU, periods=(period(0, 5), period(5, 9, certain=False)))]
     going_on = WriteBatch(periods=[(PLACE, period(5, None))])
     (row,) = merge_periods(ended, [GPU, OTHER], going_on)
     assert [(one.start, one.end) for one in row.periods] == [(0, 5), (5, None)]
 
 
-def test_what_looks_so_still_replaces_what_was_said_to_have_ended() -> None:
+def test_an_open_strip_interval_replaces_its_stored_uncertain_end() -> None:
     bobs: StripLook = ("busy", "bob", 0)
     holder = Holder(pid=7, user="bob")
     going_on = WriteBatch(periods=[(PLACE, period(5, None, holders=(holder,)))])
@@ -65,7 +65,7 @@ def test_what_looks_so_still_replaces_what_was_said_to_have_ended() -> None:
     assert merge_strip_intervals([(GPU, stood)], going_on) == {PLACE: expected}
 
 
-def test_what_ended_a_moment_ago_is_joined_in_its_place() -> None:
+def test_unwritten_periods_are_merged_in_time_order() -> None:
     stood: list[StripInterval] = [(0.0, 5.0, FREE, None), (9.0, 12.0, FREE, None)]
     just_ended = WriteBatch(periods=[(PLACE, period(5, 9, "held", busy_percent=2.0))])
     known = merge_batches([just_ended], WriteBatch(periods=[(PLACE, period(12, None))]))
@@ -74,7 +74,7 @@ def test_what_ended_a_moment_ago_is_joined_in_its_place() -> None:
     ]  # fmt: skip
 
 
-def test_what_goes_on_knows_better_than_what_waits_to_be_written() -> None:
+def test_an_open_period_replaces_an_unwritten_one() -> None:
     silent = WriteBatch(periods=[(PLACE, period(5, 9, certain=False))])
     known = merge_batches([silent], WriteBatch(periods=[(PLACE, period(5, None))]))
     (row,) = merge_periods([], [GPU], known)
@@ -83,7 +83,7 @@ def test_what_goes_on_knows_better_than_what_waits_to_be_written() -> None:
     assert [gpu.period.end for gpu in node.gpus] == [None]
 
 
-def test_a_gap_that_was_filled_a_moment_ago_is_not_what_stood_last() -> None:
+def test_a_just_filled_gap_is_not_the_latest_state() -> None:
     known = written((GPU, period(50, 70)), presence=Presence(node_id="one", start=50, end=99))
     filled = WriteBatch(
         periods=[(PLACE, period(20, 40, "held"))],
@@ -93,7 +93,7 @@ def test_a_gap_that_was_filled_a_moment_ago_is_not_what_stood_last() -> None:
     assert (node.presence.start, [gpu.period.start for gpu in node.gpus]) == (50, [50])
 
 
-def test_only_what_was_in_the_range_is_joined() -> None:
+def test_only_rows_in_the_range_are_merged() -> None:
     known = WriteBatch(
         periods=[(PLACE, period(0, 20)), (PLACE, period(50, None))],
         occupancies=[(PLACE, occupancy(0, 20)), (PLACE, occupancy(50, None))],
@@ -103,7 +103,7 @@ def test_only_what_was_in_the_range_is_joined() -> None:
     assert filter_batch(19, 51, known) == known
 
 
-def test_samples_are_told_of_what_goes_on_and_of_what_just_ended() -> None:
+def test_samples_cover_open_and_unwritten_periods() -> None:
     moments = SampleTimes.at_or_before(900, [900.0, 1800.0, 2700.0, 3600.0])
     known = LookSamples([1, 0, 0, 0], bytearray([50, UNKNOWN_LOAD, UNKNOWN_LOAD, UNKNOWN_LOAD]))
     just_ended, opened = period(1800, 2700, "held", busy_percent=7.4), period(2700, None, "free")
@@ -122,21 +122,21 @@ def test_samples_are_told_of_what_goes_on_and_of_what_just_ended() -> None:
     assert list(found[PLACE].loads) == [50, 7, UNKNOWN_LOAD, UNKNOWN_LOAD]
 
 
-def test_two_processes_that_began_at_once_are_two() -> None:
+def test_two_processes_with_one_start_are_two() -> None:
     ended = [GpuOccupancies(gpu=GPU, occupancies=(occupancy(5, 9, pid=8),))]
     going_on = WriteBatch(occupancies=[(PLACE, occupancy(5, None))])
     (row,) = merge_occupancies(ended, [GPU], going_on)
     assert {(one.holder.pid, one.end) for one in row.occupancies} == {(8, 9), (7, None)}
 
 
-def test_a_node_is_known_once_it_was_heard() -> None:
+def test_a_node_exists_from_its_first_report_on() -> None:
     going_on = WriteBatch(presence=[Presence(node_id="one", start=50, end=None)])
     assert nodes_at(49, written(), going_on) == []
     (node,) = nodes_at(50, written(), going_on)
     assert (node.node.name, node.presence.end) == ("gpu01", None)
 
 
-def test_a_state_lasts_while_people_come_and_go() -> None:
+def test_a_state_lasts_while_processes_change() -> None:
     known = written((GPU, period(0, 50)), presence=Presence(node_id="one", start=0, end=99))
     same, other = period(50, None), period(50, None, "held")
     for going_on, since in ((same, 0), (other, 50)):

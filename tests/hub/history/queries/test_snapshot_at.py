@@ -1,4 +1,4 @@
-"""A moment put together again: what was known then, and no more."""
+"""A past snapshot of the fleet has what was known then, and no more."""
 
 from typing import Any
 
@@ -41,18 +41,18 @@ def view(*nodes: NodeAt) -> FleetView:
     return fleet_at(NOON, nodes)
 
 
-def test_what_was_not_written_down_is_unknown() -> None:
+def test_what_is_not_stored_is_unknown() -> None:
     (gpu,) = seen(gpu_then(busy_percent=None))
     assert (gpu.busy_percent, gpu.memory_used_bytes, gpu.power_limit_watts) == (None, None, None)
     assert (gpu.processes, gpu.name, gpu.verdict.since) == ((), "H100", NOON - HOUR)
 
 
-def test_figures_are_those_of_the_moment_in_their_units() -> None:
+def test_figures_are_those_of_the_time_in_their_units() -> None:
     (gpu,) = seen(gpu_then(busy_percent=12.5, memory_used_bytes=float(GIB), sm_clock_mhz=1410.4))
     assert (gpu.busy_percent, gpu.memory_used_bytes, gpu.sm_clock_mhz) == (12.5, 1 << 30, 1410)
 
 
-def test_holders_are_the_processes_and_people_of_then() -> None:
+def test_holders_become_the_processes_of_the_snapshot() -> None:
     unseen = Holder(pid=8, user=HIDDEN_USER)
     found = view(
         node_then(
@@ -68,7 +68,7 @@ def test_holders_are_the_processes_and_people_of_then() -> None:
     assert (process.pid, process.hidden) == (7, False)
 
 
-def test_who_was_there_alone_had_all_the_memory_that_was_used() -> None:
+def test_a_sole_process_is_given_all_used_memory() -> None:
     both = {"holders": (ALICE, replace(ALICE, pid=8, user="bob"))}
     alone, shared = seen(
         gpu_then(0, "busy", period={"holders": (ALICE,)}, memory_used_bytes=2.0 * GIB),
@@ -78,7 +78,7 @@ def test_who_was_there_alone_had_all_the_memory_that_was_used() -> None:
     assert [one.gpu_memory_bytes for one in shared.processes or ()] == [None, None]
 
 
-def test_the_reason_has_the_figures_of_the_moment() -> None:
+def test_the_reason_has_the_figures_of_the_time() -> None:
     reason = {"holders": (ALICE,), "reason": "alice, started 2 s ago"}
     busy, unmeasured, held, free = seen(
         gpu_then(0, "busy", period=reason, busy_percent=96.2),
@@ -92,17 +92,17 @@ def test_the_reason_has_the_figures_of_the_moment() -> None:
     assert free.verdict.reason == "nobody on it"
 
 
-def test_one_that_was_held_had_been_idle_at_least_since_then() -> None:
+def test_a_held_gpu_was_idle_at_least_since_its_state_began() -> None:
     held, busy = seen(gpu_then(0, "held", since=NOON - 600), gpu_then(1, "busy", since=NOON - 600))
     assert (held.verdict.idle_seconds, busy.verdict.idle_seconds) == (600.0, None)
 
 
 @pytest.mark.parametrize("state, processes", [("broken", None), ("unknown", None), ("ghost", ())])
-def test_who_was_on_a_gpu_that_could_not_be_read_is_unknown(state: str, processes: Any) -> None:
+def test_the_processes_of_an_unreadable_gpu_are_unknown(state: str, processes: Any) -> None:
     assert seen(gpu_then(0, state))[0].processes == processes
 
 
-def test_a_node_that_was_not_heard_is_silent_and_nothing_of_it_is_free() -> None:
+def test_a_node_that_did_not_report_is_silent_and_its_gpus_are_not_free() -> None:
     heard_until = NOON - 10 * MINUTE
     ended: dict[str, Any] = {"end": heard_until, "certain": False}
     found = view(
@@ -118,12 +118,12 @@ def test_a_node_that_was_not_heard_is_silent_and_nothing_of_it_is_free() -> None
     assert (found.summary.nodes_reporting, found.summary.nodes) == (1, 2)
 
 
-def test_a_node_that_was_removed_is_not_there_any_more() -> None:
+def test_a_removed_node_is_not_in_the_snapshot() -> None:
     assert view(node_then(end=NOON - 1.0)).nodes == ()
     assert len(view(node_then(end=NOON + 1.0)).nodes) == 1
 
 
-def test_a_gpu_that_was_taken_out_is_not_there_any_more() -> None:
+def test_a_gpu_that_was_taken_out_is_not_in_the_snapshot() -> None:
     assert seen(gpu_then(period={"end": NOON - 1.0})) == ()
     assert len(seen(gpu_then(period={"end": NOON + 1.0}))) == 1
 
@@ -135,7 +135,7 @@ def test_instances_are_parts_of_their_gpu() -> None:
     assert (instance.uuid, instance.profile, instance.verdict.state) == ("MIG-1", "1g.10gb", "busy")
 
 
-def test_nodes_and_gpus_are_in_their_order() -> None:
+def test_nodes_and_gpus_are_sorted() -> None:
     found = view(node_then(name="gpu10"), node_then(gpu_then(1), gpu_then(0), name="gpu9"))
     assert [node.name for node in found.nodes] == ["gpu9", "gpu10"]
     assert [gpu.index for gpu in found.nodes[0].gpus] == [0, 1]

@@ -1,4 +1,4 @@
-"""What the history answers: what overlaps with a range, whole, and sums that add up."""
+"""SQL queries: rows that overlap a range, series, and sums that add up."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def asking(store: HistoryStore, *batches: WriteBatch) -> HistoryQueries:
     return HistoryQueries(store)
 
 
-def test_nodes_and_gpus_are_as_they_were_last_heard_of(store: HistoryStore) -> None:
+def test_nodes_and_gpus_have_their_latest_description(store: HistoryStore) -> None:
     instance = gpu(2, 1, vendor="amd", parent="GPU-a", model=None, memory_total_bytes=None)
     asked = asking(store, WriteBatch(nodes=[node(1), node(2)], gpus=[gpu(1), instance]))
     assert asked.nodes() == [node(1), node(2)]
@@ -87,7 +87,7 @@ def test_periods_are_those_that_overlap_with_the_range(
     assert [each for of_gpu in found for each in of_gpu.periods] == [kept[n] for n in expected]
 
 
-def test_periods_of_some_gpus_are_told_alone(store: HistoryStore) -> None:
+def test_periods_can_be_limited_to_some_gpus(store: HistoryStore) -> None:
     places = [place(1, 0), place(1, 1), place(2, 0)]
     told = WriteBatch(
         nodes=[node(1), node(2)],
@@ -114,7 +114,7 @@ def test_looks_are_the_periods_as_far_as_a_strip_shows_them(store: HistoryStore)
     assert asked.strip_intervals(both, 20.0, 20.0) == []
 
 
-def test_a_moment_finds_what_had_begun_last(store: HistoryStore) -> None:
+def test_the_last_period_before_a_time_is_found(store: HistoryStore) -> None:
     stretches = [
         Presence(node_id="id-1", start=5.0, end=9.0),
         Presence(node_id="id-1", start=12.0, end=20.0, certain=False),
@@ -144,12 +144,12 @@ def test_a_moment_finds_what_had_begun_last(store: HistoryStore) -> None:
     assert [each.node_id for each in asked.series_at(61.0)] == ["id-1", "id-2"]
 
 
-def test_presence_is_told_for_a_range(store: HistoryStore) -> None:
+def test_presence_is_found_by_range(store: HistoryStore) -> None:
     stretches = [Presence(node_id=f"id-{n}", start=10.0 * n, end=10.0 * n + 5) for n in (1, 2, 3)]
     assert asking(store, WriteBatch(presence=stretches)).presence(15.0, 30.0) == stretches[1:2]
 
 
-def test_occupancies_are_told_of_a_user_and_of_a_node(store: HistoryStore) -> None:
+def test_occupancies_can_be_limited_to_a_user_and_a_node(store: HistoryStore) -> None:
     of_alice = occupancy(10.0, 20.0, ALICE, sums=sums(10.0), peak_memory_bytes=1 << 36)
     of_bob = occupancy(5.0, 30.0, BOB, certain=False, mean_memory_bytes=7)
     told = WriteBatch(
@@ -213,7 +213,7 @@ def test_a_series_has_no_more_points_than_asked_for(
         assert (figure.minimum[0], figure.mean[0], figure.maximum[0]) == (50.0, 75.0, 100.0)
 
 
-def test_a_grain_that_does_not_go_back_so_far_gives_way_to_one_that_does(
+def test_a_grain_that_does_not_reach_back_gives_way_to_a_coarser_one(
     store: HistoryStore,
 ) -> None:
     fine = [series_row(DAY + 7200 + 10 * n) for n in range(6)]
@@ -223,7 +223,7 @@ def test_a_grain_that_does_not_go_back_so_far_gives_way_to_one_that_does(
     assert asked.series("id-1", DAY + 7200.0, DAY + 8000.0).grain_seconds == 10
 
 
-def test_months_are_told_by_the_longest_grain_where_it_goes_back_so_far(
+def test_months_are_read_from_the_coarsest_grain(
     store: HistoryStore,
 ) -> None:
     quarters = [series_row(DAY + 900 * n, grain=900) for n in range(24)]
@@ -233,7 +233,7 @@ def test_months_are_told_by_the_longest_grain_where_it_goes_back_so_far(
     assert asked.series("id-1", DAY, DAY + 90 * 86400.0).grain_seconds == 10800
 
 
-def test_rows_that_are_kept_one_after_another_are_told_one_by_one(store: HistoryStore) -> None:
+def test_a_row_of_several_grains_gives_a_point_for_each(store: HistoryStore) -> None:
     values = [(float(busy),) * figure_count(len(UUIDS)) for busy in range(1, 6)]
     some = replace(series_row(DAY + 20), data=pack_rows(*values))
     asked = asking(store, WriteBatch(series=[series_row(DAY), some]))
@@ -244,7 +244,7 @@ def test_rows_that_are_kept_one_after_another_are_told_one_by_one(store: History
     assert asked.series_at(DAY + 70.0) == asked.series_at(DAY + 15.0) == []
 
 
-def test_what_is_not_done_yet_is_told_as_it_is_now(store: HistoryStore) -> None:
+def test_unfinished_rows_are_part_of_a_series(store: HistoryStore) -> None:
     now = DAY + 10800 + 1800
     undone = [
         series_row(DAY + 10800, grain=10800, busy=80.0),
@@ -314,7 +314,7 @@ def file_store(tmp_path: Path) -> Iterator[HistoryStore]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(told=_told, start=_hours, hours=_hours)
-def test_weeks_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
+def test_weeks_days_and_hours_add_up_to_the_latest_value_of_each_hour(
     file_store: HistoryStore,
     told: list[tuple[int, tuple[str, str], str, str, int]],
     start: int,
@@ -347,7 +347,7 @@ def test_weeks_days_and_hours_add_up_to_what_was_last_said_of_each_hour(
         assert days == pytest.approx([by_day[day] for day in range(len(days))])
 
 
-def test_sums_do_not_depend_on_where_rows_lie(store: HistoryStore) -> None:
+def test_sums_do_not_depend_on_the_order_of_rows(store: HistoryStore) -> None:
     # Floating-point addition is not associative, and a server moves each row that it updates.
     users = ("alice", "bob", "carol")
     rows = [
@@ -377,7 +377,7 @@ def forget_all(store: HistoryStore) -> None:
             connection.execute(schema.metadata.tables[name].delete())
 
 
-def test_a_ribbon_is_the_mean_of_each_part_and_leaves_out_what_nobody_kept(
+def test_a_ribbon_has_the_mean_of_each_column_that_has_data(
     store: HistoryStore,
 ) -> None:
     moments = [
@@ -392,7 +392,7 @@ def test_a_ribbon_is_the_mean_of_each_part_and_leaves_out_what_nobody_kept(
     assert asking(store).oldest_time() == DAY
 
 
-def test_nothing_is_answered_by_nothing(store: HistoryStore) -> None:
+def test_an_empty_history_gives_empty_results(store: HistoryStore) -> None:
     asked = HistoryQueries(store)
     assert asked.periods(None, 0.0, 1e12) == []
     assert asked.occupancies(0.0, 1e12) == []

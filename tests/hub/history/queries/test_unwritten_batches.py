@@ -1,4 +1,4 @@
-"""What has ended is told at once, wherever on its way to the disk it is."""
+"""Queries include batches that are not written yet."""
 
 import asyncio
 import sqlite3
@@ -81,13 +81,13 @@ async def told(past: Past) -> None:
     assert figures.gpus[card.uuid]["busy_percent"].mean == [95.0, 95.0]
 
 
-def test_before_it_is_handed_on(past: Past) -> None:
+def test_rows_are_found_before_they_are_queued(past: Past) -> None:
     past.tell(BUSY, NOON)
     past.tell(FREE, NOON + 20)
     asyncio.run(told(past))
 
 
-def test_while_it_waits_and_is_being_written(past: Past) -> None:
+def test_rows_are_found_while_they_are_queued_and_written(past: Past) -> None:
     with past.locked():
         past.tell(BUSY, NOON)
         past.history.tick(NOON)
@@ -97,7 +97,7 @@ def test_while_it_waits_and_is_being_written(past: Past) -> None:
     asyncio.run(told(past))
 
 
-def test_the_sums_of_this_hour_are_told_to_all_who_ask_at_once(past: Past) -> None:
+def test_concurrent_queries_see_the_sums_of_the_current_hour(past: Past) -> None:
     async def both() -> list[float]:
         asked = [past.answers.usages(NOON, NOON + 20, "user", daily=False) for _ in range(2)]
         return [found.total.gpu_seconds for found in await asyncio.gather(*asked)]

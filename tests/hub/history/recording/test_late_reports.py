@@ -1,4 +1,4 @@
-"""What comes late fills the gap that it belongs to, and touches nothing else."""
+"""Late reports fill the gap that they belong to and change nothing else."""
 
 from itertools import pairwise
 
@@ -8,7 +8,7 @@ from tests.hub.history.reporting_node import FIRST_GPU, ReportingNode, busy_gpu
 from tests.hub.history.scripted_reports import approx_sum
 
 
-def test_reports_that_were_kept_back_for_an_hour_land_where_they_belong() -> None:
+def test_reports_delayed_by_an_hour_fill_their_gap() -> None:
     story = ReportingNode()
     story.report_every_second(0, 5, busy_gpu(1))
     story.tick(HOUR)
@@ -24,7 +24,7 @@ def test_reports_that_were_kept_back_for_an_hour_land_where_they_belong() -> Non
     assert len(story.stored.series()) == 7
 
 
-def test_what_comes_late_fills_the_gap_and_harms_nothing() -> None:
+def test_late_reports_fill_a_gap_and_change_nothing_else() -> None:
     story = ReportingNode()
     story.report_every_second(0, 20, busy_gpu(1))
     story.sequence += 1000
@@ -60,7 +60,7 @@ def test_a_long_gap_is_filled_without_a_seam() -> None:
     assert story.recorded.history.counts()["history_reports_too_late_total"] == 0
 
 
-def test_late_reports_of_who_is_still_there_are_part_of_the_same_occupancy() -> None:
+def test_late_reports_of_a_running_process_extend_its_occupancy() -> None:
     story = ReportingNode()
     story.report_every_second(0, 20, busy_gpu(1))
     story.sequence += 1000
@@ -89,7 +89,7 @@ def test_late_sums_are_added_to_the_hours_around_the_gap() -> None:
     assert [seconds for _, seconds in by_hour] == approx_sum([10.0 + 18.0, 22.0 + 20.0])
 
 
-def test_what_is_too_late_for_any_gap_is_only_counted() -> None:
+def test_reports_too_late_for_any_gap_are_only_counted() -> None:
     story = ReportingNode()
     story.report_every_second(10, 20, busy_gpu(1))
     story.report(5, busy_gpu(2), number=0, run_id="another")

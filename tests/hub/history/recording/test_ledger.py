@@ -1,4 +1,4 @@
-"""What is kept against what happened, worked out the slow way, second by second of every report."""
+"""The ledger against sums computed second by second from the same reports."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -88,7 +88,7 @@ def kept_of(reports: list[ScriptedReport]) -> tuple[InMemoryHistory, Truth]:
 
 @settings(max_examples=40, deadline=None)
 @given(REPORTS)
-def test_every_second_of_a_gpu_is_in_the_sums_of_an_hour_once(
+def test_every_second_of_a_gpu_is_counted_in_one_hour_once(
     reports: list[ScriptedReport],
 ) -> None:
     kept, truth = kept_of(reports)
@@ -115,7 +115,7 @@ def test_load_and_energy_are_those_of_every_report(reports: list[ScriptedReport]
 
 @settings(max_examples=40, deadline=None)
 @given(REPORTS)
-def test_each_process_has_its_part_of_that_time(reports: list[ScriptedReport]) -> None:
+def test_each_process_is_charged_its_share(reports: list[ScriptedReport]) -> None:
     kept, truth = kept_of(reports)
     for uuid in UUIDS:
         by_pid: dict[tuple[str, int], float] = defaultdict(float)
@@ -129,7 +129,7 @@ def test_each_process_has_its_part_of_that_time(reports: list[ScriptedReport]) -
 
 @settings(max_examples=40, deadline=None)
 @given(REPORTS)
-def test_periods_cover_what_was_heard_and_never_overlap(reports: list[ScriptedReport]) -> None:
+def test_periods_cover_the_reported_time_and_never_overlap(reports: list[ScriptedReport]) -> None:
     kept, truth = kept_of(reports)
     for uuid in UUIDS:
         periods = kept.periods(uuid)

@@ -1,4 +1,4 @@
-"""What happened to a node, told by its reports: periods, people, silence."""
+"""The recorder: periods, occupancies, silence and checkpoints of a reporting node."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from tests.hub.history.reporting_node import FIRST_GPU, NODE_ID, ReportingNode, 
 from tests.hub.history.scripted_reports import approx_sum
 
 
-def test_a_period_ends_when_somebody_comes_and_begins_anew_when_they_leave() -> None:
+def test_a_process_that_starts_or_exits_begins_a_new_period() -> None:
     story = ReportingNode()
     story.report_every_second(0, 5, gpu())
     story.report_every_second(5, 12, busy_gpu(1))
@@ -39,7 +39,7 @@ def test_a_period_ends_when_somebody_comes_and_begins_anew_when_they_leave() -> 
     assert (occupancy.sums.gpu_seconds, occupancy.certain) == (7.0, True)
 
 
-def test_what_goes_on_is_told_to_who_asks() -> None:
+def test_open_intervals_can_be_queried() -> None:
     story = ReportingNode()
     story.report_every_second(0, 25, busy_gpu(1))
     story.tick(24)
@@ -51,7 +51,7 @@ def test_what_goes_on_is_told_to_who_asks() -> None:
     assert story.stored.periods(FIRST_GPU) == []
 
 
-def test_silence_ends_all_for_now_and_says_that_it_is_not_sure() -> None:
+def test_silence_ends_all_intervals_with_uncertain_ends() -> None:
     story = ReportingNode()
     story.report_every_second(0, 5, busy_gpu(1))
     story.tick(60)
@@ -64,7 +64,7 @@ def test_silence_ends_all_for_now_and_says_that_it_is_not_sure() -> None:
     assert relative_times([period, occupancy, heard]) == [(0, 5)] * 3
 
 
-def test_the_same_process_after_a_gap_goes_on_and_the_gap_is_not_counted() -> None:
+def test_a_process_continues_after_a_gap_which_is_not_counted() -> None:
     story = ReportingNode()
     story.report_every_second(0, 5, busy_gpu(1))
     story.tick(60)
@@ -78,7 +78,7 @@ def test_the_same_process_after_a_gap_goes_on_and_the_gap_is_not_counted() -> No
     assert relative_times(story.stored.periods(FIRST_GPU)) == [(0, 5), (100, 110)]
 
 
-def test_another_process_of_the_same_number_is_another() -> None:
+def test_a_reused_pid_is_another_process() -> None:
     story = ReportingNode()
     story.report_every_second(
         0, 5, gpu(processes=(process(1, started_at=NOON - 100),), busy_percent=95.0)
@@ -117,7 +117,7 @@ def test_memory_is_the_mean_over_time_and_the_peak() -> None:
     assert len(story.stored.periods(FIRST_GPU)) == 1
 
 
-def test_work_that_nobody_is_seen_at_is_somebodys() -> None:
+def test_a_busy_gpu_without_visible_processes_is_charged_to_the_hidden_user() -> None:
     story = ReportingNode()
     hidden = gpu(processes=None, busy_percent=99.0, memory_used_bytes=40 * GIB)
     story.report_every_second(0, 10, hidden)
@@ -127,7 +127,7 @@ def test_work_that_nobody_is_seen_at_is_somebodys() -> None:
     assert story.stored.gpu_seconds(user=expected) == approx_sum(10.0)
 
 
-def test_an_instance_is_its_part_of_a_gpu_and_all_parts_are_the_whole() -> None:
+def test_instances_count_as_fractions_that_add_up_to_their_gpu() -> None:
     story = ReportingNode()
     big = instance(1, profile="4g.40gb", processes=(process(1),))
     small = instance(2, profile="1g.10gb", processes=(process(2, user="bob"),))
@@ -143,7 +143,7 @@ def test_an_instance_is_its_part_of_a_gpu_and_all_parts_are_the_whole() -> None:
     assert {row.uuids for row in kept.series()} == {(FIRST_GPU, big.uuid, small.uuid)}
 
 
-def test_a_gpu_that_is_gone_is_broken_and_the_others_go_on() -> None:
+def test_a_missing_gpu_is_broken_and_the_others_continue() -> None:
     story = ReportingNode()
     story.report_every_second(0, 15, busy_gpu(1), gpu(1))
     story.report_every_second(15, 30, busy_gpu(1))
@@ -188,7 +188,7 @@ def test_a_clock_that_was_years_ahead_does_not_stop_history() -> None:
     assert relative_times(story.stored.periods(FIRST_GPU)) == [(0, 30), (1e8, 1e8 + 10)]
 
 
-def test_a_node_that_was_removed_has_ended_and_is_forgotten() -> None:
+def test_a_removed_node_is_ended_and_its_checkpoint_deleted() -> None:
     story = ReportingNode()
     story.report_every_second(0, 15, busy_gpu(1))
     story.recorded.history.remove_node(NODE_ID, NOON + 14.5)
@@ -200,7 +200,7 @@ def test_a_node_that_was_removed_has_ended_and_is_forgotten() -> None:
     assert list(story.stored.moments.values())[-1].nodes == 0
 
 
-def test_every_minute_the_fleet_is_counted() -> None:
+def test_a_ribbon_point_is_recorded_every_minute() -> None:
     story = ReportingNode()
     other = ReportingNode(node_id="id-of-gpu02", node="gpu02")
     other.recorded = story.recorded
@@ -221,7 +221,7 @@ def test_every_minute_the_fleet_is_counted() -> None:
     assert counted[-1] == (2, 1, 1.0, 1.0)
 
 
-def test_names_labels_and_gpus_are_told_once_and_when_they_change() -> None:
+def test_names_labels_and_gpus_are_written_when_they_change() -> None:
     story = ReportingNode(labels={"room": "a"})
     story.report_every_second(0, 30, gpu(), gpu(1))
     story.tick(29)
@@ -234,7 +234,7 @@ def test_names_labels_and_gpus_are_told_once_and_when_they_change() -> None:
     assert story.stored.nodes[NODE_ID].labels == {"room": "a", "group": "vision"}
 
 
-def test_more_reports_than_can_be_looked_at_closely_are_still_all_counted() -> None:
+def test_at_a_high_report_rate_samples_are_thinned_and_all_time_is_counted() -> None:
     story = ReportingNode(interval_seconds=0.125)
     watched = story.recorded
     for eighth in range(8 * 40):
@@ -255,7 +255,7 @@ def test_more_reports_than_can_be_looked_at_closely_are_still_all_counted() -> N
     assert [row.start - NOON for row in kept.series() if row.node_id == NODE_ID] == [0, 10, 20, 30]
 
 
-def test_nothing_grows_with_time() -> None:
+def test_memory_does_not_grow_with_time() -> None:
     story = ReportingNode(interval_seconds=30.0)
 
     def size(day: int) -> int:
@@ -273,7 +273,7 @@ def test_nothing_grows_with_time() -> None:
     assert sizes[2] < 1.2 * sizes[1]
 
 
-def test_longer_rows_are_the_same_however_often_a_hub_begins_anew() -> None:
+def test_coarse_rows_do_not_depend_on_restarts() -> None:
     steady, restless = ReportingNode(interval_seconds=20.0), ReportingNode(interval_seconds=20.0)
     for second in range(-400, 14_400, 20):
         for story in (steady, restless):
@@ -325,7 +325,7 @@ def test_a_checkpoint_of_an_older_version_is_resumed(version: int) -> None:
     assert expected.sums.energy_joules > 0
 
 
-def test_a_checkpoint_that_cannot_be_read_costs_only_what_was_open(
+def test_an_unreadable_checkpoint_loses_only_open_intervals(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     kept = InMemoryHistory()

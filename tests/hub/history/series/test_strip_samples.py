@@ -1,4 +1,4 @@
-"""Samples of how GPUs looked: noted with periods, in whatever order these come, and found again."""
+"""Heat-strip samples: written with periods in any order, and read again."""
 
 from itertools import pairwise
 from random import Random
@@ -46,7 +46,7 @@ def picked(known: dict[SampleKey, PackedSamples], moments: SampleTimes) -> LookS
 
 @settings(max_examples=60)
 @given(EDGES, st.sampled_from(SAMPLE_INTERVALS), st.randoms(use_true_random=False))
-def test_a_sample_is_what_was_there_then_whatever_was_told_first(
+def test_a_sample_shows_the_look_at_its_time_in_any_order_of_writes(
     edges: list[int], grain: int, chance: Random
 ) -> None:
     stretches = [
@@ -64,7 +64,7 @@ def test_a_sample_is_what_was_there_then_whatever_was_told_first(
     assert list(found.loads) == [encode_load(look + 0.4 if look else None) for look in expected]
 
 
-def test_a_load_is_noted_to_the_percent_and_unknown_is_no_load() -> None:
+def test_a_load_is_stored_to_the_percent_and_unknown_is_not_zero() -> None:
     assert [encode_load(load) for load in (None, 0.0, 99.6, 1e9, -3.0)] == [255, 0, 100, 254, 0]
 
 
@@ -88,7 +88,7 @@ def drawn(
     return [told(run) for run in found.get(place(), ())]
 
 
-def test_wide_strips_look_as_narrow_ones_do(store: HistoryStore) -> None:
+def test_wide_strips_look_like_narrow_ones(store: HistoryStore) -> None:
     busy = period(DAY + 6 * HOUR, DAY + 30 * HOUR, ALICE, busy_percent=81.0)
     asking = stored(store, busy, period(DAY, DAY + 6 * HOUR))
     expected = [(0, 6, "free", None), (6, 30, "alice", 81.0)]
@@ -97,7 +97,9 @@ def test_wide_strips_look_as_narrow_ones_do(store: HistoryStore) -> None:
     assert drawn(asking, 36, 6) == expected  # from hours
 
 
-def test_a_period_that_is_told_again_and_lasted_longer_is_noted_longer(store: HistoryStore) -> None:
+def test_a_period_that_is_written_again_with_a_later_end_extends_its_samples(
+    store: HistoryStore,
+) -> None:
     told = period(DAY, DAY + 3 * HOUR, ALICE)
     asking = stored(store, replace(told, certain=False), replace(told, end=DAY + 8 * HOUR))
     assert drawn(asking, 12, 12) == [(0, 8, "alice", None)]

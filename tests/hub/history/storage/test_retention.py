@@ -1,4 +1,4 @@
-"""What is too old or too much goes, a little at a time, and the finest first."""
+"""Retention: expired and excess rows are deleted in small steps, the finest first."""
 
 from collections import Counter
 from pathlib import Path
@@ -64,7 +64,7 @@ def heavy(grain: int, count: int) -> WriteBatch:
     return WriteBatch(series=made)
 
 
-def test_each_grain_is_kept_as_long_as_it_shall_be(store: HistoryStore) -> None:
+def test_each_grain_has_its_own_retention(store: HistoryStore) -> None:
     series = [
         series_row(int(NOW) - age, grain=grain)
         for grain in (10, 60, 900)
@@ -76,7 +76,7 @@ def test_each_grain_is_kept_as_long_as_it_shall_be(store: HistoryStore) -> None:
     assert rows_by_grain(store) == {10: 1, 60: 2, 900: 3}
 
 
-def test_what_longer_rows_may_still_be_made_of_stays_however_short_it_is_to_be_kept(
+def test_rows_needed_for_unfinished_coarse_rows_stay(
     store: HistoryStore,
 ) -> None:
     ages = {10: (50,), 60: (50, 1700, 1900), 900: (50, 21_500, 21_700), 10800: (50,)}
@@ -87,7 +87,7 @@ def test_what_longer_rows_may_still_be_made_of_stays_however_short_it_is_to_be_k
     assert rows_by_grain(store) == {60: 2, 900: 2}
 
 
-def test_the_ledger_goes_by_when_it_ended_and_what_is_open_stays(store: HistoryStore) -> None:
+def test_ledger_rows_expire_by_their_end(store: HistoryStore) -> None:
     write(store, *(numbered_batch(number) for number in range(1, 11)))
     keep = replace(KEEP_ALL, ledger_seconds=NOW - DAY - 65.0)
     for _ in prune_steps(store, keep, NOW):
@@ -101,7 +101,7 @@ def test_the_ledger_goes_by_when_it_ended_and_what_is_open_stays(store: HistoryS
     assert found["series"] == 10
 
 
-def test_samples_and_weeks_go_when_all_of_them_is_too_old(store: HistoryStore) -> None:
+def test_samples_and_weeks_expire_when_all_of_them_is_too_old(store: HistoryStore) -> None:
     long = period(DAY, DAY + 4 * 86400.0)
     write(store, WriteBatch(periods=[(place(), long)], usage=[usage(DAY, 10.0)]))
     assert rows_in(store)["samples"] > 4
@@ -111,7 +111,7 @@ def test_samples_and_weeks_go_when_all_of_them_is_too_old(store: HistoryStore) -
     assert found["samples"] == found["gpu_weeks"] == found["person_weeks"] == 0
 
 
-def test_a_turn_is_small(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prune_step_is_small(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "_ROWS_PER_STEP", 20)
     write(store, heavy(10, 100))
     left = [100]
@@ -120,7 +120,7 @@ def test_a_turn_is_small(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -
     assert left == [100, 79, 58, 37, 16, 0]
 
 
-def test_what_is_too_much_goes_oldest_and_finest_first(
+def test_excess_is_deleted_oldest_and_finest_first(
     store: HistoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "_ROWS_PER_STEP", 100)
@@ -143,7 +143,7 @@ def test_what_is_too_much_goes_oldest_and_finest_first(
     assert rows_in(store)["usage_hours"] == 1
 
 
-def test_the_ledger_goes_last_a_day_at_a_time(store: HistoryStore) -> None:
+def test_the_ledger_is_deleted_last_a_day_at_a_time(store: HistoryStore) -> None:
     hours = [usage(DAY + hour * HOUR, 10.0) for hour in (0, 5, 23, 24, 50)]
     write(store, heavy(10, 10), WriteBatch(usage=hours))
     for _ in prune_steps(store, replace(KEEP_ALL, max_bytes=0), NOW):
@@ -152,7 +152,9 @@ def test_the_ledger_goes_last_a_day_at_a_time(store: HistoryStore) -> None:
     assert (found["series"], found["usage_hours"]) == (0, 2)
 
 
-def test_space_that_is_free_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_space_is_returned_to_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retention, "_MAX_FREE_BYTES", 100_000)
     store = open_history(tmp_path / "history.db")
     write(store, heavy(10, 5000))
@@ -173,7 +175,7 @@ def checkpointed(store: HistoryStore) -> int:
     return store.size_bytes()
 
 
-def test_the_writer_takes_away_what_is_old_between_batches(store: HistoryStore) -> None:
+def test_the_writer_prunes_between_batches(store: HistoryStore) -> None:
     keep = RetentionPolicy(series_seconds={10: 3600.0}, ledger_seconds=1e12, max_bytes=1 << 40)
     writer = HistoryWriter(store, keep, clock=lambda: NOW, prune_interval_seconds=0.01)
     writer.put(WriteBatch(series=[series_row(int(NOW) - 7200), series_row(int(NOW) - 1800)]))

@@ -1,4 +1,4 @@
-"""The history's database: one suite for a file and for a server of PostgreSQL."""
+"""The history store: one suite for an SQLite file and for a PostgreSQL server."""
 
 import logging
 import sqlite3
@@ -28,21 +28,21 @@ def columns_in(store: HistoryStore) -> dict[str, set[str]]:
         }
 
 
-def test_a_new_one_has_every_table_and_takes_little(store: HistoryStore) -> None:
+def test_a_new_database_has_every_table_and_is_small(store: HistoryStore) -> None:
     assert set(columns_in(store)) == set(schema.metadata.tables)
     assert 0 < store.size_bytes() < 1 << 20
     assert store.free_bytes() <= store.size_bytes()
     assert store.damage_message is None
 
 
-def test_one_that_is_there_is_opened_again(where: str) -> None:
+def test_an_existing_database_is_opened_again(where: str) -> None:
     for _ in range(2):
         store = open_history(where)
         assert version_in(store) == str(migrations.schema_version())
         store.close()
 
 
-def test_one_of_a_newer_version_is_refused_and_left_alone(where: str) -> None:
+def test_a_newer_schema_is_refused_and_not_changed(where: str) -> None:
     store = open_history(where)
     with store.write_transaction() as connection:
         connection.execute(schema.facts.update().values(value="99"))
@@ -51,7 +51,7 @@ def test_one_of_a_newer_version_is_refused_and_left_alone(where: str) -> None:
         open_history(where)
 
 
-def test_a_database_of_something_else_is_refused(where: str) -> None:
+def test_a_database_of_another_program_is_refused(where: str) -> None:
     store = open_history(where)
     with store.write_transaction() as connection:
         schema.metadata.drop_all(connection)
@@ -61,7 +61,7 @@ def test_a_database_of_something_else_is_refused(where: str) -> None:
         open_history(where)
 
 
-def test_an_older_one_is_brought_up_step_by_step(
+def test_an_older_schema_is_migrated_step_by_step(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def to_2(connection: Connection) -> None:
@@ -80,7 +80,7 @@ def test_an_older_one_is_brought_up_step_by_step(
         store.close()
 
 
-def test_a_step_that_fails_leaves_the_old_one(
+def test_a_failed_migration_leaves_the_old_schema(
     where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(connection: Connection) -> None:
@@ -100,7 +100,7 @@ def test_a_step_that_fails_leaves_the_old_one(
     store.close()
 
 
-def test_who_begins_to_read_never_waits_for_who_writes(tmp_path: Path) -> None:
+def test_readers_never_wait_for_the_writer(tmp_path: Path) -> None:
     store = open_history(tmp_path / "history.db")
     store.close()  # whoever reads next must connect
     with closing(sqlite3.connect(tmp_path / "history.db", isolation_level=None)) as other:
@@ -120,7 +120,7 @@ def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 400, None])
-def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
+def test_a_damaged_file_is_set_aside_and_replaced(
     tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "history.db"
@@ -136,7 +136,7 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(
     store.close()
 
 
-def test_a_place_that_cannot_be_used_now_is_said_and_used_later(
+def test_an_unusable_location_is_logged_and_used_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "state").write_text("a file")
@@ -148,7 +148,7 @@ def test_a_place_that_cannot_be_used_now_is_said_and_used_later(
     store.close()
 
 
-def test_a_server_that_is_away_is_used_when_it_is_back(
+def test_an_unreachable_server_is_used_when_it_returns(
     postgres: Postgres, caplog: pytest.LogCaptureFixture
 ) -> None:
     with postgres.database() as url:
@@ -179,7 +179,7 @@ def test_two_hubs_do_not_write_to_one_history(where: str, caplog: pytest.LogCapt
     second.close()
 
 
-def test_who_comes_first_after_the_server_came_back_writes(postgres: Postgres) -> None:
+def test_the_first_hub_to_lock_a_restarted_server_writes(postgres: Postgres) -> None:
     with postgres.database() as url:
         first, second = open_history(url), open_history(url, lock_timeout_seconds=0.0)
         postgres.stop()
@@ -194,12 +194,12 @@ def test_who_comes_first_after_the_server_came_back_writes(postgres: Postgres) -
         first.close()
 
 
-def test_what_is_no_place_is_refused() -> None:
+def test_a_location_that_is_neither_path_nor_url_is_refused() -> None:
     with pytest.raises(UsageError, match="neither a path nor the URL"):
         open_history("somewhere")
 
 
-def test_a_password_is_never_told() -> None:
+def test_a_password_is_never_shown() -> None:
     store = open_history("postgresql://fleet:secret@127.0.0.1:1/fleet")
     assert "secret" not in store.name
     store.close()

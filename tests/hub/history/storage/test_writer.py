@@ -1,4 +1,4 @@
-"""Who writes history down: whole batches, no waiting, and whatever befalls the database."""
+"""The history writer: whole batches, no blocking, and recovery from database failures."""
 
 import sqlite3
 import threading
@@ -77,7 +77,7 @@ def test_all_of_a_batch_is_written(store: HistoryStore) -> None:
     assert (writer.failures, writer.last_error, writer.current_gap) == (0, None, None)
 
 
-def test_what_is_written_twice_stands_there_once(store: HistoryStore) -> None:
+def test_writing_a_batch_twice_changes_nothing(store: HistoryStore) -> None:
     batches = [numbered_batch(1), numbered_batch(2)]
     with writing(store) as writer:
         for batch in batches:
@@ -90,7 +90,7 @@ def test_what_is_written_twice_stands_there_once(store: HistoryStore) -> None:
     assert rows_in(store) == once
 
 
-def test_the_latest_name_of_a_node_is_kept_under_the_same_number(store: HistoryStore) -> None:
+def test_a_renamed_node_keeps_its_id(store: HistoryStore) -> None:
     with writing(store) as writer:
         writer.put(WriteBatch(nodes=[node()], gpus=[gpu()]))
         writer.put(WriteBatch(nodes=[node(name="new"), node(2)], gpus=[gpu(index=0, model="B200")]))
@@ -99,14 +99,14 @@ def test_the_latest_name_of_a_node_is_kept_under_the_same_number(store: HistoryS
     assert [each.model for each in HistoryQueries(store).gpus()] == ["B200"]
 
 
-def test_a_gpu_that_nobody_told_of_is_known_by_its_uuid(store: HistoryStore) -> None:
+def test_a_gpu_without_a_description_is_stored_by_its_uuid(store: HistoryStore) -> None:
     with writing(store) as writer:
         writer.put(WriteBatch(periods=[(place(), period(1.0, 2.0))]))
     (found,) = HistoryQueries(store).periods(None, 0.0, 9.0)
     assert (found.gpu.node, found.gpu.uuid) == ("id-1", "GPU-a")
 
 
-def test_what_things_are_called_outlives_a_hub_that_has_not_heard_them_yet(where: str) -> None:
+def test_stored_descriptions_survive_a_restart(where: str) -> None:
     for batch in (
         WriteBatch(nodes=[node(name="called so")], gpus=[gpu()]),
         WriteBatch(periods=[(place(), period(1.0, 2.0))]),
@@ -119,7 +119,7 @@ def test_what_things_are_called_outlives_a_hub_that_has_not_heard_them_yet(where
     assert told == ([node(name="called so")], [replace(gpu(), node="called so")])
 
 
-def test_what_was_open_is_told_as_ended_where_no_hub_could_go_on_from_it(
+def test_checkpoints_that_were_not_restored_are_closed_before_they_are_replaced(
     store: HistoryStore,
 ) -> None:
     before, after = RecordedFleet(), RecordedFleet()
@@ -140,7 +140,7 @@ def test_what_was_open_is_told_as_ended_where_no_hub_could_go_on_from_it(
     assert left.occupancies[0].sums.gpu_seconds == pytest.approx(30.0)
 
 
-def test_the_last_checkpoint_of_a_node_is_what_a_new_hub_finds(where: str) -> None:
+def test_a_new_hub_reads_the_last_checkpoint_of_each_node(where: str) -> None:
     store = open_history(where)
     with writing(store) as writer:
         writer.put(WriteBatch(checkpoints=[Checkpoint(node_id="a", data=b"1")]))
@@ -155,7 +155,7 @@ def test_the_last_checkpoint_of_a_node_is_what_a_new_hub_finds(where: str) -> No
     store.close()
 
 
-def test_a_batch_that_can_never_be_written_takes_no_other_with_it(
+def test_an_unwritable_batch_is_dropped_alone(
     store: HistoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     unwritable = numbered_batch(2)
@@ -175,7 +175,7 @@ def test_a_batch_that_can_never_be_written_takes_no_other_with_it(
     assert writer.current_gap is None
 
 
-def test_a_lock_makes_nobody_wait_and_all_is_written_when_it_ends(
+def test_a_locked_database_blocks_no_caller_and_is_written_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, other = locked_history(tmp_path / "history.db")
@@ -214,7 +214,7 @@ def impatient(engine: Engine) -> None:
         connection.execute("PRAGMA busy_timeout=1")
 
 
-def test_when_there_is_no_more_room_to_wait_the_oldest_is_given_up_and_that_is_told(
+def test_a_full_queue_drops_the_oldest_batch_and_records_a_gap(
     tmp_path: Path,
 ) -> None:
     store, other = locked_history(tmp_path / "history.db")
@@ -240,7 +240,7 @@ def test_when_there_is_no_more_room_to_wait_the_oldest_is_given_up_and_that_is_t
     store.close()
 
 
-def test_why_something_was_given_up_is_told_though_an_older_batch_is_written_first(
+def test_the_gap_of_dropped_batches_has_its_reason_after_older_batches_are_written(
     tmp_path: Path,
 ) -> None:
     store, other = locked_history(tmp_path / "history.db")
@@ -283,7 +283,7 @@ def fat(number: int) -> WriteBatch:
     return batch
 
 
-def test_a_full_disk_is_a_gap_and_writing_goes_on_by_itself(full_soon: Path) -> None:
+def test_a_full_disk_is_a_gap_and_writing_resumes(full_soon: Path) -> None:
     store = open_history(full_soon / "history.db")
     ballast = full_soon / "ballast"
     ballast.write_bytes(bytes(1_200_000))
@@ -310,7 +310,7 @@ def test_a_full_disk_is_a_gap_and_writing_goes_on_by_itself(full_soon: Path) -> 
     store.close()
 
 
-def test_a_file_that_is_damaged_meanwhile_is_set_aside_and_writing_goes_on(
+def test_a_file_damaged_at_run_time_is_set_aside_and_writing_continues(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "history.db"
@@ -335,7 +335,7 @@ def test_a_file_that_is_damaged_meanwhile_is_set_aside_and_writing_goes_on(
     store.close()
 
 
-def test_a_server_that_stops_and_comes_back_costs_nothing_that_could_wait(
+def test_a_restarted_server_loses_no_queued_batch(
     postgres: Postgres,
 ) -> None:
     with postgres.database() as url:
@@ -356,7 +356,7 @@ def test_a_server_that_stops_and_comes_back_costs_nothing_that_could_wait(
         store.close()
 
 
-def test_closing_while_nothing_can_be_written_ends_all_the_same(tmp_path: Path) -> None:
+def test_closing_ends_the_thread_while_writes_fail(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     store, other = locked_history(tmp_path / "history.db")
     with writing(store, retry_seconds=600.0) as writer:
@@ -369,14 +369,14 @@ def test_closing_while_nothing_can_be_written_ends_all_the_same(tmp_path: Path) 
     store.close()
 
 
-def test_closing_writes_what_is_left(store: HistoryStore) -> None:
+def test_closing_writes_all_queued_batches(store: HistoryStore) -> None:
     with writing(store) as writer:
         for number in range(40):
             writer.put(numbered_batch(number))
     assert len(rows_in(store, "moments")["moments"]) == 40
 
 
-def test_hundreds_of_nodes_at_once_are_written(store: HistoryStore) -> None:
+def test_hundreds_of_nodes_in_one_batch_are_written(store: HistoryStore) -> None:
     batch = WriteBatch(
         nodes=[node(number) for number in range(500)],
         series=[series_row(DAY, number=number) for number in range(500)],

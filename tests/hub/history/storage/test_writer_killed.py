@@ -1,4 +1,4 @@
-"""A hub that is killed at any moment: what was called written is there, and nothing is half."""
+"""A hub killed at any time: written batches are there, and none is partial."""
 
 import random
 import signal
@@ -34,7 +34,7 @@ _TABLES = ("periods", "occupancies", "presence", "series", "moments")
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_is_called_written_outlives_a_kill_and_nothing_is_half(where: str, seed: int) -> None:
+def test_written_batches_survive_a_kill_and_none_is_partial(where: str, seed: int) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", _CHILD, where], stdout=subprocess.PIPE, cwd=Path.cwd(), text=True
     )
