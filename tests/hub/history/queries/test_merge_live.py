@@ -1,107 +1,161 @@
-"""A recorder restored from a checkpoint continues as if it had never stopped."""
+"""Stored and live rows are merged without duplicates; the live row wins."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from msgspec.structs import replace
+from typing import Any
 
-from fleet_smi.fleet.fleet import FleetChange, FleetState
-from fleet_smi.model.history import Period
-from tests.hub.history.in_memory_history import InMemoryHistory, RecordedFleet
-from tests.hub.history.scripted_reports import (
-    REPORTS,
-    START,
-    ScriptedReport,
-    approx_sum,
-    to_snapshot,
+from fleet_smi.hub.history.queries.merge_live import (
+    SavedSnapshot,
+    filter_batch,
+    merge_batches,
+    merge_occupancies,
+    merge_periods,
+    merge_strip_intervals,
+    merge_strip_samples,
+    nodes_at,
 )
+from fleet_smi.hub.history.recording.rows import NodeRow, Presence, WriteBatch
+from fleet_smi.hub.history.series.layout import GPU_COLUMNS, NODE_COLUMNS
+from fleet_smi.hub.history.series.series_row import SeriesRow
+from fleet_smi.hub.history.series.strip_samples import GpuStripSamples, SampleTimes
+from fleet_smi.model.heat_strip import UNKNOWN_LOAD, LookSamples, StripInterval, StripLook
+from fleet_smi.model.history import (
+    GpuOccupancies,
+    GpuOfNode,
+    GpuPeriods,
+    Holder,
+    Occupancy,
+    Period,
+)
+from tests.hub.history.batches import pack_rows
+
+GPU = GpuOfNode(uuid="GPU-1", node_id="one", node="gpu01", index=0)
+OTHER = GpuOfNode(uuid="GPU-2", node_id="one", node="gpu01", index=1)
+PLACE = ("one", "GPU-1")
+FREE: StripLook = ("free", "", 0)
 
 
-def judged(reports: list[ScriptedReport]) -> list[FleetChange]:
-    fleet, at, changes = FleetState(), START, []
-    for number, one in enumerate(reports, 1):
-        at += one.delay_seconds
-        change = fleet.apply(to_snapshot(one, number), at)
-        assert change is not None
-        changes.append(change)
-    return changes
+def period(start: float, end: float | None, state: Any = "busy", **fields: Any) -> Period:
+    return Period(start=start, end=end, state=state, reason="", **fields)
 
 
-def told(changes: list[FleetChange], watched: RecordedFleet) -> None:
-    for change in changes:
-        watched.fleet.apply(change.snapshot, change.at)
-        watched.history.record(change)
-        watched.history.tick(change.at)
+def occupancy(start: float, end: float | None, pid: int = 7) -> Occupancy:
+    return Occupancy(holder=Holder(pid=pid, user="bob"), start=start, end=end)
 
 
-def ended(watched: RecordedFleet, changes: list[FleetChange]) -> InMemoryHistory:
-    watched.history.tick(changes[-1].at + 100)
-    return watched.stored
+def written(*periods: tuple[GpuOfNode, Period], presence: Presence | None = None) -> SavedSnapshot:
+    node = NodeRow(node_id="one", name="gpu01")
+    heard = [] if presence is None else [presence]
+    return SavedSnapshot(
+        nodes=[node], presence=heard, gpus=[GPU, OTHER], periods=periods, series=[]
+    )
 
 
-def assert_same(one: InMemoryHistory, other: InMemoryHistory) -> None:
-    for uuid in ("GPU-00000000", "GPU-00000001"):
-        assert stood(one, uuid) == stood(other, uuid)
-        ours, theirs = one.occupancies(uuid), other.occupancies(uuid)
-        assert [(it.start, it.end, it.certain) for it in ours] == [
-            (it.start, it.end, it.certain) for it in theirs
-        ]
-        assert [it.sums.gpu_seconds for it in ours] == approx_sum(
-            [it.sums.gpu_seconds for it in theirs]
-        )
-    assert one.presence() == other.presence()
-    assert sums(one) == approx_sum(sums(other))
+def test_an_open_period_replaces_its_stored_uncertain_end() -> None:
+    ended = [GpuPeriods(gpu=GPU, periods=(period(0, 5), period(5, 9, certain=False)))]
+    going_on = WriteBatch(periods=[(PLACE, period(5, None))])
+    (row,) = merge_periods(ended, [GPU, OTHER], going_on)
+    assert [(one.start, one.end) for one in row.periods] == [(0, 5), (5, None)]
 
 
-def stood(kept: InMemoryHistory, uuid: str) -> list[Period]:
-    """The periods without their load: of figures that come close together some are left out."""
-    return [replace(period, busy_percent=None) for period in kept.periods(uuid)]
+def test_an_open_strip_interval_replaces_its_stored_uncertain_end() -> None:
+    bobs: StripLook = ("busy", "bob", 0)
+    holder = Holder(pid=7, user="bob")
+    going_on = WriteBatch(periods=[(PLACE, period(5, None, holders=(holder,)))])
+    stood: list[StripInterval] = [(0.0, 5.0, FREE, 1.0), (5.0, 9.0, bobs, None)]
+    expected: list[StripInterval] = [(0, 5, FREE, 1.0), (5, None, bobs, None)]
+    assert merge_strip_intervals([(GPU, stood)], going_on) == {PLACE: expected}
 
 
-def sums(kept: InMemoryHistory) -> dict[object, float]:
-    return {
-        (row.hour, row.gpu_key, row.user, row.state): row.sums.gpu_seconds for row in kept.usage()
+def test_unwritten_periods_are_merged_in_time_order() -> None:
+    stood: list[StripInterval] = [(0.0, 5.0, FREE, None), (9.0, 12.0, FREE, None)]
+    just_ended = WriteBatch(periods=[(PLACE, period(5, 9, "held", busy_percent=2.0))])
+    known = merge_batches([just_ended], WriteBatch(periods=[(PLACE, period(12, None))]))
+    assert [one[:2] for one in merge_strip_intervals([(GPU, stood)], known)[PLACE]] == [
+        (0, 5), (5, 9), (9, 12), (12, None),
+    ]  # fmt: skip
+
+
+def test_an_open_period_replaces_an_unwritten_one() -> None:
+    silent = WriteBatch(periods=[(PLACE, period(5, 9, certain=False))])
+    known = merge_batches([silent], WriteBatch(periods=[(PLACE, period(5, None))]))
+    (row,) = merge_periods([], [GPU], known)
+    assert [(one.start, one.end) for one in row.periods] == [(5, None)]
+    (node,) = nodes_at(20, written(presence=Presence(node_id="one", start=0, end=99)), known)
+    assert [gpu.period.end for gpu in node.gpus] == [None]
+
+
+def test_a_just_filled_gap_is_not_the_latest_state() -> None:
+    known = written((GPU, period(50, 70)), presence=Presence(node_id="one", start=50, end=99))
+    filled = WriteBatch(
+        periods=[(PLACE, period(20, 40, "held"))],
+        presence=[Presence(node_id="one", start=20, end=40)],
+    )
+    (node,) = nodes_at(60, known, filled)
+    assert (node.presence.start, [gpu.period.start for gpu in node.gpus]) == (50, [50])
+
+
+def test_only_rows_in_the_range_are_merged() -> None:
+    known = WriteBatch(
+        periods=[(PLACE, period(0, 20)), (PLACE, period(50, None))],
+        occupancies=[(PLACE, occupancy(0, 20)), (PLACE, occupancy(50, None))],
+        presence=[Presence(node_id="one", start=0, end=20)],
+    )
+    assert filter_batch(20, 50, known) == WriteBatch()
+    assert filter_batch(19, 51, known) == known
+
+
+def test_samples_cover_open_and_unwritten_periods() -> None:
+    moments = SampleTimes.at_or_before(900, [900.0, 1800.0, 2700.0, 3600.0])
+    known = LookSamples([1, 0, 0, 0], bytearray([50, UNKNOWN_LOAD, UNKNOWN_LOAD, UNKNOWN_LOAD]))
+    just_ended, opened = period(1800, 2700, "held", busy_percent=7.4), period(2700, None, "free")
+    going_on = WriteBatch(
+        periods=[(PLACE, just_ended), (PLACE, opened), (("two", "GPU-3"), opened)]
+    )
+    found, looks = merge_strip_samples(
+        GpuStripSamples({PLACE: known}, {1: FREE}), moments, going_on
+    )
+    shown = {place: [looks.get(number) for number in some.looks] for place, some in found.items()}
+    held: StripLook = ("held", "", 0)
+    assert shown == {
+        PLACE: [FREE, held, FREE, FREE],
+        ("two", "GPU-3"): [None, None, FREE, FREE],
     }
+    assert list(found[PLACE].loads) == [50, 7, UNKNOWN_LOAD, UNKNOWN_LOAD]
 
 
-@settings(max_examples=40, deadline=None)
-@given(REPORTS, st.integers(1, 30))
-def test_after_a_kill_resent_reports_restore_everything(
-    reports: list[ScriptedReport], killed: int
-) -> None:
-    changes = judged(reports)
-    never_stopped = RecordedFleet()
-    told(changes, never_stopped)
-    first = RecordedFleet()
-    told(changes[:killed], first)
-    second = RecordedFleet(first.stored)
-    recent = [one for one in changes if one.at > changes[min(killed, len(changes)) - 1].at - 600]
-    told(recent, second)
-    assert_same(ended(second, changes), ended(never_stopped, changes))
+def test_two_processes_with_one_start_are_two() -> None:
+    ended = [GpuOccupancies(gpu=GPU, occupancies=(occupancy(5, 9, pid=8),))]
+    going_on = WriteBatch(occupancies=[(PLACE, occupancy(5, None))])
+    (row,) = merge_occupancies(ended, [GPU], going_on)
+    assert {(one.holder.pid, one.end) for one in row.occupancies} == {(8, 9), (7, None)}
 
 
-@settings(max_examples=40, deadline=None)
-@given(REPORTS, st.integers(0, 30))
-def test_after_a_clean_shutdown_nothing_needs_to_be_resent(
-    reports: list[ScriptedReport], stopped: int
-) -> None:
-    changes = judged(reports)
-    never_stopped = RecordedFleet()
-    told(changes, never_stopped)
-    first = RecordedFleet()
-    told(changes[:stopped], first)
-    first.history.close()
-    second = RecordedFleet(first.stored)
-    told(changes[stopped:], second)
-    assert_same(ended(second, changes), ended(never_stopped, changes))
+def test_a_node_exists_from_its_first_report_on() -> None:
+    going_on = WriteBatch(presence=[Presence(node_id="one", start=50, end=None)])
+    assert nodes_at(49, written(), going_on) == []
+    (node,) = nodes_at(50, written(), going_on)
+    assert (node.node.name, node.presence.end) == ("gpu01", None)
 
 
-@settings(max_examples=40, deadline=None)
-@given(REPORTS)
-def test_resent_reports_are_not_counted_twice(reports: list[ScriptedReport]) -> None:
-    changes = judged(reports)
-    once, twice = RecordedFleet(), RecordedFleet()
-    told(changes, once)
-    told(changes, twice)
-    recent = [one for one in changes if one.at > changes[-1].at - 600]
-    told(recent, twice)
-    assert_same(ended(twice, changes), ended(once, changes))
+def test_a_state_lasts_while_processes_change() -> None:
+    known = written((GPU, period(0, 50)), presence=Presence(node_id="one", start=0, end=99))
+    same, other = period(50, None), period(50, None, "held")
+    for going_on, since in ((same, 0), (other, 50)):
+        (node,) = nodes_at(60, known, WriteBatch(periods=[(PLACE, going_on)]))
+        (gpu,) = node.gpus
+        assert (gpu.period, gpu.since) == (going_on, since)
+
+
+def test_figures_are_the_means_of_their_gpu_and_node() -> None:
+    nan = float("nan")
+    known_figures = {"cpu_percent": 12.0, "busy_percent": 80.0, "memory_used_bytes": 2048.0}
+    values = [known_figures.get(name, nan) for name in (*NODE_COLUMNS, *GPU_COLUMNS)]
+    row = SeriesRow(
+        grain_seconds=10, node_id="one", start=0, uuids=("GPU-1",),
+        data=pack_rows(values),
+    )  # fmt: skip
+    known = written((GPU, period(0, 50)), presence=Presence(node_id="one", start=0, end=99))
+    (node,) = nodes_at(5, known._replace(series=[row]), WriteBatch())
+    assert node.figures == {"cpu_percent": 12.0, "memory_percent": None}
+    (gpu,) = node.gpus
+    assert (gpu.figures["memory_used_bytes"], gpu.figures["power_watts"]) == (2048.0, None)
+    assert (gpu.figures["busy_percent"], gpu.figures["sm_clock_mhz"]) == (80.0, None)
