@@ -223,7 +223,7 @@ def test_json_and_watching_exclude_each_other(machine: dict[str, str]) -> None:
         (("-i", "inf"), "-i inf: give 0.1 to 86400 seconds"),
         (("-i", "1e400"), "-i inf: give 0.1 to 86400 seconds"),
         (("-i", "nan"), "-i nan: give 0.1 to 86400 seconds"),
-        (("--dir", ""), "name a folder"),
+        (("--dir", ""), "give a folder"),
         (("--dir", "/nfs/*/cml1*"), "/nfs/*/cml1* has a pattern before its last part"),
     ],
 )
