@@ -12,7 +12,7 @@ from bench.peers import OURS, PEERS, PeerTool
 from bench.report import check_budget
 
 
-def test_the_port_tells_what_a_report_costs_it() -> None:
+def test_the_port_measures_the_cost_of_a_report() -> None:
     line = [sys.executable, str(cluster_smi._PORT)]
     with LineProgram(line, os.environ) as port:
         assert 0 < float(port.request("translate")) < 0.01

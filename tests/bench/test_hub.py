@@ -37,7 +37,7 @@ def test_a_load_that_does_not_get_through_cannot_be_measured(line: str) -> None:
         parse_load_line(line)
 
 
-def test_the_words_tell_rate_share_and_delays() -> None:
+def test_the_description_has_rate_cpu_share_and_delays() -> None:
     run = hub.HubRun(
         windows=(WINDOW, WINDOW),
         hub_bytes=100 << 20,

@@ -71,14 +71,14 @@ def test_each_limit_is_missed_alone(
     assert [label for label, outcome in found.items() if outcome == "missed"] == [missed]
 
 
-def test_an_update_is_told_by_what_it_took_on_average_in_each_window() -> None:
+def test_the_cost_of_an_update_is_its_mean_in_each_window() -> None:
     times = {one.label: one.values for one in page.summarize(90_000, USUAL, MANY).times}
     assert times[page.SCRIPT] == pytest.approx((0.004, 0.005))
     assert times[page.SCRIPT_CPU] == pytest.approx((0.003, 0.003))
     assert times[page.WORK] == pytest.approx((0.01, 0.01))
 
 
-def test_the_words_tell_how_often_how_busy_and_how_smooth() -> None:
+def test_notes_have_update_rate_load_and_frame_times() -> None:
     words = page.summarize(90_000, USUAL, MANY).notes
     assert "1,000 nodes × 8 GPUs, watched for 40 s: 10.0 updates/s" in words
     assert "the page's thread busy 10%" in words
@@ -110,7 +110,7 @@ def test_a_window_without_an_update_cannot_be_measured() -> None:
         page.window_between(at, replace(at, at=21.0))
 
 
-def test_a_machine_without_chromium_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_chromium_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(NotAvailable, match="no Chromium"):
         browser.find_chromium()

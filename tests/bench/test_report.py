@@ -48,7 +48,7 @@ def test_a_pair_without_a_budget_is_only_information() -> None:
     assert (judged.minimum_ratio, judged.outcome) == (9.0, "")
 
 
-def test_a_missing_peer_is_not_a_budget_kept() -> None:
+def test_without_the_peer_a_budget_is_not_judged() -> None:
     judged = check_budget(PAIR, measured((0.1,), ()))
     assert (judged.minimum_ratio, judged.median_ratio) == (None, None)
     assert judged.outcome == "not judged"
@@ -68,7 +68,7 @@ def test_the_last_line_counts_the_budgets() -> None:
     assert budget_summary(judged) == "budgets: 1 kept, 1 missed, 1 not judged"
 
 
-def test_a_series_is_told_by_its_fastest_and_its_middle_round() -> None:
+def test_a_series_shows_its_minimum_and_median() -> None:
     shown = series_table(
         [
             MeasurementSeries(label="fleet-smi", values=(0.080, 0.1, 0.09), cpu=(0.07, 0.06, 0.08)),
@@ -83,7 +83,7 @@ def test_a_series_is_told_by_its_fastest_and_its_middle_round() -> None:
     )
 
 
-def test_a_ratio_stands_beside_its_budget() -> None:
+def test_a_ratio_is_shown_with_its_budget() -> None:
     judged = [
         check_budget(PAIR, measured((0.6,), (1.0,))),
         check_budget(PAIR, measured((0.6,), ())),
@@ -97,7 +97,7 @@ def test_a_ratio_stands_beside_its_budget() -> None:
     )
 
 
-def test_a_busy_machine_is_told() -> None:
+def test_background_load_is_reported() -> None:
     assert background_load_text(0.04) == "others used 4% of this machine meanwhile"
     assert background_load_text(0.4).endswith("measure again when it is quiet")
 
@@ -129,5 +129,5 @@ def test_import_times_are_read_from_what_python_prints() -> None:
         ("\n", "it did not say why"),
     ],
 )
-def test_a_failure_is_told_in_one_line(printed: str, said: str) -> None:
+def test_a_failure_is_reported_in_one_line(printed: str, said: str) -> None:
     assert last_error(printed) == said

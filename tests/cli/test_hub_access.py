@@ -181,7 +181,9 @@ hub_access.run(parser.parse_args(["user", "add", "alice", "--state", sys.argv[1]
 
 
 @pytest.mark.parametrize("again", [PASSWORD, "a slip of the finger"])
-def test_a_typed_password_is_asked_twice_and_not_echoed(run: Run, state: Path, again: str) -> None:
+def test_a_typed_password_is_prompted_twice_and_not_echoed(
+    run: Run, state: Path, again: str
+) -> None:
     ours, theirs = pty.openpty()
     terminal = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     command = [sys.executable, "-c", ADD_ALICE, str(state)]

@@ -76,7 +76,7 @@ def ended(program: Started, number: signal.Signals = signal.SIGTERM) -> tuple[in
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_hub_says_where_it_is_and_ends_when_told(
+def test_a_hub_prints_its_url_and_stops_on_a_signal(
     tmp_path: Path, env: dict[str, str], start: Start, number: signal.Signals
 ) -> None:
     state = tmp_path / "state"
@@ -92,7 +92,7 @@ def test_a_hub_says_where_it_is_and_ends_when_told(
     assert not (state / ADMIN_TOKEN_FILE).exists()
 
 
-def test_a_hub_whose_state_is_gone_goes_on_and_ends_when_told(
+def test_a_hub_whose_state_folder_is_deleted_continues_and_stops_cleanly(
     tmp_path: Path, env: dict[str, str], start: Start
 ) -> None:
     state, port = tmp_path / "state", free_port()
@@ -123,7 +123,7 @@ def test_a_hub_that_may_not_start_says_why_in_one_line(tmp_path: Path, env: dict
         assert_error_line(run_fleet_smi("hub", *flags, *state, env=env), 2, words)
 
 
-def test_a_hub_hears_a_folder_and_a_machine_that_serves(
+def test_a_hub_reads_a_folder_and_pulls_from_an_agent(
     tmp_path: Path, env: dict[str, str], start: Start
 ) -> None:
     gone, port, away = tmp_path / "gone", free_port(), free_port()
@@ -201,7 +201,7 @@ def test_the_demo_as_json_is_a_fleet_of_twelve_over_the_real_wire(env: dict[str,
     assert len({gpu["name"] for node in view["nodes"] for gpu in node["gpus"]}) >= 4
 
 
-def test_the_demo_goes_on_until_it_is_told_to_end(env: dict[str, str], start: Start) -> None:
+def test_the_demo_runs_until_it_is_interrupted(env: dict[str, str], start: Start) -> None:
     port = free_port()
     demo = start("demo", "--listen", str(port), env=env)
     assert f"--hub http://127.0.0.1:{port}" in first_words(demo, "Press Ctrl-C to stop.")

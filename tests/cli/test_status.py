@@ -258,7 +258,7 @@ def test_with_its_output_closed_it_ends_quietly(env: dict[str, str]) -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_a_full_disk_is_told_in_one_line(env: dict[str, str]) -> None:
+def test_a_full_disk_is_a_one_line_error(env: dict[str, str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "fleet_smi"],

@@ -84,7 +84,7 @@ def test_what_web_gpu_monitor_does_not_support_is_noted() -> None:
     assert "host keys: web-gpu-monitor accepts any" in left(into)
 
 
-def test_agents_of_nvgpu_are_asked_and_self_is_the_hub_s_own_machine(tmp_path: Path) -> None:
+def test_nvgpu_agents_become_sources_and_self_the_hub_s_own_machine(tmp_path: Path) -> None:
     text = "# remark\nAGENTS = [\n  'self',\n  'http://gpu02:1080/',\n  'http://gpu03:1080',\n]\n"
     hub = load(taken("nvgpu_master.cfg", text), tmp_path)
     assert hub.nvgpu == ("http://gpu02:1080", "http://gpu03:1080")
@@ -247,7 +247,7 @@ def test_a_section_that_web_gpu_monitor_does_not_know_is_noted() -> None:
 
 
 @pytest.mark.parametrize("agents", ["[]", "()"])
-def test_a_master_of_nvgpu_that_asks_nobody_is_imported_as_empty(agents: str) -> None:
+def test_an_nvgpu_master_without_agents_is_imported_as_empty(agents: str) -> None:
     into = taken("nvgpu_master.cfg", f"AGENTS = {agents}\n")
     (remark,) = into.notes
     assert (remark.imported, remark.text) == (

@@ -49,7 +49,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     assert load(environment).thresholds.idle_window_seconds == 3600
 
 
-def test_a_file_named_by_hand_stands_alone(tmp_path: Path) -> None:
+def test_an_explicit_file_is_the_only_file_read(tmp_path: Path) -> None:
     environment = settings_file(tmp_path, '[node]\nname = "other"\n')
     named = tmp_path / "mine.toml"
     named.write_text("[verdict]\nsilent_after = 7\n")
@@ -270,7 +270,7 @@ def test_errors_do_not_contain_secrets(tmp_path: Path) -> None:
     assert "hunter2" not in str(problems)
 
 
-def test_every_mistake_is_found_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_together(tmp_path: Path) -> None:
     environment = settings_file(tmp_path, "[node]\nname = 1\nx = 2\n[agnet]\n")
     environment["FLEET_SMI_HUB_LISTEN"] = "nowhere"
     found = resolve(environment).problems

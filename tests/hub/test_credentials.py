@@ -33,7 +33,7 @@ def test_tokens_are_stored_only_as_their_hash(credentials: CredentialCache, tmp_
 
 
 @pytest.mark.parametrize("token", ["", "fsmi_viewer_", "x" * 100_000, "\ud800", "é"])
-def test_an_unknown_token_identifies_nobody(credentials: CredentialCache, token: str) -> None:
+def test_an_unknown_token_is_not_accepted(credentials: CredentialCache, token: str) -> None:
     assert credentials.identify_token(token) is None
 
 

@@ -216,7 +216,7 @@ def test_the_age_of_a_report_counts_and_not_the_clock_of_its_node(life: Life) ->
     life.live(story)
 
 
-def test_a_source_with_a_bug_is_restarted_and_the_hub_goes_on(
+def test_a_source_with_a_bug_is_restarted_and_the_hub_continues(
     life: Life, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spine, "_RESTART_SECONDS", 0.01)

@@ -93,7 +93,7 @@ class Disk:
         connection.execute(f"PRAGMA max_page_count={self.pages}")
 
 
-def test_a_locked_database_blocks_nobody_and_the_latest_state_is_written_later(
+def test_a_locked_database_blocks_no_caller_and_the_latest_state_is_written_later(
     memory: NodeStore[Known], engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Disk(engine)

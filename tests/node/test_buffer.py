@@ -75,7 +75,7 @@ def test_what_was_taken_and_never_answered_goes_out_again(spool: Spool) -> None:
     assert drained(buffer) == [1]
 
 
-def test_while_the_hub_is_away_every_sample_is_on_disk_at_once(tmp_path: Path) -> None:
+def test_while_the_hub_is_unreachable_every_sample_is_spooled_immediately(tmp_path: Path) -> None:
     buffer = ReportBuffer(Spool(str(tmp_path / "spool")))
     buffer.requeue()
     for sequence in range(1, 4):

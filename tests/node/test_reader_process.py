@@ -85,7 +85,7 @@ def test_a_prefetched_result_is_used(reader: Reader) -> None:
     assert "hostname" in host.value
 
 
-def test_a_read_other_than_the_prefetched_one_is_done_anew(reader: Reader) -> None:
+def test_a_read_other_than_the_prefetched_one_is_done_again(reader: Reader) -> None:
     reader.prefetch([HOST])
     assert isinstance(value(reader, NETWORK), list)
     assert "hostname" in value(reader, HOST)
@@ -174,7 +174,7 @@ def test_a_slow_subject_is_waited_for_as_long_as_it_comes_on(machine: SimulatedM
     reader.close()
 
 
-def test_partial_results_before_a_hang_are_kept(machine: SimulatedMachine) -> None:
+def test_results_read_before_a_hang_are_returned(machine: SimulatedMachine) -> None:
     hung = SimGpu(faults={"PowerUsage": "never"})
     machine.set_scenario(Scenario(gpus=[SimGpu(uuid="GPU-a"), hung, SimGpu()]))
     reader = Reader(spawn_worker)

@@ -14,7 +14,7 @@ def _fact(page: Page, name: str) -> Locator:
     return page.locator("dl.facts > div").filter(has=page.get_by_text(name, exact=True))
 
 
-def test_a_node_tells_its_facts(lab: ThreadedHub, page: Page) -> None:
+def test_a_node_page_shows_its_facts(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     page.get_by_role("grid").get_by_role("link", name="gpu01").click()
     expect(page.get_by_role("heading", name="gpu01", level=1)).to_be_visible()
@@ -57,7 +57,7 @@ def test_another_gpu_of_a_node_is_chosen_by_a_click(lab: ThreadedHub, page: Page
     expect(page.get_by_role("heading", name="gpu01 GPU 1", level=1)).to_be_visible()
 
 
-def test_a_gpu_tells_its_facts_its_people_and_its_last_hour(lab: ThreadedHub, page: Page) -> None:
+def test_a_gpu_page_shows_facts_users_and_the_last_hour(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/gpu/GPU-of-alice")
     facts = {"Memory": "16 / 80 GiB", "Power": "512 / 700 W", "Temperature": "33 °C"}
     for name, words in facts.items():
@@ -66,7 +66,7 @@ def test_a_gpu_tells_its_facts_its_people_and_its_last_hour(lab: ThreadedHub, pa
     expect(page.get_by_role("figure").locator("canvas")).to_have_count(5)
 
 
-def test_a_gpu_in_parts_tells_of_each_part(lab: ThreadedHub, page: Page) -> None:
+def test_a_mig_gpu_page_shows_each_instance(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/gpu/GPU-in-parts")
     expect(page.get_by_role("listitem").filter(has_text="1g.10gb, busy")).to_be_visible()
     expect(page.get_by_role("listitem").filter(has_text="2g.20gb, free")).to_be_visible()
@@ -88,7 +88,7 @@ def test_a_node_without_a_gpu_has_a_page_too(lab: ThreadedHub, page: Page) -> No
     expect(page.get_by_text("Host memory")).to_be_visible()
 
 
-def test_a_gpu_in_parts_is_in_parts_on_the_page_of_its_node(lab: ThreadedHub, page: Page) -> None:
+def test_a_node_page_shows_the_instances_of_a_mig_gpu(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu01")
     parts = page.get_by_role("button", name=re.compile("GPU 3, busy, carol.*2 instances"))
     expect(parts.locator(".glyph")).to_have_count(2)
@@ -104,7 +104,7 @@ def test_a_silent_node_keeps_its_page_and_says_so(lab: ThreadedHub, page: Page) 
     expect(page.get_by_text(re.compile("^GPU 0 is unknown: silent for"))).to_be_visible()
 
 
-def test_what_is_not_there_is_said_with_a_way_back(lab: ThreadedHub, page: Page) -> None:
+def test_a_missing_page_is_an_error_with_a_link_back(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/nowhere")
     expect(page.get_by_role("heading", name="Node not found")).to_be_visible()
     page.goto(f"{lab.url}/#/gpu/GPU-nowhere")

@@ -34,7 +34,7 @@ def rows(page: Page) -> Locator:
     return page.locator("tbody tr:not(.spacer)")
 
 
-def test_a_slash_leads_to_the_box_and_what_is_typed_narrows_and_is_in_the_address(
+def test_slash_focuses_the_search_box_and_typing_filters_and_changes_the_address(
     shown: Page,
 ) -> None:
     shown.keyboard.press("/")
@@ -68,7 +68,7 @@ def test_a_suggestion_says_what_it_would_leave_and_the_keyboard_chooses_it(shown
     expect(rows(shown)).to_have_count(1)
 
 
-def test_the_way_back_is_in_the_box_too_though_somebody_is_in_it(shown: Page) -> None:
+def test_going_back_restores_the_search_box_even_while_focused(shown: Page) -> None:
     shown.goto(f"{shown.url}?q=free")
     expect(rows(shown)).to_have_count(3)
     box(shown).focus()
@@ -78,13 +78,13 @@ def test_the_way_back_is_in_the_box_too_though_somebody_is_in_it(shown: Page) ->
     expect(rows(shown)).to_have_count(4)
 
 
-def test_where_nothing_is_to_be_offered_nothing_is(shown: Page) -> None:
+def test_there_is_no_empty_list_of_suggestions(shown: Page) -> None:
     box(shown).fill("nobody-of-that-name")
     expect(shown.get_by_role("heading", name="No matching GPUs")).to_be_visible()
     expect(shown.get_by_role("listbox")).to_have_count(0)
 
 
-def test_a_word_that_makes_no_sense_is_told_and_what_was_shown_stays(shown: Page) -> None:
+def test_an_invalid_filter_is_an_error_and_the_rows_stay(shown: Page) -> None:
     box(shown).fill("free")
     expect(rows(shown)).to_have_count(3)
     box(shown).fill("free modle:H100")
@@ -92,7 +92,7 @@ def test_a_word_that_makes_no_sense_is_told_and_what_was_shown_stays(shown: Page
     expect(rows(shown)).to_have_count(3)
 
 
-def test_chips_and_box_are_one_filter(shown: Page) -> None:
+def test_chips_and_search_box_are_one_filter(shown: Page) -> None:
     chip = shown.get_by_role("button", name="1 busy")
     chip.click()
     expect(chip).to_have_attribute("aria-pressed", "true")
@@ -109,7 +109,7 @@ def test_where_nothing_matches_the_page_says_which_word_to_drop(shown: Page) -> 
     expect(rows(shown)).to_have_count(2)
 
 
-def test_a_head_sorts_by_its_column_and_says_so(shown: Page) -> None:
+def test_a_column_header_sorts_and_shows_the_order(shown: Page) -> None:
     head = shown.get_by_role("columnheader", name="Node")
     head.get_by_role("button").click()
     expect(head).to_have_attribute("aria-sort", "ascending")

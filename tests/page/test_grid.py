@@ -45,7 +45,7 @@ def _choose(page: Page, what: str, option: str) -> None:
     page.get_by_role("combobox", name=what).select_option(label=option)
 
 
-def test_a_cell_tells_state_who_memory_and_load(grid: Locator) -> None:
+def test_a_cell_shows_state_user_memory_and_load(grid: Locator) -> None:
     expect(grid.get_by_role("gridcell", name="gpu01 GPU 0, free")).to_contain_text("free")
     busy = grid.get_by_role("gridcell", name="gpu01 GPU 1, busy, alice")
     expect(busy).to_contain_text("alice")
@@ -57,7 +57,7 @@ def test_a_cell_tells_state_who_memory_and_load(grid: Locator) -> None:
     expect(grid.get_by_role("gridcell", name="gpu03 GPU 1, ghost")).to_contain_text("no owner")
 
 
-def test_every_state_has_a_mark_besides_its_colour(grid: Locator) -> None:
+def test_every_state_has_a_symbol_besides_its_colour(grid: Locator) -> None:
     for cell in grid.get_by_role("gridcell").all():
         expect(cell.locator(".glyph").first).to_be_visible()
 
@@ -120,7 +120,7 @@ def test_a_click_keeps_the_card_open_until_it_is_closed(grid: Locator, page: Pag
     expect(card).to_be_hidden()
 
 
-def test_the_card_of_a_gpu_in_parts_lists_its_instances(grid: Locator, page: Page) -> None:
+def test_the_card_of_a_mig_gpu_lists_its_instances(grid: Locator, page: Page) -> None:
     _cell(page, "gpu01 GPU 3").click()
     parts = _card(page, "gpu01 GPU 3").get_by_role("list", name="Instances").get_by_role("listitem")
     expect(parts).to_have_count(2)
@@ -129,9 +129,7 @@ def test_the_card_of_a_gpu_in_parts_lists_its_instances(grid: Locator, page: Pag
     expect(parts.last).to_contain_text("free")
 
 
-def test_the_tabulator_leads_into_the_card_and_escape_back_to_the_cell(
-    grid: Locator, page: Page
-) -> None:
+def test_tab_enters_the_card_and_escape_returns_to_the_cell(grid: Locator, page: Page) -> None:
     cell = _cell(page, "gpu01 GPU 1")
     cell.click()
     expect(_card(page, "gpu01 GPU 1")).to_contain_text("python")
@@ -183,7 +181,7 @@ def test_nodes_are_sorted_by_name_by_what_is_free_by_load_or_by_need(
         expect(first).to_contain_text(node)
 
 
-def test_a_denser_grid_is_kept_for_the_next_time(grid: Locator, page: Page) -> None:
+def test_grid_density_is_remembered(grid: Locator, page: Page) -> None:
     tall = _height(page)
     page.get_by_role("button", name="Compact").click()
     expect(page.get_by_role("button", name="Compact")).to_have_attribute("aria-pressed", "true")
@@ -215,7 +213,7 @@ def test_the_heat_map_is_drawn_and_walked_by_keys(grid: Locator, page: Page) -> 
     expect(page).to_have_url(re.compile("#/gpu/GPU-of-alice$"))
 
 
-def test_what_does_not_match_the_filter_steps_back(lab: ThreadedHub, page: Page) -> None:
+def test_gpus_that_do_not_match_the_filter_are_dimmed(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/?q=user:alice")
     expect(page.locator(".cell.dimmed")).to_have_count(sum(COUNTS.values()) - 1)
     expect(_cell(page, "gpu01 GPU 1")).not_to_have_class(re.compile("dimmed"))

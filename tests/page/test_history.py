@@ -65,7 +65,7 @@ def _blocks(page: Page, words: str) -> Locator:
     return page.get_by_role("img", name=re.compile(words))
 
 
-def test_the_heat_strip_tells_who_had_what(remembered: ThreadedHub, page: Page) -> None:
+def test_the_heat_strip_shows_who_had_what(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/history?range=6h")
     expect(_blocks(page, "gpu01 GPU 0–1: alice, busy")).to_have_text("alice")
     expect(_blocks(page, "gpu01 GPU 0: bob, held")).to_have_text("bob idle")
@@ -104,7 +104,7 @@ def test_keys_step_through_time_and_lead_back(remembered: ThreadedHub, page: Pag
     expect(page.get_by_text("Viewing")).to_have_count(0)
 
 
-def test_playing_goes_on_to_now(remembered: ThreadedHub, page: Page) -> None:
+def test_playback_runs_until_now(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/history?range=1h&at={_ago(1)}")
     past = page.get_by_role("region", name="Past moment")
     expect(past).to_contain_text("2 of 2 nodes reporting")
@@ -152,7 +152,7 @@ def test_the_slider_is_a_way_into_the_past(remembered: ThreadedHub, page: Page) 
     expect(page.get_by_role("region", name="Past moment")).to_have_count(0)
 
 
-def test_nothing_moves_when_the_slider_comes(remembered: ThreadedHub, new_page: NewPage) -> None:
+def test_the_slider_causes_no_layout_shift(remembered: ThreadedHub, new_page: NewPage) -> None:
     page = new_page()
     asked: list[Route] = []
 
@@ -169,7 +169,7 @@ def test_nothing_moves_when_the_slider_comes(remembered: ThreadedHub, new_page: 
     assert cell.bounding_box() == before
 
 
-def test_a_moment_before_all_that_is_kept_is_said_to_be_so(
+def test_a_time_before_the_oldest_history_shows_a_message(
     remembered: ThreadedHub, page: Page
 ) -> None:
     page.goto(f"{remembered.url}/#/?at=2020-01-01T00:00Z")
@@ -215,7 +215,7 @@ def test_what_is_plotted_can_be_saved(remembered: ThreadedHub, page: Page, tmp_p
     assert (tmp_path / "PNG").read_bytes().startswith(PNG)
 
 
-def test_people_are_told_with_what_they_came_to(remembered: ThreadedHub, page: Page) -> None:
+def test_people_are_listed_with_their_totals(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/people?range=24h")
     alice = page.get_by_role("row").filter(has_text="alice")
     expect(alice).to_contain_text("4.0")
@@ -225,7 +225,7 @@ def test_people_are_told_with_what_they_came_to(remembered: ThreadedHub, page: P
     expect(page.get_by_role("row").filter(has_text="gpu02")).to_contain_text("2.5")
 
 
-def test_people_are_told_of_any_days(remembered: ThreadedHub, page: Page) -> None:
+def test_people_can_be_listed_for_any_range_of_days(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/people")
     page.get_by_role("button", name="Range…").click()
     first, last = (_day(time.time() - days * DAY) for days in (2, 0))
@@ -245,7 +245,7 @@ def test_a_person_has_jobs_and_a_job_has_advice(remembered: ThreadedHub, page: P
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_neither_the_past_nor_a_job_shuts_anybody_out(
+def test_history_and_job_views_are_accessible(
     remembered: ThreadedHub, page: Page, theme: Literal["light", "dark"]
 ) -> None:
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
@@ -260,9 +260,7 @@ def test_neither_the_past_nor_a_job_shuts_anybody_out(
 
 
 @pytest.mark.parametrize("address", ["history?range=6h&at={}", "?at={}", "people?at={}"])
-def test_on_a_phone_nothing_of_the_past_runs_out_of_the_screen(
-    remembered: ThreadedHub, phone: Page, address: str
-) -> None:
+def test_history_views_fit_a_phone(remembered: ThreadedHub, phone: Page, address: str) -> None:
     phone.goto(f"{remembered.url}/#/{address.format(_ago(75))}")
     expect(phone.get_by_role("region", name="Past moment")).to_contain_text(
         "1 of 2 nodes reporting"
@@ -271,12 +269,12 @@ def test_on_a_phone_nothing_of_the_past_runs_out_of_the_screen(
     assert fits_viewport(phone)
 
 
-def test_a_job_that_is_not_there_is_said_so(remembered: ThreadedHub, page: Page) -> None:
+def test_an_unknown_job_shows_an_error(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/job/0-nothing")
     expect(page.get_by_role("heading", name="Job not found")).to_be_visible()
 
 
-def test_the_card_of_a_gpu_has_its_last_hour_and_asks_for_it_once_a_node(
+def test_the_card_of_a_gpu_shows_its_last_hour_with_one_request_per_node(
     remembered: ThreadedHub, page: Page
 ) -> None:
     asked: list[str] = []
@@ -290,7 +288,7 @@ def test_the_card_of_a_gpu_has_its_last_hour_and_asks_for_it_once_a_node(
     assert len([url for url in asked if "/history/series/" in url]) == 1
 
 
-def test_a_hub_that_keeps_no_history_says_so_quietly(tmp_path: Path, page: Page) -> None:
+def test_a_hub_without_history_shows_a_quiet_message(tmp_path: Path, page: Page) -> None:
     with ThreadedHub(tmp_path, hub__history="off") as hub:
         hub.join_and_report(sample_history.latest_snapshot())
         for view in ("history", "node/id-of-gpu01"):

@@ -57,7 +57,7 @@ def _report(hub: ThreadedHub, at: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("view", ["", "table", "people", "setup"])
-def test_a_name_can_do_nothing_in_a_view_of_all(
+def test_a_hostile_name_is_inert_in_fleet_views(
     hostile: ThreadedHub, page: Page, view: str
 ) -> None:
     sign_in(page, hostile, ADMIN)
@@ -69,7 +69,7 @@ def test_a_name_can_do_nothing_in_a_view_of_all(
 
 
 @pytest.mark.parametrize("view", ["node/hostile-", "gpu/GPU-"])
-def test_a_name_can_do_nothing_in_a_view_of_one(
+def test_a_hostile_name_is_inert_in_detail_views(
     hostile: ThreadedHub, page: Page, view: str
 ) -> None:
     for at, words in enumerate(SHOWN.values()):
@@ -80,7 +80,7 @@ def test_a_name_can_do_nothing_in_a_view_of_one(
         assert fits_viewport(page), words
 
 
-def test_a_name_can_do_nothing_in_the_card(hostile: ThreadedHub, page: Page) -> None:
+def test_a_hostile_name_is_inert_in_the_card(hostile: ThreadedHub, page: Page) -> None:
     sign_in(page, hostile, ADMIN)
     expect(page.get_by_role("gridcell")).to_have_count(len(SHOWN))
     for cell in page.get_by_role("gridcell").all():
@@ -95,7 +95,7 @@ def test_a_name_can_do_nothing_in_the_card(hostile: ThreadedHub, page: Page) -> 
     assert _is_harmless(page)
 
 
-def test_a_name_can_do_nothing_on_a_phone(hostile: ThreadedHub, new_page: NewPage) -> None:
+def test_a_hostile_name_is_inert_on_a_phone(hostile: ThreadedHub, new_page: NewPage) -> None:
     page = new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page.goto(hostile.url)
     for words in SHOWN.values():
@@ -104,7 +104,7 @@ def test_a_name_can_do_nothing_on_a_phone(hostile: ThreadedHub, new_page: NewPag
     assert fits_viewport(page)
 
 
-def test_a_name_can_do_nothing_among_the_suggestions(hostile: ThreadedHub, page: Page) -> None:
+def test_a_hostile_name_is_inert_in_suggestions(hostile: ThreadedHub, page: Page) -> None:
     page.goto(hostile.url)
     page.get_by_role("combobox", name="Search").fill("user:")
     expect(page.get_by_role("option").filter(has_text=MARKUP)).to_be_visible()
@@ -119,9 +119,7 @@ def test_a_filter_in_an_address_is_text_too(hub: ThreadedHub, page: Page) -> Non
     assert _is_harmless(page)
 
 
-def test_a_line_to_a_node_with_a_hostile_name_is_one_word_for_the_shell(
-    tmp_path: Path, page: Page
-) -> None:
+def test_the_ssh_command_quotes_a_hostile_node_name(tmp_path: Path, page: Page) -> None:
     with ThreadedHub(tmp_path / "hub") as hub:
         hub.report(
             snapshot(gpu(0), name="a; rm -rf ~", interval_seconds=60.0),

@@ -22,7 +22,7 @@ def _shoot(page: Page, name: str) -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_no_view_shuts_anybody_out(lab: ThreadedHub, new_page: NewPage, theme: str) -> None:
+def test_every_view_is_accessible(lab: ThreadedHub, new_page: NewPage, theme: str) -> None:
     page = new_page(color_scheme=theme, reduced_motion="reduce")
     sign_in(page, lab, ADMIN)
     found = []
@@ -35,7 +35,7 @@ def test_no_view_shuts_anybody_out(lab: ThreadedHub, new_page: NewPage, theme: s
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_neither_does_the_card_nor_the_list_of_keys_nor_the_search(
+def test_card_key_list_and_search_are_accessible(
     lab: ThreadedHub, new_page: NewPage, theme: str
 ) -> None:
     page = new_page(color_scheme=theme, reduced_motion="reduce")
@@ -58,7 +58,7 @@ def test_neither_does_the_card_nor_the_list_of_keys_nor_the_search(
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_nor_does_the_phone(lab: ThreadedHub, new_page: NewPage, theme: str) -> None:
+def test_phone_views_are_accessible(lab: ThreadedHub, new_page: NewPage, theme: str) -> None:
     page = new_page(color_scheme=theme, viewport=PHONE, has_touch=True, is_mobile=True)
     page.goto(lab.url)
     expect(page.get_by_role("heading", name="Free now")).to_be_visible()
@@ -67,7 +67,7 @@ def test_nor_does_the_phone(lab: ThreadedHub, new_page: NewPage, theme: str) -> 
     assert not found, "\n".join(found)
 
 
-def test_light_and_dark_are_as_the_system_says_until_somebody_chooses(
+def test_the_theme_follows_the_system_until_one_is_chosen(
     lab: ThreadedHub, new_page: NewPage
 ) -> None:
     page = new_page(color_scheme="dark")

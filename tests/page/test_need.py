@@ -37,7 +37,7 @@ def test_the_answer_is_that_of_the_hub(lab: ThreadedHub, need: Locator) -> None:
     expect(need).to_contain_text(f"{best['node']}: GPU {best['index']}")
 
 
-def test_two_with_much_memory_on_one_node_are_asked_for_as_such(
+def test_count_memory_and_same_node_are_part_of_the_request(
     lab: ThreadedHub, need: Locator
 ) -> None:
     need.get_by_role("button", name="More GPUs").click()
@@ -48,7 +48,7 @@ def test_two_with_much_memory_on_one_node_are_asked_for_as_such(
     expect(need).to_contain_text("2 × A100-SXM4-40GB")
 
 
-def test_where_one_node_has_too_few_several_are_offered(need: Locator) -> None:
+def test_several_nodes_are_offered_if_one_has_too_few(need: Locator) -> None:
     for _ in range(2):
         need.get_by_role("button", name="More GPUs").click()
     expect(need).to_contain_text("Not available")
@@ -57,15 +57,15 @@ def test_where_one_node_has_too_few_several_are_offered(need: Locator) -> None:
     expect(need).to_contain_text("gpu01: GPU")
 
 
-def test_what_cannot_be_had_is_said_with_the_reason_of_the_hub(
-    lab: ThreadedHub, need: Locator
-) -> None:
+def test_an_impossible_request_shows_the_hub_s_reason(lab: ThreadedHub, need: Locator) -> None:
     need.get_by_label("Free memory per GPU").select_option(label="≥ 120 GiB")
     answer = lab.request("GET", "/api/v1/free?n=1&min_free=120GiB&same_node=true")
     expect(need).to_contain_text(msgspec.json.decode(answer.body)["unmet"])
 
 
-def test_each_line_is_copied_and_that_is_said(lab: ThreadedHub, need: Locator, page: Page) -> None:
+def test_each_command_can_be_copied_with_a_confirmation(
+    lab: ThreadedHub, need: Locator, page: Page
+) -> None:
     need.get_by_label("Free memory per GPU").select_option(label="≥ 40 GiB")
     expect(need).to_contain_text("gpu01: GPU 0")
     assert _copied(page, need, "ssh command") == "ssh gpu01"

@@ -9,7 +9,7 @@ from tests.page.sample_fleet import COUNTS
 from tests.server.threaded_hub import ThreadedHub
 
 
-def test_what_the_hub_hears_is_on_the_page_at_once(hub: ThreadedHub, page: Page) -> None:
+def test_a_new_report_is_shown_live(hub: ThreadedHub, page: Page) -> None:
     hub.join_and_report(snapshot(gpu(0), gpu(1, processes=(process(user="alice"),))))
     page.goto(hub.url)
     expect(page.get_by_text("gpu01").first).to_be_visible()
@@ -18,14 +18,14 @@ def test_what_the_hub_hears_is_on_the_page_at_once(hub: ThreadedHub, page: Page)
     expect(page.get_by_text("gpu02").first).to_be_visible()
 
 
-def test_the_tab_says_how_many_gpus_are_free(lab: ThreadedHub, page: Page) -> None:
+def test_the_tab_title_has_the_number_of_free_gpus(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     expect(page).to_have_title(f"{COUNTS['free']} free · fleet-smi")
     icon = page.locator("link[rel=icon]").get_attribute("href") or ""
     assert f">{COUNTS['free']}</text>" in unquote(icon)
 
 
-def test_a_key_leads_to_each_view(lab: ThreadedHub, page: Page) -> None:
+def test_every_view_has_a_key(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     expect(page.get_by_role("grid")).to_be_visible()
     for key, view in {"t": "table", "h": "heat", "p": "people", "g": ""}.items():
@@ -45,9 +45,7 @@ def test_a_question_mark_lists_the_keys_and_escape_closes_them(
     expect(keys).to_be_hidden()
 
 
-def test_the_tabulator_reaches_everything_that_can_be_pressed_outside_the_grid(
-    lab: ThreadedHub, page: Page
-) -> None:
+def test_tab_reaches_every_control_outside_the_grid(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     expect(page.get_by_role("button", name="Copy ssh command")).to_be_visible()
     expect(page.get_by_role("link", name="bob")).to_be_visible()
@@ -59,7 +57,7 @@ def test_the_tabulator_reaches_everything_that_can_be_pressed_outside_the_grid(
         assert any(words in each for each in reached), words
 
 
-def test_the_grid_is_one_stop_of_the_tabulator(lab: ThreadedHub, page: Page) -> None:
+def test_the_grid_is_one_tab_stop(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     expect(page.get_by_role("gridcell").first).to_be_visible()
     assert page.locator('[role=grid] [tabindex="0"]').count() == 1

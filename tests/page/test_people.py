@@ -12,9 +12,7 @@ from tests.server.threaded_hub import ThreadedHub
 PEOPLE = ("alice", "bob", "carol")
 
 
-def test_everybody_whom_the_hub_tells_is_listed_with_what_they_have(
-    lab: ThreadedHub, page: Page
-) -> None:
+def test_every_user_is_listed_with_their_gpus(lab: ThreadedHub, page: Page) -> None:
     told = msgspec.json.decode(lab.request("GET", "/api/v1/people").body)["people"]
     assert {person["user"] for person in told if person["seen"]} == set(PEOPLE)
     page.goto(f"{lab.url}/#/people")
@@ -37,6 +35,6 @@ def test_a_click_on_a_name_shows_what_they_have(
     expect(page.locator(".cell.dimmed")).to_have_count(sum(COUNTS.values()) - 1)
 
 
-def test_where_nobody_has_a_gpu_that_is_said(hub: ThreadedHub, page: Page) -> None:
+def test_without_users_there_is_a_message(hub: ThreadedHub, page: Page) -> None:
     page.goto(f"{hub.url}/#/people")
     expect(page.get_by_text("No GPUs in use.")).to_be_visible()

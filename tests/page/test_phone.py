@@ -20,7 +20,7 @@ def phone(new_page: NewPage) -> Page:
     return new_page(viewport=SIZE, has_touch=True, is_mobile=True)
 
 
-def test_free_gpus_stand_above_the_nodes(lab: ThreadedHub, phone: Page) -> None:
+def test_free_gpus_are_above_the_nodes(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     free = phone.get_by_role("region", name=re.compile("^Free now"))
     expect(free.get_by_role("listitem")).to_have_count(2)
@@ -32,7 +32,7 @@ def test_free_gpus_stand_above_the_nodes(lab: ThreadedHub, phone: Page) -> None:
     assert above["y"] < min(below["y"], SIZE["height"])
 
 
-def test_the_line_to_a_free_gpu_is_copied_by_a_tap(lab: ThreadedHub, phone: Page) -> None:
+def test_a_tap_copies_the_ssh_command_of_a_free_gpu(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     button = phone.get_by_role("button", name="ssh command for gpu02")
     button.tap()
@@ -40,7 +40,7 @@ def test_the_line_to_a_free_gpu_is_copied_by_a_tap(lab: ThreadedHub, phone: Page
     assert phone.evaluate("navigator.clipboard.readText()") == "ssh gpu02"
 
 
-def test_whoever_holds_a_gpu_and_does_nothing_can_be_asked(lab: ThreadedHub, phone: Page) -> None:
+def test_holders_of_idle_gpus_are_listed(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     held = phone.get_by_role("region", name=re.compile("^Held, idle"))
     expect(held.get_by_role("listitem")).to_contain_text("bob")
@@ -72,12 +72,12 @@ def test_a_sheet_stays_at_the_foot_when_the_hub_is_lost(tmp_path: Path, phone: P
     assert box["y"] + box["height"] == pytest.approx(SIZE["height"], abs=1)
 
 
-def test_the_table_is_not_below_what_is_free(lab: ThreadedHub, phone: Page) -> None:
+def test_the_table_has_no_free_list_above_it(lab: ThreadedHub, phone: Page) -> None:
     open_view(phone, lab, "table")
     expect(phone.get_by_role("heading", name="Free now")).to_have_count(0)
 
 
-def test_the_way_to_each_section_is_at_hand(lab: ThreadedHub, phone: Page) -> None:
+def test_every_section_is_reachable_on_a_phone(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     sections = phone.get_by_role("navigation", name="Sections")
     sections.get_by_role("link", name="People").tap()

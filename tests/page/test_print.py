@@ -27,7 +27,7 @@ def _ground(page: Page) -> str:
     return colour
 
 
-def test_paper_is_white_and_the_screen_dark_again_after_it(
+def test_print_is_light_and_the_screen_dark_again_afterwards(
     lab: ThreadedHub, new_page: NewPage
 ) -> None:
     page = new_page(color_scheme="dark")
@@ -54,9 +54,7 @@ def test_the_heat_map_of_a_dark_screen_is_light_on_paper(
     assert on_paper == light.evaluate(drawn)
 
 
-def test_a_sheet_says_of_which_hub_it_is_when_that_was_and_what_is_left_out(
-    lab: ThreadedHub, page: Page
-) -> None:
+def test_a_printed_page_names_hub_time_and_filter(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/?q=free")
     expect(page.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))
     host = re.escape(lab.url.removeprefix("http://"))
@@ -66,7 +64,7 @@ def test_a_sheet_says_of_which_hub_it_is_when_that_was_and_what_is_left_out(
     expect(words).to_be_visible()
 
 
-def test_nothing_is_on_paper_that_can_only_be_pressed(lab: ThreadedHub, new_page: NewPage) -> None:
+def test_controls_are_not_printed(lab: ThreadedHub, new_page: NewPage) -> None:
     page = new_page(viewport=SHEET)
     for view in ("grid", "table", "people", "person", "history", "node"):
         page.emulate_media(media="screen")
@@ -79,7 +77,7 @@ def test_nothing_is_on_paper_that_can_only_be_pressed(lab: ThreadedHub, new_page
         wait_until(lambda: fits_viewport(page))
 
 
-def test_every_node_is_on_paper_and_not_only_those_in_sight(tmp_path: Path, page: Page) -> None:
+def test_nodes_outside_the_viewport_are_printed_too(tmp_path: Path, page: Page) -> None:
     with hub_with_nodes(tmp_path / "hub", NODES) as hub:
         page.goto(hub.url)
         expect(page.get_by_text(f"{NODES} of {NODES}")).to_be_visible()

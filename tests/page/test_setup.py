@@ -24,7 +24,7 @@ def _row(setup: Page, text: str) -> Locator:
     return setup.get_by_role("listitem").filter(has_text=text)
 
 
-def test_the_line_that_lets_a_machine_join_works(hub: ThreadedHub, setup: Page) -> None:
+def test_the_join_command_works(hub: ThreadedHub, setup: Page) -> None:
     setup.get_by_role("button", name="Create join command").click()
     line = setup.locator("code").filter(has_text="--join").inner_text()
     words = line.split()
@@ -49,7 +49,7 @@ def test_a_token_is_made_shown_once_and_revoked_once_confirmed(
     assert hub.request("GET", "/api/v1/fleet", token=secret).status == 401
 
 
-def test_the_keys_of_the_machines_are_counted(setup: Page) -> None:
+def test_node_tokens_are_counted(setup: Page) -> None:
     expect(setup.get_by_text("have their own tokens (1)")).to_be_visible()
 
 
@@ -63,7 +63,7 @@ def test_a_node_is_renamed_and_labelled(hub: ThreadedHub, setup: Page) -> None:
     assert (node.name, node.labels) == ("big-one", {"rack": "a", "room": "2"})
 
 
-def test_a_label_that_makes_no_sense_is_refused_with_a_reason(setup: Page) -> None:
+def test_an_invalid_label_is_refused_with_a_reason(setup: Page) -> None:
     setup.get_by_role("button", name="Edit gpu01").click()
     setup.get_by_label("Labels").fill("rack")
     setup.get_by_role("button", name="Save").click()
@@ -82,9 +82,7 @@ def test_a_node_is_removed_only_when_that_is_confirmed(hub: ThreadedHub, setup: 
 
 
 @pytest.mark.parametrize("name", [VIEWER, None])
-def test_somebody_who_is_no_admin_does_not_see_it(
-    lab: ThreadedHub, page: Page, name: str | None
-) -> None:
+def test_only_admins_see_the_setup_page(lab: ThreadedHub, page: Page, name: str | None) -> None:
     if name:
         sign_in(page, lab, name)
     page.goto(f"{lab.url}/#/setup")

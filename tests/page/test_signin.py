@@ -28,7 +28,7 @@ def test_a_closed_hub_shows_nothing_but_the_form(closed: ThreadedHub, page: Page
     expect(page.get_by_text("gpu01")).to_have_count(0)
 
 
-def test_a_wrong_password_is_said_and_the_name_stays(closed: ThreadedHub, page: Page) -> None:
+def test_a_wrong_password_is_an_error_and_the_name_stays(closed: ThreadedHub, page: Page) -> None:
     page.goto(closed.url)
     submit_sign_in(page, VIEWER, "wrong horse battery")
     expect(page.get_by_role("alert")).to_contain_text("wrong name or password")
@@ -38,7 +38,7 @@ def test_a_wrong_password_is_said_and_the_name_stays(closed: ThreadedHub, page: 
     expect(page.get_by_role("gridcell")).to_have_count(1)
 
 
-def test_whoever_signs_out_leaves_nothing_on_the_screen(closed: ThreadedHub, page: Page) -> None:
+def test_signing_out_clears_the_screen(closed: ThreadedHub, page: Page) -> None:
     page.goto(closed.url)
     submit_sign_in(page, VIEWER, PASSWORD)
     expect(page.get_by_role("gridcell")).to_have_count(1)
@@ -50,7 +50,7 @@ def test_whoever_signs_out_leaves_nothing_on_the_screen(closed: ThreadedHub, pag
     expect(page.get_by_label("Password")).to_be_visible()
 
 
-def test_signing_in_works_by_keys_alone(closed: ThreadedHub, page: Page) -> None:
+def test_signing_in_works_with_the_keyboard(closed: ThreadedHub, page: Page) -> None:
     page.goto(closed.url)
     expect(page.get_by_label("Name")).to_be_focused()
     page.keyboard.type(VIEWER)

@@ -48,16 +48,14 @@ def test_no_window_is_too_small_or_too_large(
     assert fits_viewport(page)
 
 
-def test_nothing_moves_for_whoever_asked_for_that(lab: ThreadedHub, new_page: NewPage) -> None:
+def test_reduced_motion_turns_animations_off(lab: ThreadedHub, new_page: NewPage) -> None:
     page = new_page(reduced_motion="reduce")
     for view in ("grid", "table", "people", "node"):
         open_view(page, lab, view)
         assert page.evaluate(MOVES) == 0, view
 
 
-def test_every_abbreviation_is_explained_to_whoever_points_at_it(
-    lab: ThreadedHub, page: Page
-) -> None:
+def test_every_abbreviation_has_a_tooltip(lab: ThreadedHub, page: Page) -> None:
     for view in ("grid", "table", "people", "node"):
         open_view(page, lab, view)
         assert page.evaluate(UNEXPLAINED) == [], view
@@ -70,7 +68,7 @@ def test_every_abbreviation_is_explained_to_whoever_points_at_it(
     assert page.evaluate(UNEXPLAINED) == []
 
 
-def test_one_gpu_is_a_fleet(hub: ThreadedHub, page: Page) -> None:
+def test_a_fleet_of_one_gpu_is_shown(hub: ThreadedHub, page: Page) -> None:
     hub.join_and_report(snapshot(gpu(0)))
     page.goto(hub.url)
     expect(page.get_by_role("gridcell", name="gpu01 GPU 0, free")).to_be_visible()

@@ -7,7 +7,7 @@ from tests.page.accounts import ADMIN, add_accounts, sign_in
 from tests.server.threaded_hub import ThreadedHub
 
 
-def test_an_empty_fleet_says_how_the_first_machine_comes(hub: ThreadedHub, page: Page) -> None:
+def test_an_empty_fleet_explains_how_to_add_a_machine(hub: ThreadedHub, page: Page) -> None:
     page.goto(hub.url)
     expect(page.get_by_role("heading", name="No nodes yet")).to_be_visible()
     expect(page.get_by_text("fleet-smi hub join-command", exact=True)).to_be_visible()
@@ -15,14 +15,16 @@ def test_an_empty_fleet_says_how_the_first_machine_comes(hub: ThreadedHub, page:
     expect(page.get_by_role("gridcell")).to_have_count(1)
 
 
-def test_an_admin_of_an_empty_fleet_is_led_to_the_line(hub: ThreadedHub, page: Page) -> None:
+def test_an_admin_of_an_empty_fleet_gets_a_link_to_the_join_command(
+    hub: ThreadedHub, page: Page
+) -> None:
     add_accounts(hub)
     sign_in(page, hub, ADMIN)
     page.get_by_role("link", name="Get the join command").click()
     expect(page.get_by_role("button", name="Create join command")).to_be_visible()
 
 
-def test_where_nothing_matches_that_is_said_and_the_filter_can_go(
+def test_no_match_shows_a_message_and_the_filter_can_be_cleared(
     lab: ThreadedHub, page: Page
 ) -> None:
     page.goto(f"{lab.url}/#/?q=user:nobody-here")

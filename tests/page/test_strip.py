@@ -45,9 +45,7 @@ def test_each_count_shows_what_the_hub_finds_by_it_and_all_again(
         chip.click()
 
 
-def test_it_says_how_many_nodes_report_what_they_draw_and_what_is_free(
-    lab: ThreadedHub, page: Page
-) -> None:
+def test_it_shows_nodes_reporting_power_and_free_gpus(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     strip = page.get_by_role("region", name="Fleet now")
     expect(strip).to_contain_text(re.compile(r"4 of 5\s*nodes reporting"))
@@ -56,9 +54,7 @@ def test_it_says_how_many_nodes_report_what_they_draw_and_what_is_free(
     expect(strip).to_contain_text(re.compile(r"W\s*GPU power"))
 
 
-def test_a_lost_hub_is_said_at_once_and_what_is_shown_turns_grey(
-    hub: ThreadedHub, page: Page
-) -> None:
+def test_a_lost_hub_shows_a_warning_and_greys_out_the_data(hub: ThreadedHub, page: Page) -> None:
     hub.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
     page.goto(hub.url)
     expect(page).to_have_title("1 free · fleet-smi")
@@ -69,9 +65,7 @@ def test_a_lost_hub_is_said_at_once_and_what_is_shown_turns_grey(
     expect(page).to_have_title("fleet-smi")
 
 
-def test_a_hub_that_comes_back_is_found_again_and_its_news_are_shown(
-    tmp_path: Path, page: Page
-) -> None:
+def test_the_page_reconnects_and_shows_new_data(tmp_path: Path, page: Page) -> None:
     with ThreadedHub(tmp_path / "hub") as before:
         before.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
         page.goto(before.url)
@@ -87,7 +81,7 @@ def test_a_hub_that_comes_back_is_found_again_and_its_news_are_shown(
         expect(page).to_have_title("2 free · fleet-smi")
 
 
-def test_somebody_who_cannot_wait_can_have_it_tried_now(tmp_path: Path, page: Page) -> None:
+def test_a_reconnect_can_be_started_by_hand(tmp_path: Path, page: Page) -> None:
     page.clock.install()
     with ThreadedHub(tmp_path / "hub") as before:
         before.join_and_report(snapshot(gpu(0), interval_seconds=60.0))

@@ -223,7 +223,7 @@ def test_a_session_identifies_the_user(house: House) -> None:
     assert who == Identity(role="admin", name="alice", auth_method="session")
 
 
-def test_an_expired_session_identifies_nobody(house: House) -> None:
+def test_an_expired_session_is_not_accepted(house: House) -> None:
     stale = head(cookie=f"{SESSION_COOKIE}=stale")
     assert code_of(house.access().authenticate(stale, FAR, "GET")) == "unauthenticated"
     assert house.access(loopback_only=True).authenticate(stale, HERE, "GET") is ANONYMOUS

@@ -130,7 +130,7 @@ def test_every_response_has_the_security_headers(port: int, host: str) -> None:
     assert "strict-transport-security" not in headers
 
 
-def test_headers_of_the_app_are_kept(port: int) -> None:
+def test_headers_of_the_app_are_preserved(port: int) -> None:
     assert send_raw_request(port, "Host: localhost").headers["x-own"] == "1"
 
 

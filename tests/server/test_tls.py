@@ -102,7 +102,7 @@ def test_an_expired_certificate_is_not_silently_replaced(
         ensure_self_signed(tmp_path, NAMES)
 
 
-def test_the_join_line_is_what_an_agent_understands() -> None:
+def test_the_join_command_is_valid_for_an_agent() -> None:
     line = join_command("https://gpuhub:7070", "fsmi_join_x", "sha256:ab")
     assert line == (
         "fleet-smi agent --to https://gpuhub:7070 --join fsmi_join_x --fingerprint sha256:ab"

@@ -94,7 +94,7 @@ def test_without_a_scenario_no_driver_is_loaded(simulated: Simulated) -> None:
         assert program.error_code("N.nvmlInit()") == 9
 
 
-def test_a_raw_value_stands_in_every_number_of_the_answer(simulated: Simulated) -> None:
+def test_a_raw_value_is_in_every_number_of_the_result(simulated: Simulated) -> None:
     raw = {"PowerUsage": "value=4294967295", "UtilizationRates": "value=250"}
     raw["MemoryInfo"] = "value=18446744073709551615"
     raw["ComputeRunningProcesses"] = "value=1"

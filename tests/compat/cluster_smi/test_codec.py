@@ -175,7 +175,7 @@ def test_a_user_without_a_name_is_not_called_unknown() -> None:
     assert read_process(Username="unknown").user is None
 
 
-def test_a_process_without_a_pid_is_kept() -> None:
+def test_a_process_without_a_pid_gets_a_synthetic_one() -> None:
     one = read_process(Pid=None)
     assert one.pid_is_made
     assert one.user == "alice"
@@ -221,7 +221,7 @@ def test_one_bad_field_one_bad_process_and_one_bad_device_hide_nothing_else() ->
     assert (first.pid, last.pid, last.gpu_memory_bytes) == (4711, 2, None)
 
 
-def test_processes_that_cannot_be_read_are_not_nobody() -> None:
+def test_unreadable_processes_are_not_an_empty_list() -> None:
     (gpu,) = read(node(device(Processes=[1, 2]))).gpus
     assert gpu.processes is None
 

@@ -71,7 +71,7 @@ def test_its_time_is_msgpacks_own() -> None:
     assert b"\xa4Time\xd6\xff" + struct.pack(">I", int(NOON)) in body
 
 
-def test_nobody_and_nothing_are_nil_as_go_has_them() -> None:
+def test_empty_lists_are_encoded_as_nil_as_go_does() -> None:
     encoded = raw(encode_node(snapshot(gpu())))
     assert encoded["Devices"][0]["Processes"] is None
     assert raw(encode_node(snapshot()))["Devices"] is None

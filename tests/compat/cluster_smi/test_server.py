@@ -122,7 +122,7 @@ def test_a_wrong_number_of_frames_stops_no_other_client(hub: ThreadedHub) -> Non
             assert polite.request() is not None
 
 
-def test_a_client_that_asks_and_never_reads_delays_nobody(hub: ThreadedHub) -> None:
+def test_a_client_that_never_reads_does_not_delay_others(hub: ThreadedHub) -> None:
     with ZeromqClient(port(hub), zmq.DEALER) as greedy, ZeromqClient(port(hub)) as polite:
         for _ in range(5000):
             greedy.send(b"", b"")

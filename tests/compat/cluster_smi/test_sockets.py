@@ -67,7 +67,7 @@ def test_a_request_without_reply_times_out_and_leaves_nothing() -> None:
     assert (descriptors(), threading.active_count()) == before
 
 
-def test_a_port_goes_on_after_a_bug_and_can_be_opened_again() -> None:
+def test_a_socket_survives_a_handler_bug_and_can_be_reopened() -> None:
     port = BoundSocket("ROUTER", resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False), 1000)
 
     def take(socket: object) -> None:

@@ -105,7 +105,7 @@ def test_two_hosts_with_one_name_are_two_nodes() -> None:
         wait_until(lambda: len({each.node_id for each in received.snapshots}) == 2)
 
 
-def test_thousands_at_once_are_all_received_without_blocking_the_loop() -> None:
+def test_a_burst_of_thousands_is_received_without_blocking_the_loop() -> None:
     with listening() as (_, endpoint, received), ZeromqNode(endpoint) as pushing:
         for number in range(3000):
             pushing.push(named(f"node{number % 100}"))
@@ -163,7 +163,7 @@ def test_the_nodes_of_a_router_are_delivered_without_its_dead_ones() -> None:
     assert old.requests[0].startswith(b"\x81\xa8Identity")
 
 
-def test_the_first_node_stands_for_its_router_so_that_none_is_listed_beside_it() -> None:
+def test_the_first_node_replaces_its_router_in_the_list() -> None:
     with running_router(Cluster("a", "b")) as old, poller(old) as (source, received):
         wait_until(lambda: {"a", "b"} <= set(names(received)))
     fleet = FleetState()

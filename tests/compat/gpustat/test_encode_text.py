@@ -237,7 +237,7 @@ def test_plain_is_coloured_without_its_codes() -> None:
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == codec.node_text(node, WHEN, ALL)
 
 
-def test_somebody_who_may_not_be_seen_is_shown_as_unknown_and_not_dropped() -> None:
+def test_a_hidden_user_is_shown_as_unknown_and_not_dropped() -> None:
     unseen = process(4711, None, name=None, hidden=True, gpu_memory_bytes=9000 * MIB)
     assert line_of(gpu(processes=(unseen,)), CUP).endswith("| --:--/4711(9000M)")
 

@@ -90,7 +90,7 @@ def test_a_folder_whose_name_looks_like_a_pattern_is_still_a_folder(tmp_path: Pa
         *("cml10~", "cml10.tmp", ".cml10.swp", ".nfs00000001", ".hidden"),
     ],
 )
-def test_pages_notes_and_drafts_are_nobodys_nodes(tmp_path: Path, name: str) -> None:
+def test_pages_notes_and_drafts_are_ignored(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, "<html>")
     with pytest.raises(Unreachable, match="no file of a node in this folder"):
         look(tmp_path)
@@ -164,7 +164,7 @@ def test_a_file_that_is_just_being_written_is_no_flash_of_garbage(tmp_path: Path
     assert node(fleet.view(), "cml10").gpus[1].busy_percent == 12
 
 
-def test_a_file_that_stays_truncated_is_reported_and_the_last_good_one_is_kept(
+def test_a_file_that_stays_truncated_is_an_error_and_the_last_good_data_stays(
     tmp_path: Path,
 ) -> None:
     clock = Clock()
@@ -213,7 +213,7 @@ def test_a_gpu_that_stays_away_from_a_text_is_missing_after_a_while(tmp_path: Pa
     assert states == ["free", "busy", "broken", "broken"]
 
 
-def test_a_gpu_that_is_gone_from_between_others_is_missing_at_once(tmp_path: Path) -> None:
+def test_a_gpu_missing_between_others_is_broken_on_the_next_read(tmp_path: Path) -> None:
     clock = Clock()
     write(tmp_path / "cml10", FOUR)
     fleet = fleet_of(tmp_path, clock)
@@ -259,7 +259,7 @@ def test_a_host_that_goes_from_text_to_json_keeps_its_gpus(tmp_path: Path) -> No
     assert [each.fault for each in seen.gpus] == [None, None]
 
 
-def test_a_gpu_that_json_tells_as_lost_is_one_gpu(tmp_path: Path) -> None:
+def test_a_gpu_that_json_reports_as_lost_is_one_gpu(tmp_path: Path) -> None:
     clock = Clock()
     write(tmp_path / "vm.json", document(gpu(0), gpu(1)))
     fleet = fleet_of(tmp_path, clock)

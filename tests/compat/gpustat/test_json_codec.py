@@ -87,7 +87,7 @@ def test_the_texts_of_0_3_are_the_same_numbers() -> None:
 
 
 @pytest.mark.parametrize("listed, processes", [(None, None), ([], ()), ("many", None)])
-def test_a_list_that_is_not_there_is_unknown_and_an_empty_one_is_nobody(
+def test_a_missing_process_list_is_unknown_and_an_empty_one_is_empty(
     listed: Any, processes: tuple[()] | None
 ) -> None:
     assert read_gpu(CARD | {"processes": listed}).processes == processes

@@ -64,7 +64,7 @@ def crowd(card: Gpu) -> list[tuple[str | None, str | None, int, int]]:
         ("nfs-status-gpu/cml16", "python"),
     ],
 )
-def test_every_form_tells_of_the_same_machine(name: str, program: str) -> None:
+def test_every_format_decodes_to_the_same_machine(name: str, program: str) -> None:
     first, second, third, fourth = read(name).gpus
     assert [card.index for card in (first, second, third, fourth)] == [0, 1, 2, 3]
     assert [card.temperature_celsius for card in (first, second, third)] == [34, 71, 52]
@@ -125,7 +125,7 @@ def test_values_that_are_not_supported_are_unknown() -> None:
         assert (second.power_watts, third.busy_percent, third.fan_percent) == (None, None, None)
 
 
-def test_no_gpu_is_an_answer_and_some_are_the_ones_that_were_asked_for() -> None:
+def test_samples_without_gpus_and_of_selected_gpus_are_decoded() -> None:
     assert read("gpustat/gpustat-1.1.1-zero-gpus.txt").gpus == ()
     assert [card.index for card in read("gpustat/gpustat-1.1.1-id-1,3.txt").gpus] == [1, 3]
 

@@ -61,7 +61,7 @@ def test_the_text_reads_back_through_the_same_dialect(hub: ThreadedHub) -> None:
     "query, coloured",
     [("", False), ("?color", True), ("?color=1", True), ("?color=true", True), ("?color=0", False)],
 )
-def test_colour_comes_when_it_is_asked_for(hub: ThreadedHub, query: str, coloured: bool) -> None:
+def test_colour_is_used_only_when_requested(hub: ThreadedHub, query: str, coloured: bool) -> None:
     assert ("\x1b[36m[0]" in got(hub, f"/gpustat.txt{query}")) == coloured
 
 
@@ -123,7 +123,7 @@ def test_a_query_that_is_invalid_is_refused(hub: ThreadedHub, query: str) -> Non
     assert error_code(response) == "bad_query"
 
 
-def test_nobody_sees_it_who_may_not_see_the_fleet(hub: ThreadedHub) -> None:
+def test_without_access_to_the_fleet_it_is_refused(hub: ThreadedHub) -> None:
     faces = ("txt", "ansi", "html", "css")
     for token in (hub.token("join"), "fsmi_wrong"):
         for face in faces:

@@ -143,7 +143,7 @@ def test_a_user_that_is_invalid_hides_no_other() -> None:
 
 
 @pytest.mark.parametrize("users", [None, "bob", [7]])
-def test_users_that_cannot_be_read_are_not_nobody(users: object) -> None:
+def test_unreadable_users_are_not_an_empty_list(users: object) -> None:
     assert read_gpu(users=users).processes is None
 
 
@@ -243,7 +243,7 @@ def test_a_command_is_cut_at_500_characters() -> None:
     assert len(decoded["users"][0]["command"]) == 500
 
 
-def test_a_main_node_tells_silent_and_unreached_nodes_as_lost() -> None:
+def test_a_main_node_reports_silent_and_unreachable_nodes_as_down() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu(0), node="a", interval_seconds=600.0), NOON)
     fleet.apply(snapshot(gpu(1), node="b"), NOON)

@@ -53,7 +53,7 @@ def test_users_pids_and_command_are_written_as_nvgpu_joins_them() -> None:
     assert encoded["is_available"] is False
 
 
-def test_nobody_computes_where_there_is_only_a_screen() -> None:
+def test_a_gpu_with_only_a_display_has_no_compute_users() -> None:
     (encoded,) = written(gpu(0, processes=(process(9, kind="graphics"),)))
     assert (encoded["is_available"], encoded["pids"]) == (True, "")
 
@@ -75,7 +75,7 @@ def test_a_gpu_that_is_lost_or_not_readable_is_not_available_and_stops_no_other(
     ],
     ids=["memory unknown", "a ghost's memory", "closed", "broken"],
 )
-def test_what_nobody_is_seen_on_is_available_only_if_it_is_free(fields: dict[str, Any]) -> None:
+def test_a_gpu_without_visible_processes_is_available_only_if_free(fields: dict[str, Any]) -> None:
     card = gpu(0, **fields)
     assert written(card)[0]["is_available"] is False
     (node,) = node_views(snapshot(card))

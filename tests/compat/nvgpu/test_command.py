@@ -66,7 +66,7 @@ def test_nothing_available_prints_nothing_and_fails(simulated: Simulated) -> Non
     assert_error_line(done, 1, "no GPU has at most 20 % of its memory in use")
 
 
-def test_what_is_lost_or_tells_no_memory_is_not_available(simulated: Simulated) -> None:
+def test_a_gpu_that_is_lost_or_has_no_memory_figures_is_not_available(simulated: Simulated) -> None:
     lost = SimGpu(faults={"*": "lost"})
     blind = SimGpu(memory_total=None, memory_used=None)
     assert nvgpu("available", env=simulated(Scenario(gpus=[lost, FREE, blind]))) == "1\n"

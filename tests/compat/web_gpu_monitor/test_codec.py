@@ -146,7 +146,7 @@ def test_only_a_free_gpu_has_no_user(state: State) -> None:
     assert row[-1] == ("" if state == "free" else "Zombie")
 
 
-def test_a_display_is_nobody_s_work() -> None:
+def test_a_display_process_is_not_work() -> None:
     _, *body = rows(fleet(samples.mixed()))
     assert [row[-1] for row in body] == ["alice", "", ""]
 

@@ -28,7 +28,7 @@ def busy(pid: int, memory: int = 16 * GIB, **fields: Any) -> SimGpu:
     )
 
 
-def test_case_01_nobody_on_it_is_free(machine: SimulatedMachine) -> None:
+def test_case_01_without_processes_is_free(machine: SimulatedMachine) -> None:
     machine.set_scenario(SimGpu(memory_used=4 * MIB))
     assert_verdict(machine.verdict(), "free", "nobody on it")
 
@@ -88,7 +88,7 @@ def test_case_08_a_short_rest_after_work_is_still_busy(
     assert_verdict(machine.verdict(780), "busy", "idle for 2 min (held after 10 min)")
 
 
-def test_case_09_a_bare_context_kept_for_hours_holds_it(
+def test_case_09_a_bare_context_held_for_hours_is_held(
     machine: SimulatedMachine, people: UserProcesses
 ) -> None:
     machine.set_scenario(busy(people.start(), memory=420 * MIB))
@@ -102,7 +102,7 @@ def test_case_10_a_process_that_just_started_is_busy(
     assert_verdict(machine.verdict(20), "busy", "started 2")
 
 
-def test_case_11_without_utilisation_idle_power_tells(
+def test_case_11_without_utilisation_idle_power_decides(
     machine: SimulatedMachine, people: UserProcesses
 ) -> None:
     machine.set_scenario(busy(people.start(), util_gpu=None, power_usage=IDLE_WATTS))
@@ -126,7 +126,7 @@ def test_case_13_an_mps_server_without_clients_leaves_it_free(
     assert_verdict(machine.verdict(), "free", "MPS server, no client")
 
 
-def test_case_14_one_sample_of_full_load_with_nobody_is_an_artefact(
+def test_case_14_one_sample_of_full_load_without_processes_is_an_artefact(
     machine: SimulatedMachine,
 ) -> None:
     machine.set_scenario(SimGpu(memory_used=4 * MIB, util_gpu=100, power_usage=IDLE_WATTS))
@@ -147,7 +147,7 @@ def test_case_16_a_refused_process_list_with_memory_used_is_taken(
     assert_verdict(machine.verdict(), "busy", "processes not readable")
 
 
-def test_case_17_memory_shared_with_the_host_is_free_when_nobody_is_there(
+def test_case_17_memory_shared_with_the_host_is_free_without_processes(
     machine: SimulatedMachine,
 ) -> None:
     machine.set_scenario(

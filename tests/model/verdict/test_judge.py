@@ -18,7 +18,7 @@ from tests.verdicts import (
 )
 
 
-def test_case_01_a_gpu_with_nobody_on_it_is_free() -> None:
+def test_case_01_a_gpu_without_processes_is_free() -> None:
     assert state_and_reason(judge_once(gpu())) == ("free", "nobody on it")
     assert state_and_reason(judge_after(HOUR, gpu())) == ("free", "nobody on it")
 
@@ -173,7 +173,7 @@ def test_case_14_power_above_idle_confirms_one_sample() -> None:
     assert judge_once(gpu(busy_percent=100.0, power_watts=500.0)).state == "busy"
 
 
-def test_case_14_an_mps_server_alone_is_nobody_too() -> None:
+def test_case_14_an_mps_server_alone_is_not_a_user() -> None:
     card = gpu(processes=(MPS_SERVER,), memory_used_bytes=60 * MIB, busy_percent=100.0)
     assert judge_once(card).state == "free"
 

@@ -100,7 +100,7 @@ def test_a_process_without_a_gpu_is_scanned_again_after_ten_seconds(tmp_path: Pa
     assert [c["pid"] for c in _look(root, at=10.0)["clients"]] == [41]
 
 
-def test_a_new_process_is_seen_at_once(tmp_path: Path) -> None:
+def test_a_new_process_is_in_the_next_reading(tmp_path: Path) -> None:
     root = write_tree(tmp_path, {"proc/41/fd/0": Path("/dev/null")})
     _look(root, at=0.0)
     write_tree(tmp_path, drm_client(42, "renderD128"))

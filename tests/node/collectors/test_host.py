@@ -49,7 +49,7 @@ def test_the_node_is_known_by_its_machine_id_without_telling_it() -> None:
     assert "0123456789abcdef" not in str(one.node_id)
 
 
-def test_without_a_machine_id_the_name_stands_for_it() -> None:
+def test_without_a_machine_id_the_name_is_used() -> None:
     assert part(machine_id=None).node_id == "name-gpu07"
 
 

@@ -54,7 +54,7 @@ def test_the_group_is_reported_where_it_has_a_name() -> None:
     assert person(group=None).group is None
 
 
-def test_without_a_command_line_the_name_stands_for_it() -> None:
+def test_without_a_command_line_the_name_is_used() -> None:
     assert person(command=b"", name=b"kworker").command == "kworker"
 
 
@@ -242,7 +242,7 @@ def test_frequent_reads_are_cached_until_a_pid_is_added(people: UserProcesses) -
     assert binding.read("/", (first, second)).keys() == {first, second}
 
 
-def test_a_process_that_becomes_another_program_is_known_at_once() -> None:
+def test_a_process_that_execs_another_program_gets_its_new_command() -> None:
     binding = ProcessReader(cache_seconds=0)
     running = subprocess.Popen(["sh", "-c", "read line; exec sleep 602"], stdin=subprocess.PIPE)
 

@@ -121,7 +121,7 @@ def test_an_event_id_of_another_run_gets_the_whole_fleet(hub: ThreadedHub, last_
         assert listening.next().kind == "fleet"
 
 
-def test_a_client_that_does_not_read_delays_nobody(hub: ThreadedHub) -> None:
+def test_a_client_that_does_not_read_does_not_delay_others(hub: ThreadedHub) -> None:
     token = hub.join_and_report(snapshot_now("gpu01", *(gpu(each) for each in range(8))))
     hub.wait_until_published()
     with ExitStack() as stack:

@@ -75,7 +75,7 @@ def test_a_moment_without_history_is_refused(remembering: tuple[ThreadedHub, flo
     assert error_code(hub.request("GET", f"{PATH}?at={time - 100 * HOUR:.0f}")) == "bad_request"
 
 
-def test_a_node_can_be_asked_for_at_the_same_moment(
+def test_a_node_can_be_requested_at_the_same_past_time(
     remembering: tuple[ThreadedHub, float],
 ) -> None:
     hub, time = remembering

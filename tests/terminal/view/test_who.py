@@ -49,7 +49,7 @@ def test_since_is_shown_in_short_form(hours: float, expected: str) -> None:
     assert line.endswith(f"  {expected}")
 
 
-def test_nobody_and_an_unknown_user_are_messages() -> None:
+def test_no_users_and_an_unknown_user_are_messages() -> None:
     free = fleet(node("n"))
     assert render(free, 80, Paint(enabled=False)) == "Nobody holds a GPU now.\n"
     text = render(samples.lab(), 80, Paint(enabled=False), user="zed")
