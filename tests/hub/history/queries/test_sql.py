@@ -199,7 +199,7 @@ def test_a_gpu_that_came_later_is_unknown_before(store: HistoryStore) -> None:
     ("seconds", "points", "expected"),
     [(600, 1000, 10), (3600, 100, 40), (3600, 80, 60), (86400, 100, 900), (86400, 10, 9000)],
 )
-def test_a_series_has_no_more_points_than_asked_for(
+def test_a_series_has_at_most_the_requested_number_of_points(
     store: HistoryStore, seconds: int, points: int, expected: int
 ) -> None:
     rows = [series_row(DAY, grain=grain) for grain in (10, 60, 900)] + [
