@@ -8,24 +8,19 @@ from collections.abc import Collection, Iterable
 from math import inf
 from zlib import crc32
 
-import msgspec
-from msgspec import Struct
-
 from fleet_smi.fleet.fleet import FleetChange
 from fleet_smi.hub.history.recording.change_detector import ChangeDetector
+from fleet_smi.hub.history.recording.checkpoint_codec import (
+    STATE_VERSION,
+    NodeRecorderState,
+    decode_state,
+    encode_state,
+)
 from fleet_smi.hub.history.recording.holders import device_uses, missing_devices
-from fleet_smi.hub.history.recording.ledger import Ledger, LedgerState, move_columns
+from fleet_smi.hub.history.recording.ledger import Ledger
 from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
 from fleet_smi.hub.history.recording.usage import HOUR_SECONDS, hour_start
-from fleet_smi.hub.history.series.buffer import (
-    CURRENT_COLUMNS,
-    FIRST_COLUMNS,
-    SampleBuffer,
-    SampleColumns,
-    column_positions,
-    convert_samples,
-    device_uuids,
-)
+from fleet_smi.hub.history.series.buffer import CURRENT_COLUMNS, SampleBuffer, device_uuids
 from fleet_smi.hub.history.series.codec import GRAINS
 from fleet_smi.hub.history.series.rollup import Rollup, RollupTask, min_rollup_seconds, roll_up
 from fleet_smi.hub.history.series.series_row import SeriesRow
@@ -34,8 +29,6 @@ from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.verdict.thresholds import Thresholds
 
 _MINUTE = GRAINS[1]
-_STATE_VERSION = 4
-_READABLE_VERSIONS = (1, 2, 3, _STATE_VERSION)
 # After a clock was set back by less than this, its reports are ignored until it has caught up:
 # their time has been counted.
 _MAX_CLOCK_STEP_SECONDS = 3600.0
@@ -44,29 +37,6 @@ _DEFAULT_INTERVAL_SECONDS = 300.0
 _MAX_ROLLUP_MINUTES = 5
 _ROLLUP_GRACE_SECONDS = 30.0
 _CRC_RANGE = 1 << 32
-_ENCODED_NONE = msgspec.msgpack.encode(None)
-
-
-class NodeRecorderState(Struct, kw_only=True, array_like=True):
-    """The open state of a node, as encoded in a checkpoint; finished rows are stored elsewhere.
-
-    Encoded by position: a new field must come last, with a default.
-    """
-
-    version: int
-    last_report_at: float
-    accounted_until: float
-    interval_seconds: float | None
-    silent: bool
-    uuids: tuple[str, ...]
-    samples: bytes
-    ledger: LedgerState
-    unused: msgspec.Raw = msgspec.Raw(_ENCODED_NONE)
-    runs: dict[str | None, int] = {}
-    columns: SampleColumns = FIRST_COLUMNS
-
-
-_encode, _decoder = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(NodeRecorderState)
 
 
 class NodeRecorder:
@@ -255,7 +225,7 @@ class NodeRecorder:
     def checkpoint(self) -> Checkpoint:
         """Encode the open state, from which a restarted hub resumes."""
         state = NodeRecorderState(
-            version=_STATE_VERSION,
+            version=STATE_VERSION,
             last_report_at=self.last_report_at,
             accounted_until=self._accounted_until,
             interval_seconds=self._interval_seconds,
@@ -266,26 +236,18 @@ class NodeRecorder:
             runs=self._latest_sequences(),
             columns=CURRENT_COLUMNS,
         )
-        return Checkpoint(node_id=self.node_id, data=_encode(state))
+        return Checkpoint(node_id=self.node_id, data=encode_state(state))
 
     def restore(self, data: bytes) -> None:
         """Resume from a checkpoint; raise `ValueError` when it is not readable."""
-        state = _decoder.decode(data)
-        if state.version not in _READABLE_VERSIONS:
-            raise ValueError(f"unknown checkpoint version {state.version}")
+        state = decode_state(data)
         self.last_report_at, self._accounted_until, self.silent = (
             state.last_report_at,
             state.accounted_until,
             state.silent,
         )
         self._set_interval(state.interval_seconds)
-        samples = state.samples
-        if state.columns != CURRENT_COLUMNS:
-            # Another version recorded other figures: move those that both have.
-            gpu_count = len(state.uuids)
-            samples = convert_samples(samples, state.columns, gpu_count)
-            move_columns(state.ledger, column_positions(state.columns, gpu_count))
-        self._buffer = SampleBuffer(state.uuids, samples)
+        self._buffer = SampleBuffer(state.uuids, state.samples)
         self.ledger = Ledger(self.node_id, state.ledger)
         self._runs = state.runs
 
