@@ -25,6 +25,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     age_seconds: float = 0.0
 
 
+# A node is silent after three missed intervals, so this makes 15 minutes.
 _DEFAULT_INTERVAL_SECONDS = 300.0
 
 

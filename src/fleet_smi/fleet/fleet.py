@@ -19,7 +19,8 @@ from fleet_smi.model.views import NodeParts, build_node_view, summarize_nodes
 
 __all__ = ["FleetChange", "FleetState", "NodeCheckpoint", "NodeParts", "StateTransition", "Via"]
 
-# Two transports of one node may disagree by this much on when a sample was taken.
+# Two transports of one node may disagree by this much on when a sample was taken. A larger step
+# back means that a clock was set, which restarts the windows.
 _JITTER_SECONDS = 5.0
 
 
@@ -61,12 +62,15 @@ class FleetState:
 
         A snapshot without a `run_id` has no number: only its time shows whether it is new.
         """
+        # NaN compares false with every later time: it would lock its node out for good.
         if not (isfinite(snapshot.taken_at) and isfinite(at)):
             return None
         node = self._nodes.get(snapshot.node_id)
         first = node is None
         if node is None:
             node = self._nodes[snapshot.node_id] = NodeState(snapshot.node_id)
+        # Before the duplicate check: a report that another route delivered first still proves
+        # that this route works.
         if via is not None and (via != node.via or node.failures):
             self._reached(node, via)
         run_id = snapshot.run_id
@@ -84,6 +88,7 @@ class FleetState:
                 via=via,
                 is_late=True,
             )
+        # Newer by its number, older by its time: a window must never see time run backwards.
         if 0 < node.at - at <= _JITTER_SECONDS:
             at = node.at
         snapshot = self._update_inventory(node, snapshot, at)
@@ -104,6 +109,7 @@ class FleetState:
         """List a target before its first report."""
         if via not in self._routes:
             node_id = f"{via.source}:{via.target}"
+            # A node may have reported under this very id: it must not be replaced by an empty one.
             node = self._nodes.setdefault(node_id, NodeState(node_id, via))
             node.vias.add(via)
             self._routes[via] = node_id
@@ -122,6 +128,7 @@ class FleetState:
         """
         self.add_target(via)
         node = self._nodes[self._routes[via]]
+        # Failures and reports arrive out of order: one from before the latest report is outdated.
         reached_since = via == node.via and at < node.at
         if not reached_since and node.failures.get(via) != message:
             node.failures[via] = message
@@ -173,7 +180,7 @@ class FleetState:
         """Mark the nodes that have become silent since the last tick as changed."""
         for node in self._nodes.values():
             if node.wake_at < now:
-                node.wake_at = inf
+                node.wake_at = inf  # once per silence: the next report sets it again
                 self._mark(node.node_id)
 
     def take_dirty(self) -> set[str]:
@@ -225,6 +232,7 @@ class FleetState:
             if other.snapshot is None:
                 self.remove(other.node_id)
             else:
+                # The address leads to another machine now; the old one stays listed as silent.
                 other.vias.discard(via)
         self._routes[via] = node.node_id
         node.vias.add(via)
@@ -235,7 +243,7 @@ class FleetState:
     def _update_inventory(self, node: NodeState, snapshot: Snapshot, at: float) -> Snapshot:
         """Track GPUs that appeared or went missing; return the snapshot with unique UUIDs."""
         reported = snapshot_uuids(snapshot)
-        # The list of UUIDs hardly ever changes: nothing else is looked at while it does not.
+        # The list of UUIDs hardly ever changes, and comparing it is all that most reports cost.
         if reported != node.reported_uuids and len(set(reported)) < len(reported):
             snapshot = with_unique_uuids(snapshot)
             reported = snapshot_uuids(snapshot)

@@ -38,6 +38,7 @@ class InventoryIndex:
 
     def restore(self, node_id: str, inventory: Inventory) -> None:
         """Add the inventory of a node from its checkpoint."""
+        # Checkpoints come in any order: the latest claim wins, as it did before the restart.
         for uuid, since in inventory.claims.items():
             if uuid not in self._homes or self._homes[uuid][1] < since:
                 self._homes[uuid] = node_id, since
@@ -56,7 +57,10 @@ class InventoryIndex:
         snapshot: Snapshot,
         at: float,
     ) -> None:
-        """Claim the GPUs that a node reports newly, and list those `gone` as missing."""
+        """Claim the GPUs that a node reports newly, and list those of `gone` that it lacks.
+
+        `gone` are all GPUs of its snapshot before.
+        """
         for missing_gpu in gone:
             inventory.missing[missing_gpu.gpu.uuid] = missing_gpu
         for gpu in snapshot.gpus:
@@ -75,6 +79,7 @@ class InventoryIndex:
         moved = [uuid for uuid, entry in missing.items() if self._moved(node_id, uuid, entry)]
         for uuid in moved:
             del missing[uuid], claims[uuid]
+        # In the order of insertion: the first have been missing longest.
         self._drop_missing(node_id, inventory, list(missing)[:-_MAX_MISSING])
 
     def _drop_missing(self, node_id: str, inventory: Inventory, uuids: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.views import NodeParts
 
 _by_index = attrgetter("index", "uuid")
+# A node's clock that is ahead of the hub's by more than this is wrong, not just imprecise.
 _CLOCK_AHEAD_SECONDS = 60.0
 _SKEW_WARNING_SECONDS = 60.0
 # These transports fetch only the latest report: gaps in the numbers are no loss there.
@@ -41,7 +42,10 @@ class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NodeCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is stored of one node; `given_…` are the name and labels set by an administrator."""
+    """What is stored of one node; `given_…` are the name and labels set by an administrator.
+
+    `ways` are its routes: what is on disk keeps the name that it was written with.
+    """
 
     node_id: str
     name: str
@@ -153,6 +157,7 @@ class NodeState:
         timing = SampleTiming(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
         previous, standings = self.standings, dict[str, Standing]()
         for gpu in self.gpus:
+            # Instances first: the verdict on a GPU in MIG mode is made from theirs.
             verdicts: tuple[Verdict, ...] = ()
             for instance in gpu.instances:
                 before = previous.get(instance.uuid)
@@ -228,7 +233,7 @@ class NodeState:
         """Return what to store; later reports do not change it."""
         if self.snapshot is None:
             return None
-        # The summary of processes is recomputed from the next report.
+        # Not stored: the summary of processes is recomputed from the next report.
         standings = {
             uuid: replace(standing, group=EMPTY_GROUP) for uuid, standing in self.standings.items()
         }

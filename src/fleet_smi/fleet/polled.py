@@ -48,6 +48,7 @@ class PolledFleet:
         try:
             return await source.poll()
         except DeliveryError as error:
+            # The failure of the only source is the result of the whole command.
             if len(self._sources) == 1:
                 raise
             return [Delivery(source=source.name, target=error.node or source.name, result=error)]

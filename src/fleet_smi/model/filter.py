@@ -21,6 +21,7 @@ MAX_FILTER_LENGTH = 1000
 FILTER_KEYS: tuple[str, ...] = (*[key for key in TEXT_GETTERS if key != "word"], *FIGURE_GETTERS)
 
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*")+')
+# In an alternation the first match wins: "<=" has to come before "<".
 _KEYED = re.compile(r"(?P<key>[A-Za-z_]+)(?P<sign>:|<=|>=|<|>|=)(?P<value>.*)", re.DOTALL)
 _ALTERNATIVE = re.compile(r'(?:[^,"]|"[^"]*")+')
 _NUMBER = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?:%|°?C|W)?", re.IGNORECASE)
@@ -51,6 +52,7 @@ class Term(Struct, frozen=True, kw_only=True):
 
     def matches(self, node: NodeView, gpu: JudgedGpu) -> bool:
         """Return whether this GPU matches."""
+        # Two-valued: where the figure is not measured, `mem>40G` is false and `-mem>40G` true.
         return self._fits(node, gpu) is not self.negated
 
     def _fits(self, node: NodeView, gpu: JudgedGpu) -> bool:
@@ -151,7 +153,7 @@ def _alternatives(word: str, value: str) -> list[str]:
 
 def _nearest(word: str, known: Iterable[str]) -> str:
     """Return the end of a message: the likely spelling, or else all that exist."""
-    from difflib import get_close_matches
+    from difflib import get_close_matches  # only for an error message
 
     known = tuple(known)
     close = get_close_matches(word, known, n=1)

@@ -20,7 +20,7 @@ _Part = tuple[float, StripLook, float | None]
 """The share of a column that a period covers, its look and its load."""
 _share = itemgetter(0)
 _SAMPLE_POSITIONS = (1 / 6, 1 / 2, 5 / 6)
-"""Where within a column samples are taken."""
+"""Where within a column samples are taken: the middles of its thirds."""
 UNKNOWN_LOOK, UNKNOWN_LOAD = 0, 255
 """The look and the load of a sample of which nothing is known."""
 # Translation tables: `bytes.translate` makes one pass in C over a whole strip.
@@ -98,8 +98,9 @@ def strip_runs_from_samples(
         first if first == last else middle
         for first, middle, last in zip(firsts, middles, lasts, strict=True)
     ]
-    # Running totals give the mean load of any run of columns by two subtractions.
     changes = compress(range(1, len(cells)), map(ne, cells, cells[1:]))
+    # The middle sample has the load of its column. Prefix sums then give the mean load of any
+    # run of columns by two subtractions.
     loads = samples.loads[1::3]
     sums = [*accumulate(loads.translate(_UNKNOWN_TO_ZERO), initial=0)]
     measured = [*accumulate(loads.translate(_KNOWN_TO_ONE), initial=0)]
@@ -183,6 +184,8 @@ def _close_column(found: list[_Stretch], column: int, parts: Sequence[_Part]) ->
 
 def _largest(parts: Sequence[_Part]) -> _Part:
     """Return the largest part among those of the state and user that cover most in sum."""
+    # Summed without the number of others first: a user who was now alone, now with others, must
+    # not lose the column to a user with one longer part.
     totals: dict[tuple[State, str], float] = {}
     by_look: dict[StripLook, float] = {}
     for share, look, _ in parts:

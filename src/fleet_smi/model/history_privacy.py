@@ -47,6 +47,8 @@ def mask_job_commands(job: Job, visibility: CommandVisibility) -> Job:
     if visibility == "full":
         return job
     parts = tuple(_part(part, visibility) for part in job.parts)
+    # The parts have been masked already, so this is no name where names are hidden. In a list,
+    # jobs have no parts.
     name = parts[0].occupancy.holder.name if parts else None
     return replace(job, command=name, parts=parts)
 

@@ -73,9 +73,10 @@ def _with_details(
 
 
 def _with_detail(process: Process, detail: Process | None) -> Process:
-    # The driver lists a process that /proc does not show, as of another pid namespace.
+    # The driver also lists what /proc does not show, such as processes of other pid namespaces.
     if detail is None:
         return replace(process, hidden=True)
+    # Only the driver knows what a process does on this one GPU.
     return replace(
         detail,
         kind=process.kind,

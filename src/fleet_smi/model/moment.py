@@ -73,6 +73,7 @@ def _calendar_time(said: str, text: str, now: float, zone: tzinfo | None) -> flo
         raise UsageError(
             f"{_shown(text)} does not exist on that day: the clocks were set forward over it"
         )
+    # Where all of them are in the future any will do: `_past` refuses it.
     return _past(max((at for at in times if at <= now), default=times[0]), text, now)
 
 
@@ -87,6 +88,7 @@ def _days(word: str | None, today: date) -> Sequence[date]:
         return [date.fromisoformat(word)]
     if len(word) < _MIN_DAY_LETTERS:
         raise ValueError
+    # An unknown day fails to unpack, with the `ValueError` that the caller expects.
     (weekday,) = [at for at, name in enumerate(_WEEK) if name.startswith(word)]
     return [day for day in back if day.weekday() == weekday]
 

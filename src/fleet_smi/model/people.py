@@ -69,7 +69,7 @@ def view_people(view: FleetView, user: str | None = None) -> PeopleView:
 def summarize_people(
     view: FleetView, holdings: Iterable[Holding], user: str | None = None
 ) -> PeopleView:
-    """Do the same with the holdings of this view, already collected."""
+    """Summarise holdings that were already collected from this view, as `view_people` does."""
     selected = [one for one in holdings if user in (None, one.user)]
     return PeopleView(
         taken_at=view.taken_at,

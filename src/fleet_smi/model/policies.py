@@ -41,6 +41,7 @@ def _memory(judged: JudgedDevice, max_used_percent: float, _settings: Thresholds
 def _load(judged: JudgedDevice, _percent: float, _settings: Thresholds) -> bool:
     if isinstance(judged, JudgedInstance) or judged.processes is None or judged.processes:
         return False
+    # Fixed limits, as documented: the thresholds of verdicts do not apply to this policy.
     load, memory = valid_percent(judged.busy_percent), valid_percent(judged.memory_busy_percent)
     return load is not None and load < 5 and memory is not None and memory <= 2
 

@@ -74,5 +74,6 @@ def _device(device: _Device, change: ProcessTransform) -> _Device:
 
 def _unless_same(old: tuple[_Item, ...], new: list[_Item]) -> tuple[_Item, ...]:
     """Return the old tuple where every item is the very same, else the new items."""
+    # By identity, which is enough: each change returns its very argument where it changes nothing.
     same = all(one is other for one, other in zip(old, new, strict=True))
     return old if same else tuple(new)

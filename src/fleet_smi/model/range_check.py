@@ -10,7 +10,7 @@ from fleet_smi.model.figures import GPU_FIGURES
 
 Number = TypeVar("Number", int, float)
 
-_32_BITS = (0, 2**32 - 2)  # 2³²−1 is "nobody" to a kernel
+_32_BITS = (0, 2**32 - 2)  # 2³²−1, which is (uid_t) -1, means "no user" to the kernel
 
 RANGES: dict[str, tuple[float, float]] = {
     **{figure.field: figure.valid_range for figure in GPU_FIGURES},

@@ -2,7 +2,7 @@
 
 Every user of a machine can read its command lines, but users of other machines should not get
 its secrets. What looks like a password, a key or a token is replaced; its name stays, so that the
-command can be recognised. Words of machine learning (`--max-tokens`, `--eos-token`) are left.
+command can be recognised. Terms of machine learning (`--max-tokens`, `--eos-token`) are left.
 """
 
 import re
@@ -41,7 +41,9 @@ _SHAPES = (
     r"|eyJ[\w-]{10,1000}\.[\w-]{10,1000}\."
 )
 # In each, the group is the text before the secret, which stays. Every match ends where a word
-# does, so that redacting twice is the same as redacting once.
+# does, so that redacting twice is the same as redacting once. Command lines are hostile input:
+# repetitions in front of a name are bounded, so that none of them makes the search slow. Only the
+# shapes of tokens are case-sensitive.
 _SECRETS = (
     r"(://[^\s/:@]*:)[^\s/]+(?=@)",
     rf"(\bauthorization{_IS}{_SCHEMES}){_VALUE}",

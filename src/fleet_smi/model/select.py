@@ -38,6 +38,7 @@ __all__ = [
 
 _MAX_CELSIUS = 150.0
 _OTHER_KIND = "free, but whole GPUs and MIG instances are not mixed"
+# In order of preference, where no vendor is requested.
 _VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")
 
 
@@ -131,10 +132,11 @@ def choose_offer(
     request: GpuRequest,
     settings: Thresholds = DEFAULT_THRESHOLDS,
 ) -> Offer:
-    """Do the same with a `pool` of candidates already sorted by node name and index."""
+    """Return the offer from a `pool` of candidates that is sorted by node name and index."""
     _check(request)
     vendor = request.vendor or _usual_vendor(pool)
     checked = [(one, _rejection_reason(one, request, vendor, settings)) for one in pool]
+    # Stable: equal candidates stay in the order of the pool.
     fitting = sorted((one for one, reason in checked if reason is None), key=_preference)
     chosen = _one_kind(fitting, request.count)
     # By identity: comparing candidates by value would be quadratic in a large fleet.
@@ -230,6 +232,7 @@ def _free_memory(gpu: JudgedGpu, judged: JudgedDevice) -> int | None:
 
 
 def _celsius(gpu: JudgedGpu) -> float | None:
+    # A sentinel such as 0 or -1 must not win as the coolest card.
     value = gpu.temperature_celsius
     return value if value is not None and 0 < value < _MAX_CELSIUS else None
 

@@ -5,7 +5,8 @@ from bisect import bisect_right
 from msgspec import Struct
 from msgspec.structs import replace
 
-# A hostile node must fill neither the memory nor a number that goes over the wire.
+# A hostile node must neither fill the memory nor make the count of missing reports exceed 2⁵³,
+# up to which JSON readers that use doubles are exact.
 _MAX_RUNS = 4
 _MAX_RANGES = 32
 _MAX_MISSING = 1 << 53
@@ -44,6 +45,7 @@ class RunSequences(Struct, omit_defaults=True):
     @property
     def missing(self) -> int:
         """How many numbers between the first and the last were not received."""
+        # The sum of `next first - last - 1` over the gaps between the ranges.
         gaps = sum(self.firsts[1:]) - sum(self.lasts[:-1]) - len(self.lasts) + 1
         return self.given_up + gaps
 
@@ -75,6 +77,7 @@ class SequenceTracker(Struct):
         runs = self.runs
         if runs and runs[-1].run_id == run_id:
             return runs[-1].add(sequence)
+        # Rare: a report of an earlier run of the agent that was delivered late.
         for run in runs:
             if run.run_id == run_id:
                 return run.add(sequence)

@@ -16,6 +16,8 @@ Outcome = Literal["ok", "absent", "failed"]
 NOT_ANSWERING_REMEDY = "look for Xid in the kernel log (dmesg); a reboot is likely needed"
 
 
+# `gc=False` throughout: the garbage collector need not traverse these structs, because they are
+# immutable trees and cannot form reference cycles.
 class Process(Struct, frozen=True, kw_only=True, gc=False):
     """One process on one GPU; `hidden` when only the driver's own figures are known of it.
 

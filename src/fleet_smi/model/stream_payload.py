@@ -67,6 +67,7 @@ class NodePayload(Struct, frozen=True, kw_only=True, gc=False):
     gpus: tuple[GpuPayload, ...] = ()
 
 
+# `array_like`: figures are sent with every sample, and field names would be most of the bytes.
 class DeviceFigures(Struct, frozen=True, array_like=True, gc=False):
     """The figures of one GPU or instance; `None` is not measured."""
 

@@ -4,7 +4,7 @@ The same process gets the same number in the next sample, so that it is recognis
 """
 
 _FIRST = 1 << 31  # Linux has no pid above 4,194,304
-_COUNT = 1 << 30
+_COUNT = 1 << 30  # the largest still fits the 32 bits that a report allows
 
 
 def synthetic_pid(*traits: str | int | None) -> int:

@@ -1,4 +1,4 @@
-"""Token bucket: a rate limit per key that allows a burst."""
+"""Token bucket: a rate limit per key that allows a burst (GCRA, one number per bucket)."""
 
 from collections import OrderedDict
 
@@ -11,14 +11,15 @@ class TokenBucket:
     def __init__(self, *, burst: int = 10, refill_seconds: float = 6.0) -> None:
         self._burst = burst
         self._refill_seconds = refill_seconds
-        # When each bucket will be full again: one number says how many tokens it has now. The key
-        # that was used last is last, so that the oldest are dropped where there are too many.
+        # When each bucket will be full again, from which the tokens in it now can be computed. The
+        # key used last is at the end (LRU), so that a flood of keys drops the oldest.
         self._full_at: OrderedDict[str, float] = OrderedDict()
 
     def acquire(self, key: str, now: float) -> float:
         """Take one token and return 0; without one left, return the seconds to wait for it."""
         full_at = max(now, self._full_at.get(key, now)) + self._refill_seconds
         wait_seconds = full_at - now - self._burst * self._refill_seconds
+        # A refused attempt is not recorded: retrying too early does not lengthen the wait.
         if wait_seconds > 0:
             return wait_seconds
         self._full_at[key] = full_at

@@ -36,7 +36,7 @@ class UsageReport(Struct, frozen=True, kw_only=True):
     """The contents of a usage report.
 
     `heard` is the share of the GPU-time in which the nodes reported; the rest is not counted.
-    `waste` are the jobs with the most idle time; `None` where there were too many to look at.
+    `waste` are the jobs with the most idle time; `None` where there were too many to rank.
     """
 
     usages: Usages
@@ -117,6 +117,7 @@ def _parts(name: str, gpu: JudgedGpu) -> list[tuple[str, str]]:
 
 def _worked_seconds(sums: Sums) -> float:
     """Return how long it may have worked: where the load is unknown, all the time."""
+    # Otherwise a GPU whose load cannot be measured would lead the list of the least used.
     return sums.busy_seconds + max(0.0, sums.gpu_seconds - sums.measured_seconds)
 
 
@@ -169,7 +170,8 @@ def hours_of_day(
 
 def _coverage(usages: Usages, fleet: FleetView) -> float | None:
     """Return the share of all GPU-time in which the nodes reported."""
-    # A range that is not over yet can be covered only up to now.
+    # A range that is not over yet can be covered only up to now. GPUs that were removed during
+    # the range are in the sums but not in the fleet at its end: hence the limit of 1.
     seconds = fleet.summary.gpus * (min(usages.end, fleet.taken_at) - usages.start)
     return min(1.0, sum(usages.by_state.values()) / seconds) if seconds > 0 else None
 

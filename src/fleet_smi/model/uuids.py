@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 
-_MAX_STEM_LENGTH = 120
+_MAX_STEM_LENGTH = 120  # leaves room for the suffix within the 128 characters of a report
 _Device = TypeVar("_Device", Gpu, Instance)
 
 
@@ -27,7 +27,8 @@ def with_unique_uuids(snapshot: Snapshot) -> Snapshot:
 
     def unique(uuid: str) -> str:
         name, stem = uuid, uuid[:_MAX_STEM_LENGTH] or "of-unknown-uuid"
-        # A number is skipped where a device already reports that very name.
+        # Counted per stem, so that a thousand equal UUIDs do not take quadratic time. A number is
+        # skipped where a device already reports that very name.
         while name in taken or (name != uuid and name in reported):
             counts[stem] += 1
             name = f"{stem}#{counts[stem] + 1}"

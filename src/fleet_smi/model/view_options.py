@@ -18,6 +18,7 @@ _BY_ATTENTION: tuple[State, ...] = ("broken", "ghost", "held", "unknown", "free"
 
 
 def _first_user(gpu: JudgedGpu) -> str:
+    # "~" sorts after all letters: unknown users come last, and GPUs without a process after them.
     return min((process.user or "~" for process in _processes(gpu)), default="~~")
 
 

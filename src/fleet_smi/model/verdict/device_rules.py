@@ -52,5 +52,6 @@ def asleep(inputs: VerdictInput) -> RuleResult | None:
 def _fault_seconds(inputs: VerdictInput) -> float | None:
     if inputs.gpu.fault is None or inputs.gpu.fault.since is None:
         return None
+    # The fault is timed by the node's clock, `now` by the receiver's.
     since = inputs.gpu.fault.since + inputs.window.skew
     return inputs.now - since if 0 <= since <= inputs.now else None

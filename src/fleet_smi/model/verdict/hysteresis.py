@@ -14,9 +14,9 @@ from fleet_smi.model.verdict.window import Window, observe
 
 # Part of the checkpoint of a node: what is on disk keeps the names that it was written with.
 class Standing(Struct, frozen=True, gc=False, rename={"window": "seen", "group": "crowd"}):
-    """The window of one GPU or instance, and the verdict that stands.
+    """The window of one GPU or instance, and its current verdict, after hysteresis.
 
-    `disagreed` counts the latest samples in a row whose state is not the standing one;
+    `disagreed` counts the latest samples in a row whose state is not that of the verdict;
     `candidate` is the state of the last of them, and `candidate_from` when it began.
     """
 
@@ -47,7 +47,7 @@ def apply_sample(
     settings: Thresholds,
     instance_verdicts: tuple[Verdict, ...] = (),
 ) -> Standing:
-    """Add one more sample to the window, judge it, and return what stands now.
+    """Add one more sample to the window, judge it, and return the standing after it.
 
     `subject` is `gpu` itself, with the verdicts on its instances, or one of its instances.
     """
@@ -69,20 +69,22 @@ def apply_hysteresis(
     group: ProcessGroup,
     settings: Thresholds,
 ) -> Standing:
-    """Replace the standing verdict, or keep it until the new state has lasted.
+    """Replace the current verdict, or keep it until the new state has lasted.
 
     Processes that come or go, faults and modes change the state immediately; a reading that
     crossed a threshold must disagree with it `settle_samples` times in a row.
     """
+    # After a long gap (one sample) the earlier state is no evidence against the new one.
     if standing is None or verdict.state == standing.verdict.state or window.samples == 1:
         return Standing(window, verdict, group)
     if window.changed and not _may_follow_an_exit(standing.verdict, verdict):
         return Standing(window, verdict, group)
     same_candidate = standing.candidate == verdict.state
     candidate_from = standing.candidate_from if same_candidate else window.last_at
-    # Counted over all candidates: two states in turn must not keep a third one standing.
+    # Counted over all candidates: two alternating states must not keep a third one in force.
     disagreed = standing.disagreed + 1
     if disagreed >= settings.settle_samples:
+        # The state began with its first sample, not with the one that settled it.
         return Standing(window, replace(verdict, since=candidate_from), group)
     return Standing(window, standing.verdict, group, disagreed, verdict.state, candidate_from)
 

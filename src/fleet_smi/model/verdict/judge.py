@@ -1,6 +1,6 @@
 """The verdict on a GPU: judge one sample and its window, then apply silence and leases.
 
-This is the entry to the folder: `rules.py` lists the rules in the order in which they are asked.
+This is the entry to the folder: `rules.py` lists the rules in the order of evaluation.
 Silence and leases come after the rules: they replace a verdict, and do not change how it is made.
 """
 
@@ -83,7 +83,7 @@ def judge_instance(
 
 
 def decide(inputs: VerdictInput, previous: Verdict | None) -> Verdict:
-    """Make a verdict of what the rules say, leaving silence and leases aside."""
+    """Make a verdict from the first rule that applies, leaving silence and leases aside."""
     result = apply_rules(inputs)
     same = previous is not None and previous.state == result.state
     return Verdict(
@@ -104,6 +104,7 @@ def apply_silence(
         return verdict
     was = reasons.describe_last_known(verdict.state, people_on(subject))
     reason = f"silent for {format_duration(seconds)}; was {was}"
+    # Silence does not restart the clock of a GPU that was unknown already.
     since = verdict.since if verdict.state == "unknown" else since
     return Verdict(state="unknown", reason=reason, since=since, was=was)
 
@@ -119,6 +120,7 @@ def apply_lease(verdict: Verdict, lease: Lease, now: float) -> Verdict:
 
 def silence_timeout(interval_seconds: float | None, settings: Thresholds) -> float | None:
     """Return the seconds without a report after which a node is silent; `None`: it never is."""
+    # Not `<= 0`: NaN is no interval either.
     if interval_seconds is None or not interval_seconds > 0:
         return None
     return interval_seconds * settings.silent_after_intervals

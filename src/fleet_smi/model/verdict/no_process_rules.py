@@ -10,6 +10,7 @@ def unaccounted_memory(inputs: VerdictInput) -> RuleResult | None:
     window = inputs.window
     if window.level != "high":
         return None
+    # Work anywhere in the idle window counts: a hidden process that pauses is no ghost.
     if inputs.worked_lately if inputs.measured else window.over.power:
         return _hidden_process(inputs)
     reason = f"{reasons.format_used_memory(inputs.subject)} used, no process accounts for it"
@@ -68,7 +69,7 @@ def _why_free(inputs: VerdictInput) -> str:
     if inputs.gpu.memory_shared:
         return "memory shared with the host; nobody on it"
     window = inputs.window
-    # One sample over the display's utilisation is a known artefact of the first read.
+    # The first read of an idle GPU is known to show up to 100 %: more samples will correct it.
     if window.samples == 1 and (window.median or 0.0) >= inputs.settings.display_percent:
         return reasons.mark_single_sample("nobody on it", 1)
     return "nobody on it"

@@ -57,6 +57,7 @@ class ProcessGroup(Struct, frozen=True, kw_only=True, gc=False):
         return self.pids is not None and not self.has_members
 
 
+# One object each: an unchanged summary is recognised by identity, empty ones too.
 EMPTY_GROUP = ProcessGroup()
 UNREADABLE_GROUP = ProcessGroup(pids=None, memory_bytes=None)
 
@@ -105,6 +106,7 @@ def people_on(subject: Gpu | Instance) -> tuple[Process, ...]:
 def _named(members: list[Process]) -> list[Process]:
     if len(members) <= 1:
         return members
+    # A reason names who can act: not a zombie beside a living process, nor the display server.
     living = [process for process in members if process.condition is None] or members
     return [process for process in living if not is_display(process)] or living
 

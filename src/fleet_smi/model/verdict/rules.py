@@ -1,4 +1,4 @@
-"""The verdict rules in the order in which they are asked: the first that applies decides.
+"""The verdict rules in the order of evaluation: the first that applies decides.
 
 The rules themselves are in `device_rules`, `mig_rules`, `process_rules` and `no_process_rules`.
 A rule takes a `VerdictInput` and returns a `RuleResult`, or `None` where it does not apply.
@@ -9,13 +9,13 @@ from fleet_smi.model.verdict.verdict_input import RuleResult, VerdictInput
 
 
 def apply_rules(inputs: VerdictInput) -> RuleResult:
-    """Return what the first rule that applies says."""
+    """Return the result of the first rule that applies."""
     return _device(inputs) or mig_rules.instances(inputs) or _use(inputs)
 
 
 def _device(inputs: VerdictInput) -> RuleResult | None:
     """Apply the rules about the device itself."""
-    # This runs for every GPU of every report, and nearly all are sound: one look settles it.
+    # This runs for every GPU of every report, and nearly all are sound: one test instead of four.
     if device_rules.is_sound(inputs.gpu):
         return None
     return (
@@ -29,6 +29,8 @@ def _device(inputs: VerdictInput) -> RuleResult | None:
 def _use(inputs: VerdictInput) -> RuleResult:
     """Apply the rules about its use; the last one of each group always has a result."""
     if inputs.group.has_members:
+        # `at_work` before `stuck`: a process that waits for a disk is uninterruptible as well,
+        # but while its GPU computes it is not dead.
         return (
             process_rules.display_only(inputs)
             or process_rules.at_work(inputs)

@@ -1,4 +1,4 @@
-"""The sample window of one GPU: running aggregates that are kept instead of the samples."""
+"""The sample window of one GPU: running aggregates of constant size, instead of the samples."""
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ from fleet_smi.model.verdict.unattributed_load import (
 )
 
 RECENT_SAMPLES = 6
-_FULL_PERCENT = 99.5
+_FULL_PERCENT = 99.5  # what is shown as 100 %
 _GAP_INTERVALS = 3
 _CLOCK_TOLERANCE_SECONDS = 5.0
 
@@ -113,9 +113,12 @@ def observe(
     else:
         # Identity first: a reused summary has the very same set, and comparing sets costs more.
         pids_changed = pids is not window.pids and pids != window.pids
+        # From `window`, not `before`: a gap in the samples does not make known processes new.
         joined_at = (
             _joined_at(window, gpu.processes, at, skew) if pids_changed else window.joined_at
         )
+    # What happened during a long gap is unknown, and after a step back of the clock the runs
+    # would have negative lengths: both restart the window.
     continued = window is not None and 0 <= at - window.last_at <= max_gap
     before = window if window is not None and continued else _restarted(window, at)
     load = utilisation(gpu, settings)
@@ -127,6 +130,7 @@ def observe(
     if pids_changed and group.empty:
         # The last work was done by processes that have ended.
         runs = *runs[:3], None, runs[4]
+    # A compute process is judged by its activity alone: the thresholds need not be checked.
     evidence = _NOT_NEEDED
     if not group.computes:
         recent = _recent(before, load, runs[1], group, pids_changed)
@@ -186,6 +190,7 @@ def _unmeasured(before: Window, at: float, max_gap: float, pids_changed: bool) -
     measured_at = before.measured_at
     if measured_at is None or at - measured_at > max_gap:
         return None, None, None, before.worked_at, None
+    # The last reading was of other processes, but the run that it belongs to continues.
     load = None if pids_changed else before.load
     return load, measured_at, before.idle_from, before.worked_at, before.full_from
 
