@@ -1,0 +1,44 @@
+"""`POST /api/v1/join`: join tokens, and readable validation errors."""
+
+import msgspec
+import pytest
+
+from tests.server.threaded_hub import ThreadedHub, error_code
+
+
+def test_a_join_token_is_valid_for_joining_only(hub: ThreadedHub) -> None:
+    token = hub.token("join", max_uses=1)
+    assert hub.request("GET", "/api/v1/fleet", token=token).status in (401, 403)
+    assert hub.join("id-of-gpu03", "gpu03", token).startswith("fsmi_")
+    again = hub.request_json("POST", "/api/v1/join", {"node_id": "x", "name": "x"}, token=token)
+    assert (again.status, error_code(again)) == (403, "refused")
+
+
+@pytest.mark.parametrize(
+    "body, status",
+    [(b"{}", 400), (b"", 400), (b'{"node_id":1,"name":"x"}', 400), (b" " * 70_000, 413)],
+)
+def test_an_invalid_join_is_refused(hub: ThreadedHub, body: bytes, status: int) -> None:
+    response = hub.request(
+        "POST", "/api/v1/join", body, token=hub.token("join"), Content_Type="application/json"
+    )
+    assert response.status == status
+    error_code(response)
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        (b"{}", "node_id is missing"),
+        (b'{"node_id":1,"name":"x"}', "node_id must be a text, not a whole number"),
+        (b'{"node_id":"x","name":"x","role":"admin"}', "role is not known"),
+        (b"{", "it breaks off"),
+    ],
+)
+def test_validation_errors_are_readable(hub: ThreadedHub, body: bytes, message: str) -> None:
+    page = {"token": hub.token("join"), "Content_Type": "application/json"}
+    response = hub.request("POST", "/api/v1/join", body, **page)
+    assert msgspec.json.decode(response.body)["error"]["message"] == message
+    requested = hub.request("GET", "/?columns=wide")
+    message = "columns must be a whole number, not a text"
+    assert msgspec.json.decode(requested.body)["error"]["message"] == message
