@@ -1,1 +1,1 @@
-"""What runs once, in the middle."""
+"""The hub: receives snapshots of all nodes, holds the fleet's state, and publishes its changes."""

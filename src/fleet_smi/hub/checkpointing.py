@@ -18,8 +18,10 @@ from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.model.snapshot import Snapshot
 
 _Sequence = tuple[str | None, int]
+# An admin's request waits for the disk this long; a full disk must not block it for ever.
 _DURABLE_TIMEOUT_SECONDS, _DURABLE_POLL_SECONDS = 3.0, 0.005
-# Slots whose history is not yet written: with more of them, no further slot begins.
+# Slots whose history is not yet written: with more of them, no further slot begins. Each holds
+# copies of its nodes, which would pile up in memory while the history cannot be written.
 _MAX_PENDING_HISTORY = 5
 
 
@@ -86,6 +88,8 @@ class Checkpointer:
         self._advance()
         if self._dirty:
             self._awaiting_history.append(self._begin(list(self._dirty)))
+        # Not in the usual order: an admin or the shutdown waits for this. Until the history is
+        # written too, `_is_durable` reports none of it.
         while self._awaiting_history:
             self._save(self._awaiting_history.popleft())
         self._flush_history()
@@ -105,6 +109,7 @@ class Checkpointer:
 
     def invalidate(self, node_id: str) -> None:
         """Withdraw what was called durable of a node: its records before that point change."""
+        # In batches under way too: they were copied before the change, and would call it durable.
         batches = [*self._awaiting_store, *self._awaiting_history]
         for sequences in (self._durable, *[batch.sequences for batch in batches]):
             sequences.pop(node_id, None)
@@ -115,6 +120,8 @@ class Checkpointer:
         if history is None:
             return due
         unsaved = [node_id for node_id in history.unsaved if node_id in self._dirty]
+        # Their history is written in any case, so saving them now adds no write to it. Only half
+        # of the slot: the nodes that wait longest must not be displaced by them.
         candidates = dict.fromkeys([*unsaved[: len(due) // 2], *due])
         # Not while late reports of a node arrive: saving it now would split their history in two.
         ready = [node_id for node_id in candidates if not history.has_late_reports(node_id)]
@@ -122,6 +129,7 @@ class Checkpointer:
 
     def _begin(self, node_ids: Collection[str]) -> _Batch:
         """Hand the history of these nodes to its writer, and copy their state of this moment."""
+        # Nothing is awaited from here to the copy: history and checkpoint are of one moment.
         history_batch = 0 if self._history is None else self._history.schedule_save(node_ids)
         checkpoints = {node_id: self._fleet.checkpoint(node_id) for node_id in node_ids}
         for node_id in node_ids:
@@ -136,6 +144,7 @@ class Checkpointer:
 
     def _advance(self) -> None:
         """Save the nodes whose history is on disk; record what both writers have finished."""
+        # Only the head of each queue: batches are written in the order of their numbers.
         while self._awaiting_history and self._is_in_history(self._awaiting_history[0]):
             self._save(self._awaiting_history.popleft())
         while self._awaiting_store and self._is_durable(self._awaiting_store[0]):

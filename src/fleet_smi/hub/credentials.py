@@ -27,7 +27,9 @@ from fleet_smi.model.safe_text import sanitize_text
 
 logger = logging.getLogger(__name__)
 Role = Literal["node", "viewer", "admin"]
+# A leaked join token must not fill the hub with invented nodes.
 _MAX_NODES = 20_000
+# How often the times of last use are written: not with every request.
 _MARK_USED_SECONDS = 600.0
 
 
@@ -65,6 +67,8 @@ class CredentialCache:
         self._engine = engine
         self._clock = clock
         self._local_admin = {} if local_admin_token is None else _local_entry(local_admin_token)
+        # For the threads that write. The event loop reads without it: a reload replaces
+        # `_entries`, `_nodes` and `_users` whole.
         self._lock = threading.Lock()
         # Each Argon2 hash takes 19 MiB and most of a tenth of a second: one at a time.
         self._password_thread = ThreadPoolExecutor(1, "password")
@@ -107,6 +111,7 @@ class CredentialCache:
         if session is None:
             return None
         # A new password gives the user a new stamp, which ends every session with the old one.
+        # A user who was removed has the stamp "", which no session carries.
         role, stamp = self._users.get(session.name, ("viewer", ""))
         if not compare_digest(session.stamp, stamp):
             return None
@@ -119,6 +124,8 @@ class CredentialCache:
             self._password_thread, self.users.verify_password, name, password
         ):
             return None
+        # The cached stamp may be older than the password that was just checked: a session with
+        # it would end at the next refresh.
         await loop.run_in_executor(self._password_thread, self.refresh)
         if name not in self._users:
             return None  # the user was removed meanwhile
@@ -130,6 +137,7 @@ class CredentialCache:
         if session is not None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._password_thread, self._sessions.revoke, session)
+            # It may have given the user a new stamp.
             await loop.run_in_executor(self._password_thread, self.refresh)
 
     def redeem_join_token(self, join_token: str, node_id: str, name: str) -> IssuedToken:
@@ -138,10 +146,13 @@ class CredentialCache:
         if len(self._nodes) >= _MAX_NODES:
             raise Refused(f"this hub has reached its limit of {_MAX_NODES} nodes", name)
         with self._lock:
+            # First: a credential in use that is not yet marked so would count as unused, and
+            # could be replaced.
             self._mark_used()
             issued = self.tokens.redeem_join_token(join_token, node_id, name)
             identity = Identity(role="node", name=name, node_id=node_id, token_id=issued.id)
             digest = token_digest(issued.secret)
+            # Not at the next refresh: the node sends its first report right after this response.
             self._entries[digest] = _Entry(digest, identity, None)
             self._never_used.add(issued.id)
             self._nodes |= {node_id}

@@ -46,6 +46,7 @@ _REMEDY = (
 )
 
 metadata = MetaData()
+# Single named values: the schema version, the secret of sessions, the revision of credentials.
 facts = Table(
     "facts",
     metadata,
@@ -116,7 +117,7 @@ def open_database(folder: Path) -> Engine:
     try:
         if not path.exists():
             _create(path)
-        path.chmod(0o600)
+        path.chmod(0o600)  # also an existing file, which others may have been able to read
     except OSError as error:
         raise StateError(f"{path} cannot be used: {error.strerror}") from None
     engine = sqlite_engine(path, _PRAGMAS)
@@ -141,7 +142,7 @@ def sqlite_engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that reads first and then writes fails at once if another one wrote
+        # A transaction that reads first and then writes fails immediately if another one wrote
         # meanwhile, without waiting for the lock: SQLite cannot upgrade its old snapshot.
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -212,8 +213,10 @@ def _create(path: Path) -> None:
                     {"name": "credentials_revision", "value": secrets.token_hex(8)},
                 ],
             )
+        # The last connection moves the write-ahead log into the file: only the file is linked.
         engine.dispose()
         chown_to_folder_owner(draft)
+        # A rename would replace the database of a process that was faster; a link fails.
         os.link(draft, path)
     except FileExistsError:
         pass  # another process was first
@@ -237,6 +240,7 @@ def _translate_errors(engine: Engine) -> Iterator[None]:
     except IntegrityError:
         raise  # callers handle the constraint that they may violate
     except DBAPIError as error:
+        # An extended error code has the primary one in its low byte.
         code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
         remedy = f": {_REMEDY}" if code in CORRUPTION_CODES else ""
         raise StateError(f"{engine.url.database}: {error.orig}{remedy}") from None

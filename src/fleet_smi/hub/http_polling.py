@@ -77,6 +77,8 @@ class HttpPoller:
 
     async def _poll(self, client: httpx.AsyncClient, target: str) -> Delivery:
         try:
+            # For the whole response: the timeout of httpx is per read, and a target that sends
+            # one byte at a time would never exceed it.
             async with asyncio.timeout(self._timeout_seconds):
                 body = await self._fetch(client, self._urls[target])
             return self._parse(target, body)

@@ -1,4 +1,4 @@
-"""The spine of the hub: sources -> fleet -> history, checkpoints and stream. Read this first."""
+"""The main loop of the hub: sources -> fleet -> history, checkpoints, stream. Read this first."""
 
 import asyncio
 import logging
@@ -84,6 +84,7 @@ class Hub:
                 self.ready = True
         finally:
             self.ready = False
+            # In this order: publishing also marks the last changes for the checkpoint.
             self.publish()
             self.checkpoint()
             if self.history is not None:
@@ -98,16 +99,18 @@ class Hub:
             self.fleet.record_failure(via, delivery.result.message, now)
             self._failure_log(via).record_failure(delivery.result)
             return
-        if self._failure_logs:
+        if self._failure_logs:  # empty as a rule: this is done for every report
             self._log_recovery(via)
         if delivery.result is None:
             self.fleet.drop_target(via)
         else:
             self.reports_received += 1
+            # The hub's clock and the age of the report: clocks of nodes may be wrong.
             change = self.fleet.apply(delivery.result, now - delivery.age_seconds, via)
             if change is not None:
                 if self.history is not None:
                     self.history.record(change)
+                # It fills a gap below a sequence number that may be called durable already.
                 if change.is_late:
                     self._checkpointer.invalidate(change.snapshot.node_id)
 
@@ -125,6 +128,7 @@ class Hub:
         if self.history is not None:
             self.history.remove_node(node_id, self.clock())
         self._checkpointer.invalidate(node_id)
+        # On disk before the admin gets a response: a crash must not bring the node back.
         self.publish()
         self.checkpoint()
         await self._checkpointer.wait_until_durable()
@@ -144,6 +148,7 @@ class Hub:
 
     def counts(self) -> Mapping[str, float]:
         """Counters of the hub itself, for monitoring."""
+        # The keys are names of metrics, which dashboards depend on.
         return {
             "reports_total": self.reports_received,
             "delivery_failures_total": self.delivery_failures,
@@ -190,7 +195,7 @@ class Hub:
                     self.fleet.record_failure(
                         Via(source.name, target), f"bug: {error!r}", self.clock()
                     )
-            await asyncio.sleep(_RESTART_SECONDS)
+            await asyncio.sleep(_RESTART_SECONDS)  # also after a source that just ended
 
     def _collect_changes(self) -> None:
         now = self.clock()

@@ -88,6 +88,7 @@ class NodeStore(Generic[NodeT]):
                 self._changed.wait_for(
                     lambda: self._closing or self.durable_batch < self.last_batch
                 )
+                # Taken together, under the lock: batches up to `number` are on disk or in here.
                 closing, number = self._closing, self.last_batch
                 batch, self._queue = self._queue, {}
             if number > self.durable_batch:
@@ -106,6 +107,7 @@ class NodeStore(Generic[NodeT]):
                 wait_seconds = min(
                     _MAX_RETRY_SECONDS, self._retry_seconds * self.consecutive_failures
                 )
+                # `close` ends the wait for one last attempt, and never waits for a full disk.
                 self._changed.wait_for(lambda: self._closing, wait_seconds)
         else:
             if self.consecutive_failures:
@@ -115,6 +117,7 @@ class NodeStore(Generic[NodeT]):
             self.consecutive_failures, self.durable_batch = 0, number
 
     def _write(self, batch: dict[str, NodeT | None]) -> None:
+        # Encoded here, in the thread, and not in `save`, which the event loop calls.
         encode = msgspec.msgpack.Encoder().encode
         rows = [
             {"node_id": node_id, "name": node.name, "at": node.at, "remembered": encode(node)}

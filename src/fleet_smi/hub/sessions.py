@@ -63,12 +63,14 @@ class SessionStore:
         table = ended_sessions
         with write_transaction(self._engine) as connection:
             connection.execute(delete(table).where(table.c.expires_at <= self._clock()))
+            # A second logout with the same cookie must not violate the primary key.
             if session.id not in _read_revoked(connection):
                 row = {"id": session.id, "name": session.name, "expires_at": session.expires_at}
                 connection.execute(insert(table).values(row))
             of_user = table.c.name == session.name
             count = connection.scalar(select(func.count()).where(of_user)) or 0
             if count > _MAX_REVOKED_PER_USER:
+                # From here on they are invalid by their stamp, and need no rows.
                 revoke_sessions(connection, session.name)
                 connection.execute(delete(table).where(of_user))
             self._revoked = _read_revoked(connection)
@@ -82,4 +84,5 @@ def _signer(connection: Connection, database: str) -> URLSafeSerializer:
     secret = read_fact(connection, "session_secret")
     if not secret:
         raise StateError(f"{database} has no secret to sign sessions with: restore a good copy")
+    # The default of itsdangerous is SHA-1.
     return URLSafeSerializer(secret, "session", signer_kwargs={"digest_method": sha256})

@@ -35,6 +35,7 @@ class SharedFile:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        # Of the open file, not of its path, which another file may take over at any moment.
         self._status = os.fstat(descriptor)
         status = self._status
         self.stamp = FileStamp(status.st_ino, status.st_size, status.st_mtime_ns)
@@ -47,6 +48,7 @@ class SharedFile:
             raise Refused("is not a regular file")
         if self._status.st_size > MAX_REPORT_BYTES:
             raise Undecodable(f"is larger than {MAX_REPORT_BYTES >> 20} MiB")
+        # Limited again: it may have grown since. The decoder rejects the one byte too many.
         with open(self._descriptor, "rb", closefd=False) as file:
             return file.read(MAX_REPORT_BYTES + 1)
 
@@ -69,6 +71,7 @@ def list_node_files(path: Path) -> list[Path]:
     Raise `Unreachable` if there is none.
     """
     folder, pattern = path, "*"
+    # The name of a folder may itself contain a bracket.
     if any(wildcard in path.name for wildcard in "*?[") and not path.is_dir():
         folder, pattern = path.parent, path.name
     matching = (file for file in folder.iterdir() if fnmatch.fnmatchcase(file.name, pattern))
@@ -84,10 +87,13 @@ def _newest_per_host(paths: list[Path]) -> list[Path]:
     hosts: dict[str, list[Path]] = {}
     for path in paths:
         hosts.setdefault(target_from_path(path), []).append(path)
-    return [files[0] if len(files) == 1 else max(files, key=_age_key) for files in hosts.values()]
+    return [
+        files[0] if len(files) == 1 else max(files, key=_recency_key) for files in hosts.values()
+    ]
 
 
-def _age_key(path: Path) -> tuple[bool, int]:
+def _recency_key(path: Path) -> tuple[bool, int]:
+    # A link or a pipe, however new, never hides the regular file of a host.
     try:
         status = path.lstat()
     except OSError:
@@ -103,7 +109,7 @@ def target_from_path(path: Path) -> str:
 
 def open_error_to_failure(error: OSError, target: str) -> DeliveryError:
     """The failure to deliver for an error of opening a file."""
-    if error.errno == errno.ELOOP:
+    if error.errno == errno.ELOOP:  # the result of O_NOFOLLOW
         return Refused("is a symbolic link, which is not followed", target)
     if isinstance(error, PermissionError):
         return Refused("permission denied: its writer must make it readable (mode 0644)", target)

@@ -5,11 +5,15 @@ import re
 from fleet_smi.errors import DeliveryError, Refused, Unreachable
 from fleet_smi.model.safe_text import sanitize_text
 
+# Repetitions are bounded: the text is partly the remote machine's.
 _CHANGED = re.compile(r"host key for (\S{1,255}) has changed", re.IGNORECASE)
+# Some builds of ssh print the command that removes the old key.
 _REMEDY = re.compile(r"^\s*(ssh-keygen .{0,400}-R .{1,300})$", re.MULTILINE)
 _UNKNOWN = re.compile(r"host key is known for (\S{1,255}) and you have requested strict checking")
 _DENIED = re.compile(r"^(?:\S{1,255}: )?Permission denied \((.{0,200})\)", re.MULTILINE)
 
+# The first match counts. ssh also ends with "Host key verification failed" after it has printed
+# a more specific reason, so those are tried before.
 _BY_PATTERN: tuple[tuple[str, type[DeliveryError], str], ...] = (
     (
         r"REVOKED HOST KEY|marked as revoked",

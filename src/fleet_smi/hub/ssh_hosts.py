@@ -12,8 +12,10 @@ from fleet_smi.model.safe_text import sanitize_text
 # ProxyCommand in the user's ssh_config may pass the name to one.
 _PART = r"[A-Za-z0-9_.:\[\]+][A-Za-z0-9_.:\[\]+-]{0,254}"
 _HOST = re.compile(rf"(?:{_PART}@)?{_PART}")
+# A keyword and its arguments, separated by blanks or by one equals sign.
 _LINE = re.compile(r"\s*([A-Za-z]+)(?:\s*=\s*|\s+)(.*)")
-_WORD = re.compile(r'"([^"]*)"|(\S+)')
+_ARGUMENT = re.compile(r'"([^"]*)"|(\S+)')
+# The limit of OpenSSH; it also ends circular includes.
 _MAX_INCLUDE_DEPTH = 16
 
 ReadInclude = Callable[[str], Iterable[str]]
@@ -56,6 +58,7 @@ def expand_hosts(names: Sequence[str], config_path: str | None = None) -> list[s
 
 def _matching(pattern: str, config_path: str | None) -> list[str]:
     files = [config_path] if config_path else ["~/.ssh/config", "/etc/ssh/ssh_config"]
+    # Patterns of ssh have no character classes: a bracket belongs to an IPv6 address.
     matches = re.compile(translate(pattern.replace("[", "[[]"))).fullmatch
     config_hosts = (
         host
@@ -88,7 +91,7 @@ def parse_config_hosts(text: str, include: ReadInclude, depth: int = 0) -> list[
 def _lines(text: str) -> Iterable[tuple[str, list[str]]]:
     for line in text.splitlines():
         if match := _LINE.fullmatch(line):
-            arguments = [quoted or bare for quoted, bare in _WORD.findall(match[2])]
+            arguments = [quoted or bare for quoted, bare in _ARGUMENT.findall(match[2])]
             comment = next(
                 (at for at, argument in enumerate(arguments) if argument[:1] == "#"), len(arguments)
             )
@@ -102,6 +105,7 @@ def _is_pattern(name: str) -> bool:
 def _read_files(pattern: str) -> Iterable[str]:
     """The texts of the files that a path pattern of ssh_config matches, if readable."""
     path = Path(pattern).expanduser()
+    # A relative Include of a user's ssh_config is below ~/.ssh.
     path = path if path.is_absolute() else Path("~/.ssh").expanduser() / path
     for file in sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))):
         try:

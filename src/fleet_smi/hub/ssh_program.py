@@ -13,7 +13,8 @@ from typing import NamedTuple, Self
 from fleet_smi.errors import UsageError
 
 # Options that the user's own ssh_config cannot override (the first value wins), for the hosts
-# and for the jump hosts before them.
+# and for the jump hosts before them: never prompt, never forward, never change known_hosts, and
+# print nothing but errors.
 _CONFIG = """\
 Host *
   BatchMode yes
@@ -36,7 +37,7 @@ _DEFAULT_CONFIGS = ("~/.ssh/config", "/etc/ssh/ssh_config")
 # The path of a Unix socket has at most 104 bytes; ssh appends a hash, and a suffix at start.
 _MAX_FOLDER_LENGTH = 104 - len("/") - 40 - len(".0123456789abcdef") - 1
 _CLOSE_SECONDS = 2.0
-_MAX_STDERR_BYTES = 1 << 16
+_MAX_STDERR_BYTES = 1 << 16  # what a pipe holds on Linux
 
 
 class SshOutput(NamedTuple):
@@ -133,15 +134,16 @@ class SshProgram:
                 child.stdin.close()
                 while len(body) <= self._max_bytes and (chunk := await child.stdout.read(1 << 16)):
                     body += chunk
-                if len(body) <= self._max_bytes:
+                if len(body) <= self._max_bytes:  # else it still prints: killed below
                     await child.wait()
         except TimeoutError:
             return bytes(body), None
-        finally:
+        finally:  # when cancelled too: no ssh outlives its poll
             await _kill(child)
         return bytes(body), child.returncode
 
     async def _end_master(self, control_path: str, host: str = "any") -> None:
+        # Only the local socket is contacted; ssh requires a host name all the same.
         closing = await asyncio.create_subprocess_exec(
             *("ssh", "-F", str(self._folder / "config"), "-o", control_path, "-O", "exit"),
             *("--", _destination(host)),
@@ -164,6 +166,7 @@ async def _kill(child: asyncio.subprocess.Process) -> None:
     if child.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
+    # Read to its end: asyncio keeps the transport of the process open until then.
     if child.stdout is not None:
         await child.stdout.read()
     await child.wait()
@@ -190,6 +193,7 @@ def _read_available(pipe: int) -> str:
 
 def _destination(host: str) -> str:
     """The host as an argument of ssh, which takes a port only in a URL."""
+    # More than one colon is a bare IPv6 address.
     return f"ssh://{host}" if host.count(":") == 1 else host
 
 
@@ -211,8 +215,8 @@ def _require_readable(path: str, noun: str) -> str:
     return str(absolute)
 
 
-def _quote(word: str) -> str:
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+def _quote(path: str) -> str:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 

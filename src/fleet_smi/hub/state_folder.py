@@ -30,6 +30,7 @@ def write_private_file(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(os.open(draft, _NEW_FILE, 0o600), "wb") as file:
             file.write(content)
+            # Before the rename: after a power failure the name must not have an empty file.
             file.flush()
             os.fsync(file.fileno())
         chown_to_folder_owner(draft)

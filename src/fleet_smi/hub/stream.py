@@ -1,8 +1,8 @@
 """The stream of changes: events encoded once, in a replay buffer shared by all subscribers.
 
 A subscriber is only a cursor into the buffer. One that is new, or so slow that its place was
-dropped from the buffer, gets the whole fleet and goes on from there. So a slow subscriber
-delays nobody and costs no memory.
+dropped from the buffer, gets the whole fleet and continues from there. So a slow subscriber
+delays no other and costs no memory.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from fleet_smi.wire.event import (
 
 # An encoded full state is shared by new subscribers until this many changes have followed it.
 _FULL_FRAME_LASTS_EVENTS = 5
+# Nodes published per iteration of the event loop when the first subscriber arrives.
 _CATCH_UP_NODES = 100
 
 
@@ -42,7 +43,7 @@ class StreamFrame:
         return gzip_block(self.plain)
 
 
-_PING = StreamFrame(0, KEEPALIVE)
+_PING = StreamFrame(0, KEEPALIVE)  # it moves no cursor, so its number is not used
 
 
 class ReplayBuffer:
@@ -127,10 +128,13 @@ class Stream:
         """
         if self.subscriber_count >= self._max_subscribers:
             raise Unmet(f"the limit of {self.subscriber_count} subscribers is reached")
+        # Without a subscriber, changes were only queued. Some are published now, so that there is
+        # an event to begin with; the rest before the full state is encoded.
         if not self.subscriber_count and self._changed_at is not None:
             self._backlog = list(self.pending)
             self._catch_up(self._changed_at)
         sequence = parse_event_id(last_id, self._instance_id) if last_id else None
+        # 0 is before every event of the buffer: the subscriber gets the full state.
         cursor = sequence if sequence is not None and sequence <= self.sequence else 0
         subscriber = Subscriber(self, cursor, gzip=gzip)
         self._subscribers.add(subscriber)
@@ -159,6 +163,7 @@ class Stream:
         while self._backlog and self._changed_at is not None:
             self._catch_up(self._changed_at)
             await asyncio.sleep(0)
+        # Read together, with nothing awaited in between: the state is that of the number.
         # Compressing it takes as long as hundreds of reports do: not on the event loop.
         sequence, state = self.sequence, self._diff.full_state()
         return await asyncio.to_thread(
@@ -178,15 +183,16 @@ class Stream:
         sequence = full_frame.result().sequence
         if sequence == self.sequence:
             return False
-        # Usable only while its subscriber can go on with the next event of the buffer.
-        can_go_on = self.replay_buffer.next_after(sequence) is not None
-        return not can_go_on or self.sequence - sequence >= _FULL_FRAME_LASTS_EVENTS
+        # Usable only while its subscriber can continue with the next event of the buffer.
+        has_next = self.replay_buffer.next_after(sequence) is not None
+        return not has_next or self.sequence - sequence >= _FULL_FRAME_LASTS_EVENTS
 
     def _publish(self, node_ids: Collection[str], now: float) -> None:
         ordered = sorted(node_ids)
         update = self._diff.diff(ordered, now)
         for node_id in ordered:
             self.pending.pop(node_id, None)
+        # The first always counts: a subscriber of an empty fleet needs a state, too.
         if self.sequence and update is None:
             return
         self.sequence += 1
@@ -195,7 +201,7 @@ class Stream:
         if self.sequence > 1 and update is not None:
             plain = encode_event("change", self._event_id(self.sequence), now, update)
             self.replay_buffer.append(StreamFrame(self.sequence, plain))
-        # Wake those who wait now; whoever waits from here on waits for the next event.
+        # Wakes the present waiters; a subscriber that waits from here on waits for the next event.
         self.published.set()
         self.published = asyncio.Event()
 
@@ -217,6 +223,7 @@ class Subscriber:
         frame = await self._next_frame()
         if frame is None:
             return None
+        # One gzip header per connection; the frames after it are shared by all subscribers.
         header, self._header = self._header, b""
         return header + (frame.gzipped if self._gzip else frame.plain)
 

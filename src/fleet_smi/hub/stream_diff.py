@@ -52,10 +52,11 @@ class StreamDiff:
                 self._uncount(number)
                 self._count(payload)
                 nodes.append(payload)
-                figures.append(row)
+                figures.append(row)  # whole: a diff needs as many rows as before
             elif row != self._figures[number]:
                 figures.append(diff_figures(self._figures[number], row))
             self._figures[number] = row
+        # The summary has only states and nodes: figures alone do not change it.
         if nodes or removed:
             self._summary = build_summary(self._states, len(self._nodes), self._reporting)
         elif not figures:
@@ -63,7 +64,7 @@ class StreamDiff:
         return StreamUpdate(summary=self._summary, nodes=nodes, figures=figures, removed=removed)
 
     def _number(self, node_id: str) -> int:
-        """The number that stands for a node in the stream; a removed node gets a new one."""
+        """The number that identifies a node in the stream; one that was removed gets a new one."""
         if node_id not in self._numbers:
             self._last_number += 1
             self._numbers[node_id] = self._last_number

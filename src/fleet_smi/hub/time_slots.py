@@ -1,4 +1,4 @@
-"""Time slots: spread work on many nodes, because all at once would delay incoming reports."""
+"""Time slots: spread work on many nodes over time, so that no burst delays incoming reports."""
 
 from collections.abc import Collection
 
@@ -8,7 +8,7 @@ _SMALL_FLEET = 100
 class TimeSlots:
     """Assigns every node to one of `slot_count` slots; a small fleet shares one.
 
-    At most `max_per_slot` nodes are due at once, those that wait longest first.
+    Of a larger fleet at most `max_per_slot` nodes are due per slot, the longest waiting first.
     """
 
     def __init__(self, slot_count: int, max_per_slot: int | None = None) -> None:
@@ -20,7 +20,7 @@ class TimeSlots:
         """Advance to the next slot; return the pending nodes that are due in it."""
         self._current = (self._current + 1) % self._count
         if len(pending) > _SMALL_FLEET:
-            # By hash: a node keeps its slot however many others are pending.
+            # By hash: a node has the same slot however many others are pending.
             due = [node_id for node_id in pending if hash(node_id) % self._count == self._current]
             return due[: self._max_per_slot]
         return [] if self._current else list(pending)

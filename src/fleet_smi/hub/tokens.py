@@ -109,12 +109,14 @@ class TokenStore:
     def redeem_join_token(self, join_token: str, node_id: str, name: str) -> IssuedToken:
         """Exchange a join token for the credential of a node; raise `Refused`.
 
-        A credential that is in use is never replaced: a join token must not let anybody take
+        A credential that is in use is never replaced: a join token must not let its holder take
         over a node. One that was never used is: its node may have missed the response.
         """
         if not node_id or sanitize_text(node_id, _MAX_TEXT_LENGTH) != node_id:
             raise Refused("invalid node id")
         try:
+            # One transaction: if the node has a credential, the insert violates the index and
+            # the join token is not spent.
             with write_transaction(self._engine) as connection:
                 self._spend(connection, join_token)
                 _delete_unused(connection, node_id)

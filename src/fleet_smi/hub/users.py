@@ -87,7 +87,7 @@ class UserStore:
     def verify_password(self, name: str, password: str) -> bool:
         """Whether the password is right."""
         # An unknown name is checked against a dummy hash, so that the time taken does not
-        # reveal which names exist.
+        # reveal which names exist. It is made first, for every name: making it takes time, too.
         dummy = self._dummy_hash
         with read_transaction(self._engine) as connection:
             stored = connection.scalar(select(users.c.password_hash).where(users.c.name == name))
