@@ -9,6 +9,7 @@ from fleet_smi.errors import NotPresent, ReadFailed
 from fleet_smi.model.safe_text import sanitize_text
 
 _MAX_CHARS = 16 << 20
+# A warning may start with a bracket, too. Each attempt may read all of the text: a few must do.
 _MAX_ATTEMPTS = 16
 _OPENING = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
 # Matched at the start: "45.0", "(1600Mhz)", "16.0GT/s x16", "42 %". Never from "N/A" or "0x1002".
@@ -21,6 +22,7 @@ _NO_DEVICE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _UNKNOWN = frozenset({"", "n/a", "none", "unknown", "not supported", "unsupported"})
+# Powers of two for "MB" as well: these programs mean MiB by it.
 _UNITS = {
     "B": 1,
     "KB": 1 << 10,
@@ -47,7 +49,7 @@ def extract_json(text: str, program: str) -> Any:
 
 
 def no_device_error(program: str, texts: Iterable[str]) -> NotPresent | None:
-    """Return the error that says that the machine has no such GPU, if that is what was printed."""
+    """Return `NotPresent` where a program printed that the machine has no such GPU."""
     for text in texts:
         match = _NO_DEVICE.search(text[:_MAX_MESSAGE_CHARS])
         if match:
@@ -92,7 +94,7 @@ def _exact(value: Any) -> int | None:
 
 
 def parse_bytes(value: Any, unit: str | None = None) -> int | None:
-    """Return a size in bytes; these programs write MB for 2²⁰ bytes."""
+    """Return a size in bytes; `None` without a known unit."""
     if unit is None and isinstance(value, dict):
         unit = value.get("unit")
     factor = _UNITS.get(unit.upper()) if isinstance(unit, str) else None
@@ -105,6 +107,6 @@ def parse_bytes(value: Any, unit: str | None = None) -> int | None:
 
 
 def parse_text(value: Any, max_length: int = 128) -> str | None:
-    """Return sanitised text, `None` for "N/A" and other words for unknown."""
+    """Return sanitised text, `None` for "N/A" and other spellings of unknown."""
     text = sanitize_text(value, max_length) if isinstance(value, str) else ""
     return None if text.lower() in _UNKNOWN else text

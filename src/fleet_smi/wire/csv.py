@@ -9,6 +9,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 
 def encode_csv(rows: Iterable[Sequence[CsvValue]]) -> str:
     """Encode rows; unknown is an empty cell, booleans are `true` and `false`."""
+    # Imported here: most commands write no CSV.
     import csv
     import io
 
@@ -27,4 +28,5 @@ def _escape(cell: CsvValue) -> CsvValue:
         return ""
     if isinstance(cell, bool):
         return "true" if cell else "false"
+    # A leading apostrophe is how spreadsheets mark a cell as text.
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell

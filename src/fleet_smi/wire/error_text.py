@@ -5,6 +5,7 @@ import re
 from fleet_smi.model.safe_text import sanitize_text
 
 _MAX_LENGTH = 200
+# msgspec has the path of a wrong field only in its message, not as an attribute of the error.
 _PLACE = r" - at (`key` in )?`(?:\$\.?)?([^`]*)`$"
 _NOUNS = {
     "int": "a whole number",

@@ -51,11 +51,12 @@ RowDiff = tuple[FigureDiff, FigureDiff, FigureDiff, FigureDiff]
 
 UNCHANGED: Unchanged = "="
 KEEPALIVE = b":\n\n"
+# RFC 1952: magic number, deflate, no flags, no time, unknown operating system.
 GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-_RAW_DEFLATE = -15
+_RAW_DEFLATE = -15  # zlib's window bits: negative means no header or checksum around a block
 # Figures are mostly random digits: a higher level saves little, at several times the cost.
 _COMPRESSION_LEVEL = 3
-_MAX_DIGITS = 15
+_MAX_DIGITS = 15  # a client chooses the id: no number of a thousand digits is parsed
 _TIME_DECIMALS = 3
 _UNKNOWN = DeviceFigures(None, None)
 
@@ -115,7 +116,8 @@ def encode_event_data(taken_at: float, update: StreamUpdate) -> bytes:
 
 
 def encode_event(kind: EventKind, event_id: str, taken_at: float, update: StreamUpdate) -> bytes:
-    """One event, framed."""
+    """Encode one event with the framing of server-sent events."""
+    # JSON escapes line breaks in texts, so that the data is one line and no name can end it.
     data = encode_event_data(taken_at, update)
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode(), kind.encode(), data)
 
@@ -177,6 +179,7 @@ def _diff_row(old: DeviceFigures, new: DeviceFigures) -> RowDiff:
 
 def _apply_diff(known: NodeFigures | None, diff: NodeFiguresDiff) -> NodeFigures:
     before = known or NodeFigures(diff.number, None, None, None, ())
+    # Rows without a base: "unchanged" becomes unknown rather than a wrong value.
     rows = zip(diff.parts, chain(before.parts, repeat(_UNKNOWN)), strict=False)
     return NodeFigures(
         diff.number,

@@ -35,7 +35,7 @@ DECODE_ERRORS = (ValueError, RecursionError)
 _MAX_PARTS = 20_000
 _LIST = Annotated[list[Raw], Meta(max_length=_MAX_PARTS)]
 _TEXTS_BY_NAME = Annotated[dict[str, Raw], Meta(max_length=_MAX_PARTS)]
-_DEFAULT = object()
+_DEFAULT = object()  # a field that is to take its default: `None` is a value of its own
 
 
 class _NoIdentity(ValueError):
@@ -43,6 +43,8 @@ class _NoIdentity(ValueError):
 
 
 class _Sized(Struct):
+    """The one field by which processes are ranked; the others are not decoded."""
+
     gpu_memory_bytes: int | None = None
 
 
@@ -52,7 +54,7 @@ class LenientDecoder:
     def __init__(self, *, json: bool) -> None:
         self._json = json
         self._notes: UnreadReasons = {}
-        self._parts = 0
+        self._parts = 0  # over the whole report: many lists of few items cost as much as one
 
     def decode_snapshot(self, raw: Raw) -> Snapshot:
         """Decode a snapshot; raise `Undecodable` when it has no node or no time."""
@@ -84,6 +86,7 @@ class LenientDecoder:
 
     def _struct(self, raw: Raw, shape: type[_T], position: int) -> _T:
         """Decode one struct, the `position`-th of its list."""
+        # Strict first at every level: what surrounds a bad field is decoded in C as usual.
         try:
             return cast(_T, self.decode(raw, constrained_type(shape)))
         except DECODE_ERRORS:
@@ -116,7 +119,7 @@ class LenientDecoder:
             self._notes.update(unread)
 
     def _field(self, raw: Raw, field: FieldInfo, kind: Any, unread: UnreadReasons) -> Any:
-        if not raw:
+        if not raw:  # the field was not sent
             return _DEFAULT
         try:
             return self.decode(raw, kind)
@@ -141,6 +144,7 @@ class LenientDecoder:
         return _DEFAULT
 
     def _text(self, raw: Raw, name: str) -> str:
+        # An id is never repaired: a changed one could be that of another node.
         if name in ID_FIELDS:
             raise _NoIdentity(f"{name} is not valid")
         return sanitize_text(self.decode(raw, str), max_length(name))
@@ -157,6 +161,7 @@ class LenientDecoder:
         sent: list[Raw] = self.decode(raw, _LIST)
         self._parts += len(sent)
         if self._parts > _MAX_PARTS:
+            # Not one of `DECODE_ERRORS`, so that no caller repairs it: the snapshot is refused.
             raise Undecodable(f"more than {_MAX_PARTS} items in lists that break the limits")
         within_limit, items = self._within_limit(sent, name), []
         for position, item in enumerate(within_limit):
@@ -211,8 +216,8 @@ def _loose(shape: type[Struct]) -> type[Struct]:
 def _replacements(shape: type[Struct], position: int) -> dict[str, Any]:
     """Return the values of required fields that cannot be decoded.
 
-    A word of a later version is replaced by the one that hides nothing: a process is computing,
-    a fault is a fault, a run has failed.
+    An enum value of a later version is replaced by the one that hides nothing: a process
+    computes, a fault stays a fault, a run has failed.
     """
     if shape is Gpu:
         fault = Fault(

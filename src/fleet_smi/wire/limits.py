@@ -24,7 +24,7 @@ FIELD_RANGES: dict[str, tuple[float, float]] = RANGES | {
     "booted_at": _TIME,
     "since": _TIME,
     "interval_seconds": (0.01, 7 * 86_400),
-    "sequence": (0, 2**53),
+    "sequence": (0, 2**53),  # exact in JSON readers that use doubles
     "cpu_count": (1, 65_536),
     "load_1_minute": _LOAD,
     "load_5_minutes": _LOAD,
@@ -74,6 +74,7 @@ def constrained_type(struct_type: type[_T]) -> type[_T]:
         struct_type.__name__,
         [(field.name, kind, _default(field)) for field, kind in constrained_fields(struct_type)],
         bases=(struct_type,),
+        # A class that defines `__eq__` alone is not hashable.
         namespace={"__eq__": equal, "__hash__": struct_type.__hash__},
         frozen=True,
         kw_only=True,

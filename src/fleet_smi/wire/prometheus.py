@@ -22,7 +22,7 @@ from fleet_smi.model.snapshot import Instance
 from fleet_smi.model.stream_payload_builder import unique_processes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_MAX_VALUE = 1e18
+_MAX_VALUE = 1e18  # comparing with it drops infinities and NaN, too
 _MAX_LABEL_CHARACTERS = 200
 _LABEL_CACHE_SIZE = 1 << 17
 
@@ -46,6 +46,7 @@ class Metric(Struct, frozen=True):
 
 def encode_metrics(view: FleetView, hub_metrics: Mapping[str, float]) -> bytes:
     """Encode the fleet as one document; `hub_metrics` are the hub's own counts, by name."""
+    # By metric, not by GPU: the format requires that the samples of a metric are contiguous.
     lines: list[str] = []
     for metric, subjects in _families(view, hub_metrics):
         lines += _lines(metric, subjects)
@@ -126,6 +127,7 @@ def _node_labels(node: NodeView) -> str:
 def _label(name: str, value: str | None) -> str:
     """Escape a label's value so that it cannot break out; unknown is empty, as if absent."""
     text = sanitize_text(value or "", _MAX_LABEL_CHARACTERS)
+    # The third character to escape, the line feed, has been removed by `sanitize_text`.
     text = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'{name}="{text}"'
 

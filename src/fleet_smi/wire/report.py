@@ -73,7 +73,7 @@ def decode_report(body: bytes, *, json: bool = False) -> Report:
     """Decode and sanitise a report; raise `Undecodable` or `UnsupportedVersion`.
 
     What a node sends is hostile input until it has been through here. One bad field never
-    hides the others, nor one bad snapshot: `lenient.py` says what becomes of it. Unknown fields
+    hides the others, nor one bad snapshot: `lenient.py` describes the repairs. Unknown fields
     are ignored; of a duplicate field the last one counts.
     """
     if not body:
@@ -133,6 +133,7 @@ def _decode_leniently(body: bytes, *, json: bool) -> Report:
     """Return what is valid in a report that breaks a limit somewhere."""
     decoder = LenientDecoder(json=json)
     try:
+        # The version first: a report of a later one may differ in everything else.
         _check_version(decoder.decode(body, _Versioned).version)
         envelope = decoder.decode(body, _Envelope)
     except DECODE_ERRORS as error:

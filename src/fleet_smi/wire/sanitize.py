@@ -35,7 +35,7 @@ def sanitize_snapshot(snapshot: Snapshot) -> Snapshot:
     uuids = snapshot_uuids(snapshot)
     if len(set(uuids)) < len(uuids) or "" in uuids:
         snapshot = with_unique_uuids(snapshot)
-    # Our own agents redact secrets before anything leaves their machine.
+    # Our own agents, which send their version, redact before anything leaves their machine.
     return redact_snapshot(snapshot) if snapshot.agent_version is None else snapshot
 
 
@@ -133,5 +133,6 @@ def _drop_overuse(device: _Device) -> _Device:
 
 
 def _explain_overuse(unread: dict[str, str]) -> dict[str, str]:
+    # First, so that the limit does not cut it off; a reason that the sender gave replaces it.
     reasons = {"memory_used_bytes": "out of range: more than there is"} | unread
     return dict([*reasons.items()][: MAX_ITEMS["unread"]])

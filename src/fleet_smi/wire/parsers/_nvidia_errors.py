@@ -78,6 +78,7 @@ _BY_EXIT: dict[int, tuple[type[CollectError], str]] = {
 def classify_failure(text: str, exit_code: int | None = None) -> CollectError | None:
     """Return the error, with a remedy, that output and exit code stand for; else `None`."""
     text = text[:65_536]
+    # A document is no failure, unless messages beside it name devices that it lacks.
     if "<nvidia_smi_log" in text and not _HANDLE.search(text):
         return None
     for recognise in _RECOGNISERS:

@@ -182,7 +182,7 @@ def sort_throttle_reasons(reasons: Iterable[str]) -> tuple[str, ...]:
 
 
 def fault_from_message(message: str, pci: str | None = None) -> Fault:
-    """Return the fault of a GPU of which the driver says only this message."""
+    """Return the fault of a GPU for which the driver prints only this message."""
     detail = sanitize_text(message, 200) or "no answer"
     if _RESET.search(message):
         return Fault(kind="needs_reset", detail=detail, remedy=_reset_remedy(pci))

@@ -1,4 +1,4 @@
-"""Parse single values as nvidia-smi prints them: numbers with units, words for "unknown"."""
+"""Parse single values as nvidia-smi prints them: numbers with units, spellings of "unknown"."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ COUNT: Units = {"": 1, "x": 1}
 
 _NUMBER = re.compile(r"([+-]?\d{1,24}(?:\.\d{1,12})?) {0,8}([A-Za-z%/]{0,8})", re.ASCII)
 
-# The value does not exist on this GPU: nothing more to say than that it is unknown.
+# The value does not exist on this GPU: unknown, and no reason is worth showing.
 _NOT_AVAILABLE = frozenset(
     (
         "",
@@ -60,7 +60,7 @@ def strip_brackets(text: str) -> str:
 
 
 def is_not_available(text: str) -> bool:
-    """Return whether the text is one of the words for a value that does not exist."""
+    """Return whether the text is one of the spellings of a value that does not exist."""
     return strip_brackets(text).lower() in _NOT_AVAILABLE
 
 
@@ -80,6 +80,7 @@ def parse_number(text: str, units: Units) -> float | None:
     factor = None if match is None else units.get(match[2].lower())
     if match is None or factor is None:
         return None
+    # `int` where possible: a float rounds counters above 2⁵³.
     value = float(match[1]) if "." in match[1] else int(match[1])
     return value * factor
 

@@ -36,10 +36,11 @@ def _reading(output: ScriptOutput, devices: list[DeviceRecord]) -> NvidiaSmiRead
     if "hangs" in output:
         raise NotAnswering("an earlier nvidia-smi still hangs in the driver: see dmesg")
     calls = output.calls("nvidia_smi")
+    # The script queries devices one by one where one of them sleeps or is lost.
     if any(call.detail for call in calls) or any(device["asleep"] for device in devices):
         return parse_nvidia_smi(_raw(output, **_one_by_one(calls, devices)))
     if not calls or calls[0].timed_out:
-        raise NotAnswering("nvidia-smi did not output in time: see dmesg")
+        raise NotAnswering("nvidia-smi did not answer in time: see dmesg")
     return parse_nvidia_smi(_raw(output, xml=calls[0].text, exit_code=calls[0].exit_code))
 
 
@@ -64,6 +65,7 @@ def _one_by_one(calls: list[ProgramCall], devices: list[DeviceRecord]) -> dict[s
         for device in devices
         if not _has_document(by_address.get(device["address"]))
     ]
+    # Left over are devices that the kernel does not list, known by nvidia-smi's message alone.
     failed += [{**_device(pci), "message": message} for pci, message in lost.items()]
     documents = [call.text for call in by_address.values() if _has_document(call)]
     return {"parts": documents, "failed": failed}

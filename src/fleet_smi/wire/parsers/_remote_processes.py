@@ -18,6 +18,7 @@ def parse_processes(output: ScriptOutput, booted_at: float | None) -> dict[int, 
     """Return the details of each pid that was visible."""
     users = _users(output.text("users"))
     # A process that started after the driver reported the pid is another one: the pid was reused.
+    # Two ticks of tolerance: both times are rounded.
     latest = output.uptime_at("queried") + 2 / _TICKS_PER_SECOND
     processes = {}
     for pid, facts in _facts(output.text("processes")).items():
@@ -66,6 +67,7 @@ def _stat(text: str, pid: int) -> dict[str, Any] | None:
     head, _, tail = text.rpartition(") ")
     number, _, name = head.partition(" (")
     fields = tail.split()
+    # Field 22 of proc_pid_stat(5); the first one after the name is field 3.
     started = _number(fields[19]) if len(fields) > 19 else None
     if _number(number) != pid or started is None:
         return None
@@ -75,7 +77,7 @@ def _stat(text: str, pid: int) -> dict[str, Any] | None:
 def _users(text: str) -> dict[int, str]:
     pairs = (line.rpartition(":") for line in text.split("\n"))
     found = [(number, name) for name, _, uid in pairs if (number := _number(uid)) is not None]
-    return dict(reversed(found))
+    return dict(reversed(found))  # the first name of a uid counts, as in the user database
 
 
 def _number(word: str) -> int | None:

@@ -54,6 +54,7 @@ class ScriptOutput:
     def calls(self, program: str) -> list[ProgramCall]:
         """Return the calls of a program: sections `program` and `program@detail`."""
         calls = []
+        # The last section is repeated, so that it has a successor, which is not its exit code.
         for section, following in pairwise([*self.sections, self.sections[-1]]):
             name, _, detail = section.name.partition("@")
             if name == program:

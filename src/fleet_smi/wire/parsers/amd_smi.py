@@ -20,6 +20,7 @@ from fleet_smi.wire.cli_text import (
 )
 
 _MAX_GPUS = 4096
+# Transfer rate of a lane in GT/s -> PCIe generation.
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _LISTS = ("gpu_data", "gpus")
@@ -111,6 +112,7 @@ def _unique_id(entry: GpuEntry) -> str | None:
 
 
 def _figures(entry: GpuEntry, unread: dict[str, str]) -> dict[str, Any]:
+    # A limit or total of 0 means that it is not known: hence `or None`.
     fields = check_fields(
         {
             "busy_percent": parse_number(_at(entry, "usage", "gfx_activity")),

@@ -94,7 +94,7 @@ def process_from_procfs(pid: int, facts: dict[str, Any]) -> Process:
 
 
 def _name(name: bytes, command: bytes) -> str:
-    # The kernel keeps 15 bytes of a name; the program's own may be longer.
+    # The kernel truncates a name to 15 bytes; the command line may have all of it.
     program = command.split(b"\0", 1)[0].rpartition(b"/")[2]
     whole = program if len(name) == _KERNEL_NAME_BYTES and program.startswith(name) else name
     return whole.decode("utf-8", "replace")

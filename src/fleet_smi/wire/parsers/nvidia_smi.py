@@ -193,6 +193,7 @@ def _processes(element: Element, unread: dict[str, str]) -> list[tuple[Process, 
         return None
     rows = found.findall("process_info")
     message = (found.text or "").strip()
+    # A text or an unknown element instead of rows: the list was refused, which is not an empty one.
     if not rows and (message or len(found)):
         if reason := unavailable_reason(message) or ("not understood" if len(found) else None):
             unread["processes"] = reason
@@ -257,4 +258,4 @@ def _listed(listing: str) -> dict[str, ListedGpu]:
     try:
         return {gpu.uuid: gpu for gpu in parse_list(listing)} if listing else {}
     except CollectError:
-        return {}
+        return {}  # the instances then have placeholder ids, and all else is known

@@ -54,6 +54,7 @@ def _merge_failed(gpus: list[Gpu], failed: list[dict[str, Any]]) -> list[Gpu]:
     numbered = {device["index"]: device for device in failed if device["index"] is not None}
     others = [_identity_only(device) for device in failed if device["index"] is None]
     placed = sorted([*gpus, *others], key=lambda gpu: gpu.pci_bus_id or "~")
+    # Ascending: an insertion must not move a device that was already inserted at its number.
     for index in sorted(numbered):
         placed.insert(index, _identity_only(numbered[index]))
     return [replace(gpu, index=index) for index, gpu in enumerate(placed)]

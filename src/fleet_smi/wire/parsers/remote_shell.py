@@ -47,11 +47,13 @@ def _excerpt(body: bytes) -> str:
 
 
 def _report(output: ScriptOutput) -> Report:
+    # `started_at` only for its range, which is that of any time.
     taken_at = check_range("started_at", parse_number(output.text("taken_at")), {})
     name = sanitize_text(output.text("hostname"), 128)
     if taken_at is None or not name:
         raise Undecodable("the output has neither a host name nor a time")
     snapshot = _snapshot(output, name, taken_at)
+    # By the node's clock, plus the time since then by its uptime, which is never set back.
     sent_at = taken_at + output.seconds_between("taken_at", "end")
     return Report(version=REPORT_VERSION, sent_at=sent_at, snapshots=(snapshot,))
 

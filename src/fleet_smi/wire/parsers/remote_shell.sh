@@ -1,6 +1,6 @@
 # The script that the hub's `ssh` source runs on a node: it only reads, and leaves nothing behind.
 #
-# Set in front of it are `mark`, a word that nobody on the node can guess, `patience`, the timeout
+# Set in front of it are `mark`, a random word that no process can guess, `patience`, the timeout
 # of each program in seconds, and `root`, where the file system starts. Each section of the output
 # begins with a line of its own: the mark, the section's name, and the seconds since boot.
 # It has to run in dash, bash, busybox and ksh: POSIX only, no temporary files.

@@ -29,6 +29,7 @@ _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _LINK = re.compile(r"([0-9.]{1,6})GT/s x([0-9]{1,2})", re.ASCII)
 _IN_BRACKETS = re.compile(r"\(([0-9]{1,6}Mhz)\)", re.ASCII | re.IGNORECASE)
 _RANGE = re.compile(r"- ([0-9]{1,6}Mhz)", re.ASCII | re.IGNORECASE)
+# Transfer rate of a lane in GT/s -> PCIe generation.
 _GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 # One line per figure that a hung GPU does not give, mixed into the output.
 _HUNG = re.compile(r"ERROR: [0-9]+ GPU\[([0-9]{1,5})\] ?:([^\n]{0,300})", re.ASCII)

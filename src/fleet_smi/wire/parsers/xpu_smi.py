@@ -136,10 +136,12 @@ def _processes(lines: Iterable[str]) -> dict[int, list[Process]]:
         cells = line.split()
         if len(cells) < 5:
             continue
+        # Counted from the end: the command may hold blanks.
         pid, index = parse_int(cells[0]), parse_int(cells[-3])
         if pid is None or not 0 < pid < 1 << 32 or index is None or not 0 <= index < _MAX_GPUS:
             continue
         name = parse_text(" ".join(cells[1:-3]))
+        # Before xpu-smi is skipped: its own row shows that the device exists.
         listed = by_device.setdefault(index, [])
         if name != "xpu-smi":
             memory = check_fields({"gpu_memory_bytes": parse_bytes(cells[-1], "KiB")}, {})[

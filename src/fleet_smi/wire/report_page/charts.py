@@ -34,6 +34,7 @@ def states_chart(by_state: Mapping[State, float]) -> Html:
     x, bars = 0.0, []
     for state, seconds in shown:
         width = seconds / whole * _WIDTH
+        # One unit of space between bars, yet the smallest share stays visible.
         bars.append(_rect(x, 0, max(0.5, width - 1), 18, state))
         x += width
     texts = [

@@ -43,6 +43,7 @@ def text_table(rows: Iterable[tuple[str, str, Html]]) -> Html:
 
 
 def _table(*rows: Html) -> Html:
+    # Obsolete attributes on purpose: they work where a mail program drops the style sheet.
     return element("table", *rows, cellpadding=6, cellspacing=0, border=0, width="100%")
 
 

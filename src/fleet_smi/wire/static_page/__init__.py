@@ -53,6 +53,7 @@ def _head(view: FleetView, style: str) -> Html:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
+        # An empty icon: without one, browsers request /favicon.ico.
         element("link", rel="icon", href="data:,"),
         element("style", Html(style)),
     )

@@ -39,7 +39,7 @@ def _row(part: JudgedDevice, label: str, clock: PageClock, kind: str) -> Html:
         element("span", format_percent(part.busy_percent), class_="load"),
         _details(part, label, clock),
         class_=f"{kind} is-{state}{_load_class(part)}",
-        tabindex=0,
+        tabindex=0,  # focusable: without a script, details open on hover or focus
     )
 
 

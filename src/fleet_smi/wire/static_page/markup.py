@@ -42,5 +42,6 @@ def _markup(child: str) -> str:
 @lru_cache(_CACHE_SIZE)
 def _escape(text: str) -> str:
     # Sanitising strips blanks, but those between a text and the next element are wanted.
+    # `text[1:]`, so that a single blank does not become two.
     before, after = text[:1] == " ", text[1:][-1:] == " "
     return " " * before + escape(sanitize_text(text, _MAX_TEXT_CHARS)) + " " * after
